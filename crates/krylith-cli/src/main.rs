@@ -1,0 +1,2 @@
+//! The `krylith` command.
+fn main() {}

@@ -1,0 +1,130 @@
+//! What can go wrong through the caller or the machine; non-convergence is an [`Outcome`](crate::Outcome).
+
+use std::path::{Path, PathBuf};
+
+/// `Result` with Krylith's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Names the thing (file and line, row, bytes) and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file's content is malformed.
+    #[error("{}:{line}: {message}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// One-based line.
+        line: usize,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+    /// A file's content is malformed, and the file has no lines (binary formats, archives).
+    #[error("{}: {message}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+    /// Sizes, indices or values that do not fit together.
+    #[error("{0}")]
+    Invalid(String),
+    /// A value that is NaN or infinite.
+    #[error("{what}: entry ({row}, {column}) is {value}; every value must be finite")]
+    NotFinite {
+        /// The matrix or vector.
+        what: String,
+        /// Zero-based row.
+        row: usize,
+        /// Zero-based column.
+        column: usize,
+        /// NaN or an infinity.
+        value: f64,
+    },
+    /// A diagonal block that a preconditioner cannot invert.
+    #[error("block row {row} has a {kind} diagonal block; {remedy}")]
+    SingularBlock {
+        /// Zero-based block row.
+        row: usize,
+        /// `missing`, `zero` or `singular`.
+        kind: &'static str,
+        /// What to try.
+        remedy: &'static str,
+    },
+    /// Something that this build or this device does not offer.
+    #[error("{0}")]
+    Unsupported(String),
+    /// Not enough memory on the host or a device.
+    #[error("{what} needs {needed} bytes and {free} are free on {place}; {remedy}")]
+    Memory {
+        /// What was to be allocated.
+        what: String,
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes free there.
+        free: u64,
+        /// `the host` or the device's name.
+        place: String,
+        /// What to try.
+        remedy: &'static str,
+    },
+    /// A shared library that is missing or too old.
+    #[error("{library}: {message}; {remedy}")]
+    Library {
+        /// `libcuda.so.1`, `libnvrtc.so.13`, …
+        library: String,
+        /// What happened.
+        message: String,
+        /// How to get it.
+        remedy: String,
+    },
+    /// A device call failed.
+    #[error("{device}: {call}: {message}")]
+    Device {
+        /// The device.
+        device: String,
+        /// The call that failed.
+        call: String,
+        /// What the driver said.
+        message: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Invalid`] from anything printable.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Error::Invalid(message.into())
+    }
+
+    /// An [`Error::Io`] on `path`.
+    pub fn io(path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        Error::Io { path: path.as_ref().to_path_buf(), source }
+    }
+
+    /// An [`Error::Parse`] on `path` at one-based `line`.
+    pub fn parse(path: impl AsRef<Path>, line: usize, message: impl Into<String>) -> Self {
+        Error::Parse { path: path.as_ref().to_path_buf(), line, message: message.into() }
+    }
+
+    /// An [`Error::Format`] on `path`.
+    pub fn format(path: impl AsRef<Path>, message: impl Into<String>) -> Self {
+        Error::Format { path: path.as_ref().to_path_buf(), message: message.into() }
+    }
+
+    /// The command line's exit code: 2 for what the caller can mend, 3 for the machine.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Memory { .. } | Error::Library { .. } | Error::Device { .. } => 3,
+            _ => 2,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Compressed sparse rows.
+
+use super::{check_columns, check_pattern};
+use crate::{Error, Result};
+
+/// A sparse matrix by rows: sorted, distinct columns in each row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Csr {
+    rows: usize,
+    columns: usize,
+    row_ptr: Vec<usize>,
+    col: Vec<u32>,
+    values: Vec<f64>,
+}
+
+impl Csr {
+    /// Takes the three arrays of the format.
+    ///
+    /// # Errors
+    /// Lengths that disagree, columns out of range, unsorted or repeated, values that are not finite.
+    pub fn new(
+        rows: usize,
+        columns: usize,
+        row_ptr: Vec<usize>,
+        col: Vec<u32>,
+        values: Vec<f64>,
+    ) -> Result<Self> {
+        check_columns("CSR matrix", columns)?;
+        check_pattern("CSR matrix", rows, columns, &row_ptr, &col)?;
+        if values.len() != col.len() {
+            return Err(Error::invalid(format!(
+                "CSR matrix: {} values for {} columns",
+                values.len(),
+                col.len()
+            )));
+        }
+        let matrix = Self { rows, columns, row_ptr, col, values };
+        matrix.check_finite()?;
+        Ok(matrix)
+    }
+
+    /// Builds from coordinates in any order; duplicates are summed.
+    ///
+    /// # Errors
+    /// Index out of range, or a sum that is not finite.
+    pub fn from_triplets(rows: usize, columns: usize, entries: &[(u32, u32, f64)]) -> Result<Self> {
+        check_columns("CSR matrix", columns)?;
+        let mut count = vec![0usize; rows + 1];
+        for &(i, j, _) in entries {
+            if i as usize >= rows || j as usize >= columns {
+                return Err(Error::invalid(format!("entry ({i}, {j}) is outside a {rows}×{columns} matrix")));
+            }
+            count[i as usize + 1] += 1;
+        }
+        for i in 0..rows {
+            count[i + 1] += count[i];
+        }
+        let mut next = count.clone();
+        let mut order = vec![(0u32, 0.0f64); entries.len()];
+        for &(i, j, v) in entries {
+            let at = &mut next[i as usize];
+            order[*at] = (j, v);
+            *at += 1;
+        }
+        let mut row_ptr = Vec::with_capacity(rows + 1);
+        let (mut col, mut values) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
+        row_ptr.push(0);
+        for i in 0..rows {
+            let row = &mut order[count[i]..count[i + 1]];
+            row.sort_by_key(|e| e.0); // stable: duplicates are summed in the order given
+            let begin = col.len();
+            for &(j, v) in row.iter() {
+                if col.len() > begin && col[col.len() - 1] == j {
+                    *values.last_mut().expect("a value beside each column") += v;
+                } else {
+                    col.push(j);
+                    values.push(v);
+                }
+            }
+            row_ptr.push(col.len());
+        }
+        Self::new(rows, columns, row_ptr, col, values)
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+    /// Columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+    /// Stored entries.
+    pub fn nonzeros(&self) -> usize {
+        self.col.len()
+    }
+    /// `rows + 1` offsets into [`col`](Self::col) and [`values`](Self::values).
+    pub fn row_ptr(&self) -> &[usize] {
+        &self.row_ptr
+    }
+    /// Column of each entry.
+    pub fn col(&self) -> &[u32] {
+        &self.col
+    }
+    /// Value of each entry.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+    /// Values, to be changed in place under the same pattern.
+    pub fn values_mut(&mut self) -> &mut [f64] {
+        &mut self.values
+    }
+
+    /// Columns and values of row `i`.
+    pub fn row(&self, i: usize) -> (&[u32], &[f64]) {
+        let range = self.row_ptr[i]..self.row_ptr[i + 1];
+        (&self.col[range.clone()], &self.values[range])
+    }
+
+    /// The entry at (i, j), zero where none is stored.
+    pub fn get(&self, i: usize, j: usize) -> f64 {
+        let (col, values) = self.row(i);
+        col.binary_search(&(j as u32)).map_or(0.0, |p| values[p])
+    }
+
+    /// Names the first value that is NaN or infinite.
+    pub fn check_finite(&self) -> Result<()> {
+        match self.values.iter().position(|v| !v.is_finite()) {
+            None => Ok(()),
+            Some(p) => Err(Error::NotFinite {
+                what: "CSR matrix".into(),
+                row: self.row_ptr.partition_point(|&q| q <= p) - 1,
+                column: self.col[p] as usize,
+                value: self.values[p],
+            }),
+        }
+    }
+
+    /// The transposed matrix.
+    pub fn transpose(&self) -> Csr {
+        let mut row_ptr = vec![0usize; self.columns + 1];
+        for &j in &self.col {
+            row_ptr[j as usize + 1] += 1;
+        }
+        for j in 0..self.columns {
+            row_ptr[j + 1] += row_ptr[j];
+        }
+        let mut next = row_ptr.clone();
+        let (mut col, mut values) = (vec![0u32; self.col.len()], vec![0.0; self.col.len()]);
+        for i in 0..self.rows {
+            let (c, v) = self.row(i);
+            for (&j, &v) in c.iter().zip(v) {
+                let at = &mut next[j as usize];
+                col[*at] = i as u32;
+                values[*at] = v;
+                *at += 1;
+            }
+        }
+        Csr { rows: self.columns, columns: self.rows, row_ptr, col, values }
+    }
+
+    /// The matrix with rows and columns renumbered: entry (i, j) moves to (`new[i]`, `new[j]`).
+    ///
+    /// # Errors
+    /// A matrix that is not square, or `new` that is not a permutation of its rows.
+    pub fn permute(&self, new: &[u32]) -> Result<Csr> {
+        let n = self.rows;
+        let mut seen = vec![false; n];
+        if n != self.columns || new.len() != n {
+            return Err(Error::invalid(format!(
+                "cannot renumber a {}×{} matrix by a permutation of {}",
+                n,
+                self.columns,
+                new.len()
+            )));
+        }
+        for &p in new {
+            if p as usize >= n || std::mem::replace(&mut seen[p as usize], true) {
+                return Err(Error::invalid(format!("not a permutation: {p} repeats or is out of range")));
+            }
+        }
+        let mut entries = Vec::with_capacity(self.nonzeros());
+        for i in 0..n {
+            let (c, v) = self.row(i);
+            entries.extend(c.iter().zip(v).map(|(&j, &v)| (new[i], new[j as usize], v)));
+        }
+        Csr::from_triplets(n, n, &entries)
+    }
+}

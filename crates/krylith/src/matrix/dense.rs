@@ -1,0 +1,67 @@
+//! Small dense matrices, row-major: Butcher matrices and single blocks.
+
+use crate::{Error, Result};
+
+/// A small dense matrix, row-major.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dense {
+    rows: usize,
+    columns: usize,
+    values: Vec<f64>,
+}
+
+impl Dense {
+    /// Takes `rows · columns` numbers, row by row.
+    ///
+    /// # Errors
+    /// A length that disagrees, or a value that is not finite.
+    pub fn new(rows: usize, columns: usize, values: Vec<f64>) -> Result<Self> {
+        if values.len() != rows * columns {
+            return Err(Error::invalid(format!("{} numbers for a {rows}×{columns} matrix", values.len())));
+        }
+        if let Some(p) = values.iter().position(|v| !v.is_finite()) {
+            return Err(Error::NotFinite {
+                what: "dense matrix".into(),
+                row: p / columns,
+                column: p % columns,
+                value: values[p],
+            });
+        }
+        Ok(Self { rows, columns, values })
+    }
+
+    /// The identity of order `n`.
+    pub fn identity(n: usize) -> Self {
+        let mut values = vec![0.0; n * n];
+        for i in 0..n {
+            values[i * n + i] = 1.0;
+        }
+        Self { rows: n, columns: n, values }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+    /// Columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+    /// All numbers, row by row.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+}
+
+impl std::ops::Index<(usize, usize)> for Dense {
+    type Output = f64;
+    fn index(&self, (i, j): (usize, usize)) -> &f64 {
+        &self.values[i * self.columns + j]
+    }
+}
+
+impl std::ops::IndexMut<(usize, usize)> for Dense {
+    fn index_mut(&mut self, (i, j): (usize, usize)) -> &mut f64 {
+        &mut self.values[i * self.columns + j]
+    }
+}

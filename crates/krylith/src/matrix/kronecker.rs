@@ -1,0 +1,121 @@
+//! The operator A⊗M + τB⊗L as data; it is never formed.
+
+use super::{Bsr, Dense};
+use crate::{Error, Result};
+
+/// (A⊗M + τB⊗L): A, B dense s×s; M, L point-block with the same sizes, with the same pattern or not.
+///
+/// OKP paper, Eq. 2. Unknowns in Krylith's order: node by node, component by component, stage by stage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KroneckerSum {
+    /// s×s, multiplies M.
+    pub a: Dense,
+    /// s×s, multiplies τ·L.
+    pub b: Dense,
+    /// τ.
+    pub tau: f64,
+    /// Point-block matrix.
+    pub m: Bsr,
+    /// Point-block matrix of the same block size, rows and columns as `m`.
+    pub l: Bsr,
+}
+
+impl KroneckerSum {
+    /// Puts the five parts together.
+    ///
+    /// # Errors
+    /// A or B not square of the same order, M and L of different block size or shape, τ not finite.
+    pub fn new(a: Dense, b: Dense, tau: f64, m: Bsr, l: Bsr) -> Result<Self> {
+        let s = a.rows();
+        if s == 0 || a.columns() != s || b.rows() != s || b.columns() != s {
+            return Err(Error::invalid(format!(
+                "A is {}×{} and B is {}×{}; both must be square of the same order",
+                a.rows(),
+                a.columns(),
+                b.rows(),
+                b.columns()
+            )));
+        }
+        if m.block() != l.block() {
+            return Err(Error::invalid(format!(
+                "M has {0}×{0} blocks and L has {1}×{1}; both need the same block size",
+                m.block(),
+                l.block()
+            )));
+        }
+        if m.rows() != l.rows() || m.columns() != l.columns() {
+            return Err(Error::invalid(format!(
+                "M is {}×{} and L is {}×{}; both need the same shape",
+                m.rows(),
+                m.columns(),
+                l.rows(),
+                l.columns()
+            )));
+        }
+        if !tau.is_finite() {
+            return Err(Error::invalid(format!("tau is {tau}; it must be finite")));
+        }
+        Ok(Self { a, b, tau, m, l })
+    }
+
+    /// Stages s.
+    pub fn stages(&self) -> usize {
+        self.a.rows()
+    }
+    /// Block size b of M and L.
+    pub fn block(&self) -> usize {
+        self.m.block()
+    }
+    /// Scalar rows of the whole system, N·s.
+    pub fn rows(&self) -> usize {
+        self.m.rows() * self.stages()
+    }
+    /// Scalar columns of the whole system.
+    pub fn columns(&self) -> usize {
+        self.m.columns() * self.stages()
+    }
+
+    /// The assembled point-block matrix with blocks of size b·s, in Krylith's order of unknowns.
+    ///
+    /// For tests, baselines and monolithic preconditioners; needs s² times the memory.
+    pub fn assemble(&self) -> Bsr {
+        let (s, b, n) = (self.stages(), self.block(), self.m.block_rows());
+        let bs = b * s;
+        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+        for i in 0..n {
+            let (mut p, mut q) = (self.m.row_ptr()[i], self.l.row_ptr()[i]);
+            let (pe, qe) = (self.m.row_ptr()[i + 1], self.l.row_ptr()[i + 1]);
+            while p < pe || q < qe {
+                let jm = if p < pe { self.m.col()[p] } else { u32::MAX };
+                let jl = if q < qe { self.l.col()[q] } else { u32::MAX };
+                let j = jm.min(jl);
+                let begin = values.len();
+                values.resize(begin + bs * bs, 0.0);
+                let out = &mut values[begin..];
+                let mut add = |coefficient: &Dense, factor: f64, block: &[f64]| {
+                    for r in 0..b {
+                        for c in 0..b {
+                            for k in 0..s {
+                                for l in 0..s {
+                                    out[(r * s + k) * bs + c * s + l] +=
+                                        factor * coefficient[(k, l)] * block[r * b + c];
+                                }
+                            }
+                        }
+                    }
+                };
+                if jm == j {
+                    add(&self.a, 1.0, self.m.block_values(p));
+                    p += 1;
+                }
+                if jl == j {
+                    add(&self.b, self.tau, self.l.block_values(q));
+                    q += 1;
+                }
+                col.push(j);
+            }
+            row_ptr.push(col.len());
+        }
+        Bsr::new(bs, n, self.m.block_columns(), row_ptr, col, values).expect("parts were checked")
+    }
+}
