@@ -1,0 +1,232 @@
+//! Krylov bases in host memory: dot products and combinations of many columns, chunk by chunk.
+
+use super::pool::Disjoint;
+use crate::Result;
+use crate::space::Store;
+use std::ops::Range;
+
+/// Numbers summed side by side.
+const LANES: usize = 16;
+
+/// Columns of equal length, one after the other.
+pub struct CpuBasis {
+    len: usize,
+    data: Data,
+}
+
+enum Data {
+    F64(Vec<f64>),
+    F32(Vec<f32>),
+}
+
+impl CpuBasis {
+    pub(super) fn new(len: usize, columns: usize, store: Store) -> Result<Self> {
+        let data = match store {
+            Store::F64 => Data::F64(super::zeros(len * columns, "a Krylov basis")?),
+            Store::F32 => Data::F32(super::zeros(len * columns, "a Krylov basis")?),
+        };
+        Ok(Self { len, data })
+    }
+
+    /// Column `k`, widened to f64.
+    pub fn column(&self, k: usize) -> Vec<f64> {
+        let range = k * self.len..(k + 1) * self.len;
+        match &self.data {
+            Data::F64(v) => v[range].to_vec(),
+            Data::F32(v) => v[range].iter().map(|&v| v as f64).collect(),
+        }
+    }
+
+    /// All columns, to be read.
+    pub(super) fn columns(&self) -> Columns<'_> {
+        let data = match &self.data {
+            Data::F64(v) => Slice::F64(v),
+            Data::F32(v) => Slice::F32(v),
+        };
+        Columns { len: self.len, data }
+    }
+
+    /// The columns before `k` to be read, and column `k` to be written.
+    pub(super) fn split(&mut self, k: usize) -> (Columns<'_>, Writer<'_>) {
+        let (len, at) = (self.len, k * self.len);
+        match &mut self.data {
+            Data::F64(v) => {
+                let (before, column) = v.split_at_mut(at);
+                (Columns { len, data: Slice::F64(before) }, Writer::F64(Disjoint::new(column)))
+            }
+            Data::F32(v) => {
+                let (before, column) = v.split_at_mut(at);
+                (Columns { len, data: Slice::F32(before) }, Writer::F32(Disjoint::new(column)))
+            }
+        }
+    }
+}
+
+/// Columns that are read.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a> {
+    len: usize,
+    data: Slice<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Slice<'a> {
+    F64(&'a [f64]),
+    F32(&'a [f32]),
+}
+
+/// A column that is written, by several threads.
+pub(super) enum Writer<'a> {
+    F64(Disjoint<'a, f64>),
+    F32(Disjoint<'a, f32>),
+}
+
+impl Writer<'_> {
+    /// Stores numbers, rounded as the basis is.
+    ///
+    /// # Safety
+    /// No two threads may store to overlapping ranges.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, range: Range<usize>, x: &[f64]) {
+        match self {
+            // SAFETY: the caller's promise.
+            Writer::F64(v) => unsafe { v.range(range) }.copy_from_slice(x),
+            // SAFETY: the caller's promise.
+            Writer::F32(v) => unsafe { v.range(range) }.iter_mut().zip(x).for_each(|(v, &x)| *v = x as f32),
+        }
+    }
+}
+
+impl Columns<'_> {
+    /// `out[r][i] += v[columns.start + i]ᵀ x[r]` over one chunk of the rows.
+    #[inline(always)]
+    pub(super) fn dots<const R: usize>(
+        &self,
+        columns: Range<usize>,
+        chunk: Range<usize>,
+        x: [&[f64]; R],
+        out: [&mut [f64]; R],
+    ) {
+        match self.data {
+            Slice::F64(v) => dots(v, self.len, columns, chunk, x, out),
+            Slice::F32(v) => dots(v, self.len, columns, chunk, x, out),
+        }
+    }
+
+    /// `x[r] −= Σ c[r][i] v[columns.start + i]` over one chunk of the rows.
+    #[inline(always)]
+    pub(super) fn subtract<const R: usize>(
+        &self,
+        columns: Range<usize>,
+        chunk: Range<usize>,
+        c: [&[f64]; R],
+        x: [&mut [f64]; R],
+    ) {
+        match self.data {
+            Slice::F64(v) => subtract(v, self.len, columns, chunk, c, x),
+            Slice::F32(v) => subtract(v, self.len, columns, chunk, c, x),
+        }
+    }
+}
+
+trait Number: Copy {
+    fn widen(self) -> f64;
+}
+impl Number for f64 {
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self
+    }
+}
+impl Number for f32 {
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self as f64
+    }
+}
+
+/// xᵀy of one chunk.
+#[inline(always)]
+pub(super) fn dot(x: &[f64], y: &[f64]) -> f64 {
+    dot_each(x, [y])[0]
+}
+
+#[inline(always)]
+fn dot_each<T: Number, const R: usize>(v: &[T], x: [&[f64]; R]) -> [f64; R] {
+    let n = v.len();
+    let x = x.map(|x| &x[..n]);
+    let mut lanes = [[0.0; LANES]; R];
+    let mut i = 0;
+    while i + LANES <= n {
+        for r in 0..R {
+            for k in 0..LANES {
+                lanes[r][k] += v[i + k].widen() * x[r][i + k];
+            }
+        }
+        i += LANES;
+    }
+    let mut sums = lanes.map(|lanes| lanes.iter().sum::<f64>());
+    while i < n {
+        for r in 0..R {
+            sums[r] += v[i].widen() * x[r][i];
+        }
+        i += 1;
+    }
+    sums
+}
+
+#[inline(always)]
+fn dots<T: Number, const R: usize>(
+    v: &[T],
+    len: usize,
+    columns: Range<usize>,
+    chunk: Range<usize>,
+    x: [&[f64]; R],
+    out: [&mut [f64]; R],
+) {
+    for (i, k) in columns.enumerate() {
+        let sums = dot_each(&v[k * len + chunk.start..k * len + chunk.end], x);
+        for r in 0..R {
+            out[r][i] += sums[r];
+        }
+    }
+}
+
+/// Four columns a pass: x is loaded and stored a quarter as often.
+#[inline(always)]
+fn subtract<T: Number, const R: usize>(
+    v: &[T],
+    len: usize,
+    columns: Range<usize>,
+    chunk: Range<usize>,
+    c: [&[f64]; R],
+    x: [&mut [f64]; R],
+) {
+    let n = chunk.len();
+    let column = |k: usize| &v[k * len + chunk.start..k * len + chunk.end];
+    let (mut i, mut k) = (0, columns.start);
+    while k + 4 <= columns.end {
+        let v = [column(k), column(k + 1), column(k + 2), column(k + 3)];
+        for r in 0..R {
+            let c: [f64; 4] = std::array::from_fn(|q| c[r][i + q]);
+            let x = &mut x[r][..n];
+            for e in 0..n {
+                let near = c[0] * v[0][e].widen() + c[1] * v[1][e].widen();
+                let far = c[2] * v[2][e].widen() + c[3] * v[3][e].widen();
+                x[e] -= near + far;
+            }
+        }
+        (i, k) = (i + 4, k + 4);
+    }
+    while k < columns.end {
+        let v = column(k);
+        for r in 0..R {
+            let c = c[r][i];
+            let x = &mut x[r][..n];
+            for e in 0..n {
+                x[e] -= c * v[e].widen();
+            }
+        }
+        (i, k) = (i + 1, k + 1);
+    }
+}

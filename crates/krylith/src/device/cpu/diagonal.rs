@@ -1,0 +1,88 @@
+//! Block-diagonal matrices on the CPU.
+
+use super::Cpu;
+use super::pool::{Disjoint, share};
+use crate::precond::BlockDiagonal;
+use crate::space::Store;
+use crate::{Error, Result};
+
+/// Row-major blocks in host memory.
+pub struct CpuBlocks {
+    order: usize,
+    values: Values,
+}
+
+enum Values {
+    F64(Vec<f64>),
+    F32(Vec<f32>),
+}
+
+impl BlockDiagonal for Cpu {
+    type Blocks = CpuBlocks;
+
+    fn prepare_blocks(&self, order: usize, blocks: &[f64], store: Store) -> Result<CpuBlocks> {
+        let values = match store {
+            Store::F64 => Values::F64(blocks.to_vec()),
+            Store::F32 => Values::F32(blocks.iter().map(|&v| v as f32).collect()),
+        };
+        Ok(CpuBlocks { order, values })
+    }
+    fn update_blocks(&self, to: &mut CpuBlocks, blocks: &[f64]) -> Result<()> {
+        match &mut to.values {
+            Values::F64(v) => v.copy_from_slice(blocks),
+            Values::F32(v) => v.iter_mut().zip(blocks).for_each(|(v, &x)| *v = x as f32),
+        }
+        Ok(())
+    }
+    fn multiply_blocks(&self, d: &CpuBlocks, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let (m, values) = (d.order, &d.values);
+        let count = match values {
+            Values::F64(v) => v.len(),
+            Values::F32(v) => v.len(),
+        };
+        let n = count / (m * m);
+        if x.len() != n * m || y.len() != n * m {
+            return Err(Error::invalid(format!(
+                "{n} blocks of order {m} cannot multiply {} numbers",
+                x.len()
+            )));
+        }
+        let (y, pool) = (Disjoint::new(y), self.pool());
+        let threads = pool.threads();
+        pool.run(|rank| {
+            let range = share(n, rank, threads);
+            // SAFETY: the shares of the threads do not overlap.
+            let y = unsafe { y.range(range.start * m..range.end * m) };
+            let x = &x[range.start * m..range.end * m];
+            let at = range.start * m * m..range.end * m * m;
+            pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || match values {
+                    Values::F64(v) => multiply(m, &v[at.clone()], x, y, |v| v),
+                    Values::F32(v) => multiply(m, &v[at.clone()], x, y, |v| v as f64),
+                },
+            );
+        });
+        Ok(())
+    }
+    fn blocks_bytes(d: &CpuBlocks) -> u64 {
+        let m = d.order as u64;
+        match &d.values {
+            Values::F64(v) => 8 * v.len() as u64 + 16 * v.len() as u64 / m,
+            Values::F32(v) => 4 * v.len() as u64 + 16 * v.len() as u64 / m,
+        }
+    }
+}
+
+#[inline(always)]
+fn multiply<T: Copy>(m: usize, blocks: &[T], x: &[f64], y: &mut [f64], widen: impl Fn(T) -> f64) {
+    for ((d, x), y) in blocks.chunks_exact(m * m).zip(x.chunks_exact(m)).zip(y.chunks_exact_mut(m)) {
+        for (row, y) in d.chunks_exact(m).zip(y) {
+            let mut sum = 0.0;
+            for c in 0..m {
+                sum += widen(row[c]) * x[c];
+            }
+            *y = sum;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The CPU: a team of threads, and SIMD chosen at run time.
+//!
+//! Vectors are cut into strips that do not depend on the number of threads, and sums are added strip by strip in
+//! order: results are bitwise the same for any number of threads.
+
+mod basis;
+mod diagonal;
+mod pool;
+mod product;
+mod space;
+
+pub use basis::CpuBasis;
+pub use diagonal::CpuBlocks;
+pub use pool::Pool;
+pub use product::CpuProduct;
+
+use crate::space::{FLAGS, Phase, Phases};
+use crate::{Error, Result};
+use pool::share;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Numbers in a chunk: a few vectors' chunks fit the first-level cache.
+const CHUNK: usize = 1024;
+/// Most strips a vector is cut into; each is a run of chunks summed in order.
+const STRIPS: usize = 256;
+
+/// Vectors of one length in host memory, worked on by a team of threads.
+pub struct Cpu {
+    len: usize,
+    pool: Arc<Pool>,
+    partials: RefCell<Vec<f64>>,
+    sums: RefCell<Vec<f64>>,
+    clock: Cell<(Phase, Option<Instant>)>,
+    phases: Cell<Phases>,
+}
+
+/// A few scalars and flags in host memory.
+#[derive(Debug, Clone)]
+pub struct CpuScalars {
+    values: Vec<f64>,
+    flags: [i32; FLAGS],
+}
+
+impl Cpu {
+    /// Vectors of `len` numbers on `threads` threads; 0 means all cores.
+    pub fn new(len: usize, threads: usize) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Self::with_pool(len, Arc::new(Pool::new(if threads == 0 { cores } else { threads })))
+    }
+
+    /// Vectors of `len` numbers on a team that other spaces share.
+    pub fn with_pool(len: usize, pool: Arc<Pool>) -> Self {
+        let clock = Cell::new((Phase::Other, None));
+        Self {
+            len,
+            pool,
+            partials: RefCell::default(),
+            sums: RefCell::default(),
+            clock,
+            phases: Cell::default(),
+        }
+    }
+
+    /// The team.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Threads in the team.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Runs `f(strip, range)` over all strips, in parallel, with the widest SIMD there is.
+    fn for_strips(&self, f: impl Fn(usize, Range<usize>) + Sync) {
+        let (len, strips, threads) = (self.len, strips(self.len), self.pool.threads());
+        let arch = pulp::Arch::new();
+        self.pool.run(|rank| {
+            for i in share(strips, rank, threads) {
+                let chunks = share(len.div_ceil(CHUNK), i, strips);
+                let range = chunks.start * CHUNK..(chunks.end * CHUNK).min(len);
+                arch.dispatch(
+                    #[inline(always)]
+                    || f(i, range.clone()),
+                );
+            }
+        });
+    }
+
+    /// Like [`for_strips`](Self::for_strips) where each strip leaves `width` sums, added in strip order into `out`.
+    fn sum_strips(&self, width: usize, out: &mut [f64], f: impl Fn(Range<usize>, &mut [f64]) + Sync) {
+        let mut partials = self.partials.borrow_mut();
+        let strips = strips(self.len);
+        partials.clear();
+        partials.resize(strips * width, 0.0);
+        {
+            let partials = pool::Disjoint::new(&mut partials);
+            // SAFETY: each strip has its own `width` partial sums.
+            self.for_strips(|i, range| f(range, unsafe { partials.range(i * width..(i + 1) * width) }));
+        }
+        out[..width].fill(0.0);
+        for strip in partials.chunks_exact(width.max(1)) {
+            for (o, p) in out.iter_mut().zip(strip) {
+                *o += p;
+            }
+        }
+    }
+}
+
+/// Strips of a vector: a function of its length alone.
+fn strips(len: usize) -> usize {
+    len.div_ceil(CHUNK).clamp(1, STRIPS)
+}
+
+/// `n` zeros, or an error that names the bytes.
+fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(n).map_err(|_| Error::Memory {
+        what: what.into(),
+        needed: (n * size_of::<T>()) as u64,
+        free: 0,
+        place: "the host".into(),
+        remedy: "use a smaller restart, f32 storage or a machine with more memory",
+    })?;
+    zeros.resize(n, T::default());
+    Ok(zeros)
+}

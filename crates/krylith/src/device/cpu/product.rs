@@ -1,0 +1,337 @@
+//! Products of point-block terms on the CPU, specialised on block size, stages and stored precision.
+//!
+//! Ledger of one product: every stored value and column once, x and y once. A thread owns a run of block rows of
+//! about equal nonzeros; within a row the values stream and x comes from the cache.
+
+use super::Cpu;
+use super::pool::{Disjoint, Pool};
+use crate::matrix::Dense;
+use crate::operator::{PointBlockSum, Terms};
+use crate::space::Store;
+use crate::{Error, Result};
+use std::ops::Range;
+
+/// Terms in host memory. Terms of one pattern share its pointers and columns.
+pub struct CpuProduct {
+    block: usize,
+    stages: usize,
+    block_rows: usize,
+    block_columns: usize,
+    groups: Vec<Group>,
+    coefficients: Vec<Vec<f64>>,
+    ranges: Vec<Range<usize>>,
+    version: u64,
+}
+
+struct Group {
+    row_ptr: Vec<usize>,
+    col: Vec<u32>,
+    values: Values,
+    /// Terms whose values stand here, block by block in this order.
+    terms: Range<usize>,
+}
+
+enum Values {
+    F64(Vec<f64>),
+    F32(Vec<f32>),
+}
+
+impl PointBlockSum for Cpu {
+    type Product = CpuProduct;
+
+    fn prepare(&self, terms: &Terms, store: Store, _dense: bool) -> Result<CpuProduct> {
+        let (b, count) = (terms.block(), terms.terms.len());
+        if !(1..=2).contains(&count) {
+            return Err(Error::Unsupported(format!("a sum of {count} terms; one or two are supported")));
+        }
+        let groups: Vec<Range<usize>> = match (count, terms.shared_pattern()) {
+            (2, false) => vec![0..1, 1..2],
+            _ => vec![0..count],
+        };
+        let groups: Vec<Group> = groups
+            .into_iter()
+            .map(|range| {
+                let first = &terms.terms[range.start].1;
+                let total = first.blocks() * b * b * range.len();
+                let values = match store {
+                    Store::F64 => Values::F64(vec![0.0; total]),
+                    Store::F32 => Values::F32(vec![0.0; total]),
+                };
+                let (row_ptr, col) = (first.row_ptr().to_vec(), first.col().to_vec());
+                let mut group = Group { row_ptr, col, values, terms: range.clone() };
+                for t in range {
+                    group.store(t, b * b, terms.terms[t].1.values());
+                }
+                group
+            })
+            .collect();
+        let ranges = balance(&groups, terms.block_rows(), self.pool());
+        Ok(CpuProduct {
+            block: b,
+            stages: terms.stages(),
+            block_rows: terms.block_rows(),
+            block_columns: terms.terms[0].1.block_columns(),
+            groups,
+            coefficients: terms.terms.iter().map(|t| t.0.values().to_vec()).collect(),
+            ranges,
+            version: 0,
+        })
+    }
+
+    fn multiply(&self, p: &CpuProduct, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let bs = p.block * p.stages;
+        if x.len() != p.block_columns * bs || y.len() != p.block_rows * bs {
+            return Err(Error::invalid(format!(
+                "the operator is {}×{}; it cannot multiply {} numbers into {}",
+                p.block_rows * bs,
+                p.block_columns * bs,
+                x.len(),
+                y.len()
+            )));
+        }
+        let run = kernel(p.block, p.stages);
+        let y = Disjoint::new(y);
+        self.pool().run(|rank| {
+            let rows = p.ranges[rank].clone();
+            // SAFETY: the row ranges of the threads do not overlap.
+            let y = unsafe { y.range(rows.start * bs..rows.end * bs) };
+            run(p, rows, x, y);
+        });
+        Ok(())
+    }
+
+    fn update_values(&self, p: &mut CpuProduct, t: usize, values: &[f64]) -> Result<()> {
+        let bb = p.block * p.block;
+        let group = p.groups.iter_mut().find(|g| g.terms.contains(&t)).expect("the term was checked");
+        if values.len() != group.col.len() * bb {
+            return Err(Error::invalid(format!(
+                "{} values for {} blocks of {1}×{1}; {2} were expected",
+                values.len(),
+                p.block,
+                group.col.len() * bb
+            )));
+        }
+        if let Some(e) = values.iter().position(|v| !v.is_finite()) {
+            let block = e / bb;
+            return Err(Error::NotFinite {
+                what: format!("new values of term {t}"),
+                row: (group.row_ptr.partition_point(|&q| q <= block) - 1) * p.block + e % bb / p.block,
+                column: group.col[block] as usize * p.block + e % p.block,
+                value: values[e],
+            });
+        }
+        group.store(t, bb, values);
+        Ok(())
+    }
+
+    fn update_coefficients(&self, p: &mut CpuProduct, coefficients: &[Dense]) -> Result<()> {
+        if coefficients.len() != p.coefficients.len() {
+            return Err(Error::invalid(format!(
+                "{} coefficients for {} terms",
+                coefficients.len(),
+                p.coefficients.len()
+            )));
+        }
+        p.stages = coefficients[0].rows();
+        for (to, from) in p.coefficients.iter_mut().zip(coefficients) {
+            to.clear();
+            to.extend_from_slice(from.values());
+        }
+        Ok(())
+    }
+
+    fn product_bytes(p: &CpuProduct) -> u64 {
+        let groups = p.groups.iter().map(|g| {
+            let values = match &g.values {
+                Values::F64(v) => 8 * v.len(),
+                Values::F32(v) => 4 * v.len(),
+            };
+            values + 4 * g.col.len() + 8 * g.row_ptr.len()
+        });
+        (groups.sum::<usize>() + 8 * p.block * p.stages * (p.block_rows + p.block_columns)) as u64
+    }
+
+    fn product_key(p: &CpuProduct) -> u64 {
+        p.version
+    }
+}
+
+impl Group {
+    fn store(&mut self, t: usize, bb: usize, values: &[f64]) {
+        let (at, stride) = ((t - self.terms.start) * bb, self.terms.len() * bb);
+        for (p, block) in values.chunks_exact(bb).enumerate() {
+            let to = p * stride + at..p * stride + at + bb;
+            match &mut self.values {
+                Values::F64(v) => v[to].copy_from_slice(block),
+                Values::F32(v) => v[to].iter_mut().zip(block).for_each(|(v, &x)| *v = x as f32),
+            }
+        }
+    }
+}
+
+/// Contiguous block rows for each thread, of about equal work (a block counts as much as a row's overhead).
+fn balance(groups: &[Group], rows: usize, pool: &Pool) -> Vec<Range<usize>> {
+    let work = |i: usize| groups.iter().map(|g| g.row_ptr[i] * g.terms.len()).sum::<usize>() + i;
+    let (total, threads) = (work(rows), pool.threads());
+    let cut = |rank: usize| {
+        let goal = total * rank / threads;
+        let (mut low, mut high) = (0, rows);
+        while low < high {
+            let middle = (low + high) / 2;
+            if work(middle) < goal { low = middle + 1 } else { high = middle }
+        }
+        low
+    };
+    (0..threads).map(|rank| cut(rank)..if rank + 1 == threads { rows } else { cut(rank + 1) }).collect()
+}
+
+type Kernel = fn(&CpuProduct, Range<usize>, &[f64], &mut [f64]);
+
+/// The kernel for a block size and a number of stages.
+fn kernel(b: usize, s: usize) -> Kernel {
+    macro_rules! table {
+        ($($b:literal)*) => {
+            match (b, s) {
+                $(($b, 1) => run::<$b, 1>, ($b, 2) => run::<$b, 2>, ($b, 3) => run::<$b, 3>, ($b, 4) => run::<$b, 4>,)*
+                _ => run_any,
+            }
+        };
+    }
+    table!(1 2 3 4 5 6 7 8)
+}
+
+fn run<const B: usize, const S: usize>(p: &CpuProduct, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || match p.groups.as_slice() {
+            [g] if g.terms.len() == 2 => match &g.values {
+                Values::F64(v) => group::<B, S, 2, f64>(p, g, v, rows.clone(), x, y, false),
+                Values::F32(v) => group::<B, S, 2, f32>(p, g, v, rows.clone(), x, y, false),
+            },
+            groups => {
+                for (i, g) in groups.iter().enumerate() {
+                    match &g.values {
+                        Values::F64(v) => group::<B, S, 1, f64>(p, g, v, rows.clone(), x, y, i > 0),
+                        Values::F32(v) => group::<B, S, 1, f32>(p, g, v, rows.clone(), x, y, i > 0),
+                    }
+                }
+            }
+        },
+    )
+}
+
+trait Number: Copy {
+    fn widen(self) -> f64;
+}
+impl Number for f64 {
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self
+    }
+}
+impl Number for f32 {
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self as f64
+    }
+}
+
+/// Rows of one group of `T` terms: Z_t = A_t X for the row, then y = Σ_t Z_t C_tᵀ.
+#[inline(always)]
+fn group<const B: usize, const S: usize, const T: usize, V: Number>(
+    p: &CpuProduct,
+    g: &Group,
+    values: &[V],
+    rows: Range<usize>,
+    x: &[f64],
+    y: &mut [f64],
+    add: bool,
+) {
+    for (i, y) in rows.zip(y.chunks_exact_mut(B * S)) {
+        let mut z = [[[0.0f64; S]; B]; T];
+        let blocks = g.row_ptr[i]..g.row_ptr[i + 1];
+        let columns = &g.col[blocks.clone()];
+        let values = &values[blocks.start * T * B * B..blocks.end * T * B * B];
+        if S == 1 {
+            // One stage: keep the b² products apart and add them up once a row, so that loads stay whole vectors.
+            let mut wide = [[[0.0f64; B]; B]; T];
+            for (&j, v) in columns.iter().zip(values.chunks_exact(T * B * B)) {
+                let x = &x[j as usize * B..][..B];
+                for t in 0..T {
+                    for r in 0..B {
+                        for c in 0..B {
+                            wide[t][r][c] += v[(t * B + r) * B + c].widen() * x[c];
+                        }
+                    }
+                }
+            }
+            for t in 0..T {
+                for r in 0..B {
+                    z[t][r][0] = wide[t][r].iter().sum();
+                }
+            }
+        } else {
+            for (&j, v) in columns.iter().zip(values.chunks_exact(T * B * B)) {
+                let x = &x[j as usize * B * S..][..B * S];
+                for t in 0..T {
+                    for r in 0..B {
+                        for c in 0..B {
+                            let v = v[(t * B + r) * B + c].widen();
+                            for k in 0..S {
+                                z[t][r][k] += v * x[c * S + k];
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for r in 0..B {
+            for k in 0..S {
+                let mut sum = if add { y[r * S + k] } else { 0.0 };
+                for t in 0..T {
+                    let c = &p.coefficients[g.terms.start + t][k * S..][..S];
+                    for q in 0..S {
+                        sum += c[q] * z[t][r][q];
+                    }
+                }
+                y[r * S + k] = sum;
+            }
+        }
+    }
+}
+
+/// Any block size and number of stages.
+fn run_any(p: &CpuProduct, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+    let (b, s) = (p.block, p.stages);
+    let mut z = vec![0.0; b * s];
+    for (i, y) in rows.zip(y.chunks_exact_mut(b * s)) {
+        y.fill(0.0);
+        for g in &p.groups {
+            for t in g.terms.clone() {
+                z.fill(0.0);
+                for e in g.row_ptr[i]..g.row_ptr[i + 1] {
+                    let x = &x[g.col[e] as usize * b * s..][..b * s];
+                    let at = (e * g.terms.len() + t - g.terms.start) * b * b;
+                    for r in 0..b {
+                        for c in 0..b {
+                            let v = match &g.values {
+                                Values::F64(v) => v[at + r * b + c],
+                                Values::F32(v) => v[at + r * b + c] as f64,
+                            };
+                            for k in 0..s {
+                                z[r * s + k] += v * x[c * s + k];
+                            }
+                        }
+                    }
+                }
+                for r in 0..b {
+                    for k in 0..s {
+                        for q in 0..s {
+                            y[r * s + k] += p.coefficients[t][k * s + q] * z[r * s + q];
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

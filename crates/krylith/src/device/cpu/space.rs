@@ -1,0 +1,320 @@
+//! What methods ask of a [`Cpu`].
+
+use super::pool::Disjoint;
+use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
+use crate::space::arnoldi::{self, Layout, Step};
+use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, Space, Store, Sweep};
+use crate::{Error, Result};
+use std::ops::Range;
+use std::time::Instant;
+
+/// Elements that a sweep works on side by side, so that sums vectorise.
+const LANES: usize = 8;
+
+impl Space for Cpu {
+    type Vector = Vec<f64>;
+    type Basis = CpuBasis;
+    type Scalars = CpuScalars;
+    type Recording = ();
+
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn vector(&self) -> Result<Vec<f64>> {
+        super::zeros(self.len, "a vector")
+    }
+    fn basis(&self, columns: usize, store: Store) -> Result<CpuBasis> {
+        CpuBasis::new(self.len, columns, store)
+    }
+    fn scalars(&self, len: usize) -> Result<CpuScalars> {
+        Ok(CpuScalars { values: vec![0.0; len], flags: [0; FLAGS] })
+    }
+
+    fn write(&self, host: &[f64], to: &mut Vec<f64>) -> Result<()> {
+        same_length(host.len(), to.len())?;
+        to.copy_from_slice(host);
+        Ok(())
+    }
+    fn read(&self, from: &Vec<f64>, host: &mut [f64]) -> Result<()> {
+        same_length(host.len(), from.len())?;
+        host.copy_from_slice(from);
+        Ok(())
+    }
+    fn copy(&self, from: &Vec<f64>, to: &mut Vec<f64>) -> Result<()> {
+        same_length(from.len(), to.len())?;
+        let to = Disjoint::new(to);
+        // SAFETY: strips do not overlap.
+        self.for_strips(|_, range| unsafe { to.range(range.clone()) }.copy_from_slice(&from[range]));
+        Ok(())
+    }
+    fn write_scalars(
+        &self,
+        to: &mut CpuScalars,
+        at: usize,
+        host: &[f64],
+        flags: &[i32; FLAGS],
+    ) -> Result<()> {
+        to.values[at..at + host.len()].copy_from_slice(host);
+        to.flags = *flags;
+        Ok(())
+    }
+    fn read_scalars(
+        &self,
+        from: &CpuScalars,
+        at: usize,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()> {
+        host.copy_from_slice(&from.values[at..at + host.len()]);
+        *flags = from.flags;
+        Ok(())
+    }
+
+    fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+        &self,
+        _: K,
+        scalars: &mut CpuScalars,
+        a: [usize; A],
+        x: [&Vec<f64>; X],
+        y: [&mut Vec<f64>; Y],
+        o: [usize; O],
+    ) -> Result<()>
+    where
+        K: Sweep<A, X, Y, O>,
+    {
+        for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
+            same_length(n, self.len)?;
+        }
+        let a = a.map(|slot| scalars.values[slot]);
+        let y = y.map(|y| Disjoint::new(y));
+        let mut sums = [0.0; O];
+        self.sum_strips(O, &mut sums, |range, out| {
+            let x: [&[f64]; X] = std::array::from_fn(|k| &x[k][range.clone()]);
+            // SAFETY: strips do not overlap.
+            let y: [&mut [f64]; Y] = std::array::from_fn(|k| unsafe { y[k].range(range.clone()) });
+            let n = range.len();
+            let mut lanes = [[0.0; O]; LANES];
+            let mut i = 0;
+            while i < n {
+                let width = LANES.min(n - i);
+                for (lane, sums) in lanes.iter_mut().enumerate().take(width) {
+                    let at = i + lane;
+                    let (updated, o) =
+                        K::at(a, std::array::from_fn(|k| x[k][at]), std::array::from_fn(|k| y[k][at]), *sums);
+                    for k in 0..Y {
+                        y[k][at] = updated[k];
+                    }
+                    *sums = o;
+                }
+                i += width;
+            }
+            for sums in lanes {
+                for k in 0..O {
+                    out[k] += sums[k];
+                }
+            }
+        });
+        for k in 0..O {
+            scalars.values[o[k]] = sums[k];
+        }
+        Ok(())
+    }
+
+    fn project(
+        &self,
+        v: &CpuBasis,
+        columns: Range<usize>,
+        x: &Vec<f64>,
+        scalars: &mut CpuScalars,
+        to: usize,
+    ) -> Result<()> {
+        let k = columns.len();
+        self.sum_strips(k, &mut scalars.values[to..], |range, out| {
+            chunks(range, |chunk| v.columns().dots(columns.clone(), chunk.clone(), [&x[chunk]], [&mut *out]));
+        });
+        Ok(())
+    }
+    fn subtract(
+        &self,
+        v: &CpuBasis,
+        columns: Range<usize>,
+        x: &mut Vec<f64>,
+        scalars: &mut CpuScalars,
+        from: usize,
+        norm2: Option<usize>,
+    ) -> Result<()> {
+        let mut sum = [0.0];
+        {
+            let x = Disjoint::new(x);
+            let coefficients = &scalars.values[from..from + columns.len()];
+            self.sum_strips(1, &mut sum, |range, out| {
+                chunks(range, |chunk| {
+                    // SAFETY: chunks do not overlap.
+                    let x = unsafe { x.range(chunk.clone()) };
+                    v.columns().subtract(columns.clone(), chunk, [coefficients], [&mut *x]);
+                    if norm2.is_some() {
+                        out[0] += basis::dot(x, x);
+                    }
+                });
+            });
+        }
+        if let Some(slot) = norm2 {
+            scalars.values[slot] = sum[0];
+        }
+        Ok(())
+    }
+    fn expand(&self, v: &CpuBasis, x: &mut Vec<f64>, scalars: &mut CpuScalars, from: usize) -> Result<()> {
+        let x = Disjoint::new(x);
+        let columns = 0..scalars.flags[COLUMNS] as usize;
+        let coefficients = &scalars.values[from..from + columns.len()];
+        self.for_strips(|_, range| {
+            chunks(range, |chunk| {
+                // SAFETY: chunks do not overlap.
+                let x = unsafe { x.range(chunk.clone()) };
+                x.fill(0.0);
+                v.columns().subtract(columns.clone(), chunk, [coefficients], [&mut *x]);
+                x.iter_mut().for_each(|x| *x = -*x);
+            });
+        });
+        Ok(())
+    }
+    fn append(
+        &self,
+        v: &mut CpuBasis,
+        column: usize,
+        x: &mut Vec<f64>,
+        scalars: &mut CpuScalars,
+        norm: usize,
+    ) -> Result<()> {
+        let norm = scalars.values[norm];
+        let ((_, v), x) = (v.split(column), Disjoint::new(x));
+        self.for_strips(|_, range| {
+            // SAFETY: strips do not overlap.
+            let x = unsafe { x.range(range.clone()) };
+            x.iter_mut().for_each(|x| *x /= norm);
+            // SAFETY: strips do not overlap.
+            unsafe { v.store(range, x) };
+        });
+        Ok(())
+    }
+
+    fn project_delayed(
+        &self,
+        v: &CpuBasis,
+        j: usize,
+        w: &Vec<f64>,
+        z: &Vec<f64>,
+        scalars: &mut CpuScalars,
+        l: &Layout,
+    ) -> Result<()> {
+        let mut sums = std::mem::take(&mut *self.sums.borrow_mut());
+        sums.clear();
+        sums.resize(2 * j + 3, 0.0);
+        self.sum_strips(2 * j + 3, &mut sums, |range, out| {
+            let (dots, gram) = out.split_at_mut(2 * j);
+            let (r, t) = dots.split_at_mut(j);
+            chunks(range, |chunk| {
+                let (w, z) = (&w[chunk.clone()], &z[chunk.clone()]);
+                v.columns().dots(0..j, chunk, [w, z], [&mut *r, &mut *t]);
+                gram[0] += basis::dot(w, w);
+                gram[1] += basis::dot(w, z);
+                gram[2] += basis::dot(z, z);
+            });
+        });
+        scalars.values[l.dots..l.dots + j].copy_from_slice(&sums[..j]);
+        scalars.values[l.dots + l.ld..l.dots + l.ld + j].copy_from_slice(&sums[j..2 * j]);
+        scalars.values[l.gram..l.gram + 3].copy_from_slice(&sums[2 * j..]);
+        *self.sums.borrow_mut() = sums;
+        Ok(())
+    }
+    fn update_delayed(
+        &self,
+        v: &mut CpuBasis,
+        j: usize,
+        w: &mut Vec<f64>,
+        z: &Vec<f64>,
+        scalars: &mut CpuScalars,
+        l: &Layout,
+    ) -> Result<()> {
+        arnoldi::delayed(&mut scalars.values, &mut scalars.flags, l, j);
+        if scalars.flags[COLUMNS] as usize != j + 1 {
+            return Ok(()); // the space is invariant: w is noise
+        }
+        let r = &scalars.values[l.dots..l.dots + j];
+        let t = &scalars.values[l.dots + l.ld..l.dots + l.ld + j];
+        let rho2 = scalars.values[l.gram] - r.iter().map(|r| r * r).sum::<f64>();
+        let rho = rho2.sqrt();
+        let tj = (scalars.values[l.gram + 1] - r.iter().zip(t).map(|(r, t)| r * t).sum::<f64>()) / rho;
+        let ((v, writer), w) = (v.split(j), Disjoint::new(w));
+        self.for_strips(|_, range| {
+            chunks(range, |chunk| {
+                // SAFETY: chunks do not overlap.
+                let w = unsafe { w.range(chunk.clone()) };
+                let (mut buffer, n) = ([0.0; CHUNK], chunk.len());
+                let next = &mut buffer[..n];
+                next.copy_from_slice(&z[chunk.clone()]);
+                v.subtract(0..j, chunk.clone(), [r, t], [&mut *w, &mut *next]);
+                for (w, next) in w.iter_mut().zip(next) {
+                    let q = *w / rho;
+                    *next = (*next - tj * q) / rho;
+                    *w = q;
+                }
+                // SAFETY: chunks do not overlap.
+                unsafe { writer.store(chunk, w) };
+                w.copy_from_slice(&buffer[..n]);
+            });
+        });
+        Ok(())
+    }
+    fn step(&self, step: Step, scalars: &mut CpuScalars, layout: &Layout, j: usize) -> Result<()> {
+        step.run(&mut scalars.values, &mut scalars.flags, layout, j);
+        Ok(())
+    }
+
+    fn guard(&self, _: Option<&CpuScalars>) {}
+    fn halted(&self, scalars: &CpuScalars) -> bool {
+        scalars.flags[HALT] != 0
+    }
+    fn record(&self, _: &mut (), _: u64, mut work: impl FnMut(&Self) -> Result<()>) -> Result<()> {
+        let done = work(self);
+        self.mark(Phase::Other);
+        done
+    }
+    fn peek(&self, scalars: &CpuScalars, slot: usize) -> Option<f64> {
+        Some(scalars.values[slot])
+    }
+    fn mark(&self, phase: Phase) {
+        let now = Instant::now();
+        if let (before, Some(since)) = self.clock.get() {
+            let mut phases = self.phases.get();
+            phases.add(before, (now - since).as_secs_f64());
+            self.phases.set(phases);
+        }
+        self.clock.set((phase, Some(now)));
+    }
+    fn take_phases(&self) -> Option<Phases> {
+        self.clock.set((Phase::Other, None));
+        Some(self.phases.take())
+    }
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs `f` over the chunks of a strip, in order.
+#[inline(always)]
+fn chunks(range: Range<usize>, mut f: impl FnMut(Range<usize>)) {
+    let mut at = range.start;
+    while at < range.end {
+        let end = (at + CHUNK).min(range.end);
+        f(at..end);
+        at = end;
+    }
+}
+
+fn same_length(given: usize, expected: usize) -> Result<()> {
+    if given == expected {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("a vector has {given} numbers; {expected} were expected")))
+}

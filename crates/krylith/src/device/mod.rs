@@ -1,0 +1,3 @@
+//! Devices: where vectors live and work is done. Each implements [`Space`](crate::space::Space).
+
+pub mod cpu;

@@ -1,0 +1,332 @@
+//! Restarted GMRES with right preconditioning (Saad and Schultz 1986; OKP paper, Alg. 1).
+//!
+//! Memory traffic of iteration j, vectors of N numbers: one product, one preconditioner, and
+//! * `lowsync`: basis read twice, w and z read twice, q and w written: (2j + 6) N, **one** reduction;
+//! * `cgs2`: basis read four times: (4j + 8) N, two reductions and a norm;
+//! * `mgs`: z read and written for every column: (4j + 5) N, j + 2 reductions.
+//!
+//! Every cycle starts from the true residual b − A x, so that a basis stored in f32, or an estimate gone wrong,
+//! costs iterations and never accuracy; "converged" is only said of the true residual.
+
+use crate::operator::LinearOperator;
+use crate::space::arnoldi::{INVARIANT, Layout, NOT_FINITE, Step};
+use crate::space::{
+    COLUMNS, FLAGS, History, LIMIT, Observer, Outcome, Phase, Progress, REASON, Space, Stop, Store,
+};
+use crate::{Result, sweeps};
+
+sweeps! {
+    /// The vector passes of this method.
+    pub const SWEEPS;
+    /// ‖b‖².
+    norm_squared: () [b] [] -> [bb] { bb += b * b; }
+    /// r = b − q, and ‖r‖².
+    residual: () [b, q] [r] -> [rr] {
+        r = b - q;
+        rr += r * r;
+    }
+    /// x += u.
+    correct: () [u] [x] -> [] { x += u; }
+}
+
+/// How a new basis vector is made orthogonal to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Orthogonalization {
+    /// Delayed classical Gram–Schmidt with re-orthogonalisation: one reduction an iteration, stable as CGS2.
+    #[default]
+    Lowsync,
+    /// Classical Gram–Schmidt, twice.
+    Cgs2,
+    /// Modified Gram–Schmidt.
+    Mgs,
+}
+
+/// What [`Gmres`] is built with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GmresOptions {
+    /// Basis vectors before a restart, m.
+    pub restart: usize,
+    /// Orthogonalisation.
+    pub orthogonalization: Orthogonalization,
+    /// Precision in which the basis is stored.
+    pub basis: Store,
+}
+
+impl Default for GmresOptions {
+    fn default() -> Self {
+        Self { restart: 30, orthogonalization: Orthogonalization::Lowsync, basis: Store::F64 }
+    }
+}
+
+/// GMRES(m) and its workspace: m vectors of basis and five more. A second solve allocates nothing.
+pub struct Gmres<S: Space> {
+    options: GmresOptions,
+    layout: Layout,
+    scalars: S::Scalars,
+    v: S::Basis,
+    w: S::Vector,
+    z: S::Vector,
+    u: S::Vector,
+    b: S::Vector,
+    x: S::Vector,
+    header: Vec<f64>,
+    history: History,
+    opening: S::Recording,
+    cycle: S::Recording,
+}
+
+impl<S: Space> Gmres<S> {
+    /// Allocates the workspace.
+    ///
+    /// # Errors
+    /// A restart of 0, or a device without room.
+    pub fn new(space: &S, options: GmresOptions) -> Result<Self> {
+        let m = options.restart;
+        if m == 0 {
+            return Err(crate::Error::invalid("the restart length of GMRES must be at least 1"));
+        }
+        let layout = Layout::new(m);
+        Ok(Self {
+            options,
+            layout,
+            scalars: space.scalars(layout.len)?,
+            v: space.basis(m, options.basis)?,
+            w: space.vector()?,
+            z: space.vector()?,
+            u: space.vector()?,
+            b: space.vector()?,
+            x: space.vector()?,
+            header: vec![0.0; layout.header()],
+            history: History::with_room(0),
+            opening: S::Recording::default(),
+            cycle: S::Recording::default(),
+        })
+    }
+
+    /// The basis of the last cycle, for tests of its orthogonality.
+    pub fn basis(&self) -> &S::Basis {
+        &self.v
+    }
+
+    /// Solves A x = b from the given x; `p` applies P⁻¹ from the right.
+    ///
+    /// # Errors
+    /// What the device says; non-convergence is an [`Outcome`].
+    pub fn solve(
+        &mut self,
+        space: &S,
+        a: &dyn LinearOperator<S>,
+        p: Option<&dyn LinearOperator<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<&History> {
+        let (s, l) = (space, self.layout);
+        self.history.clear();
+        self.history.residuals.reserve(stop.max_iterations + 1);
+        s.copy(b, &mut self.b)?;
+        s.copy(x, &mut self.x)?;
+
+        s.sweep(norm_squared, &mut self.scalars, [], [&self.b], [], [l.gram])?;
+        let mut flags = [0; FLAGS];
+        s.read_scalars(&self.scalars, 0, &mut self.header, &mut flags)?;
+        let norm_b = self.header[l.gram].sqrt();
+        self.history.rhs_norm = norm_b;
+        if norm_b == 0.0 {
+            // The answer is known, whatever the guess.
+            s.copy(&self.b, x)?;
+            self.history.residuals.push(0.0);
+            self.history.true_relative_residual = 0.0;
+            self.history.outcome = Outcome::Converged;
+            return Ok(&self.history);
+        }
+        let target = (stop.rtol * norm_b).max(stop.atol);
+        self.header[l.target] = target;
+        s.write_scalars(&mut self.scalars, 0, &self.header, &[0; FLAGS])?;
+
+        let key = a.key() ^ p.map_or(0, |p| p.key().rotate_left(32));
+        let mut opening = std::mem::take(&mut self.opening);
+        let done = s.record(&mut opening, key, |s| self.start(s, a));
+        self.opening = opening;
+        done?;
+
+        let mut first = f64::NAN;
+        let (mut before, mut idle) = (f64::INFINITY, 0);
+        self.history.outcome = loop {
+            s.read_scalars(&self.scalars, 0, &mut self.header, &mut flags)?;
+            let beta = self.header[l.norm];
+            self.note_cycle(flags[COLUMNS] as usize, beta, norm_b);
+            let iterations = self.history.iterations;
+            let reason = flags[REASON];
+            if iterations == 0 {
+                first = beta;
+            }
+            if beta <= target {
+                break Outcome::Converged;
+            }
+            if !beta.is_finite() || reason == NOT_FINITE {
+                break Outcome::NotFinite;
+            }
+            if reason == INVARIANT && !(beta < before * (1.0 - 1e-8)) {
+                // Rounding sets a floor to ‖r‖; above it, an invariant space means a singular matrix.
+                break if beta < 1e-10 * norm_b { Outcome::Stagnated } else { Outcome::Breakdown };
+            }
+            if beta > 1e4 * first {
+                break Outcome::Diverged;
+            }
+            // Twice in a row: the first cycle after an optimistic estimate may stand still.
+            idle = if beta < before * (1.0 - 1e-8) { 0 } else { idle + 1 };
+            if idle >= 2 {
+                break Outcome::Stagnated;
+            }
+            if iterations >= stop.max_iterations {
+                break Outcome::MaxIterations;
+            }
+            before = beta;
+            let relative = |r: f64| Progress {
+                iteration: iterations,
+                relative_residual: r / norm_b,
+                target: target / norm_b,
+            };
+            if observer.progress(relative(beta)).is_break() {
+                break Outcome::Interrupted;
+            }
+            self.history.restarts += (iterations > 0) as usize;
+
+            flags = [0; FLAGS];
+            flags[LIMIT] = (stop.max_iterations - iterations).min(self.options.restart) as i32;
+            s.write_scalars(&mut self.scalars, 0, &self.header[..1], &flags)?;
+            let mut interrupted = false;
+            let mut cycle = std::mem::take(&mut self.cycle);
+            let done = s.record(&mut cycle, key, |s| {
+                let watch = &mut |j: usize, r: f64| {
+                    let progress = Progress { iteration: iterations + j, ..relative(r) };
+                    interrupted = observer.progress(progress).is_break();
+                    interrupted
+                };
+                self.iterate(s, a, p, watch)?;
+                self.finish(s, p)?;
+                self.start(s, a)
+            });
+            self.cycle = cycle;
+            done?;
+            if interrupted {
+                s.read_scalars(&self.scalars, 0, &mut self.header, &mut flags)?;
+                self.note_cycle(flags[COLUMNS] as usize, self.header[l.norm], norm_b);
+                break if self.header[l.norm] <= target { Outcome::Converged } else { Outcome::Interrupted };
+            }
+        };
+        s.copy(&self.x, x)?;
+        s.wait()?;
+        self.history.true_relative_residual = self.header[l.norm] / norm_b;
+        Ok(&self.history)
+    }
+
+    /// w = b − A x, β = ‖w‖.
+    fn start(&mut self, s: &S, a: &dyn LinearOperator<S>) -> Result<()> {
+        s.guard(None);
+        s.mark(Phase::Product);
+        a.apply(s, &self.x, &mut self.z)?;
+        s.mark(Phase::Other);
+        s.sweep(residual, &mut self.scalars, [], [&self.b, &self.z], [&mut self.w], [self.layout.gram])?;
+        s.step(Step::Start, &mut self.scalars, &self.layout, 0)
+    }
+
+    /// Up to m iterations: V spans the Krylov space of A P⁻¹ from w.
+    fn iterate(
+        &mut self,
+        s: &S,
+        a: &dyn LinearOperator<S>,
+        p: Option<&dyn LinearOperator<S>>,
+        watch: &mut dyn FnMut(usize, f64) -> bool,
+    ) -> Result<()> {
+        let l = &self.layout;
+        let Self { scalars, v, w, z, u, .. } = self;
+        s.guard(Some(scalars));
+        if self.options.orthogonalization != Orthogonalization::Lowsync {
+            s.append(v, 0, w, scalars, l.norm)?; // v₀ = r/β
+        }
+        for j in 0..self.options.restart {
+            match p {
+                None => {
+                    s.mark(Phase::Product);
+                    a.apply(s, w, z)?;
+                }
+                Some(p) => {
+                    s.mark(Phase::Preconditioner);
+                    p.apply(s, w, u)?;
+                    s.mark(Phase::Product);
+                    a.apply(s, u, z)?;
+                }
+            }
+            s.mark(Phase::Orthogonalization);
+            match self.options.orthogonalization {
+                Orthogonalization::Lowsync => {
+                    s.project_delayed(v, j, w, z, scalars, l)?;
+                    s.update_delayed(v, j, w, z, scalars, l)?;
+                }
+                Orthogonalization::Cgs2 => {
+                    s.project(v, 0..j + 1, z, scalars, l.dots)?;
+                    s.subtract(v, 0..j + 1, z, scalars, l.dots, None)?;
+                    s.project(v, 0..j + 1, z, scalars, l.dots + l.ld)?;
+                    s.subtract(v, 0..j + 1, z, scalars, l.dots + l.ld, Some(l.gram))?;
+                    s.step(Step::Classical, scalars, l, j)?;
+                }
+                Orthogonalization::Mgs => {
+                    for k in 0..=j {
+                        s.project(v, k..k + 1, z, scalars, l.dots + k)?;
+                        s.subtract(v, k..k + 1, z, scalars, l.dots + k, (k == j).then_some(l.gram))?;
+                    }
+                    s.step(Step::Classical, scalars, l, j)?;
+                }
+            }
+            if self.options.orthogonalization != Orthogonalization::Lowsync && j + 1 < self.options.restart {
+                s.copy(z, w)?;
+                s.append(v, j + 1, w, scalars, l.norm)?;
+            }
+            if s.halted(scalars) || s.peek(scalars, l.history + j + 1).is_some_and(|r| watch(j + 1, r)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// x += P⁻¹ V y with the y that minimises the residual.
+    fn finish(&mut self, s: &S, p: Option<&dyn LinearOperator<S>>) -> Result<()> {
+        let l = &self.layout;
+        s.guard(None);
+        s.mark(Phase::Other);
+        s.step(Step::Solve, &mut self.scalars, l, 0)?;
+        s.expand(&self.v, &mut self.z, &mut self.scalars, l.y)?;
+        let update = match p {
+            None => &self.z,
+            Some(p) => {
+                s.mark(Phase::Preconditioner);
+                p.apply(s, &self.z, &mut self.u)?;
+                s.mark(Phase::Other);
+                &self.u
+            }
+        };
+        s.sweep(correct, &mut self.scalars, [], [update], [&mut self.x], [])
+    }
+
+    /// Appends a cycle's residuals; where a cycle ends the true one replaces the estimate.
+    fn note_cycle(&mut self, columns: usize, beta: f64, norm_b: f64) {
+        let (l, history) = (&self.layout, &mut self.history);
+        if history.residuals.is_empty() {
+            history.residuals.push(beta / norm_b);
+            return;
+        }
+        for j in 1..=columns {
+            history.residuals.push(self.header[l.history + j] / norm_b);
+        }
+        *history.residuals.last_mut().expect("the first residual was pushed") = beta / norm_b;
+        history.iterations += columns;
+        history.reductions += match self.options.orthogonalization {
+            Orthogonalization::Lowsync => columns,
+            Orthogonalization::Cgs2 => 3 * columns,
+            Orthogonalization::Mgs => columns * (columns + 3) / 2,
+        };
+    }
+}

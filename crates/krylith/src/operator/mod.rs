@@ -1,0 +1,29 @@
+//! Everything that maps a vector to a vector.
+
+mod point_block;
+
+pub use point_block::{PointBlock, PointBlockSum, Terms};
+
+use crate::Result;
+use crate::space::Space;
+
+/// A linear map on the vectors of a space: matrices, Kronecker sums, preconditioners.
+pub trait LinearOperator<S: Space> {
+    /// `y ← A x`. Asynchronous on a GPU; allocates nothing.
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()>;
+
+    /// Changes when work recorded with this operator no longer holds (other buffers, other kernels).
+    ///
+    /// New values in the same buffers keep the key.
+    fn key(&self) -> u64;
+
+    /// Bytes that one application must move at least.
+    fn bytes(&self) -> u64;
+}
+
+/// A number that no other operator has.
+pub(crate) fn fresh_key() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,163 @@
+//! Sums of Kronecker products of small dense and point-block matrices: every sparse product of the library.
+//!
+//! y = Σ (Cₜ ⊗ Aₜ) x, with one or two terms: A⊗M + τB⊗L is two, a point-block matrix is one with C = 1, and a
+//! scalar CSR matrix is one with 1×1 blocks. Nothing is formed: (C ⊗ A) x = (A X) Cᵀ, and C is folded in after
+//! the sums over a row, so no intermediate vector exists (the paper's Alg. 2 writes and reads two).
+
+use super::{LinearOperator, fresh_key};
+use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+use std::borrow::Cow;
+
+/// The terms of a sum, on the host: coefficient (s×s) and matrix of each.
+#[derive(Debug, Clone)]
+pub struct Terms<'a> {
+    /// One or two.
+    pub terms: Vec<(Dense, Cow<'a, Bsr>)>,
+}
+
+impl<'a> Terms<'a> {
+    /// A⊗M + τB⊗L.
+    pub fn kronecker(k: &'a KroneckerSum) -> Self {
+        Self { terms: vec![(k.a.clone(), Cow::Borrowed(&k.m)), (scaled(&k.b, k.tau), Cow::Borrowed(&k.l))] }
+    }
+
+    /// One point-block matrix.
+    pub fn bsr(a: &'a Bsr) -> Self {
+        Self { terms: vec![(Dense::identity(1), Cow::Borrowed(a))] }
+    }
+
+    /// One scalar matrix, as 1×1 blocks.
+    pub fn csr(a: &Csr) -> Result<Self> {
+        Ok(Self { terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(a, 1)?))] })
+    }
+
+    /// Block size b.
+    pub fn block(&self) -> usize {
+        self.terms[0].1.block()
+    }
+    /// Stages s.
+    pub fn stages(&self) -> usize {
+        self.terms[0].0.rows()
+    }
+    /// Block rows.
+    pub fn block_rows(&self) -> usize {
+        self.terms[0].1.block_rows()
+    }
+    /// Scalar rows of the whole operator.
+    pub fn rows(&self) -> usize {
+        self.terms[0].1.rows() * self.stages()
+    }
+    /// True when there are two terms of the same pattern, stored and traversed together.
+    pub fn shared_pattern(&self) -> bool {
+        self.terms.len() == 2 && self.terms[0].1.same_pattern(&self.terms[1].1)
+    }
+}
+
+fn scaled(b: &Dense, tau: f64) -> Dense {
+    let values = b.values().iter().map(|v| tau * v).collect();
+    Dense::new(b.rows(), b.columns(), values).expect("a finite multiple of a matrix that was checked")
+}
+
+/// A device that can hold and multiply sums of point-block terms.
+pub trait PointBlockSum: Space {
+    /// Matrices and coefficients on the device.
+    type Product;
+    /// Uploads and arranges; finds structure inside the blocks unless `dense`.
+    fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product>;
+    /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
+    fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// New values for the matrix of term `t`, in the natural order of [`Bsr::values`].
+    fn update_values(&self, product: &mut Self::Product, t: usize, values: &[f64]) -> Result<()>;
+    /// New coefficients, of any order s: vectors then have n·b·s entries.
+    fn update_coefficients(&self, product: &mut Self::Product, coefficients: &[Dense]) -> Result<()>;
+    /// Bytes that one product must move at least.
+    fn product_bytes(product: &Self::Product) -> u64;
+    /// Changes with the buffers and kernels that recorded work refers to.
+    fn product_key(product: &Self::Product) -> u64;
+}
+
+/// A sum of point-block terms as an operator.
+pub struct PointBlock<S: PointBlockSum> {
+    product: S::Product,
+    key: u64,
+    b: Option<Dense>,
+    terms: usize,
+}
+
+impl<S: PointBlockSum> PointBlock<S> {
+    /// A⊗M + τB⊗L on the device of `space`.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn kronecker(space: &S, k: &KroneckerSum, store: Store) -> Result<Self> {
+        let mut operator = Self::new(space, &Terms::kronecker(k), store, false)?;
+        operator.b = Some(k.b.clone());
+        Ok(operator)
+    }
+
+    /// A point-block matrix on the device of `space`.
+    pub fn bsr(space: &S, a: &Bsr, store: Store) -> Result<Self> {
+        Self::new(space, &Terms::bsr(a), store, false)
+    }
+
+    /// A scalar matrix on the device of `space`.
+    pub fn csr(space: &S, a: &Csr, store: Store) -> Result<Self> {
+        Self::new(space, &Terms::csr(a)?, store, false)
+    }
+
+    /// Any sum of terms; `dense` ignores structure inside the blocks.
+    pub fn new(space: &S, terms: &Terms, store: Store, dense: bool) -> Result<Self> {
+        let product = space.prepare(terms, store, dense)?;
+        Ok(Self { product, key: fresh_key(), b: None, terms: terms.terms.len() })
+    }
+
+    /// New values of M (term 0) or L (term 1) under the same pattern; nothing is analysed again.
+    ///
+    /// # Errors
+    /// A wrong length, a value that is not finite, or one that breaks the structure found at set-up (an entry
+    /// that was zero, or equal to another, in every block).
+    pub fn update_values(&mut self, space: &S, term: usize, values: &[f64]) -> Result<()> {
+        if term >= self.terms {
+            return Err(Error::invalid(format!("there is no term {term}; the operator has {}", self.terms)));
+        }
+        space.update_values(&mut self.product, term, values)
+    }
+
+    /// A new τ of a Kronecker operator: only s² numbers change.
+    pub fn set_tau(&mut self, space: &S, a: &Dense, tau: f64) -> Result<()> {
+        let b = self.b.clone().ok_or_else(|| Error::invalid("set_tau needs a Kronecker operator"))?;
+        self.set_stages(space, a, &b, tau)
+    }
+
+    /// New A, B and τ, of any number of stages; M and L stay where they are.
+    pub fn set_stages(&mut self, space: &S, a: &Dense, b: &Dense, tau: f64) -> Result<()> {
+        if self.b.is_none() {
+            return Err(Error::invalid("set_stages needs a Kronecker operator"));
+        }
+        if a.rows() != b.rows() || a.rows() != a.columns() || b.rows() != b.columns() || !tau.is_finite() {
+            return Err(Error::invalid("A and B must be square of the same order and tau finite"));
+        }
+        space.update_coefficients(&mut self.product, &[a.clone(), scaled(b, tau)])?;
+        self.b = Some(b.clone());
+        Ok(())
+    }
+
+    /// What the device holds.
+    pub fn product(&self) -> &S::Product {
+        &self.product
+    }
+}
+
+impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        space.multiply(&self.product, x, y)
+    }
+    fn key(&self) -> u64 {
+        self.key ^ S::product_key(&self.product).rotate_left(16)
+    }
+    fn bytes(&self) -> u64 {
+        S::product_bytes(&self.product)
+    }
+}

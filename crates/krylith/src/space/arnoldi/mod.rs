@@ -1,0 +1,158 @@
+//! The small dense side of GMRES: Hessenberg matrix, Givens rotations, least squares. About m² numbers.
+//!
+//! Each step is one file, `arnoldi/*.inc`, in the common subset of Rust and C++: the CPU includes it in the
+//! functions below and the CUDA kernels include the very same text. A GPU runs a step in one thread, beside the
+//! vector update that precedes it, so the host never waits for a scalar.
+//!
+//! # Delayed Gram–Schmidt (the default, one reduction an iteration)
+//! DCGS2 after Bielich, Langou, Thomas, Świrydowicz, Yamazaki and Boman (2022): classical Gram–Schmidt whose
+//! second pass over a vector waits for the first pass of the next one. With V the j finished columns, w the
+//! tentative column (orthogonalised once, not normalised) and z = A w, one reduction brings r = Vᵀw, t = Vᵀz,
+//! wᵀw, wᵀz and zᵀz. Then ρ² = wᵀw − rᵀr, the finished column is q = (w − V r)/ρ, its product A q = (z − V g)/ρ
+//! with g = H r because A V = V H, and the next tentative column is (z − V t − q t_j)/ρ, t_j = (wᵀz − rᵀt)/ρ.
+//!
+//! ρ is a difference, and harmless: r is at rounding level unless w is itself rounding noise. That case (the
+//! space is invariant to working precision) ends the cycle instead of taking a second reduction.
+
+/// Where the numbers of one GMRES(m) stand in the scalars; the same struct is passed to the CUDA kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Norm of the vector to be normalised; at a cycle's start ‖r‖.
+    pub norm: usize,
+    /// ‖r‖ at which the solve ends.
+    pub target: usize,
+    /// Square of the norm of the last product, for the breakdown test.
+    pub scale: usize,
+    /// wᵀw, wᵀz, zᵀz, or one squared norm.
+    pub gram: usize,
+    /// Residual norm after each iteration of the cycle, from the least-squares problem.
+    pub history: usize,
+    /// Two groups of `ld` dot products.
+    pub dots: usize,
+    /// Hessenberg matrix, by columns of `ld`.
+    pub h: usize,
+    /// Its triangular factor, by columns of `ld`.
+    pub r: usize,
+    /// Cosines of the rotations.
+    pub cs: usize,
+    /// Sines of the rotations.
+    pub sn: usize,
+    /// Right-hand side of the least-squares problem before the last rotation of each entry.
+    pub start: usize,
+    /// Right-hand side of the least-squares problem.
+    pub gamma: usize,
+    /// Coefficients of the solution in the basis.
+    pub y: usize,
+    /// m + 1.
+    pub ld: usize,
+    /// Numbers in all.
+    pub len: usize,
+}
+
+impl Layout {
+    /// The layout for restart length `m`; what the host reads comes first.
+    pub fn new(m: usize) -> Self {
+        let ld = m + 1;
+        let history = 6;
+        let dots = history + ld;
+        let h = dots + 2 * ld;
+        let r = h + ld * m;
+        let cs = r + ld * m;
+        let (sn, start) = (cs + ld, cs + 2 * ld);
+        let (gamma, y) = (cs + 3 * ld, cs + 4 * ld);
+        let len = cs + 5 * ld;
+        Self { norm: 0, target: 1, scale: 2, gram: 3, history, dots, h, r, cs, sn, start, gamma, y, ld, len }
+    }
+
+    /// Slots from 0 that the host reads after a cycle.
+    pub fn header(&self) -> usize {
+        self.history + self.ld
+    }
+}
+
+/// Reason: the estimate satisfies the tolerance.
+pub const ESTIMATE: i32 = 1;
+/// Reason: the Krylov space is invariant to working precision.
+pub const INVARIANT: i32 = 2;
+/// Reason: a sum is NaN or infinite.
+pub const NOT_FINITE: i32 = 3;
+/// (‖w‖/‖A q‖)² under which a vector is rounding noise.
+pub const BREAKDOWN: f64 = 1e-28;
+/// Share of zᵀz that must remain for the early norm estimate to be trusted.
+pub const TRUSTED: f64 = 1e-8;
+/// Diagonal entries of R under this share of the largest span nothing new.
+pub const RANK: f64 = 1e-15;
+/// Sums beyond this are treated as infinite.
+pub const HUGE: f64 = 1e300;
+
+/// The steps a device can run on its scalars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Begins a cycle from ‖r‖² in `gram`.
+    Start,
+    /// Column j of the Hessenberg matrix from one or two full Gram–Schmidt passes.
+    Classical,
+    /// Column j−1 made final and column j begun, from one delayed reduction.
+    Delayed,
+    /// y = R⁻¹γ.
+    Solve,
+}
+
+impl Step {
+    /// Every step.
+    pub const ALL: [Step; 4] = [Step::Start, Step::Classical, Step::Delayed, Step::Solve];
+
+    /// Runs the step on host numbers.
+    pub fn run(self, s: &mut [f64], flags: &mut [i32], layout: &Layout, j: usize) {
+        match self {
+            Step::Start => start(s, layout),
+            Step::Classical => classical(s, flags, layout, j),
+            Step::Delayed => delayed(s, flags, layout, j),
+            Step::Solve => solve(s, flags, layout),
+        }
+    }
+}
+
+use super::{COLUMNS, HALT, LIMIT, REASON};
+
+// What the common subset calls; kernels/arnoldi.cuh has the twins.
+fn sqrt(x: f64) -> f64 {
+    x.sqrt()
+}
+fn abs(x: f64) -> f64 {
+    x.abs()
+}
+fn columns(flags: &[i32]) -> usize {
+    flags[COLUMNS] as usize
+}
+fn set_columns(flags: &mut [i32], n: usize) {
+    flags[COLUMNS] = n as i32;
+}
+
+#[allow(unused_parens)]
+fn rotate(s: &mut [f64], l: &Layout, c: usize) {
+    include!("rotate.inc")
+}
+
+#[allow(unused_parens)]
+fn start(s: &mut [f64], l: &Layout) {
+    include!("start.inc")
+}
+
+/// The Hessenberg step of `mgs` and `cgs2`.
+#[allow(unused_parens)]
+fn classical(s: &mut [f64], flags: &mut [i32], l: &Layout, j: usize) {
+    include!("classical.inc")
+}
+
+/// The Hessenberg step of the delayed variant.
+#[allow(unused_parens)]
+pub fn delayed(s: &mut [f64], flags: &mut [i32], l: &Layout, j: usize) {
+    include!("delayed.inc")
+}
+
+#[allow(unused_parens)]
+fn solve(s: &mut [f64], flags: &mut [i32], l: &Layout) {
+    include!("solve.inc")
+}

@@ -1,0 +1,128 @@
+//! When a solve stops, how it ended, and who may watch.
+
+use std::ops::ControlFlow;
+
+/// How a solve ended. Only [`Converged`](Outcome::Converged) means that the true residual is within tolerance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The true residual satisfies the tolerance.
+    Converged,
+    /// The iteration limit came first.
+    MaxIterations,
+    /// The Krylov space cannot be extended and the residual is not small: the matrix is singular for this b.
+    Breakdown,
+    /// Whole cycles bring no progress: the tolerance is out of reach, or restarts are too short.
+    Stagnated,
+    /// The true residual grew far past its start.
+    Diverged,
+    /// A NaN or an infinity appeared.
+    NotFinite,
+    /// The observer asked to stop.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Converged => "converged",
+            Outcome::MaxIterations => "max-iterations",
+            Outcome::Breakdown => "breakdown",
+            Outcome::Stagnated => "stagnated",
+            Outcome::Diverged => "diverged",
+            Outcome::NotFinite => "not-finite",
+            Outcome::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Stop when ‖r‖ ≤ max(rtol·‖b‖, atol), or at `max_iterations`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stop {
+    /// Relative to ‖b‖₂.
+    pub rtol: f64,
+    /// Absolute.
+    pub atol: f64,
+    /// Products with the operator inside the iteration.
+    pub max_iterations: usize,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { rtol: 1e-6, atol: 0.0, max_iterations: 10_000 }
+    }
+}
+
+/// Where a solve is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Iterations done.
+    pub iteration: usize,
+    /// ‖r‖/‖b‖ there.
+    pub relative_residual: f64,
+    /// The relative residual that ends the solve.
+    pub target: f64,
+}
+
+/// Watches a solve; solvers never print. Called every iteration on a CPU, once a cycle where work is recorded.
+pub trait Observer {
+    /// Break to interrupt: the best x so far is kept.
+    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl Observer for () {}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> Observer for F {
+    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+        self(progress)
+    }
+}
+
+/// What a solve did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Iterations done.
+    pub iterations: usize,
+    /// ‖r‖/‖b‖ before the first and after each iteration: `iterations + 1` entries.
+    pub residuals: Vec<f64>,
+    /// ‖b − A x‖/‖b‖, recomputed at the end.
+    pub true_relative_residual: f64,
+    /// ‖b‖₂.
+    pub rhs_norm: f64,
+    /// Cycles begun after the first.
+    pub restarts: usize,
+    /// All-reduces inside iterations.
+    pub reductions: usize,
+}
+
+impl History {
+    /// An empty history with room for `iterations`.
+    pub fn with_room(iterations: usize) -> Self {
+        Self {
+            outcome: Outcome::MaxIterations,
+            iterations: 0,
+            residuals: Vec::with_capacity(iterations + 1),
+            true_relative_residual: f64::NAN,
+            rhs_norm: 0.0,
+            restarts: 0,
+            reductions: 0,
+        }
+    }
+
+    /// Forgets the last solve and keeps the room.
+    pub fn clear(&mut self) {
+        self.residuals.clear();
+        (self.outcome, self.iterations, self.restarts, self.reductions) = (Outcome::MaxIterations, 0, 0, 0);
+        (self.true_relative_residual, self.rhs_norm) = (f64::NAN, 0.0);
+    }
+}

@@ -1,0 +1,71 @@
+//! Fused elementwise passes from one body: a Rust loop on a CPU, a CUDA kernel on a GPU.
+//!
+//! The body uses the common subset of both languages (`let`, `=`, `+=`, arithmetic, `sqrt`), so the solver's
+//! formula is written once. Each method lists its sweeps in one [`sweeps!`](crate::sweeps) block, whose constant
+//! enumerates their sources: the kernels compiled in CI and shipped with a release are exactly those.
+
+/// What a device that compiles kernels needs of a sweep.
+#[derive(Debug, Clone, Copy)]
+pub struct SweepSource {
+    /// Name of the sweep and of its kernel.
+    pub name: &'static str,
+    /// Names of the scalars read.
+    pub scalars: &'static [&'static str],
+    /// Names of the vectors read.
+    pub inputs: &'static [&'static str],
+    /// Names of the vectors updated.
+    pub updates: &'static [&'static str],
+    /// Names of the sums.
+    pub sums: &'static [&'static str],
+    /// The statements, as written.
+    pub body: &'static str,
+}
+
+/// One sweep: its source and its Rust body, with `A` scalars, `X` inputs, `Y` updated vectors and `O` sums.
+pub trait Sweep<const A: usize, const X: usize, const Y: usize, const O: usize>: Copy + Send + Sync {
+    /// The same body for devices that compile.
+    const SOURCE: SweepSource;
+    /// The body at one element: returns the updated elements and the running sums.
+    fn at(a: [f64; A], x: [f64; X], y: [f64; Y], o: [f64; O]) -> ([f64; Y], [f64; O]);
+}
+
+/// Declares sweeps: `name: (scalars) [inputs] [updates] -> [sums] { body }`, and a constant that lists them.
+#[macro_export]
+macro_rules! sweeps {
+    (@n $($t:ident)*) => { <[&str]>::len(&[$(stringify!($t)),*]) };
+    ($(#[$doc:meta])* $vis:vis const $list:ident;
+     $($(#[$sdoc:meta])* $name:ident: ($($a:ident),*) [$($x:ident),*] [$($y:ident),*] -> [$($o:ident),*] { $($body:tt)* })*) => {
+        $(
+            $(#[$sdoc])*
+            #[derive(Clone, Copy)]
+            #[allow(non_camel_case_types)]
+            $vis struct $name;
+            impl $crate::space::Sweep<{$crate::sweeps!(@n $($a)*)}, {$crate::sweeps!(@n $($x)*)},
+                {$crate::sweeps!(@n $($y)*)}, {$crate::sweeps!(@n $($o)*)}> for $name {
+                const SOURCE: $crate::space::SweepSource = $crate::space::SweepSource {
+                    name: stringify!($name),
+                    scalars: &[$(stringify!($a)),*],
+                    inputs: &[$(stringify!($x)),*],
+                    updates: &[$(stringify!($y)),*],
+                    sums: &[$(stringify!($o)),*],
+                    body: stringify!($($body)*),
+                };
+                #[inline(always)]
+                #[allow(unused_mut, unused_assignments)]
+                fn at(
+                    [$($a),*]: [f64; $crate::sweeps!(@n $($a)*)],
+                    [$($x),*]: [f64; $crate::sweeps!(@n $($x)*)],
+                    [$(mut $y),*]: [f64; $crate::sweeps!(@n $($y)*)],
+                    [$(mut $o),*]: [f64; $crate::sweeps!(@n $($o)*)],
+                ) -> ([f64; $crate::sweeps!(@n $($y)*)], [f64; $crate::sweeps!(@n $($o)*)]) {
+                    $($body)*
+                    ([$($y),*], [$($o),*])
+                }
+            }
+        )*
+        $(#[$doc])*
+        $vis const $list: &[$crate::space::SweepSource] =
+            &[$(<$name as $crate::space::Sweep<{$crate::sweeps!(@n $($a)*)}, {$crate::sweeps!(@n $($x)*)},
+                {$crate::sweeps!(@n $($y)*)}, {$crate::sweeps!(@n $($o)*)}>>::SOURCE),*];
+    };
+}

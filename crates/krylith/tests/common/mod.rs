@@ -1,0 +1,119 @@
+//! Random systems and dense references shared by the integration tests.
+#![allow(dead_code)]
+
+use faer::prelude::*;
+use krylith::matrix::{Bsr, Dense, KroneckerSum};
+
+/// A small generator, so that tests depend on no crate for numbers: splitmix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+    /// In (−1, 1).
+    pub fn number(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+    pub fn numbers(&mut self, n: usize) -> Vec<f64> {
+        (0..n).map(|_| self.number()).collect()
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// About `per_row` random blocks a row; `diagonal` adds a dominant diagonal block, otherwise rows may be empty.
+pub fn random_bsr(rng: &mut Random, b: usize, n: usize, m: usize, per_row: usize, diagonal: bool) -> Bsr {
+    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+    for i in 0..n {
+        let mut columns: Vec<u32> =
+            (0..if m > 0 { rng.below(2 * per_row + 1) } else { 0 }).map(|_| rng.below(m) as u32).collect();
+        if diagonal {
+            columns.push(i as u32);
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        for &j in &columns {
+            let at = values.len();
+            values.extend(rng.numbers(b * b));
+            if diagonal && j as usize == i {
+                (0..b).for_each(|r| values[at + r * b + r] += 3.0 * (per_row * b) as f64);
+            }
+        }
+        col.extend(columns);
+        row_ptr.push(col.len());
+    }
+    Bsr::new(b, n, m, row_ptr, col, values).unwrap()
+}
+
+/// A random Kronecker sum; `solvable` makes it diagonally dominant.
+pub fn random_kronecker(
+    rng: &mut Random,
+    b: usize,
+    s: usize,
+    n: usize,
+    per_row: usize,
+    same: bool,
+    solvable: bool,
+) -> KroneckerSum {
+    let m = random_bsr(rng, b, n, n, per_row, solvable);
+    let mut l = if same { m.clone() } else { random_bsr(rng, b, n, n, per_row, solvable) };
+    if same {
+        l.values_mut().iter_mut().for_each(|v| *v *= 0.5 + 0.5 * rng.number());
+    }
+    let mut a = Dense::new(s, s, rng.numbers(s * s)).unwrap();
+    let mut bb = Dense::new(s, s, rng.numbers(s * s)).unwrap();
+    if solvable {
+        for k in 0..s {
+            a[(k, k)] += 3.0;
+            bb[(k, k)] += 3.0;
+        }
+    }
+    KroneckerSum::new(a, bb, 0.125, m, l).unwrap()
+}
+
+/// A⊗M + τB⊗L written out entry by entry from its definition, in the order node, component, stage.
+pub fn dense(k: &KroneckerSum) -> Mat<f64> {
+    let (s, rows, columns) = (k.stages(), k.m.rows(), k.m.columns());
+    let mut out = Mat::zeros(rows * s, columns * s);
+    for (coefficient, factor, matrix) in [(&k.a, 1.0, &k.m), (&k.b, k.tau, &k.l)] {
+        let csr = matrix.to_csr();
+        for i in 0..rows {
+            let (col, values) = csr.row(i);
+            for (&j, &v) in col.iter().zip(values) {
+                for p in 0..s {
+                    for q in 0..s {
+                        out[(i * s + p, j as usize * s + q)] += factor * coefficient[(p, q)] * v;
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+pub fn multiply(a: &Mat<f64>, x: &[f64]) -> Vec<f64> {
+    (0..a.nrows()).map(|i| (0..a.ncols()).map(|j| a[(i, j)] * x[j]).sum()).collect()
+}
+
+/// Direct solution by LU with partial pivoting.
+pub fn solve(a: &Mat<f64>, b: &[f64]) -> Vec<f64> {
+    let rhs = Mat::from_fn(b.len(), 1, |i, _| b[i]);
+    let x = a.partial_piv_lu().solve(&rhs);
+    (0..b.len()).map(|i| x[(i, 0)]).collect()
+}
+
+pub fn norm(x: &[f64]) -> f64 {
+    x.iter().map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// ‖x − y‖/‖y‖.
+pub fn distance(x: &[f64], y: &[f64]) -> f64 {
+    let d: Vec<f64> = x.iter().zip(y).map(|(x, y)| x - y).collect();
+    norm(&d) / norm(y).max(f64::MIN_POSITIVE)
+}

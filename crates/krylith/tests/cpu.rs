@@ -1,0 +1,30 @@
+//! The conformance tests on the CPU device.
+
+mod common;
+mod conformance;
+
+use krylith::device::cpu::Cpu;
+
+/// Every check of `conformance`, on 1 and on 2 threads.
+fn each(check: impl Fn(&dyn Fn(usize) -> Cpu)) {
+    for threads in [1, 2] {
+        check(&|n| Cpu::new(n, threads));
+    }
+}
+
+#[test]
+fn products_match_the_dense_kronecker_sum() {
+    each(|space| conformance::products_match_the_dense_kronecker_sum(space));
+}
+
+#[test]
+fn gmres_matches_a_direct_solve() {
+    each(|space| conformance::gmres_matches_a_direct_solve(space));
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let histories: Vec<_> = [1, 2, 3].map(|t| conformance::history(&|n| Cpu::new(n, t))).into();
+    assert_eq!(histories[0], histories[1]);
+    assert_eq!(histories[0], histories[2]);
+}
