@@ -42,7 +42,9 @@ impl DuctMesh {
             )));
         }
         if let Some(e) = extent.iter().find(|e| !(e.is_finite() && **e > 0.0)) {
-            return Err(Error::invalid(format!("a box with an edge of {e}; edges must be positive and finite")));
+            return Err(Error::invalid(format!(
+                "a box with an edge of {e}; edges must be positive and finite"
+            )));
         }
         Ok(Self { nodes, extent })
     }
@@ -97,11 +99,9 @@ impl DuctMesh {
         for z in 0..nz - 1 {
             for y in 0..ny - 1 {
                 for x in 0..nx - 1 {
-                    all.extend(
-                        KUHN.map(|corners| {
-                            corners.map(|[dx, dy, dz]| self.node([x + dx, y + dy, z + dz]) as u32)
-                        }),
-                    );
+                    all.extend(KUHN.map(|corners| {
+                        corners.map(|[dx, dy, dz]| self.node([x + dx, y + dy, z + dz]) as u32)
+                    }));
                 }
             }
         }

@@ -41,11 +41,11 @@ pub(crate) struct Coupling {
     pub mass: f64,
     /// ν ∫ ∇φ_i·∇φ_j.
     pub stiffness: f64,
-    /// ∫ φ_i ∂_c φ_j: the divergence, row p.
+    /// σ ∫ φ_i ∂_c φ_j: the divergence, row p.
     pub divergence: [f64; 3],
     /// −∫ ∂_c φ_i φ_j: the gradient in its weak form, column p.
     pub gradient: [f64; 3],
-    /// γ ∫ (φ_i − Πφ_i)(φ_j − Πφ_j), Π the mean over a tetrahedron.
+    /// σγ ∫ (φ_i − Πφ_i)(φ_j − Πφ_j), Π the mean over a tetrahedron.
     pub stabilisation: f64,
 }
 
@@ -56,8 +56,9 @@ pub(crate) struct Stencils {
 }
 
 impl Stencils {
-    /// Integrates over the tetrahedra of one cell of edges `h`, with viscosity `nu` and stabilisation `gamma`.
-    pub fn new(h: [f64; 3], nu: f64, gamma: f64) -> Self {
+    /// Integrates over the tetrahedra of one cell of edges `h`, with viscosity `nu` and stabilisation `gamma`;
+    /// continuity rows are multiplied by `sigma`.
+    pub fn new(h: [f64; 3], nu: f64, gamma: f64, sigma: f64) -> Self {
         let volume = h[0] * h[1] * h[2] / 6.0;
         let rows = (0..64)
             .map(|class| {
@@ -68,6 +69,10 @@ impl Stencils {
                     if (0..3).all(|d| class >> (2 * d + 1 - own[d]) & 1 == 1) {
                         add_cell(&mut row, own, h, volume, nu, gamma);
                     }
+                }
+                for entry in &mut row {
+                    entry.divergence = entry.divergence.map(|d| sigma * d);
+                    entry.stabilisation *= sigma;
                 }
                 row
             })
@@ -87,14 +92,7 @@ impl Stencils {
 }
 
 /// Adds what the tetrahedra of one cell give to the row of its corner `own`.
-fn add_cell(
-    row: &mut [Coupling; POINTS],
-    own: [usize; 3],
-    h: [f64; 3],
-    volume: f64,
-    nu: f64,
-    gamma: f64,
-) {
+fn add_cell(row: &mut [Coupling; POINTS], own: [usize; 3], h: [f64; 3], volume: f64, nu: f64, gamma: f64) {
     for [a, b, c] in WALKS {
         let mut corners = [[0usize; 3]; 4];
         corners[1][a] = 1;
@@ -142,7 +140,7 @@ mod tests {
     fn rows_reproduce_linear_functions() {
         let mesh = DuctMesh::new([3, 4, 3], [1.0, 0.9, 0.7]).unwrap();
         let h = mesh.spacing();
-        let stencils = Stencils::new(h, 2.0, 3.0);
+        let stencils = Stencils::new(h, 2.0, 3.0, 1.0);
         let mut volume = 0.0;
         for i in 0..mesh.nodes() {
             let at = mesh.position(i);
@@ -163,7 +161,9 @@ mod tests {
                 let Some(j) = known else { continue };
                 let back = OFFSETS.iter().position(|p| (0..3).all(|d| p[d] == -o[d])).unwrap();
                 let mirror = stencils.row(&mesh, mesh.position(j))[back];
-                assert!((mirror.mass - c.mass).abs() < 1e-17 && (mirror.stiffness - c.stiffness).abs() < 1e-15);
+                assert!(
+                    (mirror.mass - c.mass).abs() < 1e-17 && (mirror.stiffness - c.stiffness).abs() < 1e-15
+                );
                 for d in 0..3 {
                     assert!((mirror.divergence[d] + c.gradient[d]).abs() < 1e-16);
                 }
