@@ -48,13 +48,15 @@ pub struct Layout {
     pub ld: usize,
     /// Numbers in all.
     pub len: usize,
+    /// Diagonal entries of R under this share of the largest span nothing new; see [`rank`].
+    pub rank: usize,
 }
 
 impl Layout {
     /// The layout for restart length `m`; what the host reads comes first.
     pub fn new(m: usize) -> Self {
         let ld = m + 1;
-        let history = 6;
+        let (rank, history) = (6, 7);
         let dots = history + ld;
         let h = dots + 2 * ld;
         let r = h + ld * m;
@@ -62,7 +64,24 @@ impl Layout {
         let (sn, start) = (cs + ld, cs + 2 * ld);
         let (gamma, y) = (cs + 3 * ld, cs + 4 * ld);
         let len = cs + 5 * ld;
-        Self { norm: 0, target: 1, scale: 2, gram: 3, history, dots, h, r, cs, sn, start, gamma, y, ld, len }
+        Self {
+            norm: 0,
+            target: 1,
+            scale: 2,
+            gram: 3,
+            history,
+            dots,
+            h,
+            r,
+            cs,
+            sn,
+            start,
+            gamma,
+            y,
+            ld,
+            len,
+            rank,
+        }
     }
 
     /// Slots from 0 that the host reads after a cycle.
@@ -81,10 +100,16 @@ pub const NOT_FINITE: i32 = 3;
 pub const BREAKDOWN: f64 = 1e-28;
 /// Share of zᵀz that must remain for the early norm estimate to be trusted.
 pub const TRUSTED: f64 = 1e-8;
-/// Diagonal entries of R under this share of the largest span nothing new.
-pub const RANK: f64 = 1e-15;
 /// Sums beyond this are treated as infinite.
 pub const HUGE: f64 = 1e300;
+
+/// Eight roundings of the basis: a column that adds less to R is lost in V y, and would only spoil x.
+pub fn rank(basis: Store) -> f64 {
+    match basis {
+        Store::F64 => 1e-15,
+        Store::F32 => 5e-7,
+    }
+}
 
 /// The steps a device can run on its scalars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -114,7 +139,7 @@ impl Step {
     }
 }
 
-use super::{COLUMNS, HALT, LIMIT, REASON};
+use super::{COLUMNS, HALT, LIMIT, REASON, Store, TAKEN};
 
 // What the common subset calls; kernels/arnoldi.cuh has the twins.
 fn sqrt(x: f64) -> f64 {
