@@ -188,8 +188,8 @@ pub trait Space {
         norm: usize,
     ) -> Result<()>;
 
-    /// The one reduction of a delayed Gram–Schmidt step: `dots ← [Vᵀw, Vᵀz]` over the first `j` columns, and
-    /// `gram ← [wᵀw, wᵀz, zᵀz]`; see [`arnoldi`].
+    /// The one reduction of a delayed Gram–Schmidt step: `dots ← [Vᵀw, Vᵀz, wᵀw, wᵀz, zᵀz]` over the first `j`
+    /// columns; see [`arnoldi`].
     fn project_delayed(
         &self,
         v: &Self::Basis,

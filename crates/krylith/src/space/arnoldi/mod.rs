@@ -24,11 +24,11 @@ pub struct Layout {
     pub target: usize,
     /// Square of the norm of the last product, for the breakdown test.
     pub scale: usize,
-    /// wᵀw, wᵀz, zᵀz, or one squared norm.
+    /// One squared norm.
     pub gram: usize,
     /// Residual norm after each iteration of the cycle, from the least-squares problem.
     pub history: usize,
-    /// Two groups of `ld` dot products.
+    /// Dot products: r (j), t (j), wᵀw, wᵀz, zᵀz for a delayed step, two groups of `ld` for a classical one.
     pub dots: usize,
     /// Hessenberg matrix, by columns of `ld`.
     pub h: usize,
@@ -56,9 +56,9 @@ impl Layout {
     /// The layout for restart length `m`; what the host reads comes first.
     pub fn new(m: usize) -> Self {
         let ld = m + 1;
-        let (rank, history) = (6, 7);
+        let (rank, history) = (4, 5);
         let dots = history + ld;
-        let h = dots + 2 * ld;
+        let h = dots + 2 * ld + 3;
         let r = h + ld * m;
         let cs = r + ld * m;
         let (sn, start) = (cs + ld, cs + 2 * ld);
@@ -150,6 +150,10 @@ fn abs(x: f64) -> f64 {
 }
 fn columns(flags: &[i32]) -> usize {
     flags[COLUMNS] as usize
+}
+/// Halts what follows iteration j, and lets the vector update of iteration j itself go on beside the step.
+fn halt_after(flags: &mut [i32], j: usize) {
+    flags[HALT] = j as i32 + 2;
 }
 fn set_columns(flags: &mut [i32], n: usize) {
     flags[COLUMNS] = n as i32;
