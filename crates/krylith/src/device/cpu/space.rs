@@ -24,6 +24,12 @@ impl Space for Cpu {
         super::zeros(self.len, "a vector")
     }
     fn basis(&self, columns: usize, store: Store) -> Result<CpuBasis> {
+        // Room for the sums of a whole cycle, so that a second solve that goes further than the first allocates nothing.
+        let width = 2 * columns + 3;
+        let mut partials = self.partials.borrow_mut();
+        let room = super::strips(self.len) * width;
+        let missing = room.saturating_sub(partials.len());
+        partials.reserve(missing);
         CpuBasis::new(self.len, columns, store)
     }
     fn scalars(&self, len: usize) -> Result<CpuScalars> {

@@ -20,11 +20,11 @@ fn step_constants() -> Vec<(String, String)> {
         define("COLUMNS", space::COLUMNS),
         define("REASON", space::REASON),
         define("LIMIT", space::LIMIT),
+        define("TAKEN", space::TAKEN),
         define("ESTIMATE", arnoldi::ESTIMATE),
         define("INVARIANT", arnoldi::INVARIANT),
         define("NOT_FINITE", arnoldi::NOT_FINITE),
         define("BREAKDOWN", format!("{:e}", arnoldi::BREAKDOWN)),
-        define("RANK", format!("{:e}", arnoldi::RANK)),
         define("HUGE", format!("{:e}", arnoldi::HUGE)),
     ]
 }

@@ -50,13 +50,15 @@ pub struct Layout {
     pub ld: usize,
     /// Numbers in all.
     pub len: usize,
+    /// Diagonal entries of R under this share of the largest span nothing new; see [`rank`].
+    pub rank: usize,
 }
 
 impl Layout {
     /// The layout for restart length `m`; what the host reads comes first.
     pub fn new(m: usize) -> Self {
         let ld = m + 1;
-        let history = 5;
+        let (rank, history) = (5, 6);
         let dots = history + ld;
         let h = dots + 2 * ld + 3;
         let r = h + ld * m;
@@ -81,6 +83,7 @@ impl Layout {
             y,
             ld,
             len,
+            rank,
         }
     }
 
@@ -105,10 +108,16 @@ pub fn trusted(basis: Store) -> f64 {
         Store::F32 => 1e-3,
     }
 }
-/// Diagonal entries of R under this share of the largest span nothing new.
-pub const RANK: f64 = 1e-15;
 /// Sums beyond this are treated as infinite.
 pub const HUGE: f64 = 1e300;
+
+/// Eight roundings of the basis: a column that adds less to R is lost in V y, and would only spoil x.
+pub fn rank(basis: Store) -> f64 {
+    match basis {
+        Store::F64 => 1e-15,
+        Store::F32 => 5e-7,
+    }
+}
 
 /// The steps a device can run on its scalars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -138,7 +147,7 @@ impl Step {
     }
 }
 
-use super::{COLUMNS, HALT, LIMIT, REASON, Store};
+use super::{COLUMNS, HALT, LIMIT, REASON, Store, TAKEN};
 
 // What the common subset calls; kernels/arnoldi.cuh has the twins.
 fn sqrt(x: f64) -> f64 {

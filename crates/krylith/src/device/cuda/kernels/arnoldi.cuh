@@ -1,13 +1,13 @@
 // The small dense steps of GMRES for kernels: the very text that the CPU includes (space/arnoldi/*.inc).
 //
-// Constants HALT, COLUMNS, REASON, LIMIT, ESTIMATE, INVARIANT, NOT_FINITE, BREAKDOWN, RANK and HUGE come
+// Constants HALT, COLUMNS, REASON, LIMIT, TAKEN, ESTIMATE, INVARIANT, NOT_FINITE, BREAKDOWN and HUGE come
 // from the Rust ones. A step runs in one thread; it costs a few microseconds, hidden behind the vector update.
 
 typedef unsigned long long usize;
 
 // Where the numbers stand in the scalars; the twin of arnoldi::Layout.
 struct Layout {
-    usize norm, target, scale, trusted, gram, history, dots, h, r, cs, sn, start, gamma, y, ld, len;
+    usize norm, target, scale, trusted, gram, history, dots, h, r, cs, sn, start, gamma, y, ld, len, rank;
 };
 
 // The common subset of Rust and C++.
