@@ -41,6 +41,6 @@ trap 'tar -czf "$out/raw.tar.gz" -C "$raw" . && rm -rf "$raw"' EXIT
 failed=0
 while read -r suite; do
     echo "== krylith bench $suite" | tee -a "$out/bench.log"
-    "$here/krylith" bench "$suite" --device cuda --out "$raw/$suite" 2>&1 | tee -a "$out/bench.log" || failed=1
+    "$here/krylith" bench "$suite" --device cuda --out "$raw/$suite" < /dev/null 2>&1 | tee -a "$out/bench.log" || failed=1
 done < "$here/suites.txt"
 exit $failed

@@ -15,7 +15,9 @@ pub fn run() -> ExitCode {
         clippy(&["--package", "krylith", "--no-default-features", "--all-targets"])
     });
     steps.step("documentation", || {
-        shell(cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))
+        // Libraries alone: the command's binary and the library would both write target/doc/krylith.
+        let doc = ["doc", "--workspace", "--lib", "--no-deps", "--quiet"];
+        shell(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
     });
     steps.step("tests", || run_tests(&mut cargo(&["test", "--workspace", "--no-fail-fast"])));
     steps.step("kernels through NVRTC", kernels);

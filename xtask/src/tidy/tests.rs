@@ -58,13 +58,14 @@ fn unsafe_code() {
     breaches(DEVICE, "/// Reads.\npub unsafe fn f() {}\n", "# Safety");
     breaches(DEVICE, "/// Reads.\npub(super) const unsafe fn f() {}\n", "# Safety");
     passes(DEVICE, "/// Reads.\n///\n/// # Safety\n/// `p` is valid.\n#[inline]\npub unsafe fn f() {}\n");
-    passes(DEVICE, "unsafe fn f() {}\n");
+    passes(DEVICE, "unsafe fn f() {}\npub type F = unsafe fn();\n");
 }
 
 #[test]
 fn ignored_tests() {
     breaches("tests/a.rs", "#[test]\n#[ignore = \"long\"]\nfn unknown_study() {}\n", "`unknown_study`");
-    passes("tests/a.rs", "#[test]\n#[ignore]\nfn long_study() {}\n");
+    passes("tests/a.rs", "#[test]\n#[ignore = \"long\"]\nfn long_study() {}\n");
+    breaches("tests/a.rs", "#[test]\n#[ignore]\nfn long_study() {}\n", "without a reason");
 }
 
 #[test]
@@ -85,6 +86,7 @@ fn places() {
 fn trailing_whitespace() {
     breaches("README.md", "a \nb\n", "whitespace");
     breaches("README.md", "a\t\n", "whitespace");
+    breaches("README.md", "a\r\n", "whitespace");
     passes("crates/krylith/tests/data/a.mtx", "1 1 \n");
 }
 
