@@ -131,7 +131,8 @@ fn point_block_jacobi_converges_on_a_small_duct() {
 fn iteration_counts() {
     for n in [8, 12, 16, 24] {
         for nu in [0.0001, 0.01, 1.0] {
-            for rest in ["", ",scale=1", ",scheme=radau-iia-3", ",scheme=gauss-2"] {
+            let variants = ["", ",scale=1", ",scheme=radau-iia-3", ",scheme=gauss-2"];
+            for rest in &variants[..if n < 20 { 4 } else { 1 }] {
                 let spec = format!("stokes:{n}x{n}x{n},nu={nu}{rest}");
                 let (iterations, residual) = gmres(&generate(&spec).unwrap(), 3000);
                 println!("{spec:45} {iterations:5} {residual:.2e}");
