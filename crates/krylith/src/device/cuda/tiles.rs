@@ -106,7 +106,7 @@ impl Tiling {
         out
     }
 
-    /// Tiles in all.
+    #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.starts.len() - 1
     }
@@ -210,7 +210,7 @@ impl<'a> Builder<'a> {
                 let mut least = usize::MAX;
                 candidates.retain(|&c| !used[c - low]);
                 for &c in &candidates {
-                    let new = p.len(c) - self.gain[c - low] as usize;
+                    let new = p.len(c).saturating_sub(self.gain[c - low] as usize);
                     let fits = blocks + p.len(c) <= tile && nodes + new <= self.most_nodes;
                     if fits && (new < least || (new == least && Some(c) < chosen)) {
                         (least, chosen) = (new, Some(c));
@@ -223,7 +223,7 @@ impl<'a> Builder<'a> {
                     if scan < high && p.len(scan) <= tile && blocks + p.len(scan) <= tile {
                         let known =
                             if self.touched[scan - low] == self.number { self.gain[scan - low] } else { 0 };
-                        let new = p.len(scan) - known as usize;
+                        let new = p.len(scan).saturating_sub(known as usize);
                         chosen = (nodes + new <= self.most_nodes).then_some(scan);
                     }
                 }
