@@ -1,1 +1,136 @@
-//! Krylith: problems.
+//! Generated systems: what `krylith solve stokes:16x16x16` solves.
+//!
+//! ```
+//! let problem = krylith_problems::generate("stokes:4x4x4,scheme=radau-iia-2")?;
+//! assert_eq!(problem.rhs.len(), 4 * 4 * 4 * 4 * 2);
+//! assert!(problem.spec.contains("nu=0.01"));
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! [`catalogue`] lists every problem with its keys, defaults and units:
+//!
+//! - `stokes` is [`StokesDuct`], where weak form, stabilisation and the treatment of Dirichlet rows are told: one step
+//!   from rest at t = 0, with the ramped inflow [`InletRamp`], no force and a stress-free outlet;
+//! - `laplace` is the 7-point Laplacian on a grid, by scalars or by blocks of weakly coupled components;
+//! - `random` is a random point-block Kronecker system with diagonally dominant blocks.
+//!
+//! What is generated does not depend on the number of threads.
+
+mod catalogue;
+mod data;
+mod laplace;
+mod memory;
+mod mesh;
+mod random;
+mod spec;
+mod stencil;
+mod steps;
+pub mod stokes;
+
+use std::sync::Arc;
+
+use krylith::matrix::{Bsr, Butcher, Csr, KroneckerSum};
+use krylith::{Error, Result};
+
+pub use catalogue::{Key, Problem, catalogue};
+pub use data::{DuctData, InletRamp};
+pub use mesh::DuctMesh;
+pub use steps::StokesSteps;
+pub use stokes::{StokesDuct, StokesOptions};
+
+/// The operator of a generated system.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SystemKind {
+    /// Scalar rows.
+    Csr(Csr),
+    /// Point blocks.
+    Bsr(Bsr),
+    /// Stages: A⊗M + τB⊗L.
+    Kronecker(KroneckerSum),
+}
+
+impl SystemKind {
+    /// Scalar rows of the whole system.
+    pub fn rows(&self) -> usize {
+        match self {
+            SystemKind::Csr(a) => a.rows(),
+            SystemKind::Bsr(a) => a.rows(),
+            SystemKind::Kronecker(k) => k.rows(),
+        }
+    }
+    /// Components b of a node.
+    pub fn block(&self) -> usize {
+        match self {
+            SystemKind::Csr(_) => 1,
+            SystemKind::Bsr(a) => a.block(),
+            SystemKind::Kronecker(k) => k.block(),
+        }
+    }
+    /// Stages s, 1 for a plain matrix.
+    pub fn stages(&self) -> usize {
+        match self {
+            SystemKind::Kronecker(k) => k.stages(),
+            _ => 1,
+        }
+    }
+}
+
+/// A generated system.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Generated {
+    /// The operator.
+    pub system: SystemKind,
+    /// Right-hand side in Krylith's order: node i, component c, stage k at (i·b + c)·s + k.
+    pub rhs: Vec<f64>,
+    /// Where each node lies, for geometric cuts and pictures.
+    pub coordinates: Option<Vec<[f64; 3]>>,
+    /// The mesh, where there is one: tetrahedra and node sets.
+    pub mesh: Option<DuctMesh>,
+    /// The problem's text with every default filled in; it generates the same system again.
+    pub spec: String,
+}
+
+/// The system that `NAME:SIZE[,key=value…]` names.
+///
+/// # Errors
+/// An unknown name or key (the known ones are listed), a value or size that does not fit, not enough memory.
+pub fn generate(spec: &str) -> Result<Generated> {
+    let spec = spec::Spec::parse(spec)?;
+    match spec.problem.name {
+        "stokes" => stokes_step(spec),
+        "laplace" => laplace::generate(&spec),
+        _ => random::generate(&spec),
+    }
+}
+
+/// The first step of the default duct, from rest.
+fn stokes_step(mut spec: spec::Spec) -> Result<Generated> {
+    let butcher = Butcher::by_name(spec.text("scheme"))?;
+    let tau = spec.positive("tau")?;
+    let options = StokesOptions {
+        nodes: [spec.size[0], spec.size[1], spec.size[2]],
+        length: spec.positive("length")?,
+        nu: spec.positive("nu")?,
+        stab: spec.positive("stab")?,
+        scale: if spec.text("scale") == "auto" { None } else { Some(spec.positive("scale")?) },
+    };
+    let inlet = InletRamp { ramp: spec.positive("ramp")? };
+    let duct = StokesDuct::with_data(options, Arc::new(inlet))?;
+    if let Some(scale) = duct.options().scale {
+        spec.settle("scale", scale.to_string());
+    }
+    let mut rhs = vec![0.0; duct.mass.rows() * butcher.stages()];
+    duct.steps(&butcher, tau)?.rhs_into(0.0, &vec![0.0; duct.mass.rows()], &mut rhs)?;
+    if let Some(i) = rhs.iter().position(|v| !v.is_finite()) {
+        let (row, column) = (i / butcher.stages(), i % butcher.stages());
+        return Err(Error::NotFinite { what: "right-hand side".into(), row, column, value: rhs[i] });
+    }
+    let mesh = duct.mesh;
+    Ok(Generated {
+        system: SystemKind::Kronecker(duct.into_kronecker(&butcher, tau)?),
+        rhs,
+        coordinates: Some(mesh.coordinates()),
+        mesh: Some(mesh),
+        spec: spec.full(),
+    })
+}

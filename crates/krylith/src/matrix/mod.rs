@@ -4,12 +4,14 @@
 //! and names the first entry that is wrong, so that products never need to.
 
 mod bsr;
+mod butcher;
 mod csr;
 mod dense;
 mod dia;
 mod kronecker;
 
 pub use bsr::Bsr;
+pub use butcher::Butcher;
 pub use csr::Csr;
 pub use dense::Dense;
 pub use dia::Dia;

@@ -1,0 +1,94 @@
+//! What `krylith problem --help` lists: every problem, its keys, defaults and units.
+
+use krylith::{Error, Result};
+
+/// A problem that [`generate`](crate::generate) knows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Problem {
+    /// What stands before the colon.
+    pub name: &'static str,
+    /// How its size is written: `NXxNYxNZ` or `N`, in nodes.
+    pub size: &'static str,
+    /// One line on what it is.
+    pub help: &'static str,
+    /// A text that works.
+    pub example: &'static str,
+    /// Every key that may follow the size.
+    pub keys: &'static [Key],
+}
+
+/// A key of a [`Problem`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Key {
+    /// What stands before the equals sign.
+    pub name: &'static str,
+    /// The value where none is given.
+    pub default: &'static str,
+    /// Unit or range; empty for a bare number.
+    pub unit: &'static str,
+    /// One line on what it does.
+    pub help: &'static str,
+}
+
+const fn key(name: &'static str, default: &'static str, unit: &'static str, help: &'static str) -> Key {
+    Key { name, default, unit, help }
+}
+
+static CATALOGUE: [Problem; 3] = [
+    Problem {
+        name: "stokes",
+        size: "NXxNYxNZ",
+        help: "unsteady Stokes flow in a duct, P1-P1 tetrahedra, implicit Runge-Kutta stages: 4 unknowns a node",
+        example: "stokes:16x16x16,scheme=radau-iia-2,tau=0.125",
+        keys: &[
+            key(
+                "scheme",
+                "radau-iia-2",
+                "name",
+                "implicit-euler, gauss-1..4, radau-iia-1..4 or lobatto-iiic-2..4",
+            ),
+            key("tau", "0.125", "time", "step length"),
+            key("nu", "0.01", "length^2/time", "kinematic viscosity"),
+            key("length", "1", "length", "length of the duct; its cross-section is the unit square"),
+            key("ramp", "1", "time", "when the inflow 16y(1-y)z(1-z)sin^2(pi t/2 ramp) peaks"),
+            key("stab", "1", "", "pressure stabilisation (Dohrmann-Bochev) times nu"),
+            key("scale", "auto", "velocity", "factor of the continuity rows; auto is 1 + 10 nu/h"),
+        ],
+    },
+    Problem {
+        name: "laplace",
+        size: "NXxNYxNZ",
+        help: "7-point Laplacian (6 and -1, zero outside), symmetric positive definite, right-hand side of ones",
+        example: "laplace:32x32x32,block=1",
+        keys: &[
+            key("block", "1", "1..8", "components a node"),
+            key("coupling", "0.1", "0 <= c < 1", "coupling of a node's components"),
+        ],
+    },
+    Problem {
+        name: "random",
+        size: "N",
+        help: "random diagonally dominant point-block system A(x)M + tau B(x)L, about 15 blocks a row",
+        example: "random:1000,block=4,stages=2,seed=1",
+        keys: &[
+            key("block", "4", "1..8", "components a node"),
+            key("stages", "2", "1..8", "stages"),
+            key("seed", "1", "", "seed of every random number"),
+            key("pattern", "same", "same|different", "whether M and L share one pattern"),
+            key("tau", "0.125", "", "factor of B(x)L"),
+        ],
+    },
+];
+
+/// Every problem that [`generate`](crate::generate) knows.
+pub fn catalogue() -> &'static [Problem] {
+    &CATALOGUE
+}
+
+/// The problem called `name`.
+pub(crate) fn find(name: &str) -> Result<&'static Problem> {
+    CATALOGUE.iter().find(|p| p.name == name).ok_or_else(|| {
+        let known: Vec<_> = CATALOGUE.iter().map(|p| p.name).collect();
+        Error::invalid(format!("unknown problem `{name}`; the known ones are {}", known.join(", ")))
+    })
+}

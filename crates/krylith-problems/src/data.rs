@@ -1,0 +1,52 @@
+//! Boundary velocities, forces and tractions of the Stokes duct.
+
+use std::f64::consts::PI;
+
+/// What drives the flow: functions of place and time.
+///
+/// Boundary velocities are given by their time derivative, because the unknowns are stage derivatives; they must be
+/// smooth in time for the schemes to keep their order.
+pub trait DuctData: Send + Sync {
+    /// g'(x, t) on inlet and walls.
+    fn velocity_rate(&self, x: [f64; 3], t: f64) -> [f64; 3];
+
+    /// True if [`force`](Self::force) or [`traction`](Self::traction) may differ from 0.
+    fn has_sources(&self) -> bool {
+        false
+    }
+
+    /// Force f(x, t) per unit of mass.
+    fn force(&self, _x: [f64; 3], _t: f64) -> [f64; 3] {
+        [0.0; 3]
+    }
+
+    /// Traction h(x, t) = (ν∇u − pI)n on the outlet.
+    fn traction(&self, _x: [f64; 3], _t: f64) -> [f64; 3] {
+        [0.0; 3]
+    }
+}
+
+/// The default: g = 16·y(1 − y)z(1 − z)·sin²(πt/2T) along x at the inlet, 0 on the walls.
+///
+/// Flow starts from rest, and from a pressure of 0, with no jump in the acceleration: U = 0 at t = 0 is consistent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InletRamp {
+    /// T: when the inflow peaks.
+    pub ramp: f64,
+}
+
+impl Default for InletRamp {
+    fn default() -> Self {
+        Self { ramp: 1.0 }
+    }
+}
+
+impl DuctData for InletRamp {
+    fn velocity_rate(&self, [x, y, z]: [f64; 3], t: f64) -> [f64; 3] {
+        if x > 0.0 {
+            return [0.0; 3];
+        }
+        let profile = 16.0 * y * (1.0 - y) * z * (1.0 - z);
+        [profile * PI / (2.0 * self.ramp) * (PI * t / self.ramp).sin(), 0.0, 0.0]
+    }
+}

@@ -1,0 +1,117 @@
+//! Random point-block Kronecker systems, for tests of every block size and number of stages.
+
+use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use krylith::{Error, Result};
+use rayon::prelude::*;
+
+use crate::spec::Spec;
+use crate::{Generated, SystemKind, memory};
+
+/// Blocks a row where there are nodes enough.
+const BLOCKS: usize = 15;
+
+/// A⊗M + τB⊗L with every row of the sum diagonally dominant.
+///
+/// In M and L a diagonal entry is 4 times the sum of its row's other magnitudes (at least 4); A and B have diagonals
+/// of 1 and of 0.5..1, and other entries that sum to at most 0.1 a row. Rows are seeded one by one.
+pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
+    let n = spec.size[0];
+    let b = spec.whole("block", 1..=8)? as usize;
+    let s = spec.whole("stages", 1..=8)? as usize;
+    let seed = spec.whole("seed", 0..=u64::MAX)?;
+    let same = spec.choice("pattern", &["same", "different"])? == 0;
+    let tau = spec.positive("tau")?;
+    if n > u32::MAX as usize / b {
+        return Err(Error::invalid(format!("random: {n} nodes of {b} components do not fit 32-bit columns")));
+    }
+    memory::check("the random system", (n * BLOCKS.min(n)) as u64 * (b * b * 8 + 8) as u64 * 2)?;
+
+    let m = matrix(n, b, seed, 1, 1)?;
+    let l = matrix(n, b, seed, if same { 1 } else { 2 }, 3)?;
+    let mut random = Random::new(seed, 4, 0);
+    let mut stage = |diagonal: &mut dyn FnMut(&mut Random) -> f64| {
+        let mut a = Dense::identity(s);
+        for k in 0..s {
+            for j in 0..s {
+                a[(k, j)] =
+                    if k == j { diagonal(&mut random) } else { (random.unit() - 0.5) * 0.2 / (s - 1) as f64 };
+            }
+        }
+        a
+    };
+    let a = stage(&mut |_| 1.0);
+    let coefficients = stage(&mut |random| 0.5 + 0.5 * random.unit());
+    let mut random = Random::new(seed, 5, 0);
+    let rhs = (0..n * b * s).map(|_| 2.0 * random.unit() - 1.0).collect();
+    Ok(Generated {
+        system: SystemKind::Kronecker(KroneckerSum::new(a, coefficients, tau, m, l)?),
+        rhs,
+        coordinates: None,
+        mesh: None,
+        spec: spec.full(),
+    })
+}
+
+/// A random matrix; `pattern` and `values` choose the streams of columns and of numbers.
+fn matrix(n: usize, b: usize, seed: u64, pattern: u64, values: u64) -> Result<Bsr> {
+    let width = BLOCKS.min(n);
+    let mut col = vec![0u32; n * width];
+    col.par_chunks_mut(width).enumerate().with_min_len(256).for_each(|(i, row)| {
+        let mut random = Random::new(seed, pattern, i as u64);
+        row[0] = i as u32;
+        for p in 1..width {
+            // Few repeats are to be had where columns are many; few columns are all taken.
+            let mut j = random.below(n) as u32;
+            while row[..p].contains(&j) {
+                j = (j + 1) % n as u32;
+            }
+            row[p] = j;
+        }
+        row.sort_unstable();
+    });
+    let mut numbers = vec![0.0; n * width * b * b];
+    numbers.par_chunks_mut(width * b * b).enumerate().with_min_len(256).for_each(|(i, row)| {
+        let mut random = Random::new(seed, values, i as u64);
+        row.iter_mut().for_each(|v| *v = 2.0 * random.unit() - 1.0);
+        let own = (0..width).find(|p| col[i * width + p] == i as u32).unwrap_or(0);
+        for r in 0..b {
+            let diagonal = (own * b + r) * b + r;
+            row[diagonal] = 0.0;
+            let others: f64 = (0..width).flat_map(|p| &row[(p * b + r) * b..][..b]).map(|v| v.abs()).sum();
+            row[diagonal] = 4.0 * others.max(1.0);
+        }
+    });
+    let row_ptr = (0..=n).map(|i| i * width).collect();
+    Bsr::new(b, n, n, row_ptr, col, numbers)
+}
+
+/// SplitMix64 (Steele, Lea & Flood, 2014), seeded by stream and place so that order and threads do not matter.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64, stream: u64, place: u64) -> Self {
+        let mut random = Self(seed);
+        for word in [stream, place] {
+            random.0 = random.next() ^ word.wrapping_mul(0xd134_2543_de82_ef95);
+        }
+        random
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// In [0, 1).
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// In 0..n.
+    fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+}

@@ -1,0 +1,227 @@
+//! Time steps of the Stokes duct: right-hand sides and updates, in place.
+
+use std::sync::Arc;
+
+use krylith::matrix::Butcher;
+use krylith::{Error, Result};
+use rayon::prelude::*;
+
+use crate::stencil::{OFFSETS, Stencils, neighbour};
+use crate::{DuctData, DuctMesh};
+
+/// Right-hand sides and updates of the steps U_{n+1} = U_n + τ Σ b_k K_k, where K solves
+/// (I⊗M + τB⊗L) K = F (OKP paper, Eq. 2, in stage-derivative form).
+///
+/// A state `u` holds 4 numbers a node, at 4i + c; `rhs` and `k` hold 4s a node, at (4i + c)s + stage. Products with
+/// L are made from the mesh's stencil, eliminated columns included, so no matrix is needed here.
+pub struct StokesSteps {
+    mesh: DuctMesh,
+    stencils: Arc<Stencils>,
+    data: Arc<dyn DuctData>,
+    butcher: Butcher,
+    tau: f64,
+    /// g'(t + c_k τ) at Dirichlet nodes, (3i + c)s + k; stays 0 elsewhere.
+    rate: Vec<f64>,
+    /// f(t + c_k τ), laid out alike, and then h; empty where the data have neither.
+    force: Vec<f64>,
+    traction: Vec<f64>,
+}
+
+impl StokesSteps {
+    pub(crate) fn new(
+        mesh: DuctMesh,
+        stencils: Arc<Stencils>,
+        data: Arc<dyn DuctData>,
+        butcher: &Butcher,
+        tau: f64,
+    ) -> Result<Self> {
+        if !(tau.is_finite() && tau > 0.0) {
+            return Err(Error::invalid(format!("tau is {tau}; it must be positive and finite")));
+        }
+        let size = 3 * mesh.nodes() * butcher.stages();
+        let sources = if data.has_sources() { size } else { 0 };
+        Ok(Self {
+            mesh,
+            stencils,
+            data,
+            butcher: butcher.clone(),
+            tau,
+            rate: vec![0.0; size],
+            force: vec![0.0; sources],
+            traction: vec![0.0; sources],
+        })
+    }
+
+    /// Step length τ.
+    pub fn tau(&self) -> f64 {
+        self.tau
+    }
+
+    /// The scheme.
+    pub fn butcher(&self) -> &Butcher {
+        &self.butcher
+    }
+
+    /// The right-hand side F of the step from `t`, where the state is `u`: 4n·s numbers into `rhs`.
+    ///
+    /// Momentum rows hold f(t_k) + h(t_k) − L u less what the eliminated columns carry, t_k = t + c_k τ; continuity
+    /// rows −(B u + S p) less the same. Allocates no vector; shared among rayon's threads, the same on any number.
+    ///
+    /// # Errors
+    /// `u` or `rhs` of the wrong length.
+    pub fn rhs_into(&mut self, t: f64, u: &[f64], rhs: &mut [f64]) -> Result<()> {
+        let (n, s) = (self.mesh.nodes(), self.butcher.stages());
+        check_length("the state", u.len(), 4 * n)?;
+        check_length("the right-hand side", rhs.len(), 4 * n * s)?;
+        self.sample(t);
+        let this = &*self;
+        // Grid lines are work enough for a task.
+        let line = this.mesh.sizes()[0];
+        rhs.par_chunks_mut(4 * s * line).enumerate().for_each(|(l, rows)| {
+            for (o, row) in rows.chunks_exact_mut(4 * s).enumerate() {
+                this.row(l * line + o, u, row);
+            }
+        });
+        Ok(())
+    }
+
+    /// U_{n+1} = U_n + τ Σ b_k K_k, in place on `u`, pressure alike.
+    ///
+    /// For stiffly accurate schemes (implicit Euler, Radau IIA, Lobatto IIIC) that is the last stage. Gauss schemes
+    /// carry the pressure's error along, with sign (−1)^s a step: their pressure converges, at order s (s + 1 for
+    /// odd s), but is not damped, so start them from a consistent pressure.
+    ///
+    /// # Errors
+    /// `k` or `u` of the wrong length.
+    pub fn advance(&self, k: &[f64], u: &mut [f64]) -> Result<()> {
+        let (n, s) = (self.mesh.nodes(), self.butcher.stages());
+        check_length("the state", u.len(), 4 * n)?;
+        check_length("the stage derivatives", k.len(), 4 * n * s)?;
+        for (u, k) in u.iter_mut().zip(k.chunks_exact(s)) {
+            let sum: f64 = self.butcher.b.iter().zip(k).map(|(b, k)| b * k).sum();
+            *u += self.tau * sum;
+        }
+        Ok(())
+    }
+
+    /// Evaluates the data at the stages of the step from `t`.
+    fn sample(&mut self, t: f64) {
+        let Self { mesh, data, butcher, tau, rate, force, traction, .. } = self;
+        let s = butcher.stages();
+        let put = |out: &mut [f64], value: &dyn Fn(f64) -> [f64; 3]| {
+            for (k, c) in butcher.c.iter().enumerate() {
+                let v = value(t + c * *tau);
+                (0..3).for_each(|d| out[d * s + k] = v[d]);
+            }
+        };
+        rate.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(i, out)| {
+            if mesh.is_dirichlet(i) {
+                let x = mesh.coordinate(i);
+                put(out, &|t| data.velocity_rate(x, t));
+            }
+        });
+        force.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(i, out)| {
+            let x = mesh.coordinate(i);
+            put(out, &|t| data.force(x, t));
+        });
+        traction.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(i, out)| {
+            if mesh.is_outlet(i) {
+                let x = mesh.coordinate(i);
+                put(out, &|t| data.traction(x, t));
+            }
+        });
+    }
+
+    /// The 4s numbers of node `i`, at c·s + stage.
+    fn row(&self, i: usize, u: &[f64], out: &mut [f64]) {
+        let (mesh, s, a) = (&self.mesh, self.butcher.stages(), &self.butcher.a);
+        let at = mesh.position(i);
+        let stencil = self.stencils.row(mesh, at);
+        let free = !mesh.is_dirichlet(i);
+        // τ Σ_l a_kl g'_j(t_l): what the step adds to a prescribed velocity by stage k.
+        let lift = |j: usize, c: usize, k: usize| {
+            let rate = &self.rate[(3 * j + c) * s..][..s];
+            self.tau * (0..s).map(|l| a[(k, l)] * rate[l]).sum::<f64>()
+        };
+        out.fill(0.0);
+        let mut same = [0.0; 4]; // −L u, alike in every stage
+        for (entry, &offset) in stencil.iter().zip(&OFFSETS) {
+            let Some(j) = neighbour(mesh, at, offset) else { continue };
+            let v = &u[4 * j..4 * j + 4];
+            for c in 0..3 {
+                same[c] -= entry.stiffness * v[c] + entry.gradient[c] * v[3];
+                same[3] -= entry.divergence[c] * v[c];
+            }
+            same[3] -= entry.stabilisation * v[3];
+            if mesh.is_dirichlet(j) {
+                for k in 0..s {
+                    for c in 0..3 {
+                        let step = lift(j, c, k);
+                        out[3 * s + k] -= entry.divergence[c] * step;
+                        if free {
+                            out[c * s + k] -=
+                                entry.mass * self.rate[(3 * j + c) * s + k] + entry.stiffness * step;
+                        }
+                    }
+                }
+            }
+            if free && !self.force.is_empty() {
+                let force = &self.force[3 * j * s..][..3 * s];
+                for (out, f) in out.iter_mut().zip(force) {
+                    *out += entry.mass * f;
+                }
+            }
+        }
+        for k in 0..s {
+            out[3 * s + k] += same[3];
+            for c in 0..3 {
+                if free {
+                    out[c * s + k] += same[c];
+                } else {
+                    let own = &stencil[crate::stencil::CENTRE];
+                    out[c * s + k] =
+                        own.mass * self.rate[(3 * i + c) * s + k] + own.stiffness * lift(i, c, k);
+                }
+            }
+        }
+        if free && !self.traction.is_empty() && mesh.is_outlet(i) {
+            self.add_traction(i, at, out);
+        }
+    }
+
+    /// ∫ φ_i h over the triangles of the outlet; their diagonals run from low (y, z) to high.
+    fn add_traction(&self, i: usize, at: [usize; 3], out: &mut [f64]) {
+        // Offsets (y, z) of the six triangles around a node inside the outlet; Dirichlet rims need none.
+        const TRIANGLES: [[[isize; 2]; 2]; 6] = [
+            [[1, 0], [1, 1]],
+            [[1, 1], [0, 1]],
+            [[0, 1], [-1, 0]],
+            [[-1, 0], [-1, -1]],
+            [[-1, -1], [0, -1]],
+            [[0, -1], [1, 0]],
+        ];
+        let s = self.butcher.stages();
+        let [_, hy, hz] = self.mesh.spacing();
+        let weight = 0.5 * hy * hz / 12.0;
+        let mut add = |j: usize, weight: f64| {
+            for (out, h) in out.iter_mut().zip(&self.traction[3 * j * s..][..3 * s]) {
+                *out += weight * h;
+            }
+        };
+        for triangle in TRIANGLES {
+            add(i, 2.0 * weight);
+            for [y, z] in triangle {
+                if let Some(j) = neighbour(&self.mesh, at, [0, y, z]) {
+                    add(j, weight);
+                }
+            }
+        }
+    }
+}
+
+fn check_length(what: &str, got: usize, expected: usize) -> Result<()> {
+    if got != expected {
+        return Err(Error::invalid(format!("{what} has {got} numbers; expected {expected}")));
+    }
+    Ok(())
+}

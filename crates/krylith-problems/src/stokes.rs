@@ -1,0 +1,273 @@
+//! Unsteady Stokes flow in a duct: the system of the OKP paper (Eqs. 2 and 5–7, Table 1).
+//!
+//! # Equations and weak form
+//! u_t − νΔu + ∇p = f, ∇·u = 0 in [0, Lx]×[0, 1]×[0, 1]; u = g at the inlet x = 0 and on the walls (where g = 0 by
+//! default), (ν∇u − pI)n = h at the outlet x = Lx (h = 0, stress-free, by default), which fixes the pressure's level.
+//! On linear tetrahedra for velocity and pressure alike, for all test functions v (0 on inlet and walls) and q:
+//!
+//! ```text
+//! (u_t, v) + ν(∇u, ∇v) − (p, ∇·v) = (f, v) + ⟨h, v⟩_outlet
+//! (∇·u, q) + γ Σ_T (p − Πp, q − Πq)_T = 0,      Π: the mean over the tetrahedron T;  γ = stab/ν
+//! ```
+//!
+//! Equal orders need the second term, the polynomial pressure projection of Dohrmann & Bochev (2004): it needs
+//! nothing outside a tetrahedron, acts on the pressure as a Laplacian of coefficient about 0.04·γ·h², and leaves the
+//! velocity of second order and the pressure of first order at least. `stab` = 1 is the authors' choice; the error it
+//! adds to the divergence grows like h²/ν, so at small ν a finer mesh or a smaller `stab` is called for.
+//!
+//! # Matrices
+//! M U' + L U = F(t), four unknowns (u, v, w, p) a node, U node by node. With m, k, s the P1 mass, stiffness and
+//! stabilisation matrices, d^c_ij = σ ∫ φ_i ∂_c φ_j and g^c_ij = −∫ ∂_c φ_i φ_j, block (i, j) is
+//!
+//! ```text
+//! M: m_ij · diag(1, 1, 1, 0)        L: | νk_ij               g^x_ij |
+//!    1 distinct number of 16           |        νk_ij        g^y_ij |
+//!                                      |               νk_ij g^z_ij |
+//!                                      | d^x_ij d^y_ij d^z_ij  s_ij |     8 distinct of 16
+//! ```
+//!
+//! bitwise, in every block: kernels may count on it. M and L share one pattern (15 blocks a row inside).
+//!
+//! The continuity rows (d and s, on the left and the right) are multiplied by `scale`, σ: it changes no solution,
+//! only what a residual weighs. With point-block Jacobi, which sets the scale of the columns, gradient entries are of
+//! size 50ν/(σh) and divergence entries σh/ν, or στ/h where ντ < h². Left at σ = 1, restarted GMRES stalls
+//! at ν = 1 on 16³ nodes; the default, 1 + 10ν/h with h³ the volume of a cell, balances both.
+//!
+//! # Dirichlet nodes
+//! Rows and columns of prescribed velocities are eliminated: off the diagonal they hold zeros (still stored), and
+//! what the columns carried is on the right-hand side. On the diagonal they keep m_ii in M and νk_ii in L, so such a
+//! row of A⊗M + τB⊗L is scaled like its neighbours whatever ν and τ are; the right-hand side is that same row
+//! applied to g'(t_n + c_k τ), so that the stage derivative *is* g' there and g is carried in the state as the
+//! quadrature Σ b_k g', with the scheme's full order and no order reduction from the boundary. The continuity row
+//! of such nodes stays. Because boundary velocities enter the constraint through the same stage derivatives, the
+//! hidden constraint B u' + S p' = 0 holds at every stage, exactly.
+
+use std::sync::Arc;
+
+use krylith::matrix::{Bsr, Butcher, Dense, KroneckerSum};
+use krylith::{Error, Result};
+use rayon::prelude::*;
+
+use crate::stencil::{CENTRE, Coupling, OFFSETS, POINTS, Stencils, neighbour};
+use crate::{DuctData, DuctMesh, InletRamp, StokesSteps, memory};
+
+/// What a duct is made of; [`Default`] is the catalogue's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StokesOptions {
+    /// Nodes in x, y, z: at least 2 along the duct and 3 across.
+    pub nodes: [usize; 3],
+    /// Length Lx of the duct; its cross-section is the unit square.
+    pub length: f64,
+    /// Kinematic viscosity ν > 0.
+    pub nu: f64,
+    /// Stabilisation: γ = `stab`/ν, > 0.
+    pub stab: f64,
+    /// Factor σ > 0 of the continuity rows; `None` is 1 + 10ν/h.
+    pub scale: Option<f64>,
+}
+
+impl Default for StokesOptions {
+    fn default() -> Self {
+        Self { nodes: [16; 3], length: 1.0, nu: 0.01, stab: 1.0, scale: None }
+    }
+}
+
+/// The semi-discrete problem M U' + L U = F(t).
+#[derive(Clone)]
+pub struct StokesDuct {
+    /// Nodes, tetrahedra, node sets.
+    pub mesh: DuctMesh,
+    /// M, 4×4 blocks.
+    pub mass: Bsr,
+    /// L, 4×4 blocks, with the pattern of M.
+    pub stiffness: Bsr,
+    options: StokesOptions,
+    stencils: Arc<Stencils>,
+    data: Arc<dyn DuctData>,
+}
+
+impl std::fmt::Debug for StokesDuct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StokesDuct").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl StokesDuct {
+    /// The duct with the default inlet, [`InletRamp`], and no force.
+    ///
+    /// # Errors
+    /// Those of [`with_data`](Self::with_data).
+    pub fn new(options: StokesOptions) -> Result<Self> {
+        Self::with_data(options, Arc::new(InletRamp::default()))
+    }
+
+    /// The duct with boundary velocities, force and outlet traction of one's own.
+    ///
+    /// The work is shared among rayon's threads; the result does not depend on their number.
+    ///
+    /// # Errors
+    /// Fewer than 2×3×3 nodes (with none free on the outlet nothing fixes the pressure) or too many for 32-bit
+    /// columns, a parameter that is not positive and finite, not enough memory.
+    pub fn with_data(options: StokesOptions, data: Arc<dyn DuctData>) -> Result<Self> {
+        let StokesOptions { nodes, length, nu, stab, scale } = options;
+        if nodes[0] < 2 || nodes[1] < 3 || nodes[2] < 3 {
+            return Err(Error::invalid(format!(
+                "a Stokes duct of {}x{}x{} nodes; it needs at least 2 along x and 3 along y and z",
+                nodes[0], nodes[1], nodes[2]
+            )));
+        }
+        for (name, value) in [("length", length), ("nu", nu), ("stab", stab), ("scale", scale.unwrap_or(1.0))]
+        {
+            if !(value.is_finite() && value > 0.0) {
+                return Err(Error::invalid(format!(
+                    "Stokes duct: {name} is {value}; it must be positive and finite"
+                )));
+            }
+        }
+        let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
+        let n = mesh.nodes();
+        if n > u32::MAX as usize / 4 {
+            return Err(Error::invalid(format!(
+                "a Stokes duct of {n} nodes has too many unknowns for 32-bit columns"
+            )));
+        }
+        // Two matrices of 16 numbers and a column a block.
+        memory::check("the matrices of the Stokes duct", (n * POINTS) as u64 * 2 * (16 * 8 + 4))?;
+
+        let h = mesh.spacing();
+        let sigma = scale.unwrap_or_else(|| 1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt());
+        let options = StokesOptions { scale: Some(sigma), ..options };
+        let stencils = Stencils::new(h, nu, stab / nu, sigma);
+        let (row_ptr, col) = pattern(&mesh);
+        let mass = fill(&mesh, &stencils, &row_ptr, |block, entry, role| {
+            let m = if role.momentum() { entry.mass } else { 0.0 };
+            (block[0], block[5], block[10]) = (m, m, m);
+        });
+        let stiffness = fill(&mesh, &stencils, &row_ptr, |block, entry, role| {
+            let k = if role.momentum() { entry.stiffness } else { 0.0 };
+            (block[0], block[5], block[10]) = (k, k, k);
+            for c in 0..3 {
+                block[4 * c + 3] = if role.row_free { entry.gradient[c] } else { 0.0 };
+                block[12 + c] = if role.column_free { entry.divergence[c] } else { 0.0 };
+            }
+            block[15] = entry.stabilisation;
+        });
+        Ok(Self {
+            mesh,
+            mass: Bsr::new(4, n, n, row_ptr.clone(), col.clone(), mass)?,
+            stiffness: Bsr::new(4, n, n, row_ptr, col, stiffness)?,
+            options,
+            stencils: Arc::new(stencils),
+            data,
+        })
+    }
+
+    /// What it was made with, `scale` filled in.
+    pub fn options(&self) -> &StokesOptions {
+        &self.options
+    }
+
+    /// Right-hand sides and updates for steps of length `tau` by `butcher`, with buffers of their own.
+    ///
+    /// # Errors
+    /// `tau` not positive and finite.
+    pub fn steps(&self, butcher: &Butcher, tau: f64) -> Result<StokesSteps> {
+        StokesSteps::new(self.mesh, self.stencils.clone(), self.data.clone(), butcher, tau)
+    }
+
+    /// A⊗M + τB⊗L with A = I and B the Butcher matrix; unknowns are the stage derivatives. Copies M and L.
+    ///
+    /// # Errors
+    /// `tau` not finite.
+    pub fn kronecker(&self, butcher: &Butcher, tau: f64) -> Result<KroneckerSum> {
+        let a = Dense::identity(butcher.stages());
+        KroneckerSum::new(a, butcher.a.clone(), tau, self.mass.clone(), self.stiffness.clone())
+    }
+
+    /// [`kronecker`](Self::kronecker) without a copy: M and L move.
+    ///
+    /// # Errors
+    /// `tau` not finite.
+    pub fn into_kronecker(self, butcher: &Butcher, tau: f64) -> Result<KroneckerSum> {
+        KroneckerSum::new(
+            Dense::identity(butcher.stages()),
+            butcher.a.clone(),
+            tau,
+            self.mass,
+            self.stiffness,
+        )
+    }
+
+    /// Operator and right-hand side of the step from `t`, where the state is `u` (4 numbers a node).
+    ///
+    /// For one system; a code that steps keeps [`kronecker`](Self::kronecker) and [`steps`](Self::steps).
+    ///
+    /// # Errors
+    /// `tau` not positive and finite, `u` of the wrong length.
+    pub fn system(&self, t: f64, u: &[f64], butcher: &Butcher, tau: f64) -> Result<(KroneckerSum, Vec<f64>)> {
+        let mut rhs = vec![0.0; self.mass.rows() * butcher.stages()];
+        self.steps(butcher, tau)?.rhs_into(t, u, &mut rhs)?;
+        Ok((self.kronecker(butcher, tau)?, rhs))
+    }
+}
+
+/// Whether the velocities of a block's row and column are unknown, and whether it lies on the diagonal.
+struct Role {
+    row_free: bool,
+    column_free: bool,
+    diagonal: bool,
+}
+
+impl Role {
+    /// Dirichlet rows and columns keep their diagonal only.
+    fn momentum(&self) -> bool {
+        self.diagonal || (self.row_free && self.column_free)
+    }
+}
+
+/// Row pointers and columns: every node with its neighbours along the edges of the tetrahedra.
+fn pattern(mesh: &DuctMesh) -> (Vec<usize>, Vec<u32>) {
+    let n = mesh.nodes();
+    let mut row_ptr = Vec::with_capacity(n + 1);
+    let mut col = Vec::with_capacity(n * POINTS);
+    row_ptr.push(0);
+    for i in 0..n {
+        let at = mesh.position(i);
+        col.extend(OFFSETS.iter().filter_map(|&o| neighbour(mesh, at, o)).map(|j| j as u32));
+        row_ptr.push(col.len());
+    }
+    (row_ptr, col)
+}
+
+/// The values of a matrix, written plane by plane in parallel: `write` gets a zeroed block and what it is made of.
+fn fill(
+    mesh: &DuctMesh,
+    stencils: &Stencils,
+    row_ptr: &[usize],
+    write: impl Fn(&mut [f64], &Coupling, Role) + Sync,
+) -> Vec<f64> {
+    let n = mesh.nodes();
+    let mut values = vec![0.0; row_ptr[n] * 16];
+    let lines = mesh.sizes()[0]; // nodes of one grid line
+    let mut rest = values.as_mut_slice();
+    let mut tasks = Vec::with_capacity(n / lines);
+    for first in (0..n).step_by(lines) {
+        let (line, tail) = rest.split_at_mut((row_ptr[first + lines] - row_ptr[first]) * 16);
+        tasks.push((first, line));
+        rest = tail;
+    }
+    tasks.into_par_iter().for_each(|(first, line)| {
+        let mut blocks = line.chunks_exact_mut(16);
+        for i in first..first + lines {
+            let at = mesh.position(i);
+            let row_free = !mesh.is_dirichlet(i);
+            for (p, (entry, &offset)) in stencils.row(mesh, at).iter().zip(&OFFSETS).enumerate() {
+                let Some(j) = neighbour(mesh, at, offset) else { continue };
+                let role = Role { row_free, column_free: !mesh.is_dirichlet(j), diagonal: p == CENTRE };
+                let block = blocks.next().expect("the pattern counts the same neighbours");
+                write(block, entry, role);
+            }
+        }
+    });
+    values
+}
