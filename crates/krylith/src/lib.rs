@@ -1,6 +1,7 @@
 //! Krylov solvers for the large sparse point-block systems of multiphysics simulation, on CPUs and GPUs.
 
 pub mod device;
+pub mod io;
 pub mod matrix;
 pub mod method;
 pub mod operator;

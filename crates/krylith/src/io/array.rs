@@ -1,0 +1,192 @@
+//! Dense arrays from files, and the orders of a Kronecker system's unknowns.
+
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// A dense array of one or two dimensions in C order: the last index runs fastest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    shape: Vec<usize>,
+    values: Vec<f64>,
+}
+
+impl Array {
+    /// Takes one or two sizes and their product of numbers.
+    ///
+    /// # Errors
+    /// Another number of dimensions, or a length that disagrees.
+    pub fn new(shape: Vec<usize>, values: Vec<f64>) -> Result<Self> {
+        let size = shape.iter().try_fold(1usize, |n, &m| n.checked_mul(m));
+        if !(1..=2).contains(&shape.len()) || size != Some(values.len()) {
+            return Err(Error::invalid(format!(
+                "{} numbers for an array of shape {shape:?}; one or two dimensions are possible",
+                values.len()
+            )));
+        }
+        Ok(Self { shape, values })
+    }
+
+    /// An array of one dimension.
+    pub fn vector(values: Vec<f64>) -> Self {
+        Self { shape: vec![values.len()], values }
+    }
+
+    /// One or two sizes.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    /// All numbers in C order.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+    /// All numbers in C order, by value.
+    pub fn into_values(self) -> Vec<f64> {
+        self.values
+    }
+    /// Rows and columns; one dimension is one column.
+    pub fn rows_columns(&self) -> (usize, usize) {
+        (self.shape[0], self.shape.get(1).copied().unwrap_or(1))
+    }
+
+    /// What a file holds for a system of `rows` unknowns a stage, as the solver counts them: `row · stages + k`.
+    ///
+    /// Shape (rows, stages) is that order already; a flat array comes stage after stage and is reordered.
+    ///
+    /// # Errors
+    /// Any other shape; the error says which are right. `what` names the array in it.
+    pub fn into_unknowns(self, what: &str, rows: usize, stages: usize) -> Result<Vec<f64>> {
+        let total = rows.checked_mul(stages);
+        match self.shape[..] {
+            [n, s] if n == rows && s == stages => Ok(self.values),
+            [n] if Some(n) == total => Ok(from_stage_by_stage(&self.values, stages)),
+            [n, 1] if Some(n) == total => Ok(from_stage_by_stage(&self.values, stages)),
+            _ => {
+                let expected = if stages == 1 {
+                    format!("{rows} numbers")
+                } else {
+                    format!(
+                        "shape ({rows}, {stages}), or {} numbers flat, stage after stage",
+                        total.unwrap_or(usize::MAX)
+                    )
+                };
+                Err(Error::invalid(format!("{what} has shape {:?}; expected {expected}", self.shape)))
+            }
+        }
+    }
+
+    /// The solver's unknowns as files show them: shape (rows, stages), column k being stage k; flat for one stage.
+    ///
+    /// # Errors
+    /// A length that `stages` does not divide.
+    pub fn from_unknowns(values: Vec<f64>, stages: usize) -> Result<Self> {
+        match stages {
+            1 => Ok(Self::vector(values)),
+            s if s > 0 && values.len().is_multiple_of(s) => Self::new(vec![values.len() / s, s], values),
+            _ => Err(Error::invalid(format!("{} unknowns cannot be cut into {stages} stages", values.len()))),
+        }
+    }
+
+    /// Points in space from an array of shape (n, 1), (n, 2) or (n, 3); missing coordinates are 0.
+    ///
+    /// # Errors
+    /// More than three columns, or none.
+    pub fn into_points(self) -> Result<Vec<[f64; 3]>> {
+        let (_, d) = self.rows_columns();
+        if !(1..=3).contains(&d) {
+            return Err(Error::invalid(format!(
+                "coordinates have shape {:?}; expected one point a row and one to three columns",
+                self.shape
+            )));
+        }
+        let point = |row: &[f64]| std::array::from_fn(|c| row.get(c).copied().unwrap_or(0.0));
+        Ok(self.values.chunks_exact(d).map(point).collect())
+    }
+
+    /// Names the first value that is NaN or infinite.
+    pub(super) fn check_finite(&self, path: &Path) -> Result<()> {
+        let (_, columns) = self.rows_columns();
+        match self.values.iter().position(|v| !v.is_finite()) {
+            None => Ok(()),
+            Some(p) => Err(Error::NotFinite {
+                what: path.display().to_string(),
+                row: p / columns,
+                column: p % columns,
+                value: self.values[p],
+            }),
+        }
+    }
+}
+
+/// Stage after stage (`k · N + row`) to Krylith's order (`row · s + k`).
+///
+/// # Panics
+/// When `stages` does not divide the length.
+pub fn from_stage_by_stage(values: &[f64], stages: usize) -> Vec<f64> {
+    transpose(values, stages)
+}
+
+/// Krylith's order (`row · s + k`) to stage after stage (`k · N + row`).
+///
+/// # Panics
+/// When `stages` does not divide the length.
+pub fn to_stage_by_stage(values: &[f64], stages: usize) -> Vec<f64> {
+    assert!(stages > 0 && values.len().is_multiple_of(stages), "{} over {stages} stages", values.len());
+    transpose(values, values.len() / stages)
+}
+
+/// A row-major `rows` × (len / rows) array by columns.
+pub(super) fn transpose(values: &[f64], rows: usize) -> Vec<f64> {
+    if values.is_empty() {
+        return Vec::new();
+    }
+    assert!(rows > 0 && values.len().is_multiple_of(rows), "{} numbers in {rows} rows", values.len());
+    let columns = values.len() / rows;
+    let mut out = Vec::with_capacity(values.len());
+    for j in 0..columns {
+        out.extend((0..rows).map(|i| values[i * columns + j]));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// N = 3, s = 2; the number at (row, stage) is 10·row + stage.
+    #[test]
+    fn orders_of_unknowns() {
+        let internal = vec![0.0, 1.0, 10.0, 11.0, 20.0, 21.0];
+        let staged = vec![0.0, 10.0, 20.0, 1.0, 11.0, 21.0];
+        assert_eq!(from_stage_by_stage(&staged, 2), internal);
+        assert_eq!(to_stage_by_stage(&internal, 2), staged);
+        let square = Array::new(vec![3, 2], internal.clone()).unwrap();
+        assert_eq!(square.clone().into_unknowns("b", 3, 2).unwrap(), internal);
+        assert_eq!(Array::vector(staged.clone()).into_unknowns("b", 3, 2).unwrap(), internal);
+        let column = Array::new(vec![6, 1], staged).unwrap();
+        assert_eq!(column.into_unknowns("b", 3, 2).unwrap(), internal);
+        assert_eq!(Array::from_unknowns(internal, 2).unwrap(), square);
+        let message = square.into_unknowns("b", 6, 2).unwrap_err().to_string();
+        assert!(message.contains("(6, 2)") && message.contains("12"), "{message}");
+    }
+
+    #[test]
+    fn one_stage_is_flat() {
+        let x = vec![1.0, 2.0, 3.0];
+        assert_eq!(Array::vector(x.clone()).into_unknowns("b", 3, 1).unwrap(), x);
+        assert_eq!(Array::new(vec![3, 1], x.clone()).unwrap().into_unknowns("b", 3, 1).unwrap(), x);
+        assert_eq!(Array::from_unknowns(x, 1).unwrap().shape(), [3]);
+        assert!(Array::from_unknowns(vec![1.0; 3], 2).is_err() && Array::from_unknowns(vec![], 0).is_err());
+        assert!(Array::vector(vec![1.0; 4]).into_unknowns("b", 3, 1).is_err());
+        assert!(Array::vector(vec![]).into_unknowns("b", usize::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn points_are_padded() {
+        let plane = Array::new(vec![2, 2], vec![1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert_eq!(plane.into_points().unwrap(), [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]);
+        assert!(Array::new(vec![1, 4], vec![0.0; 4]).unwrap().into_points().is_err());
+        assert!(Array::new(vec![3, 0], vec![]).unwrap().into_points().is_err());
+        assert!(Array::new(vec![], vec![1.0]).is_err() && Array::new(vec![usize::MAX, 2], vec![]).is_err());
+    }
+}

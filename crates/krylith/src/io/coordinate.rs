@@ -1,0 +1,421 @@
+//! The sparse body of Matrix Market files, parsed and assembled in parallel.
+//!
+//! Chunks of about a megabyte, cut at line ends, are parsed into entries and sorted by bucket, a run of rows, while
+//! they lie in cache. Buckets are then counted and scattered by row, each by one task into its own part of the
+//! matrix. Every order is the file's, whatever the number of threads: duplicates sum to the same bits.
+//! The cost is 16 bytes an entry beside the matrix.
+
+use std::ops::Range;
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use super::matrix_market::{Field, Symmetry};
+use super::source::{excerpt, line_of, name_file};
+use crate::matrix::Csr;
+use crate::{Error, Result};
+
+const CHUNK_BYTES: usize = 1 << 20;
+/// Entries that a bucket should hold: half a megabyte of them, for a second-level cache.
+const BUCKET_ENTRIES: usize = 1 << 15;
+const MOST_BUCKETS: usize = 1024;
+
+/// A body with what its header says.
+pub(super) struct Coordinates<'a> {
+    pub path: &'a Path,
+    pub text: &'a [u8],
+    /// Where the first line after the sizes begins.
+    pub body: usize,
+    /// At most 2³² − 1, as the columns.
+    pub rows: usize,
+    pub columns: usize,
+    pub entries: usize,
+    pub field: Field,
+    pub symmetry: Symmetry,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    row: u32,
+    column: u32,
+    value: f64,
+}
+
+/// The entries of one chunk, mirror images included, sorted by bucket.
+struct Chunk {
+    entries: Vec<Entry>,
+    /// Where each bucket begins in `entries`, and the end.
+    starts: Vec<u32>,
+    /// Lines with an entry.
+    lines: usize,
+    /// Where the first line below the diagonal begins, and the first above it.
+    below: Option<usize>,
+    above: Option<usize>,
+}
+
+/// What is wrong with the line at an offset.
+struct Fault {
+    at: usize,
+    message: String,
+}
+
+/// Parses and assembles; errors name file and line.
+pub(super) fn read(body: &Coordinates) -> Result<Csr> {
+    let ranges = cut(body.text, body.body);
+    let buckets = Buckets::new(body);
+    let parsed: Vec<Result<Chunk, Fault>> =
+        ranges.par_iter().map(|range| parse(body, range.clone(), &buckets)).collect();
+    let located = |at: usize, message: String| Error::parse(body.path, line_of(body.text, at), message);
+    let mut chunks = Vec::with_capacity(parsed.len());
+    for chunk in parsed {
+        chunks.push(chunk.map_err(|fault| {
+            located(fault.at, format!("{} in {}", fault.message, excerpt(body.text, fault.at)))
+        })?);
+    }
+    check_count(body, &ranges, &chunks)?;
+    if body.symmetry != Symmetry::General {
+        let below = chunks.iter().find_map(|c| c.below);
+        let above = chunks.iter().find_map(|c| c.above);
+        if let (Some(below), Some(above)) = (below, above) {
+            let message = format!(
+                "an entry on the other side of the diagonal, {}: a symmetric file holds one triangle only; \
+                 call it `general` when both are stored",
+                excerpt(body.text, below.max(above))
+            );
+            return Err(located(below.max(above), message));
+        }
+    }
+    assemble(body, &buckets, &chunks)
+}
+
+/// Chunks that end at line ends and cover the text from `body` on.
+fn cut(text: &[u8], body: usize) -> Vec<Range<usize>> {
+    let mut ranges = Vec::with_capacity((text.len() - body) / CHUNK_BYTES + 1);
+    let mut begin = body;
+    while begin < text.len() {
+        let least = text.len().min(begin + CHUNK_BYTES);
+        let end = text[least..].iter().position(|&c| c == b'\n').map_or(text.len(), |p| least + p + 1);
+        ranges.push(begin..end);
+        begin = end;
+    }
+    ranges
+}
+
+/// Runs of 2^shift rows.
+struct Buckets {
+    shift: u32,
+    count: usize,
+}
+
+impl Buckets {
+    fn new(body: &Coordinates) -> Self {
+        let wanted = (body.entries / BUCKET_ENTRIES).clamp(1, MOST_BUCKETS);
+        let shift = body.rows.div_ceil(wanted).max(1).next_power_of_two().trailing_zeros();
+        Self { shift, count: body.rows.div_ceil(1 << shift) }
+    }
+}
+
+fn check_count(body: &Coordinates, ranges: &[Range<usize>], chunks: &[Chunk]) -> Result<()> {
+    let mut seen = 0;
+    for (chunk, range) in chunks.iter().zip(ranges) {
+        if seen + chunk.lines > body.entries {
+            let mut at = range.start;
+            let mut left = body.entries - seen;
+            while let Some(line) = next_line(body.text, &mut at) {
+                if left == 0 {
+                    let message = format!("more than the {} entries that the header announces", body.entries);
+                    return Err(Error::parse(body.path, line_of(body.text, line), message));
+                }
+                left -= 1;
+            }
+        }
+        seen += chunk.lines;
+    }
+    if seen < body.entries {
+        let message = format!("the file ends after {seen} of {} entries: it is cut short", body.entries);
+        return Err(Error::parse(body.path, line_of(body.text, body.text.len()), message));
+    }
+    Ok(())
+}
+
+/// Moves `at` past blank lines, comments and one line of content, and says where that one's content begins.
+fn next_line(text: &[u8], at: &mut usize) -> Option<usize> {
+    loop {
+        let begin = skip_blanks(text, *at);
+        *at = next_line_start(text, begin);
+        match text.get(begin)? {
+            b'\n' | b'%' => continue,
+            _ => return Some(begin),
+        }
+    }
+}
+
+fn next_line_start(text: &[u8], at: usize) -> usize {
+    text[at..].iter().position(|&c| c == b'\n').map_or(text.len(), |p| at + p + 1)
+}
+
+#[inline]
+fn skip_blanks(text: &[u8], mut at: usize) -> usize {
+    while matches!(text.get(at), Some(b' ' | b'\t' | b'\r')) {
+        at += 1;
+    }
+    at
+}
+
+fn parse(body: &Coordinates, range: Range<usize>, buckets: &Buckets) -> Result<Chunk, Fault> {
+    let text = &body.text[..range.end];
+    let mirrored = body.symmetry != Symmetry::General;
+    // The file's average line, and a sixteenth for luck; no more than the chunk has room for.
+    let average = body.entries as f64 * range.len() as f64 / (body.text.len() - body.body) as f64;
+    let most = (range.len().div_ceil(4)).min((average * 1.0625) as usize + 16);
+    let mut entries: Vec<Entry> = Vec::with_capacity(most * if mirrored { 2 } else { 1 });
+    let (mut lines, mut below, mut above) = (0, None, None);
+    let mut at = range.start;
+    loop {
+        at = skip_blanks(text, at);
+        let begin = at;
+        match text.get(at) {
+            None => break,
+            Some(b'\n') => {
+                at += 1;
+                continue;
+            }
+            Some(b'%') => {
+                at = next_line_start(text, at);
+                continue;
+            }
+            Some(_) => {}
+        }
+        let fault = |message: &str| Fault { at: begin, message: message.into() };
+        let row = index(text, &mut at, "row", body.rows).map_err(|m| fault(&m))?;
+        let column = index(text, &mut at, "column", body.columns).map_err(|m| fault(&m))?;
+        let value = if body.field == Field::Pattern {
+            1.0
+        } else {
+            at = skip_blanks(text, at);
+            value(text, &mut at, body.field).map_err(|m| fault(&m))?
+        };
+        at = skip_blanks(text, at);
+        match text.get(at) {
+            None => {}
+            Some(b'\n') => at += 1,
+            Some(_) => return Err(fault("something follows the entry")),
+        }
+        lines += 1;
+        entries.push(Entry { row, column, value });
+        if mirrored {
+            if row == column {
+                if body.symmetry == Symmetry::SkewSymmetric && value != 0.0 {
+                    return Err(fault("a skew-symmetric matrix has a zero diagonal"));
+                }
+                continue;
+            }
+            let first = if row > column { &mut below } else { &mut above };
+            first.get_or_insert(begin);
+            let value = if body.symmetry == Symmetry::Symmetric { value } else { -value };
+            entries.push(Entry { row: column, column: row, value });
+        }
+    }
+    let (entries, starts) = by_bucket(entries, buckets);
+    Ok(Chunk { entries, starts, lines, below, above })
+}
+
+/// Sorts by bucket, stably; entries in order already stay where they are.
+fn by_bucket(entries: Vec<Entry>, buckets: &Buckets) -> (Vec<Entry>, Vec<u32>) {
+    let bucket = |e: &Entry| (e.row >> buckets.shift) as usize;
+    let mut starts = vec![0u32; buckets.count + 1];
+    let (mut sorted, mut last) = (true, 0);
+    for e in &entries {
+        let b = bucket(e);
+        starts[b + 1] += 1;
+        sorted &= b >= last;
+        last = b;
+    }
+    for b in 0..buckets.count {
+        starts[b + 1] += starts[b];
+    }
+    if sorted {
+        return (entries, starts);
+    }
+    let mut next = starts.clone();
+    let mut out = vec![Entry::default(); entries.len()];
+    for e in &entries {
+        let slot = &mut next[bucket(e)];
+        out[*slot as usize] = *e;
+        *slot += 1;
+    }
+    (out, starts)
+}
+
+/// One-based index in the text to a zero-based one.
+#[inline]
+fn index(text: &[u8], at: &mut usize, what: &str, limit: usize) -> Result<u32, String> {
+    let begin = skip_blanks(text, *at);
+    let mut end = begin;
+    let mut n: u64 = 0;
+    while let Some(digit) = text.get(end).map(|c| c.wrapping_sub(b'0')).filter(|&d| d < 10) {
+        n = n.wrapping_mul(10).wrapping_add(digit as u64); // lengths that could wrap are refused below
+        end += 1;
+    }
+    *at = end;
+    let separated = matches!(text.get(end), None | Some(b' ' | b'\t' | b'\n' | b'\r'));
+    if end == begin || !separated {
+        return Err(format!("the {what} index is missing or no whole number"));
+    }
+    if end - begin > 19 || n > limit as u64 {
+        return Err(format!("the {what} index is out of range (there are {limit})"));
+    }
+    if n == 0 {
+        return Err(format!("the {what} index is 0; Matrix Market counts from 1"));
+    }
+    Ok((n - 1) as u32)
+}
+
+/// The number at `at`, which moves past it; what follows is the caller's concern.
+#[inline]
+fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
+    let (v, length) = match fast_float2::parse_partial::<f64, _>(&text[*at..]) {
+        Ok(found) => found,
+        Err(_) if matches!(text.get(*at), None | Some(b'\n')) => return Err("the value is missing".into()),
+        Err(_) => return Err("the value is no number".into()),
+    };
+    *at += length;
+    let v = if matches!(text.get(*at), Some(b'd' | b'D')) {
+        let (power, length) = fortran_exponent(&text[*at..]).ok_or("the value is no number")?;
+        // Digits and exponent are read again as one number: scaling afterwards would round twice.
+        let mut token = text[*at - (v_length(text, *at))..*at].to_vec();
+        token.extend_from_slice(b"e");
+        token.extend_from_slice(power);
+        *at += length;
+        fast_float2::parse::<f64, _>(&token).map_err(|_| "the value is no number")?
+    } else {
+        v
+    };
+    if !v.is_finite() {
+        return Err(format!("the value is {v}; every value must be finite"));
+    }
+    if field == Field::Integer && v.fract() != 0.0 {
+        return Err("the header says integer, and the value is none".into());
+    }
+    Ok(v)
+}
+
+/// How many bytes before `at` belong to the number that ends there.
+fn v_length(text: &[u8], at: usize) -> usize {
+    text[..at].iter().rev().take_while(|c| c.is_ascii_digit() || matches!(c, b'.' | b'-' | b'+')).count()
+}
+
+/// The digits after Fortran's `D`, with their sign, and the length with the letter.
+fn fortran_exponent(text: &[u8]) -> Option<(&[u8], usize)> {
+    let sign = usize::from(matches!(text.get(1), Some(b'+' | b'-')));
+    let digits = text[1 + sign..].iter().take_while(|c| c.is_ascii_digit()).count();
+    (digits > 0).then(|| (&text[1..1 + sign + digits], 1 + sign + digits))
+}
+
+/// The one number of a line.
+pub(super) fn number(line: &[u8], field: Field) -> Result<f64, String> {
+    let mut at = skip_blanks(line, 0);
+    let v = value(line, &mut at, field)?;
+    if skip_blanks(line, at) < line.len() {
+        return Err("something follows the number".into());
+    }
+    Ok(v)
+}
+
+/// One bucket's part of the matrix.
+struct Part<'a> {
+    bucket: usize,
+    ends: &'a mut [usize],
+    col: &'a mut [u32],
+    values: &'a mut [f64],
+}
+
+fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Result<Csr> {
+    let sizes: Vec<usize> = (0..buckets.count)
+        .into_par_iter()
+        .map(|b| chunks.iter().map(|c| (c.starts[b + 1] - c.starts[b]) as usize).sum())
+        .collect();
+    let total = sizes.iter().sum();
+    let (mut row_ptr, mut col, mut values) =
+        (vec![0usize; body.rows + 1], vec![0u32; total], vec![0.0; total]);
+
+    let mut parts = Vec::with_capacity(buckets.count);
+    let (mut ends_left, mut col_left, mut values_left) = (&mut row_ptr[1..], &mut col[..], &mut values[..]);
+    for (bucket, &size) in sizes.iter().enumerate() {
+        let rows = ends_left.len().min(1 << buckets.shift);
+        let (ends, a) = ends_left.split_at_mut(rows);
+        let (col, b) = col_left.split_at_mut(size);
+        let (values, c) = values_left.split_at_mut(size);
+        (ends_left, col_left, values_left) = (a, b, c);
+        parts.push(Part { bucket, ends, col, values });
+    }
+    let kept: Vec<usize> = parts.into_par_iter().map(|part| fill(part, buckets, chunks)).collect();
+
+    // Row ends count from each bucket's start so far; buckets with duplicates left gaps.
+    let (mut from, mut to) = (0, 0);
+    for (b, (&size, &kept)) in sizes.iter().zip(&kept).enumerate() {
+        if from != to {
+            col.copy_within(from..from + kept, to);
+            values.copy_within(from..from + kept, to);
+        }
+        let rows = b << buckets.shift..body.rows.min((b + 1) << buckets.shift);
+        for end in &mut row_ptr[1..][rows] {
+            *end += to;
+        }
+        (from, to) = (from + size, to + kept);
+    }
+    col.truncate(to);
+    values.truncate(to);
+    Csr::new(body.rows, body.columns, row_ptr, col, values).map_err(|e| name_file(body.path, e))
+}
+
+/// Counts and scatters a bucket's entries by row, sorts and sums; returns how many are left.
+fn fill(part: Part, buckets: &Buckets, chunks: &[Chunk]) -> usize {
+    let Part { bucket, ends, col, values } = part;
+    let first = bucket << buckets.shift;
+    let own = |c: &'_ Chunk| c.starts[bucket] as usize..c.starts[bucket + 1] as usize;
+    for chunk in chunks {
+        for e in &chunk.entries[own(chunk)] {
+            ends[e.row as usize - first] += 1;
+        }
+    }
+    let mut sum = 0;
+    for end in ends.iter_mut() {
+        sum += std::mem::replace(end, sum);
+    }
+    for chunk in chunks {
+        for e in &chunk.entries[own(chunk)] {
+            let at = &mut ends[e.row as usize - first];
+            col[*at] = e.column;
+            values[*at] = e.value;
+            *at += 1;
+        }
+    }
+    let (mut begin, mut out) = (0, 0);
+    let mut row: Vec<(u32, f64)> = Vec::new();
+    for end_at in ends.iter_mut() {
+        let end = *end_at;
+        if col[begin..end].windows(2).all(|w| w[0] < w[1]) {
+            if out != begin {
+                col.copy_within(begin..end, out);
+                values.copy_within(begin..end, out);
+            }
+            out += end - begin;
+        } else {
+            row.clear();
+            row.extend(col[begin..end].iter().copied().zip(values[begin..end].iter().copied()));
+            row.sort_by_key(|e| e.0); // stable: duplicates are summed in the file's order
+            let start = out;
+            for &(j, v) in &row {
+                if out > start && col[out - 1] == j {
+                    values[out - 1] += v;
+                } else {
+                    (col[out], values[out]) = (j, v);
+                    out += 1;
+                }
+            }
+        }
+        (*end_at, begin) = (out, end);
+    }
+    out
+}

@@ -1,0 +1,224 @@
+use std::io::Write;
+
+use super::super::source::torture;
+use super::*;
+
+fn csr(text: &str) -> Result<Csr> {
+    parse(Path::new("a.mtx"), text.as_bytes())
+}
+
+fn array(text: &str) -> Result<Array> {
+    parse_array(Path::new("a.mtx"), text.as_bytes())
+}
+
+fn full(a: &Csr) -> Vec<Vec<f64>> {
+    (0..a.rows()).map(|i| (0..a.columns()).map(|j| a.get(i, j)).collect()).collect()
+}
+
+const GENERAL: &str = "%%MatrixMarket matrix coordinate real general\n% a comment\n\n 3 4 5 \n\
+    3 1 3.5\n1 4 -1e-2\n\n% between\n1 1 1\r\n\t2  2\t+2.25  \n1 4 1.0D-2";
+
+#[test]
+fn general_coordinates() {
+    let a = csr(GENERAL).unwrap();
+    assert_eq!((a.rows(), a.columns(), a.nonzeros()), (3, 4, 4));
+    assert_eq!(full(&a), [[1.0, 0.0, 0.0, 0.0], [0.0, 2.25, 0.0, 0.0], [3.5, 0.0, 0.0, 0.0]]);
+}
+
+#[test]
+fn symmetric_skew_pattern_integer() {
+    let a = csr("%%matrixmarket MATRIX Coordinate Real Symmetric\n2 2 2\n1 1 4\n2 1 -1\n").unwrap();
+    assert_eq!(full(&a), [[4.0, -1.0], [-1.0, 0.0]]);
+    let upper = csr("%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n1 1 4\n1 2 -1\n").unwrap();
+    assert_eq!(full(&upper), full(&a));
+    let a = csr("%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n2 1 7\n").unwrap();
+    assert_eq!(full(&a), [[0.0, -7.0], [7.0, 0.0]]);
+    let a = csr("%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n").unwrap();
+    assert_eq!(full(&a), [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]);
+}
+
+#[test]
+fn arrays() {
+    let text = "%%MatrixMarket matrix array real general\n2 3\n1\n0\n2\n5\n% c\n\n3\n6\n";
+    assert_eq!(array(text).unwrap(), Array::new(vec![2, 3], vec![1.0, 2.0, 3.0, 0.0, 5.0, 6.0]).unwrap());
+    let a = csr(text).unwrap();
+    assert_eq!((full(&a), a.nonzeros()), (vec![vec![1.0, 2.0, 3.0], vec![0.0, 5.0, 6.0]], 5));
+    let symmetric = "%%MatrixMarket matrix array real symmetric\n2 2\n1\n2\n3\n";
+    assert_eq!(array(symmetric).unwrap().values(), [1.0, 2.0, 2.0, 3.0]);
+    let skew = "%%MatrixMarket matrix array real skew-symmetric\n2 2\n2\n";
+    assert_eq!(array(skew).unwrap().values(), [0.0, -2.0, 2.0, 0.0]);
+    let column = "%%MatrixMarket matrix array integer general\n3 1\n1\n-2\n3";
+    assert_eq!(array(column).unwrap(), Array::vector(vec![1.0, -2.0, 3.0]));
+    let sparse = "%%MatrixMarket matrix coordinate real general\n3 1 2\n3 1 9\n3 1 1\n";
+    assert_eq!(array(sparse).unwrap(), Array::vector(vec![0.0, 0.0, 10.0]));
+    let empty = array("%%MatrixMarket matrix array real general\n0 0\n").unwrap();
+    assert_eq!(empty.shape(), [0, 0]);
+}
+
+#[test]
+fn errors_name_line_and_reason() {
+    let real = "%%MatrixMarket matrix coordinate real general\n";
+    let cases = [
+        ("", 1, "first line"),
+        ("1 2 3\n", 1, "first line"),
+        ("%%MatrixMarket matrix coordinate real\n", 1, "first line"),
+        ("%%MatrixMarket vector coordinate real general\n", 1, "vector"),
+        ("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 1\n", 1, "complex"),
+        ("%%MatrixMarket matrix coordinate real hermitian\n1 1 1\n1 1 1\n", 1, "hermitian"),
+        ("%%MatrixMarket matrix coordinate quaternion general\n", 1, "quaternion"),
+        ("%%MatrixMarket matrix array pattern general\n", 1, "pattern"),
+        ("%%MatrixMarket matrix coordinate real general\n% c\n", 3, "sizes"),
+        ("%%MatrixMarket matrix coordinate real general\n% c\n2 2\n", 3, "sizes"),
+        ("%%MatrixMarket matrix coordinate real general\n2 -2 1\n", 2, "sizes"),
+        ("%%MatrixMarket matrix coordinate real general\n2 99999999999 1\n1 1 1\n", 2, "32-bit"),
+        ("%%MatrixMarket matrix coordinate real symmetric\n2 3 1\n1 1 1\n", 2, "2×3"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 900\n1 1 1\n", 2, "cut short"),
+        ("%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1\n1 2 1\n", 4, "general"),
+        ("%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 1.0\n", 3, "diagonal"),
+        ("%%MatrixMarket matrix coordinate integer general\n2 2 1\n2 2 1.5\n", 3, "integer"),
+        ("%%MatrixMarket matrix array real general\n2 1\n1.0\n2 2\n", 4, "follows"),
+        ("%%MatrixMarket matrix array real general\n2 1\n1.0000\n", 4, "1 of 2"),
+        ("%%MatrixMarket matrix array real general\n1 1\n1\n% c\n2\n", 5, "more than"),
+        ("%%MatrixMarket matrix array real general\n1 1\nnan\n", 3, "finite"),
+    ];
+    let bodies = [
+        ("2 2 2\n1 1 1\n2 2 2\n\n% c\n1 2 3\n", 7, "more than the 2"),
+        ("2 2 2\n1 1 1.0000\n", 4, "1 of 2"),
+        ("2 2 1\n0 1 1\n", 3, "row index is 0"),
+        ("2 2 1\n1 0 1\n", 3, "column index is 0"),
+        ("2 2 1\n3 1 1\n", 3, "out of range"),
+        ("2 2 1\n1 3 1\n", 3, "out of range"),
+        ("2 2 1\n1 99999999999999999999999 1\n", 3, "out of range"),
+        ("2 2 1\n1 -1 1\n", 3, "column index"),
+        ("2 2 1\n1.0 1 1\n", 3, "row index"),
+        ("2 2 1\n1 1 \n", 3, "missing"),
+        ("2 2 1\n1 1 abc\n", 3, "no number"),
+        ("2 2 1\n1 1 1.0x\n", 3, "follows"),
+        ("2 2 1\n1 1 1.0 2.0\n", 3, "follows"),
+        ("2 2 1\n1 1 1.0D\n", 3, "no number"),
+        ("2 2 1\n1 1 NaN\n", 3, "finite"),
+        ("2 2 1\n1 1 -inf\n", 3, "finite"),
+        ("2 2 1\n1 1 1e999\n", 3, "finite"),
+    ];
+    let bodies = bodies.map(|(body, line, word)| (real.to_string() + body, line, word));
+    for (text, line, word) in cases.map(|(t, l, w)| (t.to_string(), l, w)).into_iter().chain(bodies) {
+        let error =
+            if text.contains(" array ") { array(&text).unwrap_err() } else { csr(&text).unwrap_err() };
+        let message = error.to_string();
+        assert!(message.starts_with(&format!("a.mtx:{line}: ")), "{text:?}: {message}");
+        assert!(message.contains(word), "{text:?}: {message}");
+    }
+}
+
+#[test]
+fn sums_that_overflow_name_the_entry() {
+    let text = "%%MatrixMarket matrix coordinate real general\n2 2 2\n2 1 1.7e308\n2 1 1.7e308\n";
+    assert!(matches!(csr(text), Err(Error::NotFinite { row: 1, column: 0, .. })));
+}
+
+#[test]
+fn malicious_sizes_allocate_nothing() {
+    let rows = "%%MatrixMarket matrix coordinate real general\n4000000000 1 1\n1 1 1\n";
+    assert!(csr(rows).unwrap_err().to_string().contains("4000000000 rows"));
+    assert!(array("%%MatrixMarket matrix array real general\n4000000000 4000000000\n1\n").is_err());
+    assert!(array("%%MatrixMarket matrix array real general\n0 4000000000\n").is_ok());
+    assert!(array("%%MatrixMarket matrix coordinate real general\n9000000 9000000 1\n1 1 1\n").is_err());
+    assert!(csr("%%MatrixMarket matrix coordinate real general\n0 0 0\n").is_ok());
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    torture(GENERAL.as_bytes(), |p, b| parse(p, b));
+    torture(b"%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n1 1 1\n2 1 -1.5e-3\n", |p, b| {
+        parse(p, b)
+    });
+    torture(b"%%MatrixMarket matrix array real skew-symmetric\n3 3\n1\n2\n3.5\n", |p, b| parse_array(p, b));
+}
+
+/// Entries in a shuffled order over many chunks and buckets, with duplicates, against the plain construction.
+#[test]
+fn many_chunks_and_buckets() {
+    let (rows, columns, count) = (70_000u64, 50_000u64, 300_000);
+    let mut state = 7u64;
+    let mut random = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state >> 33
+    };
+    let entries: Vec<(u32, u32, f64)> = (0..count)
+        .map(|p| match p % 7 {
+            0 => (5, 7, random() as f64 / 3.0), // one entry many times: the sum depends on the order
+            _ => ((random() % rows) as u32, (random() % columns) as u32, random() as f64 / 3.0),
+        })
+        .collect();
+    let mut text = format!("%%MatrixMarket matrix coordinate real general\n{rows} {columns} {count}\n");
+    for (i, j, v) in &entries {
+        text += &format!("{} {} {v:e}\n", i + 1, j + 1);
+    }
+    let expected = Csr::from_triplets(rows as usize, columns as usize, &entries).unwrap();
+    assert_eq!(csr(&text).unwrap(), expected);
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    assert_eq!(one.install(|| csr(&text)).unwrap(), expected);
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.mtx");
+    write(&path, &expected).unwrap();
+    assert_eq!(read(&path).unwrap(), expected);
+
+    // An error in a late chunk is still named by its line.
+    let bad = text.len() - 1;
+    text.replace_range(bad.., "z\n");
+    assert!(csr(&text).unwrap_err().to_string().starts_with(&format!("a.mtx:{}: ", count + 2)));
+}
+
+#[test]
+fn gzip_and_round_trips() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.mtx.gz");
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gz.write_all(GENERAL.as_bytes()).unwrap();
+    std::fs::write(&path, gz.finish().unwrap()).unwrap();
+    assert_eq!(read(&path).unwrap(), csr(GENERAL).unwrap());
+
+    let values = vec![0.1, 1.0 / 3.0, -5e-324, f64::MAX, 0.0, -2.5e-7];
+    for array in [Array::vector(values.clone()), Array::new(vec![2, 3], values).unwrap()] {
+        let path = dir.path().join("x.mtx");
+        write_array(&path, &array).unwrap();
+        assert_eq!(read_array(&path).unwrap(), array);
+    }
+}
+
+/// `KRYLITH_MTX=FILE cargo test --release -p krylith -- --ignored --nocapture parse_speed`
+#[test]
+#[ignore = "a measurement: writes or reads a file of some 400 MB"]
+fn parse_speed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = std::env::var_os("KRYLITH_MTX").map_or_else(
+        || {
+            let n = 1_400_000usize;
+            let mut entries = Vec::new();
+            for i in 0..n {
+                for (p, o) in [-1200i64, -110, -1, 0, 1, 110, 1200].into_iter().enumerate() {
+                    let j = i as i64 + o;
+                    if j >= 0 && j < n as i64 {
+                        entries.push((i as u32, j as u32, ((i * 7 + p) as f64 * 0.618).sin()));
+                    }
+                }
+            }
+            let path = dir.path().join("speed.mtx");
+            write(&path, &Csr::from_triplets(n, n, &entries).unwrap()).unwrap();
+            path
+        },
+        Into::into,
+    );
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    for _ in 0..5 {
+        let start = std::time::Instant::now();
+        let a = read(&path).unwrap();
+        let seconds = start.elapsed().as_secs_f64();
+        println!(
+            "{} entries, {bytes} bytes: {seconds:.3} s, {:.2} GB/s",
+            a.nonzeros(),
+            bytes as f64 * 1e-9 / seconds
+        );
+    }
+}

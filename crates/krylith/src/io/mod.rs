@@ -1,0 +1,216 @@
+//! Files in and out: matrices, vectors, whole systems, meshes.
+//!
+//! [`read_matrix`], [`read_vector`] and [`read_system`] tell formats apart by content, and by the name's ending
+//! only where the content cannot say. Errors name the file, and the line where there are lines. Sizes in headers
+//! are checked against the file's length before memory is taken for them. Writers replace files whole ([`atomic`]).
+//!
+//! | format | matrix | vector | written |
+//! |---|---|---|---|
+//! | Matrix Market, plain or gzip | yes | yes | [`matrix_market`] |
+//! | PETSc binary | AIJ | Vec | [`petsc`] |
+//! | NumPy `.npy` | | yes | [`numpy`] |
+//! | SciPy `.npz` | yes | | |
+//! | numbers in a text file | | yes | |
+//! | `system.toml` | a system | | [`system`] |
+//! | VTK `.vtu` | | | [`vtu`] |
+
+mod array;
+pub mod atomic;
+mod coordinate;
+pub mod matrix_market;
+pub mod npz;
+pub mod numpy;
+pub mod petsc;
+mod source;
+pub mod system;
+mod text;
+pub mod vtu;
+
+use std::path::Path;
+
+pub use array::{Array, from_stage_by_stage, to_stage_by_stage};
+pub use system::{SolverDefaults, System, SystemMatrix, read_system};
+
+use crate::matrix::{Bsr, Csr, Dia};
+use crate::{Error, Result};
+
+/// A matrix in the format that its file had.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Matrix {
+    /// By scalar rows.
+    Csr(Csr),
+    /// By rows of square blocks.
+    Bsr(Bsr),
+    /// By diagonals.
+    Dia(Dia),
+}
+
+impl Matrix {
+    /// Scalar rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Matrix::Csr(a) => a.rows(),
+            Matrix::Bsr(a) => a.rows(),
+            Matrix::Dia(a) => a.rows(),
+        }
+    }
+
+    /// Scalar columns.
+    pub fn columns(&self) -> usize {
+        match self {
+            Matrix::Csr(a) => a.columns(),
+            Matrix::Bsr(a) => a.columns(),
+            Matrix::Dia(a) => a.columns(),
+        }
+    }
+
+    /// Stored numbers, zeros inside blocks and on diagonals included.
+    pub fn stored(&self) -> usize {
+        match self {
+            Matrix::Csr(a) => a.nonzeros(),
+            Matrix::Bsr(a) => a.values().len(),
+            Matrix::Dia(a) => a.values().len(),
+        }
+    }
+
+    /// `csr`, `bsr` or `dia`.
+    pub fn format(&self) -> &'static str {
+        match self {
+            Matrix::Csr(_) => "csr",
+            Matrix::Bsr(_) => "bsr",
+            Matrix::Dia(_) => "dia",
+        }
+    }
+
+    /// The same matrix by scalar rows.
+    pub fn into_csr(self) -> Csr {
+        match self {
+            Matrix::Csr(a) => a,
+            Matrix::Bsr(a) => a.to_csr(),
+            Matrix::Dia(a) => a.to_csr(),
+        }
+    }
+
+    /// The same matrix in b×b blocks.
+    ///
+    /// # Errors
+    /// Rows or columns that `block` does not divide.
+    pub fn into_bsr(self, block: usize) -> Result<Bsr> {
+        match self {
+            Matrix::Bsr(a) if a.block() == block => Ok(a),
+            other => Bsr::from_csr(&other.into_csr(), block),
+        }
+    }
+}
+
+/// What a matrix file held.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadMatrix {
+    /// The matrix.
+    pub matrix: Matrix,
+    /// The block size that the file, or PETSc's `.info` beside it, speaks of.
+    pub block_hint: Option<usize>,
+    /// The vector that followed the matrix (PETSc): by custom the right-hand side.
+    pub vector: Option<Vec<f64>>,
+}
+
+/// What a file's first bytes say it is.
+enum Kind {
+    MatrixMarket,
+    Npy,
+    Npz,
+    Petsc,
+    Unknown,
+}
+
+fn kind(path: &Path, bytes: &[u8]) -> Kind {
+    let ends = |list: &[&str]| {
+        let name = path.file_name().map(|n| n.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+        list.iter().any(|e| name.ends_with(e))
+    };
+    if bytes.get(..14).is_some_and(|b| b.eq_ignore_ascii_case(b"%%MatrixMarket")) {
+        Kind::MatrixMarket
+    } else if bytes.starts_with(numpy::MAGIC) {
+        Kind::Npy
+    } else if bytes.starts_with(b"PK") {
+        Kind::Npz
+    } else if petsc::is_petsc(bytes) {
+        Kind::Petsc
+    // Content that says nothing, perhaps because it is damaged: the reader the name asks for says what is wrong.
+    } else if ends(&[".mtx", ".mtx.gz"]) {
+        Kind::MatrixMarket
+    } else if ends(&[".npy"]) {
+        Kind::Npy
+    } else if ends(&[".npz"]) {
+        Kind::Npz
+    } else if ends(&[".petsc", ".bin"]) {
+        Kind::Petsc
+    } else {
+        Kind::Unknown
+    }
+}
+
+/// Reads a matrix: Matrix Market (plain or gzip), SciPy `.npz`, PETSc binary.
+///
+/// # Errors
+/// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
+pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
+    let path = path.as_ref();
+    let bytes = source::load(path)?;
+    let plain = |matrix| ReadMatrix { matrix, block_hint: None, vector: None };
+    match kind(path, &bytes) {
+        Kind::MatrixMarket => Ok(plain(Matrix::Csr(matrix_market::parse(path, &bytes)?))),
+        Kind::Npz => {
+            let matrix = npz::parse(path, &bytes)?;
+            let block_hint = if let Matrix::Bsr(a) = &matrix { Some(a.block()) } else { None };
+            Ok(ReadMatrix { matrix, block_hint, vector: None })
+        }
+        Kind::Petsc => {
+            let mut objects = petsc::parse(path, &bytes)?.into_iter();
+            let Some(petsc::Object::Matrix(a)) = objects.next() else {
+                return Err(Error::format(
+                    path,
+                    "a PETSc vector where a matrix is expected; write the Mat first",
+                ));
+            };
+            let vector = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
+            Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: petsc::block_hint(path), vector })
+        }
+        Kind::Npy => {
+            let message =
+                "a dense array where a sparse matrix is expected; save it with scipy.sparse.save_npz";
+            Err(Error::format(path, message))
+        }
+        Kind::Unknown => Err(Error::format(
+            path,
+            "no matrix format that is known: give Matrix Market (.mtx, .mtx.gz), SciPy (.npz) or PETSc binary",
+        )),
+    }
+}
+
+/// Reads a vector or a dense array of two dimensions: Matrix Market (array, or coordinate filled with zeros), `.npy`,
+/// the first PETSc Vec of a file, or text with as many numbers in each line.
+///
+/// # Errors
+/// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
+pub fn read_vector(path: impl AsRef<Path>) -> Result<Array> {
+    let path = path.as_ref();
+    let bytes = source::load(path)?;
+    match kind(path, &bytes) {
+        Kind::MatrixMarket => matrix_market::parse_array(path, &bytes),
+        Kind::Npy => numpy::parse(path, &bytes),
+        Kind::Petsc => {
+            let mut objects = petsc::parse(path, &bytes)?.into_iter();
+            let found = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
+            found.map(Array::vector).ok_or_else(|| Error::format(path, "no Vec in this PETSc file"))
+        }
+        Kind::Npz => Err(Error::format(
+            path,
+            "a sparse matrix or an archive where a vector is expected; save it with numpy.save",
+        )),
+        Kind::Unknown => text::parse(path, &bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,333 @@
+//! NumPy's `.npy`: arrays of one or two dimensions.
+//!
+//! Read: f4, f8, signed and unsigned integers, booleans; either byte order; C and Fortran order. Written: f8, C
+//! order, little-endian. Integers above 2⁵³ are rounded to the nearest f64.
+
+use std::path::Path;
+
+use super::array::Array;
+use super::source::load;
+use crate::{Error, Result};
+
+pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Reads an array of one or two dimensions.
+///
+/// # Errors
+/// Content that is cut short or malformed, complex, text or object arrays, more dimensions, NaN and infinities.
+pub fn read(path: impl AsRef<Path>) -> Result<Array> {
+    let path = path.as_ref();
+    parse(path, &load(path)?)
+}
+
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Array> {
+    let npy = Npy::parse(path, "the array", bytes)?;
+    if !(1..=2).contains(&npy.shape.len()) {
+        let message = format!("the array has shape {:?}; one or two dimensions are expected", npy.shape);
+        return Err(Error::format(path, message));
+    }
+    let array = Array::new(npy.shape.clone(), npy.reals(path)?)?;
+    array.check_finite(path)?;
+    Ok(array)
+}
+
+/// Writes an array; the file appears whole or not at all.
+///
+/// # Errors
+/// [`Error::Io`] with the path.
+pub fn write(path: impl AsRef<Path>, array: &Array) -> Result<()> {
+    let shape = match *array.shape() {
+        [n] => format!("({n},)"),
+        [n, m] => format!("({n}, {m})"),
+        _ => unreachable!("arrays have one or two dimensions"),
+    };
+    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
+    // The data starts at a multiple of 64 bytes, and the header ends in a line end: magic, version, length are 10.
+    let padding = (64 - (10 + header.len() + 1) % 64) % 64;
+    header.extend(std::iter::repeat_n(' ', padding));
+    header.push('\n');
+    super::atomic::write(path, |out| {
+        out.write_all(MAGIC)?;
+        out.write_all(&[1, 0])?;
+        out.write_all(&(header.len() as u16).to_le_bytes())?;
+        out.write_all(header.as_bytes())?;
+        array.values().iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))
+    })
+}
+
+/// An array as its file holds it.
+pub(super) struct Npy<'a> {
+    /// What it is called in errors.
+    name: String,
+    /// NumPy's letter: `f`, `i`, `u`, `b`, `S`, `U`.
+    kind: u8,
+    /// Bytes an item; for `U`, characters of four bytes.
+    size: usize,
+    big_endian: bool,
+    fortran: bool,
+    pub shape: Vec<usize>,
+    data: &'a [u8],
+}
+
+impl<'a> Npy<'a> {
+    /// Reads the header and checks that the data it announces is there.
+    pub fn parse(path: &Path, name: &str, bytes: &'a [u8]) -> Result<Self> {
+        let bad = |message: &str| Error::format(path, format!("{name}: {message}"));
+        let short = || bad("the .npy header is cut short");
+        let rest =
+            bytes.strip_prefix(MAGIC).ok_or_else(|| bad("not in .npy format: save it with numpy.save"))?;
+        let (length, rest) = match *rest {
+            [1, _, a, b, ref rest @ ..] => (u16::from_le_bytes([a, b]) as usize, rest),
+            [2 | 3, _, a, b, c, d, ref rest @ ..] => (u32::from_le_bytes([a, b, c, d]) as usize, rest),
+            [0 | 4.., ..] => return Err(bad("an unknown version of the .npy format; 1 to 3 can be read")),
+            _ => return Err(short()),
+        };
+        let header = rest.get(..length).ok_or_else(short)?;
+        let header = String::from_utf8_lossy(header);
+        let malformed = |what: &str| bad(&format!("the .npy header has no proper `{what}`"));
+        let field = |key: &str| {
+            let after = header.split_once(&format!("'{key}'"))?.1;
+            Some(after.trim_start().strip_prefix(':')?.trim_start())
+        };
+
+        let descr = field("descr").ok_or_else(|| malformed("descr"))?;
+        if descr.starts_with('[') {
+            return Err(bad("an array of records; save one plain numeric array"));
+        }
+        let descr =
+            descr.strip_prefix('\'').and_then(|d| d.split('\'').next()).ok_or_else(|| malformed("descr"))?;
+        let plain = descr.trim_start_matches(['<', '>', '|', '=']);
+        let kind = plain.bytes().next().ok_or_else(|| malformed("descr"))?;
+        let size: Option<usize> = plain.get(1..).and_then(|d| d.parse().ok());
+        let readable = match (kind, size) {
+            (b'f', Some(4 | 8)) | (b'i' | b'u', Some(1 | 2 | 4 | 8)) | (b'b', Some(1)) => true,
+            (b'S' | b'U', Some(n)) => n <= 64,
+            _ => false,
+        };
+        let (true, Some(size)) = (readable, size) else {
+            let what = match kind {
+                b'c' => "complex numbers",
+                b'O' => "Python objects",
+                _ => "numbers of a kind",
+            };
+            let message =
+                format!("{what} (`{descr}`) that cannot be read; save it as float64: x.astype('f8')");
+            return Err(bad(&message));
+        };
+
+        let order = field("fortran_order").ok_or_else(|| malformed("fortran_order"))?;
+        let fortran = match order {
+            _ if order.starts_with("True") => true,
+            _ if order.starts_with("False") => false,
+            _ => return Err(malformed("fortran_order")),
+        };
+        let shape = field("shape").and_then(|s| s.strip_prefix('(')).and_then(|s| s.split_once(')'));
+        let shape = shape.ok_or_else(|| malformed("shape"))?.0;
+        let sizes = shape.split(',').map(str::trim).filter(|s| !s.is_empty());
+        let shape: Option<Vec<usize>> = sizes.map(|s| s.trim_end_matches('L').parse().ok()).collect();
+        let shape = shape.ok_or_else(|| malformed("shape"))?;
+
+        let item = if kind == b'U' { 4 * size } else { size };
+        let count = shape.iter().try_fold(1usize, |n, &m| n.checked_mul(m));
+        let needed = count.and_then(|n| n.checked_mul(item));
+        let data = needed.and_then(|n| rest[length..].get(..n)).ok_or_else(|| {
+            let there = rest.len() - length;
+            bad(&format!("shape {shape:?} of `{descr}` needs more than the {there} bytes of data: the file is cut short"))
+        })?;
+        Ok(Self { name: name.into(), kind, size, big_endian: descr.starts_with('>'), fortran, shape, data })
+    }
+
+    /// The numbers as f64, in C order.
+    pub fn reals(&self, path: &Path) -> Result<Vec<f64>> {
+        let values: Vec<f64> = match (self.kind, self.size) {
+            (b'f', 4) => self.items::<4>().map(|c| f32::from_le_bytes(c).into()).collect(),
+            (b'f', _) => self.items::<8>().map(f64::from_le_bytes).collect(),
+            (b'u', 8) => self.items::<8>().map(|c| u64::from_le_bytes(c) as f64).collect(),
+            _ => self.whole(path)?.into_iter().map(|n| n as f64).collect(),
+        };
+        Ok(self.c_order(values))
+    }
+
+    /// The numbers as integers, in C order; floating-point arrays are refused.
+    pub fn integers(&self, path: &Path) -> Result<Vec<i64>> {
+        Ok(self.c_order(self.whole(path)?))
+    }
+
+    fn whole(&self, path: &Path) -> Result<Vec<i64>> {
+        Ok(match (self.kind, self.size) {
+            (b'b', _) => self.items::<1>().map(|[c]| i64::from(c != 0)).collect(),
+            (b'i', 1) => self.items().map(|c| i8::from_le_bytes(c).into()).collect(),
+            (b'u', 1) => self.items().map(|c| u8::from_le_bytes(c).into()).collect(),
+            (b'i', 2) => self.items().map(|c| i16::from_le_bytes(c).into()).collect(),
+            (b'u', 2) => self.items().map(|c| u16::from_le_bytes(c).into()).collect(),
+            (b'i', 4) => self.items().map(|c| i32::from_le_bytes(c).into()).collect(),
+            (b'u', 4) => self.items().map(|c| u32::from_le_bytes(c).into()).collect(),
+            (b'i', 8) => self.items().map(i64::from_le_bytes).collect(),
+            // Beyond i64 no index is in range, and the largest number says so as well as any.
+            (b'u', 8) => self.items().map(|c| u64::from_le_bytes(c).try_into().unwrap_or(i64::MAX)).collect(),
+            _ => {
+                let found = if self.kind == b'f' { "floating-point numbers" } else { "text" };
+                return Err(Error::format(
+                    path,
+                    format!("{}: {found} where integers are expected", self.name),
+                ));
+            }
+        })
+    }
+
+    /// The one string of an array without dimensions.
+    pub fn text(&self) -> Option<String> {
+        match self.kind {
+            b'S' => String::from_utf8(self.data.iter().copied().filter(|&c| c != 0).collect()).ok(),
+            b'U' => {
+                let code = |c: [u8; 4]| char::from_u32(u32::from_le_bytes(c));
+                self.items_of(self.data.as_chunks().0).map(code).filter(|&c| c != Some('\0')).collect()
+            }
+            _ => None,
+        }
+    }
+
+    /// Items with their bytes in little-endian order.
+    fn items<const B: usize>(&self) -> impl Iterator<Item = [u8; B]> {
+        self.items_of(self.data.as_chunks().0)
+    }
+
+    fn items_of<'b, const B: usize>(
+        &self,
+        chunks: &'b [[u8; B]],
+    ) -> impl Iterator<Item = [u8; B]> + use<'b, B> {
+        let big_endian = self.big_endian;
+        chunks.iter().map(move |&c| {
+            let mut c = c;
+            if big_endian {
+                c.reverse();
+            }
+            c
+        })
+    }
+
+    fn c_order<T: Copy>(&self, values: Vec<T>) -> Vec<T> {
+        if !self.fortran || self.shape.len() < 2 || values.is_empty() {
+            return values;
+        }
+        let mut strides = vec![1; self.shape.len()]; // of the file's order, where the first index runs fastest
+        for d in 1..self.shape.len() {
+            strides[d] = strides[d - 1] * self.shape[d - 1];
+        }
+        let mut index = vec![0; self.shape.len()];
+        let mut out = Vec::with_capacity(values.len());
+        let mut from = 0;
+        while out.len() < values.len() {
+            out.push(values[from]);
+            for d in (0..index.len()).rev() {
+                index[d] += 1;
+                from += strides[d];
+                if index[d] < self.shape[d] {
+                    break;
+                }
+                from -= strides[d] * index[d];
+                index[d] = 0;
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::source::torture;
+    use super::*;
+
+    pub fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
+        let order = if fortran { "True" } else { "False" };
+        let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");
+        let mut out = MAGIC.to_vec();
+        out.extend([1, 0]);
+        out.extend((header.len() as u16).to_le_bytes());
+        out.extend(header.as_bytes());
+        out.extend(data);
+        out
+    }
+
+    fn read(bytes: &[u8]) -> Result<Array> {
+        parse(Path::new("x.npy"), bytes)
+    }
+
+    #[test]
+    fn kinds_and_orders() {
+        let expected = Array::new(vec![2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+        let c = [1i32, 2, 3, 4, 5, 6];
+        let f = [1i32, 4, 2, 5, 3, 6];
+        let bytes = |list: &[i32], to: &dyn Fn(i32) -> Vec<u8>| -> Vec<u8> {
+            list.iter().flat_map(|&n| to(n)).collect()
+        };
+        let kinds: [(&str, &dyn Fn(i32) -> Vec<u8>); 8] = [
+            ("<f8", &|n| (n as f64).to_le_bytes().to_vec()),
+            (">f8", &|n| (n as f64).to_be_bytes().to_vec()),
+            ("<f4", &|n| (n as f32).to_le_bytes().to_vec()),
+            (">f4", &|n| (n as f32).to_be_bytes().to_vec()),
+            ("<i4", &|n| n.to_le_bytes().to_vec()),
+            (">i8", &|n| (n as i64).to_be_bytes().to_vec()),
+            ("<u8", &|n| (n as u64).to_le_bytes().to_vec()),
+            ("|i1", &|n| (n as i8).to_le_bytes().to_vec()),
+        ];
+        for (descr, to) in kinds {
+            assert_eq!(read(&npy(descr, false, "(2, 3)", &bytes(&c, to))).unwrap(), expected, "{descr}");
+            assert_eq!(read(&npy(descr, true, "(2L, 3L)", &bytes(&f, to))).unwrap(), expected, "{descr}");
+            let flat = read(&npy(descr, true, "(6,)", &bytes(&c, to))).unwrap();
+            assert_eq!((flat.shape(), flat.values()), (&[6][..], expected.values()));
+        }
+        assert_eq!(read(&npy("|b1", false, "(2,)", &[0, 1])).unwrap().values(), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn three_dimensions_in_fortran_order() {
+        let bytes = npy("|i1", true, "(2, 2, 2)", &[0, 4, 2, 6, 1, 5, 3, 7]);
+        let npy = Npy::parse(Path::new("x"), "x", &bytes).unwrap();
+        assert_eq!(npy.integers(Path::new("x")).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn errors_say_what() {
+        let nan = f64::NAN.to_le_bytes();
+        for (bytes, word) in [
+            (b"nothing".to_vec(), "numpy.save"),
+            (b"\x93NUMPY".to_vec(), "cut short"),
+            (b"\x93NUMPY\x09\x00".to_vec(), "version"),
+            (npy("<f8", false, "(2,)", &[0; 8]), "cut short"),
+            (npy("<f8", false, "(18446744073709551615, 9)", &[0; 8]), "cut short"),
+            (npy("<c16", false, "(1,)", &[0; 16]), "complex"),
+            (npy("|O", false, "(1,)", &[0; 8]), "objects"),
+            (npy("<f2", false, "(1,)", &[0; 2]), "f2"),
+            (npy("", false, "(1,)", &[0; 2]), "descr"),
+            (npy("<f8", false, "(-1,)", &[0; 8]), "shape"),
+            (npy("<f8", false, "()", &[0; 8]), "dimensions"),
+            (npy("<f8", false, "(1, 1, 1)", &[0; 8]), "dimensions"),
+            (npy("|S3", false, "(1,)", b"csr"), "text"),
+            (npy("<f8", false, "(1, 1)", &nan), "entry (0, 0) is NaN"),
+        ] {
+            let message = read(&bytes).unwrap_err().to_string();
+            assert!(message.contains("x.npy") && message.contains(word), "{word}: {message}");
+        }
+    }
+
+    #[test]
+    fn written_and_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.npy");
+        let values = vec![0.1, -5e-324, f64::MAX, 3.0];
+        for shape in [vec![4], vec![2, 2], vec![1, 4]] {
+            let array = Array::new(shape, values.clone()).unwrap();
+            write(&path, &array).unwrap();
+            assert_eq!(super::read(&path).unwrap(), array);
+            let bytes = std::fs::read(&path).unwrap();
+            assert_eq!((bytes.len() - 32) % 64, 0);
+        }
+    }
+
+    #[test]
+    fn damaged_files_never_panic() {
+        torture(&npy("<f8", true, "(2, 2)", &[7; 32]), parse);
+        torture(&npy(">i4", false, "(3,)", &[7; 12]), parse);
+    }
+}

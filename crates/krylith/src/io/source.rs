@@ -1,0 +1,213 @@
+//! The bytes of an input file, and what every reader needs: line numbers, size checks, row assembly.
+
+use std::io::Read;
+use std::ops::Deref;
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// Sizes up to this are believed without a file length that backs them.
+const BELIEVED: usize = 1 << 24;
+
+/// A file's content: mapped where that is possible, else read.
+pub(super) enum Bytes {
+    Map(memmap2::Mmap),
+    Heap(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Map(map) => map,
+            Bytes::Heap(bytes) => bytes,
+        }
+    }
+}
+
+/// Opens a file; gzip is recognised by content and unpacked.
+pub(super) fn load(path: &Path) -> Result<Bytes> {
+    let raw = map(path)?;
+    if !raw.starts_with(&[0x1f, 0x8b]) {
+        return Ok(raw);
+    }
+    let mut plain = Vec::new();
+    flate2::read::MultiGzDecoder::new(&raw[..])
+        .read_to_end(&mut plain)
+        .map_err(|e| Error::format(path, format!("the gzip stream is damaged or cut short ({e})")))?;
+    Ok(Bytes::Heap(plain))
+}
+
+fn map(path: &Path) -> Result<Bytes> {
+    let io = |e| Error::io(path, e);
+    let mut file = std::fs::File::open(path).map_err(io)?;
+    let meta = file.metadata().map_err(io)?;
+    if !meta.is_file() || meta.len() == 0 {
+        // Pipes cannot be mapped, folders give their error here, and an empty map is no map.
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(io)?;
+        return Ok(Bytes::Heap(bytes));
+    }
+    // SAFETY: the map is private to this reader and only ever read. As for every mapped file, another process
+    // that shortens it meanwhile ends this one by SIGBUS; Krylith itself replaces files by renaming (`atomic`),
+    // which leaves a map of the old one intact.
+    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
+    Ok(Bytes::Map(map))
+}
+
+/// One-based line of the byte at `at`.
+pub(super) fn line_of(text: &[u8], at: usize) -> usize {
+    1 + text[..at.min(text.len())].iter().filter(|&&c| c == b'\n').count()
+}
+
+/// The line around `at`, shortened, for an error message.
+pub(super) fn excerpt(text: &[u8], at: usize) -> String {
+    let at = at.min(text.len());
+    let begin = text[..at].iter().rposition(|&c| c == b'\n').map_or(0, |p| p + 1);
+    let line = text[begin..].split(|&c| c == b'\n').next().unwrap_or_default();
+    let shown = &line[..line.len().min(60)];
+    let dots = if shown.len() < line.len() { "…" } else { "" };
+    format!("`{}{dots}`", String::from_utf8_lossy(shown).trim_end().escape_debug())
+}
+
+/// Refuses a size from a header that `len` bytes of file cannot back, before anything is allocated for it.
+///
+/// Empty rows cost a file nothing, so a little more than the entries is believed: 16 rows a byte, or 2²⁴.
+pub(super) fn believable(path: &Path, what: &str, count: Option<usize>, len: usize) -> Result<usize> {
+    match count {
+        Some(n) if n <= BELIEVED.max(len.saturating_mul(16)) => Ok(n),
+        _ => Err(Error::format(
+            path,
+            format!(
+                "the header announces {} {what}, which {len} bytes of data cannot fill: the file is damaged or cut short",
+                count.map_or("more than 2⁶⁴".into(), |n| n.to_string())
+            ),
+        )),
+    }
+}
+
+/// Gives an error about matrix data the file it came from.
+pub(super) fn name_file(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Invalid(message) => Error::format(path, message),
+        Error::NotFinite { row, column, value, .. } => {
+            Error::NotFinite { what: path.display().to_string(), row, column, value }
+        }
+        other => other,
+    }
+}
+
+/// Rows of `width` values an entry: pointers, columns, values.
+pub(super) type Rows = (Vec<usize>, Vec<u32>, Vec<f64>);
+
+/// Checks compressed rows as files hold them, sorts each row's columns and sums duplicates.
+///
+/// Rows that are sorted already, as nearly all files are, are left where they lie.
+pub(super) fn tidy_rows(path: &Path, columns: usize, width: usize, rows: Rows) -> Result<Rows> {
+    let (mut row_ptr, mut col, mut values) = rows;
+    let bad = |message: String| Err(Error::format(path, message));
+    if row_ptr.first() != Some(&0) || row_ptr.last() != Some(&col.len()) {
+        return bad(format!("the row pointers do not run from 0 to the {} stored entries", col.len()));
+    }
+    if let Some(i) = row_ptr.windows(2).position(|w| w[0] > w[1]) {
+        return bad(format!("the pointers of row {i} decrease"));
+    }
+    if Some(values.len()) != col.len().checked_mul(width) {
+        return bad(format!("{} values for {} entries of {width} each", values.len(), col.len()));
+    }
+    if let Some(p) = col.iter().position(|&j| j as usize >= columns) {
+        let i = row_ptr.partition_point(|&q| q <= p) - 1;
+        return bad(format!("column {} in row {i} is out of range; there are {columns}", col[p]));
+    }
+    let sorted = row_ptr.windows(2).all(|w| col[w[0]..w[1]].windows(2).all(|c| c[0] < c[1]));
+    if sorted {
+        return Ok((row_ptr, col, values));
+    }
+    let (old_col, old_values) = (col.clone(), values.clone());
+    let mut order: Vec<usize> = Vec::new();
+    let (mut out, mut begin) = (0, 0);
+    for end_at in row_ptr.iter_mut().skip(1) {
+        let (end, first) = (*end_at, out);
+        order.clear();
+        order.extend(begin..end);
+        order.sort_by_key(|&p| old_col[p]); // stable: duplicates are summed in the file's order
+        for &p in &order {
+            let from = &old_values[p * width..(p + 1) * width];
+            if out > first && col[out - 1] == old_col[p] {
+                for (v, &x) in values[(out - 1) * width..out * width].iter_mut().zip(from) {
+                    *v += x;
+                }
+            } else {
+                col[out] = old_col[p];
+                values[out * width..(out + 1) * width].copy_from_slice(from);
+                out += 1;
+            }
+        }
+        (*end_at, begin) = (out, end);
+    }
+    col.truncate(out);
+    values.truncate(out * width);
+    Ok((row_ptr, col, values))
+}
+
+/// Cuts `bytes` short at every length and changes every byte in several ways; `read` must come back each time.
+#[cfg(test)]
+pub(super) fn torture<T>(bytes: &[u8], read: impl Fn(&Path, &[u8]) -> Result<T>) {
+    let path = Path::new("tortured");
+    for end in 0..=bytes.len() {
+        let _ = read(path, &bytes[..end]);
+    }
+    let mut copy = bytes.to_vec();
+    for at in 0..bytes.len() {
+        for change in [0, 0xff, 0x7f, 0x80, b'0', b'9', b'-', b' ', b'\n', bytes[at] ^ 1, bytes[at] ^ 0x40] {
+            copy[at] = change;
+            let _ = read(path, &copy);
+        }
+        copy[at] = bytes[at];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_and_summed() {
+        let rows = (vec![0, 3, 3, 5], vec![2, 0, 2, 1, 0], vec![1.0, 2.0, 3.0, 4.0, 5.0]);
+        let tidy = tidy_rows(Path::new("x"), 3, 1, rows).unwrap();
+        assert_eq!(tidy, (vec![0, 2, 2, 4], vec![0, 2, 0, 1], vec![2.0, 4.0, 5.0, 4.0]));
+        let wide = (vec![0, 2], vec![1, 0], vec![1.0, 2.0, 3.0, 4.0]);
+        let tidy = tidy_rows(Path::new("x"), 2, 2, wide).unwrap();
+        assert_eq!(tidy, (vec![0, 2], vec![0, 1], vec![3.0, 4.0, 1.0, 2.0]));
+    }
+
+    #[test]
+    fn bad_rows_are_refused() {
+        let p = Path::new("x");
+        assert!(tidy_rows(p, 3, 1, (vec![], vec![], vec![])).is_err());
+        assert!(tidy_rows(p, 3, 1, (vec![0, 2, 1], vec![0], vec![1.0])).is_err());
+        assert!(tidy_rows(p, 3, 1, (vec![0, 1], vec![3], vec![1.0])).is_err());
+        assert!(tidy_rows(p, 3, 2, (vec![0, 1], vec![0], vec![1.0])).is_err());
+    }
+
+    #[test]
+    fn sizes_need_bytes() {
+        let p = Path::new("x");
+        assert!(believable(p, "rows", Some(1 << 24), 10).is_ok());
+        assert!(believable(p, "rows", Some(1 << 40), 1000).is_err());
+        assert!(believable(p, "rows", None, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn empty_files_and_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty");
+        std::fs::write(&empty, b"").unwrap();
+        assert!(load(&empty).unwrap().is_empty());
+        assert!(matches!(load(dir.path()), Err(Error::Io { .. })));
+        assert!(matches!(load(&dir.path().join("none")), Err(Error::Io { .. })));
+        let cut = dir.path().join("cut.gz");
+        std::fs::write(&cut, [0x1f, 0x8b, 8, 0]).unwrap();
+        assert!(matches!(load(&cut), Err(Error::Format { .. })));
+    }
+}

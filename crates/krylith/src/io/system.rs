@@ -1,0 +1,398 @@
+//! `system.toml`: a matrix or the parts of a Kronecker system, with right-hand side, coordinates and solver defaults.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::source::{line_of, name_file};
+use super::{Array, Matrix, read_matrix, read_vector};
+use crate::matrix::{Butcher, Dense, KroneckerSum};
+use crate::{Error, Result};
+
+/// What is to be solved.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SystemMatrix {
+    /// One matrix.
+    Matrix(Matrix),
+    /// A⊗M + τB⊗L.
+    Kronecker(KroneckerSum),
+}
+
+impl SystemMatrix {
+    /// Unknowns of the whole system.
+    pub fn rows(&self) -> usize {
+        match self {
+            SystemMatrix::Matrix(a) => a.rows(),
+            SystemMatrix::Kronecker(a) => a.rows(),
+        }
+    }
+
+    /// Stages s; 1 for a plain matrix.
+    pub fn stages(&self) -> usize {
+        match self {
+            SystemMatrix::Matrix(_) => 1,
+            SystemMatrix::Kronecker(a) => a.stages(),
+        }
+    }
+}
+
+/// A system as its files describe it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct System {
+    /// What is to be solved.
+    pub operator: SystemMatrix,
+    /// Right-hand side as the file has it; [`unknowns`](Self::unknowns) brings it into the solver's order.
+    pub rhs: Option<Array>,
+    /// One point a node.
+    pub coordinates: Option<Vec<[f64; 3]>>,
+    /// What to use where the user says nothing.
+    pub solver: SolverDefaults,
+    /// The block size that the files speak of.
+    pub block_hint: Option<usize>,
+}
+
+impl System {
+    /// An array of a file, such as the right-hand side, in the solver's order `row · s + k`; `what` names it in errors.
+    ///
+    /// # Errors
+    /// A shape that is neither (N, s) nor flat with N·s numbers.
+    pub fn unknowns(&self, what: &str, array: Array) -> Result<Vec<f64>> {
+        let stages = self.operator.stages();
+        array.into_unknowns(what, self.operator.rows() / stages, stages)
+    }
+}
+
+/// The `[solver]` section; names and values are the command line's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SolverDefaults {
+    /// Method, such as `gmres`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Iterations between restarts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<usize>,
+    /// `lowsync`, `cgs2` or `mgs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orthogonalization: Option<String>,
+    /// Preconditioner with its parameters, such as `schwarz:overlap=2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precond: Option<String>,
+    /// Relative tolerance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtol: Option<f64>,
+    /// Absolute tolerance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub atol: Option<f64>,
+    /// Most iterations; `max-iters` is understood too.
+    #[serde(alias = "max-iters", skip_serializing_if = "Option::is_none")]
+    pub max_iters: Option<usize>,
+    /// `f64` or `f32`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    /// `auto`, `cpu` or `cuda[:0,1,…]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// `system.toml` as text: one of `matrix` and `kronecker`, paths relative to the file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemFile {
+    /// Matrix file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<PathBuf>,
+    /// Block size of `matrix`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<usize>,
+    /// Right-hand side file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rhs: Option<PathBuf>,
+    /// File of node coordinates, one point a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coordinates: Option<PathBuf>,
+    /// Parts of A⊗M + τB⊗L.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kronecker: Option<KroneckerFile>,
+    /// Solver defaults.
+    #[serde(default)]
+    pub solver: SolverDefaults,
+}
+
+/// The `[kronecker]` section: `scheme`, or both `A` and `B`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KroneckerFile {
+    /// File of M.
+    #[serde(rename = "M")]
+    pub m: PathBuf,
+    /// File of L.
+    #[serde(rename = "L")]
+    pub l: PathBuf,
+    /// Block size of both; where it is left out the files must speak of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<usize>,
+    /// Step size τ, which multiplies B⊗L.
+    pub tau: f64,
+    /// Time-stepping scheme: A = I and B its Butcher matrix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    /// s×s by rows.
+    #[serde(rename = "A", skip_serializing_if = "Option::is_none")]
+    pub a: Option<Vec<Vec<f64>>>,
+    /// s×s by rows.
+    #[serde(rename = "B", skip_serializing_if = "Option::is_none")]
+    pub b: Option<Vec<Vec<f64>>>,
+}
+
+/// Reads a system: a `.toml` file, or a matrix file of any format [`read_matrix`] knows.
+///
+/// A vector that follows a PETSc matrix is taken as the right-hand side.
+///
+/// # Errors
+/// Those of the files, unknown or missing keys (by name), and parts whose sizes do not fit together.
+pub fn read_system(path: impl AsRef<Path>) -> Result<System> {
+    let path = path.as_ref();
+    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) {
+        return read_toml(path);
+    }
+    let read = read_matrix(path)?;
+    Ok(System {
+        operator: SystemMatrix::Matrix(read.matrix),
+        rhs: read.vector.map(Array::vector),
+        coordinates: None,
+        solver: SolverDefaults::default(),
+        block_hint: read.block_hint,
+    })
+}
+
+/// Writes `system.toml`; it appears whole or not at all.
+///
+/// # Errors
+/// [`Error::Io`] with the path.
+pub fn write(path: impl AsRef<Path>, file: &SystemFile) -> Result<()> {
+    let path = path.as_ref();
+    let text = toml::to_string(file).map_err(|e| Error::format(path, e.to_string()))?;
+    super::atomic::write(path, |out| out.write_all(text.as_bytes()))
+}
+
+fn parse(path: &Path, text: &str) -> Result<SystemFile> {
+    toml::from_str(text).map_err(|e| {
+        let line = e.span().map_or(1, |span| line_of(text.as_bytes(), span.start));
+        Error::parse(path, line, e.message())
+    })
+}
+
+fn read_toml(path: &Path) -> Result<System> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+    let file = parse(path, &text)?;
+    let bad = |message: String| Error::format(path, message);
+    check_solver(&file.solver).map_err(bad)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+
+    let (operator, vector, block_hint) = match (&file.matrix, &file.kronecker) {
+        (Some(matrix), None) => {
+            if file.block == Some(0) {
+                return Err(bad("`block` is 0; it must be at least 1".into()));
+            }
+            let read = read_matrix(folder.join(matrix))?;
+            (SystemMatrix::Matrix(read.matrix), read.vector, file.block.or(read.block_hint))
+        }
+        (None, Some(parts)) => {
+            if file.block.is_some() {
+                return Err(bad("`block` belongs into the section [kronecker]".into()));
+            }
+            let sum = kronecker(path, folder, parts)?;
+            let block = sum.block();
+            (SystemMatrix::Kronecker(sum), None, Some(block))
+        }
+        (Some(_), Some(_)) => {
+            return Err(bad("both `matrix` and [kronecker] are given; one is expected".into()));
+        }
+        (None, None) => return Err(bad("neither `matrix` nor a section [kronecker] is given".into())),
+    };
+    let mut system = System {
+        operator,
+        rhs: vector.map(Array::vector),
+        coordinates: None,
+        solver: file.solver,
+        block_hint,
+    };
+    if let Some(rhs) = &file.rhs {
+        let array = read_vector(folder.join(rhs))?;
+        system.unknowns("the right-hand side", array.clone()).map_err(|e| name_file(&folder.join(rhs), e))?;
+        system.rhs = Some(array);
+    }
+    if let Some(coordinates) = &file.coordinates {
+        let name = folder.join(coordinates);
+        let points = read_vector(&name)?.into_points().map_err(|e| name_file(&name, e))?;
+        let (n, rows) = (points.len(), system.operator.rows() / system.operator.stages());
+        // Without a block size any number of unknowns a node may be meant.
+        let fits = match system.block_hint {
+            Some(block) => n.checked_mul(block) == Some(rows),
+            None => n > 0 && rows.is_multiple_of(n),
+        };
+        if !fits {
+            let block = system.block_hint.map_or("any block size".into(), |b| format!("a block size of {b}"));
+            return Err(Error::format(name, format!("{n} points do not fit {rows} rows with {block}")));
+        }
+        system.coordinates = Some(points);
+    }
+    Ok(system)
+}
+
+fn check_solver(solver: &SolverDefaults) -> Result<(), String> {
+    for (key, value) in [("rtol", solver.rtol), ("atol", solver.atol)] {
+        if let Some(v) = value.filter(|v| !(v.is_finite() && *v >= 0.0)) {
+            return Err(format!("`solver.{key}` is {v}; it must be finite and not negative"));
+        }
+    }
+    match solver.restart {
+        Some(0) => Err("`solver.restart` is 0; it must be at least 1".into()),
+        _ => Ok(()),
+    }
+}
+
+fn kronecker(path: &Path, folder: &Path, parts: &KroneckerFile) -> Result<KroneckerSum> {
+    let bad = |message: String| Error::format(path, message);
+    let (a, b) = match (&parts.scheme, &parts.a, &parts.b) {
+        (Some(scheme), None, None) => {
+            let b = Butcher::by_name(scheme).map_err(|e| name_file(path, e))?.a;
+            (Dense::identity(b.rows()), b)
+        }
+        (None, Some(a), Some(b)) => (dense(path, "A", a)?, dense(path, "B", b)?),
+        _ => return Err(bad("[kronecker] takes either `scheme` or both `A` and `B`".into())),
+    };
+    let (m_path, l_path) = (folder.join(&parts.m), folder.join(&parts.l));
+    let (m, l) = (read_matrix(&m_path)?, read_matrix(&l_path)?);
+    let block = parts.block.or(m.block_hint).or(l.block_hint).ok_or_else(|| {
+        bad("[kronecker] has no `block`, and neither M nor L speaks of a block size: say `block = 1` or what it is".into())
+    })?;
+    let m = m.matrix.into_bsr(block).map_err(|e| name_file(&m_path, e))?;
+    let l = l.matrix.into_bsr(block).map_err(|e| name_file(&l_path, e))?;
+    KroneckerSum::new(a, b, parts.tau, m, l).map_err(|e| name_file(path, e))
+}
+
+fn dense(path: &Path, name: &str, rows: &[Vec<f64>]) -> Result<Dense> {
+    let columns = rows.first().map_or(0, Vec::len);
+    if let Some(i) = rows.iter().position(|row| row.len() != columns) {
+        let message = format!("row {i} of `{name}` has {} numbers, and row 0 has {columns}", rows[i].len());
+        return Err(Error::format(path, message));
+    }
+    Dense::new(rows.len(), columns, rows.concat()).map_err(|e| name_file(path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::matrix_market;
+    use super::*;
+    use crate::matrix::Csr;
+
+    fn folder() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let m = Csr::from_triplets(4, 4, &[(0, 0, 1.0), (1, 1, 2.0), (2, 2, 3.0), (3, 3, 4.0)]).unwrap();
+        matrix_market::write(dir.path().join("M.mtx"), &m).unwrap();
+        matrix_market::write(dir.path().join("L.mtx"), &m).unwrap();
+        std::fs::write(dir.path().join("b.txt"), "0\n10\n20\n30\n1\n11\n21\n31\n").unwrap();
+        std::fs::write(dir.path().join("b4.txt"), "0\n10\n20\n30\n").unwrap();
+        std::fs::write(dir.path().join("x.txt"), "0 0\n1 0\n").unwrap();
+        dir
+    }
+
+    fn read(dir: &tempfile::TempDir, text: &str) -> Result<System> {
+        let path = dir.path().join("system.toml");
+        std::fs::write(&path, text).unwrap();
+        read_system(path)
+    }
+
+    #[test]
+    fn kronecker_by_scheme_and_by_matrices() {
+        let dir = folder();
+        let system = read(
+            &dir,
+            "rhs = 'b.txt'\ncoordinates = 'x.txt'\n[kronecker]\nM = 'M.mtx'\nL = 'L.mtx'\nblock = 2\ntau = 0.5\n\
+             scheme = 'radau-iia-2'\n[solver]\nmethod = 'gmres'\nrtol = 1e-8\nmax-iters = 7\n",
+        )
+        .unwrap();
+        let SystemMatrix::Kronecker(sum) = &system.operator else { panic!("a Kronecker system") };
+        assert_eq!((sum.stages(), sum.block(), sum.tau, sum.rows()), (2, 2, 0.5, 8));
+        assert!(sum.a == Dense::identity(2) && (sum.b[(1, 0)] - 0.75).abs() < 1e-15);
+        assert_eq!((system.solver.rtol, system.solver.max_iters), (Some(1e-8), Some(7)));
+        assert_eq!(system.coordinates.as_ref().unwrap()[1], [1.0, 0.0, 0.0]);
+        let b = system.unknowns("b", system.rhs.clone().unwrap()).unwrap();
+        assert_eq!(b, [0.0, 1.0, 10.0, 11.0, 20.0, 21.0, 30.0, 31.0]);
+
+        let explicit =
+            "[kronecker]\nM='M.mtx'\nL='L.mtx'\nblock=1\ntau=1\nA=[[1,0],[0,1]]\nB=[[1,2],[3,4.5]]\n";
+        let SystemMatrix::Kronecker(sum) = read(&dir, explicit).unwrap().operator else { panic!("one") };
+        assert_eq!(sum.b.values(), [1.0, 2.0, 3.0, 4.5]);
+    }
+
+    #[test]
+    fn one_matrix() {
+        let dir = folder();
+        let system =
+            read(&dir, "matrix = 'M.mtx'\nblock = 2\nrhs = 'b4.txt'\ncoordinates = 'x.txt'\n").unwrap();
+        assert_eq!((system.operator.rows(), system.block_hint), (4, Some(2)));
+        let plain = read_system(dir.path().join("M.mtx")).unwrap();
+        assert_eq!((plain.operator, plain.rhs), (system.operator, None));
+    }
+
+    #[test]
+    fn errors_name_key_and_file() {
+        let dir = folder();
+        let k = "[kronecker]\nM='M.mtx'\nL='L.mtx'\n";
+        for (text, words) in [
+            ("matrix = 'M.mtx'\nfoo = 1\n".to_string(), ["system.toml:2", "foo"]),
+            ("matrix = 'M.mtx'\n[solver]\n\ntolerance = 1\n".into(), ["system.toml:4", "tolerance"]),
+            ("matrix = 'M.mtx'\n[solver]\nrestart = -3\n".into(), ["system.toml:3", "-3"]),
+            ("matrix = 'M.mtx'\n[solver]\nrestart = 0\n".into(), ["system.toml", "restart"]),
+            ("matrix = 'M.mtx'\n[solver]\nrtol = nan\n".into(), ["system.toml", "rtol"]),
+            ("matrix = \n".into(), ["system.toml:1", ""]),
+            ("".into(), ["system.toml", "neither"]),
+            (format!("matrix='M.mtx'\n{k}tau=1\nscheme='gauss-1'"), ["system.toml", "both"]),
+            (format!("block=2\n{k}tau=1\nscheme='gauss-1'"), ["system.toml", "[kronecker]"]),
+            ("matrix = 'M.mtx'\nblock = 0\n".into(), ["system.toml", "block"]),
+            ("matrix = 'none.mtx'\n".into(), ["none.mtx", "No such file"]),
+            ("matrix = 'M.mtx'\nrhs = 'b.txt'\n".into(), ["b.txt", "expected 4 numbers"]),
+            ("matrix = 'M.mtx'\nblock = 1\ncoordinates = 'x.txt'\n".into(), ["x.txt", "2 points"]),
+            ("matrix = 'M.mtx'\nblock = 3\ncoordinates = 'x.txt'\n".into(), ["x.txt", "block size of 3"]),
+            (format!("{k}scheme='gauss-1'"), ["system.toml:1", "tau"]),
+            (format!("{k}tau=1\nblock=2\nscheme='gauss-9'"), ["system.toml", "gauss-4"]),
+            (format!("{k}tau=1\nblock=2\n"), ["system.toml", "either `scheme`"]),
+            (format!("{k}tau=1\nscheme='gauss-1'"), ["system.toml", "block = 1"]),
+            (format!("{k}tau=1\nblock=3\nscheme='gauss-1'"), ["M.mtx", "3×3"]),
+            (format!("{k}tau=1\nblock=0\nscheme='gauss-1'"), ["M.mtx", "0×0"]),
+            (format!("{k}tau=inf\nblock=2\nscheme='gauss-1'"), ["system.toml", "tau"]),
+            (format!("{k}tau=1\nblock=2\nA=[[1]]\nB=[[1,2],[3]]"), ["system.toml", "row 1 of `B`"]),
+            (format!("{k}tau=1\nblock=2\nA=[[1]]\nB=[[1,2],[3,4]]"), ["system.toml", "same order"]),
+            (format!("{k}tau=1\nblock=2\nA=[]\nB=[]"), ["system.toml", "square"]),
+            (format!("{k}tau=1\nblock=2\nA=[[nan]]\nB=[[1]]"), ["system.toml", "NaN"]),
+        ] {
+            let message = read(&dir, &text).unwrap_err().to_string();
+            assert!(words.iter().all(|w| message.contains(w)), "{text}\n{message}");
+        }
+    }
+
+    #[test]
+    fn written_and_read_again() {
+        let dir = folder();
+        let file = SystemFile {
+            rhs: Some("b.txt".into()),
+            kronecker: Some(KroneckerFile {
+                m: "M.mtx".into(),
+                l: "L.mtx".into(),
+                block: Some(2),
+                tau: 0.125,
+                scheme: Some("gauss-2".into()),
+                ..Default::default()
+            }),
+            solver: SolverDefaults { precond: Some("stage".into()), ..Default::default() },
+            ..Default::default()
+        };
+        let path = dir.path().join("out.toml");
+        write(&path, &file).unwrap();
+        assert_eq!(parse(&path, &std::fs::read_to_string(&path).unwrap()).unwrap(), file);
+        assert_eq!(read_system(&path).unwrap().operator.rows(), 8);
+    }
+}

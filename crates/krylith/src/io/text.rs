@@ -1,0 +1,73 @@
+//! Numbers in a plain text file: one a line, or as many in each.
+
+use std::path::Path;
+
+use super::array::Array;
+use super::source::{excerpt, line_of};
+use crate::{Error, Result};
+
+/// Numbers between blanks, tabs or commas; lines that begin with `#` or `%` are comments.
+pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
+    if text[..text.len().min(4096)].contains(&0) {
+        let message =
+            "no vector format that is known: give .npy, Matrix Market, a PETSc Vec, or numbers as text";
+        return Err(Error::format(path, message));
+    }
+    let (mut values, mut columns, mut at) = (Vec::new(), None, 0);
+    for line in text.split(|&c| c == b'\n') {
+        let begin = at;
+        at += line.len() + 1;
+        let bad = |message: String| Error::parse(path, line_of(text, begin), message);
+        let first = line.iter().find(|c| !c.is_ascii_whitespace());
+        if first.is_none_or(|c| matches!(c, b'#' | b'%')) {
+            continue;
+        }
+        let before = values.len();
+        for word in line.split(|&c| c.is_ascii_whitespace() || c == b',').filter(|w| !w.is_empty()) {
+            match fast_float2::parse::<f64, _>(word) {
+                Ok(v) if v.is_finite() => values.push(v),
+                Ok(v) => {
+                    return Err(bad(format!("{v} in {}; every value must be finite", excerpt(text, begin))));
+                }
+                Err(_) => return Err(bad(format!("expected numbers, found {}", excerpt(text, begin)))),
+            }
+        }
+        let here = values.len() - before;
+        let expected = *columns.get_or_insert(here);
+        if here != expected {
+            return Err(bad(format!("{here} numbers in a line; the lines before have {expected}")));
+        }
+    }
+    let columns = columns.unwrap_or(1).max(1);
+    let rows = values.len() / columns;
+    Array::new(if columns == 1 { vec![rows] } else { vec![rows, columns] }, values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::torture;
+    use super::*;
+
+    #[test]
+    fn lines_of_numbers() {
+        let read = |text: &str| parse(Path::new("x.txt"), text.as_bytes());
+        assert_eq!(read("# c\n1\n-2.5e3\r\n\n% c\n3").unwrap(), Array::vector(vec![1.0, -2500.0, 3.0]));
+        assert_eq!(read("1, 2\n3\t4\n").unwrap(), Array::new(vec![2, 2], vec![1.0, 2.0, 3.0, 4.0]).unwrap());
+        assert_eq!(read("").unwrap(), Array::vector(vec![]));
+        for (text, word) in [
+            ("1\nx\n", "x.txt:2: expected numbers"),
+            ("1\n\n1 2\n", "x.txt:3: 2 numbers"),
+            ("nan", "x.txt:1: NaN"),
+            ("1\0", "no vector format"),
+            (",\n,\n1\n", "x.txt:3"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn damaged_files_never_panic() {
+        torture(b"# c\n1 2.5e-3\n-4,5\n", parse);
+    }
+}

@@ -1,0 +1,193 @@
+//! `.vtu` files for ParaView: tetrahedra with values at their points.
+//!
+//! VTK's XML format for unstructured grids with raw appended data, little-endian, 64-bit lengths: as small as the
+//! numbers, with no base64 and no compression.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// Values at the points.
+#[derive(Debug, Clone, Copy)]
+pub enum Values<'a> {
+    /// One number a point.
+    Scalar(&'a [f64]),
+    /// Three numbers a point.
+    Vector(&'a [[f64; 3]]),
+}
+
+impl Values<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Values::Scalar(v) => v.len(),
+            Values::Vector(v) => v.len(),
+        }
+    }
+
+    fn components(&self) -> usize {
+        match self {
+            Values::Scalar(_) => 1,
+            Values::Vector(_) => 3,
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        match self {
+            Values::Scalar(v) => v.iter().try_for_each(|x| out.write_all(&x.to_le_bytes())),
+            Values::Vector(v) => v.as_flattened().iter().try_for_each(|x| out.write_all(&x.to_le_bytes())),
+        }
+    }
+}
+
+/// VTK's number for a linear tetrahedron.
+const TETRA: u8 = 10;
+
+/// Writes points, tetrahedra (zero-based points) and named point data; the file appears whole or not at all.
+///
+/// # Errors
+/// [`Error::Io`] with the path; a field of another length than the points, a tetrahedron with a point that does not
+/// exist.
+pub fn write(
+    path: impl AsRef<Path>,
+    points: &[[f64; 3]],
+    tetrahedra: &[[u32; 4]],
+    fields: &[(&str, Values)],
+) -> Result<()> {
+    let (path, n) = (path.as_ref(), points.len());
+    for (name, values) in fields {
+        if values.len() != n {
+            let message = format!("the field `{name}` has {} values for {n} points", values.len());
+            return Err(Error::format(path, message));
+        }
+    }
+    if let Some(t) = tetrahedra.iter().position(|t| t.iter().any(|&p| p as usize >= n)) {
+        let message = format!("tetrahedron {t} has the points {:?}; there are {n}", tetrahedra[t]);
+        return Err(Error::format(path, message));
+    }
+    super::atomic::write(path, |out| write_grid(out, points, tetrahedra, fields))
+}
+
+fn write_grid(
+    out: &mut dyn Write,
+    points: &[[f64; 3]],
+    tetrahedra: &[[u32; 4]],
+    fields: &[(&str, Values)],
+) -> std::io::Result<()> {
+    let (n, m) = (points.len() as u64, tetrahedra.len() as u64);
+    let mut offset = 0u64; // of the next array in the appended data, each behind its length
+    let mut array = |out: &mut dyn Write, kind: &str, name: &str, components: usize, bytes: u64| {
+        let (name, at) = (escape(name), offset);
+        offset += 8 + bytes;
+        writeln!(
+            out,
+            "<DataArray type=\"{kind}\" Name=\"{name}\" NumberOfComponents=\"{components}\" \
+             format=\"appended\" offset=\"{at}\"/>"
+        )
+    };
+    writeln!(out, "<?xml version=\"1.0\"?>")?;
+    writeln!(
+        out,
+        "<VTKFile type=\"UnstructuredGrid\" version=\"1.0\" byte_order=\"LittleEndian\" header_type=\"UInt64\">"
+    )?;
+    writeln!(out, "<UnstructuredGrid>\n<Piece NumberOfPoints=\"{n}\" NumberOfCells=\"{m}\">\n<PointData>")?;
+    for (name, values) in fields {
+        array(out, "Float64", name, values.components(), n * 8 * values.components() as u64)?;
+    }
+    writeln!(out, "</PointData>\n<Points>")?;
+    array(out, "Float64", "Points", 3, n * 24)?;
+    writeln!(out, "</Points>\n<Cells>")?;
+    array(out, "Int64", "connectivity", 1, m * 32)?;
+    array(out, "Int64", "offsets", 1, m * 8)?;
+    array(out, "UInt8", "types", 1, m)?;
+    write!(out, "</Cells>\n</Piece>\n</UnstructuredGrid>\n<AppendedData encoding=\"raw\">\n_")?;
+    for (_, values) in fields {
+        out.write_all(&(n * 8 * values.components() as u64).to_le_bytes())?;
+        values.write(out)?;
+    }
+    out.write_all(&(n * 24).to_le_bytes())?;
+    Values::Vector(points).write(out)?;
+    out.write_all(&(m * 32).to_le_bytes())?;
+    for &p in tetrahedra.as_flattened() {
+        out.write_all(&i64::from(p).to_le_bytes())?;
+    }
+    out.write_all(&(m * 8).to_le_bytes())?;
+    for t in 1..=m {
+        out.write_all(&(4 * t as i64).to_le_bytes())?;
+    }
+    out.write_all(&m.to_le_bytes())?;
+    for _ in 0..m {
+        out.write_all(&[TETRA])?;
+    }
+    writeln!(out, "\n</AppendedData>\n</VTKFile>")
+}
+
+/// A name as an XML attribute; control characters, which XML has no way to write, become spaces.
+fn escape(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINTS: [[f64; 3]; 5] =
+        [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]];
+    const CELLS: [[u32; 4]; 2] = [[0, 1, 2, 3], [1, 2, 3, 4]];
+
+    /// Follows the offsets that the XML names and checks each array behind them.
+    #[test]
+    fn arrays_lie_where_the_header_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mesh.vtu");
+        let pressure = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let fields = [("p <\"&>\n", Values::Scalar(&pressure)), ("velocity", Values::Vector(&POINTS))];
+        write(&path, &POINTS, &CELLS, &fields).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let mark = b"encoding=\"raw\">\n_";
+        let data = bytes.windows(mark.len()).position(|w| w == mark).unwrap() + mark.len();
+        let xml = std::str::from_utf8(&bytes[..data]).unwrap();
+        assert!(xml.contains("NumberOfPoints=\"5\" NumberOfCells=\"2\""));
+        assert!(xml.contains("Name=\"p &lt;&quot;&amp;&gt; \""));
+        let array = |name: &str| {
+            let line = xml.lines().find(|l| l.contains(&format!("Name=\"{name}"))).unwrap();
+            let at: usize =
+                line.split("offset=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+            let word = |p: usize| u64::from_le_bytes(bytes[p..p + 8].try_into().unwrap());
+            let length = word(data + at) as usize;
+            bytes[data + at + 8..data + at + 8 + length].to_vec()
+        };
+        let reals =
+            |b: Vec<u8>| -> Vec<f64> { b.as_chunks().0.iter().map(|&c| f64::from_le_bytes(c)).collect() };
+        let integers =
+            |b: Vec<u8>| -> Vec<i64> { b.as_chunks().0.iter().map(|&c| i64::from_le_bytes(c)).collect() };
+        assert_eq!(reals(array("p ")), pressure);
+        assert_eq!(reals(array("velocity")), POINTS.as_flattened());
+        assert_eq!(reals(array("Points")), POINTS.as_flattened());
+        assert_eq!(integers(array("connectivity")), [0, 1, 2, 3, 1, 2, 3, 4]);
+        assert_eq!(integers(array("offsets")), [4, 8]);
+        assert_eq!(array("types"), [10, 10]);
+        assert!(bytes.ends_with(b"\x0a\x0a\n</AppendedData>\n</VTKFile>\n"));
+    }
+
+    #[test]
+    fn wrong_sizes_are_refused_and_leave_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mesh.vtu");
+        assert!(write(&path, &POINTS, &CELLS, &[("p", Values::Scalar(&[1.0]))]).is_err());
+        assert!(write(&path, &POINTS[..4], &CELLS, &[]).unwrap_err().to_string().contains("tetrahedron 1"));
+        assert!(!path.exists());
+        write(&path, &[], &[], &[]).unwrap();
+    }
+}
