@@ -16,8 +16,8 @@ Then with your matrix:
   krylith solve A.npz --rhs b.npy --rtol 1e-8 --out x.npy --report report.json
   krylith solve A.mtx --block 4 --ordering segregated --precond jacobi
 
-Exit codes: 0 converged · 1 not converged · 2 usage, input or output file · 3 memory, driver or device ·
-130 interrupted (the best x so far is written)";
+Exit codes: 0 converged · 1 not converged · 2 usage, input or output file ·
+            3 memory, driver or device · 130 interrupted (the best x so far is written)";
 
 const SOLVE_EXAMPLES: &str = "\
 Examples:
@@ -28,12 +28,15 @@ Examples:
   krylith solve stokes:16x16x16,scheme=radau-iia-2,tau=0.125
 
 The solve stops when ‖b − A x‖ ≤ max(rtol·‖b‖, atol), in the 2-norm of the system as given.
-Exit codes: 0 converged · 1 not converged, the outcome is named on stderr · 2 usage, input or output file ·
-3 memory, driver or device · 130 interrupted";
+A system.toml may hold defaults for these options in its section [solver].
+
+Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
+            2 usage, input or output file · 3 memory, driver or device ·
+            130 interrupted, the best x so far is written";
 
 /// Solve the large sparse block systems of multiphysics simulation with Krylov methods.
 #[derive(Debug, Parser)]
-#[command(name = "krylith", version, after_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "krylith", version, after_help = EXAMPLES, max_term_width = 104)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -163,11 +166,9 @@ pub struct ProblemArgs {
 /// How `krylith problem` writes matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum MatrixFormat {
-    /// PETSc binary.
-    #[value(help = "PETSc binary")]
+    #[allow(missing_docs)] // a comment would become a second help text
     Petsc,
-    /// Matrix Market.
-    #[value(help = "Matrix Market text")]
+    #[allow(missing_docs)]
     Mtx,
 }
 

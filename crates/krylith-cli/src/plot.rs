@@ -40,6 +40,7 @@ const STYLE: &str = "\
 .paper{fill:#ffffff}.ink{fill:#1d2733}.soft{fill:#5b6776}
 text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',Helvetica,Arial,sans-serif;font-size:13px}
 .title{font-size:17px;font-weight:600}
+.halo{paint-order:stroke;stroke:#ffffff;stroke-width:5px;stroke-linejoin:round}
 .grid{stroke:#e3e7ec;stroke-width:1}.minor{stroke:#f1f3f6;stroke-width:1}.axis{stroke:#8a95a3;stroke-width:1;fill:none}
 .curve{fill:none;stroke:#1f6fd1;stroke-width:2;stroke-linejoin:round}
 .dot{fill:#1f6fd1}.target{stroke:#1c8a4a;stroke-width:1.5;stroke-dasharray:7 5}.goal{fill:#167a40}
@@ -49,7 +50,7 @@ text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',Helvetica,Aria
 .paper{fill:#12171e}.ink{fill:#e8edf3}.soft{fill:#9aa7b6}
 .grid{stroke:#2a333e}.minor{stroke:#1c232c}.axis{stroke:#6b7786}
 .curve{stroke:#68aefc}.dot{fill:#68aefc}.target{stroke:#4cc27f}.goal{fill:#5fd091}
-.restart{stroke:#e0a341}.turn{fill:#e6b15c}.good{fill:#4cc27f}.bad{fill:#ff7b6e}
+.restart{stroke:#e0a341}.turn{fill:#e6b15c}.halo{stroke:#12171e}.good{fill:#4cc27f}.bad{fill:#ff7b6e}
 }";
 
 /// Writes the picture; it appears whole or not at all.
@@ -78,7 +79,7 @@ impl Axes {
         if low > high {
             (low, high) = (-1.0, 0.0); // nothing to show but the frame
         }
-        let (low, mut high) = ((low - 0.05).floor() as i32, (high + 0.05).ceil() as i32);
+        let (low, mut high) = ((low - 0.05).floor() as i32, (high - 0.02).ceil() as i32);
         high = high.max(low + 1);
         Self { last: (plot.residuals.len().max(2) - 1) as f64, low, high }
     }
@@ -125,7 +126,7 @@ fn draw(plot: &Plot) -> String {
         escape(plot.subtitle)
     );
     put!(r#"<rect class="paper" width="{WIDTH}" height="{HEIGHT}" rx="6"/>"#);
-    put!(r#"<text class="ink title" x="{LEFT}" y="34">{}</text>"#, escape(&shorten(plot.title, 88)));
+    put!(r#"<text class="ink title" x="{LEFT}" y="34">{}</text>"#, escape(&shorten(plot.title, 76)));
     put!(
         r#"<circle class="{}" cx="{}" cy="53" r="4.5"/><text class="soft" x="{}" y="57.5">{}</text>"#,
         if plot.converged { "good" } else { "bad" },
@@ -144,7 +145,7 @@ fn draw(plot: &Plot) -> String {
         let y = axes.y(plot.target);
         put!(r#"<line class="target" x1="{LEFT}" y1="{y:.1}" x2="{RIGHT}" y2="{y:.1}"/>"#);
         put!(
-            r#"<text class="goal" x="{}" y="{:.1}">target {}</text>"#,
+            r#"<text class="goal halo" x="{}" y="{:.1}">target {}</text>"#,
             LEFT + 8.0,
             // Below the line, unless that is off the picture.
             if y + 20.0 < BOTTOM { y + 17.0 } else { y - 7.0 },
@@ -156,7 +157,7 @@ fn draw(plot: &Plot) -> String {
         let more = if shown.is_empty() { " (not drawn)" } else { "" };
         let plural = if n == 1 { "" } else { "s" };
         put!(
-            r#"<text class="turn" x="{}" y="{}" text-anchor="end">{n} restart{plural}{more}</text>"#,
+            r#"<text class="turn halo" x="{}" y="{}" text-anchor="end">{n} restart{plural}{more}</text>"#,
             RIGHT - 8.0,
             TOP + 18.0
         );
@@ -232,9 +233,10 @@ fn curve(plot: &Plot, axes: &Axes, s: &mut String) {
         let class = if plot.converged { "good" } else { "bad" };
         put!(r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="5"/>"#);
         put!(
-            r#"<text class="ink" x="{:.1}" y="{:.1}" text-anchor="end">true residual {}</text>"#,
+            r#"<text class="ink halo" x="{:.1}" y="{:.1}" text-anchor="end">true residual {}</text>"#,
             x - 8.0,
-            if y - TOP > 40.0 { y - 12.0 } else { y + 22.0 },
+            // A falling curve leaves the place below its end free.
+            if y + 24.0 < BOTTOM { y + 19.0 } else { y - 12.0 },
             number(plot.true_residual)
         );
     }

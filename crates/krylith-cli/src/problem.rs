@@ -16,27 +16,47 @@ pub fn catalogue() -> String {
     let mut out = String::from("Problems (SIZE counts nodes; keys follow it as ,key=value):\n");
     for problem in krylith_problems::catalogue() {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "\n  {}:{}   {}", problem.name, problem.size, problem.help);
-        let width = |f: fn(&krylith_problems::Key) -> &'static str| {
-            problem.keys.iter().map(|k| f(k).chars().count()).max().unwrap_or(0)
+        let _ = writeln!(out, "\n  {}:{}", problem.name, problem.size);
+        wrapped(&mut out, "    ", "    ", problem.help);
+        let width = |head: &str, f: fn(&krylith_problems::Key) -> &'static str| {
+            problem.keys.iter().map(|k| f(k).chars().count()).chain([head.len()]).max().unwrap_or(0)
         };
-        let (names, defaults, units) =
-            (width(|k| k.name), width(|k| k.default), width(|k| k.unit).max("unit".len()));
-        let (names, defaults) = (names.max("key".len()), defaults.max("default".len()));
-        let _ = writeln!(out, "    {:names$}  {:defaults$}  {:units$}  meaning", "key", "default", "unit");
+        let columns = (width("key", |k| k.name), width("default", |k| k.default), width("unit", |k| k.unit));
+        let (names, defaults, units) = columns;
+        let mut row = |name: &str, default: &str, unit: &str, help: &str| {
+            let unit = if unit.is_empty() { "-" } else { unit };
+            let head = format!("      {name:names$}  {default:defaults$}  {unit:units$}  ");
+            wrapped(&mut out, &head, &" ".repeat(head.chars().count()), help);
+        };
+        row("key", "default", "unit", "meaning");
         for key in problem.keys {
-            let unit = if key.unit.is_empty() { "-" } else { key.unit };
-            let _ = writeln!(
-                out,
-                "    {:names$}  {:defaults$}  {unit:units$}  {}",
-                key.name, key.default, key.help
-            );
+            row(key.name, key.default, key.unit, key.help);
         }
-        let _ = writeln!(out, "    example: krylith solve {}", problem.example);
+        let _ = writeln!(out, "    krylith solve {}", problem.example);
     }
     out.push_str("\nWrite one and solve it from its files:\n");
     out.push_str("  krylith problem stokes:8x8x8 --out duct && krylith solve duct/system.toml");
     out
+}
+
+/// Appends words in lines of at most 98 columns, the first after `head`, the others after `indent`.
+fn wrapped(out: &mut String, head: &str, indent: &str, text: &str) {
+    let mut line = head.to_string();
+    let mut empty = true;
+    for word in text.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > 98 {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            (line, empty) = (indent.to_string(), true);
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
 }
 
 /// Runs the command.

@@ -269,7 +269,7 @@ fn draw(done: &Finished, path: &Path) -> krylith::Result<()> {
     plot::write(
         path,
         &plot::Plot {
-            title: &done.system.name,
+            title: &done.system.label,
             subtitle: &subtitle,
             residuals: &history.residuals,
             true_residual: history.true_relative_residual,

@@ -84,7 +84,7 @@ pub fn verdict(done: &Finished) -> String {
     };
     format!(
         "{}: {} after {}, relative residual {:.2e}, wanted {:.2e}{remedy}",
-        done.system.name,
+        done.system.label,
         history.outcome,
         plural(history.iterations, "iteration"),
         history.true_relative_residual,
@@ -203,7 +203,7 @@ pub fn table(rows: &[(&str, Vec<String>)]) -> String {
     for (label, lines) in rows {
         for (i, line) in lines.iter().enumerate() {
             let label = if i == 0 { label } else { "" };
-            let _ = writeln!(out, "{label:width$}{line}"); // strings never fail
+            let _ = writeln!(out, "{}", format!("{label:width$}{line}").trim_end()); // strings never fail
         }
     }
     out

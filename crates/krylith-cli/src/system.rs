@@ -106,7 +106,9 @@ fn without_zeros(a: &Csr) -> krylith::Result<Csr> {
 
 /// A system, ready to be solved.
 pub struct System {
-    /// As the user wrote it, or a problem's full text.
+    /// As the user wrote it.
+    pub label: String,
+    /// The same, or a problem's text with every key.
     pub name: String,
     /// `csr`, `bsr`, `dia` or `kronecker`: what the files held.
     pub format: &'static str,
@@ -275,6 +277,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
             let own_rhs = rhs.map(|r| order.into_solver(r));
             let block_reason = hint.map_or("M and L have it", |h| h.1).to_string();
             Ok(System {
+                label: text.into(),
                 name,
                 format: "kronecker",
                 nonzeros: stored,
@@ -313,7 +316,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
             let order = Order { block: b, nodes, stages, user };
             let operator = Operator::Matrix(order.blocks(matrix).map_err(within)?);
             let own_rhs = rhs.map(|r| order.into_solver(r));
-            Ok(System { name, format, nonzeros: stored, operator, order, own_rhs, solver, block_reason })
+            Ok(System { label: text.into(), name, format, nonzeros: stored, operator, order, own_rhs, solver, block_reason })
         }
     }
 }
