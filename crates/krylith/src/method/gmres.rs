@@ -9,9 +9,9 @@
 //! costs iterations and never accuracy; "converged" is only said of the true residual.
 
 use crate::operator::LinearOperator;
-use crate::space::arnoldi::{INVARIANT, Layout, NOT_FINITE, Step};
+use crate::space::arnoldi::{INVARIANT, Layout, NOT_FINITE, Step, rank};
 use crate::space::{
-    COLUMNS, FLAGS, History, LIMIT, Observer, Outcome, Phase, Progress, REASON, Space, Stop, Store,
+    FLAGS, History, LIMIT, Observer, Outcome, Phase, Progress, REASON, Space, Stop, Store, TAKEN,
 };
 use crate::{Result, sweeps};
 
@@ -124,7 +124,8 @@ impl<S: Space> Gmres<S> {
     ) -> Result<&History> {
         let (s, l) = (space, self.layout);
         self.history.clear();
-        self.history.residuals.reserve(stop.max_iterations + 1);
+        // Room for what the limit allows, so that a second solve does not allocate; within reason.
+        self.history.residuals.reserve(stop.max_iterations.min(1 << 20) + 1);
         s.copy(b, &mut self.b)?;
         s.copy(x, &mut self.x)?;
 
@@ -143,6 +144,7 @@ impl<S: Space> Gmres<S> {
         }
         let target = (stop.rtol * norm_b).max(stop.atol);
         self.header[l.target] = target;
+        self.header[l.rank] = rank(self.options.basis);
         s.write_scalars(&mut self.scalars, 0, &self.header, &[0; FLAGS])?;
 
         let key = a.key() ^ p.map_or(0, |p| p.key().rotate_left(32));
@@ -152,11 +154,11 @@ impl<S: Space> Gmres<S> {
         done?;
 
         let mut first = f64::NAN;
-        let (mut before, mut idle) = (f64::INFINITY, 0);
+        let (mut best, mut idle) = (f64::INFINITY, 0);
         self.history.outcome = loop {
             s.read_scalars(&self.scalars, 0, &mut self.header, &mut flags)?;
             let beta = self.header[l.norm];
-            self.note_cycle(flags[COLUMNS] as usize, beta, norm_b);
+            self.note_cycle(&flags, norm_b);
             let iterations = self.history.iterations;
             let reason = flags[REASON];
             if iterations == 0 {
@@ -168,22 +170,23 @@ impl<S: Space> Gmres<S> {
             if !beta.is_finite() || reason == NOT_FINITE {
                 break Outcome::NotFinite;
             }
-            if reason == INVARIANT && !(beta < before * (1.0 - 1e-8)) {
-                // Rounding sets a floor to ‖r‖; above it, an invariant space means a singular matrix.
-                break if beta < 1e-10 * norm_b { Outcome::Stagnated } else { Outcome::Breakdown };
-            }
             if beta > 1e4 * first {
                 break Outcome::Diverged;
             }
+            let progress = beta < best * (1.0 - 1e-8);
+            if reason == INVARIANT && !progress {
+                // Rounding sets a floor to ‖r‖; above it, an invariant space means a singular matrix.
+                break if beta < 1e-10 * norm_b { Outcome::Stagnated } else { Outcome::Breakdown };
+            }
             // Twice in a row: the first cycle after an optimistic estimate may stand still.
-            idle = if beta < before * (1.0 - 1e-8) { 0 } else { idle + 1 };
+            idle = if progress { 0 } else { idle + 1 };
             if idle >= 2 {
                 break Outcome::Stagnated;
             }
             if iterations >= stop.max_iterations {
                 break Outcome::MaxIterations;
             }
-            before = beta;
+            best = beta.min(best);
             let relative = |r: f64| Progress {
                 iteration: iterations,
                 relative_residual: r / norm_b,
@@ -213,7 +216,7 @@ impl<S: Space> Gmres<S> {
             done?;
             if interrupted {
                 s.read_scalars(&self.scalars, 0, &mut self.header, &mut flags)?;
-                self.note_cycle(flags[COLUMNS] as usize, self.header[l.norm], norm_b);
+                self.note_cycle(&flags, norm_b);
                 break if self.header[l.norm] <= target { Outcome::Converged } else { Outcome::Interrupted };
             }
         };
@@ -312,21 +315,25 @@ impl<S: Space> Gmres<S> {
     }
 
     /// Appends a cycle's residuals; where a cycle ends the true one replaces the estimate.
-    fn note_cycle(&mut self, columns: usize, beta: f64, norm_b: f64) {
+    fn note_cycle(&mut self, flags: &[i32; FLAGS], norm_b: f64) {
         let (l, history) = (&self.layout, &mut self.history);
+        let (taken, relative) = (flags[TAKEN] as usize, self.header[l.norm] / norm_b);
         if history.residuals.is_empty() {
-            history.residuals.push(beta / norm_b);
+            history.residuals.push(relative);
             return;
         }
-        for j in 1..=columns {
+        for j in 1..=taken {
             history.residuals.push(self.header[l.history + j] / norm_b);
         }
-        *history.residuals.last_mut().expect("the first residual was pushed") = beta / norm_b;
-        history.iterations += columns;
+        *history.residuals.last_mut().expect("the first residual was pushed") = relative;
+        history.iterations += taken;
+        // The step that finds a NaN, or a delayed one that finds the space invariant, reduces and takes no iteration.
+        let (reason, delayed) = (flags[REASON], self.options.orthogonalization == Orthogonalization::Lowsync);
+        let steps = taken + (reason == NOT_FINITE || (delayed && reason == INVARIANT)) as usize;
         history.reductions += match self.options.orthogonalization {
-            Orthogonalization::Lowsync => columns,
-            Orthogonalization::Cgs2 => 3 * columns,
-            Orthogonalization::Mgs => columns * (columns + 3) / 2,
+            Orthogonalization::Lowsync => steps,
+            Orthogonalization::Cgs2 => 3 * steps,
+            Orthogonalization::Mgs => steps * (steps + 3) / 2,
         };
     }
 }

@@ -1,8 +1,10 @@
 //! Everything that maps a vector to a vector.
 
 mod point_block;
+mod structure;
 
 pub use point_block::{PointBlock, PointBlockSum, Terms};
+pub use structure::Structure;
 
 use crate::Result;
 use crate::space::Space;

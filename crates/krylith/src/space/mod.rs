@@ -78,12 +78,14 @@ impl Phases {
 
 /// Flag slots of [`Space::Scalars`]: small integers that steps and launches share.
 pub const HALT: usize = 0;
-/// Flag: columns of the basis that the cycle has finished.
+/// Flag: columns of the basis that the cycle has finished; after the small solve, those that the solution uses.
 pub const COLUMNS: usize = 1;
 /// Flag: why the cycle or the solve stopped, one of [`arnoldi`]'s reasons.
 pub const REASON: usize = 2;
 /// Flag: iterations that this cycle may take.
 pub const LIMIT: usize = 3;
+/// Flag: iterations that this cycle took.
+pub const TAKEN: usize = 4;
 /// Number of flag slots.
 pub const FLAGS: usize = 8;
 
@@ -186,8 +188,8 @@ pub trait Space {
         norm: usize,
     ) -> Result<()>;
 
-    /// The one reduction of a delayed Gram–Schmidt step: `dots ← [Vᵀw, Vᵀz]` over the first `j` columns, and
-    /// `gram ← [wᵀw, wᵀz, zᵀz]`; see [`arnoldi`].
+    /// The one reduction of a delayed Gram–Schmidt step: `dots ← [Vᵀw, Vᵀz, wᵀw, wᵀz, zᵀz]` over the first `j`
+    /// columns; see [`arnoldi`].
     fn project_delayed(
         &self,
         v: &Self::Basis,

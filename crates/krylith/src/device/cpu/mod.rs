@@ -32,7 +32,6 @@ pub struct Cpu {
     len: usize,
     pool: Arc<Pool>,
     partials: RefCell<Vec<f64>>,
-    sums: RefCell<Vec<f64>>,
     clock: Cell<(Phase, Option<Instant>)>,
     phases: Cell<Phases>,
 }
@@ -54,14 +53,7 @@ impl Cpu {
     /// Vectors of `len` numbers on a team that other spaces share.
     pub fn with_pool(len: usize, pool: Arc<Pool>) -> Self {
         let clock = Cell::new((Phase::Other, None));
-        Self {
-            len,
-            pool,
-            partials: RefCell::default(),
-            sums: RefCell::default(),
-            clock,
-            phases: Cell::default(),
-        }
+        Self { len, pool, partials: RefCell::default(), clock, phases: Cell::default() }
     }
 
     /// The team.

@@ -24,6 +24,12 @@ impl Space for Cpu {
         super::zeros(self.len, "a vector")
     }
     fn basis(&self, columns: usize, store: Store) -> Result<CpuBasis> {
+        // Room for the sums of a whole cycle, so that a second solve that goes further than the first allocates nothing.
+        let width = 2 * columns + 3;
+        let mut partials = self.partials.borrow_mut();
+        let room = super::strips(self.len) * width;
+        let missing = room.saturating_sub(partials.len());
+        partials.reserve(missing);
         CpuBasis::new(self.len, columns, store)
     }
     fn scalars(&self, len: usize) -> Result<CpuScalars> {
@@ -207,10 +213,7 @@ impl Space for Cpu {
         scalars: &mut CpuScalars,
         l: &Layout,
     ) -> Result<()> {
-        let mut sums = std::mem::take(&mut *self.sums.borrow_mut());
-        sums.clear();
-        sums.resize(2 * j + 3, 0.0);
-        self.sum_strips(2 * j + 3, &mut sums, |range, out| {
+        self.sum_strips(2 * j + 3, &mut scalars.values[l.dots..], |range, out| {
             let (dots, gram) = out.split_at_mut(2 * j);
             let (r, t) = dots.split_at_mut(j);
             chunks(range, |chunk| {
@@ -221,10 +224,6 @@ impl Space for Cpu {
                 gram[2] += basis::dot(z, z);
             });
         });
-        scalars.values[l.dots..l.dots + j].copy_from_slice(&sums[..j]);
-        scalars.values[l.dots + l.ld..l.dots + l.ld + j].copy_from_slice(&sums[j..2 * j]);
-        scalars.values[l.gram..l.gram + 3].copy_from_slice(&sums[2 * j..]);
-        *self.sums.borrow_mut() = sums;
         Ok(())
     }
     fn update_delayed(
@@ -241,10 +240,11 @@ impl Space for Cpu {
             return Ok(()); // the space is invariant: w is noise
         }
         let r = &scalars.values[l.dots..l.dots + j];
-        let t = &scalars.values[l.dots + l.ld..l.dots + l.ld + j];
-        let rho2 = scalars.values[l.gram] - r.iter().map(|r| r * r).sum::<f64>();
+        let t = &scalars.values[l.dots + j..l.dots + 2 * j];
+        let gram = &scalars.values[l.dots + 2 * j..];
+        let rho2 = gram[0] - r.iter().map(|r| r * r).sum::<f64>();
         let rho = rho2.sqrt();
-        let tj = (scalars.values[l.gram + 1] - r.iter().zip(t).map(|(r, t)| r * t).sum::<f64>()) / rho;
+        let tj = (gram[1] - r.iter().zip(t).map(|(r, t)| r * t).sum::<f64>()) / rho;
         let ((v, writer), w) = (v.split(j), Disjoint::new(w));
         self.for_strips(|_, range| {
             chunks(range, |chunk| {

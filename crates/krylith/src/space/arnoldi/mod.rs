@@ -24,11 +24,11 @@ pub struct Layout {
     pub target: usize,
     /// Square of the norm of the last product, for the breakdown test.
     pub scale: usize,
-    /// wᵀw, wᵀz, zᵀz, or one squared norm.
+    /// One squared norm.
     pub gram: usize,
     /// Residual norm after each iteration of the cycle, from the least-squares problem.
     pub history: usize,
-    /// Two groups of `ld` dot products.
+    /// Dot products: r (j), t (j), wᵀw, wᵀz, zᵀz for a delayed step, two groups of `ld` for a classical one.
     pub dots: usize,
     /// Hessenberg matrix, by columns of `ld`.
     pub h: usize,
@@ -48,21 +48,40 @@ pub struct Layout {
     pub ld: usize,
     /// Numbers in all.
     pub len: usize,
+    /// Diagonal entries of R under this share of the largest span nothing new; see [`rank`].
+    pub rank: usize,
 }
 
 impl Layout {
     /// The layout for restart length `m`; what the host reads comes first.
     pub fn new(m: usize) -> Self {
         let ld = m + 1;
-        let history = 6;
+        let (rank, history) = (4, 5);
         let dots = history + ld;
-        let h = dots + 2 * ld;
+        let h = dots + 2 * ld + 3;
         let r = h + ld * m;
         let cs = r + ld * m;
         let (sn, start) = (cs + ld, cs + 2 * ld);
         let (gamma, y) = (cs + 3 * ld, cs + 4 * ld);
         let len = cs + 5 * ld;
-        Self { norm: 0, target: 1, scale: 2, gram: 3, history, dots, h, r, cs, sn, start, gamma, y, ld, len }
+        Self {
+            norm: 0,
+            target: 1,
+            scale: 2,
+            gram: 3,
+            history,
+            dots,
+            h,
+            r,
+            cs,
+            sn,
+            start,
+            gamma,
+            y,
+            ld,
+            len,
+            rank,
+        }
     }
 
     /// Slots from 0 that the host reads after a cycle.
@@ -81,10 +100,16 @@ pub const NOT_FINITE: i32 = 3;
 pub const BREAKDOWN: f64 = 1e-28;
 /// Share of zᵀz that must remain for the early norm estimate to be trusted.
 pub const TRUSTED: f64 = 1e-8;
-/// Diagonal entries of R under this share of the largest span nothing new.
-pub const RANK: f64 = 1e-15;
 /// Sums beyond this are treated as infinite.
 pub const HUGE: f64 = 1e300;
+
+/// Eight roundings of the basis: a column that adds less to R is lost in V y, and would only spoil x.
+pub fn rank(basis: Store) -> f64 {
+    match basis {
+        Store::F64 => 1e-15,
+        Store::F32 => 5e-7,
+    }
+}
 
 /// The steps a device can run on its scalars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -114,7 +139,7 @@ impl Step {
     }
 }
 
-use super::{COLUMNS, HALT, LIMIT, REASON};
+use super::{COLUMNS, HALT, LIMIT, REASON, Store, TAKEN};
 
 // What the common subset calls; kernels/arnoldi.cuh has the twins.
 fn sqrt(x: f64) -> f64 {
@@ -125,6 +150,10 @@ fn abs(x: f64) -> f64 {
 }
 fn columns(flags: &[i32]) -> usize {
     flags[COLUMNS] as usize
+}
+/// Halts what follows iteration j, and lets the vector update of iteration j itself go on beside the step.
+fn halt_after(flags: &mut [i32], j: usize) {
+    flags[HALT] = j as i32 + 2;
 }
 fn set_columns(flags: &mut [i32], n: usize) {
     flags[COLUMNS] = n as i32;
