@@ -1,13 +1,14 @@
 //! `krylith info`: the machine as Krylith sees it, and a system's size, blocks and memory.
 
 use crate::args::InfoArgs;
-use crate::blocks::Inside;
+use crate::blocks::picture;
 use crate::failure::{DONE, Failure, Result};
 use crate::output::{self, bytes, count, plural};
 use crate::system::{self, Operator, System};
 use crate::{machine, run, summary};
 use krylith::Store;
 use krylith::matrix::Bsr;
+use krylith::operator::{Structure, Terms};
 
 /// Runs the command.
 ///
@@ -98,15 +99,17 @@ fn structure(a: &Bsr) -> Vec<String> {
         lines.push(format!("{} without a diagonal block", plural(missing, "block row")));
     }
     if b > 1 {
-        let inside = Inside::of(a);
+        let inside = Structure::find(&Terms::bsr(a));
         lines.push(format!(
             "inside the blocks: {} of {} places are distinct, {} are always zero",
-            count(inside.distinct()),
+            count(inside.slots),
             b * b,
-            inside.zeros()
+            inside.term(0).filter(Option::is_none).count()
         ));
-        lines.push("(a letter for places that are equal in every block, a dot for zero)".into());
-        lines.extend(inside.picture().iter().map(|row| format!("  {row}")));
+        if !inside.is_dense() {
+            lines.push("(a letter for places that are equal in every block, a dot for zero)".into());
+            lines.extend(picture(&inside).iter().map(|row| format!("  {row}")));
+        }
     }
     lines
 }

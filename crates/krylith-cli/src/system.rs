@@ -316,7 +316,17 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
             let order = Order { block: b, nodes, stages, user };
             let operator = Operator::Matrix(order.blocks(matrix).map_err(within)?);
             let own_rhs = rhs.map(|r| order.into_solver(r));
-            Ok(System { label: text.into(), name, format, nonzeros: stored, operator, order, own_rhs, solver, block_reason })
+            Ok(System {
+                label: text.into(),
+                name,
+                format,
+                nonzeros: stored,
+                operator,
+                order,
+                own_rhs,
+                solver,
+                block_reason,
+            })
         }
     }
 }
