@@ -1,1 +1,36 @@
-fn main() {}
+//! Krylith's chores. `cargo xtask` alone prints what there is.
+
+mod bench;
+mod gpu;
+mod nvrtc;
+mod shell;
+mod steps;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask test             everything that CI checks: format, lints, tests, kernels through NVRTC, tidy
+cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can check
+cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine without Rust
+cargo xtask bench [SUITE…]   ignored tests in release, then the suites of `krylith bench` (all, or those named)";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        ["test"] => test::run(),
+        ["tidy"] => tidy::run(),
+        ["gpu"] => gpu::run(),
+        ["bench", ref suites @ ..] => bench::run(suites),
+        _ => {
+            eprintln!("cargo xtask {}: not known\n\n{HELP}", args.join(" "));
+            ExitCode::from(2)
+        }
+    }
+}

@@ -6,7 +6,8 @@ use common::*;
 use krylith::device::cpu::Cpu;
 use krylith::matrix::Csr;
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
-use krylith::operator::{LinearOperator, PointBlock};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
+use krylith::precond::BlockJacobi;
 use krylith::space::Space;
 use krylith::{History, Outcome, Progress, Result, Stop, Store};
 use std::cell::Cell;
@@ -420,5 +421,46 @@ fn variants_agree_in_the_first_cycle() {
     for k in 0..=40 {
         let (low, cgs2, mgs) = (histories[0][k], histories[1][k], histories[2][k]);
         assert!((low - cgs2).abs() <= 1e-10 && (low - mgs).abs() <= 1e-10, "{k}: {low:e} {cgs2:e} {mgs:e}");
+    }
+}
+
+/// GMRES(100), right-preconditioned by point Jacobi, b = ones: the residual after the first iteration below `bound`.
+fn first_below(path: &std::path::Path, bound: f64, orthogonalization: Orthogonalization) -> (usize, String) {
+    let a = krylith::io::read_matrix(path).unwrap().matrix.into_csr();
+    let space = Cpu::new(a.rows(), 1);
+    let operator = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&a).unwrap(), Store::F64).unwrap();
+    let options = GmresOptions { restart: 100, orthogonalization, basis: Store::F64 };
+    let mut gmres = Gmres::new(&space, options).unwrap();
+    let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
+    let stop = Stop { rtol: bound, ..Stop::default() };
+    let history = gmres.solve(&space, &operator, Some(&jacobi), &b, &mut x, &stop, &mut ()).unwrap();
+    assert_eq!(history.outcome, Outcome::Converged);
+    let reached = residual(&a, &x, &b);
+    assert!((reached - history.true_relative_residual).abs() <= 1e-12 * reached);
+    let first = history.residuals.iter().position(|&r| r <= bound).unwrap();
+    (first, format!("{reached:.6e}"))
+}
+
+#[test]
+fn the_small_beam_has_its_known_answer() {
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/beam_tet_dof459_np1.A.mtx.gz");
+    for variant in VARIANTS {
+        assert_eq!(first_below(&path, 1e-2, variant), (79, "7.176706e-3".into()), "{variant:?}");
+    }
+}
+
+/// The matrix (same origin and licence, five times larger) is not committed; KRYLITH_DATA names its folder.
+#[test]
+fn the_larger_beam_has_its_known_answer() {
+    let folder = std::env::var("KRYLITH_DATA").unwrap_or_default();
+    let path = std::path::Path::new(&folder).join("matrices/beam_tet_dof2475_np4.A.mtx.gz");
+    if !path.exists() {
+        println!("skipped: set KRYLITH_DATA to the folder that holds {}", path.display());
+        return;
+    }
+    for variant in VARIANTS {
+        assert_eq!(first_below(&path, 0.9, variant), (35, "8.909955e-1".into()), "{variant:?}");
     }
 }

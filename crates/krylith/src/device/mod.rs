@@ -1,3 +1,5 @@
 //! Devices: where vectors live and work is done. Each implements [`Space`](crate::space::Space).
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;

@@ -248,14 +248,20 @@ fn by_bucket(entries: Vec<Entry>, buckets: &Buckets) -> (Vec<Entry>, Vec<u32>) {
 }
 
 /// One-based index in the text to a zero-based one.
-#[inline]
+#[inline(always)]
 fn index(text: &[u8], at: &mut usize, what: &str, limit: usize) -> Result<u32, String> {
     let begin = skip_blanks(text, *at);
-    let mut end = begin;
-    let mut n: u64 = 0;
-    while let Some(digit) = text.get(end).map(|c| c.wrapping_sub(b'0')).filter(|&d| d < 10) {
-        n = n.wrapping_mul(10).wrapping_add(digit as u64); // lengths that could wrap are refused below
-        end += 1;
+    let (mut n, mut end) = (0u64, begin);
+    if let Some(eight) = text.get(begin..).and_then(|rest| rest.first_chunk()) {
+        let (value, length) = eight_digits(u64::from_le_bytes(*eight));
+        (n, end) = (value, begin + length);
+    }
+    if end == begin || end == begin + 8 {
+        // More than eight digits, or less than eight bytes left.
+        while let Some(digit) = text.get(end).map(|c| c.wrapping_sub(b'0')).filter(|&d| d < 10) {
+            n = n.wrapping_mul(10).wrapping_add(digit as u64); // lengths that could wrap are refused below
+            end += 1;
+        }
     }
     *at = end;
     let separated = matches!(text.get(end), None | Some(b' ' | b'\t' | b'\n' | b'\r'));
@@ -271,6 +277,20 @@ fn index(text: &[u8], at: &mut usize, what: &str, limit: usize) -> Result<u32, S
     Ok((n - 1) as u32)
 }
 
+/// The number that the leading digits of eight characters make, and how many digits they are, without a branch.
+#[inline]
+fn eight_digits(characters: u64) -> (u64, usize) {
+    let digits = characters ^ 0x3030_3030_3030_3030; // digits become 0..9, all else becomes more
+    // The lowest byte above 9 gets its top bit; carries only reach bytes behind it, which count no more.
+    let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
+    let length = others.trailing_zeros() as usize / 8;
+    // Moved to the top, the digits have zeros before them, and the other characters are gone.
+    let n = digits.checked_shl(64 - 8 * length as u32).unwrap_or(0);
+    let n = n.wrapping_mul(10).wrapping_add(n >> 8) & 0x00ff_00ff_00ff_00ff;
+    let n = n.wrapping_mul(100).wrapping_add(n >> 16) & 0x0000_ffff_0000_ffff;
+    (n.wrapping_mul(10_000).wrapping_add(n >> 32) & 0xffff_ffff, length)
+}
+
 /// The number at `at`, which moves past it; what follows is the caller's concern.
 #[inline]
 fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
@@ -283,7 +303,7 @@ fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
     let v = if matches!(text.get(*at), Some(b'd' | b'D')) {
         let (power, length) = fortran_exponent(&text[*at..]).ok_or("the value is no number")?;
         // Digits and exponent are read again as one number: scaling afterwards would round twice.
-        let mut token = text[*at - (v_length(text, *at))..*at].to_vec();
+        let mut token = text[*at - mantissa_length(text, *at)..*at].to_vec();
         token.extend_from_slice(b"e");
         token.extend_from_slice(power);
         *at += length;
@@ -294,14 +314,19 @@ fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
     if !v.is_finite() {
         return Err(format!("the value is {v}; every value must be finite"));
     }
-    if field == Field::Integer && v.fract() != 0.0 {
+    if field == Field::Integer && !is_whole(v) {
         return Err("the header says integer, and the value is none".into());
     }
     Ok(v)
 }
 
+#[cold]
+fn is_whole(v: f64) -> bool {
+    v.fract() == 0.0
+}
+
 /// How many bytes before `at` belong to the number that ends there.
-fn v_length(text: &[u8], at: usize) -> usize {
+fn mantissa_length(text: &[u8], at: usize) -> usize {
     text[..at].iter().rev().take_while(|c| c.is_ascii_digit() || matches!(c, b'.' | b'-' | b'+')).count()
 }
 
@@ -418,4 +443,43 @@ fn fill(part: Part, buckets: &Buckets, chunks: &[Chunk]) -> usize {
         (*end_at, begin) = (out, end);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_eight_at_a_time() {
+        for (text, value, length) in [
+            (b"12345678", 12345678, 8),
+            (b"1234567 ", 1234567, 7),
+            (b"99999999", 99999999, 8),
+            (b"7 123456", 7, 1),
+            (b"00420\t99", 420, 5),
+            (b" 1234567", 0, 0),
+            (b"1/:\xff\xd0\x80 9", 1, 1),
+            (b"12\xff\xff\xff\xff99", 12, 2),
+            (b"42:99999", 42, 2),
+        ] {
+            assert_eq!(eight_digits(u64::from_le_bytes(*text)), (value, length), "{text:?}");
+        }
+        for n in (0..99_999_999u64).step_by(9973) {
+            let text = format!("{n:<8}");
+            let eight = text.as_bytes().try_into().unwrap();
+            assert_eq!(eight_digits(u64::from_le_bytes(eight)), (n, n.to_string().len()));
+        }
+    }
+
+    #[test]
+    fn long_indices() {
+        for (text, expected) in [
+            ("123456789 ", Some(123_456_788)),
+            ("000000000001", Some(0)),
+            ("4294967295", Some(4_294_967_294)),
+            ("4294967296 ", None),
+        ] {
+            assert_eq!(index(text.as_bytes(), &mut 0, "row", u32::MAX as usize).ok(), expected, "{text}");
+        }
+    }
 }

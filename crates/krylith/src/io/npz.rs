@@ -156,7 +156,7 @@ fn bsr(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
     let path = file.path;
     let (shape, values) = file.reals("data")?;
     let blocks = match shape[..] {
-        [_, r, c] if r > 0 && c > 0 && rows % r == 0 && columns % c == 0 => {
+        [_, r, c] if r > 0 && c > 0 && rows.is_multiple_of(r) && columns.is_multiple_of(c) => {
             r.checked_mul(c).map(|w| (r, c, w))
         }
         _ => None,
@@ -253,7 +253,9 @@ mod tests {
         ("format", npy("|S3", false, "()", name.as_bytes()))
     }
 
-    fn samples() -> Vec<(Vec<(&'static str, Vec<u8>)>, Matrix)> {
+    type Members = Vec<(&'static str, Vec<u8>)>;
+
+    fn samples() -> Vec<(Members, Matrix)> {
         let csr =
             |rows, columns, e: &[(u32, u32, f64)]| Matrix::Csr(Csr::from_triplets(rows, columns, e).unwrap());
         let a = csr(2, 3, &[(0, 0, 1.0), (0, 2, 2.0), (1, 1, 3.0)]);

@@ -261,7 +261,8 @@ pub(super) mod tests {
         let bytes = |list: &[i32], to: &dyn Fn(i32) -> Vec<u8>| -> Vec<u8> {
             list.iter().flat_map(|&n| to(n)).collect()
         };
-        let kinds: [(&str, &dyn Fn(i32) -> Vec<u8>); 8] = [
+        type Encode<'a> = &'a dyn Fn(i32) -> Vec<u8>;
+        let kinds: [(&str, Encode); 8] = [
             ("<f8", &|n| (n as f64).to_le_bytes().to_vec()),
             (">f8", &|n| (n as f64).to_be_bytes().to_vec()),
             ("<f4", &|n| (n as f32).to_le_bytes().to_vec()),

@@ -9,7 +9,7 @@
 //! costs iterations and never accuracy; "converged" is only said of the true residual.
 
 use crate::operator::LinearOperator;
-use crate::space::arnoldi::{INVARIANT, Layout, NOT_FINITE, Step, rank};
+use crate::space::arnoldi::{self, INVARIANT, Layout, NOT_FINITE, Step};
 use crate::space::{
     FLAGS, History, LIMIT, Observer, Outcome, Phase, Progress, REASON, Space, Stop, Store, TAKEN,
 };
@@ -144,7 +144,8 @@ impl<S: Space> Gmres<S> {
         }
         let target = (stop.rtol * norm_b).max(stop.atol);
         self.header[l.target] = target;
-        self.header[l.rank] = rank(self.options.basis);
+        self.header[l.trusted] = arnoldi::trusted(self.options.basis);
+        self.header[l.rank] = arnoldi::rank(self.options.basis);
         s.write_scalars(&mut self.scalars, 0, &self.header, &[0; FLAGS])?;
 
         let key = a.key() ^ p.map_or(0, |p| p.key().rotate_left(32));

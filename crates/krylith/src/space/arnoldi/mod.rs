@@ -24,6 +24,8 @@ pub struct Layout {
     pub target: usize,
     /// Square of the norm of the last product, for the breakdown test.
     pub scale: usize,
+    /// Share of zᵀz that must remain for the early norm estimate to be trusted; the basis precision sets it.
+    pub trusted: usize,
     /// One squared norm.
     pub gram: usize,
     /// Residual norm after each iteration of the cycle, from the least-squares problem.
@@ -56,7 +58,7 @@ impl Layout {
     /// The layout for restart length `m`; what the host reads comes first.
     pub fn new(m: usize) -> Self {
         let ld = m + 1;
-        let (rank, history) = (4, 5);
+        let (rank, history) = (5, 6);
         let dots = history + ld;
         let h = dots + 2 * ld + 3;
         let r = h + ld * m;
@@ -68,7 +70,8 @@ impl Layout {
             norm: 0,
             target: 1,
             scale: 2,
-            gram: 3,
+            trusted: 3,
+            gram: 4,
             history,
             dots,
             h,
@@ -98,8 +101,13 @@ pub const INVARIANT: i32 = 2;
 pub const NOT_FINITE: i32 = 3;
 /// (‖w‖/‖A q‖)² under which a vector is rounding noise.
 pub const BREAKDOWN: f64 = 1e-28;
-/// Share of zᵀz that must remain for the early norm estimate to be trusted.
-pub const TRUSTED: f64 = 1e-8;
+/// What [`Layout::trusted`] holds: the estimate's error is about 1e-16 of this share in f64, 1e-7 of it in f32.
+pub fn trusted(basis: Store) -> f64 {
+    match basis {
+        Store::F64 => 1e-8,
+        Store::F32 => 1e-3,
+    }
+}
 /// Sums beyond this are treated as infinite.
 pub const HUGE: f64 = 1e300;
 

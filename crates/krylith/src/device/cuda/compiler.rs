@@ -1,0 +1,312 @@
+//! Kernel sources to cubins: NVRTC, with a cache on disk.
+//!
+//! A cubin is named by a hash of everything it depends on (source, constants, architecture, compiler, Krylith's
+//! version) and carries a hash of its content; it is written whole and checked before it is loaded, so a file that
+//! is corrupt or not ours is compiled again. The folder is private to the user; one rank a host compiles under a
+//! lock; a folder that is missing or read-only only means that nothing is kept.
+
+use crate::{Error, Result};
+use cudarc::nvrtc::{result as nvrtc, sys};
+use sha2::{Digest, Sha256};
+use std::ffi::{CStr, CString};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+/// A kernel file, the constants it is specialised on, and the function in it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// Name of the file in `kernels/`.
+    pub file: &'static str,
+    /// Name of the function.
+    pub entry: &'static str,
+    /// Macros, in order.
+    pub defines: Vec<(String, String)>,
+}
+
+/// A compiled kernel file.
+pub(super) struct Module {
+    pub(super) image: Vec<u8>,
+}
+
+macro_rules! sources {
+    ($($name:literal => $path:literal),* $(,)?) => {
+        const SOURCES: &[(&str, &str)] = &[$(($name, include_str!($path))),*];
+    };
+}
+sources! {
+    "append.cu" => "kernels/append.cu",
+    "arnoldi.cuh" => "kernels/arnoldi.cuh",
+    "block_diagonal.cu" => "kernels/block_diagonal.cu",
+    "block_rows.cu" => "kernels/block_rows.cu",
+    "combine.cu" => "kernels/combine.cu",
+    "kron_product.cu" => "kernels/kron_product.cu",
+    "project.cu" => "kernels/project.cu",
+    "step.cu" => "kernels/step.cu",
+    "sweep.cu" => "kernels/sweep.cu",
+    "read.cu" => "kernels/read.cu",
+    "rotate.inc" => "../../space/arnoldi/rotate.inc",
+    "start.inc" => "../../space/arnoldi/start.inc",
+    "classical.inc" => "../../space/arnoldi/classical.inc",
+    "delayed.inc" => "../../space/arnoldi/delayed.inc",
+    "solve.inc" => "../../space/arnoldi/solve.inc",
+}
+
+/// A source with its `#include "…"` lines replaced by what they name, and the constants in front.
+fn source(kernel: &Kernel) -> String {
+    fn expand(name: &str, out: &mut String) {
+        let (_, text) =
+            SOURCES.iter().find(|s| s.0 == name).unwrap_or_else(|| panic!("no kernel file {name}"));
+        for line in text.lines() {
+            match line.trim().strip_prefix("#include \"").and_then(|l| l.strip_suffix('"')) {
+                Some(included) => expand(included, out),
+                None => {
+                    out.push_str(line);
+                    out.push('\n');
+                }
+            }
+        }
+    }
+    let mut out = String::new();
+    for (name, value) in &kernel.defines {
+        out.push_str(&format!("#define {name} {value}\n"));
+    }
+    expand(kernel.file, &mut out);
+    out
+}
+
+/// The cubin of a kernel: from the cache, else compiled and kept.
+pub(super) fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
+    let source = source(kernel);
+    let key = hex(&digest(&[
+        env!("CARGO_PKG_VERSION").as_bytes(),
+        COMPILER.as_bytes(),
+        &[arch.0 as u8, arch.1 as u8],
+        kernel.file.as_bytes(),
+        source.as_bytes(),
+    ]));
+    let Some(folder) = cache_folder() else {
+        return compile(kernel, &source, arch);
+    };
+    let path = folder.join(format!("{key}.cubin"));
+    if let Some(image) = load(&path) {
+        return Ok(Module { image });
+    }
+    // One process compiles while the others wait, then find the file.
+    let _lock = Lock::take(&folder);
+    if let Some(image) = load(&path) {
+        return Ok(Module { image });
+    }
+    let module = compile(kernel, &source, arch)?;
+    let _ = store(&path, &module.image); // a full or read-only disk costs only the next compilation
+    Ok(module)
+}
+
+/// Compiles a kernel for an architecture and throws the result away: what CI does without a GPU.
+///
+/// # Errors
+/// A missing NVRTC, or the compiler's messages.
+pub fn compile_for(kernel: &Kernel, arch: (i32, i32)) -> Result<usize> {
+    compile(kernel, &source(kernel), arch).map(|m| m.image.len())
+}
+
+/// What takes part in a cubin's name beside its source.
+const COMPILER: &str = "nvrtc-13 c++20";
+const MAGIC: &[u8; 8] = b"KRYLCUB1";
+
+fn missing(message: impl Into<String>) -> Error {
+    Error::Library {
+        library: "libnvrtc.so.13".into(),
+        message: message.into(),
+        remedy: "install the CUDA 13 runtime compiler (pip install nvidia-cuda-nvrtc==13.0.88) and put its folder \
+                 into LD_LIBRARY_PATH"
+            .into(),
+    }
+}
+
+fn compile(kernel: &Kernel, source: &str, arch: (i32, i32)) -> Result<Module> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(missing("the CUDA runtime compiler was not found"));
+    }
+    let work = || -> Result<Module> {
+        let text = CString::new(source).map_err(|_| Error::invalid("a kernel source with a zero byte"))?;
+        let name = CString::new(kernel.file).expect("a file name");
+        let program = nvrtc::create_program(&text, Some(&name)).map_err(|e| missing(format!("{e:?}")))?;
+        let options = [
+            format!("--gpu-architecture=sm_{}{}", arch.0, arch.1),
+            "--std=c++20".into(),
+            "-default-device".into(),
+        ];
+        // SAFETY: `program` was created above and is destroyed once, below.
+        let done = unsafe { nvrtc::compile_program(program, &options) };
+        let result = match done {
+            // SAFETY: the program lives; the log is a C string.
+            Err(_) => Err(Error::Unsupported(format!(
+                "NVRTC refused {} with {:?}:\n{}",
+                kernel.file,
+                kernel.defines,
+                unsafe { log(program) }
+            ))),
+            Ok(()) => {
+                let mut size = 0usize;
+                // SAFETY: the size is asked for, then a buffer of that size is filled.
+                unsafe {
+                    let ok = sys::nvrtcGetCUBINSize(program, &mut size) == sys::nvrtcResult::NVRTC_SUCCESS;
+                    let mut image = vec![0u8; size];
+                    match ok
+                        && sys::nvrtcGetCUBIN(program, image.as_mut_ptr().cast())
+                            == sys::nvrtcResult::NVRTC_SUCCESS
+                    {
+                        true => Ok(Module { image }),
+                        false => Err(missing(format!("NVRTC made no cubin of {}", kernel.file))),
+                    }
+                }
+            }
+        };
+        // SAFETY: created above, not used again.
+        let _ = unsafe { nvrtc::destroy_program(program) };
+        result
+    };
+    super::driver::quietly(work).unwrap_or_else(|panic| Err(missing(panic)))
+}
+
+/// # Safety
+/// `program` must live.
+unsafe fn log(program: sys::nvrtcProgram) -> String {
+    // SAFETY: the caller's promise; NVRTC ends the text with a zero.
+    unsafe { nvrtc::get_program_log(program) }
+        .map(|log| {
+            let bytes: Vec<u8> = log.iter().map(|&c| c as u8).collect();
+            CStr::from_bytes_until_nul(&bytes).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+        })
+        .unwrap_or_default()
+}
+
+/// Where cubins are kept and whether that works.
+#[derive(Debug, Clone)]
+pub struct CacheState {
+    /// The folder, if one could be made or found.
+    pub folder: Option<PathBuf>,
+    /// Cubins in it.
+    pub files: usize,
+}
+
+/// What `krylith info` says of the cache.
+pub fn cache_state() -> CacheState {
+    let folder = cache_folder();
+    let files = folder.as_ref().and_then(|f| std::fs::read_dir(f).ok()).map_or(0, |d| {
+        d.filter(|e| e.as_ref().is_ok_and(|e| e.path().extension().is_some_and(|x| x == "cubin"))).count()
+    });
+    CacheState { folder, files }
+}
+
+/// `$KRYLITH_CACHE`, else `$XDG_CACHE_HOME/krylith`, else `~/.cache/krylith`; private to the user, or nothing.
+fn cache_folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let folder = set("KRYLITH_CACHE")
+        .or_else(|| set("XDG_CACHE_HOME").map(|p| p.join("krylith")))
+        .or_else(|| set("HOME").map(|p| p.join(".cache/krylith")))?;
+    let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    let meta = std::fs::metadata(&folder).ok()?;
+    // SAFETY: no arguments, no memory.
+    let own = meta.uid() == unsafe { libc::geteuid() };
+    // A folder that others may write to could feed us their code.
+    (meta.is_dir() && own && meta.mode() & 0o022 == 0).then_some(folder)
+}
+
+fn load(path: &PathBuf) -> Option<Vec<u8>> {
+    let file = std::fs::read(path).ok()?;
+    let body = file.strip_prefix(MAGIC)?;
+    let (hash, image) = body.split_at_checked(32)?;
+    (digest(&[image])[..] == *hash).then(|| image.to_vec())
+}
+
+fn store(path: &PathBuf, image: &[u8]) -> std::io::Result<()> {
+    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+    let write = || -> std::io::Result<()> {
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&digest(&[image]))?;
+        file.write_all(image)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    };
+    write().inspect_err(|_| {
+        let _ = std::fs::remove_file(&temporary);
+    })
+}
+
+/// An exclusive lock on the cache folder, held while it lives; none where the file system has no locks.
+struct Lock {
+    _file: Option<std::fs::File>,
+}
+
+impl Lock {
+    fn take(folder: &std::path::Path) -> Self {
+        let path = folder.join("lock");
+        let file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).ok();
+        if let Some(file) = &file {
+            // Bounded: a process that died holding it released it; one that hangs must not hang us.
+            for _ in 0..600 {
+                // SAFETY: a valid descriptor.
+                if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+        }
+        Self { _file: file }
+    }
+}
+
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cubin_is_loaded_only_if_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("k.cubin");
+        store(&path, b"image").unwrap();
+        assert_eq!(load(&path).as_deref(), Some(&b"image"[..]));
+        let whole = std::fs::read(&path).unwrap();
+        for n in 0..whole.len() {
+            std::fs::write(&path, &whole[..n]).unwrap();
+            assert_eq!(load(&path), None, "cut to {n} bytes");
+            let mut bent = whole.clone();
+            bent[n] ^= 1;
+            std::fs::write(&path, &bent).unwrap();
+            assert_eq!(load(&path), None, "byte {n} changed");
+        }
+    }
+
+    #[test]
+    fn constants_and_includes_become_one_source() {
+        let defines = vec![("STEP_START".to_string(), "1".to_string())];
+        let text = source(&Kernel { file: "step.cu", entry: "step", defines });
+        assert!(text.starts_with("#define STEP_START 1\n"));
+        assert!(!text.contains("#include"));
+        assert!(text.contains("The delayed pass corrects column j-1"));
+    }
+}

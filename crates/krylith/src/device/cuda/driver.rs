@@ -1,0 +1,365 @@
+//! Driver calls: finding GPUs, memory that is counted, streams, graphs, launches.
+
+use super::DRIVER_NEEDED;
+use super::compiler::{Kernel, Module};
+use crate::{Error, Result};
+use cudarc::driver::result::DriverError;
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream, result};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// What `krylith info` says of a GPU.
+#[derive(Debug, Clone)]
+pub struct DeviceInfo {
+    /// Number of the GPU as CUDA counts them.
+    pub ordinal: usize,
+    /// Its name.
+    pub name: String,
+    /// Compute capability.
+    pub arch: (i32, i32),
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// The GPUs of this machine, or why none can be used.
+///
+/// # Errors
+/// No driver, a driver that is too old, or no GPU, each with the remedy.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    static FOUND: OnceLock<std::result::Result<Vec<DeviceInfo>, (String, String)>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| quietly(probe).unwrap_or_else(|text| Err((text, old_driver()))));
+    found.clone().map_err(|(message, remedy)| Error::Library {
+        library: "libcuda.so.1".into(),
+        message,
+        remedy,
+    })
+}
+
+fn old_driver() -> String {
+    format!(
+        "install NVIDIA driver 580 or newer (CUDA {}.{})",
+        DRIVER_NEEDED / 1000,
+        DRIVER_NEEDED % 1000 / 10
+    )
+}
+
+fn probe() -> std::result::Result<Vec<DeviceInfo>, (String, String)> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(("no NVIDIA driver was found".into(), old_driver()));
+    }
+    result::init().map_err(|e| (format!("the driver does not start: {}", text(&e)), old_driver()))?;
+    let mut version = 0;
+    // SAFETY: writes one integer.
+    let _ = unsafe { sys::cuDriverGetVersion(&mut version) };
+    if version < DRIVER_NEEDED {
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        return Err((format!("the driver offers CUDA {major}.{minor}, which is too old"), old_driver()));
+    }
+    let fail = |e: DriverError| (text(&e), "see what `nvidia-smi` says".to_string());
+    let count = result::device::get_count().map_err(fail)?;
+    let mut found = Vec::new();
+    for ordinal in 0..count as usize {
+        let device = result::device::get(ordinal as i32).map_err(fail)?;
+        // SAFETY: `device` was returned by the driver.
+        let (memory, major, minor) = unsafe {
+            (
+                result::device::total_mem(device).map_err(fail)?,
+                result::device::get_attribute(
+                    device,
+                    Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                )
+                .map_err(fail)?,
+                result::device::get_attribute(
+                    device,
+                    Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                )
+                .map_err(fail)?,
+            )
+        };
+        let name = result::device::get_name(device).map_err(fail)?;
+        found.push(DeviceInfo { ordinal, name, arch: (major, minor), memory: memory as u64 });
+    }
+    if found.is_empty() {
+        return Err(("the driver works and sees no GPU".into(), "check CUDA_VISIBLE_DEVICES".into()));
+    }
+    Ok(found)
+}
+
+/// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into its text.
+pub(super) fn quietly<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    static HOOK: Mutex<()> = Mutex::new(());
+    let _one = HOOK.lock().unwrap_or_else(|e| e.into_inner());
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    std::panic::set_hook(hook);
+    done.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
+    })
+}
+
+fn text(e: &DriverError) -> String {
+    let text = e.error_string().ok().map(|s| s.to_string_lossy().into_owned());
+    text.unwrap_or_else(|| format!("{e:?}"))
+}
+
+/// One GPU: its context, a stream, loaded kernels and a count of what was allocated.
+pub struct Device {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    info: DeviceInfo,
+    multiprocessors: usize,
+    kernels: Mutex<HashMap<Kernel, CudaFunction>>,
+    allocations: AtomicUsize,
+    bytes: AtomicU64,
+    compiled: AtomicUsize,
+}
+
+impl Device {
+    /// Opens GPU `ordinal`.
+    ///
+    /// # Errors
+    /// What [`devices`] says; an ordinal that does not exist.
+    pub fn open(ordinal: usize) -> Result<Arc<Self>> {
+        let all = devices()?;
+        let count = all.len();
+        let info = all.into_iter().nth(ordinal).ok_or_else(|| {
+            Error::invalid(format!("there is no GPU {ordinal}; this machine has {count}, numbered from 0"))
+        })?;
+        let fail = |call: &str, e: DriverError| failure(&info.name, call, e);
+        let context = CudaContext::new(ordinal).map_err(|e| fail("cuDevicePrimaryCtxRetain", e))?;
+        // SAFETY: one stream does all the work of a device, so buffers need no events between streams.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().map_err(|e| fail("cuStreamCreate", e))?;
+        let multiprocessors = context
+            .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(|e| fail("cuDeviceGetAttribute", e))? as usize;
+        Ok(Arc::new(Self {
+            context,
+            stream,
+            info,
+            multiprocessors,
+            kernels: Mutex::default(),
+            allocations: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            compiled: AtomicUsize::new(0),
+        }))
+    }
+
+    /// What this GPU is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+    /// Streaming multiprocessors.
+    pub fn multiprocessors(&self) -> usize {
+        self.multiprocessors
+    }
+    /// Allocations made so far.
+    pub fn allocations(&self) -> usize {
+        self.allocations.load(Ordering::Relaxed)
+    }
+    /// Bytes held now.
+    pub fn bytes_held(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+    /// Kernels loaded so far.
+    pub fn kernels_loaded(&self) -> usize {
+        self.compiled.load(Ordering::Relaxed)
+    }
+    /// The stream that all work goes to, for libraries called beside ours.
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    pub(super) fn check<T>(&self, call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
+        result.map_err(|e| failure(&self.info.name, call, e))
+    }
+
+    /// The function of a specialised kernel, compiled or loaded at its first use.
+    pub(super) fn function(&self, kernel: &Kernel) -> Result<CudaFunction> {
+        let mut kernels = self.kernels.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(function) = kernels.get(kernel) {
+            return Ok(function.clone());
+        }
+        let Module { image, .. } = super::compiler::module(kernel, self.info.arch)?;
+        let module =
+            self.check("cuModuleLoadData", self.context.load_module(cudarc::nvrtc::Ptx::from_binary(image)))?;
+        let function = self.check("cuModuleGetFunction", module.load_function(kernel.entry))?;
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        kernels.insert(kernel.clone(), function.clone());
+        Ok(function)
+    }
+
+    /// Bytes free on the GPU.
+    pub fn free_memory(&self) -> Result<u64> {
+        self.check("cuMemGetInfo", self.context.mem_get_info()).map(|(free, _)| free as u64)
+    }
+
+    /// `len` zeros.
+    pub fn zeros<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
+        let bytes = (len * size_of::<T>()).max(16);
+        self.check("cuCtxSetCurrent", self.context.bind_to_thread())?;
+        // SAFETY: plain allocation; freed by the buffer.
+        let pointer = match unsafe { result::malloc_sync(bytes) } {
+            Ok(pointer) => pointer,
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                return Err(Error::Memory {
+                    what: what.into(),
+                    needed: bytes as u64,
+                    free: self.free_memory().unwrap_or(0),
+                    place: self.info.name.clone(),
+                    remedy: "use --store f32, a smaller --restart, or a larger GPU",
+                });
+            }
+            Err(e) => return Err(failure(&self.info.name, "cuMemAlloc", e)),
+        };
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let buffer = Buffer { device: self.clone(), pointer, len, bytes, of: std::marker::PhantomData };
+        // SAFETY: the whole of a fresh allocation.
+        self.check("cuMemsetD8", unsafe {
+            result::memset_d8_async(pointer, 0, bytes, self.stream.cu_stream())
+        })?;
+        Ok(buffer)
+    }
+
+    /// A copy of host numbers.
+    pub fn upload<T: Copy>(self: &Arc<Self>, host: &[T], what: &str) -> Result<Buffer<T>> {
+        let mut buffer = self.zeros(host.len(), what)?;
+        self.write(host, &mut buffer, 0)?;
+        self.wait()?;
+        Ok(buffer)
+    }
+
+    /// Copies to elements `at..` of a buffer. Pageable memory is read before this returns.
+    pub fn write<T: Copy>(&self, host: &[T], to: &mut Buffer<T>, at: usize) -> Result<()> {
+        assert!(at + host.len() <= to.len);
+        self.check("cuCtxSetCurrent", self.context.bind_to_thread())?;
+        // SAFETY: in bounds by the check above.
+        self.check("cuMemcpyHtoDAsync", unsafe {
+            result::memcpy_htod_async(to.at(at), host, self.stream.cu_stream())
+        })
+    }
+
+    /// Copies elements `at..` of a buffer to the host, and waits.
+    pub fn read<T: Copy>(&self, from: &Buffer<T>, at: usize, host: &mut [T]) -> Result<()> {
+        assert!(at + host.len() <= from.len);
+        self.check("cuCtxSetCurrent", self.context.bind_to_thread())?;
+        // SAFETY: in bounds by the check above; `host` outlives the wait.
+        self.check("cuMemcpyDtoHAsync", unsafe {
+            result::memcpy_dtoh_async(host, from.at(at), self.stream.cu_stream())
+        })?;
+        self.wait()
+    }
+
+    /// Copies between buffers of this device.
+    pub fn copy<T: Copy>(&self, from: &Buffer<T>, to: &mut Buffer<T>, len: usize) -> Result<()> {
+        assert!(len <= from.len && len <= to.len);
+        // SAFETY: in bounds by the check above.
+        self.check("cuMemcpyDtoDAsync", unsafe {
+            result::memcpy_dtod_async(to.pointer, from.pointer, len * size_of::<T>(), self.stream.cu_stream())
+        })
+    }
+
+    /// Sets a buffer to zeros.
+    pub fn clear<T: Copy>(&self, buffer: &mut Buffer<T>) -> Result<()> {
+        // SAFETY: the whole of a live allocation.
+        let done =
+            unsafe { result::memset_d8_async(buffer.pointer, 0, buffer.bytes, self.stream.cu_stream()) };
+        self.check("cuMemsetD8Async", done)
+    }
+
+    /// Waits for the stream.
+    pub fn wait(&self) -> Result<()> {
+        self.check("cuStreamSynchronize", self.stream.synchronize())
+    }
+
+    /// Launches a kernel.
+    ///
+    /// # Safety
+    /// `arguments` must point to values of the kernel's parameter types, and its pointers to live buffers that are
+    /// large enough.
+    pub(super) unsafe fn launch(
+        &self,
+        function: &CudaFunction,
+        grid: usize,
+        block: usize,
+        shared: usize,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        let (grid, block) = ((grid as u32, 1, 1), (block as u32, 1, 1));
+        // SAFETY: the caller's promise.
+        let done = unsafe {
+            result::launch_kernel(
+                function.cu_function(),
+                grid,
+                block,
+                shared as u32,
+                self.stream.cu_stream(),
+                arguments,
+            )
+        };
+        self.check("cuLaunchKernel", done)
+    }
+}
+
+/// A driver's error with the device and the call.
+pub(super) fn failure(device: &str, call: &str, e: DriverError) -> Error {
+    Error::Device { device: device.into(), call: call.into(), message: text(&e) }
+}
+
+/// Numbers in the memory of a GPU.
+pub struct Buffer<T> {
+    device: Arc<Device>,
+    pointer: sys::CUdeviceptr,
+    len: usize,
+    bytes: usize,
+    of: std::marker::PhantomData<T>,
+}
+
+impl<T: Copy> Buffer<T> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// Address of the first.
+    pub fn pointer(&self) -> u64 {
+        self.pointer
+    }
+    /// Address of element `i`.
+    pub fn at(&self, i: usize) -> u64 {
+        self.pointer + (i * size_of::<T>()) as u64
+    }
+    /// The device it lives on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        self.device.bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+        if self.device.context.bind_to_thread().is_ok() {
+            // SAFETY: allocated by `zeros` and freed once; the driver waits for work that uses it.
+            let _ = unsafe { result::free_sync(self.pointer) };
+        }
+    }
+}
+
+/// Launches `$function` with the values `$argument`, each of exactly the kernel's parameter type.
+macro_rules! launch {
+    ($device:expr, $function:expr, $grid:expr, $block:expr, $shared:expr, $($argument:expr),* $(,)?) => {{
+        let mut arguments = [$(&mut { $argument } as *mut _ as *mut std::ffi::c_void),*];
+        $device.launch($function, $grid, $block, $shared, &mut arguments)
+    }};
+}
+pub(super) use launch;

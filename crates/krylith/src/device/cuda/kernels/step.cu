@@ -1,0 +1,18 @@
+// One small dense step on its own: STEP is start, classical or solve.
+//
+// Macros: STEP_START, STEP_CLASSICAL or STEP_SOLVE. One thread; no traffic worth counting.
+
+#include "arnoldi.cuh"
+
+extern "C" __global__ void step(const int* halt, double* s, int* flags, const Layout layout, usize j) {
+    if (halt && *halt) return;
+#if defined(STEP_START)
+    start(s, layout);
+#elif defined(STEP_CLASSICAL)
+    classical(s, flags, layout, j);
+#elif defined(STEP_DELAYED)
+    delayed(s, flags, layout, j);
+#else
+    solve(s, flags, layout);
+#endif
+}

@@ -1,0 +1,55 @@
+// One fused elementwise pass with sums, around a body written in the method's file (see space/sweep.rs).
+//
+// Macros, made from the sweep's declaration:
+//   PARAMETERS   `, const double* a_` for each scalar, input, update and sum, in this order
+//   SCALARS      loads of the scalars             INPUTS   loads of element i        STORES   stores of element i
+//   BEGIN        the sums, set to 0               BODY     the statements
+//   SUMS         how many sums; SUM_VALUES their names, SUM_PLACES where they go
+//
+// Bytes moved: 8n for each input, 16n for each update that is read. Threads walk the vector with a fixed stride;
+// a block's sums are added in a fixed tree, the blocks' by the last one to arrive, in block order: deterministic.
+
+#define let const double
+
+constexpr int THREADS = 256;
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+sweep(const int* halt, const long long n, double* scratch, unsigned* counter PARAMETERS) {
+    if (halt && *halt) return;
+    SCALARS
+    BEGIN
+    for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS) {
+        INPUTS
+        BODY
+        STORES
+    }
+#if SUMS > 0
+    __shared__ double part[SUMS][THREADS / 32];
+    __shared__ bool last;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    double sums[SUMS] = {SUM_VALUES};
+    double* const places[SUMS] = {SUM_PLACES};
+    for (int k = 0; k < SUMS; ++k) {
+        for (int bit = 16; bit; bit /= 2) sums[k] += __shfl_xor_sync(~0u, sums[k], bit);
+        if (lane == 0) part[k][warp] = sums[k];
+    }
+    __syncthreads();
+    if (threadIdx.x < SUMS) {
+        double sum = 0;
+        for (int i = 0; i < THREADS / 32; ++i) sum += part[threadIdx.x][i];
+        scratch[threadIdx.x * gridDim.x + blockIdx.x] = sum;
+        __threadfence();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    if (warp < SUMS) {
+        double sum = 0;
+        for (int b = lane; b < gridDim.x; b += 32) sum += __ldcg(scratch + warp * gridDim.x + b);
+        for (int bit = 16; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+        if (lane == 0) *places[warp] = sum;
+    }
+#endif
+}

@@ -1,0 +1,21 @@
+//! One NVIDIA GPU: found at run time, kernels compiled by NVRTC and cached on disk.
+//!
+//! Three layers: `driver` (memory, streams, graphs, launches: all the unsafe calls), `compiler` (sources to
+//! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
+//! lengths share it.
+
+mod compiler;
+mod diagonal;
+mod driver;
+mod product;
+mod space;
+pub mod specialisations;
+
+pub use compiler::{CacheState, cache_state, compile_for};
+pub use diagonal::CudaBlocks;
+pub use driver::{Buffer, Device, DeviceInfo, devices};
+pub use product::CudaProduct;
+pub use space::{Cuda, CudaBasis, CudaRecording, CudaScalars};
+
+/// The oldest driver that works, as `cuDriverGetVersion` counts (CUDA 13.0; release 580).
+pub const DRIVER_NEEDED: i32 = 13000;

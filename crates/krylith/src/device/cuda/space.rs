@@ -1,0 +1,508 @@
+//! What methods ask of one GPU.
+
+use super::driver::{Buffer, Device, launch};
+use super::specialisations as special;
+use crate::space::arnoldi::{Layout, Step};
+use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, Space, Store, Sweep};
+use crate::{Error, Result};
+use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::{CudaEvent, CudaGraph};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Columns start on multiples of this many numbers, so that 16-byte loads are aligned.
+const ALIGN: usize = 16;
+/// Most sums of one sweep.
+const MAX_SUMS: usize = 8;
+/// Threads of a sweep's block.
+const SWEEP_THREADS: usize = 256;
+/// Bytes of a basis that survive in the second-level cache from the projection to the update (measured, H200).
+const KEEP_BYTES: f64 = 30e6;
+
+/// Vectors of one length on one GPU. All work goes to the device's one stream.
+pub struct Cuda {
+    device: Arc<Device>,
+    len: usize,
+    guard: Cell<u64>,
+    scratch: Buffer<f64>,
+    counter: Buffer<u32>,
+    timing: Cell<bool>,
+    marks: RefCell<Vec<(Phase, CudaEvent)>>,
+}
+
+/// Columns on a GPU, each starting on a 16-byte boundary, with the scratch that their reductions need.
+pub struct CudaBasis {
+    stride: usize,
+    columns: usize,
+    data: Data,
+    scratch: Buffer<f64>,
+    counter: Buffer<u32>,
+}
+
+enum Data {
+    F64(Buffer<f64>),
+    F32(Buffer<f32>),
+}
+
+/// Scalars and flags on a GPU.
+pub struct CudaScalars {
+    values: Buffer<f64>,
+    flags: Buffer<i32>,
+}
+
+/// A graph of launches, replayed while the key stays the same.
+#[derive(Default)]
+pub struct CudaRecording {
+    key: Option<u64>,
+    graph: Option<CudaGraph>,
+}
+
+impl Cuda {
+    /// Vectors of `len` numbers on a device.
+    ///
+    /// # Errors
+    /// A device without room; a length that 32-bit kernel arguments cannot count.
+    pub fn new(device: &Arc<Device>, len: usize) -> Result<Self> {
+        if len > i32::MAX as usize {
+            return Err(Error::Unsupported(format!(
+                "{len} unknowns on one GPU; at most {} are supported",
+                i32::MAX
+            )));
+        }
+        let blocks = 8 * device.multiprocessors();
+        Ok(Self {
+            device: device.clone(),
+            len,
+            guard: Cell::new(0),
+            scratch: device.zeros(MAX_SUMS * blocks, "reduction scratch")?,
+            counter: device.zeros(1, "a reduction counter")?,
+            timing: Cell::new(false),
+            marks: RefCell::default(),
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Keeps time by phase from now on: every stretch runs as single launches, which costs a few percent.
+    pub fn keep_time(&self, on: bool) {
+        self.timing.set(on);
+        self.marks.borrow_mut().clear();
+    }
+
+    /// Address of the flag that ends launches early, or null.
+    pub(super) fn halt(&self) -> u64 {
+        self.guard.get()
+    }
+
+    fn check_len(&self, n: usize) -> Result<()> {
+        if n == self.len {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("a vector has {n} numbers; {} were expected", self.len)))
+    }
+
+    /// Sixteenths of what a projection reads that should stay in the cache for the update.
+    fn keep(&self, columns: usize, store: Store) -> i32 {
+        let bytes = self.len as f64 * (columns * store.bytes() + 16) as f64;
+        (16.0 * KEEP_BYTES / bytes).round().clamp(1.0, 16.0) as i32
+    }
+
+    fn launch_project(
+        &self,
+        v: &CudaBasis,
+        columns: Range<usize>,
+        w: u64,
+        z: u64,
+        norm: bool,
+        out: u64,
+        followed: bool,
+    ) -> Result<()> {
+        let store = v.store();
+        let vectors = if w == 0 { 1 } else { 2 };
+        let function = self.device.function(&special::project(store, vectors))?;
+        let keep = if followed { self.keep(columns.len(), store) } else { 0 };
+        // SAFETY: the parameter types are the kernel's; scratch and counters were sized for all columns.
+        unsafe {
+            launch!(
+                self.device,
+                &function,
+                self.device.multiprocessors(),
+                512,
+                0,
+                self.halt(),
+                v.pointer(0),
+                v.stride as i64,
+                self.len as i32,
+                columns.start as i32,
+                columns.end as i32,
+                w,
+                z,
+                norm as i32,
+                keep,
+                out,
+                v.scratch.pointer(),
+                v.counter.pointer()
+            )
+        }
+    }
+
+    fn launch_combine(
+        &self,
+        v: &CudaBasis,
+        columns: Range<usize>,
+        count: u64,
+        coefficients: u64,
+        alpha: f64,
+        x: u64,
+    ) -> Result<()> {
+        let function = self.device.function(&special::combine(v.store(), 1))?;
+        let shared = 8 * columns.len().div_ceil(8).max(1) * 8;
+        // SAFETY: the parameter types are the kernel's; columns lie in the basis.
+        unsafe {
+            launch!(
+                self.device,
+                &function,
+                2 * self.device.multiprocessors(),
+                256,
+                shared,
+                self.halt(),
+                v.pointer(0),
+                v.stride as i64,
+                self.len as i32,
+                columns.start as i32,
+                columns.end as i32,
+                count,
+                coefficients,
+                alpha,
+                0u64,
+                x
+            )
+        }
+    }
+}
+
+impl CudaBasis {
+    fn store(&self) -> Store {
+        match self.data {
+            Data::F64(_) => Store::F64,
+            Data::F32(_) => Store::F32,
+        }
+    }
+    fn pointer(&self, column: usize) -> u64 {
+        match &self.data {
+            Data::F64(v) => v.at(column * self.stride),
+            Data::F32(v) => v.at(column * self.stride),
+        }
+    }
+    /// Column `k`, widened to f64; for tests.
+    pub fn column(&self, space: &Cuda, k: usize) -> Result<Vec<f64>> {
+        let (mut wide, n) = (vec![0.0; space.len], space.len);
+        match &self.data {
+            Data::F64(v) => space.device.read(v, k * self.stride, &mut wide)?,
+            Data::F32(v) => {
+                let mut narrow = vec![0.0f32; n];
+                space.device.read(v, k * self.stride, &mut narrow)?;
+                wide.iter_mut().zip(narrow).for_each(|(w, n)| *w = n as f64);
+            }
+        }
+        Ok(wide)
+    }
+}
+
+impl Space for Cuda {
+    type Vector = Buffer<f64>;
+    type Basis = CudaBasis;
+    type Scalars = CudaScalars;
+    type Recording = CudaRecording;
+
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn vector(&self) -> Result<Buffer<f64>> {
+        self.device.zeros(self.len, "a vector")
+    }
+    fn basis(&self, columns: usize, store: Store) -> Result<CudaBasis> {
+        let stride = self.len.next_multiple_of(ALIGN);
+        let data = match store {
+            Store::F64 => Data::F64(self.device.zeros(stride * columns, "a Krylov basis")?),
+            Store::F32 => Data::F32(self.device.zeros(stride * columns, "a Krylov basis")?),
+        };
+        Ok(CudaBasis {
+            stride,
+            columns,
+            data,
+            scratch: self
+                .device
+                .zeros(self.device.multiprocessors() * (2 * columns + 3), "reduction scratch")?,
+            counter: self.device.zeros(columns.div_ceil(32).max(1), "reduction counters")?,
+        })
+    }
+    fn scalars(&self, len: usize) -> Result<CudaScalars> {
+        Ok(CudaScalars {
+            values: self.device.zeros(len, "scalars")?,
+            flags: self.device.zeros(FLAGS, "flags")?,
+        })
+    }
+
+    fn write(&self, host: &[f64], to: &mut Buffer<f64>) -> Result<()> {
+        self.check_len(host.len())?;
+        self.device.write(host, to, 0)?;
+        self.wait()
+    }
+    fn read(&self, from: &Buffer<f64>, host: &mut [f64]) -> Result<()> {
+        self.check_len(host.len())?;
+        self.device.read(from, 0, host)
+    }
+    fn copy(&self, from: &Buffer<f64>, to: &mut Buffer<f64>) -> Result<()> {
+        self.check_len(from.len())?;
+        self.check_len(to.len())?;
+        self.device.copy(from, to, self.len)
+    }
+    fn write_scalars(
+        &self,
+        to: &mut CudaScalars,
+        at: usize,
+        host: &[f64],
+        flags: &[i32; FLAGS],
+    ) -> Result<()> {
+        self.device.write(host, &mut to.values, at)?;
+        self.device.write(flags, &mut to.flags, 0)
+    }
+    fn read_scalars(
+        &self,
+        from: &CudaScalars,
+        at: usize,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()> {
+        self.device.read(&from.values, at, host)?;
+        self.device.read(&from.flags, 0, flags)
+    }
+
+    fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+        &self,
+        _: K,
+        scalars: &mut CudaScalars,
+        a: [usize; A],
+        x: [&Buffer<f64>; X],
+        y: [&mut Buffer<f64>; Y],
+        o: [usize; O],
+    ) -> Result<()>
+    where
+        K: Sweep<A, X, Y, O>,
+    {
+        const { assert!(O <= MAX_SUMS) };
+        for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
+            self.check_len(n)?;
+        }
+        let function = self.device.function(&special::sweep(&K::SOURCE))?;
+        // A fixed grid for a fixed length: sums come out the same every time.
+        let blocks = self.len.div_ceil(SWEEP_THREADS).clamp(1, 8 * self.device.multiprocessors());
+        let (mut halt, mut n) = (self.halt(), self.len as i64);
+        let (mut scratch, mut counter) = (self.scratch.pointer(), self.counter.pointer());
+        let mut pointers = [0u64; 32];
+        let count = A + X + Y + O;
+        let all = a
+            .iter()
+            .map(|&slot| scalars.values.at(slot))
+            .chain(x.iter().map(|x| x.pointer()))
+            .chain(y.iter().map(|y| y.pointer()))
+            .chain(o.iter().map(|&slot| scalars.values.at(slot)));
+        pointers.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+        let mut arguments = [std::ptr::null_mut::<std::ffi::c_void>(); 36];
+        arguments[0] = &mut halt as *mut u64 as _;
+        arguments[1] = &mut n as *mut i64 as _;
+        arguments[2] = &mut scratch as *mut u64 as _;
+        arguments[3] = &mut counter as *mut u64 as _;
+        for k in 0..count {
+            arguments[4 + k] = &mut pointers[k] as *mut u64 as _;
+        }
+        // SAFETY: the kernel was made from the same declaration; lengths were checked.
+        unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..4 + count]) }
+    }
+
+    fn project(
+        &self,
+        v: &CudaBasis,
+        columns: Range<usize>,
+        x: &Buffer<f64>,
+        scalars: &mut CudaScalars,
+        to: usize,
+    ) -> Result<()> {
+        self.launch_project(v, columns, 0, x.pointer(), false, scalars.values.at(to), true)
+    }
+    fn subtract(
+        &self,
+        v: &CudaBasis,
+        columns: Range<usize>,
+        x: &mut Buffer<f64>,
+        scalars: &mut CudaScalars,
+        from: usize,
+        norm2: Option<usize>,
+    ) -> Result<()> {
+        self.launch_combine(v, columns, 0, scalars.values.at(from), -1.0, x.pointer())?;
+        match norm2 {
+            None => Ok(()),
+            Some(slot) => self.launch_project(v, 0..0, 0, x.pointer(), true, scalars.values.at(slot), false),
+        }
+    }
+    fn expand(
+        &self,
+        v: &CudaBasis,
+        x: &mut Buffer<f64>,
+        scalars: &mut CudaScalars,
+        from: usize,
+    ) -> Result<()> {
+        self.device.clear(x)?;
+        let count = scalars.flags.at(COLUMNS);
+        self.launch_combine(v, 0..v.columns, count, scalars.values.at(from), 1.0, x.pointer())
+    }
+    fn append(
+        &self,
+        v: &mut CudaBasis,
+        column: usize,
+        x: &mut Buffer<f64>,
+        scalars: &mut CudaScalars,
+        norm: usize,
+    ) -> Result<()> {
+        let function = self.device.function(&special::append(v.store()))?;
+        let blocks = self.len.div_ceil(256).clamp(1, 8 * self.device.multiprocessors());
+        let (norm, to) = (scalars.values.at(norm), v.pointer(column));
+        // SAFETY: the parameter types are the kernel's; the column lies in the basis.
+        unsafe {
+            launch!(
+                self.device,
+                &function,
+                blocks,
+                256,
+                0,
+                self.halt(),
+                self.len as i64,
+                norm,
+                to,
+                x.pointer()
+            )
+        }
+    }
+
+    fn project_delayed(
+        &self,
+        v: &CudaBasis,
+        j: usize,
+        w: &Buffer<f64>,
+        z: &Buffer<f64>,
+        scalars: &mut CudaScalars,
+        l: &Layout,
+    ) -> Result<()> {
+        self.launch_project(v, 0..j, w.pointer(), z.pointer(), true, scalars.values.at(l.dots), true)
+    }
+    fn update_delayed(
+        &self,
+        v: &mut CudaBasis,
+        j: usize,
+        w: &mut Buffer<f64>,
+        z: &Buffer<f64>,
+        scalars: &mut CudaScalars,
+        l: &Layout,
+    ) -> Result<()> {
+        let function = self.device.function(&special::combine(v.store(), 2))?;
+        let shared = 2 * 8 * j.div_ceil(8).max(1) * 8;
+        // SAFETY: the parameter types are the kernel's; column j lies in the basis.
+        unsafe {
+            launch!(
+                self.device,
+                &function,
+                2 * self.device.multiprocessors(),
+                256,
+                shared,
+                self.halt(),
+                v.pointer(0),
+                v.stride as i64,
+                self.len as i32,
+                j as i32,
+                scalars.values.at(l.dots),
+                z.pointer(),
+                w.pointer(),
+                scalars.values.pointer(),
+                scalars.flags.pointer(),
+                *l
+            )
+        }
+    }
+    fn step(&self, step: Step, scalars: &mut CudaScalars, layout: &Layout, j: usize) -> Result<()> {
+        let function = self.device.function(&special::step(step))?;
+        let (values, flags) = (scalars.values.pointer(), scalars.flags.pointer());
+        // SAFETY: the parameter types are the kernel's; the layout fits the scalars it was made with.
+        unsafe { launch!(self.device, &function, 1, 1, 0, self.halt(), values, flags, *layout, j as u64) }
+    }
+
+    fn guard(&self, scalars: Option<&CudaScalars>) {
+        self.guard.set(scalars.map_or(0, |s| s.flags.at(HALT)));
+    }
+    fn halted(&self, _: &CudaScalars) -> bool {
+        false
+    }
+    fn record(
+        &self,
+        recording: &mut CudaRecording,
+        key: u64,
+        mut work: impl FnMut(&Self) -> Result<()>,
+    ) -> Result<()> {
+        if self.timing.get() {
+            let done = work(self);
+            self.mark(Phase::Other);
+            return done;
+        }
+        if recording.key != Some(key) {
+            // The first time runs launch by launch: it loads every kernel, which a capture cannot.
+            *recording = CudaRecording { key: Some(key), graph: None };
+            return work(self);
+        }
+        if recording.graph.is_none() {
+            let stream = self.device.stream();
+            let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            self.device.check("cuStreamBeginCapture", stream.begin_capture(mode))?;
+            let done = work(self);
+            let flags = CUgraphInstantiate_flags(0);
+            let graph = self.device.check("cuStreamEndCapture", stream.end_capture(flags));
+            done?;
+            recording.graph = graph?;
+        }
+        match &recording.graph {
+            Some(graph) => self.device.check("cuGraphLaunch", graph.launch()),
+            None => Ok(()),
+        }
+    }
+    fn peek(&self, _: &CudaScalars, _: usize) -> Option<f64> {
+        None
+    }
+    fn mark(&self, phase: Phase) {
+        if !self.timing.get() {
+            return;
+        }
+        let stream = self.device.stream();
+        if let Ok(event) = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT)) {
+            self.marks.borrow_mut().push((phase, event));
+        }
+    }
+    fn take_phases(&self) -> Option<Phases> {
+        if !self.timing.get() {
+            return None;
+        }
+        self.wait().ok()?;
+        let marks = std::mem::take(&mut *self.marks.borrow_mut());
+        let mut phases = Phases::default();
+        for pair in marks.windows(2) {
+            let milliseconds = pair[0].1.elapsed_ms(&pair[1].1).ok()?;
+            phases.add(pair[0].0, milliseconds as f64 * 1e-3);
+        }
+        Some(phases)
+    }
+    fn wait(&self) -> Result<()> {
+        self.device.wait()
+    }
+}

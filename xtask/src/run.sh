@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Conformance tests, then every measurement, on a machine with GPUs and without Rust.
+#
+#   gpu-out/run.sh            everything
+#   gpu-out/run.sh tests      the conformance tests alone
+#
+# Results go to ${OUT:-gpu-results}: machine.txt, conformance.log, bench.log, raw.tar.gz.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+out=${OUT:-gpu-results}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+
+export RUST_BACKTRACE=0
+export NCCL_NVLS_ENABLE=0          # multicast needs a fabric manager that many machines do not run
+export KRYLITH_REQUIRE_CUDA=1      # a test that finds no GPU fails instead of passing by
+
+{
+    date -u +'%Y-%m-%d %H:%M UTC'
+    cat "$here/build.txt"
+    uname -srm
+    lscpu | grep -E '^(Model name|CPU\(s\)):' || true
+    nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv || true
+} > "$out/machine.txt" 2>&1
+"$here/krylith" info >> "$out/machine.txt" 2>&1 || true
+cat "$out/machine.txt"
+
+: > "$out/conformance.log"
+for test in "$here"/tests/*; do
+    [ -e "$test" ] || continue
+    echo "== $(basename "$test")" | tee -a "$out/conformance.log"
+    # One test at a time: they share the device and measure its memory. A failure ends this script.
+    "$test" --test-threads=1 2>&1 | tee -a "$out/conformance.log"
+done
+[ "${1:-all}" = tests ] && exit 0
+
+raw=$(mktemp -d)
+trap 'tar -czf "$out/raw.tar.gz" -C "$raw" . && rm -rf "$raw"' EXIT
+: > "$out/bench.log"
+failed=0
+while read -r suite; do
+    echo "== krylith bench $suite" | tee -a "$out/bench.log"
+    "$here/krylith" bench "$suite" --device cuda --out "$raw/$suite" < /dev/null 2>&1 | tee -a "$out/bench.log" || failed=1
+done < "$here/suites.txt"
+exit $failed

@@ -1,0 +1,219 @@
+//! `cargo xtask tidy`: the rules of CONTRIBUTING.md that a machine can check.
+
+mod code;
+#[cfg(test)]
+mod tests;
+
+use crate::shell::{read, root};
+use code::{code_only, words};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// Longest source file.
+const LINES: usize = 600;
+
+/// Where `unsafe` may stand: the devices, the map of an input file, and the allocator that counts allocations.
+const UNSAFE: [&str; 4] = [
+    "crates/krylith/src/device/cpu/",
+    "crates/krylith/src/device/cuda/",
+    "crates/krylith/src/io/source.rs",
+    "crates/krylith/tests/allocations.rs",
+];
+
+/// Words that mark unfinished work, cut in two so that this file passes.
+const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+
+/// Hosts and settings of package registries. Packages are named; where they come from is the machine's affair.
+const REGISTRIES: [&str; 8] = [
+    concat!("index.", "crates.io"),
+    concat!("static.", "crates.io"),
+    concat!("py", "pi.org"),
+    concat!("python", "hosted.org"),
+    concat!("pypi.", "nvidia.com"),
+    concat!("proxy.", "golang.org"),
+    concat!("index", "-url"),
+    concat!("replace", "-with"),
+];
+
+/// Folders of one machine.
+const FOLDERS: [&str; 4] =
+    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+/// The one source that Cargo.lock may name.
+const LOCK_SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+pub fn run() -> ExitCode {
+    match check() {
+        Ok(files) => {
+            println!("tidy: {files} files");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("tidy: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Checks every file that git tracks or would; prints findings; gives the number of files.
+pub fn check() -> Result<usize, String> {
+    let root = root();
+    let names = files_of_git(&root).unwrap_or_else(|| files_below(&root, ""));
+    let contributing = std::fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap_or_default();
+    let (mut files, mut findings) = (0, 0);
+    for name in &names {
+        let Ok(bytes) = std::fs::read(root.join(name)) else { continue }; // deleted, and not yet in git
+        files += 1;
+        let Ok(text) = String::from_utf8(bytes) else { continue };
+        if text.contains('\0') {
+            continue;
+        }
+        for finding in check_file(name, &text, &contributing) {
+            println!("{name}:{}: {}", finding.line, finding.message);
+            findings += 1;
+        }
+    }
+    if findings == 0 { Ok(files) } else { Err(format!("{findings} findings in {files} files")) }
+}
+
+/// What git tracks or would; `None` without git or a repository.
+fn files_of_git(root: &Path) -> Option<Vec<String>> {
+    // A checkout may belong to another user than the one that tests it, as in a container.
+    let list = ["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let names = read(Command::new("git").args(list).current_dir(root)).ok()?;
+    Some(names.split('\0').filter(|n| !n.is_empty()).map(String::from).collect())
+}
+
+/// Every file of a source tree without git, but for what is built.
+fn files_below(folder: &Path, prefix: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if !entry.path().is_dir() {
+            names.push(name);
+        } else if !matches!(name.as_str(), ".git" | "target" | "gpu-out") {
+            names.extend(files_below(&entry.path(), &format!("{name}/")));
+        }
+    }
+    names.sort();
+    names
+}
+
+/// One breach of a rule, at a one-based line.
+#[derive(Debug, PartialEq)]
+struct Finding {
+    line: usize,
+    message: String,
+}
+
+fn check_file(name: &str, text: &str, contributing: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |line: usize, message: String| findings.push(Finding { line: line + 1, message });
+    let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default();
+    let is_source = matches!(extension, "rs" | "cu" | "cuh" | "inc" | "py");
+    // What a program wrote or a test must read as it is.
+    let is_data = name.contains("/tests/data/") || name.starts_with("bench/runs/");
+
+    let lines = text.lines().count();
+    if is_source && lines > LINES {
+        find(LINES, format!("{lines} lines; a source file has at most {LINES}"));
+    }
+    for (i, line) in text.split('\n').enumerate() {
+        if !is_data && line.ends_with([' ', '\t', '\r']) {
+            find(i, "whitespace at the end of the line".into());
+        }
+        if is_source || matches!(extension, "sh" | "toml") {
+            for word in UNFINISHED {
+                if words(line).any(|w| w == word) {
+                    find(i, format!("{word}: finish it, or open an issue"));
+                }
+            }
+        }
+        for host in REGISTRIES {
+            if line.contains(host) {
+                find(i, format!("`{host}`: name the package, not where it comes from"));
+            }
+        }
+        for folder in FOLDERS {
+            if names_folder(line, folder) {
+                find(i, format!("`{folder}` is a folder of one machine"));
+            }
+        }
+        if name == "Cargo.lock" && line.starts_with("source = ") && !line.contains(LOCK_SOURCE) {
+            find(i, format!("a source other than `{LOCK_SOURCE}`"));
+        }
+    }
+    if extension == "rs" {
+        check_rust(name, text, contributing, &mut find);
+    }
+    findings
+}
+
+fn check_rust(name: &str, text: &str, contributing: &str, find: &mut dyn FnMut(usize, String)) {
+    let code = code_only(text);
+    let code: Vec<&str> = code.lines().collect();
+    let text: Vec<&str> = text.lines().collect();
+    let may_be_unsafe = UNSAFE.iter().any(|place| name.starts_with(place));
+    let is_library = name.starts_with("crates/krylith/src/") && !name.ends_with("/tests.rs");
+    let mut in_tests = false;
+    for (i, line) in code.iter().enumerate() {
+        in_tests |= line.trim() == "#[cfg(test)]" && code.get(i + 1).is_some_and(|l| l.trim().ends_with('{'));
+        for name in ["todo", "unimplemented"] {
+            if calls(line, name) {
+                find(i, format!("{name}!: finish it"));
+            }
+        }
+        for name in ["dbg", "println", "print", "eprintln", "eprint"] {
+            if is_library && !in_tests && calls(line, name) {
+                find(i, format!("{name}! in the library; give it to an observer or an error"));
+            }
+        }
+        if !may_be_unsafe && words(line).any(|w| w == "unsafe") {
+            find(i, "unsafe outside the device and FFI files".into());
+        }
+        if is_public_unsafe_fn(line) && !documents_safety(&text[..i]) {
+            find(i, "a public unsafe fn without `# Safety` in its documentation".into());
+        }
+        if line.trim_start().starts_with("#[ignore") {
+            if line.trim_start().starts_with("#[ignore]") {
+                find(i, "an ignored test without a reason: #[ignore = \"…\"]".into());
+            }
+            let function = code[i..].iter().find_map(|l| l.split("fn ").nth(1)).unwrap_or_default();
+            let function = words(function).next().unwrap_or_default();
+            if !words(contributing).any(|w| w == function) {
+                find(i, format!("CONTRIBUTING.md does not say where the ignored test `{function}` runs"));
+            }
+        }
+    }
+}
+
+/// `name!` as a macro call, and not the end of a longer name.
+fn calls(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        line[at + name.len()..].starts_with('!') && !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+/// `pub unsafe fn`, with `pub(…)`, `const` and `extern` allowed; a function pointer's type is none.
+fn is_public_unsafe_fn(line: &str) -> bool {
+    let mut list = words(line);
+    let declares = list.next() == Some("pub")
+        && list.find(|w| !matches!(*w, "crate" | "super" | "in" | "const" | "async")) == Some("unsafe");
+    declares && list.any(|w| w == "fn")
+}
+
+/// Whether the documentation and attributes that end `above` have a section on safety.
+fn documents_safety(above: &[&str]) -> bool {
+    let head = above.iter().rev().map(|l| l.trim());
+    head.take_while(|l| l.starts_with("///") || l.starts_with("#[") || l.starts_with("//"))
+        .any(|l| l.contains("# Safety"))
+}
+
+/// `folder` as the beginning of a path, and not a part of a longer one.
+fn names_folder(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "._-/~}$)".contains(c))
+    })
+}
