@@ -1,7 +1,7 @@
 //! The command line: names, help texts and defaults.
 
 use crate::failure::{DONE, Result};
-use crate::options::{self, Device, Given, Method, Ordering, Precond, Rhs};
+use crate::options::{self, Device, Given, Method, Null, Ordering, Precond, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use krylith::Store;
 use krylith::method::Orthogonalization;
@@ -78,13 +78,23 @@ pub struct SolveArgs {
     /// needs a block size); x comes back in the same [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated", help_heading = "System")]
     pub ordering: Option<Ordering>,
-    /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number [default: auto]
-    #[arg(long, value_name = "auto|cpu|cuda[:N,…]", help_heading = "Machine")]
+    /// Null space of a singular consistent system (enclosed flow, free body, pure Neumann): constant finds the fields
+    /// whose constant A maps to zero; FILE holds one vector a column [default: none, the system is regular]
+    #[arg(long, value_name = "constant|FILE", help_heading = "System")]
+    pub nullspace: Option<Null>,
+    /// Scale rows and columns before the preconditioner is built; residuals and tolerances stay those of the system as
+    /// given [default: off]
+    #[arg(long, help_heading = "System")]
+    pub equilibrate: bool,
+
+    /// Where to run: auto, cpu, or cuda[:N] for the GPU of that number [default: auto, which is the first GPU if one
+    /// can be used]
+    #[arg(long, value_name = "auto|cpu|cuda[:N]", help_heading = "Machine")]
     pub device: Option<Device>,
     /// Threads on the CPU [default: one a core]
     #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
     pub threads: Option<usize>,
-    /// Bitwise equal results from run to run [default: off; on the CPU results are bitwise equal anyway]
+    /// Bitwise equal results from run to run [default: off; results of this version are bitwise equal anyway]
     #[arg(long, help_heading = "Machine")]
     pub deterministic: bool,
     /// Precision in which matrix, preconditioner and basis are stored; arithmetic is f64, and so is the residual that

@@ -42,7 +42,25 @@ fn devices() -> Vec<(&'static str, Vec<String>)> {
     if let Some((total, free)) = machine::memory() {
         cpu.push(format!("memory {}, {} free", bytes(total), bytes(free)));
     }
-    vec![("cpu", cpu), ("cuda", vec!["not in this build".into()]), ("mpi", vec!["not in this build".into()])]
+    vec![("cpu", cpu), ("cuda", cuda()), ("mpi", vec!["not in this build".into()])]
+}
+
+/// GPUs and what a solve on one needs, or why there is none.
+fn cuda() -> Vec<String> {
+    let gpus = match krylith::device::cuda::devices() {
+        Ok(gpus) => gpus,
+        Err(e) => return vec![format!("none: {e}")],
+    };
+    let mut lines: Vec<String> = gpus
+        .iter()
+        .map(|g| format!("{}: {}, sm_{}{}, {}", g.ordinal, g.name, g.arch.0, g.arch.1, bytes(g.memory)))
+        .collect();
+    let cache = krylith::device::cuda::cache_state();
+    lines.push(match &cache.folder {
+        Some(folder) => format!("{} cached in {}", plural(cache.files, "kernel"), folder.display()),
+        None => "kernels are not cached: no folder of the user's own can be written".into(),
+    });
+    lines
 }
 
 fn about(system: &System) -> Vec<(&'static str, Vec<String>)> {

@@ -3,10 +3,12 @@
 mod args;
 mod bandwidth;
 mod blocks;
+mod devices;
 mod failure;
 mod info;
 mod interrupt;
 mod machine;
+mod null_space;
 mod options;
 mod output;
 mod plot;

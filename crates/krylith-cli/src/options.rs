@@ -172,6 +172,22 @@ impl FromStr for Rhs {
     }
 }
 
+/// Null vectors of a singular consistent system.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Null {
+    /// Constants of the fields that the matrix maps to zero.
+    Constant,
+    /// Vectors from a file, one a column.
+    File(PathBuf),
+}
+
+impl FromStr for Null {
+    type Err = String;
+    fn from_str(text: &str) -> Parsed<Self> {
+        Ok(if text == "constant" { Null::Constant } else { Null::File(text.into()) })
+    }
+}
+
 /// `f64` or `f32`.
 pub fn store(text: &str) -> Parsed<Store> {
     match text {

@@ -32,6 +32,27 @@ pub fn residual(terms: &Terms, b: &[f64], x: &[f64]) -> Vec<f64> {
     r
 }
 
+/// ‖ Σ |Cₜ ⊗ Aₜ| |x| ‖₂: how large A x could be without cancellation.
+pub fn magnitude(terms: &Terms, x: &[f64]) -> f64 {
+    let (block, s) = (terms.block(), terms.stages());
+    let order = block * s;
+    let mut y = vec![0.0; x.len()];
+    for (c, a) in &terms.terms {
+        for (i, y) in y.chunks_exact_mut(order).enumerate() {
+            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                let x = &x[a.col()[p] as usize * order..][..order];
+                for (e, v) in a.block_values(p).iter().enumerate().filter(|(_, v)| **v != 0.0) {
+                    for k in 0..s {
+                        let sum: f64 = (0..s).map(|l| (c[(k, l)] * x[e % block * s + l]).abs()).sum();
+                        y[e / block * s + k] += v.abs() * sum;
+                    }
+                }
+            }
+        }
+    }
+    norm(&y)
+}
+
 /// ‖x‖₂.
 pub fn norm(x: &[f64]) -> f64 {
     x.iter().map(|v| v * v).sum::<f64>().sqrt()

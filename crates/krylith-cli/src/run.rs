@@ -7,7 +7,7 @@ use crate::report::Event;
 use krylith::matrix::Bsr;
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
-use krylith::precond::{BlockDiagonal, BlockJacobi};
+use krylith::precond::{BlockDiagonal, BlockJacobi, Equilibrated, NullSpace, Scaling};
 use krylith::space::Phases;
 use krylith::{Error, History, Observer, Stop, Store};
 use std::borrow::Cow;
@@ -20,7 +20,11 @@ pub struct Job<'a> {
     /// b, in the solver's order.
     pub rhs: &'a [f64],
     /// First guess.
-    pub x: Vec<f64>,
+    pub x0: &'a [f64],
+    /// Null vectors to be projected out.
+    pub null: &'a [Vec<f64>],
+    /// Scale before the preconditioner is built.
+    pub equilibrate: bool,
     /// Options, decided.
     pub settings: &'a Settings,
     /// Basis vectors; not more than could ever be used.
@@ -53,17 +57,17 @@ pub struct Solved {
 ///
 /// # Errors
 /// A preconditioner that was asked for and cannot be built; a device without room.
-pub fn run<S: PointBlockSum + BlockDiagonal>(
+pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     space: &S,
-    job: Job,
+    job: &Job,
     observer: &mut dyn Observer,
 ) -> Result<Solved> {
     let start = Instant::now();
-    let Job { terms, rhs, mut x, settings, restart } = job;
-    let mut events = Vec::new();
+    let Job { terms, rhs, settings, restart, .. } = *job;
+    let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
     let a = PointBlock::new(space, terms, settings.store, false)?;
-    let (jacobi, precond_reason) = preconditioner(space, terms, settings, &mut events)?;
-    let p = jacobi.as_ref().map(|(p, _)| p as &dyn LinearOperator<S>);
+    let (p, jacobi, precond_reason) = preconditioner(space, job, &mut events)?;
+    let p = p.as_deref();
     let options =
         GmresOptions { restart, orthogonalization: settings.orthogonalization, basis: settings.store };
     let mut gmres = Gmres::new(space, options)?;
@@ -93,7 +97,7 @@ pub fn run<S: PointBlockSum + BlockDiagonal>(
         fixed as f64 + space.len() as f64 * orthogonalization_bytes(settings, restart, history.iterations);
     Ok(Solved {
         x,
-        jacobi: jacobi.map(|(_, block)| block),
+        jacobi,
         precond_reason,
         phases: space.take_phases(),
         setup,
@@ -119,17 +123,40 @@ fn orthogonalization_bytes(settings: &Settings, restart: usize, iterations: usiz
     }
 }
 
-type Jacobi<S> = Option<(BlockJacobi<S>, usize)>;
+type Boxed<S> = Option<Box<dyn LinearOperator<S>>>;
 
-fn preconditioner<S: BlockDiagonal>(
+/// What stands at the right of A: null vectors projected out of the scaled inverse of the diagonal blocks, or less.
+/// With it, the size of those blocks and why they were taken.
+fn preconditioner<S: BlockDiagonal + 'static>(
+    space: &S,
+    job: &Job,
+    events: &mut Vec<Event>,
+) -> Result<(Boxed<S>, Option<usize>, &'static str)> {
+    let scaling = job.equilibrate.then(|| Scaling::find(job.terms));
+    let scaled = scaling.as_ref().map(|s| s.scaled(job.terms)).transpose()?;
+    let terms = scaled.as_ref().unwrap_or(job.terms);
+    let (jacobi, size, reason) = jacobi(space, terms, job.settings, events)?;
+    let mut p: Boxed<S> = jacobi.map(|p| Box::new(p) as Box<dyn LinearOperator<S>>);
+    if let Some(scaling) = &scaling {
+        p = Some(Box::new(Equilibrated::new(space, scaling, p)?));
+    }
+    if !job.null.is_empty() {
+        p = Some(Box::new(NullSpace::new(space, job.null, p)?));
+    }
+    Ok((p, size, reason))
+}
+
+type Jacobi<S> = (Option<BlockJacobi<S>>, Option<usize>, &'static str);
+
+fn jacobi<S: BlockDiagonal>(
     space: &S,
     terms: &Terms,
     settings: &Settings,
     events: &mut Vec<Event>,
-) -> Result<(Jacobi<S>, &'static str)> {
+) -> Result<Jacobi<S>> {
     let b = terms.block();
     match settings.precond {
-        Precond::None => Ok((None, "")),
+        Precond::None => Ok((None, None, "")),
         Precond::Jacobi { block } => {
             let size = block.unwrap_or(b);
             if b % size != 0 {
@@ -139,16 +166,16 @@ fn preconditioner<S: BlockDiagonal>(
             }
             let diagonal = if size == b { None } else { Some(diagonal(terms, size)?) };
             let jacobi = BlockJacobi::new(space, diagonal.as_ref().unwrap_or(terms), settings.store)?;
-            Ok((Some((jacobi, size)), ""))
+            Ok((Some(jacobi), Some(size), ""))
         }
         Precond::Auto => match BlockJacobi::new(space, terms, settings.store) {
-            Ok(jacobi) => Ok((Some((jacobi, b)), "auto: every diagonal block can be inverted")),
+            Ok(jacobi) => Ok((Some(jacobi), Some(b), "auto: every diagonal block can be inverted")),
             Err(Error::SingularBlock { row, kind, .. }) => {
                 let detail = format!(
                     "no preconditioner instead of jacobi: block row {row} has a {kind} diagonal block"
                 );
                 events.push(Event::new("fallback", None, detail));
-                Ok((None, "auto: a diagonal block cannot be inverted"))
+                Ok((None, None, "auto: a diagonal block cannot be inverted"))
             }
             Err(e) => Err(e.into()),
         },

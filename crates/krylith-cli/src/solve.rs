@@ -1,32 +1,26 @@
 //! `krylith solve`: from the command line to an answer, a report and an exit code.
 
 use crate::args::SolveArgs;
+use crate::devices::Ran;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::options::{Device, Method, Rhs, Settings};
 use crate::output::{self, check_target};
 use crate::progress::Watch;
 use crate::report::{self, Event, Report};
 use crate::residual::{by_field, residual};
-use crate::run::{self, Job, Solved};
+use crate::run::{Job, Solved};
 use crate::summary;
 use crate::system::{self, System};
-use crate::{bandwidth, interrupt, machine, plot};
-use krylith::device::cpu::Cpu;
+use crate::{devices, interrupt, null_space, plot};
 use krylith::{Outcome, io};
 use std::path::Path;
 
-/// The device that a solve ran on, for people and reports.
-pub struct Ran {
-    /// `cpu` or `cuda`.
-    pub device: &'static str,
-    /// Its names.
-    pub names: Vec<String>,
-    /// Threads of the CPU team.
-    pub threads: usize,
-    /// Why this one.
-    pub reason: &'static str,
-    /// Bytes a second that it reads, where that was measured.
-    pub bandwidth: Option<f64>,
+/// What stands around the preconditioner.
+pub struct Extras {
+    /// Rows and columns were scaled for it.
+    pub equilibrated: bool,
+    /// Null vectors projected out.
+    pub null_vectors: usize,
 }
 
 /// Everything about a finished solve.
@@ -43,6 +37,8 @@ pub struct Finished {
     pub solved: Solved,
     /// Where.
     pub ran: Ran,
+    /// What stands around the preconditioner.
+    pub extras: Extras,
     /// ‖r_c‖/‖b‖.
     pub fields: Vec<f64>,
     /// Iterations at which a cycle began.
@@ -58,24 +54,29 @@ pub struct Finished {
 pub fn solve(args: SolveArgs) -> Result<u8> {
     interrupt::watch()?;
     check_targets(&args)?;
-    if let Some(Device::Cuda(_)) = &args.device {
-        return Err(no_cuda()); // before a large file is read
-    }
+    devices::check(args.device.as_ref())?;
     let mut system = system::load(&args.system, args.block, args.ordering.unwrap_or_default())?;
     let settings = args.given().settle(&system.solver, &args.system)?;
     let (rhs, rhs_name) = system.right_hand_side(args.rhs.as_ref())?;
-    let x = match &args.x0 {
+    let x0 = match &args.x0 {
         Some(path) => system.vector("the first guess", path)?,
         None => vec![0.0; system.len()],
     };
     // More basis vectors than unknowns or iterations can never be used.
     let restart = settings.restart.min(system.len()).min(settings.max_iters.max(1));
 
+    let null = match &args.nullspace {
+        Some(wanted) => null_space::vectors(wanted, &system)?,
+        None => Vec::new(),
+    };
+
     let mut watch = Watch::new(args.quiet);
     let terms = system.operator.terms();
-    let job = Job { terms: &terms, rhs: &rhs, x, settings: &settings, restart };
+    let equilibrate = args.equilibrate;
+    let job =
+        Job { terms: &terms, rhs: &rhs, x0: &x0, null: &null, equilibrate, settings: &settings, restart };
     interrupt::solving();
-    let done = dispatch(job, &args, &mut watch);
+    let done = devices::solve(&job, args.threads, args.report.is_some(), &mut watch);
     watch.finish();
     let (mut solved, ran) = done?;
 
@@ -85,6 +86,15 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     let r = residual(&terms, &rhs, &solved.x);
     let fields = by_field(&r, terms.block(), terms.stages()).into_iter().map(relative).collect();
     let restarts = restarts(&watch.cycles, history.restarts, restart);
+    let mut choices = Vec::new();
+    if settings.device == Device::Auto {
+        choices.push(Event::new("choice", None, format!("device {}, {}", ran.device, ran.reason)));
+    }
+    if system.block_detected {
+        let reason = format!("block {}: {}", system.order.block, system.block_reason);
+        choices.push(Event::new("choice", None, reason));
+    }
+    solved.events.splice(0..0, choices);
     let restarted =
         |&i: &usize| Event::new("restart", Some(i), "the basis was full, or its estimate was wrong");
     solved.events.extend(restarts.iter().map(restarted));
@@ -92,8 +102,10 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         solved.events.push(Event::new("interrupted", Some(history.iterations), "by Ctrl-C or a signal"));
     }
     let target = relative((settings.rtol * norm_b).max(settings.atol));
+    let extras = Extras { equilibrated: args.equilibrate, null_vectors: null.len() };
     drop(terms);
-    let done = Finished { system, rhs: rhs_name, settings, restart, solved, ran, fields, restarts, target };
+    let done =
+        Finished { system, rhs: rhs_name, settings, restart, solved, ran, extras, fields, restarts, target };
     conclude(done, &args)
 }
 
@@ -159,33 +171,6 @@ fn check_targets(args: &SolveArgs) -> Result<()> {
     Ok(())
 }
 
-/// The one place that knows devices: `--device cuda` becomes another arm here.
-fn dispatch(job: Job, args: &SolveArgs, watch: &mut Watch) -> Result<(Solved, Ran)> {
-    let reason = match &job.settings.device {
-        Device::Cpu => "--device cpu",
-        Device::Auto => "auto: this build knows no other device",
-        Device::Cuda(_) => return Err(no_cuda()),
-    };
-    let needed = run::memory(job.terms, job.restart, job.settings.store, true).total();
-    if let Some((_, free)) = machine::memory().filter(|(_, free)| needed > *free) {
-        let what = format!("a solve of {} unknowns with GMRES({})", job.rhs.len(), job.restart);
-        let remedy = "use a smaller --restart, --store f32 or a machine with more memory";
-        return Err(krylith::Error::Memory { what, needed, free, place: "the host".into(), remedy }.into());
-    }
-    let space = Cpu::new(job.rhs.len(), args.threads.unwrap_or(0));
-    let solved = run::run(&space, job, watch)?;
-    let bandwidth = if args.report.is_some() { bandwidth::read_bandwidth(space.pool()) } else { None };
-    let threads = space.threads();
-    Ok((solved, Ran { device: "cpu", names: vec![machine::model()], threads, reason, bandwidth }))
-}
-
-/// `--device cuda`, until there is one.
-fn no_cuda() -> Failure {
-    Failure::machine(
-        "--device cuda: this build has no CUDA device; use --device cpu, or a version of krylith that has one",
-    )
-}
-
 /// The iterations at which cycles began: as watched where that fits the count, else where full cycles put them.
 fn restarts(watched: &[usize], count: usize, restart: usize) -> Vec<usize> {
     if watched.len() == count {
@@ -202,6 +187,12 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
     let order = solved.jacobi.map(|block| (block * system.order.stages, block));
     if let Some((_, block)) = order {
         parameters.insert("block".into(), block.into());
+    }
+    if done.extras.equilibrated {
+        parameters.insert("equilibrate".into(), true.into());
+    }
+    if done.extras.null_vectors > 0 {
+        parameters.insert("nullspace".into(), done.extras.null_vectors.into());
     }
     let fill = order.map(|(order, _)| (system.len() * order) as f64 / system.nonzeros as f64);
     let moved = solved.bytes_per_iteration * history.iterations as f64;
@@ -251,7 +242,8 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
         seconds: report::Seconds {
             setup: solved.setup,
             total: solved.setup + solved.solve,
-            transfer: Some(0.0),
+            // A GPU's vectors travel while other work goes on: nobody keeps time of it.
+            transfer: (ran.device == "cpu").then_some(0.0),
             product: phases.map(|p| p.product),
             communication: Some(0.0),
             orthogonalization: phases.map(|p| p.orthogonalization),

@@ -41,12 +41,18 @@ pub fn method(done: &Finished) -> String {
 
 fn preconditioner(done: &Finished) -> String {
     let s = done.system.order.stages;
-    match done.solved.jacobi {
+    let equilibrated = if done.extras.equilibrated { ", equilibrated" } else { "" };
+    let null = match done.extras.null_vectors {
+        0 => String::new(),
+        n => format!(", {} projected out", plural(n, "null vector")),
+    };
+    let jacobi = match done.solved.jacobi {
         None => "no preconditioner".into(),
         Some(1) if s == 1 => "point Jacobi".into(),
         Some(b) if s == 1 => format!("point-block Jacobi {b}×{b}"),
         Some(b) => format!("point-block Jacobi {0}×{0} ({b} × {s} stages)", b * s),
-    }
+    };
+    jacobi + equilibrated + &null
 }
 
 /// `converged after 42 iterations, 1 restart`.
@@ -78,7 +84,7 @@ pub fn verdict(done: &Finished) -> String {
         Outcome::Stagnated => {
             "; raise --restart, loosen --rtol, or store more exactly if --store f32 was given"
         }
-        Outcome::Breakdown => "; the matrix is singular for this right-hand side",
+        Outcome::Breakdown => "; the matrix is singular: give its --nullspace if the system is consistent",
         Outcome::Diverged => "; try another --precond, or none",
         Outcome::NotFinite => "; values overflow: scale the system, or try --precond none",
     };
@@ -133,8 +139,9 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
         if history.rhs_norm == 0.0 { "; it is zero, and so is x" } else { "" }
     ));
     rows.push(("system", lines));
-    let threads = plural(ran.threads, "thread");
-    rows.push(("device", vec![format!("{}, {threads} ({})", ran.names.join(", "), ran.reason)]));
+    let threads =
+        if ran.device == "cpu" { format!(", {}", plural(ran.threads, "thread")) } else { String::new() };
+    rows.push(("device", vec![format!("{}{threads}", ran.names.join(", ")), format!("({})", ran.reason)]));
     let auto = if settings.method == crate::options::Method::Auto { " (auto)" } else { "" };
     let mut lines = vec![format!(
         "GMRES({}), {} orthogonalisation{}{auto}",
@@ -149,7 +156,11 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     };
     lines.push(format!("{}{reason}", preconditioner(done)));
     lines.extend(
-        solved.events.iter().filter(|e| e.event != "restart").map(|e| format!("{}: {}", e.event, e.detail)),
+        solved
+            .events
+            .iter()
+            .filter(|e| e.event == "fallback" || e.event == "refinement")
+            .map(|e| format!("{}: {}", e.event, e.detail)),
     );
     rows.push(("method", lines));
 

@@ -124,6 +124,8 @@ pub struct System {
     pub solver: SolverDefaults,
     /// Why the block size is what it is.
     pub block_reason: String,
+    /// It was found from the pattern.
+    pub block_detected: bool,
 }
 
 impl System {
@@ -168,6 +170,30 @@ impl System {
         Ok(self.order.into_solver(values))
     }
 
+    /// Vectors of N unknowns, each of which stands for itself in every stage; or one of the whole system.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not fit.
+    pub fn null_file(&self, path: &Path) -> Result<Vec<Vec<f64>>> {
+        let array = io::read_vector(path)?;
+        let (rows, columns) = array.rows_columns();
+        let (n, s) = (self.order.rows(), self.order.stages);
+        if rows != n {
+            return Ok(vec![self.vector("the null vector", path)?]);
+        }
+        let column = |c: usize| array.values().iter().skip(c).step_by(columns).copied().collect::<Vec<f64>>();
+        let mut vectors = Vec::new();
+        for c in 0..columns {
+            let values = column(c);
+            for k in 0..s {
+                let mut v = vec![0.0; n * s];
+                values.iter().enumerate().for_each(|(row, x)| v[self.order.place(row) * s + k] = *x);
+                vectors.push(v);
+            }
+        }
+        Ok(vectors)
+    }
+
     /// A solution as files show it: the user's numbering, shape (N,) or (N, s).
     ///
     /// # Errors
@@ -194,7 +220,7 @@ pub fn is_problem(text: &str) -> bool {
     let name = text.split([':', ',']).next().unwrap_or_default();
     !Path::new(text).exists()
         && (krylith_problems::catalogue().iter().any(|p| p.name == name)
-            || (text.contains(':') && !name.contains(['/', '.', '\\'])))
+            || (text.contains(':') && !text.contains(['/', '\\']) && !name.contains('.')))
 }
 
 fn source(text: &str) -> Result<Source> {
@@ -275,6 +301,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
             let operator =
                 Operator::Kronecker(KroneckerSum::new(a, coefficients, tau, m, l).map_err(within)?);
             let own_rhs = rhs.map(|r| order.into_solver(r));
+            let block_detected = false;
             let block_reason = hint.map_or("M and L have it", |h| h.1).to_string();
             Ok(System {
                 label: text.into(),
@@ -286,10 +313,12 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 own_rhs,
                 solver,
                 block_reason,
+                block_detected,
             })
         }
         SystemMatrix::Matrix(matrix) => {
             let format = matrix.format();
+            let block_detected = block.is_none() && hint.is_none();
             let (matrix, b, block_reason) = match (block, hint) {
                 (Some(b), _) => (matrix, b, "--block".into()),
                 (None, Some((b, why))) => (matrix, b, why.to_string()),
@@ -326,6 +355,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 own_rhs,
                 solver,
                 block_reason,
+                block_detected,
             })
         }
     }

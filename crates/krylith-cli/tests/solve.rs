@@ -226,6 +226,90 @@ fn other_outcomes_are_named_and_x_is_written() {
     let _ = report(&f, "r.json");
 }
 
+/// A path of n nodes with b fields, of which only the last has a constant null space.
+fn neumann(n: usize, b: usize) -> Vec<(usize, usize, f64)> {
+    let mut entries = Vec::new();
+    for i in 0..n {
+        for c in 0..b {
+            let mass = if c + 1 < b { 1.0 } else { 0.0 };
+            let neighbours: Vec<usize> = [i.wrapping_sub(1), i + 1].into_iter().filter(|&j| j < n).collect();
+            entries.push((i * b + c + 1, i * b + c + 1, neighbours.len() as f64 + mass));
+            entries.extend(neighbours.iter().map(|j| (i * b + c + 1, j * b + c + 1, -1.0)));
+        }
+    }
+    entries
+}
+
+#[test]
+fn a_singular_consistent_system_converges_with_its_null_space() {
+    let f = Folder::new();
+    f.write("a.mtx", mtx(80, 80, &neumann(40, 2)));
+    // The last field's right-hand side sums to zero, as it must.
+    let b: String = (0..80)
+        .map(|i| {
+            format!(
+                "{}\n",
+                if i % 2 == 1 && i % 4 == 1 {
+                    1.0
+                } else if i % 2 == 1 {
+                    -1.0
+                } else {
+                    2.0
+                }
+            )
+        })
+        .collect();
+    f.write("b.txt", b);
+    let null: String = (0..80).map(|i| format!("{}\n", i % 2)).collect();
+    f.write("n.txt", null);
+    for options in
+        ["--nullspace constant", "--nullspace n.txt", "--nullspace constant --equilibrate --precond none"]
+    {
+        let ran = f.line(&format!(
+            "solve a.mtx --block 2 --rhs b.txt --out x.npy --report r.json --rtol 1e-9 {options}"
+        ));
+        assert!(ran.works().out.contains("1 null vector projected out"), "{ran:#?}");
+        let x = array(f.path("x.npy"));
+        let mean: f64 = x.values().iter().skip(1).step_by(2).sum();
+        assert!(mean.abs() < 1e-8, "{options}: {mean}");
+        assert_eq!(report(&f, "r.json")["preconditioner"]["parameters"]["nullspace"], 1);
+    }
+    f.line("solve laplace:4x4x4 --nullspace constant").fails(2, &["maps no constant to zero"]);
+    f.line("solve a.mtx --block 2 --nullspace b.txt").fails(2, &["b.txt", "no null vector"]);
+    // Field by field as well.
+    let (n, b) = (40, 2);
+    let fields: Vec<_> = neumann(n, b)
+        .into_iter()
+        .map(|(i, j, v)| ((i - 1) % b * n + (i - 1) / b + 1, (j - 1) % b * n + (j - 1) / b + 1, v))
+        .collect();
+    f.write("f.mtx", mtx(80, 80, &fields));
+    f.write("nf.txt", (0..80).map(|i| format!("{}\n", i / 40)).collect::<String>());
+    f.write(
+        "bf.txt",
+        (0..80).map(|i| format!("{}\n", if i < 40 { 2 } else { 1 - 2 * (i % 2) })).collect::<String>(),
+    );
+    f.line("solve f.mtx --block 2 --ordering segregated --rhs bf.txt --nullspace nf.txt").works();
+}
+
+#[test]
+fn equilibration_helps_where_units_differ() {
+    let f = Folder::new();
+    let scaled: Vec<_> = chain(30, 3, |i, c| i * 3 + c)
+        .into_iter()
+        .map(|(i, j, v)| (i, j, v * 10f64.powi(3 * (j % 3) as i32)))
+        .collect();
+    f.write("a.mtx", mtx(90, 90, &scaled));
+    f.line("solve a.mtx --block 3 --precond none --equilibrate --out x.npy --report r.json --rtol 1e-10")
+        .works();
+    let with = report(&f, "r.json")["iterations"].as_u64().unwrap();
+    assert_eq!(report(&f, "r.json")["preconditioner"]["parameters"]["equilibrate"], true);
+    f.line("solve a.mtx --block 3 --precond none --report r.json --rtol 1e-10 --restart 100");
+    let without = report(&f, "r.json")["iterations"].as_u64().unwrap();
+    assert!(with < without, "{with} with, {without} without");
+    f.line("solve a.mtx --block 3 --equilibrate --out y.npy --rtol 1e-10").works();
+    assert!(distance(array(f.path("y.npy")).values(), array(f.path("x.npy")).values()) < 1e-7);
+}
+
 #[test]
 fn quiet_prints_errors_alone() {
     let f = Folder::new();
