@@ -1,2 +1,41 @@
-//! The `krylith` command.
-fn main() {}
+//! The `krylith` command: solve sparse point-block systems, write generated ones, look at the machine.
+
+mod args;
+mod bandwidth;
+mod blocks;
+mod devices;
+mod failure;
+mod info;
+mod interrupt;
+mod machine;
+mod null_space;
+mod options;
+mod output;
+mod plot;
+mod problem;
+mod progress;
+mod refine;
+mod report;
+mod residual;
+mod run;
+mod solve;
+mod summary;
+mod system;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let code = failure::guard(|| {
+        let args = match args::parse() {
+            Ok(args) => args,
+            Err(code) => return Ok(code),
+        };
+        match args.command {
+            None => args::print_help(),
+            Some(args::Command::Solve(args)) => solve::solve(*args),
+            Some(args::Command::Problem(args)) => problem::problem(args),
+            Some(args::Command::Info(args)) => info::info(args),
+        }
+    });
+    ExitCode::from(code)
+}

@@ -23,6 +23,18 @@ pub trait LinearOperator<S: Space> {
     fn bytes(&self) -> u64;
 }
 
+impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for Box<T> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        (**self).apply(space, x, y)
+    }
+    fn key(&self) -> u64 {
+        (**self).key()
+    }
+    fn bytes(&self) -> u64 {
+        (**self).bytes()
+    }
+}
+
 /// A number that no other operator has.
 pub(crate) fn fresh_key() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};

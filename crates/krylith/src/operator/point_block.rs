@@ -83,7 +83,8 @@ pub struct PointBlock<S: PointBlockSum> {
     product: S::Product,
     key: u64,
     b: Option<Dense>,
-    terms: usize,
+    /// A and τB as the device last got them; kept so that a new τ allocates nothing.
+    coefficients: Vec<Dense>,
 }
 
 impl<S: PointBlockSum> PointBlock<S> {
@@ -110,7 +111,12 @@ impl<S: PointBlockSum> PointBlock<S> {
     /// Any sum of terms; `dense` ignores structure inside the blocks.
     pub fn new(space: &S, terms: &Terms, store: Store, dense: bool) -> Result<Self> {
         let product = space.prepare(terms, store, dense)?;
-        Ok(Self { product, key: fresh_key(), b: None, terms: terms.terms.len() })
+        Ok(Self {
+            product,
+            key: fresh_key(),
+            b: None,
+            coefficients: terms.terms.iter().map(|t| t.0.clone()).collect(),
+        })
     }
 
     /// New values of M (term 0) or L (term 1) under the same pattern; nothing is analysed again.
@@ -119,16 +125,19 @@ impl<S: PointBlockSum> PointBlock<S> {
     /// A wrong length, a value that is not finite, or one that breaks the structure found at set-up (an entry
     /// that was zero, or equal to another, in every block).
     pub fn update_values(&mut self, space: &S, term: usize, values: &[f64]) -> Result<()> {
-        if term >= self.terms {
-            return Err(Error::invalid(format!("there is no term {term}; the operator has {}", self.terms)));
+        let terms = self.coefficients.len();
+        if term >= terms {
+            return Err(Error::invalid(format!("there is no term {term}; the operator has {terms}")));
         }
         space.update_values(&mut self.product, term, values)
     }
 
     /// A new τ of a Kronecker operator: only s² numbers change.
     pub fn set_tau(&mut self, space: &S, a: &Dense, tau: f64) -> Result<()> {
-        let b = self.b.clone().ok_or_else(|| Error::invalid("set_tau needs a Kronecker operator"))?;
-        self.set_stages(space, a, &b, tau)
+        let b = self.b.take().ok_or_else(|| Error::invalid("set_tau needs a Kronecker operator"))?;
+        let done = self.set_coefficients(space, a, &b, tau);
+        self.b = Some(b);
+        done
     }
 
     /// New A, B and τ, of any number of stages; M and L stay where they are.
@@ -136,12 +145,28 @@ impl<S: PointBlockSum> PointBlock<S> {
         if self.b.is_none() {
             return Err(Error::invalid("set_stages needs a Kronecker operator"));
         }
-        if a.rows() != b.rows() || a.rows() != a.columns() || b.rows() != b.columns() || !tau.is_finite() {
-            return Err(Error::invalid("A and B must be square of the same order and tau finite"));
-        }
-        space.update_coefficients(&mut self.product, &[a.clone(), scaled(b, tau)])?;
+        self.set_coefficients(space, a, b, tau)?;
         self.b = Some(b.clone());
         Ok(())
+    }
+
+    fn set_coefficients(&mut self, space: &S, a: &Dense, b: &Dense, tau: f64) -> Result<()> {
+        if a.rows() != b.rows() || a.rows() != a.columns() || b.rows() != b.columns() {
+            return Err(Error::invalid("A and B must be square of the same order"));
+        }
+        if !b.values().iter().all(|v| (tau * v).is_finite()) {
+            return Err(Error::invalid(format!("tau is {tau}; tau times B must be finite")));
+        }
+        for (to, from, factor) in [(0, a, 1.0), (1, b, tau)] {
+            let to = &mut self.coefficients[to];
+            if to.rows() != from.rows() {
+                *to = from.clone();
+            }
+            for k in 0..from.rows() {
+                (0..from.rows()).for_each(|q| to[(k, q)] = factor * from[(k, q)]);
+            }
+        }
+        space.update_coefficients(&mut self.product, &self.coefficients)
     }
 
     /// What the device holds.

@@ -25,6 +25,7 @@ pub trait BlockDiagonal: Space {
 pub struct BlockJacobi<S: BlockDiagonal> {
     blocks: S::Blocks,
     inverse: Vec<f64>,
+    work: Vec<f64>,
     order: usize,
     key: u64,
 }
@@ -37,9 +38,10 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
     pub fn new(space: &S, terms: &Terms, store: Store) -> Result<Self> {
         let order = terms.block() * terms.stages();
         let mut inverse = vec![0.0; terms.block_rows() * order * order];
-        invert_diagonal(terms, &mut inverse)?;
+        let mut work = vec![0.0; order * order];
+        invert_diagonal(terms, &mut inverse, &mut work)?;
         let blocks = space.prepare_blocks(order, &inverse, store)?;
-        Ok(Self { blocks, inverse, order, key: fresh_key() })
+        Ok(Self { blocks, inverse, work, order, key: fresh_key() })
     }
 
     /// Inverts again, for new values, τ or coefficients of the same shape.
@@ -53,7 +55,7 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
                 "the new values have another shape than the preconditioner was built for",
             ));
         }
-        invert_diagonal(terms, &mut self.inverse)?;
+        invert_diagonal(terms, &mut self.inverse, &mut self.work)?;
         space.update_blocks(&mut self.blocks, &self.inverse)
     }
 
@@ -75,13 +77,12 @@ impl<S: BlockDiagonal> LinearOperator<S> for BlockJacobi<S> {
     }
 }
 
-fn invert_diagonal(terms: &Terms, inverse: &mut [f64]) -> Result<()> {
+fn invert_diagonal(terms: &Terms, inverse: &mut [f64], work: &mut [f64]) -> Result<()> {
     let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
     let (order, remedy) = (b * s, "try --precond none, or another block size");
     if terms.terms.iter().any(|t| t.1.block_columns() != n) {
         return Err(Error::invalid("a preconditioner needs a square matrix"));
     }
-    let mut work = vec![0.0; order * order];
     for (i, out) in inverse.chunks_exact_mut(order * order).enumerate() {
         work.fill(0.0);
         let mut present = false;
@@ -102,7 +103,7 @@ fn invert_diagonal(terms: &Terms, inverse: &mut [f64]) -> Result<()> {
             "missing"
         } else if work.iter().all(|&v| v == 0.0) {
             "zero"
-        } else if !invert_block(order, &mut work, out) {
+        } else if !invert_block(order, work, out) {
             "singular"
         } else {
             continue;

@@ -303,7 +303,14 @@ fn group<const B: usize, const S: usize, const T: usize, V: Number>(
 /// Any block size and number of stages.
 fn run_any(p: &CpuProduct, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
     let (b, s) = (p.block, p.stages);
-    let mut z = vec![0.0; b * s];
+    // On the stack for any size in use, so that a product allocates nothing.
+    let (mut small, mut large) = ([0.0; 256], Vec::new());
+    let z = if b * s <= small.len() {
+        &mut small[..b * s]
+    } else {
+        large.resize(b * s, 0.0);
+        &mut large[..]
+    };
     for (i, y) in rows.zip(y.chunks_exact_mut(b * s)) {
         y.fill(0.0);
         for g in &p.groups {

@@ -1,0 +1,219 @@
+//! The command line: names, help texts and defaults.
+
+use crate::failure::{DONE, Result};
+use crate::options::{self, Device, Given, Method, Null, Ordering, Precond, Rhs};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use krylith::Store;
+use krylith::method::Orthogonalization;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Try it now, without any file of your own (unsteady Stokes flow in a duct, two implicit stages):
+  krylith solve stokes:12x12x12 --plot convergence.svg
+
+Then with your matrix:
+  krylith solve A.mtx
+  krylith solve A.npz --rhs b.npy --rtol 1e-8 --out x.npy --report report.json
+  krylith solve A.mtx --block 4 --ordering segregated --precond jacobi
+
+Exit codes: 0 converged · 1 not converged · 2 usage, input or output file ·
+            3 memory, driver or device · 130 interrupted (the best x so far is written)";
+
+const SOLVE_EXAMPLES: &str = "\
+Examples:
+  krylith solve A.mtx                                    all defaults, right-hand side of ones
+  krylith solve A.npz --rhs b.npy --out x.npy            SciPy in, NumPy out
+  krylith solve A.mtx --block 4 --ordering segregated    u1…un v1…vn w1…wn p1…pn
+  krylith solve system.toml --report r.json --plot r.svg
+  krylith solve stokes:16x16x16,scheme=radau-iia-2,tau=0.125
+
+The solve stops when ‖b − A x‖ ≤ max(rtol·‖b‖, atol), in the 2-norm of the system as given.
+A system.toml may hold defaults for these options in its section [solver].
+
+Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
+            2 usage, input or output file · 3 memory, driver or device ·
+            130 interrupted, the best x so far is written";
+
+/// Solve the large sparse block systems of multiphysics simulation with Krylov methods.
+#[derive(Debug, Parser)]
+#[command(name = "krylith", version, after_help = EXAMPLES, max_term_width = 104)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Solve A x = b for a matrix from a file, or for a generated problem
+    #[command(after_help = SOLVE_EXAMPLES)]
+    Solve(Box<SolveArgs>),
+    /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
+    Problem(ProblemArgs),
+    /// Show this machine as Krylith sees it; with SYSTEM also its size, blocks and memory
+    Info(InfoArgs),
+}
+
+/// `krylith solve`.
+#[derive(Debug, Args)]
+pub struct SolveArgs {
+    /// What to solve: a matrix file (.mtx, .mtx.gz, SciPy .npz, PETSc binary), a system.toml, or a generated problem
+    /// NAME:SIZE[,key=value…] such as stokes:16x16x16,tau=0.125 (`krylith problem --help` lists them)
+    #[arg(value_name = "SYSTEM")]
+    pub system: String,
+
+    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, text), ones, or random[:SEED] in (−1, 1), seed 0 where none
+    /// is given [default: the system's own, else ones]
+    #[arg(long, value_name = "FILE|ones|random[:SEED]", help_heading = "System")]
+    pub rhs: Option<Rhs>,
+    /// First guess, of the same shape as b [default: zeros]
+    #[arg(long, value_name = "FILE", help_heading = "System")]
+    pub x0: Option<PathBuf>,
+    /// Unknowns of one node, 1 to 8: rows are taken B at a time [default: what the file says, else the largest that
+    /// adds at most 20 % stored zeros]
+    #[arg(long, value_name = "B", value_parser = options::block_size, help_heading = "System")]
+    pub block: Option<usize>,
+    /// Numbering of your matrix and vectors: interleaved (u1 v1 p1 u2 v2 p2 …) or segregated (u1 u2 … v1 v2 … p1 p2 …,
+    /// needs a block size); x comes back in the same [default: interleaved]
+    #[arg(long, value_name = "interleaved|segregated", help_heading = "System")]
+    pub ordering: Option<Ordering>,
+    /// Null space of a singular consistent system (enclosed flow, free body, pure Neumann): constant finds the fields
+    /// whose constant A maps to zero; FILE holds one vector a column [default: none, the system is regular]
+    #[arg(long, value_name = "constant|FILE", help_heading = "System")]
+    pub nullspace: Option<Null>,
+    /// Scale rows and columns before the preconditioner is built; residuals and tolerances stay those of the system as
+    /// given [default: off]
+    #[arg(long, help_heading = "System")]
+    pub equilibrate: bool,
+
+    /// Where to run: auto, cpu, or cuda[:N] for the GPU of that number [default: auto, which is the first GPU if one
+    /// can be used]
+    #[arg(long, value_name = "auto|cpu|cuda[:N]", help_heading = "Machine")]
+    pub device: Option<Device>,
+    /// Threads on the CPU [default: one a core]
+    #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
+    pub threads: Option<usize>,
+    /// Bitwise equal results from run to run [default: off; results of this version are bitwise equal anyway]
+    #[arg(long, help_heading = "Machine")]
+    pub deterministic: bool,
+    /// Precision in which matrix, preconditioner and basis are stored; arithmetic is f64, and so is the residual that
+    /// counts [default: f64]
+    #[arg(long, value_name = "f64|f32", value_parser = options::store, help_heading = "Machine")]
+    pub store: Option<Store>,
+
+    /// Krylov method: auto or gmres [default: auto, which is gmres]
+    #[arg(long, value_name = "auto|gmres", help_heading = "Method")]
+    pub method: Option<Method>,
+    /// Basis vectors that GMRES keeps before it restarts; more memory, fewer iterations [default: 30]
+    #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Method")]
+    pub restart: Option<usize>,
+    /// How GMRES makes a new basis vector orthogonal: lowsync (one reduction an iteration), cgs2 (three) or mgs (one a
+    /// vector) [default: lowsync]
+    #[arg(long, value_name = "lowsync|cgs2|mgs", value_parser = options::orthogonalization, help_heading = "Method")]
+    pub orthogonalization: Option<Orthogonalization>,
+    /// Preconditioner, NAME[:key=value,…]: auto (jacobi, or none where a diagonal block is singular), none, jacobi
+    /// (inverts each node's diagonal block; jacobi:block=1 inverts single diagonal entries) [default: auto]
+    #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
+    pub precond: Option<Precond>,
+
+    /// Relative tolerance: stop when ‖r‖ ≤ rtol·‖b‖ [default: 1e-6]
+    #[arg(long, value_name = "TOL", value_parser = options::tolerance, help_heading = "When to stop")]
+    pub rtol: Option<f64>,
+    /// Absolute tolerance: stop when ‖r‖ ≤ atol, whichever comes first [default: 0]
+    #[arg(long, value_name = "TOL", value_parser = options::tolerance, help_heading = "When to stop")]
+    pub atol: Option<f64>,
+    /// Most iterations [default: 10000]
+    #[arg(long, value_name = "N", value_parser = options::max_iters, help_heading = "When to stop")]
+    pub max_iters: Option<usize>,
+
+    /// Write x as a NumPy array: shape (N,), or (N, stages) for a Kronecker system, column k being stage k [default:
+    /// x is not written]
+    #[arg(long, value_name = "x.npy", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Write what was done as JSON: choices, outcome, every residual, times [default: none]
+    #[arg(long, value_name = "r.json", help_heading = "Output")]
+    pub report: Option<PathBuf>,
+    /// Draw the residuals as a picture that any browser shows [default: none]
+    #[arg(long, value_name = "r.svg", help_heading = "Output")]
+    pub plot: Option<PathBuf>,
+    /// Print errors and nothing else [default: off]
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+impl SolveArgs {
+    /// What the command line says of the solver.
+    pub fn given(&self) -> Given {
+        Given {
+            method: self.method,
+            restart: self.restart,
+            orthogonalization: self.orthogonalization,
+            precond: self.precond,
+            rtol: self.rtol,
+            atol: self.atol,
+            max_iters: self.max_iters,
+            store: self.store,
+            device: self.device.clone(),
+        }
+    }
+}
+
+/// `krylith problem`.
+#[derive(Debug, Args)]
+pub struct ProblemArgs {
+    /// The problem: NAME:SIZE[,key=value…], see below
+    #[arg(value_name = "SPEC")]
+    pub spec: String,
+    /// Folder to write to; it is made if it is missing, and files of the same names are replaced
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Format of the matrices: petsc (binary, compact) or mtx (Matrix Market text, readable everywhere); both are exact
+    #[arg(long, value_name = "petsc|mtx", default_value = "petsc")]
+    pub format: MatrixFormat,
+}
+
+/// How `krylith problem` writes matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum MatrixFormat {
+    #[allow(missing_docs)] // a comment would become a second help text
+    Petsc,
+    #[allow(missing_docs)]
+    Mtx,
+}
+
+/// `krylith info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// A matrix file, a system.toml or a generated problem, as for `krylith solve` [default: the machine alone]
+    #[arg(value_name = "SYSTEM")]
+    pub system: Option<String>,
+    /// Unknowns of one node, 1 to 8 [default: what the file says, else the largest that adds at most 20 % stored zeros]
+    #[arg(long, value_name = "B", value_parser = options::block_size)]
+    pub block: Option<usize>,
+    /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
+    #[arg(long, value_name = "interleaved|segregated")]
+    pub ordering: Option<Ordering>,
+    /// Partition over ranks: not built yet.
+    #[arg(long, value_name = "P", hide = true)]
+    pub ranks: Option<String>,
+}
+
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("problem", |c| c.after_help(crate::problem::catalogue()))
+}
+
+/// Reads the command line; help, version and usage errors are printed here and leave their exit code.
+pub fn parse() -> std::result::Result<Cli, u8> {
+    let parsed = command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
+    parsed.map_err(|e| {
+        let _ = e.print();
+        e.exit_code() as u8
+    })
+}
+
+/// A bare `krylith`.
+pub fn print_help() -> Result<u8> {
+    crate::output::print(&command().render_help().to_string());
+    Ok(DONE)
+}

@@ -1,0 +1,92 @@
+//! How fast this machine reads memory: the yardstick of a report's `bandwidth_fraction`.
+//!
+//! One pass after the other over a buffer a few times the last-level cache, by the solver's own team, for at most
+//! about a third of a second; the best pass counts. A buffer of ten caches would be stricter and takes seconds where
+//! caches are large.
+
+use krylith::device::cpu::Pool;
+use krylith::device::cuda::{Cuda, Device as Gpu};
+use krylith::space::Space;
+use std::hint::black_box;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Time for the passes; filling the buffer comes on top.
+const BUDGET: Duration = Duration::from_millis(200);
+/// Smallest and largest buffer, bytes.
+const SIZES: (u64, u64) = (32 << 20, 256 << 20);
+
+/// Bytes a second that a team of CPU threads reads, or `None` where there is no memory to try it.
+pub fn of_cpu(pool: &Pool) -> Option<f64> {
+    let bytes = crate::machine::last_cache().unwrap_or(SIZES.0 / 4).saturating_mul(4).clamp(SIZES.0, SIZES.1);
+    if crate::machine::memory().is_some_and(|(_, free)| free < 4 * bytes) {
+        return None;
+    }
+    let (threads, each) = (pool.threads(), bytes as usize / 8 / pool.threads());
+    // Each thread fills what it reads, so that its pages lie near it.
+    let parts: Vec<Mutex<Vec<f64>>> = (0..threads).map(|_| Mutex::default()).collect();
+    pool.run(|rank| {
+        if let Ok(mut part) = parts[rank].lock() {
+            *part = vec![1.0; each];
+        }
+    });
+    let start = Instant::now();
+    let mut best = f64::INFINITY;
+    while start.elapsed() < BUDGET {
+        let pass = Instant::now();
+        pool.run(|rank| {
+            if let Ok(part) = parts[rank].lock() {
+                black_box(sum(&part));
+            }
+        });
+        best = best.min(pass.elapsed().as_secs_f64());
+    }
+    (best.is_finite() && best > 0.0).then(|| (8 * each * threads) as f64 / best)
+}
+
+krylith::sweeps! {
+    /// The passes of this measurement.
+    pub const SWEEPS;
+    /// Reads x.
+    read_all: () [x] [] -> [sum] { sum += x * x; }
+}
+
+/// Bytes a second that a GPU reads from its memory, or `None` where it has no room to try it.
+pub fn of_gpu(gpu: &Arc<Gpu>) -> Option<f64> {
+    // Ten times the largest cache there is, and a hundred microseconds a pass.
+    const NUMBERS: usize = 1 << 26;
+    const PASSES: usize = 20;
+    let space = Cuda::new(gpu, NUMBERS).ok()?;
+    let (x, mut scalars) = (space.vector().ok()?, space.scalars(1).ok()?);
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        space.wait().ok()?;
+        let start = Instant::now();
+        for _ in 0..PASSES {
+            space.sweep(read_all, &mut scalars, [], [&x], [], [0]).ok()?;
+        }
+        space.wait().ok()?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Some((8 * NUMBERS * PASSES) as f64 / best)
+}
+
+/// A sum in many lanes, so that loads and not additions set the pace.
+fn sum(x: &[f64]) -> f64 {
+    let mut lanes = [0.0; 32];
+    for chunk in x.chunks_exact(32) {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane += x;
+        }
+    }
+    lanes.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_plausible_number() {
+        let Some(rate) = super::of_cpu(&krylith::device::cpu::Pool::new(1)) else { return };
+        assert!((1e8..1e13).contains(&rate), "{rate:e}");
+    }
+}

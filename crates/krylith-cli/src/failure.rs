@@ -1,0 +1,76 @@
+//! How a command ends when it cannot do what was asked: one line on stderr and an exit code, never a backtrace.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+/// Converged, or done.
+pub const DONE: u8 = 0;
+/// The solve ended without convergence; its outcome was named.
+pub const NOT_CONVERGED: u8 = 1;
+/// What the caller can mend: usage, input, output files.
+pub const USAGE: u8 = 2;
+/// The machine's part: memory, driver, library, device; or a bug of ours.
+pub const MACHINE: u8 = 3;
+/// Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
+
+/// What went wrong, and the exit code that says whose part it is.
+#[derive(Debug)]
+pub struct Failure {
+    /// [`USAGE`] or [`MACHINE`].
+    pub code: u8,
+    /// Names the thing and the remedy.
+    pub message: String,
+}
+
+/// `Result` with a [`Failure`].
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// Something the caller can mend.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into() }
+    }
+
+    /// Something the machine lacks.
+    pub fn machine(message: impl Into<String>) -> Self {
+        Self { code: MACHINE, message: message.into() }
+    }
+
+    /// Puts the option or file in front of the message.
+    pub fn within(self, what: &str) -> Self {
+        Self { message: format!("{what}: {}", self.message), ..self }
+    }
+}
+
+impl From<krylith::Error> for Failure {
+    fn from(error: krylith::Error) -> Self {
+        Self { code: error.exit_code(), message: error.to_string() }
+    }
+}
+
+/// Runs a command and turns failures and panics into one line and an exit code.
+pub fn guard(command: impl FnOnce() -> Result<u8>) -> u8 {
+    static PANIC: Mutex<String> = Mutex::new(String::new());
+    // The default hook prints a backtrace's worth of text; a user needs one line to send to us.
+    std::panic::set_hook(Box::new(|info| {
+        let said = info.payload_as_str().unwrap_or("no message").replace('\n', " ");
+        let place = info.location().map(|l| format!(" ({}:{})", l.file(), l.line())).unwrap_or_default();
+        let mut first = PANIC.lock().unwrap_or_else(|e| e.into_inner());
+        if first.is_empty() {
+            *first = format!("{said}{place}");
+        }
+    }));
+    match catch_unwind(AssertUnwindSafe(command)) {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => {
+            crate::output::error(&failure.message);
+            failure.code
+        }
+        Err(_) => {
+            let said = PANIC.lock().unwrap_or_else(|e| e.into_inner()).clone();
+            crate::output::error(&format!("internal error, please report: {said}"));
+            MACHINE
+        }
+    }
+}

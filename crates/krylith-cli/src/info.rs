@@ -1,0 +1,133 @@
+//! `krylith info`: the machine as Krylith sees it, and a system's size, blocks and memory.
+
+use crate::args::InfoArgs;
+use crate::blocks::picture;
+use crate::failure::{DONE, Failure, Result};
+use crate::output::{self, bytes, count, plural};
+use crate::system::{self, Operator, System};
+use crate::{machine, run, summary};
+use krylith::Store;
+use krylith::matrix::Bsr;
+use krylith::operator::{Structure, Terms};
+
+/// Runs the command.
+///
+/// # Errors
+/// A system that cannot be read.
+pub fn info(args: InfoArgs) -> Result<u8> {
+    if args.ranks.is_some() {
+        return Err(Failure::usage("--ranks: this build does not partition systems yet"));
+    }
+    crate::interrupt::watch()?;
+    let system = match &args.system {
+        Some(text) => Some(system::load(text, args.block, args.ordering.unwrap_or_default())?),
+        None => None,
+    };
+    let mut rows = vec![("krylith", vec![env!("CARGO_PKG_VERSION").to_string()])];
+    rows.extend(devices());
+    if let Some(system) = &system {
+        rows.extend(about(system));
+    }
+    output::print(&summary::table(&rows));
+    Ok(DONE)
+}
+
+/// Devices and libraries, found or why not. Further devices report here.
+fn devices() -> Vec<(&'static str, Vec<String>)> {
+    let mut cpu =
+        vec![machine::model(), format!("{}, {}", plural(machine::cores(), "core"), machine::simd())];
+    if let Some(cache) = machine::last_cache() {
+        cpu.push(format!("last-level cache {}", bytes(cache)));
+    }
+    if let Some((total, free)) = machine::memory() {
+        cpu.push(format!("memory {}, {} free", bytes(total), bytes(free)));
+    }
+    vec![("cpu", cpu), ("cuda", cuda()), ("mpi", vec!["not in this build".into()])]
+}
+
+/// GPUs and what a solve on one needs, or why there is none.
+fn cuda() -> Vec<String> {
+    let gpus = match krylith::device::cuda::devices() {
+        Ok(gpus) => gpus,
+        Err(e) => return vec![format!("none: {e}")],
+    };
+    let mut lines: Vec<String> = gpus
+        .iter()
+        .map(|g| format!("{}: {}, sm_{}{}, {}", g.ordinal, g.name, g.arch.0, g.arch.1, bytes(g.memory)))
+        .collect();
+    let cache = krylith::device::cuda::cache_state();
+    lines.push(match &cache.folder {
+        Some(folder) => format!("{} cached in {}", plural(cache.files, "kernel"), folder.display()),
+        None => "kernels are not cached: no folder of the user's own can be written".into(),
+    });
+    lines
+}
+
+fn about(system: &System) -> Vec<(&'static str, Vec<String>)> {
+    let terms = system.operator.terms();
+    let mut rows = vec![("system", summary::describe(system))];
+    let names: &[&str] = if system.is_kronecker() { &["M", "L"] } else { &["A"] };
+    for (name, (_, a)) in names.iter().zip(&terms.terms) {
+        rows.push(("", vec![String::new()]));
+        rows.push((name, structure(a)));
+    }
+    if let Operator::Kronecker(k) = &system.operator {
+        let same = if terms.shared_pattern() { "the same" } else { "different" };
+        rows.push((
+            "",
+            vec![format!("M and L have {same} patterns; {} coefficients A, B", square(k.stages()))],
+        ));
+    }
+    rows.push(("", vec![String::new()]));
+    let mut memory = Vec::new();
+    for store in [Store::F64, Store::F32] {
+        let m = run::memory(&terms, 30, store, true);
+        memory.push(format!(
+            "{} with GMRES(30) in {}: matrix {}, Jacobi {}, basis {}, vectors {}",
+            bytes(m.total()),
+            summary::store(store),
+            bytes(m.matrix),
+            bytes(m.preconditioner),
+            bytes(m.basis),
+            bytes(m.vectors)
+        ));
+    }
+    rows.push(("memory", memory));
+    rows
+}
+
+fn square(n: usize) -> String {
+    format!("{n}×{n}")
+}
+
+fn structure(a: &Bsr) -> Vec<String> {
+    let (b, n) = (a.block(), a.block_rows());
+    let lengths = || a.row_ptr().windows(2).map(|w| w[1] - w[0]);
+    let mut lines = vec![format!(
+        "{} of {} in {}: {} to {} a row, {:.1} on average",
+        plural(a.blocks(), "block"),
+        square(b),
+        plural(n, "block row"),
+        lengths().min().unwrap_or(0),
+        lengths().max().unwrap_or(0),
+        a.blocks() as f64 / n as f64
+    )];
+    let missing = (0..n).filter(|&i| a.diagonal_block(i).is_none()).count();
+    if missing > 0 {
+        lines.push(format!("{} without a diagonal block", plural(missing, "block row")));
+    }
+    if b > 1 {
+        let inside = Structure::find(&Terms::bsr(a));
+        lines.push(format!(
+            "inside the blocks: {} of {} places are distinct, {} are always zero",
+            count(inside.slots),
+            b * b,
+            inside.term(0).filter(Option::is_none).count()
+        ));
+        if !inside.is_dense() {
+            lines.push("(a letter for places that are equal in every block, a dot for zero)".into());
+            lines.extend(picture(&inside).iter().map(|row| format!("  {row}")));
+        }
+    }
+    lines
+}

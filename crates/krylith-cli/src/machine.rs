@@ -1,0 +1,66 @@
+//! What the machine is: processor, caches, memory.
+
+use std::fs::read_to_string;
+
+/// The processor's name.
+pub fn model() -> String {
+    let text = read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(':'));
+    line.map_or_else(|| std::env::consts::ARCH.to_string(), |(_, name)| name.trim().to_string())
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// The widest vector instructions, which the kernels pick at run time.
+pub fn simd() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::is_x86_feature_detected!("avx512f") {
+            return "AVX-512";
+        }
+        if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+            return "AVX2 and FMA";
+        }
+        "SSE2"
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        "NEON"
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        "none known"
+    }
+}
+
+/// Bytes of the last-level cache, if the system tells.
+pub fn last_cache() -> Option<u64> {
+    (0..8)
+        .filter_map(|i| read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{i}/size")).ok())
+        .filter_map(|text| {
+            let text = text.trim();
+            let (digits, unit) =
+                text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+            let scale = match unit {
+                "K" => 1 << 10,
+                "M" => 1 << 20,
+                "G" => 1 << 30,
+                _ => 1,
+            };
+            digits.parse::<u64>().ok()?.checked_mul(scale)
+        })
+        .max()
+}
+
+/// Bytes of memory: all, and what can be had without swapping.
+pub fn memory() -> Option<(u64, u64)> {
+    let text = read_to_string("/proc/meminfo").ok()?;
+    let kib = |key: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(key))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some((kib("MemTotal:")?, kib("MemAvailable:")?))
+}

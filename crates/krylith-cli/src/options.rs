@@ -1,0 +1,378 @@
+//! Values of options, as the command line and the `[solver]` section of a `system.toml` both spell them.
+
+use crate::failure::{Failure, Result};
+use krylith::Store;
+use krylith::io::SolverDefaults;
+use krylith::matrix::MAX_BLOCK;
+use krylith::method::Orthogonalization;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Refuses a name and lists the known ones.
+fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
+    Err(format!("unknown {what} `{name}`; the known ones are {}", known.join(", ")))
+}
+
+/// A value, or why the text is none.
+type Parsed<T> = std::result::Result<T, String>;
+
+/// Where a solve runs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Device {
+    /// The best there is.
+    #[default]
+    Auto,
+    /// Host threads.
+    Cpu,
+    /// GPUs by number; none named means the first.
+    Cuda(Vec<usize>),
+}
+
+impl FromStr for Device {
+    type Err = String;
+    fn from_str(text: &str) -> Parsed<Self> {
+        let (name, list) = text.split_once(':').map_or((text, None), |(n, l)| (n, Some(l)));
+        match (name, list) {
+            ("auto", None) => Ok(Device::Auto),
+            ("cpu", None) => Ok(Device::Cpu),
+            ("cuda", None) => Ok(Device::Cuda(Vec::new())),
+            ("cuda", Some(list)) => {
+                let numbers: std::result::Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
+                let numbers = numbers
+                    .map_err(|_| format!("`{text}`: GPUs are given by number, such as cuda:0 or cuda:0,1"))?;
+                match numbers.iter().enumerate().find(|(i, n)| numbers[..*i].contains(n)) {
+                    Some((_, n)) => Err(format!("`{text}` names GPU {n} twice")),
+                    None => Ok(Device::Cuda(numbers)),
+                }
+            }
+            ("auto" | "cpu", Some(_)) => Err(format!("`{text}`: only cuda takes numbers")),
+            _ => unknown("device", name, &["auto", "cpu", "cuda[:0,1,…]"]),
+        }
+    }
+}
+
+/// Krylov methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// Let the program pick.
+    #[default]
+    Auto,
+    /// Restarted GMRES.
+    Gmres,
+}
+
+impl FromStr for Method {
+    type Err = String;
+    fn from_str(text: &str) -> Parsed<Self> {
+        match text {
+            "auto" => Ok(Method::Auto),
+            "gmres" => Ok(Method::Gmres),
+            _ => unknown("method", text, &["auto", "gmres"]),
+        }
+    }
+}
+
+/// Preconditioners and their parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precond {
+    /// Let the program pick.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// Inverses of the diagonal blocks, of this size; the system's own where none is given.
+    Jacobi {
+        /// Divides the system's block size.
+        block: Option<usize>,
+    },
+}
+
+impl FromStr for Precond {
+    type Err = String;
+    fn from_str(text: &str) -> Parsed<Self> {
+        let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
+        let parameters: Vec<(&str, &str)> = parameters
+            .map(|list| {
+                list.split(',')
+                    .map(|p| p.split_once('=').ok_or_else(|| format!("`{p}` in `{text}` is not key=value")))
+                    .collect::<Parsed<Vec<_>>>()
+            })
+            .transpose()?
+            .unwrap_or_default();
+        if let Some((i, _)) =
+            parameters.iter().enumerate().find(|(i, (k, _))| parameters[..*i].iter().any(|p| p.0 == *k))
+        {
+            return Err(format!("`{}` is given twice in `{text}`", parameters[i].0));
+        }
+        match name {
+            "auto" | "none" if !parameters.is_empty() => Err(format!("`{name}` takes no parameters")),
+            "auto" => Ok(Precond::Auto),
+            "none" => Ok(Precond::None),
+            "jacobi" => {
+                let mut block = None;
+                for (key, value) in parameters {
+                    match key {
+                        "block" => {
+                            block = Some(block_size(value).map_err(|e| format!("jacobi:block={value}: {e}"))?)
+                        }
+                        _ => return unknown("key of jacobi", key, &["block"]),
+                    }
+                }
+                Ok(Precond::Jacobi { block })
+            }
+            _ => unknown("preconditioner", name, &["auto", "none", "jacobi[:block=B]"]),
+        }
+    }
+}
+
+/// How the user's matrix and vectors are numbered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ordering {
+    /// Node by node, the components of a node together.
+    #[default]
+    Interleaved,
+    /// Field by field.
+    Segregated,
+}
+
+impl FromStr for Ordering {
+    type Err = String;
+    fn from_str(text: &str) -> Parsed<Self> {
+        match text {
+            "interleaved" => Ok(Ordering::Interleaved),
+            "segregated" => Ok(Ordering::Segregated),
+            _ => unknown("ordering", text, &["interleaved", "segregated"]),
+        }
+    }
+}
+
+/// A right-hand side.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rhs {
+    /// Ones.
+    Ones,
+    /// Numbers in (−1, 1) from a seed.
+    Random(u64),
+    /// A vector's file.
+    File(PathBuf),
+}
+
+impl FromStr for Rhs {
+    type Err = String;
+    fn from_str(text: &str) -> Parsed<Self> {
+        match text.split_once(':').map_or((text, None), |(n, s)| (n, Some(s))) {
+            ("ones", None) => Ok(Rhs::Ones),
+            ("random", None) => Ok(Rhs::Random(0)),
+            ("random", Some(seed)) => {
+                seed.parse().map(Rhs::Random).map_err(|_| format!("`{seed}` is no seed; give a whole number"))
+            }
+            _ => Ok(Rhs::File(text.into())),
+        }
+    }
+}
+
+/// Null vectors of a singular consistent system.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Null {
+    /// Constants of the fields that the matrix maps to zero.
+    Constant,
+    /// Vectors from a file, one a column.
+    File(PathBuf),
+}
+
+impl FromStr for Null {
+    type Err = String;
+    fn from_str(text: &str) -> Parsed<Self> {
+        Ok(if text == "constant" { Null::Constant } else { Null::File(text.into()) })
+    }
+}
+
+/// `f64` or `f32`.
+pub fn store(text: &str) -> Parsed<Store> {
+    match text {
+        "f64" => Ok(Store::F64),
+        "f32" => Ok(Store::F32),
+        _ => unknown("precision", text, &["f64", "f32"]),
+    }
+}
+
+/// `lowsync`, `cgs2` or `mgs`.
+pub fn orthogonalization(text: &str) -> Parsed<Orthogonalization> {
+    match text {
+        "lowsync" => Ok(Orthogonalization::Lowsync),
+        "cgs2" => Ok(Orthogonalization::Cgs2),
+        "mgs" => Ok(Orthogonalization::Mgs),
+        _ => unknown("orthogonalization", text, &["lowsync", "cgs2", "mgs"]),
+    }
+}
+
+/// A block size that the kernels know.
+pub fn block_size(text: &str) -> Parsed<usize> {
+    whole(text, 1, MAX_BLOCK)
+}
+
+/// Threads of a team; more than this is a slip of the finger.
+pub fn threads(text: &str) -> Parsed<usize> {
+    whole(text, 1, 1024)
+}
+
+/// Iterations before a restart.
+pub fn restart(text: &str) -> Parsed<usize> {
+    whole(text, 1, 1_000_000)
+}
+
+/// Most iterations; the history keeps a number for each.
+pub fn max_iters(text: &str) -> Parsed<usize> {
+    whole(text, 0, 100_000_000)
+}
+
+fn whole(text: &str, from: usize, to: usize) -> Parsed<usize> {
+    text.parse()
+        .ok()
+        .filter(|n| (from..=to).contains(n))
+        .ok_or_else(|| format!("expected a whole number from {from} to {to}"))
+}
+
+/// A tolerance.
+pub fn tolerance(text: &str) -> Parsed<f64> {
+    text.parse()
+        .ok()
+        .filter(|t: &f64| t.is_finite() && *t >= 0.0)
+        .ok_or_else(|| "expected a number that is finite and not negative, such as 1e-6".into())
+}
+
+/// What the command line says of the solver; what it leaves open the system's file or the default decides.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// `--method`.
+    pub method: Option<Method>,
+    /// `--restart`.
+    pub restart: Option<usize>,
+    /// `--orthogonalization`.
+    pub orthogonalization: Option<Orthogonalization>,
+    /// `--precond`.
+    pub precond: Option<Precond>,
+    /// `--rtol`.
+    pub rtol: Option<f64>,
+    /// `--atol`.
+    pub atol: Option<f64>,
+    /// `--max-iters`.
+    pub max_iters: Option<usize>,
+    /// `--store`.
+    pub store: Option<Store>,
+    /// `--device`.
+    pub device: Option<Device>,
+}
+
+/// The same, decided.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Method.
+    pub method: Method,
+    /// Iterations between restarts.
+    pub restart: usize,
+    /// Orthogonalisation.
+    pub orthogonalization: Orthogonalization,
+    /// Preconditioner.
+    pub precond: Precond,
+    /// Relative to ‖b‖.
+    pub rtol: f64,
+    /// Absolute.
+    pub atol: f64,
+    /// Most iterations.
+    pub max_iters: usize,
+    /// Precision of matrices, preconditioner and basis.
+    pub store: Store,
+    /// Where to run.
+    pub device: Device,
+}
+
+impl Given {
+    /// The command line first, then the file's `[solver]` section, then the defaults.
+    ///
+    /// # Errors
+    /// A value in the file that no option would take; `place` names the file.
+    pub fn settle(self, file: &SolverDefaults, place: &str) -> Result<Settings> {
+        fn read<T>(
+            place: &str,
+            key: &str,
+            text: Option<impl Display>,
+            parse: impl Fn(&str) -> Parsed<T>,
+        ) -> Result<Option<T>> {
+            text.map(|t| parse(&t.to_string()))
+                .transpose()
+                .map_err(|e| Failure::usage(format!("{place}: `solver.{key}`: {e}")))
+        }
+        let method = read(place, "method", file.method.as_ref(), str::parse)?;
+        let restart = read(place, "restart", file.restart, restart)?;
+        let orth = read(place, "orthogonalization", file.orthogonalization.as_ref(), orthogonalization)?;
+        let precond = read(place, "precond", file.precond.as_ref(), str::parse)?;
+        let rtol = read(place, "rtol", file.rtol, tolerance)?;
+        let atol = read(place, "atol", file.atol, tolerance)?;
+        let max_iters = read(place, "max_iters", file.max_iters, max_iters)?;
+        let store = read(place, "store", file.store.as_ref(), store)?;
+        let device = read(place, "device", file.device.as_ref(), str::parse)?;
+        Ok(Settings {
+            method: self.method.or(method).unwrap_or_default(),
+            restart: self.restart.or(restart).unwrap_or(30),
+            orthogonalization: self.orthogonalization.or(orth).unwrap_or_default(),
+            precond: self.precond.or(precond).unwrap_or_default(),
+            rtol: self.rtol.or(rtol).unwrap_or(1e-6),
+            atol: self.atol.or(atol).unwrap_or(0.0),
+            max_iters: self.max_iters.or(max_iters).unwrap_or(10_000),
+            store: self.store.or(store).unwrap_or_default(),
+            device: self.device.or(device).unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_or_refused_with_a_list() {
+        assert_eq!("jacobi:block=1".parse(), Ok(Precond::Jacobi { block: Some(1) }));
+        assert_eq!("jacobi".parse(), Ok(Precond::Jacobi { block: None }));
+        for (text, words) in [
+            ("ilu", "the known ones are auto, none, jacobi"),
+            ("jacobi:overlap=2", "unknown key of jacobi `overlap`; the known ones are block"),
+            ("jacobi:block", "not key=value"),
+            ("jacobi:block=9", "from 1 to 8"),
+            ("jacobi:block=1,block=2", "twice"),
+            ("none:block=1", "no parameters"),
+            ("", "unknown preconditioner"),
+        ] {
+            let error = text.parse::<Precond>().unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn devices() {
+        assert_eq!("cuda:0,1".parse(), Ok(Device::Cuda(vec![0, 1])));
+        assert_eq!("cuda".parse(), Ok(Device::Cuda(vec![])));
+        for text in ["cuda:", "cuda:a", "cuda:1,1", "cpu:0", "gpu"] {
+            assert!(text.parse::<Device>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn right_hand_sides() {
+        assert_eq!("random:7".parse(), Ok(Rhs::Random(7)));
+        assert_eq!("b.npy".parse(), Ok(Rhs::File("b.npy".into())));
+        assert!("random:x".parse::<Rhs>().is_err());
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_file() {
+        let file = SolverDefaults { rtol: Some(1e-9), restart: Some(7), ..Default::default() };
+        let given = Given { rtol: Some(1e-3), ..Default::default() };
+        let settings = given.settle(&file, "system.toml").unwrap();
+        assert_eq!((settings.rtol, settings.restart, settings.max_iters), (1e-3, 7, 10_000));
+        let file = SolverDefaults { method: Some("cg".into()), ..Default::default() };
+        let error = Given::default().settle(&file, "s.toml").unwrap_err().message;
+        assert!(error.contains("s.toml: `solver.method`: unknown method `cg`"), "{error}");
+    }
+}

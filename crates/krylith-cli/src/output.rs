@@ -1,0 +1,76 @@
+//! Text on stdout and stderr, and places for files, checked before hours are spent on what goes there.
+
+use crate::failure::{Failure, Result};
+use std::io::Write;
+use std::path::Path;
+
+/// Prints to stdout. A reader that has gone (`krylith … | head`) is no error of ours.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Prints one error to stderr.
+pub fn error(message: &str) {
+    let _ = writeln!(std::io::stderr(), "error: {message}");
+}
+
+/// Prints one remark to stderr.
+pub fn note(message: &str) {
+    let _ = writeln!(std::io::stderr(), "krylith: {message}");
+}
+
+/// Refuses an output file whose folder is missing or that is a folder itself, before anything is computed.
+pub fn check_target(option: &str, path: &Path) -> Result<()> {
+    let wrong = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", path.display())));
+    if path.as_os_str().is_empty() || path.file_name().is_none() {
+        return wrong("this names no file");
+    }
+    if path.is_dir() {
+        return wrong("this is a folder; give a file name");
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match std::fs::metadata(folder) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => wrong(&format!("{} is not a folder", folder.display())),
+        Err(e) => wrong(&format!("the folder {} cannot be used ({e})", folder.display())),
+    }
+}
+
+/// A count with thin groups of three: `1 234 567`.
+pub fn count(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Bytes with a unit of 1024.
+pub fn bytes(n: u64) -> String {
+    let (mut value, mut unit) = (n as f64, 0);
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Seconds with three digits and a unit.
+pub fn seconds(t: f64) -> String {
+    match t {
+        t if t >= 99.95 => format!("{t:.0} s"),
+        t if t >= 0.9995 => format!("{t:.3} s").replace(".000 s", " s"),
+        t if t >= 1e-3 => format!("{:.1} ms", t * 1e3),
+        t => format!("{:.0} µs", t * 1e6),
+    }
+}
+
+/// `1 row`, `2 rows`.
+pub fn plural(n: usize, one: &str) -> String {
+    format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
+}

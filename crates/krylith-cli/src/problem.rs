@@ -1,0 +1,149 @@
+//! `krylith problem`: a generated system as files that `krylith solve` and other programs read.
+
+use crate::args::{MatrixFormat, ProblemArgs};
+use crate::failure::{DONE, Failure, Result};
+use crate::output::{self, plural};
+use crate::summary;
+use krylith::io::system::{KroneckerFile, SystemFile};
+use krylith::io::{Array, matrix_market, numpy, petsc, vtu};
+use krylith::matrix::{Csr, Dense};
+use krylith_problems::{Generated, SystemKind};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Every problem, key, default and unit, for `krylith problem --help`.
+pub fn catalogue() -> String {
+    let mut out = String::from("Problems (SIZE counts nodes; keys follow it as ,key=value):\n");
+    for problem in krylith_problems::catalogue() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "\n  {}:{}", problem.name, problem.size);
+        wrapped(&mut out, "    ", "    ", problem.help);
+        let width = |head: &str, f: fn(&krylith_problems::Key) -> &'static str| {
+            problem.keys.iter().map(|k| f(k).chars().count()).chain([head.len()]).max().unwrap_or(0)
+        };
+        let columns = (width("key", |k| k.name), width("default", |k| k.default), width("unit", |k| k.unit));
+        let (names, defaults, units) = columns;
+        let mut row = |name: &str, default: &str, unit: &str, help: &str| {
+            let unit = if unit.is_empty() { "-" } else { unit };
+            let head = format!("      {name:names$}  {default:defaults$}  {unit:units$}  ");
+            wrapped(&mut out, &head, &" ".repeat(head.chars().count()), help);
+        };
+        row("key", "default", "unit", "meaning");
+        for key in problem.keys {
+            row(key.name, key.default, key.unit, key.help);
+        }
+        let _ = writeln!(out, "    krylith solve {}", problem.example);
+    }
+    out.push_str("\nWrite one and solve it from its files:\n");
+    out.push_str("  krylith problem stokes:8x8x8 --out duct && krylith solve duct/system.toml");
+    out
+}
+
+/// Appends words in lines of at most 98 columns, the first after `head`, the others after `indent`.
+fn wrapped(out: &mut String, head: &str, indent: &str, text: &str) {
+    let mut line = head.to_string();
+    let mut empty = true;
+    for word in text.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > 98 {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            (line, empty) = (indent.to_string(), true);
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A problem that is not known, a folder that cannot be written.
+pub fn problem(args: ProblemArgs) -> Result<u8> {
+    crate::interrupt::watch()?;
+    let generated = krylith_problems::generate(&args.spec)?;
+    let dir = &args.out;
+    std::fs::create_dir_all(dir)
+        .map_err(|e| Failure::usage(format!("--out {}: the folder cannot be made ({e})", dir.display())))?;
+    let wrote = write(&generated, dir, args.format)?;
+    let (system, n) = (&generated.system, generated.system.rows());
+    let size = format!(
+        "{}, blocks {1}×{1}, {2}",
+        plural(n, "unknown"),
+        system.block(),
+        plural(system.stages(), "stage")
+    );
+    output::print(&summary::table(&[
+        ("problem", vec![generated.spec.clone(), size]),
+        ("wrote", wrote.iter().map(|p| p.display().to_string()).collect()),
+        ("next", vec![format!("krylith solve {}", dir.join("system.toml").display())]),
+    ]));
+    Ok(DONE)
+}
+
+fn write(generated: &Generated, dir: &Path, format: MatrixFormat) -> Result<Vec<PathBuf>> {
+    let mut wrote = Vec::new();
+    let mut matrix = |name: &str, a: &Csr| -> Result<PathBuf> {
+        let file = PathBuf::from(match format {
+            MatrixFormat::Petsc => format!("{name}.petsc"),
+            MatrixFormat::Mtx => format!("{name}.mtx"),
+        });
+        let path = dir.join(&file);
+        match format {
+            MatrixFormat::Petsc => petsc::write(&path, &[petsc::Item::Matrix(a)])?,
+            MatrixFormat::Mtx => matrix_market::write(&path, a)?,
+        }
+        wrote.push(path);
+        Ok(file)
+    };
+    let mut file = SystemFile { rhs: Some("rhs.npy".into()), ..Default::default() };
+    let stages = generated.system.stages();
+    match &generated.system {
+        SystemKind::Csr(a) => {
+            (file.matrix, file.block) = (Some(matrix("A", a)?), Some(1));
+        }
+        SystemKind::Bsr(a) => {
+            (file.matrix, file.block) = (Some(matrix("A", &a.to_csr())?), Some(a.block()));
+        }
+        SystemKind::Kronecker(k) => {
+            file.kronecker = Some(KroneckerFile {
+                m: matrix("M", &k.m.to_csr())?,
+                l: matrix("L", &k.l.to_csr())?,
+                block: Some(k.block()),
+                tau: k.tau,
+                scheme: None,
+                a: Some(rows(&k.a)),
+                b: Some(rows(&k.b)),
+            });
+        }
+    }
+    let rhs = match &generated.system {
+        SystemKind::Kronecker(_) => {
+            Array::new(vec![generated.rhs.len() / stages, stages], generated.rhs.clone())?
+        }
+        _ => Array::vector(generated.rhs.clone()),
+    };
+    numpy::write(dir.join("rhs.npy"), &rhs)?;
+    wrote.push(dir.join("rhs.npy"));
+    if let Some(points) = &generated.coordinates {
+        let array = Array::new(vec![points.len(), 3], points.as_flattened().to_vec())?;
+        numpy::write(dir.join("coordinates.npy"), &array)?;
+        wrote.push(dir.join("coordinates.npy"));
+        file.coordinates = Some("coordinates.npy".into());
+        let tetrahedra = generated.mesh.as_ref().map(|m| m.tetrahedra()).unwrap_or_default();
+        vtu::write(dir.join("mesh.vtu"), points, &tetrahedra, &[])?;
+        wrote.push(dir.join("mesh.vtu"));
+    }
+    // Last: a folder with a system.toml has everything that it names.
+    krylith::io::system::write(dir.join("system.toml"), &file)?;
+    wrote.push(dir.join("system.toml"));
+    Ok(wrote)
+}
+
+fn rows(a: &Dense) -> Vec<Vec<f64>> {
+    a.values().chunks_exact(a.columns()).map(<[f64]>::to_vec).collect()
+}

@@ -1,0 +1,116 @@
+//! A bar on a terminal, a line every five seconds elsewhere, nothing with `--quiet`; and the ear for Ctrl-C.
+
+use crate::interrupt;
+use crate::output::count;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use krylith::{Observer, Progress};
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Between two lines where stderr is no terminal.
+const EVERY: Duration = Duration::from_secs(5);
+/// Between two looks at the clock, in iterations' time.
+const REDRAW: Duration = Duration::from_millis(100);
+
+enum Show {
+    Nothing,
+    Bar(ProgressBar),
+    Lines,
+}
+
+/// Watches a solve.
+pub struct Watch {
+    show: Show,
+    start: Instant,
+    shown: Instant,
+    first: Option<f64>,
+    last: Option<usize>,
+    /// Iterations at which a cycle began, where the device tells every iteration.
+    pub cycles: Vec<usize>,
+}
+
+impl Watch {
+    /// A watch that shows nothing if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        let show = if quiet {
+            Show::Nothing
+        } else if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{spinner} [{bar:32}] {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ "));
+            Show::Bar(bar)
+        } else {
+            Show::Lines
+        };
+        let now = Instant::now();
+        Self { show, start: now, shown: now, first: None, last: None, cycles: Vec::new() }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Show::Bar(bar) = &self.show {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        if self.first.is_none() {
+            self.start = Instant::now();
+        }
+        let first = *self.first.get_or_insert(p.relative_residual);
+        // A cycle's start repeats the iteration that ended the last one.
+        if self.last.replace(p.iteration) == Some(p.iteration) {
+            self.cycles.push(p.iteration);
+        }
+        if interrupt::asked() {
+            return ControlFlow::Break(());
+        }
+        let now = Instant::now();
+        let pause = if matches!(self.show, Show::Lines) { EVERY } else { REDRAW };
+        if now - self.shown >= pause {
+            self.shown = now;
+            let rate = p.iteration as f64 / (now - self.start).as_secs_f64().max(1e-9);
+            let text = format!(
+                "iteration {}: residual {:.2e}, to reach {:.2e}, {} iterations/s",
+                count(p.iteration),
+                p.relative_residual,
+                p.target,
+                rate_text(rate)
+            );
+            match &self.show {
+                Show::Nothing => {}
+                Show::Lines => crate::output::note(&text),
+                Show::Bar(bar) => {
+                    bar.set_position((1000.0 * travelled(first, p.relative_residual, p.target)) as u64);
+                    bar.set_message(text);
+                    bar.tick();
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// How much of the way from `first` to `target` is done, by orders of magnitude.
+fn travelled(first: f64, now: f64, target: f64) -> f64 {
+    let share = (first / now).ln() / (first / target).ln();
+    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// Iterations a second with sensible digits.
+pub fn rate_text(rate: f64) -> String {
+    if rate >= 100.0 { count(rate.round() as usize) } else { format!("{rate:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_bar_counts_orders_of_magnitude() {
+        assert!((super::travelled(1.0, 1e-3, 1e-6) - 0.5).abs() < 1e-12);
+        assert_eq!(super::travelled(1.0, 10.0, 1e-6), 0.0);
+        assert_eq!(super::travelled(1.0, 0.0, 0.0), 0.0);
+    }
+}

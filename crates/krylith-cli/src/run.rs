@@ -1,0 +1,247 @@
+//! One solve on one device, written once for every device.
+
+use crate::failure::{Failure, Result};
+use crate::options::{Precond, Settings};
+use crate::refine::{self, Parts};
+use crate::report::Event;
+use krylith::matrix::Bsr;
+use krylith::method::{Gmres, GmresOptions, Orthogonalization};
+use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::precond::{BlockDiagonal, BlockJacobi, Equilibrated, NullSpace, Scaling};
+use krylith::space::Phases;
+use krylith::{Error, History, Observer, Stop, Store};
+use std::borrow::Cow;
+use std::time::Instant;
+
+/// What is to be done.
+pub struct Job<'a> {
+    /// The operator, on the host.
+    pub terms: &'a Terms<'a>,
+    /// b, in the solver's order.
+    pub rhs: &'a [f64],
+    /// First guess.
+    pub x0: &'a [f64],
+    /// Null vectors to be projected out.
+    pub null: &'a [Vec<f64>],
+    /// Scale before the preconditioner is built.
+    pub equilibrate: bool,
+    /// Options, decided.
+    pub settings: &'a Settings,
+    /// Basis vectors; not more than could ever be used.
+    pub restart: usize,
+}
+
+/// What was done.
+pub struct Solved {
+    /// The best x so far.
+    pub x: Vec<f64>,
+    /// How it went.
+    pub history: History,
+    /// The preconditioner's block size (without stages); `None` where there is none.
+    pub jacobi: Option<usize>,
+    /// Why that preconditioner.
+    pub precond_reason: &'static str,
+    /// Where the time went, if the device keeps it.
+    pub phases: Option<Phases>,
+    /// Seconds before the first iteration.
+    pub setup: f64,
+    /// Seconds of iterating.
+    pub solve: f64,
+    /// Bytes that an iteration moves, counted and not measured.
+    pub bytes_per_iteration: f64,
+    /// What a reader of the report should know.
+    pub events: Vec<Event>,
+}
+
+/// Sets up and solves.
+///
+/// # Errors
+/// A preconditioner that was asked for and cannot be built; a device without room.
+pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
+    space: &S,
+    job: &Job,
+    observer: &mut dyn Observer,
+) -> Result<Solved> {
+    let start = Instant::now();
+    let Job { terms, rhs, settings, restart, .. } = *job;
+    let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
+    let a = PointBlock::new(space, terms, settings.store, false)?;
+    let (p, jacobi, precond_reason) = preconditioner(space, job, &mut events)?;
+    let p = p.as_deref();
+    let options =
+        GmresOptions { restart, orthogonalization: settings.orthogonalization, basis: settings.store };
+    let mut gmres = Gmres::new(space, options)?;
+    space.wait()?;
+    let setup = start.elapsed().as_secs_f64();
+
+    let start = Instant::now();
+    let _ = space.take_phases();
+    let stop = Stop { rtol: settings.rtol, atol: settings.atol, max_iterations: settings.max_iters };
+    let parts = Parts { space, a: &a, p, rhs, stop };
+    let history = match settings.store {
+        Store::F64 => refine::once(&parts, &mut gmres, &mut x, observer)?,
+        Store::F32 => {
+            let (history, passes) = refine::refined(&parts, &mut gmres, terms, &mut x, observer)?;
+            if passes > 1 {
+                let detail = format!(
+                    "{passes} passes of iterative refinement against the matrix in f64, stored in f32"
+                );
+                events.push(Event::new("refinement", None, detail));
+            }
+            history
+        }
+    };
+    let solve = start.elapsed().as_secs_f64();
+    let fixed = a.bytes() + p.map_or(0, |p| p.bytes());
+    let bytes_per_iteration =
+        fixed as f64 + space.len() as f64 * orthogonalization_bytes(settings, restart, history.iterations);
+    Ok(Solved {
+        x,
+        jacobi,
+        precond_reason,
+        phases: space.take_phases(),
+        setup,
+        solve,
+        bytes_per_iteration,
+        events,
+        history,
+    })
+}
+
+/// Bytes an unknown that orthogonalisation moves in an average iteration: the ledger of `method/gmres.rs`, with the
+/// basis counted in its own precision.
+fn orthogonalization_bytes(settings: &Settings, restart: usize, iterations: usize) -> f64 {
+    let column = settings.store.bytes() as f64;
+    let (whole, rest) = ((iterations / restart) as f64, (iterations % restart) as f64);
+    let (m, n) = (restart as f64, iterations.max(1) as f64);
+    // The mean of j over all iterations, j counting from 0 in each cycle.
+    let j = (whole * m * (m - 1.0) / 2.0 + rest * (rest - 1.0).max(0.0) / 2.0) / n;
+    match settings.orthogonalization {
+        Orthogonalization::Lowsync => (2.0 * j + 1.0) * column + 5.0 * 8.0,
+        Orthogonalization::Cgs2 => (4.0 * j + 1.0) * column + 7.0 * 8.0,
+        Orthogonalization::Mgs => (2.0 * j + 1.0) * column + (2.0 * j + 4.0) * 8.0,
+    }
+}
+
+type Boxed<S> = Option<Box<dyn LinearOperator<S>>>;
+
+/// What stands at the right of A: null vectors projected out of the scaled inverse of the diagonal blocks, or less.
+/// With it, the size of those blocks and why they were taken.
+fn preconditioner<S: BlockDiagonal + 'static>(
+    space: &S,
+    job: &Job,
+    events: &mut Vec<Event>,
+) -> Result<(Boxed<S>, Option<usize>, &'static str)> {
+    let scaling = job.equilibrate.then(|| Scaling::find(job.terms));
+    let scaled = scaling.as_ref().map(|s| s.scaled(job.terms)).transpose()?;
+    let terms = scaled.as_ref().unwrap_or(job.terms);
+    let (jacobi, size, reason) = jacobi(space, terms, job.settings, events)?;
+    let mut p: Boxed<S> = jacobi.map(|p| Box::new(p) as Box<dyn LinearOperator<S>>);
+    if let Some(scaling) = &scaling {
+        p = Some(Box::new(Equilibrated::new(space, scaling, p)?));
+    }
+    if !job.null.is_empty() {
+        p = Some(Box::new(NullSpace::new(space, job.null, p)?));
+    }
+    Ok((p, size, reason))
+}
+
+type Jacobi<S> = (Option<BlockJacobi<S>>, Option<usize>, &'static str);
+
+fn jacobi<S: BlockDiagonal>(
+    space: &S,
+    terms: &Terms,
+    settings: &Settings,
+    events: &mut Vec<Event>,
+) -> Result<Jacobi<S>> {
+    let b = terms.block();
+    match settings.precond {
+        Precond::None => Ok((None, None, "")),
+        Precond::Jacobi { block } => {
+            let size = block.unwrap_or(b);
+            if b % size != 0 {
+                return Err(Failure::usage(format!(
+                    "--precond jacobi:block={size}: the size must divide the system's block size {b}"
+                )));
+            }
+            let diagonal = if size == b { None } else { Some(diagonal(terms, size)?) };
+            let jacobi = BlockJacobi::new(space, diagonal.as_ref().unwrap_or(terms), settings.store)?;
+            Ok((Some(jacobi), Some(size), ""))
+        }
+        Precond::Auto => match BlockJacobi::new(space, terms, settings.store) {
+            Ok(jacobi) => Ok((Some(jacobi), Some(b), "auto: every diagonal block can be inverted")),
+            Err(Error::SingularBlock { row, kind, .. }) => {
+                let detail = format!(
+                    "no preconditioner instead of jacobi: block row {row} has a {kind} diagonal block"
+                );
+                events.push(Event::new("fallback", None, detail));
+                Ok((None, None, "auto: a diagonal block cannot be inverted"))
+            }
+            Err(e) => Err(e.into()),
+        },
+    }
+}
+
+/// The diagonal of every term, cut into smaller blocks.
+fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
+    let (b, n) = (terms.block(), terms.block_rows());
+    let parts = b / size;
+    let mut small = Vec::new();
+    for (c, a) in &terms.terms {
+        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+        for i in 0..n {
+            let block = a.diagonal_block(i);
+            for part in 0..parts {
+                if let Some(block) = block {
+                    col.push((i * parts + part) as u32);
+                    for r in part * size..(part + 1) * size {
+                        values.extend_from_slice(&block[r * b + part * size..][..size]);
+                    }
+                }
+                row_ptr.push(col.len());
+            }
+        }
+        small.push((c.clone(), Cow::Owned(Bsr::new(size, n * parts, n * parts, row_ptr, col, values)?)));
+    }
+    Ok(Terms { terms: small })
+}
+
+/// Bytes that a solve will want beside the system itself; for refusals before hours of waiting, and for `info`.
+pub fn memory(terms: &Terms, restart: usize, store: Store, jacobi: bool) -> Memory {
+    let n = terms.rows() as u64;
+    let order = (terms.block() * terms.stages()) as u64;
+    let width = store.bytes() as u64;
+    let shared = terms.shared_pattern();
+    let matrix = terms.terms.iter().enumerate().map(|(t, (_, a))| {
+        let pattern = if t > 0 && shared { 0 } else { 4 * a.blocks() + 8 * a.row_ptr().len() };
+        width * a.values().len() as u64 + pattern as u64
+    });
+    // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
+    let preconditioner = if jacobi { n * order * (8 + width) } else { 0 };
+    let m = restart as u64;
+    Memory {
+        matrix: matrix.sum(),
+        preconditioner,
+        basis: n * m * width,
+        vectors: 10 * n * 8 + 2 * (m + 1) * (m + 2) * 8,
+    }
+}
+
+/// Bytes by purpose.
+pub struct Memory {
+    /// Values and pattern.
+    pub matrix: u64,
+    /// Inverted diagonal blocks.
+    pub preconditioner: u64,
+    /// GMRES's basis.
+    pub basis: u64,
+    /// Everything else that is as long as x, and the small dense side of GMRES.
+    pub vectors: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.matrix + self.preconditioner + self.basis + self.vectors
+    }
+}

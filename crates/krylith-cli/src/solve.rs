@@ -1,0 +1,273 @@
+//! `krylith solve`: from the command line to an answer, a report and an exit code.
+
+use crate::args::SolveArgs;
+use crate::devices::Ran;
+use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
+use crate::options::{Device, Method, Rhs, Settings};
+use crate::output::{self, check_target};
+use crate::progress::Watch;
+use crate::report::{self, Event, Report};
+use crate::residual::{by_field, residual};
+use crate::run::{Job, Solved};
+use crate::summary;
+use crate::system::{self, System};
+use crate::{devices, interrupt, null_space, plot};
+use krylith::{Outcome, io};
+use std::path::Path;
+
+/// What stands around the preconditioner.
+pub struct Extras {
+    /// Rows and columns were scaled for it.
+    pub equilibrated: bool,
+    /// Null vectors projected out.
+    pub null_vectors: usize,
+}
+
+/// Everything about a finished solve.
+pub struct Finished {
+    /// The system.
+    pub system: System,
+    /// What the right-hand side was.
+    pub rhs: String,
+    /// Options, decided.
+    pub settings: Settings,
+    /// Effective restart length.
+    pub restart: usize,
+    /// What was done.
+    pub solved: Solved,
+    /// Where.
+    pub ran: Ran,
+    /// What stands around the preconditioner.
+    pub extras: Extras,
+    /// ‖r_c‖/‖b‖.
+    pub fields: Vec<f64>,
+    /// Iterations at which a cycle began.
+    pub restarts: Vec<usize>,
+    /// ‖r‖/‖b‖ that ends the solve.
+    pub target: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the solve from starting or its files from being written; non-convergence is an exit code.
+pub fn solve(args: SolveArgs) -> Result<u8> {
+    interrupt::watch()?;
+    check_targets(&args)?;
+    devices::check(args.device.as_ref())?;
+    let mut system = system::load(&args.system, args.block, args.ordering.unwrap_or_default())?;
+    let settings = args.given().settle(&system.solver, &args.system)?;
+    let (rhs, rhs_name) = system.right_hand_side(args.rhs.as_ref())?;
+    let x0 = match &args.x0 {
+        Some(path) => system.vector("the first guess", path)?,
+        None => vec![0.0; system.len()],
+    };
+    // More basis vectors than unknowns or iterations can never be used.
+    let restart = settings.restart.min(system.len()).min(settings.max_iters.max(1));
+
+    let null = match &args.nullspace {
+        Some(wanted) => null_space::vectors(wanted, &system)?,
+        None => Vec::new(),
+    };
+
+    let mut watch = Watch::new(args.quiet);
+    let terms = system.operator.terms();
+    let equilibrate = args.equilibrate;
+    let job =
+        Job { terms: &terms, rhs: &rhs, x0: &x0, null: &null, equilibrate, settings: &settings, restart };
+    interrupt::solving();
+    let done = devices::solve(&job, args.threads, args.report.is_some(), &mut watch);
+    watch.finish();
+    let (mut solved, ran) = done?;
+
+    let history = &solved.history;
+    let norm_b = history.rhs_norm;
+    let relative = |r: f64| if norm_b > 0.0 { r / norm_b } else { r };
+    let r = residual(&terms, &rhs, &solved.x);
+    let fields = by_field(&r, terms.block(), terms.stages()).into_iter().map(relative).collect();
+    let restarts = restarts(&watch.cycles, history.restarts, restart);
+    let mut choices = Vec::new();
+    if settings.device == Device::Auto {
+        choices.push(Event::new("choice", None, format!("device {}, {}", ran.device, ran.reason)));
+    }
+    if system.block_detected {
+        let reason = format!("block {}: {}", system.order.block, system.block_reason);
+        choices.push(Event::new("choice", None, reason));
+    }
+    solved.events.splice(0..0, choices);
+    let restarted =
+        |&i: &usize| Event::new("restart", Some(i), "the basis was full, or its estimate was wrong");
+    solved.events.extend(restarts.iter().map(restarted));
+    if history.outcome == Outcome::Interrupted {
+        solved.events.push(Event::new("interrupted", Some(history.iterations), "by Ctrl-C or a signal"));
+    }
+    let target = relative((settings.rtol * norm_b).max(settings.atol));
+    let extras = Extras { equilibrated: args.equilibrate, null_vectors: null.len() };
+    drop(terms);
+    let done =
+        Finished { system, rhs: rhs_name, settings, restart, solved, ran, extras, fields, restarts, target };
+    conclude(done, &args)
+}
+
+/// Writes what was asked for, says how it went, and picks the exit code.
+fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
+    // Reports and pictures first: they are small, and a full disk must not lose the story along with x.
+    let mut wrote = Vec::new();
+    let mut trouble = Vec::new();
+    let mut keep = |path: &Path, what: &str, result: Result<()>| match result {
+        Ok(()) => wrote.push(format!("{} ({what})", path.display())),
+        Err(failure) => trouble.push(failure),
+    };
+    if let Some(path) = &args.report {
+        keep(path, "report", report_of(&done, args).write(path).map_err(Failure::from));
+    }
+    if let Some(path) = &args.plot {
+        keep(path, "residuals", draw(&done, path).map_err(Failure::from));
+    }
+    if let Some(path) = &args.out {
+        let x = std::mem::take(&mut done.solved.x);
+        if x.iter().all(|v| v.is_finite()) {
+            let array = done.system.user_array(x)?;
+            let shape = array.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+            keep(path, &format!("x, shape ({shape})"), io::numpy::write(path, &array).map_err(Failure::from));
+        } else {
+            output::note(&format!("{} is not written: x has entries that are not finite", path.display()));
+        }
+    }
+    if !args.quiet {
+        output::print(&summary::text(&done, &wrote));
+    }
+    let history = &done.solved.history;
+    let code = match history.outcome {
+        Outcome::Converged => DONE,
+        Outcome::Interrupted => INTERRUPTED,
+        _ => NOT_CONVERGED,
+    };
+    if code != DONE {
+        output::error(&summary::verdict(&done));
+    }
+    for failure in &trouble {
+        output::error(&failure.message);
+    }
+    // A lost output file outranks the outcome, which was named above; Ctrl-C outranks both.
+    match trouble.first() {
+        Some(failure) if code != INTERRUPTED => Ok(failure.code),
+        _ => Ok(code),
+    }
+}
+
+fn check_targets(args: &SolveArgs) -> Result<()> {
+    let targets = [("--out", &args.out), ("--report", &args.report), ("--plot", &args.plot)];
+    let given: Vec<_> = targets.iter().filter_map(|(o, p)| p.as_ref().map(|p| (*o, p))).collect();
+    for (i, (option, path)) in given.iter().enumerate() {
+        check_target(option, path)?;
+        if let Some((other, _)) = given[..i].iter().find(|(_, p)| p == path) {
+            return Err(Failure::usage(format!(
+                "{other} and {option} name the same file, {}",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The iterations at which cycles began: as watched where that fits the count, else where full cycles put them.
+fn restarts(watched: &[usize], count: usize, restart: usize) -> Vec<usize> {
+    if watched.len() == count {
+        return watched.to_vec();
+    }
+    (1..=count).map(|k| k * restart).collect()
+}
+
+fn report_of(done: &Finished, args: &SolveArgs) -> Report {
+    let Finished { system, settings, solved, ran, .. } = done;
+    let history = &solved.history;
+    let phases = solved.phases;
+    let mut parameters = serde_json::Map::new();
+    let order = solved.jacobi.map(|block| (block * system.order.stages, block));
+    if let Some((_, block)) = order {
+        parameters.insert("block".into(), block.into());
+    }
+    if done.extras.equilibrated {
+        parameters.insert("equilibrate".into(), true.into());
+    }
+    if done.extras.null_vectors > 0 {
+        parameters.insert("nullspace".into(), done.extras.null_vectors.into());
+    }
+    let fill = order.map(|(order, _)| (system.len() * order) as f64 / system.nonzeros as f64);
+    let moved = solved.bytes_per_iteration * history.iterations as f64;
+    let fraction = ran.bandwidth.filter(|_| history.iterations > 0).map(|b| moved / solved.solve / b);
+    Report {
+        schema: report::SCHEMA,
+        krylith: env!("CARGO_PKG_VERSION").into(),
+        system: report::System {
+            name: system.name.clone(),
+            rows: system.len(),
+            nonzeros: system.nonzeros,
+            block: system.order.block,
+            stages: system.order.stages,
+            format: system.format.into(),
+            ordering: summary::ordering(system.order.user).into(),
+            rhs_norm: report::finite(history.rhs_norm),
+        },
+        run: report::Run {
+            device: ran.device.into(),
+            devices: ran.names.clone(),
+            ranks: 1,
+            threads: ran.threads,
+            deterministic: args.deterministic,
+            seed: if let Some(Rhs::Random(seed)) = args.rhs { Some(seed) } else { None },
+            store: summary::store(settings.store).into(),
+        },
+        method: match settings.method {
+            Method::Auto | Method::Gmres => "gmres".into(),
+        },
+        parameters: report::Parameters {
+            restart: done.restart,
+            orthogonalization: summary::orthogonalization(settings.orthogonalization).into(),
+            rtol: settings.rtol,
+            atol: settings.atol,
+            max_iters: settings.max_iters,
+        },
+        preconditioner: report::Preconditioner {
+            name: if order.is_some() { "jacobi".into() } else { "none".into() },
+            parameters,
+            fill,
+        },
+        outcome: history.outcome.name().into(),
+        iterations: history.iterations,
+        residuals: history.residuals.iter().map(|r| report::finite(*r)).collect(),
+        true_relative_residual: report::finite(history.true_relative_residual),
+        field_residuals: done.fields.iter().map(|r| report::finite(*r)).collect(),
+        seconds: report::Seconds {
+            setup: solved.setup,
+            total: solved.setup + solved.solve,
+            // A GPU's vectors travel while other work goes on: nobody keeps time of it.
+            transfer: (ran.device == "cpu").then_some(0.0),
+            product: phases.map(|p| p.product),
+            communication: Some(0.0),
+            orthogonalization: phases.map(|p| p.orthogonalization),
+            preconditioner: phases.map(|p| p.preconditioner),
+        },
+        bytes_per_iteration: solved.bytes_per_iteration.round() as u64,
+        bandwidth_fraction: fraction.and_then(report::finite),
+        events: solved.events.clone(),
+    }
+}
+
+fn draw(done: &Finished, path: &Path) -> krylith::Result<()> {
+    let history = &done.solved.history;
+    let subtitle = format!("{} — {}", summary::method(done), summary::outcome(done));
+    plot::write(
+        path,
+        &plot::Plot {
+            title: &done.system.label,
+            subtitle: &subtitle,
+            residuals: &history.residuals,
+            true_residual: history.true_relative_residual,
+            target: done.target,
+            restarts: &done.restarts,
+            converged: history.outcome == Outcome::Converged,
+        },
+    )
+}

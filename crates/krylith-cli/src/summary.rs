@@ -1,0 +1,221 @@
+//! What a person reads on stdout when a solve has ended.
+
+use crate::options::{Ordering, Precond};
+use crate::output::{count, plural, seconds};
+use crate::progress::rate_text;
+use crate::solve::Finished;
+use crate::system::{Operator, System};
+use krylith::method::Orthogonalization;
+use krylith::{Outcome, Store};
+use std::fmt::Write;
+
+/// The name on the command line.
+pub fn ordering(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::Interleaved => "interleaved",
+        Ordering::Segregated => "segregated",
+    }
+}
+
+/// The name on the command line.
+pub fn store(store: Store) -> &'static str {
+    match store {
+        Store::F64 => "f64",
+        Store::F32 => "f32",
+    }
+}
+
+/// The name on the command line.
+pub fn orthogonalization(o: Orthogonalization) -> &'static str {
+    match o {
+        Orthogonalization::Lowsync => "lowsync",
+        Orthogonalization::Cgs2 => "cgs2",
+        Orthogonalization::Mgs => "mgs",
+    }
+}
+
+/// `GMRES(30) with point-block Jacobi`.
+pub fn method(done: &Finished) -> String {
+    format!("GMRES({}), {}", done.restart, preconditioner(done))
+}
+
+fn preconditioner(done: &Finished) -> String {
+    let s = done.system.order.stages;
+    let equilibrated = if done.extras.equilibrated { ", equilibrated" } else { "" };
+    let null = match done.extras.null_vectors {
+        0 => String::new(),
+        n => format!(", {} projected out", plural(n, "null vector")),
+    };
+    let jacobi = match done.solved.jacobi {
+        None => "no preconditioner".into(),
+        Some(1) if s == 1 => "point Jacobi".into(),
+        Some(b) if s == 1 => format!("point-block Jacobi {b}×{b}"),
+        Some(b) => format!("point-block Jacobi {0}×{0} ({b} × {s} stages)", b * s),
+    };
+    jacobi + equilibrated + &null
+}
+
+/// `converged after 42 iterations, 1 restart`.
+pub fn outcome(done: &Finished) -> String {
+    let history = &done.solved.history;
+    let restarts = match history.restarts {
+        0 => String::new(),
+        n => format!(", {}", plural(n, "restart")),
+    };
+    let words = match history.outcome {
+        Outcome::Converged => "converged",
+        Outcome::MaxIterations => "not converged (max-iterations)",
+        Outcome::Breakdown => "not converged (breakdown)",
+        Outcome::Stagnated => "not converged (stagnated)",
+        Outcome::Diverged => "not converged (diverged)",
+        Outcome::NotFinite => "not converged (not-finite)",
+        Outcome::Interrupted => "interrupted",
+    };
+    format!("{words} after {}{restarts}", plural(history.iterations, "iteration"))
+}
+
+/// One line for stderr where the solve did not converge: the outcome by name, and what to try.
+pub fn verdict(done: &Finished) -> String {
+    let history = &done.solved.history;
+    let remedy = match history.outcome {
+        Outcome::Converged => "",
+        Outcome::Interrupted => "; x is the best so far",
+        Outcome::MaxIterations => "; raise --max-iters or --restart",
+        Outcome::Stagnated => {
+            "; raise --restart, loosen --rtol, or store more exactly if --store f32 was given"
+        }
+        Outcome::Breakdown => "; the matrix is singular: give its --nullspace if the system is consistent",
+        Outcome::Diverged => "; try another --precond, or none",
+        Outcome::NotFinite => "; values overflow: scale the system, or try --precond none",
+    };
+    format!(
+        "{}: {} after {}, relative residual {:.2e}, wanted {:.2e}{remedy}",
+        done.system.label,
+        history.outcome,
+        plural(history.iterations, "iteration"),
+        history.true_relative_residual,
+        done.target
+    )
+}
+
+/// What a system is, in a line or two.
+pub fn describe(system: &System) -> Vec<String> {
+    let (b, s) = (system.order.block, system.order.stages);
+    let size = plural(system.len(), "unknown");
+    let mut lines = vec![system.name.clone()];
+    lines.push(match &system.operator {
+        Operator::Matrix(a) => {
+            let zeros = 1.0 - system.nonzeros as f64 / a.values().len() as f64;
+            let filled = match () {
+                () if b == 1 => String::new(),
+                () => format!(" in {}", plural(a.blocks(), "block")),
+            };
+            let zeros =
+                if zeros > 5e-4 { format!(", {:.1} % zeros added", 100.0 * zeros) } else { String::new() };
+            format!("{size}, {} stored entries{filled}{zeros}", count(system.nonzeros))
+        }
+        Operator::Kronecker(k) => format!(
+            "{size}: A⊗M + τB⊗L with {}, M and L of {} rows ({} and {} blocks), τ = {}",
+            plural(s, "stage"),
+            count(system.order.rows()),
+            count(k.m.blocks()),
+            count(k.l.blocks()),
+            k.tau
+        ),
+    });
+    lines.push(format!("blocks {b}×{b} ({}), {}", system.block_reason, ordering(system.order.user)));
+    lines
+}
+
+/// The whole text.
+pub fn text(done: &Finished, wrote: &[String]) -> String {
+    let Finished { system, settings, solved, ran, .. } = done;
+    let history = &solved.history;
+    let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut lines = describe(system);
+    lines.push(format!(
+        "right-hand side: {}{}",
+        done.rhs,
+        if history.rhs_norm == 0.0 { "; it is zero, and so is x" } else { "" }
+    ));
+    rows.push(("system", lines));
+    let threads =
+        if ran.device == "cpu" { format!(", {}", plural(ran.threads, "thread")) } else { String::new() };
+    rows.push(("device", vec![format!("{}{threads}", ran.names.join(", ")), format!("({})", ran.reason)]));
+    let auto = if settings.method == crate::options::Method::Auto { " (auto)" } else { "" };
+    let mut lines = vec![format!(
+        "GMRES({}), {} orthogonalisation{}{auto}",
+        done.restart,
+        orthogonalization(settings.orthogonalization),
+        if settings.store == Store::F32 { ", stored in f32" } else { "" }
+    )];
+    let reason = if settings.precond == Precond::Auto {
+        format!(" ({})", solved.precond_reason)
+    } else {
+        String::new()
+    };
+    lines.push(format!("{}{reason}", preconditioner(done)));
+    lines.extend(
+        solved
+            .events
+            .iter()
+            .filter(|e| e.event == "fallback" || e.event == "refinement")
+            .map(|e| format!("{}: {}", e.event, e.detail)),
+    );
+    rows.push(("method", lines));
+
+    rows.push(("outcome", vec![outcome(done)]));
+    let mut lines = vec![format!(
+        "{:.3e} true, ‖b − A x‖/‖b‖; wanted {:.3e}",
+        history.true_relative_residual, done.target
+    )];
+    if done.fields.len() > 1 {
+        let fields: Vec<String> =
+            done.fields.iter().enumerate().map(|(c, r)| format!("{c}: {r:.2e}")).collect();
+        lines.push(format!("by field  {}", fields.join("  ")));
+    }
+    rows.push(("residual", lines));
+    let rate = history.iterations as f64 / solved.solve.max(1e-9);
+    let mut lines = vec![format!(
+        "{} set-up, {} solve; {} iterations/s",
+        seconds(solved.setup),
+        seconds(solved.solve),
+        rate_text(rate)
+    )];
+    if let Some(p) = solved.phases.filter(|_| history.iterations > 0) {
+        let share = |t: f64| 100.0 * t / solved.solve.max(1e-12);
+        lines.push(format!(
+            "product {:.0} %, orthogonalisation {:.0} %, preconditioner {:.0} %",
+            share(p.product),
+            share(p.orthogonalization),
+            share(p.preconditioner)
+        ));
+    }
+    if let Some(b) = ran.bandwidth.filter(|_| history.iterations > 0) {
+        let moved = solved.bytes_per_iteration * rate;
+        lines.push(format!(
+            "{:.1} GB/s, {:.0} % of the read bandwidth measured here ({:.1} GB/s)",
+            moved / 1e9,
+            100.0 * moved / b,
+            b / 1e9
+        ));
+    }
+    rows.push(("time", lines));
+    if !wrote.is_empty() {
+        rows.push(("wrote", wrote.to_vec()));
+    }
+    table(&rows)
+}
+
+/// Labels in one column, lines in the other.
+pub fn table(rows: &[(&str, Vec<String>)]) -> String {
+    let width = rows.iter().map(|r| r.0.chars().count()).max().unwrap_or(0) + 2;
+    let mut out = String::new();
+    for (label, lines) in rows {
+        for (i, line) in lines.iter().enumerate() {
+            let label = if i == 0 { label } else { "" };
+            let _ = writeln!(out, "{}", format!("{label:width$}{line}").trim_end()); // strings never fail
+        }
+    }
+    out
+}

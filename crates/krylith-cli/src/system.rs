@@ -1,0 +1,400 @@
+//! From the text SYSTEM to point blocks in the solver's order.
+
+use crate::blocks;
+use crate::failure::{Failure, Result};
+use crate::options::{Ordering, Rhs};
+use crate::output::count;
+use krylith::io::{self, Array, Matrix, SolverDefaults, SystemMatrix};
+use krylith::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
+use krylith::operator::Terms;
+use krylith_problems::{Generated, SystemKind};
+use std::path::Path;
+
+/// What is to be solved, on the host, in the solver's order.
+pub enum Operator {
+    /// One point-block matrix.
+    Matrix(Bsr),
+    /// A⊗M + τB⊗L.
+    Kronecker(KroneckerSum),
+}
+
+impl Operator {
+    /// The sum of terms that every device takes.
+    pub fn terms(&self) -> Terms<'_> {
+        match self {
+            Operator::Matrix(a) => Terms::bsr(a),
+            Operator::Kronecker(k) => Terms::kronecker(k),
+        }
+    }
+}
+
+/// How the user numbers unknowns, and how the solver does: node by node, component by component, stage by stage.
+#[derive(Debug, Clone, Copy)]
+pub struct Order {
+    /// Components b of a node.
+    pub block: usize,
+    /// Nodes n.
+    pub nodes: usize,
+    /// Stages s.
+    pub stages: usize,
+    /// The user's numbering.
+    pub user: Ordering,
+}
+
+impl Order {
+    /// Unknowns of a stage, N = n·b.
+    pub fn rows(&self) -> usize {
+        self.nodes * self.block
+    }
+
+    /// Where the user's row (of a stage) stands in the solver's order.
+    fn place(&self, row: usize) -> usize {
+        match self.user {
+            Ordering::Interleaved => row,
+            Ordering::Segregated => row % self.nodes * self.block + row / self.nodes,
+        }
+    }
+
+    /// A vector of the user's, (row, stage), in the solver's order.
+    pub fn into_solver(self, user: Vec<f64>) -> Vec<f64> {
+        if self.user == Ordering::Interleaved {
+            return user;
+        }
+        let (s, mut out) = (self.stages, vec![0.0; user.len()]);
+        for (row, values) in user.chunks_exact(s).enumerate() {
+            out[self.place(row) * s..][..s].copy_from_slice(values);
+        }
+        out
+    }
+
+    /// The way back.
+    pub fn into_user(self, solver: Vec<f64>) -> Vec<f64> {
+        if self.user == Ordering::Interleaved {
+            return solver;
+        }
+        let (s, mut out) = (self.stages, vec![0.0; solver.len()]);
+        for (row, values) in out.chunks_exact_mut(s).enumerate() {
+            values.copy_from_slice(&solver[self.place(row) * s..][..s]);
+        }
+        out
+    }
+
+    /// A matrix of the user's in the solver's order, in blocks.
+    fn blocks(&self, matrix: Matrix) -> krylith::Result<Bsr> {
+        if self.user == Ordering::Interleaved {
+            return matrix.into_bsr(self.block);
+        }
+        let a = without_zeros(&matrix.into_csr())?;
+        let new: Vec<u32> = (0..a.rows()).map(|row| self.place(row) as u32).collect();
+        Bsr::from_csr(&a.permute(&new)?, self.block)
+    }
+}
+
+/// Blocks that were cut across the user's numbering store zeros that must not be carried along.
+fn without_zeros(a: &Csr) -> krylith::Result<Csr> {
+    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+    for i in 0..a.rows() {
+        let (c, v) = a.row(i);
+        for (&c, &v) in c.iter().zip(v).filter(|(_, v)| **v != 0.0) {
+            col.push(c);
+            values.push(v);
+        }
+        row_ptr.push(col.len());
+    }
+    Csr::new(a.rows(), a.columns(), row_ptr, col, values)
+}
+
+/// A system, ready to be solved.
+pub struct System {
+    /// As the user wrote it.
+    pub label: String,
+    /// The same, or a problem's text with every key.
+    pub name: String,
+    /// `csr`, `bsr`, `dia` or `kronecker`: what the files held.
+    pub format: &'static str,
+    /// Numbers that the files stored, without zeros added by blocks.
+    pub nonzeros: usize,
+    /// The operator.
+    pub operator: Operator,
+    /// Order of unknowns.
+    pub order: Order,
+    /// The system's own right-hand side, in the solver's order.
+    pub own_rhs: Option<Vec<f64>>,
+    /// The file's `[solver]` section.
+    pub solver: SolverDefaults,
+    /// Why the block size is what it is.
+    pub block_reason: String,
+    /// It was found from the pattern.
+    pub block_detected: bool,
+}
+
+impl System {
+    /// Unknowns of the whole system, N·s.
+    pub fn len(&self) -> usize {
+        self.order.rows() * self.order.stages
+    }
+
+    /// True for A⊗M + τB⊗L, whose vectors are written with one column a stage.
+    pub fn is_kronecker(&self) -> bool {
+        matches!(self.operator, Operator::Kronecker(_))
+    }
+
+    /// The right-hand side and what to call it.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not fit.
+    pub fn right_hand_side(&mut self, wanted: Option<&Rhs>) -> Result<(Vec<f64>, String)> {
+        let order = self.order;
+        match (wanted, self.own_rhs.take()) {
+            (None, Some(own)) => Ok((own, "the system's own".into())),
+            (None, None) => Ok((vec![1.0; self.len()], "ones (the system has none of its own)".into())),
+            (Some(Rhs::Ones), _) => Ok((vec![1.0; self.len()], "ones".into())),
+            (Some(Rhs::Random(seed)), _) => {
+                Ok((order.into_solver(random(*seed, self.len())), format!("random, seed {seed}")))
+            }
+            (Some(Rhs::File(path)), _) => {
+                Ok((self.vector("the right-hand side", path)?, path.display().to_string()))
+            }
+        }
+    }
+
+    /// A vector's file in the solver's order.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not fit.
+    pub fn vector(&self, what: &str, path: &Path) -> Result<Vec<f64>> {
+        let array = io::read_vector(path)?;
+        let values = array
+            .into_unknowns(what, self.order.rows(), self.order.stages)
+            .map_err(|e| Failure::from(e).within(&path.display().to_string()))?;
+        Ok(self.order.into_solver(values))
+    }
+
+    /// Vectors of N unknowns, each of which stands for itself in every stage; or one of the whole system.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not fit.
+    pub fn null_file(&self, path: &Path) -> Result<Vec<Vec<f64>>> {
+        let array = io::read_vector(path)?;
+        let (rows, columns) = array.rows_columns();
+        let (n, s) = (self.order.rows(), self.order.stages);
+        if rows != n {
+            return Ok(vec![self.vector("the null vector", path)?]);
+        }
+        let column = |c: usize| array.values().iter().skip(c).step_by(columns).copied().collect::<Vec<f64>>();
+        let mut vectors = Vec::new();
+        for c in 0..columns {
+            let values = column(c);
+            for k in 0..s {
+                let mut v = vec![0.0; n * s];
+                values.iter().enumerate().for_each(|(row, x)| v[self.order.place(row) * s + k] = *x);
+                vectors.push(v);
+            }
+        }
+        Ok(vectors)
+    }
+
+    /// A solution as files show it: the user's numbering, shape (N,) or (N, s).
+    ///
+    /// # Errors
+    /// None that can occur for vectors of this system.
+    pub fn user_array(&self, x: Vec<f64>) -> Result<Array> {
+        let x = self.order.into_user(x);
+        let shape =
+            if self.is_kronecker() { vec![self.order.rows(), self.order.stages] } else { vec![x.len()] };
+        Ok(Array::new(shape, x)?)
+    }
+}
+
+/// What was read or generated, before blocks are chosen.
+struct Source {
+    name: String,
+    matrix: SystemMatrix,
+    rhs: Option<Vec<f64>>,
+    hint: Option<(usize, &'static str)>,
+    solver: SolverDefaults,
+}
+
+/// True where SYSTEM means a generated problem and not a file.
+pub fn is_problem(text: &str) -> bool {
+    let name = text.split([':', ',']).next().unwrap_or_default();
+    !Path::new(text).exists()
+        && (krylith_problems::catalogue().iter().any(|p| p.name == name)
+            || (text.contains(':') && !text.contains(['/', '\\']) && !name.contains('.')))
+}
+
+fn source(text: &str) -> Result<Source> {
+    if is_problem(text) {
+        let Generated { system, rhs, spec, .. } = krylith_problems::generate(text)?;
+        let hint = Some((system.block(), "the problem's own"));
+        let matrix = match system {
+            SystemKind::Csr(a) => SystemMatrix::Matrix(Matrix::Csr(a)),
+            SystemKind::Bsr(a) => SystemMatrix::Matrix(Matrix::Bsr(a)),
+            SystemKind::Kronecker(k) => SystemMatrix::Kronecker(k),
+        };
+        return Ok(Source { name: spec, matrix, rhs: Some(rhs), hint, solver: SolverDefaults::default() });
+    }
+    let mut system = io::read_system(text).map_err(|e| missing(text, e))?;
+    let rhs = system.rhs.take();
+    let rhs = rhs
+        .map(|array| system.unknowns("the right-hand side", array))
+        .transpose()
+        .map_err(|e| Failure::from(e).within(text))?;
+    let hint = system.block_hint.map(|b| (b, "the file says so"));
+    Ok(Source { name: text.into(), matrix: system.operator, rhs, hint, solver: system.solver })
+}
+
+/// A file that is not there may be a problem spelt wrong.
+fn missing(text: &str, error: krylith::Error) -> Failure {
+    let not_there = matches!(&error, krylith::Error::Io { path, source }
+        if path == Path::new(text) && source.kind() == std::io::ErrorKind::NotFound);
+    let mut failure = Failure::from(error);
+    if not_there && !text.contains(['/', '\\', '.']) {
+        let names: Vec<_> = krylith_problems::catalogue().iter().map(|p| p.name).collect();
+        failure.message +=
+            &format!("; generated problems are {}, written NAME:SIZE[,key=value…]", names.join(", "));
+    }
+    failure
+}
+
+/// Reads or generates a system, and brings it into point blocks.
+///
+/// # Errors
+/// Files and problems as their readers say; a matrix that is empty or not square; blocks that do not fit.
+pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> {
+    let Source { name, matrix, rhs, hint, solver } = source(text)?;
+    let refuse = |message: String| Err(Failure::usage(format!("{text}: {message}")));
+    let (rows, columns) = match &matrix {
+        SystemMatrix::Matrix(a) => (a.rows(), a.columns()),
+        SystemMatrix::Kronecker(k) => (k.m.rows(), k.m.columns()),
+    };
+    if rows != columns {
+        return refuse(format!("the matrix is {rows}×{columns}; a solve needs a square one"));
+    }
+    let stored = match &matrix {
+        SystemMatrix::Matrix(a) => a.stored(),
+        SystemMatrix::Kronecker(k) => k.m.values().len() + k.l.values().len(),
+    };
+    if rows == 0 || stored == 0 {
+        return refuse(format!("the matrix is empty ({rows} rows, {stored} entries)"));
+    }
+    // Larger blocks than the kernels know are cut anew.
+    let hint =
+        hint.filter(|(b, _)| (1..=MAX_BLOCK).contains(b) || matches!(matrix, SystemMatrix::Kronecker(_)));
+    if user == Ordering::Segregated && block.is_none() && hint.is_none() {
+        return refuse("--ordering segregated needs --block, the number of fields".into());
+    }
+    let stages = matrix.stages();
+    let within = |e: krylith::Error| Failure::from(e).within(text);
+
+    match matrix {
+        SystemMatrix::Kronecker(k) => {
+            let b = k.block();
+            if block.is_some_and(|block| block != b) {
+                let asked = block.unwrap_or_default();
+                return refuse(format!("M and L have {b}×{b} blocks; --block {asked} does not fit them"));
+            }
+            let order = Order { block: b, nodes: rows / b, stages, user };
+            let KroneckerSum { a, b: coefficients, tau, m, l } = k;
+            let m = order.blocks(Matrix::Bsr(m)).map_err(within)?;
+            let l = order.blocks(Matrix::Bsr(l)).map_err(within)?;
+            let operator =
+                Operator::Kronecker(KroneckerSum::new(a, coefficients, tau, m, l).map_err(within)?);
+            let own_rhs = rhs.map(|r| order.into_solver(r));
+            let block_detected = false;
+            let block_reason = hint.map_or("M and L have it", |h| h.1).to_string();
+            Ok(System {
+                label: text.into(),
+                name,
+                format: "kronecker",
+                nonzeros: stored,
+                operator,
+                order,
+                own_rhs,
+                solver,
+                block_reason,
+                block_detected,
+            })
+        }
+        SystemMatrix::Matrix(matrix) => {
+            let format = matrix.format();
+            let block_detected = block.is_none() && hint.is_none();
+            let (matrix, b, block_reason) = match (block, hint) {
+                (Some(b), _) => (matrix, b, "--block".into()),
+                (None, Some((b, why))) => (matrix, b, why.to_string()),
+                (None, None) => {
+                    let a = matrix.into_csr();
+                    let (b, added) = blocks::detect(&a);
+                    let why = match b {
+                        1 => "no larger blocks fit well; --block overrides".into(),
+                        _ => format!(
+                            "the pattern suggests it, {:.0} % stored zeros added; --block overrides",
+                            100.0 * added
+                        ),
+                    };
+                    (Matrix::Csr(a), b, why)
+                }
+            };
+            let nodes = rows / b;
+            if rows % b != 0 {
+                return refuse(format!(
+                    "{} rows cannot be cut into blocks of {b}: --block must divide them",
+                    count(rows)
+                ));
+            }
+            let order = Order { block: b, nodes, stages, user };
+            let operator = Operator::Matrix(order.blocks(matrix).map_err(within)?);
+            let own_rhs = rhs.map(|r| order.into_solver(r));
+            Ok(System {
+                label: text.into(),
+                name,
+                format,
+                nonzeros: stored,
+                operator,
+                order,
+                own_rhs,
+                solver,
+                block_reason,
+                block_detected,
+            })
+        }
+    }
+}
+
+/// Numbers in (−1, 1): splitmix64, the same on every machine.
+pub fn random(seed: u64, n: usize) -> Vec<f64> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    (0..n).map(|_| (next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segregated_there_and_back() {
+        let order = Order { block: 2, nodes: 3, stages: 2, user: Ordering::Segregated };
+        // u1 u2 u3 v1 v2 v3, two stages each
+        let user: Vec<f64> = (0..12).map(f64::from).collect();
+        let solver = order.into_solver(user.clone());
+        assert_eq!(solver, [0.0, 1.0, 6.0, 7.0, 2.0, 3.0, 8.0, 9.0, 4.0, 5.0, 10.0, 11.0]);
+        assert_eq!(order.into_user(solver), user);
+    }
+
+    #[test]
+    fn files_and_problems_are_told_apart() {
+        for text in ["stokes:4x4x4", "stokes", "nonsense:3"] {
+            assert!(is_problem(text), "{text}");
+        }
+        for text in ["A.mtx", "dir:1/A.mtx", "nonsense", "./stokes"] {
+            assert!(!is_problem(text), "{text}");
+        }
+    }
+}

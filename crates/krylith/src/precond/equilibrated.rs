@@ -1,0 +1,188 @@
+//! Equilibration as a right preconditioner.
+//!
+//! Let Â = R A C, with R and C diagonal, powers of two (so that scaling rounds nothing) and such that the largest
+//! entry of every row and column of Â is near 1 (Ruiz 2001). With P̂ ≈ Â, the right preconditioner of A is
+//! C P̂⁻¹ R: A C P̂⁻¹ R = R⁻¹ (Â P̂⁻¹) R is similar to Â P̂⁻¹, so the spectrum is that of the equilibrated matrix, while
+//! residuals, and with them tolerances, stay those of A x = b in the unscaled 2-norm. Without P̂ it is C R.
+//! What it does not do: a row a million times smaller than the others still weighs a millionth in the residual, and
+//! a right-hand side that is not in the units of its rows (b / row factors of very unlike sizes) converges slowly,
+//! because R⁻¹ (·) R is then far from normal.
+//!
+//! Of a Kronecker sum the scalar rows of M and L are scaled, alike for all stages: (I⊗R)(A⊗M + τB⊗L)(I⊗C) =
+//! A⊗(R M C) + τB⊗(R L C). Ledger of one application, N numbers: P̂ and 6 N.
+
+use crate::matrix::Bsr;
+use crate::operator::{LinearOperator, Terms, fresh_key};
+use crate::space::Space;
+use crate::{Error, Result, sweeps};
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+sweeps! {
+    /// The vector passes of this preconditioner.
+    pub const SWEEPS;
+    /// y = D x.
+    scale_into: () [d, x] [y] -> [] { y = d * x; }
+    /// y = D y.
+    scale: () [d] [y] -> [] { y = d * y; }
+    /// y = C R x.
+    scale_twice: () [c, r, x] [y] -> [] { y = c * (r * x); }
+}
+
+/// Passes of Ruiz' iteration; each takes the square root of what is left to do.
+const PASSES: usize = 8;
+
+/// Scale factors, powers of two: one a scalar row and one a scalar column of the terms' matrices.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaling {
+    /// Diagonal of R.
+    pub rows: Vec<f64>,
+    /// Diagonal of C.
+    pub columns: Vec<f64>,
+}
+
+impl Scaling {
+    /// From the largest entries of rows and columns of Σ max|Cₜ| |Aₜ|. Empty rows and columns are left alone.
+    pub fn find(terms: &Terms) -> Self {
+        let (rows, columns) = (terms.terms[0].1.rows(), terms.terms[0].1.columns());
+        let (mut r, mut c) = (vec![1.0; rows], vec![1.0; columns]);
+        let weight: Vec<f64> =
+            terms.terms.iter().map(|t| t.0.values().iter().fold(0.0, |m: f64, v| m.max(v.abs()))).collect();
+        let (mut row_max, mut column_max) = (vec![0.0f64; rows], vec![0.0f64; columns]);
+        for _ in 0..PASSES {
+            row_max.fill(0.0);
+            column_max.fill(0.0);
+            for ((_, a), weight) in terms.terms.iter().zip(&weight) {
+                entries(a, |i, j, v| {
+                    let v = weight * v.abs() * r[i] * c[j];
+                    row_max[i] = row_max[i].max(v);
+                    column_max[j] = column_max[j].max(v);
+                });
+            }
+            for (factor, max) in r.iter_mut().zip(&row_max).chain(c.iter_mut().zip(&column_max)) {
+                if *max > 0.0 && max.is_finite() {
+                    *factor /= max.sqrt();
+                }
+            }
+        }
+        // Within the exponents that leave products of two factors and an entry finite.
+        let power = |v: &mut f64| *v = v.log2().round().clamp(-500.0, 500.0).exp2();
+        r.iter_mut().chain(&mut c).for_each(power);
+        Self { rows: r, columns: c }
+    }
+
+    /// The terms of Â.
+    ///
+    /// # Errors
+    /// An entry that overflows.
+    pub fn scaled(&self, terms: &Terms) -> Result<Terms<'static>> {
+        let scaled = |a: &Bsr| {
+            let mut values = a.values().to_vec();
+            let mut e = 0;
+            entries(a, |i, j, v| {
+                values[e] = self.rows[i] * v * self.columns[j];
+                e += 1;
+            });
+            let (row_ptr, col) = (a.row_ptr().to_vec(), a.col().to_vec());
+            Bsr::new(a.block(), a.block_rows(), a.block_columns(), row_ptr, col, values)
+        };
+        let terms = terms.terms.iter().map(|(c, a)| Ok((c.clone(), Cow::Owned(scaled(a)?))));
+        Ok(Terms { terms: terms.collect::<Result<_>>()? })
+    }
+}
+
+/// Calls `f(row, column, value)` for every stored entry, in the order of storage.
+fn entries(a: &Bsr, mut f: impl FnMut(usize, usize, f64)) {
+    let b = a.block();
+    for i in 0..a.block_rows() {
+        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let j = a.col()[p] as usize;
+            for (e, &v) in a.block_values(p).iter().enumerate() {
+                f(i * b + e / b, j * b + e % b, v);
+            }
+        }
+    }
+}
+
+/// C P̂⁻¹ R, with P̂ built for the terms of [`Scaling::scaled`], or C R.
+pub struct Equilibrated<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>> {
+    rows: S::Vector,
+    columns: S::Vector,
+    work: RefCell<S::Vector>,
+    scalars: RefCell<S::Scalars>,
+    inner: Option<P>,
+    host: Vec<f64>,
+    key: u64,
+}
+
+impl<S: Space> Equilibrated<S> {
+    /// C R alone.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn alone(space: &S, scaling: &Scaling) -> Result<Self> {
+        Self::new(space, scaling, None)
+    }
+}
+
+impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
+    /// Puts the factors beside the vectors; each serves all stages of its row.
+    ///
+    /// # Errors
+    /// A matrix that is not square, or factors that do not divide the length of a vector.
+    pub fn new(space: &S, scaling: &Scaling, inner: Option<P>) -> Result<Self> {
+        let (rows, columns, work) = (space.vector()?, space.vector()?, RefCell::new(space.vector()?));
+        let scalars = RefCell::new(space.scalars(1)?);
+        let host = vec![0.0; space.len()];
+        let mut out = Self { rows, columns, work, scalars, inner, host, key: fresh_key() };
+        out.update(space, scaling)?;
+        Ok(out)
+    }
+
+    /// New factors for new values; the preconditioner inside is refreshed through [`inner_mut`](Self::inner_mut).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn update(&mut self, space: &S, scaling: &Scaling) -> Result<()> {
+        let n = scaling.rows.len();
+        if n == 0 || scaling.columns.len() != n || self.host.len() % n != 0 {
+            return Err(Error::invalid(format!(
+                "{n} row and {} column factors cannot scale vectors of {} numbers",
+                scaling.columns.len(),
+                self.host.len()
+            )));
+        }
+        let stages = self.host.len() / n;
+        for (from, to) in [(&scaling.rows, &mut self.rows), (&scaling.columns, &mut self.columns)] {
+            self.host.chunks_exact_mut(stages).zip(from).for_each(|(h, &v)| h.fill(v));
+            space.write(&self.host, to)?;
+        }
+        Ok(())
+    }
+
+    /// The preconditioner inside, to be given new values.
+    pub fn inner_mut(&mut self) -> Option<&mut P> {
+        self.inner.as_mut()
+    }
+}
+
+impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let scalars = &mut *self.scalars.borrow_mut();
+        let Some(p) = &self.inner else {
+            return space.sweep(scale_twice, scalars, [], [&self.columns, &self.rows, x], [y], []);
+        };
+        let work = &mut *self.work.borrow_mut();
+        space.sweep(scale_into, scalars, [], [&self.rows, x], [&mut *work], [])?;
+        p.apply(space, work, y)?;
+        space.sweep(scale, scalars, [], [&self.columns], [y], [])
+    }
+    fn key(&self) -> u64 {
+        self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))
+    }
+    fn bytes(&self) -> u64 {
+        // R, x, C and y with what is between them.
+        let vectors = if self.inner.is_some() { 6 } else { 4 };
+        8 * vectors * self.host.len() as u64 + self.inner.as_ref().map_or(0, |p| p.bytes())
+    }
+}

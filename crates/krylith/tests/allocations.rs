@@ -1,0 +1,92 @@
+//! A second solve allocates nothing. One test in this binary, and a short one: the counter sees every thread, and
+//! the test harness allocates when it reports a test that runs for a minute.
+
+mod common;
+
+use common::*;
+use krylith::device::cpu::Cpu;
+use krylith::method::{Gmres, GmresOptions, Orthogonalization};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
+use krylith::precond::{BlockJacobi, Equilibrated, NullSpace, Scaling};
+use krylith::{Outcome, Stop, Store};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
+
+struct Counting;
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        LIVE.fetch_add(layout.size() as isize, Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as isize, Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_second_solve_allocates_nothing() {
+    let mut rng = Random(1);
+    // 10 × 4 takes the product of any size.
+    for (b, s) in [(4, 2), (3, 1), (10, 2), (2, 5)] {
+        let k = random_kronecker(&mut rng, b, s, 40, 4, true, true);
+        let (n, rhs) = (k.rows(), rng.numbers(k.rows()));
+        let space = Cpu::new(n, 2);
+        let terms = Terms::kronecker(&k);
+        let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+        let scaling = Scaling::find(&terms);
+        let scaled = scaling.scaled(&terms).unwrap();
+        let mut jacobi = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+        let inner = BlockJacobi::new(&space, &scaled, Store::F64).unwrap();
+        let equilibrated = Equilibrated::new(&space, &scaling, Some(inner)).unwrap();
+        let null_space = NullSpace::new(&space, &[rng.numbers(n)], Some(equilibrated)).unwrap();
+        for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs]
+        {
+            for basis in [Store::F64, Store::F32] {
+                let options = GmresOptions { restart: 10, orthogonalization, basis };
+                let mut gmres = Gmres::new(&space, options).unwrap();
+                let default = (orthogonalization, basis) == (Orthogonalization::Lowsync, Store::F64);
+                let repeats = if b == 3 && default { 1000 } else { 3 };
+                let mut x = vec![0.0; n];
+                // The first solve is short; what follows goes further.
+                let short = Stop { rtol: 0.5, ..Stop::default() };
+                gmres.solve(&space, &a, None, &rhs, &mut x, &short, &mut ()).unwrap();
+
+                let (before, live) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+                a.update_values(&space, 0, k.m.values()).unwrap();
+                a.update_values(&space, 1, k.l.values()).unwrap();
+                a.set_tau(&space, &k.a, k.tau).unwrap();
+                jacobi.update_values(&space, &terms).unwrap();
+                x.fill(0.0);
+                let long = Stop { rtol: 1e-11, ..Stop::default() };
+                let outcome =
+                    gmres.solve(&space, &a, Some(&jacobi), &rhs, &mut x, &long, &mut ()).unwrap().outcome;
+                let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+                assert_eq!(outcome, Outcome::Converged);
+                assert_eq!((after - before, live_after - live), (0, 0), "b={b} s={s} {options:?}");
+
+                for p in [&jacobi as &dyn LinearOperator<Cpu>, &null_space] {
+                    let (before, live) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+                    for step in 0..repeats {
+                        a.set_tau(&space, &k.a, k.tau * (1.0 + 1e-4 * step as f64)).unwrap();
+                        let stop = Stop { rtol: 1e-3, max_iterations: 3, atol: 0.0 };
+                        gmres.solve(&space, &a, Some(p), &rhs, &mut x, &stop, &mut ()).unwrap();
+                    }
+                    let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+                    assert_eq!((after - before, live_after - live), (0, 0), "b={b} s={s} {options:?}");
+                }
+                a.set_tau(&space, &k.a, k.tau).unwrap();
+            }
+        }
+    }
+}
