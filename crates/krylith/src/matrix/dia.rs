@@ -3,7 +3,7 @@
 use super::Csr;
 use crate::{Error, Result};
 
-/// A sparse matrix by diagonals; `values[d · rows + i]` is the entry (i, i + offsets[d]).
+/// A sparse matrix by diagonals; `values[d · rows + i]` is the entry (i, i + `offsets[d]`).
 ///
 /// Places outside the matrix hold 0. (SciPy's `dia_array` counts by column instead; reading converts.)
 #[derive(Debug, Clone, PartialEq)]

@@ -6,6 +6,7 @@
 use super::compiler::Kernel;
 use crate::method::GMRES_SWEEPS;
 use crate::operator::Structure;
+use crate::precond::EQUILIBRATED_SWEEPS;
 use crate::space::arnoldi::{self, Step};
 use crate::space::{self, Store, SweepSource};
 
@@ -102,7 +103,7 @@ pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
 }
 
-/// Every kernel but the products, which [`products`] lists.
+/// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read()];
     for store in [Store::F64, Store::F32] {
@@ -114,7 +115,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
     }
     all.extend(Step::ALL.map(step));
-    all.extend(GMRES_SWEEPS.iter().map(sweep));
+    all.extend(GMRES_SWEEPS.iter().chain(EQUILIBRATED_SWEEPS).map(sweep));
     all
 }
 
@@ -218,7 +219,7 @@ impl Shape {
 /// Numbers from one node's run of x to the next in shared memory: odd in units of 16 bytes, against bank conflicts.
 fn stride(b: usize, s: usize) -> usize {
     let run = b * s;
-    if run % 2 == 1 { run } else { 2 * (run / 2 | 1) }
+    if run % 2 == 1 { run } else { 2 * ((run / 2) | 1) }
 }
 
 /// The fused product.
