@@ -118,13 +118,13 @@ pub struct SolveArgs {
     pub precond: Option<Precond>,
 
     /// Relative tolerance: stop when ‖r‖ ≤ rtol·‖b‖ [default: 1e-6]
-    #[arg(long, value_name = "TOL", value_parser = options::tolerance, help_heading = "When to stop")]
+    #[arg(long, value_name = "TOL", value_parser = options::tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub rtol: Option<f64>,
     /// Absolute tolerance: stop when ‖r‖ ≤ atol, whichever comes first [default: 0]
-    #[arg(long, value_name = "TOL", value_parser = options::tolerance, help_heading = "When to stop")]
+    #[arg(long, value_name = "TOL", value_parser = options::tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub atol: Option<f64>,
     /// Most iterations [default: 10000]
-    #[arg(long, value_name = "N", value_parser = options::max_iters, help_heading = "When to stop")]
+    #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "When to stop")]
     pub max_iters: Option<usize>,
 
     /// Write x as a NumPy array: shape (N,), or (N, stages) for a Kronecker system, column k being stage k [default:

@@ -212,7 +212,7 @@ fn curve(plot: &Plot, axes: &Axes, s: &mut String) {
     let visible = |r: f64| r.is_finite() && r > 0.0;
     // Every k-th point of a long history, and always the last.
     let stride = n.div_ceil(POINTS).max(1);
-    for i in (0..n).step_by(stride).chain((n > 0 && (n - 1) % stride != 0).then(|| n - 1)) {
+    for i in (0..n).step_by(stride).chain((n > 0 && !(n - 1).is_multiple_of(stride)).then(|| n - 1)) {
         let r = plot.residuals[i];
         if !visible(r) {
             pen_down = false;

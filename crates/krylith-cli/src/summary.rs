@@ -82,7 +82,7 @@ pub fn verdict(done: &Finished) -> String {
         Outcome::Interrupted => "; x is the best so far",
         Outcome::MaxIterations => "; raise --max-iters or --restart",
         Outcome::Stagnated => {
-            "; raise --restart, loosen --rtol, or store more exactly if --store f32 was given"
+            "; raise --restart, loosen --rtol, or give the --nullspace of a singular system"
         }
         Outcome::Breakdown => "; the matrix is singular: give its --nullspace if the system is consistent",
         Outcome::Diverged => "; try another --precond, or none",
