@@ -14,7 +14,7 @@ out=$(cd "$out" && pwd)
 
 export RUST_BACKTRACE=0
 export NCCL_NVLS_ENABLE=0          # multicast needs a fabric manager that many machines do not run
-export KRYLITH_REQUIRE_CUDA=1      # a test that finds no GPU fails instead of passing by
+export KRYLITH_REQUIRE_GPU=1       # a test that finds no GPU fails instead of passing by
 
 {
     date -u +'%Y-%m-%d %H:%M UTC'

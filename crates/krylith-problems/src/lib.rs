@@ -10,7 +10,8 @@
 //! [`catalogue`] lists every problem with its keys, defaults and units:
 //!
 //! - `stokes` is [`StokesDuct`], where weak form, stabilisation and the treatment of Dirichlet rows are told: one step
-//!   from rest at t = 0, with the ramped inflow [`InletRamp`], no force and a stress-free outlet;
+//!   from rest at t = 0, with the ramped inflow [`InletRamp`], no force and a stress-free outlet (defaults:
+//!   `scheme=radau-iia-2,tau=0.125,nu=0.01,length=1,ramp=1,stab=1` and `scale` = 1 + 10ν/h);
 //! - `laplace` is the 7-point Laplacian on a grid, by scalars or by blocks of weakly coupled components;
 //! - `random` is a random point-block Kronecker system with diagonally dominant blocks.
 //!

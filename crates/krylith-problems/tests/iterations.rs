@@ -130,12 +130,13 @@ fn point_block_jacobi_converges_on_a_small_duct() {
 #[ignore = "long"]
 fn iteration_counts() {
     for n in [8, 12, 16, 24] {
-        for nu in [0.0001, 0.01, 1.0] {
-            for rest in ["", ",scale=1", ",scheme=radau-iia-3", ",scheme=gauss-2"] {
+        for nu in [0.01, 1.0] {
+            let variants = ["", ",scale=1", ",scheme=radau-iia-3", ",scheme=gauss-2"];
+            for rest in &variants[..if n < 20 { 4 } else { 1 }] {
                 let spec = format!("stokes:{n}x{n}x{n},nu={nu}{rest}");
                 let (iterations, residual) = gmres(&generate(&spec).unwrap(), 3000);
                 println!("{spec:45} {iterations:5} {residual:.2e}");
-                assert!(rest.contains("scale") || n > 16 || nu < 0.01 || residual <= 1e-6);
+                assert!(rest.contains("scale") || residual <= 1e-6);
             }
         }
     }

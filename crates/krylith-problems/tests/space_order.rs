@@ -143,8 +143,10 @@ fn orders_on_finer_meshes() {
     for nu in [1.0, 0.1, 0.01] {
         let exact = Exact { nu, unsteady: false };
         check_orders("steady", &[5, 9, 17], exact, steady(exact));
+        // At small ν the stabilisation's error, of size h²/ν, is the larger part and falls into line late.
         let exact = Exact { nu, unsteady: true };
-        check_orders("radau-iia-2, 20 steps", &[5, 9, 13], exact, unsteady("radau-iia-2", 20));
+        let sizes = if nu < 0.1 { [9, 13, 17] } else { [5, 9, 13] };
+        check_orders("gauss-1, 30 steps", &sizes, exact, unsteady("gauss-1", 30));
     }
 }
 

@@ -18,6 +18,21 @@ fn products_match_the_dense_kronecker_sum() {
 }
 
 #[test]
+fn products_of_awkward_patterns() {
+    each(|space| conformance::products_of_awkward_patterns(space));
+}
+
+#[test]
+fn updates_equal_a_fresh_operator() {
+    each(|space| conformance::updates_equal_a_fresh_operator(space));
+}
+
+#[test]
+fn structure_changes_nothing() {
+    each(|space| conformance::structure_changes_nothing(space));
+}
+
+#[test]
 fn gmres_matches_a_direct_solve() {
     each(|space| conformance::gmres_matches_a_direct_solve(space));
 }

@@ -6,10 +6,13 @@ mod common;
 mod conformance;
 
 use conformance::solve_with;
-use krylith::Stop;
 use krylith::device::cpu::Cpu;
 use krylith::device::cuda::{Cuda, Device};
-use krylith::method::{GmresOptions, Orthogonalization};
+use krylith::method::{Gmres, GmresOptions, Orthogonalization};
+use krylith::operator::{PointBlock, Terms};
+use krylith::precond::BlockJacobi;
+use krylith::space::Space;
+use krylith::{Stop, Store};
 use std::sync::{Arc, OnceLock};
 
 /// The first GPU, or a line that says why the test is skipped. `KRYLITH_REQUIRE_GPU` makes its absence a failure.
@@ -30,6 +33,80 @@ fn gpu() -> Option<Arc<Device>> {
 fn products_match_the_dense_kronecker_sum() {
     let Some(device) = gpu() else { return };
     conformance::products_match_the_dense_kronecker_sum(&|n| Cuda::new(&device, n).unwrap());
+}
+
+#[test]
+fn products_of_awkward_patterns() {
+    let Some(device) = gpu() else { return };
+    conformance::products_of_awkward_patterns(&|n| Cuda::new(&device, n).unwrap());
+}
+
+#[test]
+fn updates_equal_a_fresh_operator() {
+    let Some(device) = gpu() else { return };
+    conformance::updates_equal_a_fresh_operator(&|n| Cuda::new(&device, n).unwrap());
+}
+
+#[test]
+fn structure_changes_nothing() {
+    let Some(device) = gpu() else { return };
+    conformance::structure_changes_nothing(&|n| Cuda::new(&device, n).unwrap());
+}
+
+/// A second solve, with new values and a new τ, allocates nothing and loads no kernel; memory stays flat.
+#[test]
+fn a_second_solve_allocates_nothing() {
+    let Some(device) = gpu() else { return };
+    let mut rng = common::Random(5);
+    let k = common::random_kronecker(&mut rng, 4, 2, 2000, 7, true, true);
+    let space = Cuda::new(&device, k.rows()).unwrap();
+    let terms = Terms::kronecker(&k);
+    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let mut p = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(&rng.numbers(k.rows()), &mut b).unwrap();
+    let mut gmres = Gmres::new(&space, GmresOptions { restart: 10, ..GmresOptions::default() }).unwrap();
+    let stop = Stop { rtol: 1e-10, ..Stop::default() };
+    let mut round = |tau: f64| {
+        a.update_values(&space, 0, k.m.values()).unwrap();
+        a.set_tau(&space, &k.a, tau).unwrap();
+        p.update_values(&space, &terms).unwrap();
+        device.clear(&mut x).unwrap();
+        let history = gmres.solve(&space, &a, Some(&p), &b, &mut x, &stop, &mut ()).unwrap();
+        assert_eq!(history.outcome, krylith::Outcome::Converged);
+        (device.allocations(), device.bytes_held(), device.kernels_loaded())
+    };
+    round(0.125); // loads kernels
+    let first = round(0.125); // captures graphs
+    for i in 0..1000 {
+        assert_eq!(round(0.1 + 1e-4 * i as f64), first, "solve {i}");
+    }
+}
+
+/// A residual history under graphs is that of single launches, and of kept time.
+#[test]
+fn graphs_change_nothing() {
+    let Some(device) = gpu() else { return };
+    let mut rng = common::Random(6);
+    let k = common::random_kronecker(&mut rng, 4, 2, 700, 6, true, true);
+    let rhs = rng.numbers(k.rows());
+    let space = Cuda::new(&device, k.rows()).unwrap();
+    let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(&rhs, &mut b).unwrap();
+    let mut gmres = Gmres::new(&space, GmresOptions { restart: 5, ..GmresOptions::default() }).unwrap();
+    let stop = Stop { rtol: 1e-11, ..Stop::default() };
+    let mut solve = || {
+        device.clear(&mut x).unwrap();
+        gmres.solve(&space, &a, None, &b, &mut x, &stop, &mut ()).unwrap().residuals.clone()
+    };
+    let launches = solve();
+    assert_eq!(launches, solve());
+    assert_eq!(launches, solve());
+    space.keep_time(true);
+    assert_eq!(launches, solve());
+    let phases = space.take_phases().unwrap();
+    assert!(phases.product > 0.0 && phases.orthogonalization > 0.0, "{phases:?}");
 }
 
 #[test]

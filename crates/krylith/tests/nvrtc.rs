@@ -7,7 +7,8 @@ use krylith::device::cuda::{compile_for, specialisations};
 /// Skipped, and said so, where NVRTC is not installed; `cargo xtask test` installs it.
 #[test]
 fn every_specialisation_compiles() {
-    let kernels = specialisations::vector_kernels();
+    let mut kernels = specialisations::vector_kernels();
+    kernels.extend(specialisations::products());
     let probe = compile_for(&kernels[0], (9, 0));
     if std::env::var_os("KRYLITH_NVRTC").is_none() && probe.is_err() {
         eprintln!("skipped: {}", probe.unwrap_err());

@@ -37,6 +37,20 @@ impl Structure {
         out
     }
 
+    /// M and L of P1–P1 Stokes with b − 1 velocity components and a pressure, as `find` sees them.
+    pub fn stokes(block: usize) -> Self {
+        let p = block - 1;
+        let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block };
+        let velocity = |r: usize, c: usize| (r == c && r < p).then_some(0);
+        let mass: Vec<_> = (0..block * block).map(|e| velocity(e / block, e % block)).collect();
+        let stiffness: Vec<_> = (0..block * block)
+            .map(|e| velocity(e / block, e % block).or((e / block == p || e % block == p).then_some(e)))
+            .collect();
+        out.push(&mass);
+        out.push(&stiffness);
+        out
+    }
+
     /// Appends a term whose entry e equals entry `class[e]` of its block, or is zero where that is `None`.
     fn push(&mut self, class: &[Option<usize>]) {
         let begin = self.table.len();

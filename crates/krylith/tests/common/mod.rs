@@ -97,6 +97,25 @@ pub fn dense(k: &KroneckerSum) -> Mat<f64> {
     out
 }
 
+/// (A⊗M + τB⊗L) x row by row from the definition, for systems too large for [`dense`].
+pub fn by_rows(k: &KroneckerSum, x: &[f64]) -> Vec<f64> {
+    let s = k.stages();
+    let mut y = vec![0.0; k.rows()];
+    for (coefficient, factor, matrix) in [(&k.a, 1.0, &k.m), (&k.b, k.tau, &k.l)] {
+        let csr = matrix.to_csr();
+        for i in 0..csr.rows() {
+            let (col, values) = csr.row(i);
+            for q in 0..s {
+                let z: f64 = col.iter().zip(values).map(|(&j, v)| v * x[j as usize * s + q]).sum();
+                for p in 0..s {
+                    y[i * s + p] += factor * coefficient[(p, q)] * z;
+                }
+            }
+        }
+    }
+    y
+}
+
 pub fn multiply(a: &Mat<f64>, x: &[f64]) -> Vec<f64> {
     (0..a.nrows()).map(|i| (0..a.ncols()).map(|j| a[(i, j)] * x[j]).sum()).collect()
 }

@@ -2,12 +2,10 @@
 #![allow(dead_code)]
 
 use crate::common::*;
-use krylith::device::cpu::Cpu;
-use krylith::matrix::KroneckerSum;
+use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
-use krylith::space::Space;
 use krylith::{Outcome, Stop, Store};
 
 /// Makes a space of vectors of a given length.
@@ -101,7 +99,102 @@ pub fn history<S: PointBlockSum + BlockDiagonal>(make: Make<S>) -> Vec<f64> {
     solve_with(make, &k, &rhs, options, Stop { rtol: 1e-11, ..Stop::default() }, false).1.residuals
 }
 
-#[allow(unused)]
-fn cpu(n: usize) -> Cpu {
-    Cpu::new(n, 1)
+/// Empty rows, a dense row far longer than a tile, one row, rectangular matrices, f32 storage.
+pub fn products_of_awkward_patterns<S: PointBlockSum>(make: Make<S>) {
+    let mut rng = Random(11);
+    for (b, s) in [(1, 1), (1, 3), (2, 4), (3, 1), (4, 2), (5, 2), (7, 4), (8, 1)] {
+        for (n, m) in [(1, 1), (33, 33), (900, 900)] {
+            let sparse = random_bsr(&mut rng, b, n, m, 4, false);
+            let (mut row_ptr, mut col) = (vec![0], Vec::new());
+            for i in 0..n {
+                match i % 7 {
+                    0 if n > 1 => {}
+                    _ if i == n / 2 => col.extend(0..m as u32),
+                    _ => col.extend(&sparse.col()[sparse.row_ptr()[i]..sparse.row_ptr()[i + 1]]),
+                }
+                row_ptr.push(col.len());
+            }
+            let values = rng.numbers(col.len() * b * b);
+            let m_matrix = Bsr::new(b, n, m, row_ptr.clone(), col.clone(), values).unwrap();
+            let l_matrix = Bsr::new(b, n, m, row_ptr, col.clone(), rng.numbers(col.len() * b * b)).unwrap();
+            let (a, c) = (rng.numbers(s * s), rng.numbers(s * s));
+            let k = KroneckerSum::new(
+                Dense::new(s, s, a).unwrap(),
+                Dense::new(s, s, c).unwrap(),
+                0.3,
+                m_matrix,
+                l_matrix,
+            );
+            let k = k.unwrap();
+            let x = rng.numbers(m * b * s);
+            let reference = by_rows(&k, &x);
+            let space = make(n * b * s);
+            for (store, tolerance) in [(Store::F64, 1e-13), (Store::F32, 1e-6)] {
+                let operator = PointBlock::new(&space, &Terms::kronecker(&k), store, false).unwrap();
+                let d = distance(&apply(&space, &operator, &x, n * b * s), &reference);
+                assert!(d <= tolerance, "b={b} s={s} n={n} {store:?}: {d:e}");
+            }
+        }
+    }
+}
+
+/// New values, a new τ and another number of stages give what a fresh operator gives.
+pub fn updates_equal_a_fresh_operator<S: PointBlockSum>(make: Make<S>) {
+    let mut rng = Random(12);
+    for same in [true, false] {
+        let mut k = random_kronecker(&mut rng, 3, 2, 200, 5, same, true);
+        let space = make(k.rows());
+        let mut operator = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+        for (term, matrix) in [&mut k.m, &mut k.l].into_iter().enumerate() {
+            let n = matrix.values().len();
+            matrix.values_mut().copy_from_slice(&rng.numbers(n));
+            operator.update_values(&space, term, matrix.values()).unwrap();
+        }
+        k.tau = 0.7;
+        operator.set_tau(&space, &k.a, k.tau).unwrap();
+        let x = rng.numbers(k.rows());
+        let d = distance(&apply(&space, &operator, &x, k.rows()), &by_rows(&k, &x));
+        assert!(d <= 1e-13, "same={same}: {d:e}");
+        for s in [3, 1, 4] {
+            k.a = Dense::new(s, s, rng.numbers(s * s)).unwrap();
+            k.b = Dense::new(s, s, rng.numbers(s * s)).unwrap();
+            operator.set_stages(&space, &k.a, &k.b, k.tau).unwrap();
+            let wider = make(k.rows());
+            let x = rng.numbers(k.rows());
+            let d = distance(&apply(&wider, &operator, &x, k.rows()), &by_rows(&k, &x));
+            assert!(d <= 1e-13, "same={same} s={s}: {d:e}");
+        }
+        let wrong = operator.update_values(&space, 0, &[1.0]).unwrap_err().to_string();
+        assert!(wrong.contains("were expected"), "{wrong}");
+        assert!(operator.update_values(&space, 0, &vec![f64::NAN; k.m.values().len()]).is_err());
+    }
+}
+
+/// The product of a structured operator (Stokes: 9 numbers of 32) is that of the dense blocks.
+pub fn structure_changes_nothing<S: PointBlockSum>(make: Make<S>) {
+    let mut rng = Random(13);
+    for s in 1..=4 {
+        let mut k = random_kronecker(&mut rng, 4, s, 500, 7, true, false);
+        for (matrix, zero) in [(&mut k.m, true), (&mut k.l, false)] {
+            for block in matrix.values_mut().chunks_exact_mut(16) {
+                for e in 0..16 {
+                    let (r, c) = (e / 4, e % 4);
+                    block[e] = match (r == c && r < 3, r == 3 || c == 3) {
+                        (true, _) => block[0],
+                        (_, true) if !zero => block[e],
+                        _ => 0.0,
+                    };
+                }
+            }
+        }
+        let x = rng.numbers(k.rows());
+        let space = make(k.rows());
+        let terms = Terms::kronecker(&k);
+        let [structured, dense] = [false, true].map(|dense| {
+            let operator = PointBlock::new(&space, &terms, Store::F64, dense).unwrap();
+            apply(&space, &operator, &x, k.rows())
+        });
+        assert!(distance(&structured, &dense) <= 1e-15, "s={s}: {:e}", distance(&structured, &dense));
+        assert!(distance(&structured, &by_rows(&k, &x)) <= 1e-13);
+    }
 }

@@ -5,7 +5,7 @@ use super::compiler::{Kernel, Module};
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream, result};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DevicePtrMut, DeviceSlice, result};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -195,6 +195,37 @@ impl Device {
         Ok(function)
     }
 
+    /// A module of its own for an operator: constant memory is not shared with others of the same kernel.
+    pub(super) fn private_module(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
+        let Module { image, .. } = super::compiler::module(kernel, self.info.arch)?;
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        self.check("cuModuleLoadData", self.context.load_module(cudarc::nvrtc::Ptx::from_binary(image)))
+    }
+
+    /// A function of a module.
+    pub(super) fn entry(&self, module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction> {
+        self.check("cuModuleGetFunction", module.load_function(name))
+    }
+
+    /// Shared memory that a block of threads may have.
+    pub(super) fn shared_memory(&self) -> usize {
+        let attribute = Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        self.context.attribute(attribute).map_or(48 << 10, |n| n as usize)
+    }
+
+    /// Lets a function have `shared` bytes, and says how many blocks of threads then fit a multiprocessor.
+    pub(super) fn allow_shared(
+        &self,
+        function: &CudaFunction,
+        threads: usize,
+        shared: usize,
+    ) -> Result<usize> {
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        self.check("cuFuncSetAttribute", function.set_attribute(attribute, shared as i32))?;
+        let resident = function.occupancy_max_active_blocks_per_multiprocessor(threads as u32, shared, None);
+        self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", resident).map(|n| (n as usize).max(1))
+    }
+
     /// Bytes free on the GPU.
     pub fn free_memory(&self) -> Result<u64> {
         self.check("cuMemGetInfo", self.context.mem_get_info()).map(|(free, _)| free as u64)
@@ -305,6 +336,30 @@ impl Device {
             )
         };
         self.check("cuLaunchKernel", done)
+    }
+}
+
+/// A constant of a module, written in stream order.
+pub(super) struct Constant {
+    pointer: sys::CUdeviceptr,
+    bytes: usize,
+    _module: Arc<CudaModule>,
+}
+
+impl Constant {
+    pub(super) fn find(device: &Device, module: &Arc<CudaModule>, name: &str) -> Result<Self> {
+        let mut symbol = device.check("cuModuleGetGlobal", module.get_global(name, &device.stream))?;
+        let bytes = symbol.num_bytes();
+        let pointer = symbol.device_ptr_mut(&device.stream).0;
+        Ok(Self { pointer, bytes, _module: module.clone() })
+    }
+
+    pub(super) fn write(&self, device: &Device, host: &[f64]) -> Result<()> {
+        assert!(size_of_val(host) <= self.bytes);
+        // SAFETY: in bounds by the check above.
+        device.check("cuMemcpyHtoDAsync", unsafe {
+            result::memcpy_htod_async(self.pointer, host, device.stream.cu_stream())
+        })
     }
 }
 

@@ -10,6 +10,7 @@ mod driver;
 mod product;
 mod space;
 pub mod specialisations;
+mod tiles;
 
 pub use compiler::{CacheState, cache_state, compile_for};
 pub use diagonal::CudaBlocks;

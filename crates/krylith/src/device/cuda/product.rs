@@ -1,95 +1,420 @@
-//! Products of point-block terms on a GPU.
+//! Products of point-block terms on a GPU: the fused kernel and what it needs.
+//!
+//! Terms of one pattern go through one launch of `kernels/kron_product.cu`; terms of different patterns through
+//! two, the second adding. Block sizes over 8 and more than 4 stages take the plain kernel instead.
 
-use super::Cuda;
-use super::driver::{Buffer, launch};
-use super::specialisations as special;
-use crate::matrix::Dense;
-use crate::operator::{PointBlockSum, Terms};
+use super::driver::{Buffer, Constant, Device, launch};
+use super::specialisations::{self as special, Shape};
+use super::tiles::{Pattern, Tiling};
+use super::{Cuda, compiler::Kernel};
+use crate::matrix::{Bsr, Dense};
+use crate::operator::{PointBlockSum, Structure, Terms};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
+use std::sync::Arc;
 
 /// Terms in device memory.
 pub struct CudaProduct {
     block: usize,
     stages: usize,
-    rows: usize,
-    columns: usize,
-    terms: Vec<Term>,
+    block_rows: usize,
+    block_columns: usize,
+    groups: Vec<Group>,
+    version: u64,
 }
-struct Term {
-    row_ptr: Buffer<i64>,
-    col: Buffer<u32>,
-    values: Buffer<f64>,
-    coefficients: Buffer<f64>,
-    function: CudaFunction,
+
+/// Terms that share a pattern.
+struct Group {
+    /// The first term, and how many.
+    terms: (usize, usize),
+    structure: Structure,
+    store: Store,
+    blocks: usize,
+    tiles: Tiles,
+    values: Values,
+    kernels: Kernels,
+    parts: Buffer<f64>,
+    /// Values in natural order on their way to the packed one, kept after the first update.
+    staging: Option<Buffer<f64>>,
+    broken: Buffer<i32>,
+    add: bool,
+}
+
+enum Values {
+    F64(Buffer<f64>),
+    F32(Buffer<f32>),
+}
+
+struct Tiles {
+    count: usize,
+    starts: Buffer<u32>,
+    records: Buffer<u8>,
+    long_rows: Buffer<i32>,
+    row_starts: Buffer<i64>,
+    part_starts: Buffer<i64>,
+    sources: Buffer<i32>,
+    positions: usize,
+    nodes: usize,
+    record: usize,
+    shape: Shape,
+}
+
+struct Kernels {
+    product: CudaFunction,
+    long_rows: CudaFunction,
+    pack: CudaFunction,
+    coefficients: Constant,
+    grid: usize,
+    shared: usize,
 }
 
 impl PointBlockSum for Cuda {
     type Product = CudaProduct;
-    fn prepare(&self, terms: &Terms, _store: Store, _dense: bool) -> Result<CudaProduct> {
-        let d = self.device();
-        let all = terms.terms.iter().map(|(c, a)| {
-            let row_ptr: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();
-            Ok(Term {
-                row_ptr: d.upload(&row_ptr, "row pointers")?,
-                col: d.upload(a.col(), "columns")?,
-                values: d.upload(a.values(), "values")?,
-                coefficients: d.upload(c.values(), "coefficients")?,
-                function: d.function(&special::block_rows(terms.block(), terms.stages(), Store::F64))?,
-            })
-        });
+
+    fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<CudaProduct> {
+        let (b, s) = (terms.block(), terms.stages());
+        if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {
+            return Err(Error::Unsupported(format!(
+                "blocks of {b}×{b} with {s} stages on a GPU; blocks of 1 to 8 and 1 to 4 stages are supported \
+                 (--device cpu takes any)"
+            )));
+        }
+        let all = if dense { Structure::dense(b, terms.terms.len()) } else { Structure::find(terms) };
+        let groups = match (terms.terms.len(), terms.shared_pattern()) {
+            (2, false) => vec![(0, 1), (1, 1)],
+            (n, _) => vec![(0, n)],
+        };
+        let groups = groups
+            .into_iter()
+            .map(|(t, n)| Group::new(self.device(), terms, (t, n), all.of(t..t + n), store))
+            .collect::<Result<Vec<_>>>()?;
         Ok(CudaProduct {
-            block: terms.block(),
-            stages: terms.stages(),
-            rows: terms.block_rows(),
-            columns: terms.terms[0].1.block_columns(),
-            terms: all.collect::<Result<_>>()?,
+            block: b,
+            stages: s,
+            block_rows: terms.block_rows(),
+            block_columns: terms.terms[0].1.block_columns(),
+            groups,
+            version: 0,
         })
     }
+
     fn multiply(&self, p: &CudaProduct, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
-        for (t, term) in p.terms.iter().enumerate() {
-            let threads = p.rows * p.block;
-            // SAFETY: types match
-            unsafe {
+        let bs = p.block * p.stages;
+        if x.len() != p.block_columns * bs || y.len() != p.block_rows * bs {
+            return Err(Error::invalid(format!(
+                "the operator is {}×{}; it cannot multiply {} numbers into {}",
+                p.block_rows * bs,
+                p.block_columns * bs,
+                x.len(),
+                y.len()
+            )));
+        }
+        p.groups.iter().try_for_each(|g| g.multiply(self, bs, x.pointer(), y.pointer()))
+    }
+
+    fn update_values(&self, p: &mut CudaProduct, t: usize, values: &[f64]) -> Result<()> {
+        let (b, device) = (p.block, self.device());
+        let g = p.groups.iter_mut().find(|g| g.has(t)).expect("the term was checked");
+        let expected = g.blocks * b * b;
+        if values.len() != expected {
+            return Err(Error::invalid(format!(
+                "{} values for {} blocks of {b}×{b}; {expected} were expected",
+                values.len(),
+                g.blocks
+            )));
+        }
+        if let Some(e) = values.iter().position(|v| !v.is_finite()) {
+            return Err(Error::invalid(format!(
+                "new values of term {t}: number {} of block {} is {}; every value must be finite",
+                e % (b * b),
+                e / (b * b),
+                values[e]
+            )));
+        }
+        let mut staging = match g.staging.take() {
+            Some(buffer) => buffer,
+            None => device.zeros(expected, "new values")?,
+        };
+        device.write(values, &mut staging, 0)?;
+        let done = g.update(self, t, staging.pointer());
+        g.staging = Some(staging);
+        done
+    }
+
+    fn update_coefficients(&self, p: &mut CudaProduct, coefficients: &[Dense]) -> Result<()> {
+        let s = coefficients[0].rows();
+        if !(1..=4).contains(&s) {
+            return Err(Error::Unsupported(format!("{s} stages on a GPU; 1 to 4 are supported")));
+        }
+        for g in &mut p.groups {
+            if s != p.stages {
+                // Another number of stages needs another kernel; tiles and values stay.
+                g.kernels = Kernels::new(self.device(), &g.tiles, &g.structure, p.block, s, g.store, g.add)?;
+                let parts = g.tiles.part_starts.len() * p.block * s;
+                if g.parts.len() < parts {
+                    g.parts = self.device().zeros(parts, "partial sums")?;
+                }
+            }
+            g.set_coefficients(self, coefficients)?;
+        }
+        p.version += (s != p.stages) as u64;
+        p.stages = s;
+        self.wait()
+    }
+
+    fn product_bytes(p: &CudaProduct) -> u64 {
+        let groups = p.groups.iter().map(|g| {
+            let value = g.store.bytes() * g.structure.slots;
+            g.blocks * (value + 4) + 4 * p.block_rows
+        });
+        (groups.sum::<usize>() + 8 * p.block * p.stages * (p.block_rows + p.block_columns)) as u64
+    }
+
+    fn product_key(p: &CudaProduct) -> u64 {
+        p.version
+    }
+}
+
+impl CudaProduct {
+    /// New values of term `t`, already on the device in the natural order of [`Bsr::values`].
+    ///
+    /// # Errors
+    /// A wrong length, or values that break the structure found at set-up; the product then holds part of the new
+    /// values and must be updated again or built with `dense`.
+    pub fn update_from_device(&mut self, space: &Cuda, t: usize, values: &Buffer<f64>) -> Result<()> {
+        let expected = |g: &Group| g.blocks * self.block * self.block;
+        match self.groups.iter_mut().find(|g| g.has(t)) {
+            Some(g) if expected(g) == values.len() => g.update(space, t, values.pointer()),
+            Some(g) => Err(Error::invalid(format!(
+                "{} values for term {t}; {} were expected",
+                values.len(),
+                expected(g)
+            ))),
+            None => Err(Error::invalid(format!("there is no term {t}"))),
+        }
+    }
+
+    /// Numbers stored for each block, of all terms that share its pattern: b² a term where blocks are dense.
+    pub fn slots(&self) -> usize {
+        self.groups.iter().map(|g| g.structure.slots).sum()
+    }
+}
+
+impl Group {
+    fn new(
+        device: &Arc<Device>,
+        terms: &Terms,
+        (first, count): (usize, usize),
+        structure: Structure,
+        store: Store,
+    ) -> Result<Self> {
+        let (b, s) = (terms.block(), terms.stages());
+        let a: &Bsr = &terms.terms[first].1;
+        let tiles = Tiles::new(device, a, s, &structure, store)?;
+        let numbers = tiles.positions * structure.slots;
+        let values = match store {
+            Store::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
+            Store::F32 => Values::F32(device.zeros(numbers, "matrix values")?),
+        };
+        let kernels = Kernels::new(device, &tiles, &structure, b, s, store, first > 0)?;
+        let parts = device.zeros(tiles.part_starts.len() * b * s, "partial sums")?;
+        let broken = device.zeros(1, "a flag")?;
+        let mut group = Self {
+            terms: (first, count),
+            structure,
+            store,
+            blocks: a.blocks(),
+            tiles,
+            values,
+            kernels,
+            parts,
+            staging: None,
+            broken,
+            add: first > 0,
+        };
+        let mut staging = device.zeros::<f64>(a.values().len(), "values on their way to the device")?;
+        for t in first..first + count {
+            device.write(terms.terms[t].1.values(), &mut staging, 0)?;
+            group.pack(device, t, staging.pointer())?;
+        }
+        let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
+        group.write_coefficients(device, &coefficients)?;
+        device.wait()?;
+        Ok(group)
+    }
+
+    fn has(&self, t: usize) -> bool {
+        (self.terms.0..self.terms.0 + self.terms.1).contains(&t)
+    }
+
+    fn multiply(&self, space: &Cuda, run: usize, x: u64, y: u64) -> Result<()> {
+        let (k, t, device) = (&self.kernels, &self.tiles, space.device());
+        if t.count == 0 {
+            return Ok(());
+        }
+        let values = match &self.values {
+            Values::F64(v) => v.pointer(),
+            Values::F32(v) => v.pointer(),
+        };
+        // SAFETY: the parameter types are the kernels'; lengths were checked, buffers belong to this tiling.
+        unsafe {
+            launch!(
+                device,
+                &k.product,
+                k.grid,
+                t.shape.threads,
+                k.shared,
+                space.halt(),
+                t.count as i32,
+                t.starts.pointer(),
+                t.records.pointer(),
+                values,
+                x,
+                y,
+                self.parts.pointer(),
+                t.nodes as i32,
+                t.record as i32
+            )?;
+            let rows = t.long_rows.len() / 3;
+            if rows > 0 {
+                let (long, parts) = (t.long_rows.pointer(), self.parts.pointer());
                 launch!(
-                    self.device(),
-                    &term.function,
-                    threads.div_ceil(128),
+                    device,
+                    &k.long_rows,
+                    (rows * run).div_ceil(128),
                     128,
                     0,
-                    self.halt(),
-                    p.rows as i64,
-                    term.row_ptr.pointer(),
-                    term.col.pointer(),
-                    term.values.pointer(),
-                    term.coefficients.pointer(),
-                    (t > 0) as i32,
-                    x.pointer(),
-                    y.pointer()
+                    space.halt(),
+                    rows as i32,
+                    long,
+                    parts,
+                    y
                 )?;
             }
         }
-        let _ = p.columns;
         Ok(())
     }
-    fn update_values(&self, p: &mut CudaProduct, t: usize, values: &[f64]) -> Result<()> {
-        self.device().write(values, &mut p.terms[t].values, 0)?;
-        self.wait()
-    }
-    fn update_coefficients(&self, p: &mut CudaProduct, coefficients: &[Dense]) -> Result<()> {
-        for (t, c) in p.terms.iter_mut().zip(coefficients) {
-            if c.rows() != p.stages {
-                return Err(Error::Unsupported("stages".into()));
-            }
-            self.device().write(c.values(), &mut t.coefficients, 0)?;
+
+    /// Packs new values of term `t` and says whether they still have the structure.
+    fn update(&mut self, space: &Cuda, t: usize, natural: u64) -> Result<()> {
+        let device = space.device();
+        device.clear(&mut self.broken)?;
+        self.pack(device, t, natural)?;
+        let mut broken = [0];
+        device.read(&self.broken, 0, &mut broken)?;
+        if broken[0] == 0 {
+            return Ok(());
         }
-        self.wait()
+        Err(Error::invalid(format!(
+            "the new values of term {t} break the structure found at set-up (entries that were zero, or equal to \
+             others, in every block): build the operator with dense blocks (PointBlock::new(…, dense = true))"
+        )))
     }
-    fn product_bytes(_p: &CudaProduct) -> u64 {
-        0
+
+    fn pack(&mut self, device: &Device, t: usize, natural: u64) -> Result<()> {
+        let (tiles, none) = (&self.tiles, 0u64);
+        if tiles.count == 0 {
+            return Ok(());
+        }
+        let (m, l) = if t == self.terms.0 { (natural, none) } else { (none, natural) };
+        let values = match &self.values {
+            Values::F64(v) => v.pointer(),
+            Values::F32(v) => v.pointer(),
+        };
+        // SAFETY: the parameter types are the kernel's; `natural` holds the values of one term.
+        unsafe {
+            launch!(
+                device,
+                &self.kernels.pack,
+                tiles.count,
+                256,
+                0,
+                tiles.starts.pointer(),
+                tiles.records.pointer(),
+                tiles.row_starts.pointer(),
+                tiles.part_starts.pointer(),
+                tiles.sources.pointer(),
+                m,
+                l,
+                values,
+                self.broken.pointer()
+            )
+        }
     }
-    fn product_key(_p: &CudaProduct) -> u64 {
-        0
+
+    fn set_coefficients(&mut self, space: &Cuda, all: &[Dense]) -> Result<()> {
+        self.write_coefficients(space.device(), all)
+    }
+
+    fn write_coefficients(&mut self, device: &Device, all: &[Dense]) -> Result<()> {
+        let (first, count) = self.terms;
+        let mut host = [0.0; 2 * 16];
+        let mut n = 0;
+        for c in &all[first..first + count] {
+            host[n..n + c.values().len()].copy_from_slice(c.values());
+            n += c.values().len();
+        }
+        self.kernels.coefficients.write(device, &host[..n])
+    }
+}
+
+impl Tiles {
+    /// Tiles as large as the shared memory of the device allows.
+    fn new(device: &Arc<Device>, a: &Bsr, s: usize, structure: &Structure, store: Store) -> Result<Self> {
+        let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
+        let mut shape = Shape::choose(a.block(), s, structure, store);
+        let tiling = loop {
+            let tiling = Tiling::new(pattern, shape.tile, shape.cluster);
+            // Room for four stages, so that another number of stages needs no other tiles where that is possible.
+            let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
+            if needed <= device.shared_memory() || shape.tile <= 16 {
+                break tiling;
+            }
+            shape.tile /= 2;
+        };
+        let what = "indices of the tiles";
+        let row_starts: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();
+        let mut records = tiling.records;
+        records.resize(records.len() + 16, 0);
+        Ok(Self {
+            count: tiling.starts.len() - 1,
+            starts: device.upload(&tiling.starts, what)?,
+            records: device.upload(&records, what)?,
+            long_rows: device.upload(&tiling.long_rows, what)?,
+            row_starts: device.upload(&row_starts, what)?,
+            part_starts: device.upload(&tiling.part_starts, what)?,
+            sources: device.upload(&shape.sources(structure), what)?,
+            positions: tiling.positions,
+            nodes: tiling.nodes,
+            record: tiling.record,
+            shape,
+        })
+    }
+}
+
+impl Kernels {
+    fn new(
+        device: &Arc<Device>,
+        tiles: &Tiles,
+        structure: &Structure,
+        b: usize,
+        s: usize,
+        store: Store,
+        add: bool,
+    ) -> Result<Self> {
+        let kernel: Kernel = special::kron_product(&tiles.shape, b, s, structure, store, add);
+        let module = device.private_module(&kernel)?;
+        let product = device.entry(&module, "kron_product")?;
+        let shared = tiles.shape.shared(b, s, structure.slots, store, tiles.nodes, tiles.record);
+        let resident = device.allow_shared(&product, tiles.shape.threads, shared)?;
+        Ok(Self {
+            product,
+            long_rows: device.entry(&module, "kron_long_rows")?,
+            pack: device.entry(&module, "kron_pack")?,
+            coefficients: Constant::find(device, &module, "coefficients")?,
+            grid: tiles.count.min(device.multiprocessors() * resident).max(1),
+            shared,
+        })
     }
 }

@@ -1,7 +1,11 @@
 //! Every kernel that the library can launch, enumerable: CI compiles each without a GPU.
+//!
+//! Structures inside the blocks are the one thing that a user's matrix adds; those of the problems that ship with
+//! Krylith stand for them here.
 
 use super::compiler::Kernel;
 use crate::method::GMRES_SWEEPS;
+use crate::operator::Structure;
 use crate::space::arnoldi::{self, Step};
 use crate::space::{self, Store, SweepSource};
 
@@ -114,8 +118,157 @@ pub fn vector_kernels() -> Vec<Kernel> {
     all
 }
 
-/// The plain product.
-pub(super) fn block_rows(b: usize, s: usize, store: Store) -> Kernel {
-    let defines = vec![define("BLOCK", b), define("STAGES", s), value(store)];
-    Kernel { file: "block_rows.cu", entry: "block_rows", defines }
+/// How the fused product is mapped: constants of `kernels/kron_product.cu`, tuned on an H200.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Threads a block of threads.
+    pub(super) threads: usize,
+    /// Threads that share a matrix block.
+    pub(super) slices: usize,
+    /// Most matrix blocks of a tile.
+    pub(super) tile: usize,
+    /// One lane a row, component and stage instead of one thread a block.
+    pub(super) by_rows: bool,
+    /// Rows that share columns are put together.
+    pub(super) cluster: bool,
+    block: usize,
+    dense: bool,
+}
+
+/// Tiles copied ahead, this one included.
+const DEPTH: usize = 2;
+
+impl Shape {
+    /// The mapping for a block size, stages, structure and precision.
+    pub(super) fn choose(block: usize, s: usize, structure: &Structure, store: Store) -> Self {
+        let dense = structure.is_dense();
+        let many = s >= 3; // more stages make x the larger part of the traffic
+        let (threads, slices, tile, by_rows, cluster) = match (block, s) {
+            _ if !dense => {
+                // One thread a block; as many blocks as fit 40 KB with what they add to their rows.
+                let bytes = structure.slots * store.bytes() + 8 * stride(block, s);
+                let tile = [240, 120, 60].into_iter().find(|t| t * bytes <= 40_000).unwrap_or(30);
+                (128, 1, tile, false, true)
+            }
+            (4, _) if store == Store::F32 => (128, 1, 120, false, s >= 2),
+            (1, 1 | 2) => (256, 1, 1020, false, true),
+            (1, 3) => (128, 1, 465, true, false),
+            (1, _) => (128, 1, 465, true, true),
+            (2, 1) => (128, 1, 240, false, false),
+            (2, 2) => (256, 1, 255, false, false),
+            (2, 3) => (128, 1, 120, false, true),
+            (2, _) => (128, 1, 225, true, true),
+            (3, 3) => (256, 1, 240, false, true),
+            (3, 4) => (128, 1, 120, false, true),
+            (3, _) => (256, 1, 240, false, false),
+            (4, _) if many => (128, 2, 60, false, true),
+            (4, _) => (256, 2, 120, false, false),
+            (5, _) => (64, 1, 60, false, many),
+            (6, _) if many => (128, 2, 60, false, true),
+            (6, _) => (192, 3, 60, false, false),
+            (7, 3) => (64, 1, 30, true, true),
+            (7, 4) => (32, 1, 30, false, true),
+            (7, _) => (64, 1, 60, false, false),
+            _ => (128, 4, 30, false, true),
+        };
+        Self { threads, slices, tile, by_rows, cluster, block, dense }
+    }
+
+    /// Dynamic shared memory in bytes.
+    pub(super) fn shared(
+        &self,
+        b: usize,
+        s: usize,
+        slots: usize,
+        store: Store,
+        nodes: usize,
+        record: usize,
+    ) -> usize {
+        let value = store.bytes();
+        let round = match slots * value % 16 {
+            0 => 1,
+            8 => 2,
+            _ => 4,
+        };
+        let stage = self.tile.next_multiple_of(round) * slots * value;
+        let runs = (DEPTH * nodes * stride(b, s) * 8).next_multiple_of(16);
+        let sums = if self.by_rows { 0 } else { self.tile * stride(b, s) * 8 };
+        DEPTH * stage + runs + (2 * DEPTH - 1) * record + sums
+    }
+
+    /// For each slot of the packed order, the entry (term, row, column) that its number is taken from.
+    pub(super) fn sources(&self, structure: &Structure) -> Vec<i32> {
+        let (b, terms) = (self.block, structure.terms());
+        let mut sources = vec![-1; structure.slots];
+        let rows = b / self.slices;
+        for e in (0..terms * b * b).rev() {
+            let (t, r, c) = (e / (b * b), e / b % b, e % b);
+            let slot = match self.dense {
+                true => (((r / rows * b + c) * rows + r % rows) * terms + t) as i32,
+                false => structure.table[e],
+            };
+            if slot >= 0 {
+                sources[slot as usize] = e as i32;
+            }
+        }
+        sources
+    }
+}
+
+/// Numbers from one node's run of x to the next in shared memory: odd in units of 16 bytes, against bank conflicts.
+fn stride(b: usize, s: usize) -> usize {
+    let run = b * s;
+    if run % 2 == 1 { run } else { 2 * (run / 2 | 1) }
+}
+
+/// The fused product.
+pub(super) fn kron_product(
+    shape: &Shape,
+    b: usize,
+    s: usize,
+    structure: &Structure,
+    store: Store,
+    add: bool,
+) -> Kernel {
+    let mut defines = vec![
+        define("BLOCK", b),
+        define("STAGES", s),
+        define("TERMS", structure.terms()),
+        value(store),
+        define("THREADS", shape.threads),
+        define("SLICES", shape.slices),
+        define("TILE", shape.tile),
+        define("BY_ROWS", shape.by_rows as u32),
+        define("DEPTH", DEPTH),
+        define("ACCUMULATE", add as u32),
+        define("SLOTS", structure.slots),
+    ];
+    if !structure.is_dense() {
+        let table: Vec<String> = structure.table.iter().map(|s| s.to_string()).collect();
+        defines.push(define("SLOT_TABLE", table.join(",")));
+    }
+    Kernel { file: "kron_product.cu", entry: "kron_product", defines }
+}
+
+/// The fused products for all block sizes and stages, and the structures of the problems that ship with Krylith.
+pub fn products() -> Vec<Kernel> {
+    let mut all = Vec::new();
+    for store in [Store::F64, Store::F32] {
+        for b in 1..=8 {
+            for s in 1..=4 {
+                let dense = Structure::dense(b, 2);
+                all.push(kron_product(&Shape::choose(b, s, &dense, store), b, s, &dense, store, false));
+                let one = Structure::dense(b, 1);
+                let shape = Shape::choose(b, s, &one, store);
+                all.extend([false, true].map(|add| kron_product(&shape, b, s, &one, store, add)));
+            }
+        }
+        for s in 1..=4 {
+            for b in [3, 4] {
+                let stokes = Structure::stokes(b);
+                all.push(kron_product(&Shape::choose(b, s, &stokes, store), b, s, &stokes, store, false));
+            }
+        }
+    }
+    all
 }

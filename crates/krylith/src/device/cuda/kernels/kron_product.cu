@@ -1,5 +1,12 @@
 // y = (A (x) M + B (x) L) x with point-block matrices M, L of one pattern; TERMS 1: (A (x) M) x, with STAGES 1 the plain product.
-// HEADER
+// Constants: BLOCK, STAGES, TERMS, VALUE (double or float as stored), SLOTS and SLOT_TABLE (packed place of entry (term, r, c), -1: zero
+// in every block; both absent: dense), THREADS, SLICES (divides BLOCK; threads that share a block), TILE (most blocks of a tile, <= 1020),
+// BY_ROWS (mapping, below; dense and SLICES 1 only) with SPLIT (lanes a row), DEPTH (tiles in flight), CTAS (launch bound), ACCUMULATE.
+// Bytes it must move: the values once, one byte a block (two where TILE > 256), 4 bytes a distinct node of a tile, 6 bytes a row, x and y.
+// Mapping: resident CTAs walk tiles of whole rows. Values, indices and x of the next tile are copied to shared memory asynchronously while
+// this one is multiplied: one contiguous piece of values, each x run once a tile however many blocks use it. Every access to memory is
+// coalesced for any BLOCK. By blocks: one thread a block (and slice) multiplies, its products go to shared memory, and each row is summed in
+// the order of its blocks. By rows: one lane a (row, component, stage), which pays for small blocks with several stages.
 #ifndef TERMS
 #define TERMS 2
 #endif
@@ -44,7 +51,10 @@ constexpr int ODD = SLOTS * sizeof(VALUE) % 16;
 constexpr int ROUND = ODD == 0 ? 1 : ODD == 8 ? 2 : 4;  // a tile's width is a multiple of this, so that tiles are whole 16-byte pieces
 
 struct Coefficients { double a[TERMS][STAGES][STAGES]; };
-struct Tile { unsigned position, record, blocks, counts; };  // counts: nodes | rows << 16
+// A and tau B, row-major. Constant memory of this module, which each operator loads for itself: a new tau is a copy of
+// s * s numbers, and recorded graphs stay valid.
+__constant__ Coefficients coefficients;
+struct Header { unsigned position; int blocks, nodes, rows; };  // the first 16 bytes of a tile's record
 template <int bytes> struct Local { typedef unsigned short type; };
 template <> struct Local<1> { typedef unsigned char type; };
 typedef Local<TILE <= 256 ? 1 : 2>::type LocalNode;
@@ -70,7 +80,7 @@ template <class T, int n> struct alignas(n * sizeof(T)) Packet { T v[n]; };
 
 // The products of one slice of a block with its x run, A and B folded in. Value j of the slice: own[(j / VECTOR * width) * VECTOR + j % VECTOR].
 template <int slice>
-__device__ __forceinline__ void multiply(const VALUE* stage, int width, const double* run, double* out, const Coefficients& fold) {
+__device__ __forceinline__ void multiply(const VALUE* stage, int width, const double* run, double* out) {
     constexpr int STEP = PAIR == 2 && STAGES % 2 == 1 ? 2 : 1;  // columns read at once, so that pairs stay whole
     double sum[TERMS][ROWS][STAGES];
     bool used[TERMS][ROWS];
@@ -130,7 +140,7 @@ __device__ __forceinline__ void multiply(const VALUE* stage, int width, const do
             for (int t = 0; t < TERMS; ++t)
                 if (used[t][r])
 #pragma unroll
-                    for (int q = 0; q < STAGES; ++q) y = fma(fold.a[t][k][q], sum[t][r][q], y);
+                    for (int q = 0; q < STAGES; ++q) y = fma(coefficients.a[t][k][q], sum[t][r][q], y);
             result[r * STAGES + k] = y;
         }
     constexpr int WIDE = (ROWS * STAGES) % 2 == 0 ? PAIR : 1;
@@ -149,92 +159,90 @@ constexpr bool ALIKE = SLICES == 1;  // every slice reads its own entries of the
 constexpr bool ALIKE = true;  // dense slices are alike: one code for all
 #endif
 template <int s>
-__device__ __forceinline__ void multiply_slice(int slice, const VALUE* stage, int width, const double* run, double* out, const Coefficients& fold) {
-    if (ALIKE || slice == s || s == SLICES - 1) multiply<s>(stage, width, run, out, fold);
-    else if constexpr (s + 1 < SLICES) multiply_slice<s + 1>(slice, stage, width, run, out, fold);
+__device__ __forceinline__ void multiply_slice(int slice, const VALUE* stage, int width, const double* run, double* out) {
+    if (ALIKE || slice == s || s == SLICES - 1) multiply<s>(stage, width, run, out);
+    else if constexpr (s + 1 < SLICES) multiply_slice<s + 1>(slice, stage, width, run, out);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, CTAS)
-kron_product(const int* halt, const int tile_count, const Tile* __restrict__ tiles, const VALUE* __restrict__ values,
-             const char* __restrict__ records, const Coefficients fold, const double* __restrict__ x, double* __restrict__ y,
+kron_product(const int* halt, const int tile_count, const unsigned* __restrict__ starts, const char* __restrict__ records,
+             const VALUE* __restrict__ values, const double* __restrict__ x, double* __restrict__ y,
              double* __restrict__ parts, const int node_capacity, const int record_capacity) {
     const int halted = halt ? *halt : 0;
-    constexpr int STAGE = (TILE + ROUND - 1) / ROUND * ROUND * SLOTS;
+    constexpr int STAGE = (TILE + ROUND - 1) / ROUND * ROUND * SLOTS, RING = 2 * DEPTH - 1;
     extern __shared__ __align__(16) char shared[];
-    VALUE* const stages = (VALUE*)shared;                          // [DEPTH][STAGE]: values of this tile and the next
-    double* const sums = (double*)(stages + DEPTH * STAGE);        // [TILE][STRIDE]: what each block adds to its row
-    double* const runs = sums + (BY_ROWS ? 0 : (TILE * STRIDE + 1) / 2 * 2);  // [2][node_capacity][STRIDE]: x of this tile and the next, each node once
-    char* const indices = (char*)(runs + 2 * node_capacity * STRIDE);  // [3][record_capacity]: records of this tile and the next two
+    VALUE* const stages = (VALUE*)shared;                                     // [DEPTH][STAGE]: values of this tile and the next
+    double* const runs = (double*)(stages + DEPTH * STAGE);                   // [DEPTH][node_capacity][STRIDE]: their x, each node once
+    char* const ring = (char*)(runs + DEPTH * node_capacity * STRIDE + DEPTH * node_capacity * STRIDE % 2);  // [RING][record_capacity]: their records and those after
+    double* const sums = (double*)(ring + RING * record_capacity);            // [TILE][STRIDE]: what each block adds to its row
     const int slice = threadIdx.x / LANES, lane = threadIdx.x % LANES, step = gridDim.x;
 
-    struct View { int blocks, nodes, rows; };
-    auto describe = [&](int t) { return t < tile_count ? *(const uint4*)(tiles + t) : make_uint4(0, 0, 0, 0); };
-    auto view = [](const uint4& d) { return View{(int)d.z, (int)(d.w & 0xffff), (int)(d.w >> 16)}; };
-    auto copy_record = [&](const uint4& d, int ring) {
-        const View tile = view(d);
-        const int bytes = tile.nodes * 4 + tile.rows * 6 + tile.blocks * (int)sizeof(LocalNode);
-        for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16) copy<16>(indices + ring * record_capacity + i, records + (unsigned long long)d.y * 16 + i);
+    auto locate = [&](int t) { return t < tile_count ? make_uint2(starts[t], starts[t + 1]) : make_uint2(0, 0); };
+    auto copy_record = [&](const uint2& place, int slot) {
+        const int bytes = (place.y - place.x) * 16;
+        for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16) copy<16>(ring + slot * record_capacity + i, records + (unsigned long long)place.x * 16 + i);
     };
-    auto copy_values = [&](const uint4& d, int stage) {
-        const int bytes = (view(d).blocks + ROUND - 1) / ROUND * ROUND * (SLOTS * (int)sizeof(VALUE));
-        const char* from = (const char*)values + (unsigned long long)d.x * (4 * SLOTS * sizeof(VALUE));
+    auto copy_tile = [&](int slot, int stage) {  // asks for the values and the x of the tile whose record is in that slot
+        const Header tile = *(const Header*)(ring + slot * record_capacity);
+        const int bytes = (tile.blocks + ROUND - 1) / ROUND * ROUND * (SLOTS * (int)sizeof(VALUE)), end = tile.nodes * PIECES;
+        const char* from = (const char*)values + (unsigned long long)tile.position * (4 * SLOTS * sizeof(VALUE));
+        const int* nodes = (const int*)(ring + slot * record_capacity + sizeof(Header));
         for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16) copy<16>((char*)(stages + stage * STAGE) + i, from + i);
-    };
-    auto copy_runs = [&](const uint4& d, int half, int ring) {
-        const int end = view(d).nodes * PIECES;
-        const int* nodes = (const int*)(indices + ring * record_capacity);
         for (int i = threadIdx.x; i < end; i += THREADS) {
             const int node = i / PIECES, piece = i % PIECES;
-            copy<PAIR * 8>(runs + (half * node_capacity + node) * STRIDE + piece * PAIR, x + (long long)nodes[node] * RUN + piece * PAIR);
+            copy<PAIR * 8>(runs + (stage * node_capacity + node) * STRIDE + piece * PAIR, x + (long long)nodes[node] * RUN + piece * PAIR);
         }
     };
-
     auto store = [&](int row, int e, double value) {  // row < 0: part ~row of a row longer than a tile
         double* to = row < 0 ? parts + (long long)~row * RUN + e : y + (long long)row * RUN + e;
         if (ACCUMULATE && row >= 0) value += *to;
         *to = value;
     };
 
-    int t = blockIdx.x, half = 0, ring = 0, stage = 0;
-    uint4 now = describe(t), next = describe(t + step), later = describe(t + 2 * step);
+    for (int i = 0; i < RING - 1; ++i) copy_record(locate(blockIdx.x + i * step), i);
+    commit();
+    uint2 ahead = locate(blockIdx.x + (RING - 1) * step);
     if (halted) return;
-    copy_record(now, 0);
-    copy_record(next, 1);
-    commit();
-    copy_values(now, 0);
-    commit();
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    asm volatile("cp.async.wait_all;" ::: "memory");
     __syncthreads();
-    copy_runs(now, 0, 0);
-    commit();
-    copy_values(next, 1);
-    commit();
-    for (; t < tile_count; t += step) {
-        asm volatile("cp.async.wait_group 1;" ::: "memory");  // all but the values of the next tile
-        __syncthreads();
-        const int ring1 = ring == 2 ? 0 : ring + 1, ring2 = ring == 0 ? 2 : ring - 1;
-        copy_runs(next, half ^ 1, ring1);
-        copy_record(later, ring2);
+    for (int i = 0; i < DEPTH - 1; ++i) {
+        if ((int)blockIdx.x + i * step < tile_count) copy_tile(i, i);
         commit();
-        if (DEPTH == 3) {
-            copy_values(later, stage == 0 ? 2 : stage - 1);
-            commit();
-        }
-        const uint4 last = describe(t + 3 * step);
-        const View tile = view(now);
-        const int* ids = (const int*)(indices + ring * record_capacity) + tile.nodes;
+    }
+#if BY_ROWS
+    constexpr int WIDE = STAGES == 3 ? 4 : STAGES;  // lanes of one component: its stages
+    double mix[TERMS][STAGES];                      // the row of A and B that this thread's stage takes
+#pragma unroll
+    for (int t = 0; t < TERMS; ++t)
+#pragma unroll
+        for (int q = 0; q < STAGES; ++q)
+#pragma unroll
+            for (int k = 0; k < STAGES; ++k)
+                if (k == 0 || threadIdx.x % WIDE == k) mix[t][q] = coefficients.a[t][k][q];
+#endif
+    int stage = 0, slot = 0;
+    for (int t = blockIdx.x; t < tile_count; t += step) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 2) : "memory");
+        __syncthreads();  // this tile is here, and the record DEPTH - 1 ahead; everything of the last tile is used up
+        if (t + (DEPTH - 1) * step < tile_count) copy_tile((slot + DEPTH - 1) % RING, stage == 0 ? DEPTH - 1 : stage - 1);
+        copy_record(ahead, slot == 0 ? RING - 1 : slot - 1);
+        commit();
+        ahead = locate(t + RING * step);
+        const char* record = ring + slot * record_capacity;
+        const Header tile = *(const Header*)record;
+        const int* ids = (const int*)(record + sizeof(Header)) + tile.nodes;
         const unsigned short* ends = (const unsigned short*)(ids + tile.rows);
         const LocalNode* locals = (const LocalNode*)(ends + tile.rows);
         const int width = (tile.blocks + ROUND - 1) / ROUND * ROUND;
 #if BY_ROWS
-        constexpr int WIDE = STAGES == 3 ? 4 : STAGES, UNROLL = BLOCK == 1 ? 4 : BLOCK == 2 ? 2 : 1;
+        constexpr int UNROLL = BLOCK == 1 ? 5 : BLOCK == 2 ? 3 : 1;
         const int numbers = tile.rows * (BLOCK * SPLIT * WIDE);
         for (int o = threadIdx.x; o < (numbers + 31 & ~31); o += THREADS) {
             const int k = o % WIDE, part = o / WIDE % SPLIT, r = o / (WIDE * SPLIT) % BLOCK, i = o / (WIDE * SPLIT * BLOCK);
             double sum[TERMS] = {};
             if (o < numbers && k < STAGES) {
                 const VALUE* mine = stages + stage * STAGE;
-                const double* run = runs + half * node_capacity * STRIDE + k;
+                const double* run = runs + stage * node_capacity * STRIDE + k;
                 const int end = ends[i];
 #pragma unroll UNROLL
                 for (int p = (i ? ends[i - 1] : 0) + part; p < end; p += SPLIT) {
@@ -263,31 +271,19 @@ kron_product(const int* halt, const int tile_count, const Tile* __restrict__ til
 #pragma unroll
                 for (int q = 0; q < STAGES; ++q) {
                     const double other = STAGES == 1 ? sum[t] : __shfl_sync(~0u, sum[t], q, WIDE);
-                    double a = fold.a[t][0][q];
-#pragma unroll
-                    for (int z = 1; z < STAGES; ++z) a = k == z ? fold.a[t][z][q] : a;
-                    result = fma(a, other, result);
+                    result = fma(mix[t][q], other, result);
                 }
             if (o < numbers && k < STAGES && part == 0) {
                 store(ids[i], r * STAGES + k, result);
             }
-        }
-        if (DEPTH == 2) {
-            __syncthreads();
-            copy_values(later, stage);
-            commit();
         }
 #else
 #pragma unroll
         for (int p = lane; p < TILE; p += LANES)
             if (p < tile.blocks)
                 multiply_slice<0>(slice, stages + stage * STAGE + slice * OWN * width + p * VECTOR, width,
-                                  runs + (half * node_capacity + locals[p]) * STRIDE, sums + p * STRIDE + slice * (ROWS * STAGES), fold);
+                                  runs + (stage * node_capacity + locals[p]) * STRIDE, sums + p * STRIDE + slice * (ROWS * STAGES));
         __syncthreads();
-        if (DEPTH == 2) {
-            copy_values(later, stage);
-            commit();
-        }
         for (int o = threadIdx.x; o < tile.rows * RUN; o += THREADS) {
             const int r = o / RUN, e = o % RUN, end = ends[r];
             double sum = 0.0;
@@ -296,8 +292,8 @@ kron_product(const int* halt, const int tile_count, const Tile* __restrict__ til
             store(ids[r], e, sum);
         }
 #endif
-        now = next, next = later, later = last;
-        half ^= 1, ring = ring1, stage = stage == DEPTH - 1 ? 0 : stage + 1;
+        stage = stage == DEPTH - 1 ? 0 : stage + 1;
+        slot = slot == RING - 1 ? 0 : slot + 1;
     }
 }
 
@@ -314,26 +310,4 @@ extern "C" __global__ void kron_long_rows(const int* halt, int count, const int*
     *out = ACCUMULATE ? *out + sum : sum;
 }
 
-// From natural order [block][r][c] of each term to the packed order of each tile, [slice][OWN / VECTOR][width][VECTOR]: one CTA a tile.
-// sources: for each slot term * BLOCK * BLOCK + r * BLOCK + c of an entry that holds its value, or -1 for an unused slot.
-extern "C" __global__ void kron_pack(const Tile* __restrict__ tiles, const char* __restrict__ records, const long long* __restrict__ row_starts,
-                                     const long long* __restrict__ part_starts, const int* __restrict__ sources,
-                                     const VALUE* __restrict__ m, const VALUE* __restrict__ l, VALUE* __restrict__ values) {
-    __shared__ long long from[TILE];  // where each block of the tile lies in natural order
-    const Tile tile = tiles[blockIdx.x];
-    const int blocks = tile.blocks, width = (blocks + ROUND - 1) / ROUND * ROUND, nodes = tile.counts & 0xffff, rows = tile.counts >> 16;
-    const int* ids = (const int*)(records + (unsigned long long)tile.record * 16) + nodes;
-    const unsigned short* ends = (const unsigned short*)(ids + rows);
-    for (int i = threadIdx.x; i < rows; i += blockDim.x) {
-        const int begin = i ? ends[i - 1] : 0;
-        const long long first = ids[i] < 0 ? part_starts[~ids[i]] : row_starts[ids[i]];
-        for (int p = begin; p < ends[i]; ++p) from[p] = (first + p - begin) * (BLOCK * BLOCK);
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < width * SLOTS; i += blockDim.x) {
-        const int p = i / VECTOR % width, s = i / (VECTOR * width) * VECTOR + i % VECTOR, entry = sources[s];
-        VALUE v = 0;
-        if (p < blocks && entry >= 0) v = entry < BLOCK * BLOCK ? m[from[p] + entry] : l[from[p] + entry - BLOCK * BLOCK];
-        values[(unsigned long long)tile.position * (4 * SLOTS) + i] = v;
-    }
-}
+#include "kron_pack.cuh"
