@@ -313,6 +313,26 @@ fn equilibration_helps_where_units_differ() {
 }
 
 #[test]
+fn right_hand_sides_far_from_one_are_solved() {
+    let f = Folder::new();
+    f.write("a.mtx", mtx(2, 2, &[(1, 1, 2.0), (2, 2, 3.0), (1, 2, 1.0)]));
+    for size in [1e-300, 1e-200, 1e200, 1e300] {
+        f.write("b.txt", format!("{:e}\n{:e}\n", size, 3.0 * size));
+        for store in ["f64", "f32"] {
+            f.run(&[
+                "solve", "a.mtx", "--rhs", "b.txt", "--out", "x.npy", "--rtol", "1e-12", "--store", store,
+                "--report", "r.json",
+            ])
+            .works();
+            let x: Vec<f64> = array(f.path("x.npy")).values().iter().map(|v| v / size).collect();
+            assert!(x[0].abs() < 1e-11 && (x[1] - 1.0).abs() < 1e-11, "{size:e}: {x:?}");
+            let norm = report(&f, "r.json")["system"]["rhs_norm"].as_f64().unwrap() / size;
+            assert!((norm - 10f64.sqrt()).abs() < 1e-12, "{norm}");
+        }
+    }
+}
+
+#[test]
 fn quiet_prints_errors_alone() {
     let f = Folder::new();
     let ran = f.line("solve laplace:6x6x6 --quiet --out x.npy");
