@@ -28,6 +28,11 @@ fn updates_equal_a_fresh_operator() {
 }
 
 #[test]
+fn rounded_storage_reaches_the_tolerance() {
+    each(|space| conformance::rounded_storage_reaches_the_tolerance(space));
+}
+
+#[test]
 fn structure_changes_nothing() {
     each(|space| conformance::structure_changes_nothing(space));
 }

@@ -48,6 +48,12 @@ fn updates_equal_a_fresh_operator() {
 }
 
 #[test]
+fn rounded_storage_reaches_the_tolerance() {
+    let Some(device) = gpu() else { return };
+    conformance::rounded_storage_reaches_the_tolerance(&|n| Cuda::new(&device, n).unwrap());
+}
+
+#[test]
 fn structure_changes_nothing() {
     let Some(device) = gpu() else { return };
     conformance::structure_changes_nothing(&|n| Cuda::new(&device, n).unwrap());

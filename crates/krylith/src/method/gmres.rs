@@ -237,7 +237,7 @@ impl<S: Space> Gmres<S> {
     fn start(&mut self, s: &S, a: &dyn LinearOperator<S>) -> Result<()> {
         s.guard(None);
         s.mark(Phase::Product);
-        a.apply(s, &self.x, &mut self.z)?;
+        a.apply_exact(s, &self.x, &mut self.z)?;
         s.mark(Phase::Other);
         s.sweep(residual, &mut self.scalars, [], [&self.b, &self.z], [&mut self.w], [self.layout.gram])?;
         s.step(Step::Start, &mut self.scalars, &self.layout, 0)

@@ -1,8 +1,10 @@
 //! Everything that maps a vector to a vector.
 
+mod mixed;
 mod point_block;
 mod structure;
 
+pub use mixed::Mixed;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use structure::Structure;
 
@@ -13,6 +15,11 @@ use crate::space::Space;
 pub trait LinearOperator<S: Space> {
     /// `y ← A x`. Asynchronous on a GPU; allocates nothing.
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()>;
+
+    /// The product for true residuals; the same, unless the iteration works on a rounded copy (see [`Mixed`]).
+    fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.apply(space, x, y)
+    }
 
     /// Changes when work recorded with this operator no longer holds (other buffers, other kernels).
     ///

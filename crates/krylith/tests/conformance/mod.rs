@@ -4,7 +4,7 @@
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::operator::{LinearOperator, Mixed, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
 use krylith::{Outcome, Stop, Store};
 
@@ -88,6 +88,29 @@ pub fn gmres_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make
             }
         }
     }
+}
+
+/// M, L and the basis in f32: the f64 tolerance is reached for the f64 system.
+pub fn rounded_storage_reaches_the_tolerance<S: PointBlockSum>(make: Make<S>) {
+    let mut rng = Random(4);
+    let k = random_kronecker(&mut rng, 4, 2, 60, 3, true, true);
+    let rhs = rng.numbers(k.rows());
+    let space = make(k.rows());
+    let [exact, rounded] =
+        [Store::F64, Store::F32].map(|store| PointBlock::kronecker(&space, &k, store).unwrap());
+    let a = Mixed { exact: &exact, rounded: &rounded };
+    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(&rhs, &mut b).unwrap();
+    let mut gmres =
+        Gmres::new(&space, GmresOptions { basis: Store::F32, ..GmresOptions::default() }).unwrap();
+    let stop = Stop { rtol: 1e-13, ..Stop::default() };
+    let history = gmres.solve(&space, &a, None, &b, &mut x, &stop, &mut ()).unwrap().clone();
+    assert_eq!(history.outcome, Outcome::Converged, "{history:?}");
+    assert!(history.restarts > 0, "f32 alone cannot reach 1e-13");
+    let mut answer = vec![0.0; k.rows()];
+    space.read(&x, &mut answer).unwrap();
+    let residual: Vec<f64> = by_rows(&k, &answer).iter().zip(&rhs).map(|(ax, b)| b - ax).collect();
+    assert!(norm(&residual) <= 1.1e-13 * norm(&rhs), "{:e}", norm(&residual) / norm(&rhs));
 }
 
 /// Residual history of a solve of several cycles, for comparisons between devices and thread counts.

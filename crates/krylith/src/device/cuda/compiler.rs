@@ -86,7 +86,8 @@ pub(super) enum Target {
 }
 
 /// What a release carries of each embedded kernel.
-pub(super) const EMBEDDED_TARGETS: [Target; 3] = [Target::Cubin(8, 0), Target::Cubin(9, 0), Target::Ptx(8, 0)];
+pub(super) const EMBEDDED_TARGETS: [Target; 3] =
+    [Target::Cubin(8, 0), Target::Cubin(9, 0), Target::Ptx(8, 0)];
 
 fn hash(kernel: &Kernel, source: &str, target: Target) -> [u8; 32] {
     let (kind, major, minor) = match target {
@@ -194,7 +195,9 @@ fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
                         Target::Ptx(..) => take(program, sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
                     }
                 };
-                image.map(|image| Module { image }).ok_or_else(|| missing(format!("NVRTC made nothing of {}", kernel.file)))
+                image
+                    .map(|image| Module { image })
+                    .ok_or_else(|| missing(format!("NVRTC made nothing of {}", kernel.file)))
             }
         };
         // SAFETY: created above, not used again.

@@ -1,0 +1,31 @@
+//! An operator that iterations apply in a rounded copy, and residuals as given.
+
+use super::LinearOperator;
+use crate::Result;
+use crate::space::Space;
+
+/// A matrix stored twice: `rounded` (say in f32) inside the iteration, `exact` for residuals.
+///
+/// A Krylov method restarts from the true residual, so the tolerance is reached for the exact matrix while most
+/// products move half the bytes.
+pub struct Mixed<'a, S: Space> {
+    /// What residuals are computed with.
+    pub exact: &'a dyn LinearOperator<S>,
+    /// What the iteration multiplies by.
+    pub rounded: &'a dyn LinearOperator<S>,
+}
+
+impl<S: Space> LinearOperator<S> for Mixed<'_, S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.rounded.apply(space, x, y)
+    }
+    fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.exact.apply_exact(space, x, y)
+    }
+    fn key(&self) -> u64 {
+        self.exact.key() ^ self.rounded.key().rotate_left(7)
+    }
+    fn bytes(&self) -> u64 {
+        self.rounded.bytes()
+    }
+}
