@@ -1,7 +1,7 @@
 //! Block-diagonal matrices on the CPU.
 
-use super::Cpu;
 use super::pool::{Disjoint, share};
+use super::{Cpu, Wide};
 use crate::precond::BlockDiagonal;
 use crate::space::Store;
 use crate::{Error, Result};
@@ -51,17 +51,19 @@ impl BlockDiagonal for Cpu {
         let threads = pool.threads();
         pool.run(|rank| {
             let range = share(n, rank, threads);
-            // SAFETY: the shares of the threads do not overlap.
-            let y = unsafe { y.range(range.start * m..range.end * m) };
             let x = &x[range.start * m..range.end * m];
             let at = range.start * m * m..range.end * m * m;
-            pulp::Arch::new().dispatch(
+            pulp::Arch::new().dispatch(Wide(
                 #[inline(always)]
-                || match values {
-                    Values::F64(v) => multiply(m, &v[at.clone()], x, y, |v| v),
-                    Values::F32(v) => multiply(m, &v[at.clone()], x, y, |v| v as f64),
+                || {
+                    // SAFETY: the shares of the threads do not overlap.
+                    let y = unsafe { y.range(range.start * m..range.end * m) };
+                    match values {
+                        Values::F64(v) => multiply(m, &v[at.clone()], x, y, |v| v),
+                        Values::F32(v) => multiply(m, &v[at.clone()], x, y, |v| v as f64),
+                    }
                 },
-            );
+            ));
         });
         Ok(())
     }

@@ -74,10 +74,10 @@ impl Cpu {
             for i in share(strips, rank, threads) {
                 let chunks = share(len.div_ceil(CHUNK), i, strips);
                 let range = chunks.start * CHUNK..(chunks.end * CHUNK).min(len);
-                arch.dispatch(
+                arch.dispatch(Wide(
                     #[inline(always)]
                     || f(i, range.clone()),
-                );
+                ));
             }
         });
     }
@@ -91,7 +91,10 @@ impl Cpu {
         {
             let partials = pool::Disjoint::new(&mut partials);
             // SAFETY: each strip has its own `width` partial sums.
-            self.for_strips(|i, range| f(range, unsafe { partials.range(i * width..(i + 1) * width) }));
+            self.for_strips(
+                #[inline(always)]
+                |i, range| f(range, unsafe { partials.range(i * width..(i + 1) * width) }),
+            );
         }
         out[..width].fill(0.0);
         for strip in partials.chunks_exact(width.max(1)) {
@@ -99,6 +102,21 @@ impl Cpu {
                 *o += p;
             }
         }
+    }
+}
+
+/// A body to be compiled for the widest SIMD there is.
+///
+/// A closure given to `dispatch` itself is called through a shim that no attribute makes inline, and a body that is
+/// not inlined is compiled without AVX. This calls the body directly; it and all that it calls must be
+/// `#[inline(always)]`.
+struct Wide<F>(F);
+
+impl<F: Fn()> pulp::NullaryFnOnce for Wide<F> {
+    type Output = ();
+    #[inline(always)]
+    fn call(self) {
+        (self.0)()
     }
 }
 

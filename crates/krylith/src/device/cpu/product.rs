@@ -6,8 +6,8 @@
 //! Blocks are stored by columns, the terms of one pattern side by side: column c of a block is T·b numbers, a whole
 //! vector or two, which meet one number x[c, k] a stage. So nothing is shuffled and nothing is summed across a vector.
 
-use super::Cpu;
 use super::pool::{Disjoint, Pool};
+use super::{Cpu, Wide};
 use crate::matrix::Dense;
 use crate::operator::{PointBlockSum, Terms};
 use crate::space::Store;
@@ -224,23 +224,32 @@ fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U
     x: &[f64],
     y: &mut [f64],
 ) {
-    pulp::Arch::new().dispatch(
+    let (len, y) = (y.len(), Disjoint::new(y));
+    pulp::Arch::new().dispatch(Wide(
         #[inline(always)]
-        || match p.groups.as_slice() {
-            [g] if g.terms.len() == 2 => match &g.values {
-                Values::F64(v) => group::<B, S, 2, P2, U, f64>(p, g, v, rows.clone(), x, y, false),
-                Values::F32(v) => group::<B, S, 2, P2, U, f32>(p, g, v, rows.clone(), x, y, false),
-            },
-            groups => {
-                for (i, g) in groups.iter().enumerate() {
-                    match &g.values {
-                        Values::F64(v) => group::<B, S, 1, P1, U, f64>(p, g, v, rows.clone(), x, y, i > 0),
-                        Values::F32(v) => group::<B, S, 1, P1, U, f32>(p, g, v, rows.clone(), x, y, i > 0),
+        || {
+            // SAFETY: the closure runs once, and y is not used beside it.
+            let y = unsafe { y.range(0..len) };
+            match p.groups.as_slice() {
+                [g] if g.terms.len() == 2 => match &g.values {
+                    Values::F64(v) => group::<B, S, 2, P2, U, f64>(p, g, v, rows.clone(), x, y, false),
+                    Values::F32(v) => group::<B, S, 2, P2, U, f32>(p, g, v, rows.clone(), x, y, false),
+                },
+                groups => {
+                    for (i, g) in groups.iter().enumerate() {
+                        match &g.values {
+                            Values::F64(v) => {
+                                group::<B, S, 1, P1, U, f64>(p, g, v, rows.clone(), x, y, i > 0)
+                            }
+                            Values::F32(v) => {
+                                group::<B, S, 1, P1, U, f32>(p, g, v, rows.clone(), x, y, i > 0)
+                            }
+                        }
                     }
                 }
             }
         },
-    )
+    ))
 }
 
 trait Number: Copy {

@@ -50,7 +50,10 @@ impl Space for Cpu {
         same_length(from.len(), to.len())?;
         let to = Disjoint::new(to);
         // SAFETY: strips do not overlap.
-        self.for_strips(|_, range| unsafe { to.range(range.clone()) }.copy_from_slice(&from[range]));
+        self.for_strips(
+            #[inline(always)]
+            |_, range| unsafe { to.range(range.clone()) }.copy_from_slice(&from[range]),
+        );
         Ok(())
     }
     fn write_scalars(
@@ -94,32 +97,41 @@ impl Space for Cpu {
         let a = a.map(|slot| scalars.values[slot]);
         let y = y.map(|y| Disjoint::new(y));
         let mut sums = [0.0; O];
-        self.sum_strips(O, &mut sums, |range, out| {
-            let x: [&[f64]; X] = std::array::from_fn(|k| &x[k][range.clone()]);
-            // SAFETY: strips do not overlap.
-            let y: [&mut [f64]; Y] = std::array::from_fn(|k| unsafe { y[k].range(range.clone()) });
-            let n = range.len();
-            let mut lanes = [[0.0; O]; LANES];
-            let mut i = 0;
-            while i < n {
-                let width = LANES.min(n - i);
-                for (lane, sums) in lanes.iter_mut().enumerate().take(width) {
-                    let at = i + lane;
-                    let (updated, o) =
-                        K::at(a, std::array::from_fn(|k| x[k][at]), std::array::from_fn(|k| y[k][at]), *sums);
-                    for k in 0..Y {
-                        y[k][at] = updated[k];
+        self.sum_strips(
+            O,
+            &mut sums,
+            #[inline(always)]
+            |range, out| {
+                let x: [&[f64]; X] = std::array::from_fn(|k| &x[k][range.clone()]);
+                // SAFETY: strips do not overlap.
+                let y: [&mut [f64]; Y] = std::array::from_fn(|k| unsafe { y[k].range(range.clone()) });
+                let n = range.len();
+                let mut lanes = [[0.0; O]; LANES];
+                let mut i = 0;
+                while i < n {
+                    let width = LANES.min(n - i);
+                    for (lane, sums) in lanes.iter_mut().enumerate().take(width) {
+                        let at = i + lane;
+                        let (updated, o) = K::at(
+                            a,
+                            std::array::from_fn(|k| x[k][at]),
+                            std::array::from_fn(|k| y[k][at]),
+                            *sums,
+                        );
+                        for k in 0..Y {
+                            y[k][at] = updated[k];
+                        }
+                        *sums = o;
                     }
-                    *sums = o;
+                    i += width;
                 }
-                i += width;
-            }
-            for sums in lanes {
-                for k in 0..O {
-                    out[k] += sums[k];
+                for sums in lanes {
+                    for k in 0..O {
+                        out[k] += sums[k];
+                    }
                 }
-            }
-        });
+            },
+        );
         for k in 0..O {
             scalars.values[o[k]] = sums[k];
         }
@@ -135,9 +147,18 @@ impl Space for Cpu {
         to: usize,
     ) -> Result<()> {
         let k = columns.len();
-        self.sum_strips(k, &mut scalars.values[to..], |range, out| {
-            chunks(range, |chunk| v.columns().dots(columns.clone(), chunk.clone(), [&x[chunk]], [&mut *out]));
-        });
+        self.sum_strips(
+            k,
+            &mut scalars.values[to..],
+            #[inline(always)]
+            |range, out| {
+                chunks(
+                    range,
+                    #[inline(always)]
+                    |chunk| v.columns().dots(columns.clone(), chunk.clone(), [&x[chunk]], [&mut *out]),
+                );
+            },
+        );
         Ok(())
     }
     fn subtract(
@@ -153,16 +174,25 @@ impl Space for Cpu {
         {
             let x = Disjoint::new(x);
             let coefficients = &scalars.values[from..from + columns.len()];
-            self.sum_strips(1, &mut sum, |range, out| {
-                chunks(range, |chunk| {
-                    // SAFETY: chunks do not overlap.
-                    let x = unsafe { x.range(chunk.clone()) };
-                    v.columns().subtract(columns.clone(), chunk, [coefficients], [&mut *x]);
-                    if norm2.is_some() {
-                        out[0] += basis::dot(x, x);
-                    }
-                });
-            });
+            self.sum_strips(
+                1,
+                &mut sum,
+                #[inline(always)]
+                |range, out| {
+                    chunks(
+                        range,
+                        #[inline(always)]
+                        |chunk| {
+                            // SAFETY: chunks do not overlap.
+                            let x = unsafe { x.range(chunk.clone()) };
+                            v.columns().subtract(columns.clone(), chunk, [coefficients], [&mut *x]);
+                            if norm2.is_some() {
+                                out[0] += basis::dot(x, x);
+                            }
+                        },
+                    );
+                },
+            );
         }
         if let Some(slot) = norm2 {
             scalars.values[slot] = sum[0];
@@ -173,15 +203,22 @@ impl Space for Cpu {
         let x = Disjoint::new(x);
         let columns = 0..scalars.flags[COLUMNS] as usize;
         let coefficients = &scalars.values[from..from + columns.len()];
-        self.for_strips(|_, range| {
-            chunks(range, |chunk| {
-                // SAFETY: chunks do not overlap.
-                let x = unsafe { x.range(chunk.clone()) };
-                x.fill(0.0);
-                v.columns().subtract(columns.clone(), chunk, [coefficients], [&mut *x]);
-                x.iter_mut().for_each(|x| *x = -*x);
-            });
-        });
+        self.for_strips(
+            #[inline(always)]
+            |_, range| {
+                chunks(
+                    range,
+                    #[inline(always)]
+                    |chunk| {
+                        // SAFETY: chunks do not overlap.
+                        let x = unsafe { x.range(chunk.clone()) };
+                        x.fill(0.0);
+                        v.columns().subtract(columns.clone(), chunk, [coefficients], [&mut *x]);
+                        x.iter_mut().for_each(|x| *x = -*x);
+                    },
+                );
+            },
+        );
         Ok(())
     }
     fn append(
@@ -194,13 +231,16 @@ impl Space for Cpu {
     ) -> Result<()> {
         let norm = scalars.values[norm];
         let ((_, v), x) = (v.split(column), Disjoint::new(x));
-        self.for_strips(|_, range| {
-            // SAFETY: strips do not overlap.
-            let x = unsafe { x.range(range.clone()) };
-            x.iter_mut().for_each(|x| *x /= norm);
-            // SAFETY: strips do not overlap.
-            unsafe { v.store(range, x) };
-        });
+        self.for_strips(
+            #[inline(always)]
+            |_, range| {
+                // SAFETY: strips do not overlap.
+                let x = unsafe { x.range(range.clone()) };
+                x.iter_mut().for_each(|x| *x /= norm);
+                // SAFETY: strips do not overlap.
+                unsafe { v.store(range, x) };
+            },
+        );
         Ok(())
     }
 
@@ -213,17 +253,26 @@ impl Space for Cpu {
         scalars: &mut CpuScalars,
         l: &Layout,
     ) -> Result<()> {
-        self.sum_strips(2 * j + 3, &mut scalars.values[l.dots..], |range, out| {
-            let (dots, gram) = out.split_at_mut(2 * j);
-            let (r, t) = dots.split_at_mut(j);
-            chunks(range, |chunk| {
-                let (w, z) = (&w[chunk.clone()], &z[chunk.clone()]);
-                v.columns().dots(0..j, chunk, [w, z], [&mut *r, &mut *t]);
-                gram[0] += basis::dot(w, w);
-                gram[1] += basis::dot(w, z);
-                gram[2] += basis::dot(z, z);
-            });
-        });
+        self.sum_strips(
+            2 * j + 3,
+            &mut scalars.values[l.dots..],
+            #[inline(always)]
+            |range, out| {
+                let (dots, gram) = out.split_at_mut(2 * j);
+                let (r, t) = dots.split_at_mut(j);
+                chunks(
+                    range,
+                    #[inline(always)]
+                    |chunk| {
+                        let (w, z) = (&w[chunk.clone()], &z[chunk.clone()]);
+                        v.columns().dots(0..j, chunk, [w, z], [&mut *r, &mut *t]);
+                        gram[0] += basis::dot(w, w);
+                        gram[1] += basis::dot(w, z);
+                        gram[2] += basis::dot(z, z);
+                    },
+                );
+            },
+        );
         Ok(())
     }
     fn update_delayed(
@@ -246,24 +295,31 @@ impl Space for Cpu {
         let rho = rho2.sqrt();
         let tj = (gram[1] - r.iter().zip(t).map(|(r, t)| r * t).sum::<f64>()) / rho;
         let ((v, writer), w) = (v.split(j), Disjoint::new(w));
-        self.for_strips(|_, range| {
-            chunks(range, |chunk| {
-                // SAFETY: chunks do not overlap.
-                let w = unsafe { w.range(chunk.clone()) };
-                let (mut buffer, n) = ([0.0; CHUNK], chunk.len());
-                let next = &mut buffer[..n];
-                next.copy_from_slice(&z[chunk.clone()]);
-                v.subtract(0..j, chunk.clone(), [r, t], [&mut *w, &mut *next]);
-                for (w, next) in w.iter_mut().zip(next) {
-                    let q = *w / rho;
-                    *next = (*next - tj * q) / rho;
-                    *w = q;
-                }
-                // SAFETY: chunks do not overlap.
-                unsafe { writer.store(chunk, w) };
-                w.copy_from_slice(&buffer[..n]);
-            });
-        });
+        self.for_strips(
+            #[inline(always)]
+            |_, range| {
+                chunks(
+                    range,
+                    #[inline(always)]
+                    |chunk| {
+                        // SAFETY: chunks do not overlap.
+                        let w = unsafe { w.range(chunk.clone()) };
+                        let (mut buffer, n) = ([0.0; CHUNK], chunk.len());
+                        let next = &mut buffer[..n];
+                        next.copy_from_slice(&z[chunk.clone()]);
+                        v.subtract(0..j, chunk.clone(), [r, t], [&mut *w, &mut *next]);
+                        for (w, next) in w.iter_mut().zip(next) {
+                            let q = *w / rho;
+                            *next = (*next - tj * q) / rho;
+                            *w = q;
+                        }
+                        // SAFETY: chunks do not overlap.
+                        unsafe { writer.store(chunk, w) };
+                        w.copy_from_slice(&buffer[..n]);
+                    },
+                );
+            },
+        );
         Ok(())
     }
     fn step(&self, step: Step, scalars: &mut CpuScalars, layout: &Layout, j: usize) -> Result<()> {
