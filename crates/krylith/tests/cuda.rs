@@ -54,6 +54,12 @@ fn rounded_storage_reaches_the_tolerance() {
 }
 
 #[test]
+fn diagonals_match_rows() {
+    let Some(device) = gpu() else { return };
+    conformance::diagonals_match_rows(&|n| Cuda::new(&device, n).unwrap());
+}
+
+#[test]
 fn structure_changes_nothing() {
     let Some(device) = gpu() else { return };
     conformance::structure_changes_nothing(&|n| Cuda::new(&device, n).unwrap());

@@ -1,6 +1,6 @@
 //! Point-block matrices: compressed block rows of dense b×b blocks.
 
-use super::{Csr, check_columns, check_pattern};
+use super::{Csr, check_columns, check_pattern, first_not_finite};
 use crate::{Error, Result};
 
 /// A sparse matrix of dense row-major b×b blocks, stored by block rows (BSR, PETSc's BAIJ).
@@ -175,7 +175,7 @@ impl Bsr {
 
     /// Names the first value that is NaN or infinite.
     pub fn check_finite(&self) -> Result<()> {
-        match self.values.iter().position(|v| !v.is_finite()) {
+        match first_not_finite(&self.values) {
             None => Ok(()),
             Some(e) => {
                 let (b, bb) = (self.block, self.block * self.block);

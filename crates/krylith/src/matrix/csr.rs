@@ -1,6 +1,6 @@
 //! Compressed sparse rows.
 
-use super::{check_columns, check_pattern};
+use super::{check_columns, check_pattern, first_not_finite};
 use crate::{Error, Result};
 
 /// A sparse matrix by rows: sorted, distinct columns in each row.
@@ -125,7 +125,7 @@ impl Csr {
 
     /// Names the first value that is NaN or infinite.
     pub fn check_finite(&self) -> Result<()> {
-        match self.values.iter().position(|v| !v.is_finite()) {
+        match first_not_finite(&self.values) {
             None => Ok(()),
             Some(p) => Err(Error::NotFinite {
                 what: "CSR matrix".into(),

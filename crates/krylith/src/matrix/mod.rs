@@ -18,6 +18,7 @@ pub use dia::Dia;
 pub use kronecker::KroneckerSum;
 
 use crate::{Error, Result};
+use rayon::prelude::*;
 
 /// Largest block size that every product and preconditioner is specialised for.
 pub const MAX_BLOCK: usize = 8;
@@ -39,27 +40,28 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
             col.len()
         )));
     }
-    for i in 0..rows {
-        if row_ptr[i] > row_ptr[i + 1] {
-            return Err(Error::invalid(format!("{what}: the pointers of row {i} decrease")));
-        }
+    if let Some(i) = (0..rows).find(|&i| row_ptr[i] > row_ptr[i + 1]) {
+        return Err(Error::invalid(format!("{what}: the pointers of row {i} decrease")));
     }
-    for i in 0..rows {
+    let wrong = |i: usize| {
         let row = &col[row_ptr[i]..row_ptr[i + 1]];
-        for (p, &j) in row.iter().enumerate() {
-            if j as usize >= columns {
-                return Err(Error::invalid(format!(
-                    "{what}: column {j} in row {i} is out of range; there are {columns}"
-                )));
-            }
-            if p > 0 && row[p - 1] >= j {
-                return Err(Error::invalid(format!(
-                    "{what}: the columns of row {i} are not sorted or repeat"
-                )));
-            }
+        row.last().is_some_and(|&j| j as usize >= columns) || row.windows(2).any(|w| w[0] >= w[1])
+    };
+    // The first wrong row, looked for in parallel: this pass reads the whole pattern.
+    let Some(i) = (0..rows).into_par_iter().with_min_len(4096).find_first(|&i| wrong(i)) else {
+        return Ok(());
+    };
+    match col[row_ptr[i]..row_ptr[i + 1]].iter().find(|&&j| j as usize >= columns) {
+        Some(j) => {
+            Err(Error::invalid(format!("{what}: column {j} in row {i} is out of range; there are {columns}")))
         }
+        None => Err(Error::invalid(format!("{what}: the columns of row {i} are not sorted or repeat"))),
     }
-    Ok(())
+}
+
+/// Where the first value that is not finite stands.
+fn first_not_finite(values: &[f64]) -> Option<usize> {
+    values.par_iter().with_min_len(1 << 16).position_first(|v| !v.is_finite())
 }
 
 /// Refuses dimensions that do not fit 32-bit columns.

@@ -1,9 +1,11 @@
 //! Everything that maps a vector to a vector.
 
+mod dia;
 mod mixed;
 mod point_block;
 mod structure;
 
+pub use dia::{DiagonalFormat, Diagonals};
 pub use mixed::Mixed;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use structure::Structure;

@@ -2,9 +2,9 @@
 #![allow(dead_code)]
 
 use crate::common::*;
-use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
-use krylith::operator::{LinearOperator, Mixed, PointBlock, PointBlockSum, Terms};
+use krylith::operator::{DiagonalFormat, Diagonals, LinearOperator, Mixed, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
 use krylith::{Outcome, Stop, Store};
 
@@ -86,6 +86,41 @@ pub fn gmres_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make
                     assert!(distance(&x, &direct) < 1e-10, "{what}");
                 }
             }
+        }
+    }
+}
+
+/// Products by diagonals are those of the same matrix by rows, new values too.
+pub fn diagonals_match_rows<S: DiagonalFormat + PointBlockSum>(make: Make<S>) {
+    let mut rng = Random(14);
+    for n in [1usize, 31, 33, 5000] {
+        let reach = n as i64 - 1;
+        let mut offsets: Vec<i64> =
+            [-70, -33, -1, 0, 1, 2, 64, 2000].into_iter().filter(|o: &i64| o.abs() <= reach).collect();
+        offsets.dedup();
+        let mut values = || -> Vec<f64> {
+            let all =
+                offsets.iter().flat_map(|&o| (0..n as i64).map(move |i| (0..n as i64).contains(&(i + o))));
+            all.map(|inside| if inside { rng.number() } else { 0.0 }).collect()
+        };
+        let mut dia = Dia::new(n, n, offsets.clone(), values()).unwrap();
+        let space = make(n);
+        let mut operator = Diagonals::new(&space, &dia).unwrap();
+        for _ in 0..2 {
+            let x: Vec<f64> = Random(15).numbers(n);
+            let csr = dia.to_csr();
+            let reference: Vec<f64> = (0..n)
+                .map(|i| csr.row(i).0.iter().zip(csr.row(i).1).map(|(&j, v)| v * x[j as usize]).sum())
+                .collect();
+            let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
+            space.write(&x, &mut dx).unwrap();
+            space.write(&vec![f64::NAN; n], &mut dy).unwrap();
+            operator.apply(&space, &dx, &mut dy).unwrap();
+            let mut y = vec![0.0; n];
+            space.read(&dy, &mut y).unwrap();
+            assert!(distance(&y, &reference) <= 1e-14, "n={n}");
+            dia = Dia::new(n, n, offsets.clone(), values()).unwrap();
+            operator.update_values(&space, dia.values()).unwrap();
         }
     }
 }

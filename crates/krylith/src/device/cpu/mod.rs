@@ -5,12 +5,14 @@
 
 mod basis;
 mod diagonal;
+mod diagonals;
 mod pool;
 mod product;
 mod space;
 
 pub use basis::CpuBasis;
 pub use diagonal::CpuBlocks;
+pub use diagonals::CpuDiagonals;
 pub use pool::Pool;
 pub use product::CpuProduct;
 

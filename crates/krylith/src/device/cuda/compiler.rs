@@ -40,6 +40,7 @@ sources! {
     "arnoldi.cuh" => "kernels/arnoldi.cuh",
     "block_diagonal.cu" => "kernels/block_diagonal.cu",
     "combine.cu" => "kernels/combine.cu",
+    "diagonals.cu" => "kernels/diagonals.cu",
     "kron_pack.cuh" => "kernels/kron_pack.cuh",
     "kron_product.cu" => "kernels/kron_product.cu",
     "project.cu" => "kernels/project.cu",

@@ -98,6 +98,11 @@ pub(super) fn block_diagonal(order: usize, store: Store) -> Kernel {
     Kernel { file: "block_diagonal.cu", entry: "block_diagonal", defines }
 }
 
+/// Product by diagonals.
+pub(super) fn diagonals() -> Kernel {
+    Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
+}
+
 /// The bandwidth measurement.
 pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
@@ -105,7 +110,7 @@ pub(super) fn read() -> Kernel {
 
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
-    let mut all = vec![read()];
+    let mut all = vec![read(), diagonals()];
     for store in [Store::F64, Store::F32] {
         all.push(append(store));
         for vectors in [1, 2] {
@@ -276,7 +281,7 @@ pub fn products() -> Vec<Kernel> {
 
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
-    let mut all = vec![read()];
+    let mut all = vec![read(), diagonals()];
     all.extend(Step::ALL.map(step));
     all.extend(GMRES_SWEEPS.iter().chain(EQUILIBRATED_SWEEPS).map(sweep));
     for store in [Store::F64, Store::F32] {
