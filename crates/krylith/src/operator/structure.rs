@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(s.table[16..], [1, -1, -1, 2, -1, 1, -1, 3, -1, -1, 1, 4, 5, 6, 7, 8]);
         assert!(s.fits(0, &m(9.0)) && s.fits(1, &l(9.0)) && !s.fits(0, &l(9.0)) && !s.is_dense());
 
-        let mut packed = vec![0.0; 18];
+        let mut packed = [0.0; 18];
         for t in 0..2 {
             s.pack(t, terms.terms[t].1.values(), |p, slot, v| packed[p * 9 + slot] = v);
         }

@@ -24,7 +24,7 @@ sweeps! {
     /// y = D x.
     scale_into: () [d, x] [y] -> [] { y = d * x; }
     /// y = D y.
-    scale: () [d] [y] -> [] { y = d * y; }
+    scale: () [d] [y] -> [] { y *= d; }
     /// y = C R x.
     scale_twice: () [c, r, x] [y] -> [] { y = c * (r * x); }
 }
@@ -145,7 +145,7 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
     /// As [`new`](Self::new).
     pub fn update(&mut self, space: &S, scaling: &Scaling) -> Result<()> {
         let n = scaling.rows.len();
-        if n == 0 || scaling.columns.len() != n || self.host.len() % n != 0 {
+        if n == 0 || scaling.columns.len() != n || !self.host.len().is_multiple_of(n) {
             return Err(Error::invalid(format!(
                 "{n} row and {} column factors cannot scale vectors of {} numbers",
                 scaling.columns.len(),

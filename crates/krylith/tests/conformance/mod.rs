@@ -7,7 +7,6 @@ use krylith::matrix::KroneckerSum;
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
-use krylith::space::Space;
 use krylith::{Outcome, Stop, Store};
 
 /// Makes a space of vectors of a given length.

@@ -52,7 +52,7 @@ impl PointBlockSum for Cpu {
         }
         let groups: Vec<Range<usize>> = match (count, terms.shared_pattern()) {
             (2, false) => vec![0..1, 1..2],
-            _ => vec![0..count],
+            _ => std::iter::once(0..count).collect(),
         };
         let groups: Vec<Group> = groups
             .into_iter()
