@@ -70,7 +70,7 @@ pub(crate) fn stacked_bars(title: &str, unit: &str, parts: &[&str], bars: &[(Str
             );
             x += w;
         }
-        let sum: f64 = values.iter().sum();
+        let sum: f64 = values.iter().filter(|v| v.is_finite()).sum();
         text(&mut out, x + 6.0, y + 16.0, "start", &format!("{sum:.1} {unit}"));
     }
     out + "</svg>\n"
