@@ -1,7 +1,7 @@
 //! CPU baselines: the unfused product (s² axpys, then s BSR products, for each matrix) and GMRES with MGS around it,
 //! on the same team of threads and with the same choice of SIMD as Krylith's own.
 
-use crate::platform::{Orthogonalizer, Platform, Product, STEPS};
+use crate::platform::{Effort, Orthogonalizer, Platform, Product, STEPS};
 use crate::systems::Random;
 use crate::textbook::Machine;
 use crate::triad;
@@ -51,7 +51,7 @@ impl Platform for CpuPlatform {
     fn room(&self) -> Result<u64> {
         Ok(4 << 30)
     }
-    fn products(&self, k: &KroneckerSum, sets: usize, _: bool) -> Result<Vec<Box<dyn Product + '_>>> {
+    fn products(&self, k: &KroneckerSum, sets: usize, _: Effort) -> Result<Vec<Box<dyn Product + '_>>> {
         Ok(vec![Box::new(Unfused::new(&self.pool, k, sets))])
     }
     fn orthogonalizers(&self, len: usize, columns: usize) -> Result<Vec<Box<dyn Orthogonalizer + '_>>> {

@@ -24,6 +24,17 @@ pub(crate) trait Product {
     fn read(&mut self, set: usize) -> Result<Vec<f64>>;
 }
 
+/// How many baselines of a product are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Effort {
+    /// The one that speed-ups are counted from.
+    First,
+    /// The vendor's others.
+    Vendor,
+    /// The paper's kernels and the assembled matrix too.
+    All,
+}
+
 /// Ten orthogonalisations of fresh vectors against a basis of fixed size.
 pub(crate) trait Orthogonalizer {
     /// What a table calls it.
@@ -57,8 +68,8 @@ pub(crate) trait Platform {
     fn peak(&self) -> Option<f64>;
     /// Bytes of memory that a case may take, all implementations together.
     fn room(&self) -> Result<u64>;
-    /// Baselines of the product; the first is what speed-ups are counted from. `all` adds the expensive ones.
-    fn products(&self, k: &KroneckerSum, sets: usize, all: bool) -> Result<Vec<Box<dyn Product + '_>>>;
+    /// Baselines of the product; the first is what speed-ups are counted from.
+    fn products(&self, k: &KroneckerSum, sets: usize, effort: Effort) -> Result<Vec<Box<dyn Product + '_>>>;
     /// Baselines of an orthogonalisation against `columns` columns of `len` numbers.
     fn orthogonalizers(&self, len: usize, columns: usize) -> Result<Vec<Box<dyn Orthogonalizer + '_>>>;
     /// Baselines of GMRES; the first is what speed-ups are counted from.

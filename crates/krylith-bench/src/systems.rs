@@ -78,15 +78,14 @@ pub(crate) fn random(nodes: [usize; 3], b: usize, s: usize, seed: u64) -> Result
     let count = col.len() * b * b;
     let m = Bsr::new(b, n, n, row_ptr.clone(), col.clone(), random.numbers(count))?;
     let l = Bsr::new(b, n, n, row_ptr, col, random.numbers(count))?;
-    stages(m, l, s, seed + 1)
+    let (a, b) = coefficients(s, seed + 1)?;
+    KroneckerSum::new(a, b, 0.125, m, l)
 }
 
-/// Random A and B of order s over given matrices, τ = 0.125.
-pub(crate) fn stages(m: Bsr, l: Bsr, s: usize, seed: u64) -> Result<KroneckerSum> {
+/// Random A and B of order s.
+pub(crate) fn coefficients(s: usize, seed: u64) -> Result<(Dense, Dense)> {
     let mut random = Random(seed ^ 0xABCD);
-    let a = Dense::new(s, s, random.numbers(s * s))?;
-    let b = Dense::new(s, s, random.numbers(s * s))?;
-    KroneckerSum::new(a, b, 0.125, m, l)
+    Ok((Dense::new(s, s, random.numbers(s * s))?, Dense::new(s, s, random.numbers(s * s))?))
 }
 
 /// Largest difference from an f64 double loop on a sample of block rows, relative to Σ|coefficient·entry·x|.

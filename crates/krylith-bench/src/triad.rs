@@ -84,7 +84,7 @@ mod tests {
         for n in 0..20 {
             for offset in 0..3 {
                 let (b, c) = (vec![1.0; 24], (0..24).map(f64::from).collect::<Vec<_>>());
-                let mut a = vec![-1.0; 24];
+                let mut a = [-1.0; 24];
                 super::triad(&mut a[offset..offset + n], &b[offset..], &c[offset..]);
                 for i in 0..24 {
                     let inside = i >= offset && i < offset + n;

@@ -6,7 +6,8 @@ pub(crate) mod paper;
 mod products;
 mod vendor;
 
-use crate::platform::{Orthogonalizer, Platform, Product};
+use crate::platform::{Effort, Orthogonalizer, Platform, Product};
+use crate::systems::Random;
 use crate::textbook::Machine;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUevent_flags};
 use cudarc::driver::{CudaEvent, LaunchConfig, PushKernelArg};
@@ -17,6 +18,7 @@ use krylith::{Error, Result};
 use machine::{How, VendorMachine, VendorOrthogonalizer};
 use products::{Bsrmm, CuSolver, Layout};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use vendor::Vendor;
@@ -26,6 +28,7 @@ pub(crate) struct CudaPlatform {
     device: Arc<Device>,
     vendor: Rc<Vendor>,
     events: [CudaEvent; 2],
+    layouts: RefCell<Vec<((usize, usize), Layout)>>,
 }
 
 impl CudaPlatform {
@@ -38,7 +41,8 @@ impl CudaPlatform {
             let made = device.stream().context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
             made.map_err(|e| vendor.failure("cuEventCreate", e))
         };
-        Ok(Self { events: [event()?, event()?], device: device.clone(), vendor })
+        let events = [event()?, event()?];
+        Ok(Self { events, device, vendor, layouts: RefCell::default() })
     }
 
     /// The layout of blocks that `make`'s product runs fastest with.
@@ -54,6 +58,17 @@ impl CudaPlatform {
         let rows = time(Layout::Rows)?;
         let layout = if time(Layout::Columns)? < rows { Layout::Columns } else { Layout::Rows };
         Ok((make(layout, sets)?, layout))
+    }
+
+    /// The layout of blocks that bsrmv runs fastest with, timed once a block size and pattern size.
+    fn cu_layout(&self, k: &KroneckerSum) -> Result<Layout> {
+        let key = (k.block(), k.m.blocks());
+        if let Some(&(_, layout)) = self.layouts.borrow().iter().find(|l| l.0 == key) {
+            return Ok(layout);
+        }
+        let (_, layout) = self.faster(1, |layout, sets| CuSolver::new(&self.vendor, k, layout, sets))?;
+        self.layouts.borrow_mut().push((key, layout));
+        Ok(layout)
     }
 
     fn attribute(&self, attribute: Attribute) -> Option<f64> {
@@ -97,7 +112,12 @@ impl Platform for CudaPlatform {
     fn bandwidth(&self) -> Result<(&'static str, f64)> {
         // 2 GB, forty times the second-level cache.
         let numbers = ((1u64 << 28).min(self.device.free_memory()? / 16) as usize).next_multiple_of(2);
-        let array = self.vendor.zeros(numbers)?;
+        let mut array = self.vendor.zeros(numbers)?;
+        // Random numbers, for zeros cost a memory less power.
+        let random = Random(99).numbers(numbers.min(1 << 22));
+        for at in (0..numbers).step_by(random.len()) {
+            self.device.write(&random[..random.len().min(numbers - at)], &mut array, at)?;
+        }
         let out = self.vendor.zeros(1)?;
         let arch = self.device.info().arch;
         let options = CompileOptions {
@@ -143,18 +163,18 @@ impl Platform for CudaPlatform {
     fn room(&self) -> Result<u64> {
         self.device.free_memory()
     }
-    fn products(&self, k: &KroneckerSum, sets: usize, all: bool) -> Result<Vec<Box<dyn Product + '_>>> {
+    fn products(&self, k: &KroneckerSum, sets: usize, effort: Effort) -> Result<Vec<Box<dyn Product + '_>>> {
         let v = &self.vendor;
-        let (cu, _) = self.faster(sets, |layout, sets| CuSolver::new(v, k, layout, sets))?;
-        let mut products: Vec<Box<dyn Product>> = vec![Box::new(cu)];
-        if k.block() > 1 {
+        let layout = self.cu_layout(k)?;
+        let mut products: Vec<Box<dyn Product>> = vec![Box::new(CuSolver::new(v, k, layout, sets)?)];
+        if k.block() > 1 && effort >= Effort::Vendor {
             let made = self.faster(sets, |layout, sets| Bsrmm::new(v, k, layout, sets));
             // Some layouts or block sizes are not offered by bsrmm; that is no reason to measure nothing.
             if let Ok((bsrmm, _)) = made {
                 products.push(Box::new(bsrmm));
             }
         }
-        if all {
+        if effort == Effort::All {
             if k.block() <= 5 {
                 let mut best: Option<(f64, usize)> = None;
                 for threads in [64, 128, 256] {
@@ -178,8 +198,7 @@ impl Platform for CudaPlatform {
     }
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>> {
         let v = &self.vendor;
-        let (product, layout) = self.faster(1, |layout, sets| CuSolver::new(v, k, layout, sets))?;
-        drop(product);
+        let layout = self.cu_layout(k)?;
         let new = |how| VendorMachine::new(v, how, k, layout, rhs, restart);
         Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
     }

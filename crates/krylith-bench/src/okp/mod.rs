@@ -7,7 +7,7 @@ mod report;
 mod solve;
 
 use crate::cpu::CpuPlatform;
-use crate::platform::Platform;
+use crate::platform::{Effort, Platform};
 use crate::systems::{self, PAPER};
 use krylith::{Error, Result, Store};
 use serde_json::{Value, json};
@@ -148,14 +148,21 @@ fn run<P: Platform>(p: &P, options: &OkpOptions, progress: &mut dyn FnMut(&str))
     progress(&format!("products, random dense blocks, {grid} nodes"));
     let k = systems::random(plan.nodes, 4, 2, 11)?;
     let ours = [(Store::F64, true), (Store::F32, true)];
-    found.products.push(product::measure(p, &format!("random blocks, {grid}"), &k, &ours, &plan, true)?);
+    found.products.push(product::measure(
+        p,
+        &format!("random blocks, {grid}"),
+        &k,
+        &ours,
+        &plan,
+        Effort::All,
+    )?);
     drop(k);
 
     progress(&format!("products, Stokes, {grid} nodes"));
     let case = systems::stokes(plan.nodes)?;
     let ours = [(Store::F64, true), (Store::F64, false), (Store::F32, false)];
     let name = format!("Stokes, {grid}");
-    found.products.push(product::measure(p, &name, &case.kronecker, &ours, &plan, false)?);
+    found.products.push(product::measure(p, &name, &case.kronecker, &ours, &plan, Effort::Vendor)?);
 
     for columns in [1, 5, 15, 30] {
         progress(&format!("orthogonalisation against {columns} columns"));
@@ -176,13 +183,13 @@ fn run<P: Platform>(p: &P, options: &OkpOptions, progress: &mut dyn FnMut(&str))
         for b in 1..=8usize {
             let per_node = 15.0 * (16 * b * b + 4) as f64;
             let side = (1.05 * plan.traffic as f64 / per_node).cbrt().ceil() as usize;
-            let one = systems::random([side; 3], b, 1, b as u64)?;
+            let mut k = systems::random([side; 3], b, 1, b as u64)?;
             for s in 1..=4 {
                 progress(&format!("products, random blocks, b = {b}, s = {s}, {side}³ nodes"));
-                let k = systems::stages(one.m.clone(), one.l.clone(), s, (8 * b + s) as u64)?;
-                let name = format!("random blocks, b = {b}, s = {s}, {side}³");
-                let ours = [(Store::F64, true), (Store::F32, true)];
-                found.products.push(product::measure(p, &name, &k, &ours, &plan, false)?);
+                (k.a, k.b) = systems::coefficients(s, (8 * b + s) as u64)?;
+                let name = format!("random blocks, {side}³");
+                let ours = [(Store::F64, true)];
+                found.sweep.push(product::measure(p, &name, &k, &ours, &plan, Effort::First)?);
             }
         }
     }

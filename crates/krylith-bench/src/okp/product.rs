@@ -2,7 +2,7 @@
 
 use super::Plan;
 use crate::count::{self, Cost};
-use crate::platform::{Platform, Product};
+use crate::platform::{Effort, Platform, Product};
 use crate::samples::{Samples, in_turn};
 use crate::systems::{self, Random};
 use krylith::matrix::KroneckerSum;
@@ -83,7 +83,7 @@ pub(super) fn measure<P: Platform>(
     k: &KroneckerSum,
     ours: &[(Store, bool)],
     plan: &Plan,
-    all: bool,
+    effort: Effort,
 ) -> Result<Table> {
     let dense = count::product(k, Store::F64, false);
     let wanted = plan.traffic.div_ceil(dense.bytes).max(1);
@@ -92,7 +92,7 @@ pub(super) fn measure<P: Platform>(
     let sets = wanted.min((p.room()? / (implementations * dense.bytes)).max(1)) as usize;
     let space = p.space(k.rows())?;
 
-    let mut products = p.products(k, sets, all)?;
+    let mut products = p.products(k, sets, effort)?;
     let baselines = products.len();
     let mut rows: Vec<Row> = Vec::new();
     for product in &products {

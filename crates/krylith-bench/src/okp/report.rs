@@ -11,6 +11,8 @@ pub(super) struct Findings {
     pub bandwidth: (&'static str, f64),
     pub peak: Option<f64>,
     pub products: Vec<product::Table>,
+    /// Every block size and number of stages.
+    pub sweep: Vec<product::Table>,
     pub orthogonalizations: Vec<orthogonalization::Row>,
     pub solves: Vec<solve::Row>,
 }
@@ -34,6 +36,7 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> OkpReport {
     let products = found.products.iter().map(|t| products(t, found, &mut tables, &mut failures));
     let products: Vec<Value> = products.collect();
     let orthogonalizations = orthogonalizations(found, &mut tables, &mut failures);
+    let sweep = sweep(found, &mut tables, &mut failures);
     let solves = solves(found, &mut tables, &mut failures);
 
     let name = meta["device"]["name"].as_str().unwrap_or("unknown").to_string();
@@ -54,6 +57,7 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> OkpReport {
     meta["bandwidth"] = json!({ "kind": ceiling, "bytes_per_second": bandwidth });
     meta["peak_flops"] = json!(found.peak);
     meta["products"] = json!(products);
+    meta["sweep"] = json!(sweep);
     meta["orthogonalization"] = orthogonalizations;
     meta["gmres"] = solves;
     meta["failures"] = json!(failures);
@@ -113,6 +117,41 @@ fn products(
         "case": table.case, "block": table.block, "stages": table.stages, "block_rows": table.block_rows,
         "blocks": table.blocks, "sets": table.sets, "rows": rows,
     })
+}
+
+/// One line a block size and number of stages; the details are in the JSON.
+fn sweep(found: &Findings, tables: &mut Vec<Table>, failures: &mut Vec<String>) -> Vec<Value> {
+    let share = format!("share of {}", found.bandwidth.0);
+    let header =
+        ["b", "s", "block rows", "sets", "baseline, ms", "Krylith, ms", "× baseline", &share, "error"];
+    let mut out =
+        Table::new("Products with random dense blocks: every block size and number of stages", &header);
+    let mut details = Vec::new();
+    for table in &found.sweep {
+        details.push(products(table, found, &mut Vec::new(), failures));
+        let [base, ours] = table.rows.as_slice() else { continue };
+        let seconds = ours.rotating.median();
+        let fraction = ours.cost.bytes as f64 / seconds / found.bandwidth.1;
+        let timed = |row: &product::Row| match &row.check {
+            Ok(_) => row.rotating.text(1e3),
+            Err(_) => "WRONG".into(),
+        };
+        out.rows.push(vec![
+            table.block.to_string(),
+            table.stages.to_string(),
+            table.block_rows.to_string(),
+            table.sets.to_string(),
+            timed(base),
+            timed(ours),
+            number(base.rotating.median() / seconds, 2),
+            format!("{} %", number(100.0 * fraction, 1)),
+            ours.check.as_ref().map_or("–".into(), |e| format!("{e:.0e}")),
+        ]);
+    }
+    if !found.sweep.is_empty() {
+        tables.push(out);
+    }
+    details
 }
 
 fn orthogonalizations(found: &Findings, tables: &mut Vec<Table>, failures: &mut Vec<String>) -> Value {
