@@ -66,6 +66,9 @@ impl Platform for CpuPlatform {
         let model = line.and_then(|l| l.split(": ").nth(1)).unwrap_or("unknown");
         json!({ "kind": "cpu", "name": model, "threads": self.pool.threads() })
     }
+    fn structures(&self) -> bool {
+        false
+    }
     fn records(&self) -> bool {
         false
     }

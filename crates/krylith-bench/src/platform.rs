@@ -76,6 +76,8 @@ pub(crate) trait Platform {
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>>;
     /// Device, libraries and versions.
     fn describe(&self) -> Value;
+    /// True where products use structure inside the blocks.
+    fn structures(&self) -> bool;
     /// True where single launches and recorded work differ.
     fn records(&self) -> bool;
 }

@@ -221,6 +221,9 @@ impl Platform for CudaPlatform {
             "cublas": blas, "cusparse": sparse, "nvrtc": format!("{major}.{minor}"),
         })
     }
+    fn structures(&self) -> bool {
+        true
+    }
     fn records(&self) -> bool {
         true
     }

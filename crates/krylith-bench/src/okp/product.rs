@@ -91,6 +91,7 @@ pub(super) fn measure<P: Platform>(
     let implementations = 6 + ours.len() as u64;
     let sets = wanted.min((p.room()? / (implementations * dense.bytes)).max(1)) as usize;
     let space = p.space(k.rows())?;
+    let ours: Vec<_> = ours.iter().copied().filter(|&(_, dense)| dense || p.structures()).collect();
 
     let mut products = p.products(k, sets, effort)?;
     let baselines = products.len();
@@ -99,7 +100,7 @@ pub(super) fn measure<P: Platform>(
         let cost = dense;
         rows.push(Row::new(product.as_ref(), false, cost, None));
     }
-    for &(store, dense) in ours {
+    for &(store, dense) in &ours {
         let made = Ours::new(&space, k, store, dense, sets)?;
         let declared = made.sets.first().map(|set| set.0.bytes());
         rows.push(Row::new(&made, true, count::product(k, store, !dense), declared));
