@@ -60,7 +60,7 @@ pub enum Command {
 pub struct SolveArgs {
     /// What to solve: a matrix file (.mtx, .mtx.gz, SciPy .npz, PETSc binary), a system.toml, or a generated problem
     /// NAME:SIZE[,key=value…] such as stokes:16x16x16,tau=0.125 (`krylith problem --help` lists them)
-    #[arg(value_name = "SYSTEM")]
+    #[arg(value_name = "SYSTEM", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub system: String,
 
     /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, text), ones, or random[:SEED] in (−1, 1), seed 0 where none
@@ -118,13 +118,13 @@ pub struct SolveArgs {
     pub precond: Option<Precond>,
 
     /// Relative tolerance: stop when ‖r‖ ≤ rtol·‖b‖ [default: 1e-6]
-    #[arg(long, value_name = "TOL", value_parser = options::tolerance, help_heading = "When to stop")]
+    #[arg(long, value_name = "TOL", value_parser = options::tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub rtol: Option<f64>,
     /// Absolute tolerance: stop when ‖r‖ ≤ atol, whichever comes first [default: 0]
-    #[arg(long, value_name = "TOL", value_parser = options::tolerance, help_heading = "When to stop")]
+    #[arg(long, value_name = "TOL", value_parser = options::tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub atol: Option<f64>,
     /// Most iterations [default: 10000]
-    #[arg(long, value_name = "N", value_parser = options::max_iters, help_heading = "When to stop")]
+    #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "When to stop")]
     pub max_iters: Option<usize>,
 
     /// Write x as a NumPy array: shape (N,), or (N, stages) for a Kronecker system, column k being stage k [default:
@@ -186,7 +186,7 @@ pub enum MatrixFormat {
 #[derive(Debug, Args)]
 pub struct InfoArgs {
     /// A matrix file, a system.toml or a generated problem, as for `krylith solve` [default: the machine alone]
-    #[arg(value_name = "SYSTEM")]
+    #[arg(value_name = "SYSTEM", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub system: Option<String>,
     /// Unknowns of one node, 1 to 8 [default: what the file says, else the largest that adds at most 20 % stored zeros]
     #[arg(long, value_name = "B", value_parser = options::block_size)]

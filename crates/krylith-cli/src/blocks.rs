@@ -25,7 +25,7 @@ fn touched(a: &Csr, b: usize) -> usize {
 pub fn detect(a: &Csr) -> (usize, f64) {
     let n = a.nonzeros();
     for b in (2..=MAX_BLOCK).rev() {
-        if a.rows() % b == 0 && a.columns() % b == 0 {
+        if a.rows().is_multiple_of(b) && a.columns().is_multiple_of(b) {
             let added = (touched(a, b) * b * b) as f64 / n as f64 - 1.0;
             if added <= FILL {
                 return (b, added);

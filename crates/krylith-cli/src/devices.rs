@@ -48,9 +48,9 @@ pub fn solve(
             cuda::solve(job, list, measure, observer, "--device cuda").map_err(|e| e.within("--device cuda"))
         }
         Device::Auto => {
-            let why = match cuda::check(&[]) {
-                Err(missing) => format!("auto: no GPU, {}", missing.message),
-                Ok(()) => match cuda::solve(job, &[], measure, observer, "auto: the first GPU") {
+            let why = match cuda::missing() {
+                Some(why) => format!("auto: {why}; see krylith info"),
+                None => match cuda::solve(job, &[], measure, observer, "auto: the first GPU") {
                     Err(failed) if failed.code == crate::failure::MACHINE => {
                         format!("auto: the GPU failed, {}", failed.message)
                     }
@@ -94,6 +94,16 @@ mod cuda {
     /// A GPU that is not there is the machine's part, whatever the library calls it.
     fn machine(e: krylith::Error) -> Failure {
         Failure::machine(e.to_string())
+    }
+
+    /// Why no GPU can be used, in a few words.
+    pub fn missing() -> Option<String> {
+        match devices() {
+            Ok(all) if all.is_empty() => Some("there is no NVIDIA GPU".into()),
+            Ok(_) => None,
+            Err(krylith::Error::Library { message, .. }) => Some(message),
+            Err(e) => Some(e.to_string()),
+        }
     }
 
     pub fn check(list: &[usize]) -> Result<()> {

@@ -54,7 +54,10 @@ pub fn guard(command: impl FnOnce() -> Result<u8>) -> u8 {
     static PANIC: Mutex<String> = Mutex::new(String::new());
     // The default hook prints a backtrace's worth of text; a user needs one line to send to us.
     std::panic::set_hook(Box::new(|info| {
-        let said = info.payload_as_str().unwrap_or("no message").replace('\n', " ");
+        let payload = info.payload();
+        let said = payload.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let said = said.unwrap_or("no message").replace('\n', " ");
         let place = info.location().map(|l| format!(" ({}:{})", l.file(), l.line())).unwrap_or_default();
         let mut first = PANIC.lock().unwrap_or_else(|e| e.into_inner());
         if first.is_empty() {
@@ -72,5 +75,20 @@ pub fn guard(command: impl FnOnce() -> Result<u8>) -> u8 {
             crate::output::error(&format!("internal error, please report: {said}"));
             MACHINE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_one_line_and_exit_code_3() {
+        let hook = std::panic::take_hook();
+        let code = guard(|| panic!("a test of ours"));
+        std::panic::set_hook(hook);
+        assert_eq!(code, MACHINE);
+        assert_eq!(guard(|| Err(Failure::usage("a test of ours"))), USAGE);
+        let _ = std::panic::take_hook();
     }
 }

@@ -7,6 +7,8 @@ use crate::output::{self, bytes, count, plural};
 use crate::system::{self, Operator, System};
 use crate::{machine, run, summary};
 use krylith::Store;
+use krylith::device::cuda::specialisations::vector_kernels;
+use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
 use krylith::matrix::Bsr;
 use krylith::operator::{Structure, Terms};
 
@@ -24,7 +26,7 @@ pub fn info(args: InfoArgs) -> Result<u8> {
         None => None,
     };
     let mut rows = vec![("krylith", vec![env!("CARGO_PKG_VERSION").to_string()])];
-    rows.extend(devices());
+    rows.extend(found());
     if let Some(system) = &system {
         rows.extend(about(system));
     }
@@ -33,7 +35,7 @@ pub fn info(args: InfoArgs) -> Result<u8> {
 }
 
 /// Devices and libraries, found or why not. Further devices report here.
-fn devices() -> Vec<(&'static str, Vec<String>)> {
+fn found() -> Vec<(&'static str, Vec<String>)> {
     let mut cpu =
         vec![machine::model(), format!("{}, {}", plural(machine::cores(), "core"), machine::simd())];
     if let Some(cache) = machine::last_cache() {
@@ -47,15 +49,22 @@ fn devices() -> Vec<(&'static str, Vec<String>)> {
 
 /// GPUs and what a solve on one needs, or why there is none.
 fn cuda() -> Vec<String> {
-    let gpus = match krylith::device::cuda::devices() {
-        Ok(gpus) => gpus,
-        Err(e) => return vec![format!("none: {e}")],
+    let (mut lines, arch) = match devices() {
+        Ok(gpus) => {
+            let line = |g: &DeviceInfo| {
+                format!("{}: {}, sm_{}{}, {}", g.ordinal, g.name, g.arch.0, g.arch.1, bytes(g.memory))
+            };
+            (gpus.iter().map(line).collect(), gpus.first().map_or((9, 0), |g| g.arch))
+        }
+        Err(e) => (vec![format!("no GPU: {e}")], (9, 0)),
     };
-    let mut lines: Vec<String> = gpus
-        .iter()
-        .map(|g| format!("{}: {}, sm_{}{}, {}", g.ordinal, g.name, g.arch.0, g.arch.1, bytes(g.memory)))
-        .collect();
-    let cache = krylith::device::cuda::cache_state();
+    // One small kernel tells whether the compiler is there and works.
+    let compiled = vector_kernels().first().map(|kernel| compile_for(kernel, arch));
+    lines.push(match compiled {
+        Some(Err(e)) => format!("no run-time compiler: {e}"),
+        _ => "run-time compiler NVRTC works".into(),
+    });
+    let cache = cache_state();
     lines.push(match &cache.folder {
         Some(folder) => format!("{} cached in {}", plural(cache.files, "kernel"), folder.display()),
         None => "kernels are not cached: no folder of the user's own can be written".into(),

@@ -23,7 +23,7 @@ pub fn vectors(wanted: &Null, system: &System) -> Result<Vec<Vec<f64>>> {
             let vectors = system.null_file(path)?;
             for (i, v) in vectors.iter().enumerate() {
                 let share = share(&terms, v);
-                if !(share <= 100.0 * NULL) {
+                if share.is_nan() || share > 100.0 * NULL {
                     return Err(Failure::usage(format!(
                         "--nullspace {}: vector {i} is no null vector of the system: ‖A n‖ is {share:.1e} of what \
                          the entries of A could make of it",

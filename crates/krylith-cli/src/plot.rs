@@ -212,7 +212,7 @@ fn curve(plot: &Plot, axes: &Axes, s: &mut String) {
     let visible = |r: f64| r.is_finite() && r > 0.0;
     // Every k-th point of a long history, and always the last.
     let stride = n.div_ceil(POINTS).max(1);
-    for i in (0..n).step_by(stride).chain((n > 0 && (n - 1) % stride != 0).then(|| n - 1)) {
+    for i in (0..n).step_by(stride).chain((n > 0 && !(n - 1).is_multiple_of(stride)).then(|| n - 1)) {
         let r = plot.residuals[i];
         if !visible(r) {
             pen_down = false;
@@ -231,12 +231,13 @@ fn curve(plot: &Plot, axes: &Axes, s: &mut String) {
     if n > 0 && visible(plot.true_residual) {
         let (x, y) = (axes.x((n - 1) as f64), axes.y(plot.true_residual));
         let class = if plot.converged { "good" } else { "bad" };
+        let jumps = n > 1 && plot.residuals[n - 2] < plot.true_residual;
         put!(r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="5"/>"#);
         put!(
             r#"<text class="ink halo" x="{:.1}" y="{:.1}" text-anchor="end">true residual {}</text>"#,
             x - 8.0,
-            // A falling curve leaves the place below its end free.
-            if y + 24.0 < BOTTOM { y + 19.0 } else { y - 12.0 },
+            // A falling curve leaves the place below its end free, one that jumps up the place above.
+            if y + 24.0 < BOTTOM && !jumps { y + 19.0 } else { y - 12.0 },
             number(plot.true_residual)
         );
     }

@@ -37,7 +37,7 @@ impl Watch {
             Show::Nothing
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{spinner} [{bar:32}] {msg}");
+            let style = ProgressStyle::with_template("{spinner} [{wide_bar}] {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ "));
             Show::Bar(bar)
         } else {
@@ -73,12 +73,14 @@ impl Observer for Watch {
         if now - self.shown >= pause {
             self.shown = now;
             let rate = p.iteration as f64 / (now - self.start).as_secs_f64().max(1e-9);
+            let short = matches!(self.show, Show::Bar(_));
             let text = format!(
-                "iteration {}: residual {:.2e}, to reach {:.2e}, {} iterations/s",
+                "iteration {}: residual {:.2e}, to reach {:.1e}, {}{}/s",
                 count(p.iteration),
                 p.relative_residual,
                 p.target,
-                rate_text(rate)
+                rate_text(rate),
+                if short { "" } else { " iterations" }
             );
             match &self.show {
                 Show::Nothing => {}

@@ -74,7 +74,7 @@ pub fn refined<S: Space>(
         if last != Outcome::Converged {
             break last;
         }
-        if !(beta < 0.5 * before) {
+        if beta >= 0.5 * before {
             break Outcome::Stagnated;
         }
         before = beta;

@@ -159,7 +159,7 @@ fn jacobi<S: BlockDiagonal>(
         Precond::None => Ok((None, None, "")),
         Precond::Jacobi { block } => {
             let size = block.unwrap_or(b);
-            if b % size != 0 {
+            if !b.is_multiple_of(size) {
                 return Err(Failure::usage(format!(
                     "--precond jacobi:block={size}: the size must divide the system's block size {b}"
                 )));

@@ -57,8 +57,8 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     devices::check(args.device.as_ref())?;
     let mut system = system::load(&args.system, args.block, args.ordering.unwrap_or_default())?;
     let settings = args.given().settle(&system.solver, &args.system)?;
-    let (rhs, rhs_name) = system.right_hand_side(args.rhs.as_ref())?;
-    let x0 = match &args.x0 {
+    let (mut rhs, rhs_name) = system.right_hand_side(args.rhs.as_ref())?;
+    let mut x0 = match &args.x0 {
         Some(path) => system.vector("the first guess", path)?,
         None => vec![0.0; system.len()],
     };
@@ -70,11 +70,17 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         None => Vec::new(),
     };
 
+    // Norms are sums of squares: far from 1 they overflow, or vanish and make any x look right. A power of two costs
+    // no digit.
+    let unit = unit(&rhs);
+    rhs.iter_mut().chain(&mut x0).for_each(|v| *v *= unit);
+    let in_unit = Settings { atol: settings.atol * unit, ..settings.clone() };
+
     let mut watch = Watch::new(args.quiet);
     let terms = system.operator.terms();
     let equilibrate = args.equilibrate;
     let job =
-        Job { terms: &terms, rhs: &rhs, x0: &x0, null: &null, equilibrate, settings: &settings, restart };
+        Job { terms: &terms, rhs: &rhs, x0: &x0, null: &null, equilibrate, settings: &in_unit, restart };
     interrupt::solving();
     let done = devices::solve(&job, args.threads, args.report.is_some(), &mut watch);
     watch.finish();
@@ -101,7 +107,9 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     if history.outcome == Outcome::Interrupted {
         solved.events.push(Event::new("interrupted", Some(history.iterations), "by Ctrl-C or a signal"));
     }
-    let target = relative((settings.rtol * norm_b).max(settings.atol));
+    let target = relative((in_unit.rtol * norm_b).max(in_unit.atol));
+    solved.x.iter_mut().for_each(|v| *v /= unit);
+    solved.history.rhs_norm /= unit;
     let extras = Extras { equilibrated: args.equilibrate, null_vectors: null.len() };
     drop(terms);
     let done =
@@ -154,6 +162,15 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
         Some(failure) if code != INTERRUPTED => Ok(failure.code),
         _ => Ok(code),
     }
+}
+
+/// A power of two that brings the largest entry near 1, or 1 where squares are safe anyway.
+fn unit(b: &[f64]) -> f64 {
+    let largest = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    if largest == 0.0 || (1e-120..=1e120).contains(&largest) {
+        return 1.0;
+    }
+    (-largest.log2().floor()).clamp(-1000.0, 1000.0).exp2()
 }
 
 fn check_targets(args: &SolveArgs) -> Result<()> {

@@ -81,8 +81,11 @@ pub fn verdict(done: &Finished) -> String {
         Outcome::Converged => "",
         Outcome::Interrupted => "; x is the best so far",
         Outcome::MaxIterations => "; raise --max-iters or --restart",
+        Outcome::Stagnated if history.true_relative_residual < 1e-13 => {
+            "; this is as small as rounding allows: loosen --rtol"
+        }
         Outcome::Stagnated => {
-            "; raise --restart, loosen --rtol, or store more exactly if --store f32 was given"
+            "; raise --restart, loosen --rtol, or give the --nullspace of a singular system"
         }
         Outcome::Breakdown => "; the matrix is singular: give its --nullspace if the system is consistent",
         Outcome::Diverged => "; try another --precond, or none",
@@ -141,7 +144,7 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     rows.push(("system", lines));
     let threads =
         if ran.device == "cpu" { format!(", {}", plural(ran.threads, "thread")) } else { String::new() };
-    rows.push(("device", vec![format!("{}{threads}", ran.names.join(", ")), format!("({})", ran.reason)]));
+    rows.push(("device", vec![format!("{}{threads} ({})", ran.names.join(", "), ran.reason)]));
     let auto = if settings.method == crate::options::Method::Auto { " (auto)" } else { "" };
     let mut lines = vec![format!(
         "GMRES({}), {} orthogonalisation{}{auto}",

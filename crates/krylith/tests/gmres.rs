@@ -271,6 +271,15 @@ fn not_a_number_is_named_and_x_stays_finite() {
 }
 
 #[test]
+fn a_norm_that_overflows_is_not_converged() {
+    for options in all_options(2) {
+        let run = solve(&diagonal(&[1.0, 2.0]), &[1e200, 1e200], options, Stop::default());
+        assert_eq!(run.history.outcome, Outcome::NotFinite, "{options:?}");
+        assert_eq!(run.history.residuals.len(), 1);
+    }
+}
+
+#[test]
 fn an_observer_interrupts_and_keeps_x() {
     let a = convection_diffusion(15);
     let b = Random(4).numbers(225);

@@ -142,6 +142,12 @@ impl<S: Space> Gmres<S> {
             self.history.outcome = Outcome::Converged;
             return Ok(&self.history);
         }
+        if !norm_b.is_finite() {
+            // Squares overflow from about 1e154 on; an infinite target would call anything converged.
+            self.history.residuals.push(f64::NAN);
+            self.history.outcome = Outcome::NotFinite;
+            return Ok(&self.history);
+        }
         let target = (stop.rtol * norm_b).max(stop.atol);
         self.header[l.target] = target;
         self.header[l.trusted] = arnoldi::trusted(self.options.basis);

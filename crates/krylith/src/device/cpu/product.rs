@@ -2,6 +2,9 @@
 //!
 //! Ledger of one product: every stored value and column once, x and y once. A thread owns a run of block rows of
 //! about equal nonzeros; within a row the values stream and x comes from the cache.
+//!
+//! Blocks are stored by columns, the terms of one pattern side by side: column c of a block is T·b numbers, a whole
+//! vector or two, which meet one number x[c, k] a stage. So nothing is shuffled and nothing is summed across a vector.
 
 use super::Cpu;
 use super::pool::{Disjoint, Pool};
@@ -27,9 +30,12 @@ struct Group {
     row_ptr: Vec<usize>,
     col: Vec<u32>,
     values: Values,
-    /// Terms whose values stand here, block by block in this order.
+    /// Terms whose values stand here: number (r, c) of term t of block p is at ((p b + c) T + t) b + r.
     terms: Range<usize>,
 }
+
+/// Numbers behind the last block, which a whole vector may load and nothing uses.
+const PADDING: usize = 16;
 
 enum Values {
     F64(Vec<f64>),
@@ -54,17 +60,17 @@ impl PointBlockSum for Cpu {
                 let first = &terms.terms[range.start].1;
                 let total = first.blocks() * b * b * range.len();
                 let values = match store {
-                    Store::F64 => Values::F64(vec![0.0; total]),
-                    Store::F32 => Values::F32(vec![0.0; total]),
+                    Store::F64 => Values::F64(super::zeros(total + PADDING, "a matrix")?),
+                    Store::F32 => Values::F32(super::zeros(total + PADDING, "a matrix")?),
                 };
                 let (row_ptr, col) = (first.row_ptr().to_vec(), first.col().to_vec());
                 let mut group = Group { row_ptr, col, values, terms: range.clone() };
                 for t in range {
-                    group.store(t, b * b, terms.terms[t].1.values());
+                    group.store(t, b, terms.terms[t].1.values());
                 }
-                group
+                Ok(group)
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let ranges = balance(&groups, terms.block_rows(), self.pool());
         Ok(CpuProduct {
             block: b,
@@ -120,7 +126,7 @@ impl PointBlockSum for Cpu {
                 value: values[e],
             });
         }
-        group.store(t, bb, values);
+        group.store(t, p.block, values);
         Ok(())
     }
 
@@ -143,8 +149,8 @@ impl PointBlockSum for Cpu {
     fn product_bytes(p: &CpuProduct) -> u64 {
         let groups = p.groups.iter().map(|g| {
             let values = match &g.values {
-                Values::F64(v) => 8 * v.len(),
-                Values::F32(v) => 4 * v.len(),
+                Values::F64(v) => 8 * (v.len() - PADDING),
+                Values::F32(v) => 4 * (v.len() - PADDING),
             };
             values + 4 * g.col.len() + 8 * g.row_ptr.len()
         });
@@ -157,13 +163,16 @@ impl PointBlockSum for Cpu {
 }
 
 impl Group {
-    fn store(&mut self, t: usize, bb: usize, values: &[f64]) {
-        let (at, stride) = ((t - self.terms.start) * bb, self.terms.len() * bb);
-        for (p, block) in values.chunks_exact(bb).enumerate() {
-            let to = p * stride + at..p * stride + at + bb;
-            match &mut self.values {
-                Values::F64(v) => v[to].copy_from_slice(block),
-                Values::F32(v) => v[to].iter_mut().zip(block).for_each(|(v, &x)| *v = x as f32),
+    /// Writes the row-major blocks of term `t` into place.
+    fn store(&mut self, t: usize, b: usize, values: &[f64]) {
+        let (t, count) = (t - self.terms.start, self.terms.len());
+        for (p, block) in values.chunks_exact(b * b).enumerate() {
+            for (e, &x) in block.iter().enumerate() {
+                let at = ((p * b + e % b) * count + t) * b + e / b;
+                match &mut self.values {
+                    Values::F64(v) => v[at] = x,
+                    Values::F32(v) => v[at] = x as f32,
+                }
             }
         }
     }
@@ -189,30 +198,44 @@ type Kernel = fn(&CpuProduct, Range<usize>, &[f64], &mut [f64]);
 
 /// The kernel for a block size and a number of stages.
 fn kernel(b: usize, s: usize) -> Kernel {
+    // Block size, width of the vectors for one and for two terms, and blocks whose sums are kept apart.
     macro_rules! table {
-        ($($b:literal)*) => {
+        ($(($b:literal, $one:literal, $two:literal, $apart:literal))*) => {
             match (b, s) {
-                $(($b, 1) => run::<$b, 1>, ($b, 2) => run::<$b, 2>, ($b, 3) => run::<$b, 3>, ($b, 4) => run::<$b, 4>,)*
+                $(($b, 1) => run::<$b, 1, $one, $two, $apart>,
+                ($b, 2) => run::<$b, 2, $one, $two, $apart>,
+                ($b, 3) => run::<$b, 3, $one, $two, $apart>,
+                ($b, 4) => run::<$b, 4, $one, $two, $apart>,)*
                 _ => run_any,
             }
         };
     }
-    table!(1 2 3 4 5 6 7 8)
+    if matches!(pulp::Arch::new(), pulp::Arch::Scalar) && cfg!(target_arch = "x86_64") {
+        return run_any; // without a fused multiply–add the others would call a function for each
+    }
+    table!((1, 1, 2, 4)(2, 2, 4, 2)(3, 4, 8, 1)(4, 4, 8, 1)(5, 8, 16, 1)(6, 8, 16, 1)(7, 8, 16, 1)(
+        8, 8, 16, 1
+    ))
 }
 
-fn run<const B: usize, const S: usize>(p: &CpuProduct, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U: usize>(
+    p: &CpuProduct,
+    rows: Range<usize>,
+    x: &[f64],
+    y: &mut [f64],
+) {
     pulp::Arch::new().dispatch(
         #[inline(always)]
         || match p.groups.as_slice() {
             [g] if g.terms.len() == 2 => match &g.values {
-                Values::F64(v) => group::<B, S, 2, f64>(p, g, v, rows.clone(), x, y, false),
-                Values::F32(v) => group::<B, S, 2, f32>(p, g, v, rows.clone(), x, y, false),
+                Values::F64(v) => group::<B, S, 2, P2, U, f64>(p, g, v, rows.clone(), x, y, false),
+                Values::F32(v) => group::<B, S, 2, P2, U, f32>(p, g, v, rows.clone(), x, y, false),
             },
             groups => {
                 for (i, g) in groups.iter().enumerate() {
                     match &g.values {
-                        Values::F64(v) => group::<B, S, 1, f64>(p, g, v, rows.clone(), x, y, i > 0),
-                        Values::F32(v) => group::<B, S, 1, f32>(p, g, v, rows.clone(), x, y, i > 0),
+                        Values::F64(v) => group::<B, S, 1, P1, U, f64>(p, g, v, rows.clone(), x, y, i > 0),
+                        Values::F32(v) => group::<B, S, 1, P1, U, f32>(p, g, v, rows.clone(), x, y, i > 0),
                     }
                 }
             }
@@ -236,9 +259,50 @@ impl Number for f32 {
     }
 }
 
-/// Rows of one group of `T` terms: Z_t = A_t X for the row, then y = Σ_t Z_t C_tᵀ.
+/// Asks for what stands `AHEAD` bytes behind: the hardware alone does not run far enough ahead of one core.
 #[inline(always)]
-fn group<const B: usize, const S: usize, const T: usize, V: Number>(
+fn prefetch<V>(values: &[V]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const AHEAD: usize = 4096;
+        let (from, mut line) = (values.as_ptr().cast::<i8>().wrapping_add(AHEAD), 0);
+        while line < size_of_val(values) {
+            // SAFETY: a prefetch is a hint; an address outside of any allocation is allowed.
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.wrapping_add(line))
+            };
+            line += 64;
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
+/// Z += A_p X_j, for the block p of each of `T` terms at once; `P` ≥ T·b numbers make a vector, the rest is ignored.
+#[inline(always)]
+fn block<const B: usize, const S: usize, const T: usize, const P: usize, V: Number>(
+    z: &mut [[f64; P]; S],
+    values: &[V],
+    x: &[f64],
+) {
+    let values = &values[..(B - 1) * T * B + P];
+    let x = &x[..B * S];
+    prefetch(&values[..T * B * B]);
+    for c in 0..B {
+        let column: &[V; P] = values[c * T * B..][..P].try_into().expect("P numbers");
+        for k in 0..S {
+            for l in 0..P {
+                z[k][l] = column[l].widen().mul_add(x[c * S + k], z[k][l]);
+            }
+        }
+    }
+}
+
+/// Rows of one group of `T` terms: Z_t = A_t X for the row, then y = Σ_t Z_t C_tᵀ.
+///
+/// Small blocks add into `U` sums in turn, since one sum would wait for itself.
+#[inline(always)]
+fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U: usize, V: Number>(
     p: &CpuProduct,
     g: &Group,
     values: &[V],
@@ -247,41 +311,27 @@ fn group<const B: usize, const S: usize, const T: usize, V: Number>(
     y: &mut [f64],
     add: bool,
 ) {
+    let at = |e: usize| (&values[e * T * B * B..], &x[g.col[e] as usize * B * S..]);
     for (i, y) in rows.zip(y.chunks_exact_mut(B * S)) {
-        let mut z = [[[0.0f64; S]; B]; T];
-        let blocks = g.row_ptr[i]..g.row_ptr[i + 1];
-        let columns = &g.col[blocks.clone()];
-        let values = &values[blocks.start * T * B * B..blocks.end * T * B * B];
-        if S == 1 {
-            // One stage: keep the b² products apart and add them up once a row, so that loads stay whole vectors.
-            let mut wide = [[[0.0f64; B]; B]; T];
-            for (&j, v) in columns.iter().zip(values.chunks_exact(T * B * B)) {
-                let x = &x[j as usize * B..][..B];
-                for t in 0..T {
-                    for r in 0..B {
-                        for c in 0..B {
-                            wide[t][r][c] += v[(t * B + r) * B + c].widen() * x[c];
-                        }
-                    }
-                }
+        let mut z = [[[0.0f64; P]; S]; U];
+        let (mut e, end) = (g.row_ptr[i], g.row_ptr[i + 1]);
+        while e + U <= end {
+            for u in 0..U {
+                let (values, x) = at(e + u);
+                block::<B, S, T, P, V>(&mut z[u], values, x);
             }
-            for t in 0..T {
-                for r in 0..B {
-                    z[t][r][0] = wide[t][r].iter().sum();
-                }
-            }
-        } else {
-            for (&j, v) in columns.iter().zip(values.chunks_exact(T * B * B)) {
-                let x = &x[j as usize * B * S..][..B * S];
-                for t in 0..T {
-                    for r in 0..B {
-                        for c in 0..B {
-                            let v = v[(t * B + r) * B + c].widen();
-                            for k in 0..S {
-                                z[t][r][k] += v * x[c * S + k];
-                            }
-                        }
-                    }
+            e += U;
+        }
+        while e < end {
+            let (values, x) = at(e);
+            block::<B, S, T, P, V>(&mut z[0], values, x);
+            e += 1;
+        }
+        let mut sums = z[0];
+        for z in &z[1..] {
+            for k in 0..S {
+                for l in 0..P {
+                    sums[k][l] += z[k][l];
                 }
             }
         }
@@ -291,7 +341,7 @@ fn group<const B: usize, const S: usize, const T: usize, V: Number>(
                 for t in 0..T {
                     let c = &p.coefficients[g.terms.start + t][k * S..][..S];
                     for q in 0..S {
-                        sum += c[q] * z[t][r][q];
+                        sum += c[q] * sums[q][t * B + r];
                     }
                 }
                 y[r * S + k] = sum;
@@ -318,12 +368,12 @@ fn run_any(p: &CpuProduct, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
                 z.fill(0.0);
                 for e in g.row_ptr[i]..g.row_ptr[i + 1] {
                     let x = &x[g.col[e] as usize * b * s..][..b * s];
-                    let at = (e * g.terms.len() + t - g.terms.start) * b * b;
+                    let at = |r: usize, c: usize| ((e * b + c) * g.terms.len() + t - g.terms.start) * b + r;
                     for r in 0..b {
                         for c in 0..b {
                             let v = match &g.values {
-                                Values::F64(v) => v[at + r * b + c],
-                                Values::F32(v) => v[at + r * b + c] as f64,
+                                Values::F64(v) => v[at(r, c)],
+                                Values::F32(v) => v[at(r, c)] as f64,
                             };
                             for k in 0..s {
                                 z[r * s + k] += v * x[c * s + k];

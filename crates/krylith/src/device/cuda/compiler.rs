@@ -76,20 +76,51 @@ fn source(kernel: &Kernel) -> String {
     out
 }
 
-/// The cubin of a kernel: from the cache, else compiled and kept.
-pub(super) fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
-    let source = source(kernel);
-    let key = hex(&digest(&[
+/// What a kernel is compiled to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Machine code of one architecture.
+    Cubin(i32, i32),
+    /// Text that the driver translates for this architecture and every later one.
+    Ptx(i32, i32),
+}
+
+/// What a release carries of each embedded kernel.
+pub(super) const EMBEDDED_TARGETS: [Target; 3] = [Target::Cubin(8, 0), Target::Cubin(9, 0), Target::Ptx(8, 0)];
+
+fn hash(kernel: &Kernel, source: &str, target: Target) -> [u8; 32] {
+    let (kind, major, minor) = match target {
+        Target::Cubin(major, minor) => (0, major, minor),
+        Target::Ptx(major, minor) => (1, major, minor),
+    };
+    digest(&[
         env!("CARGO_PKG_VERSION").as_bytes(),
         COMPILER.as_bytes(),
-        &[arch.0 as u8, arch.1 as u8],
+        &[kind, major as u8, minor as u8],
         kernel.file.as_bytes(),
         source.as_bytes(),
-    ]));
-    let Some(folder) = cache_folder() else {
-        return compile(kernel, &source, arch);
+    ])
+}
+
+/// The compiled kernel: embedded, else from the cache, else compiled and kept, else embedded PTX.
+pub(super) fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
+    let source = source(kernel);
+    let target = Target::Cubin(arch.0, arch.1);
+    let name = hash(kernel, &source, target);
+    if let Some(image) = super::embedded::find(&name) {
+        return Ok(Module { image });
+    }
+    let compiled = || match compile(kernel, &source, target) {
+        Err(missing @ Error::Library { .. }) => {
+            let ptx = super::embedded::find(&hash(kernel, &source, Target::Ptx(8, 0)));
+            ptx.map(|image| Module { image }).ok_or(missing)
+        }
+        other => other,
     };
-    let path = folder.join(format!("{key}.cubin"));
+    let Some(folder) = cache_folder() else {
+        return compiled();
+    };
+    let path = folder.join(format!("{}.cubin", hex(&name)));
     if let Some(image) = load(&path) {
         return Ok(Module { image });
     }
@@ -98,9 +129,15 @@ pub(super) fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
     if let Some(image) = load(&path) {
         return Ok(Module { image });
     }
-    let module = compile(kernel, &source, arch)?;
+    let module = compiled()?;
     let _ = store(&path, &module.image); // a full or read-only disk costs only the next compilation
     Ok(module)
+}
+
+/// A kernel compiled for the archive of a release, with the hash that names it.
+pub(super) fn image_for(kernel: &Kernel, target: Target) -> Result<([u8; 32], Vec<u8>)> {
+    let source = source(kernel);
+    Ok((hash(kernel, &source, target), compile(kernel, &source, target)?.image))
 }
 
 /// Compiles a kernel for an architecture and throws the result away: what CI does without a GPU.
@@ -108,7 +145,7 @@ pub(super) fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
 /// # Errors
 /// A missing NVRTC, or the compiler's messages.
 pub fn compile_for(kernel: &Kernel, arch: (i32, i32)) -> Result<usize> {
-    compile(kernel, &source(kernel), arch).map(|m| m.image.len())
+    compile(kernel, &source(kernel), Target::Cubin(arch.0, arch.1)).map(|m| m.image.len())
 }
 
 /// What takes part in a cubin's name beside its source.
@@ -125,7 +162,7 @@ fn missing(message: impl Into<String>) -> Error {
     }
 }
 
-fn compile(kernel: &Kernel, source: &str, arch: (i32, i32)) -> Result<Module> {
+fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
     // SAFETY: only looks for the library.
     if !unsafe { sys::is_culib_present() } {
         return Err(missing("the CUDA runtime compiler was not found"));
@@ -134,11 +171,11 @@ fn compile(kernel: &Kernel, source: &str, arch: (i32, i32)) -> Result<Module> {
         let text = CString::new(source).map_err(|_| Error::invalid("a kernel source with a zero byte"))?;
         let name = CString::new(kernel.file).expect("a file name");
         let program = nvrtc::create_program(&text, Some(&name)).map_err(|e| missing(format!("{e:?}")))?;
-        let options = [
-            format!("--gpu-architecture=sm_{}{}", arch.0, arch.1),
-            "--std=c++20".into(),
-            "-default-device".into(),
-        ];
+        let arch = match target {
+            Target::Cubin(major, minor) => format!("--gpu-architecture=sm_{major}{minor}"),
+            Target::Ptx(major, minor) => format!("--gpu-architecture=compute_{major}{minor}"),
+        };
+        let options = [arch, "--std=c++20".into(), "-default-device".into()];
         // SAFETY: `program` was created above and is destroyed once, below.
         let done = unsafe { nvrtc::compile_program(program, &options) };
         let result = match done {
@@ -150,19 +187,14 @@ fn compile(kernel: &Kernel, source: &str, arch: (i32, i32)) -> Result<Module> {
                 unsafe { log(program) }
             ))),
             Ok(()) => {
-                let mut size = 0usize;
                 // SAFETY: the size is asked for, then a buffer of that size is filled.
-                unsafe {
-                    let ok = sys::nvrtcGetCUBINSize(program, &mut size) == sys::nvrtcResult::NVRTC_SUCCESS;
-                    let mut image = vec![0u8; size];
-                    match ok
-                        && sys::nvrtcGetCUBIN(program, image.as_mut_ptr().cast())
-                            == sys::nvrtcResult::NVRTC_SUCCESS
-                    {
-                        true => Ok(Module { image }),
-                        false => Err(missing(format!("NVRTC made no cubin of {}", kernel.file))),
+                let image = unsafe {
+                    match target {
+                        Target::Cubin(..) => take(program, sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN),
+                        Target::Ptx(..) => take(program, sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
                     }
-                }
+                };
+                image.map(|image| Module { image }).ok_or_else(|| missing(format!("NVRTC made nothing of {}", kernel.file)))
             }
         };
         // SAFETY: created above, not used again.
@@ -170,6 +202,22 @@ fn compile(kernel: &Kernel, source: &str, arch: (i32, i32)) -> Result<Module> {
         result
     };
     super::driver::quietly(work).unwrap_or_else(|panic| Err(missing(panic)))
+}
+
+/// # Safety
+/// `program` must live and be compiled; `size` and `fill` must be a pair of NVRTC's.
+unsafe fn take(
+    program: sys::nvrtcProgram,
+    size: unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult,
+    fill: unsafe fn(sys::nvrtcProgram, *mut std::ffi::c_char) -> sys::nvrtcResult,
+) -> Option<Vec<u8>> {
+    let mut bytes = 0;
+    // SAFETY: the caller's promise; the buffer has the size that was asked for.
+    unsafe {
+        (size(program, &mut bytes) == sys::nvrtcResult::NVRTC_SUCCESS).then_some(())?;
+        let mut image = vec![0u8; bytes];
+        (fill(program, image.as_mut_ptr().cast()) == sys::nvrtcResult::NVRTC_SUCCESS).then_some(image)
+    }
 }
 
 /// # Safety

@@ -7,6 +7,7 @@
 mod compiler;
 mod diagonal;
 mod driver;
+mod embedded;
 mod product;
 mod space;
 pub mod specialisations;
@@ -15,6 +16,7 @@ mod tiles;
 pub use compiler::{CacheState, cache_state, compile_for};
 pub use diagonal::CudaBlocks;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
+pub use embedded::{embedded_kernels, write_archive};
 pub use product::CudaProduct;
 pub use space::{Cuda, CudaBasis, CudaRecording, CudaScalars};
 

@@ -273,3 +273,28 @@ pub fn products() -> Vec<Kernel> {
     }
     all
 }
+
+/// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
+pub fn embedded() -> Vec<Kernel> {
+    let mut all = vec![read()];
+    all.extend(Step::ALL.map(step));
+    all.extend(GMRES_SWEEPS.iter().chain(EQUILIBRATED_SWEEPS).map(sweep));
+    for store in [Store::F64, Store::F32] {
+        all.push(append(store));
+        for vectors in [1, 2] {
+            all.extend([project(store, vectors), combine(store, vectors)]);
+        }
+    }
+    let store = Store::F64;
+    all.extend([1, 2, 3, 4, 5, 6, 8, 9, 12, 16].map(|order| block_diagonal(order, store)));
+    for (b, s) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (1, 2), (3, 2), (4, 2), (4, 3)] {
+        let terms = if s == 1 { 1 } else { 2 };
+        let dense = Structure::dense(b, terms);
+        all.push(kron_product(&Shape::choose(b, s, &dense, store), b, s, &dense, store, false));
+    }
+    for s in 1..=4 {
+        let stokes = Structure::stokes(4);
+        all.push(kron_product(&Shape::choose(4, s, &stokes, store), 4, s, &stokes, store, false));
+    }
+    all
+}
