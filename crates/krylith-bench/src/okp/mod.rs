@@ -179,7 +179,16 @@ fn run<P: Platform>(p: &P, options: &OkpOptions, progress: &mut dyn FnMut(&str))
     let spec = case.spec.clone();
     drop(case);
 
+    let meta = json!({
+        "schema": 1, "suite": "okp", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
+        "device": p.describe(), "system": spec, "nodes": plan.nodes, "repetitions": plan.repetitions,
+        "solves": plan.solves, "iterations": plan.iterations, "restart": RESTART,
+        "seconds_since_epoch": std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+    });
     if options.full {
+        // The sweep is long: what there is by now stays if it is interrupted.
+        write(&mut report::make(&found, meta.clone()), options)?;
         for b in 1..=8usize {
             let per_node = 15.0 * (16 * b * b + 4) as f64;
             let side = (1.05 * plan.traffic as f64 / per_node).cbrt().ceil() as usize;
@@ -194,22 +203,20 @@ fn run<P: Platform>(p: &P, options: &OkpOptions, progress: &mut dyn FnMut(&str))
         }
     }
 
-    let meta = json!({
-        "schema": 1, "suite": "okp", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-        "device": p.describe(), "system": spec, "nodes": plan.nodes, "repetitions": plan.repetitions,
-        "solves": plan.solves, "iterations": plan.iterations, "restart": RESTART,
-        "seconds_since_epoch": std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-    });
     let mut made = report::make(&found, meta);
-    if let Some(folder) = &options.out {
-        std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-        let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
-        for (name, text) in [("okp.txt", &made.tables), ("okp.json", &json), ("okp.html", &made.html)] {
-            let path = folder.join(name);
-            krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
-            made.files.push(path);
-        }
-    }
+    write(&mut made, options)?;
     Ok(made)
+}
+
+/// The three files, if a folder is wanted.
+fn write(made: &mut OkpReport, options: &OkpOptions) -> Result<()> {
+    let Some(folder) = &options.out else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+    let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
+    for (name, text) in [("okp.txt", &made.tables), ("okp.json", &json), ("okp.html", &made.html)] {
+        let path = folder.join(name);
+        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
+        made.files.push(path);
+    }
+    Ok(())
 }
