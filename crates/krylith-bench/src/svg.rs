@@ -51,7 +51,7 @@ pub(crate) fn stacked_bars(title: &str, unit: &str, parts: &[&str], bars: &[(Str
         let colour = COLOURS[i % COLOURS.len()];
         let _ = writeln!(out, "<rect x=\"{x}\" y=\"12\" width=\"10\" height=\"10\" fill=\"{colour}\"/>");
         text(&mut out, x + 15.0, 21.0, "start", part);
-        x += 170.0;
+        x += 190.0;
     }
     for (k, (name, values)) in bars.iter().enumerate() {
         let y = 40.0 + row * k as f64;
@@ -163,13 +163,13 @@ pub(crate) fn curves(title: &str, curves: &[(String, &[f64])]) -> String {
             .filter(|v| good(*v.1))
             .map(|(j, v)| format!("{:.1},{:.1} ", px(j), py(*v)))
             .collect();
-        // Later curves lie on earlier ones; dashes let both show.
-        let dash = ["", "stroke-dasharray=\"9 5\"", "stroke-dasharray=\"3 4\"", "stroke-dasharray=\"1 5\""];
+        // Later curves lie on earlier ones, which are wider so that all show.
+        let breadth = 2 + 3 * (curves.len() - 1 - i);
         let _ = writeln!(
             out,
-            "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2\" {} points=\"{}\"/>",
+            "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" points=\"{}\"/>",
             COLOURS[i % COLOURS.len()],
-            dash[i % dash.len()],
+            breadth,
             points.trim_end()
         );
     }

@@ -187,9 +187,9 @@ fn run<P: Platform>(p: &P, options: &OkpOptions, progress: &mut dyn FnMut(&str))
             .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
     });
     if options.full {
-        // The sweep is long: what there is by now stays if it is interrupted.
-        write(&mut report::make(&found, meta.clone()), options)?;
         for b in 1..=8usize {
+            // The sweep is long: what there is by now stays if it is interrupted.
+            write(&mut report::make(&found, meta.clone()), options)?;
             let per_node = 15.0 * (16 * b * b + 4) as f64;
             let side = (1.05 * plan.traffic as f64 / per_node).cbrt().ceil() as usize;
             let mut k = systems::random([side; 3], b, 1, b as u64)?;
