@@ -1,1 +1,28 @@
-//! Krylith: bench.
+//! The papers' experiments on the machine at hand, against the vendor's library and each paper's own algorithm.
+//!
+//! How every figure comes about: warm up, then at least 20 repetitions of baseline and ours in turn, in one process
+//! and on one stream, timed by CUDA events (or the clock on a CPU), median with minimum and maximum; the result is
+//! checked against an f64 double loop on the host before a time is kept; bytes and flops are counted by formula
+//! ([`count`]); shares of bandwidth are of a read measured beside them.
+//!
+//! Baselines run at their best settings: where a library offers a choice (block layout, algorithm), all are timed
+//! and the fastest is taken; read-back memory is pinned; nothing waits that need not.
+
+pub mod count;
+pub mod okp;
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod html;
+mod platform;
+mod samples;
+mod svg;
+mod systems;
+mod textbook;
+mod triad;
+
+#[cfg(feature = "cuda")]
+pub use cuda::paper::compile_for as compile_paper_kernels;
+pub use okp::{DeviceChoice, OkpOptions, OkpReport, okp};
+pub use samples::Samples;

@@ -1,0 +1,244 @@
+//! GMRES by the vendor's libraries, vectors stage after stage: Gram–Schmidt modified (CU-Solver) or classical twice.
+
+use super::products::{CuSolver, Layout};
+use super::vendor::Vendor;
+use crate::platform::{Orthogonalizer, STEPS};
+use crate::systems::Random;
+use crate::textbook::Machine;
+use cudarc::driver::CudaEvent;
+use cudarc::driver::sys::CUevent_flags;
+use krylith::Result;
+use krylith::device::cuda::Buffer;
+use krylith::io::{from_stage_by_stage, to_stage_by_stage};
+use krylith::matrix::KroneckerSum;
+use krylith::space::{Phase, Phases};
+use std::rc::Rc;
+
+/// How a vector is made orthogonal to the basis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// `cublasDdot` and `cublasDaxpy` a column, as the paper's CU-Solver: the host holds every scalar.
+    Mgs,
+    /// `cublasDgemv` four times; one wait a step, for the norm, by which the coefficients have arrived too.
+    Cgs2,
+}
+
+impl How {
+    fn name(self) -> &'static str {
+        match self {
+            How::Mgs => "cuBLAS MGS (dot + axpy)",
+            How::Cgs2 => "cuBLAS CGS2 (gemv)",
+        }
+    }
+}
+
+/// Makes `w` orthonormal to the first `columns` columns of `v`; `h` receives the coefficients and the norm.
+fn orthogonalize(
+    vendor: &Vendor,
+    how: How,
+    n: usize,
+    columns: usize,
+    v: u64,
+    w: u64,
+    scratch: u64,
+    h: &mut [f64],
+) -> Result<()> {
+    match how {
+        How::Mgs => {
+            for k in 0..columns {
+                let vk = v + 8 * (k * n) as u64;
+                h[k] = vendor.dot(n, vk, w)?;
+                vendor.axpy(n, -h[k], vk, w)?;
+            }
+            h[columns] = vendor.norm(n, w)?;
+        }
+        How::Cgs2 => {
+            // Slot 0 of the pinned memory is the norm's.
+            for pass in 0..2 {
+                let c = scratch + 8 * (pass * columns) as u64;
+                vendor.gemv(true, (n, columns), 1.0, v, w, 0.0, c)?;
+                vendor.gemv(false, (n, columns), -1.0, v, c, 1.0, w)?;
+            }
+            vendor.fetch(scratch, 1, 2 * columns)?;
+            h[columns] = vendor.norm(n, w)?;
+            for k in 0..columns {
+                h[k] = vendor.pinned(1 + k) + vendor.pinned(1 + columns + k);
+            }
+        }
+    }
+    vendor.scale(n, 1.0 / h[columns], w)
+}
+
+/// [`STEPS`] vectors against a basis of fixed size.
+pub(super) struct VendorOrthogonalizer {
+    vendor: Rc<Vendor>,
+    how: How,
+    n: usize,
+    columns: usize,
+    v: Buffer<f64>,
+    fresh: Buffer<f64>,
+    w: Buffer<f64>,
+    scratch: Buffer<f64>,
+    h: Vec<f64>,
+}
+
+impl VendorOrthogonalizer {
+    pub fn new(vendor: &Rc<Vendor>, how: How, n: usize, columns: usize) -> Result<Self> {
+        let mut random = Random(77);
+        let device = &vendor.device;
+        let v = device.upload(&random.numbers(n * columns), "a basis")?;
+        let fresh = device.upload(&random.numbers(n * STEPS), "vectors")?;
+        let (w, scratch) = (vendor.zeros(n * STEPS)?, vendor.zeros(2 * columns)?);
+        let mut h = vec![0.0; columns + 1];
+        for k in 0..columns {
+            orthogonalize(vendor, How::Mgs, n, k, v.pointer(), v.at(k * n), scratch.pointer(), &mut h)?;
+            // A second time, so that the basis is orthonormal to rounding.
+            orthogonalize(vendor, How::Mgs, n, k, v.pointer(), v.at(k * n), scratch.pointer(), &mut h)?;
+        }
+        Ok(Self { vendor: vendor.clone(), how, n, columns, v, fresh, w, scratch, h })
+    }
+}
+
+impl Orthogonalizer for VendorOrthogonalizer {
+    fn name(&self) -> String {
+        self.how.name().into()
+    }
+    fn refresh(&mut self) -> Result<()> {
+        self.vendor.copy(self.fresh.pointer(), self.w.pointer(), self.fresh.len())
+    }
+    fn run(&mut self) -> Result<()> {
+        for i in 0..STEPS {
+            let (v, w, scratch) = (self.v.pointer(), self.w.at(i * self.n), self.scratch.pointer());
+            orthogonalize(&self.vendor, self.how, self.n, self.columns, v, w, scratch, &mut self.h)?;
+        }
+        Ok(())
+    }
+    fn defect(&mut self) -> Result<f64> {
+        let w = self.w.at((STEPS - 1) * self.n);
+        let mut sum = (1.0 - self.vendor.dot(self.n, w, w)?).powi(2);
+        for k in 0..self.columns {
+            sum += self.vendor.dot(self.n, self.v.at(k * self.n), w)?.powi(2);
+        }
+        Ok(sum.sqrt())
+    }
+    fn tolerance(&self) -> f64 {
+        1e-11
+    }
+}
+
+/// GMRES with CU-Solver's product.
+pub(super) struct VendorMachine {
+    vendor: Rc<Vendor>,
+    product: CuSolver,
+    how: How,
+    stages: usize,
+    n: usize,
+    v: Buffer<f64>,
+    b: Buffer<f64>,
+    x: Buffer<f64>,
+    scratch: Buffer<f64>,
+    marks: Vec<(Phase, CudaEvent)>,
+    timing: bool,
+}
+
+impl VendorMachine {
+    pub fn new(
+        vendor: &Rc<Vendor>,
+        how: How,
+        k: &KroneckerSum,
+        layout: Layout,
+        rhs: &[f64],
+        restart: usize,
+    ) -> Result<Self> {
+        let n = k.rows();
+        Ok(Self {
+            vendor: vendor.clone(),
+            product: CuSolver::new(vendor, k, layout, 1)?,
+            how,
+            stages: k.stages(),
+            n,
+            v: vendor.zeros(n * (restart + 1))?,
+            b: vendor.device.upload(&to_stage_by_stage(rhs, k.stages()), "b")?,
+            x: vendor.zeros(n)?,
+            scratch: vendor.zeros(2 * (restart + 1))?,
+            marks: Vec::new(),
+            timing: false,
+        })
+    }
+    fn column(&self, j: usize) -> u64 {
+        self.v.at(j * self.n)
+    }
+}
+
+impl Machine for VendorMachine {
+    fn name(&self) -> String {
+        match self.how {
+            How::Mgs => "CU-Solver (MGS)".into(),
+            How::Cgs2 => "CU kernels, CGS2 by gemv".into(),
+        }
+    }
+    fn reset(&mut self) -> Result<()> {
+        self.vendor.fill(self.x.pointer(), self.n, 0)
+    }
+    fn start(&mut self) -> Result<f64> {
+        let (n, v0) = (self.n, self.column(0));
+        self.mark(Phase::Product);
+        self.product.multiply(0, self.x.pointer(), v0)?;
+        self.mark(Phase::Other);
+        self.vendor.scale(n, -1.0, v0)?;
+        self.vendor.axpy(n, 1.0, self.b.pointer(), v0)?;
+        let beta = self.vendor.norm(n, v0)?;
+        self.vendor.scale(n, 1.0 / beta, v0)?;
+        Ok(beta)
+    }
+    fn product(&mut self, j: usize) -> Result<()> {
+        self.product.multiply(0, self.column(j), self.column(j + 1))
+    }
+    fn orthogonalize(&mut self, j: usize, h: &mut [f64]) -> Result<()> {
+        let (v, w, scratch) = (self.v.pointer(), self.column(j + 1), self.scratch.pointer());
+        orthogonalize(&self.vendor, self.how, self.n, j + 1, v, w, scratch, h)
+    }
+    fn correct(&mut self, y: &[f64]) -> Result<()> {
+        match self.how {
+            How::Mgs => {
+                for (i, y) in y.iter().enumerate() {
+                    self.vendor.axpy(self.n, *y, self.column(i), self.x.pointer())?;
+                }
+                Ok(())
+            }
+            How::Cgs2 => {
+                // The pageable source is read before the copy returns.
+                self.vendor.device.write(y, &mut self.scratch, 0)?;
+                let (v, c, x) = (self.v.pointer(), self.scratch.pointer(), self.x.pointer());
+                self.vendor.gemv(false, (self.n, y.len()), 1.0, v, c, 1.0, x)
+            }
+        }
+    }
+    fn mark(&mut self, phase: Phase) {
+        if !self.timing {
+            return;
+        }
+        if let Ok(event) = self.vendor.device.stream().record_event(Some(CUevent_flags::CU_EVENT_DEFAULT)) {
+            self.marks.push((phase, event));
+        }
+    }
+    fn keep_time(&mut self, on: bool) {
+        self.timing = on;
+        self.marks.clear();
+    }
+    fn take_phases(&mut self) -> Phases {
+        self.mark(Phase::Other);
+        let mut phases = Phases::default();
+        for pair in self.marks.windows(2) {
+            let milliseconds = pair[0].1.elapsed_ms(&pair[1].1).unwrap_or(0.0);
+            phases.add(pair[0].0, milliseconds as f64 * 1e-3);
+        }
+        self.marks.clear();
+        phases
+    }
+    fn solution(&mut self) -> Result<Vec<f64>> {
+        let mut host = vec![0.0; self.n];
+        self.vendor.device.read(&self.x, 0, &mut host)?;
+        Ok(from_stage_by_stage(&host, self.stages))
+    }
+}

@@ -1,0 +1,230 @@
+//! GPU baselines, all on the stream of Krylith's own device.
+
+mod csr;
+mod machine;
+pub(crate) mod paper;
+mod products;
+mod vendor;
+
+use crate::platform::{Effort, Orthogonalizer, Platform, Product};
+use crate::systems::Random;
+use crate::textbook::Machine;
+use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUevent_flags};
+use cudarc::driver::{CudaEvent, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
+use krylith::device::cuda::{Cuda, Device};
+use krylith::matrix::KroneckerSum;
+use krylith::{Error, Result};
+use machine::{How, VendorMachine, VendorOrthogonalizer};
+use products::{Bsrmm, CuSolver, Layout};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use vendor::Vendor;
+
+/// One NVIDIA GPU.
+pub(crate) struct CudaPlatform {
+    device: Arc<Device>,
+    vendor: Rc<Vendor>,
+    events: [CudaEvent; 2],
+    layouts: RefCell<Vec<((usize, usize), Layout)>>,
+}
+
+impl CudaPlatform {
+    /// # Errors
+    /// No usable GPU, no cuBLAS or no cuSPARSE, each by name.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let device = Device::open(ordinal)?;
+        let vendor = Vendor::open(&device)?;
+        let event = || {
+            let made = device.stream().context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+            made.map_err(|e| vendor.failure("cuEventCreate", e))
+        };
+        let events = [event()?, event()?];
+        Ok(Self { events, device, vendor, layouts: RefCell::default() })
+    }
+
+    /// The layout of blocks that `make`'s product runs fastest with.
+    fn faster<P: Product>(
+        &self,
+        sets: usize,
+        make: impl Fn(Layout, usize) -> Result<P>,
+    ) -> Result<(P, Layout)> {
+        let time = |layout| -> Result<f64> {
+            let mut product = make(layout, 1)?;
+            quick(&self.vendor, &mut || product.run(0))
+        };
+        let rows = time(Layout::Rows)?;
+        let layout = if time(Layout::Columns)? < rows { Layout::Columns } else { Layout::Rows };
+        Ok((make(layout, sets)?, layout))
+    }
+
+    /// The layout of blocks that bsrmv runs fastest with, timed once a block size and pattern size.
+    fn cu_layout(&self, k: &KroneckerSum) -> Result<Layout> {
+        let key = (k.block(), k.m.blocks());
+        if let Some(&(_, layout)) = self.layouts.borrow().iter().find(|l| l.0 == key) {
+            return Ok(layout);
+        }
+        let (_, layout) = self.faster(1, |layout, sets| CuSolver::new(&self.vendor, k, layout, sets))?;
+        self.layouts.borrow_mut().push((key, layout));
+        Ok(layout)
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Option<f64> {
+        self.device.stream().context().attribute(attribute).ok().map(f64::from)
+    }
+}
+
+/// Seconds of one run, the median of five after two: for choosing settings, not for reports.
+fn quick(vendor: &Vendor, run: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+    let mut times = Vec::new();
+    for i in 0..7 {
+        vendor.device.wait()?;
+        let begin = std::time::Instant::now();
+        run()?;
+        vendor.device.wait()?;
+        if i > 1 {
+            times.push(begin.elapsed().as_secs_f64());
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+impl Platform for CudaPlatform {
+    type Space = Cuda;
+    fn space(&self, len: usize) -> Result<Cuda> {
+        Cuda::new(&self.device, len)
+    }
+    fn keep_time(&self, space: &Cuda, on: bool) {
+        space.keep_time(on);
+    }
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+        let (stream, [begin, end]) = (self.device.stream(), &self.events);
+        self.device.wait()?;
+        let fail = |e| self.vendor.failure("cuEventRecord", e);
+        begin.record(stream).map_err(fail)?;
+        work()?;
+        end.record(stream).map_err(fail)?;
+        begin.elapsed_ms(end).map(|ms| ms as f64 * 1e-3).map_err(fail)
+    }
+    fn bandwidth(&self) -> Result<(&'static str, f64)> {
+        // 2 GB, forty times the second-level cache.
+        let numbers = ((1u64 << 28).min(self.device.free_memory()? / 16) as usize).next_multiple_of(2);
+        let mut array = self.vendor.zeros(numbers)?;
+        // Random numbers, for zeros cost a memory less power.
+        let random = Random(99).numbers(numbers.min(1 << 22));
+        for at in (0..numbers).step_by(random.len()) {
+            self.device.write(&random[..random.len().min(numbers - at)], &mut array, at)?;
+        }
+        let out = self.vendor.zeros(1)?;
+        let arch = self.device.info().arch;
+        let options = CompileOptions {
+            options: vec![format!("--gpu-architecture=compute_{}{}", arch.0, arch.1)],
+            ..Default::default()
+        };
+        let ptx = vendor::loading("libnvrtc.so.13", || {
+            compile_ptx_with_opts(include_str!("read.cu"), options)
+                .map_err(|e| Error::Unsupported(format!("NVRTC refused read.cu: {e:?}")))
+        })?;
+        let fail = |e| self.vendor.failure("cuModuleLoadData", e);
+        let stream = self.device.stream();
+        let function =
+            stream.context().load_module(ptx).and_then(|m| m.load_function("read")).map_err(fail)?;
+        let (a, o, n) = (array.pointer(), out.pointer(), numbers as i64 / 2);
+        let mut best = f64::INFINITY;
+        // The fastest of several shapes: shares are then of the most that the device gives.
+        for per_processor in [4, 8, 16, 32] {
+            let grid_dim = ((per_processor * self.device.multiprocessors()) as u32, 1, 1);
+            let config = LaunchConfig { grid_dim, block_dim: (512, 1, 1), shared_mem_bytes: 0 };
+            let all = crate::samples::in_turn(1, 3, 20, |_| {
+                self.time(&mut || {
+                    // SAFETY: the kernel's types; n pairs lie in the array.
+                    let done =
+                        unsafe { stream.launch_builder(&function).arg(&a).arg(&o).arg(&n).launch(config) };
+                    done.map(|_| ()).map_err(|e| self.vendor.failure("cuLaunchKernel", e))
+                })
+            })?;
+            best = best.min(all[0].median());
+        }
+        Ok(("read", 8.0 * numbers as f64 / best))
+    }
+    fn peak(&self) -> Option<f64> {
+        // f64 units of a multiprocessor by compute capability: 64 on the data-centre chips, 2 flops each.
+        let units = match self.device.info().arch {
+            (9, 0) | (10, 0) => 64.0,
+            (8, 0) => 32.0,
+            _ => return None,
+        };
+        let kilohertz = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
+        Some(2.0 * units * self.device.multiprocessors() as f64 * kilohertz * 1e3)
+    }
+    fn room(&self) -> Result<u64> {
+        self.device.free_memory()
+    }
+    fn products(&self, k: &KroneckerSum, sets: usize, effort: Effort) -> Result<Vec<Box<dyn Product + '_>>> {
+        let v = &self.vendor;
+        let layout = self.cu_layout(k)?;
+        let mut products: Vec<Box<dyn Product>> = vec![Box::new(CuSolver::new(v, k, layout, sets)?)];
+        if k.block() > 1 && effort >= Effort::Vendor {
+            let made = self.faster(sets, |layout, sets| Bsrmm::new(v, k, layout, sets));
+            // Some layouts or block sizes are not offered by bsrmm; that is no reason to measure nothing.
+            if let Ok((bsrmm, _)) = made {
+                products.push(Box::new(bsrmm));
+            }
+        }
+        if effort == Effort::All {
+            if k.block() <= 5 {
+                let mut best: Option<(f64, usize)> = None;
+                for threads in [64, 128, 256] {
+                    let mut one = paper::Paper::new(v, k, 1, threads)?;
+                    let seconds = quick(v, &mut || one.run(0))?;
+                    if best.is_none_or(|b| seconds < b.0) {
+                        best = Some((seconds, threads));
+                    }
+                }
+                if let Some((_, threads)) = best {
+                    products.push(Box::new(paper::Paper::new(v, k, sets, threads)?));
+                }
+            }
+            products.push(Box::new(csr::Assembled::new(v, k)?));
+        }
+        Ok(products)
+    }
+    fn orthogonalizers(&self, len: usize, columns: usize) -> Result<Vec<Box<dyn Orthogonalizer + '_>>> {
+        let new = |how| VendorOrthogonalizer::new(&self.vendor, how, len, columns);
+        Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
+    }
+    fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>> {
+        let v = &self.vendor;
+        let layout = self.cu_layout(k)?;
+        let new = |how| VendorMachine::new(v, how, k, layout, rhs, restart);
+        Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
+    }
+    fn describe(&self) -> Value {
+        let (info, (blas, sparse)) = (self.device.info(), self.vendor.versions());
+        let mut driver = 0;
+        // SAFETY: writes one integer.
+        let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&mut driver) };
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: writes two integers; NVRTC was loaded for the bandwidth's kernel or is looked for here.
+        let _ = vendor::loading("libnvrtc.so.13", || unsafe {
+            let _ = cudarc::nvrtc::sys::nvrtcVersion(&mut major, &mut minor);
+            Ok(())
+        });
+        let release = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+        json!({
+            "kind": "cuda", "name": info.name, "compute_capability": format!("{}.{}", info.arch.0, info.arch.1),
+            "memory": info.memory, "multiprocessors": self.device.multiprocessors(),
+            "cuda_driver": driver, "driver_release": release.lines().next(),
+            "cublas": blas, "cusparse": sparse, "nvrtc": format!("{major}.{minor}"),
+        })
+    }
+    fn structures(&self) -> bool {
+        true
+    }
+    fn records(&self) -> bool {
+        true
+    }
+}

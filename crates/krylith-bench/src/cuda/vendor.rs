@@ -1,0 +1,241 @@
+//! cuBLAS and cuSPARSE on Krylith's stream: thin calls with checked statuses.
+//!
+//! Pointers are device addresses of buffers that the caller holds and that are large enough; every caller is in this
+//! folder.
+
+use cudarc::cublas::sys as blas;
+use cudarc::cusparse::sys as sparse;
+use cudarc::driver::result as driver;
+use krylith::device::cuda::{Buffer, Device};
+use krylith::{Error, Result};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Numbers that one read-back may bring.
+const PINNED: usize = 256;
+
+/// Handles of both libraries, and pinned memory for scalars that come back.
+pub(crate) struct Vendor {
+    pub device: Arc<Device>,
+    blas: blas::cublasHandle_t,
+    sparse: sparse::cusparseHandle_t,
+    pub matrix: sparse::cusparseMatDescr_t,
+    pinned: *mut f64,
+}
+
+/// A library that is missing, with the way to get it.
+pub(crate) fn missing(library: &str, message: impl Into<String>) -> Error {
+    Error::Library {
+        library: library.into(),
+        message: message.into(),
+        remedy: "install the CUDA 13 toolkit's libraries and put their folder into LD_LIBRARY_PATH".into(),
+    }
+}
+
+/// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into an error.
+pub(crate) fn loading<T>(library: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    std::panic::set_hook(hook);
+    done.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(missing(library, text.unwrap_or_else(|| "the library does not load".into())))
+    })
+}
+
+impl Vendor {
+    /// Opens both libraries on the device's stream.
+    pub fn open(device: &Arc<Device>) -> Result<Rc<Self>> {
+        // SAFETY: only looks for the libraries.
+        let found = unsafe { (blas::is_culib_present(), sparse::is_culib_present()) };
+        if !found.0 {
+            return Err(missing("libcublas.so.13", "cuBLAS was not found"));
+        }
+        if !found.1 {
+            return Err(missing("libcusparse.so.12", "cuSPARSE was not found"));
+        }
+        let mut vendor = Self {
+            device: device.clone(),
+            blas: std::ptr::null_mut(),
+            sparse: std::ptr::null_mut(),
+            matrix: std::ptr::null_mut(),
+            pinned: std::ptr::null_mut(),
+        };
+        device.stream().context().bind_to_thread().map_err(|e| vendor.failure("cuCtxSetCurrent", e))?;
+        let stream = device.stream().cu_stream();
+        loading("libcublas.so.13", || {
+            // SAFETY: a handle is made once and destroyed once; the stream lives as long as the device.
+            let (made, set) = unsafe {
+                let made = blas::cublasCreate_v2(&mut vendor.blas);
+                (made, blas::cublasSetStream_v2(vendor.blas, stream.cast()))
+            };
+            vendor.blas("cublasCreate", made)?;
+            vendor.blas("cublasSetStream", set)
+        })?;
+        loading("libcusparse.so.12", || {
+            // SAFETY: as above.
+            let (made, set, matrix) = unsafe {
+                let made = sparse::cusparseCreate(&mut vendor.sparse);
+                let set = sparse::cusparseSetStream(vendor.sparse, stream.cast());
+                (made, set, sparse::cusparseCreateMatDescr(&mut vendor.matrix))
+            };
+            vendor.sparse("cusparseCreate", made)?;
+            vendor.sparse("cusparseSetStream", set)?;
+            vendor.sparse("cusparseCreateMatDescr", matrix)
+        })?;
+        // SAFETY: freed once, in `drop`.
+        let pinned = unsafe { driver::malloc_host(8 * PINNED, 0) };
+        vendor.pinned = pinned.map_err(|e| vendor.failure("cuMemHostAlloc", e))?.cast();
+        Ok(Rc::new(vendor))
+    }
+
+    fn error(&self, call: &str, message: String) -> Error {
+        Error::Device { device: self.device.info().name.clone(), call: call.into(), message }
+    }
+    pub fn failure(&self, call: &str, e: cudarc::driver::DriverError) -> Error {
+        self.error(call, e.to_string())
+    }
+    fn blas(&self, call: &str, status: blas::cublasStatus_t) -> Result<()> {
+        if status == blas::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+            return Ok(());
+        }
+        Err(self.error(call, format!("{status:?}")))
+    }
+    pub fn sparse(&self, call: &str, status: sparse::cusparseStatus_t) -> Result<()> {
+        if status == sparse::cusparseStatus_t::CUSPARSE_STATUS_SUCCESS {
+            return Ok(());
+        }
+        Err(self.error(call, format!("{status:?}")))
+    }
+    pub fn handle(&self) -> sparse::cusparseHandle_t {
+        self.sparse
+    }
+
+    /// Versions of cuBLAS and cuSPARSE as they count.
+    pub fn versions(&self) -> (i32, i32) {
+        let (mut b, mut s) = (0, 0);
+        // SAFETY: each writes one integer.
+        unsafe {
+            let _ = blas::cublasGetVersion_v2(self.blas, &mut b);
+            let _ = sparse::cusparseGetVersion(self.sparse, &mut s);
+        }
+        (b, s)
+    }
+
+    /// Fills whole bytes: 0, or 0xFF which makes every f64 a NaN.
+    pub fn fill(&self, at: u64, numbers: usize, byte: u8) -> Result<()> {
+        let stream = self.device.stream().cu_stream();
+        // SAFETY: the caller's buffer holds `numbers` f64 from `at` on.
+        let done = unsafe { driver::memset_d8_async(at, byte, 8 * numbers, stream) };
+        done.map_err(|e| self.failure("cuMemsetD8Async", e))
+    }
+    /// Copies f64 on the device.
+    pub fn copy(&self, from: u64, to: u64, numbers: usize) -> Result<()> {
+        let stream = self.device.stream().cu_stream();
+        // SAFETY: both buffers hold `numbers` f64.
+        let done = unsafe { driver::memcpy_dtod_async(to, from, 8 * numbers, stream) };
+        done.map_err(|e| self.failure("cuMemcpyDtoDAsync", e))
+    }
+    /// Starts bringing f64 to pinned memory, to place `at`; [`pinned`](Self::pinned) is valid after a wait.
+    pub fn fetch(&self, from: u64, at: usize, numbers: usize) -> Result<()> {
+        assert!(at + numbers <= PINNED);
+        let stream = self.device.stream().cu_stream();
+        // SAFETY: in bounds by the check above; nobody reads the memory before the stream was waited for.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.pinned.add(at), numbers) };
+        // SAFETY: as above; pinned memory outlives the copy.
+        let done = unsafe { driver::memcpy_dtoh_async(to, from, stream) };
+        done.map_err(|e| self.failure("cuMemcpyDtoHAsync", e))
+    }
+    /// A number that was fetched.
+    pub fn pinned(&self, at: usize) -> f64 {
+        assert!(at < PINNED);
+        // SAFETY: in bounds; written by the device before the wait that callers make.
+        unsafe { self.pinned.add(at).read_volatile() }
+    }
+
+    /// y += a x.
+    pub fn axpy(&self, n: usize, a: f64, x: u64, y: u64) -> Result<()> {
+        // SAFETY: the caller's buffers hold n f64; `a` is read before the call returns.
+        let done = unsafe { blas::cublasDaxpy_v2(self.blas, n as i32, &a, x as _, 1, y as _, 1) };
+        self.blas("cublasDaxpy", done)
+    }
+    /// xᵀy on the host; waits. The result arrives in pinned memory.
+    pub fn dot(&self, n: usize, x: u64, y: u64) -> Result<f64> {
+        // SAFETY: the caller's buffers hold n f64; in host pointer mode the call waits for the result.
+        let done = unsafe { blas::cublasDdot_v2(self.blas, n as i32, x as _, 1, y as _, 1, self.pinned) };
+        self.blas("cublasDdot", done)?;
+        Ok(self.pinned(0))
+    }
+    /// ‖x‖ on the host; waits.
+    pub fn norm(&self, n: usize, x: u64) -> Result<f64> {
+        // SAFETY: as for `dot`.
+        let done = unsafe { blas::cublasDnrm2_v2(self.blas, n as i32, x as _, 1, self.pinned) };
+        self.blas("cublasDnrm2", done)?;
+        Ok(self.pinned(0))
+    }
+    /// x *= a.
+    pub fn scale(&self, n: usize, a: f64, x: u64) -> Result<()> {
+        // SAFETY: the caller's buffer holds n f64.
+        let done = unsafe { blas::cublasDscal_v2(self.blas, n as i32, &a, x as _, 1) };
+        self.blas("cublasDscal", done)
+    }
+    /// y = a Vᵀx + b y with `columns` columns of `n` numbers, or y = a V x + b y.
+    pub fn gemv(
+        &self,
+        transposed: bool,
+        (n, columns): (usize, usize),
+        a: f64,
+        v: u64,
+        x: u64,
+        b: f64,
+        y: u64,
+    ) -> Result<()> {
+        let how = match transposed {
+            true => blas::cublasOperation_t::CUBLAS_OP_T,
+            false => blas::cublasOperation_t::CUBLAS_OP_N,
+        };
+        let (m, k) = (n as i32, columns as i32);
+        // SAFETY: the caller's buffers hold n·columns, and n and columns f64.
+        let done =
+            unsafe { blas::cublasDgemv_v2(self.blas, how, m, k, &a, v as _, m, x as _, 1, &b, y as _, 1) };
+        self.blas("cublasDgemv", done)
+    }
+    /// Y = X Cᵀ with X and Y of `n` rows and s columns, stage after stage, and C (row-major s×s) on the device.
+    pub fn combine_stages(&self, n: usize, s: usize, x: u64, c: u64, y: u64) -> Result<()> {
+        let (m, k) = (n as i32, s as i32);
+        let op = blas::cublasOperation_t::CUBLAS_OP_N;
+        // Row-major C is Cᵀ by columns, so nothing needs transposing.
+        // SAFETY: X and Y hold n·s f64, C holds s².
+        let done = unsafe {
+            blas::cublasDgemm_v2(self.blas, op, op, m, k, k, &1.0, x as _, m, c as _, k, &0.0, y as _, m)
+        };
+        self.blas("cublasDgemm", done)
+    }
+
+    /// Device memory of zeros.
+    pub fn zeros(&self, n: usize) -> Result<Buffer<f64>> {
+        self.device.zeros(n, "a baseline's vector")
+    }
+}
+
+impl Drop for Vendor {
+    fn drop(&mut self) {
+        let _ = self.device.wait();
+        // SAFETY: each was made once, or is null and skipped.
+        unsafe {
+            if !self.blas.is_null() {
+                let _ = blas::cublasDestroy_v2(self.blas);
+            }
+            if !self.matrix.is_null() {
+                let _ = sparse::cusparseDestroyMatDescr(self.matrix);
+            }
+            if !self.sparse.is_null() {
+                let _ = sparse::cusparseDestroy(self.sparse);
+            }
+            if !self.pinned.is_null() {
+                let _ = driver::free_host(self.pinned.cast());
+            }
+        }
+    }
+}

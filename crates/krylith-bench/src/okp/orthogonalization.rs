@@ -1,0 +1,171 @@
+//! Time of one orthogonalisation against a basis of fixed size.
+
+use super::Plan;
+use crate::platform::{Orthogonalizer, Platform, STEPS};
+use crate::samples::{Samples, in_turn};
+use crate::systems::Random;
+use krylith::space::arnoldi::{Layout, Step};
+use krylith::space::{COLUMNS, FLAGS, LIMIT, Space};
+use krylith::{Result, Store};
+
+/// One implementation.
+pub(super) struct Row {
+    pub columns: usize,
+    pub len: usize,
+    pub name: String,
+    pub ours: bool,
+    /// Seconds a step.
+    pub samples: Samples,
+    /// Bytes that must move: the basis once, the new vector read and written.
+    pub bytes: u64,
+    /// ‖I − QᵀQ‖_F, or what went wrong.
+    pub check: std::result::Result<f64, String>,
+}
+
+/// Krylith's delayed Gram–Schmidt: the columns are finished, w is tentative, and each step takes another z.
+struct Delayed<'a, S: Space> {
+    space: &'a S,
+    store: Store,
+    columns: usize,
+    layout: Layout,
+    scalars: S::Scalars,
+    v: S::Basis,
+    w: S::Vector,
+    z: Vec<S::Vector>,
+    recording: S::Recording,
+    record: bool,
+    records: bool,
+}
+
+impl<'a, S: Space> Delayed<'a, S> {
+    fn new(space: &'a S, columns: usize, store: Store, record: bool, records: bool) -> Result<Self> {
+        let m = columns + 2;
+        let layout = Layout::new(m);
+        let mut random = Random(31);
+        let mut fresh = || -> Result<S::Vector> {
+            let mut v = space.vector()?;
+            space.write(&random.numbers(space.len()), &mut v)?;
+            Ok(v)
+        };
+        let w = fresh()?;
+        let z = (0..STEPS).map(|_| fresh()).collect::<Result<Vec<_>>>()?;
+        let (scalars, v) = (space.scalars(layout.len)?, space.basis(m, store)?);
+        let recording = S::Recording::default();
+        let mut made = Self { space, store, columns, layout, scalars, v, w, z, recording, record, records };
+        let mut header = vec![0.0; layout.header()];
+        header[layout.gram] = space.len() as f64 / 12.0;
+        header[layout.trusted] = krylith::space::arnoldi::trusted(store);
+        header[layout.rank] = krylith::space::arnoldi::rank(store);
+        space.guard(None);
+        let flags = made.flags();
+        space.write_scalars(&mut made.scalars, 0, &header, &flags)?;
+        space.step(Step::Start, &mut made.scalars, &layout, 0)?;
+        for j in 0..columns {
+            let z = fresh()?;
+            space.project_delayed(&made.v, j, &made.w, &z, &mut made.scalars, &layout)?;
+            space.update_delayed(&mut made.v, j, &mut made.w, &z, &mut made.scalars, &layout)?;
+        }
+        space.wait()?;
+        Ok(made)
+    }
+
+    /// Flags under which nothing halts.
+    fn flags(&self) -> [i32; FLAGS] {
+        let mut flags = [0; FLAGS];
+        flags[LIMIT] = i32::MAX;
+        flags
+    }
+}
+
+impl<S: Space> Orthogonalizer for Delayed<'_, S> {
+    fn name(&self) -> String {
+        let stored = if self.store == Store::F32 { ", f32 basis" } else { "" };
+        let how = match (self.records, self.record) {
+            (true, true) => ", in a graph",
+            (true, false) => ", as launches",
+            _ => "",
+        };
+        format!("Krylith, delayed CGS2{stored}{how}")
+    }
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn run(&mut self) -> Result<()> {
+        let Self { space, columns, layout, scalars, v, w, z, recording, record, .. } = self;
+        let mut steps = |s: &S| -> Result<()> {
+            for z in z.iter() {
+                s.project_delayed(v, *columns, w, z, scalars, layout)?;
+                s.update_delayed(v, *columns, w, z, scalars, layout)?;
+            }
+            Ok(())
+        };
+        if *record { space.record(recording, 1, steps) } else { steps(space) }
+    }
+    fn defect(&mut self) -> Result<f64> {
+        let (s, l, n) = (self.space, self.layout, self.columns + 1);
+        let mut column = s.vector()?;
+        let (mut sum, mut dots, mut flags) = (0.0, vec![0.0; n], [0; FLAGS]);
+        for i in 0..n {
+            // V eᵢ is column i, widened.
+            let mut unit = vec![0.0; n];
+            unit[i] = 1.0;
+            let mut all = self.flags();
+            all[COLUMNS] = n as i32;
+            s.write_scalars(&mut self.scalars, l.y, &unit, &all)?;
+            s.expand(&self.v, &mut column, &mut self.scalars, l.y)?;
+            s.project(&self.v, 0..n, &column, &mut self.scalars, l.dots)?;
+            s.read_scalars(&self.scalars, l.dots, &mut dots, &mut flags)?;
+            for (j, dot) in dots.iter().enumerate() {
+                sum += (dot - if i == j { 1.0 } else { 0.0 }).powi(2);
+            }
+        }
+        let flags = self.flags();
+        s.write_scalars(&mut self.scalars, l.y, &[0.0], &flags)?;
+        Ok(f64::sqrt(sum))
+    }
+    fn tolerance(&self) -> f64 {
+        if self.store == Store::F32 { 1e-5 } else { 1e-12 }
+    }
+}
+
+/// Checks and times every implementation at one size of basis.
+pub(super) fn measure<P: Platform>(p: &P, len: usize, columns: usize, plan: &Plan) -> Result<Vec<Row>> {
+    let space = p.space(len)?;
+    let mut all = p.orthogonalizers(len, columns)?;
+    let baselines = all.len();
+    let mut bytes = vec![8 * (len * (columns + 2)) as u64; baselines];
+    for store in [Store::F64, Store::F32] {
+        for record in if p.records() { vec![true, false] } else { vec![true] } {
+            all.push(Box::new(Delayed::new(&space, columns, store, record, p.records())?));
+            // Basis once; w and z read; a column and w written.
+            bytes.push((store.bytes() * len * (columns + 1) + 24 * len) as u64);
+        }
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    for (i, one) in all.iter_mut().enumerate() {
+        let defect = one.refresh().and_then(|()| one.run()).and_then(|()| one.defect());
+        let check = match defect {
+            Ok(defect) if defect <= one.tolerance() => Ok(defect),
+            Ok(defect) => Err(format!("{} against {columns} columns: ‖I − QᵀQ‖ is {defect:e}", one.name())),
+            Err(e) => Err(e.to_string()),
+        };
+        let (name, ours, samples) = (one.name(), i >= baselines, Samples::default());
+        rows.push(Row { columns, len, name, ours, samples, bytes: bytes[i], check });
+    }
+    let right: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].check.is_ok()).collect();
+    let samples = in_turn(right.len(), 3, plan.repetitions, |i| {
+        let one = &mut all[right[i]];
+        one.refresh()?;
+        Ok(p.time(&mut || one.run())? / STEPS as f64)
+    })?;
+    for (&i, samples) in right.iter().zip(samples) {
+        rows[i].samples = samples;
+        // Still right after everything.
+        match all[i].defect() {
+            Ok(defect) if defect <= all[i].tolerance() => rows[i].check = Ok(defect),
+            Ok(defect) => rows[i].check = Err(format!("{}: ‖I − QᵀQ‖ ends at {defect:e}", rows[i].name)),
+            Err(e) => rows[i].check = Err(e.to_string()),
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,175 @@
+//! What is measured on: the Stokes duct, and random blocks on the same stencil; and the reference for products.
+
+use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use krylith::{Error, Result, Store};
+use krylith_problems::SystemKind;
+
+/// The mesh of the paper's case, or near: 151,686 nodes where the paper has 151,090.
+pub(crate) const PAPER: [usize; 3] = [53, 53, 54];
+
+/// A system with a right-hand side.
+pub(crate) struct Case {
+    pub kronecker: KroneckerSum,
+    pub rhs: Vec<f64>,
+    pub spec: String,
+}
+
+/// Unsteady Stokes flow, Radau IIA with two stages, τ = 0.125.
+pub(crate) fn stokes([x, y, z]: [usize; 3]) -> Result<Case> {
+    let made = krylith_problems::generate(&format!("stokes:{x}x{y}x{z}"))?;
+    match made.system {
+        SystemKind::Kronecker(kronecker) => Ok(Case { kronecker, rhs: made.rhs, spec: made.spec }),
+        _ => Err(Error::invalid("the Stokes problem is no Kronecker sum")),
+    }
+}
+
+/// Neighbours on a grid of cubes cut into six tetrahedra each, by ascending number.
+const OFFSETS: [[isize; 3]; 15] = [
+    [-1, -1, -1],
+    [0, -1, -1],
+    [-1, 0, -1],
+    [0, 0, -1],
+    [-1, -1, 0],
+    [0, -1, 0],
+    [-1, 0, 0],
+    [0, 0, 0],
+    [1, 0, 0],
+    [0, 1, 0],
+    [1, 1, 0],
+    [0, 0, 1],
+    [1, 0, 1],
+    [0, 1, 1],
+    [1, 1, 1],
+];
+
+/// Numbers in [−½, ½) that depend on a seed alone (splitmix64).
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+    }
+    pub fn numbers(&mut self, n: usize) -> Vec<f64> {
+        (0..n).map(|_| self.next()).collect()
+    }
+}
+
+/// Dense random blocks on the 15-point stencil: nothing to find inside the blocks.
+pub(crate) fn random(nodes: [usize; 3], b: usize, s: usize, seed: u64) -> Result<KroneckerSum> {
+    let [nx, ny, nz] = nodes;
+    let n = nx * ny * nz;
+    let (mut row_ptr, mut col) = (vec![0], Vec::with_capacity(15 * n));
+    for i in 0..n {
+        let at = [i % nx, i / nx % ny, i / (nx * ny)];
+        for o in OFFSETS {
+            let to: [Option<usize>; 3] =
+                std::array::from_fn(|d| at[d].checked_add_signed(o[d]).filter(|&x| x < nodes[d]));
+            if let [Some(x), Some(y), Some(z)] = to {
+                col.push((x + nx * (y + ny * z)) as u32);
+            }
+        }
+        row_ptr.push(col.len());
+    }
+    let mut random = Random(seed);
+    let count = col.len() * b * b;
+    let m = Bsr::new(b, n, n, row_ptr.clone(), col.clone(), random.numbers(count))?;
+    let l = Bsr::new(b, n, n, row_ptr, col, random.numbers(count))?;
+    let (a, b) = coefficients(s, seed + 1)?;
+    KroneckerSum::new(a, b, 0.125, m, l)
+}
+
+/// Random A and B of order s.
+pub(crate) fn coefficients(s: usize, seed: u64) -> Result<(Dense, Dense)> {
+    let mut random = Random(seed ^ 0xABCD);
+    Ok((Dense::new(s, s, random.numbers(s * s))?, Dense::new(s, s, random.numbers(s * s))?))
+}
+
+/// Largest difference from an f64 double loop on a sample of block rows, relative to Σ|coefficient·entry·x|.
+///
+/// # Errors
+/// A difference beyond rounding, with the row: a wrong result is never timed.
+pub(crate) fn check(name: &str, k: &KroneckerSum, store: Store, x: &[f64], y: &[f64]) -> Result<f64> {
+    let (b, s, n) = (k.block(), k.stages(), k.m.block_rows());
+    if y.len() != n * b * s {
+        return Err(Error::invalid(format!("{name}: {} numbers for {} rows", y.len(), n * b * s)));
+    }
+    // f32 storage rounds the entries; arithmetic stays f64, so the reference rounds the same way.
+    let entry = |v: f64| if store == Store::F32 { v as f32 as f64 } else { v };
+    let mut worst = 0.0f64;
+    let step = (n / 1500).max(1);
+    let sample = (0..n).step_by(step).chain(n.saturating_sub(40)..n).chain(0..40.min(n));
+    for i in sample {
+        for r in 0..b {
+            for q in 0..s {
+                let (mut sum, mut scale) = (0.0, 0.0);
+                for (matrix, coefficient, factor) in [(&k.m, &k.a, 1.0), (&k.l, &k.b, k.tau)] {
+                    for p in matrix.row_ptr()[i]..matrix.row_ptr()[i + 1] {
+                        let j = matrix.col()[p] as usize;
+                        for c in 0..b {
+                            let value = entry(matrix.values()[(p * b + r) * b + c]);
+                            for t in 0..s {
+                                let term = factor * coefficient[(q, t)] * value * x[(j * b + c) * s + t];
+                                sum += term;
+                                scale += term.abs();
+                            }
+                        }
+                    }
+                }
+                let got = y[(i * b + r) * s + q];
+                let error = (got - sum).abs() / scale.max(f64::MIN_POSITIVE);
+                // Written so that a NaN left of the poison fails too.
+                if !(error <= 1e-13) {
+                    return Err(Error::invalid(format!(
+                        "{name}: block row {i}, component {r}, stage {q} is {got:e}; the reference is {sum:e}"
+                    )));
+                }
+                worst = worst.max(error);
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// `nodes` scaled by `factor` in number, by its cube root in each direction; at least 4 a side.
+pub(crate) fn scaled(nodes: [usize; 3], factor: f64) -> [usize; 3] {
+    nodes.map(|n| ((n as f64 * factor.cbrt()).round() as usize).max(4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_finds_a_wrong_number_and_a_missing_one() {
+        let k = random([4, 4, 4], 2, 2, 3).unwrap();
+        let x = Random(9).numbers(k.rows());
+        let bsr = k.assemble();
+        let mut y = vec![0.0; k.rows()];
+        for i in 0..bsr.block_rows() {
+            for p in bsr.row_ptr()[i]..bsr.row_ptr()[i + 1] {
+                for r in 0..4 {
+                    for c in 0..4 {
+                        y[i * 4 + r] += bsr.block_values(p)[r * 4 + c] * x[bsr.col()[p] as usize * 4 + c];
+                    }
+                }
+            }
+        }
+        assert!(check("assembled", &k, Store::F64, &x, &y).unwrap() < 1e-14);
+        y[17] += 1e-9;
+        assert!(check("bent", &k, Store::F64, &x, &y).unwrap_err().to_string().contains("block row 4"));
+        y[17] = f64::NAN;
+        assert!(check("poisoned", &k, Store::F64, &x, &y).is_err());
+    }
+
+    #[test]
+    fn the_stencil_has_15_points_inside() {
+        let k = random([5, 4, 4], 1, 1, 1).unwrap();
+        assert_eq!((0..80).map(|i| k.m.row_ptr()[i + 1] - k.m.row_ptr()[i]).max(), Some(15));
+        assert_eq!(scaled(PAPER, 8.0), [106, 106, 108]);
+        assert_eq!(scaled(PAPER, 1.0), PAPER);
+    }
+}

@@ -1,0 +1,76 @@
+//! The suite on the CPU, small; and the paper's kernels under NVRTC where it is installed.
+
+use krylith_bench::{DeviceChoice, OkpOptions, okp};
+
+#[test]
+fn a_small_run_on_the_cpu_writes_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = OkpOptions {
+        scale: Some(0.001),
+        out: Some(folder.path().join("made")),
+        repetitions: 2,
+        solves: Some(1),
+        iterations: Some(40),
+        threads: 2,
+        traffic: Some(1_000_000),
+        command: "test <&>".into(),
+        ..OkpOptions::default()
+    };
+    let mut heard = Vec::new();
+    let report = okp(&options, &mut |text| heard.push(text.to_string())).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    assert!(heard.len() > 6 && report.files.len() == 3);
+    let text = std::fs::read_to_string(folder.path().join("made/okp.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("okp")));
+    let rows = json["products"][1]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert_eq!(row["check"]["ok"], true, "{row}");
+        assert_eq!(row["rotating"]["samples"].as_array().unwrap().len(), 2);
+        assert!(row["bandwidth_fraction"].as_f64().unwrap() > 0.0);
+    }
+    for row in json["gmres"].as_array().unwrap() {
+        assert_eq!(row["residuals"].as_array().unwrap().len(), 41, "{row}");
+        assert!(row["phases_per_solve"]["product"].as_f64().unwrap() > 0.0);
+    }
+    assert!(json["orthogonalization"].as_array().unwrap().len() >= 12);
+    assert!(report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;"));
+    assert!(report.tables.contains("Krylith, dense blocks"));
+}
+
+#[test]
+fn devices_are_read_by_name() {
+    assert_eq!("cuda:3".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(3));
+    assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
+    assert!("gpu".parse::<DeviceChoice>().unwrap_err().to_string().contains("gpu"));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for options in [
+        OkpOptions { scale: Some(-1.0), ..OkpOptions::default() },
+        OkpOptions { iterations: Some(0), ..OkpOptions::default() },
+    ] {
+        assert!(okp(&options, &mut |_| ()).is_err());
+    }
+}
+
+/// Skipped, and said so, where NVRTC is not installed.
+#[cfg(feature = "cuda")]
+#[test]
+fn the_paper_s_kernels_compile() {
+    use krylith_bench::compile_paper_kernels as compile;
+    if let Err(e) = compile(4, 2, 128, (9, 0)) {
+        assert!(std::env::var_os("KRYLITH_NVRTC").is_none(), "{e}");
+        eprintln!("skipped: {e}");
+        return;
+    }
+    for b in 1..=8 {
+        for s in 1..=4 {
+            let ptx = compile(b, s, 256, (8, 0)).unwrap().to_src();
+            assert!(ptx.contains("stage_combination"));
+            assert_eq!(ptx.contains("warp_per_block_row"), b <= 5, "b={b}");
+        }
+    }
+}
