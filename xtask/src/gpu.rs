@@ -3,7 +3,7 @@
 //! Nothing of CUDA is needed here: the driver, NVRTC and NCCL are found at run time, there.
 
 use crate::bench::SUITES;
-use crate::shell::{cargo, read, root, shell};
+use crate::shell::{cargo, read, root, shell, target};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,14 @@ fn build(out: &Path) -> Result<(), String> {
     }
     fs::create_dir_all(out.join("tests")).map_err(io)?;
 
+    // As a release is made: with the kernels of the common sizes inside, where NVRTC can be had.
+    let archive = target().join("kernels.bin");
+    let embedded = crate::kernels::pack(&archive);
+    if let Err(why) = &embedded {
+        println!("kernels are not embedded: {why}");
+    }
     let build = ["build", "--release", "--package", "krylith-cli", "--bin", "krylith"];
-    for made in executables(&build)? {
+    for made in executables(&build, embedded.is_ok().then_some(&archive))? {
         place(&made, &out.join("krylith"))?;
     }
     for (package, test) in TESTS {
@@ -44,8 +50,8 @@ fn build(out: &Path) -> Result<(), String> {
             println!("skipped: {} does not exist", file.display());
             continue;
         }
-        let build = ["test", "--release", "--no-run", "--package", package, "--test", test];
-        for made in executables(&build)? {
+        let build = ["test", "--no-run", "--package", package, "--test", test];
+        for made in executables(&build, None)? {
             place(&made, &out.join("tests").join(format!("{package}-{test}")))?;
         }
     }
@@ -68,9 +74,14 @@ fn build(out: &Path) -> Result<(), String> {
 }
 
 /// Builds, and gives the executables that cargo speaks of.
-fn executables(args: &[&str]) -> Result<Vec<PathBuf>, String> {
+fn executables(args: &[&str], embed: Option<&PathBuf>) -> Result<Vec<PathBuf>, String> {
     println!("$ cargo {}", args.join(" "));
-    let messages = read(cargo(args).arg("--message-format=json-render-diagnostics"))?;
+    let mut command = cargo(args);
+    command.arg("--message-format=json-render-diagnostics");
+    if let Some(archive) = embed {
+        command.env("KRYLITH_EMBED", archive);
+    }
+    let messages = read(&mut command)?;
     let made: Vec<_> = messages.lines().filter_map(executable).collect();
     if made.is_empty() { Err(format!("cargo {} made no executable", args.join(" "))) } else { Ok(made) }
 }

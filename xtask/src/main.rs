@@ -2,6 +2,7 @@
 
 mod bench;
 mod gpu;
+mod kernels;
 mod nvrtc;
 mod shell;
 mod steps;
@@ -14,6 +15,7 @@ const HELP: &str = "\
 cargo xtask test             everything that CI checks: format, lints, tests, kernels through NVRTC, tidy
 cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can check
 cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine without Rust
+cargo xtask kernels FILE     compiled kernels of the common sizes; KRYLITH_EMBED=FILE puts them into a build
 cargo xtask bench [SUITE…]   ignored tests in release, then the suites of `krylith bench` (all, or those named)";
 
 fn main() -> ExitCode {
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
         ["gpu"] => gpu::run(),
+        ["kernels", file] => kernels::run(file),
         ["bench", ref suites @ ..] => bench::run(suites),
         _ => {
             eprintln!("cargo xtask {}: not known\n\n{HELP}", args.join(" "));

@@ -51,6 +51,8 @@ pub enum Command {
     Solve(Box<SolveArgs>),
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),
+    /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
+    Bench(BenchArgs),
     /// Show this machine as Krylith sees it; with SYSTEM also its size, blocks and memory
     Info(InfoArgs),
 }
@@ -180,6 +182,36 @@ pub enum MatrixFormat {
     Petsc,
     #[allow(missing_docs)]
     Mtx,
+}
+
+/// `krylith bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves)
+    #[arg(value_name = "SUITE")]
+    pub suite: Suite,
+    /// Where: auto, cpu or cuda[:N] [default: auto, the first GPU if one works]
+    #[arg(long, value_name = "auto|cpu|cuda[:N]")]
+    pub device: Option<Device>,
+    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU, 1/8 on a CPU]
+    #[arg(long, value_name = "FACTOR")]
+    pub scale: Option<f64>,
+    /// Threads on a CPU [default: all cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Every block size from 1 to 8 with 1 to 4 stages too
+    #[arg(long)]
+    pub full: bool,
+    /// Folder for tables (.txt), raw data (.json) and a page with plots (.html); it is made if it is missing
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// The suites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Suite {
+    #[allow(missing_docs)] // a comment would become a second help text
+    Okp,
 }
 
 /// `krylith info`.

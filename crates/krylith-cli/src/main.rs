@@ -1,7 +1,8 @@
-//! The `krylith` command: solve sparse point-block systems, write generated ones, look at the machine.
+//! The `krylith` command: solve sparse point-block systems, write generated ones, measure, look at the machine.
 
 mod args;
 mod bandwidth;
+mod bench;
 mod blocks;
 mod devices;
 mod failure;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             None => args::print_help(),
             Some(args::Command::Solve(args)) => solve::solve(*args),
             Some(args::Command::Problem(args)) => problem::problem(args),
+            Some(args::Command::Bench(args)) => bench::bench(args),
             Some(args::Command::Info(args)) => info::info(args),
         }
     });

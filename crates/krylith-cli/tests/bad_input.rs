@@ -162,7 +162,7 @@ fn options_refuse_what_they_do_not_know() {
         let line = format!("solve a.mtx --out x.npy {line}");
         f.line(&line).fails(2, &words);
     }
-    f.line("bench all").fails(2, &["bench"]);
+    f.line("bench all").fails(2, &["all", "okp"]);
     f.line("info --ranks 2").fails(2, &["--ranks", "not"]);
     f.line("solve").fails(2, &["SYSTEM"]);
     f.line("problem stokes:3x3x3").fails(2, &["--out"]);
