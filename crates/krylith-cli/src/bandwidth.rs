@@ -5,10 +5,8 @@
 //! caches are large.
 
 use krylith::device::cpu::Pool;
-use krylith::device::cuda::{Cuda, Device as Gpu};
-use krylith::space::Space;
 use std::hint::black_box;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Time for the passes; filling the buffer comes on top.
@@ -42,33 +40,6 @@ pub fn of_cpu(pool: &Pool) -> Option<f64> {
         best = best.min(pass.elapsed().as_secs_f64());
     }
     (best.is_finite() && best > 0.0).then(|| (8 * each * threads) as f64 / best)
-}
-
-krylith::sweeps! {
-    /// The passes of this measurement.
-    pub const SWEEPS;
-    /// Reads x.
-    read_all: () [x] [] -> [sum] { sum += x * x; }
-}
-
-/// Bytes a second that a GPU reads from its memory, or `None` where it has no room to try it.
-pub fn of_gpu(gpu: &Arc<Gpu>) -> Option<f64> {
-    // Ten times the largest cache there is, and a hundred microseconds a pass.
-    const NUMBERS: usize = 1 << 26;
-    const PASSES: usize = 20;
-    let space = Cuda::new(gpu, NUMBERS).ok()?;
-    let (x, mut scalars) = (space.vector().ok()?, space.scalars(1).ok()?);
-    let mut best = f64::INFINITY;
-    for _ in 0..3 {
-        space.wait().ok()?;
-        let start = Instant::now();
-        for _ in 0..PASSES {
-            space.sweep(read_all, &mut scalars, [], [&x], [], [0]).ok()?;
-        }
-        space.wait().ok()?;
-        best = best.min(start.elapsed().as_secs_f64());
-    }
-    Some((8 * NUMBERS * PASSES) as f64 / best)
 }
 
 /// A sum in many lanes, so that loads and not additions set the pace.

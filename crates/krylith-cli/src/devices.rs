@@ -140,7 +140,7 @@ mod cuda {
         }
         let space = Cuda::new(&gpu, job.rhs.len())?;
         let solved = run::run(&space, job, observer)?;
-        let bandwidth = if measure { bandwidth::of_gpu(&gpu) } else { None };
+        let bandwidth = if measure { gpu.read_bandwidth().ok() } else { None };
         Ok((solved, Ran { device: "cuda", names: vec![name], threads: 1, reason: reason.into(), bandwidth }))
     }
 }
