@@ -63,7 +63,12 @@ fn probe() -> std::result::Result<Vec<DeviceInfo>, (String, String)> {
     if !unsafe { sys::is_culib_present() } {
         return Err(("no NVIDIA driver was found".into(), old_driver()));
     }
-    result::init().map_err(|e| (format!("the driver does not start: {}", text(&e)), old_driver()))?;
+    result::init().map_err(|e| match e.0 {
+        sys::CUresult::CUDA_ERROR_NO_DEVICE => {
+            (text(&e), "check CUDA_VISIBLE_DEVICES and `nvidia-smi`".into())
+        }
+        _ => (format!("the driver does not start: {}", text(&e)), old_driver()),
+    })?;
     let mut version = 0;
     // SAFETY: writes one integer.
     let _ = unsafe { sys::cuDriverGetVersion(&mut version) };
