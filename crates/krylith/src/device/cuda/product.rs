@@ -132,6 +132,10 @@ impl PointBlockSum for Cuda {
                 values[e]
             )));
         }
+        let own = t - g.terms.0;
+        if !g.structure.is_dense() && !g.structure.fits(own, values) {
+            return Err(breaks_structure(t)); // before anything is changed
+        }
         let mut staging = match g.staging.take() {
             Some(buffer) => buffer,
             None => device.zeros(expected, "new values")?,
@@ -306,10 +310,7 @@ impl Group {
         if broken[0] == 0 {
             return Ok(());
         }
-        Err(Error::invalid(format!(
-            "the new values of term {t} break the structure found at set-up (entries that were zero, or equal to \
-             others, in every block): build the operator with dense blocks (PointBlock::new(…, dense = true))"
-        )))
+        Err(breaks_structure(t))
     }
 
     fn pack(&mut self, device: &Device, t: usize, natural: u64) -> Result<()> {
@@ -357,6 +358,13 @@ impl Group {
         }
         self.kernels.coefficients.write(device, &host[..n])
     }
+}
+
+fn breaks_structure(t: usize) -> Error {
+    Error::invalid(format!(
+        "the new values of term {t} break the structure found at set-up (entries that were zero, or equal to others, in \
+         every block): build the operator with dense blocks (PointBlock::new(…, dense = true))"
+    ))
 }
 
 impl Tiles {
