@@ -65,6 +65,36 @@ fn structure_changes_nothing() {
     conformance::structure_changes_nothing(&|n| Cuda::new(&device, n).unwrap());
 }
 
+/// New values that are on the device already; those that break a structure are refused.
+#[test]
+fn values_are_updated_from_device_memory() {
+    let Some(device) = gpu() else { return };
+    let mut rng = common::Random(8);
+    let mut k = common::random_kronecker(&mut rng, 3, 2, 300, 5, true, true);
+    let space = Cuda::new(&device, k.rows()).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let n = k.l.values().len();
+    k.l.values_mut().copy_from_slice(&rng.numbers(n));
+    let values = device.upload(k.l.values(), "new values").unwrap();
+    a.product_mut().update_from_device(&space, 1, &values).unwrap();
+    let x = rng.numbers(k.rows());
+    let y = conformance::apply(&space, &a, &x, k.rows());
+    assert!(common::distance(&y, &common::by_rows(&k, &x)) <= 1e-13);
+    assert!(a.product_mut().update_from_device(&space, 2, &values).is_err());
+
+    // Every block of M a multiple of the identity: one slot. Values that are not are refused.
+    k.m.values_mut().chunks_exact_mut(9).for_each(|b| {
+        let v = b[0];
+        b.iter_mut().enumerate().for_each(|(e, b)| *b = if e % 4 == 0 { v } else { 0.0 });
+    });
+    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    assert_eq!(a.product().slots(), 1 + 9);
+    let e = a.product_mut().update_from_device(&space, 0, &values).unwrap_err().to_string();
+    assert!(e.contains("break the structure"), "{e}");
+    let e = a.update_values(&space, 0, k.l.values()).unwrap_err().to_string();
+    assert!(e.contains("break the structure"), "{e}");
+}
+
 /// A second solve, with new values and a new τ, allocates nothing and loads no kernel; memory stays flat.
 #[test]
 fn a_second_solve_allocates_nothing() {

@@ -173,6 +173,11 @@ impl<S: PointBlockSum> PointBlock<S> {
     pub fn product(&self) -> &S::Product {
         &self.product
     }
+
+    /// What the device holds, for updates that only that device knows, such as values in its own memory.
+    pub fn product_mut(&mut self) -> &mut S::Product {
+        &mut self.product
+    }
 }
 
 impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
