@@ -129,11 +129,13 @@ pub fn vector_kernels() -> Vec<Kernel> {
 pub struct Shape {
     /// Threads a block of threads.
     pub(super) threads: usize,
-    /// Threads that share a matrix block.
+    /// Groups of a block's rows whose packed values lie together.
     pub(super) slices: usize,
+    /// Threads that share a matrix block, or lanes that share a row where one lane takes a row and component.
+    pub(super) shares: usize,
     /// Most matrix blocks of a tile.
     pub(super) tile: usize,
-    /// One lane a row, component and stage instead of one thread a block.
+    /// Lanes take rows and components instead of blocks.
     pub(super) by_rows: bool,
     /// Rows that share columns are put together.
     pub(super) cluster: bool,
@@ -149,35 +151,34 @@ impl Shape {
     pub(super) fn choose(block: usize, s: usize, structure: &Structure, store: Store) -> Self {
         let dense = structure.is_dense();
         let many = s >= 3; // more stages make x the larger part of the traffic
-        let (threads, slices, tile, by_rows, cluster) = match (block, s) {
+        let (threads, slices, shares, tile, by_rows, cluster) = match (block, s) {
             _ if !dense => {
                 // One thread a block; as many blocks as fit 40 KB with what they add to their rows.
                 let bytes = structure.slots * store.bytes() + 8 * stride(block, s);
                 let tile = [240, 120, 60].into_iter().find(|t| t * bytes <= 40_000).unwrap_or(30);
-                (128, 1, tile, false, true)
+                (128, 1, 1, tile, false, true)
             }
-            (4, _) if store == Store::F32 => (128, 1, 120, false, s >= 2),
-            (1, 1 | 2) => (256, 1, 1020, false, true),
-            (1, 3) => (128, 1, 465, true, false),
-            (1, _) => (128, 1, 465, true, true),
-            (2, 1) => (128, 1, 240, false, false),
-            (2, 2) => (256, 1, 255, false, false),
-            (2, 3) => (128, 1, 120, false, true),
-            (2, _) => (128, 1, 225, true, true),
-            (3, 3) => (256, 1, 240, false, true),
-            (3, 4) => (128, 1, 120, false, true),
-            (3, _) => (256, 1, 240, false, false),
-            (4, _) if many => (128, 2, 60, false, true),
-            (4, _) => (256, 2, 120, false, false),
-            (5, _) => (64, 1, 60, false, many),
-            (6, _) if many => (128, 2, 60, false, true),
-            (6, _) => (192, 3, 60, false, false),
-            (7, 3) => (64, 1, 30, true, true),
-            (7, 4) => (32, 1, 30, false, true),
-            (7, _) => (64, 1, 60, false, false),
-            _ => (128, 4, 30, false, true),
+            (4, _) if store == Store::F32 => (128, 1, 1, 120, false, s >= 2),
+            (1, 1 | 2) => (256, 1, 1, 1020, false, true),
+            (1, 3) => (128, 1, 1, 1020, true, true),
+            (1, _) => (128, 1, 2, 960, true, true),
+            (2, 1) => (128, 1, 1, 240, false, false),
+            (2, 2 | 3) => (128, 1, 4, 240, true, true),
+            (2, _) => (128, 1, 2, 360, true, true),
+            (3, 3) => (256, 1, 1, 240, false, true),
+            (3, 4) => (128, 1, 1, 120, false, true),
+            (3, _) => (256, 1, 1, 240, false, false),
+            (4, _) if many => (128, 2, 2, 60, false, true),
+            (4, _) => (256, 2, 2, 120, false, false),
+            (5, 1 | 2) => (128, 1, 4, 60, true, s == 2),
+            (5, _) => (128, 1, 2, 60, false, many),
+            (6, _) if many => (128, 2, 2, 60, false, true),
+            (6, _) => (192, 3, 3, 60, false, false),
+            (7, _) if many => (128, 1, 4, 30, false, true),
+            (7, _) => (128, 1, 2, 60, false, false),
+            _ => (128, 4, 4, 30, false, true),
         };
-        Self { threads, slices, tile, by_rows, cluster, block, dense }
+        Self { threads, slices, shares, tile, by_rows, cluster, block, dense }
     }
 
     /// Dynamic shared memory in bytes.
@@ -243,6 +244,7 @@ pub(super) fn kron_product(
         value(store),
         define("THREADS", shape.threads),
         define("SLICES", shape.slices),
+        define("SHARES", shape.shares),
         define("TILE", shape.tile),
         define("BY_ROWS", shape.by_rows as u32),
         define("DEPTH", DEPTH),

@@ -1,12 +1,14 @@
 // y = (A (x) M + B (x) L) x with point-block matrices M, L of one pattern; TERMS 1: (A (x) M) x, with STAGES 1 the plain product.
 // Constants: BLOCK, STAGES, TERMS, VALUE (double or float as stored), SLOTS and SLOT_TABLE (packed place of entry (term, r, c), -1: zero
-// in every block; both absent: dense), THREADS, SLICES (divides BLOCK; threads that share a block), TILE (most blocks of a tile, <= 1020),
-// BY_ROWS (mapping, below; dense and SLICES 1 only) with SPLIT (lanes a row), DEPTH (tiles in flight), CTAS (launch bound), ACCUMULATE.
+// in every block; both absent: dense), THREADS, SLICES (divides BLOCK; groups of rows whose packed values lie together), TILE (most blocks of
+// a tile, <= 1020), BY_ROWS (mapping, below; dense and SLICES 1 only), SHARES (by blocks: threads that share a block, SLICES or, with
+// SLICES 1, any number up to BLOCK; by rows: lanes that share a row, a power of two), DEPTH (tiles in flight), CTAS (launch bound), ACCUMULATE.
 // Bytes it must move: the values once, one byte a block (two where TILE > 256), 4 bytes a distinct node of a tile, 6 bytes a row, x and y.
 // Mapping: resident CTAs walk tiles of whole rows. Values, indices and x of the next tile are copied to shared memory asynchronously while
 // this one is multiplied: one contiguous piece of values, each x run once a tile however many blocks use it. Every access to memory is
-// coalesced for any BLOCK. By blocks: one thread a block (and slice) multiplies, its products go to shared memory, and each row is summed in
-// the order of its blocks. By rows: one lane a (row, component, stage), which pays for small blocks with several stages.
+// coalesced for any BLOCK. By blocks: one thread a block (and share of its rows) multiplies, its products go to shared memory, and each row
+// is summed in the order of its blocks. By rows: one lane a (row, component, share of its blocks) with all stages in registers, which pays for
+// small blocks with several stages.
 #ifndef TERMS
 #define TERMS 2
 #endif
@@ -25,8 +27,8 @@
 #ifndef BY_ROWS
 #define BY_ROWS 0
 #endif
-#ifndef SPLIT
-#define SPLIT 1
+#ifndef SHARES
+#define SHARES SLICES
 #endif
 #ifndef CTAS
 #define CTAS 1
@@ -42,8 +44,8 @@ constexpr int RUN = BLOCK * STAGES;                   // numbers of one node, co
 constexpr int PAIR = RUN % 2 == 0 ? 2 : 1;            // numbers moved at once through shared memory
 constexpr int PIECES = RUN / PAIR;
 constexpr int STRIDE = PAIR == 2 ? (PIECES | 1) * 2 : RUN;  // odd in units of PAIR: neighbouring runs fall into different banks
-constexpr int LANES = THREADS / SLICES;               // threads of one slice, a multiple of 32
-constexpr int ROWS = BLOCK / SLICES;                  // rows of a block that one thread owns
+constexpr int LANES = THREADS / SHARES;               // threads of one share, a multiple of 32
+constexpr int ROWS = BLOCK / SLICES;                  // rows of a slice
 constexpr int OWN = SLOTS / SLICES;                   // slots of one slice
 constexpr int FULL = 16 / sizeof(VALUE);
 constexpr int VECTOR = OWN % FULL == 0 ? FULL : OWN % 2 == 0 ? 2 : 1;  // slots of a block that lie together
@@ -69,6 +71,15 @@ __device__ __forceinline__ constexpr int slot(int term, int r, int c) {
 #endif
 }
 
+// Values are read once: what they push out of the L2 cache should be values, not x, which later tiles read again.
+__device__ __forceinline__ unsigned long long read_once() {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+__device__ __forceinline__ void copy_once(unsigned address, const void* from, unsigned long long policy) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "l"(policy));
+}
 template <int bytes> __device__ __forceinline__ void copy(void* to, const void* from) {
     const unsigned address = (unsigned)__cvta_generic_to_shared(to);
     if constexpr (bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
@@ -78,18 +89,20 @@ __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"
 
 template <class T, int n> struct alignas(n * sizeof(T)) Packet { T v[n]; };
 
-// The products of one slice of a block with its x run, A and B folded in. Value j of the slice: own[(j / VECTOR * width) * VECTOR + j % VECTOR].
-template <int slice>
+// The products of `count` rows of a block, from row `first` on, with its x run, A and B folded in.
+// Slot j of the block: stage[(j / VECTOR * width) * VECTOR + j % VECTOR].
+template <int first, int count>
 __device__ __forceinline__ void multiply(const VALUE* stage, int width, const double* run, double* out) {
     constexpr int STEP = PAIR == 2 && STAGES % 2 == 1 ? 2 : 1;  // columns read at once, so that pairs stay whole
-    double sum[TERMS][ROWS][STAGES];
-    bool used[TERMS][ROWS];
+    double sum[TERMS][count][STAGES];
+    bool used[TERMS][count], here[SLOTS / VECTOR];
 #pragma unroll
     for (int t = 0; t < TERMS; ++t)
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) used[t][r] = false;
-    VALUE own[OWN];
-    int loaded = 0;
+        for (int r = 0; r < count; ++r) used[t][r] = false;
+#pragma unroll
+    for (int j = 0; j < SLOTS / VECTOR; ++j) here[j] = false;
+    VALUE own[SLOTS];
 #pragma unroll
     for (int c0 = 0; c0 < BLOCK; c0 += STEP) {
         double v[STEP * STAGES];
@@ -99,29 +112,21 @@ __device__ __forceinline__ void multiply(const VALUE* stage, int width, const do
 #pragma unroll
             for (int h = 0; h < PAIR; ++h) v[i + h] = p.v[h];
         }
-        int need = 0;
-#pragma unroll
-        for (int e = 0; e < STEP * ROWS * TERMS; ++e) {
-            const int s = slot(e % TERMS, slice * ROWS + e / TERMS % ROWS, c0 + e / (TERMS * ROWS)) - slice * OWN + 1;
-            if (s > need) need = s;
-        }
-#pragma unroll
-        for (int j = 0; j < OWN; j += VECTOR)
-            if (j >= loaded && j < need) {
-                const Packet<VALUE, VECTOR> p = *(const Packet<VALUE, VECTOR>*)(stage + j * width);
-#pragma unroll
-                for (int h = 0; h < VECTOR; ++h) own[j + h] = p.v[h];
-            }
-        if (need > loaded) loaded = (need + VECTOR - 1) / VECTOR * VECTOR;
 #pragma unroll
         for (int c = c0; c < c0 + STEP; ++c)
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r)
+            for (int r = 0; r < count; ++r)
 #pragma unroll
                 for (int t = 0; t < TERMS; ++t) {
-                    const int s = slot(t, slice * ROWS + r, c);
+                    const int s = slot(t, first + r, c), j = s / VECTOR;
                     if (s < 0) continue;
-                    const double a = (double)own[s - slice * OWN];
+                    if (!here[j]) {
+                        const Packet<VALUE, VECTOR> p = *(const Packet<VALUE, VECTOR>*)(stage + j * VECTOR * width);
+#pragma unroll
+                        for (int h = 0; h < VECTOR; ++h) own[j * VECTOR + h] = p.v[h];
+                        here[j] = true;
+                    }
+                    const double a = (double)own[s];
 #pragma unroll
                     for (int k = 0; k < STAGES; ++k) {
                         const double b = v[(c - c0) * STAGES + k];
@@ -130,9 +135,9 @@ __device__ __forceinline__ void multiply(const VALUE* stage, int width, const do
                     used[t][r] = true;
                 }
     }
-    double result[ROWS * STAGES];
+    double result[count * STAGES];
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r)
+    for (int r = 0; r < count; ++r)
 #pragma unroll
         for (int k = 0; k < STAGES; ++k) {
             double y = 0.0;
@@ -143,9 +148,9 @@ __device__ __forceinline__ void multiply(const VALUE* stage, int width, const do
                     for (int q = 0; q < STAGES; ++q) y = fma(coefficients.a[t][k][q], sum[t][r][q], y);
             result[r * STAGES + k] = y;
         }
-    constexpr int WIDE = (ROWS * STAGES) % 2 == 0 ? PAIR : 1;
+    constexpr int WIDE = count * STAGES % 2 == 0 && first * STAGES % 2 == 0 ? PAIR : 1;
 #pragma unroll
-    for (int i = 0; i < ROWS * STAGES; i += WIDE) {
+    for (int i = 0; i < count * STAGES; i += WIDE) {
         Packet<double, WIDE> p;
 #pragma unroll
         for (int h = 0; h < WIDE; ++h) p.v[h] = result[i + h];
@@ -153,15 +158,18 @@ __device__ __forceinline__ void multiply(const VALUE* stage, int width, const do
     }
 }
 
+// What each thread of a block does: shares of equal rows of a dense block are alike, one code for all.
 #ifdef SLOT_TABLE
-constexpr bool ALIKE = SLICES == 1;  // every slice reads its own entries of the table
+constexpr bool ALIKE = false;
 #else
-constexpr bool ALIKE = true;  // dense slices are alike: one code for all
+constexpr bool ALIKE = SHARES == SLICES;
 #endif
 template <int s>
-__device__ __forceinline__ void multiply_slice(int slice, const VALUE* stage, int width, const double* run, double* out) {
-    if (ALIKE || slice == s || s == SLICES - 1) multiply<s>(stage, width, run, out);
-    else if constexpr (s + 1 < SLICES) multiply_slice<s + 1>(slice, stage, width, run, out);
+__device__ __forceinline__ void multiply_share(int share, const VALUE* stage, int width, const double* run, double* out) {
+    constexpr int FIRST = s * BLOCK / SHARES, COUNT = (s + 1) * BLOCK / SHARES - FIRST;
+    if constexpr (ALIKE) multiply<0, ROWS>(stage + share * OWN * width, width, run, out + share * (ROWS * STAGES));
+    else if (s == SHARES - 1 || share == s) multiply<FIRST, COUNT>(stage, width, run, out + FIRST * STAGES);
+    else if constexpr (s + 1 < SHARES) multiply_share<s + 1>(share, stage, width, run, out);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, CTAS)
@@ -175,7 +183,13 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
     double* const runs = (double*)(stages + DEPTH * STAGE);                   // [DEPTH][node_capacity][STRIDE]: their x, each node once
     char* const ring = (char*)(runs + DEPTH * node_capacity * STRIDE + DEPTH * node_capacity * STRIDE % 2);  // [RING][record_capacity]: their records and those after
     double* const sums = (double*)(ring + RING * record_capacity);            // [TILE][STRIDE]: what each block adds to its row
-    const int slice = threadIdx.x / LANES, lane = threadIdx.x % LANES, step = gridDim.x;
+    const int share = threadIdx.x / LANES, lane = threadIdx.x % LANES, step = gridDim.x;
+
+    const unsigned long long policy = read_once();
+    // Some copies with a policy whose shared address has a part in a uniform register become illegal instructions (ptxas 13.0). The shuffle,
+    // of each lane with itself, hides from the compiler that the base and the first stage, zero, are uniform.
+    const unsigned base = (unsigned)__cvta_generic_to_shared(stages) + threadIdx.x * 16, hidden = __shfl_sync(~0u, base, threadIdx.x % 32);
+    const int zero = (int)(hidden - base);
 
     auto locate = [&](int t) { return t < tile_count ? make_uint2(starts[t], starts[t + 1]) : make_uint2(0, 0); };
     auto copy_record = [&](const uint2& place, int slot) {
@@ -187,16 +201,15 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
         const int bytes = (tile.blocks + ROUND - 1) / ROUND * ROUND * (SLOTS * (int)sizeof(VALUE)), end = tile.nodes * PIECES;
         const char* from = (const char*)values + (unsigned long long)tile.position * (4 * SLOTS * sizeof(VALUE));
         const int* nodes = (const int*)(ring + slot * record_capacity + sizeof(Header));
-        for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16) copy<16>((char*)(stages + stage * STAGE) + i, from + i);
+        for (int i = 0; i < bytes - (int)threadIdx.x * 16; i += THREADS * 16)
+            copy_once(hidden + stage * (STAGE * (int)sizeof(VALUE)) + i, from + threadIdx.x * 16 + i, policy);
         for (int i = threadIdx.x; i < end; i += THREADS) {
             const int node = i / PIECES, piece = i % PIECES;
             copy<PAIR * 8>(runs + (stage * node_capacity + node) * STRIDE + piece * PAIR, x + (long long)nodes[node] * RUN + piece * PAIR);
         }
     };
-    auto store = [&](int row, int e, double value) {  // row < 0: part ~row of a row longer than a tile
-        double* to = row < 0 ? parts + (long long)~row * RUN + e : y + (long long)row * RUN + e;
-        if (ACCUMULATE && row >= 0) value += *to;
-        *to = value;
+    auto target = [&](int row, int e) {  // row < 0: part ~row of a row longer than a tile
+        return row < 0 ? parts + (long long)~row * RUN + e : y + (long long)row * RUN + e;
     };
 
     for (int i = 0; i < RING - 1; ++i) copy_record(locate(blockIdx.x + i * step), i);
@@ -206,21 +219,10 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
     asm volatile("cp.async.wait_all;" ::: "memory");
     __syncthreads();
     for (int i = 0; i < DEPTH - 1; ++i) {
-        if ((int)blockIdx.x + i * step < tile_count) copy_tile(i, i);
+        if ((int)blockIdx.x + i * step < tile_count) copy_tile(i, zero + i);
         commit();
     }
-#if BY_ROWS
-    constexpr int WIDE = STAGES == 3 ? 4 : STAGES;  // lanes of one component: its stages
-    double mix[TERMS][STAGES];                      // the row of A and B that this thread's stage takes
-#pragma unroll
-    for (int t = 0; t < TERMS; ++t)
-#pragma unroll
-        for (int q = 0; q < STAGES; ++q)
-#pragma unroll
-            for (int k = 0; k < STAGES; ++k)
-                if (k == 0 || threadIdx.x % WIDE == k) mix[t][q] = coefficients.a[t][k][q];
-#endif
-    int stage = 0, slot = 0;
+    int stage = zero, slot = 0;
     for (int t = blockIdx.x; t < tile_count; t += step) {
         asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 2) : "memory");
         __syncthreads();  // this tile is here, and the record DEPTH - 1 ahead; everything of the last tile is used up
@@ -236,60 +238,77 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
         const int width = (tile.blocks + ROUND - 1) / ROUND * ROUND;
 #if BY_ROWS
         constexpr int UNROLL = BLOCK == 1 ? 5 : BLOCK == 2 ? 3 : 1;
-        const int numbers = tile.rows * (BLOCK * SPLIT * WIDE);
-        for (int o = threadIdx.x; o < (numbers + 31 & ~31); o += THREADS) {
-            const int k = o % WIDE, part = o / WIDE % SPLIT, r = o / (WIDE * SPLIT) % BLOCK, i = o / (WIDE * SPLIT * BLOCK);
-            double sum[TERMS] = {};
-            if (o < numbers && k < STAGES) {
+        constexpr int TOGETHER = STAGES % 2 == 0 ? 2 : 1;  // numbers of x and y that move at once
+        constexpr int ENTRY = VECTOR % TERMS == 0 ? TERMS : 1;  // values of one entry that lie together
+        const int lanes = tile.rows * (BLOCK * SHARES);
+        for (int o = threadIdx.x; o < (lanes + 31 & ~31); o += THREADS) {
+            const int part = o % SHARES, r = o / SHARES % BLOCK, i = o / (SHARES * BLOCK);
+            double sum[TERMS][STAGES] = {};
+            if (o < lanes) {
                 const VALUE* mine = stages + stage * STAGE;
-                const double* run = runs + stage * node_capacity * STRIDE + k;
+                const double* run = runs + stage * node_capacity * STRIDE;
                 const int end = ends[i];
 #pragma unroll UNROLL
-                for (int p = (i ? ends[i - 1] : 0) + part; p < end; p += SPLIT) {
+                for (int p = (i ? ends[i - 1] : 0) + part; p < end; p += SHARES) {
                     const int local = locals[p] * STRIDE;
 #pragma unroll
                     for (int c = 0; c < BLOCK; ++c) {
-                        const double v = run[local + c * STAGES];
-                        constexpr int ENTRY = TERMS == 2 && VECTOR % 2 == 0 ? 2 : 1;
                         const int s = (c * BLOCK + r) * TERMS;
                         Packet<VALUE, ENTRY> entry[TERMS / ENTRY];
 #pragma unroll
                         for (int t = 0; t < TERMS; t += ENTRY)
                             entry[t / ENTRY] = *(const Packet<VALUE, ENTRY>*)(mine + ((s + t) / VECTOR * width + p) * VECTOR + (s + t) % VECTOR);
 #pragma unroll
-                        for (int t = 0; t < TERMS; ++t) sum[t] = fma((double)entry[t / ENTRY].v[t % ENTRY], v, sum[t]);
+                        for (int k = 0; k < STAGES; k += TOGETHER) {
+                            const Packet<double, TOGETHER> v = *(const Packet<double, TOGETHER>*)(run + local + c * STAGES + k);
+#pragma unroll
+                            for (int t = 0; t < TERMS; ++t)
+#pragma unroll
+                                for (int h = 0; h < TOGETHER; ++h) sum[t][k + h] = fma((double)entry[t / ENTRY].v[t % ENTRY], v.v[h], sum[t][k + h]);
+                        }
                     }
                 }
             }
 #pragma unroll
-            for (int d = WIDE; d < WIDE * SPLIT; d *= 2)
+            for (int d = 1; d < SHARES; d *= 2)
 #pragma unroll
-                for (int t = 0; t < TERMS; ++t) sum[t] += __shfl_xor_sync(~0u, sum[t], d);
-            double result = 0.0;
+                for (int t = 0; t < TERMS; ++t)
 #pragma unroll
-            for (int t = 0; t < TERMS; ++t)
+                    for (int k = 0; k < STAGES; ++k) sum[t][k] += __shfl_xor_sync(~0u, sum[t][k], d);
+            if (o < lanes && part == 0) {
+                const int row = ids[i];
+                double* to = target(row, r * STAGES);
 #pragma unroll
-                for (int q = 0; q < STAGES; ++q) {
-                    const double other = STAGES == 1 ? sum[t] : __shfl_sync(~0u, sum[t], q, WIDE);
-                    result = fma(mix[t][q], other, result);
+                for (int k = 0; k < STAGES; k += TOGETHER) {
+                    Packet<double, TOGETHER> p;
+#pragma unroll
+                    for (int h = 0; h < TOGETHER; ++h) {
+                        double result = ACCUMULATE && row >= 0 ? to[k + h] : 0.0;
+#pragma unroll
+                        for (int t = 0; t < TERMS; ++t)
+#pragma unroll
+                            for (int q = 0; q < STAGES; ++q) result = fma(coefficients.a[t][k + h][q], sum[t][q], result);
+                        p.v[h] = result;
+                    }
+                    *(Packet<double, TOGETHER>*)(to + k) = p;
                 }
-            if (o < numbers && k < STAGES && part == 0) {
-                store(ids[i], r * STAGES + k, result);
             }
         }
 #else
 #pragma unroll
         for (int p = lane; p < TILE; p += LANES)
             if (p < tile.blocks)
-                multiply_slice<0>(slice, stages + stage * STAGE + slice * OWN * width + p * VECTOR, width,
-                                  runs + (stage * node_capacity + locals[p]) * STRIDE, sums + p * STRIDE + slice * (ROWS * STAGES));
+                multiply_share<0>(share, stages + stage * STAGE + p * VECTOR, width,
+                                  runs + (stage * node_capacity + locals[p]) * STRIDE, sums + p * STRIDE);
         __syncthreads();
         for (int o = threadIdx.x; o < tile.rows * RUN; o += THREADS) {
             const int r = o / RUN, e = o % RUN, end = ends[r];
             double sum = 0.0;
 #pragma unroll 5
             for (int p = r ? ends[r - 1] : 0; p < end; ++p) sum += sums[p * STRIDE + e];
-            store(ids[r], e, sum);
+            const int row = ids[r];
+            double* to = target(row, e);
+            *to = ACCUMULATE && row >= 0 ? *to + sum : sum;
         }
 #endif
         stage = stage == DEPTH - 1 ? 0 : stage + 1;
