@@ -1,12 +1,15 @@
 //! Krylov bases in host memory: dot products and combinations of many columns, chunk by chunk.
 
 use super::pool::Disjoint;
+use super::{CHUNK, prefetch};
 use crate::Result;
 use crate::space::Store;
 use std::ops::Range;
 
 /// Numbers summed side by side.
 const LANES: usize = 16;
+/// Numbers updated between requests for more.
+const RUN: usize = 64;
 
 /// Columns of equal length, one after the other.
 pub struct CpuBasis {
@@ -131,11 +134,17 @@ impl Columns<'_> {
 
 trait Number: Copy {
     fn widen(self) -> f64;
+    /// Numbers of one chunk in f64, in `buffer` if need be: conversions among the sums would not be vectorised.
+    fn widened<'a>(v: &'a [Self], buffer: &'a mut [f64; CHUNK]) -> &'a [f64];
 }
 impl Number for f64 {
     #[inline(always)]
     fn widen(self) -> f64 {
         self
+    }
+    #[inline(always)]
+    fn widened<'a>(v: &'a [f64], _: &'a mut [f64; CHUNK]) -> &'a [f64] {
+        v
     }
 }
 impl Number for f32 {
@@ -143,24 +152,34 @@ impl Number for f32 {
     fn widen(self) -> f64 {
         self as f64
     }
+    #[inline(always)]
+    fn widened<'a>(v: &'a [f32], buffer: &'a mut [f64; CHUNK]) -> &'a [f64] {
+        let buffer = &mut buffer[..v.len()];
+        buffer.iter_mut().zip(v).for_each(|(to, &from)| *to = from as f64);
+        buffer
+    }
 }
 
 /// xᵀy of one chunk.
 #[inline(always)]
 pub(super) fn dot(x: &[f64], y: &[f64]) -> f64 {
-    dot_each(x, [y])[0]
+    dot_each(x, [y], None::<*const f64>)[0]
 }
 
+/// vᵀx for each x; meanwhile asks for as many numbers at `next`.
 #[inline(always)]
-fn dot_each<T: Number, const R: usize>(v: &[T], x: [&[f64]; R]) -> [f64; R] {
+fn dot_each<T, const R: usize>(v: &[f64], x: [&[f64]; R], next: Option<*const T>) -> [f64; R] {
     let n = v.len();
     let x = x.map(|x| &x[..n]);
     let mut lanes = [[0.0; LANES]; R];
     let mut i = 0;
     while i + LANES <= n {
+        if let Some(next) = next {
+            ask::<T, LANES>(next.wrapping_add(i));
+        }
         for r in 0..R {
             for k in 0..LANES {
-                lanes[r][k] += v[i + k].widen() * x[r][i + k];
+                lanes[r][k] += v[i + k] * x[r][i + k];
             }
         }
         i += LANES;
@@ -168,11 +187,28 @@ fn dot_each<T: Number, const R: usize>(v: &[T], x: [&[f64]; R]) -> [f64; R] {
     let mut sums = lanes.map(|lanes| lanes.iter().sum::<f64>());
     while i < n {
         for r in 0..R {
-            sums[r] += v[i].widen() * x[r][i];
+            sums[r] += v[i] * x[r][i];
         }
         i += 1;
     }
     sums
+}
+
+/// Asks for `N` numbers. A chunk of a column is too short a run for the hardware to get far ahead by itself.
+#[inline(always)]
+fn ask<T, const N: usize>(at: *const T) {
+    let mut line = 0;
+    while line < N * size_of::<T>() {
+        prefetch(at.wrapping_byte_add(line));
+        line += 64;
+    }
+}
+
+/// How far behind column k the numbers stand that follow it: those of the chunk `pass` columns on, or behind the
+/// last columns those of the first ones a chunk on. Wraps around.
+#[inline(always)]
+fn following(columns: Range<usize>, k: usize, pass: usize, len: usize) -> usize {
+    if k + pass < columns.end { pass * len } else { CHUNK.wrapping_sub((k - columns.start) * len) }
 }
 
 #[inline(always)]
@@ -184,8 +220,11 @@ fn dots<T: Number, const R: usize>(
     x: [&[f64]; R],
     out: [&mut [f64]; R],
 ) {
-    for (i, k) in columns.enumerate() {
-        let sums = dot_each(&v[k * len + chunk.start..k * len + chunk.end], x);
+    let mut buffer = [0.0; CHUNK];
+    for (i, k) in columns.clone().enumerate() {
+        let column = &v[k * len + chunk.start..k * len + chunk.end];
+        let next = column.as_ptr().wrapping_add(following(columns.clone(), k, 1, len));
+        let sums = dot_each(T::widened(column, &mut buffer), x, Some(next));
         for r in 0..R {
             out[r][i] += sums[r];
         }
@@ -207,13 +246,22 @@ fn subtract<T: Number, const R: usize>(
     let (mut i, mut k) = (0, columns.start);
     while k + 4 <= columns.end {
         let v = [column(k), column(k + 1), column(k + 2), column(k + 3)];
+        let next = following(columns.clone(), k, 4, len);
         for r in 0..R {
             let c: [f64; 4] = std::array::from_fn(|q| c[r][i + q]);
-            let x = &mut x[r][..n];
-            for e in 0..n {
-                let near = c[0] * v[0][e].widen() + c[1] * v[1][e].widen();
-                let far = c[2] * v[2][e].widen() + c[3] * v[3][e].widen();
-                x[e] -= near + far;
+            let mut begin = 0;
+            while begin < n {
+                let end = (begin + RUN).min(n);
+                if r == 0 {
+                    v.iter().for_each(|v| ask::<T, RUN>(v.as_ptr().wrapping_add(next.wrapping_add(begin))));
+                }
+                let (x, v) = (&mut x[r][begin..end], v.map(|v| &v[begin..end]));
+                for e in 0..x.len() {
+                    let near = c[0] * v[0][e].widen() + c[1] * v[1][e].widen();
+                    let far = c[2] * v[2][e].widen() + c[3] * v[3][e].widen();
+                    x[e] -= near + far;
+                }
+                begin = end;
             }
         }
         (i, k) = (i + 4, k + 4);

@@ -32,9 +32,12 @@ impl DiagonalFormat for Cpu {
             y.fill(0.0);
             for (d, &offset) in a.offsets.iter().enumerate() {
                 // The rows of this strip whose entry on the diagonal lies inside the matrix.
-                let low = (range.start as i64).max(-offset) as usize;
-                let high = (range.end as i64).min(n as i64 - offset).max(low as i64) as usize;
-                let low = low.min(high);
+                let low = (range.start as i64).max(-offset);
+                let high = (range.end as i64).min(n as i64 - offset);
+                if low >= high {
+                    continue;
+                }
+                let (low, high) = (low as usize, high as usize);
                 let values = &a.values[d * n + low..d * n + high];
                 let x = &x[(low as i64 + offset) as usize..(high as i64 + offset) as usize];
                 let y = &mut y[low - range.start..high - range.start];

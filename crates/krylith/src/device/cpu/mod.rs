@@ -122,6 +122,18 @@ impl<F: Fn()> pulp::NullaryFnOnce for Wide<F> {
     }
 }
 
+/// Asks for the cache line at an address that will be read soon; any address will do.
+#[inline(always)]
+fn prefetch<T>(at: *const T) {
+    // SAFETY: a prefetch is a hint; an address outside of any allocation is allowed.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Strips of a vector: a function of its length alone.
 fn strips(len: usize) -> usize {
     len.div_ceil(CHUNK).clamp(1, STRIPS)
