@@ -1,6 +1,6 @@
 //! Share of the memory bandwidth that products and basis operations reach on the CPU.
 //!
-//! `cargo run --release --example cpu_bandwidth [GB] [threads] [product|basis|all]`: the triad (streaming stores,
+//! `cargo run --release --example cpu_bandwidth [GB] [threads] [product|basis|all] [repetitions] [first b]`: the triad (streaming stores,
 //! 24 bytes an element) over arrays of GB in all, then products with rows of a 15-point tetrahedral stencil of about
 //! GB of minimum traffic, then the basis operations of GMRES. Each figure is the best of several repetitions, with
 //! the triad repeated beside it; on a busy machine run it again.
@@ -102,7 +102,7 @@ impl Triad {
 }
 
 /// `n` block rows of the stencil on a grid of 100×100 columns, filled with numbers or with Stokes' structure.
-fn stencil(b: usize, n: usize, structured: Option<usize>) -> Bsr {
+fn stencil(b: usize, n: usize) -> Bsr {
     let (nx, ny) = (100i64, 100i64);
     let (mut row_ptr, mut col) = (vec![0], Vec::new());
     for i in 0..n as i64 {
@@ -120,20 +120,7 @@ fn stencil(b: usize, n: usize, structured: Option<usize>) -> Bsr {
     let mut values = vec![0.0; col.len() * b * b];
     for (p, block) in values.chunks_exact_mut(b * b).enumerate() {
         let number = |k: usize| ((p * 37 + k * 11) % 1000) as f64 * 1e-3 + 0.1;
-        match structured {
-            None => block.iter_mut().enumerate().for_each(|(k, v)| *v = number(k)),
-            Some(term) => {
-                let d = b - 1; // velocities, then a pressure
-                for k in 0..d {
-                    block[k * b + k] = number(0);
-                    if term == 1 {
-                        block[k * b + d] = number(1 + k);
-                        block[d * b + k] = number(10 + k);
-                    }
-                }
-                block[d * b + d] = if term == 1 { number(20) } else { 0.0 };
-            }
-        }
+        block.iter_mut().enumerate().for_each(|(k, v)| *v = number(k));
     }
     Bsr::new(b, n, n, row_ptr, col, values).unwrap()
 }
@@ -144,6 +131,7 @@ fn main() {
     let threads: usize = arguments.get(1).map_or(2, |a| a.parse().unwrap());
     let what = arguments.get(2).map_or("all", |a| a.as_str());
     let repetitions = arguments.get(3).map_or(10, |a| a.parse().unwrap());
+    let first = arguments.get(4).map_or(1, |a| a.parse().unwrap());
     let mut triad = Triad::new(bytes.min(3e9), threads);
     let ceiling = triad.measure(repetitions);
     println!("triad: {:.2} GB/s on {threads} threads, {:.2} GB", ceiling / 1e9, bytes.min(3e9) / 1e9);
@@ -166,32 +154,19 @@ fn main() {
         );
     };
     if what == "all" || what == "product" {
-        for b in 1..=8 {
+        for b in first..=8 {
             let n = (bytes / (15 * b * b * 8 + 60 + 24 * b) as f64) as usize;
-            let a = stencil(b, n, None);
+            let a = stencil(b, n);
             product(&format!("bsr b={b}      "), &Terms::bsr(&a), true);
         }
-        for b in 1..=8 {
+        for b in first..=8 {
             for s in 1..=4 {
                 let n = (bytes / (30 * b * b * 8 + 60 + 24 * b * s) as f64) as usize;
-                let (m, l) = (stencil(b, n, None), stencil(b, n, None));
+                let (m, l) = (stencil(b, n), stencil(b, n));
                 let mut c = Dense::identity(s);
                 (0..s * s).for_each(|k| c[(k / s, k % s)] += 0.1 * k as f64);
                 let terms = Terms { terms: vec![(c.clone(), Cow::Owned(m)), (c, Cow::Owned(l))] };
                 product(&format!("kron b={b} s={s} "), &terms, true);
-            }
-        }
-    }
-    if what == "all" || what == "stokes" {
-        for b in [3, 4] {
-            for s in 1..=4 {
-                let n = (bytes / (30 * b * b * 8 + 60 + 24 * b * s) as f64) as usize;
-                let (m, l) = (stencil(b, n, Some(0)), stencil(b, n, Some(1)));
-                let mut c = Dense::identity(s);
-                (0..s * s).for_each(|k| c[(k / s, k % s)] += 0.1 * k as f64);
-                let terms = Terms { terms: vec![(c.clone(), Cow::Owned(m)), (c, Cow::Owned(l))] };
-                product(&format!("stokes b={b} s={s} dense     "), &terms, true);
-                product(&format!("stokes b={b} s={s} structured"), &terms, false);
             }
         }
     }
