@@ -13,65 +13,76 @@ use krylith::operator::{PointBlock, Terms};
 use krylith::precond::BlockJacobi;
 use krylith::space::Space;
 use krylith::{Stop, Store};
-use std::sync::{Arc, OnceLock};
+use libtest_mimic::{Arguments, Trial};
+use std::sync::Arc;
 
-/// The first GPU, or a line that says why the test is skipped. `KRYLITH_REQUIRE_GPU` makes its absence a failure.
-fn gpu() -> Option<Arc<Device>> {
-    static DEVICE: OnceLock<Option<Arc<Device>>> = OnceLock::new();
-    let device = DEVICE.get_or_init(|| match Device::open(0) {
-        Ok(device) => Some(device),
-        Err(e) => {
-            assert!(std::env::var_os("KRYLITH_REQUIRE_GPU").is_none(), "a GPU is required: {e}");
-            eprintln!("skipped: {e}");
-            None
-        }
-    });
-    device.clone()
+/// The checks as tests; where there is no GPU each is reported as ignored, and never as passed.
+///
+/// `KRYLITH_REQUIRE_GPU` makes a missing GPU a failure.
+fn main() {
+    let device = Device::open(0);
+    if let Err(e) = &device {
+        assert!(std::env::var_os("KRYLITH_REQUIRE_GPU").is_none(), "a GPU is required: {e}");
+        eprintln!("skipped: {e}");
+    }
+    let device = device.ok();
+    let test = |name: &str, check: fn(&Arc<Device>), measures: bool| {
+        let own = device.clone();
+        let run = move || own.as_ref().map(check).ok_or_else(|| "skipped: there is no GPU".into());
+        Trial::test(name, run).with_ignored_flag(measures || device.is_none())
+    };
+    let mut all = vec![
+        test("products_match_the_dense_kronecker_sum", products_match_the_dense_kronecker_sum, false),
+        test("products_of_awkward_patterns", products_of_awkward_patterns, false),
+        test("updates_equal_a_fresh_operator", updates_equal_a_fresh_operator, false),
+        test("rounded_storage_reaches_the_tolerance", rounded_storage_reaches_the_tolerance, false),
+        test("diagonals_match_rows", diagonals_match_rows, false),
+        test("structure_changes_nothing", structure_changes_nothing, false),
+        test("values_are_updated_from_device_memory", values_are_updated_from_device_memory, false),
+        test("a_second_solve_allocates_nothing", a_second_solve_allocates_nothing, false),
+        test("graphs_change_nothing", graphs_change_nothing, false),
+        test("gmres_matches_a_direct_solve", gmres_matches_a_direct_solve, false),
+        test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
+        test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
+        // Measures; run by `cargo xtask bench` and gpu-out/run.sh.
+        test("sweeps_reach_the_bandwidth", sweeps_reach_the_bandwidth, true),
+    ];
+    let arguments = Arguments::from_args();
+    if device.is_none() && (arguments.ignored || arguments.include_ignored) {
+        all.clear(); // asked to run what cannot run here
+    }
+    libtest_mimic::run(&arguments, all).exit();
 }
 
-#[test]
-fn products_match_the_dense_kronecker_sum() {
-    let Some(device) = gpu() else { return };
-    conformance::products_match_the_dense_kronecker_sum(&|n| Cuda::new(&device, n).unwrap());
+fn products_match_the_dense_kronecker_sum(device: &Arc<Device>) {
+    conformance::products_match_the_dense_kronecker_sum(&|n| Cuda::new(device, n).unwrap());
 }
 
-#[test]
-fn products_of_awkward_patterns() {
-    let Some(device) = gpu() else { return };
-    conformance::products_of_awkward_patterns(&|n| Cuda::new(&device, n).unwrap());
+fn products_of_awkward_patterns(device: &Arc<Device>) {
+    conformance::products_of_awkward_patterns(&|n| Cuda::new(device, n).unwrap());
 }
 
-#[test]
-fn updates_equal_a_fresh_operator() {
-    let Some(device) = gpu() else { return };
-    conformance::updates_equal_a_fresh_operator(&|n| Cuda::new(&device, n).unwrap());
+fn updates_equal_a_fresh_operator(device: &Arc<Device>) {
+    conformance::updates_equal_a_fresh_operator(&|n| Cuda::new(device, n).unwrap());
 }
 
-#[test]
-fn rounded_storage_reaches_the_tolerance() {
-    let Some(device) = gpu() else { return };
-    conformance::rounded_storage_reaches_the_tolerance(&|n| Cuda::new(&device, n).unwrap());
+fn rounded_storage_reaches_the_tolerance(device: &Arc<Device>) {
+    conformance::rounded_storage_reaches_the_tolerance(&|n| Cuda::new(device, n).unwrap());
 }
 
-#[test]
-fn diagonals_match_rows() {
-    let Some(device) = gpu() else { return };
-    conformance::diagonals_match_rows(&|n| Cuda::new(&device, n).unwrap());
+fn diagonals_match_rows(device: &Arc<Device>) {
+    conformance::diagonals_match_rows(&|n| Cuda::new(device, n).unwrap());
 }
 
-#[test]
-fn structure_changes_nothing() {
-    let Some(device) = gpu() else { return };
-    conformance::structure_changes_nothing(&|n| Cuda::new(&device, n).unwrap());
+fn structure_changes_nothing(device: &Arc<Device>) {
+    conformance::structure_changes_nothing(&|n| Cuda::new(device, n).unwrap());
 }
 
 /// New values that are on the device already; those that break a structure are refused.
-#[test]
-fn values_are_updated_from_device_memory() {
-    let Some(device) = gpu() else { return };
+fn values_are_updated_from_device_memory(device: &Arc<Device>) {
     let mut rng = common::Random(8);
     let mut k = common::random_kronecker(&mut rng, 3, 2, 300, 5, true, true);
-    let space = Cuda::new(&device, k.rows()).unwrap();
+    let space = Cuda::new(device, k.rows()).unwrap();
     let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
     let n = k.l.values().len();
     k.l.values_mut().copy_from_slice(&rng.numbers(n));
@@ -96,12 +107,10 @@ fn values_are_updated_from_device_memory() {
 }
 
 /// A second solve, with new values and a new τ, allocates nothing and loads no kernel; memory stays flat.
-#[test]
-fn a_second_solve_allocates_nothing() {
-    let Some(device) = gpu() else { return };
+fn a_second_solve_allocates_nothing(device: &Arc<Device>) {
     let mut rng = common::Random(5);
     let k = common::random_kronecker(&mut rng, 4, 2, 2000, 7, true, true);
-    let space = Cuda::new(&device, k.rows()).unwrap();
+    let space = Cuda::new(device, k.rows()).unwrap();
     let terms = Terms::kronecker(&k);
     let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
     let mut p = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
@@ -126,13 +135,11 @@ fn a_second_solve_allocates_nothing() {
 }
 
 /// A residual history under graphs is that of single launches, and of kept time.
-#[test]
-fn graphs_change_nothing() {
-    let Some(device) = gpu() else { return };
+fn graphs_change_nothing(device: &Arc<Device>) {
     let mut rng = common::Random(6);
     let k = common::random_kronecker(&mut rng, 4, 2, 700, 6, true, true);
     let rhs = rng.numbers(k.rows());
-    let space = Cuda::new(&device, k.rows()).unwrap();
+    let space = Cuda::new(device, k.rows()).unwrap();
     let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&rhs, &mut b).unwrap();
@@ -151,15 +158,11 @@ fn graphs_change_nothing() {
     assert!(phases.product > 0.0 && phases.orthogonalization > 0.0, "{phases:?}");
 }
 
-#[test]
-fn gmres_matches_a_direct_solve() {
-    let Some(device) = gpu() else { return };
-    conformance::gmres_matches_a_direct_solve(&|n| Cuda::new(&device, n).unwrap());
+fn gmres_matches_a_direct_solve(device: &Arc<Device>) {
+    conformance::gmres_matches_a_direct_solve(&|n| Cuda::new(device, n).unwrap());
 }
 
-#[test]
-fn histories_agree_with_the_cpu() {
-    let Some(device) = gpu() else { return };
+fn histories_agree_with_the_cpu(device: &Arc<Device>) {
     let mut rng = common::Random(7);
     for (b, s, n) in [(4, 2, 3000), (3, 3, 1000), (8, 1, 500), (1, 1, 4001)] {
         let k = common::random_kronecker(&mut rng, b, s, n, 7, true, true);
@@ -169,7 +172,7 @@ fn histories_agree_with_the_cpu() {
             let options = GmresOptions { orthogonalization, ..GmresOptions::default() };
             let stop = Stop { rtol: 1e-13, max_iterations: 30, ..Stop::default() };
             let cpu = solve_with(&|n| Cpu::new(n, 2), &k, &rhs, options, stop, false).1;
-            let gpu = solve_with(&|n| Cuda::new(&device, n).unwrap(), &k, &rhs, options, stop, false).1;
+            let gpu = solve_with(&|n| Cuda::new(device, n).unwrap(), &k, &rhs, options, stop, false).1;
             assert_eq!(cpu.iterations, gpu.iterations, "b={b} s={s} {orthogonalization:?}");
             for (i, (c, g)) in cpu.residuals.iter().zip(&gpu.residuals).enumerate() {
                 assert!(
@@ -181,12 +184,10 @@ fn histories_agree_with_the_cpu() {
     }
 }
 
-#[test]
-fn a_solve_is_bitwise_repeatable() {
-    let Some(device) = gpu() else { return };
-    let first = conformance::history(&|n| Cuda::new(&device, n).unwrap());
+fn a_solve_is_bitwise_repeatable(device: &Arc<Device>) {
+    let first = conformance::history(&|n| Cuda::new(device, n).unwrap());
     for _ in 0..3 {
-        assert_eq!(first, conformance::history(&|n| Cuda::new(&device, n).unwrap()));
+        assert_eq!(first, conformance::history(&|n| Cuda::new(device, n).unwrap()));
     }
 }
 
@@ -203,10 +204,7 @@ krylith::sweeps! {
 }
 
 /// What a macro-made kernel reaches beside the copy of the driver, and what a launch costs in a graph and alone.
-#[test]
-#[ignore = "measures; run by `cargo xtask bench` and gpu-out/run.sh"]
-fn sweeps_reach_the_bandwidth() {
-    let Some(device) = gpu() else { return };
+fn sweeps_reach_the_bandwidth(device: &Arc<Device>) {
     assert_eq!(SWEEPS.len(), 2);
     let time = |space: &Cuda, rounds: usize, work: &mut dyn FnMut()| {
         work();
@@ -221,7 +219,7 @@ fn sweeps_reach_the_bandwidth() {
         best
     };
     let n = 1 << 27;
-    let space = Cuda::new(&device, n).unwrap();
+    let space = Cuda::new(device, n).unwrap();
     let mut s = space.scalars(4).unwrap();
     let (b, q, mut r) = (space.vector().unwrap(), space.vector().unwrap(), space.vector().unwrap());
     let copy = time(&space, 10, &mut || space.copy(&b, &mut r).unwrap());
@@ -235,7 +233,7 @@ fn sweeps_reach_the_bandwidth() {
         rate(1.0, read)
     );
 
-    let space = Cuda::new(&device, 1024).unwrap();
+    let space = Cuda::new(device, 1024).unwrap();
     let mut s = space.scalars(4).unwrap();
     let b = space.vector().unwrap();
     let hundred = |space: &Cuda, s: &mut krylith::device::cuda::CudaScalars| {
