@@ -44,6 +44,16 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for Box<T> {
     }
 }
 
+/// Refuses vectors that a rows×columns product cannot take: `x` numbers in, `y` out.
+pub(crate) fn check_lengths(rows: usize, columns: usize, x: usize, y: usize) -> Result<()> {
+    if x == columns && y == rows {
+        return Ok(());
+    }
+    Err(crate::Error::invalid(format!(
+        "the operator is {rows}×{columns}; it cannot multiply {x} numbers into {y}"
+    )))
+}
+
 /// A number that no other operator has.
 pub(crate) fn fresh_key() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,7 +9,7 @@
 use super::pool::{Disjoint, Pool};
 use super::{Cpu, Wide, prefetch};
 use crate::matrix::Dense;
-use crate::operator::{PointBlockSum, Terms};
+use crate::operator::{PointBlockSum, Terms, check_lengths};
 use crate::space::Store;
 use crate::{Error, Result};
 use std::ops::Range;
@@ -86,15 +86,7 @@ impl PointBlockSum for Cpu {
 
     fn multiply(&self, p: &CpuProduct, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
         let bs = p.block * p.stages;
-        if x.len() != p.block_columns * bs || y.len() != p.block_rows * bs {
-            return Err(Error::invalid(format!(
-                "the operator is {}×{}; it cannot multiply {} numbers into {}",
-                p.block_rows * bs,
-                p.block_columns * bs,
-                x.len(),
-                y.len()
-            )));
-        }
+        check_lengths(p.block_rows * bs, p.block_columns * bs, x.len(), y.len())?;
         let run = kernel(p.block, p.stages);
         let y = Disjoint::new(y);
         self.pool().run(|rank| {

@@ -1,14 +1,14 @@
 //! Products of point-block terms on a GPU: the fused kernel and what it needs.
 //!
 //! Terms of one pattern go through one launch of `kernels/kron_product.cu`; terms of different patterns through
-//! two, the second adding. Block sizes over 8 and more than 4 stages take the plain kernel instead.
+//! two, the second adding. Block sizes over 8 and more than 4 stages are refused by name.
 
 use super::driver::{Buffer, Constant, Device, launch};
 use super::specialisations::{self as special, Shape};
 use super::tiles::{Pattern, Tiling};
 use super::{Cuda, compiler::Kernel};
 use crate::matrix::{Bsr, Dense};
-use crate::operator::{PointBlockSum, Structure, Terms};
+use crate::operator::{PointBlockSum, Structure, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
@@ -101,15 +101,7 @@ impl PointBlockSum for Cuda {
 
     fn multiply(&self, p: &CudaProduct, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         let bs = p.block * p.stages;
-        if x.len() != p.block_columns * bs || y.len() != p.block_rows * bs {
-            return Err(Error::invalid(format!(
-                "the operator is {}×{}; it cannot multiply {} numbers into {}",
-                p.block_rows * bs,
-                p.block_columns * bs,
-                x.len(),
-                y.len()
-            )));
-        }
+        check_lengths(p.block_rows * bs, p.block_columns * bs, x.len(), y.len())?;
         p.groups.iter().try_for_each(|g| g.multiply(self, bs, x.pointer(), y.pointer()))
     }
 
@@ -160,7 +152,7 @@ impl PointBlockSum for Cuda {
                     g.parts = self.device().zeros(parts, "partial sums")?;
                 }
             }
-            g.set_coefficients(self, coefficients)?;
+            g.write_coefficients(self.device(), coefficients)?;
         }
         p.version += (s != p.stages) as u64;
         p.stages = s;
@@ -344,10 +336,6 @@ impl Group {
         }
     }
 
-    fn set_coefficients(&mut self, space: &Cuda, all: &[Dense]) -> Result<()> {
-        self.write_coefficients(space.device(), all)
-    }
-
     fn write_coefficients(&mut self, device: &Device, all: &[Dense]) -> Result<()> {
         let (first, count) = self.terms;
         let mut host = [0.0; 2 * 16];
@@ -374,7 +362,6 @@ impl Tiles {
         let mut shape = Shape::choose(a.block(), s, structure, store);
         let tiling = loop {
             let tiling = Tiling::new(pattern, shape.tile, shape.cluster);
-            // Room for four stages, so that another number of stages needs no other tiles where that is possible.
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
             if needed <= device.shared_memory() || shape.tile <= 16 {
                 break tiling;
