@@ -97,6 +97,16 @@ pub enum Error {
         /// What the driver said.
         message: String,
     },
+    /// Another rank failed or is gone.
+    #[error("rank {rank}: {message}")]
+    Rank {
+        /// The rank, from 0.
+        rank: usize,
+        /// Its own error, or how it was missed.
+        message: String,
+        /// The exit code of its error; 3 if it is gone.
+        exit_code: u8,
+    },
 }
 
 impl Error {
@@ -124,6 +134,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Memory { .. } | Error::Library { .. } | Error::Device { .. } => 3,
+            Error::Rank { exit_code, .. } => *exit_code,
             _ => 2,
         }
     }

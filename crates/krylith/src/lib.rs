@@ -1,10 +1,12 @@
 //! Krylov solvers for the large sparse point-block systems of multiphysics simulation, on CPUs and GPUs.
 
+pub mod comm;
 pub mod device;
 pub mod io;
 pub mod matrix;
 pub mod method;
 pub mod operator;
+pub mod partition;
 pub mod precond;
 pub mod space;
 

@@ -1,0 +1,9 @@
+//! Who owns which block rows, and what ranks exchange for one product.
+//!
+//! Everything here counts nodes (block rows): a node's b·s numbers are contiguous in a vector, so a message is a
+//! gather of runs and lands as it comes in its ghost slots. That replaces the pre-mapping and buffering of the OKP
+//! paper (Alg. 5 and 6).
+
+mod halo;
+
+pub use halo::{Halo, Neighbour};
