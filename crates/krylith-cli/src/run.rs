@@ -203,7 +203,7 @@ fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
         }
         small.push((c.clone(), Cow::Owned(Bsr::new(size, n * parts, n * parts, row_ptr, col, values)?)));
     }
-    Ok(Terms { terms: small })
+    Ok(Terms { terms: small, halo: None })
 }
 
 /// Bytes that a solve will want beside the system itself; for refusals before hours of waiting, and for `info`.
