@@ -12,6 +12,9 @@ mod launch;
 mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(any(feature = "mpi", test))] // its tests need no MPI
+#[cfg_attr(not(feature = "mpi"), allow(dead_code))]
+mod peers;
 mod solo;
 mod team;
 
@@ -43,8 +46,8 @@ pub trait Communicator: Send + Sync {
     /// How many there are.
     fn size(&self) -> usize;
 
-    /// Adds over all ranks in rank order: every rank gets the same bits. Allocates nothing after the first call of a
-    /// length.
+    /// Adds over all ranks in rank order (on more than 64 MPI ranks, in an order that MPI chooses): every rank gets the
+    /// same bits. Allocates nothing after the first call of a length.
     ///
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
