@@ -361,7 +361,7 @@ impl Tiles {
         let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
         let mut shape = Shape::choose(a.block(), s, structure, store);
         let tiling = loop {
-            let tiling = Tiling::new(pattern, shape.tile, shape.cluster);
+            let tiling = Tiling::new(pattern, shape.tile, shape.cluster, pattern.columns);
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
             if needed <= device.shared_memory() || shape.tile <= 16 {
                 break tiling;
@@ -398,7 +398,7 @@ impl Kernels {
         store: Store,
         add: bool,
     ) -> Result<Self> {
-        let kernel: Kernel = special::kron_product(&tiles.shape, b, s, structure, store, add);
+        let kernel: Kernel = special::kron_product(&tiles.shape, b, s, structure, store, add, false);
         let module = device.private_module(&kernel)?;
         let product = device.entry(&module, "kron_product")?;
         let shared = tiles.shape.shared(b, s, structure.slots, store, tiles.nodes, tiles.record);

@@ -20,6 +20,9 @@ const SWEEP_THREADS: usize = 256;
 /// Bytes of a basis that survive in the second-level cache from the projection to the update (measured, H200).
 const KEEP_BYTES: f64 = 30e6;
 
+/// The group that sums are added over: none.
+const ALONE: u64 = 0;
+
 /// Vectors of one length on one GPU. All work goes to the device's one stream.
 pub struct Cuda {
     device: Arc<Device>,
@@ -145,7 +148,8 @@ impl Cuda {
                 keep,
                 out,
                 v.scratch.pointer(),
-                v.counter.pointer()
+                v.counter.pointer(),
+                ALONE
             )
         }
     }
@@ -304,6 +308,7 @@ impl Space for Cuda {
         let blocks = self.len.div_ceil(SWEEP_THREADS).clamp(1, 8 * self.device.multiprocessors());
         let (mut halt, mut n) = (self.halt(), self.len as i64);
         let (mut scratch, mut counter) = (self.scratch.pointer(), self.counter.pointer());
+        let mut group = ALONE;
         let mut pointers = [0u64; 32];
         let count = A + X + Y + O;
         let all = a
@@ -313,16 +318,17 @@ impl Space for Cuda {
             .chain(y.iter().map(|y| y.pointer()))
             .chain(o.iter().map(|&slot| scalars.values.at(slot)));
         pointers.iter_mut().zip(all).for_each(|(to, from)| *to = from);
-        let mut arguments = [std::ptr::null_mut::<std::ffi::c_void>(); 36];
+        let mut arguments = [std::ptr::null_mut::<std::ffi::c_void>(); 37];
         arguments[0] = &mut halt as *mut u64 as _;
         arguments[1] = &mut n as *mut i64 as _;
         arguments[2] = &mut scratch as *mut u64 as _;
         arguments[3] = &mut counter as *mut u64 as _;
+        arguments[4] = &mut group as *mut u64 as _;
         for k in 0..count {
-            arguments[4 + k] = &mut pointers[k] as *mut u64 as _;
+            arguments[5 + k] = &mut pointers[k] as *mut u64 as _;
         }
         // SAFETY: the kernel was made from the same declaration; lengths were checked.
-        unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..4 + count]) }
+        unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..5 + count]) }
     }
 
     fn project(
