@@ -1,4 +1,5 @@
-// halo: the exchange of a product among GPUs of one host, inside the product's own launch. Included by kron_product.cu.
+// halo: the exchange of a product among GPUs of one host, inside the product's own launch. Included by
+// kron_product.cu, whose constants RUN, PAIR, PIECES and THREADS it uses.
 //
 // Columns below `own` are this rank's nodes, read from x; column own + g is ghost g, a node of another rank, read from
 // `ghosts`. CTAs first store the runs that neighbours need straight into their ghosts, and the last to finish raises a flag at
@@ -52,8 +53,7 @@ constexpr int EACH = 2;          // pieces of a chunk a thread
 
 __device__ __forceinline__ unsigned drawn(u64 ticket) { return (unsigned)ticket & ((1u << EPOCH_SHIFT) - 1); }
 
-// The copy at `threads` threads' pace of pieces [first, first + EACH * threads) of what is sent; pieces of PAIR numbers.
-template <int PAIR, int PIECES, int THREADS>
+// Stores one chunk of the `total` pieces, of PAIR numbers, that are sent.
 __device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, int total, int parity, const double* x) {
     int n = 0;
 #pragma unroll
@@ -61,16 +61,15 @@ __device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, 
         const int piece = (chunk * EACH + i) * THREADS + threadIdx.x;
         if (piece >= total) return;
         const int entry = piece / PIECES, part = piece % PIECES * PAIR;
-        const double* from = x + (long long)exchange->nodes[entry] * (PIECES * PAIR) + part;
+        const double* from = x + (long long)exchange->nodes[entry] * RUN + part;
         while (entry >= exchange->neighbour[n].end) ++n;
-        double* to = exchange->neighbour[n].ghosts[parity] + (long long)(entry - exchange->neighbour[n].begin) * (PIECES * PAIR) + part;
+        double* to = exchange->neighbour[n].ghosts[parity] + (long long)(entry - exchange->neighbour[n].begin) * RUN + part;
         if constexpr (PAIR == 2) *(double2*)to = *(const double2*)from;
         else *to = *from;
     }
 }
 
 // Sends chunks until none is left. `slot` is shared memory: slot[0] holds the ticket that this CTA drew, seen by all its threads.
-template <int PAIR, int PIECES, int THREADS>
 __device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const double* x) {
     const int count = exchange->neighbours;
     const int total = count ? exchange->neighbour[count - 1].end * PIECES : 0;
@@ -81,7 +80,7 @@ __device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const do
     while (drawn(ticket) < chunks) {
         u64 next;
         if (threadIdx.x == 0) next = atomicAdd(&exchange->ticket, 1ull);  // under way while this chunk is sent
-        send_chunk<PAIR, PIECES, THREADS>(exchange, drawn(ticket), total, (int)(epoch & 1), x);
+        send_chunk(exchange, drawn(ticket), total, (int)(epoch & 1), x);
         ++mine;
         if (threadIdx.x == 0) slot[mine & 1] = next;
         __syncthreads();  // also: every store of this chunk comes before thread 0's fence

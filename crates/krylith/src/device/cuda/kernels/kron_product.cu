@@ -48,9 +48,6 @@
 #ifndef HALO
 #define HALO 0
 #endif
-#if HALO
-#include "halo.cuh"
-#endif
 
 constexpr int RUN = BLOCK * STAGES;                   // numbers of one node, contiguous in x and y
 constexpr int PAIR = RUN % 2 == 0 ? 2 : 1;            // numbers moved at once through shared memory
@@ -63,6 +60,10 @@ constexpr int FULL = 16 / sizeof(VALUE);
 constexpr int VECTOR = OWN % FULL == 0 ? FULL : OWN % 2 == 0 ? 2 : 1;  // slots of a block that lie together
 constexpr int ODD = SLOTS * sizeof(VALUE) % 16;
 constexpr int ROUND = ODD == 0 ? 1 : ODD == 8 ? 2 : 4;  // a tile's width is a multiple of this, so that tiles are whole 16-byte pieces
+
+#if HALO
+#include "halo.cuh"
+#endif
 
 struct Coefficients { double a[TERMS][STAGES][STAGES]; };
 // A and tau B, row-major. Constant memory of this module, which each operator loads for itself: a new tau is a copy of
@@ -249,7 +250,7 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
     }
     // Sends what is left to send: before any wait, so that neighbours that wait for this rank get on.
     auto send_rest = [&] {
-        if (sending) send_all<PAIR, PIECES, THREADS>(exchange, tickets, x);
+        if (sending) send_all(exchange, tickets, x);
         sending = false;
     };
     // Comes back when the ghosts of this epoch are here, or with false if they will not come.
