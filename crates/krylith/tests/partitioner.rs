@@ -28,7 +28,7 @@ fn one_way(rows: &[Vec<u32>]) -> Terms<'static> {
     }
     let values = vec![1.0; col.len()];
     let a = Bsr::new(1, rows.len(), rows.len(), row_ptr, col, values).unwrap();
-    Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))] }
+    Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None }
 }
 
 /// A grid of nodes with their neighbours along the axes, and where they lie.

@@ -8,6 +8,7 @@
 //! no rank then ever holds the whole numbering. Both end in a [`Part`], the same for the same cut.
 
 mod distribute;
+mod ghosts;
 #[cfg(feature = "metis")]
 mod graph;
 mod halo;
