@@ -151,7 +151,9 @@ fn slow() -> Result<(), Failed> {
 
 fn fails() -> Result<(), Failed> {
     let end = job(5, "fails", &[], "60")?;
-    end.must(end.output.status.code() == Some(3) && end.took < GONE, "expected exit code 3")
+    end.must(end.output.status.code() == Some(3) && end.took < GONE, "expected exit code 3")?;
+    let printed = String::from_utf8_lossy(&end.output.stderr).into_owned();
+    end.must(printed.contains("a rank that fails"), "expected what it printed")
 }
 
 fn panics() -> Result<(), Failed> {
@@ -180,6 +182,7 @@ fn rank(scenario: &str) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             note(&format!("on rank {}: {e}\n", mpi.rank()));
+            eprintln!("{e}");
             mpi.fail(&e.to_string());
             ExitCode::from(e.exit_code())
         }
