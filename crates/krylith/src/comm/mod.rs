@@ -5,14 +5,28 @@
 //! sums over its communicator, and an operator exchanges its halo through it.
 //!
 //! Every call is collective unless it says otherwise, and every wait ends: with the data, with an error that names the
-//! rank that is gone or failed, or at the time limit.
+//! rank that is gone or failed, or at the time limit of [`time_limit`].
 
+mod bell;
+mod launch;
+mod messages;
+#[cfg(feature = "mpi")]
+mod mpi;
+#[cfg(any(feature = "mpi", test))] // its tests need no MPI
+#[cfg_attr(not(feature = "mpi"), allow(dead_code))]
+mod peers;
 mod solo;
+mod team;
 
+pub use launch::{check_launch, launched};
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
 pub use solo::Solo;
+pub use team::{Team, TeamRank};
 
 use crate::{Error, Result};
 use std::ops::Range;
+use std::time::Duration;
 
 /// What one rank exchanges with another in a halo, in numbers (f64); ranges of what [`Channel`] holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +46,8 @@ pub trait Communicator: Send + Sync {
     /// How many there are.
     fn size(&self) -> usize;
 
-    /// Adds over all ranks in rank order: every rank gets the same bits. Allocates nothing after the first call of a
-    /// length.
+    /// Adds over all ranks in rank order (on more than 64 MPI ranks, in an order that MPI chooses): every rank gets the
+    /// same bits. Allocates nothing after the first call of a length.
     ///
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
@@ -50,7 +64,7 @@ pub trait Communicator: Send + Sync {
     /// q lists p.
     ///
     /// # Errors
-    /// No room.
+    /// Messages that do not match those of another rank, no room; a rank that is gone or failed, or the time limit.
     fn channel(&self, messages: &[Message]) -> Result<Box<dyn Channel>>;
 
     /// Tells the others that this rank cannot go on, so that nobody waits for it. Not collective; call it once, with
@@ -65,6 +79,21 @@ pub trait Communicator: Send + Sync {
     fn check(&self) -> Result<()> {
         Ok(())
     }
+
+    /// Which ranks share this rank's host, and with it the GPUs there. Not collective.
+    fn host(&self) -> HostShare;
+
+    /// True if all ranks are threads of one process, so that one may use another's device pointers.
+    fn shares_address_space(&self) -> bool;
+}
+
+/// The ranks on one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostShare {
+    /// Where this rank stands in `ranks_on_host`, from 0.
+    pub rank_on_host: usize,
+    /// The ranks on this host, ascending.
+    pub ranks_on_host: Vec<usize>,
 }
 
 /// A halo's messages under way. One exchange at a time: `start`, then `finish`.
@@ -81,6 +110,22 @@ pub trait Channel: Send {
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
     fn finish(&mut self) -> Result<&[f64]>;
+}
+
+/// How long a rank waits for another before it gives up: 600 s, or as many as `KRYLITH_TIMEOUT` says.
+///
+/// # Errors
+/// `KRYLITH_TIMEOUT` is no positive number of seconds.
+pub fn time_limit() -> Result<Duration> {
+    parse_limit(std::env::var_os("KRYLITH_TIMEOUT").map(|text| text.to_string_lossy().into_owned()))
+}
+
+fn parse_limit(text: Option<String>) -> Result<Duration> {
+    let Some(text) = text else { return Ok(Duration::from_secs(600)) };
+    let seconds = text.trim().parse().ok().filter(|s: &f64| *s > 0.0);
+    seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
+        Error::invalid(format!("KRYLITH_TIMEOUT={text}: expected a positive number of seconds, such as 600"))
+    })
 }
 
 /// Every rank's bytes, by rank.
@@ -112,5 +157,20 @@ pub fn agree<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
             message: String::from_utf8_lossy(&text[1..]).into_owned(),
             exit_code: text[0],
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_limit_is_a_positive_number_of_seconds() {
+        assert_eq!(parse_limit(None).unwrap(), Duration::from_secs(600));
+        assert_eq!(parse_limit(Some(" 2.5".into())).unwrap(), Duration::from_millis(2500));
+        for bad in ["", "0", "-1", "nan", "inf", "1e30", "ten"] {
+            let e = parse_limit(Some(bad.into())).unwrap_err().to_string();
+            assert!(e.starts_with(&format!("KRYLITH_TIMEOUT={bad}: expected")), "{e}");
+        }
     }
 }
