@@ -326,7 +326,7 @@ fn partitions_that_do_not_fit() {
     assert!(matches!(Partition::new(vec![0, 2], 2), Err(Error::Invalid(m)) if m.contains("block row 1")));
     assert!(Partition::new(vec![], 0).is_err());
     let a = Bsr::new(1, 2, 3, vec![0, 0, 0], vec![], vec![]).unwrap();
-    let terms = Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))] };
+    let terms = Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None };
     let error = split(&terms, &Partition::new(vec![0, 0], 1).unwrap()).unwrap_err().to_string();
     assert!(error.contains("square"), "{error}");
 }
