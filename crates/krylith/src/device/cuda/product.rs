@@ -106,12 +106,14 @@ impl PointBlockSum for Cuda {
             (2, false) => vec![(0, 1), (1, 1)],
             (n, _) => vec![(0, n)],
         };
+        // One rank alone has no ghosts, and nobody to exchange with.
+        let halo = terms.halo.as_ref().filter(|_| self.comm().size() > 1);
         let groups = groups
             .into_iter()
-            .map(|(t, n)| Group::new(self.device(), terms, (t, n), all.of(t..t + n), store))
+            .map(|(t, n)| Group::new(self.device(), terms, (t, n), all.of(t..t + n), store, halo.is_some()))
             .collect::<Result<Vec<_>>>();
         let groups = agree(self.comm(), groups)?;
-        let exchange = match &terms.halo {
+        let exchange = match halo {
             Some(halo) => Exchange::new(self, halo, b * s).map(Some)?,
             None => None,
         };
@@ -259,10 +261,10 @@ impl Group {
         (first, count): (usize, usize),
         structure: Structure,
         store: Store,
+        halo: bool,
     ) -> Result<Self> {
         let (b, s) = (terms.block(), terms.stages());
         let a: &Bsr = &terms.terms[first].1;
-        let halo = terms.halo.is_some();
         let own = if halo { terms.block_rows() } else { a.block_columns() };
         let tiles = Tiles::new(device, a, s, &structure, store, own)?;
         let numbers = tiles.positions * structure.slots;
