@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use krylith::Result;
 use krylith::matrix::Dense;
-use krylith::partition::{RowBlocks, Rows, run};
+use krylith::partition::{RowBlocks, Rows, contiguous};
 
 use crate::spec::Spec;
 use crate::stencil::POINTS;
@@ -52,7 +52,7 @@ fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRow
     if let Some(scale) = options.scale {
         spec.settle("scale", scale.to_string());
     }
-    let (own, s) = (run(mesh.nodes(), rank, ranks), butcher.stages());
+    let (own, s) = (contiguous(mesh.nodes(), rank, ranks), butcher.stages());
     // Two matrices of 16 numbers and a column a block.
     memory::check("a rank's part of the Stokes duct", (own.len() * POINTS) as u64 * 2 * (16 * 8 + 8))?;
     let (row_ptr, col) = pattern(&mesh, own.clone());

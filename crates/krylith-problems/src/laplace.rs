@@ -1,7 +1,7 @@
 //! The 7-point Laplacian, by scalars or by blocks.
 
 use krylith::matrix::{Bsr, Csr, Dense};
-use krylith::partition::{RowBlocks, Rows, run};
+use krylith::partition::{RowBlocks, Rows, contiguous};
 use krylith::{Error, Result};
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
     let b = spec.whole("block", 1..=8)? as usize;
     let coupling = spec.fraction("coupling")?;
     let mesh = DuctMesh::new([spec.size[0], spec.size[1], spec.size[2]], [1.0; 3])?;
-    let own = run(mesh.nodes(), rank, ranks);
+    let own = contiguous(mesh.nodes(), rank, ranks);
     memory::check("a rank's part of the Laplacian", (own.len() * 7) as u64 * (b * b * 8 + 8) as u64)?;
     let (row_ptr, col, values) = blocks(&mesh, own.clone(), b, coupling, |j| j as u64);
     Ok(GeneratedRows {

@@ -1,7 +1,7 @@
 //! Random point-block Kronecker systems, for tests of every block size and number of stages.
 
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
-use krylith::partition::{RowBlocks, Rows, run};
+use krylith::partition::{RowBlocks, Rows, contiguous};
 use krylith::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
     if n > u32::MAX as usize {
         return Err(Error::invalid(format!("random: {n} nodes do not fit 32-bit node numbers")));
     }
-    let own = run(n, rank, ranks);
+    let own = contiguous(n, rank, ranks);
     memory::check(
         "a rank's part of the random system",
         (own.len() * BLOCKS) as u64 * (b * b * 8 + 12) as u64 * 2,

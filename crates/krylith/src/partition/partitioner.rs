@@ -111,7 +111,7 @@ impl Partition {
     /// No rank.
     pub fn by_rows(rows: usize, ranks: usize) -> Result<Self> {
         let mut partition = Self::new(vec![0; rows], ranks)?;
-        (0..ranks).for_each(|rank| partition.owner[run(rows, rank, ranks)].fill(rank as u32));
+        (0..ranks).for_each(|rank| partition.owner[contiguous(rows, rank, ranks)].fill(rank as u32));
         Ok(partition)
     }
 
@@ -174,7 +174,7 @@ impl Partition {
 ///
 /// # Panics
 /// If `rank` is not below `ranks`.
-pub fn run(rows: usize, rank: usize, ranks: usize) -> Range<usize> {
+pub fn contiguous(rows: usize, rank: usize, ranks: usize) -> Range<usize> {
     assert!(rank < ranks, "rank {rank} of {ranks}");
     let begin = |r: usize| (rows as u128 * r as u128 / ranks as u128) as usize;
     begin(rank)..begin(rank + 1)
