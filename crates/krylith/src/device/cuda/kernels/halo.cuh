@@ -49,7 +49,7 @@ struct Exchange {
 };
 
 constexpr int EPOCH_SHIFT = 24;  // chunks + gridDim.x < 2^24
-constexpr int EACH = 2;          // pieces of a chunk a thread
+constexpr int EACH = 1;          // pieces of a chunk a thread: few, so that many CTAs share the work
 
 __device__ __forceinline__ unsigned drawn(u64 ticket) { return (unsigned)ticket & ((1u << EPOCH_SHIFT) - 1); }
 
