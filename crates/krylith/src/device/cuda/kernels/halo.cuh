@@ -14,6 +14,8 @@
 // that A now fills, had ended. This uses nothing but the order of launches in a rank's stream, so products may follow
 // each other with nothing between. Flags only grow, and "at least e" is asked for: a neighbour may be one ahead.
 // A launch that halts draws no ticket, sends and raises nothing, on any rank: *halt is the same on all.
+// A wait that was given up sets Group::failed; y is then not complete, and further launches return at once. Group, exchange, mailboxes
+// and flags of all ranks must be set up anew after that.
 //
 // Sending is split into chunks, which CTAs take by ticket: a chunk is always in the hands of a CTA that runs, and a CTA
 // waits for neighbours only when no chunk is left. So no launch depends on how many of its CTAs are resident together,
@@ -49,6 +51,7 @@ struct Exchange {
 };
 
 constexpr int EPOCH_SHIFT = 24;  // chunks + gridDim.x < 2^24
+
 __device__ __forceinline__ unsigned drawn(u64 ticket) { return (unsigned)ticket & ((1u << EPOCH_SHIFT) - 1); }
 
 template <int numbers> struct PieceOf { typedef double type; };
