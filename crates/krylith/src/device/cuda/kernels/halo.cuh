@@ -14,6 +14,8 @@
 // that A now fills, had ended. This uses nothing but the order of launches in a rank's stream, so products may follow
 // each other with nothing between. Flags only grow, and "at least e" is asked for: a neighbour may be one ahead.
 // A launch that halts draws no ticket, sends and raises nothing, on any rank: *halt is the same on all.
+// A wait that was given up sets Group::failed; y is then not complete, and further launches return at once. Group, exchange, mailboxes
+// and flags of all ranks must be set up anew after that.
 //
 // Sending is split into chunks, which CTAs take by ticket: a chunk is always in the hands of a CTA that runs, and a CTA
 // waits for neighbours only when no chunk is left. So no launch depends on how many of its CTAs are resident together,
@@ -49,23 +51,30 @@ struct Exchange {
 };
 
 constexpr int EPOCH_SHIFT = 24;  // chunks + gridDim.x < 2^24
-constexpr int EACH = 2;          // pieces of a chunk a thread
 
 __device__ __forceinline__ unsigned drawn(u64 ticket) { return (unsigned)ticket & ((1u << EPOCH_SHIFT) - 1); }
 
-// Stores one chunk of the `total` pieces, of PAIR numbers, that are sent.
+template <int numbers> struct PieceOf { typedef double type; };
+template <> struct PieceOf<2> { typedef double2 type; };
+typedef PieceOf<PAIR>::type Piece;
+
+// Stores one chunk of the `total` pieces that are sent: `each` of them a thread, all loaded before the first is stored.
+template <int each>
 __device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, int total, int parity, const double* x) {
+    const int first = chunk * each * THREADS + threadIdx.x;
+    Piece pieces[each];
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+        const int at = first + i * THREADS;
+        if (at < total) pieces[i] = ((const Piece*)x)[(long long)exchange->nodes[at / PIECES] * PIECES + at % PIECES];
+    }
     int n = 0;
 #pragma unroll
-    for (int i = 0; i < EACH; ++i) {
-        const int piece = (chunk * EACH + i) * THREADS + threadIdx.x;
-        if (piece >= total) return;
-        const int entry = piece / PIECES, part = piece % PIECES * PAIR;
-        const double* from = x + (long long)exchange->nodes[entry] * RUN + part;
+    for (int i = 0; i < each; ++i) {
+        const int at = first + i * THREADS, entry = at / PIECES;
+        if (at >= total) return;
         while (entry >= exchange->neighbour[n].end) ++n;
-        double* to = exchange->neighbour[n].ghosts[parity] + (long long)(entry - exchange->neighbour[n].begin) * RUN + part;
-        if constexpr (PAIR == 2) *(double2*)to = *(const double2*)from;
-        else *to = *from;
+        ((Piece*)exchange->neighbour[n].ghosts[parity])[at - exchange->neighbour[n].begin * PIECES] = pieces[i];
     }
 }
 
@@ -73,14 +82,21 @@ __device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, 
 __device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const double* x) {
     const int count = exchange->neighbours;
     const int total = count ? exchange->neighbour[count - 1].end * PIECES : 0;
-    const unsigned chunks = max(1, (total + EACH * THREADS - 1) / (EACH * THREADS));
+    // Few pieces a thread spread the work over the CTAs; many share the latency of a chunk.
+    const int share = gridDim.x * THREADS, each = total <= share / 2 ? 1 : total <= share ? 2 : 4;
+    const unsigned chunks = max(1, (total + each * THREADS - 1) / (each * THREADS));
     const u64 epoch = (slot[0] >> EPOCH_SHIFT) + 1;
     u64 ticket = slot[0];
     unsigned mine = 0;
     while (drawn(ticket) < chunks) {
         u64 next;
         if (threadIdx.x == 0) next = atomicAdd(&exchange->ticket, 1ull);  // under way while this chunk is sent
-        send_chunk(exchange, drawn(ticket), total, (int)(epoch & 1), x);
+        const int chunk = drawn(ticket), parity = (int)(epoch & 1);
+        switch (each) {
+            case 1: send_chunk<1>(exchange, chunk, total, parity, x); break;
+            case 2: send_chunk<2>(exchange, chunk, total, parity, x); break;
+            default: send_chunk<4>(exchange, chunk, total, parity, x);
+        }
         ++mine;
         if (threadIdx.x == 0) slot[mine & 1] = next;
         __syncthreads();  // also: every store of this chunk comes before thread 0's fence

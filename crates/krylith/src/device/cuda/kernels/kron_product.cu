@@ -211,6 +211,12 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
     const unsigned base = (unsigned)__cvta_generic_to_shared(stages) + threadIdx.x * 16, hidden = __shfl_sync(~0u, base, threadIdx.x % 32);
     const int zero = (int)(hidden - base);
 
+#if HALO
+    const double* far = ghosts - (long long)own * RUN;
+    auto column = [&](int node) { return (node < own ? x : far) + (long long)node * RUN; };
+#else
+    auto column = [&](int node) { return x + (long long)node * RUN; };
+#endif
     auto locate = [&](int t) { return t < tile_count ? make_uint2(starts[t], starts[t + 1]) : make_uint2(0, 0); };
     auto copy_record = [&](const uint2& place, int slot) {
         const int bytes = (place.y - place.x) * 16;
@@ -225,11 +231,7 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
             copy_once(hidden + stage * (STAGE * (int)sizeof(VALUE)) + i, from + threadIdx.x * 16 + i, policy);
         for (int i = threadIdx.x; i < end; i += THREADS) {
             const int node = i / PIECES, piece = i % PIECES;
-            const double* column = x + (long long)nodes[node] * RUN;
-#if HALO
-            if (nodes[node] >= own) column = ghosts + (long long)(nodes[node] - own) * RUN;
-#endif
-            copy<PAIR * 8>(runs + (stage * node_capacity + node) * STRIDE + piece * PAIR, column + piece * PAIR);
+            copy<PAIR * 8>(runs + (stage * node_capacity + node) * STRIDE + piece * PAIR, column(nodes[node]) + piece * PAIR);
         }
     };
     auto target = [&](int row, int e) {  // row < 0: part ~row of a row longer than a tile
@@ -242,28 +244,40 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
     uint2 ahead = locate(first + (RING - 1) * step);
     if (halted) return;
 #if HALO
-    __shared__ u64 tickets[2];
+    // Tickets lie where the last stage will: nothing is copied there before all is sent. A static variable would shift the stages
+    // off their 128-byte lines, which costs a fifth of the speed.
+    u64* const tickets = (u64*)(stages + (DEPTH - 1) * STAGE);
+    u64 epoch = 0;
     bool sending = exchange && send, ready = !exchange, failed = false;
+    // CTAs with a tile less than others draw first, so that most of what is sent goes through them.
+    const bool early = blockIdx.x >= (unsigned)(tile_count - begin) % gridDim.x;
     if (exchange) {
-        if (threadIdx.x == 0) tickets[0] = send ? atomicAdd(&exchange->ticket, 1ull) : exchange->ticket;
+        if (threadIdx.x == 0 && !send) tickets[0] = exchange->ticket;
+        if (threadIdx.x == 0 && send && early) tickets[0] = atomicAdd(&exchange->ticket, 1ull);
         failed = exchange->group->failed;  // in an earlier launch, or another CTA in this one
     }
     // Sends what is left to send: before any wait, so that neighbours that wait for this rank get on.
     auto send_rest = [&] {
-        if (sending) send_all(exchange, tickets, x);
+        if (!sending) return;
         sending = false;
+        if (!early) {
+            if (threadIdx.x == 0) tickets[0] = atomicAdd(&exchange->ticket, 1ull);
+            __syncthreads();
+        }
+        epoch = (tickets[0] >> EPOCH_SHIFT) + 1;
+        send_all(exchange, tickets, x);
     };
     // Comes back when the ghosts of this epoch are here, or with false if they will not come.
     auto await = [&] {
-        const u64 epoch = (tickets[0] >> EPOCH_SHIFT) + (send ? 1 : 0);
         send_rest();
-        ghosts = exchange->ghosts[epoch & 1];
+        far = exchange->ghosts[epoch & 1] - (long long)own * RUN;
         return ready = await_neighbours(exchange, epoch);
     };
 #endif
     asm volatile("cp.async.wait_all;" ::: "memory");
 #if HALO
     if (__syncthreads_or(failed)) return;
+    if (exchange && !send) epoch = tickets[0] >> EPOCH_SHIFT;
 #else
     __syncthreads();
 #endif
