@@ -15,6 +15,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod html;
+mod multi;
 mod platform;
 mod samples;
 mod svg;
