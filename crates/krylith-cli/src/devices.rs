@@ -5,7 +5,8 @@ use crate::options::Device;
 use crate::run::{self, Job, Solved};
 use crate::{bandwidth, machine};
 use krylith::Observer;
-use krylith::device::cpu::Cpu;
+use krylith::device::cpu::{Cpu, Pool};
+use std::sync::Arc;
 
 /// The device that a solve ran on, for people and reports.
 pub struct Ran {
@@ -73,7 +74,9 @@ fn cpu(
     if let Some((_, free)) = machine::memory().filter(|(_, free)| needed > *free) {
         return Err(no_room(job, needed, free, "the host".into()).into());
     }
-    let space = Cpu::new(job.rhs.len(), threads.unwrap_or(0));
+    let cores = machine::cores() / job.comm.size().max(1);
+    let pool = Arc::new(Pool::new(threads.unwrap_or(cores.max(1))));
+    let space = Cpu::distributed(job.rhs.len(), pool, job.comm.clone());
     let solved = run::run(&space, job, observer)?;
     let bandwidth = if measure { bandwidth::of_cpu(space.pool()) } else { None };
     let threads = space.threads();

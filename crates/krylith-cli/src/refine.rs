@@ -4,9 +4,9 @@
 //! have. So each pass solves A₃₂ d = r for the residual r = b − A x of the given system, computed on the host in
 //! f64, and adds d to x, until r itself is small enough: iterative refinement.
 
-use crate::residual::{norm, residual};
+use crate::residual::Given;
 use krylith::method::Gmres;
-use krylith::operator::{LinearOperator, Terms};
+use krylith::operator::LinearOperator;
 use krylith::space::Space;
 use krylith::{History, Observer, Outcome, Progress, Result, Stop};
 
@@ -44,11 +44,11 @@ pub fn once<S: Space>(
 pub fn refined<S: Space>(
     parts: &Parts<S>,
     gmres: &mut Gmres<S>,
-    given: &Terms,
+    given: Given,
     x: &mut [f64],
     observer: &mut dyn Observer,
 ) -> Result<(History, usize)> {
-    let norm_b = norm(parts.rhs);
+    let norm_b = given.norm(parts.rhs)?;
     if norm_b == 0.0 {
         return Ok((once(parts, gmres, x, observer)?, 1));
     }
@@ -58,8 +58,8 @@ pub fn refined<S: Space>(
     let (mut before, mut passes, mut last) = (f64::INFINITY, 0, Outcome::Converged);
     let mut correction = vec![0.0; x.len()];
     history.outcome = loop {
-        let r = residual(given, parts.rhs, x);
-        let beta = norm(&r);
+        let r = given.residual(parts.rhs, x)?;
+        let beta = given.norm(&r)?;
         history.true_relative_residual = beta / norm_b;
         match history.residuals.last_mut() {
             None => history.residuals.push(beta / norm_b),

@@ -1,10 +1,71 @@
 //! r = b − A x on the host, from the values as given: the residual that counts where a device stores less, and the
 //! residuals of single fields.
 
+use krylith::Result;
+use krylith::comm::Communicator;
 use krylith::operator::Terms;
+use krylith::partition::with_ghosts;
+use std::borrow::Cow;
 
-/// b − Σ (Cₜ ⊗ Aₜ) x.
-pub fn residual(terms: &Terms, b: &[f64], x: &[f64]) -> Vec<f64> {
+/// The system as given: this rank's rows of it, and the ranks that hold the others. Every function is collective.
+#[derive(Clone, Copy)]
+pub struct Given<'a> {
+    /// Rows.
+    pub terms: &'a Terms<'a>,
+    /// Ranks.
+    pub comm: &'a dyn Communicator,
+}
+
+impl Given<'_> {
+    /// This rank's part of b − A x.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn residual(&self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
+        Ok(residual(self.terms, b, &self.with_ghosts(x)?))
+    }
+
+    /// ‖v‖₂ over all ranks.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn norm(&self, v: &[f64]) -> Result<f64> {
+        let mut sum = [v.iter().map(|v| v * v).sum::<f64>()];
+        self.comm.sum(&mut sum)?;
+        Ok(sum[0].sqrt())
+    }
+
+    /// ‖ Σ |Cₜ ⊗ Aₜ| |x| ‖₂: how large A x could be without cancellation.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn magnitude(&self, x: &[f64]) -> Result<f64> {
+        self.norm(&magnitudes(self.terms, &self.with_ghosts(x)?))
+    }
+
+    /// ‖r_c‖₂ of each component c over all nodes, stages and ranks.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn by_field(&self, r: &[f64]) -> Result<Vec<f64>> {
+        let mut squares = squares_by_field(r, self.terms.block(), self.terms.stages());
+        self.comm.sum(&mut squares)?;
+        Ok(squares.into_iter().map(f64::sqrt).collect())
+    }
+
+    fn with_ghosts<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
+        match &self.terms.halo {
+            None => Ok(Cow::Borrowed(x)),
+            Some(halo) => {
+                let run = self.terms.block() * self.terms.stages();
+                with_ghosts(self.comm, halo, run, x).map(Cow::Owned)
+            }
+        }
+    }
+}
+
+/// b − Σ (Cₜ ⊗ Aₜ) x, with x as long as the terms are wide.
+fn residual(terms: &Terms, b: &[f64], x: &[f64]) -> Vec<f64> {
     let (block, s) = (terms.block(), terms.stages());
     let order = block * s;
     let mut r = b.to_vec();
@@ -32,11 +93,11 @@ pub fn residual(terms: &Terms, b: &[f64], x: &[f64]) -> Vec<f64> {
     r
 }
 
-/// ‖ Σ |Cₜ ⊗ Aₜ| |x| ‖₂: how large A x could be without cancellation.
-pub fn magnitude(terms: &Terms, x: &[f64]) -> f64 {
+/// Σ |Cₜ ⊗ Aₜ| |x|.
+fn magnitudes(terms: &Terms, x: &[f64]) -> Vec<f64> {
     let (block, s) = (terms.block(), terms.stages());
     let order = block * s;
-    let mut y = vec![0.0; x.len()];
+    let mut y = vec![0.0; terms.rows()];
     for (c, a) in &terms.terms {
         for (i, y) in y.chunks_exact_mut(order).enumerate() {
             for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
@@ -50,28 +111,24 @@ pub fn magnitude(terms: &Terms, x: &[f64]) -> f64 {
             }
         }
     }
-    norm(&y)
+    y
 }
 
-/// ‖x‖₂.
-pub fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|v| v * v).sum::<f64>().sqrt()
-}
-
-/// ‖r_c‖₂ of each component c over all nodes and stages.
-pub fn by_field(r: &[f64], block: usize, stages: usize) -> Vec<f64> {
+/// ‖r_c‖₂² of each component c over this rank's nodes and stages.
+fn squares_by_field(r: &[f64], block: usize, stages: usize) -> Vec<f64> {
     let mut squares = vec![0.0; block];
     for node in r.chunks_exact(block * stages) {
         for (square, stages) in squares.iter_mut().zip(node.chunks_exact(stages)) {
             *square += stages.iter().map(|v| v * v).sum::<f64>();
         }
     }
-    squares.into_iter().map(f64::sqrt).collect()
+    squares
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use krylith::comm::Solo;
     use krylith::matrix::{Bsr, Dense, KroneckerSum};
 
     #[test]
@@ -81,7 +138,9 @@ mod tests {
         let b = Dense::new(2, 2, vec![0.0, 1.0, 1.0, 0.0]).unwrap();
         let k = KroneckerSum::new(Dense::identity(2), b, 0.5, one(2.0), one(1.0)).unwrap();
         assert_eq!(residual(&Terms::kronecker(&k), &[5.0, 7.0], &[1.0, 2.0]), [2.0, 2.5]);
-        assert_eq!(by_field(&[3.0, 4.0, 0.0, 1.0], 2, 2), [5.0, 1.0]);
-        assert_eq!(norm(&[3.0, 4.0]), 5.0);
+        let given = Given { terms: &Terms::kronecker(&k), comm: &Solo };
+        assert_eq!(given.residual(&[5.0, 7.0], &[1.0, 2.0]).unwrap(), [2.0, 2.5]);
+        assert_eq!(squares_by_field(&[3.0, 4.0, 0.0, 1.0], 2, 2), [25.0, 1.0]);
+        assert_eq!(given.norm(&[3.0, 4.0]).unwrap(), 5.0);
     }
 }

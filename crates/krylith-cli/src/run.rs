@@ -4,6 +4,8 @@ use crate::failure::{Failure, Result};
 use crate::options::{Precond, Settings};
 use crate::refine::{self, Parts};
 use crate::report::Event;
+use crate::residual::Given;
+use krylith::comm::{Communicator, agree};
 use krylith::matrix::Bsr;
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
@@ -11,6 +13,7 @@ use krylith::precond::{BlockDiagonal, BlockJacobi, Equilibrated, NullSpace, Scal
 use krylith::space::Phases;
 use krylith::{Error, History, Observer, Stop, Store};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What is to be done.
@@ -29,6 +32,10 @@ pub struct Job<'a> {
     pub settings: &'a Settings,
     /// Basis vectors; not more than could ever be used.
     pub restart: usize,
+    /// Block rows of the whole system that these are; `None` where they are all of them.
+    pub numbers: Option<&'a [u64]>,
+    /// The ranks that solve it together.
+    pub comm: Arc<dyn Communicator>,
 }
 
 /// What was done.
@@ -65,13 +72,13 @@ pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     let start = Instant::now();
     let Job { terms, rhs, settings, restart, .. } = *job;
     let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
-    let a = PointBlock::new(space, terms, settings.store, false)?;
+    let comm = space.comm();
+    let a = agree(comm, PointBlock::new(space, terms, settings.store, false))?;
     let (p, jacobi, precond_reason) = preconditioner(space, job, &mut events)?;
     let p = p.as_deref();
     let options =
         GmresOptions { restart, orthogonalization: settings.orthogonalization, basis: settings.store };
-    let mut gmres = Gmres::new(space, options)?;
-    space.wait()?;
+    let mut gmres = agree(comm, Gmres::new(space, options).and_then(|g| space.wait().map(|()| g)))?;
     let setup = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
@@ -81,7 +88,8 @@ pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     let history = match settings.store {
         Store::F64 => refine::once(&parts, &mut gmres, &mut x, observer)?,
         Store::F32 => {
-            let (history, passes) = refine::refined(&parts, &mut gmres, terms, &mut x, observer)?;
+            let given = Given { terms, comm: space.comm() };
+            let (history, passes) = refine::refined(&parts, &mut gmres, given, &mut x, observer)?;
             if passes > 1 {
                 let detail = format!(
                     "{passes} passes of iterative refinement against the matrix in f64, stored in f32"
@@ -132,29 +140,44 @@ fn preconditioner<S: BlockDiagonal + 'static>(
     job: &Job,
     events: &mut Vec<Event>,
 ) -> Result<(Boxed<S>, Option<usize>, &'static str)> {
+    if job.equilibrate && space.comm().size() > 1 {
+        return Err(Failure::usage(
+            "--equilibrate works on one rank; leave it out, or solve on one GPU or one process",
+        ));
+    }
     let scaling = job.equilibrate.then(|| Scaling::find(job.terms));
     let scaled = scaling.as_ref().map(|s| s.scaled(job.terms)).transpose()?;
     let terms = scaled.as_ref().unwrap_or(job.terms);
-    let (jacobi, size, reason) = jacobi(space, terms, job.settings, events)?;
+    let (jacobi, size, reason) = jacobi(space, terms, job, events)?;
     let mut p: Boxed<S> = jacobi.map(|p| Box::new(p) as Box<dyn LinearOperator<S>>);
     if let Some(scaling) = &scaling {
         p = Some(Box::new(Equilibrated::new(space, scaling, p)?));
     }
     if !job.null.is_empty() {
-        p = Some(Box::new(NullSpace::new(space, job.null, p)?));
+        p = Some(Box::new(agree(space.comm(), NullSpace::new(space, job.null, p))?));
     }
     Ok((p, size, reason))
 }
 
 type Jacobi<S> = (Option<BlockJacobi<S>>, Option<usize>, &'static str);
 
+/// A block row of one rank under its number in the whole system.
+fn named<T>(job: &Job, result: krylith::Result<T>) -> krylith::Result<T> {
+    result.map_err(|e| match (e, job.numbers) {
+        (Error::SingularBlock { row, kind, remedy }, Some(numbers)) => {
+            Error::SingularBlock { row: numbers[row] as usize, kind, remedy }
+        }
+        (e, _) => e,
+    })
+}
+
 fn jacobi<S: BlockDiagonal>(
     space: &S,
     terms: &Terms,
-    settings: &Settings,
+    job: &Job,
     events: &mut Vec<Event>,
 ) -> Result<Jacobi<S>> {
-    let b = terms.block();
+    let (b, settings) = (terms.block(), job.settings);
     match settings.precond {
         Precond::None => Ok((None, None, "")),
         Precond::Jacobi { block } => {
@@ -165,20 +188,33 @@ fn jacobi<S: BlockDiagonal>(
                 )));
             }
             let diagonal = if size == b { None } else { Some(diagonal(terms, size)?) };
-            let jacobi = BlockJacobi::new(space, diagonal.as_ref().unwrap_or(terms), settings.store)?;
-            Ok((Some(jacobi), Some(size), ""))
+            let jacobi = BlockJacobi::new(space, diagonal.as_ref().unwrap_or(terms), settings.store);
+            Ok((Some(agree(space.comm(), named(job, jacobi))?), Some(size), ""))
         }
-        Precond::Auto => match BlockJacobi::new(space, terms, settings.store) {
-            Ok(jacobi) => Ok((Some(jacobi), Some(b), "auto: every diagonal block can be inverted")),
-            Err(Error::SingularBlock { row, kind, .. }) => {
-                let detail = format!(
-                    "no preconditioner instead of jacobi: block row {row} has a {kind} diagonal block"
-                );
-                events.push(Event::new("fallback", None, detail));
-                Ok((None, None, "auto: a diagonal block cannot be inverted"))
+        Precond::Auto => {
+            let jacobi = named(job, BlockJacobi::new(space, terms, settings.store));
+            let singular = match &jacobi {
+                Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
+                _ => None,
+            };
+            // A block that one rank cannot invert changes the preconditioner of all.
+            if !space.any(singular.is_some())? {
+                let jacobi = agree(space.comm(), jacobi)?;
+                return Ok((Some(jacobi), Some(b), "auto: every diagonal block can be inverted"));
             }
-            Err(e) => Err(e.into()),
-        },
+            if let Err(e) = jacobi
+                && singular.is_none()
+            {
+                return Err(e.into());
+            }
+            let which = match singular {
+                Some((row, kind)) => format!("block row {row} has a {kind} diagonal block"),
+                None => "another rank has a diagonal block that cannot be inverted".into(),
+            };
+            let detail = format!("no preconditioner instead of jacobi: {which}");
+            events.push(Event::new("fallback", None, detail));
+            Ok((None, None, "auto: a diagonal block cannot be inverted"))
+        }
     }
 }
 
@@ -203,7 +239,7 @@ fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
         }
         small.push((c.clone(), Cow::Owned(Bsr::new(size, n * parts, n * parts, row_ptr, col, values)?)));
     }
-    Ok(Terms { terms: small })
+    Ok(Terms { terms: small, halo: None })
 }
 
 /// Bytes that a solve will want beside the system itself; for refusals before hours of waiting, and for `info`.

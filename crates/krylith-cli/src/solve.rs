@@ -7,11 +7,12 @@ use crate::options::{Device, Method, Rhs, Settings};
 use crate::output::{self, check_target};
 use crate::progress::Watch;
 use crate::report::{self, Event, Report};
-use crate::residual::{by_field, residual};
+use crate::residual::Given;
 use crate::run::{Job, Solved};
 use crate::summary;
 use crate::system::{self, System};
 use crate::{devices, interrupt, null_space, plot};
+use krylith::comm::{self, Communicator};
 use krylith::{Outcome, io};
 use std::path::Path;
 
@@ -60,7 +61,7 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     let (mut rhs, rhs_name) = system.right_hand_side(args.rhs.as_ref())?;
     let mut x0 = match &args.x0 {
         Some(path) => system.vector("the first guess", path)?,
-        None => vec![0.0; system.len()],
+        None => vec![0.0; system.own_len()],
     };
     // More basis vectors than unknowns or iterations can never be used.
     let restart = settings.restart.min(system.len()).min(settings.max_iters.max(1));
@@ -72,15 +73,24 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
 
     // Norms are sums of squares: far from 1 they overflow, or vanish and make any x look right. A power of two costs
     // no digit.
-    let unit = unit(&rhs);
+    let unit = unit(system.comm(), &rhs)?;
     rhs.iter_mut().chain(&mut x0).for_each(|v| *v *= unit);
     let in_unit = Settings { atol: settings.atol * unit, ..settings.clone() };
 
     let mut watch = Watch::new(args.quiet);
     let terms = system.operator.terms();
     let equilibrate = args.equilibrate;
-    let job =
-        Job { terms: &terms, rhs: &rhs, x0: &x0, null: &null, equilibrate, settings: &in_unit, restart };
+    let job = Job {
+        terms: &terms,
+        rhs: &rhs,
+        x0: &x0,
+        null: &null,
+        equilibrate,
+        settings: &in_unit,
+        restart,
+        numbers: system.share.numbers.as_deref(),
+        comm: system.share.comm.clone(),
+    };
     interrupt::solving();
     let done = devices::solve(&job, args.threads, args.report.is_some(), &mut watch);
     watch.finish();
@@ -89,8 +99,9 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     let history = &solved.history;
     let norm_b = history.rhs_norm;
     let relative = |r: f64| if norm_b > 0.0 { r / norm_b } else { r };
-    let r = residual(&terms, &rhs, &solved.x);
-    let fields = by_field(&r, terms.block(), terms.stages()).into_iter().map(relative).collect();
+    let given = Given { terms: &terms, comm: system.comm() };
+    let r = given.residual(&rhs, &solved.x)?;
+    let fields = given.by_field(&r)?.into_iter().map(relative).collect();
     let restarts = restarts(&watch.cycles, history.restarts, restart);
     let mut choices = Vec::new();
     if settings.device == Device::Auto {
@@ -165,12 +176,15 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
 }
 
 /// A power of two that brings the largest entry near 1, or 1 where squares are safe anyway.
-fn unit(b: &[f64]) -> f64 {
-    let largest = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+fn unit(comm: &dyn Communicator, b: &[f64]) -> Result<f64> {
+    let own = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    let all = comm::gather(comm, &own.to_le_bytes())?;
+    let largest =
+        all.iter().filter_map(|m| m.as_slice().try_into().ok().map(f64::from_le_bytes)).fold(0.0, f64::max);
     if largest == 0.0 || (1e-120..=1e120).contains(&largest) {
-        return 1.0;
+        return Ok(1.0);
     }
-    (-largest.log2().floor()).clamp(-1000.0, 1000.0).exp2()
+    Ok((-largest.log2().floor()).clamp(-1000.0, 1000.0).exp2())
 }
 
 fn check_targets(args: &SolveArgs) -> Result<()> {

@@ -125,6 +125,12 @@ pub fn describe(system: &System) -> Vec<String> {
             count(k.l.blocks()),
             k.tau
         ),
+        Operator::Share(_) => format!(
+            "{size}, {} stored entries, {}, on {}",
+            count(system.nonzeros),
+            plural(s, "stage"),
+            plural(system.comm().size(), "rank")
+        ),
     });
     lines.push(format!("blocks {b}×{b} ({}), {}", system.block_reason, ordering(system.order.user)));
     lines

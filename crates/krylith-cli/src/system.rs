@@ -4,11 +4,13 @@ use crate::blocks;
 use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
 use crate::output::count;
+use krylith::comm::{Communicator, Solo};
 use krylith::io::{self, Array, Matrix, SolverDefaults, SystemMatrix};
 use krylith::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
 use krylith::operator::Terms;
 use krylith_problems::{Generated, SystemKind};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What is to be solved, on the host, in the solver's order.
 pub enum Operator {
@@ -16,6 +18,8 @@ pub enum Operator {
     Matrix(Bsr),
     /// A⊗M + τB⊗L.
     Kronecker(KroneckerSum),
+    /// This rank's rows of either.
+    Share(Terms<'static>),
 }
 
 impl Operator {
@@ -24,6 +28,7 @@ impl Operator {
         match self {
             Operator::Matrix(a) => Terms::bsr(a),
             Operator::Kronecker(k) => Terms::kronecker(k),
+            Operator::Share(terms) => terms.clone(),
         }
     }
 }
@@ -126,6 +131,23 @@ pub struct System {
     pub block_reason: String,
     /// It was found from the pattern.
     pub block_detected: bool,
+    /// The ranks that hold the rows of the system.
+    pub share: Share,
+}
+
+/// What this process holds of a system.
+pub struct Share {
+    /// It and the others.
+    pub comm: Arc<dyn Communicator>,
+    /// Block rows that it holds, in the solver's order; `None` where it holds all.
+    pub numbers: Option<Vec<u64>>,
+}
+
+impl Share {
+    /// All of it.
+    pub fn whole() -> Self {
+        Self { comm: Arc::new(Solo), numbers: None }
+    }
 }
 
 impl System {
@@ -134,9 +156,26 @@ impl System {
         self.order.rows() * self.order.stages
     }
 
+    /// Unknowns that this process holds.
+    pub fn own_len(&self) -> usize {
+        self.share.numbers.as_ref().map_or(self.len(), |n| n.len() * self.order.block * self.order.stages)
+    }
+
+    /// The ranks that hold the system.
+    pub fn comm(&self) -> &dyn Communicator {
+        &*self.share.comm
+    }
+
+    /// This process's part of a vector of the whole system.
+    pub fn own(&self, whole: Vec<f64>) -> Vec<f64> {
+        let Some(numbers) = &self.share.numbers else { return whole };
+        let run = self.order.block * self.order.stages;
+        numbers.iter().flat_map(|&i| &whole[i as usize * run..][..run]).copied().collect()
+    }
+
     /// True for A⊗M + τB⊗L, whose vectors are written with one column a stage.
     pub fn is_kronecker(&self) -> bool {
-        matches!(self.operator, Operator::Kronecker(_))
+        self.format == "kronecker"
     }
 
     /// The right-hand side and what to call it.
@@ -147,10 +186,11 @@ impl System {
         let order = self.order;
         match (wanted, self.own_rhs.take()) {
             (None, Some(own)) => Ok((own, "the system's own".into())),
-            (None, None) => Ok((vec![1.0; self.len()], "ones (the system has none of its own)".into())),
-            (Some(Rhs::Ones), _) => Ok((vec![1.0; self.len()], "ones".into())),
+            (None, None) => Ok((vec![1.0; self.own_len()], "ones (the system has none of its own)".into())),
+            (Some(Rhs::Ones), _) => Ok((vec![1.0; self.own_len()], "ones".into())),
             (Some(Rhs::Random(seed)), _) => {
-                Ok((order.into_solver(random(*seed, self.len())), format!("random, seed {seed}")))
+                let whole = order.into_solver(random(*seed, self.len()));
+                Ok((self.own(whole), format!("random, seed {seed}")))
             }
             (Some(Rhs::File(path)), _) => {
                 Ok((self.vector("the right-hand side", path)?, path.display().to_string()))
@@ -158,7 +198,7 @@ impl System {
         }
     }
 
-    /// A vector's file in the solver's order.
+    /// This process's part of a vector's file, in the solver's order.
     ///
     /// # Errors
     /// A file that cannot be read or does not fit.
@@ -167,7 +207,7 @@ impl System {
         let values = array
             .into_unknowns(what, self.order.rows(), self.order.stages)
             .map_err(|e| Failure::from(e).within(&path.display().to_string()))?;
-        Ok(self.order.into_solver(values))
+        Ok(self.own(self.order.into_solver(values)))
     }
 
     /// Vectors of N unknowns, each of which stands for itself in every stage; or one of the whole system.
@@ -188,13 +228,13 @@ impl System {
             for k in 0..s {
                 let mut v = vec![0.0; n * s];
                 values.iter().enumerate().for_each(|(row, x)| v[self.order.place(row) * s + k] = *x);
-                vectors.push(v);
+                vectors.push(self.own(v));
             }
         }
         Ok(vectors)
     }
 
-    /// A solution as files show it: the user's numbering, shape (N,) or (N, s).
+    /// A whole solution as files show it: the user's numbering, shape (N,) or (N, s).
     ///
     /// # Errors
     /// None that can occur for vectors of this system.
@@ -314,6 +354,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 solver,
                 block_reason,
                 block_detected,
+                share: Share::whole(),
             })
         }
         SystemMatrix::Matrix(matrix) => {
@@ -356,6 +397,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 solver,
                 block_reason,
                 block_detected,
+                share: Share::whole(),
             })
         }
     }

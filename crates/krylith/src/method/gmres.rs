@@ -199,7 +199,7 @@ impl<S: Space> Gmres<S> {
                 relative_residual: r / norm_b,
                 target: target / norm_b,
             };
-            if observer.progress(relative(beta)).is_break() {
+            if s.any(observer.progress(relative(beta)).is_break())? {
                 break Outcome::Interrupted;
             }
             self.history.restarts += (iterations > 0) as usize;

@@ -6,31 +6,38 @@
 
 use super::{LinearOperator, fresh_key};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use crate::partition::Halo;
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The terms of a sum, on the host: coefficient (s×s) and matrix of each.
 #[derive(Debug, Clone)]
 pub struct Terms<'a> {
     /// One or two.
     pub terms: Vec<(Dense, Cow<'a, Bsr>)>,
+    /// Of one rank's rows of a distributed sum: block columns from the number of block rows on are its ghosts.
+    pub halo: Option<Arc<Halo>>,
 }
 
 impl<'a> Terms<'a> {
     /// A⊗M + τB⊗L.
     pub fn kronecker(k: &'a KroneckerSum) -> Self {
-        Self { terms: vec![(k.a.clone(), Cow::Borrowed(&k.m)), (scaled(&k.b, k.tau), Cow::Borrowed(&k.l))] }
+        Self {
+            terms: vec![(k.a.clone(), Cow::Borrowed(&k.m)), (scaled(&k.b, k.tau), Cow::Borrowed(&k.l))],
+            halo: None,
+        }
     }
 
     /// One point-block matrix.
     pub fn bsr(a: &'a Bsr) -> Self {
-        Self { terms: vec![(Dense::identity(1), Cow::Borrowed(a))] }
+        Self { terms: vec![(Dense::identity(1), Cow::Borrowed(a))], halo: None }
     }
 
     /// One scalar matrix, as 1×1 blocks.
     pub fn csr(a: &Csr) -> Result<Self> {
-        Ok(Self { terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(a, 1)?))] })
+        Ok(Self { terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(a, 1)?))], halo: None })
     }
 
     /// Block size b.
@@ -48,6 +55,11 @@ impl<'a> Terms<'a> {
     /// Scalar rows of the whole operator.
     pub fn rows(&self) -> usize {
         self.terms[0].1.rows() * self.stages()
+    }
+    /// True when every own node is a row and a column: the whole is square.
+    pub fn is_square(&self) -> bool {
+        let columns = self.block_rows() + self.halo.as_ref().map_or(0, |h| h.ghosts);
+        self.terms.iter().all(|t| t.1.block_columns() == columns)
     }
     /// True when there are two terms of the same pattern, stored and traversed together.
     pub fn shared_pattern(&self) -> bool {

@@ -195,7 +195,10 @@ mod tests {
     }
 
     fn terms(matrices: Vec<Bsr>) -> Terms<'static> {
-        Terms { terms: matrices.into_iter().map(|m| (Dense::identity(2), Cow::Owned(m))).collect() }
+        Terms {
+            terms: matrices.into_iter().map(|m| (Dense::identity(2), Cow::Owned(m))).collect(),
+            halo: None,
+        }
     }
 
     #[test]

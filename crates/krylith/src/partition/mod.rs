@@ -4,6 +4,8 @@
 //! gather of runs and lands as it comes in its ghost slots. That replaces the pre-mapping and buffering of the OKP
 //! paper (Alg. 5 and 6).
 
+mod ghosts;
 mod halo;
 
+pub use ghosts::with_ghosts;
 pub use halo::{Halo, Neighbour};

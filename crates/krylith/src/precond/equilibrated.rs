@@ -87,7 +87,7 @@ impl Scaling {
             Bsr::new(a.block(), a.block_rows(), a.block_columns(), row_ptr, col, values)
         };
         let terms = terms.terms.iter().map(|(c, a)| Ok((c.clone(), Cow::Owned(scaled(a)?))));
-        Ok(Terms { terms: terms.collect::<Result<_>>()? })
+        Ok(Terms { terms: terms.collect::<Result<_>>()?, halo: None })
     }
 }
 

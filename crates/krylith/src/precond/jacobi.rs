@@ -78,9 +78,9 @@ impl<S: BlockDiagonal> LinearOperator<S> for BlockJacobi<S> {
 }
 
 fn invert_diagonal(terms: &Terms, inverse: &mut [f64], work: &mut [f64]) -> Result<()> {
-    let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
+    let (b, s) = (terms.block(), terms.stages());
     let (order, remedy) = (b * s, "try --precond none, or another block size");
-    if terms.terms.iter().any(|t| t.1.block_columns() != n) {
+    if !terms.is_square() {
         return Err(Error::invalid("a preconditioner needs a square matrix"));
     }
     for (i, out) in inverse.chunks_exact_mut(order * order).enumerate() {

@@ -16,6 +16,7 @@ pub use monitor::{History, Observer, Outcome, Progress, Stop};
 pub use sweep::{Sweep, SweepSource};
 
 use crate::Result;
+use crate::comm::Communicator;
 use std::ops::Range;
 
 /// Precision in which matrices or bases are stored; arithmetic is always f64.
@@ -47,6 +48,8 @@ pub enum Phase {
     Orthogonalization,
     /// Preconditioner.
     Preconditioner,
+    /// Waiting for other ranks: what of T_dt and T_c is not hidden.
+    Communication,
     /// Residuals, corrections, small steps.
     Other,
 }
@@ -60,6 +63,8 @@ pub struct Phases {
     pub orthogonalization: f64,
     /// Preconditioner.
     pub preconditioner: f64,
+    /// Waiting for other ranks.
+    pub communication: f64,
     /// The rest.
     pub other: f64,
 }
@@ -71,6 +76,7 @@ impl Phases {
             Phase::Product => self.product += seconds,
             Phase::Orthogonalization => self.orthogonalization += seconds,
             Phase::Preconditioner => self.preconditioner += seconds,
+            Phase::Communication => self.communication += seconds,
             Phase::Other => self.other += seconds,
         }
     }
@@ -102,7 +108,9 @@ pub trait Space {
     /// A recorded stretch of work.
     type Recording: Default;
 
-    /// Length of a vector on this device.
+    /// The ranks over which every reduction sums; [`Solo`](crate::comm::Solo) where nothing is distributed.
+    fn comm(&self) -> &dyn Communicator;
+    /// Length of a vector on this device: this rank's share.
     fn len(&self) -> usize;
     /// True when vectors have no entries.
     fn is_empty(&self) -> bool {
@@ -230,7 +238,8 @@ pub trait Space {
         key: u64,
         work: impl FnMut(&Self) -> Result<()>,
     ) -> Result<()>;
-    /// The value in a slot if it is at hand without waiting; a device that records answers `None`.
+    /// The value in a slot if it is at hand without waiting and this rank may act on it alone; a device that records
+    /// answers `None`, and so does one rank of several, which would have to ask the others.
     fn peek(&self, scalars: &Self::Scalars, slot: usize) -> Option<f64>;
     /// What follows is counted under `phase`, where time is being kept.
     fn mark(&self, phase: Phase);
@@ -238,4 +247,11 @@ pub trait Space {
     fn take_phases(&self) -> Option<Phases>;
     /// Waits for everything asked for.
     fn wait(&self) -> Result<()>;
+
+    /// True on every rank where any rank says so. Collective.
+    fn any(&self, mine: bool) -> Result<bool> {
+        let mut count = [f64::from(u8::from(mine))];
+        self.comm().sum(&mut count)?;
+        Ok(count[0] > 0.0)
+    }
 }

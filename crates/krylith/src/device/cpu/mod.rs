@@ -6,6 +6,7 @@
 mod basis;
 mod diagonal;
 mod diagonals;
+mod outer;
 mod pool;
 mod product;
 mod space;
@@ -16,7 +17,8 @@ pub use diagonals::CpuDiagonals;
 pub use pool::Pool;
 pub use product::CpuProduct;
 
-use crate::space::{FLAGS, Phase, Phases};
+use crate::comm::{Communicator, Solo};
+use crate::space::{FLAGS, Phase, Phases, Space};
 use crate::{Error, Result};
 use pool::share;
 use std::cell::{Cell, RefCell};
@@ -33,6 +35,7 @@ const STRIPS: usize = 256;
 pub struct Cpu {
     len: usize,
     pool: Arc<Pool>,
+    comm: Arc<dyn Communicator>,
     partials: RefCell<Vec<f64>>,
     clock: Cell<(Phase, Option<Instant>)>,
     phases: Cell<Phases>,
@@ -54,8 +57,13 @@ impl Cpu {
 
     /// Vectors of `len` numbers on a team that other spaces share.
     pub fn with_pool(len: usize, pool: Arc<Pool>) -> Self {
+        Self::distributed(len, pool, Arc::new(Solo))
+    }
+
+    /// This rank's share, `len` numbers, of vectors that the ranks of `comm` hold together.
+    pub fn distributed(len: usize, pool: Arc<Pool>, comm: Arc<dyn Communicator>) -> Self {
         let clock = Cell::new((Phase::Other, None));
-        Self { len, pool, partials: RefCell::default(), clock, phases: Cell::default() }
+        Self { len, pool, comm, partials: RefCell::default(), clock, phases: Cell::default() }
     }
 
     /// The team.
@@ -66,6 +74,23 @@ impl Cpu {
     /// Threads in the team.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// Adds this rank's sums to those of the others; the time goes to [`Phase::Communication`].
+    fn total(&self, sums: &mut [f64]) -> Result<()> {
+        if self.comm.size() == 1 || sums.is_empty() {
+            return Ok(());
+        }
+        self.waiting(|| self.comm.sum(sums))
+    }
+
+    /// Counts what `work` takes as waiting for others, and goes back to the phase before.
+    fn waiting<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.clock.get().0;
+        self.mark(Phase::Communication);
+        let done = work();
+        self.mark(before);
+        done
     }
 
     /// Runs `f(strip, range)` over all strips, in parallel, with the widest SIMD there is.
@@ -84,7 +109,8 @@ impl Cpu {
         });
     }
 
-    /// Like [`for_strips`](Self::for_strips) where each strip leaves `width` sums, added in strip order into `out`.
+    /// Like [`for_strips`](Self::for_strips) where each strip leaves `width` sums, added in strip order into `out`:
+    /// this rank's share of them.
     fn sum_strips(&self, width: usize, out: &mut [f64], f: impl Fn(Range<usize>, &mut [f64]) + Sync) {
         let mut partials = self.partials.borrow_mut();
         let strips = strips(self.len);

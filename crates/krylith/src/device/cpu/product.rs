@@ -6,6 +6,7 @@
 //! Blocks are stored by columns, the terms of one pattern side by side: column c of a block is T·b numbers, a whole
 //! vector or two, which meet one number x[c, k] a stage. So nothing is shuffled and nothing is summed across a vector.
 
+use super::outer::Outer;
 use super::pool::{Disjoint, Pool};
 use super::{Cpu, Wide, prefetch};
 use crate::matrix::Dense;
@@ -14,8 +15,14 @@ use crate::space::Store;
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// Terms in host memory. Terms of one pattern share its pointers and columns.
+/// Terms in host memory; with the share of the ghosts, where they are one rank's rows of a distributed sum.
 pub struct CpuProduct {
+    own: Rows,
+    outer: Option<Outer>,
+}
+
+/// Block rows of terms. Terms of one pattern share its pointers and columns.
+pub(super) struct Rows {
     block: usize,
     stages: usize,
     block_rows: usize,
@@ -23,7 +30,6 @@ pub struct CpuProduct {
     groups: Vec<Group>,
     coefficients: Vec<Vec<f64>>,
     ranges: Vec<Range<usize>>,
-    version: u64,
 }
 
 struct Group {
@@ -46,6 +52,51 @@ impl PointBlockSum for Cpu {
     type Product = CpuProduct;
 
     fn prepare(&self, terms: &Terms, store: Store, _dense: bool) -> Result<CpuProduct> {
+        match &terms.halo {
+            None => Ok(CpuProduct { own: Rows::new(self, terms, store)?, outer: None }),
+            Some(halo) => {
+                let (own, outer) = Outer::cut(self, terms, halo, store)?;
+                Ok(CpuProduct { own, outer: Some(outer) })
+            }
+        }
+    }
+
+    fn multiply(&self, p: &CpuProduct, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let run = p.own.run();
+        check_lengths(p.own.block_rows * run, p.own.block_columns * run, x.len(), y.len())?;
+        let Some(outer) = &p.outer else {
+            p.own.multiply(self.pool(), x, y);
+            return Ok(());
+        };
+        outer.start(self, x)?;
+        p.own.multiply(self.pool(), x, y);
+        outer.finish(self, y)
+    }
+
+    fn update_values(&self, p: &mut CpuProduct, t: usize, values: &[f64]) -> Result<()> {
+        match &mut p.outer {
+            None => p.own.update_values(t, values),
+            Some(outer) => outer.update_values(&mut p.own, t, values),
+        }
+    }
+
+    fn update_coefficients(&self, p: &mut CpuProduct, coefficients: &[Dense]) -> Result<()> {
+        p.own.update_coefficients(coefficients)?;
+        p.outer.as_mut().map_or(Ok(()), |outer| outer.update_coefficients(self, coefficients))
+    }
+
+    fn product_bytes(p: &CpuProduct) -> u64 {
+        p.own.bytes() + p.outer.as_ref().map_or(0, Outer::bytes)
+    }
+
+    fn product_key(_: &CpuProduct) -> u64 {
+        0 // nothing is recorded on a CPU
+    }
+}
+
+impl Rows {
+    /// Stores the terms for the threads of a space.
+    pub(super) fn new(space: &Cpu, terms: &Terms, store: Store) -> Result<Self> {
         let (b, count) = (terms.block(), terms.terms.len());
         if !(1..=2).contains(&count) {
             return Err(Error::Unsupported(format!("a sum of {count} terms; one or two are supported")));
@@ -71,8 +122,8 @@ impl PointBlockSum for Cpu {
                 Ok(group)
             })
             .collect::<Result<_>>()?;
-        let ranges = balance(&groups, terms.block_rows(), self.pool());
-        Ok(CpuProduct {
+        let ranges = balance(&groups, terms.block_rows(), space.pool());
+        Ok(Self {
             block: b,
             stages: terms.stages(),
             block_rows: terms.block_rows(),
@@ -80,25 +131,12 @@ impl PointBlockSum for Cpu {
             groups,
             coefficients: terms.terms.iter().map(|t| t.0.values().to_vec()).collect(),
             ranges,
-            version: 0,
         })
     }
 
-    fn multiply(&self, p: &CpuProduct, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
-        let bs = p.block * p.stages;
-        check_lengths(p.block_rows * bs, p.block_columns * bs, x.len(), y.len())?;
-        let run = kernel(p.block, p.stages);
-        let y = Disjoint::new(y);
-        self.pool().run(|rank| {
-            let rows = p.ranges[rank].clone();
-            // SAFETY: the row ranges of the threads do not overlap.
-            let y = unsafe { y.range(rows.start * bs..rows.end * bs) };
-            run(p, rows, x, y);
-        });
-        Ok(())
-    }
-
-    fn update_values(&self, p: &mut CpuProduct, t: usize, values: &[f64]) -> Result<()> {
+    /// New values of term `t`, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values).
+    pub(super) fn update_values(&mut self, t: usize, values: &[f64]) -> Result<()> {
+        let p = self;
         let bb = p.block * p.block;
         let group = p.groups.iter_mut().find(|g| g.terms.contains(&t)).expect("the term was checked");
         if values.len() != group.col.len() * bb {
@@ -122,7 +160,9 @@ impl PointBlockSum for Cpu {
         Ok(())
     }
 
-    fn update_coefficients(&self, p: &mut CpuProduct, coefficients: &[Dense]) -> Result<()> {
+    /// New coefficients, of any order.
+    pub(super) fn update_coefficients(&mut self, coefficients: &[Dense]) -> Result<()> {
+        let p = self;
         if coefficients.len() != p.coefficients.len() {
             return Err(Error::invalid(format!(
                 "{} coefficients for {} terms",
@@ -138,7 +178,9 @@ impl PointBlockSum for Cpu {
         Ok(())
     }
 
-    fn product_bytes(p: &CpuProduct) -> u64 {
+    /// Bytes that one product must move at least.
+    pub(super) fn bytes(&self) -> u64 {
+        let p = self;
         let groups = p.groups.iter().map(|g| {
             let values = match &g.values {
                 Values::F64(v) => 8 * (v.len() - PADDING),
@@ -149,8 +191,32 @@ impl PointBlockSum for Cpu {
         (groups.sum::<usize>() + 8 * p.block * p.stages * (p.block_rows + p.block_columns)) as u64
     }
 
-    fn product_key(p: &CpuProduct) -> u64 {
-        p.version
+    /// y = A x.
+    pub(super) fn multiply(&self, pool: &Pool, x: &[f64], y: &mut [f64]) {
+        let (run, bs) = (kernel(self.block, self.stages), self.block * self.stages);
+        let y = Disjoint::new(y);
+        pool.run(|rank| {
+            let rows = self.ranges[rank].clone();
+            // SAFETY: the row ranges of the threads do not overlap.
+            let y = unsafe { y.range(rows.start * bs..rows.end * bs) };
+            run(self, rows, x, y);
+        });
+    }
+
+    /// First block of each row of the group that holds term `t`.
+    pub(super) fn row_ptr(&self, t: usize) -> &[usize] {
+        let group = self.groups.iter().find(|g| g.terms.contains(&t)).expect("the term was checked");
+        &group.row_ptr
+    }
+
+    /// Block size b.
+    pub(super) fn block(&self) -> usize {
+        self.block
+    }
+
+    /// Numbers of one node: b·s.
+    pub(super) fn run(&self) -> usize {
+        self.block * self.stages
     }
 }
 
@@ -186,7 +252,7 @@ fn balance(groups: &[Group], rows: usize, pool: &Pool) -> Vec<Range<usize>> {
     (0..threads).map(|rank| cut(rank)..if rank + 1 == threads { rows } else { cut(rank + 1) }).collect()
 }
 
-type Kernel = fn(&CpuProduct, Range<usize>, &[f64], &mut [f64]);
+type Kernel = fn(&Rows, Range<usize>, &[f64], &mut [f64]);
 
 /// The kernel for a block size and a number of stages.
 fn kernel(b: usize, s: usize) -> Kernel {
@@ -216,7 +282,7 @@ fn kernel(b: usize, s: usize) -> Kernel {
 
 /// b = s = 1 with AVX-512.
 #[cfg(target_arch = "x86_64")]
-fn scalar(p: &CpuProduct, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+fn scalar(p: &Rows, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
     match p.groups.as_slice() {
         [Group { values: Values::F64(v), terms, .. }] if terms.len() == 1 && x.len() <= i32::MAX as usize => {
             // SAFETY: `kernel` found both features.
@@ -227,7 +293,7 @@ fn scalar(p: &CpuProduct, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
 }
 
 fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U1: usize, const U2: usize>(
-    p: &CpuProduct,
+    p: &Rows,
     rows: Range<usize>,
     x: &[f64],
     y: &mut [f64],
@@ -320,7 +386,7 @@ const fn large<const B: usize, const T: usize, V>() -> bool {
 /// the pattern from a [`Bsr`](crate::matrix::Bsr), which is sound, and `multiply` saw to the length of x.
 #[inline(always)]
 fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U: usize, V: Number>(
-    p: &CpuProduct,
+    p: &Rows,
     g: &Group,
     values: &[V],
     rows: Range<usize>,
@@ -393,7 +459,7 @@ fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U
 /// Rows of one scalar matrix in f64: eight entries at once, their x gathered.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl")]
-fn scalar_rows(p: &CpuProduct, g: &Group, values: &[f64], rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+fn scalar_rows(p: &Rows, g: &Group, values: &[f64], rows: Range<usize>, x: &[f64], y: &mut [f64]) {
     use std::arch::x86_64::*;
     let c = p.coefficients[g.terms.start][0];
     assert!(values.len() >= g.col.len() && x.len() == p.block_columns && x.len() <= i32::MAX as usize);
@@ -419,7 +485,7 @@ fn scalar_rows(p: &CpuProduct, g: &Group, values: &[f64], rows: Range<usize>, x:
 }
 
 /// Any block size and number of stages.
-fn run_any(p: &CpuProduct, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+fn run_any(p: &Rows, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
     let (b, s) = (p.block, p.stages);
     // On the stack for any size in use, so that a product allocates nothing.
     let (mut small, mut large) = ([0.0; 256], Vec::new());

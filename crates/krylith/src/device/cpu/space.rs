@@ -2,6 +2,7 @@
 
 use super::pool::Disjoint;
 use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
+use crate::comm::Communicator;
 use crate::space::arnoldi::{self, Layout, Step};
 use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, Space, Store, Sweep};
 use crate::{Error, Result};
@@ -17,6 +18,9 @@ impl Space for Cpu {
     type Scalars = CpuScalars;
     type Recording = ();
 
+    fn comm(&self) -> &dyn Communicator {
+        &*self.comm
+    }
     fn len(&self) -> usize {
         self.len
     }
@@ -132,6 +136,7 @@ impl Space for Cpu {
                 }
             },
         );
+        self.total(&mut sums)?;
         for k in 0..O {
             scalars.values[o[k]] = sums[k];
         }
@@ -159,7 +164,7 @@ impl Space for Cpu {
                 );
             },
         );
-        Ok(())
+        self.total(&mut scalars.values[to..to + k])
     }
     fn subtract(
         &self,
@@ -195,6 +200,7 @@ impl Space for Cpu {
             );
         }
         if let Some(slot) = norm2 {
+            self.total(&mut sum)?;
             scalars.values[slot] = sum[0];
         }
         Ok(())
@@ -273,7 +279,7 @@ impl Space for Cpu {
                 );
             },
         );
-        Ok(())
+        self.total(&mut scalars.values[l.dots..l.dots + 2 * j + 3])
     }
     fn update_delayed(
         &self,
@@ -337,7 +343,7 @@ impl Space for Cpu {
         done
     }
     fn peek(&self, scalars: &CpuScalars, slot: usize) -> Option<f64> {
-        Some(scalars.values[slot])
+        (self.comm.size() == 1).then(|| scalars.values[slot])
     }
     fn mark(&self, phase: Phase) {
         let now = Instant::now();

@@ -20,6 +20,11 @@ macro_rules! launch {
 }
 pub(super) use launch;
 
+/// How often a wait looks whether the other ranks are alive.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a stream may take to drain after everything that waits was told to give up.
+const DRAIN: Duration = Duration::from_secs(5);
+
 /// Events that keep time.
 const TIMED: sys::CUevent_flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
 
@@ -135,6 +140,7 @@ pub struct Device {
     allocations: AtomicUsize,
     bytes: AtomicU64,
     compiled: AtomicUsize,
+    watch: Mutex<Option<Arc<Watch>>>,
 }
 
 impl Device {
@@ -165,6 +171,7 @@ impl Device {
             allocations: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             compiled: AtomicUsize::new(0),
+            watch: Mutex::default(),
         }))
     }
 
@@ -349,9 +356,89 @@ impl Device {
         self.check("cuMemsetD8Async", done)
     }
 
-    /// Waits for the stream.
+    /// Waits for the stream. Where it may wait for other ranks, a rank that is gone ends the wait.
+    ///
+    /// # Errors
+    /// What failed on the device; the rank that is gone.
     pub fn wait(&self) -> Result<()> {
-        self.check("cuStreamSynchronize", self.stream.synchronize())
+        let watch = self.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        match watch {
+            None => self.check("cuStreamSynchronize", self.stream.synchronize()),
+            Some(watch) => self.wait_for_ranks(&watch),
+        }
+    }
+
+    fn wait_for_ranks(&self, watch: &Watch) -> Result<()> {
+        let begin = Instant::now();
+        let (mut looked, mut lost) = (begin, None);
+        loop {
+            // SAFETY: a stream of this device.
+            match unsafe { sys::cuStreamQuery(self.stream.cu_stream()) } {
+                sys::CUresult::CUDA_ERROR_NOT_READY => {}
+                code => {
+                    let done = self.driver("cuStreamQuery", code);
+                    return lost.map_or(done, Err);
+                }
+            }
+            let now = Instant::now();
+            if now - looked < LOOK_EVERY {
+                std::thread::yield_now();
+                continue;
+            }
+            looked = now;
+            if lost.is_none() {
+                let over = now - begin > Duration::from_secs_f64(watch.seconds);
+                lost = watch.comm.check().err().or_else(|| {
+                    over.then(|| failure_text(&self.info.name, "cuStreamQuery", "the GPU did not finish in time"))
+                });
+                if lost.is_some() {
+                    watch.give_up();
+                }
+            } else if now - begin > Duration::from_secs_f64(watch.seconds) + DRAIN {
+                return Err(lost.expect("a reason to give up"));
+            }
+        }
+    }
+
+    /// What waits look at from now on.
+    pub(super) fn watch(&self, watch: Option<Arc<Watch>>) {
+        *self.watch.lock().unwrap_or_else(|e| e.into_inner()) = watch;
+    }
+
+    /// Makes this thread work on this device.
+    pub(super) fn bind(&self) -> Result<()> {
+        self.check("cuCtxSetCurrent", self.context.bind_to_thread())
+    }
+
+    /// The result of a raw call.
+    pub(super) fn driver(&self, call: &str, code: sys::CUresult) -> Result<()> {
+        self.check(call, code.result())
+    }
+
+    /// What tells this GPU from every other.
+    pub(super) fn uuid(&self) -> Result<[u8; 16]> {
+        let id = self.check("cuDeviceGetUuid", self.context.uuid())?;
+        Ok(id.bytes.map(|b| b as u8))
+    }
+
+    /// The primary context, for threads of this process.
+    pub(super) fn context_pointer(&self) -> usize {
+        self.context.cu_ctx() as usize
+    }
+
+    /// True where this GPU can read and write the memory of the one with that identifier.
+    pub(super) fn can_access(&self, uuid: &[u8]) -> bool {
+        let count = result::device::get_count().unwrap_or(0);
+        (0..count).filter_map(|i| result::device::get(i).ok()).any(|other| {
+            let mut id = sys::CUuuid { bytes: [0; 16] };
+            // SAFETY: writes one identifier of a device that the driver returned.
+            let known = unsafe { sys::cuDeviceGetUuid_v2(&mut id, other) } == sys::CUresult::CUDA_SUCCESS;
+            let same = id.bytes.iter().zip(uuid).all(|(a, b)| *a as u8 == *b);
+            let mut can = 0;
+            // SAFETY: writes one integer.
+            known && same && unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.context.cu_device(), other) }
+                == sys::CUresult::CUDA_SUCCESS && can == 1
+        })
     }
 
     /// Launches a kernel.
@@ -405,6 +492,10 @@ impl Constant {
             result::memcpy_htod_async(self.pointer, host, device.stream.cu_stream())
         })
     }
+}
+
+fn failure_text(device: &str, call: &str, message: &str) -> Error {
+    Error::Device { device: device.into(), call: call.into(), message: message.into() }
 }
 
 /// A driver's error with the device and the call.

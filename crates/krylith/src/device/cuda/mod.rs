@@ -9,6 +9,9 @@ mod diagonal;
 mod diagonals;
 mod driver;
 mod embedded;
+mod fabric;
+mod nccl;
+mod peers;
 mod product;
 mod space;
 pub mod specialisations;
@@ -19,6 +22,8 @@ pub use diagonal::CudaBlocks;
 pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
 pub use embedded::{embedded_kernels, write_archive};
+pub use fabric::{Fabric, Transport};
+pub use nccl::nccl_version;
 pub use product::CudaProduct;
 pub use space::{Cuda, CudaBasis, CudaRecording, CudaScalars};
 

@@ -2,6 +2,7 @@
 
 use super::driver::{Buffer, Device, launch};
 use super::specialisations as special;
+use crate::comm::{Communicator, Solo};
 use crate::space::arnoldi::{Layout, Step};
 use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, Space, Store, Sweep};
 use crate::{Error, Result};
@@ -219,6 +220,9 @@ impl Space for Cuda {
     type Scalars = CudaScalars;
     type Recording = CudaRecording;
 
+    fn comm(&self) -> &dyn Communicator {
+        &Solo
+    }
     fn len(&self) -> usize {
         self.len
     }

@@ -1,0 +1,182 @@
+//! One rank's share of a distributed product on a CPU: y = D x + O g.
+//!
+//! D holds the columns of own nodes and needs nothing from others; O holds the columns of ghosts, for the rows that have
+//! any. Own numbers leave, D x is computed while they and those of the neighbours travel, and O g is added when the
+//! ghosts g are here: D x hides the exchange. Every number that another rank needs is packed once, and what arrives is
+//! used where it lands.
+
+use super::pool::Disjoint;
+use super::product::Rows;
+use super::{Cpu, pool::share};
+use crate::comm::{Channel, Communicator, Message};
+use crate::matrix::{Bsr, Dense};
+use crate::operator::Terms;
+use crate::partition::Halo;
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// O, its rows, and the exchange.
+pub(super) struct Outer {
+    /// O, by the rows that have ghosts.
+    product: Rows,
+    /// Those rows.
+    rows: Vec<u32>,
+    halo: Arc<Halo>,
+    channel: RefCell<Box<dyn Channel>>,
+    /// O g.
+    sums: RefCell<Vec<f64>>,
+    /// New values on their way to D and to O, kept after the first update.
+    staging: (Vec<f64>, Vec<f64>),
+}
+
+impl Outer {
+    /// D and O of a rank's terms.
+    pub(super) fn cut(space: &Cpu, terms: &Terms, halo: &Arc<Halo>, store: Store) -> Result<(Rows, Self)> {
+        if !terms.is_square() {
+            return Err(Error::invalid(format!(
+                "a distributed matrix of {} block rows with {} ghosts must have as many block columns together",
+                terms.block_rows(),
+                halo.ghosts
+            )));
+        }
+        let n = terms.block_rows();
+        let has_ghosts =
+            |a: &Bsr, i: usize| a.col()[..a.row_ptr()[i + 1]][a.row_ptr()[i]..].last() >= Some(&(n as u32));
+        let rows: Vec<u32> =
+            (0..n).filter(|&i| terms.terms.iter().any(|(_, a)| has_ghosts(a, i))).map(|i| i as u32).collect();
+        let (mut inner, mut outer) = (Vec::new(), Vec::new());
+        for (c, a) in &terms.terms {
+            let (d, o) = cut(a, &rows, halo.ghosts)?;
+            inner.push((c.clone(), Cow::Owned(d)));
+            outer.push((c.clone(), Cow::Owned(o)));
+        }
+        let inner = Rows::new(space, &Terms { terms: inner, halo: None }, store)?;
+        let product = Rows::new(space, &Terms { terms: outer, halo: None }, store)?;
+        let run = product.run();
+        let outer = Self {
+            sums: RefCell::new(vec![0.0; rows.len() * run]),
+            channel: RefCell::new(channel(space.comm(), halo, run)?),
+            product,
+            rows,
+            halo: halo.clone(),
+            staging: Default::default(),
+        };
+        Ok((inner, outer))
+    }
+
+    /// Packs what neighbours need of x and sends it.
+    pub(super) fn start(&self, space: &Cpu, x: &[f64]) -> Result<()> {
+        let (run, send) = (self.product.run(), &self.halo.send);
+        let mut channel = self.channel.borrow_mut();
+        {
+            let out = Disjoint::new(channel.outgoing());
+            let threads = space.pool().threads();
+            space.pool().run(|rank| {
+                let part = share(send.len(), rank, threads);
+                // SAFETY: the shares of the threads do not overlap.
+                let out = unsafe { out.range(part.start * run..part.end * run) };
+                for (out, &node) in out.chunks_exact_mut(run).zip(&send[part]) {
+                    out.copy_from_slice(&x[node as usize * run..][..run]);
+                }
+            });
+        }
+        space.waiting(|| channel.start())
+    }
+
+    /// Waits for the ghosts and adds O g.
+    pub(super) fn finish(&self, space: &Cpu, y: &mut [f64]) -> Result<()> {
+        let (run, mut sums) = (self.product.run(), self.sums.borrow_mut());
+        let mut channel = self.channel.borrow_mut();
+        let ghosts = space.waiting(|| channel.finish())?;
+        self.product.multiply(space.pool(), ghosts, &mut sums);
+        for (sum, &row) in sums.chunks_exact(run).zip(&self.rows) {
+            let y = &mut y[row as usize * run..][..run];
+            y.iter_mut().zip(sum).for_each(|(y, sum)| *y += sum);
+        }
+        Ok(())
+    }
+
+    /// New values of term `t` of the whole share, to D (`inner`) and to O.
+    pub(super) fn update_values(&mut self, inner: &mut Rows, t: usize, values: &[f64]) -> Result<()> {
+        let bb = inner.block() * inner.block();
+        let (d, o) = (inner.row_ptr(t), self.product.row_ptr(t));
+        let expected = (d[d.len() - 1] + o[o.len() - 1]) * bb;
+        if values.len() != expected {
+            return Err(Error::invalid(format!(
+                "{} values for a share of {} numbers in term {t}",
+                values.len(),
+                expected
+            )));
+        }
+        let (own, ghost) = &mut self.staging;
+        own.clear();
+        ghost.clear();
+        let (mut at, mut next) = (0, 0);
+        for i in 0..d.len() - 1 {
+            let width = (d[i + 1] - d[i]) * bb;
+            own.extend_from_slice(&values[at..at + width]);
+            at += width;
+            if self.rows.get(next) == Some(&(i as u32)) {
+                let width = (o[next + 1] - o[next]) * bb;
+                ghost.extend_from_slice(&values[at..at + width]);
+                (at, next) = (at + width, next + 1);
+            }
+        }
+        // O first: what it refuses has not changed D. Either refuses a value that is not finite.
+        self.product.update_values(t, ghost)?;
+        inner.update_values(t, own)
+    }
+
+    /// New coefficients; another number of stages makes the messages longer or shorter.
+    pub(super) fn update_coefficients(&mut self, space: &Cpu, coefficients: &[Dense]) -> Result<()> {
+        let before = self.product.run();
+        self.product.update_coefficients(coefficients)?;
+        let run = self.product.run();
+        if run != before {
+            self.channel = RefCell::new(channel(space.comm(), &self.halo, run)?);
+            self.sums.get_mut().resize(self.rows.len() * run, 0.0);
+        }
+        Ok(())
+    }
+
+    /// Bytes beyond those of D: O, the rows that it adds to, and what is packed.
+    pub(super) fn bytes(&self) -> u64 {
+        let run = self.product.run();
+        let moved = 8 * run * (2 * self.rows.len() + 2 * self.halo.send.len()) + 4 * self.halo.send.len();
+        self.product.bytes() + moved as u64
+    }
+}
+
+/// The halo's messages for nodes of `run` numbers.
+fn channel(comm: &dyn Communicator, halo: &Halo, run: usize) -> Result<Box<dyn Channel>> {
+    let scaled = |r: &std::ops::Range<usize>| r.start * run..r.end * run;
+    let messages: Vec<Message> = halo
+        .neighbours
+        .iter()
+        .map(|n| Message { rank: n.rank, send: scaled(&n.send), receive: scaled(&n.receive) })
+        .collect();
+    comm.channel(&messages)
+}
+
+/// D and O of a rank's rows; O has the `rows` alone, and its columns count ghosts from 0.
+fn cut(a: &Bsr, rows: &[u32], ghosts: usize) -> Result<(Bsr, Bsr)> {
+    let (n, b) = (a.block_rows(), a.block());
+    let part = |rows: &mut dyn Iterator<Item = usize>, ghost: bool| {
+        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+        for i in rows {
+            let row = &a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]];
+            let split = row.partition_point(|&j| (j as usize) < n);
+            let range = if ghost { split..row.len() } else { 0..split };
+            col.extend(row[range.clone()].iter().map(|&j| if ghost { j - n as u32 } else { j }));
+            let first = a.row_ptr()[i];
+            values.extend_from_slice(&a.values()[(first + range.start) * b * b..(first + range.end) * b * b]);
+            row_ptr.push(col.len());
+        }
+        let count = row_ptr.len() - 1;
+        Bsr::new(b, count, if ghost { ghosts } else { n }, row_ptr, col, values)
+    };
+    Ok((part(&mut (0..n), false)?, part(&mut rows.iter().map(|&i| i as usize), true)?))
+}

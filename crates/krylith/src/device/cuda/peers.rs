@@ -1,0 +1,175 @@
+//! Memory of other ranks' GPUs on the same host, as this GPU addresses it.
+
+use super::driver::{Buffer, Device};
+use crate::comm::{Communicator, agree, gather};
+use crate::{Error, Result};
+use cudarc::driver::sys;
+use std::sync::Arc;
+
+/// Most ranks that store into each other's memory; the twin of `MAX_RANKS` in `kernels/peers.cuh`.
+pub(super) const MAX_RANKS: usize = 16;
+
+/// One buffer on every rank, and where this rank's GPU finds each.
+pub(super) struct Shared<T> {
+    own: Buffer<T>,
+    /// By rank.
+    pointers: Vec<u64>,
+    /// Those that were opened from another process.
+    opened: Vec<u64>,
+}
+
+impl<T: Copy> Shared<T> {
+    /// Maps every rank's `own` for all. Collective; the peers of [`reachable`].
+    pub(super) fn new(comm: &dyn Communicator, own: Buffer<T>) -> Result<Self> {
+        let device = own.device().clone();
+        // The zeros must be there before another rank stores.
+        device.wait()?;
+        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+        let mut done = Ok(());
+        if !comm.shares_address_space() {
+            device.bind()?;
+            // SAFETY: the whole of a live allocation.
+            done = device.driver("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, own.pointer()) });
+        }
+        agree(comm, done)?;
+        let mut letter = own.pointer().to_le_bytes().to_vec();
+        letter.extend(handle.reserved.iter().map(|&c| c as u8));
+        let mut shared = Self { own, pointers: Vec::new(), opened: Vec::new() };
+        for (rank, letter) in gather(comm, &letter)?.iter().enumerate() {
+            let (pointer, bytes) = letter.split_first_chunk::<8>().expect("eight bytes and a handle");
+            if rank == comm.rank() {
+                shared.pointers.push(shared.own.pointer());
+            } else if comm.shares_address_space() {
+                shared.pointers.push(u64::from_le_bytes(*pointer));
+            } else {
+                handle.reserved.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from as _);
+                let mut pointer = 0;
+                let flags = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+                // SAFETY: the handle of a live allocation on a GPU that this one can access.
+                let code = unsafe { sys::cuIpcOpenMemHandle_v2(&mut pointer, handle, flags) };
+                done = device.driver("cuIpcOpenMemHandle", code);
+                if done.is_err() {
+                    break;
+                }
+                shared.opened.push(pointer);
+                shared.pointers.push(pointer);
+            }
+        }
+        agree(comm, done)?;
+        Ok(shared)
+    }
+
+    /// This rank's.
+    pub(super) fn own(&self) -> &Buffer<T> {
+        &self.own
+    }
+    /// Where this rank's GPU finds the buffer of `rank`.
+    pub(super) fn of(&self, rank: usize) -> u64 {
+        self.pointers[rank]
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        for &pointer in &self.opened {
+            // SAFETY: opened once, and closed once; a stream that still uses it is waited for by the driver.
+            unsafe { sys::cuIpcCloseMemHandle(pointer) };
+        }
+    }
+}
+
+/// Whether all ranks can store into each other's memory; if not, why. Lets them, where they are threads. Collective.
+pub(super) fn reachable(device: &Arc<Device>, comm: &dyn Communicator) -> Result<std::result::Result<(), String>> {
+    let here = comm.host().ranks_on_host.len();
+    let mut letter = device.uuid()?.to_vec();
+    letter.extend((device.context_pointer() as u64).to_le_bytes());
+    letter.extend((device.info().ordinal as u64).to_le_bytes());
+    let all = gather(comm, &letter)?;
+    let mut why = None;
+    if here < comm.size() {
+        why = Some("the ranks are on several hosts".to_string());
+    } else if comm.size() > MAX_RANKS {
+        why = Some(format!("{} ranks; peer stores are for {MAX_RANKS} at most", comm.size()));
+    }
+    for (rank, other) in all.iter().enumerate() {
+        if rank == comm.rank() || why.is_some() {
+            continue;
+        }
+        if other[..16] == letter[..16] {
+            why = Some(format!("ranks {} and {rank} share one GPU", comm.rank()));
+        } else if comm.shares_address_space() {
+            let context = u64::from_le_bytes(other[16..24].try_into().expect("eight bytes"));
+            device.bind()?;
+            // SAFETY: a primary context of this process, which its rank keeps while it takes part.
+            let code = unsafe { sys::cuCtxEnablePeerAccess(context as sys::CUcontext, 0) };
+            if code != sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+                && let Err(e) = device.driver("cuCtxEnablePeerAccess", code)
+            {
+                why = Some(e.to_string());
+            }
+        } else if !device.can_access(&other[..16]) {
+            why = Some(format!("the GPU of rank {rank} cannot be accessed from that of rank {}", comm.rank()));
+        }
+    }
+    // One pair that cannot is enough for all to take another way.
+    let reasons = gather(comm, why.unwrap_or_default().as_bytes())?;
+    Ok(match reasons.iter().find(|r| !r.is_empty()) {
+        None => Ok(()),
+        Some(reason) => Err(String::from_utf8_lossy(reason).into_owned()),
+    })
+}
+
+/// One word of host memory that this GPU can read.
+pub(super) struct Word {
+    host: *mut u32,
+    pointer: u64,
+}
+
+// SAFETY: one aligned word, written and read as a whole.
+unsafe impl Send for Word {}
+// SAFETY: as above.
+unsafe impl Sync for Word {}
+
+impl Word {
+    pub(super) fn new(device: &Device) -> Result<Self> {
+        device.bind()?;
+        let (mut host, mut pointer) = (std::ptr::null_mut(), 0);
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        // SAFETY: writes one pointer.
+        device.driver("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&mut host, 64, flags) })?;
+        // SAFETY: the allocation above, mapped.
+        let code = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut pointer, host, 0) };
+        device.driver("cuMemHostGetDevicePointer", code)?;
+        let word = Self { host: host.cast(), pointer };
+        word.set(0);
+        Ok(word)
+    }
+    /// Address for the GPU.
+    pub(super) fn pointer(&self) -> u64 {
+        self.pointer
+    }
+    pub(super) fn set(&self, value: u32) {
+        // SAFETY: the word lives as long as self.
+        unsafe { self.host.write_volatile(value) }
+    }
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        // SAFETY: allocated once, freed once.
+        unsafe { sys::cuMemFreeHost(self.host.cast()) };
+    }
+}
+
+/// An error that names the rank that a kernel waited for in vain.
+pub(super) fn missed(comm: &dyn Communicator, failed: u32, seconds: f64) -> Error {
+    let rank = failed as usize - 1;
+    match comm.check() {
+        Err(e) => e,
+        Ok(()) => Error::Rank {
+            rank,
+            message: format!("its GPU did not answer that of rank {} within {seconds:.0} s", comm.rank()),
+            exit_code: 3,
+        },
+    }
+}
