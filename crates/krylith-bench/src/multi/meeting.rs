@@ -3,8 +3,8 @@
 //! Waits spin, for they take microseconds and a thread has its core. Every wait ends: with what was waited for, with
 //! the failure that a thread reported, or at the time limit.
 
+use krylith::comm::{Channel, Communicator, Message};
 use krylith::{Error, Result};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,6 +30,8 @@ pub(crate) struct Meeting {
     seats: Vec<Seat>,
     failed: AtomicBool,
     reason: Mutex<Option<(usize, String)>>,
+    /// Bytes from each to each, for set-up.
+    letters: Vec<Mutex<Vec<u8>>>,
     /// Ends waits inside a library.
     on_failure: Mutex<Vec<Box<dyn FnMut() + Send>>>,
 }
@@ -40,7 +42,13 @@ impl Meeting {
         let seat =
             || Seat { arrived: AtomicU64::new(0), published: AtomicU64::new(0), values: [zeros(), zeros()] };
         let seats = (0..size).map(|_| seat()).collect();
-        Arc::new(Self { seats, failed: false.into(), reason: Mutex::default(), on_failure: Mutex::default() })
+        Arc::new(Self {
+            seats,
+            failed: false.into(),
+            reason: Mutex::default(),
+            letters: (0..size * size).map(|_| Mutex::default()).collect(),
+            on_failure: Mutex::default(),
+        })
     }
 
     /// What to do at the first failure, so that nobody waits inside a library.
@@ -96,14 +104,14 @@ impl Meeting {
 pub(crate) struct Attendant {
     meeting: Arc<Meeting>,
     rank: usize,
-    sums: Cell<u64>,
-    steps: Cell<u64>,
+    sums: AtomicU64,
+    steps: AtomicU64,
 }
 
 impl Attendant {
     /// Each rank takes its place once.
     pub fn new(meeting: &Arc<Meeting>, rank: usize) -> Self {
-        Self { meeting: meeting.clone(), rank, sums: Cell::new(0), steps: Cell::new(0) }
+        Self { meeting: meeting.clone(), rank, sums: 0.into(), steps: 0.into() }
     }
     pub fn rank(&self) -> usize {
         self.rank
@@ -118,8 +126,7 @@ impl Attendant {
     /// Another thread failed or does not answer.
     pub fn sum(&self, values: &mut [f64]) -> Result<()> {
         assert!(values.len() <= WIDTH);
-        let round = self.sums.get() + 1;
-        self.sums.set(round);
+        let round = self.sums.fetch_add(1, Ordering::Relaxed) + 1;
         let parity = (round % 2) as usize;
         let mine = &self.meeting.seats[self.rank];
         for (to, v) in mine.values[parity].iter().zip(&*values) {
@@ -137,18 +144,55 @@ impl Attendant {
         Ok(())
     }
 
+    /// See [`Meeting::on_failure`].
+    pub fn on_failure(&self, action: Box<dyn FnMut() + Send>) {
+        self.meeting.on_failure(action);
+    }
+
     /// Says that this thread's next buffer is filled, and waits until those of `neighbours` are.
     ///
     /// # Errors
     /// As [`sum`](Self::sum).
     pub fn hand_over(&self, neighbours: impl Iterator<Item = usize>) -> Result<()> {
-        let step = self.steps.get() + 1;
-        self.steps.set(step);
+        let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
         self.meeting.seats[self.rank].published.store(step, Ordering::Release);
         for rank in neighbours {
             self.meeting.wait(rank, |s| &s.published, step)?;
         }
         Ok(())
+    }
+}
+
+/// What Krylith's set-up of NCCL asks of ranks.
+impl Communicator for Attendant {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+    fn size(&self) -> usize {
+        self.meeting.seats.len()
+    }
+    fn sum(&self, values: &mut [f64]) -> Result<()> {
+        Attendant::sum(self, values)
+    }
+    fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let (size, letters) = (self.size(), &self.meeting.letters);
+        let open = |from: usize, to: usize| letters[from * size + to].lock().unwrap_or_else(|e| e.into_inner());
+        for (to, letter) in out.into_iter().enumerate() {
+            *open(self.rank, to) = letter;
+        }
+        Attendant::sum(self, &mut [])?;
+        let received = (0..size).map(|from| std::mem::take(&mut *open(from, self.rank))).collect();
+        Attendant::sum(self, &mut [])?;
+        Ok(received)
+    }
+    fn channel(&self, _: &[Message]) -> Result<Box<dyn Channel>> {
+        Err(Error::Unsupported("the baselines exchange by their own means".into()))
+    }
+    fn fail(&self, reason: &str) {
+        self.meeting.fail(self.rank, reason);
+    }
+    fn check(&self) -> Result<()> {
+        self.meeting.check()
     }
 }
 
@@ -182,6 +226,24 @@ mod tests {
             assert_eq!(pair, [wanted, 5.0]);
         }
         assert!(results.iter().all(|r| *r == results[0]));
+    }
+
+    #[test]
+    fn letters_reach_whom_they_are_for() {
+        let meeting = Meeting::new(3);
+        std::thread::scope(|scope| {
+            for rank in 0..3u8 {
+                let meeting = &meeting;
+                scope.spawn(move || {
+                    let a = Attendant::new(meeting, rank as usize);
+                    for round in 0..20 {
+                        let out = (0..3).map(|to| vec![rank, to, round]).collect();
+                        let wanted: Vec<Vec<u8>> = (0..3).map(|from| vec![from, rank, round]).collect();
+                        assert_eq!(a.all_to_all(out).unwrap(), wanted);
+                    }
+                });
+            }
+        });
     }
 
     #[test]

@@ -1,0 +1,206 @@
+//! Products whose messages go from device to device through NCCL: CU's kernels, and OKP as published.
+
+use super::super::paper::Kernels;
+use super::super::products::{Blocks, Layout};
+use super::super::quick;
+use super::parts::{Parts, upload};
+use super::rank::Rank;
+use crate::multi::share::Share;
+use crate::multi::{Part, mapping};
+use krylith::device::cuda::Buffer;
+use krylith::partition::Halo;
+use krylith::{Error, Result};
+use std::rc::Rc;
+
+/// One message a neighbour for all segments, from device to device.
+struct Exchange {
+    rank: Rc<Rank>,
+    halo: Halo,
+    b: usize,
+    segments: usize,
+    /// Sent and as they arrived, neighbour by neighbour.
+    send: Buffer<f64>,
+    raw: Buffer<f64>,
+    /// Alg. 6's receive map.
+    map: Buffer<i32>,
+    /// Ghosts, segment after segment.
+    ghosts: Buffer<f64>,
+}
+
+impl Exchange {
+    fn new(rank: &Rc<Rank>, halo: &Halo, b: usize, segments: usize) -> Result<Self> {
+        let (vendor, (_, starts)) = (&rank.vendor, mapping::starts(halo));
+        let (sent, received) = (halo.send.len() * b * segments, halo.ghosts * b * segments);
+        Ok(Self {
+            rank: rank.clone(),
+            halo: halo.clone(),
+            b,
+            segments,
+            send: vendor.zeros(sent)?,
+            raw: vendor.zeros(received)?,
+            map: vendor.device.upload(&mapping::receive_map(&starts, b, segments), "a receive map")?,
+            ghosts: vendor.zeros(received)?,
+        })
+    }
+    /// Sends what `send` holds, and puts what arrives into segments.
+    fn run(&self) -> Result<()> {
+        let (rank, of_node) = (&self.rank, self.b * self.segments);
+        let Some(nccl) = &rank.nccl else { return Ok(()) };
+        rank.mark(Part::Communication)?;
+        let message = |rank: usize, buffer: &Buffer<f64>, nodes: &std::ops::Range<usize>| {
+            (rank, buffer.at(nodes.start * of_node), nodes.len() * of_node)
+        };
+        let neighbours = self.halo.neighbours.iter();
+        let send = neighbours.clone().map(|n| message(n.rank, &self.send, &n.send));
+        let receive = neighbours.map(|n| message(n.rank, &self.raw, &n.receive));
+        // SAFETY: the ranges lie in buffers that live as long as this exchange.
+        unsafe { nccl.exchange_at(rank.messages(), send, receive)? };
+        rank.mark(Part::Transfer)?;
+        rank.gather(self.raw.len(), self.map.pointer(), self.raw.pointer(), self.ghosts.pointer())
+    }
+    /// Address of a segment's ghosts.
+    fn segment(&self, i: usize) -> u64 {
+        self.ghosts.at(i * self.halo.ghosts * self.b)
+    }
+}
+
+/// CU's kernels with one exchange a product: x̃ for both matrices and all stages, hidden behind the main-diagonal part.
+pub(super) struct NcclProduct {
+    parts: Parts,
+    rank: Rc<Rank>,
+    pack: Buffer<i32>,
+    exchange: Exchange,
+}
+
+impl NcclProduct {
+    pub fn new(rank: &Rc<Rank>, parts: Parts, share: &Share) -> Result<Self> {
+        let (b, segments) = (parts.block, 2 * parts.stages);
+        let (c, (starts, _)) = (mapping::index_array(&share.halo, b), mapping::starts(&share.halo));
+        if segments * parts.q > i32::MAX as usize {
+            return Err(Error::Unsupported("a rank's vectors are too long for 32-bit maps".into()));
+        }
+        let pack = mapping::send_gather(&c, &starts, b, segments, parts.q);
+        Ok(Self {
+            pack: rank.vendor.device.upload(&pack, "a map")?,
+            exchange: Exchange::new(rank, &share.halo, b, segments)?,
+            rank: rank.clone(),
+            parts,
+        })
+    }
+}
+
+impl super::Product for NcclProduct {
+    fn multiply(&self, x: u64, y: u64) -> Result<()> {
+        let (rank, parts, s) = (&self.rank, &self.parts, self.parts.stages);
+        let alone = rank.meet.size() == 1;
+        rank.mark(Part::Product)?;
+        (0..2).try_for_each(|t| parts.combine(t, x))?;
+        if !alone {
+            rank.messages_after_work()?;
+            rank.mark(Part::Transfer)?;
+            let (map, to) = (self.pack.pointer(), self.exchange.send.pointer());
+            rank.gather(self.pack.len(), map, parts.middle(0, 0), to)?;
+            self.exchange.run()?;
+            rank.mark(Part::Product)?;
+        }
+        for t in 0..2 {
+            (0..s).try_for_each(|i| parts.main(t, i, y))?;
+        }
+        if !alone {
+            rank.work_after_messages()?;
+            for t in 0..2 {
+                (0..s).try_for_each(|i| parts.off(t, i, self.exchange.segment(t * s + i), y))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// OKP-Solver's product as published: Alg. 2 and 3, parallel buffering (Alg. 5), maps (Alg. 6), one message a neighbour
+/// and matrix from device to device.
+pub(super) struct OkpProduct {
+    rank: Rc<Rank>,
+    kernels: Kernels,
+    coefficients: [Buffer<f64>; 2],
+    main: [Blocks; 2],
+    off: [Blocks; 2],
+    middle: [Buffer<f64>; 2],
+    q: usize,
+    index: Buffer<i32>,
+    send_map: Buffer<i32>,
+    buffer: Buffer<f64>,
+    exchanges: [Exchange; 2],
+}
+
+impl OkpProduct {
+    /// Takes the number of threads a block that the row kernel is fastest with here; the paper gives none.
+    ///
+    /// # Errors
+    /// A block size over 5; a missing library; no room.
+    pub fn new(rank: &Rc<Rank>, share: &Share, coefficients: &[Vec<f64>; 2]) -> Result<Self> {
+        let (vendor, b) = (&rank.vendor, share.main[0].block());
+        let (s, q) = (coefficients[0].len().isqrt(), share.rows.len() * b);
+        let main = upload(rank, &share.main, Layout::Columns)?;
+        let middle = [vendor.zeros(s * q)?, vendor.zeros(s * q)?];
+        let mut best: Option<(f64, Kernels)> = None;
+        for threads in [64, 128, 256] {
+            let kernels = Kernels::load(vendor, b, s, threads)?;
+            let (x, y) = (middle[0].pointer(), middle[1].pointer());
+            let seconds = quick(vendor, &mut || kernels.rows(&main[0], x, q, false, y))?;
+            if best.as_ref().is_none_or(|b| seconds < b.0) {
+                best = Some((seconds, kernels));
+            }
+        }
+        let (_, kernels) = best.ok_or_else(|| Error::invalid("no number of threads"))?;
+        let device = &vendor.device;
+        let (starts, _) = mapping::starts(&share.halo);
+        let new = || Exchange::new(rank, &share.halo, b, s);
+        Ok(Self {
+            coefficients: [device.upload(&coefficients[0], "A")?, device.upload(&coefficients[1], "B")?],
+            off: upload(rank, &share.off, Layout::Columns)?,
+            index: device.upload(&mapping::index_array(&share.halo, b), "an index array")?,
+            send_map: device.upload(&mapping::send_map(&starts, b, s), "a send map")?,
+            buffer: vendor.zeros(share.halo.send.len() * b * s)?,
+            exchanges: [new()?, new()?],
+            rank: rank.clone(),
+            kernels,
+            main,
+            middle,
+            q,
+        })
+    }
+
+    /// Buffers, reorders, sends and reorders again.
+    fn communicate(&self, t: usize) -> Result<()> {
+        let (rank, exchange, l) = (&self.rank, &self.exchanges[t], self.buffer.len());
+        rank.mark(Part::Transfer)?;
+        rank.messages_after_work()?;
+        let (x, c, size) = (self.middle[t].pointer(), self.index.pointer(), (exchange.b, exchange.segments));
+        rank.buffer(x, self.q, c, l, size, self.buffer.pointer())?;
+        rank.gather(l, self.send_map.pointer(), self.buffer.pointer(), exchange.send.pointer())?;
+        exchange.run()
+    }
+}
+
+impl super::Product for OkpProduct {
+    fn multiply(&self, x: u64, y: u64) -> Result<()> {
+        let (rank, q) = (&self.rank, self.q);
+        let alone = rank.meet.size() == 1;
+        for t in 0..2 {
+            rank.mark(Part::Product)?;
+            let middle = self.middle[t].pointer();
+            self.kernels.combine(q, self.coefficients[t].pointer(), x, middle)?;
+            if !alone {
+                self.communicate(t)?;
+                rank.mark(Part::Product)?;
+            }
+            self.kernels.rows(&self.main[t], middle, q, t == 1, y)?;
+            if !alone {
+                rank.work_after_messages()?;
+                let exchange = &self.exchanges[t];
+                self.kernels.rows(&self.off[t], exchange.segment(0), exchange.halo.ghosts * exchange.b, true, y)?;
+            }
+        }
+        Ok(())
+    }
+}
