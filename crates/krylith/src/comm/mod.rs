@@ -5,14 +5,25 @@
 //! sums over its communicator, and an operator exchanges its halo through it.
 //!
 //! Every call is collective unless it says otherwise, and every wait ends: with the data, with an error that names the
-//! rank that is gone or failed, or at the time limit.
+//! rank that is gone or failed, or at the time limit of [`time_limit`].
 
+mod bell;
+mod launch;
+mod messages;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod solo;
+mod team;
 
+pub use launch::{check_launch, launched};
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
 pub use solo::Solo;
+pub use team::{Team, TeamRank};
 
 use crate::{Error, Result};
 use std::ops::Range;
+use std::time::Duration;
 
 /// What one rank exchanges with another in a halo, in numbers (f64); ranges of what [`Channel`] holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +61,7 @@ pub trait Communicator: Send + Sync {
     /// q lists p.
     ///
     /// # Errors
-    /// No room.
+    /// Messages that do not match those of another rank, no room; a rank that is gone or failed, or the time limit.
     fn channel(&self, messages: &[Message]) -> Result<Box<dyn Channel>>;
 
     /// Tells the others that this rank cannot go on, so that nobody waits for it. Not collective; call it once, with
@@ -65,6 +76,21 @@ pub trait Communicator: Send + Sync {
     fn check(&self) -> Result<()> {
         Ok(())
     }
+
+    /// Which ranks share this rank's host, and with it the GPUs there. Not collective.
+    fn host(&self) -> HostShare;
+
+    /// True if all ranks are threads of one process, so that one may use another's device pointers.
+    fn shares_address_space(&self) -> bool;
+}
+
+/// The ranks on one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostShare {
+    /// Where this rank stands in `ranks_on_host`, from 0.
+    pub rank_on_host: usize,
+    /// The ranks on this host, ascending.
+    pub ranks_on_host: Vec<usize>,
 }
 
 /// A halo's messages under way. One exchange at a time: `start`, then `finish`.
@@ -81,6 +107,19 @@ pub trait Channel: Send {
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
     fn finish(&mut self) -> Result<&[f64]>;
+}
+
+/// How long a rank waits for another before it gives up: 600 s, or as many as `KRYLITH_TIMEOUT` says.
+///
+/// # Errors
+/// `KRYLITH_TIMEOUT` is no positive number of seconds.
+pub fn time_limit() -> Result<Duration> {
+    let Some(text) = std::env::var_os("KRYLITH_TIMEOUT") else { return Ok(Duration::from_secs(600)) };
+    let text = text.to_string_lossy();
+    let seconds = text.trim().parse().ok().filter(|s: &f64| *s > 0.0);
+    seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
+        Error::invalid(format!("KRYLITH_TIMEOUT={text}: expected a positive number of seconds, such as 600"))
+    })
 }
 
 /// Every rank's bytes, by rank.

@@ -1,6 +1,6 @@
 //! One rank alone.
 
-use super::{Channel, Communicator, Message};
+use super::{Channel, Communicator, HostShare, Message};
 use crate::Result;
 
 /// The communicator of a system that is not distributed.
@@ -24,6 +24,12 @@ impl Communicator for Solo {
         Ok(Box::new(Nobody))
     }
     fn fail(&self, _: &str) {}
+    fn host(&self) -> HostShare {
+        HostShare { rank_on_host: 0, ranks_on_host: vec![0] }
+    }
+    fn shares_address_space(&self) -> bool {
+        true
+    }
 }
 
 /// No messages.

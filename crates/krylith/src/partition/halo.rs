@@ -1,6 +1,19 @@
-//! What one rank exchanges with its neighbours before a product.
+//! What one rank exchanges with its neighbours before a product, and how global and local numbers correspond.
+//!
+//! [`Halo::build`] finds the owners of ghosts through a distributed directory: whatever a rank knows of number g it
+//! tells rank ⌊g/64⌋ mod P, and asks there. So a rank holds its own numbers, its ghosts, and a P-th of the directory.
 
+use crate::comm::{Communicator, agree};
+use crate::{Error, Result};
+use std::collections::HashMap;
 use std::ops::Range;
+
+/// Consecutive numbers that one rank keeps in the directory. Neighbouring rows ask the same rank, and yet any stretch
+/// of numbers worth distributing spreads over all.
+const RUN: u64 = 64;
+
+/// What the directory answers for a number that nobody owns.
+const NOBODY: u64 = u64::MAX;
 
 /// A halo, in local numbers of one rank: its own nodes are 0..own, ghosts follow as own..own + ghosts, ordered by owner
 /// and then by global number.
@@ -25,4 +38,173 @@ pub struct Neighbour {
     pub send: Range<usize>,
     /// Ghosts that it owns, counted from 0.
     pub receive: Range<usize>,
+}
+
+impl Halo {
+    /// The halo of rows that use `columns`, and the numbering that goes with it. Collective.
+    ///
+    /// `own` are the global numbers of this rank's block rows: any set in any order, disjoint over the ranks, perhaps
+    /// none. `columns` are the global block columns of its rows over all terms; repeats and own numbers may be among
+    /// them. Local numbers are those of [`Halo`], own nodes in the order given.
+    ///
+    /// # Errors
+    /// On every rank alike: a number that two ranks own or one lists twice, a column that nobody owns, more nodes than
+    /// 32-bit local numbers take, a rank that is gone.
+    pub fn build(
+        comm: &dyn Communicator,
+        own: &[u64],
+        columns: impl IntoIterator<Item = u64>,
+    ) -> Result<(Halo, Numbering)> {
+        let (me, size) = (comm.rank(), comm.size());
+        let numbering = agree(comm, Numbering::of_own(me, own))?;
+        let mut needed: Vec<u64> = columns.into_iter().filter(|&g| numbering.local(g).is_none()).collect();
+        needed.sort_unstable();
+        needed.dedup();
+
+        let owners = owners(comm, own, &needed)?;
+        let orphan = needed.iter().zip(&owners).find(|(_, owner)| **owner == NOBODY);
+        agree(
+            comm,
+            match orphan {
+                Some((g, _)) => Err(Error::invalid(format!(
+                    "a row of rank {me} uses block column {g}, and no rank owns block row {g}; every column must be \
+                     some rank's row"
+                ))),
+                None => Ok(()),
+            },
+        )?;
+
+        let mut from: Vec<Vec<u64>> = vec![Vec::new(); size];
+        for (&g, &owner) in needed.iter().zip(&owners) {
+            from[owner as usize].push(g);
+        }
+        // Each owner is told what it has to send, in the order in which it will be received.
+        let wanted = comm.all_to_all(from.iter().map(|list| pack(list)).collect())?;
+        let to: Vec<Vec<u32>> = wanted
+            .iter()
+            .map(|bytes| unpack(bytes).map(|g| numbering.local(g).expect("the directory named its owner")))
+            .map(Iterator::collect)
+            .collect();
+        let ghosts: Vec<u64> = from.iter().flatten().copied().collect();
+        let counts: Vec<usize> = from.iter().map(Vec::len).collect();
+        let numbering = agree(comm, numbering.with_ghosts(me, ghosts))?;
+        Ok((Halo::new(own.len(), &counts, to), numbering))
+    }
+
+    /// Puts a halo together from the ghosts that each rank owns and the own nodes that each rank needs.
+    pub(super) fn new(own: usize, receive: &[usize], to: Vec<Vec<u32>>) -> Halo {
+        let mut halo = Halo { own, ghosts: receive.iter().sum(), ..Halo::default() };
+        let mut first = 0;
+        for (rank, (&count, nodes)) in receive.iter().zip(to).enumerate() {
+            if count == 0 && nodes.is_empty() {
+                continue;
+            }
+            let begin = halo.send.len();
+            halo.send.extend(nodes);
+            let send = begin..halo.send.len();
+            halo.neighbours.push(Neighbour { rank, send, receive: first..first + count });
+            first += count;
+        }
+        halo
+    }
+}
+
+/// The owner of every number in `needed`, [`NOBODY`] where there is none. Collective.
+fn owners(comm: &dyn Communicator, own: &[u64], needed: &[u64]) -> Result<Vec<u64>> {
+    let size = comm.size();
+    let keeper = |g: u64| (g / RUN % size as u64) as usize;
+    // To each keeper: how many numbers are registered, those, and then the ones that are asked for.
+    let mut letters: Vec<Vec<u64>> = vec![vec![0]; size];
+    for &g in own {
+        letters[keeper(g)].push(g);
+    }
+    letters.iter_mut().for_each(|l| l[0] = l.len() as u64 - 1);
+    for &g in needed {
+        letters[keeper(g)].push(g);
+    }
+    let letters = comm.all_to_all(letters.iter().map(|l| pack(l)).collect())?;
+
+    let mut directory: HashMap<u64, u64> = HashMap::new();
+    let mut twice = Ok(());
+    let mut asked: Vec<Vec<u64>> = Vec::with_capacity(size);
+    for (rank, letter) in letters.iter().enumerate() {
+        let mut numbers = unpack(letter);
+        let registered = numbers.next().unwrap_or(0);
+        for g in numbers.by_ref().take(registered as usize) {
+            if let Some(other) = directory.insert(g, rank as u64) {
+                twice = Err(Error::invalid(format!(
+                    "block row {g} is owned by rank {other} and by rank {rank}; give each row to one rank"
+                )));
+            }
+        }
+        asked.push(numbers.collect());
+    }
+    agree(comm, twice)?;
+    let answer = |asked: &Vec<u64>| -> Vec<u64> {
+        asked.iter().map(|g| directory.get(g).copied().unwrap_or(NOBODY)).collect()
+    };
+    let answers = comm.all_to_all(asked.iter().map(|asked| pack(&answer(asked))).collect())?;
+    // Answers come in the order in which each keeper was asked.
+    let mut answers: Vec<_> = answers.iter().map(|bytes| unpack(bytes)).collect();
+    Ok(needed.iter().map(|&g| answers[keeper(g)].next().unwrap_or(NOBODY)).collect())
+}
+
+fn pack(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|g| g.to_le_bytes()).collect()
+}
+
+fn unpack(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word))
+}
+
+/// Global and local numbers of one rank's own nodes and ghosts.
+#[derive(Debug, Clone, Default)]
+pub struct Numbering {
+    global: Vec<u64>,
+    local: HashMap<u64, u32>,
+}
+
+impl Numbering {
+    /// The local number of a global one, if this rank has it as its own or as a ghost.
+    pub fn local(&self, global: u64) -> Option<u32> {
+        self.local.get(&global).copied()
+    }
+
+    /// The global number of each local one: own nodes, then ghosts.
+    pub fn global(&self) -> &[u64] {
+        &self.global
+    }
+
+    fn of_own(rank: usize, own: &[u64]) -> Result<Self> {
+        Numbering::default().extended(rank, own)
+    }
+
+    fn with_ghosts(self, rank: usize, ghosts: Vec<u64>) -> Result<Self> {
+        self.extended(rank, &ghosts)
+    }
+
+    fn extended(mut self, rank: usize, more: &[u64]) -> Result<Self> {
+        check_local(rank, self.global.len() + more.len())?;
+        self.global.reserve_exact(more.len());
+        self.local.reserve(more.len());
+        for &g in more {
+            if self.local.insert(g, self.global.len() as u32).is_some() {
+                return Err(Error::invalid(format!(
+                    "block row {g} is given twice by rank {rank}; give it once"
+                )));
+            }
+            self.global.push(g);
+        }
+        Ok(self)
+    }
+}
+
+/// Refuses more nodes than local numbers take.
+pub(super) fn check_local(rank: usize, nodes: usize) -> Result<()> {
+    if nodes > u32::MAX as usize {
+        return Err(Error::invalid(format!(
+            "rank {rank} has {nodes} own and ghost block rows; local numbers are 32-bit: use more ranks"
+        )));
+    }
+    Ok(())
 }

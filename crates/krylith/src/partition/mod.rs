@@ -3,9 +3,30 @@
 //! Everything here counts nodes (block rows): a node's b·s numbers are contiguous in a vector, so a message is a
 //! gather of runs and lands as it comes in its ghost slots. That replaces the pre-mapping and buffering of the OKP
 //! paper (Alg. 5 and 6).
+//!
+//! A matrix that every rank can hold is cut by [`split`]. Rows that are distributed already come in by [`distribute`];
+//! no rank then ever holds the whole numbering. Both end in a [`Part`], the same for the same cut.
 
+mod distribute;
 mod ghosts;
 mod halo;
+mod split;
 
+pub use distribute::{RowBlocks, Rows, distribute};
 pub use ghosts::with_ghosts;
-pub use halo::{Halo, Neighbour};
+pub use halo::{Halo, Neighbour, Numbering};
+pub use split::{Partition, split};
+
+use crate::operator::Terms;
+use std::sync::Arc;
+
+/// One rank's share of a distributed system.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Global number of each own block row, by local number.
+    pub rows: Vec<u64>,
+    /// Own block rows × (own + ghost) block columns, in local numbers.
+    pub terms: Terms<'static>,
+    /// What is exchanged before a product.
+    pub halo: Arc<Halo>,
+}

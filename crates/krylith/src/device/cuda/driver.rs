@@ -2,6 +2,7 @@
 
 use super::DRIVER_NEEDED;
 use super::compiler::{Kernel, Module};
+use super::fabric::Watch;
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -10,6 +11,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Launches `$function` with the values `$argument`, each of exactly the kernel's parameter type.
 macro_rules! launch {
@@ -389,7 +391,9 @@ impl Device {
             if lost.is_none() {
                 let over = now - begin > Duration::from_secs_f64(watch.seconds);
                 lost = watch.comm.check().err().or_else(|| {
-                    over.then(|| failure_text(&self.info.name, "cuStreamQuery", "the GPU did not finish in time"))
+                    over.then(|| {
+                        failure_text(&self.info.name, "cuStreamQuery", "the GPU did not finish in time")
+                    })
                 });
                 if lost.is_some() {
                     watch.give_up();
@@ -436,8 +440,11 @@ impl Device {
             let same = id.bytes.iter().zip(uuid).all(|(a, b)| *a as u8 == *b);
             let mut can = 0;
             // SAFETY: writes one integer.
-            known && same && unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.context.cu_device(), other) }
-                == sys::CUresult::CUDA_SUCCESS && can == 1
+            known
+                && same
+                && unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.context.cu_device(), other) }
+                    == sys::CUresult::CUDA_SUCCESS
+                && can == 1
         })
     }
 

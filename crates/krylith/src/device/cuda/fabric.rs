@@ -127,7 +127,9 @@ impl Fabric {
                 (links, "peer stores: every GPU can store into every other's memory".to_string(), watch)
             }
             Err(why) if wanted == Transport::Peers => {
-                return Err(Error::Unsupported(format!("peer stores between GPUs: {why}; leave the choice to auto")));
+                return Err(Error::Unsupported(format!(
+                    "peer stores between GPUs: {why}; leave the choice to auto"
+                )));
             }
             Err(why) => {
                 let nccl = Arc::new(Nccl::new(device, &**comm)?);
@@ -179,7 +181,16 @@ impl Fabric {
     /// An error where a kernel waited for a rank in vain; the stream must be idle.
     pub(super) fn check(&self) -> Result<()> {
         let Links::Peers(p) = &self.links else { return Ok(()) };
-        let mut failed = [Group { rank: 0, size: 0, capacity: 0, failed: 0, epoch: 0, limit: 0, abort: 0, mailbox: [0; MAX_RANKS] }];
+        let mut failed = [Group {
+            rank: 0,
+            size: 0,
+            capacity: 0,
+            failed: 0,
+            epoch: 0,
+            limit: 0,
+            abort: 0,
+            mailbox: [0; MAX_RANKS],
+        }];
         self.device.read(&p.group, 0, &mut failed)?;
         match failed[0].failed {
             0 => Ok(()),

@@ -29,9 +29,10 @@ impl<T: Copy> Shared<T> {
         if !comm.shares_address_space() {
             device.bind()?;
             // SAFETY: the whole of a live allocation.
-            done = device.driver("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, own.pointer()) });
+            done = device
+                .driver("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, own.pointer()) });
         }
-        agree(comm, done)?;
+        agree(comm, std::mem::replace(&mut done, Ok(())))?;
         let mut letter = own.pointer().to_le_bytes().to_vec();
         letter.extend(handle.reserved.iter().map(|&c| c as u8));
         let mut shared = Self { own, pointers: Vec::new(), opened: Vec::new() };
@@ -79,7 +80,10 @@ impl<T> Drop for Shared<T> {
 }
 
 /// Whether all ranks can store into each other's memory; if not, why. Lets them, where they are threads. Collective.
-pub(super) fn reachable(device: &Arc<Device>, comm: &dyn Communicator) -> Result<std::result::Result<(), String>> {
+pub(super) fn reachable(
+    device: &Arc<Device>,
+    comm: &dyn Communicator,
+) -> Result<std::result::Result<(), String>> {
     let here = comm.host().ranks_on_host.len();
     let mut letter = device.uuid()?.to_vec();
     letter.extend((device.context_pointer() as u64).to_le_bytes());
@@ -108,7 +112,8 @@ pub(super) fn reachable(device: &Arc<Device>, comm: &dyn Communicator) -> Result
                 why = Some(e.to_string());
             }
         } else if !device.can_access(&other[..16]) {
-            why = Some(format!("the GPU of rank {rank} cannot be accessed from that of rank {}", comm.rank()));
+            why =
+                Some(format!("the GPU of rank {rank} cannot be accessed from that of rank {}", comm.rank()));
         }
     }
     // One pair that cannot is enough for all to take another way.

@@ -1,0 +1,119 @@
+//! Halos between processes: persistent requests on two buffers.
+
+use super::world::{World, count};
+use crate::comm::messages::Lengths;
+use crate::comm::{Channel, Message};
+use crate::{Error, Result};
+use mpi_sys as ffi;
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+/// One rank's channel.
+pub(super) struct MpiChannel {
+    world: Arc<World>,
+    /// Dropped by hand: MPI may still use them when the channel is dropped between `start` and `finish`.
+    outgoing: ManuallyDrop<Vec<f64>>,
+    incoming: ManuallyDrop<Vec<f64>>,
+    requests: ManuallyDrop<Vec<ffi::MPI_Request>>,
+    /// With whom each request is.
+    ranks: Vec<usize>,
+    /// Started and not yet finished.
+    active: bool,
+}
+
+// SAFETY: the requests are handles that any thread may use, one at a time (see `World`); the rest is plain data.
+unsafe impl Send for MpiChannel {}
+
+impl MpiChannel {
+    pub(super) fn new(world: Arc<World>, messages: &[Message], lengths: &Lengths) -> Result<Self> {
+        let tag = world.next_tag()?;
+        let room = |n: usize| {
+            let mut numbers = Vec::new();
+            numbers.try_reserve_exact(n).map_err(|_| Error::Memory {
+                what: "a halo's buffer".into(),
+                needed: 8 * n as u64,
+                free: 0,
+                place: "the host".into(),
+                remedy: "use more hosts, or fewer ranks on each",
+            })?;
+            numbers.resize(n, 0.0);
+            Ok(numbers)
+        };
+        let mut channel = Self {
+            world,
+            outgoing: ManuallyDrop::new(room(lengths.outgoing)?),
+            incoming: ManuallyDrop::new(room(lengths.incoming)?),
+            requests: ManuallyDrop::new(Vec::new()),
+            ranks: Vec::new(),
+            active: false,
+        };
+        let (from, to) = (channel.outgoing.as_ptr(), channel.incoming.as_mut_ptr());
+        for m in messages.iter().filter(|m| !m.receive.is_empty()) {
+            let n = count(m.receive.len())?;
+            // SAFETY: the range lies within `incoming`, which is neither moved nor freed while a request is active.
+            let request = channel.world.start("MPI_Recv_init", |comm, request| unsafe {
+                let to = to.add(m.receive.start).cast::<c_void>();
+                ffi::MPI_Recv_init(to, n, ffi::RSMPI_DOUBLE, m.rank as c_int, tag, comm, request)
+            })?;
+            channel.requests.push(request);
+            channel.ranks.push(m.rank);
+        }
+        for m in messages.iter().filter(|m| !m.send.is_empty()) {
+            let n = count(m.send.len())?;
+            // SAFETY: as above, within `outgoing`.
+            let request = channel.world.start("MPI_Send_init", |comm, request| unsafe {
+                let from = from.add(m.send.start).cast::<c_void>();
+                ffi::MPI_Send_init(from, n, ffi::RSMPI_DOUBLE, m.rank as c_int, tag, comm, request)
+            })?;
+            channel.requests.push(request);
+            channel.ranks.push(m.rank);
+        }
+        Ok(channel)
+    }
+}
+
+impl Channel for MpiChannel {
+    fn outgoing(&mut self) -> &mut [f64] {
+        &mut self.outgoing
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let (n, requests) = (count(self.requests.len())?, self.requests.as_mut_ptr());
+        if self.active {
+            return Err(Error::invalid("a halo is started again before it was finished"));
+        }
+        if n > 0 {
+            self.active = true;
+            // SAFETY: n inactive requests.
+            self.world.call("MPI_Startall", || unsafe { ffi::MPI_Startall(n, requests) })?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<&[f64]> {
+        if self.active {
+            self.world.wait("halo", &mut self.requests, &self.ranks)?;
+            self.active = false;
+        }
+        Ok(&self.incoming)
+    }
+}
+
+impl Drop for MpiChannel {
+    fn drop(&mut self) {
+        if self.active {
+            return; // MPI may still use the buffers
+        }
+        for request in self.requests.iter_mut() {
+            // SAFETY: an inactive request; after the end of MPI the call is not made.
+            let _ = self.world.call("MPI_Request_free", || unsafe { ffi::MPI_Request_free(request) });
+        }
+        // SAFETY: not used again, here or by MPI.
+        unsafe {
+            ManuallyDrop::drop(&mut self.outgoing);
+            ManuallyDrop::drop(&mut self.incoming);
+            ManuallyDrop::drop(&mut self.requests);
+        }
+    }
+}

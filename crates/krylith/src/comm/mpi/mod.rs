@@ -1,0 +1,243 @@
+//! Ranks that are processes, started by `mpirun` or another launcher of MPI.
+//!
+//! Nothing here blocks inside MPI: every operation is started, then tested until it is done, a rank is seen to be gone,
+//! or the time limit is over ([`World::wait`]). What is left of an operation that failed stays in memory, since MPI may
+//! still write there.
+
+mod channel;
+mod peers;
+mod world;
+
+use super::{Channel, Communicator, HostShare, Message, gather, launched, messages, time_limit};
+use crate::{Error, Result};
+use channel::MpiChannel;
+use mpi_sys as ffi;
+use peers::{Identity, Peers};
+use std::ffi::{c_int, c_void};
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex};
+use world::{World, count};
+
+/// Up to this many ranks a sum gathers everything and adds in rank order; beyond, MPI reduces.
+const GATHERED: usize = 64;
+/// Longest message handed to MPI in one piece, in bytes: its counts are 32-bit.
+const PIECE: usize = 1 << 30;
+
+/// The ranks of MPI. Any thread may call; MPI is entered by one at a time.
+///
+/// A rank that ends well calls [`Mpi::finish`]. One that ends by an error prints it and calls `fail`, which ends the whole
+/// job: no other rank waits for it. A panic does the same.
+pub struct Mpi {
+    world: Arc<World>,
+    sums: Mutex<Sums>,
+}
+
+/// What a sum sends and gathers.
+#[derive(Default)]
+struct Sums {
+    mine: Vec<f64>,
+    all: Vec<f64>,
+}
+
+impl Mpi {
+    /// Starts MPI, once in a process; `None` where no launcher started this process. In a program that has started
+    /// MPI itself, joins it and leaves its end to the program.
+    ///
+    /// Collective. Call it early: a rank that ends before it with exit code 0 is seen by the launcher alone.
+    ///
+    /// # Errors
+    /// A second call, an MPI library without `MPI_THREAD_SERIALIZED`, [`time_limit`]'s, or ranks that do not answer.
+    pub fn init() -> Result<Option<Arc<Self>>> {
+        let limit = time_limit()?;
+        if !world::is_initialised() && !launched() {
+            return Ok(None);
+        }
+        let world = Arc::new(World::init(limit)?);
+        let mpi = Arc::new(Self { world: world.clone(), sums: Mutex::default() });
+        let identities = gather(&*mpi, &Identity::own().to_bytes())?;
+        let identities = identities.iter().map(|bytes| Identity::from_bytes(bytes)).collect();
+        world.meet(Peers::new(world.rank, identities));
+        Ok(Some(mpi))
+    }
+
+    /// True if a launcher such as mpirun started this process.
+    pub fn launched() -> bool {
+        launched()
+    }
+
+    /// Ends MPI when all ranks have come here; later calls are errors. Collective; a second call does nothing.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed, or the time limit.
+    pub fn finish(&self) -> Result<()> {
+        self.world.finish()
+    }
+
+    /// As [`Communicator::sum`], in an order that MPI chooses: what `sum` does beyond 64 ranks. The same bits on all
+    /// ranks, and from run to run as far as the MPI library's reduction is reproducible.
+    ///
+    /// # Errors
+    /// As [`Communicator::sum`].
+    pub fn reduce(&self, values: &mut [f64]) -> Result<()> {
+        let n = count(values.len())?;
+        let mut sums = self.sums.lock().unwrap_or_else(|e| e.into_inner());
+        let Sums { mine, all } = &mut *sums;
+        mine.clear();
+        mine.extend_from_slice(values);
+        all.resize(all.len().max(values.len()), 0.0);
+        let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+        // SAFETY: both hold n numbers, and stay until the wait has ended well.
+        let reduce = self.world.start("MPI_Ireduce", |comm, request| unsafe {
+            ffi::MPI_Ireduce(from, to, n, ffi::RSMPI_DOUBLE, ffi::RSMPI_SUM, 0, comm, request)
+        });
+        let done = reduce.and_then(|r| self.world.wait("MPI_Ireduce", &mut [r], &[])).and_then(|()| {
+            // SAFETY: as above.
+            let spread = self.world.start("MPI_Ibcast", |comm, request| unsafe {
+                ffi::MPI_Ibcast(to, n, ffi::RSMPI_DOUBLE, 0, comm, request)
+            })?;
+            self.world.wait("MPI_Ibcast", &mut [spread], &[])
+        });
+        keep_on_error(&mut sums, done)?;
+        values.copy_from_slice(&sums.all[..values.len()]);
+        Ok(())
+    }
+}
+
+/// Leaves the buffers of a failed operation where MPI may still write.
+fn keep_on_error(sums: &mut Sums, done: Result<()>) -> Result<()> {
+    if done.is_err() {
+        std::mem::forget(std::mem::take(sums));
+    }
+    done
+}
+
+impl Drop for Mpi {
+    /// A rank that panics has said why, and takes the job along. Another end without [`Mpi::finish`] is the launcher's
+    /// to see: the error is still to be printed.
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.world.is_owned() {
+            self.fail("panicked");
+        }
+    }
+}
+
+impl Communicator for Mpi {
+    fn rank(&self) -> usize {
+        self.world.rank
+    }
+
+    fn size(&self) -> usize {
+        self.world.size
+    }
+
+    /// Beyond 64 ranks the order is MPI's, see [`Mpi::reduce`].
+    fn sum(&self, values: &mut [f64]) -> Result<()> {
+        if self.size() > GATHERED {
+            return self.reduce(values);
+        }
+        let n = count(values.len())?;
+        let mut sums = self.sums.lock().unwrap_or_else(|e| e.into_inner());
+        let Sums { mine, all } = &mut *sums;
+        mine.clear();
+        mine.extend_from_slice(values);
+        all.resize(all.len().max(values.len() * self.size()), 0.0);
+        let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+        // SAFETY: n numbers are sent and n from each rank fit; both buffers stay until the wait has ended well.
+        let request = self.world.start("MPI_Iallgather", |comm, request| unsafe {
+            ffi::MPI_Iallgather(from, n, ffi::RSMPI_DOUBLE, to, n, ffi::RSMPI_DOUBLE, comm, request)
+        });
+        let done = request.and_then(|r| self.world.wait("MPI_Iallgather", &mut [r], &[]));
+        keep_on_error(&mut sums, done)?;
+        let length = values.len();
+        values.copy_from_slice(&sums.all[..length]);
+        for theirs in (1..self.size()).map(|q| &sums.all[q * length..(q + 1) * length]) {
+            values.iter_mut().zip(theirs).for_each(|(sum, v)| *sum += v);
+        }
+        Ok(())
+    }
+
+    fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let (rank, size, world) = (self.rank(), self.size(), &*self.world);
+        if out.len() != size {
+            return Err(Error::invalid(format!("{} messages for {size} ranks", out.len())));
+        }
+        // Whatever goes wrong below, MPI may still use these.
+        let mut out = ManuallyDrop::new(out);
+        let lengths: ManuallyDrop<Vec<u64>> = ManuallyDrop::new(out.iter().map(|m| m.len() as u64).collect());
+        let mut coming = ManuallyDrop::new(vec![0u64; size]);
+        let (from, to) = (lengths.as_ptr().cast::<c_void>(), coming.as_mut_ptr().cast::<c_void>());
+        // SAFETY: both hold a number for each rank and are only dropped after the wait has ended well.
+        let request = world.start("MPI_Ialltoall", |comm, request| unsafe {
+            ffi::MPI_Ialltoall(from, 1, ffi::RSMPI_UINT64_T, to, 1, ffi::RSMPI_UINT64_T, comm, request)
+        })?;
+        world.wait("MPI_Ialltoall", &mut [request], &[])?;
+
+        let mut incoming = ManuallyDrop::new(Vec::with_capacity(size));
+        for (q, &n) in coming.iter().enumerate() {
+            let mut bytes = Vec::new();
+            let length = if q == rank { 0 } else { n as usize };
+            bytes.try_reserve_exact(length).map_err(|_| Error::Memory {
+                what: format!("a message from rank {q}"),
+                needed: n,
+                free: 0,
+                place: "the host".into(),
+                remedy: "use more hosts, or fewer ranks on each",
+            })?;
+            bytes.resize(length, 0u8);
+            incoming.push(bytes);
+        }
+        let (mut requests, mut ranks) = (Vec::new(), Vec::new());
+        for q in (0..size).filter(|&q| q != rank) {
+            for piece in incoming[q].chunks_mut(PIECE) {
+                let (to, n) = (piece.as_mut_ptr().cast::<c_void>(), count(piece.len())?);
+                // SAFETY: n bytes, which are only dropped or moved after the wait has ended well.
+                requests.push(world.start("MPI_Irecv", |comm, request| unsafe {
+                    ffi::MPI_Irecv(to, n, ffi::RSMPI_UINT8_T, q as c_int, 0, comm, request)
+                })?);
+                ranks.push(q);
+            }
+        }
+        // Starting after one's own rank spreads the first messages over all receivers.
+        for q in (1..size).map(|step| (rank + step) % size) {
+            for piece in out[q].chunks(PIECE) {
+                let (from, n) = (piece.as_ptr().cast::<c_void>(), count(piece.len())?);
+                // SAFETY: as above.
+                requests.push(world.start("MPI_Isend", |comm, request| unsafe {
+                    ffi::MPI_Isend(from, n, ffi::RSMPI_UINT8_T, q as c_int, 0, comm, request)
+                })?);
+                ranks.push(q);
+            }
+        }
+        world.wait("messages of set-up", &mut requests, &ranks)?;
+        incoming[rank] = std::mem::take(&mut out[rank]);
+        drop((ManuallyDrop::into_inner(out), ManuallyDrop::into_inner(lengths)));
+        drop(ManuallyDrop::into_inner(coming));
+        Ok(ManuallyDrop::into_inner(incoming))
+    }
+
+    fn channel(&self, messages: &[Message]) -> Result<Box<dyn Channel>> {
+        let lengths = messages::check(self, messages)?;
+        Ok(Box::new(MpiChannel::new(self.world.clone(), messages, &lengths)?))
+    }
+
+    /// Ends the job by `MPI_Abort` with exit code 3 and does not return; the reason is for the caller to print before.
+    fn fail(&self, _: &str) {
+        // A closed pipe must not keep the others waiting.
+        let _ = std::io::stdout().flush();
+        let _ = std::io::stderr().flush();
+        self.world.abort();
+    }
+
+    fn check(&self) -> Result<()> {
+        self.world.check()
+    }
+
+    fn host(&self) -> HostShare {
+        self.world.host()
+    }
+
+    fn shares_address_space(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,320 @@
+//! The MPI library of this process: start, end, errors, and waits that end.
+
+use super::peers::Peers;
+use crate::comm::HostShare;
+use crate::{Error, Result};
+use mpi_sys as ffi;
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a wait polls, with a core to itself, before it gives the core to others.
+const POLL: Duration = Duration::from_micros(50);
+/// How long it only gives the core away before it sleeps between two looks.
+const YIELD: Duration = Duration::from_millis(2);
+/// How long it sleeps for short before it sleeps longer.
+const DOZE: Duration = Duration::from_millis(100);
+
+/// Set when MPI was started or joined here.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// All ranks.
+pub(super) struct World {
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    /// Krylith's own, so that its messages meet no others.
+    comm: ffi::MPI_Comm,
+    /// MPI is entered by one thread at a time: MPI_THREAD_SERIALIZED.
+    entered: Mutex<()>,
+    limit: Duration,
+    peers: OnceLock<Peers>,
+    /// MPI was started here, and ends here.
+    owned: bool,
+    finished: AtomicBool,
+    /// What made an earlier wait fail; nothing goes on after that.
+    failure: OnceLock<(Option<usize>, String)>,
+    tags: AtomicUsize,
+}
+
+// SAFETY: the handles are numbers or pointers that MPI lets any thread use, one at a time; `entered` sees to that.
+unsafe impl Send for World {}
+// SAFETY: as above.
+unsafe impl Sync for World {}
+
+/// A length as MPI wants it.
+pub(super) fn count(n: usize) -> Result<c_int> {
+    c_int::try_from(n).map_err(|_| {
+        Error::Unsupported(format!("{n} numbers in one message; MPI takes {} at most", c_int::MAX))
+    })
+}
+
+/// True if MPI has been started in this process, by whomever.
+pub(super) fn is_initialised() -> bool {
+    let mut flag = 0;
+    // SAFETY: may be called at any time; writes one int.
+    unsafe { ffi::MPI_Initialized(&mut flag) };
+    flag != 0
+}
+
+fn error(call: &str, code: c_int) -> Error {
+    let mut text = vec![0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
+    let mut length = 0;
+    // SAFETY: the buffer has the length that MPI asks for.
+    unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut length) };
+    text.truncate(usize::try_from(length).unwrap_or(0));
+    let message = String::from_utf8_lossy(&text).into_owned();
+    Error::Device { device: "MPI".into(), call: call.into(), message }
+}
+
+fn checked(call: &str, code: c_int) -> Result<()> {
+    if code == ffi::MPI_SUCCESS as c_int { Ok(()) } else { Err(error(call, code)) }
+}
+
+impl World {
+    /// Starts MPI or joins it.
+    pub(super) fn init(limit: Duration) -> Result<Self> {
+        if STARTED.swap(true, Ordering::SeqCst) {
+            return Err(Error::invalid("MPI is started once in a process; share the communicator"));
+        }
+        let owned = !is_initialised();
+        let (mut provided, mut rank, mut size) = (0, 0, 0);
+        // SAFETY: called once; MPI takes null for arguments that it need not see; the others are written.
+        unsafe {
+            let wanted = ffi::RSMPI_THREAD_SERIALIZED;
+            let null = std::ptr::null_mut();
+            match owned {
+                true => checked(
+                    "MPI_Init_thread",
+                    ffi::MPI_Init_thread(null, std::ptr::null_mut(), wanted, &mut provided),
+                )?,
+                false => checked("MPI_Query_thread", ffi::MPI_Query_thread(&mut provided))?,
+            }
+            if provided < wanted {
+                return Err(Error::Unsupported(
+                    "this MPI lets only one thread call it; start or build it with MPI_THREAD_SERIALIZED"
+                        .into(),
+                ));
+            }
+            let world = ffi::RSMPI_COMM_WORLD;
+            checked(
+                "MPI_Comm_set_errhandler",
+                ffi::MPI_Comm_set_errhandler(world, ffi::RSMPI_ERRORS_RETURN),
+            )?;
+            checked("MPI_Comm_rank", ffi::MPI_Comm_rank(world, &mut rank))?;
+            checked("MPI_Comm_size", ffi::MPI_Comm_size(world, &mut size))?;
+        }
+        let mut world = Self {
+            rank: rank as usize,
+            size: size as usize,
+            // SAFETY: a constant once MPI is started.
+            comm: unsafe { ffi::RSMPI_COMM_WORLD },
+            entered: Mutex::new(()),
+            limit,
+            peers: OnceLock::new(),
+            owned,
+            finished: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            tags: AtomicUsize::new(1),
+        };
+        // MPI writes the handle when the wait ends well; until then it must stay where it is.
+        // SAFETY: a null handle, to be overwritten.
+        let own: &'static mut ffi::MPI_Comm = Box::leak(Box::new(unsafe { ffi::RSMPI_COMM_NULL }));
+        let written: *mut ffi::MPI_Comm = own;
+        // SAFETY: `written` lives for ever.
+        let request = world
+            .start("MPI_Comm_idup", |comm, request| unsafe { ffi::MPI_Comm_idup(comm, written, request) })?;
+        world.wait("MPI_Comm_idup", &mut [request], &[])?;
+        // SAFETY: MPI has written it and is done with it.
+        world.comm = unsafe { *written };
+        let comm = world.comm;
+        // SAFETY: a live communicator.
+        world.call("MPI_Comm_set_errhandler", || unsafe {
+            ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN)
+        })?;
+        Ok(world)
+    }
+
+    /// The others have told who they are.
+    pub(super) fn meet(&self, peers: Peers) {
+        let _ = self.peers.set(peers); // called once, by `Mpi::init`
+    }
+
+    pub(super) fn host(&self) -> HostShare {
+        let alone = || HostShare { rank_on_host: 0, ranks_on_host: vec![self.rank] };
+        self.peers.get().map_or_else(alone, Peers::host)
+    }
+
+    pub(super) fn is_owned(&self) -> bool {
+        self.owned
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::SeqCst)
+    }
+
+    /// The next tag, the same on all ranks, which all ask in the same order. Tag 0 is that of set-up.
+    pub(super) fn next_tag(&self) -> Result<c_int> {
+        let (mut largest, mut found): (*mut c_int, c_int) = (std::ptr::null_mut(), 0);
+        let comm = self.comm;
+        // SAFETY: MPI writes a pointer to an int of its own.
+        let largest = unsafe {
+            let key = ffi::MPI_TAG_UB as c_int;
+            let place = (&raw mut largest).cast();
+            self.call("MPI_Comm_get_attr", || ffi::MPI_Comm_get_attr(comm, key, place, &mut found))?;
+            if found != 0 && !largest.is_null() { *largest } else { 32767 } // at least that, by the standard
+        };
+        let tag = self.tags.fetch_add(1, Ordering::SeqCst);
+        c_int::try_from(tag).ok().filter(|&t| t <= largest).ok_or_else(|| {
+            Error::Unsupported(format!(
+                "halo number {tag} of this run; this MPI library tells {largest} apart"
+            ))
+        })
+    }
+
+    /// Calls MPI, no other thread being there.
+    pub(super) fn call(&self, name: &str, call: impl FnOnce() -> c_int) -> Result<()> {
+        self.usable()?;
+        let _entered = self.entered.lock().unwrap_or_else(|e| e.into_inner());
+        checked(name, call())
+    }
+
+    /// Starts an operation.
+    pub(super) fn start(
+        &self,
+        name: &str,
+        call: impl FnOnce(ffi::MPI_Comm, *mut ffi::MPI_Request) -> c_int,
+    ) -> Result<ffi::MPI_Request> {
+        // SAFETY: a constant, to be overwritten.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        self.call(name, || call(self.comm, &mut request))?;
+        Ok(request)
+    }
+
+    fn usable(&self) -> Result<()> {
+        if self.is_finished() {
+            return Err(Error::invalid("MPI has been finished in this process"));
+        }
+        self.failure.get().map_or(Ok(()), |(rank, message)| Err(fault(*rank, message)))
+    }
+
+    /// Notes what keeps this rank from going on, and gives it as an error.
+    fn broken(&self, rank: Option<usize>, message: String) -> Error {
+        let (rank, message) = self.failure.get_or_init(|| (rank, message));
+        fault(*rank, message)
+    }
+
+    /// An error if a rank is known to be gone; looks once a second.
+    pub(super) fn check(&self) -> Result<()> {
+        self.usable()?;
+        match self.peers.get().and_then(Peers::dead) {
+            None => Ok(()),
+            Some((rank, how)) => Err(self.broken(Some(rank), how)),
+        }
+    }
+
+    /// Waits for all of `requests`. `ranks` says with whom each is, where that can be said.
+    ///
+    /// After an error requests may be pending: their buffers must never be freed.
+    pub(super) fn wait(&self, name: &str, requests: &mut [ffi::MPI_Request], ranks: &[usize]) -> Result<()> {
+        let begin = Instant::now();
+        let crowded = self.is_crowded();
+        loop {
+            if self.test(name, requests)? {
+                return Ok(());
+            }
+            let waited = begin.elapsed();
+            if waited < POLL && !crowded {
+                std::hint::spin_loop();
+                continue;
+            }
+            if waited < YIELD {
+                std::thread::yield_now();
+                continue;
+            }
+            std::thread::sleep(Duration::from_micros(if waited < DOZE { 50 } else { 500 }));
+            if let Some((rank, how)) = self.peers.get().and_then(Peers::dead) {
+                // What it sent before it ended may have come in the meantime.
+                if self.test(name, requests)? {
+                    return Ok(());
+                }
+                return Err(self.broken(Some(rank), how));
+            }
+            if waited > self.limit {
+                return Err(self.late(name, requests, ranks));
+            }
+        }
+    }
+
+    fn test(&self, name: &str, requests: &mut [ffi::MPI_Request]) -> Result<bool> {
+        let (n, mut done) = (count(requests.len())?, 0);
+        // SAFETY: n requests of this process; MPI may be told to write no statuses.
+        self.call(name, || unsafe {
+            ffi::MPI_Testall(n, requests.as_mut_ptr(), &mut done, ffi::RSMPI_STATUSES_IGNORE)
+        })?;
+        Ok(done != 0)
+    }
+
+    /// More ranks than cores here: whoever polls keeps another from working.
+    fn is_crowded(&self) -> bool {
+        static CORES: OnceLock<usize> = OnceLock::new();
+        let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+        self.peers.get().is_none_or(|p| p.ranks_on_host() > cores)
+    }
+
+    /// The error at the time limit: names the rank if it can be known.
+    fn late(&self, name: &str, requests: &mut [ffi::MPI_Request], ranks: &[usize]) -> Error {
+        let (rank, known) = match self.peers.get().and_then(Peers::stopped) {
+            Some((rank, how)) => (Some(rank), format!("{how}; ")),
+            None => {
+                let pending = requests.chunks_mut(1).zip(ranks);
+                let mut pending = pending.filter_map(|(r, rank)| match self.test(name, r) {
+                    Ok(true) => None,
+                    _ => Some(*rank),
+                });
+                (pending.next(), String::new())
+            }
+        };
+        let message = format!(
+            "{known}{name}: no answer within {} s; a rank hangs, or is much slower than the others: KRYLITH_TIMEOUT sets \
+             the limit in seconds",
+            self.limit.as_secs_f64()
+        );
+        self.broken(rank, message)
+    }
+
+    /// Ends MPI when all ranks are here.
+    pub(super) fn finish(&self) -> Result<()> {
+        if self.is_finished() {
+            return Ok(());
+        }
+        // MPI_Finalize waits without end: nobody enters it before all are there.
+        // SAFETY: no buffers.
+        let request =
+            self.start("MPI_Ibarrier", |comm, request| unsafe { ffi::MPI_Ibarrier(comm, request) })?;
+        self.wait("MPI_Ibarrier", &mut [request], &[])?;
+        let _entered = self.entered.lock().unwrap_or_else(|e| e.into_inner());
+        if self.finished.swap(true, Ordering::SeqCst) || !self.owned {
+            return Ok(());
+        }
+        // SAFETY: started here, not finished before, and `finished` keeps everybody out from now on.
+        checked("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
+    }
+
+    /// Ends the whole job with exit code 3.
+    pub(super) fn abort(&self) -> ! {
+        if !self.is_finished() {
+            let _entered = self.entered.lock().unwrap_or_else(|e| e.into_inner());
+            // SAFETY: MPI runs, and no other thread is inside.
+            unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, 3) };
+        }
+        std::process::exit(3)
+    }
+}
+
+fn fault(rank: Option<usize>, message: &str) -> Error {
+    match rank {
+        Some(rank) => Error::Rank { rank, message: message.into(), exit_code: 3 },
+        None => Error::NoAnswer(message.into()),
+    }
+}

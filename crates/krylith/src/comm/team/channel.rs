@@ -1,0 +1,123 @@
+//! Halos between threads: a mailbox of two slots for each pair of ranks and direction.
+
+use super::super::messages::Lengths;
+use super::super::{Channel, Message};
+use super::{Member, Shared};
+use crate::Result;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Numbers on their way from one rank to another.
+pub(super) struct Mailbox {
+    /// Exchanges sent.
+    sent: AtomicU64,
+    /// Exchanges received; the sender stays at most two ahead.
+    taken: AtomicU64,
+    /// By parity of the exchange.
+    slots: [Mutex<Vec<f64>>; 2],
+}
+
+/// One end of a mailbox: whose it is, and where its numbers stand in the channel's.
+struct End {
+    rank: usize,
+    range: Range<usize>,
+    mailbox: Arc<Mailbox>,
+}
+
+/// One rank's channel.
+pub(super) struct TeamChannel {
+    member: Arc<Member>,
+    outgoing: Vec<f64>,
+    incoming: Vec<f64>,
+    sends: Vec<End>,
+    receives: Vec<End>,
+    exchanges: u64,
+}
+
+impl TeamChannel {
+    /// The `number`-th channel of its team; every rank makes it in the same order.
+    pub(super) fn new(member: Arc<Member>, number: u64, messages: &[Message], lengths: &Lengths) -> Self {
+        let mut boxes = member.shared.boxes.lock().unwrap_or_else(|e| e.into_inner());
+        // The end that comes first makes the mailbox, the second takes it.
+        let mut mailbox = |from, to, length: usize| match boxes.remove(&(number, from, to)) {
+            Some(found) => found,
+            None => {
+                let slot = || Mutex::new(vec![0.0; length]);
+                let slots = [slot(), slot()];
+                let new = Arc::new(Mailbox { sent: AtomicU64::new(0), taken: AtomicU64::new(0), slots });
+                boxes.insert((number, from, to), new.clone());
+                new
+            }
+        };
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        for m in messages {
+            if !m.send.is_empty() {
+                let mailbox = mailbox(member.rank, m.rank, m.send.len());
+                sends.push(End { rank: m.rank, range: m.send.clone(), mailbox });
+            }
+            if !m.receive.is_empty() {
+                let mailbox = mailbox(m.rank, member.rank, m.receive.len());
+                receives.push(End { rank: m.rank, range: m.receive.clone(), mailbox });
+            }
+        }
+        drop(boxes);
+        let (outgoing, incoming) = (vec![0.0; lengths.outgoing], vec![0.0; lengths.incoming]);
+        Self { member, outgoing, incoming, sends, receives, exchanges: 0 }
+    }
+}
+
+impl Shared {
+    /// Waits until `counter`, which rank `other` moves, has come to `target`.
+    fn reach(&self, rank: usize, other: usize, counter: &AtomicU64, target: u64) -> Result<()> {
+        let poll = || {
+            let left = self.seats[other].left.load(Ordering::SeqCst); // before the counter, see `meet`
+            if counter.load(Ordering::Acquire) >= target {
+                return Some(Ok(()));
+            }
+            if let Err(failure) = self.check() {
+                return Some(Err(failure));
+            }
+            left.then(|| Err(self.gone(other)))
+        };
+        self.seats[rank].bell.wait(self.limit, poll).unwrap_or_else(|| Err(self.late(other)))
+    }
+}
+
+impl Channel for TeamChannel {
+    fn outgoing(&mut self) -> &mut [f64] {
+        &mut self.outgoing
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let (shared, rank) = (&self.member.shared, self.member.rank);
+        shared.check()?;
+        self.exchanges += 1;
+        let n = self.exchanges;
+        for end in &self.sends {
+            // Only a rank that gets nothing back can be ahead of its receiver; the last of all never waits here.
+            shared.reach(rank, end.rank, &end.mailbox.taken, n.saturating_sub(2))?;
+            let mut slot = end.mailbox.slots[(n % 2) as usize].lock().unwrap_or_else(|e| e.into_inner());
+            slot.copy_from_slice(&self.outgoing[end.range.clone()]);
+            drop(slot);
+            end.mailbox.sent.store(n, Ordering::Release);
+            shared.seats[end.rank].bell.ring();
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<&[f64]> {
+        let (shared, rank) = (&self.member.shared, self.member.rank);
+        shared.check()?;
+        let n = self.exchanges;
+        for end in &self.receives {
+            shared.reach(rank, end.rank, &end.mailbox.sent, n)?;
+            let slot = end.mailbox.slots[(n % 2) as usize].lock().unwrap_or_else(|e| e.into_inner());
+            self.incoming[end.range.clone()].copy_from_slice(&slot);
+            drop(slot);
+            end.mailbox.taken.store(n, Ordering::Release);
+            shared.seats[end.rank].bell.ring();
+        }
+        Ok(&self.incoming)
+    }
+}

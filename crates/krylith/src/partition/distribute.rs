@@ -1,0 +1,177 @@
+//! Rows that a simulation code has distributed already: the entry for data that no rank ever holds whole.
+
+use super::{Halo, Numbering, Part};
+use crate::comm::{Communicator, agree, gather};
+use crate::matrix::{Bsr, Dense};
+use crate::operator::Terms;
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// One rank's own block rows, with 64-bit global columns.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// Global number of each row: any set in any order, disjoint over the ranks, perhaps none.
+    pub numbers: Vec<u64>,
+    /// Block size b, the same on every rank.
+    pub block: usize,
+    /// One or two terms: a coefficient (s×s, the same on every rank) and the rows of its matrix.
+    pub terms: Vec<(Dense, RowBlocks)>,
+}
+
+/// Block rows of one matrix, in the order of [`Rows::numbers`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RowBlocks {
+    /// One more offset than rows, counted in blocks.
+    pub row_ptr: Vec<usize>,
+    /// Global block column of each block, in any order within a row, without repeats.
+    pub col: Vec<u64>,
+    /// b² numbers a block, row by row.
+    pub values: Vec<f64>,
+}
+
+/// This rank's part of the system whose rows all ranks bring. Collective.
+///
+/// Local rows stand in the order given, so vectors keep the distribution of the caller.
+///
+/// # Errors
+/// On every rank alike: arrays that disagree in length, a column that repeats in its row, a value that is not finite,
+/// ranks with different block sizes or coefficients, and what [`Halo::build`] refuses.
+pub fn distribute(comm: &dyn Communicator, rows: Rows) -> Result<Part> {
+    agree(comm, rows.check())?;
+    rows.same_everywhere(comm)?;
+    let columns = rows.terms.iter().flat_map(|(_, a)| a.col.iter().copied());
+    let (halo, numbering) = Halo::build(comm, &rows.numbers, columns)?;
+    let nodes = halo.own + halo.ghosts;
+    let Rows { numbers, block, terms } = rows;
+    let terms =
+        terms.into_iter().map(|(c, a)| Ok((c, Cow::Owned(a.localise(&numbers, block, nodes, &numbering)?))));
+    let terms = agree(comm, terms.collect::<Result<_>>())?;
+    let halo = Arc::new(halo);
+    Ok(Part { rows: numbers, terms: Terms { terms, halo: Some(halo.clone()) }, halo })
+}
+
+impl Rows {
+    /// Refuses arrays that do not fit together.
+    fn check(&self) -> Result<()> {
+        let (n, b) = (self.numbers.len(), self.block);
+        if b == 0 {
+            return Err(Error::invalid("distributed rows: the block size must be at least 1"));
+        }
+        if !(1..=2).contains(&self.terms.len()) {
+            return Err(Error::invalid(format!(
+                "distributed rows: {} terms; a system has one or two",
+                self.terms.len()
+            )));
+        }
+        let s = self.terms[0].0.rows();
+        for (t, (c, a)) in self.terms.iter().enumerate() {
+            let wrong = |what: String| Err(Error::invalid(format!("distributed rows, term {t}: {what}")));
+            if s == 0 || c.rows() != s || c.columns() != s {
+                return wrong(format!(
+                    "the coefficient is {}×{}; coefficients must be square of the same order",
+                    c.rows(),
+                    c.columns()
+                ));
+            }
+            if a.row_ptr.len() != n + 1 || a.row_ptr[0] != 0 || a.row_ptr[n] != a.col.len() {
+                return wrong(format!(
+                    "row pointers must be {} numbers from 0 to {}, for {n} rows and as many columns",
+                    n + 1,
+                    a.col.len()
+                ));
+            }
+            if let Some(i) = (0..n).find(|&i| a.row_ptr[i] > a.row_ptr[i + 1]) {
+                return wrong(format!("the pointers of block row {} decrease", self.numbers[i]));
+            }
+            if a.values.len() != a.col.len() * b * b {
+                return wrong(format!("{} values for {} blocks of {b}×{b}", a.values.len(), a.col.len()));
+            }
+            if let Some(e) = a.values.iter().position(|v| !v.is_finite()) {
+                let i = a.row_ptr.partition_point(|&p| p <= e / (b * b)) - 1;
+                return wrong(format!(
+                    "block row {}, block column {}: entry ({}, {}) of the block is {}; every value must be finite",
+                    self.numbers[i],
+                    a.col[e / (b * b)],
+                    e % (b * b) / b,
+                    e % b,
+                    a.values[e]
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses ranks that bring different systems.
+    fn same_everywhere(&self, comm: &dyn Communicator) -> Result<()> {
+        let s = self.terms[0].0.rows();
+        let head = [self.block, s, self.terms.len()].map(|n| (n as u64).to_le_bytes());
+        let coefficients = self.terms.iter().flat_map(|(c, _)| c.values()).map(|v| v.to_le_bytes());
+        let mine: Vec<u8> = head.into_iter().chain(coefficients).flatten().collect();
+        let all = gather(comm, &mine)?;
+        let Some(rank) = all.iter().position(|other| other[..] != all[0][..]) else { return Ok(()) };
+        let shape = |bytes: &[u8]| {
+            let words: Vec<u64> =
+                bytes.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w)).take(3).collect();
+            format!("blocks of {0}×{0}, {1} stages, {2} terms", words[0], words[1], words[2])
+        };
+        let (first, other) = (shape(&all[0]), shape(&all[rank]));
+        let why = if first == other {
+            "other coefficients than rank 0".into()
+        } else {
+            format!("{other}; rank 0 has {first}")
+        };
+        Err(Error::invalid(format!(
+            "the ranks bring different systems: rank {rank} has {why}; give all of them the same"
+        )))
+    }
+}
+
+impl RowBlocks {
+    /// The same rows in local columns.
+    fn localise(self, numbers: &[u64], block: usize, nodes: usize, numbering: &Numbering) -> Result<Bsr> {
+        let bb = block * block;
+        let (mut col, mut values) =
+            (Vec::with_capacity(self.col.len()), Vec::with_capacity(self.values.len()));
+        let mut order = Vec::new();
+        for (i, range) in self.row_ptr.windows(2).map(|w| w[0]..w[1]).enumerate() {
+            let begin = col.len();
+            let columns =
+                self.col[range.clone()].iter().map(|&g| numbering.local(g).expect("every column was given"));
+            sort_row(
+                columns,
+                &self.values[range.start * bb..range.end * bb],
+                bb,
+                &mut order,
+                &mut col,
+                &mut values,
+            );
+            if let Some(pair) = col[begin..].windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Error::invalid(format!(
+                    "block column {} stands twice in block row {}; add up its blocks first",
+                    numbering.global()[pair[0] as usize],
+                    numbers[i]
+                )));
+            }
+        }
+        Bsr::new(block, numbers.len(), nodes, self.row_ptr, col, values)
+    }
+}
+
+/// Appends a row of blocks by ascending local column; `order` is scratch.
+pub(super) fn sort_row(
+    columns: impl Iterator<Item = u32>,
+    blocks: &[f64],
+    bb: usize,
+    order: &mut Vec<(u32, usize)>,
+    col: &mut Vec<u32>,
+    values: &mut Vec<f64>,
+) {
+    order.clear();
+    order.extend(columns.enumerate().map(|(p, j)| (j, p)));
+    order.sort_unstable();
+    for &(j, p) in order.iter() {
+        col.push(j);
+        values.extend_from_slice(&blocks[p * bb..(p + 1) * bb]);
+    }
+}

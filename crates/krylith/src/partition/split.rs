@@ -1,0 +1,181 @@
+//! A matrix that stands whole in memory, cut into every rank's part.
+
+use super::halo::{Halo, check_local};
+use super::{Part, distribute::sort_row};
+use crate::matrix::Bsr;
+use crate::operator::Terms;
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Which rank owns which block row. A rank may own none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    /// The owner of each block row.
+    pub owner: Vec<u32>,
+    /// Ranks, each owner below it.
+    pub ranks: usize,
+}
+
+impl Partition {
+    /// Takes an owner for each block row.
+    ///
+    /// # Errors
+    /// No rank, or an owner that is none of them.
+    pub fn new(owner: Vec<u32>, ranks: usize) -> Result<Self> {
+        if ranks == 0 || ranks > u32::MAX as usize {
+            return Err(Error::invalid(format!("a partition over {ranks} ranks; it needs at least 1")));
+        }
+        if let Some(i) = owner.iter().position(|&r| r as usize >= ranks) {
+            return Err(Error::invalid(format!(
+                "block row {i} is given to rank {}; ranks are 0 to {}",
+                owner[i],
+                ranks - 1
+            )));
+        }
+        Ok(Self { owner, ranks })
+    }
+
+    /// Every rank's block rows, ascending.
+    pub fn rows(&self) -> Vec<Vec<u64>> {
+        let mut rows = vec![Vec::new(); self.ranks];
+        for (i, &r) in self.owner.iter().enumerate() {
+            rows[r as usize].push(i as u64);
+        }
+        rows
+    }
+}
+
+/// Every rank's part of `terms`, by rank, with the halo that [`Halo::build`] would find.
+///
+/// Own rows keep their global order. Terms of one pattern still share it in every part.
+///
+/// # Errors
+/// A matrix that is not square, or a partition of another number of block rows.
+pub fn split(terms: &Terms, partition: &Partition) -> Result<Vec<Part>> {
+    let cut = Cut::new(terms, partition)?;
+    let parts = cut.halos()?;
+    let parts: Vec<Result<Part>> = parts
+        .into_par_iter()
+        .zip(cut.rows.par_iter())
+        .enumerate()
+        .map(|(rank, ((halo, ghosts), rows))| {
+            let local = |j: u32| match cut.owner(j) == rank {
+                true => cut.place[j as usize],
+                false => (halo.own + ghosts.partition_point(|&g| cut.order(g) < cut.order(j))) as u32,
+            };
+            let terms = terms
+                .terms
+                .iter()
+                .map(|(c, a)| {
+                    Ok((c.clone(), Cow::Owned(local_matrix(a, rows, halo.own + halo.ghosts, local)?)))
+                })
+                .collect::<Result<_>>()?;
+            let halo = Arc::new(halo);
+            Ok(Part { rows: rows.clone(), terms: Terms { terms, halo: Some(halo.clone()) }, halo })
+        })
+        .collect();
+    parts.into_iter().collect()
+}
+
+/// A partition seen from its matrix, before values are touched.
+pub(super) struct Cut<'a> {
+    terms: &'a Terms<'a>,
+    partition: &'a Partition,
+    /// Rows of each rank, ascending.
+    rows: Vec<Vec<u64>>,
+    /// Where each row stands among its owner's.
+    place: Vec<u32>,
+}
+
+impl<'a> Cut<'a> {
+    pub(super) fn new(terms: &'a Terms<'a>, partition: &'a Partition) -> Result<Self> {
+        let n = partition.owner.len();
+        for (_, a) in &terms.terms {
+            if a.block_rows() != n || a.block_columns() != n {
+                return Err(Error::invalid(format!(
+                    "a partition of {n} block rows cannot cut a matrix of {}×{} blocks; it must be square and of that \
+                     size",
+                    a.block_rows(),
+                    a.block_columns()
+                )));
+            }
+        }
+        let rows = partition.rows();
+        let mut place = vec![0u32; n];
+        for rows in &rows {
+            rows.iter().enumerate().for_each(|(p, &i)| place[i as usize] = p as u32);
+        }
+        Ok(Self { terms, partition, rows, place })
+    }
+
+    fn owner(&self, j: u32) -> usize {
+        self.partition.owner[j as usize] as usize
+    }
+
+    /// The order of ghosts.
+    fn order(&self, j: u32) -> (u32, u32) {
+        (self.partition.owner[j as usize], j)
+    }
+
+    /// Every rank's halo and its ghosts' global numbers.
+    pub(super) fn halos(&self) -> Result<Vec<(Halo, Vec<u32>)>> {
+        let ranks = self.partition.ranks;
+        let ghosts: Vec<Vec<u32>> = (0..ranks).into_par_iter().map(|rank| self.ghosts(rank)).collect();
+        // Ghosts of one owner are one run; it says what the owner sends.
+        let mut to: Vec<Vec<(usize, Vec<u32>)>> = vec![Vec::new(); ranks];
+        for (rank, ghosts) in ghosts.iter().enumerate() {
+            check_local(rank, self.rows[rank].len() + ghosts.len())?;
+            for run in ghosts.chunk_by(|&i, &j| self.owner(i) == self.owner(j)) {
+                to[self.owner(run[0])].push((rank, run.iter().map(|&j| self.place[j as usize]).collect()));
+            }
+        }
+        let halo = |(rank, ghosts): (usize, Vec<u32>)| {
+            let mut receive = vec![0; ranks];
+            ghosts.iter().for_each(|&j| receive[self.owner(j)] += 1);
+            let mut send = vec![Vec::new(); ranks];
+            to[rank].iter().for_each(|(q, nodes)| send[*q] = nodes.clone());
+            (Halo::new(self.rows[rank].len(), &receive, send), ghosts)
+        };
+        Ok(ghosts.into_iter().enumerate().map(halo).collect())
+    }
+
+    /// What the rows of `rank` use of others, by owner and then by number.
+    fn ghosts(&self, rank: usize) -> Vec<u32> {
+        let mut ghosts = Vec::new();
+        for (_, a) in &self.terms.terms {
+            for &i in &self.rows[rank] {
+                let row = &a.col()[a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1]];
+                ghosts.extend(row.iter().copied().filter(|&j| self.owner(j) != rank));
+            }
+            ghosts.sort_unstable_by_key(|&j| self.order(j));
+            ghosts.dedup();
+        }
+        ghosts
+    }
+}
+
+/// The block rows `rows` of `a` in local columns.
+fn local_matrix(a: &Bsr, rows: &[u64], columns: usize, local: impl Fn(u32) -> u32) -> Result<Bsr> {
+    let bb = a.block() * a.block();
+    let mut row_ptr = Vec::with_capacity(rows.len() + 1);
+    row_ptr.push(0);
+    let blocks = rows.iter().map(|&i| a.row_ptr()[i as usize + 1] - a.row_ptr()[i as usize]).sum();
+    let (mut col, mut values) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks * bb));
+    let mut order = Vec::new();
+    for &i in rows {
+        let range = a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1];
+        let columns = a.col()[range.clone()].iter().map(|&j| local(j));
+        sort_row(
+            columns,
+            &a.values()[range.start * bb..range.end * bb],
+            bb,
+            &mut order,
+            &mut col,
+            &mut values,
+        );
+        row_ptr.push(col.len());
+    }
+    Bsr::new(a.block(), rows.len(), columns, row_ptr, col, values)
+}

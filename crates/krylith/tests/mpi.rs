@@ -1,0 +1,239 @@
+//! Ranks that are processes: what every communicator must do, and how a job ends when one of its ranks does.
+//!
+//! Started plainly, this program starts itself through mpirun, once for each test; started by mpirun, it is a rank.
+
+mod ranks;
+
+use krylith::comm::{Communicator, Message, Mpi};
+use krylith::{Error, Result};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Every process of a job must be gone after this long, however it ends.
+const GONE: Duration = Duration::from_secs(30);
+
+fn main() -> ExitCode {
+    if Mpi::launched() {
+        let scenario = std::env::args().nth(1).unwrap_or_default();
+        return rank(&scenario);
+    }
+    let mut args = Arguments::from_args();
+    args.test_threads = Some(1); // a job has as many ranks as there are cores, and more
+    let mut trials = vec![Trial::test("without_a_launcher_mpi_is_left_alone", || match Mpi::init() {
+        Ok(None) => Ok(()),
+        _ => Err("MPI was started".into()),
+    })];
+    for size in [1, 2, 3, 5, 8] {
+        trials.push(Trial::test(format!("conforms_on_{size}_ranks"), move || conforms(size)));
+    }
+    let ends: [(&str, fn() -> Result<(), Failed>); 7] = [
+        ("a_killed_rank_ends_the_job", killed),
+        ("a_killed_rank_is_named_where_the_launcher_lets_others_live", killed_and_named),
+        ("a_stopped_rank_ends_the_job_at_the_time_limit", stopped),
+        ("a_slow_rank_is_named_at_the_time_limit", slow),
+        ("a_rank_that_fails_ends_the_job", fails),
+        ("a_rank_that_panics_ends_the_job", panics),
+        ("a_rank_that_ends_without_finish_ends_the_job", leaves),
+    ];
+    trials.extend(ends.map(|(name, test)| Trial::test(name, test)));
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// The command that starts this program on `size` ranks; what makes Open MPI work in a container stands here.
+fn mpirun(size: usize) -> Command {
+    let mut command = Command::new("mpirun");
+    let version = Command::new("mpirun").arg("--version").output().map(|o| o.stdout).unwrap_or_default();
+    if String::from_utf8_lossy(&version).contains("Open MPI") {
+        command.args(["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]);
+        // One host: no ssh, no network; containers may not read another process's memory.
+        command.args(["--mca", "plm", "isolated", "--mca", "btl", "self,vader"]);
+        command.args(["--mca", "btl_vader_single_copy_mechanism", "none"]);
+    }
+    command.args(["-n", &size.to_string()]);
+    command
+}
+
+/// How a job ended.
+struct End {
+    output: Output,
+    took: Duration,
+}
+
+impl End {
+    fn text(&self) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        format!("{}\n{}{}", self.output.status, text(&self.output.stdout), text(&self.output.stderr))
+    }
+    fn must(&self, what: bool, name: &str) -> Result<(), Failed> {
+        if what { Ok(()) } else { Err(format!("{name}, after {:?}: {}", self.took, self.text()).into()) }
+    }
+}
+
+/// Runs `scenario` and waits for its end and for that of all its processes.
+fn job(size: usize, scenario: &str, options: &[&str], limit: &str) -> Result<End, Failed> {
+    let folder = tempfile::tempdir()?;
+    let mut command = mpirun(size);
+    command.args(options).arg(std::env::current_exe()?).arg(scenario);
+    command.env("KRYLITH_TIMEOUT", limit).env("KRYLITH_TEST_PIDS", folder.path());
+    let begin = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let pid = child.id();
+    // Far beyond all limits: a test that hangs must end too.
+    while child.try_wait()?.is_none() {
+        if begin.elapsed() > Duration::from_secs(120) {
+            child.kill()?;
+            return Err(format!("{scenario} on {size} ranks: mpirun {pid} did not end in 120 s").into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let end = End { output: child.wait_with_output()?, took: begin.elapsed() };
+    for entry in std::fs::read_dir(folder.path())? {
+        let pid = entry?.file_name().to_string_lossy().into_owned();
+        while is_rank(&pid) {
+            if begin.elapsed() > GONE {
+                return Err(format!("process {pid} is left: {}", end.text()).into());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    Ok(end)
+}
+
+/// True if the process lives and is this program.
+fn is_rank(pid: &str) -> bool {
+    let own = std::env::current_exe().unwrap();
+    std::fs::read_link(Path::new("/proc").join(pid).join("exe")).is_ok_and(|exe| exe == own)
+}
+
+fn conforms(size: usize) -> Result<(), Failed> {
+    let end = job(size, "conform", &[], "60")?;
+    end.must(end.output.status.success(), "expected success")?;
+    end.must(end.text().matches("conforms").count() == size, "expected a word of every rank")
+}
+
+fn killed() -> Result<(), Failed> {
+    for size in [2, 5] {
+        let end = job(size, "killed", &[], "60")?;
+        end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
+    }
+    Ok(())
+}
+
+fn killed_and_named() -> Result<(), Failed> {
+    // Then mpirun says nothing about the end, and nobody else ends the others.
+    let end = job(3, "killed", &["--mca", "orte_enable_recovery", "1"], "60")?;
+    end.must(end.took < GONE, "expected an end")?;
+    end.must(end.text().contains("rank 1: its process"), "expected the rank's name")
+}
+
+fn stopped() -> Result<(), Failed> {
+    let end = job(3, "stopped", &[], "3")?;
+    end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
+    end.must(end.took >= Duration::from_secs(3), "expected no end before the limit")?;
+    end.must(end.text().contains("rank 1: its process"), "expected the rank's name")?;
+    end.must(end.text().contains("is stopped"), "expected the cause")
+}
+
+fn slow() -> Result<(), Failed> {
+    let end = job(3, "slow", &[], "1")?;
+    end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
+    end.must(end.text().contains("rank 1: halo: no answer within 1 s"), "expected the rank's name")
+}
+
+fn fails() -> Result<(), Failed> {
+    let end = job(5, "fails", &[], "60")?;
+    end.must(end.output.status.code() == Some(3) && end.took < GONE, "expected exit code 3")
+}
+
+fn panics() -> Result<(), Failed> {
+    let end = job(3, "panics", &[], "60")?;
+    end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
+    end.must(end.text().contains("a rank in panic"), "expected the panic's message")
+}
+
+fn leaves() -> Result<(), Failed> {
+    let end = job(3, "leaves", &[], "60")?;
+    end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
+    end.must(end.output.status.signal().is_none(), "expected an exit code")
+}
+
+/// What one rank does.
+fn rank(scenario: &str) -> ExitCode {
+    if let Some(folder) = std::env::var_os("KRYLITH_TEST_PIDS") {
+        let name = std::process::id().to_string();
+        std::fs::write(Path::new(&folder).join(name), "").expect("a folder for process numbers");
+    }
+    let mpi = match Mpi::init() {
+        Ok(Some(mpi)) => mpi,
+        Ok(None) => unreachable!("mpirun started this"),
+        Err(e) => {
+            eprintln!("{e}");
+            return ExitCode::from(e.exit_code());
+        }
+    };
+    match play(&mpi, scenario).and_then(|()| mpi.finish()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("on rank {}: {e}", mpi.rank());
+            mpi.fail(&e.to_string());
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+fn play(mpi: &Mpi, scenario: &str) -> Result<()> {
+    let chosen = mpi.rank() == 1 % mpi.size();
+    let signal = |name: &str| {
+        let pid = std::process::id();
+        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
+        assert!(sent.is_ok_and(|s| s.success()), "kill -{name}");
+    };
+    mpi.sum(&mut [1.0])?;
+    match (scenario, chosen) {
+        ("conform", _) => {
+            assert!(!mpi.shares_address_space());
+            ranks::conform(mpi);
+            ranks::sums(mpi, |values| mpi.reduce(values), false);
+            assert!(Mpi::init().is_err(), "a second start");
+            mpi.finish()?;
+            assert!(mpi.sum(&mut [1.0]).is_err(), "a sum after the end");
+            println!("conforms");
+            Ok(())
+        }
+        ("killed", true) => {
+            signal("KILL");
+            Ok(())
+        }
+        ("stopped", true) => {
+            signal("STOP");
+            Ok(())
+        }
+        ("slow", true) => {
+            mpi.channel(&ring(mpi))?;
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        }
+        ("slow", false) => {
+            let mut halo = mpi.channel(&ring(mpi))?;
+            halo.start()?;
+            halo.finish().map(drop)
+        }
+        ("fails", true) => Err(Error::invalid("a rank that fails")),
+        ("panics", true) => panic!("a rank in panic"),
+        ("leaves", true) => std::process::exit(0),
+        _ => mpi.sum(&mut [1.0]),
+    }
+}
+
+/// Every rank sends one number to the next and to the one before.
+fn ring(mpi: &Mpi) -> Vec<Message> {
+    let (rank, size) = (mpi.rank(), mpi.size());
+    let mut others = vec![(rank + 1) % size, (rank + size - 1) % size];
+    others.sort_unstable();
+    others.dedup();
+    let message = |(i, &rank): (usize, &usize)| Message { rank, send: i..i + 1, receive: i..i + 1 };
+    others.iter().enumerate().map(message).collect()
+}
