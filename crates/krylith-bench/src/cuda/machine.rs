@@ -123,9 +123,29 @@ impl VendorOrthogonalizer {
         let (w, scratch) = (vendor.zeros(n * STEPS)?, vendor.zeros(2 * columns)?);
         let mut h = vec![0.0; columns + 1];
         for k in 0..columns {
-            orthogonalize(vendor, &Alone, How::Mgs, n, k, v.pointer(), v.at(k * n), scratch.pointer(), &mut h)?;
+            orthogonalize(
+                vendor,
+                &Alone,
+                How::Mgs,
+                n,
+                k,
+                v.pointer(),
+                v.at(k * n),
+                scratch.pointer(),
+                &mut h,
+            )?;
             // A second time, so that the basis is orthonormal to rounding.
-            orthogonalize(vendor, &Alone, How::Mgs, n, k, v.pointer(), v.at(k * n), scratch.pointer(), &mut h)?;
+            orthogonalize(
+                vendor,
+                &Alone,
+                How::Mgs,
+                n,
+                k,
+                v.pointer(),
+                v.at(k * n),
+                scratch.pointer(),
+                &mut h,
+            )?;
         }
         Ok(Self { vendor: vendor.clone(), how, n, columns, v, fresh, w, scratch, h })
     }

@@ -2,6 +2,7 @@
 
 use super::meeting::{Attendant, Meeting};
 use super::{Session, Solve, Times};
+use krylith::comm::{Communicator, Team, TeamRank};
 use krylith::{Error, Result};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +19,8 @@ pub(crate) trait Member {
     fn solution(&mut self) -> Result<Vec<f64>>;
 }
 
-/// Makes a rank's solver in its thread.
-pub(crate) type Make = Box<dyn FnOnce(Attendant) -> Result<Box<dyn Member>> + Send>;
+/// Makes a rank's solver in its thread; the team is there for set-up that Krylith does.
+pub(crate) type Make = Box<dyn FnOnce(Attendant, TeamRank) -> Result<Box<dyn Member>> + Send>;
 
 #[derive(Clone, Copy)]
 enum Command {
@@ -54,11 +55,12 @@ impl Crew {
     pub fn start(meeting: &Arc<Meeting>, makers: Vec<Make>) -> Result<Self> {
         let (to_us, answers) = channel();
         let (mut commands, mut threads) = (Vec::new(), Vec::new());
-        for (rank, make) in makers.into_iter().enumerate() {
+        let team = Team::new(makers.len())?;
+        for (rank, (make, one)) in makers.into_iter().zip(team).enumerate() {
             let (sender, orders) = channel();
             commands.push(sender);
             let (to_us, meeting) = (to_us.clone(), meeting.clone());
-            let body = move || serve(rank, &meeting, make, &orders, &to_us);
+            let body = move || serve(&meeting, make, one, &orders, &to_us);
             let spawned = std::thread::Builder::new().name(format!("rank {rank}")).spawn(body);
             threads.push(spawned.map_err(|e| Error::invalid(format!("no thread for rank {rank}: {e}")))?);
         }
@@ -100,24 +102,26 @@ impl Crew {
 }
 
 fn serve(
-    rank: usize,
     meeting: &Arc<Meeting>,
     make: Make,
+    team: TeamRank,
     orders: &Receiver<Command>,
     to_us: &Sender<(usize, Result<Answer>)>,
 ) {
+    let rank = team.rank();
     let guarded = |work: &mut dyn FnMut() -> Result<Answer>| {
         let done = catch_unwind(AssertUnwindSafe(work));
-        let answer = done.unwrap_or_else(|_| Err(Error::invalid(format!("the thread of rank {rank} panicked"))));
+        let answer =
+            done.unwrap_or_else(|_| Err(Error::invalid(format!("the thread of rank {rank} panicked"))));
         if let Err(e) = &answer {
             meeting.fail(rank, &e.to_string());
         }
         answer
     };
-    let (mut make, mut member) = (Some(make), None);
+    let (mut make, mut member) = (Some((make, team)), None);
     let made = guarded(&mut || {
-        if let Some(make) = make.take() {
-            member = Some(make(Attendant::new(meeting, rank))?);
+        if let Some((make, team)) = make.take() {
+            member = Some(make(Attendant::new(meeting, rank), team)?);
         }
         Ok(Answer::Ready)
     });
@@ -169,22 +173,23 @@ impl Drop for Crew {
 #[cfg(test)]
 mod tests {
     use super::super::mapping;
-    use super::super::share::{self, Share, tests::add};
+    use super::super::share::{self, tests::add};
     use super::*;
     use crate::systems::{self, Random};
     use crate::textbook::{Machine, gmres};
     use krylith::io::{from_stage_by_stage, to_stage_by_stage};
-    use krylith::matrix::KroneckerSum;
+    use krylith::matrix::{Bsr, KroneckerSum};
+    use krylith::partition::Part;
     use krylith::space::{Phase, Phases};
     use std::sync::Mutex;
 
     /// The published scheme on the host: x̃, buffers by Alg. 5 and 6, main-diagonal and off-diagonal parts, MGS.
     struct Host {
         meet: Attendant,
-        shares: Arc<Vec<Share>>,
+        parts: Arc<Vec<Part>>,
+        matrices: [[Bsr; 2]; 2],
         /// Where each rank leaves its message to each other.
         post: Arc<Vec<Vec<Mutex<Vec<f64>>>>>,
-        coefficients: [Vec<f64>; 2],
         s: usize,
         b: Vec<f64>,
         x: Vec<f64>,
@@ -194,8 +199,8 @@ mod tests {
     impl Host {
         fn multiply(&self, x: &[f64]) -> Vec<f64> {
             let (rank, s) = (self.meet.rank(), self.s);
-            let me = &self.shares[rank];
-            let (block, q) = (me.main[0].block(), x.len() / s);
+            let (me, [main, off]) = (&self.parts[rank], &self.matrices);
+            let (block, q) = (main[0].block(), x.len() / s);
             let (send, receive) = mapping::starts(&me.halo);
             let c = mapping::index_array(&me.halo, block);
             let mut y = vec![0.0; x.len()];
@@ -204,7 +209,7 @@ mod tests {
                 for i in 0..s {
                     for j in 0..s {
                         for k in 0..q {
-                            middle[i * q + k] += self.coefficients[t][i * s + j] * x[j * q + k];
+                            middle[i * q + k] += me.terms.terms[t].0[(i, j)] * x[j * q + k];
                         }
                     }
                 }
@@ -224,10 +229,10 @@ mod tests {
                 self.meet.sum(&mut []).unwrap();
                 let ghosts: Vec<f64> =
                     mapping::receive_map(&receive, block, s).iter().map(|&i| raw[i as usize]).collect();
-                let g = me.ghosts.len() * block;
+                let g = me.halo.ghosts * block;
                 for i in 0..s {
-                    add(&me.main[t], &middle[i * q..(i + 1) * q], &mut y[i * q..(i + 1) * q]);
-                    add(&me.off[t], &ghosts[i * g..(i + 1) * g], &mut y[i * q..(i + 1) * q]);
+                    add(&main[t], &middle[i * q..(i + 1) * q], &mut y[i * q..(i + 1) * q]);
+                    add(&off[t], &ghosts[i * g..(i + 1) * g], &mut y[i * q..(i + 1) * q]);
                 }
             }
             y
@@ -293,23 +298,21 @@ mod tests {
         }
     }
 
-    fn crew(k: &KroneckerSum, rhs: &[f64], parts: usize) -> Crew {
-        let shares = Arc::new(share::cut(k, parts).unwrap());
-        let post = Arc::new((0..parts).map(|_| (0..parts).map(|_| Mutex::default()).collect()).collect());
-        let (s, n, bs) = (k.stages(), shares.len(), k.block() * k.stages());
-        let scaled = k.b.values().iter().map(|v| k.tau * v).collect();
-        let coefficients = [k.a.values().to_vec(), scaled];
-        let makers = (0..n).map(|rank| {
-            let rows = &shares[rank].rows;
-            let b = to_stage_by_stage(&rhs[rows.start * bs..rows.end * bs], s);
-            let (shares, post, coefficients) = (shares.clone(), Arc::clone(&post), coefficients.clone());
-            let make: Make = Box::new(move |meet| {
-                let x = vec![0.0; b.len()];
-                Ok(Box::new(Host { meet, shares, post, coefficients, s, b, x, v: vec![Vec::new(); 9] }))
+    fn crew(k: &KroneckerSum, rhs: &[f64], ranks: usize) -> Crew {
+        let parts = share::cut(k, ranks).unwrap();
+        let post = Arc::new((0..ranks).map(|_| (0..ranks).map(|_| Mutex::default()).collect()).collect());
+        let (s, bs) = (k.stages(), k.block() * k.stages());
+        let makers = (0..ranks).map(|rank| {
+            let first = parts[rank].rows[0] as usize;
+            let b = to_stage_by_stage(&rhs[first * bs..(first + parts[rank].halo.own) * bs], s);
+            let (parts, post) = (parts.clone(), Arc::clone(&post));
+            let make: Make = Box::new(move |meet, _| {
+                let (x, matrices) = (vec![0.0; b.len()], share::main_and_off(&parts[rank])?);
+                Ok(Box::new(Host { meet, parts, matrices, post, s, b, x, v: vec![Vec::new(); 9] }))
             });
             make
         });
-        Crew::start(&Meeting::new(n), makers.collect()).unwrap()
+        Crew::start(&Meeting::new(ranks), makers.collect()).unwrap()
     }
 
     #[test]
@@ -355,7 +358,7 @@ mod tests {
     fn one_rank_s_failure_is_everybody_s_and_is_told_as_its_own() {
         for (how, wanted) in [("error", "out of luck"), ("panic", "the thread of rank 1 panicked")] {
             let makers = (0..3).map(|_| {
-                let make: Make = Box::new(move |meet| Ok(Box::new(Faulty(meet, how))));
+                let make: Make = Box::new(move |meet, _| Ok(Box::new(Faulty(meet, how))));
                 make
             });
             let mut crew = Crew::start(&Meeting::new(3), makers.collect()).unwrap();
@@ -368,7 +371,7 @@ mod tests {
     #[test]
     fn a_rank_that_cannot_be_made_ends_the_start() {
         let makers = (0..2).map(|rank| {
-            let make: Make = Box::new(move |meet| match rank {
+            let make: Make = Box::new(move |meet, _| match rank {
                 0 => Err(Error::invalid("no GPU 0")),
                 _ => Ok(Box::new(Faulty(meet, ""))),
             });

@@ -3,7 +3,6 @@
 //! Waits spin, for they take microseconds and a thread has its core. Every wait ends: with what was waited for, with
 //! the failure that a thread reported, or at the time limit.
 
-use krylith::comm::{Channel, Communicator, Message};
 use krylith::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,8 +29,6 @@ pub(crate) struct Meeting {
     seats: Vec<Seat>,
     failed: AtomicBool,
     reason: Mutex<Option<(usize, String)>>,
-    /// Bytes from each to each, for set-up.
-    letters: Vec<Mutex<Vec<u8>>>,
     /// Ends waits inside a library.
     on_failure: Mutex<Vec<Box<dyn FnMut() + Send>>>,
 }
@@ -42,13 +39,7 @@ impl Meeting {
         let seat =
             || Seat { arrived: AtomicU64::new(0), published: AtomicU64::new(0), values: [zeros(), zeros()] };
         let seats = (0..size).map(|_| seat()).collect();
-        Arc::new(Self {
-            seats,
-            failed: false.into(),
-            reason: Mutex::default(),
-            letters: (0..size * size).map(|_| Mutex::default()).collect(),
-            on_failure: Mutex::default(),
-        })
+        Arc::new(Self { seats, failed: false.into(), reason: Mutex::default(), on_failure: Mutex::default() })
     }
 
     /// What to do at the first failure, so that nobody waits inside a library.
@@ -163,39 +154,6 @@ impl Attendant {
     }
 }
 
-/// What Krylith's set-up of NCCL asks of ranks.
-impl Communicator for Attendant {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-    fn size(&self) -> usize {
-        self.meeting.seats.len()
-    }
-    fn sum(&self, values: &mut [f64]) -> Result<()> {
-        Attendant::sum(self, values)
-    }
-    fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let (size, letters) = (self.size(), &self.meeting.letters);
-        let open = |from: usize, to: usize| letters[from * size + to].lock().unwrap_or_else(|e| e.into_inner());
-        for (to, letter) in out.into_iter().enumerate() {
-            *open(self.rank, to) = letter;
-        }
-        Attendant::sum(self, &mut [])?;
-        let received = (0..size).map(|from| std::mem::take(&mut *open(from, self.rank))).collect();
-        Attendant::sum(self, &mut [])?;
-        Ok(received)
-    }
-    fn channel(&self, _: &[Message]) -> Result<Box<dyn Channel>> {
-        Err(Error::Unsupported("the baselines exchange by their own means".into()))
-    }
-    fn fail(&self, reason: &str) {
-        self.meeting.fail(self.rank, reason);
-    }
-    fn check(&self) -> Result<()> {
-        self.meeting.check()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,24 +184,6 @@ mod tests {
             assert_eq!(pair, [wanted, 5.0]);
         }
         assert!(results.iter().all(|r| *r == results[0]));
-    }
-
-    #[test]
-    fn letters_reach_whom_they_are_for() {
-        let meeting = Meeting::new(3);
-        std::thread::scope(|scope| {
-            for rank in 0..3u8 {
-                let meeting = &meeting;
-                scope.spawn(move || {
-                    let a = Attendant::new(meeting, rank as usize);
-                    for round in 0..20 {
-                        let out = (0..3).map(|to| vec![rank, to, round]).collect();
-                        let wanted: Vec<Vec<u8>> = (0..3).map(|from| vec![from, rank, round]).collect();
-                        assert_eq!(a.all_to_all(out).unwrap(), wanted);
-                    }
-                });
-            }
-        });
     }
 
     #[test]

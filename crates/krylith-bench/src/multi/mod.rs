@@ -1,7 +1,7 @@
 //! GMRES on several GPUs of one process, a thread each: what the suite asks of a solver, and every part of the
 //! baselines that needs no GPU.
 //!
-//! * [`share`]: block rows cut into slabs, main-diagonal and off-diagonal parts, halo;
+//! * [`share`]: block rows cut into slabs, main-diagonal and off-diagonal parts;
 //! * [`mapping`]: parallel buffering and pre-mapping as the OKP paper has them (Alg. 5 and 6);
 //! * [`meeting`]: sums over threads and the neighbours' hand-over of host buffers;
 //! * [`crew`]: the threads, and commands to all of them.
@@ -13,7 +13,7 @@ pub(crate) mod share;
 
 use krylith::Result;
 use krylith::matrix::KroneckerSum;
-use share::Share;
+use krylith::partition;
 use std::sync::Arc;
 
 /// What a solver is to solve, and where.
@@ -25,7 +25,7 @@ pub(crate) struct Job<'a> {
     /// GPUs by number; as many ranks.
     pub gpus: &'a [usize],
     /// The same system cut into slabs, one a GPU.
-    pub shares: &'a Arc<Vec<Share>>,
+    pub parts: &'a Arc<Vec<partition::Part>>,
     /// GMRES(restart).
     pub restart: usize,
     /// Iterations of a solve, whatever the residual.

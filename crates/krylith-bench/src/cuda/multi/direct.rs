@@ -3,12 +3,12 @@
 use super::super::paper::Kernels;
 use super::super::products::{Blocks, Layout};
 use super::super::quick;
-use super::parts::{Parts, upload};
+use super::parts::{Parts, coefficients, upload};
 use super::rank::Rank;
-use crate::multi::share::Share;
+use crate::multi::share::main_and_off;
 use crate::multi::{Part, mapping};
 use krylith::device::cuda::Buffer;
-use krylith::partition::Halo;
+use krylith::partition::{self, Halo};
 use krylith::{Error, Result};
 use std::rc::Rc;
 
@@ -73,16 +73,16 @@ pub(super) struct NcclProduct {
 }
 
 impl NcclProduct {
-    pub fn new(rank: &Rc<Rank>, parts: Parts, share: &Share) -> Result<Self> {
+    pub fn new(rank: &Rc<Rank>, parts: Parts, halo: &Halo) -> Result<Self> {
         let (b, segments) = (parts.block, 2 * parts.stages);
-        let (c, (starts, _)) = (mapping::index_array(&share.halo, b), mapping::starts(&share.halo));
+        let (c, (starts, _)) = (mapping::index_array(halo, b), mapping::starts(halo));
         if segments * parts.q > i32::MAX as usize {
             return Err(Error::Unsupported("a rank's vectors are too long for 32-bit maps".into()));
         }
         let pack = mapping::send_gather(&c, &starts, b, segments, parts.q);
         Ok(Self {
             pack: rank.vendor.device.upload(&pack, "a map")?,
-            exchange: Exchange::new(rank, &share.halo, b, segments)?,
+            exchange: Exchange::new(rank, halo, b, segments)?,
             rank: rank.clone(),
             parts,
         })
@@ -137,10 +137,11 @@ impl OkpProduct {
     ///
     /// # Errors
     /// A block size over 5; a missing library; no room.
-    pub fn new(rank: &Rc<Rank>, share: &Share, coefficients: &[Vec<f64>; 2]) -> Result<Self> {
-        let (vendor, b) = (&rank.vendor, share.main[0].block());
-        let (s, q) = (coefficients[0].len().isqrt(), share.rows.len() * b);
-        let main = upload(rank, &share.main, Layout::Columns)?;
+    pub fn new(rank: &Rc<Rank>, part: &partition::Part) -> Result<Self> {
+        let (vendor, b, s) = (&rank.vendor, part.terms.block(), part.terms.stages());
+        let (halo, q, [a, tau_b]) = (&part.halo, part.halo.own * b, coefficients(part));
+        let [on_diagonal, off_diagonal] = main_and_off(part)?;
+        let main = upload(rank, &on_diagonal, Layout::Columns)?;
         let middle = [vendor.zeros(s * q)?, vendor.zeros(s * q)?];
         let mut best: Option<(f64, Kernels)> = None;
         for threads in [64, 128, 256] {
@@ -153,14 +154,14 @@ impl OkpProduct {
         }
         let (_, kernels) = best.ok_or_else(|| Error::invalid("no number of threads"))?;
         let device = &vendor.device;
-        let (starts, _) = mapping::starts(&share.halo);
-        let new = || Exchange::new(rank, &share.halo, b, s);
+        let (starts, _) = mapping::starts(halo);
+        let new = || Exchange::new(rank, halo, b, s);
         Ok(Self {
-            coefficients: [device.upload(&coefficients[0], "A")?, device.upload(&coefficients[1], "B")?],
-            off: upload(rank, &share.off, Layout::Columns)?,
-            index: device.upload(&mapping::index_array(&share.halo, b), "an index array")?,
+            coefficients: [device.upload(&a, "A")?, device.upload(&tau_b, "B")?],
+            off: upload(rank, &off_diagonal, Layout::Columns)?,
+            index: device.upload(&mapping::index_array(halo, b), "an index array")?,
             send_map: device.upload(&mapping::send_map(&starts, b, s), "a send map")?,
-            buffer: vendor.zeros(share.halo.send.len() * b * s)?,
+            buffer: vendor.zeros(halo.send.len() * b * s)?,
             exchanges: [new()?, new()?],
             rank: rank.clone(),
             kernels,
@@ -198,7 +199,13 @@ impl super::Product for OkpProduct {
             if !alone {
                 rank.work_after_messages()?;
                 let exchange = &self.exchanges[t];
-                self.kernels.rows(&self.off[t], exchange.segment(0), exchange.halo.ghosts * exchange.b, true, y)?;
+                self.kernels.rows(
+                    &self.off[t],
+                    exchange.segment(0),
+                    exchange.halo.ghosts * exchange.b,
+                    true,
+                    y,
+                )?;
             }
         }
         Ok(())

@@ -6,12 +6,13 @@
 
 use super::parts::Parts;
 use super::rank::Rank;
-use crate::multi::share::{Run, Share, bounds, runs};
+use crate::multi::share::{Run, runs};
 use crate::multi::{Part, mapping};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::result as driver;
-use krylith::device::cuda::Buffer;
 use krylith::Result;
+use krylith::device::cuda::Buffer;
+use krylith::partition;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
@@ -74,10 +75,10 @@ pub(super) type Board = Arc<Vec<OnceLock<Pinned>>>;
 /// The product of one rank.
 pub(super) struct HostProduct {
     rank: Rc<Rank>,
-    parts: Parts,
+    matrices: Parts,
     staging: Staging,
     board: Board,
-    share: Arc<Vec<Share>>,
+    parts: Arc<Vec<partition::Part>>,
     runs: Vec<Run>,
     /// Numbers of a slot on the host, here and of every rank.
     slot: Vec<usize>,
@@ -90,31 +91,34 @@ pub(super) struct HostProduct {
 }
 
 impl HostProduct {
-    pub fn new(rank: &Rc<Rank>, parts: Parts, shares: &Arc<Vec<Share>>, staging: Staging, board: Board) -> Result<Self> {
-        let (me, b, slots) = (rank.meet.rank(), parts.block, 2 * parts.stages);
-        let share = &shares[me];
-        let slot: Vec<usize> = shares
-            .iter()
-            .map(|s| b * if staging == Staging::Whole { s.rows.len() } else { s.halo.send.len() })
-            .collect();
-        let n = shares.last().map_or(0, |s| s.rows.end);
-        let c = mapping::index_array(&share.halo, b);
-        let (starts, _) = mapping::starts(&share.halo);
-        let ghosts = share.halo.ghosts * b;
+    pub fn new(
+        rank: &Rc<Rank>,
+        matrices: Parts,
+        parts: &Arc<Vec<partition::Part>>,
+        staging: Staging,
+        board: Board,
+    ) -> Result<Self> {
+        let (me, b, slots) = (rank.meet.rank(), matrices.block, 2 * matrices.stages);
+        let halo = &parts[me].halo;
+        let of = |h: &partition::Halo| b * if staging == Staging::Whole { h.own } else { h.send.len() };
+        let slot: Vec<usize> = parts.iter().map(|p| of(&p.halo)).collect();
+        let c = mapping::index_array(halo, b);
+        let (starts, _) = mapping::starts(halo);
+        let ghosts = halo.ghosts * b;
         let device = &rank.vendor.device;
         let filled = board[me].set(Pinned::new(rank, slots * slot[me])?);
         debug_assert!(filled.is_ok(), "each rank brings one copy");
         Ok(Self {
-            runs: runs(share, &bounds(n, shares.len())),
-            map: device.upload(&mapping::send_gather(&c, &starts, b, 1, share.rows.len() * b), "a map")?,
+            runs: runs(parts, me),
+            map: device.upload(&mapping::send_gather(&c, &starts, b, 1, halo.own * b), "a map")?,
             packed: rank.vendor.zeros(slots * c.len() * b)?,
             received: Pinned::new(rank, slots * ghosts)?,
             ghosts: rank.vendor.zeros(slots * ghosts)?,
             copied: (0..slots).map(|_| rank.event()).collect::<Result<_>>()?,
             rank: rank.clone(),
-            share: shares.clone(),
+            parts: parts.clone(),
             slot,
-            parts,
+            matrices,
             staging,
             board,
         })
@@ -144,9 +148,9 @@ impl HostProduct {
 
     /// VecScatter: waits for the neighbours' slot and gathers the ghosts from it.
     fn scatter(&self, at: usize) -> Result<()> {
-        let (rank, me, b) = (&self.rank, self.rank.meet.rank(), self.parts.block);
+        let (rank, me, b) = (&self.rank, self.rank.meet.rank(), self.matrices.block);
         rank.wait_for(&self.copied[at])?;
-        let halo = &self.share[me].halo;
+        let halo = &self.parts[me].halo;
         rank.meet.hand_over(halo.neighbours.iter().map(|n| n.rank))?;
         // SAFETY: the device read this slot a product ago, before the residual or a sum was waited for.
         let to = unsafe { self.received.write(at * halo.ghosts * b, halo.ghosts * b) };
@@ -162,7 +166,7 @@ impl HostProduct {
             }
             Staging::Packed => {
                 for n in &halo.neighbours {
-                    let theirs = self.share[n.rank].halo.neighbours.iter().find(|m| m.rank == me);
+                    let theirs = self.parts[n.rank].halo.neighbours.iter().find(|m| m.rank == me);
                     if let (Some(copy), Some(theirs)) = (self.board[n.rank].get(), theirs) {
                         let (begin, len) = (theirs.send.start * b, theirs.send.len() * b);
                         // SAFETY: see `Board`.
@@ -177,7 +181,7 @@ impl HostProduct {
 
     /// Starts bringing the ghosts of a slot to the device, and has work wait for them; their address.
     fn send_up(&self, at: usize) -> Result<u64> {
-        let len = self.share[self.rank.meet.rank()].halo.ghosts * self.parts.block;
+        let len = self.parts[self.rank.meet.rank()].halo.ghosts * self.matrices.block;
         // SAFETY: written by `scatter`, and not again before the device has read it.
         let from = unsafe { self.received.read(at * len, len) };
         let to = self.ghosts.at(at * len);
@@ -191,7 +195,7 @@ impl HostProduct {
 
 impl super::Product for HostProduct {
     fn multiply(&self, x: u64, y: u64) -> Result<()> {
-        let (rank, parts, s) = (&self.rank, &self.parts, self.parts.stages);
+        let (rank, parts, s) = (&self.rank, &self.matrices, self.matrices.stages);
         let alone = rank.meet.size() == 1;
         for t in 0..2 {
             rank.mark(Part::Product)?;

@@ -88,7 +88,9 @@ impl Machine for RankMachine {
     fn correct(&mut self, y: &[f64]) -> Result<()> {
         let vendor = &self.rank.vendor;
         match self.how {
-            How::Mgs => (0..y.len()).try_for_each(|i| vendor.axpy(self.n, y[i], self.column(i), self.x.pointer())),
+            How::Mgs => {
+                (0..y.len()).try_for_each(|i| vendor.axpy(self.n, y[i], self.column(i), self.x.pointer()))
+            }
             How::Cgs2 => {
                 // The pageable source is read before the copy returns.
                 vendor.device.write(y, &mut self.scratch, 0)?;

@@ -3,10 +3,11 @@
 mod direct;
 mod host;
 mod machine;
+pub(crate) mod ours;
 mod parts;
 mod rank;
 
-pub(crate) use rank::compile_for as compile_exchange_kernels;
+pub use rank::compile_for as compile_exchange_kernels;
 
 use super::machine::How;
 use crate::multi::crew::{Crew, Make};
@@ -16,7 +17,7 @@ use direct::{NcclProduct, OkpProduct};
 use host::{Board, HostProduct, Staging};
 use krylith::Result;
 use machine::RankMachine;
-use parts::{Parts, coefficients};
+use parts::Parts;
 use rank::Rank;
 use std::sync::{Arc, OnceLock};
 
@@ -59,23 +60,23 @@ impl Baseline {
         let (size, s) = (job.gpus.len(), job.kronecker.stages());
         let of_node = job.kronecker.block() * s;
         let board: Board = Arc::new((0..size).map(|_| OnceLock::new()).collect());
-        let (restart, iterations, both) = (job.restart, job.iterations, coefficients(job.kronecker));
+        let (restart, iterations) = (job.restart, job.iterations);
         let makers = (0..size).map(|me| {
-            let (gpu, shares, board, both) = (job.gpus[me], job.shares.clone(), board.clone(), both.clone());
-            let rows = &shares[me].rows;
-            let rhs = job.rhs[rows.start * of_node..rows.end * of_node].to_vec();
-            let make: Make = Box::new(move |meet| {
-                let rank = Rank::open(gpu, meet, matches!(self, Self::CuNccl | Self::Okp))?;
-                let share = &shares[me];
+            let (gpu, parts, board) = (job.gpus[me], job.parts.clone(), board.clone());
+            let first = parts[me].rows.first().map_or(0, |&row| row as usize);
+            let rhs = job.rhs[first * of_node..(first + parts[me].halo.own) * of_node].to_vec();
+            let make: Make = Box::new(move |meet, team| {
+                let rank = Rank::open(gpu, meet, matches!(self, Self::CuNccl | Self::Okp).then_some(&team))?;
+                let part = &parts[me];
                 let host = |staging| -> Result<Box<dyn Product>> {
-                    let parts = Parts::new(&rank, share, &both)?;
-                    Ok(Box::new(HostProduct::new(&rank, parts, &shares, staging, board.clone())?))
+                    let matrices = Parts::new(&rank, part)?;
+                    Ok(Box::new(HostProduct::new(&rank, matrices, &parts, staging, board.clone())?))
                 };
                 let product = match self {
                     Self::CuSolver => host(Staging::Whole)?,
                     Self::CuSolverPacked => host(Staging::Packed)?,
-                    Self::CuNccl => Box::new(NcclProduct::new(&rank, Parts::new(&rank, share, &both)?, share)?),
-                    Self::Okp => Box::new(OkpProduct::new(&rank, share, &both)?),
+                    Self::CuNccl => Box::new(NcclProduct::new(&rank, Parts::new(&rank, part)?, &part.halo)?),
+                    Self::Okp => Box::new(OkpProduct::new(&rank, part)?),
                 };
                 let how = if self == Self::CuNccl { How::Cgs2 } else { How::Mgs };
                 Ok(Box::new(RankMachine::new(&rank, product, how, &rhs, s, restart, iterations)?))

@@ -3,15 +3,16 @@
 use super::super::products::{Blocks, Layout};
 use super::super::quick;
 use super::rank::Rank;
-use crate::multi::share::Share;
+use crate::multi::share::main_and_off;
 use krylith::device::cuda::Buffer;
-use krylith::matrix::KroneckerSum;
+use krylith::matrix::Bsr;
+use krylith::partition::Part;
 use krylith::{Error, Result};
 use std::rc::Rc;
 
 /// A and τB, row by row.
-pub(super) fn coefficients(k: &KroneckerSum) -> [Vec<f64>; 2] {
-    [k.a.values().to_vec(), k.b.values().iter().map(|v| k.tau * v).collect()]
+pub(super) fn coefficients(part: &Part) -> [Vec<f64>; 2] {
+    std::array::from_fn(|t| part.terms.terms[t].0.values().to_vec())
 }
 
 /// The matrices of one rank and x̃ for both.
@@ -27,8 +28,8 @@ pub(super) struct Parts {
     middle: Buffer<f64>,
 }
 
-/// Main-diagonal parts of both matrices, sharing their pattern where it is one.
-pub(super) fn upload(rank: &Rank, parts: &[krylith::matrix::Bsr; 2], layout: Layout) -> Result<[Blocks; 2]> {
+/// Both matrices, sharing their pattern where it is one.
+pub(super) fn upload(rank: &Rank, parts: &[Bsr; 2], layout: Layout) -> Result<[Blocks; 2]> {
     let m = Blocks::new(&rank.vendor, &parts[0], layout, None)?;
     let same = parts[0].same_pattern(&parts[1]);
     let l = Blocks::new(&rank.vendor, &parts[1], layout, same.then_some(&m))?;
@@ -40,22 +41,23 @@ impl Parts {
     ///
     /// # Errors
     /// Block size 1, which `cusparseDbsrmv` does not take; no room.
-    pub fn new(rank: &Rc<Rank>, share: &Share, coefficients: &[Vec<f64>; 2]) -> Result<Self> {
-        let (block, stages) = (share.main[0].block(), coefficients[0].len().isqrt());
+    pub fn new(rank: &Rc<Rank>, part: &Part) -> Result<Self> {
+        let (block, stages) = (part.terms.block(), part.terms.stages());
+        let [on_diagonal, off_diagonal] = main_and_off(part)?;
         if block == 1 {
             return Err(Error::Unsupported("cusparseDbsrmv needs a block size of at least 2".into()));
         }
-        let q = share.rows.len() * block;
+        let q = part.halo.own * block;
         let middle = rank.vendor.zeros(2 * stages * q)?;
         let y = rank.vendor.zeros(q)?;
         let time = |blocks: &[Blocks; 2]| {
             quick(&rank.vendor, &mut || blocks[0].bsrmv(&rank.vendor, middle.pointer(), 0.0, y.pointer()))
         };
-        let rows = upload(rank, &share.main, Layout::Rows)?;
-        let columns = upload(rank, &share.main, Layout::Columns)?;
+        let rows = upload(rank, &on_diagonal, Layout::Rows)?;
+        let columns = upload(rank, &on_diagonal, Layout::Columns)?;
         let main = if time(&columns)? < time(&rows)? { columns } else { rows };
-        let off = upload(rank, &share.off, main[0].layout)?;
-        let coefficients = coefficients.clone();
+        let off = upload(rank, &off_diagonal, main[0].layout)?;
+        let coefficients = coefficients(part);
         Ok(Self { rank: rank.clone(), block, stages, q, coefficients, main, off, middle })
     }
 

@@ -7,6 +7,7 @@ use crate::multi::{Part, Times};
 use cudarc::driver::sys::{CUevent_flags, CUstream};
 use cudarc::driver::{CudaEvent, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
+use krylith::comm::TeamRank;
 use krylith::device::cuda::{Device, Nccl};
 use krylith::{Error, Result};
 use std::cell::{Cell, RefCell};
@@ -54,11 +55,11 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Opens GPU `ordinal`; with `direct`, joins the others by NCCL too.
+    /// Opens GPU `ordinal`; with a team, joins the others by NCCL too.
     ///
     /// # Errors
     /// A missing GPU or library, by name.
-    pub fn open(ordinal: usize, meet: Attendant, direct: bool) -> Result<Rc<Self>> {
+    pub fn open(ordinal: usize, meet: Attendant, team: Option<&TeamRank>) -> Result<Rc<Self>> {
         let device = Device::open(ordinal)?;
         let vendor = Vendor::open(&device)?;
         let fail = |call: &str, e: DriverError| vendor.failure(call, e);
@@ -66,12 +67,15 @@ impl Rank {
         let ptx = compile_for(device.info().arch)?;
         let module = context.load_module(ptx).map_err(|e| fail("cuModuleLoadData", e))?;
         let function = |name: &str| module.load_function(name).map_err(|e| fail("cuModuleGetFunction", e));
-        let event =
-            || context.new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)).map_err(|e| fail("cuEventCreate", e));
+        let event = || {
+            context
+                .new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))
+                .map_err(|e| fail("cuEventCreate", e))
+        };
         let second = context.new_stream().map_err(|e| fail("cuStreamCreate", e))?;
-        let nccl = match direct && meet.size() > 1 {
-            true => Some(Arc::new(Nccl::new(&device, &meet)?)),
-            false => None,
+        let nccl = match team {
+            Some(team) if meet.size() > 1 => Some(Arc::new(Nccl::new(&device, team)?)),
+            _ => None,
         };
         if let Some(nccl) = nccl.clone() {
             meet.on_failure(Box::new(move || nccl.abort()));
@@ -160,8 +164,11 @@ impl Rank {
         self.mark(Part::Other)?;
         let mut times = Times::default();
         let clock = self.clock.borrow();
-        for (part, pair) in clock.parts.iter().zip(clock.events.windows(2)).take(clock.parts.len().saturating_sub(1)) {
-            let milliseconds = pair[0].elapsed_ms(&pair[1]).map_err(|e| self.fail("cuEventElapsedTime", e))?;
+        for (part, pair) in
+            clock.parts.iter().zip(clock.events.windows(2)).take(clock.parts.len().saturating_sub(1))
+        {
+            let milliseconds =
+                pair[0].elapsed_ms(&pair[1]).map_err(|e| self.fail("cuEventElapsedTime", e))?;
             times.add(*part, milliseconds as f64 * 1e-3);
         }
         Ok(times)
