@@ -3,6 +3,7 @@
 mod bench;
 mod gpu;
 mod kernels;
+mod mpi;
 mod nvrtc;
 mod shell;
 mod steps;

@@ -2,7 +2,8 @@
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
-use crate::{nvrtc, tidy};
+use crate::{mpi, nvrtc, tidy};
+use std::cell::OnceCell;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -20,6 +21,20 @@ pub fn run() -> ExitCode {
         shell(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
     });
     steps.step("tests", || run_tests(&mut cargo(&["test", "--workspace", "--no-fail-fast"])));
+    let mpi = OnceCell::new(); // installed in the time of the first step that needs it
+    let mpi = || mpi.get_or_init(mpi::install);
+    steps.step("lints with mpi", || match mpi() {
+        Ok(()) => clippy(&["--package", "krylith", "--features", "mpi", "--all-targets"]),
+        Err(why) => missing(why.clone()),
+    });
+    steps.step("tests with mpi", || match mpi() {
+        // The whole workspace, for the reason that `kernels` gives.
+        Ok(()) => {
+            let tests = ["test", "--workspace", "--features", "krylith/mpi", "--test", "mpi"];
+            run_tests(&mut cargo(&tests)).into()
+        }
+        Err(why) => missing(why.clone()),
+    });
     steps.step("kernels through NVRTC", kernels);
     steps.step("kernels on a GPU", || {
         if !has_test("cuda") {

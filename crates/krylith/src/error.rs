@@ -107,6 +107,9 @@ pub enum Error {
         /// The exit code of its error; 3 if it is gone.
         exit_code: u8,
     },
+    /// Ranks did not answer within the time limit, and it cannot be told which.
+    #[error("{0}")]
+    NoAnswer(String),
 }
 
 impl Error {
@@ -133,7 +136,7 @@ impl Error {
     /// The command line's exit code: 2 for what the caller can mend, 3 for the machine.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Memory { .. } | Error::Library { .. } | Error::Device { .. } => 3,
+            Error::Memory { .. } | Error::Library { .. } | Error::Device { .. } | Error::NoAnswer(_) => 3,
             Error::Rank { exit_code, .. } => *exit_code,
             _ => 2,
         }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use krylith::comm::{Communicator, Message, Team};
 use krylith::device::cpu::Cpu;
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
@@ -36,6 +37,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_second_solve_allocates_nothing() {
+    ranks_allocate_nothing();
     let mut rng = Random(1);
     // 10 × 4 takes the product of any size.
     for (b, s) in [(4, 2), (3, 1), (10, 2), (2, 5)] {
@@ -89,4 +91,24 @@ fn a_second_solve_allocates_nothing() {
             }
         }
     }
+}
+
+/// Sums and halos of ranks that are threads, after the first of each length.
+fn ranks_allocate_nothing() {
+    let counts = Team::run(3, |comm| {
+        let (one, other) = ((comm.rank() + 1) % 3, (comm.rank() + 2) % 3);
+        let message = |rank, at: usize| Message { rank, send: at..at + 40, receive: at..at + 40 };
+        let mut halo = comm.channel(&[message(one.min(other), 0), message(one.max(other), 40)])?;
+        let mut values = [1.0; 65];
+        comm.sum(&mut values)?;
+        let before = ALLOCATIONS.load(Relaxed);
+        for length in (0..1000).map(|step| step % 66) {
+            halo.start()?;
+            comm.sum(&mut values[..length])?;
+            halo.finish()?;
+        }
+        Ok(ALLOCATIONS.load(Relaxed) - before)
+    });
+    // The last to begin counts nothing of what others did before, the first nothing after it has ended.
+    assert_eq!(counts.unwrap(), [0; 3], "allocations of a team's ranks");
 }

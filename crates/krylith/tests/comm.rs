@@ -213,21 +213,3 @@ fn ranks_in_different_calls_are_told() {
 fn gather_nothing(comm: &TeamRank) -> Result<()> {
     comm.all_to_all(vec![Vec::new(); comm.size()]).map(drop)
 }
-#[test]
-fn zz_speed() {
-    for size in [1,2,4,8] {
-        Team::run(size, |comm| {
-            let mut v = vec![0.0; 63];
-            let mut h = comm.channel(&everybody(&comm))?;
-            for _ in 0..100 { comm.sum(&mut v)?; }
-            let b = Instant::now();
-            for _ in 0..2000 { comm.sum(&mut v)?; }
-            let t = b.elapsed();
-            let b = Instant::now();
-            for _ in 0..2000 { h.start()?; h.finish()?; }
-            let t2 = b.elapsed();
-            if comm.rank()==0 { eprintln!("{size}: sum {:?} halo {:?}", t/2000, t2/2000); }
-            Ok(())
-        }).unwrap();
-    }
-}

@@ -6,10 +6,11 @@ mod common;
 mod conformance;
 
 use conformance::solve_with;
+use krylith::comm::{Communicator, Team, agree};
 use krylith::device::cpu::Cpu;
-use krylith::device::cuda::{Cuda, Device};
+use krylith::device::cuda::{Cuda, Device, Fabric, Transport, devices};
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
-use krylith::operator::{PointBlock, Terms};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::BlockJacobi;
 use krylith::space::Space;
 use krylith::{Stop, Store};
@@ -44,6 +45,11 @@ fn main() {
         test("gmres_matches_a_direct_solve", gmres_matches_a_direct_solve, false),
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
         test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
+        test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
+        test("gpus_solve_as_one_through_nccl", |_| gpus_solve_as_one(Transport::Nccl), false),
+        test("updates_reach_all_gpus", |_| updates_reach_all_gpus(), false),
+        test("solves_on_many_gpus_leave_memory_flat", |_| solves_on_many_gpus_leave_memory_flat(), false),
+        test("a_gpu_that_fails_ends_the_others", |_| a_gpu_that_fails_ends_the_others(), false),
         // Measures; run by `cargo xtask bench` and gpu-out/run.sh.
         test("sweeps_reach_the_bandwidth", sweeps_reach_the_bandwidth, true),
     ];
@@ -245,4 +251,103 @@ fn sweeps_reach_the_bandwidth(device: &Arc<Device>) {
         time(&space, 10, &mut || space.record(&mut recording, 1, |space| hundred(space, &mut s)).unwrap());
     println!("a small sweep: {:.2} µs launched, {:.2} µs in a graph", launches * 1e4, graph * 1e4);
     assert!(graph < launches, "a graph must not cost more than its launches");
+}
+
+/// All GPUs of this machine, opened once.
+fn all_gpus() -> &'static [Arc<Device>] {
+    static ALL: std::sync::OnceLock<Vec<Arc<Device>>> = std::sync::OnceLock::new();
+    ALL.get_or_init(|| (0..devices().unwrap().len()).map(|i| Device::open(i).unwrap()).collect())
+}
+
+/// Numbers of ranks that this machine has GPUs for.
+fn gpu_counts() -> Vec<usize> {
+    [1, 2, 3, 4, 8].into_iter().filter(|&p| p <= all_gpus().len()).collect()
+}
+
+/// A rank's share on the GPU of its number.
+fn share(transport: Transport) -> impl Fn(&Arc<dyn Communicator>, usize) -> krylith::Result<Cuda> + Sync {
+    move |comm, len| {
+        let fabric = Fabric::new(&all_gpus()[comm.rank()], comm, transport)?;
+        agree(&**comm, Cuda::distributed(&fabric, len))
+    }
+}
+
+fn gpus_solve_as_one(transport: Transport) {
+    conformance::distributed::many_ranks_solve_as_one(&gpu_counts(), &share(transport));
+}
+
+fn updates_reach_all_gpus() {
+    for transport in [Transport::Auto, Transport::Nccl] {
+        conformance::distributed::updates_reach_all_ranks(&gpu_counts(), &share(transport));
+    }
+}
+
+/// 1,000 solves on all GPUs, and nothing is allocated after the second.
+fn solves_on_many_gpus_leave_memory_flat() {
+    let k = conformance::distributed::grid(4, 2, 8);
+    let rhs = common::Random(31).numbers(k.rows());
+    let terms = Terms::kronecker(&k);
+    for &ranks in &gpu_counts() {
+        let (_, partition) = conformance::distributed::partitions(terms.block_rows(), ranks).remove(0);
+        let parts = krylith::partition::split(&terms, &partition).unwrap();
+        let work = |comm: Arc<dyn Communicator>| {
+            let part = &parts[comm.rank()];
+            let own: Vec<f64> =
+                part.rows.iter().flat_map(|&i| &rhs[i as usize * 8..][..8]).copied().collect();
+            let space = share(Transport::Auto)(&comm, own.len())?;
+            let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+            let (mut b, mut x) = (space.vector()?, space.vector()?);
+            space.write(&own, &mut b)?;
+            let mut gmres = Gmres::new(&space, GmresOptions::default())?;
+            let mut before = (0, 0);
+            for solve in 0..1000 {
+                space.write(&vec![0.0; own.len()], &mut x)?;
+                let stop = Stop { rtol: 1e-6, ..Stop::default() };
+                let outcome = gmres.solve(&space, &a, None, &b, &mut x, &stop, &mut ())?.outcome;
+                assert_eq!(outcome, krylith::Outcome::Converged);
+                let now = (space.device().allocations(), space.device().bytes_held());
+                if solve == 1 {
+                    before = now;
+                }
+                assert!(
+                    solve < 2 || now == before,
+                    "solve {solve} on {ranks} GPUs: {before:?} became {now:?}"
+                );
+            }
+            Ok(())
+        };
+        Team::run(ranks, |comm| work(comm)).unwrap();
+    }
+}
+
+/// A rank that stops taking part: the others' kernels give up, and the error names it.
+fn a_gpu_that_fails_ends_the_others() {
+    let ranks = all_gpus().len();
+    if ranks < 2 {
+        return;
+    }
+    let k = conformance::distributed::grid(2, 1, 6);
+    let terms = Terms::kronecker(&k);
+    let (_, partition) = conformance::distributed::partitions(terms.block_rows(), ranks).remove(0);
+    let parts = krylith::partition::split(&terms, &partition).unwrap();
+    for transport in [Transport::Peers, Transport::Nccl] {
+        let begin = std::time::Instant::now();
+        let work = |comm: Arc<dyn Communicator>| {
+            let part = &parts[comm.rank()];
+            let space = share(transport)(&comm, part.rows.len() * 2)?;
+            let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+            let (x, mut y) = (space.vector()?, space.vector()?);
+            for step in 0..100 {
+                if comm.rank() == 1 && step == 50 {
+                    return Err(krylith::Error::invalid("a fault of its own"));
+                }
+                a.apply(&space, &x, &mut y)?;
+                space.wait()?;
+            }
+            Ok(())
+        };
+        let e = Team::run(ranks, |comm| work(comm)).unwrap_err().to_string();
+        assert!(e.contains("a fault of its own"), "{e}");
+        assert!(begin.elapsed().as_secs() < 30, "{transport:?}: {:?}", begin.elapsed());
+    }
 }

@@ -29,7 +29,8 @@ fn main() -> ExitCode {
     for size in [1, 2, 3, 5, 8] {
         trials.push(Trial::test(format!("conforms_on_{size}_ranks"), move || conforms(size)));
     }
-    let ends: [(&str, fn() -> Result<(), Failed>); 7] = [
+    type Test = fn() -> Result<(), Failed>;
+    let ends: [(&str, Test); 7] = [
         ("a_killed_rank_ends_the_job", killed),
         ("a_killed_rank_is_named_where_the_launcher_lets_others_live", killed_and_named),
         ("a_stopped_rank_ends_the_job_at_the_time_limit", stopped),

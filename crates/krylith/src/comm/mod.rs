@@ -12,6 +12,9 @@ mod launch;
 mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(any(feature = "mpi", test))] // its tests need no MPI
+#[cfg_attr(not(feature = "mpi"), allow(dead_code))]
+mod peers;
 mod solo;
 mod team;
 
@@ -43,8 +46,8 @@ pub trait Communicator: Send + Sync {
     /// How many there are.
     fn size(&self) -> usize;
 
-    /// Adds over all ranks in rank order: every rank gets the same bits. Allocates nothing after the first call of a
-    /// length.
+    /// Adds over all ranks in rank order (on more than 64 MPI ranks, in an order that MPI chooses): every rank gets the
+    /// same bits. Allocates nothing after the first call of a length.
     ///
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
@@ -114,8 +117,11 @@ pub trait Channel: Send {
 /// # Errors
 /// `KRYLITH_TIMEOUT` is no positive number of seconds.
 pub fn time_limit() -> Result<Duration> {
-    let Some(text) = std::env::var_os("KRYLITH_TIMEOUT") else { return Ok(Duration::from_secs(600)) };
-    let text = text.to_string_lossy();
+    parse_limit(std::env::var_os("KRYLITH_TIMEOUT").map(|text| text.to_string_lossy().into_owned()))
+}
+
+fn parse_limit(text: Option<String>) -> Result<Duration> {
+    let Some(text) = text else { return Ok(Duration::from_secs(600)) };
     let seconds = text.trim().parse().ok().filter(|s: &f64| *s > 0.0);
     seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
         Error::invalid(format!("KRYLITH_TIMEOUT={text}: expected a positive number of seconds, such as 600"))
@@ -151,5 +157,20 @@ pub fn agree<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
             message: String::from_utf8_lossy(&text[1..]).into_owned(),
             exit_code: text[0],
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_limit_is_a_positive_number_of_seconds() {
+        assert_eq!(parse_limit(None).unwrap(), Duration::from_secs(600));
+        assert_eq!(parse_limit(Some(" 2.5".into())).unwrap(), Duration::from_millis(2500));
+        for bad in ["", "0", "-1", "nan", "inf", "1e30", "ten"] {
+            let e = parse_limit(Some(bad.into())).unwrap_err().to_string();
+            assert!(e.starts_with(&format!("KRYLITH_TIMEOUT={bad}: expected")), "{e}");
+        }
     }
 }

@@ -9,13 +9,19 @@
 
 mod distribute;
 mod ghosts;
+#[cfg(feature = "metis")]
+mod graph;
 mod halo;
+mod partitioner;
+mod quality;
 mod split;
 
 pub use distribute::{RowBlocks, Rows, distribute};
 pub use ghosts::with_ghosts;
 pub use halo::{Halo, Neighbour, Numbering};
-pub use split::{Partition, split};
+pub use partitioner::{Partition, Partitioner};
+pub use quality::{Quality, Share};
+pub use split::split;
 
 use crate::operator::Terms;
 use std::sync::Arc;

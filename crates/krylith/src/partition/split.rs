@@ -1,51 +1,13 @@
 //! A matrix that stands whole in memory, cut into every rank's part.
 
 use super::halo::{Halo, check_local};
-use super::{Part, distribute::sort_row};
+use super::{Part, Partition, distribute::sort_row};
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Which rank owns which block row. A rank may own none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Partition {
-    /// The owner of each block row.
-    pub owner: Vec<u32>,
-    /// Ranks, each owner below it.
-    pub ranks: usize,
-}
-
-impl Partition {
-    /// Takes an owner for each block row.
-    ///
-    /// # Errors
-    /// No rank, or an owner that is none of them.
-    pub fn new(owner: Vec<u32>, ranks: usize) -> Result<Self> {
-        if ranks == 0 || ranks > u32::MAX as usize {
-            return Err(Error::invalid(format!("a partition over {ranks} ranks; it needs at least 1")));
-        }
-        if let Some(i) = owner.iter().position(|&r| r as usize >= ranks) {
-            return Err(Error::invalid(format!(
-                "block row {i} is given to rank {}; ranks are 0 to {}",
-                owner[i],
-                ranks - 1
-            )));
-        }
-        Ok(Self { owner, ranks })
-    }
-
-    /// Every rank's block rows, ascending.
-    pub fn rows(&self) -> Vec<Vec<u64>> {
-        let mut rows = vec![Vec::new(); self.ranks];
-        for (i, &r) in self.owner.iter().enumerate() {
-            rows[r as usize].push(i as u64);
-        }
-        rows
-    }
-}
 
 /// Every rank's part of `terms`, by rank, with the halo that [`Halo::build`] would find.
 ///
@@ -84,7 +46,7 @@ pub(super) struct Cut<'a> {
     terms: &'a Terms<'a>,
     partition: &'a Partition,
     /// Rows of each rank, ascending.
-    rows: Vec<Vec<u64>>,
+    pub(super) rows: Vec<Vec<u64>>,
     /// Where each row stands among its owner's.
     place: Vec<u32>,
 }

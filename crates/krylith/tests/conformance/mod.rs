@@ -1,6 +1,8 @@
 //! What every device must do, written once; `cpu.rs` and `cuda.rs` run it.
 #![allow(dead_code)]
 
+pub mod distributed;
+
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};

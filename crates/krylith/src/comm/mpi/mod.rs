@@ -5,14 +5,13 @@
 //! still write there.
 
 mod channel;
-mod peers;
 mod world;
 
+use super::peers::{Identity, Peers};
 use super::{Channel, Communicator, HostShare, Message, gather, launched, messages, time_limit};
 use crate::{Error, Result};
 use channel::MpiChannel;
 use mpi_sys as ffi;
-use peers::{Identity, Peers};
 use std::ffi::{c_int, c_void};
 use std::io::Write;
 use std::mem::ManuallyDrop;

@@ -1,7 +1,7 @@
 //! The MPI library of this process: start, end, errors, and waits that end.
 
-use super::peers::Peers;
 use crate::comm::HostShare;
+use crate::comm::peers::Peers;
 use crate::{Error, Result};
 use mpi_sys as ffi;
 use std::ffi::{c_char, c_int};

@@ -24,6 +24,7 @@ impl Team {
     ///
     /// # Errors
     /// No rank at all, or [`time_limit`]'s.
+    #[allow(clippy::new_ret_no_self)] // a team is its ranks
     pub fn new(size: usize) -> Result<Vec<TeamRank>> {
         Self::with_time_limit(size, time_limit()?)
     }

@@ -36,13 +36,17 @@ macro_rules! sources {
     };
 }
 sources! {
+    "all_reduce.cu" => "kernels/all_reduce.cu",
     "append.cu" => "kernels/append.cu",
     "arnoldi.cuh" => "kernels/arnoldi.cuh",
     "block_diagonal.cu" => "kernels/block_diagonal.cu",
     "combine.cu" => "kernels/combine.cu",
     "diagonals.cu" => "kernels/diagonals.cu",
+    "gather.cu" => "kernels/gather.cu",
+    "halo.cuh" => "kernels/halo.cuh",
     "kron_pack.cuh" => "kernels/kron_pack.cuh",
     "kron_product.cu" => "kernels/kron_product.cu",
+    "peers.cuh" => "kernels/peers.cuh",
     "project.cu" => "kernels/project.cu",
     "step.cu" => "kernels/step.cu",
     "sweep.cu" => "kernels/sweep.cu",

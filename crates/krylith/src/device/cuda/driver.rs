@@ -409,6 +409,23 @@ impl Device {
         *self.watch.lock().unwrap_or_else(|e| e.into_inner()) = watch;
     }
 
+    /// A stream beside the one that does the work.
+    pub(super) fn second_stream(&self) -> Result<Arc<CudaStream>> {
+        self.check("cuStreamCreate", self.context.new_stream())
+    }
+
+    /// What follows in `other` comes after what is in the stream now.
+    pub(super) fn fork(&self, other: &CudaStream) -> Result<()> {
+        let event = self.check("cuEventRecord", self.stream.record_event(None))?;
+        self.check("cuStreamWaitEvent", other.wait(&event))
+    }
+
+    /// What follows in the stream comes after what is in `other` now.
+    pub(super) fn join(&self, other: &CudaStream) -> Result<()> {
+        let event = self.check("cuEventRecord", other.record_event(None))?;
+        self.check("cuStreamWaitEvent", self.stream.wait(&event))
+    }
+
     /// Makes this thread work on this device.
     pub(super) fn bind(&self) -> Result<()> {
         self.check("cuCtxSetCurrent", self.context.bind_to_thread())

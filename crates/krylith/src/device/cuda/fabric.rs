@@ -162,6 +162,16 @@ impl Fabric {
         }
     }
 
+    /// Refuses more sums at once than the mailboxes hold.
+    pub(super) fn check_sums(&self, n: usize) -> Result<()> {
+        if matches!(self.links, Links::Peers(_)) && n > CAPACITY {
+            return Err(Error::Unsupported(format!(
+                "{n} sums at once over the GPUs of several ranks; at most {CAPACITY} are supported: use a smaller --restart"
+            )));
+        }
+        Ok(())
+    }
+
     /// Sums over the ranks what a kernel left at an address, unless the kernel did so itself.
     pub(super) fn total(&self, values: u64, n: usize) -> Result<()> {
         match &self.links {

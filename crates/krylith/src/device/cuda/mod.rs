@@ -9,6 +9,7 @@ mod diagonal;
 mod diagonals;
 mod driver;
 mod embedded;
+mod exchange;
 mod fabric;
 mod nccl;
 mod peers;

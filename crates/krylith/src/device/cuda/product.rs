@@ -4,14 +4,18 @@
 //! two, the second adding. Block sizes over 8 and more than 4 stages are refused by name.
 
 use super::driver::{Buffer, Constant, Device, launch};
+use super::exchange::Exchange;
 use super::specialisations::{self as special, Shape};
 use super::tiles::{Pattern, Tiling};
 use super::{Cuda, compiler::Kernel};
+use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{PointBlockSum, Structure, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
+use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Terms in device memory.
@@ -22,6 +26,21 @@ pub struct CudaProduct {
     block_columns: usize,
     groups: Vec<Group>,
     version: u64,
+    /// How ghosts arrive, where the product is one rank's share and has neighbours.
+    exchange: Option<Exchange>,
+}
+
+/// Where a launch finds its ghosts; the last arguments of `kernels/kron_product.cu` with HALO.
+#[derive(Clone, Copy, Default)]
+struct Ghosts {
+    /// Own nodes.
+    own: i32,
+    /// Ghosts that are there already.
+    at: u64,
+    /// The exchange that the launch makes itself, or null.
+    exchange: u64,
+    /// The launch begins an exchange.
+    send: i32,
 }
 
 /// Terms that share a pattern.
@@ -39,6 +58,7 @@ struct Group {
     staging: Option<Buffer<f64>>,
     broken: Buffer<i32>,
     add: bool,
+    halo: bool,
 }
 
 enum Values {
@@ -48,6 +68,7 @@ enum Values {
 
 struct Tiles {
     count: usize,
+    first_boundary: usize,
     starts: Buffer<u32>,
     records: Buffer<u8>,
     long_rows: Buffer<i32>,
@@ -88,21 +109,51 @@ impl PointBlockSum for Cuda {
         let groups = groups
             .into_iter()
             .map(|(t, n)| Group::new(self.device(), terms, (t, n), all.of(t..t + n), store))
-            .collect::<Result<Vec<_>>>()?;
+            .collect::<Result<Vec<_>>>();
+        let groups = agree(self.comm(), groups)?;
+        let exchange = match &terms.halo {
+            Some(halo) => Exchange::new(self, halo, b * s).map(Some)?,
+            None => None,
+        };
+        let ghosts = terms.halo.as_ref().map_or(0, |h| h.ghosts);
         Ok(CudaProduct {
             block: b,
             stages: s,
             block_rows: terms.block_rows(),
-            block_columns: terms.terms[0].1.block_columns(),
+            block_columns: terms.terms[0].1.block_columns() - ghosts,
             groups,
             version: 0,
+            exchange,
         })
     }
 
     fn multiply(&self, p: &CudaProduct, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         let bs = p.block * p.stages;
         check_lengths(p.block_rows * bs, p.block_columns * bs, x.len(), y.len())?;
-        p.groups.iter().try_for_each(|g| g.multiply(self, bs, x.pointer(), y.pointer()))
+        let (x, y, own) = (x.pointer(), y.pointer(), p.block_columns as i32);
+        let Some(e) = &p.exchange else {
+            return p.groups.iter().try_for_each(|g| g.multiply(self, bs, x, y, 0..g.tiles.count, None));
+        };
+        if let Some(exchange) = e.inside() {
+            for (i, g) in p.groups.iter().enumerate() {
+                let ghosts = Ghosts { own, at: 0, exchange, send: (i == 0) as i32 };
+                g.multiply(self, bs, x, y, 0..g.tiles.count, Some(ghosts))?;
+            }
+            return Ok(());
+        }
+        let ghosts = Some(Ghosts { own, at: e.ghosts(), exchange: 0, send: 0 });
+        e.start(self, x)?;
+        for (i, g) in p.groups.iter().enumerate() {
+            // Only the first group writes every row; what adds to rows comes after them all.
+            if i == 0 {
+                g.multiply(self, bs, x, y, 0..g.tiles.first_boundary, ghosts)?;
+                e.finish(self.device())?;
+                g.multiply(self, bs, x, y, g.tiles.first_boundary..g.tiles.count, ghosts)?;
+            } else {
+                g.multiply(self, bs, x, y, 0..g.tiles.count, ghosts)?;
+            }
+        }
+        Ok(())
     }
 
     fn update_values(&self, p: &mut CudaProduct, t: usize, values: &[f64]) -> Result<()> {
@@ -146,7 +197,8 @@ impl PointBlockSum for Cuda {
         for g in &mut p.groups {
             if s != p.stages {
                 // Another number of stages needs another kernel; tiles and values stay.
-                g.kernels = Kernels::new(self.device(), &g.tiles, &g.structure, p.block, s, g.store, g.add)?;
+                let device = self.device();
+                g.kernels = Kernels::new(device, &g.tiles, &g.structure, p.block, s, g.store, g.add, g.halo)?;
                 let parts = g.tiles.part_starts.len() * p.block * s;
                 if g.parts.len() < parts {
                     g.parts = self.device().zeros(parts, "partial sums")?;
@@ -156,6 +208,9 @@ impl PointBlockSum for Cuda {
         }
         p.version += (s != p.stages) as u64;
         p.stages = s;
+        if let Some(e) = p.exchange.take_if(|e| e.run() != p.block * s) {
+            p.exchange = Some(Exchange::new(self, e.halo(), p.block * s)?);
+        }
         self.wait()
     }
 
@@ -207,13 +262,15 @@ impl Group {
     ) -> Result<Self> {
         let (b, s) = (terms.block(), terms.stages());
         let a: &Bsr = &terms.terms[first].1;
-        let tiles = Tiles::new(device, a, s, &structure, store)?;
+        let halo = terms.halo.is_some();
+        let own = if halo { terms.block_rows() } else { a.block_columns() };
+        let tiles = Tiles::new(device, a, s, &structure, store, own)?;
         let numbers = tiles.positions * structure.slots;
         let values = match store {
             Store::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
             Store::F32 => Values::F32(device.zeros(numbers, "matrix values")?),
         };
-        let kernels = Kernels::new(device, &tiles, &structure, b, s, store, first > 0)?;
+        let kernels = Kernels::new(device, &tiles, &structure, b, s, store, first > 0, halo)?;
         let parts = device.zeros(tiles.part_starts.len() * b * s, "partial sums")?;
         let broken = device.zeros(1, "a flag")?;
         let mut group = Self {
@@ -228,6 +285,7 @@ impl Group {
             staging: None,
             broken,
             add: first > 0,
+            halo,
         };
         let mut staging = device.zeros::<f64>(a.values().len(), "values on their way to the device")?;
         for t in first..first + count {
@@ -244,9 +302,19 @@ impl Group {
         (self.terms.0..self.terms.0 + self.terms.1).contains(&t)
     }
 
-    fn multiply(&self, space: &Cuda, run: usize, x: u64, y: u64) -> Result<()> {
+    /// Walks some tiles; long rows follow the last one.
+    fn multiply(
+        &self,
+        space: &Cuda,
+        run: usize,
+        x: u64,
+        y: u64,
+        tiles: Range<usize>,
+        ghosts: Option<Ghosts>,
+    ) -> Result<()> {
         let (k, t, device) = (&self.kernels, &self.tiles, space.device());
-        if t.count == 0 {
+        // A launch that sends is made even where there is nothing to multiply.
+        if tiles.is_empty() && ghosts.is_none_or(|g| g.send == 0) {
             return Ok(());
         }
         let values = match &self.values {
@@ -255,25 +323,37 @@ impl Group {
         };
         // SAFETY: the parameter types are the kernels'; lengths were checked, buffers belong to this tiling.
         unsafe {
-            launch!(
-                device,
-                &k.product,
-                k.grid,
-                t.shape.threads,
-                k.shared,
-                space.halt(),
-                t.count as i32,
-                t.starts.pointer(),
-                t.records.pointer(),
-                values,
-                x,
-                y,
-                self.parts.pointer(),
-                t.nodes as i32,
-                t.record as i32
-            )?;
+            let mut halt = space.halt();
+            let (mut end, mut starts, mut records) =
+                (tiles.end as i32, t.starts.pointer(), t.records.pointer());
+            let (mut values, mut x, mut y, mut parts) = (values, x, y, self.parts.pointer());
+            let (mut nodes, mut record) = (t.nodes as i32, t.record as i32);
+            let (mut begin, mut first_boundary) = (tiles.start as i32, t.first_boundary as i32);
+            let mut g = ghosts.unwrap_or_default();
+            let mut arguments = [
+                &mut halt as *mut u64 as *mut c_void,
+                &mut end as *mut i32 as _,
+                &mut starts as *mut u64 as _,
+                &mut records as *mut u64 as _,
+                &mut values as *mut u64 as _,
+                &mut x as *mut u64 as _,
+                &mut y as *mut u64 as _,
+                &mut parts as *mut u64 as _,
+                &mut nodes as *mut i32 as _,
+                &mut record as *mut i32 as _,
+                &mut begin as *mut i32 as _,
+                &mut first_boundary as *mut i32 as _,
+                &mut g.own as *mut i32 as _,
+                &mut g.at as *mut u64 as _,
+                &mut g.exchange as *mut u64 as _,
+                &mut g.send as *mut i32 as _,
+            ];
+            // The kernel without ghosts takes the first ten.
+            let count = if ghosts.is_some() { 16 } else { 10 };
+            let grid = k.grid.min(tiles.len()).max(1);
+            device.launch(&k.product, grid, t.shape.threads, k.shared, &mut arguments[..count])?;
             let rows = t.long_rows.len() / 3;
-            if rows > 0 {
+            if rows > 0 && tiles.end == t.count {
                 let (long, parts) = (t.long_rows.pointer(), self.parts.pointer());
                 launch!(
                     device,
@@ -357,11 +437,18 @@ fn breaks_structure(t: usize) -> Error {
 
 impl Tiles {
     /// Tiles as large as the shared memory of the device allows.
-    fn new(device: &Arc<Device>, a: &Bsr, s: usize, structure: &Structure, store: Store) -> Result<Self> {
+    fn new(
+        device: &Arc<Device>,
+        a: &Bsr,
+        s: usize,
+        structure: &Structure,
+        store: Store,
+        own: usize,
+    ) -> Result<Self> {
         let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
         let mut shape = Shape::choose(a.block(), s, structure, store);
         let tiling = loop {
-            let tiling = Tiling::new(pattern, shape.tile, shape.cluster);
+            let tiling = Tiling::new(pattern, shape.tile, shape.cluster, own);
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
             if needed <= device.shared_memory() || shape.tile <= 16 {
                 break tiling;
@@ -374,6 +461,7 @@ impl Tiles {
         records.resize(records.len() + 16, 0);
         Ok(Self {
             count: tiling.starts.len() - 1,
+            first_boundary: tiling.first_boundary,
             starts: device.upload(&tiling.starts, what)?,
             records: device.upload(&records, what)?,
             long_rows: device.upload(&tiling.long_rows, what)?,
@@ -397,8 +485,9 @@ impl Kernels {
         s: usize,
         store: Store,
         add: bool,
+        halo: bool,
     ) -> Result<Self> {
-        let kernel: Kernel = special::kron_product(&tiles.shape, b, s, structure, store, add);
+        let kernel: Kernel = special::kron_product(&tiles.shape, b, s, structure, store, add, halo);
         let module = device.private_module(&kernel)?;
         let product = device.entry(&module, "kron_product")?;
         let shared = tiles.shape.shared(b, s, structure.slots, store, tiles.nodes, tiles.record);

@@ -1,8 +1,9 @@
 //! What methods ask of one GPU.
 
 use super::driver::{Buffer, Device, launch};
+use super::fabric::Fabric;
 use super::specialisations as special;
-use crate::comm::{Communicator, Solo};
+use crate::comm::Communicator;
 use crate::space::arnoldi::{Layout, Step};
 use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, Space, Store, Sweep};
 use crate::{Error, Result};
@@ -23,6 +24,7 @@ const KEEP_BYTES: f64 = 30e6;
 
 /// Vectors of one length on one GPU. All work goes to the device's one stream.
 pub struct Cuda {
+    fabric: Arc<Fabric>,
     device: Arc<Device>,
     len: usize,
     guard: Cell<u64>,
@@ -65,6 +67,15 @@ impl Cuda {
     /// # Errors
     /// A device without room; a length that 32-bit kernel arguments cannot count.
     pub fn new(device: &Arc<Device>, len: usize) -> Result<Self> {
+        Self::distributed(&Fabric::alone(device), len)
+    }
+
+    /// This rank's share, `len` numbers, of vectors that the ranks of a fabric hold together.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn distributed(fabric: &Arc<Fabric>, len: usize) -> Result<Self> {
+        let device = fabric.device();
         if len > i32::MAX as usize {
             return Err(Error::Unsupported(format!(
                 "{len} unknowns on one GPU; at most {} are supported",
@@ -73,6 +84,7 @@ impl Cuda {
         }
         let blocks = 8 * device.multiprocessors();
         Ok(Self {
+            fabric: fabric.clone(),
             device: device.clone(),
             len,
             guard: Cell::new(0),
@@ -86,6 +98,11 @@ impl Cuda {
     /// The device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// How this GPU works together with those of other ranks.
+    pub fn fabric(&self) -> &Arc<Fabric> {
+        &self.fabric
     }
 
     /// Keeps time by phase from now on: every stretch runs as single launches, which costs a few percent.
@@ -126,6 +143,7 @@ impl Cuda {
         let vectors = if w == 0 { 1 } else { 2 };
         let function = self.device.function(&special::project(store, vectors))?;
         let keep = if followed { self.keep(columns.len(), store) } else { 0 };
+        let sums = vectors * columns.len() + if norm { 2 * vectors - 1 } else { 0 };
         // SAFETY: the parameter types are the kernel's; scratch and counters were sized for all columns.
         unsafe {
             launch!(
@@ -146,9 +164,11 @@ impl Cuda {
                 keep,
                 out,
                 v.scratch.pointer(),
-                v.counter.pointer()
-            )
+                v.counter.pointer(),
+                self.fabric.group()
+            )?;
         }
+        self.fabric.total(out, sums)
     }
 
     fn launch_combine(
@@ -221,7 +241,7 @@ impl Space for Cuda {
     type Recording = CudaRecording;
 
     fn comm(&self) -> &dyn Communicator {
-        &Solo
+        &**self.fabric.comm()
     }
     fn len(&self) -> usize {
         self.len
@@ -230,6 +250,7 @@ impl Space for Cuda {
         self.device.zeros(self.len, "a vector")
     }
     fn basis(&self, columns: usize, store: Store) -> Result<CudaBasis> {
+        self.fabric.check_sums(2 * columns + 3)?;
         let stride = self.len.next_multiple_of(ALIGN);
         let data = match store {
             Store::F64 => Data::F64(self.device.zeros(stride * columns, "a Krylov basis")?),
@@ -284,7 +305,8 @@ impl Space for Cuda {
         flags: &mut [i32; FLAGS],
     ) -> Result<()> {
         self.device.read(&from.values, at, host)?;
-        self.device.read(&from.flags, 0, flags)
+        self.device.read(&from.flags, 0, flags)?;
+        self.fabric.check()
     }
 
     fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
@@ -308,6 +330,7 @@ impl Space for Cuda {
         let blocks = self.len.div_ceil(SWEEP_THREADS).clamp(1, 8 * self.device.multiprocessors());
         let (mut halt, mut n) = (self.halt(), self.len as i64);
         let (mut scratch, mut counter) = (self.scratch.pointer(), self.counter.pointer());
+        let mut group = self.fabric.group();
         let mut pointers = [0u64; 32];
         let count = A + X + Y + O;
         let all = a
@@ -317,16 +340,18 @@ impl Space for Cuda {
             .chain(y.iter().map(|y| y.pointer()))
             .chain(o.iter().map(|&slot| scalars.values.at(slot)));
         pointers.iter_mut().zip(all).for_each(|(to, from)| *to = from);
-        let mut arguments = [std::ptr::null_mut::<std::ffi::c_void>(); 36];
+        let mut arguments = [std::ptr::null_mut::<std::ffi::c_void>(); 37];
         arguments[0] = &mut halt as *mut u64 as _;
         arguments[1] = &mut n as *mut i64 as _;
         arguments[2] = &mut scratch as *mut u64 as _;
         arguments[3] = &mut counter as *mut u64 as _;
+        arguments[4] = &mut group as *mut u64 as _;
         for k in 0..count {
-            arguments[4 + k] = &mut pointers[k] as *mut u64 as _;
+            arguments[5 + k] = &mut pointers[k] as *mut u64 as _;
         }
         // SAFETY: the kernel was made from the same declaration; lengths were checked.
-        unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..4 + count]) }
+        unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..5 + count])? };
+        o.iter().try_for_each(|&slot| self.fabric.total(scalars.values.at(slot), 1))
     }
 
     fn project(

@@ -103,6 +103,16 @@ pub(super) fn diagonals() -> Kernel {
     Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
 }
 
+/// Sums over the GPUs of a host.
+pub(super) fn all_reduce() -> Kernel {
+    Kernel { file: "all_reduce.cu", entry: "all_reduce_values", defines: Vec::new() }
+}
+
+/// The nodes that a neighbour needs, in one message.
+pub(super) fn gather() -> Kernel {
+    Kernel { file: "gather.cu", entry: "gather_runs", defines: Vec::new() }
+}
+
 /// The bandwidth measurement.
 pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
@@ -110,7 +120,7 @@ pub(super) fn read() -> Kernel {
 
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals()];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather()];
     for store in [Store::F64, Store::F32] {
         all.push(append(store));
         for vectors in [1, 2] {
@@ -228,7 +238,7 @@ fn stride(b: usize, s: usize) -> usize {
     if run % 2 == 1 { run } else { 2 * ((run / 2) | 1) }
 }
 
-/// The fused product.
+/// The fused product; with `add` it adds to y, with `halo` some columns are ghosts.
 pub(super) fn kron_product(
     shape: &Shape,
     b: usize,
@@ -236,6 +246,7 @@ pub(super) fn kron_product(
     structure: &Structure,
     store: Store,
     add: bool,
+    halo: bool,
 ) -> Kernel {
     let mut defines = vec![
         define("BLOCK", b),
@@ -251,6 +262,9 @@ pub(super) fn kron_product(
         define("ACCUMULATE", add as u32),
         define("SLOTS", structure.slots),
     ];
+    if halo {
+        defines.push(define("HALO", 1));
+    }
     if !structure.is_dense() {
         let table: Vec<String> = structure.table.iter().map(|s| s.to_string()).collect();
         defines.push(define("SLOT_TABLE", table.join(",")));
@@ -262,20 +276,15 @@ pub(super) fn kron_product(
 pub fn products() -> Vec<Kernel> {
     let mut all = Vec::new();
     for store in [Store::F64, Store::F32] {
-        for b in 1..=8 {
-            for s in 1..=4 {
-                let dense = Structure::dense(b, 2);
-                all.push(kron_product(&Shape::choose(b, s, &dense, store), b, s, &dense, store, false));
-                let one = Structure::dense(b, 1);
-                let shape = Shape::choose(b, s, &one, store);
-                all.extend([false, true].map(|add| kron_product(&shape, b, s, &one, store, add)));
+        for halo in [false, true] {
+            let kernel = |b: usize, s: usize, structure: &Structure, add: bool| {
+                kron_product(&Shape::choose(b, s, structure, store), b, s, structure, store, add, halo)
+            };
+            for (b, s) in (1..=8).flat_map(|b| (1..=4).map(move |s| (b, s))) {
+                all.push(kernel(b, s, &Structure::dense(b, 2), false));
+                all.extend([false, true].map(|add| kernel(b, s, &Structure::dense(b, 1), add)));
             }
-        }
-        for s in 1..=4 {
-            for b in [3, 4] {
-                let stokes = Structure::stokes(b);
-                all.push(kron_product(&Shape::choose(b, s, &stokes, store), b, s, &stokes, store, false));
-            }
+            all.extend((1..=4).flat_map(|s| [3, 4].map(|b| kernel(b, s, &Structure::stokes(b), false))));
         }
     }
     all
@@ -283,7 +292,7 @@ pub fn products() -> Vec<Kernel> {
 
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals()];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather()];
     all.extend(Step::ALL.map(step));
     all.extend(GMRES_SWEEPS.iter().chain(EQUILIBRATED_SWEEPS).map(sweep));
     for store in [Store::F64, Store::F32] {
@@ -294,14 +303,14 @@ pub fn embedded() -> Vec<Kernel> {
     }
     let store = Store::F64;
     all.extend([1, 2, 3, 4, 5, 6, 8, 9, 12, 16].map(|order| block_diagonal(order, store)));
-    for (b, s) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (1, 2), (3, 2), (4, 2), (4, 3)] {
-        let terms = if s == 1 { 1 } else { 2 };
-        let dense = Structure::dense(b, terms);
-        all.push(kron_product(&Shape::choose(b, s, &dense, store), b, s, &dense, store, false));
-    }
-    for s in 1..=4 {
-        let stokes = Structure::stokes(4);
-        all.push(kron_product(&Shape::choose(4, s, &stokes, store), 4, s, &stokes, store, false));
+    for halo in [false, true] {
+        let kernel = |b: usize, s: usize, structure: &Structure| {
+            kron_product(&Shape::choose(b, s, structure, store), b, s, structure, store, false, halo)
+        };
+        for (b, s) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (1, 2), (3, 2), (4, 2), (4, 3)] {
+            all.push(kernel(b, s, &Structure::dense(b, if s == 1 { 1 } else { 2 })));
+        }
+        all.extend((1..=4).map(|s| kernel(4, s, &Structure::stokes(4))));
     }
     all
 }

@@ -4,6 +4,9 @@
 //! blocks name them by a byte (or two), so x is fetched once a tile however many blocks use it. Rows that share
 //! columns are put together greedily (`cluster`), which halves the traffic of x on meshes. A row that is longer
 //! than a tile is cut into parts, whose sums a second kernel adds in order. The result does not depend on threads.
+//!
+//! Where columns from some number on are ghosts (nodes of other ranks), no tile mixes rows with and without ghosts:
+//! first come all tiles that can be multiplied before the ghosts have arrived.
 
 use rayon::prelude::*;
 
@@ -28,6 +31,8 @@ pub(super) struct Tiling {
     pub(super) nodes: usize,
     /// Longest record, in bytes.
     pub(super) record: usize,
+    /// The first tile with ghost columns; all after it have some too.
+    pub(super) first_boundary: usize,
 }
 
 /// A block pattern.
@@ -57,18 +62,26 @@ struct Tile {
 }
 
 impl Tiling {
-    pub(super) fn new(pattern: Pattern, tile: usize, cluster: bool) -> Self {
-        let segments = pattern.rows().div_ceil(SEGMENT);
-        let tiles: Vec<Tile> = (0..segments)
+    /// Tiles of at most `tile` blocks; `cluster` puts rows together that share columns. Columns from `own` on are
+    /// ghosts.
+    pub(super) fn new(pattern: Pattern, tile: usize, cluster: bool, own: usize) -> Self {
+        let rows = pattern.rows();
+        let boundary = |i: usize| own < pattern.columns && pattern.row(i).iter().any(|&c| c as usize >= own);
+        let (interior, ghosts): (Vec<_>, Vec<_>) = (0..rows.div_ceil(SEGMENT))
             .into_par_iter()
             .map_init(
                 || Builder::new(pattern, tile, cluster),
-                |builder, s| builder.segment(s * SEGMENT, ((s + 1) * SEGMENT).min(pattern.rows())),
+                |builder, s| {
+                    let (low, high) = (s * SEGMENT, ((s + 1) * SEGMENT).min(rows));
+                    let boundary: Vec<bool> = (low..high).map(boundary).collect();
+                    let interior = builder.segment(low, high, boundary.clone());
+                    (interior, builder.segment(low, high, boundary.iter().map(|b| !b).collect()))
+                },
             )
-            .collect::<Vec<_>>()
-            .into_iter()
-            .flatten()
-            .collect();
+            .unzip();
+        let mut tiles: Vec<Tile> = interior.into_iter().flatten().collect();
+        let first_boundary = tiles.len();
+        tiles.extend(ghosts.into_iter().flatten());
 
         let mut out = Self {
             starts: vec![0],
@@ -78,6 +91,7 @@ impl Tiling {
             positions: 0,
             nodes: 1,
             record: HEADER,
+            first_boundary,
         };
         // Parts are numbered in order; a long row's consecutive tiles form one entry.
         let numbers: Vec<i32> = tiles
@@ -177,10 +191,9 @@ impl<'a> Builder<'a> {
         Self { pattern, tile, cluster, most_nodes, seen, touched, gain, number: 0 }
     }
 
-    /// Tiles of rows `low..high`, each begun with the lowest row that is still free.
-    fn segment(&mut self, low: usize, high: usize) -> Vec<Tile> {
+    /// Tiles of the rows `low..high` that are not `used`, each begun with the lowest row that is still free.
+    fn segment(&mut self, low: usize, high: usize, mut used: Vec<bool>) -> Vec<Tile> {
         let (p, tile) = (self.pattern, self.tile);
-        let mut used = vec![false; high - low];
         let mut tiles = Vec::new();
         let mut candidates: Vec<usize> = Vec::new();
         for next in low..high {
@@ -231,7 +244,7 @@ impl<'a> Builder<'a> {
             rows.sort_unstable();
             tiles.push(Tile { rows, part: None });
         }
-        // Numbers only grow within a segment; the rows of the next one start afresh.
+        // Numbers only grow; the rows of the next segment start afresh.
         self.touched.fill(0);
         tiles
     }
@@ -276,10 +289,11 @@ impl<'a> Builder<'a> {
 mod tests {
     use super::*;
 
-    /// Reads the records back and checks that every block of every row is there once, in order.
-    fn check(row_ptr: &[usize], col: &[u32], columns: usize, tile: usize, cluster: bool) {
+    /// Reads the records back and checks that every block of every row is there once, in order, and ghosts come last.
+    fn check(row_ptr: &[usize], col: &[u32], columns: usize, tile: usize, cluster: bool, own: usize) {
         let pattern = Pattern { row_ptr, col, columns };
-        let t = Tiling::new(pattern, tile, cluster);
+        let t = Tiling::new(pattern, tile, cluster, own);
+        assert!(t.first_boundary <= t.count());
         let mut found: Vec<Option<Vec<u32>>> = vec![None; row_ptr.len() - 1];
         let mut parts: Vec<Vec<u32>> = vec![Vec::new(); t.part_starts.len()];
         let mut position = 0;
@@ -304,6 +318,9 @@ mod tests {
                 let begin = if i == 0 { 0 } else { end(i - 1) };
                 let columns: Vec<u32> = (begin..end(i)).map(|p| word(4 + local(p))).collect();
                 let row = word(4 + nodes + i) as i32;
+                let of = if row >= 0 { row } else { long_row(&t, !row) } as usize;
+                let ghosts = col[row_ptr[of]..row_ptr[of + 1]].iter().any(|&c| c as usize >= own);
+                assert_eq!(ghosts, k >= t.first_boundary, "row {of} in tile {k}, own {own}");
                 if row >= 0 {
                     assert!(found[row as usize].replace(columns).is_none());
                 } else {
@@ -319,6 +336,34 @@ mod tests {
         for i in 0..row_ptr.len() - 1 {
             assert_eq!(found[i].as_deref(), Some(&col[row_ptr[i]..row_ptr[i + 1]]), "row {i}");
         }
+    }
+
+    /// The row that a part belongs to.
+    fn long_row(t: &Tiling, part: i32) -> i32 {
+        let long = t.long_rows.chunks_exact(3).find(|l| (l[1]..l[2]).contains(&part));
+        long.expect("every part belongs to a row")[0]
+    }
+
+    /// Rows of a line of nodes, each coupled to its neighbours.
+    #[test]
+    fn without_ghosts_the_tiles_are_the_same_and_with_them_interior_rows_come_first() {
+        let n = 100usize;
+        let (mut row_ptr, mut col) = (vec![0], Vec::new());
+        for i in 0..n {
+            col.extend((i.saturating_sub(1)..=(i + 1).min(n - 1)).map(|c| c as u32));
+            row_ptr.push(col.len());
+        }
+        let pattern = Pattern { row_ptr: &row_ptr, col: &col, columns: n };
+        let all = Tiling::new(pattern, 30, true, n);
+        assert_eq!(all.first_boundary, all.count());
+        // Of the first 60 rows, the last has a ghost.
+        let pattern = Pattern { row_ptr: &row_ptr[..61], col: &col[..row_ptr[60]], columns: n };
+        let cut = Tiling::new(pattern, 30, true, 60);
+        assert_eq!(cut.first_boundary, cut.count() - 1);
+        let last = &cut.records[cut.starts[cut.count() - 1] as usize * 16..];
+        let words: Vec<u32> =
+            last.chunks_exact(4).take(8).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
+        assert_eq!(words[1..8], [3, 3, 1, 58, 59, 60, 59], "blocks, nodes, rows, the nodes, the row");
     }
 
     #[test]
@@ -341,7 +386,9 @@ mod tests {
             }
             for tile in [16, 60, 255, 465] {
                 for cluster in [false, true] {
-                    check(&row_ptr, &col, columns, tile, cluster);
+                    for own in [0, columns / 2, columns - columns.min(1), columns] {
+                        check(&row_ptr, &col, columns, tile, cluster, own);
+                    }
                 }
             }
         }

@@ -2,13 +2,19 @@
 // Constants: BLOCK, STAGES, TERMS, VALUE (double or float as stored), SLOTS and SLOT_TABLE (packed place of entry (term, r, c), -1: zero
 // in every block; both absent: dense), THREADS, SLICES (divides BLOCK; groups of rows whose packed values lie together), TILE (most blocks of
 // a tile, <= 1020), BY_ROWS (mapping, below; dense and SLICES 1 only), SHARES (by blocks: threads that share a block, SLICES or, with
-// SLICES 1, any number up to BLOCK; by rows: lanes that share a row, a power of two), DEPTH (tiles in flight), CTAS (launch bound), ACCUMULATE.
+// SLICES 1, any number up to BLOCK; by rows: lanes that share a row, a power of two), DEPTH (tiles in flight), CTAS (launch bound), ACCUMULATE,
+// HALO (1: some columns are ghosts, below).
 // Bytes it must move: the values once, one byte a block (two where TILE > 256), 4 bytes a distinct node of a tile, 6 bytes a row, x and y.
 // Mapping: resident CTAs walk tiles of whole rows. Values, indices and x of the next tile are copied to shared memory asynchronously while
 // this one is multiplied: one contiguous piece of values, each x run once a tile however many blocks use it. Every access to memory is
 // coalesced for any BLOCK. By blocks: one thread a block (and share of its rows) multiplies, its products go to shared memory, and each row
 // is summed in the order of its blocks. By rows: one lane a (row, component, share of its blocks) with all stages in registers, which pays for
 // small blocks with several stages.
+// HALO 1 takes six more arguments. Tiles begin <= t < tile_count are walked, those from first_boundary on have ghosts: columns >= own, at
+// ghosts + (column - own) * RUN. With an exchange (halo.cuh) the ghosts are its own and `ghosts` is not read: a launch with send != 0 begins
+// an epoch, and a further launch of the same product (terms of other patterns) with send == 0 reads the same ghosts. A sending launch must
+// be made even where there is no tile. With exchange null nothing is sent or awaited: other transports bring the ghosts, interior and
+// boundary tiles are two launches. kron_long_rows comes after them all, as without ghosts.
 #ifndef TERMS
 #define TERMS 2
 #endif
@@ -39,6 +45,9 @@
 #ifndef SLOTS
 #define SLOTS (TERMS * BLOCK * BLOCK)
 #endif
+#ifndef HALO
+#define HALO 0
+#endif
 
 constexpr int RUN = BLOCK * STAGES;                   // numbers of one node, contiguous in x and y
 constexpr int PAIR = RUN % 2 == 0 ? 2 : 1;            // numbers moved at once through shared memory
@@ -51,6 +60,10 @@ constexpr int FULL = 16 / sizeof(VALUE);
 constexpr int VECTOR = OWN % FULL == 0 ? FULL : OWN % 2 == 0 ? 2 : 1;  // slots of a block that lie together
 constexpr int ODD = SLOTS * sizeof(VALUE) % 16;
 constexpr int ROUND = ODD == 0 ? 1 : ODD == 8 ? 2 : 4;  // a tile's width is a multiple of this, so that tiles are whole 16-byte pieces
+
+#if HALO
+#include "halo.cuh"
+#endif
 
 struct Coefficients { double a[TERMS][STAGES][STAGES]; };
 // A and tau B, row-major. Constant memory of this module, which each operator loads for itself: a new tau is a copy of
@@ -175,7 +188,14 @@ __device__ __forceinline__ void multiply_share(int share, const VALUE* stage, in
 extern "C" __global__ void __launch_bounds__(THREADS, CTAS)
 kron_product(const int* halt, const int tile_count, const unsigned* __restrict__ starts, const char* __restrict__ records,
              const VALUE* __restrict__ values, const double* __restrict__ x, double* __restrict__ y,
-             double* __restrict__ parts, const int node_capacity, const int record_capacity) {
+             double* __restrict__ parts, const int node_capacity, const int record_capacity
+#if HALO
+             , const int begin, const int first_boundary, const int own, const double* ghosts, Exchange* exchange, const int send
+#endif
+) {
+#if !HALO
+    constexpr int begin = 0;
+#endif
     const int halted = halt ? *halt : 0;
     constexpr int STAGE = (TILE + ROUND - 1) / ROUND * ROUND * SLOTS, RING = 2 * DEPTH - 1;
     extern __shared__ __align__(16) char shared[];
@@ -205,27 +225,66 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
             copy_once(hidden + stage * (STAGE * (int)sizeof(VALUE)) + i, from + threadIdx.x * 16 + i, policy);
         for (int i = threadIdx.x; i < end; i += THREADS) {
             const int node = i / PIECES, piece = i % PIECES;
-            copy<PAIR * 8>(runs + (stage * node_capacity + node) * STRIDE + piece * PAIR, x + (long long)nodes[node] * RUN + piece * PAIR);
+            const double* column = x + (long long)nodes[node] * RUN;
+#if HALO
+            if (nodes[node] >= own) column = ghosts + (long long)(nodes[node] - own) * RUN;
+#endif
+            copy<PAIR * 8>(runs + (stage * node_capacity + node) * STRIDE + piece * PAIR, column + piece * PAIR);
         }
     };
     auto target = [&](int row, int e) {  // row < 0: part ~row of a row longer than a tile
         return row < 0 ? parts + (long long)~row * RUN + e : y + (long long)row * RUN + e;
     };
 
-    for (int i = 0; i < RING - 1; ++i) copy_record(locate(blockIdx.x + i * step), i);
+    const int first = begin + blockIdx.x;
+    for (int i = 0; i < RING - 1; ++i) copy_record(locate(first + i * step), i);
     commit();
-    uint2 ahead = locate(blockIdx.x + (RING - 1) * step);
+    uint2 ahead = locate(first + (RING - 1) * step);
     if (halted) return;
+#if HALO
+    __shared__ u64 tickets[2];
+    bool sending = exchange && send, ready = !exchange, failed = false;
+    if (exchange) {
+        if (threadIdx.x == 0) tickets[0] = send ? atomicAdd(&exchange->ticket, 1ull) : exchange->ticket;
+        failed = exchange->group->failed;  // in an earlier launch, or another CTA in this one
+    }
+    // Sends what is left to send: before any wait, so that neighbours that wait for this rank get on.
+    auto send_rest = [&] {
+        if (sending) send_all(exchange, tickets, x);
+        sending = false;
+    };
+    // Comes back when the ghosts of this epoch are here, or with false if they will not come.
+    auto await = [&] {
+        const u64 epoch = (tickets[0] >> EPOCH_SHIFT) + (send ? 1 : 0);
+        send_rest();
+        ghosts = exchange->ghosts[epoch & 1];
+        return ready = await_neighbours(exchange, epoch);
+    };
+#endif
     asm volatile("cp.async.wait_all;" ::: "memory");
+#if HALO
+    if (__syncthreads_or(failed)) return;
+#else
     __syncthreads();
+#endif
     for (int i = 0; i < DEPTH - 1; ++i) {
-        if ((int)blockIdx.x + i * step < tile_count) copy_tile(i, zero + i);
+#if HALO
+        if (!ready && first + i * step < tile_count && first + i * step >= first_boundary && !await()) return;
+#endif
+        if (first + i * step < tile_count) copy_tile(i, zero + i);
         commit();
     }
+#if HALO
+    send_rest();  // while the first tile is on its way
+#endif
     int stage = zero, slot = 0;
-    for (int t = blockIdx.x; t < tile_count; t += step) {
+    for (int t = first; t < tile_count; t += step) {
         asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 2) : "memory");
         __syncthreads();  // this tile is here, and the record DEPTH - 1 ahead; everything of the last tile is used up
+#if HALO
+        const int next = t + (DEPTH - 1) * step;
+        if (!ready && next < tile_count && next >= first_boundary && !await()) return;
+#endif
         if (t + (DEPTH - 1) * step < tile_count) copy_tile((slot + DEPTH - 1) % RING, stage == 0 ? DEPTH - 1 : stage - 1);
         copy_record(ahead, slot == 0 ? RING - 1 : slot - 1);
         commit();
@@ -314,6 +373,9 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
         stage = stage == DEPTH - 1 ? 0 : stage + 1;
         slot = slot == RING - 1 ? 0 : slot + 1;
     }
+#if HALO
+    if (!ready && send && blockIdx.x == 0) await();  // a sending launch ends after its neighbours have sent
+#endif
 }
 
 // Rows longer than a tile: adds their parts in order. One thread a number; launched only where such rows exist.

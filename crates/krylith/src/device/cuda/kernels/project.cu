@@ -16,6 +16,8 @@
 // Arguments: V and its columns, w and z are 16-byte aligned; rows >= n are never read. `keep`: sixteenths
 // of the data to leave in L2 for the combine that follows (about 30 MB of an H200's survive).
 // scratch: gridDim.x * (RHS*k + NORMS) doubles.  counter: max(1, ceil(k / (WARPS*COLS))) zeroed words.
+// peers: null, or the GPUs (peers.cuh) over which all of `out` is summed, by one message of RHS*k + NORMS values
+// at most; out is then written once, with the totals.
 //
 // Bytes moved: k*n*sizeof(VALUE) + RHS*8*n a launch (a further batch reads w and z again).
 //
@@ -26,6 +28,10 @@
 //
 // The order of all additions depends only on n, k, norm and gridDim.x: the results are reproducible.
 // The last block to arrive adds the blocks' sums in block order; its counter wraps back to 0 by itself.
+//
+// Among GPUs, the last block of every batch posts its sums at once, and the last block of the last batch collects
+// all of them. That block comes after all others have posted: a block arrives at a batch's counter after it has
+// finished with the batches before, its posts included, and the last block has seen every block arrive.
 //
 // Programmatic dependent launch (optional): the kernel before this one must have started after the writers
 // of V and *halt had finished (a normal launch, or one that waits before it triggers); w and z may be late.
@@ -51,6 +57,8 @@
 #ifndef BLOCKS
 #define BLOCKS 1
 #endif
+
+#include "peers.cuh"
 
 typedef unsigned long long Policy;
 
@@ -172,7 +180,7 @@ __device__ __forceinline__ double fold(double (&a)[FOLD], int lane) {
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 PROJECT(const int* halt, const VALUE* V, long long ld, int n, int k0, int k1, const double* w, const double* z,
-        int norm, int keep, double* out, double* scratch, unsigned* counter) {
+        int norm, int keep, double* out, double* scratch, unsigned* counter, Group* peers) {
     if (halt && *halt) return wait_for_predecessor();
     __shared__ double part[WARPS][FOLD];
     __shared__ bool last;
@@ -229,6 +237,8 @@ PROJECT(const int* halt, const VALUE* V, long long ld, int n, int k0, int k1, co
         if (!last) continue;
 
         constexpr int AT_ONCE = 4;                // sums a warp adds at a time, to share the latency
+        Round round = {};
+        if (peers) round = open_round(peers);     // under way while the sums are added
         for (int s = warp; s < total; s += AT_ONCE * WARPS) {
             double x[AT_ONCE] = {};
             const double* from[AT_ONCE];
@@ -242,8 +252,16 @@ PROJECT(const int* halt, const VALUE* V, long long ld, int n, int k0, int k1, co
 #pragma unroll
             for (int i = 0; i < AT_ONCE; ++i) {
                 for (int bit = 16; bit; bit /= 2) x[i] += __shfl_xor_sync(~0u, x[i], bit);
-                if (lane == 0 && s + i * WARPS < total) out[place(s + i * WARPS)] = x[i];
+                if (!peers && lane == 0 && s + i * WARPS < total) out[place(s + i * WARPS)] = x[i];
             }
+            if (!peers) continue;
+            const int mine = lane / 8;            // eight lanes post a sum
+            const double low = mine % 2 ? x[1] : x[0], high = mine % 2 ? x[3] : x[2];
+            if (s + mine * WARPS < total) post(round, place(s + mine * WARPS), mine < 2 ? low : high);
         }
     }
+    if (!peers || !last) return;
+    const Round round = open_round(peers);
+    for (int i = threadIdx.x; i < RHS * k + (norm ? NORMS : 0); i += WARPS * 32) out[i] = collect(peers, round, i);
+    close_round(peers);
 }

@@ -8,13 +8,16 @@
 //
 // Bytes moved: 8n for each input, 16n for each update that is read. Threads walk the vector with a fixed stride;
 // a block's sums are added in a fixed tree, the blocks' by the last one to arrive, in block order: deterministic.
+// peers: null, or the GPUs (peers.cuh) over which that last block sums on, all sums in one message.
+
+#include "peers.cuh"
 
 #define let const double
 
 constexpr int THREADS = 256;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-sweep(const int* halt, const long long n, double* scratch, unsigned* counter PARAMETERS) {
+sweep(const int* halt, const long long n, double* scratch, unsigned* counter, Group* peers PARAMETERS) {
     if (halt && *halt) return;
     SCALARS
     BEGIN
@@ -46,10 +49,14 @@ sweep(const int* halt, const long long n, double* scratch, unsigned* counter PAR
     if (!last) return;
     __threadfence();
     if (warp < SUMS) {
+        Round round = {};
+        if (peers) round = open_round(peers);
         double sum = 0;
         for (int b = lane; b < gridDim.x; b += 32) sum += __ldcg(scratch + warp * gridDim.x + b);
         for (int bit = 16; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
-        if (lane == 0) *places[warp] = sum;
+        if (peers && lane < 8) post(round, warp, sum);
+        if (lane == 0) *places[warp] = peers ? collect(peers, round, warp) : sum;
     }
+    if (peers) close_round(peers);
 #endif
 }

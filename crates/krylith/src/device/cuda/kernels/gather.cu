@@ -1,0 +1,19 @@
+// gather_runs: packed[i*run + e] = x[nodes[i]*run + e], 0 <= i < count, 0 <= e < run: the nodes that a neighbour needs, in
+// one contiguous message, for transports that cannot store into its memory.
+//
+// Arguments: run = block size times stages, the numbers of a node; x and packed 16-byte aligned where run is even, 8-byte
+// where it is odd. Any grid and block; threads take pieces of 16 bytes (8 where run is odd), neighbours take neighbours.
+// Bytes moved: 16 run + 4 a node.
+
+template <class Piece>
+__device__ __forceinline__ void gather(int count, int pieces, const int* nodes, const Piece* x, Piece* packed) {
+    const long long end = (long long)count * pieces;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < end; i += (long long)gridDim.x * blockDim.x)
+        packed[i] = x[(long long)nodes[i / pieces] * pieces + i % pieces];
+}
+
+extern "C" __global__ void gather_runs(const int* halt, int count, int run, const int* nodes, const double* x, double* packed) {
+    if (halt && *halt) return;
+    if (run % 2 == 0) gather(count, run / 2, nodes, (const double2*)x, (double2*)packed);
+    else gather(count, run, nodes, x, packed);
+}
