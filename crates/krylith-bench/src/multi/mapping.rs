@@ -53,16 +53,35 @@ pub(crate) fn starts(halo: &Halo) -> (Vec<usize>, Vec<usize>) {
     (send, receive)
 }
 
-/// Buffering and send map in one: where in the vector each number of the reordered send buffer stands.
+/// Buffering and send map in one: where in the vector, of segments of `p` numbers, each number of the reordered send
+/// buffer stands.
 ///
 /// The published solver runs two kernels for it; the plain NCCL baseline uses this.
-pub(crate) fn send_gather(c: &[i32], starts: &[usize], b: usize, segments: usize, q: usize) -> Vec<i32> {
+pub(crate) fn send_gather(c: &[i32], starts: &[usize], b: usize, segments: usize, p: usize) -> Vec<i32> {
     let length = c.len() * b;
     let place = |t: usize| {
         let (w, rest) = (t / length, t % length);
-        c[rest / b] + (rest % b + w * q) as i32
+        c[rest / b] + (rest % b + w * p) as i32
     };
     send_map(starts, b, segments).iter().map(|&t| place(t as usize)).collect()
+}
+
+/// Where each number that arrived belongs in segments of `p` numbers whose ghosts begin at `q`.
+///
+/// The published solver reorders into a vector of ghosts ([`receive_map`]); the plain NCCL baseline scatters with this.
+pub(crate) fn receive_scatter(
+    starts: &[usize],
+    b: usize,
+    segments: usize,
+    (p, q): (usize, usize),
+) -> Vec<i32> {
+    let map = receive_map(starts, b, segments);
+    let each = map.len() / segments;
+    let mut places = vec![0; map.len()];
+    for (i, &arrived) in map.iter().enumerate() {
+        places[arrived as usize] = (i / each * p + q + i % each) as i32;
+    }
+    places
 }
 
 #[cfg(test)]
@@ -131,6 +150,17 @@ mod tests {
                 .flat_map(|t| (0..halo.ghosts).flat_map(move |g| (0..b).map(move |r| ghost(t, g, r))))
                 .collect();
             assert_eq!(segments, wanted, "b={b} s={s}");
+
+            let p = q + halo.ghosts * b + 3;
+            let mut whole = vec![-1.0; p * s];
+            for (&to, &from) in receive_scatter(&receive, b, s, (p, q)).iter().zip(&raw) {
+                whole[to as usize] = from;
+            }
+            for (stage, segment) in whole.chunks(p).enumerate() {
+                let ghosts = halo.ghosts * b;
+                assert_eq!(segment[q..q + ghosts], wanted[stage * ghosts..][..ghosts], "b={b} s={s}");
+                assert!(segment[..q].iter().chain(&segment[q + ghosts..]).all(|&v| v == -1.0));
+            }
         }
     }
 
@@ -140,5 +170,6 @@ mod tests {
         let (send, receive) = starts(&halo);
         assert!(send_map(&send, 4, 2).is_empty() && receive_map(&receive, 4, 2).is_empty());
         assert!(send_gather(&[], &send, 4, 2, 12).is_empty());
+        assert!(receive_scatter(&receive, 4, 2, (12, 12)).is_empty());
     }
 }

@@ -82,8 +82,8 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
     let describe = CudaPlatform::open(gpus[0])?.describe();
     let nccl = krylith::device::cuda::nccl_version();
     let iterations = options.iterations.unwrap_or(300);
-    let plan = Plan { solves: options.solves.unwrap_or(20), iterations };
-    let large = Plan { solves: options.solves.unwrap_or(5), iterations };
+    let plan = Plan { solves: options.solves.unwrap_or(10), iterations };
+    let large = Plan { solves: options.solves.unwrap_or(3), iterations };
     let meta = json!({
         "schema": 1, "suite": "okp", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
         "device": describe, "gpus": gpus, "nccl": nccl.as_ref().ok(), "solves": plan.solves,

@@ -57,7 +57,8 @@ pub struct OkpOptions {
     pub out: Option<PathBuf>,
     /// Samples of a product or an orthogonalisation; at least 20 for figures that are quoted.
     pub repetitions: usize,
-    /// Samples of a whole solve. Default: 20 on a GPU, 5 of eight times the paper's size on several, 3 on a CPU.
+    /// Samples of a whole solve. Default: 20 on a GPU; 10 on several, 3 at eight times the paper's size; 3
+    /// on a CPU.
     pub solves: Option<usize>,
     /// GMRES iterations of a solve. Default: 300 (10 cycles) on a GPU, 60 on a CPU.
     pub iterations: Option<usize>,

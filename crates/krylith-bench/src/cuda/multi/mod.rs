@@ -69,13 +69,15 @@ impl Baseline {
                 let rank = Rank::open(gpu, meet, matches!(self, Self::CuNccl | Self::Okp).then_some(&team))?;
                 let part = &parts[me];
                 let host = |staging| -> Result<Box<dyn Product>> {
-                    let matrices = Parts::new(&rank, part)?;
+                    let matrices = Parts::split(&rank, part)?;
                     Ok(Box::new(HostProduct::new(&rank, matrices, &parts, staging, board.clone())?))
                 };
                 let product = match self {
                     Self::CuSolver => host(Staging::Whole)?,
                     Self::CuSolverPacked => host(Staging::Packed)?,
-                    Self::CuNccl => Box::new(NcclProduct::new(&rank, Parts::new(&rank, part)?, &part.halo)?),
+                    Self::CuNccl => {
+                        Box::new(NcclProduct::new(&rank, Parts::whole(&rank, part)?, &part.halo)?)
+                    }
                     Self::Okp => Box::new(OkpProduct::new(&rank, part)?),
                 };
                 let how = if self == Self::CuNccl { How::Cgs2 } else { How::Mgs };

@@ -4,26 +4,27 @@ use crate::multi::crew::{Crew, Make, Member};
 use crate::multi::meeting::{Attendant, Meeting};
 use crate::multi::{Job, Part, Session, Solve, Times};
 use krylith::comm::{Communicator, TeamRank};
-use krylith::device::cuda::{Cuda, Device};
+use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::PointBlock;
 use krylith::space::Space;
-use krylith::{Error, Result, Stop, Store};
+use krylith::{Result, Stop, Store};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// This rank's share of vectors of the whole system: the one place where Krylith's way of joining GPUs comes in.
-fn space(device: &Arc<Device>, team: TeamRank, len: usize) -> Result<Cuda> {
-    match team.size() {
-        1 => Cuda::new(device, len),
-        size => Err(Error::Unsupported(format!("Krylith's solve on {size} GPUs of one process"))),
-    }
+fn space(device: &Arc<Device>, team: TeamRank, meet: &Attendant, len: usize) -> Result<Cuda> {
+    let team: Arc<dyn Communicator> = Arc::new(team);
+    let ours = team.clone();
+    // A rank that fails between solves is known to the crew alone.
+    meet.on_failure(Box::new(move || ours.fail("another rank of the benchmark failed")));
+    Cuda::distributed(&Fabric::new(device, &team, Transport::Auto)?, len)
 }
 
 /// Makes it ready on the job's GPUs; `dense` uses no structure inside the blocks.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for more GPUs than it joins; a GPU or library that is missing, no room.
+/// A GPU or library that is missing, no room.
 pub(crate) fn open(job: &Job, dense: bool) -> Result<Box<dyn Session>> {
     let size = job.gpus.len();
     let of_node = job.kronecker.block() * job.kronecker.stages();
@@ -33,7 +34,7 @@ pub(crate) fn open(job: &Job, dense: bool) -> Result<Box<dyn Session>> {
         let first = parts[me].rows.first().map_or(0, |&row| row as usize);
         let rhs = job.rhs[first * of_node..(first + parts[me].halo.own) * of_node].to_vec();
         let make: Make = Box::new(move |meet, team| {
-            let space = space(&Device::open(gpu)?, team, rhs.len())?;
+            let space = space(&Device::open(gpu)?, team, &meet, rhs.len())?;
             let options = GmresOptions { restart, ..GmresOptions::default() };
             let mut b = space.vector()?;
             space.write(&rhs, &mut b)?;

@@ -50,6 +50,7 @@ pub(super) struct Rank {
     events: [CudaEvent; 2],
     buffering: CudaFunction,
     gather: CudaFunction,
+    scatter: CudaFunction,
     clock: RefCell<Clock>,
     timed: Cell<bool>,
 }
@@ -84,6 +85,7 @@ impl Rank {
             events: [event()?, event()?],
             buffering: function("parallel_buffering")?,
             gather: function("gather")?,
+            scatter: function("scatter")?,
             vendor,
             meet,
             nccl,
@@ -192,11 +194,30 @@ impl Rank {
     }
     /// to[i] = from[map[i]] for `l` numbers, on the messages' stream.
     pub fn gather(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
+        self.reorder(self.lane(), &self.gather, l, map, from, to)
+    }
+    /// to[i] = from[map[i]] for `l` numbers, on the device's own stream.
+    pub fn gather_in_order(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
+        self.reorder(self.main(), &self.gather, l, map, from, to)
+    }
+    /// to[map[i]] = from[i] for `l` numbers, on the device's own stream.
+    pub fn scatter_in_order(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
+        self.reorder(self.main(), &self.scatter, l, map, from, to)
+    }
+    fn reorder(
+        &self,
+        stream: &Arc<CudaStream>,
+        kernel: &CudaFunction,
+        l: usize,
+        map: u64,
+        from: u64,
+        to: u64,
+    ) -> Result<()> {
         if l == 0 {
             return Ok(());
         }
         let n = l as i32;
-        let mut launch = self.lane().launch_builder(&self.gather);
+        let mut launch = stream.launch_builder(kernel);
         launch.arg(&n).arg(&map).arg(&from).arg(&to);
         // SAFETY: arguments have the kernel's types; the caller's buffers hold what the map names.
         let done = unsafe { launch.launch(Self::config(l)) };
