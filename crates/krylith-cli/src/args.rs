@@ -226,9 +226,9 @@ pub struct InfoArgs {
     /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated")]
     pub ordering: Option<Ordering>,
-    /// Partition over ranks: not built yet.
-    #[arg(long, value_name = "P", hide = true)]
-    pub ranks: Option<String>,
+    /// Ways to share the system's block rows among P ranks, and the quality of each [default: none]
+    #[arg(long, value_name = "P", value_parser = options::ranks, requires = "system")]
+    pub ranks: Option<usize>,
 }
 
 fn command() -> clap::Command {

@@ -1,11 +1,11 @@
-//! `krylith info`: the machine as Krylith sees it, and a system's size, blocks and memory.
+//! `krylith info`: the machine as Krylith sees it, and a system's size, blocks, memory and partitions.
 
 use crate::args::InfoArgs;
 use crate::blocks::picture;
-use crate::failure::{DONE, Failure, Result};
+use crate::failure::{DONE, Result};
 use crate::output::{self, bytes, count, plural};
 use crate::system::{self, Operator, System};
-use crate::{machine, run, summary};
+use crate::{machine, partitions, run, summary};
 use krylith::Store;
 use krylith::device::cuda::specialisations::vector_kernels;
 use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
@@ -15,20 +15,24 @@ use krylith::operator::{Structure, Terms};
 /// Runs the command.
 ///
 /// # Errors
-/// A system that cannot be read.
+/// A system that cannot be read, more ranks than it has block rows.
 pub fn info(args: InfoArgs) -> Result<u8> {
-    if args.ranks.is_some() {
-        return Err(Failure::usage("--ranks: this build does not partition systems yet"));
-    }
     crate::interrupt::watch()?;
     let system = match &args.system {
         Some(text) => Some(system::load(text, args.block, args.ordering.unwrap_or_default())?),
         None => None,
     };
+    if let (Some(system), Some(ranks)) = (&system, args.ranks) {
+        partitions::check(system, ranks)?;
+    }
     let mut rows = vec![("krylith", vec![env!("CARGO_PKG_VERSION").to_string()])];
     rows.extend(found());
     if let Some(system) = &system {
         rows.extend(about(system));
+        if let Some(ranks) = args.ranks {
+            rows.push(("", vec![String::new()]));
+            rows.push(("partition", partitions::table(system, ranks)?));
+        }
     }
     output::print(&summary::table(&rows));
     Ok(DONE)

@@ -12,6 +12,7 @@ mod machine;
 mod null_space;
 mod options;
 mod output;
+mod partitions;
 mod plot;
 mod problem;
 mod progress;

@@ -217,6 +217,11 @@ pub fn threads(text: &str) -> Parsed<usize> {
     whole(text, 1, 1024)
 }
 
+/// Ranks of a partition; each is a process with a device of its own.
+pub fn ranks(text: &str) -> Parsed<usize> {
+    whole(text, 1, 1_000_000)
+}
+
 /// Iterations before a restart.
 pub fn restart(text: &str) -> Parsed<usize> {
     whole(text, 1, 1_000_000)

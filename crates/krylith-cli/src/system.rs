@@ -125,6 +125,8 @@ pub struct System {
     pub order: Order,
     /// The system's own right-hand side, in the solver's order.
     pub own_rhs: Option<Vec<f64>>,
+    /// Where each node lies, if that is known.
+    pub coordinates: Option<Vec<[f64; 3]>>,
     /// The file's `[solver]` section.
     pub solver: SolverDefaults,
     /// Why the block size is what it is.
@@ -251,6 +253,7 @@ struct Source {
     name: String,
     matrix: SystemMatrix,
     rhs: Option<Vec<f64>>,
+    coordinates: Option<Vec<[f64; 3]>>,
     hint: Option<(usize, &'static str)>,
     solver: SolverDefaults,
 }
@@ -265,14 +268,15 @@ pub fn is_problem(text: &str) -> bool {
 
 fn source(text: &str) -> Result<Source> {
     if is_problem(text) {
-        let Generated { system, rhs, spec, .. } = krylith_problems::generate(text)?;
+        let Generated { system, rhs, coordinates, spec, .. } = krylith_problems::generate(text)?;
         let hint = Some((system.block(), "the problem's own"));
         let matrix = match system {
             SystemKind::Csr(a) => SystemMatrix::Matrix(Matrix::Csr(a)),
             SystemKind::Bsr(a) => SystemMatrix::Matrix(Matrix::Bsr(a)),
             SystemKind::Kronecker(k) => SystemMatrix::Kronecker(k),
         };
-        return Ok(Source { name: spec, matrix, rhs: Some(rhs), hint, solver: SolverDefaults::default() });
+        let solver = SolverDefaults::default();
+        return Ok(Source { name: spec, matrix, rhs: Some(rhs), coordinates, hint, solver });
     }
     let mut system = io::read_system(text).map_err(|e| missing(text, e))?;
     let rhs = system.rhs.take();
@@ -281,7 +285,14 @@ fn source(text: &str) -> Result<Source> {
         .transpose()
         .map_err(|e| Failure::from(e).within(text))?;
     let hint = system.block_hint.map(|b| (b, "the file says so"));
-    Ok(Source { name: text.into(), matrix: system.operator, rhs, hint, solver: system.solver })
+    Ok(Source {
+        name: text.into(),
+        matrix: system.operator,
+        rhs,
+        coordinates: system.coordinates,
+        hint,
+        solver: system.solver,
+    })
 }
 
 /// A file that is not there may be a problem spelt wrong.
@@ -302,7 +313,7 @@ fn missing(text: &str, error: krylith::Error) -> Failure {
 /// # Errors
 /// Files and problems as their readers say; a matrix that is empty or not square; blocks that do not fit.
 pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> {
-    let Source { name, matrix, rhs, hint, solver } = source(text)?;
+    let Source { name, matrix, rhs, coordinates, hint, solver } = source(text)?;
     let refuse = |message: String| Err(Failure::usage(format!("{text}: {message}")));
     let (rows, columns) = match &matrix {
         SystemMatrix::Matrix(a) => (a.rows(), a.columns()),
@@ -351,6 +362,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 operator,
                 order,
                 own_rhs,
+                coordinates,
                 solver,
                 block_reason,
                 block_detected,
@@ -394,6 +406,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 operator,
                 order,
                 own_rhs,
+                coordinates,
                 solver,
                 block_reason,
                 block_detected,

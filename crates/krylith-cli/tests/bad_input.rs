@@ -163,7 +163,9 @@ fn options_refuse_what_they_do_not_know() {
         f.line(&line).fails(2, &words);
     }
     f.line("bench all").fails(2, &["all", "okp"]);
-    f.line("info --ranks 2").fails(2, &["--ranks", "not"]);
+    f.line("info --ranks 2").fails(2, &["--ranks", "SYSTEM"]);
+    f.line("info a.mtx --ranks 0").fails(2, &["--ranks", "from 1"]);
+    f.line("info a.mtx --ranks two").fails(2, &["--ranks", "two"]);
     f.line("solve").fails(2, &["SYSTEM"]);
     f.line("problem stokes:3x3x3").fails(2, &["--out"]);
     assert_eq!(f.names(), ["a.mtx"]);

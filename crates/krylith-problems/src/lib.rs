@@ -19,6 +19,7 @@
 
 mod catalogue;
 mod data;
+mod distributed;
 mod laplace;
 mod memory;
 mod mesh;
@@ -35,6 +36,8 @@ use krylith::{Error, Result};
 
 pub use catalogue::{Key, Problem, catalogue};
 pub use data::{DuctData, InletRamp};
+pub(crate) use distributed::kronecker_terms;
+pub use distributed::{GeneratedRows, generate_rows};
 pub use mesh::DuctMesh;
 pub use steps::StokesSteps;
 pub use stokes::{StokesDuct, StokesOptions};
@@ -106,26 +109,14 @@ pub fn generate(spec: &str) -> Result<Generated> {
 
 /// The first step of the default duct, from rest.
 fn stokes_step(mut spec: spec::Spec) -> Result<Generated> {
-    let butcher = Butcher::by_name(spec.text("scheme"))?;
-    let tau = spec.positive("tau")?;
-    let options = StokesOptions {
-        nodes: [spec.size[0], spec.size[1], spec.size[2]],
-        length: spec.positive("length")?,
-        nu: spec.positive("nu")?,
-        stab: spec.positive("stab")?,
-        scale: if spec.text("scale") == "auto" { None } else { Some(spec.positive("scale")?) },
-    };
-    let inlet = InletRamp { ramp: spec.positive("ramp")? };
+    let Step { butcher, tau, options, inlet } = Step::of(&spec)?;
     let duct = StokesDuct::with_data(options, Arc::new(inlet))?;
     if let Some(scale) = duct.options().scale {
         spec.settle("scale", scale.to_string());
     }
     let mut rhs = vec![0.0; duct.mass.rows() * butcher.stages()];
     duct.steps(&butcher, tau)?.rhs_into(0.0, &vec![0.0; duct.mass.rows()], &mut rhs)?;
-    if let Some(i) = rhs.iter().position(|v| !v.is_finite()) {
-        let (row, column) = (i / butcher.stages(), i % butcher.stages());
-        return Err(Error::NotFinite { what: "right-hand side".into(), row, column, value: rhs[i] });
-    }
+    check_rhs(&rhs, butcher.stages(), 0)?;
     let mesh = duct.mesh;
     Ok(Generated {
         system: SystemKind::Kronecker(duct.into_kronecker(&butcher, tau)?),
@@ -134,4 +125,42 @@ fn stokes_step(mut spec: spec::Spec) -> Result<Generated> {
         mesh: Some(mesh),
         spec: spec.full(),
     })
+}
+
+/// What the text of a Stokes duct says.
+struct Step {
+    butcher: Butcher,
+    tau: f64,
+    options: StokesOptions,
+    inlet: InletRamp,
+}
+
+impl Step {
+    fn of(spec: &spec::Spec) -> Result<Self> {
+        Ok(Self {
+            butcher: Butcher::by_name(spec.text("scheme"))?,
+            tau: spec.positive("tau")?,
+            options: StokesOptions {
+                nodes: [spec.size[0], spec.size[1], spec.size[2]],
+                length: spec.positive("length")?,
+                nu: spec.positive("nu")?,
+                stab: spec.positive("stab")?,
+                scale: if spec.text("scale") == "auto" { None } else { Some(spec.positive("scale")?) },
+            },
+            inlet: InletRamp { ramp: spec.positive("ramp")? },
+        })
+    }
+}
+
+/// Refuses a right-hand side that parameters made overflow; it begins with scalar row `first`.
+fn check_rhs(rhs: &[f64], stages: usize, first: usize) -> Result<()> {
+    match rhs.iter().position(|v| !v.is_finite()) {
+        None => Ok(()),
+        Some(i) => Err(Error::NotFinite {
+            what: "right-hand side".into(),
+            row: first + i / stages,
+            column: i % stages,
+            value: rhs[i],
+        }),
+    }
 }

@@ -1,11 +1,13 @@
 //! Random point-block Kronecker systems, for tests of every block size and number of stages.
 
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use krylith::partition::{RowBlocks, Rows, run};
 use krylith::{Error, Result};
 use rayon::prelude::*;
+use std::ops::Range;
 
 use crate::spec::Spec;
-use crate::{Generated, SystemKind, memory};
+use crate::{Generated, GeneratedRows, SystemKind, kronecker_terms, memory};
 
 /// Blocks a row where there are nodes enough.
 const BLOCKS: usize = 15;
@@ -15,19 +17,93 @@ const BLOCKS: usize = 15;
 /// In M and L a diagonal entry is 4 times the sum of its row's other magnitudes (at least 4); A and B have diagonals
 /// of 1 and of 0.5..1, and other entries that sum to at most 0.1 a row. Rows are seeded one by one.
 pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
-    let n = spec.size[0];
-    let b = spec.whole("block", 1..=8)? as usize;
-    let s = spec.whole("stages", 1..=8)? as usize;
-    let seed = spec.whole("seed", 0..=u64::MAX)?;
-    let same = spec.choice("pattern", &["same", "different"])? == 0;
-    let tau = spec.positive("tau")?;
+    let Parameters { n, b, s, seed, tau, .. } = Parameters::of(spec)?;
     if n > u32::MAX as usize / b {
         return Err(Error::invalid(format!("random: {n} nodes of {b} components do not fit 32-bit columns")));
     }
     memory::check("the random system", (n * BLOCKS.min(n)) as u64 * (b * b * 8 + 8) as u64 * 2)?;
 
-    let m = matrix(n, b, seed, 1, 1)?;
-    let l = matrix(n, b, seed, if same { 1 } else { 2 }, 3)?;
+    let [m, l] = Parameters::of(spec)?
+        .matrices(0..n)
+        .map(|(row_ptr, col, values)| Bsr::new(b, n, n, row_ptr, col, values));
+    let (a, coefficients) = stages(s, seed);
+    let mut random = Random::new(seed, 5, 0);
+    let rhs = (0..n * b * s).map(|_| 2.0 * random.unit() - 1.0).collect();
+    Ok(Generated {
+        system: SystemKind::Kronecker(KroneckerSum::new(a, coefficients, tau, m?, l?)?),
+        rhs,
+        coordinates: None,
+        mesh: None,
+        spec: spec.full(),
+    })
+}
+
+/// One rank's rows of the same.
+pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<GeneratedRows> {
+    let parameters = Parameters::of(spec)?;
+    let Parameters { n, b, s, seed, tau, .. } = parameters;
+    if n > u32::MAX as usize {
+        return Err(Error::invalid(format!("random: {n} nodes do not fit 32-bit node numbers")));
+    }
+    let own = run(n, rank, ranks);
+    memory::check(
+        "a rank's part of the random system",
+        (own.len() * BLOCKS) as u64 * (b * b * 8 + 12) as u64 * 2,
+    )?;
+    let (a, coefficients) = stages(s, seed);
+    let blocks = parameters.matrices(own.clone()).map(|(row_ptr, col, values)| RowBlocks {
+        row_ptr,
+        col: col.into_iter().map(u64::from).collect(),
+        values,
+    });
+    let mut random = Random::new(seed, 5, 0);
+    random.skip((own.start * b * s) as u64);
+    Ok(GeneratedRows {
+        rhs: (0..own.len() * b * s).map(|_| 2.0 * random.unit() - 1.0).collect(),
+        nodes: n,
+        coordinates: None,
+        rows: Rows {
+            numbers: own.map(|i| i as u64).collect(),
+            block: b,
+            terms: kronecker_terms(a, &coefficients, tau, blocks)?,
+        },
+        spec: spec.full(),
+    })
+}
+
+/// What the text says.
+#[derive(Clone, Copy)]
+struct Parameters {
+    n: usize,
+    b: usize,
+    s: usize,
+    seed: u64,
+    same: bool,
+    tau: f64,
+}
+
+impl Parameters {
+    fn of(spec: &Spec) -> Result<Self> {
+        Ok(Self {
+            n: spec.size[0],
+            b: spec.whole("block", 1..=8)? as usize,
+            s: spec.whole("stages", 1..=8)? as usize,
+            seed: spec.whole("seed", 0..=u64::MAX)?,
+            same: spec.choice("pattern", &["same", "different"])? == 0,
+            tau: spec.positive("tau")?,
+        })
+    }
+
+    /// The rows `own` of M and of L.
+    fn matrices(self, own: Range<usize>) -> [Blocks; 2] {
+        let Self { n, b, seed, .. } = self;
+        let other = if self.same { 1 } else { 2 };
+        [blocks(n, own.clone(), b, seed, 1, 1), blocks(n, own, b, seed, other, 3)]
+    }
+}
+
+/// A and B.
+fn stages(s: usize, seed: u64) -> (Dense, Dense) {
     let mut random = Random::new(seed, 4, 0);
     let mut stage = |diagonal: &mut dyn FnMut(&mut Random) -> f64| {
         let mut a = Dense::identity(s);
@@ -41,22 +117,18 @@ pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
     };
     let a = stage(&mut |_| 1.0);
     let coefficients = stage(&mut |random| 0.5 + 0.5 * random.unit());
-    let mut random = Random::new(seed, 5, 0);
-    let rhs = (0..n * b * s).map(|_| 2.0 * random.unit() - 1.0).collect();
-    Ok(Generated {
-        system: SystemKind::Kronecker(KroneckerSum::new(a, coefficients, tau, m, l)?),
-        rhs,
-        coordinates: None,
-        mesh: None,
-        spec: spec.full(),
-    })
+    (a, coefficients)
 }
 
-/// A random matrix; `pattern` and `values` choose the streams of columns and of numbers.
-fn matrix(n: usize, b: usize, seed: u64, pattern: u64, values: u64) -> Result<Bsr> {
+/// Row pointers, columns and values.
+type Blocks = (Vec<usize>, Vec<u32>, Vec<f64>);
+
+/// Rows `own` of a random matrix; `pattern` and `values` choose the streams of columns and of numbers.
+fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values: u64) -> Blocks {
     let width = BLOCKS.min(n);
-    let mut col = vec![0u32; n * width];
-    col.par_chunks_mut(width).enumerate().with_min_len(256).for_each(|(i, row)| {
+    let mut col = vec![0u32; own.len() * width];
+    col.par_chunks_mut(width).enumerate().with_min_len(256).for_each(|(p, row)| {
+        let i = own.start + p;
         let mut random = Random::new(seed, pattern, i as u64);
         row[0] = i as u32;
         for p in 1..width {
@@ -69,11 +141,13 @@ fn matrix(n: usize, b: usize, seed: u64, pattern: u64, values: u64) -> Result<Bs
         }
         row.sort_unstable();
     });
-    let mut numbers = vec![0.0; n * width * b * b];
-    numbers.par_chunks_mut(width * b * b).enumerate().with_min_len(256).for_each(|(i, row)| {
+    let mut numbers = vec![0.0; own.len() * width * b * b];
+    numbers.par_chunks_mut(width * b * b).enumerate().with_min_len(256).for_each(|(p, row)| {
+        let i = own.start + p;
+        let columns = &col[p * width..(p + 1) * width];
         let mut random = Random::new(seed, values, i as u64);
         row.iter_mut().for_each(|v| *v = 2.0 * random.unit() - 1.0);
-        let own = (0..width).find(|p| col[i * width + p] == i as u32).unwrap_or(0);
+        let own = columns.iter().position(|&j| j == i as u32).unwrap_or(0);
         for r in 0..b {
             let diagonal = (own * b + r) * b + r;
             row[diagonal] = 0.0;
@@ -81,8 +155,7 @@ fn matrix(n: usize, b: usize, seed: u64, pattern: u64, values: u64) -> Result<Bs
             row[diagonal] = 4.0 * others.max(1.0);
         }
     });
-    let row_ptr = (0..=n).map(|i| i * width).collect();
-    Bsr::new(b, n, n, row_ptr, col, numbers)
+    ((0..=own.len()).map(|p| p * width).collect(), col, numbers)
 }
 
 /// SplitMix64 (Steele, Lea & Flood, 2014), seeded by stream and place so that order and threads do not matter.
@@ -103,6 +176,11 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// Passes over the next `count` numbers.
+    fn skip(&mut self, count: u64) {
+        self.0 = self.0.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
 
     /// In [0, 1).

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use krylith::matrix::Butcher;
 use krylith::{Error, Result};
 use rayon::prelude::*;
+use std::ops::Range;
 
 use crate::stencil::{OFFSETS, Stencils, neighbour};
 use crate::{DuctData, DuctMesh};
@@ -20,6 +21,10 @@ pub struct StokesSteps {
     data: Arc<dyn DuctData>,
     butcher: Butcher,
     tau: f64,
+    /// The nodes whose rows are made: all, or one rank's.
+    own: Range<usize>,
+    /// The nodes that those rows use; states and data begin with the first.
+    window: Range<usize>,
     /// g'(t + c_k τ) at Dirichlet nodes, (3i + c)s + k; stays 0 elsewhere.
     rate: Vec<f64>,
     /// f(t + c_k τ), laid out alike, and then h; empty where the data have neither.
@@ -34,11 +39,16 @@ impl StokesSteps {
         data: Arc<dyn DuctData>,
         butcher: &Butcher,
         tau: f64,
+        own: Range<usize>,
     ) -> Result<Self> {
         if !(tau.is_finite() && tau > 0.0) {
             return Err(Error::invalid(format!("tau is {tau}; it must be positive and finite")));
         }
-        let size = 3 * mesh.nodes() * butcher.stages();
+        // The farthest neighbour lies a plane, a line and a node away.
+        let [nx, ny, _] = mesh.sizes();
+        let reach = nx * ny + nx + 1;
+        let window = own.start.saturating_sub(reach)..(own.end + reach).min(mesh.nodes());
+        let size = 3 * window.len() * butcher.stages();
         let sources = if data.has_sources() { size } else { 0 };
         Ok(Self {
             mesh,
@@ -46,6 +56,8 @@ impl StokesSteps {
             data,
             butcher: butcher.clone(),
             tau,
+            own,
+            window,
             rate: vec![0.0; size],
             force: vec![0.0; sources],
             traction: vec![0.0; sources],
@@ -70,16 +82,16 @@ impl StokesSteps {
     /// # Errors
     /// `u` or `rhs` of the wrong length.
     pub fn rhs_into(&mut self, t: f64, u: &[f64], rhs: &mut [f64]) -> Result<()> {
-        let (n, s) = (self.mesh.nodes(), self.butcher.stages());
-        check_length("the state", u.len(), 4 * n)?;
-        check_length("the right-hand side", rhs.len(), 4 * n * s)?;
+        let s = self.butcher.stages();
+        check_length("the state", u.len(), 4 * self.window.len())?;
+        check_length("the right-hand side", rhs.len(), 4 * self.own.len() * s)?;
         self.sample(t);
         let this = &*self;
         // Grid lines are work enough for a task.
         let line = this.mesh.sizes()[0];
         rhs.par_chunks_mut(4 * s * line).enumerate().for_each(|(l, rows)| {
             for (o, row) in rows.chunks_exact_mut(4 * s).enumerate() {
-                this.row(l * line + o, u, row);
+                this.row(this.own.start + l * line + o, u, row);
             }
         });
         Ok(())
@@ -106,7 +118,8 @@ impl StokesSteps {
 
     /// Evaluates the data at the stages of the step from `t`.
     fn sample(&mut self, t: f64) {
-        let Self { mesh, data, butcher, tau, rate, force, traction, .. } = self;
+        let Self { mesh, data, butcher, tau, window, rate, force, traction, .. } = self;
+        let first = window.start;
         let s = butcher.stages();
         let put = |out: &mut [f64], value: &dyn Fn(f64) -> [f64; 3]| {
             for (k, c) in butcher.c.iter().enumerate() {
@@ -114,22 +127,34 @@ impl StokesSteps {
                 (0..3).for_each(|d| out[d * s + k] = v[d]);
             }
         };
-        rate.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(i, out)| {
+        rate.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(p, out)| {
+            let i = first + p;
             if mesh.is_dirichlet(i) {
                 let x = mesh.coordinate(i);
                 put(out, &|t| data.velocity_rate(x, t));
             }
         });
-        force.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(i, out)| {
-            let x = mesh.coordinate(i);
+        force.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(p, out)| {
+            let x = mesh.coordinate(first + p);
             put(out, &|t| data.force(x, t));
         });
-        traction.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(i, out)| {
+        traction.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(p, out)| {
+            let i = first + p;
             if mesh.is_outlet(i) {
                 let x = mesh.coordinate(i);
                 put(out, &|t| data.traction(x, t));
             }
         });
+    }
+
+    /// Where node `j` stands in states and data.
+    fn at(&self, j: usize) -> usize {
+        j - self.window.start
+    }
+
+    /// How many nodes the state of [`rhs_into`](Self::rhs_into) has.
+    pub(crate) fn window(&self) -> usize {
+        self.window.len()
     }
 
     /// The 4s numbers of node `i`, at c·s + stage.
@@ -140,14 +165,14 @@ impl StokesSteps {
         let free = !mesh.is_dirichlet(i);
         // τ Σ_l a_kl g'_j(t_l): what the step adds to a prescribed velocity by stage k.
         let lift = |j: usize, c: usize, k: usize| {
-            let rate = &self.rate[(3 * j + c) * s..][..s];
+            let rate = &self.rate[(3 * self.at(j) + c) * s..][..s];
             self.tau * (0..s).map(|l| a[(k, l)] * rate[l]).sum::<f64>()
         };
         out.fill(0.0);
         let mut same = [0.0; 4]; // −L u, alike in every stage
         for (entry, &offset) in stencil.iter().zip(&OFFSETS) {
             let Some(j) = neighbour(mesh, at, offset) else { continue };
-            let v = &u[4 * j..4 * j + 4];
+            let v = &u[4 * self.at(j)..][..4];
             for c in 0..3 {
                 same[c] -= entry.stiffness * v[c] + entry.gradient[c] * v[3];
                 same[3] -= entry.divergence[c] * v[c];
@@ -160,13 +185,13 @@ impl StokesSteps {
                         out[3 * s + k] -= entry.divergence[c] * step;
                         if free {
                             out[c * s + k] -=
-                                entry.mass * self.rate[(3 * j + c) * s + k] + entry.stiffness * step;
+                                entry.mass * self.rate[(3 * self.at(j) + c) * s + k] + entry.stiffness * step;
                         }
                     }
                 }
             }
             if free && !self.force.is_empty() {
-                let force = &self.force[3 * j * s..][..3 * s];
+                let force = &self.force[3 * self.at(j) * s..][..3 * s];
                 for (out, f) in out.iter_mut().zip(force) {
                     *out += entry.mass * f;
                 }
@@ -180,7 +205,7 @@ impl StokesSteps {
                 } else {
                     let own = &stencil[crate::stencil::CENTRE];
                     out[c * s + k] =
-                        own.mass * self.rate[(3 * i + c) * s + k] + own.stiffness * lift(i, c, k);
+                        own.mass * self.rate[(3 * self.at(i) + c) * s + k] + own.stiffness * lift(i, c, k);
                 }
             }
         }
@@ -204,7 +229,7 @@ impl StokesSteps {
         let [_, hy, hz] = self.mesh.spacing();
         let weight = 0.5 * hy * hz / 12.0;
         let mut add = |j: usize, weight: f64| {
-            for (out, h) in out.iter_mut().zip(&self.traction[3 * j * s..][..3 * s]) {
+            for (out, h) in out.iter_mut().zip(&self.traction[3 * self.at(j) * s..][..3 * s]) {
                 *out += weight * h;
             }
         };

@@ -49,6 +49,7 @@ use std::sync::Arc;
 use krylith::matrix::{Bsr, Butcher, Dense, KroneckerSum};
 use krylith::{Error, Result};
 use rayon::prelude::*;
+use std::ops::Range;
 
 use crate::stencil::{CENTRE, Coupling, OFFSETS, POINTS, Stencils, neighbour};
 use crate::{DuctData, DuctMesh, InletRamp, StokesSteps, memory};
@@ -111,22 +112,7 @@ impl StokesDuct {
     /// Fewer than 2×3×3 nodes (with none free on the outlet nothing fixes the pressure) or too many for 32-bit
     /// columns, a parameter that is not positive and finite, not enough memory.
     pub fn with_data(options: StokesOptions, data: Arc<dyn DuctData>) -> Result<Self> {
-        let StokesOptions { nodes, length, nu, stab, scale } = options;
-        if nodes[0] < 2 || nodes[1] < 3 || nodes[2] < 3 {
-            return Err(Error::invalid(format!(
-                "a Stokes duct of {}x{}x{} nodes; it needs at least 2 along x and 3 along y and z",
-                nodes[0], nodes[1], nodes[2]
-            )));
-        }
-        for (name, value) in [("length", length), ("nu", nu), ("stab", stab), ("scale", scale.unwrap_or(1.0))]
-        {
-            if !(value.is_finite() && value > 0.0) {
-                return Err(Error::invalid(format!(
-                    "Stokes duct: {name} is {value}; it must be positive and finite"
-                )));
-            }
-        }
-        let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
+        let Discretisation { mesh, options, stencils } = Discretisation::new(options)?;
         let n = mesh.nodes();
         if n > u32::MAX as usize / 4 {
             return Err(Error::invalid(format!(
@@ -135,25 +121,8 @@ impl StokesDuct {
         }
         // Two matrices of 16 numbers and a column a block.
         memory::check("the matrices of the Stokes duct", (n * POINTS) as u64 * 2 * (16 * 8 + 4))?;
-
-        let h = mesh.spacing();
-        let sigma = scale.unwrap_or_else(|| 1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt());
-        let options = StokesOptions { scale: Some(sigma), ..options };
-        let stencils = Stencils::new(h, nu, stab / nu, sigma);
-        let (row_ptr, col) = pattern(&mesh);
-        let mass = fill(&mesh, &stencils, &row_ptr, |block, entry, role| {
-            let m = if role.momentum() { entry.mass } else { 0.0 };
-            (block[0], block[5], block[10]) = (m, m, m);
-        });
-        let stiffness = fill(&mesh, &stencils, &row_ptr, |block, entry, role| {
-            let k = if role.momentum() { entry.stiffness } else { 0.0 };
-            (block[0], block[5], block[10]) = (k, k, k);
-            for c in 0..3 {
-                block[4 * c + 3] = if role.row_free { entry.gradient[c] } else { 0.0 };
-                block[12 + c] = if role.column_free { entry.divergence[c] } else { 0.0 };
-            }
-            block[15] = entry.stabilisation;
-        });
+        let (row_ptr, col) = pattern(&mesh, 0..n);
+        let [mass, stiffness] = values(&mesh, &stencils, 0..n, &row_ptr);
         Ok(Self {
             mesh,
             mass: Bsr::new(4, n, n, row_ptr.clone(), col.clone(), mass)?,
@@ -174,7 +143,8 @@ impl StokesDuct {
     /// # Errors
     /// `tau` not positive and finite.
     pub fn steps(&self, butcher: &Butcher, tau: f64) -> Result<StokesSteps> {
-        StokesSteps::new(self.mesh, self.stencils.clone(), self.data.clone(), butcher, tau)
+        let all = 0..self.mesh.nodes();
+        StokesSteps::new(self.mesh, self.stencils.clone(), self.data.clone(), butcher, tau, all)
     }
 
     /// A⊗M + τB⊗L with A = I and B the Butcher matrix; unknowns are the stage derivatives. Copies M and L.
@@ -213,6 +183,39 @@ impl StokesDuct {
     }
 }
 
+/// Mesh, parameters and stencils of a duct: what a row follows from.
+pub(crate) struct Discretisation {
+    pub mesh: DuctMesh,
+    /// `scale` filled in.
+    pub options: StokesOptions,
+    pub stencils: Stencils,
+}
+
+impl Discretisation {
+    pub fn new(options: StokesOptions) -> Result<Self> {
+        let StokesOptions { nodes, length, nu, stab, scale } = options;
+        if nodes[0] < 2 || nodes[1] < 3 || nodes[2] < 3 {
+            return Err(Error::invalid(format!(
+                "a Stokes duct of {}x{}x{} nodes; it needs at least 2 along x and 3 along y and z",
+                nodes[0], nodes[1], nodes[2]
+            )));
+        }
+        for (name, value) in [("length", length), ("nu", nu), ("stab", stab), ("scale", scale.unwrap_or(1.0))]
+        {
+            if !(value.is_finite() && value > 0.0) {
+                return Err(Error::invalid(format!(
+                    "Stokes duct: {name} is {value}; it must be positive and finite"
+                )));
+            }
+        }
+        let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
+        let h = mesh.spacing();
+        let sigma = scale.unwrap_or_else(|| 1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt());
+        let options = StokesOptions { scale: Some(sigma), ..options };
+        Ok(Self { mesh, options, stencils: Stencils::new(h, nu, stab / nu, sigma) })
+    }
+}
+
 /// Whether the velocities of a block's row and column are unknown, and whether it lies on the diagonal.
 struct Role {
     row_free: bool,
@@ -227,13 +230,12 @@ impl Role {
     }
 }
 
-/// Row pointers and columns: every node with its neighbours along the edges of the tetrahedra.
-fn pattern(mesh: &DuctMesh) -> (Vec<usize>, Vec<u32>) {
-    let n = mesh.nodes();
-    let mut row_ptr = Vec::with_capacity(n + 1);
-    let mut col = Vec::with_capacity(n * POINTS);
+/// Row pointers and columns of the rows `own`: every node with its neighbours along the edges of the tetrahedra.
+pub(crate) fn pattern(mesh: &DuctMesh, own: Range<usize>) -> (Vec<usize>, Vec<u32>) {
+    let mut row_ptr = Vec::with_capacity(own.len() + 1);
+    let mut col = Vec::with_capacity(own.len() * POINTS);
     row_ptr.push(0);
-    for i in 0..n {
+    for i in own {
         let at = mesh.position(i);
         col.extend(OFFSETS.iter().filter_map(|&o| neighbour(mesh, at, o)).map(|j| j as u32));
         row_ptr.push(col.len());
@@ -241,26 +243,50 @@ fn pattern(mesh: &DuctMesh) -> (Vec<usize>, Vec<u32>) {
     (row_ptr, col)
 }
 
-/// The values of a matrix, written plane by plane in parallel: `write` gets a zeroed block and what it is made of.
+/// The values of M and L in the rows `own`, which have the pattern `row_ptr`.
+pub(crate) fn values(
+    mesh: &DuctMesh,
+    stencils: &Stencils,
+    own: Range<usize>,
+    row_ptr: &[usize],
+) -> [Vec<f64>; 2] {
+    let mass = fill(mesh, stencils, own.clone(), row_ptr, |block, entry, role| {
+        let m = if role.momentum() { entry.mass } else { 0.0 };
+        (block[0], block[5], block[10]) = (m, m, m);
+    });
+    let stiffness = fill(mesh, stencils, own, row_ptr, |block, entry, role| {
+        let k = if role.momentum() { entry.stiffness } else { 0.0 };
+        (block[0], block[5], block[10]) = (k, k, k);
+        for c in 0..3 {
+            block[4 * c + 3] = if role.row_free { entry.gradient[c] } else { 0.0 };
+            block[12 + c] = if role.column_free { entry.divergence[c] } else { 0.0 };
+        }
+        block[15] = entry.stabilisation;
+    });
+    [mass, stiffness]
+}
+
+/// The values of a matrix, written line by line in parallel: `write` gets a zeroed block and what it is made of.
 fn fill(
     mesh: &DuctMesh,
     stencils: &Stencils,
+    own: Range<usize>,
     row_ptr: &[usize],
     write: impl Fn(&mut [f64], &Coupling, Role) + Sync,
 ) -> Vec<f64> {
-    let n = mesh.nodes();
-    let mut values = vec![0.0; row_ptr[n] * 16];
-    let lines = mesh.sizes()[0]; // nodes of one grid line
+    let mut values = vec![0.0; row_ptr[own.len()] * 16];
+    let nodes = mesh.sizes()[0]; // as many as a grid line has
     let mut rest = values.as_mut_slice();
-    let mut tasks = Vec::with_capacity(n / lines);
-    for first in (0..n).step_by(lines) {
-        let (line, tail) = rest.split_at_mut((row_ptr[first + lines] - row_ptr[first]) * 16);
-        tasks.push((first, line));
+    let mut tasks = Vec::with_capacity(own.len().div_ceil(nodes));
+    for first in own.clone().step_by(nodes) {
+        let last = (first + nodes).min(own.end);
+        let (line, tail) = rest.split_at_mut((row_ptr[last - own.start] - row_ptr[first - own.start]) * 16);
+        tasks.push((first..last, line));
         rest = tail;
     }
-    tasks.into_par_iter().for_each(|(first, line)| {
+    tasks.into_par_iter().for_each(|(nodes, line)| {
         let mut blocks = line.chunks_exact_mut(16);
-        for i in first..first + lines {
+        for i in nodes {
             let at = mesh.position(i);
             let row_free = !mesh.is_dirichlet(i);
             for (p, (entry, &offset)) in stencils.row(mesh, at).iter().zip(&OFFSETS).enumerate() {

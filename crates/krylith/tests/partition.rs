@@ -3,13 +3,12 @@
 mod common;
 
 use common::{Random, by_rows, distance, random_kronecker};
-use krylith::comm::{Channel, Communicator, Message, Solo};
+use krylith::comm::{Communicator, Solo, Team};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::operator::Terms;
 use krylith::partition::{Halo, Part, Partition, RowBlocks, Rows, distribute, split};
 use krylith::{Error, Result};
 use std::borrow::Cow;
-use std::sync::{Barrier, Mutex};
 
 /// Partitions of n rows over `ranks`: random, contiguous, all rows on the last rank, one empty rank in the middle.
 fn partitions(rng: &mut Random, n: usize, ranks: usize) -> Vec<(&'static str, Partition)> {
@@ -327,50 +326,12 @@ fn partitions_that_do_not_fit() {
     assert!(matches!(Partition::new(vec![0, 2], 2), Err(Error::Invalid(m)) if m.contains("block row 1")));
     assert!(Partition::new(vec![], 0).is_err());
     let a = Bsr::new(1, 2, 3, vec![0, 0, 0], vec![], vec![]).unwrap();
-    let terms = Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))] };
+    let terms = Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None };
     let error = split(&terms, &Partition::new(vec![0, 0], 1).unwrap()).unwrap_err().to_string();
     assert!(error.contains("square"), "{error}");
 }
 
 /// One result from each of `size` ranks, which are threads.
 fn on_ranks<T: Send>(size: usize, work: impl Fn(&dyn Communicator) -> T + Sync) -> Vec<T> {
-    let (barrier, letters) = (Barrier::new(size), Mutex::new(vec![Vec::new(); size]));
-    std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..size)
-            .map(|rank| Member { rank, size, barrier: &barrier, letters: &letters })
-            .map(|member| scope.spawn(|| work(&{ member })))
-            .collect();
-        ranks.into_iter().map(|r| r.join().unwrap()).collect()
-    })
-}
-
-/// A rank that only does what set-up needs.
-struct Member<'a> {
-    rank: usize,
-    size: usize,
-    barrier: &'a Barrier,
-    letters: &'a Mutex<Vec<Vec<Vec<u8>>>>,
-}
-
-impl Communicator for Member<'_> {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-    fn size(&self) -> usize {
-        self.size
-    }
-    fn sum(&self, _: &mut [f64]) -> Result<()> {
-        unimplemented!()
-    }
-    fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        self.letters.lock().unwrap()[self.rank] = out;
-        self.barrier.wait();
-        let mine = self.letters.lock().unwrap().iter().map(|out| out[self.rank].clone()).collect();
-        self.barrier.wait();
-        Ok(mine)
-    }
-    fn channel(&self, _: &[Message]) -> Result<Box<dyn Channel>> {
-        unimplemented!()
-    }
-    fn fail(&self, _: &str) {}
+    Team::run(size, |comm| Ok(work(&*comm))).unwrap()
 }

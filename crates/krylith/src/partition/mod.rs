@@ -19,7 +19,7 @@ mod split;
 pub use distribute::{RowBlocks, Rows, distribute};
 pub use ghosts::with_ghosts;
 pub use halo::{Halo, Neighbour, Numbering};
-pub use partitioner::{Partition, Partitioner};
+pub use partitioner::{Partition, Partitioner, run};
 pub use quality::{Quality, Share};
 pub use split::split;
 

@@ -6,6 +6,7 @@
 use crate::operator::Terms;
 use crate::{Error, Result};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Which rank owns which block row. A rank may own none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +110,9 @@ impl Partition {
     /// # Errors
     /// No rank.
     pub fn by_rows(rows: usize, ranks: usize) -> Result<Self> {
-        Self::contiguous(&vec![1; rows], ranks)
+        let mut partition = Self::new(vec![0; rows], ranks)?;
+        (0..ranks).for_each(|rank| partition.owner[run(rows, rank, ranks)].fill(rank as u32));
+        Ok(partition)
     }
 
     /// Runs of consecutive rows, equal in stored blocks as well as whole rows allow.
@@ -117,10 +120,7 @@ impl Partition {
     /// # Errors
     /// No rank.
     pub fn by_nonzeros(terms: &Terms, ranks: usize) -> Result<Self> {
-        Self::contiguous(&weights(terms), ranks)
-    }
-
-    fn contiguous(weights: &[u64], ranks: usize) -> Result<Self> {
+        let weights = weights(terms);
         let n = weights.len();
         let mut partition = Self::new(vec![0; n], ranks)?;
         let before = running_sum(weights.iter().copied());
@@ -168,6 +168,16 @@ impl Partition {
         });
         Ok(partition)
     }
+}
+
+/// The rows of `rank` in [`Partition::by_rows`], without the partition.
+///
+/// # Panics
+/// If `rank` is not below `ranks`.
+pub fn run(rows: usize, rank: usize, ranks: usize) -> Range<usize> {
+    assert!(rank < ranks, "rank {rank} of {ranks}");
+    let begin = |r: usize| (rows as u128 * r as u128 / ranks as u128) as usize;
+    begin(rank)..begin(rank + 1)
 }
 
 /// Cuts `nodes` for `ranks` and gives each rank's in turn.

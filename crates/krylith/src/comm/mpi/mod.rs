@@ -16,12 +16,15 @@ use std::ffi::{c_int, c_void};
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use world::{World, count};
 
 /// Up to this many ranks a sum gathers everything and adds in rank order; beyond, MPI reduces.
 const GATHERED: usize = 64;
 /// Longest message handed to MPI in one piece, in bytes: its counts are 32-bit.
 const PIECE: usize = 1 << 30;
+/// Time for the launcher to pass on what was printed: it may drop the output of a job that is aborted.
+const PASS_ON: Duration = Duration::from_millis(100);
 
 /// The ranks of MPI. Any thread may call; MPI is entered by one at a time.
 ///
@@ -225,6 +228,7 @@ impl Communicator for Mpi {
         // A closed pipe must not keep the others waiting.
         let _ = std::io::stdout().flush();
         let _ = std::io::stderr().flush();
+        std::thread::sleep(PASS_ON);
         self.world.abort();
     }
 

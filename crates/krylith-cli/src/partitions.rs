@@ -1,0 +1,77 @@
+//! `krylith info SYSTEM --ranks P`: each way to give the system's block rows to ranks, and how good it is.
+
+use crate::failure::{Failure, Result};
+use crate::output::{bytes, count, plural};
+use crate::system::System;
+use comfy_table::{CellAlignment, Table, presets};
+use krylith::partition::{Partitioner, Quality};
+
+/// Refuses more ranks than block rows.
+///
+/// # Errors
+/// That, with both numbers.
+pub fn check(system: &System, ranks: usize) -> Result<()> {
+    let nodes = system.order.nodes;
+    if ranks > nodes {
+        return Err(Failure::usage(format!(
+            "{}: {} for {}; each rank needs a block row: take at most {nodes}",
+            system.label,
+            plural(ranks, "rank"),
+            plural(nodes, "block row")
+        )));
+    }
+    Ok(())
+}
+
+/// A line for each way, under a heading.
+///
+/// # Errors
+/// None that a checked system can cause.
+pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
+    let terms = system.operator.terms();
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["by", "rows", "blocks", "cut", "sent, most", "sent, all", "neighbours", "boundary"]);
+    let mut missing = Vec::new();
+    for way in Partitioner::ALL {
+        let points = system.coordinates.as_deref();
+        if way == Partitioner::Geometric && points.is_none() {
+            missing.push(format!("{}: no coordinates are known; system.toml may name them", way.name()));
+            continue;
+        }
+        let partition = match way.partition(&terms, points, ranks) {
+            Ok(partition) => partition,
+            // One way that does not fit the system leaves the others.
+            Err(e) => {
+                missing.push(format!("{}: {e}", way.name()));
+                continue;
+            }
+        };
+        let quality = Quality::of(&terms, &partition)?;
+        table.add_row([
+            way.name().to_string(),
+            format!("{:.3}", quality.rows_over_mean()),
+            format!("{:.3}", quality.blocks_over_mean()),
+            count(quality.cut()),
+            bytes(quality.busiest_bytes()),
+            bytes(quality.bytes()),
+            count(quality.most_neighbours()),
+            format!("{:.1} %", 100.0 * quality.boundary_share()),
+        ]);
+    }
+    for (c, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        column.set_cell_alignment(if c == 0 { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    let mut lines = vec![format!("over {}", plural(ranks, "rank"))];
+    lines.extend(table.lines());
+    lines.extend(missing);
+    lines.push(
+        "rows, blocks: the largest share over the mean; cut: blocks whose column is another rank's".into(),
+    );
+    lines.push(
+        "sent: bytes for one product, by the busiest rank and by all; boundary: rows with such a block"
+            .into(),
+    );
+    Ok(lines)
+}

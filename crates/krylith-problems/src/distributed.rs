@@ -1,0 +1,92 @@
+//! Generated systems by parts: each rank makes its own rows, and none the whole.
+
+use std::sync::Arc;
+
+use krylith::Result;
+use krylith::matrix::Dense;
+use krylith::partition::{RowBlocks, Rows, run};
+
+use crate::spec::Spec;
+use crate::stencil::POINTS;
+use crate::stokes::{Discretisation, pattern, values};
+use crate::{Step, StokesSteps, check_rhs, laplace, memory, random};
+
+/// One rank's rows of a generated system, and what belongs to them.
+#[derive(Debug, Clone)]
+pub struct GeneratedRows {
+    /// The rows, for [`distribute`](krylith::partition::distribute): a run of consecutive numbers.
+    pub rows: Rows,
+    /// Their right-hand side in Krylith's order: own row i, component c, stage k at (i·b + c)·s + k.
+    pub rhs: Vec<f64>,
+    /// Where each own node lies, where that is known.
+    pub coordinates: Option<Vec<[f64; 3]>>,
+    /// Block rows of the whole system.
+    pub nodes: usize,
+    /// The problem's text with every default filled in.
+    pub spec: String,
+}
+
+/// The rows of `rank` among `ranks` of the system that [`generate`](crate::generate) makes of `spec`, bit for bit.
+///
+/// Rows are shared as [`Partition::by_rows`](krylith::partition::Partition::by_rows) does. Memory and time are those
+/// of the rank's rows, for the duct also of the plane of nodes on each side; nothing is said to other ranks.
+///
+/// # Errors
+/// As [`generate`](crate::generate), but that only node numbers, and not unknowns, must fit 32 bits.
+///
+/// # Panics
+/// If `rank` is not below `ranks`.
+pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedRows> {
+    let spec = Spec::parse(spec)?;
+    match spec.problem.name {
+        "stokes" => stokes_step(spec, rank, ranks),
+        "laplace" => laplace::generate_rows(&spec, rank, ranks),
+        _ => random::generate_rows(&spec, rank, ranks),
+    }
+}
+
+/// One rank's rows of the first step of the default duct.
+fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRows> {
+    let Step { butcher, tau, options, inlet } = Step::of(&spec)?;
+    let Discretisation { mesh, options, stencils } = Discretisation::new(options)?;
+    if let Some(scale) = options.scale {
+        spec.settle("scale", scale.to_string());
+    }
+    let (own, s) = (run(mesh.nodes(), rank, ranks), butcher.stages());
+    // Two matrices of 16 numbers and a column a block.
+    memory::check("a rank's part of the Stokes duct", (own.len() * POINTS) as u64 * 2 * (16 * 8 + 8))?;
+    let (row_ptr, col) = pattern(&mesh, own.clone());
+    let col: Vec<u64> = col.into_iter().map(u64::from).collect();
+    let matrices = values(&mesh, &stencils, own.clone(), &row_ptr).map(|values| RowBlocks {
+        row_ptr: row_ptr.clone(),
+        col: col.clone(),
+        values,
+    });
+
+    let mut steps = StokesSteps::new(mesh, Arc::new(stencils), Arc::new(inlet), &butcher, tau, own.clone())?;
+    let mut rhs = vec![0.0; 4 * own.len() * s];
+    steps.rhs_into(0.0, &vec![0.0; 4 * steps.window()], &mut rhs)?;
+    check_rhs(&rhs, s, 4 * own.start)?;
+    Ok(GeneratedRows {
+        rhs,
+        nodes: mesh.nodes(),
+        coordinates: Some(own.clone().map(|i| mesh.coordinate(i)).collect()),
+        rows: Rows {
+            numbers: own.map(|i| i as u64).collect(),
+            block: 4,
+            terms: kronecker_terms(Dense::identity(s), &butcher.a, tau, matrices)?,
+        },
+        spec: spec.full(),
+    })
+}
+
+/// The terms of A⊗M + τB⊗L, rounded as [`Terms::kronecker`](krylith::operator::Terms::kronecker) does.
+pub(crate) fn kronecker_terms(
+    a: Dense,
+    b: &Dense,
+    tau: f64,
+    [m, l]: [RowBlocks; 2],
+) -> Result<Vec<(Dense, RowBlocks)>> {
+    let scaled = Dense::new(b.rows(), b.columns(), b.values().iter().map(|v| tau * v).collect())?;
+    Ok(vec![(a, m), (scaled, l)])
+}
