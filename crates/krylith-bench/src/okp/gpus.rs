@@ -199,9 +199,13 @@ fn solvers(
         }
     }
 
-    let samples = in_turn(rows.len(), 1, plan.solves, |i| match &mut sessions[i] {
-        Some(session) => session.solve(false).map(|s| s.seconds),
-        None => Ok(f64::NAN),
+    // A solver that fails on the way loses its times; the others go on.
+    let samples = in_turn(rows.len(), 1, plan.solves, |i| {
+        let Some(session) = &mut sessions[i] else { return Ok(f64::NAN) };
+        Ok(session.solve(false).map(|s| s.seconds).unwrap_or_else(|e| {
+            (rows[i], sessions[i]) = (Row::failed(&rows[i].name, gpus.len(), &e), None);
+            f64::NAN
+        }))
     })?;
     for (row, samples) in rows.iter_mut().zip(samples) {
         if row.check.is_ok() {
@@ -210,8 +214,12 @@ fn solvers(
     }
     for (row, session) in rows.iter_mut().zip(&mut sessions) {
         let Some(session) = session else { continue };
-        session.solve(true)?; // makes the events
-        row.times = (0..TIMED).map(|_| session.solve(true).map(|s| s.times)).collect::<Result<_>>()?;
+        // The first makes the events.
+        let times: Result<Vec<Times>> = (0..=TIMED).map(|_| session.solve(true).map(|s| s.times)).collect();
+        match times {
+            Ok(times) => row.times = times[1..].to_vec(),
+            Err(e) => *row = Row::failed(&row.name, gpus.len(), &e),
+        }
     }
     Ok(Run { gpus: gpus.len(), nodes, rows })
 }
