@@ -1,4 +1,4 @@
-//! The OKP suite without the command line: `okp cpu|cuda[:i] OUT [--full] [--scale F] [--quick]`.
+//! The OKP suite without the command line: `okp cpu|cuda[:i,j,…] OUT [--full] [--scale F] [--quick] [--solves N]`.
 
 use krylith_bench::{OkpOptions, okp};
 use std::process::ExitCode;
@@ -16,11 +16,12 @@ fn main() -> ExitCode {
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let mut options = OkpOptions::default();
     let mut words = std::env::args().skip(1);
-    let usage = "usage: okp cpu|cuda[:i] OUT [--full] [--scale F] [--quick]";
+    let usage = "usage: okp cpu|cuda[:i,j,…] OUT [--full] [--scale F] [--quick] [--solves N]";
     options.device = words.next().ok_or(usage)?.parse()?;
     options.out = Some(words.next().ok_or(usage)?.into());
     while let Some(word) = words.next() {
         match word.as_str() {
+            "--solves" => options.solves = Some(words.next().ok_or(usage)?.parse()?),
             "--full" => options.full = true,
             "--scale" => options.scale = Some(words.next().ok_or(usage)?.parse()?),
             // For a look: too few samples to quote.

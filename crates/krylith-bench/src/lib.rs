@@ -15,6 +15,8 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod html;
+#[cfg(feature = "cuda")]
+mod multi;
 mod platform;
 mod samples;
 mod svg;
@@ -23,6 +25,6 @@ mod textbook;
 mod triad;
 
 #[cfg(feature = "cuda")]
-pub use cuda::paper::compile_for as compile_paper_kernels;
+pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_paper_kernels};
 pub use okp::{DeviceChoice, OkpOptions, OkpReport, okp};
 pub use samples::Samples;

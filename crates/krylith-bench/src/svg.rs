@@ -1,4 +1,4 @@
-//! Three pictures as SVG text, with nothing to load.
+//! Four pictures as SVG text, with nothing to load.
 
 use std::fmt::Write;
 
@@ -178,6 +178,49 @@ pub(crate) fn curves(title: &str, curves: &[(String, &[f64])]) -> String {
     out + "</svg>\n"
 }
 
+/// Values over the number of GPUs, one line a name, upwards from 0; the number stands at each point.
+pub(crate) fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)]) -> String {
+    let (width, height) = (900.0, 430.0);
+    let (left, right, top, bottom) = (70.0, 560.0, 20.0, 380.0);
+    let values = lines.iter().flat_map(|l| l.1.iter().copied()).filter(|v| v.is_finite());
+    let most = values.fold(1.0f64, f64::max) * 1.1;
+    // Evenly spaced: 1, 2, 4, 8.
+    let px = |i: usize| left + (right - left) * (i as f64 + 0.5) / gpus.len().max(1) as f64;
+    let py = |v: f64| bottom - (bottom - top) * v / most;
+    let mut out = open(width, height, title);
+    for k in 0..=4 {
+        let value = most * k as f64 / 4.0;
+        line(&mut out, (left, py(value)), (right, py(value)), "stroke=\"#dddddd\"");
+        text(&mut out, left - 6.0, py(value) + 4.0, "end", &format!("{value:.1}"));
+    }
+    for (i, p) in gpus.iter().enumerate() {
+        text(&mut out, px(i), bottom + 16.0, "middle", &p.to_string());
+    }
+    text(&mut out, 0.5 * (left + right), height - 12.0, "middle", "GPUs");
+    for (k, (name, values)) in lines.iter().enumerate() {
+        let colour = COLOURS[k % COLOURS.len()];
+        let points: Vec<(usize, f64)> =
+            values.iter().copied().enumerate().filter(|v| v.1.is_finite()).collect();
+        let path: String = points.iter().map(|&(i, v)| format!("{:.1},{:.1} ", px(i), py(v))).collect();
+        let path = path.trim_end();
+        let _ = writeln!(
+            out,
+            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{path}\"/>"
+        );
+        for (i, v) in points {
+            let (x, y) = (px(i), py(v));
+            let _ = writeln!(
+                out,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"><title>{}: {v:.2}</title></circle>",
+                escape(name)
+            );
+        }
+    }
+    let names: Vec<String> = lines.iter().map(|l| l.0.clone()).collect();
+    legend(&mut out, right + 20.0, top + 20.0, &names);
+    out + "</svg>\n"
+}
+
 /// Every tag is closed in order, and text has no stray `<`; enough to catch a broken picture.
 #[cfg(test)]
 pub(crate) fn assert_well_formed(text: &str) {
@@ -219,5 +262,8 @@ mod tests {
         let curve = [1.0, 0.5, 0.0, f64::NAN, 1e-3];
         assert_well_formed(&curves("residuals", &[("x".into(), &curve[..]), ("flat".into(), &[][..])]));
         assert_well_formed(&curves("none", &[]));
+        let lines = [("a & b".to_string(), vec![1.0, f64::NAN, 3.5]), ("none".to_string(), vec![])];
+        assert_well_formed(&over_gpus("speed-up", &[1, 2, 4], &lines));
+        assert_well_formed(&over_gpus("none", &[], &[]));
     }
 }

@@ -134,6 +134,44 @@ pub(crate) fn check(name: &str, k: &KroneckerSum, store: Store, x: &[f64], y: &[
     Ok(worst)
 }
 
+/// ‖b − A x‖ by an f64 loop over all rows, on every core: the reference for answers.
+pub(crate) fn residual(k: &KroneckerSum, rhs: &[f64], x: &[f64]) -> f64 {
+    let (b, s, n) = (k.block(), k.stages(), k.m.block_rows());
+    let bs = b * s;
+    let parts = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
+    let part = |from: usize, to: usize| -> f64 {
+        let (mut sum, mut r, mut mx) = (0.0, vec![0.0; bs], vec![0.0; bs]);
+        for i in from..to {
+            r.copy_from_slice(&rhs[i * bs..(i + 1) * bs]);
+            for (matrix, coefficient, factor) in [(&k.m, &k.a, 1.0), (&k.l, &k.b, k.tau)] {
+                mx.fill(0.0);
+                for p in matrix.row_ptr()[i]..matrix.row_ptr()[i + 1] {
+                    let xj = &x[matrix.col()[p] as usize * bs..][..bs];
+                    for (at, a) in matrix.block_values(p).iter().enumerate() {
+                        let (row, c) = (at / b, at % b);
+                        for t in 0..s {
+                            mx[row * s + t] += a * xj[c * s + t];
+                        }
+                    }
+                }
+                for (at, r) in r.iter_mut().enumerate() {
+                    let (row, q) = (at / s, at % s);
+                    *r -= (0..s).map(|t| factor * coefficient[(q, t)] * mx[row * s + t]).sum::<f64>();
+                }
+            }
+            sum += r.iter().map(|r| r * r).sum::<f64>();
+        }
+        sum
+    };
+    let sums = std::thread::scope(|scope| {
+        let part = &part;
+        let thread = |p: usize| scope.spawn(move || part(n * p / parts, n * (p + 1) / parts));
+        let threads: Vec<_> = (0..parts).map(thread).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or(f64::NAN)).sum::<f64>()
+    });
+    sums.sqrt()
+}
+
 /// `nodes` scaled by `factor` in number, by its cube root in each direction; at least 4 a side.
 pub(crate) fn scaled(nodes: [usize; 3], factor: f64) -> [usize; 3] {
     nodes.map(|n| ((n as f64 * factor.cbrt()).round() as usize).max(4))
@@ -159,6 +197,9 @@ mod tests {
             }
         }
         assert!(check("assembled", &k, Store::F64, &x, &y).unwrap() < 1e-14);
+        assert!(residual(&k, &y, &x) < 1e-13);
+        let norm = y.iter().map(|y| y * y).sum::<f64>().sqrt();
+        assert!((residual(&k, &y, &vec![0.0; x.len()]) / norm - 1.0).abs() < 1e-14);
         y[17] += 1e-9;
         assert!(check("bent", &k, Store::F64, &x, &y).unwrap_err().to_string().contains("block row 4"));
         y[17] = f64::NAN;

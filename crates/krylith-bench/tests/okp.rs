@@ -41,8 +41,10 @@ fn a_small_run_on_the_cpu_writes_everything() {
 
 #[test]
 fn devices_are_read_by_name() {
-    assert_eq!("cuda:3".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(3));
-    assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
+    assert_eq!("cuda:3".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(vec![3]));
+    assert_eq!("cuda:2,0".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(vec![2, 0]));
+    assert!("cuda:1,".parse::<DeviceChoice>().is_err());
+    assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(vec![0]));
     assert!("gpu".parse::<DeviceChoice>().unwrap_err().to_string().contains("gpu"));
 }
 
@@ -66,6 +68,8 @@ fn the_paper_s_kernels_compile() {
         eprintln!("skipped: {e}");
         return;
     }
+    let exchange = krylith_bench::compile_exchange_kernels((9, 0)).unwrap().to_src();
+    assert!(exchange.contains("parallel_buffering") && exchange.contains("gather"));
     for b in 1..=8 {
         for s in 1..=4 {
             let ptx = compile(b, s, 256, (8, 0)).unwrap().to_src();

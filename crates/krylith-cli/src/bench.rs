@@ -10,7 +10,7 @@ use krylith_bench::{DeviceChoice, OkpOptions, okp};
 pub fn bench(args: BenchArgs) -> Result<u8> {
     let Suite::Okp = args.suite;
     let options = OkpOptions {
-        device: device(args.device.as_ref())?,
+        device: device(args.device.as_ref()),
         scale: args.scale,
         out: args.out,
         full: args.full,
@@ -32,18 +32,15 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     }
 }
 
-/// One device: a suite's baselines and Krylith run beside each other on it.
-fn device(asked: Option<&Device>) -> Result<DeviceChoice> {
+/// Where a suite runs: on one device, baselines and Krylith beside each other, or on several GPUs.
+fn device(asked: Option<&Device>) -> DeviceChoice {
     match asked {
-        Some(Device::Cpu) => Ok(DeviceChoice::Cpu),
-        Some(Device::Cuda(gpus)) => match gpus[..] {
-            [] => Ok(DeviceChoice::Cuda(0)),
-            [gpu] => Ok(DeviceChoice::Cuda(gpu)),
-            _ => Err(Failure::machine("bench on several GPUs is not built yet; name one, such as cuda:0")),
-        },
-        None | Some(Device::Auto) => Ok(match krylith::device::cuda::devices() {
-            Ok(_) => DeviceChoice::Cuda(0),
+        Some(Device::Cpu) => DeviceChoice::Cpu,
+        Some(Device::Cuda(gpus)) if !gpus.is_empty() => DeviceChoice::Cuda(gpus.clone()),
+        Some(Device::Cuda(_)) => DeviceChoice::Cuda(vec![0]),
+        None | Some(Device::Auto) => match krylith::device::cuda::devices() {
+            Ok(_) => DeviceChoice::Cuda(vec![0]),
             Err(_) => DeviceChoice::Cpu,
-        }),
+        },
     }
 }

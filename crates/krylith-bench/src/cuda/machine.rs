@@ -32,9 +32,39 @@ impl How {
     }
 }
 
+/// Sums over the ranks that share a vector.
+pub(super) trait Sums {
+    /// Of numbers on the host.
+    fn host(&self, values: &mut [f64]) -> Result<()>;
+    /// Of `n` numbers at a device address, in stream order.
+    fn device(&self, at: u64, n: usize) -> Result<()>;
+    /// ‖x‖ on the host; waits.
+    fn norm(&self, vendor: &Vendor, n: usize, x: u64) -> Result<f64> {
+        let mut square = [vendor.dot(n, x, x)?];
+        self.host(&mut square)?;
+        Ok(square[0].sqrt())
+    }
+}
+
+/// One GPU has nobody to sum with.
+struct Alone;
+
+impl Sums for Alone {
+    fn host(&self, _: &mut [f64]) -> Result<()> {
+        Ok(())
+    }
+    fn device(&self, _: u64, _: usize) -> Result<()> {
+        Ok(())
+    }
+    fn norm(&self, vendor: &Vendor, n: usize, x: u64) -> Result<f64> {
+        vendor.norm(n, x)
+    }
+}
+
 /// Makes `w` orthonormal to the first `columns` columns of `v`; `h` receives the coefficients and the norm.
-fn orthogonalize(
+pub(super) fn orthogonalize(
     vendor: &Vendor,
+    sums: &dyn Sums,
     how: How,
     n: usize,
     columns: usize,
@@ -48,19 +78,21 @@ fn orthogonalize(
             for k in 0..columns {
                 let vk = v + 8 * (k * n) as u64;
                 h[k] = vendor.dot(n, vk, w)?;
+                sums.host(&mut h[k..=k])?;
                 vendor.axpy(n, -h[k], vk, w)?;
             }
-            h[columns] = vendor.norm(n, w)?;
+            h[columns] = sums.norm(vendor, n, w)?;
         }
         How::Cgs2 => {
             // Slot 0 of the pinned memory is the norm's.
             for pass in 0..2 {
                 let c = scratch + 8 * (pass * columns) as u64;
                 vendor.gemv(true, (n, columns), 1.0, v, w, 0.0, c)?;
+                sums.device(c, columns)?;
                 vendor.gemv(false, (n, columns), -1.0, v, c, 1.0, w)?;
             }
             vendor.fetch(scratch, 1, 2 * columns)?;
-            h[columns] = vendor.norm(n, w)?;
+            h[columns] = sums.norm(vendor, n, w)?;
             for k in 0..columns {
                 h[k] = vendor.pinned(1 + k) + vendor.pinned(1 + columns + k);
             }
@@ -91,9 +123,29 @@ impl VendorOrthogonalizer {
         let (w, scratch) = (vendor.zeros(n * STEPS)?, vendor.zeros(2 * columns)?);
         let mut h = vec![0.0; columns + 1];
         for k in 0..columns {
-            orthogonalize(vendor, How::Mgs, n, k, v.pointer(), v.at(k * n), scratch.pointer(), &mut h)?;
+            orthogonalize(
+                vendor,
+                &Alone,
+                How::Mgs,
+                n,
+                k,
+                v.pointer(),
+                v.at(k * n),
+                scratch.pointer(),
+                &mut h,
+            )?;
             // A second time, so that the basis is orthonormal to rounding.
-            orthogonalize(vendor, How::Mgs, n, k, v.pointer(), v.at(k * n), scratch.pointer(), &mut h)?;
+            orthogonalize(
+                vendor,
+                &Alone,
+                How::Mgs,
+                n,
+                k,
+                v.pointer(),
+                v.at(k * n),
+                scratch.pointer(),
+                &mut h,
+            )?;
         }
         Ok(Self { vendor: vendor.clone(), how, n, columns, v, fresh, w, scratch, h })
     }
@@ -109,7 +161,7 @@ impl Orthogonalizer for VendorOrthogonalizer {
     fn run(&mut self) -> Result<()> {
         for i in 0..STEPS {
             let (v, w, scratch) = (self.v.pointer(), self.w.at(i * self.n), self.scratch.pointer());
-            orthogonalize(&self.vendor, self.how, self.n, self.columns, v, w, scratch, &mut self.h)?;
+            orthogonalize(&self.vendor, &Alone, self.how, self.n, self.columns, v, w, scratch, &mut self.h)?;
         }
         Ok(())
     }
@@ -196,7 +248,7 @@ impl Machine for VendorMachine {
     }
     fn orthogonalize(&mut self, j: usize, h: &mut [f64]) -> Result<()> {
         let (v, w, scratch) = (self.v.pointer(), self.column(j + 1), self.scratch.pointer());
-        orthogonalize(&self.vendor, self.how, self.n, j + 1, v, w, scratch, h)
+        orthogonalize(&self.vendor, &Alone, self.how, self.n, j + 1, v, w, scratch, h)
     }
     fn correct(&mut self, y: &[f64]) -> Result<()> {
         match self.how {

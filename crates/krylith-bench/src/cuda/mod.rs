@@ -2,6 +2,7 @@
 
 mod csr;
 mod machine;
+pub(crate) mod multi;
 pub(crate) mod paper;
 mod products;
 mod vendor;

@@ -29,10 +29,10 @@ stage_combination(int q, const double* __restrict__ a, const double* __restrict_
 }
 
 #if B * B <= 32
-// o = M x̃ (Alg. 3), or o += M x̃
+// o = M x̃ (Alg. 3), or o += M x̃; stages of x̃ lie p numbers apart, of o q: they differ in the off-diagonal part
 extern "C" __global__ void __launch_bounds__(THREADS)
 warp_per_block_row(int n, const int* __restrict__ rows, const int* __restrict__ columns,
-                   const double* __restrict__ values, const double* __restrict__ xt, int q, int add,
+                   const double* __restrict__ values, const double* __restrict__ xt, int p, int q, int add,
                    double* __restrict__ out) {
     __shared__ double sm[S * THREADS];
     const int tx = threadIdx.x;
@@ -47,7 +47,7 @@ warp_per_block_row(int n, const int* __restrict__ rows, const int* __restrict__ 
             const int j = columns[t];
             const double a = values[(size_t)t * (B * B) + c * B + r];
             #pragma unroll
-            for (int i = 0; i < S; ++i) sm[i * THREADS + tx] += a * xt[(size_t)i * q + j * B + c];
+            for (int i = 0; i < S; ++i) sm[i * THREADS + tx] += a * xt[(size_t)i * p + j * B + c];
         }
     }
     #pragma unroll

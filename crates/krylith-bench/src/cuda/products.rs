@@ -20,6 +20,7 @@ pub(super) enum Layout {
 /// A point-block matrix on the device, 32-bit indices as the vendor wants them.
 pub(super) struct Blocks {
     pub rows: usize,
+    columns: usize,
     pub block: usize,
     pub count: usize,
     pub layout: Layout,
@@ -29,7 +30,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// `pattern` may be that of a matrix with the same one.
-    fn new(vendor: &Vendor, a: &Bsr, layout: Layout, pattern: Option<&Blocks>) -> Result<Self> {
+    pub fn new(vendor: &Vendor, a: &Bsr, layout: Layout, pattern: Option<&Blocks>) -> Result<Self> {
         let device = &vendor.device;
         let pattern = match pattern {
             Some(other) => other.pattern.clone(),
@@ -54,7 +55,8 @@ impl Blocks {
                 device.upload(&turned, "values")?
             }
         };
-        Ok(Self { rows: a.block_rows(), block: b, count: a.blocks(), layout, values, pattern })
+        let (rows, columns) = (a.block_rows(), a.block_columns());
+        Ok(Self { rows, columns, block: b, count: a.blocks(), layout, values, pattern })
     }
 
     /// Another copy, for a set of buffers of its own.
@@ -84,8 +86,9 @@ impl Blocks {
     }
 
     /// y = A x + β y by `cusparseDbsrmv`.
-    fn bsrmv(&self, vendor: &Vendor, x: u64, beta: f64, y: u64) -> Result<()> {
-        let (n, count, b) = (self.rows as i32, self.count as i32, self.block as i32);
+    pub fn bsrmv(&self, vendor: &Vendor, x: u64, beta: f64, y: u64) -> Result<()> {
+        let (n, m) = (self.rows as i32, self.columns as i32);
+        let (count, b) = (self.count as i32, self.block as i32);
         let (rows, columns) = self.pattern();
         let op = sparse::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
         // SAFETY: buffers hold what the sizes say.
@@ -95,7 +98,7 @@ impl Blocks {
                 self.direction(),
                 op,
                 n,
-                n,
+                m,
                 count,
                 &1.0,
                 vendor.matrix,

@@ -34,6 +34,9 @@ pub(crate) fn missing(library: &str, message: impl Into<String>) -> Error {
 
 /// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into an error.
 pub(crate) fn loading<T>(library: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    // The hook belongs to the process, and ranks of several GPUs load at the same time.
+    static HOOK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = HOOK.lock().unwrap_or_else(|e| e.into_inner());
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));

@@ -18,11 +18,12 @@ pub(super) struct Findings {
 }
 
 /// A number, or a dash where nothing was timed.
-fn number(x: f64, digits: usize) -> String {
+pub(super) fn number(x: f64, digits: usize) -> String {
     if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
 }
 
-fn outcome(check: &Result<f64, String>) -> Value {
+/// A check's result as JSON.
+pub(super) fn outcome(check: &Result<f64, String>) -> Value {
     match check {
         Ok(error) => json!({ "ok": true, "error": error }),
         Err(text) => json!({ "ok": false, "message": text }),

@@ -24,7 +24,7 @@ pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
 pub use embedded::{embedded_kernels, write_archive};
 pub use fabric::{Fabric, Transport};
-pub use nccl::nccl_version;
+pub use nccl::{Nccl, nccl_version};
 pub use product::CudaProduct;
 pub use space::{Cuda, CudaBasis, CudaRecording, CudaScalars};
 

@@ -103,7 +103,7 @@ pub fn nccl_version() -> Result<i32> {
 }
 
 /// One rank's end of an NCCL communicator.
-pub(super) struct Nccl {
+pub struct Nccl {
     library: &'static Library,
     handle: Handle,
     device: Arc<Device>,
@@ -117,7 +117,10 @@ unsafe impl Sync for Nccl {}
 
 impl Nccl {
     /// Joins the ranks of `comm`. Collective.
-    pub(super) fn new(device: &Arc<Device>, comm: &dyn Communicator) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The library is missing on a rank; NCCL refuses, such as two ranks on one GPU.
+    pub fn new(device: &Arc<Device>, comm: &dyn Communicator) -> Result<Self> {
         let library = Library::get();
         let library = crate::comm::agree(comm, library)?;
         let mut id = UniqueId([0; 128]);
@@ -175,8 +178,35 @@ impl Nccl {
         self.check("ncclGroupEnd", unsafe { (self.library.group_end)() })
     }
 
-    /// Ends what is under way, so that the stream drains although a rank is gone.
-    pub(super) fn abort(&self) {
+    /// As [`Fabric`](super::Fabric) sums, for baselines.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    ///
+    /// # Safety
+    /// The address must hold `n` f64 until the device's stream is done.
+    pub unsafe fn sum_at(&self, values: u64, n: usize) -> Result<()> {
+        self.sum(values, n)
+    }
+
+    /// As [`Fabric`](super::Fabric) exchanges, for baselines: (rank, address, numbers) each.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    ///
+    /// # Safety
+    /// The addresses must hold that many f64 until `stream`, one of this device, is done.
+    pub unsafe fn exchange_at(
+        &self,
+        stream: CUstream,
+        send: impl Iterator<Item = (usize, u64, usize)>,
+        receive: impl Iterator<Item = (usize, u64, usize)>,
+    ) -> Result<()> {
+        self.exchange(stream, send, receive)
+    }
+
+    /// Ends what is under way, so that the stream drains although a rank is gone. From any thread.
+    pub fn abort(&self) {
         if !self.aborted.swap(true, std::sync::atomic::Ordering::SeqCst) {
             // SAFETY: once; the handle is not used afterwards.
             unsafe { (self.library.abort)(self.handle) };

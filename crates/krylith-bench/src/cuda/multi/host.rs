@@ -1,0 +1,232 @@
+//! CU-Solver's product as published (Alg. 4): s exchanges for each matrix, each through the host.
+//!
+//! At its best: pinned memory, copies on a stream beside the main-diagonal products, no wait that the data do not ask
+//! for. As published, all of x̃ goes to the host, where the scatter picks what neighbours need
+//! ([`Staging::Whole`]); [`Staging::Packed`] gathers that on the device first, which the paper does not do.
+
+use super::parts::Parts;
+use super::rank::Rank;
+use crate::multi::share::{Run, runs};
+use crate::multi::{Part, mapping};
+use cudarc::driver::CudaEvent;
+use cudarc::driver::result as driver;
+use krylith::Result;
+use krylith::device::cuda::Buffer;
+use krylith::partition;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+/// What of x̃ goes to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Staging {
+    Whole,
+    Packed,
+}
+
+/// Page-locked numbers that every thread and every GPU of the process may read.
+pub(super) struct Pinned {
+    at: *mut f64,
+    len: usize,
+}
+
+// SAFETY: plain memory; `Board` says who writes when.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    fn new(rank: &Rank, len: usize) -> Result<Self> {
+        const PORTABLE: u32 = 1;
+        // SAFETY: freed once, in `drop`.
+        let at = unsafe { driver::malloc_host((8 * len).max(8), PORTABLE) };
+        Ok(Self { at: at.map_err(|e| rank.vendor.failure("cuMemHostAlloc", e))?.cast(), len })
+    }
+    /// # Safety
+    /// Nothing writes the range while the slice lives.
+    unsafe fn read(&self, from: usize, len: usize) -> &[f64] {
+        assert!(from + len <= self.len);
+        // SAFETY: in bounds; the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.at.add(from), len) }
+    }
+    /// # Safety
+    /// Nothing else reads or writes the range while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn write(&self, from: usize, len: usize) -> &mut [f64] {
+        assert!(from + len <= self.len);
+        // SAFETY: in bounds; the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(from), len) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`.
+        let _ = unsafe { driver::free_host(self.at.cast()) };
+    }
+}
+
+/// Each rank's host copy of x̃, seen by all.
+///
+/// A copy has a slot for each matrix and stage. The device fills a slot, the thread hands it over, and neighbours read
+/// it before they hand over their next one; it is filled again a product later, and before that every neighbour's
+/// next slot was waited for. So nobody reads what is being written.
+pub(super) type Board = Arc<Vec<OnceLock<Pinned>>>;
+
+/// The product of one rank.
+pub(super) struct HostProduct {
+    rank: Rc<Rank>,
+    matrices: Parts,
+    staging: Staging,
+    board: Board,
+    parts: Arc<Vec<partition::Part>>,
+    runs: Vec<Run>,
+    /// Numbers of a slot on the host, here and of every rank.
+    slot: Vec<usize>,
+    map: Buffer<i32>,
+    packed: Buffer<f64>,
+    /// Ghosts, a slot each matrix and stage.
+    received: Pinned,
+    ghosts: Buffer<f64>,
+    copied: Vec<CudaEvent>,
+}
+
+impl HostProduct {
+    pub fn new(
+        rank: &Rc<Rank>,
+        matrices: Parts,
+        parts: &Arc<Vec<partition::Part>>,
+        staging: Staging,
+        board: Board,
+    ) -> Result<Self> {
+        let (me, b, slots) = (rank.meet.rank(), matrices.block, 2 * matrices.stages);
+        let halo = &parts[me].halo;
+        let of = |h: &partition::Halo| b * if staging == Staging::Whole { h.own } else { h.send.len() };
+        let slot: Vec<usize> = parts.iter().map(|p| of(&p.halo)).collect();
+        let c = mapping::index_array(halo, b);
+        let (starts, _) = mapping::starts(halo);
+        let ghosts = halo.ghosts * b;
+        let device = &rank.vendor.device;
+        let filled = board[me].set(Pinned::new(rank, slots * slot[me])?);
+        debug_assert!(filled.is_ok(), "each rank brings one copy");
+        Ok(Self {
+            runs: runs(parts, me),
+            map: device.upload(&mapping::send_gather(&c, &starts, b, 1, halo.own * b), "a map")?,
+            packed: rank.vendor.zeros(slots * c.len() * b)?,
+            received: Pinned::new(rank, slots * ghosts)?,
+            ghosts: rank.vendor.zeros(slots * ghosts)?,
+            copied: (0..slots).map(|_| rank.event()).collect::<Result<_>>()?,
+            rank: rank.clone(),
+            parts: parts.clone(),
+            slot,
+            matrices,
+            staging,
+            board,
+        })
+    }
+
+    /// Starts bringing x̃ of a slot to the host.
+    fn bring(&self, at: usize, x: u64) -> Result<()> {
+        let (rank, me) = (&self.rank, self.rank.meet.rank());
+        let len = self.slot[me];
+        let from = match self.staging {
+            Staging::Whole => x,
+            Staging::Packed => {
+                let to = self.packed.at(at * len);
+                rank.gather(len, self.map.pointer(), x, to)?;
+                to
+            }
+        };
+        if let Some(copy) = self.board[me].get() {
+            // SAFETY: see `Board`.
+            let to = unsafe { copy.write(at * len, len) };
+            // SAFETY: both sides hold `len` numbers and outlive the copy.
+            let done = unsafe { driver::memcpy_dtoh_async(to, from, rank.messages()) };
+            done.map_err(|e| rank.vendor.failure("cuMemcpyDtoHAsync", e))?;
+        }
+        rank.record(&self.copied[at])
+    }
+
+    /// VecScatter: waits for the neighbours' slot and gathers the ghosts from it.
+    fn scatter(&self, at: usize) -> Result<()> {
+        let (rank, me, b) = (&self.rank, self.rank.meet.rank(), self.matrices.block);
+        rank.wait_for(&self.copied[at])?;
+        let halo = &self.parts[me].halo;
+        rank.meet.hand_over(halo.neighbours.iter().map(|n| n.rank))?;
+        // SAFETY: the device read this slot a product ago, before the residual or a sum was waited for.
+        let to = unsafe { self.received.write(at * halo.ghosts * b, halo.ghosts * b) };
+        match self.staging {
+            Staging::Whole => {
+                for r in &self.runs {
+                    if let Some(copy) = self.board[r.rank].get() {
+                        // SAFETY: see `Board`.
+                        let from = unsafe { copy.read(at * self.slot[r.rank] + r.from * b, r.nodes * b) };
+                        to[r.to * b..(r.to + r.nodes) * b].copy_from_slice(from);
+                    }
+                }
+            }
+            Staging::Packed => {
+                for n in &halo.neighbours {
+                    let theirs = self.parts[n.rank].halo.neighbours.iter().find(|m| m.rank == me);
+                    if let (Some(copy), Some(theirs)) = (self.board[n.rank].get(), theirs) {
+                        let (begin, len) = (theirs.send.start * b, theirs.send.len() * b);
+                        // SAFETY: see `Board`.
+                        let from = unsafe { copy.read(at * self.slot[n.rank] + begin, len) };
+                        to[n.receive.start * b..n.receive.end * b].copy_from_slice(from);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts bringing the ghosts of a slot to the device, and has work wait for them; their address.
+    fn send_up(&self, at: usize) -> Result<u64> {
+        let len = self.parts[self.rank.meet.rank()].halo.ghosts * self.matrices.block;
+        // SAFETY: written by `scatter`, and not again before the device has read it.
+        let from = unsafe { self.received.read(at * len, len) };
+        let to = self.ghosts.at(at * len);
+        // SAFETY: both sides hold `len` numbers and outlive the copy.
+        let done = unsafe { driver::memcpy_htod_async(to, from, self.rank.messages()) };
+        done.map_err(|e| self.rank.vendor.failure("cuMemcpyHtoDAsync", e))?;
+        self.rank.work_after_messages()?;
+        Ok(to)
+    }
+}
+
+impl super::Product for HostProduct {
+    fn multiply(&self, x: u64, y: u64) -> Result<()> {
+        let (rank, parts, s) = (&self.rank, &self.matrices, self.matrices.stages);
+        let alone = rank.meet.size() == 1;
+        for t in 0..2 {
+            rank.mark(Part::Product)?;
+            parts.combine(t, x)?;
+            if !alone {
+                rank.mark(Part::Transfer)?;
+                rank.messages_after_work()?;
+                for i in 0..s {
+                    self.bring(t * s + i, parts.middle(t, i))?;
+                }
+                rank.mark(Part::Product)?;
+            }
+            for i in 0..s {
+                parts.main(t, i, y)?;
+            }
+            if alone {
+                continue;
+            }
+            if rank.timed() {
+                // So that communication is seen whole, and not only what the products do not hide.
+                rank.vendor.device.wait()?;
+            }
+            for i in 0..s {
+                rank.mark(Part::Communication)?;
+                self.scatter(t * s + i)?;
+                rank.mark(Part::Transfer)?;
+                let ghosts = self.send_up(t * s + i)?;
+                rank.mark(Part::Product)?;
+                parts.off(t, i, ghosts, y)?;
+            }
+        }
+        Ok(())
+    }
+}

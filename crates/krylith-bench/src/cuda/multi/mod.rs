@@ -1,0 +1,90 @@
+//! The published solvers on several GPUs of one process, a thread each, and the strongest simple one.
+
+mod direct;
+mod host;
+mod machine;
+pub(crate) mod ours;
+mod parts;
+mod rank;
+
+pub use rank::compile_for as compile_exchange_kernels;
+
+use super::machine::How;
+use crate::multi::crew::{Crew, Make};
+use crate::multi::meeting::Meeting;
+use crate::multi::{Job, Session};
+use direct::{NcclProduct, OkpProduct};
+use host::{Board, HostProduct, Staging};
+use krylith::Result;
+use machine::RankMachine;
+use parts::Parts;
+use rank::Rank;
+use std::sync::{Arc, OnceLock};
+
+/// y = A x on one rank's share of device vectors, stage after stage.
+trait Product {
+    fn multiply(&self, x: u64, y: u64) -> Result<()>;
+}
+
+/// A solver that is not Krylith's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Baseline {
+    /// As published: x̃ through the host, stage by stage, MGS with host scalars.
+    CuSolver,
+    /// The same, with what neighbours need gathered on the device before it goes to the host.
+    CuSolverPacked,
+    /// CU's kernels, one exchange a product by NCCL, CGS2 by gemv with NCCL's all-reduce.
+    CuNccl,
+    /// As published: its kernels, buffering and maps, device to device, MGS with host scalars.
+    Okp,
+}
+
+impl Baseline {
+    /// In the order of the tables; speed-ups are counted from the first.
+    pub const ALL: [Self; 4] = [Self::CuSolver, Self::CuSolverPacked, Self::CuNccl, Self::Okp];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CuSolver => "CU-Solver",
+            Self::CuSolverPacked => "CU-Solver, packed",
+            Self::CuNccl => "CU kernels, NCCL, CGS2",
+            Self::Okp => "OKP-Solver",
+        }
+    }
+
+    /// Makes it ready on the job's GPUs.
+    ///
+    /// # Errors
+    /// A GPU or library that is missing, no room.
+    pub fn open(self, job: &Job) -> Result<Box<dyn Session>> {
+        let (size, s) = (job.gpus.len(), job.kronecker.stages());
+        let of_node = job.kronecker.block() * s;
+        let board: Board = Arc::new((0..size).map(|_| OnceLock::new()).collect());
+        let (restart, iterations) = (job.restart, job.iterations);
+        let makers = (0..size).map(|me| {
+            let (gpu, parts, board) = (job.gpus[me], job.parts.clone(), board.clone());
+            let first = parts[me].rows.first().map_or(0, |&row| row as usize);
+            let rhs = job.rhs[first * of_node..(first + parts[me].halo.own) * of_node].to_vec();
+            let make: Make = Box::new(move |meet, team| {
+                let rank = Rank::open(gpu, meet, matches!(self, Self::CuNccl | Self::Okp).then_some(&team))?;
+                let part = &parts[me];
+                let host = |staging| -> Result<Box<dyn Product>> {
+                    let matrices = Parts::split(&rank, part)?;
+                    Ok(Box::new(HostProduct::new(&rank, matrices, &parts, staging, board.clone())?))
+                };
+                let product = match self {
+                    Self::CuSolver => host(Staging::Whole)?,
+                    Self::CuSolverPacked => host(Staging::Packed)?,
+                    Self::CuNccl => {
+                        Box::new(NcclProduct::new(&rank, Parts::whole(&rank, part)?, &part.halo)?)
+                    }
+                    Self::Okp => Box::new(OkpProduct::new(&rank, part)?),
+                };
+                let how = if self == Self::CuNccl { How::Cgs2 } else { How::Mgs };
+                Ok(Box::new(RankMachine::new(&rank, product, how, &rhs, s, restart, iterations)?))
+            });
+            make
+        });
+        Ok(Box::new(Crew::start(&Meeting::new(size), makers.collect())?))
+    }
+}

@@ -1,0 +1,239 @@
+//! One rank of a baseline: its GPU, a second stream for messages, a clock by parts, and the packing kernels.
+
+use super::super::machine::Sums;
+use super::super::vendor::{Vendor, loading};
+use crate::multi::meeting::Attendant;
+use crate::multi::{Part, Times};
+use cudarc::driver::sys::{CUevent_flags, CUstream};
+use cudarc::driver::{CudaEvent, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
+use krylith::comm::TeamRank;
+use krylith::device::cuda::{Device, Nccl};
+use krylith::{Error, Result};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Threads of a block of the packing kernels.
+const THREADS: usize = 256;
+
+/// PTX of the packing kernels for an architecture, such as (9, 0).
+///
+/// # Errors
+/// A missing NVRTC, or the compiler's messages.
+pub fn compile_for(arch: (i32, i32)) -> Result<Ptx> {
+    let options = CompileOptions {
+        options: vec![format!("--gpu-architecture=compute_{}{}", arch.0, arch.1)],
+        name: Some("exchange.cu".into()),
+        ..Default::default()
+    };
+    loading("libnvrtc.so.13", || {
+        compile_ptx_with_opts(include_str!("exchange.cu"), options)
+            .map_err(|e| Error::Unsupported(format!("NVRTC refused exchange.cu: {e:?}")))
+    })
+}
+
+/// Events with time, made once and recorded again in every solve.
+#[derive(Default)]
+struct Clock {
+    events: Vec<CudaEvent>,
+    parts: Vec<Part>,
+}
+
+/// What every part of a rank's solver needs.
+pub(super) struct Rank {
+    pub vendor: Rc<Vendor>,
+    pub meet: Attendant,
+    pub nccl: Option<Arc<Nccl>>,
+    /// Messages and their packing, beside the work on the device's own stream.
+    second: Arc<CudaStream>,
+    events: [CudaEvent; 2],
+    buffering: CudaFunction,
+    gather: CudaFunction,
+    scatter: CudaFunction,
+    clock: RefCell<Clock>,
+    timed: Cell<bool>,
+}
+
+impl Rank {
+    /// Opens GPU `ordinal`; with a team, joins the others by NCCL too.
+    ///
+    /// # Errors
+    /// A missing GPU or library, by name.
+    pub fn open(ordinal: usize, meet: Attendant, team: Option<&TeamRank>) -> Result<Rc<Self>> {
+        let device = Device::open(ordinal)?;
+        let vendor = Vendor::open(&device)?;
+        let fail = |call: &str, e: DriverError| vendor.failure(call, e);
+        let context = device.stream().context();
+        let ptx = compile_for(device.info().arch)?;
+        let module = context.load_module(ptx).map_err(|e| fail("cuModuleLoadData", e))?;
+        let function = |name: &str| module.load_function(name).map_err(|e| fail("cuModuleGetFunction", e));
+        let event = || {
+            context
+                .new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))
+                .map_err(|e| fail("cuEventCreate", e))
+        };
+        let second = context.new_stream().map_err(|e| fail("cuStreamCreate", e))?;
+        let nccl = match team {
+            Some(team) if meet.size() > 1 => Some(Arc::new(Nccl::new(&device, team)?)),
+            _ => None,
+        };
+        if let Some(nccl) = nccl.clone() {
+            meet.on_failure(Box::new(move || nccl.abort()));
+        }
+        Ok(Rc::new(Self {
+            events: [event()?, event()?],
+            buffering: function("parallel_buffering")?,
+            gather: function("gather")?,
+            scatter: function("scatter")?,
+            vendor,
+            meet,
+            nccl,
+            second,
+            clock: RefCell::default(),
+            timed: Cell::new(false),
+        }))
+    }
+
+    fn fail(&self, call: &str, e: DriverError) -> Error {
+        self.vendor.failure(call, e)
+    }
+    fn main(&self) -> &Arc<CudaStream> {
+        self.vendor.device.stream()
+    }
+    /// The stream of messages: the device's own one while time is kept, so that parts do not overlap.
+    fn lane(&self) -> &Arc<CudaStream> {
+        if self.timed.get() { self.main() } else { &self.second }
+    }
+    /// The same for driver calls.
+    pub fn messages(&self) -> CUstream {
+        self.lane().cu_stream()
+    }
+    pub fn timed(&self) -> bool {
+        self.timed.get()
+    }
+
+    fn order(&self, event: usize, first: &CudaStream, then: &CudaStream) -> Result<()> {
+        if self.timed.get() {
+            return Ok(());
+        }
+        self.events[event].record(first).map_err(|e| self.fail("cuEventRecord", e))?;
+        then.wait(&self.events[event]).map_err(|e| self.fail("cuStreamWaitEvent", e))
+    }
+    /// Messages wait for the work asked for so far.
+    pub fn messages_after_work(&self) -> Result<()> {
+        self.order(0, self.main(), &self.second)
+    }
+    /// Work waits for the messages asked for so far.
+    pub fn work_after_messages(&self) -> Result<()> {
+        self.order(1, &self.second, self.main())
+    }
+    /// An event of what was asked for of the messages' stream.
+    pub fn event(&self) -> Result<CudaEvent> {
+        let context = self.main().context();
+        context
+            .new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))
+            .map_err(|e| self.fail("cuEventCreate", e))
+    }
+    pub fn record(&self, event: &CudaEvent) -> Result<()> {
+        event.record(self.lane()).map_err(|e| self.fail("cuEventRecord", e))
+    }
+    pub fn wait_for(&self, event: &CudaEvent) -> Result<()> {
+        event.synchronize().map_err(|e| self.fail("cuEventSynchronize", e))
+    }
+
+    /// What follows belongs to `part`, where time is kept.
+    pub fn mark(&self, part: Part) -> Result<()> {
+        if !self.timed.get() {
+            return Ok(());
+        }
+        let mut clock = self.clock.borrow_mut();
+        let at = clock.parts.len();
+        clock.parts.push(part);
+        if clock.events.len() == at {
+            let event = self.main().context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+            clock.events.push(event.map_err(|e| self.fail("cuEventCreate", e))?);
+        }
+        clock.events[at].record(self.main()).map_err(|e| self.fail("cuEventRecord", e))
+    }
+    /// Keeps time from now on, or not.
+    pub fn keep_time(&self, on: bool) {
+        self.timed.set(on);
+        self.clock.borrow_mut().parts.clear();
+    }
+    /// Seconds a part since time is kept; waits.
+    pub fn times(&self) -> Result<Times> {
+        self.mark(Part::Other)?;
+        let mut times = Times::default();
+        let clock = self.clock.borrow();
+        for (part, pair) in
+            clock.parts.iter().zip(clock.events.windows(2)).take(clock.parts.len().saturating_sub(1))
+        {
+            let milliseconds =
+                pair[0].elapsed_ms(&pair[1]).map_err(|e| self.fail("cuEventElapsedTime", e))?;
+            times.add(*part, milliseconds as f64 * 1e-3);
+        }
+        Ok(times)
+    }
+
+    fn config(l: usize) -> LaunchConfig {
+        let (grid_dim, block_dim) = ((l.div_ceil(THREADS) as u32, 1, 1), (THREADS as u32, 1, 1));
+        LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 }
+    }
+    /// Alg. 5 on the messages' stream: `l` numbers of s segments of `q` from `x`, by the index array `c`.
+    pub fn buffer(&self, x: u64, q: usize, c: u64, l: usize, (b, s): (usize, usize), to: u64) -> Result<()> {
+        if l == 0 {
+            return Ok(());
+        }
+        let (q, n, b, s) = (q as i32, l as i32, b as i32, s as i32);
+        let mut launch = self.lane().launch_builder(&self.buffering);
+        launch.arg(&x).arg(&q).arg(&c).arg(&n).arg(&b).arg(&s).arg(&to);
+        // SAFETY: arguments have the kernel's types; the caller's buffers hold what the index array names.
+        let done = unsafe { launch.launch(Self::config(l)) };
+        done.map(|_| ()).map_err(|e| self.fail("cuLaunchKernel", e))
+    }
+    /// to[i] = from[map[i]] for `l` numbers, on the messages' stream.
+    pub fn gather(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
+        self.reorder(self.lane(), &self.gather, l, map, from, to)
+    }
+    /// to[i] = from[map[i]] for `l` numbers, on the device's own stream.
+    pub fn gather_in_order(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
+        self.reorder(self.main(), &self.gather, l, map, from, to)
+    }
+    /// to[map[i]] = from[i] for `l` numbers, on the device's own stream.
+    pub fn scatter_in_order(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
+        self.reorder(self.main(), &self.scatter, l, map, from, to)
+    }
+    fn reorder(
+        &self,
+        stream: &Arc<CudaStream>,
+        kernel: &CudaFunction,
+        l: usize,
+        map: u64,
+        from: u64,
+        to: u64,
+    ) -> Result<()> {
+        if l == 0 {
+            return Ok(());
+        }
+        let n = l as i32;
+        let mut launch = stream.launch_builder(kernel);
+        launch.arg(&n).arg(&map).arg(&from).arg(&to);
+        // SAFETY: arguments have the kernel's types; the caller's buffers hold what the map names.
+        let done = unsafe { launch.launch(Self::config(l)) };
+        done.map(|_| ()).map_err(|e| self.fail("cuLaunchKernel", e))
+    }
+}
+
+impl Sums for Rank {
+    fn host(&self, values: &mut [f64]) -> Result<()> {
+        self.meet.sum(values)
+    }
+    fn device(&self, at: u64, n: usize) -> Result<()> {
+        match &self.nccl {
+            // SAFETY: the caller's buffer holds n numbers and outlives the solve.
+            Some(nccl) => unsafe { nccl.sum_at(at, n) },
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! A session whose ranks are threads: each makes its own solver, then all obey the same commands.
+
+use super::meeting::{Attendant, Meeting};
+use super::{Session, Solve, Times};
+use krylith::comm::{Communicator, Team, TeamRank};
+use krylith::{Error, Result};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// One rank's solver; lives in its thread.
+pub(crate) trait Member {
+    /// As [`Session::solve`], for this rank.
+    fn solve(&mut self, timed: bool) -> Result<Solve>;
+    /// This rank's part of x.
+    fn solution(&mut self) -> Result<Vec<f64>>;
+}
+
+/// Makes a rank's solver in its thread; the team is there for set-up that Krylith does.
+pub(crate) type Make = Box<dyn FnOnce(Attendant, TeamRank) -> Result<Box<dyn Member>> + Send>;
+
+#[derive(Clone, Copy)]
+enum Command {
+    Solve { timed: bool },
+    Solution,
+}
+
+enum Answer {
+    Ready,
+    Solved(Solve),
+    Numbers(Vec<f64>),
+}
+
+/// The threads of a baseline.
+pub(crate) struct Crew {
+    meeting: Arc<Meeting>,
+    commands: Vec<Sender<Command>>,
+    answers: Receiver<(usize, Result<Answer>)>,
+    threads: Vec<JoinHandle<()>>,
+    /// A thread did not answer, so it is not waited for at the end either.
+    lost: Cell<bool>,
+}
+
+/// Longest wait for an answer of a thread.
+const LIMIT: Duration = Duration::from_secs(300);
+
+impl Crew {
+    /// Starts a thread for each of `makers` and waits until all are ready.
+    ///
+    /// # Errors
+    /// The first rank's that could not be made.
+    pub fn start(meeting: &Arc<Meeting>, makers: Vec<Make>) -> Result<Self> {
+        let (to_us, answers) = channel();
+        let (mut commands, mut threads) = (Vec::new(), Vec::new());
+        let team = Team::new(makers.len())?;
+        for (rank, (make, one)) in makers.into_iter().zip(team).enumerate() {
+            let (sender, orders) = channel();
+            commands.push(sender);
+            let (to_us, meeting) = (to_us.clone(), meeting.clone());
+            let body = move || serve(&meeting, make, one, &orders, &to_us);
+            let spawned = std::thread::Builder::new().name(format!("rank {rank}")).spawn(body);
+            threads.push(spawned.map_err(|e| Error::invalid(format!("no thread for rank {rank}: {e}")))?);
+        }
+        let crew = Self { meeting: meeting.clone(), commands, answers, threads, lost: Cell::new(false) };
+        crew.collect()?;
+        Ok(crew)
+    }
+
+    fn ask(&self, command: Command) -> Result<Vec<Answer>> {
+        self.meeting.check()?;
+        for sender in &self.commands {
+            let _ = sender.send(command); // a thread that is gone is missed below
+        }
+        self.collect()
+    }
+
+    /// An answer of every thread, by rank.
+    fn collect(&self) -> Result<Vec<Answer>> {
+        let mut all: Vec<Option<Answer>> = self.commands.iter().map(|_| None).collect();
+        let mut first: Option<Error> = None;
+        for _ in 0..all.len() {
+            let Ok((rank, answer)) = self.answers.recv_timeout(LIMIT) else {
+                self.lost.set(true);
+                self.meeting.fail(0, "a thread did not answer");
+                return Err(first.unwrap_or_else(|| Error::invalid("a thread of a baseline did not answer")));
+            };
+            match answer {
+                Ok(answer) => all[rank] = Some(answer),
+                // A rank's own error says more than the others' word of it.
+                Err(e) if first.is_none() || matches!(first, Some(Error::Rank { .. })) => first = Some(e),
+                Err(_) => (),
+            }
+        }
+        match first {
+            Some(e) => Err(e),
+            None => Ok(all.into_iter().flatten().collect()),
+        }
+    }
+}
+
+fn serve(
+    meeting: &Arc<Meeting>,
+    make: Make,
+    team: TeamRank,
+    orders: &Receiver<Command>,
+    to_us: &Sender<(usize, Result<Answer>)>,
+) {
+    let rank = team.rank();
+    let guarded = |work: &mut dyn FnMut() -> Result<Answer>| {
+        let done = catch_unwind(AssertUnwindSafe(work));
+        let answer =
+            done.unwrap_or_else(|_| Err(Error::invalid(format!("the thread of rank {rank} panicked"))));
+        if let Err(e) = &answer {
+            meeting.fail(rank, &e.to_string());
+        }
+        answer
+    };
+    let (mut make, mut member) = (Some((make, team)), None);
+    let made = guarded(&mut || {
+        if let Some((make, team)) = make.take() {
+            member = Some(make(Attendant::new(meeting, rank), team)?);
+        }
+        Ok(Answer::Ready)
+    });
+    let _ = to_us.send((rank, made)); // nobody listens once the crew is dropped
+    let Some(mut member) = member else { return };
+    while let Ok(command) = orders.recv() {
+        let answer = guarded(&mut || match command {
+            Command::Solve { timed } => member.solve(timed).map(Answer::Solved),
+            Command::Solution => member.solution().map(Answer::Numbers),
+        });
+        if to_us.send((rank, answer)).is_err() {
+            return;
+        }
+    }
+}
+
+impl Session for Crew {
+    fn solve(&mut self, timed: bool) -> Result<Solve> {
+        let mut all = Solve::default();
+        for (rank, answer) in self.ask(Command::Solve { timed })?.into_iter().enumerate() {
+            let Answer::Solved(one) = answer else { continue };
+            if rank > 0 && one.residuals != all.residuals {
+                return Err(Error::invalid(format!("rank {rank} has other residuals than rank 0")));
+            }
+            all.seconds = all.seconds.max(one.seconds);
+            all.times = Times::max(all.times, one.times);
+            all.residuals = one.residuals;
+        }
+        Ok(all)
+    }
+    fn solution(&mut self) -> Result<Vec<f64>> {
+        let parts = self.ask(Command::Solution)?.into_iter().map(|answer| match answer {
+            Answer::Numbers(numbers) => numbers,
+            _ => Vec::new(),
+        });
+        Ok(parts.flatten().collect())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.commands.clear();
+        for thread in self.threads.drain(..).filter(|_| !self.lost.get()) {
+            let _ = thread.join(); // what it had to say was said by its answers
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mapping;
+    use super::super::share::{self, tests::add};
+    use super::*;
+    use crate::systems::{self, Random};
+    use crate::textbook::{Machine, gmres};
+    use krylith::io::{from_stage_by_stage, to_stage_by_stage};
+    use krylith::matrix::{Bsr, KroneckerSum};
+    use krylith::partition::Part;
+    use krylith::space::{Phase, Phases};
+    use std::sync::Mutex;
+
+    /// The published scheme on the host: x̃, buffers by Alg. 5 and 6, main-diagonal and off-diagonal parts, MGS.
+    struct Host {
+        meet: Attendant,
+        parts: Arc<Vec<Part>>,
+        matrices: [[Bsr; 2]; 2],
+        /// Where each rank leaves its message to each other.
+        post: Arc<Vec<Vec<Mutex<Vec<f64>>>>>,
+        s: usize,
+        b: Vec<f64>,
+        x: Vec<f64>,
+        v: Vec<Vec<f64>>,
+    }
+
+    impl Host {
+        fn multiply(&self, x: &[f64]) -> Vec<f64> {
+            let (rank, s) = (self.meet.rank(), self.s);
+            let (me, [main, off]) = (&self.parts[rank], &self.matrices);
+            let (block, q) = (main[0].block(), x.len() / s);
+            let (send, receive) = mapping::starts(&me.halo);
+            let c = mapping::index_array(&me.halo, block);
+            let mut y = vec![0.0; x.len()];
+            for t in 0..2 {
+                let mut middle = vec![0.0; x.len()];
+                for i in 0..s {
+                    for j in 0..s {
+                        for k in 0..q {
+                            middle[i * q + k] += me.terms.terms[t].0[(i, j)] * x[j * q + k];
+                        }
+                    }
+                }
+                let message: Vec<f64> = mapping::send_gather(&c, &send, block, s, q)
+                    .iter()
+                    .map(|&i| middle[i as usize])
+                    .collect();
+                for n in &me.halo.neighbours {
+                    let part = &message[n.send.start * block * s..n.send.end * block * s];
+                    *self.post[rank][n.rank].lock().unwrap() = part.to_vec();
+                }
+                self.meet.hand_over(me.halo.neighbours.iter().map(|n| n.rank)).unwrap();
+                let mut raw = Vec::new();
+                for n in &me.halo.neighbours {
+                    raw.extend(self.post[n.rank][rank].lock().unwrap().drain(..));
+                }
+                self.meet.sum(&mut []).unwrap();
+                let ghosts: Vec<f64> =
+                    mapping::receive_map(&receive, block, s).iter().map(|&i| raw[i as usize]).collect();
+                let g = me.halo.ghosts * block;
+                for i in 0..s {
+                    add(&main[t], &middle[i * q..(i + 1) * q], &mut y[i * q..(i + 1) * q]);
+                    add(&off[t], &ghosts[i * g..(i + 1) * g], &mut y[i * q..(i + 1) * q]);
+                }
+            }
+            y
+        }
+        fn dot(&self, x: &[f64], y: &[f64]) -> f64 {
+            let mut sum = [x.iter().zip(y).map(|(x, y)| x * y).sum()];
+            self.meet.sum(&mut sum).unwrap();
+            sum[0]
+        }
+    }
+
+    impl Machine for Host {
+        fn name(&self) -> String {
+            "host".into()
+        }
+        fn reset(&mut self) -> Result<()> {
+            self.x.fill(0.0);
+            Ok(())
+        }
+        fn start(&mut self) -> Result<f64> {
+            let y = self.multiply(&self.x);
+            let r: Vec<f64> = self.b.iter().zip(&y).map(|(b, y)| b - y).collect();
+            let beta = self.dot(&r, &r).sqrt();
+            self.v[0] = r.iter().map(|r| r / beta).collect();
+            Ok(beta)
+        }
+        fn product(&mut self, j: usize) -> Result<()> {
+            self.v[j + 1] = self.multiply(&self.v[j]);
+            Ok(())
+        }
+        fn orthogonalize(&mut self, j: usize, h: &mut [f64]) -> Result<()> {
+            let mut w = self.v[j + 1].clone();
+            for k in 0..=j {
+                h[k] = self.dot(&self.v[k], &w);
+                w.iter_mut().zip(&self.v[k]).for_each(|(w, v)| *w -= h[k] * v);
+            }
+            h[j + 1] = self.dot(&w, &w).sqrt();
+            self.v[j + 1] = w.iter().map(|w| w / h[j + 1]).collect();
+            Ok(())
+        }
+        fn correct(&mut self, y: &[f64]) -> Result<()> {
+            for (y, v) in y.iter().zip(&self.v) {
+                self.x.iter_mut().zip(v).for_each(|(x, v)| *x += y * v);
+            }
+            Ok(())
+        }
+        fn mark(&mut self, _: Phase) {}
+        fn keep_time(&mut self, _: bool) {}
+        fn take_phases(&mut self) -> Phases {
+            Phases::default()
+        }
+        fn solution(&mut self) -> Result<Vec<f64>> {
+            Ok(from_stage_by_stage(&self.x, self.s))
+        }
+    }
+
+    impl Member for Host {
+        fn solve(&mut self, _: bool) -> Result<Solve> {
+            Ok(Solve { residuals: gmres(self, 8, 20)?, ..Solve::default() })
+        }
+        fn solution(&mut self) -> Result<Vec<f64>> {
+            Machine::solution(self)
+        }
+    }
+
+    fn crew(k: &KroneckerSum, rhs: &[f64], ranks: usize) -> Crew {
+        let parts = share::cut(k, ranks).unwrap();
+        let post = Arc::new((0..ranks).map(|_| (0..ranks).map(|_| Mutex::default()).collect()).collect());
+        let (s, bs) = (k.stages(), k.block() * k.stages());
+        let makers = (0..ranks).map(|rank| {
+            let first = parts[rank].rows[0] as usize;
+            let b = to_stage_by_stage(&rhs[first * bs..(first + parts[rank].halo.own) * bs], s);
+            let (parts, post) = (parts.clone(), Arc::clone(&post));
+            let make: Make = Box::new(move |meet, _| {
+                let (x, matrices) = (vec![0.0; b.len()], share::main_and_off(&parts[rank])?);
+                Ok(Box::new(Host { meet, parts, matrices, post, s, b, x, v: vec![Vec::new(); 9] }))
+            });
+            make
+        });
+        Crew::start(&Meeting::new(ranks), makers.collect()).unwrap()
+    }
+
+    #[test]
+    fn any_number_of_ranks_takes_the_same_iterations_to_the_same_answer() {
+        let mut k = systems::random([4, 3, 4], 2, 2, 3).unwrap();
+        (k.a, k.b) = systems::coefficients(2, 4).unwrap();
+        let rhs = Random(6).numbers(k.rows());
+        let norm = rhs.iter().map(|b| b * b).sum::<f64>().sqrt();
+        let mut alone = crew(&k, &rhs, 1);
+        let wanted = alone.solve(false).unwrap().residuals;
+        assert_eq!(wanted.len(), 21);
+        for parts in [2, 3, 4, 7] {
+            let mut crew = crew(&k, &rhs, parts);
+            for _ in 0..2 {
+                let got = crew.solve(false).unwrap().residuals;
+                for (i, (a, b)) in got.iter().zip(&wanted).enumerate() {
+                    assert!((a - b).abs() <= 1e-11 * norm, "parts={parts} iteration={i}: {a} {b}");
+                }
+                let end = systems::residual(&k, &rhs, &crew.solution().unwrap());
+                assert!((end - got[20]).abs() <= 1e-12 * norm, "parts={parts}: {end} {}", got[20]);
+            }
+        }
+    }
+
+    /// Fails or panics where it is told to.
+    struct Faulty(Attendant, &'static str);
+
+    impl Member for Faulty {
+        fn solve(&mut self, _: bool) -> Result<Solve> {
+            match (self.0.rank(), self.1) {
+                (1, "error") => return Err(Error::invalid("out of luck")),
+                (1, "panic") => std::panic::resume_unwind(Box::new("out of luck")),
+                _ => self.0.sum(&mut [0.0]),
+            }?;
+            Ok(Solve::default())
+        }
+        fn solution(&mut self) -> Result<Vec<f64>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn one_rank_s_failure_is_everybody_s_and_is_told_as_its_own() {
+        for (how, wanted) in [("error", "out of luck"), ("panic", "the thread of rank 1 panicked")] {
+            let makers = (0..3).map(|_| {
+                let make: Make = Box::new(move |meet, _| Ok(Box::new(Faulty(meet, how))));
+                make
+            });
+            let mut crew = Crew::start(&Meeting::new(3), makers.collect()).unwrap();
+            assert_eq!(crew.solve(false).unwrap_err().to_string(), wanted);
+            // The crew does not go on.
+            assert!(crew.solve(false).unwrap_err().to_string().contains(wanted));
+        }
+    }
+
+    #[test]
+    fn a_rank_that_cannot_be_made_ends_the_start() {
+        let makers = (0..2).map(|rank| {
+            let make: Make = Box::new(move |meet, _| match rank {
+                0 => Err(Error::invalid("no GPU 0")),
+                _ => Ok(Box::new(Faulty(meet, ""))),
+            });
+            make
+        });
+        let refused = Crew::start(&Meeting::new(2), makers.collect()).err().expect("a rank is missing");
+        assert_eq!(refused.to_string(), "no GPU 0");
+    }
+}

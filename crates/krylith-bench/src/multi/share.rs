@@ -1,0 +1,150 @@
+//! Block rows cut into contiguous slabs, and each slab's matrices into a main-diagonal part (own columns) and an
+//! off-diagonal part (ghosts), as the OKP paper and PETSc's distributed matrices have them.
+
+use krylith::Result;
+use krylith::matrix::{Bsr, KroneckerSum};
+use krylith::operator::Terms;
+use krylith::partition::{Part, Partition, split};
+use std::sync::Arc;
+
+/// Every rank's rows of A⊗M + τB⊗L: slabs as even as can be.
+///
+/// # Errors
+/// More ranks than block rows.
+pub(crate) fn cut(k: &KroneckerSum, ranks: usize) -> Result<Arc<Vec<Part>>> {
+    let n = k.m.block_rows();
+    if ranks > n {
+        return Err(krylith::Error::invalid(format!("{ranks} ranks for {n} block rows; use fewer")));
+    }
+    let bounds: Vec<usize> = (0..=ranks).map(|p| n * p / ranks).collect();
+    let mut owner = vec![0; n];
+    for p in 0..ranks {
+        owner[bounds[p]..bounds[p + 1]].fill(p as u32);
+    }
+    Ok(Arc::new(split(&Terms::kronecker(k), &Partition::new(owner, ranks)?)?))
+}
+
+/// The columns below the number of rows, and those from there on counted from 0; all rows are in both.
+///
+/// # Errors
+/// What [`Bsr::new`] says; impossible for a valid matrix.
+pub(crate) fn halves(a: &Bsr) -> Result<[Bsr; 2]> {
+    let (b, bb, n) = (a.block(), a.block() * a.block(), a.block_rows());
+    let (mut pointers, mut columns) = ([vec![0], vec![0]], [Vec::new(), Vec::new()]);
+    let mut values = [Vec::with_capacity(a.values().len()), Vec::new()];
+    for i in 0..n {
+        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let j = a.col()[p] as usize;
+            let half = usize::from(j >= n);
+            columns[half].push((j - half * n) as u32);
+            values[half].extend_from_slice(&a.values()[p * bb..(p + 1) * bb]);
+        }
+        for half in 0..2 {
+            pointers[half].push(columns[half].len());
+        }
+    }
+    let ([p0, p1], [c0, c1], [v0, v1]) = (pointers, columns, values);
+    Ok([Bsr::new(b, n, n, p0, c0, v0)?, Bsr::new(b, n, a.block_columns() - n, p1, c1, v1)?])
+}
+
+/// Main-diagonal parts of M and L, and off-diagonal ones.
+///
+/// # Errors
+/// As [`halves`].
+pub(crate) fn main_and_off(part: &Part) -> Result<[[Bsr; 2]; 2]> {
+    let terms = &part.terms.terms;
+    let ([m0, m1], [l0, l1]) = (halves(&terms[0].1)?, halves(&terms[1].1)?);
+    Ok([[m0, l0], [m1, l1]])
+}
+
+/// Nodes that lie side by side here and at their owner: what a host copies to fill ghosts from the owner's vector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The owner.
+    pub rank: usize,
+    /// First of the owner's nodes.
+    pub from: usize,
+    /// First of our ghosts.
+    pub to: usize,
+    /// How many.
+    pub nodes: usize,
+}
+
+/// The runs that fill the ghosts of a rank.
+pub(crate) fn runs(parts: &[Part], me: usize) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for n in &parts[me].halo.neighbours {
+        let theirs = &parts[n.rank].halo;
+        let back = theirs.neighbours.iter().find(|m| m.rank == me).map_or(0..0, |m| m.send.clone());
+        for (to, &from) in n.receive.clone().zip(&theirs.send[back]) {
+            let from = from as usize;
+            match runs.last_mut() {
+                Some(r) if r.rank == n.rank && r.from + r.nodes == from => r.nodes += 1,
+                _ => runs.push(Run { rank: n.rank, from, to, nodes: 1 }),
+            }
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::systems::{self, Random};
+
+    /// y += A X of one stage, by the definition.
+    pub fn add(a: &Bsr, x: &[f64], y: &mut [f64]) {
+        let b = a.block();
+        for i in 0..a.block_rows() {
+            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                let j = a.col()[p] as usize;
+                for r in 0..b {
+                    for c in 0..b {
+                        y[i * b + r] += a.block_values(p)[r * b + c] * x[j * b + c];
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_parts_of_all_ranks_make_the_whole_product() {
+        for (nodes, b, ranks) in [([4, 3, 7], 2, 3), ([2, 2, 2], 3, 8), ([3, 3, 3], 1, 1), ([5, 4, 3], 4, 7)]
+        {
+            let k = systems::random(nodes, b, 1, 5).unwrap();
+            let n = k.m.block_rows();
+            let x = Random(8).numbers(n * b);
+            let parts = cut(&k, ranks).unwrap();
+            for (t, whole) in [&k.m, &k.l].into_iter().enumerate() {
+                let mut wanted = vec![0.0; n * b];
+                add(whole, &x, &mut wanted);
+                for (rank, part) in parts.iter().enumerate() {
+                    let (first, own) = (part.rows[0] as usize, part.halo.own);
+                    assert_eq!((first, own), (n * rank / ranks, n * (rank + 1) / ranks - n * rank / ranks));
+                    // The ghosts as the host's scatter fills them, from what their owners hold.
+                    let mut ghosts = vec![f64::NAN; part.halo.ghosts * b];
+                    for r in runs(&parts, rank) {
+                        let from = (parts[r.rank].rows[0] as usize + r.from) * b;
+                        ghosts[r.to * b..][..r.nodes * b].copy_from_slice(&x[from..][..r.nodes * b]);
+                    }
+                    let [main, off] = main_and_off(part).unwrap();
+                    let mut y = vec![0.0; own * b];
+                    add(&main[t], &x[first * b..(first + own) * b], &mut y);
+                    add(&off[t], &ghosts, &mut y);
+                    for (got, want) in y.iter().zip(&wanted[first * b..]) {
+                        assert!((got - want).abs() < 1e-13, "ranks={ranks} rank={rank}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slabs_have_long_runs_and_more_ranks_than_rows_are_refused() {
+        let k = systems::random([3, 4, 6], 2, 1, 5).unwrap();
+        let parts = cut(&k, 3).unwrap();
+        // A layer of 12 nodes less the corner that the stencil does not reach.
+        assert!(runs(&parts, 1).iter().all(|r| r.nodes >= 3), "{:?}", runs(&parts, 1));
+        assert!(cut(&k, 73).is_err());
+    }
+}

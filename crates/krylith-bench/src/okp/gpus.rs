@@ -1,0 +1,278 @@
+//! The paper's experiments on several GPUs: time of an iteration and where it goes (its Table 3 and Figs. 9 to 13),
+//! strong scaling at the paper's size and at eight times it, weak scaling at the paper's size a GPU.
+
+use super::gpus_report::{Findings, make};
+use super::{OkpOptions, OkpReport, RESTART, write};
+use crate::cuda::CudaPlatform;
+use crate::cuda::multi::{Baseline, ours};
+use crate::multi::{Job, Session, Solve, Times, share};
+use crate::platform::Platform;
+use crate::samples::{Samples, in_turn};
+use crate::systems::{self, Case, PAPER};
+use krylith::{Error, Result};
+use serde_json::json;
+
+/// Instrumented runs whose mean is taken, as in the paper.
+const TIMED: usize = 3;
+
+/// One solver on one number of GPUs.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub name: String,
+    /// Seconds of whole solves without instrumentation, of the slowest rank.
+    pub samples: Samples,
+    /// Seconds of each part in solves of their own, maxima over ranks; per solve.
+    pub times: Vec<Times>,
+    /// ‖r‖/‖b‖.
+    pub residuals: Vec<f64>,
+    /// Largest difference of the residuals over the first cycle from the reference's.
+    pub agreement: f64,
+    /// ‖b − A x‖/‖b‖ by a loop on the host, or what went wrong.
+    pub check: std::result::Result<f64, String>,
+}
+
+impl Row {
+    pub fn iterations(&self) -> usize {
+        self.residuals.len().saturating_sub(1).max(1)
+    }
+    /// Seconds an iteration.
+    pub fn iteration(&self) -> f64 {
+        self.samples.median() / self.iterations() as f64
+    }
+    /// Seconds of each part an iteration: the mean of the instrumented runs.
+    pub fn parts(&self) -> [f64; 5] {
+        Times::mean(&self.times).0.map(|t| t / self.iterations() as f64)
+    }
+}
+
+/// All solvers on one number of GPUs.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub gpus: usize,
+    pub nodes: [usize; 3],
+    pub rows: Vec<Row>,
+}
+
+/// A series over numbers of GPUs.
+pub(super) struct Experiment {
+    pub title: String,
+    /// The system grows with the number of GPUs.
+    pub weak: bool,
+    pub runs: Vec<Run>,
+}
+
+/// 1, 2, 4, … and all.
+fn counts(all: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> =
+        std::iter::successors(Some(1), |c| Some(2 * c)).take_while(|&c| c < all).collect();
+    counts.push(all);
+    counts
+}
+
+/// How much is measured.
+struct Plan {
+    solves: usize,
+    iterations: usize,
+}
+
+pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
+    if let Some((i, gpu)) = gpus.iter().enumerate().find(|(i, gpu)| gpus[..*i].contains(gpu)) {
+        return Err(Error::invalid(format!("GPU {gpu} is named twice (at {i}); each rank needs its own")));
+    }
+    let describe = CudaPlatform::open(gpus[0])?.describe();
+    let nccl = krylith::device::cuda::nccl_version();
+    let iterations = options.iterations.unwrap_or(300);
+    let plan = Plan { solves: options.solves.unwrap_or(10), iterations };
+    let large = Plan { solves: options.solves.unwrap_or(3), iterations };
+    let meta = json!({
+        "schema": 1, "suite": "okp", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
+        "device": describe, "gpus": gpus, "nccl": nccl.as_ref().ok(), "solves": plan.solves,
+        "solves_of_large_systems": large.solves, "iterations": iterations, "restart": RESTART,
+        "timed_solves": TIMED,
+        "seconds_since_epoch": std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+    });
+    let nodes = systems::scaled(PAPER, options.scale.unwrap_or(1.0));
+    let mut found = Findings::default();
+    if let Err(e) = nccl {
+        found.notes.push(e.to_string());
+    }
+
+    let strong = strong(gpus, nodes, &plan, &mut found.notes, progress)?;
+    let first = strong.runs[0].clone();
+    found.experiments.push(strong);
+    // The rest is long: what there is by now stays if it is interrupted.
+    write(&mut make(&found, meta.clone()), options)?;
+
+    let [x, y, z] = nodes;
+    let each = x * y * z;
+    let mut weak =
+        Experiment { title: format!("Weak scaling, {each} nodes a GPU"), weak: true, runs: vec![first] };
+    for count in counts(gpus.len()).into_iter().skip(1) {
+        progress(&format!("weak scaling on {count} GPUs"));
+        let case = systems::stokes([x, y, z * count])?;
+        let reference = None;
+        weak.runs.push(solvers(
+            &gpus[..count],
+            &case,
+            [x, y, z * count],
+            &plan,
+            reference,
+            &mut found.notes,
+        )?);
+    }
+    found.experiments.push(weak);
+    write(&mut make(&found, meta.clone()), options)?;
+
+    let nodes = nodes.map(|n| 2 * n);
+    let strong = self::strong(gpus, nodes, &large, &mut found.notes, progress)?;
+    found.experiments.push(strong);
+    let mut made = make(&found, meta);
+    write(&mut made, options)?;
+    Ok(made)
+}
+
+fn strong(
+    gpus: &[usize],
+    nodes: [usize; 3],
+    plan: &Plan,
+    notes: &mut Vec<String>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Experiment> {
+    let [x, y, z] = nodes;
+    progress(&format!("strong scaling: assembling {x}×{y}×{z} nodes"));
+    let case = systems::stokes(nodes)?;
+    let mut runs: Vec<Run> = Vec::new();
+    for count in counts(gpus.len()) {
+        progress(&format!("strong scaling, {x}×{y}×{z} nodes on {count} GPUs"));
+        let sound = runs.iter().flat_map(|r| &r.rows).find(|r| r.check.is_ok());
+        let reference = sound.map(|r| r.residuals.clone());
+        runs.push(solvers(&gpus[..count], &case, nodes, plan, reference, notes)?);
+    }
+    Ok(Experiment {
+        title: format!("Strong scaling, {x}×{y}×{z} = {} nodes", x * y * z), weak: false, runs
+    })
+}
+
+/// Every solver on the same GPUs: checked first, then timed in turn.
+fn solvers(
+    gpus: &[usize],
+    case: &Case,
+    nodes: [usize; 3],
+    plan: &Plan,
+    mut reference: Option<Vec<f64>>,
+    notes: &mut Vec<String>,
+) -> Result<Run> {
+    let parts = share::cut(&case.kronecker, gpus.len())?;
+    let (kronecker, rhs) = (&case.kronecker, case.rhs.as_slice());
+    let job = Job { kronecker, rhs, gpus, parts: &parts, restart: RESTART, iterations: plan.iterations };
+    let norm_b = rhs.iter().map(|v| v * v).sum::<f64>().sqrt();
+    let mut opened: Vec<(String, Result<Box<dyn Session>>)> =
+        Baseline::ALL.into_iter().map(|b| (b.name().to_string(), b.open(&job))).collect();
+    for (name, dense) in [("Krylith, dense blocks", true), ("Krylith, structured blocks", false)] {
+        opened.push((name.into(), ours::open(&job, dense)));
+    }
+
+    let (mut rows, mut sessions) = (Vec::new(), Vec::new());
+    for (name, session) in opened {
+        let mut session = match session {
+            Ok(session) => session,
+            Err(Error::Unsupported(why)) => {
+                notes.push(format!("{name}, {} GPUs: not offered: {why}", gpus.len()));
+                continue;
+            }
+            Err(e) => {
+                rows.push(Row::failed(&name, gpus.len(), &e));
+                sessions.push(None);
+                continue;
+            }
+        };
+        match first(&mut *session, &name, case, norm_b, &mut reference) {
+            Ok(row) => {
+                sessions.push(row.check.is_ok().then_some(session));
+                rows.push(row);
+            }
+            Err(e) => {
+                rows.push(Row::failed(&name, gpus.len(), &e));
+                sessions.push(None);
+            }
+        }
+    }
+
+    // A solver that fails on the way loses its times; the others go on.
+    let samples = in_turn(rows.len(), 1, plan.solves, |i| {
+        let Some(session) = &mut sessions[i] else { return Ok(f64::NAN) };
+        Ok(session.solve(false).map(|s| s.seconds).unwrap_or_else(|e| {
+            (rows[i], sessions[i]) = (Row::failed(&rows[i].name, gpus.len(), &e), None);
+            f64::NAN
+        }))
+    })?;
+    for (row, samples) in rows.iter_mut().zip(samples) {
+        if row.check.is_ok() {
+            row.samples = samples;
+        }
+    }
+    for (row, session) in rows.iter_mut().zip(&mut sessions) {
+        let Some(session) = session else { continue };
+        // The first makes the events.
+        let times: Result<Vec<Times>> = (0..=TIMED).map(|_| session.solve(true).map(|s| s.times)).collect();
+        match times {
+            Ok(times) => row.times = times[1..].to_vec(),
+            Err(e) => *row = Row::failed(&row.name, gpus.len(), &e),
+        }
+    }
+    Ok(Run { gpus: gpus.len(), nodes, rows })
+}
+
+/// The first solve: is it right? Its residuals become the reference if there is none yet.
+fn first(
+    session: &mut dyn Session,
+    name: &str,
+    case: &Case,
+    norm_b: f64,
+    reference: &mut Option<Vec<f64>>,
+) -> Result<Row> {
+    let Solve { residuals, .. } = session.solve(false)?;
+    let residuals: Vec<f64> = residuals.iter().map(|r| r / norm_b).collect();
+    let end = systems::residual(&case.kronecker, &case.rhs, &session.solution()?) / norm_b;
+    // Cycles end with the true residual, so the last of the history must be that of the answer.
+    let last = residuals.last().copied().unwrap_or(f64::NAN);
+    let reference = reference.get_or_insert_with(|| residuals.clone());
+    let cycle = residuals.iter().zip(&*reference).take(RESTART + 1);
+    let agreement = cycle.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let check = if !((end - last).abs() <= 1e-9 + 1e-6 * end) {
+        Err(format!("{name}: the residual of the answer is {end:e}, its history ends at {last:e}"))
+    } else if !(agreement <= 1e-8) {
+        Err(format!("{name}: residuals of the first cycle differ from the reference's by {agreement:e}"))
+    } else {
+        Ok(end)
+    };
+    let (samples, times) = (Samples::default(), Vec::new());
+    Ok(Row { name: name.into(), samples, times, residuals, agreement, check })
+}
+
+impl Row {
+    fn failed(name: &str, gpus: usize, e: &Error) -> Self {
+        Self {
+            name: name.into(),
+            samples: Samples::default(),
+            times: Vec::new(),
+            residuals: Vec::new(),
+            agreement: f64::NAN,
+            check: Err(format!("{name} on {gpus} GPUs: {e}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_power_of_two_is_measured_and_all_gpus() {
+        assert_eq!(counts(1), [1]);
+        assert_eq!(counts(2), [1, 2]);
+        assert_eq!(counts(4), [1, 2, 4]);
+        assert_eq!(counts(6), [1, 2, 4, 6]);
+    }
+}
