@@ -190,8 +190,8 @@ pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves)
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
-    /// Where: auto, cpu or cuda[:N] [default: auto, the first GPU if one works]
-    #[arg(long, value_name = "auto|cpu|cuda[:N]")]
+    /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
+    #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<Device>,
     /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU, 1/8 on a CPU]
     #[arg(long, value_name = "FACTOR")]
