@@ -2,6 +2,7 @@
 
 use crate::failure::{DONE, Result};
 use crate::options::{self, Device, Given, Method, Null, Ordering, Precond, Rhs};
+use crate::share::Cut;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use krylith::Store;
 use krylith::method::Orthogonalization;
@@ -89,10 +90,14 @@ pub struct SolveArgs {
     #[arg(long, help_heading = "System")]
     pub equilibrate: bool,
 
-    /// Where to run: auto, cpu, or cuda[:N] for the GPU of that number [default: auto, which is the first GPU if one
-    /// can be used]
-    #[arg(long, value_name = "auto|cpu|cuda[:N]", help_heading = "Machine")]
+    /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together; under mpirun each
+    /// rank takes one of them [default: auto, which is the first GPU if one can be used]
+    #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
     pub device: Option<Device>,
+    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric, graph (METIS)
+    /// [default: auto, runs of rows unless the graph leaves much less to exchange]
+    #[arg(long, value_name = "auto|rows|nonzeros|geometric|graph", help_heading = "Machine")]
+    pub partition: Option<Cut>,
     /// Threads on the CPU [default: one a core]
     #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
     pub threads: Option<usize>,

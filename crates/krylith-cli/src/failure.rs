@@ -21,6 +21,10 @@ pub struct Failure {
     pub code: u8,
     /// Names the thing and the remedy.
     pub message: String,
+    /// The other rank that it is about.
+    pub rank: Option<usize>,
+    /// All ranks know of it and stop where this one does.
+    pub agreed: bool,
 }
 
 /// `Result` with a [`Failure`].
@@ -29,12 +33,12 @@ pub type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// Something the caller can mend.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into() }
+        Self { code: USAGE, message: message.into(), rank: None, agreed: false }
     }
 
     /// Something the machine lacks.
     pub fn machine(message: impl Into<String>) -> Self {
-        Self { code: MACHINE, message: message.into() }
+        Self { code: MACHINE, message: message.into(), rank: None, agreed: false }
     }
 
     /// Puts the option or file in front of the message.
@@ -45,7 +49,8 @@ impl Failure {
 
 impl From<krylith::Error> for Failure {
     fn from(error: krylith::Error) -> Self {
-        Self { code: error.exit_code(), message: error.to_string() }
+        let rank = if let krylith::Error::Rank { rank, .. } = &error { Some(*rank) } else { None };
+        Self { code: error.exit_code(), message: error.to_string(), rank, agreed: false }
     }
 }
 
@@ -65,10 +70,14 @@ pub fn guard(command: impl FnOnce() -> Result<u8>) -> u8 {
         }
     }));
     match catch_unwind(AssertUnwindSafe(command)) {
-        Ok(Ok(code)) => code,
-        Ok(Err(failure)) => {
-            crate::output::error(&failure.message);
-            failure.code
+        Ok(result) => {
+            if let Err(failure) = &result
+                && crate::ranks::prints(failure)
+            {
+                crate::output::error(&failure.message);
+            }
+            crate::ranks::leave(&result);
+            result.unwrap_or_else(|failure| failure.code)
         }
         Err(_) => {
             let said = PANIC.lock().unwrap_or_else(|e| e.into_inner()).clone();

@@ -16,10 +16,12 @@ mod partitions;
 mod plot;
 mod problem;
 mod progress;
+mod ranks;
 mod refine;
 mod report;
 mod residual;
 mod run;
+mod share;
 mod solve;
 mod summary;
 mod system;
@@ -32,9 +34,12 @@ fn main() -> ExitCode {
             Ok(args) => args,
             Err(code) => return Ok(code),
         };
+        ranks::start()?;
         match args.command {
             None => args::print_help(),
             Some(args::Command::Solve(args)) => solve::solve(*args),
+            // One rank is enough for the rest.
+            _ if !output::speaks() => Ok(failure::DONE),
             Some(args::Command::Problem(args)) => problem::problem(args),
             Some(args::Command::Bench(args)) => bench::bench(args),
             Some(args::Command::Info(args)) => info::info(args),

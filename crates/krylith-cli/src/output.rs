@@ -3,9 +3,26 @@
 use crate::failure::{Failure, Result};
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// False on ranks that leave the talking to another.
+static SPEAKS: AtomicBool = AtomicBool::new(true);
+
+/// Whether this process prints results and remarks. Errors are printed anyway.
+pub fn speak(speaks: bool) {
+    SPEAKS.store(speaks, Relaxed);
+}
+
+/// True on the rank that prints, and writes files.
+pub fn speaks() -> bool {
+    SPEAKS.load(Relaxed)
+}
 
 /// Prints to stdout. A reader that has gone (`krylith … | head`) is no error of ours.
 pub fn print(text: &str) {
+    if !speaks() {
+        return;
+    }
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
@@ -17,7 +34,9 @@ pub fn error(message: &str) {
 
 /// Prints one remark to stderr.
 pub fn note(message: &str) {
-    let _ = writeln!(std::io::stderr(), "krylith: {message}");
+    if speaks() {
+        let _ = writeln!(std::io::stderr(), "krylith: {message}");
+    }
 }
 
 /// Refuses an output file whose folder is missing or that is a folder itself, before anything is computed.

@@ -5,6 +5,7 @@ use crate::options::{Precond, Settings};
 use crate::refine::{self, Parts};
 use crate::report::Event;
 use crate::residual::Given;
+use crate::share::Cut;
 use krylith::comm::{Communicator, agree};
 use krylith::matrix::Bsr;
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// What is to be done.
+#[derive(Clone)]
 pub struct Job<'a> {
     /// The operator, on the host.
     pub terms: &'a Terms<'a>,
@@ -36,6 +38,10 @@ pub struct Job<'a> {
     pub numbers: Option<&'a [u64]>,
     /// The ranks that solve it together.
     pub comm: Arc<dyn Communicator>,
+    /// Where the nodes of the whole system lie, if that is known and this is the whole.
+    pub coordinates: Option<&'a [[f64; 3]]>,
+    /// How several GPUs of this process share the rows.
+    pub cut: Cut,
 }
 
 /// What was done.
@@ -54,7 +60,7 @@ pub struct Solved {
     pub setup: f64,
     /// Seconds of iterating.
     pub solve: f64,
-    /// Bytes that an iteration moves, counted and not measured.
+    /// Bytes that an iteration moves on all ranks, counted and not measured.
     pub bytes_per_iteration: f64,
     /// What a reader of the report should know.
     pub events: Vec<Event>,
@@ -73,12 +79,17 @@ pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     let Job { terms, rhs, settings, restart, .. } = *job;
     let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
     let comm = space.comm();
-    let a = agree(comm, PointBlock::new(space, terms, settings.store, false))?;
-    let (p, jacobi, precond_reason) = preconditioner(space, job, &mut events)?;
+    let mut set_up = || -> Result<_> {
+        let a = agree(comm, PointBlock::new(space, terms, settings.store, false))?;
+        let p = preconditioner(space, job, &mut events)?;
+        let options =
+            GmresOptions { restart, orthogonalization: settings.orthogonalization, basis: settings.store };
+        let gmres = agree(comm, Gmres::new(space, options).and_then(|g| space.wait().map(|()| g)))?;
+        Ok((a, p, gmres))
+    };
+    // Every step above fails on all ranks or on none.
+    let (a, (p, jacobi, precond_reason), mut gmres) = set_up().map_err(|f| Failure { agreed: true, ..f })?;
     let p = p.as_deref();
-    let options =
-        GmresOptions { restart, orthogonalization: settings.orthogonalization, basis: settings.store };
-    let mut gmres = agree(comm, Gmres::new(space, options).and_then(|g| space.wait().map(|()| g)))?;
     let setup = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
@@ -101,8 +112,11 @@ pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     };
     let solve = start.elapsed().as_secs_f64();
     let fixed = a.bytes() + p.map_or(0, |p| p.bytes());
-    let bytes_per_iteration =
+    let own =
         fixed as f64 + space.len() as f64 * orthogonalization_bytes(settings, restart, history.iterations);
+    let mut bytes = [own];
+    space.comm().sum(&mut bytes)?;
+    let [bytes_per_iteration] = bytes;
     Ok(Solved {
         x,
         jacobi,

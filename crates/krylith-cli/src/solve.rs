@@ -11,9 +11,9 @@ use crate::residual::Given;
 use crate::run::{Job, Solved};
 use crate::summary;
 use crate::system::{self, System};
-use crate::{devices, interrupt, null_space, plot};
+use crate::{devices, interrupt, null_space, plot, ranks, share};
 use krylith::comm::{self, Communicator};
-use krylith::{Outcome, io};
+use krylith::{History, Outcome, io};
 use std::path::Path;
 
 /// What stands around the preconditioner.
@@ -53,16 +53,33 @@ pub struct Finished {
 /// # Errors
 /// Whatever keeps the solve from starting or its files from being written; non-convergence is an exit code.
 pub fn solve(args: SolveArgs) -> Result<u8> {
-    interrupt::watch()?;
-    check_targets(&args)?;
-    devices::check(args.device.as_ref())?;
-    let mut system = system::load(&args.system, args.block, args.ordering.unwrap_or_default())?;
-    let settings = args.given().settle(&system.solver, &args.system)?;
-    let (mut rhs, rhs_name) = system.right_hand_side(args.rhs.as_ref())?;
-    let mut x0 = match &args.x0 {
-        Some(path) => system.vector("the first guess", path)?,
-        None => vec![0.0; system.own_len()],
+    let comm = ranks::comm();
+    let (block, ordering, cut) =
+        (args.block, args.ordering.unwrap_or_default(), args.partition.unwrap_or_default());
+    let start = || -> Result<()> {
+        interrupt::watch()?;
+        check_targets(&args)?;
+        devices::check(args.device.as_ref())
     };
+    ranks::together(start())?;
+    let mut system = match comm.size() {
+        1 => system::load(&args.system, block, ordering)?,
+        _ => share::load(&comm, &args.system, block, ordering, cut)?,
+    };
+    let mut read = || -> Result<_> {
+        let settings = args.given().settle(&system.solver, &args.system)?;
+        let (rhs, name) = system.right_hand_side(args.rhs.as_ref())?;
+        let x0 = match &args.x0 {
+            Some(path) => system.vector("the first guess", path)?,
+            None => vec![0.0; system.own_len()],
+        };
+        Ok((settings, rhs, name, x0))
+    };
+    let (settings, mut rhs, rhs_name, mut x0) = ranks::together(read())?;
+    ranks::same(
+        "options",
+        format!("{settings:?} {} {}", args.equilibrate, args.nullspace.is_some()).as_bytes(),
+    )?;
     // More basis vectors than unknowns or iterations can never be used.
     let restart = settings.restart.min(system.len()).min(settings.max_iters.max(1));
 
@@ -77,7 +94,7 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     rhs.iter_mut().chain(&mut x0).for_each(|v| *v *= unit);
     let in_unit = Settings { atol: settings.atol * unit, ..settings.clone() };
 
-    let mut watch = Watch::new(args.quiet);
+    let mut watch = Watch::new(args.quiet || !output::speaks());
     let terms = system.operator.terms();
     let equilibrate = args.equilibrate;
     let job = Job {
@@ -90,6 +107,8 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         restart,
         numbers: system.share.numbers.as_deref(),
         comm: system.share.comm.clone(),
+        coordinates: system.coordinates.as_deref(),
+        cut,
     };
     interrupt::solving();
     let done = devices::solve(&job, args.threads, args.report.is_some(), &mut watch);
@@ -121,6 +140,10 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     let target = relative((in_unit.rtol * norm_b).max(in_unit.atol));
     solved.x.iter_mut().for_each(|v| *v /= unit);
     solved.history.rhs_norm /= unit;
+    solved.x = share::gather(&system, solved.x)?;
+    if system.share.numbers.is_some() {
+        solved.events.insert(0, Event::new("choice", None, system.share.reason.clone()));
+    }
     let extras = Extras { equilibrated: args.equilibrate, null_vectors: null.len() };
     drop(terms);
     let done =
@@ -133,6 +156,9 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
     // Reports and pictures first: they are small, and a full disk must not lose the story along with x.
     let mut wrote = Vec::new();
     let mut trouble = Vec::new();
+    if !output::speaks() {
+        return ranks::together(Ok(())).map(|()| code_of(&done.solved.history));
+    }
     let mut keep = |path: &Path, what: &str, result: Result<()>| match result {
         Ok(()) => wrote.push(format!("{} ({what})", path.display())),
         Err(failure) => trouble.push(failure),
@@ -156,12 +182,8 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
     if !args.quiet {
         output::print(&summary::text(&done, &wrote));
     }
-    let history = &done.solved.history;
-    let code = match history.outcome {
-        Outcome::Converged => DONE,
-        Outcome::Interrupted => INTERRUPTED,
-        _ => NOT_CONVERGED,
-    };
+    let code = code_of(&done.solved.history);
+    ranks::together(Ok(()))?; // the others wait for the files
     if code != DONE {
         output::error(&summary::verdict(&done));
     }
@@ -172,6 +194,15 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
     match trouble.first() {
         Some(failure) if code != INTERRUPTED => Ok(failure.code),
         _ => Ok(code),
+    }
+}
+
+/// The exit code that an outcome asks for.
+fn code_of(history: &History) -> u8 {
+    match history.outcome {
+        Outcome::Converged => DONE,
+        Outcome::Interrupted => INTERRUPTED,
+        _ => NOT_CONVERGED,
     }
 }
 
@@ -244,7 +275,7 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
         run: report::Run {
             device: ran.device.into(),
             devices: ran.names.clone(),
-            ranks: 1,
+            ranks: ran.ranks,
             threads: ran.threads,
             deterministic: args.deterministic,
             seed: if let Some(Rhs::Random(seed)) = args.rhs { Some(seed) } else { None },
@@ -274,9 +305,9 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             setup: solved.setup,
             total: solved.setup + solved.solve,
             // A GPU's vectors travel while other work goes on: nobody keeps time of it.
-            transfer: (ran.device == "cpu").then_some(0.0),
+            transfer: (ran.device == "cpu" && ran.ranks == 1).then_some(0.0),
             product: phases.map(|p| p.product),
-            communication: Some(0.0),
+            communication: if ran.ranks == 1 { Some(0.0) } else { phases.map(|p| p.communication) },
             orthogonalization: phases.map(|p| p.orthogonalization),
             preconditioner: phases.map(|p| p.preconditioner),
         },

@@ -194,10 +194,14 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     if let Some(p) = solved.phases.filter(|_| history.iterations > 0) {
         let share = |t: f64| 100.0 * t / solved.solve.max(1e-12);
         lines.push(format!(
-            "product {:.0} %, orthogonalisation {:.0} %, preconditioner {:.0} %",
+            "product {:.0} %, orthogonalisation {:.0} %, preconditioner {:.0} %{}",
             share(p.product),
             share(p.orthogonalization),
-            share(p.preconditioner)
+            share(p.preconditioner),
+            match ran.ranks {
+                1 => String::new(),
+                _ => format!(", waiting for other ranks {:.0} %", share(p.communication)),
+            }
         ));
     }
     if let Some(b) = ran.bandwidth.filter(|_| history.iterations > 0) {

@@ -143,12 +143,14 @@ pub struct Share {
     pub comm: Arc<dyn Communicator>,
     /// Block rows that it holds, in the solver's order; `None` where it holds all.
     pub numbers: Option<Vec<u64>>,
+    /// Why those.
+    pub reason: String,
 }
 
 impl Share {
     /// All of it.
     pub fn whole() -> Self {
-        Self { comm: Arc::new(Solo), numbers: None }
+        Self { comm: Arc::new(Solo), numbers: None, reason: String::new() }
     }
 }
 

@@ -1,0 +1,112 @@
+//! The ranks of this run: this process alone, or the processes that mpirun started.
+//!
+//! Rank 0 speaks. Whatever can fail on one rank alone ends in [`together`]: where one rank failed all stop there, with
+//! that rank's error and exit code. A failure elsewhere, in mid-solve, ends the whole job at once ([`give_up`]).
+
+use crate::failure::{Failure, Result};
+use crate::output;
+use krylith::comm::{self, Communicator, Solo};
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+/// What was started.
+struct World {
+    comm: Arc<dyn Communicator>,
+    #[cfg(feature = "mpi")]
+    mpi: Option<Arc<comm::Mpi>>,
+}
+
+static WORLD: OnceLock<World> = OnceLock::new();
+
+/// Joins the other ranks, if a launcher started several.
+///
+/// # Errors
+/// A build without MPI under mpirun; what MPI says.
+pub fn start() -> Result<()> {
+    comm::check_launch()?;
+    #[cfg(feature = "mpi")]
+    let world = {
+        let mpi = comm::Mpi::init()?;
+        let comm = mpi.clone().map_or_else(|| Arc::new(Solo) as Arc<dyn Communicator>, |mpi| mpi);
+        World { comm, mpi }
+    };
+    #[cfg(not(feature = "mpi"))]
+    let world = World { comm: Arc::new(Solo) };
+    output::speak(world.comm.rank() == 0);
+    let _ = WORLD.set(world);
+    Ok(())
+}
+
+/// The ranks; this process alone before [`start`].
+pub fn comm() -> Arc<dyn Communicator> {
+    WORLD.get().map_or_else(|| Arc::new(Solo) as Arc<dyn Communicator>, |w| w.comm.clone())
+}
+
+/// Ends a stretch of work that any rank may have failed in: all go on, or all stop with the same exit code.
+///
+/// # Errors
+/// This rank's own failure, or the first other rank's.
+pub fn together<T>(mine: Result<T>) -> Result<T> {
+    let comm = comm();
+    if comm.size() == 1 {
+        return mine;
+    }
+    let letter = match &mine {
+        Ok(_) => Vec::new(),
+        Err(f) => [&[f.code], f.message.as_bytes()].concat(),
+    };
+    let all = comm::gather(&*comm, &letter)?;
+    let first = all.iter().position(|letter| !letter.is_empty());
+    match (first, mine) {
+        (None, mine) => mine,
+        (Some(rank), Err(own)) if rank == comm.rank() => Err(Failure { agreed: true, ..own }),
+        (Some(rank), _) => {
+            let message = format!("rank {rank}: {}", String::from_utf8_lossy(&all[rank][1..]));
+            Err(Failure { code: all[rank][0], message, rank: Some(rank), agreed: true })
+        }
+    }
+}
+
+/// Refuses ranks that were given different things.
+///
+/// # Errors
+/// The first rank that differs from rank 0, and what differs.
+pub fn same(what: &str, mine: &[u8]) -> Result<()> {
+    let all = comm::gather(&*comm(), mine)?;
+    match all.iter().position(|other| *other != all[0]) {
+        None => Ok(()),
+        Some(rank) => {
+            let failure = Failure::usage(format!(
+                "rank {rank} was given {what} that differs from that of rank 0; start all ranks alike"
+            ));
+            // Rank 0 says it for all.
+            Err(Failure { agreed: true, rank: (comm().rank() > 0).then_some(0), ..failure })
+        }
+    }
+}
+
+/// Leaves the others: after an end that all know of properly, else by ending the job.
+pub fn leave(result: &Result<u8>) {
+    let Some(world) = WORLD.get().filter(|w| w.comm.size() > 1) else { return };
+    match result {
+        Err(f) if !f.agreed => world.comm.fail(&f.message),
+        _ =>
+        {
+            #[cfg(feature = "mpi")]
+            if let Some(Err(e)) = world.mpi.as_ref().map(|mpi| mpi.finish()) {
+                output::error(&e.to_string());
+                world.comm.fail(&e.to_string());
+            }
+        }
+    }
+}
+
+/// True if this rank prints a failure: its own, or that of a rank that cannot print any more.
+pub fn prints(failure: &Failure) -> bool {
+    let rank = comm().rank();
+    match failure.rank {
+        None => true,
+        Some(_) if failure.agreed => false, // that rank is there and says so itself
+        Some(lost) => rank == usize::from(lost == 0),
+    }
+}
