@@ -34,6 +34,12 @@ Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
             2 usage, input or output file · 3 memory, driver or device ·
             130 interrupted, the best x so far is written";
 
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  krylith bench okp --device cuda --full --out okp               one GPU beside cuBLAS and cuSPARSE
+  krylith bench okp --device cuda:0,1,2,3 --out okp4             GMRES(30) on 1, 2 and 4 GPUs
+  krylith bench links --device cuda:0,1,2,3 --out machine.toml   what `krylith model` needs to know of these GPUs";
+
 /// Solve the large sparse block systems of multiphysics simulation with Krylov methods.
 #[derive(Debug, Parser)]
 #[command(name = "krylith", version, after_help = EXAMPLES, max_term_width = 104)]
@@ -52,6 +58,7 @@ pub enum Command {
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),
     /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
+    #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
     /// Show this machine as Krylith sees it; with SYSTEM also its size, blocks and memory
     Info(InfoArgs),
@@ -187,7 +194,8 @@ pub enum MatrixFormat {
 /// `krylith bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves)
+    /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); links, what kernels and
+    /// links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
     /// Where: auto, cpu or cuda[:N] [default: auto, the first GPU if one works]
@@ -202,8 +210,12 @@ pub struct BenchArgs {
     /// Every block size from 1 to 8 with 1 to 4 stages too
     #[arg(long)]
     pub full: bool,
-    /// Folder for tables (.txt), raw data (.json) and a page with plots (.html); it is made if it is missing
-    #[arg(long, value_name = "DIR")]
+    /// links: few samples, to see whether it runs
+    #[arg(long)]
+    pub quick: bool,
+    /// Folder for tables (.txt), raw data (.json) and a page with plots (.html), made if it is missing; of links the machine
+    /// file (.toml)
+    #[arg(long, value_name = "DIR|FILE.toml")]
     pub out: Option<PathBuf>,
 }
 
@@ -212,6 +224,8 @@ pub struct BenchArgs {
 pub enum Suite {
     #[allow(missing_docs)] // a comment would become a second help text
     Okp,
+    #[allow(missing_docs)]
+    Links,
 }
 
 /// `krylith info`.

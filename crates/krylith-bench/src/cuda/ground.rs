@@ -30,6 +30,9 @@ impl Ground for Gpus {
     fn devices(&self) -> usize {
         self.0.len()
     }
+    fn memory(&self) -> u64 {
+        self.0.iter().map(|d| d.info().memory).min().unwrap_or(0)
+    }
     fn read(&self) -> Result<f64> {
         self.0[0].read_bandwidth()
     }

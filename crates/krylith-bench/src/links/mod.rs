@@ -49,6 +49,8 @@ pub(crate) trait Ground: Sync {
     fn name(&self) -> String;
     /// How many devices.
     fn devices(&self) -> usize;
+    /// Bytes of memory of one device.
+    fn memory(&self) -> u64;
     /// Bytes a second read from the first device's memory.
     fn read(&self) -> Result<f64>;
     /// Vectors on one device alone.
@@ -162,6 +164,7 @@ fn measure<G: Ground>(
         name: ground.name(),
         gpus_per_host: ground.devices(),
         read: 1.0,
+        memory: ground.memory() as f64,
         launch: 0.0,
         estimated: Vec::new(),
         notes: Vec::new(),
@@ -245,6 +248,9 @@ mod tests {
         }
         fn devices(&self) -> usize {
             self.0
+        }
+        fn memory(&self) -> u64 {
+            1 << 30
         }
         fn read(&self) -> Result<f64> {
             Ok(1e10)

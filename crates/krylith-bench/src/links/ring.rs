@@ -1,7 +1,7 @@
 //! A system that is nothing but an exchange: ranks in a ring, each of whose boundary rows copies a node of a neighbour.
 //!
 //! Rank r has `message` rows for each of its neighbours (r ± 1 around the ring; one neighbour where there are two ranks),
-//! then `interior` rows that copy an own node. A block is the identity: a row moves a node and 12 bytes besides.
+//! then `interior` rows that copy an own node. A block is the identity, stored dense.
 
 use krylith::Result;
 use krylith::matrix::{Bsr, Dense};

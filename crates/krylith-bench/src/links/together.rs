@@ -152,7 +152,8 @@ fn copy<S: krylith::operator::PointBlockSum>(
     from: &dyn Fn(usize) -> (usize, usize),
 ) -> Result<f64> {
     let run = BLOCK * STAGES;
-    let operator = PointBlock::new(space, &terms, Store::F64, false)?;
+    // Dense blocks, as in the kernels that a solve without structure runs.
+    let operator = PointBlock::new(space, &terms, Store::F64, true)?;
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     let numbers: Vec<f64> = (0..space.len()).map(|k| value(rank, k / run, k % run)).collect();
     space.write(&numbers, &mut x)?;

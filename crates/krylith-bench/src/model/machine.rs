@@ -106,6 +106,9 @@ pub struct Machine {
     pub gpus_per_host: usize,
     /// Bytes a second that a GPU reads from its memory.
     pub read: f64,
+    /// Bytes of memory of a GPU; 0 where it does not matter.
+    #[serde(default)]
+    pub memory: f64,
     /// Seconds of a small kernel in a graph.
     pub launch: f64,
     /// What was not measured here, by section.
@@ -165,6 +168,9 @@ impl Machine {
         positive("gpus_per_host", self.gpus_per_host as f64)?;
         positive("read", self.read)?;
         time("launch", self.launch)?;
+        if !(self.memory.is_finite() && self.memory >= 0.0) {
+            return Err(Error::invalid(format!("`memory` is {}; it must be a number of bytes", self.memory)));
+        }
         self.kernels.dense.check("kernels.dense")?;
         self.kernels.structured.check("kernels.structured")?;
         self.kernels.orthogonalization.check("kernels.orthogonalization")?;
@@ -204,8 +210,8 @@ impl Machine {
         let _ = writeln!(out, "schema = {}\nname = {:?}", self.schema, self.name);
         let _ = writeln!(
             out,
-            "gpus_per_host = {}\nread = {:.4e}\nlaunch = {:.4e}",
-            self.gpus_per_host, self.read, self.launch
+            "gpus_per_host = {}\nread = {:.4e}\nmemory = {:.4e}\nlaunch = {:.4e}",
+            self.gpus_per_host, self.read, self.memory, self.launch
         );
         let _ = writeln!(out, "estimated = {}\nnotes = {}", list(&self.estimated), list(&self.notes));
         if !self.sources.is_empty() {
@@ -264,6 +270,7 @@ pub(crate) mod tests {
             name: "round".into(),
             gpus_per_host: 4,
             read: 1e12,
+            memory: 1e11,
             launch: 1e-6,
             estimated: vec!["everything".into()],
             notes: vec!["a \"note\"".into()],
