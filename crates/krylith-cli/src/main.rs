@@ -9,6 +9,7 @@ mod failure;
 mod info;
 mod interrupt;
 mod machine;
+mod model;
 mod null_space;
 mod options;
 mod output;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             Some(args::Command::Solve(args)) => solve::solve(*args),
             Some(args::Command::Problem(args)) => problem::problem(args),
             Some(args::Command::Bench(args)) => bench::bench(args),
+            Some(args::Command::Model(args)) => model::model(*args),
             Some(args::Command::Info(args)) => info::info(args),
         }
     });
