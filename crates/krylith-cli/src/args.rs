@@ -268,7 +268,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "M", value_parser = options::restart, requires = "system")]
     pub restart: Option<usize>,
     /// Weak scaling: NODES of the Stokes duct (b = 4, s = 2) on every GPU
-    #[arg(long, value_name = "NODES", conflicts_with_all = ["system", "strong", "compare"])]
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["system", "compare"])]
     pub weak: Option<f64>,
     /// Strong scaling: UNKNOWNS of the Stokes duct shared by all GPUs
     #[arg(long, value_name = "UNKNOWNS", conflicts_with_all = ["system", "compare"])]
