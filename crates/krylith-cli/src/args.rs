@@ -225,6 +225,9 @@ pub struct BenchArgs {
     /// Every block size from 1 to 8 with 1 to 4 stages too
     #[arg(long)]
     pub full: bool,
+    /// links: a machine file whose network and GPUs a host are taken over as estimates [default: one host is all there is]
+    #[arg(long, value_name = "FILE.toml")]
+    pub network: Option<PathBuf>,
     /// links: few samples, to see whether it runs
     #[arg(long)]
     pub quick: bool,

@@ -29,6 +29,8 @@ pub struct LinksOptions {
     pub gpus: Vec<usize>,
     /// The machine file, written anew after each part.
     pub out: Option<PathBuf>,
+    /// A machine file whose `[network]` and GPUs a host are taken over as estimates: they cannot be measured on one host.
+    pub network: Option<Machine>,
     /// Few samples and small sizes: does it run at all?
     pub quick: bool,
     /// How the program was called, for the record.
@@ -178,6 +180,12 @@ fn measure<G: Ground>(
         peers: Vec::new(),
         nccl: Vec::new(),
     };
+    if let Some(other) = &options.network {
+        machine.gpus_per_host = other.gpus_per_host.max(ground.devices());
+        machine.network = other.network.clone();
+        machine.estimated = vec!["network".into(), "gpus_per_host".into()];
+        machine.sources.extend(other.sources.get("network").map(|text| ("network".into(), text.clone())));
+    }
     let mut files = Vec::new();
     let mut save = |machine: &Machine| -> Result<()> {
         let Some(path) = &options.out else { return Ok(()) };
@@ -285,8 +293,8 @@ mod tests {
     fn everything_runs_and_a_part_that_fails_leaves_a_note() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.toml");
-        let options =
-            LinksOptions { gpus: vec![], out: Some(path.clone()), quick: true, command: "test".into() };
+        let (out, network) = (Some(path.clone()), Some(crate::model::tests::round()));
+        let options = LinksOptions { gpus: vec![], out, network, quick: true, command: "test".into() };
         let ground = Threads(4, Arc::new(Pool::new(1)));
         let mut heard = Vec::new();
         let made = measure(&ground, &small(), &options, &mut |t| heard.push(t.to_string())).unwrap();
@@ -302,10 +310,11 @@ mod tests {
             assert_eq!(host.exchange.0[1][0], 7.0 * 64.0 * neighbours);
             assert!(host.meeting > 0.0);
         }
-        assert_eq!(made.files, [path.clone()]);
+        assert_eq!(made.files, std::slice::from_ref(&path));
         // What stands in the file is what was measured, to the digits that are written.
         let again = Machine::read(&path).unwrap();
         assert_eq!(again.peers[1].exchange.0.len(), 2);
+        assert!(again.network.is_some() && again.estimated.contains(&"network".into()));
         assert!(heard.iter().any(|t| t.contains("4 GPUs by peer stores")));
     }
 
@@ -330,7 +339,8 @@ mod tests {
         if krylith::device::cuda::devices().is_ok() {
             return;
         }
-        let options = LinksOptions { gpus: vec![0], out: None, quick: true, command: String::new() };
+        let options =
+            LinksOptions { gpus: vec![0], out: None, network: None, quick: true, command: String::new() };
         let e = links(&options, &mut |_| ()).unwrap_err();
         assert!(e.exit_code() == 3 && e.to_string().contains("libcuda"), "{e}");
     }
