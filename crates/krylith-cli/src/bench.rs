@@ -65,9 +65,9 @@ fn links(args: BenchArgs) -> Result<u8> {
     for file in &report.files {
         output::print(&format!("# wrote {}\n", file.display()));
     }
-    match report.machine.notes.as_slice() {
+    match report.failures.as_slice() {
         [] => Ok(DONE),
-        notes => Err(Failure::machine(format!("not all was measured: {}", notes.join("; ")))),
+        failures => Err(Failure::machine(format!("not all was measured: {}", failures.join("; ")))),
     }
 }
 
