@@ -16,6 +16,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod html;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without
 mod links;
 #[cfg(feature = "cuda")]
 mod multi;

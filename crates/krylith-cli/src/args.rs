@@ -230,6 +230,9 @@ pub struct BenchArgs {
     /// Every block size from 1 to 8 with 1 to 4 stages too
     #[arg(long)]
     pub full: bool,
+    /// links: a machine file whose network and GPUs a host are taken over as estimates [default: one host is all there is]
+    #[arg(long, value_name = "FILE.toml")]
+    pub network: Option<PathBuf>,
     /// links: few samples, to see whether it runs
     #[arg(long)]
     pub quick: bool,
@@ -273,7 +276,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "M", value_parser = options::restart, requires = "system")]
     pub restart: Option<usize>,
     /// Weak scaling: NODES of the Stokes duct (b = 4, s = 2) on every GPU
-    #[arg(long, value_name = "NODES", conflicts_with_all = ["system", "strong", "compare"])]
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["system", "compare"])]
     pub weak: Option<f64>,
     /// Strong scaling: UNKNOWNS of the Stokes duct shared by all GPUs
     #[arg(long, value_name = "UNKNOWNS", conflicts_with_all = ["system", "compare"])]

@@ -4,6 +4,7 @@ use crate::args::{BenchArgs, Suite};
 use crate::failure::{DONE, Failure, Result};
 use crate::options::Device;
 use crate::output;
+use krylith_bench::model::Machine;
 use krylith_bench::{DeviceChoice, LinksOptions, OkpOptions, okp};
 
 /// Runs a suite, prints its tables and says where its files are.
@@ -11,8 +12,8 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     if args.suite == Suite::Links {
         return links(args);
     }
-    if args.quick {
-        return Err(Failure::usage("--quick is for `krylith bench links`"));
+    if args.quick || args.network.is_some() {
+        return Err(Failure::usage("--quick and --network are for `krylith bench links`"));
     }
     let options = OkpOptions {
         device: device(args.device.as_ref()),
@@ -54,7 +55,8 @@ fn links(args: BenchArgs) -> Result<u8> {
         None | Some(Device::Auto) => krylith::device::cuda::devices()?.iter().map(|d| d.ordinal).collect(),
     };
     let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let options = LinksOptions { gpus, out: args.out, quick: args.quick, command };
+    let network = args.network.as_deref().map(Machine::read).transpose()?;
+    let options = LinksOptions { gpus, out: args.out, network, quick: args.quick, command };
     let begin = std::time::Instant::now();
     let report = krylith_bench::links(&options, &mut |line| {
         eprintln!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
@@ -63,9 +65,9 @@ fn links(args: BenchArgs) -> Result<u8> {
     for file in &report.files {
         output::print(&format!("# wrote {}\n", file.display()));
     }
-    match report.machine.notes.as_slice() {
+    match report.failures.as_slice() {
         [] => Ok(DONE),
-        notes => Err(Failure::machine(format!("not all was measured: {}", notes.join("; ")))),
+        failures => Err(Failure::machine(format!("not all was measured: {}", failures.join("; ")))),
     }
 }
 

@@ -13,6 +13,9 @@ pub mod scaling;
 pub use machine::{Curve, Host, Kernels, Machine, Network};
 pub use predict::{Load, Shape, Times, loads};
 
+#[cfg(test)]
+pub(crate) use machine::tests;
+
 /// Mean bytes of an orthogonalisation of GMRES(m), vectors of `unknowns` f64: (2j + 6) N numbers at step j.
 pub fn orthogonalization_bytes(unknowns: f64, m: usize) -> f64 {
     8.0 * unknowns * (m as f64 + 5.0)
