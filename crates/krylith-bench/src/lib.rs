@@ -9,12 +9,14 @@
 //! and the fastest is taken; read-back memory is pinned; nothing waits that need not.
 
 pub mod count;
+pub mod model;
 pub mod okp;
 
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod html;
+mod links;
 #[cfg(feature = "cuda")]
 mod multi;
 mod platform;
@@ -26,5 +28,6 @@ mod triad;
 
 #[cfg(feature = "cuda")]
 pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_paper_kernels};
+pub use links::{LinksOptions, LinksReport, links};
 pub use okp::{DeviceChoice, OkpOptions, OkpReport, okp};
 pub use samples::Samples;

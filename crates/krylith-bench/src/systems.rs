@@ -135,6 +135,7 @@ pub(crate) fn check(name: &str, k: &KroneckerSum, store: Store, x: &[f64], y: &[
 }
 
 /// ‖b − A x‖ by an f64 loop over all rows, on every core: the reference for answers.
+#[cfg(any(test, feature = "cuda"))]
 pub(crate) fn residual(k: &KroneckerSum, rhs: &[f64], x: &[f64]) -> f64 {
     let (b, s, n) = (k.block(), k.stages(), k.m.block_rows());
     let bs = b * s;

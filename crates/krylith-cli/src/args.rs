@@ -6,6 +6,7 @@ use crate::share::Cut;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use krylith::Store;
 use krylith::method::Orthogonalization;
+use krylith::partition::Partitioner;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -35,6 +36,23 @@ Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
             2 usage, input or output file · 3 memory, driver or device ·
             130 interrupted, the best x so far is written";
 
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  krylith bench okp --device cuda --full --out okp               one GPU beside cuBLAS and cuSPARSE
+  krylith bench okp --device cuda:0,1,2,3 --out okp4             GMRES(30) on 1, 2 and 4 GPUs
+  krylith bench links --device cuda:0,1,2,3 --out machine.toml   what `krylith model` needs to know of these GPUs";
+
+const MODEL_EXAMPLES: &str = "\
+Examples:
+  krylith bench links --device cuda:0,1,2,3 --out machine.toml    measures the machine, without any solve on several GPUs
+  krylith model stokes:53x53x54 --machine machine.toml --gpus 1,2,4 --out predicted
+  krylith bench okp --device cuda:0,1,2,3 --out okp
+  krylith model --compare predicted/prediction.json okp/okp.json    exit code 1 beyond 15 %
+  krylith model --weak 151686 --to 8192 --machine machine.toml --machine bench/machines/jupiter.toml --out scaling
+  krylith model --strong 1e9 --to 8192 --machine machine.toml --out scaling
+
+Times are those of an iteration of GMRES(M) in f64 without a preconditioner, one reduction an iteration.";
+
 /// Solve the large sparse block systems of multiphysics simulation with Krylov methods.
 #[derive(Debug, Parser)]
 #[command(name = "krylith", version, after_help = EXAMPLES, max_term_width = 104)]
@@ -53,7 +71,11 @@ pub enum Command {
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),
     /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
+    #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Predict the time of a GMRES iteration on many GPUs and hosts from a machine file
+    #[command(after_help = MODEL_EXAMPLES)]
+    Model(Box<ModelArgs>),
     /// Show this machine as Krylith sees it; with SYSTEM also its size, blocks and memory
     Info(InfoArgs),
 }
@@ -192,11 +214,12 @@ pub enum MatrixFormat {
 /// `krylith bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves)
+    /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); links, what kernels and
+    /// links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
-    /// Where: auto, cpu or cuda[:N] [default: auto, the first GPU if one works]
-    #[arg(long, value_name = "auto|cpu|cuda[:N]")]
+    /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
+    #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<Device>,
     /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU, 1/8 on a CPU]
     #[arg(long, value_name = "FACTOR")]
@@ -207,8 +230,12 @@ pub struct BenchArgs {
     /// Every block size from 1 to 8 with 1 to 4 stages too
     #[arg(long)]
     pub full: bool,
-    /// Folder for tables (.txt), raw data (.json) and a page with plots (.html); it is made if it is missing
-    #[arg(long, value_name = "DIR")]
+    /// links: few samples, to see whether it runs
+    #[arg(long)]
+    pub quick: bool,
+    /// Folder for tables (.txt), raw data (.json) and a page with plots (.html), made if it is missing; of links the machine
+    /// file (.toml)
+    #[arg(long, value_name = "DIR|FILE.toml")]
     pub out: Option<PathBuf>,
 }
 
@@ -217,6 +244,52 @@ pub struct BenchArgs {
 pub enum Suite {
     #[allow(missing_docs)] // a comment would become a second help text
     Okp,
+    #[allow(missing_docs)]
+    Links,
+}
+
+/// `krylith model`.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// A matrix file, a system.toml or a generated problem, as for `krylith solve`; at most 4 stages
+    #[arg(value_name = "SYSTEM", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub system: Option<String>,
+    /// What kernels and links take: written by `krylith bench links`; several for --weak and --strong
+    #[arg(long, value_name = "FILE.toml")]
+    pub machine: Vec<PathBuf>,
+    /// Numbers of GPUs [default: 1,2,4]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, requires = "system")]
+    pub gpus: Vec<usize>,
+    /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
+    #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
+    pub hosts: Option<usize>,
+    /// Who owns which block rows: rows, nonzeros, geometric or graph [default: rows]
+    #[arg(long, value_name = "NAME", value_parser = options::partitioner, requires = "system")]
+    pub partition: Option<Partitioner>,
+    /// Unknowns of one node, 1 to 8 [default: what the file says]
+    #[arg(long, value_name = "B", value_parser = options::block_size, requires = "system")]
+    pub block: Option<usize>,
+    /// Basis vectors that GMRES keeps before it restarts [default: 30]
+    #[arg(long, value_name = "M", value_parser = options::restart, requires = "system")]
+    pub restart: Option<usize>,
+    /// Weak scaling: NODES of the Stokes duct (b = 4, s = 2) on every GPU
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["system", "strong", "compare"])]
+    pub weak: Option<f64>,
+    /// Strong scaling: UNKNOWNS of the Stokes duct shared by all GPUs
+    #[arg(long, value_name = "UNKNOWNS", conflicts_with_all = ["system", "compare"])]
+    pub strong: Option<f64>,
+    /// Largest number of GPUs of --weak and --strong [default: 8192]
+    #[arg(long, value_name = "P", value_parser = options::ranks)]
+    pub to: Option<usize>,
+    /// Compares a stored prediction with what `krylith bench okp --device cuda:0,1,…` measured
+    #[arg(long, num_args = 2, value_names = ["PREDICTION.json", "BENCH.json"], conflicts_with = "system")]
+    pub compare: Option<Vec<PathBuf>>,
+    /// Largest error of a good prediction, in percent [default: 15]
+    #[arg(long, value_name = "PERCENT", requires = "compare")]
+    pub within: Option<f64>,
+    /// Folder for prediction.json, or tables, JSON and SVG of a scaling study; it is made if it is missing
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
 }
 
 /// `krylith info`.

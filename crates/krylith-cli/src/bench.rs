@@ -4,11 +4,16 @@ use crate::args::{BenchArgs, Suite};
 use crate::failure::{DONE, Failure, Result};
 use crate::options::Device;
 use crate::output;
-use krylith_bench::{DeviceChoice, OkpOptions, okp};
+use krylith_bench::{DeviceChoice, LinksOptions, OkpOptions, okp};
 
 /// Runs a suite, prints its tables and says where its files are.
 pub fn bench(args: BenchArgs) -> Result<u8> {
-    let Suite::Okp = args.suite;
+    if args.suite == Suite::Links {
+        return links(args);
+    }
+    if args.quick {
+        return Err(Failure::usage("--quick is for `krylith bench links`"));
+    }
     let options = OkpOptions {
         device: device(args.device.as_ref()),
         scale: args.scale,
@@ -29,6 +34,38 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
             failures.len(),
             failures.join("; ")
         ))),
+    }
+}
+
+/// Measures what `krylith model` needs to know of this machine, and prints the machine file.
+fn links(args: BenchArgs) -> Result<u8> {
+    if args.scale.is_some() || args.threads.is_some() || args.full {
+        return Err(Failure::usage("--scale, --threads and --full are not for `krylith bench links`"));
+    }
+    if let Some(path) = &args.out {
+        output::check_target("--out", path)?;
+    }
+    let gpus = match &args.device {
+        Some(Device::Cpu) => {
+            return Err(Failure::usage("`krylith bench links` measures GPUs; use --device cuda:0,1,…"));
+        }
+        Some(Device::Cuda(gpus)) if !gpus.is_empty() => gpus.clone(),
+        Some(Device::Cuda(_)) => vec![0],
+        None | Some(Device::Auto) => krylith::device::cuda::devices()?.iter().map(|d| d.ordinal).collect(),
+    };
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let options = LinksOptions { gpus, out: args.out, quick: args.quick, command };
+    let begin = std::time::Instant::now();
+    let report = krylith_bench::links(&options, &mut |line| {
+        eprintln!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
+    })?;
+    output::print(&report.text);
+    for file in &report.files {
+        output::print(&format!("# wrote {}\n", file.display()));
+    }
+    match report.machine.notes.as_slice() {
+        [] => Ok(DONE),
+        notes => Err(Failure::machine(format!("not all was measured: {}", notes.join("; ")))),
     }
 }
 

@@ -31,6 +31,11 @@ pub fn solving() {
     STATE.store(SOLVING, SeqCst);
 }
 
+/// From here on Ctrl-C ends the process again: the outcome is known, and files appear whole or not at all.
+pub fn solved() {
+    let _ = STATE.compare_exchange(SOLVING, IDLE, SeqCst, SeqCst);
+}
+
 /// True once Ctrl-C was pressed.
 pub fn asked() -> bool {
     STATE.load(SeqCst) == ASKED

@@ -9,6 +9,7 @@ mod failure;
 mod info;
 mod interrupt;
 mod machine;
+mod model;
 mod null_space;
 mod options;
 mod output;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             _ if !output::speaks() => Ok(failure::DONE),
             Some(args::Command::Problem(args)) => problem::problem(args),
             Some(args::Command::Bench(args)) => bench::bench(args),
+            Some(args::Command::Model(args)) => model::model(*args),
             Some(args::Command::Info(args)) => info::info(args),
         }
     });

@@ -5,6 +5,7 @@ use krylith::Store;
 use krylith::io::SolverDefaults;
 use krylith::matrix::MAX_BLOCK;
 use krylith::method::Orthogonalization;
+use krylith::partition::Partitioner;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -220,6 +221,13 @@ pub fn threads(text: &str) -> Parsed<usize> {
 /// Ranks of a partition; each is a process with a device of its own.
 pub fn ranks(text: &str) -> Parsed<usize> {
     whole(text, 1, 1_000_000)
+}
+
+/// A way to share block rows, by its name.
+pub fn partitioner(text: &str) -> Parsed<Partitioner> {
+    let names = Partitioner::ALL.map(Partitioner::name);
+    let known = Partitioner::ALL.into_iter().find(|way| way.name() == text);
+    known.map_or_else(|| unknown("partition", text, &names), Ok)
 }
 
 /// Iterations before a restart.

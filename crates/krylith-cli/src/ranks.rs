@@ -87,9 +87,9 @@ pub fn same(what: &str, mine: &[u8]) -> Result<()> {
 
 /// Leaves the others: after an end that all know of properly, else by ending the job.
 pub fn leave(result: &Result<u8>) {
-    let Some(world) = WORLD.get().filter(|w| w.comm.size() > 1) else { return };
+    let Some(world) = WORLD.get() else { return };
     match result {
-        Err(f) if !f.agreed => world.comm.fail(&f.message),
+        Err(f) if !f.agreed && world.comm.size() > 1 => world.comm.fail(&f.message),
         _ =>
         {
             #[cfg(feature = "mpi")]

@@ -84,7 +84,7 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     let restart = settings.restart.min(system.len()).min(settings.max_iters.max(1));
 
     let null = match &args.nullspace {
-        Some(wanted) => null_space::vectors(wanted, &system)?,
+        Some(wanted) => ranks::together(null_space::vectors(wanted, &system))?,
         None => Vec::new(),
     };
 
@@ -113,6 +113,7 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     interrupt::solving();
     let done = devices::solve(&job, args.threads, args.report.is_some(), &mut watch);
     watch.finish();
+    interrupt::solved();
     let (mut solved, ran) = done?;
 
     let history = &solved.history;
@@ -183,13 +184,13 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
         output::print(&summary::text(&done, &wrote));
     }
     let code = code_of(&done.solved.history);
-    ranks::together(Ok(()))?; // the others wait for the files
     if code != DONE {
         output::error(&summary::verdict(&done));
     }
     for failure in &trouble {
         output::error(&failure.message);
     }
+    ranks::together(Ok(()))?; // the others wait until everything is written and said
     // A lost output file outranks the outcome, which was named above; Ctrl-C outranks both.
     match trouble.first() {
         Some(failure) if code != INTERRUPTED => Ok(failure.code),

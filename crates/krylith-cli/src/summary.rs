@@ -101,6 +101,19 @@ pub fn verdict(done: &Finished) -> String {
     )
 }
 
+/// Names, each once with how often it comes.
+fn counted(names: &[String]) -> String {
+    let mut once: Vec<(&String, usize)> = Vec::new();
+    for name in names {
+        match once.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => once.push((name, 1)),
+        }
+    }
+    let text = once.iter().map(|(name, n)| if *n > 1 { format!("{n} × {name}") } else { name.to_string() });
+    text.collect::<Vec<_>>().join(", ")
+}
+
 /// What a system is, in a line or two.
 pub fn describe(system: &System) -> Vec<String> {
     let (b, s) = (system.order.block, system.order.stages);
@@ -150,7 +163,8 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     rows.push(("system", lines));
     let threads =
         if ran.device == "cpu" { format!(", {}", plural(ran.threads, "thread")) } else { String::new() };
-    rows.push(("device", vec![format!("{}{threads} ({})", ran.names.join(", "), ran.reason)]));
+    let threads = if ran.ranks > 1 && ran.device == "cpu" { format!("{threads} a rank") } else { threads };
+    rows.push(("device", vec![format!("{}{threads} ({})", counted(&ran.names), ran.reason)]));
     let auto = if settings.method == crate::options::Method::Auto { " (auto)" } else { "" };
     let mut lines = vec![format!(
         "GMRES({}), {} orthogonalisation{}{auto}",

@@ -1,6 +1,7 @@
 //! GPU baselines, all on the stream of Krylith's own device.
 
 mod csr;
+pub(crate) mod ground;
 mod machine;
 pub(crate) mod multi;
 pub(crate) mod paper;

@@ -307,7 +307,8 @@ mod tests {
             let b = to_stage_by_stage(&rhs[first * bs..(first + parts[rank].halo.own) * bs], s);
             let (parts, post) = (parts.clone(), Arc::clone(&post));
             let make: Make = Box::new(move |meet, _| {
-                let (x, matrices) = (vec![0.0; b.len()], share::main_and_off(&parts[rank])?);
+                let matrices = share::main_and_off(&parts[rank])?.map(|half| half.map(|a| a.into_owned()));
+                let x = vec![0.0; b.len()];
                 Ok(Box::new(Host { meet, parts, matrices, post, s, b, x, v: vec![Vec::new(); 9] }))
             });
             make

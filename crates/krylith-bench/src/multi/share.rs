@@ -5,6 +5,7 @@ use krylith::Result;
 use krylith::matrix::{Bsr, KroneckerSum};
 use krylith::operator::Terms;
 use krylith::partition::{Part, Partition, split};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Every rank's rows of A⊗M + τB⊗L: slabs as even as can be.
@@ -47,13 +48,21 @@ pub(crate) fn halves(a: &Bsr) -> Result<[Bsr; 2]> {
     Ok([Bsr::new(b, n, n, p0, c0, v0)?, Bsr::new(b, n, a.block_columns() - n, p1, c1, v1)?])
 }
 
-/// Main-diagonal parts of M and L, and off-diagonal ones.
+/// Main-diagonal parts of M and L, and off-diagonal ones. Nothing is copied where there are no ghosts.
 ///
 /// # Errors
 /// As [`halves`].
-pub(crate) fn main_and_off(part: &Part) -> Result<[[Bsr; 2]; 2]> {
-    let terms = &part.terms.terms;
-    let ([m0, m1], [l0, l1]) = (halves(&terms[0].1)?, halves(&terms[1].1)?);
+pub(crate) fn main_and_off(part: &Part) -> Result<[[Cow<'_, Bsr>; 2]; 2]> {
+    let cut = |t: usize| -> Result<[Cow<'_, Bsr>; 2]> {
+        let a: &Bsr = &part.terms.terms[t].1;
+        if part.halo.ghosts > 0 {
+            return Ok(halves(a)?.map(Cow::Owned));
+        }
+        let (b, n) = (a.block(), a.block_rows());
+        let nothing = Bsr::new(b, n, 0, vec![0; n + 1], Vec::new(), Vec::new())?;
+        Ok([Cow::Borrowed(a), Cow::Owned(nothing)])
+    };
+    let ([m0, m1], [l0, l1]) = (cut(0)?, cut(1)?);
     Ok([[m0, l0], [m1, l1]])
 }
 

@@ -81,13 +81,14 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
     }
     let describe = CudaPlatform::open(gpus[0])?.describe();
     let nccl = krylith::device::cuda::nccl_version();
-    let iterations = options.iterations.unwrap_or(300);
-    let plan = Plan { solves: options.solves.unwrap_or(10), iterations };
-    let large = Plan { solves: options.solves.unwrap_or(3), iterations };
+    let solves = options.solves.unwrap_or(20);
+    let plan = Plan { solves, iterations: options.iterations.unwrap_or(300) };
+    // Cycles are alike, so two of them a solve tell an iteration's time of the systems that take long.
+    let short = Plan { solves, iterations: options.iterations.unwrap_or(2 * RESTART) };
     let meta = json!({
         "schema": 1, "suite": "okp", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-        "device": describe, "gpus": gpus, "nccl": nccl.as_ref().ok(), "solves": plan.solves,
-        "solves_of_large_systems": large.solves, "iterations": iterations, "restart": RESTART,
+        "device": describe, "gpus": gpus, "nccl": nccl.as_ref().ok(), "solves": solves,
+        "iterations": plan.iterations, "iterations_of_other_sizes": short.iterations, "restart": RESTART,
         "timed_solves": TIMED,
         "seconds_since_epoch": std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
@@ -125,7 +126,7 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
     write(&mut make(&found, meta.clone()), options)?;
 
     let nodes = nodes.map(|n| 2 * n);
-    let strong = self::strong(gpus, nodes, &large, &mut found.notes, progress)?;
+    let strong = self::strong(gpus, nodes, &short, &mut found.notes, progress)?;
     found.experiments.push(strong);
     let mut made = make(&found, meta);
     write(&mut made, options)?;

@@ -42,13 +42,13 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> OkpReport {
     let mut facts = vec![
         format!("{name}, GPUs {}; a thread each in one process; NCCL {}", text("gpus"), text("nccl")),
         format!(
-            "GMRES({}), {} iterations, unpreconditioned, f64; T_all from {} solves ({} of large systems) without \
-             instrumentation, median (minimum–maximum) of the slowest rank; parts from {} more, maxima over ranks, \
-             mean: there nothing overlaps, so they may add up to more than T_all",
+            "GMRES({}), unpreconditioned, f64; {} iterations a solve at the first size, {} at the others; T_all from {} \
+             solves without instrumentation, median (minimum–maximum) of the slowest rank; parts from {} more, maxima \
+             over ranks, mean: there nothing overlaps, so they may add up to more than T_all",
             text("restart"),
             text("iterations"),
+            text("iterations_of_other_sizes"),
             text("solves"),
-            text("solves_of_large_systems"),
             text("timed_solves")
         ),
         format!("{}", meta["device"]),

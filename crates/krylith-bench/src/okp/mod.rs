@@ -57,10 +57,10 @@ pub struct OkpOptions {
     pub out: Option<PathBuf>,
     /// Samples of a product or an orthogonalisation; at least 20 for figures that are quoted.
     pub repetitions: usize,
-    /// Samples of a whole solve. Default: 20 on a GPU; 10 on several, 3 at eight times the paper's size; 3
-    /// on a CPU.
+    /// Samples of a whole solve. Default: 20 on GPUs, 3 on a CPU.
     pub solves: Option<usize>,
-    /// GMRES iterations of a solve. Default: 300 (10 cycles) on a GPU, 60 on a CPU.
+    /// GMRES iterations of a solve. Default: 300 (10 cycles) on a GPU, 60 on a CPU and for the further sizes on several
+    /// GPUs.
     pub iterations: Option<usize>,
     /// Threads on a CPU; 0 means all cores.
     pub threads: usize,

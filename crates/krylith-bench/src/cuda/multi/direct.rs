@@ -158,8 +158,8 @@ impl OkpProduct {
     pub fn new(rank: &Rc<Rank>, part: &partition::Part) -> Result<Self> {
         let (vendor, b, s) = (&rank.vendor, part.terms.block(), part.terms.stages());
         let (halo, q, [a, tau_b]) = (&part.halo, part.halo.own * b, coefficients(part));
-        let [on_diagonal, off_diagonal] = main_and_off(part)?;
-        let main = upload(rank, &on_diagonal, Layout::Columns)?;
+        let [[m, l], [m_off, l_off]] = &main_and_off(part)?;
+        let main = upload(rank, [m, l], Layout::Columns)?;
         let middle = [vendor.zeros(s * q)?, vendor.zeros(s * q)?];
         let mut best: Option<(f64, Kernels)> = None;
         for threads in [64, 128, 256] {
@@ -176,7 +176,7 @@ impl OkpProduct {
         let new = || Exchange::new(rank, halo, b, s);
         Ok(Self {
             coefficients: [device.upload(&a, "A")?, device.upload(&tau_b, "B")?],
-            off: upload(rank, &off_diagonal, Layout::Columns)?,
+            off: upload(rank, [m_off, l_off], Layout::Columns)?,
             index: device.upload(&mapping::index_array(halo, b), "an index array")?,
             send_map: device.upload(&mapping::send_map(&starts, b, s), "a send map")?,
             buffer: vendor.zeros(halo.send.len() * b * s)?,

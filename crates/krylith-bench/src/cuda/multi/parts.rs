@@ -10,6 +10,10 @@ use krylith::matrix::Bsr;
 use krylith::partition::Part;
 use krylith::{Error, Result};
 use std::rc::Rc;
+use std::sync::Mutex;
+
+/// The layout that was chosen for each block size.
+static LAYOUTS: Mutex<Vec<(usize, Layout)>> = Mutex::new(Vec::new());
 
 /// A and τB, row by row.
 pub(super) fn coefficients(part: &Part) -> [Vec<f64>; 2] {
@@ -32,10 +36,10 @@ pub(super) struct Parts {
 }
 
 /// Both matrices, sharing their pattern where it is one.
-pub(super) fn upload(rank: &Rank, parts: &[Bsr; 2], layout: Layout) -> Result<[Blocks; 2]> {
-    let m = Blocks::new(&rank.vendor, &parts[0], layout, None)?;
-    let same = parts[0].same_pattern(&parts[1]);
-    let l = Blocks::new(&rank.vendor, &parts[1], layout, same.then_some(&m))?;
+pub(super) fn upload(rank: &Rank, [m, l]: [&Bsr; 2], layout: Layout) -> Result<[Blocks; 2]> {
+    let same = m.same_pattern(l);
+    let m = Blocks::new(&rank.vendor, m, layout, None)?;
+    let l = Blocks::new(&rank.vendor, l, layout, same.then_some(&m))?;
     Ok([m, l])
 }
 
@@ -46,8 +50,8 @@ impl Parts {
     /// Block size 1, which `cusparseDbsrmv` does not take; no room.
     pub fn split(rank: &Rc<Rank>, part: &Part) -> Result<Self> {
         let [main, off] = main_and_off(part)?;
-        let mut parts = Self::new(rank, part, &main, part.halo.own)?;
-        parts.off = Some(upload(rank, &off, parts.main[0].layout)?);
+        let mut parts = Self::new(rank, part, [&main[0], &main[1]], part.halo.own)?;
+        parts.off = Some(upload(rank, [&off[0], &off[1]], parts.main[0].layout)?);
         Ok(parts)
     }
 
@@ -56,25 +60,35 @@ impl Parts {
     /// # Errors
     /// As [`split`](Self::split).
     pub fn whole(rank: &Rc<Rank>, part: &Part) -> Result<Self> {
-        let matrices: [Bsr; 2] = std::array::from_fn(|t| part.terms.terms[t].1.clone().into_owned());
-        Self::new(rank, part, &matrices, part.halo.own + part.halo.ghosts)
+        let terms = &part.terms.terms;
+        Self::new(rank, part, [&terms[0].1, &terms[1].1], part.halo.own + part.halo.ghosts)
     }
 
-    /// Takes the layout of blocks that `cusparseDbsrmv` is faster with here.
-    fn new(rank: &Rc<Rank>, part: &Part, matrices: &[Bsr; 2], columns: usize) -> Result<Self> {
+    /// Takes the layout of blocks that `cusparseDbsrmv` is faster with here; timed once a block size in a process.
+    fn new(rank: &Rc<Rank>, part: &Part, matrices: [&Bsr; 2], columns: usize) -> Result<Self> {
         let (block, stages) = (part.terms.block(), part.terms.stages());
         if block == 1 {
             return Err(Error::Unsupported("cusparseDbsrmv needs a block size of at least 2".into()));
         }
         let (q, p) = (part.halo.own * block, columns * block);
         let middle = rank.vendor.zeros(2 * stages * p)?;
-        let y = rank.vendor.zeros(q)?;
-        let time = |blocks: &[Blocks; 2]| {
-            quick(&rank.vendor, &mut || blocks[0].bsrmv(&rank.vendor, middle.pointer(), 0.0, y.pointer()))
+        let known = || LAYOUTS.lock().unwrap_or_else(|e| e.into_inner());
+        let chosen = known().iter().find(|l| l.0 == block).map(|l| l.1);
+        let main = match chosen {
+            Some(layout) => upload(rank, matrices, layout)?,
+            None => {
+                let y = rank.vendor.zeros(q)?;
+                let time = |blocks: &[Blocks; 2]| {
+                    let (v, x) = (&rank.vendor, middle.pointer());
+                    quick(v, &mut || blocks[0].bsrmv(v, x, 0.0, y.pointer()))
+                };
+                let rows = upload(rank, matrices, Layout::Rows)?;
+                let columns = upload(rank, matrices, Layout::Columns)?;
+                let main = if time(&columns)? < time(&rows)? { columns } else { rows };
+                known().push((block, main[0].layout));
+                main
+            }
         };
-        let rows = upload(rank, matrices, Layout::Rows)?;
-        let columns = upload(rank, matrices, Layout::Columns)?;
-        let main = if time(&columns)? < time(&rows)? { columns } else { rows };
         let coefficients = coefficients(part);
         Ok(Self { rank: rank.clone(), block, stages, q, p, coefficients, main, off: None, middle })
     }

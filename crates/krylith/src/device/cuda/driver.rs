@@ -3,6 +3,7 @@
 use super::DRIVER_NEEDED;
 use super::compiler::{Kernel, Module};
 use super::fabric::Watch;
+use super::pinned::Pinned;
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -341,6 +342,24 @@ impl Device {
         self.wait()
     }
 
+    /// Copies the first `len` numbers of a buffer to pinned memory, and waits.
+    pub(super) fn read_pinned<'p>(
+        &self,
+        from: &Buffer<f64>,
+        len: usize,
+        to: &'p mut Pinned,
+    ) -> Result<&'p [f64]> {
+        assert!(len <= from.len);
+        self.bind()?;
+        let host = &mut to.numbers()[..len];
+        // SAFETY: in bounds by the check above.
+        self.check("cuMemcpyDtoHAsync", unsafe {
+            result::memcpy_dtoh_async(host, from.pointer, self.stream.cu_stream())
+        })?;
+        self.wait()?;
+        Ok(host)
+    }
+
     /// Copies between buffers of this device.
     pub fn copy<T: Copy>(&self, from: &Buffer<T>, to: &mut Buffer<T>, len: usize) -> Result<()> {
         assert!(len <= from.len && len <= to.len);
@@ -372,7 +391,7 @@ impl Device {
 
     fn wait_for_ranks(&self, watch: &Watch) -> Result<()> {
         let begin = Instant::now();
-        let (mut looked, mut lost) = (begin, None);
+        let (mut looked, mut given_up, mut lost) = (begin, begin, None);
         loop {
             // SAFETY: a stream of this device.
             match unsafe { sys::cuStreamQuery(self.stream.cu_stream()) } {
@@ -388,19 +407,22 @@ impl Device {
                 continue;
             }
             looked = now;
-            if lost.is_none() {
-                let over = now - begin > Duration::from_secs_f64(watch.seconds);
-                lost = watch.comm.check().err().or_else(|| {
-                    over.then(|| {
-                        failure_text(&self.info.name, "cuStreamQuery", "the GPU did not finish in time")
-                    })
-                });
-                if lost.is_some() {
-                    watch.give_up();
+            lost = match lost {
+                None => {
+                    let over = now - begin > Duration::from_secs_f64(watch.seconds);
+                    let why = watch.comm.check().err().or_else(|| {
+                        let late = "the GPU did not finish in time";
+                        over.then(|| failure_text(&self.info.name, "cuStreamQuery", late))
+                    });
+                    if why.is_some() {
+                        watch.give_up();
+                        given_up = now;
+                    }
+                    why
                 }
-            } else if now - begin > Duration::from_secs_f64(watch.seconds) + DRAIN {
-                return Err(lost.expect("a reason to give up"));
-            }
+                Some(why) if now - given_up > DRAIN => return Err(why),
+                why => why,
+            };
         }
     }
 

@@ -6,7 +6,8 @@
 
 use super::driver::{Buffer, Device};
 use super::nccl::Nccl;
-use super::peers::{MAX_RANKS, Shared, Word, missed, reachable};
+use super::peers::{MAX_RANKS, Shared, missed, reachable};
+use super::pinned::Word;
 use crate::comm::{Communicator, Solo, agree, time_limit};
 use crate::{Error, Result};
 use std::sync::Arc;

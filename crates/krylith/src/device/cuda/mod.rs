@@ -13,7 +13,9 @@ mod exchange;
 mod fabric;
 mod nccl;
 mod peers;
+mod pinned;
 mod product;
+mod scalars;
 mod space;
 pub mod specialisations;
 mod tiles;
@@ -26,7 +28,8 @@ pub use embedded::{embedded_kernels, write_archive};
 pub use fabric::{Fabric, Transport};
 pub use nccl::{Nccl, nccl_version};
 pub use product::CudaProduct;
-pub use space::{Cuda, CudaBasis, CudaRecording, CudaScalars};
+pub use scalars::CudaScalars;
+pub use space::{Cuda, CudaBasis, CudaRecording};
 
 /// The oldest driver that works, as `cuDriverGetVersion` counts (CUDA 13.0; release 580).
 pub const DRIVER_NEEDED: i32 = 13000;

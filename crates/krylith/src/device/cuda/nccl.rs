@@ -52,7 +52,7 @@ impl Library {
                     return Err(last_error());
                 }
                 // SAFETY: the signatures above are those of NCCL 2's header.
-                unsafe { std::mem::transmute(symbol) }
+                unsafe { std::mem::transmute_copy::<*mut c_void, _>(&symbol) }
             }};
         }
         Ok(Self {

@@ -124,48 +124,6 @@ pub(super) fn reachable(
     })
 }
 
-/// One word of host memory that this GPU can read.
-pub(super) struct Word {
-    host: *mut u32,
-    pointer: u64,
-}
-
-// SAFETY: one aligned word, written and read as a whole.
-unsafe impl Send for Word {}
-// SAFETY: as above.
-unsafe impl Sync for Word {}
-
-impl Word {
-    pub(super) fn new(device: &Device) -> Result<Self> {
-        device.bind()?;
-        let (mut host, mut pointer) = (std::ptr::null_mut(), 0);
-        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        // SAFETY: writes one pointer.
-        device.driver("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&mut host, 64, flags) })?;
-        // SAFETY: the allocation above, mapped.
-        let code = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut pointer, host, 0) };
-        device.driver("cuMemHostGetDevicePointer", code)?;
-        let word = Self { host: host.cast(), pointer };
-        word.set(0);
-        Ok(word)
-    }
-    /// Address for the GPU.
-    pub(super) fn pointer(&self) -> u64 {
-        self.pointer
-    }
-    pub(super) fn set(&self, value: u32) {
-        // SAFETY: the word lives as long as self.
-        unsafe { self.host.write_volatile(value) }
-    }
-}
-
-impl Drop for Word {
-    fn drop(&mut self) {
-        // SAFETY: allocated once, freed once.
-        unsafe { sys::cuMemFreeHost(self.host.cast()) };
-    }
-}
-
 /// An error that names the rank that a kernel waited for in vain.
 pub(super) fn missed(comm: &dyn Communicator, failed: u32, seconds: f64) -> Error {
     let rank = failed as usize - 1;

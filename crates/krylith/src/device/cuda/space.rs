@@ -2,6 +2,7 @@
 
 use super::driver::{Buffer, Device, launch};
 use super::fabric::Fabric;
+use super::scalars::CudaScalars;
 use super::specialisations as special;
 use crate::comm::Communicator;
 use crate::space::arnoldi::{Layout, Step};
@@ -46,12 +47,6 @@ pub struct CudaBasis {
 enum Data {
     F64(Buffer<f64>),
     F32(Buffer<f32>),
-}
-
-/// Scalars and flags on a GPU.
-pub struct CudaScalars {
-    values: Buffer<f64>,
-    flags: Buffer<i32>,
 }
 
 /// A graph of launches, replayed while the key stays the same.
@@ -267,10 +262,7 @@ impl Space for Cuda {
         })
     }
     fn scalars(&self, len: usize) -> Result<CudaScalars> {
-        Ok(CudaScalars {
-            values: self.device.zeros(len, "scalars")?,
-            flags: self.device.zeros(FLAGS, "flags")?,
-        })
+        CudaScalars::new(&self.device, len)
     }
 
     fn write(&self, host: &[f64], to: &mut Buffer<f64>) -> Result<()> {
@@ -294,8 +286,7 @@ impl Space for Cuda {
         host: &[f64],
         flags: &[i32; FLAGS],
     ) -> Result<()> {
-        self.device.write(host, &mut to.values, at)?;
-        self.device.write(flags, &mut to.flags, 0)
+        to.write(&self.device, at, host, flags)
     }
     fn read_scalars(
         &self,
@@ -304,8 +295,10 @@ impl Space for Cuda {
         host: &mut [f64],
         flags: &mut [i32; FLAGS],
     ) -> Result<()> {
-        self.device.read(&from.values, at, host)?;
-        self.device.read(&from.flags, 0, flags)?;
+        from.read(&self.device, at, host, flags)?;
+        if host.iter().all(|v| !v.is_nan()) {
+            return Ok(()); // a wait that was given up leaves NaN in the sums
+        }
         self.fabric.check()
     }
 
@@ -335,10 +328,10 @@ impl Space for Cuda {
         let count = A + X + Y + O;
         let all = a
             .iter()
-            .map(|&slot| scalars.values.at(slot))
+            .map(|&slot| scalars.value(slot))
             .chain(x.iter().map(|x| x.pointer()))
             .chain(y.iter().map(|y| y.pointer()))
-            .chain(o.iter().map(|&slot| scalars.values.at(slot)));
+            .chain(o.iter().map(|&slot| scalars.value(slot)));
         pointers.iter_mut().zip(all).for_each(|(to, from)| *to = from);
         let mut arguments = [std::ptr::null_mut::<std::ffi::c_void>(); 37];
         arguments[0] = &mut halt as *mut u64 as _;
@@ -351,7 +344,7 @@ impl Space for Cuda {
         }
         // SAFETY: the kernel was made from the same declaration; lengths were checked.
         unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..5 + count])? };
-        o.iter().try_for_each(|&slot| self.fabric.total(scalars.values.at(slot), 1))
+        o.iter().try_for_each(|&slot| self.fabric.total(scalars.value(slot), 1))
     }
 
     fn project(
@@ -362,7 +355,7 @@ impl Space for Cuda {
         scalars: &mut CudaScalars,
         to: usize,
     ) -> Result<()> {
-        self.launch_project(v, columns, 0, x.pointer(), false, scalars.values.at(to), true)
+        self.launch_project(v, columns, 0, x.pointer(), false, scalars.value(to), true)
     }
     fn subtract(
         &self,
@@ -373,10 +366,10 @@ impl Space for Cuda {
         from: usize,
         norm2: Option<usize>,
     ) -> Result<()> {
-        self.launch_combine(v, columns, 0, scalars.values.at(from), -1.0, x.pointer())?;
+        self.launch_combine(v, columns, 0, scalars.value(from), -1.0, x.pointer())?;
         match norm2 {
             None => Ok(()),
-            Some(slot) => self.launch_project(v, 0..0, 0, x.pointer(), true, scalars.values.at(slot), false),
+            Some(slot) => self.launch_project(v, 0..0, 0, x.pointer(), true, scalars.value(slot), false),
         }
     }
     fn expand(
@@ -387,8 +380,8 @@ impl Space for Cuda {
         from: usize,
     ) -> Result<()> {
         self.device.clear(x)?;
-        let count = scalars.flags.at(COLUMNS);
-        self.launch_combine(v, 0..v.columns, count, scalars.values.at(from), 1.0, x.pointer())
+        let count = scalars.flag(COLUMNS);
+        self.launch_combine(v, 0..v.columns, count, scalars.value(from), 1.0, x.pointer())
     }
     fn append(
         &self,
@@ -400,7 +393,7 @@ impl Space for Cuda {
     ) -> Result<()> {
         let function = self.device.function(&special::append(v.store()))?;
         let blocks = self.len.div_ceil(256).clamp(1, 8 * self.device.multiprocessors());
-        let (norm, to) = (scalars.values.at(norm), v.pointer(column));
+        let (norm, to) = (scalars.value(norm), v.pointer(column));
         // SAFETY: the parameter types are the kernel's; the column lies in the basis.
         unsafe {
             launch!(
@@ -427,7 +420,7 @@ impl Space for Cuda {
         scalars: &mut CudaScalars,
         l: &Layout,
     ) -> Result<()> {
-        self.launch_project(v, 0..j, w.pointer(), z.pointer(), true, scalars.values.at(l.dots), true)
+        self.launch_project(v, 0..j, w.pointer(), z.pointer(), true, scalars.value(l.dots), true)
     }
     fn update_delayed(
         &self,
@@ -453,24 +446,24 @@ impl Space for Cuda {
                 v.stride as i64,
                 self.len as i32,
                 j as i32,
-                scalars.values.at(l.dots),
+                scalars.value(l.dots),
                 z.pointer(),
                 w.pointer(),
-                scalars.values.pointer(),
-                scalars.flags.pointer(),
+                scalars.value(0),
+                scalars.flag(0),
                 *l
             )
         }
     }
     fn step(&self, step: Step, scalars: &mut CudaScalars, layout: &Layout, j: usize) -> Result<()> {
         let function = self.device.function(&special::step(step))?;
-        let (values, flags) = (scalars.values.pointer(), scalars.flags.pointer());
+        let (values, flags) = (scalars.value(0), scalars.flag(0));
         // SAFETY: the parameter types are the kernel's; the layout fits the scalars it was made with.
         unsafe { launch!(self.device, &function, 1, 1, 0, self.halt(), values, flags, *layout, j as u64) }
     }
 
     fn guard(&self, scalars: Option<&CudaScalars>) {
-        self.guard.set(scalars.map_or(0, |s| s.flags.at(HALT)));
+        self.guard.set(scalars.map_or(0, |s| s.flag(HALT)));
     }
     fn halted(&self, _: &CudaScalars) -> bool {
         false

@@ -1,0 +1,337 @@
+//! Microbenchmarks that fill a machine file (`krylith bench links`): kernels of one GPU, sums and exchanges of several.
+//!
+//! No solve runs on several GPUs here, so that what `krylith model` predicts of one is a prediction. A part that fails
+//! leaves a note in the file, and the others stand.
+//!
+//! * [`one`]: read bandwidth, a launch in a graph, GMRES(30) and its orthogonalisation at several sizes on one GPU;
+//! * [`together`]: an all-reduce of 33 numbers and halo exchanges, by each transport, on 2, 4, … GPUs.
+//!
+//! Everything is written against Krylith's traits, so that the tests run all of it on threads of a CPU.
+
+mod one;
+mod ring;
+mod together;
+
+use crate::model::Machine;
+use krylith::comm::Communicator;
+use krylith::operator::PointBlockSum;
+use krylith::space::Space;
+use krylith::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct LinksOptions {
+    /// GPUs by number; kernels run on the first.
+    pub gpus: Vec<usize>,
+    /// The machine file, written anew after each part.
+    pub out: Option<PathBuf>,
+    /// Few samples and small sizes: does it run at all?
+    pub quick: bool,
+    /// How the program was called, for the record.
+    pub command: String,
+}
+
+/// Who carries sums and halos.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Peers,
+    Nccl,
+}
+
+/// The devices that are measured.
+pub(crate) trait Ground: Sync {
+    type Space: PointBlockSum;
+    /// What a file calls it.
+    fn name(&self) -> String;
+    /// How many devices.
+    fn devices(&self) -> usize;
+    /// Bytes of memory of one device.
+    fn memory(&self) -> u64;
+    /// Bytes a second read from the first device's memory.
+    fn read(&self) -> Result<f64>;
+    /// Vectors on one device alone.
+    fn alone(&self, device: usize, len: usize) -> Result<Self::Space>;
+    /// A maker of this rank's vectors, each rank having the device of its number. Collective.
+    fn join(&self, comm: &Arc<dyn Communicator>, way: Way) -> Result<Make<'_, Self::Space>>;
+}
+
+/// Makes this rank's share of vectors; collective.
+pub(crate) type Make<'a, S> = Box<dyn Fn(usize) -> Result<S> + 'a>;
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+struct Plan {
+    /// Meshes of one device, in nodes.
+    meshes: Vec<[usize; 3]>,
+    /// GMRES iterations of a sample.
+    iterations: usize,
+    /// Samples of each time.
+    samples: usize,
+    /// Repetitions in one graph.
+    repeats: usize,
+    /// Nodes that go to each neighbour, with nothing to hide behind.
+    messages: Vec<usize>,
+    /// The same, hidden behind `interior` rows.
+    hidden: Vec<usize>,
+    interior: usize,
+    /// Numbers of a vector so short that a kernel costs nothing but its launch.
+    short: usize,
+    /// Sums over host threads in one sample.
+    meetings: usize,
+}
+
+/// GMRES(m), whose cycle is measured.
+const RESTART: usize = 30;
+
+impl Plan {
+    fn new(quick: bool) -> Self {
+        // The paper's mesh, and what 2 to 16 GPUs have of it; twice of it.
+        let layers: &[usize] = if quick { &[4, 14] } else { &[4, 7, 14, 27, 54, 108] };
+        let bytes: &[usize] = if quick {
+            &[8 << 10, 512 << 10]
+        } else {
+            &[8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 4 << 20]
+        };
+        let nodes = |bytes: &[usize]| bytes.iter().map(|b| b / ring::NODE).collect();
+        Self {
+            meshes: layers.iter().map(|&z| [53, 53, z]).collect(),
+            iterations: if quick { 60 } else { 300 },
+            samples: if quick { 3 } else { 15 },
+            repeats: 60,
+            messages: nodes(bytes),
+            hidden: nodes(if quick { &bytes[..1] } else { &bytes[1..4] }),
+            interior: 300_000,
+            short: 4096,
+            meetings: 500,
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Debug, Clone)]
+pub struct LinksReport {
+    /// The machine.
+    pub machine: Machine,
+    /// Lines for a terminal.
+    pub text: String,
+    /// Files that were written.
+    pub files: Vec<PathBuf>,
+}
+
+/// Runs the microbenchmarks; `progress` hears a line before each part.
+///
+/// # Errors
+/// No usable GPU, by name; an output file that cannot be written. What fails later is a note of the report.
+pub fn links(options: &LinksOptions, progress: &mut dyn FnMut(&str)) -> Result<LinksReport> {
+    if options.gpus.is_empty() {
+        return Err(Error::invalid("no GPU is named; use --device cuda:0,1,…"));
+    }
+    #[cfg(feature = "cuda")]
+    {
+        let ground = crate::cuda::ground::Gpus::open(&options.gpus)?;
+        measure(&ground, &Plan::new(options.quick), options, progress)
+    }
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = progress;
+        Err(Error::Unsupported("this build has no CUDA".into()))
+    }
+}
+
+/// 2, 4, 8, … and all.
+fn counts(all: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> =
+        std::iter::successors(Some(2), |c| Some(2 * c)).take_while(|&c| c < all).collect();
+    if all > 1 {
+        counts.push(all);
+    }
+    counts
+}
+
+fn measure<G: Ground>(
+    ground: &G,
+    plan: &Plan,
+    options: &LinksOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<LinksReport> {
+    let source = |what: &str| format!("measured by `{}`: {what}", options.command);
+    let mut machine = Machine {
+        schema: 1,
+        name: ground.name(),
+        gpus_per_host: ground.devices(),
+        read: 1.0,
+        memory: ground.memory() as f64,
+        launch: 0.0,
+        estimated: Vec::new(),
+        notes: Vec::new(),
+        sources: BTreeMap::from([
+            ("kernels".into(), source("GMRES(30) and its orthogonalisation on one GPU")),
+            ("peers".into(), source("stores into the memory of peers; exchanges around a ring")),
+            ("nccl".into(), source("NCCL; exchanges around a ring")),
+        ]),
+        kernels: Default::default(),
+        network: None,
+        peers: Vec::new(),
+        nccl: Vec::new(),
+    };
+    let mut files = Vec::new();
+    let mut save = |machine: &Machine| -> Result<()> {
+        let Some(path) = &options.out else { return Ok(()) };
+        krylith::io::atomic::write(path, |file| file.write_all(machine.text().as_bytes()))?;
+        files = vec![path.clone()];
+        Ok(())
+    };
+
+    one::measure(ground, plan, &mut machine, progress);
+    save(&machine)?;
+    for gpus in counts(ground.devices()) {
+        for way in [Way::Peers, Way::Nccl] {
+            let name = if way == Way::Peers { "peer stores" } else { "NCCL" };
+            progress(&format!("sums and exchanges of {gpus} GPUs by {name}"));
+            match together::measure(ground, plan, gpus, way) {
+                Ok((host, notes)) => {
+                    machine.notes.extend(notes);
+                    if way == Way::Peers { &mut machine.peers } else { &mut machine.nccl }.push(host);
+                }
+                Err(e) => {
+                    progress(&format!("{gpus} GPUs by {name}: {e}"));
+                    machine.notes.push(format!("{gpus} GPUs by {name}: {e}"));
+                }
+            }
+            save(&machine)?;
+        }
+    }
+    let text = machine.text();
+    Ok(LinksReport { machine, text, files })
+}
+
+/// Seconds of one `work`, recorded `repeats` times in a row: the median, of all ranks together. Collective.
+fn per_step<S: Space>(
+    space: &S,
+    plan: &Plan,
+    repeats: usize,
+    mut work: impl FnMut(&S) -> Result<()>,
+) -> Result<f64> {
+    let mut recording = S::Recording::default();
+    let mut samples = Vec::new();
+    // The first round launches one by one, the second records, the third warms up.
+    for round in 0..3 + plan.samples {
+        space.wait()?;
+        space.comm().sum(&mut [0.0])?;
+        let begin = Instant::now();
+        space.record(&mut recording, 1, |s| (0..repeats).try_for_each(|_| work(s)))?;
+        space.wait()?;
+        if round >= 3 {
+            samples.push(begin.elapsed().as_secs_f64() / repeats as f64);
+        }
+    }
+    Ok(crate::Samples(samples).median())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use krylith::comm::Team;
+    use krylith::device::cpu::{Cpu, Pool};
+
+    /// Threads of a CPU in the place of GPUs.
+    struct Threads(usize, Arc<Pool>);
+
+    impl Ground for Threads {
+        type Space = Cpu;
+        fn name(&self) -> String {
+            "threads".into()
+        }
+        fn devices(&self) -> usize {
+            self.0
+        }
+        fn memory(&self) -> u64 {
+            1 << 30
+        }
+        fn read(&self) -> Result<f64> {
+            Ok(1e10)
+        }
+        fn alone(&self, _: usize, len: usize) -> Result<Cpu> {
+            Ok(Cpu::with_pool(len, self.1.clone()))
+        }
+        fn join(&self, comm: &Arc<dyn Communicator>, way: Way) -> Result<Make<'_, Cpu>> {
+            if way == Way::Nccl {
+                return Err(Error::Unsupported("there is no NCCL on threads".into()));
+            }
+            let comm = comm.clone();
+            Ok(Box::new(move |len| Ok(Cpu::distributed(len, Arc::new(Pool::new(1)), comm.clone()))))
+        }
+    }
+
+    fn small() -> Plan {
+        Plan {
+            meshes: vec![[4, 4, 4], [4, 4, 9]],
+            iterations: 30,
+            samples: 2,
+            repeats: 3,
+            messages: vec![1, 7],
+            hidden: vec![3],
+            interior: 11,
+            short: 64,
+            meetings: 5,
+        }
+    }
+
+    #[test]
+    fn everything_runs_and_a_part_that_fails_leaves_a_note() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.toml");
+        let options =
+            LinksOptions { gpus: vec![], out: Some(path.clone()), quick: true, command: "test".into() };
+        let ground = Threads(4, Arc::new(Pool::new(1)));
+        let mut heard = Vec::new();
+        let made = measure(&ground, &small(), &options, &mut |t| heard.push(t.to_string())).unwrap();
+        let machine = made.machine;
+        assert_eq!(machine.peers.iter().map(|h| h.gpus).collect::<Vec<_>>(), [2, 4], "{:?}", machine.notes);
+        assert!(machine.nccl.is_empty() && machine.notes.len() == 2, "{:?}", machine.notes);
+        assert!(machine.notes[0].contains("2 GPUs by NCCL") && machine.notes[0].contains("no NCCL"));
+        assert_eq!(machine.kernels.dense.0.len(), 2);
+        assert_eq!(machine.kernels.orthogonalization.0.len(), 2);
+        for host in &machine.peers {
+            assert_eq!((host.exchange.0.len(), host.hidden.0.len()), (2, 1));
+            let neighbours = if host.gpus == 2 { 1.0 } else { 2.0 };
+            assert_eq!(host.exchange.0[1][0], 7.0 * 64.0 * neighbours);
+            assert!(host.meeting > 0.0);
+        }
+        assert_eq!(made.files, [path.clone()]);
+        // What stands in the file is what was measured, to the digits that are written.
+        let again = Machine::read(&path).unwrap();
+        assert_eq!(again.peers[1].exchange.0.len(), 2);
+        assert!(heard.iter().any(|t| t.contains("4 GPUs by peer stores")));
+    }
+
+    #[test]
+    fn rings_of_any_size_copy_their_neighbours_nodes() {
+        for size in [2, 3, 5] {
+            let ground = Threads(size, Arc::new(Pool::new(1)));
+            Team::run(size, |comm| {
+                let comm: Arc<dyn Communicator> = comm;
+                let make = ground.join(&comm, Way::Peers)?;
+                together::exchange(&ground, &make, &small(), &comm, 5, 3).map(|_| ())
+            })
+            .unwrap();
+        }
+        assert_eq!(counts(1), [0usize; 0]);
+        assert_eq!((counts(2), counts(4), counts(6)), (vec![2], vec![2, 4], vec![2, 4, 6]));
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn without_a_gpu_it_is_refused_by_name() {
+        if krylith::device::cuda::devices().is_ok() {
+            return;
+        }
+        let options = LinksOptions { gpus: vec![0], out: None, quick: true, command: String::new() };
+        let e = links(&options, &mut |_| ()).unwrap_err();
+        assert!(e.exit_code() == 3 && e.to_string().contains("libcuda"), "{e}");
+    }
+}

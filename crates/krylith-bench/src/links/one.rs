@@ -1,0 +1,128 @@
+//! Kernels of one device: what a product and an orthogonalisation take at several sizes, inside GMRES(30).
+
+use super::{Ground, Plan, RESTART, per_step};
+use crate::model::{Machine, cycle_bytes, orthogonalization_bytes};
+use crate::samples::Samples;
+use crate::systems::{self, Case};
+use krylith::method::{Gmres, GmresOptions};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
+use krylith::space::arnoldi::Layout;
+use krylith::space::{FLAGS, LIMIT, Space};
+use krylith::{Error, Result, Stop, Store};
+use std::time::Instant;
+
+krylith::sweeps! {
+    /// A pass so short that only its launch costs.
+    pub(super) const SWEEPS;
+    /// y += x.
+    touch: () [x] [y] -> [] { y += x; }
+}
+
+/// Fills the machine's part of one device; what fails leaves a note.
+pub(super) fn measure<G: Ground>(
+    ground: &G,
+    plan: &Plan,
+    machine: &mut Machine,
+    progress: &mut dyn FnMut(&str),
+) {
+    progress("read bandwidth, and a launch in a graph");
+    match ground.read() {
+        Ok(read) if read.is_finite() && read > 0.0 => machine.read = read,
+        Ok(read) => machine.notes.push(format!("read bandwidth: {read}")),
+        Err(e) => machine.notes.push(format!("read bandwidth: {e}")),
+    }
+    match launch(ground, plan) {
+        Ok(seconds) => machine.launch = seconds,
+        Err(e) => machine.notes.push(format!("a launch in a graph: {e}")),
+    }
+    for &mesh in &plan.meshes {
+        let [x, y, z] = mesh;
+        progress(&format!("GMRES({RESTART}) and its orthogonalisation on one GPU, {x}×{y}×{z} nodes"));
+        if let Err(e) = size(ground, plan, mesh, machine) {
+            progress(&format!("{x}×{y}×{z} nodes: {e}"));
+            machine.notes.push(format!("one GPU, {x}×{y}×{z} nodes: {e}"));
+        }
+    }
+}
+
+fn launch<G: Ground>(ground: &G, plan: &Plan) -> Result<f64> {
+    let space = ground.alone(0, plan.short)?;
+    let (x, mut y, mut scalars) = (space.vector()?, space.vector()?, space.scalars(1)?);
+    per_step(&space, plan, 4 * plan.repeats, |s| s.sweep(touch, &mut scalars, [], [&x], [&mut y], []))
+}
+
+/// One size: the product's time is what GMRES leaves when orthogonalisation and the passes of a cycle are taken off.
+fn size<G: Ground>(ground: &G, plan: &Plan, mesh: [usize; 3], machine: &mut Machine) -> Result<()> {
+    let case = systems::stokes(mesh)?;
+    let unknowns = case.kronecker.rows();
+    let space = ground.alone(0, unknowns)?;
+    let orthogonalization = orthogonalization(&space, plan)?;
+    let bytes = orthogonalization_bytes(unknowns as f64, RESTART);
+    machine.kernels.orthogonalization.0.push([bytes, orthogonalization]);
+    let m = RESTART as f64;
+    let passes = cycle_bytes(unknowns as f64, RESTART) / machine.read;
+    for dense in [true, false] {
+        let (bytes, iteration) = iteration(&space, plan, &case, dense)?;
+        let product = m / (m + 1.0) * (iteration - orthogonalization) - passes / (m + 1.0);
+        if !(product > 0.0) {
+            return Err(Error::invalid(format!(
+                "an iteration takes {iteration:e} s, and its orthogonalisation alone {orthogonalization:e} s"
+            )));
+        }
+        let curve = if dense { &mut machine.kernels.dense } else { &mut machine.kernels.structured };
+        curve.0.push([bytes, product]);
+    }
+    Ok(())
+}
+
+/// Seconds of a mean step of a cycle: projection and update against 0, 1, …, m − 1 columns.
+fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
+    let layout = Layout::new(RESTART);
+    let mut random = systems::Random(5);
+    let (mut w, mut z) = (space.vector()?, space.vector()?);
+    let (mut v, mut scalars) = (space.basis(RESTART, Store::F64)?, space.scalars(layout.len)?);
+    let numbers = random.numbers(space.len());
+    space.write(&numbers, &mut z)?;
+    space.write(&numbers, &mut w)?;
+    let mut flags = [0; FLAGS];
+    flags[LIMIT] = i32::MAX;
+    space.write_scalars(&mut scalars, 0, &vec![1.0; layout.header()], &flags)?;
+    // No guard: whatever the numbers become, nothing halts and all is moved.
+    space.guard(None);
+    let cycle = per_step(space, plan, 1, |s| {
+        (0..RESTART).try_for_each(|j| {
+            s.project_delayed(&v, j, &w, &z, &mut scalars, &layout)?;
+            s.update_delayed(&mut v, j, &mut w, &z, &mut scalars, &layout)
+        })
+    })?;
+    Ok(cycle / RESTART as f64)
+}
+
+/// Bytes of a product, and seconds of an iteration of GMRES(30).
+fn iteration<S: krylith::operator::PointBlockSum>(
+    space: &S,
+    plan: &Plan,
+    case: &Case,
+    dense: bool,
+) -> Result<(f64, f64)> {
+    let operator = PointBlock::new(space, &Terms::kronecker(&case.kronecker), Store::F64, dense)?;
+    let mut gmres = Gmres::new(space, GmresOptions { restart: RESTART, ..GmresOptions::default() })?;
+    let (mut b, mut x, zero) = (space.vector()?, space.vector()?, space.vector()?);
+    space.write(&case.rhs, &mut b)?;
+    let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations: plan.iterations };
+    let mut samples = Samples::default();
+    for round in 0..2 + plan.samples {
+        space.copy(&zero, &mut x)?;
+        space.wait()?;
+        let begin = Instant::now();
+        let taken = gmres.solve(space, &operator, None, &b, &mut x, &stop, &mut ())?.iterations;
+        space.wait()?;
+        if taken == 0 {
+            return Err(Error::invalid("GMRES took no iteration"));
+        }
+        if round >= 2 {
+            samples.0.push(begin.elapsed().as_secs_f64() / taken as f64);
+        }
+    }
+    Ok((operator.bytes() as f64, samples.median()))
+}

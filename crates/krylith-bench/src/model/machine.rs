@@ -1,0 +1,331 @@
+//! The machine file: what the model knows of GPUs and of the links between them.
+//!
+//! TOML, seconds and bytes throughout. A curve is a list of `[bytes, seconds]`, straight between its points. Everything in
+//! a file comes from `krylith bench links`, which runs kernels and never a solve on several GPUs, or from data sheets; the
+//! list `estimated` names what was not measured, and `sources` says where each number is from.
+
+use krylith::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Seconds over bytes: straight lines between points of ascending bytes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Curve(pub Vec<[f64; 2]>);
+
+impl Curve {
+    /// The line fixed + bytes/rate.
+    pub fn line(fixed: f64, rate: f64) -> Self {
+        Self(vec![[0.0, fixed], [1e9, fixed + 1e9 / rate]])
+    }
+
+    /// Seconds at a number of bytes: the last line goes on beyond the last point; below the first point the first line
+    /// does, but not below half the first point's seconds. 0 for a curve without points.
+    pub fn at(&self, bytes: f64) -> f64 {
+        let points = &self.0;
+        let (first, last) = match points.as_slice() {
+            [] => return 0.0,
+            [only] => return only[1],
+            [first, .., last] => (first, last),
+        };
+        let k = points.partition_point(|p| p[0] <= bytes).clamp(1, points.len() - 1);
+        let [[x0, t0], [x1, t1]] = [points[k - 1], points[k]];
+        let t = t0 + (t1 - t0) * (bytes - x0) / (x1 - x0);
+        match bytes {
+            b if b < first[0] => t.clamp(0.5 * first[1], first[1].max(0.0)),
+            b if b > last[0] => t.max(last[1]),
+            _ => t,
+        }
+    }
+
+    fn check(&self, what: &str) -> Result<()> {
+        let finite = self.0.iter().flatten().all(|v| v.is_finite() && *v >= 0.0);
+        if finite && self.0.windows(2).all(|w| w[0][0] < w[1][0]) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "{what}: points are [bytes, seconds], finite, not negative, by ascending bytes"
+        )))
+    }
+}
+
+/// Kernels of one GPU.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernels {
+    /// One product of GMRES with dense blocks, over the bytes that it must move.
+    #[serde(default)]
+    pub dense: Curve,
+    /// The same with structure inside the blocks.
+    #[serde(default)]
+    pub structured: Curve,
+    /// Projection and update, the mean of a cycle of GMRES(30), over its mean bytes.
+    #[serde(default)]
+    pub orthogonalization: Curve,
+}
+
+/// What GPUs of one host do together, for one number of them.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// How many GPUs.
+    pub gpus: usize,
+    /// An all-reduce of 33 numbers in a graph, beyond the kernel that computes them.
+    pub all_reduce: f64,
+    /// A sum over the ranks' host threads or processes, once a cycle.
+    pub meeting: f64,
+    /// An exchange with nothing to hide behind, over the bytes that one GPU sends.
+    pub exchange: Curve,
+    /// What a hidden exchange still costs.
+    pub hidden: Curve,
+}
+
+/// Links between hosts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Seconds until the first byte of a message arrives.
+    pub latency: f64,
+    /// Bytes a second and GPU, each way, while all GPUs of a host send.
+    pub bandwidth: f64,
+    /// One level of a tree over hosts, one way; an all-reduce goes up and down.
+    pub hop: f64,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// 1.
+    pub schema: u32,
+    /// Its name in tables and pictures.
+    pub name: String,
+    /// GPUs of one host that reach each other without the network.
+    pub gpus_per_host: usize,
+    /// Bytes a second that a GPU reads from its memory.
+    pub read: f64,
+    /// Bytes of memory of a GPU; 0 where it does not matter.
+    #[serde(default)]
+    pub memory: f64,
+    /// Seconds of a small kernel in a graph.
+    pub launch: f64,
+    /// What was not measured here, by section.
+    #[serde(default)]
+    pub estimated: Vec<String>,
+    /// Parts that could not be measured, and why.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Where numbers are from.
+    #[serde(default)]
+    pub sources: BTreeMap<String, String>,
+    /// Kernels of one GPU.
+    pub kernels: Kernels,
+    /// Links between hosts; without them a host is all there is.
+    #[serde(default)]
+    pub network: Option<Network>,
+    /// GPUs of a host that store into each other's memory, by ascending number.
+    #[serde(default)]
+    pub peers: Vec<Host>,
+    /// The same by NCCL.
+    #[serde(default)]
+    pub nccl: Vec<Host>,
+}
+
+impl Machine {
+    /// Reads and checks a machine file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no machine file, with the line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+        Self::parse(&text).map_err(|e| Error::invalid(format!("{}: {e}", path.display())))
+    }
+
+    /// As [`read`](Self::read), from text.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parse(text: &str) -> Result<Self> {
+        let machine: Self = toml::from_str(text).map_err(|e| Error::invalid(e.to_string()))?;
+        machine.check()?;
+        Ok(machine)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.schema != 1 {
+            return Err(Error::invalid(format!("schema {} is not known; this version reads 1", self.schema)));
+        }
+        let positive = |what: &str, v: f64| match v.is_finite() && v > 0.0 {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("`{what}` is {v}; it must be a positive number"))),
+        };
+        let time = |what: &str, v: f64| match v.is_finite() && v >= 0.0 {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("`{what}` is {v}; it must be a number of seconds"))),
+        };
+        positive("gpus_per_host", self.gpus_per_host as f64)?;
+        positive("read", self.read)?;
+        time("launch", self.launch)?;
+        if !(self.memory.is_finite() && self.memory >= 0.0) {
+            return Err(Error::invalid(format!("`memory` is {}; it must be a number of bytes", self.memory)));
+        }
+        self.kernels.dense.check("kernels.dense")?;
+        self.kernels.structured.check("kernels.structured")?;
+        self.kernels.orthogonalization.check("kernels.orthogonalization")?;
+        if let Some(network) = &self.network {
+            time("network.latency", network.latency)?;
+            time("network.hop", network.hop)?;
+            positive("network.bandwidth", network.bandwidth)?;
+        }
+        for (name, hosts) in [("peers", &self.peers), ("nccl", &self.nccl)] {
+            if hosts.windows(2).any(|w| w[0].gpus >= w[1].gpus) || hosts.iter().any(|h| h.gpus < 2) {
+                return Err(Error::invalid(format!("[[{name}]]: `gpus` must be 2 or more, and ascending")));
+            }
+            for h in hosts {
+                time(&format!("{name}.all_reduce"), h.all_reduce)?;
+                time(&format!("{name}.meeting"), h.meeting)?;
+                h.exchange.check(&format!("{name}.exchange"))?;
+                h.hidden.check(&format!("{name}.hidden"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The file's text.
+    pub fn text(&self) -> String {
+        let mut out = String::from(
+            "# A machine as `krylith model` reads it: seconds, bytes, bytes a second. A curve is a list of [bytes, seconds].\n",
+        );
+        let list = |items: &[String]| {
+            let quoted: Vec<String> = items.iter().map(|i| format!("{i:?}")).collect();
+            format!("[{}]", quoted.join(", "))
+        };
+        let curve = |c: &Curve| {
+            let points: Vec<String> = c.0.iter().map(|[b, t]| format!("[{b:.0}, {t:.4e}]")).collect();
+            format!("[{}]", points.join(", "))
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "schema = {}\nname = {:?}", self.schema, self.name);
+        let _ = writeln!(
+            out,
+            "gpus_per_host = {}\nread = {:.4e}\nmemory = {:.4e}\nlaunch = {:.4e}",
+            self.gpus_per_host, self.read, self.memory, self.launch
+        );
+        let _ = writeln!(out, "estimated = {}\nnotes = {}", list(&self.estimated), list(&self.notes));
+        if !self.sources.is_empty() {
+            let _ = writeln!(out, "\n[sources]");
+            for (what, source) in &self.sources {
+                let _ = writeln!(out, "{what} = {source:?}");
+            }
+        }
+        let k = &self.kernels;
+        let _ = writeln!(
+            out,
+            "\n[kernels]\ndense = {}\nstructured = {}\northogonalization = {}",
+            curve(&k.dense),
+            curve(&k.structured),
+            curve(&k.orthogonalization)
+        );
+        if let Some(n) = &self.network {
+            let _ = writeln!(
+                out,
+                "\n[network]\nlatency = {:.4e}\nbandwidth = {:.4e}\nhop = {:.4e}",
+                n.latency, n.bandwidth, n.hop
+            );
+        }
+        for (name, hosts) in [("peers", &self.peers), ("nccl", &self.nccl)] {
+            for h in hosts {
+                let _ = writeln!(
+                    out,
+                    "\n[[{name}]]\ngpus = {}\nall_reduce = {:.4e}\nmeeting = {:.4e}\nexchange = {}\nhidden = {}",
+                    h.gpus,
+                    h.all_reduce,
+                    h.meeting,
+                    curve(&h.exchange),
+                    curve(&h.hidden)
+                );
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Round numbers, for sums by hand: 1 TB/s, fixed 10 µs a product, 20 µs an orthogonalisation.
+    pub fn round() -> Machine {
+        let host = |gpus: usize, all_reduce: f64, fixed: f64| Host {
+            gpus,
+            all_reduce,
+            meeting: 30e-6,
+            exchange: Curve::line(fixed, 1e11),
+            hidden: Curve::line(1e-6, 1e12),
+        };
+        Machine {
+            schema: 1,
+            name: "round".into(),
+            gpus_per_host: 4,
+            read: 1e12,
+            memory: 1e11,
+            launch: 1e-6,
+            estimated: vec!["everything".into()],
+            notes: vec!["a \"note\"".into()],
+            sources: BTreeMap::from([("read".to_string(), "by hand".to_string())]),
+            kernels: Kernels {
+                dense: Curve::line(10e-6, 1e12),
+                structured: Curve::line(10e-6, 0.5e12),
+                orthogonalization: Curve::line(20e-6, 1e12),
+            },
+            network: Some(Network { latency: 5e-6, bandwidth: 1e10, hop: 4e-6 }),
+            peers: vec![host(2, 2e-6, 4e-6), host(4, 3e-6, 5e-6)],
+            nccl: vec![host(2, 8e-6, 14e-6), host(4, 9e-6, 15e-6)],
+        }
+    }
+
+    #[test]
+    fn a_curve_is_straight_between_points_and_goes_on_behind_them() {
+        let c = Curve(vec![[10.0, 2.0], [20.0, 3.0], [40.0, 7.0]]);
+        for (bytes, seconds) in
+            [(10.0, 2.0), (15.0, 2.5), (20.0, 3.0), (30.0, 5.0), (40.0, 7.0), (60.0, 11.0), (0.0, 1.0)]
+        {
+            assert_eq!(c.at(bytes), seconds, "{bytes}");
+        }
+        // Nothing is for free below the first point, and noise at the end does not bend down.
+        assert_eq!(Curve(vec![[10.0, 1.0], [11.0, 3.0]]).at(0.0), 0.5);
+        assert_eq!(Curve(vec![[10.0, 3.0], [20.0, 2.0]]).at(50.0), 2.0);
+        assert_eq!(Curve(vec![[10.0, 3.0]]).at(50.0), 3.0);
+        assert_eq!(Curve::default().at(50.0), 0.0);
+        assert!((Curve::line(1e-6, 1e9).at(5e9) - 5.000001).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_file_is_written_and_read_again() {
+        let machine = round();
+        assert_eq!(Machine::parse(&machine.text()).unwrap(), machine);
+        let mut bare = machine;
+        (bare.network, bare.peers, bare.nccl, bare.sources) = (None, vec![], vec![], BTreeMap::new());
+        assert_eq!(Machine::parse(&bare.text()).unwrap(), bare);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        let good = round().text();
+        for (from, to, word) in [
+            ("schema = 1", "schema = 2", "schema 2"),
+            ("read = 1.0000e12", "read = -1.0", "`read`"),
+            ("gpus = 4", "gpus = 2", "ascending"),
+            ("gpus_per_host = 4", "gpus_per_host = 0", "gpus_per_host"),
+            ("bandwidth = 1.0000e10", "bandwidth = 0.0", "network.bandwidth"),
+            ("dense = [[0,", "dense = [[2e9,", "kernels.dense"),
+            ("launch", "lunch", "lunch"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let text = Machine::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+}

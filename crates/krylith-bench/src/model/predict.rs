@@ -1,0 +1,369 @@
+//! Time of an iteration of GMRES(m) with delayed Gram–Schmidt, unpreconditioned, from what each rank computes and sends.
+//!
+//! * T_Kx: the product as one GPU takes it at the rank's size. Tiles without ghosts run while the halo travels.
+//! * T_c: what an exchange costs though it is hidden, and what of it is not: its own time less that of the interior rows.
+//! * T_Gn: projection and update as one GPU takes them at the rank's size, and one all-reduce.
+//! * the rest: once a cycle a product, the passes of its end, an all-reduce and a meeting of the ranks' hosts.
+//!
+//! T_Kx + T_c is the largest over the ranks; T_Gn is that of the rank with most rows. What it leaves out: GPUs that run at
+//! different speeds, messages of a rank that wait for each other, and traffic of others on the network.
+
+use super::machine::{Host, Machine};
+use super::{cycle_bytes, orthogonalization_bytes};
+use krylith::operator::{Structure, Terms};
+use krylith::partition::{Partition, Quality};
+use krylith::{Error, Result};
+use std::collections::HashSet;
+
+/// What a block row and a block cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// b.
+    pub block: usize,
+    /// s.
+    pub stages: usize,
+    /// One or two matrices.
+    pub terms: usize,
+    /// Both have one pattern.
+    pub shared: bool,
+    /// Numbers stored for a block, of all terms together: b² a term where blocks are dense.
+    pub slots: usize,
+}
+
+impl Shape {
+    /// That of a system; `dense` uses no structure inside the blocks.
+    pub fn of(terms: &Terms, dense: bool) -> Self {
+        let (block, count) = (terms.block(), terms.terms.len());
+        let slots = if dense { count * block * block } else { Structure::find(terms).slots };
+        Self { block, stages: terms.stages(), terms: count, shared: terms.shared_pattern(), slots }
+    }
+
+    /// Bytes of a node in a vector.
+    pub fn node(&self) -> f64 {
+        (8 * self.block * self.stages) as f64
+    }
+
+    /// Bytes that a product must move; `blocks` of all terms together.
+    pub fn product_bytes(&self, rows: f64, blocks: f64) -> f64 {
+        let terms = self.terms as f64;
+        let numbers = 8.0 * self.slots as f64 * blocks / terms;
+        let patterns = if self.shared { 1.0 } else { terms };
+        numbers + 4.0 * patterns * (blocks / terms + rows) + 2.0 * self.node() * rows
+    }
+}
+
+/// What one rank computes and sends for a product.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Load {
+    /// Block rows.
+    pub rows: f64,
+    /// Stored blocks, all terms together.
+    pub blocks: f64,
+    /// Block rows that wait for the halo.
+    pub boundary: f64,
+    /// Nodes sent or received, whichever is more, over links of the host.
+    pub near: f64,
+    /// The same over the network.
+    pub far: f64,
+}
+
+/// Seconds of an iteration, and bytes of the rank with most to do.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Times {
+    /// T_Kx.
+    pub product: f64,
+    /// T_c: what of the exchange is seen.
+    pub communication: f64,
+    /// T_Gn, its all-reduce included.
+    pub orthogonalization: f64,
+    /// What a cycle takes besides, by iteration.
+    pub other: f64,
+    /// Bytes of a product.
+    pub product_bytes: f64,
+    /// Bytes of an orthogonalisation.
+    pub orthogonalization_bytes: f64,
+    /// Bytes sent for a product.
+    pub sent_bytes: f64,
+}
+
+impl Times {
+    /// T_all.
+    pub fn all(&self) -> f64 {
+        self.product + self.communication + self.orthogonalization + self.other
+    }
+}
+
+/// ⌈log₂ n⌉.
+fn levels(n: usize) -> f64 {
+    f64::from(n.max(1).next_power_of_two().trailing_zeros())
+}
+
+impl Machine {
+    /// What `gpus` of one host do together: measured for as many, else for the next larger number, else for the largest.
+    fn together(&self, gpus: usize, hosts: usize) -> Result<&Host> {
+        let list = if hosts == 1 && !self.peers.is_empty() { &self.peers } else { &self.nccl };
+        list.iter().find(|h| h.gpus >= gpus).or(list.last()).ok_or_else(|| {
+            let kind = if hosts == 1 { "[[peers]] or [[nccl]]" } else { "[[nccl]]" };
+            Error::invalid(format!("machine `{}` has no {kind}: it says nothing of several GPUs", self.name))
+        })
+    }
+
+    /// An all-reduce of GMRES, and a meeting of the hosts' threads: seconds.
+    fn sums(&self, gpus: usize, hosts: usize) -> Result<(f64, f64)> {
+        if gpus == 1 {
+            return Ok((0.0, 0.0));
+        }
+        let host = self.together(gpus.div_ceil(hosts), hosts)?;
+        let between = if hosts == 1 { 0.0 } else { 2.0 * levels(hosts) * self.network()?.hop };
+        // One GPU a host sums over the network alone.
+        let within = if gpus.div_ceil(hosts) == 1 { 0.0 } else { host.all_reduce };
+        Ok((within + between, host.meeting + between))
+    }
+
+    fn network(&self) -> Result<&super::Network> {
+        self.network.as_ref().ok_or_else(|| {
+            Error::invalid(format!(
+                "machine `{}` has no [network]: it says nothing of several hosts",
+                self.name
+            ))
+        })
+    }
+
+    /// What of an exchange a product shows: seconds beyond the product's own.
+    fn exposed(&self, load: &Load, shape: &Shape, product: f64, gpus: usize, hosts: usize) -> Result<f64> {
+        if gpus == 1 || load.near + load.far == 0.0 {
+            return Ok(0.0);
+        }
+        let host = self.together(gpus.div_ceil(hosts), hosts)?;
+        let (near, far) = (load.near * shape.node(), load.far * shape.node());
+        let mut arrival = if near > 0.0 { host.exchange.at(near) } else { 0.0 };
+        if far > 0.0 {
+            let network = self.network()?;
+            // The host's curve at nothing sent: what the launches of an exchange cost anywhere.
+            let start = host.exchange.at(0.0);
+            arrival = arrival.max(start + network.latency + far / network.bandwidth);
+        }
+        let interior = product * (1.0 - load.boundary / load.rows.max(1.0));
+        Ok(host.hidden.at(near + far).min(arrival) + (arrival - interior).max(0.0))
+    }
+
+    /// Time of an iteration of GMRES(m) on as many GPUs as there are loads, spread evenly over hosts.
+    ///
+    /// # Errors
+    /// A machine file that says nothing of these kernels, of several GPUs or of several hosts; no load.
+    pub fn predict(
+        &self,
+        loads: &[Load],
+        shape: &Shape,
+        dense: bool,
+        m: usize,
+        hosts: usize,
+    ) -> Result<Times> {
+        self.predict_on(loads, loads.len(), shape, dense, m, hosts)
+    }
+
+    /// As [`predict`](Self::predict), with the loads of some of the `gpus` ranks that stand for all.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict).
+    pub fn predict_on(
+        &self,
+        loads: &[Load],
+        gpus: usize,
+        shape: &Shape,
+        dense: bool,
+        m: usize,
+        hosts: usize,
+    ) -> Result<Times> {
+        if loads.is_empty() || m == 0 || hosts == 0 || hosts > gpus {
+            return Err(Error::invalid(format!(
+                "{gpus} GPUs on {hosts} hosts, restart {m}: at least 1 each"
+            )));
+        }
+        let (name, curve) = match dense {
+            true => ("dense", &self.kernels.dense),
+            false => ("structured", &self.kernels.structured),
+        };
+        for (name, curve) in [(name, curve), ("orthogonalization", &self.kernels.orthogonalization)] {
+            if curve.0.is_empty() {
+                return Err(Error::invalid(format!("machine `{}` has no kernels.{name}", self.name)));
+            }
+        }
+        let mut times = Times::default();
+        let mut slowest = 0.0;
+        for load in loads {
+            let bytes = shape.product_bytes(load.rows, load.blocks);
+            let product = curve.at(bytes);
+            let sum = product + self.exposed(load, shape, product, gpus, hosts)?;
+            if sum > slowest {
+                slowest = sum;
+                (times.product, times.communication) = (product, sum - product);
+            }
+            times.product_bytes = times.product_bytes.max(bytes);
+            times.sent_bytes = times.sent_bytes.max((load.near + load.far) * shape.node());
+        }
+        let rows = loads.iter().map(|l| l.rows).fold(0.0, f64::max);
+        let unknowns = rows * shape.node() / 8.0;
+        let (all_reduce, meeting) = self.sums(gpus, hosts)?;
+        times.orthogonalization_bytes = orthogonalization_bytes(unknowns, m);
+        times.orthogonalization =
+            self.kernels.orthogonalization.at(times.orthogonalization_bytes) + all_reduce;
+        let passes = cycle_bytes(unknowns, m) / self.read;
+        times.other = (slowest + passes + all_reduce + meeting) / m as f64;
+        Ok(times)
+    }
+}
+
+/// Every rank's load; consecutive ranks share a host.
+///
+/// # Errors
+/// As [`Quality::of`].
+pub fn loads(terms: &Terms, partition: &Partition, hosts: usize) -> Result<Vec<Load>> {
+    let quality = Quality::of(terms, partition)?;
+    let (ranks, owner) = (partition.ranks, &partition.owner);
+    let host = |rank: u32| rank as usize * hosts / ranks;
+    // Nodes that cross between hosts, once for each rank that needs them: (node, reader).
+    let mut crossing = HashSet::new();
+    if hosts > 1 {
+        for (_, a) in &terms.terms {
+            for i in 0..a.block_rows() {
+                for &j in &a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]] {
+                    if host(owner[i]) != host(owner[j as usize]) {
+                        crossing.insert((j, owner[i]));
+                    }
+                }
+            }
+        }
+    }
+    let (mut sent, mut received) = (vec![0usize; ranks], vec![0usize; ranks]);
+    for &(j, reader) in &crossing {
+        sent[owner[j as usize] as usize] += 1;
+        received[reader as usize] += 1;
+    }
+    let shares = quality.shares.iter().enumerate();
+    Ok(shares
+        .map(|(r, share)| Load {
+            rows: share.rows as f64,
+            blocks: share.blocks as f64,
+            boundary: share.boundary as f64,
+            near: (share.sends - sent[r]).max(share.receives - received[r]) as f64,
+            far: sent[r].max(received[r]) as f64,
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::tests::round;
+    use super::*;
+    use crate::{count, systems};
+    use krylith::Store;
+    use krylith::partition::Partitioner;
+
+    const SHAPE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32 };
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-12 * b.abs(), "{a:e} {b:e}");
+    }
+
+    /// 1 MB of rows' worth on each GPU, all times by hand.
+    fn load(near: f64, far: f64) -> Load {
+        Load { rows: 1e5, blocks: 3e6, boundary: 2e4, near, far }
+    }
+
+    #[test]
+    fn one_gpu_is_its_kernels_and_nothing_else() {
+        let machine = round();
+        // 1.5e6 blocks of 256 bytes and 4, 1e5 rows of 4 and 128 bytes: 403.2 MB.
+        let bytes = 1.5e6 * 260.0 + 1e5 * 132.0;
+        close(SHAPE.product_bytes(1e5, 3e6), bytes);
+        let times = machine.predict(&[load(0.0, 0.0)], &SHAPE, true, 30, 1).unwrap();
+        let (product, vector) = (10e-6 + bytes / 1e12, 6.4e6);
+        close(times.product, product);
+        close(times.orthogonalization, 20e-6 + 35.0 * vector / 1e12);
+        close(times.other, (product + 39.0 * vector / 1e12) / 30.0);
+        assert_eq!(times.communication, 0.0);
+        close(times.all(), times.product + times.orthogonalization + times.other);
+    }
+
+    #[test]
+    fn an_exchange_on_a_host_is_hidden_behind_interior_rows() {
+        let machine = round();
+        // 1e4 nodes of 64 bytes: 5 + 6.4 µs of exchange, hidden behind 0.8 of 413.2 µs; 1 + 0.64 µs remain.
+        let times = machine.predict(&[load(1e4, 0.0); 4], &SHAPE, true, 30, 1).unwrap();
+        close(times.communication, 1.64e-6);
+        close(times.orthogonalization, 20e-6 + 35.0 * 6.4e6 / 1e12 + 3e-6);
+        let one = machine.predict(&[load(0.0, 0.0)], &SHAPE, true, 30, 1).unwrap();
+        close(times.other - one.other, (1.64e-6 + 3e-6 + 30e-6) / 30.0);
+        // With nothing inside all of it shows: 2 GPUs, 4 + 6.4 µs.
+        let all = Load { boundary: 1e5, ..load(1e4, 0.0) };
+        let times = machine.predict(&[all; 2], &SHAPE, true, 30, 1).unwrap();
+        close(times.communication, 1.64e-6 + 10.4e-6);
+    }
+
+    #[test]
+    fn hosts_add_their_network() {
+        let machine = round();
+        let all = Load { boundary: 1e5, ..load(0.0, 1e4) };
+        // NCCL's start for 4 GPUs a host, 5 µs, 640 KB at 10 GB/s; three levels of hosts up and down.
+        let times = machine.predict_on(&[all], 32, &SHAPE, true, 30, 8).unwrap();
+        close(times.communication, 1.64e-6 + 15e-6 + 5e-6 + 64e-6);
+        close(times.orthogonalization, 20e-6 + 35.0 * 6.4e6 / 1e12 + 9e-6 + 24e-6);
+        let mut alone = machine.clone();
+        alone.network = None;
+        let e = alone.predict_on(&[all], 32, &SHAPE, true, 30, 8).unwrap_err().to_string();
+        assert!(e.contains("[network]"), "{e}");
+        alone.peers.clear();
+        alone.nccl.clear();
+        let e = alone.predict_on(&[all], 4, &SHAPE, true, 30, 1).unwrap_err().to_string();
+        assert!(e.contains("[[peers]]"), "{e}");
+        alone.kernels.structured.0.clear();
+        let e = alone.predict(&[all], &SHAPE, false, 30, 1).unwrap_err().to_string();
+        assert!(e.contains("kernels.structured"), "{e}");
+        assert!(machine.predict(&[], &SHAPE, true, 30, 1).is_err());
+    }
+
+    #[test]
+    fn more_of_anything_takes_longer() {
+        let machine = round();
+        let time =
+            |l: Load, gpus, hosts| machine.predict_on(&[l], gpus, &SHAPE, true, 30, hosts).unwrap().all();
+        let base = load(1e4, 1e4);
+        let t = time(base, 32, 8);
+        for more in [
+            Load { rows: 2e5, ..base },
+            Load { blocks: 6e6, ..base },
+            Load { near: 1e6, ..base },
+            Load { far: 1e5, ..base },
+            Load { boundary: 1e5, far: 1e5, ..base },
+        ] {
+            assert!(time(more, 32, 8) > t, "{more:?}");
+        }
+        assert!(time(base, 64, 16) > t);
+        // The slowest rank counts, wherever it stands.
+        let slow = Load { blocks: 6e6, ..base };
+        let mixed = machine.predict_on(&[base, slow, base, base], 4, &SHAPE, true, 30, 1).unwrap();
+        assert_eq!(mixed.product, machine.predict_on(&[slow], 4, &SHAPE, true, 30, 1).unwrap().product);
+    }
+
+    #[test]
+    fn loads_are_those_of_the_partition() {
+        let k = systems::random([4, 4, 8], 2, 2, 3).unwrap();
+        let terms = Terms::kronecker(&k);
+        let partition = Partitioner::Rows.partition(&terms, None, 4).unwrap();
+        // Slabs of two layers of 16 nodes: one layer to each side, every row at the border; hosts of two ranks.
+        let found = loads(&terms, &partition, 2).unwrap();
+        assert_eq!(found.iter().map(|l| l.rows).collect::<Vec<_>>(), [32.0; 4]);
+        assert_eq!(found.iter().map(|l| l.boundary).collect::<Vec<_>>(), [16.0, 32.0, 32.0, 16.0]);
+        assert_eq!(
+            found.iter().map(|l| (l.near, l.far)).collect::<Vec<_>>(),
+            [(16.0, 0.0), (16.0, 16.0), (16.0, 16.0), (16.0, 0.0)]
+        );
+        let whole = loads(&terms, &partition, 1).unwrap();
+        assert_eq!((whole[1].near, whole[1].far), (32.0, 0.0));
+        // Bytes as everywhere else.
+        let all: f64 = whole.iter().map(|l| l.blocks).sum();
+        let bytes = Shape::of(&terms, true).product_bytes(128.0, all);
+        assert_eq!(bytes, count::product(&k, Store::F64, false).bytes as f64);
+    }
+}

@@ -1,0 +1,361 @@
+//! Tables, pictures and JSON of predictions, and how far they were from what was measured.
+
+use super::scaling::Point;
+use super::{Machine, Times};
+use crate::html::Table;
+use crate::svg;
+use krylith::{Error, Result};
+use serde_json::{Value, json};
+
+/// One line of a prediction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// GPUs.
+    pub gpus: usize,
+    /// Hosts.
+    pub hosts: usize,
+    /// Dense or structured blocks.
+    pub dense: bool,
+    /// What is predicted.
+    pub times: Times,
+}
+
+/// What a prediction is of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct About {
+    /// The system's text.
+    pub system: String,
+    /// Its block rows.
+    pub nodes: usize,
+    /// The name of the partition.
+    pub partition: String,
+    /// GMRES(m).
+    pub restart: usize,
+    /// How the program was called.
+    pub command: String,
+}
+
+/// The name of the blocks in tables and files.
+fn blocks(dense: bool) -> &'static str {
+    if dense { "dense" } else { "structured" }
+}
+
+fn micro(seconds: f64) -> String {
+    format!("{:.1}", 1e6 * seconds)
+}
+
+/// What a reader must know of a machine's numbers.
+fn provenance(machine: &Machine) -> String {
+    match machine.estimated.as_slice() {
+        [] => format!("{}: measured\n", machine.name),
+        parts => format!("{}: from data sheets, not measured: {}\n", machine.name, parts.join(", ")),
+    }
+}
+
+/// The table of a prediction.
+pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
+    let title = format!(
+        "{} ({} nodes), by {}, GMRES({}) on {}: predicted µs an iteration",
+        about.system, about.nodes, about.partition, about.restart, machine.name
+    );
+    let header = [
+        "blocks",
+        "GPUs",
+        "hosts",
+        "T_Kx",
+        "T_c",
+        "T_Gn",
+        "other",
+        "T_all",
+        "product MB",
+        "orthog. MB",
+        "sent KB",
+    ];
+    let mut table = Table::new(title, &header);
+    for row in rows {
+        let t = &row.times;
+        let mut line = vec![blocks(row.dense).to_string(), row.gpus.to_string(), row.hosts.to_string()];
+        line.extend([t.product, t.communication, t.orthogonalization, t.other, t.all()].map(micro));
+        line.extend(
+            [t.product_bytes / 1e6, t.orthogonalization_bytes / 1e6, t.sent_bytes / 1e3]
+                .map(|b| format!("{b:.1}")),
+        );
+        table.rows.push(line);
+    }
+    format!("{}{}", provenance(machine), table.text())
+}
+
+fn values(t: &Times) -> Value {
+    json!({
+        "seconds_per_iteration": t.all(),
+        "T_Kx": t.product, "T_c": t.communication, "T_Gn": t.orthogonalization, "other": t.other,
+        "product_bytes": t.product_bytes, "orthogonalization_bytes": t.orthogonalization_bytes,
+        "sent_bytes": t.sent_bytes,
+    })
+}
+
+/// A prediction to be kept until it is measured.
+pub fn prediction(about: &About, machine: &Machine, rows: &[Row]) -> Value {
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let mut value = values(&row.times);
+            value["gpus"] = json!(row.gpus);
+            value["hosts"] = json!(row.hosts);
+            value["blocks"] = json!(blocks(row.dense));
+            value
+        })
+        .collect();
+    json!({
+        "schema": 1, "kind": "prediction", "krylith": env!("CARGO_PKG_VERSION"), "command": about.command,
+        "machine": machine, "system": about.system, "nodes": about.nodes, "partition": about.partition,
+        "restart": about.restart, "rows": rows,
+    })
+}
+
+/// One prediction beside its measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// GPUs.
+    pub gpus: usize,
+    /// Dense or structured.
+    pub blocks: String,
+    /// Seconds an iteration.
+    pub predicted: f64,
+    /// Seconds an iteration.
+    pub measured: f64,
+}
+
+impl Compared {
+    /// Predicted over measured, less 1.
+    pub fn error(&self) -> f64 {
+        self.predicted / self.measured - 1.0
+    }
+}
+
+/// Finds for each line of a prediction what `krylith bench okp` measured of as many nodes on as many GPUs.
+///
+/// # Errors
+/// Files that are not what they should be; nothing in common.
+pub fn compare(prediction: &Value, bench: &Value) -> Result<Vec<Compared>> {
+    if prediction["kind"] != "prediction" {
+        return Err(Error::invalid("the first file is no prediction of `krylith model`"));
+    }
+    let experiments = bench["experiments"].as_array().ok_or_else(|| {
+        Error::invalid(
+            "the second file is not what `krylith bench okp --device cuda:0,1,…` writes: no experiments",
+        )
+    })?;
+    let nodes = prediction["nodes"].as_u64().unwrap_or(0);
+    let restart = (prediction["restart"].as_u64(), bench["restart"].as_u64());
+    if restart.0 != restart.1 {
+        return Err(Error::invalid(format!("GMRES restarts differ: {restart:?}")));
+    }
+    let mut found = Vec::new();
+    for row in prediction["rows"].as_array().into_iter().flatten() {
+        let (Some(gpus), Some(blocks), Some(predicted)) =
+            (row["gpus"].as_u64(), row["blocks"].as_str(), row["seconds_per_iteration"].as_f64())
+        else {
+            continue;
+        };
+        let runs = experiments.iter().flat_map(|e| e["runs"].as_array().into_iter().flatten());
+        let size = |run: &Value| -> Option<u64> {
+            run["nodes"].as_array()?.iter().map(Value::as_u64).try_fold(1, |all, n| Some(all * n?))
+        };
+        let fitting = runs.filter(|run| run["gpus"].as_u64() == Some(gpus) && size(run) == Some(nodes));
+        let name = format!("Krylith, {blocks} blocks");
+        let mut rows = fitting.flat_map(|run| run["rows"].as_array().into_iter().flatten());
+        let measured =
+            rows.find(|r| r["name"] == name.as_str()).and_then(|r| r["seconds_per_iteration"].as_f64());
+        if let Some(measured) = measured.filter(|m| *m > 0.0) {
+            found.push(Compared { gpus: gpus as usize, blocks: blocks.into(), predicted, measured });
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::invalid(format!(
+            "nothing to compare: the benchmark has no run of {nodes} nodes on as many GPUs as were predicted"
+        )));
+    }
+    Ok(found)
+}
+
+/// The table of a comparison.
+pub fn comparison(compared: &[Compared], within: f64) -> String {
+    let mut table = Table::new("µs an iteration", &["blocks", "GPUs", "predicted", "measured", "error", ""]);
+    for c in compared {
+        table.rows.push(vec![
+            c.blocks.clone(),
+            c.gpus.to_string(),
+            micro(c.predicted),
+            micro(c.measured),
+            format!("{:+.1} %", 100.0 * c.error()),
+            if c.error().abs() <= within { "within" } else { "BEYOND" }.into(),
+        ]);
+    }
+    format!("{}a prediction is good within {:.0} %\n", table.text(), 100.0 * within)
+}
+
+/// A scaling study on one machine.
+pub struct Study {
+    /// The machine.
+    pub machine: Machine,
+    /// Its points.
+    pub points: Vec<Point>,
+}
+
+impl Study {
+    /// Share of the ideal: T of the first point over T, where the system shrinks with the number of GPUs by that too.
+    fn efficiency(&self, p: &Point, weak: bool, dense: bool) -> f64 {
+        let time = |p: &Point| if dense { p.dense.all() } else { p.structured.all() };
+        let Some(first) = self.points.first() else { return f64::NAN };
+        let work = if weak { 1.0 } else { p.gpus as f64 / first.gpus as f64 };
+        time(first) / time(p) / work
+    }
+}
+
+/// Tables of a study, by machine.
+pub fn tables(title: &str, studies: &[Study], weak: bool) -> String {
+    let mut out = String::new();
+    for study in studies {
+        let header = [
+            "GPUs",
+            "hosts",
+            "nodes a GPU",
+            "T_Kx",
+            "T_c",
+            "T_Gn",
+            "other",
+            "T_all",
+            "efficiency",
+            "structured T_all",
+            "efficiency",
+        ];
+        let mut table =
+            Table::new(format!("{title}, {}: predicted µs an iteration", study.machine.name), &header);
+        for p in &study.points {
+            let (t, s) = (&p.dense, &p.structured);
+            let percent = |e: f64| format!("{:.1} %", 100.0 * e);
+            let mut line = vec![p.gpus.to_string(), p.hosts.to_string(), format!("{:.0}", p.nodes)];
+            line.extend([t.product, t.communication, t.orthogonalization, t.other, t.all()].map(micro));
+            line.extend([percent(study.efficiency(p, weak, true)), micro(s.all())]);
+            line.push(percent(study.efficiency(p, weak, false)));
+            table.rows.push(line);
+        }
+        out += &format!("{}{}\n", provenance(&study.machine), table.text());
+    }
+    out
+}
+
+/// A study as JSON.
+pub fn study(title: &str, studies: &[Study], weak: bool, command: &str) -> Value {
+    let machines: Vec<Value> = studies
+        .iter()
+        .map(|study| {
+            let points: Vec<Value> = study
+                .points
+                .iter()
+                .map(|p| {
+                    json!({
+                        "gpus": p.gpus, "hosts": p.hosts, "nodes_per_gpu": p.nodes,
+                        "dense": values(&p.dense), "structured": values(&p.structured),
+                        "efficiency": { "dense": study.efficiency(p, weak, true),
+                                        "structured": study.efficiency(p, weak, false) },
+                    })
+                })
+                .collect();
+            json!({ "machine": study.machine, "points": points })
+        })
+        .collect();
+    json!({ "schema": 1, "kind": if weak { "weak" } else { "strong" }, "title": title, "command": command, "machines": machines })
+}
+
+/// Pictures of a study, by file name: efficiency, and time of an iteration.
+pub fn pictures(title: &str, studies: &[Study], weak: bool) -> Vec<(String, String)> {
+    let mut gpus: Vec<usize> = studies.iter().flat_map(|s| &s.points).map(|p| p.gpus).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    let lines = |value: &dyn Fn(&Study, &Point, bool) -> f64| -> Vec<(String, Vec<f64>)> {
+        let both = studies.iter().flat_map(|s| [(s, true), (s, false)]);
+        both.map(|(s, dense)| {
+            let at =
+                |g: usize| s.points.iter().find(|p| p.gpus == g).map_or(f64::NAN, |p| value(s, p, dense));
+            (format!("{}, {}", s.machine.name, blocks(dense)), gpus.iter().map(|&g| at(g)).collect())
+        })
+        .collect()
+    };
+    let efficiency = lines(&|s, p, dense| s.efficiency(p, weak, dense));
+    let time = lines(&|_, p, dense| 1e6 * if dense { p.dense.all() } else { p.structured.all() });
+    let kind = if weak { "weak" } else { "strong" };
+    vec![
+        (
+            format!("{kind}-efficiency.svg"),
+            svg::over_gpus(&format!("{title}: efficiency, predicted"), &gpus, &efficiency),
+        ),
+        (
+            format!("{kind}-time.svg"),
+            svg::over_gpus(&format!("{title}: µs an iteration, predicted"), &gpus, &time),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::tests::round;
+    use super::super::scaling;
+    use super::*;
+
+    fn about() -> About {
+        About {
+            system: "stokes:2x3x4".into(),
+            nodes: 24,
+            partition: "rows".into(),
+            restart: 30,
+            command: "c".into(),
+        }
+    }
+
+    #[test]
+    fn a_prediction_is_compared_with_the_run_of_its_size() {
+        let times = |product| Times { product, ..Times::default() };
+        let row = |gpus, dense, product| Row { gpus, hosts: 1, dense, times: times(product) };
+        let rows = [row(1, true, 1.1e-4), row(2, true, 0.5e-4), row(2, false, 0.4e-4), row(4, true, 1.0)];
+        let prediction = prediction(&about(), &round(), &rows);
+        let run = |gpus, nodes: [usize; 3], dense: f64, structured: f64| {
+            json!({ "gpus": gpus, "nodes": nodes, "rows": [
+                { "name": "CU-Solver", "seconds_per_iteration": 9.0 },
+                { "name": "Krylith, dense blocks", "seconds_per_iteration": dense },
+                { "name": "Krylith, structured blocks", "seconds_per_iteration": structured },
+            ]})
+        };
+        let bench = json!({ "restart": 30, "experiments": [
+            { "runs": [run(1, [9, 9, 9], 7.0, 7.0)] },
+            { "runs": [run(1, [2, 3, 4], 1e-4, 1e-4), run(2, [4, 3, 2], 0.5e-4, 0.5e-4)] },
+        ]});
+        let found = compare(&prediction, &bench).unwrap();
+        let errors: Vec<f64> = found.iter().map(|c| (1e3 * c.error()).round()).collect();
+        assert_eq!(errors, [100.0, 0.0, -200.0]);
+        let text = comparison(&found, 0.15);
+        assert!(text.contains("BEYOND") && text.contains("+10.0 %") && text.contains("-20.0 %"), "{text}");
+        assert!(compare(&bench, &bench).is_err() && compare(&prediction, &prediction).is_err());
+        let other = json!({ "restart": 20, "experiments": [] });
+        assert!(compare(&prediction, &other).unwrap_err().to_string().contains("restart"));
+        let none = json!({ "restart": 30, "experiments": [] });
+        assert!(compare(&prediction, &none).unwrap_err().to_string().contains("24 nodes"));
+    }
+
+    #[test]
+    fn tables_and_pictures_hold_every_machine() {
+        let machine = round();
+        let studies = [Study { points: scaling::weak(&machine, 1e5, 64).unwrap(), machine: machine.clone() }];
+        let text = tables("weak", &studies, true);
+        assert!(text.contains("100.0 %") && text.contains("not measured: everything"), "{text}");
+        for (_, svg) in pictures("weak <&>", &studies, true) {
+            svg::assert_well_formed(&svg);
+        }
+        let json = study("weak", &studies, true, "c");
+        assert_eq!(json["machines"][0]["points"][6]["gpus"], 64);
+        assert_eq!(json["machines"][0]["points"][0]["efficiency"]["dense"], 1.0);
+        let row = Row { gpus: 1, hosts: 1, dense: true, times: studies[0].points[0].dense };
+        assert!(table(&about(), &machine, &[row]).contains("stokes:2x3x4"));
+    }
+}

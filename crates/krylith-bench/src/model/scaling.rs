@@ -1,0 +1,152 @@
+//! Weak and strong scaling over more GPUs than a partition can be built for: each GPU has a box of nodes of the Stokes duct.
+//!
+//! A box of n nodes sends about n^⅔ of them through each face that has a neighbour. GPUs stand in a grid as nearly cubic as
+//! powers of two allow, and so do those of a host; the worst placed GPU is taken: neighbours on all sides, and of those
+//! of its host only the nearest. Edges and corners are counted with the faces.
+
+use super::Machine;
+use super::predict::{Load, Shape, Times};
+use krylith::{Error, Result};
+
+/// The paper's case: b = 4, s = 2, M and L of one 15-point pattern.
+pub const DENSE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32 };
+/// The same with what is found inside the blocks of the Stokes problem: 9 numbers of 32.
+pub const STRUCTURED: Shape = Shape { slots: 9, ..DENSE };
+/// Blocks of a row, both matrices together.
+const BLOCKS: f64 = 30.0;
+/// GMRES(m).
+pub const RESTART: usize = 30;
+/// Vectors that GMRES(30) keeps.
+const VECTORS: f64 = 36.0;
+
+/// One number of GPUs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// GPUs.
+    pub gpus: usize,
+    /// Hosts.
+    pub hosts: usize,
+    /// Nodes of each GPU.
+    pub nodes: f64,
+    /// Time with dense blocks.
+    pub dense: Times,
+    /// Time with structured blocks.
+    pub structured: Times,
+}
+
+/// Sides of a grid of 2^k boxes, largest first.
+fn sides(count: usize) -> [usize; 3] {
+    let k = count.next_power_of_two().trailing_zeros() as usize;
+    std::array::from_fn(|d| 1 << ((k + 2 - d) / 3))
+}
+
+/// The load of the worst placed of `gpus` GPUs with `n` nodes each, `per_host` on a host.
+pub fn load(n: f64, gpus: usize, per_host: usize) -> Load {
+    let (all, host) = (sides(gpus), sides(per_host.min(gpus)));
+    let faces: usize = all.iter().map(|&side| (side - 1).min(2)).sum();
+    let near: usize = match per_host >= gpus {
+        true => faces,
+        false => host.iter().map(|&side| (side - 1).min(1)).sum::<usize>().min(faces),
+    };
+    let face = n.powf(2.0 / 3.0).min(n);
+    Load {
+        rows: n,
+        blocks: BLOCKS * n,
+        boundary: (faces as f64 * face).min(n),
+        near: near as f64 * face,
+        far: (faces - near) as f64 * face,
+    }
+}
+
+/// Powers of two from `from` to `to`.
+fn counts(from: usize, to: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(from.next_power_of_two()), |p| p.checked_mul(2)).take_while(move |&p| p <= to)
+}
+
+fn point(machine: &Machine, n: f64, gpus: usize) -> Result<Point> {
+    let per_host = machine.gpus_per_host.min(gpus);
+    let hosts = gpus.div_ceil(per_host);
+    let load = load(n, gpus, per_host);
+    let time = |shape, dense| machine.predict_on(&[load], gpus, shape, dense, RESTART, hosts);
+    Ok(Point { gpus, hosts, nodes: n, dense: time(&DENSE, true)?, structured: time(&STRUCTURED, false)? })
+}
+
+/// `nodes` on each of 1, 2, 4, … GPUs.
+///
+/// # Errors
+/// As [`Machine::predict`]; nothing to compute.
+pub fn weak(machine: &Machine, nodes: f64, to: usize) -> Result<Vec<Point>> {
+    if !(nodes.is_finite() && nodes >= 1.0) || to == 0 {
+        return Err(Error::invalid(format!("weak scaling of {nodes} nodes to {to} GPUs; at least 1 each")));
+    }
+    counts(1, to).map(|p| point(machine, nodes, p)).collect()
+}
+
+/// `unknowns` shared by as few GPUs as have room for them, twice as many, and so on.
+///
+/// # Errors
+/// As [`weak`]; too little memory on all of them.
+pub fn strong(machine: &Machine, unknowns: f64, to: usize) -> Result<Vec<Point>> {
+    let nodes = unknowns * 8.0 / DENSE.node();
+    if !(nodes.is_finite() && nodes >= 1.0) || to == 0 {
+        return Err(Error::invalid(format!(
+            "strong scaling of {unknowns} unknowns to {to} GPUs; at least 8 and 1"
+        )));
+    }
+    let bytes = DENSE.product_bytes(nodes, BLOCKS * nodes) + VECTORS * nodes * DENSE.node();
+    let fits = |p: usize| machine.memory == 0.0 || bytes <= 0.95 * machine.memory * p as f64;
+    let first = counts(1, to).find(|&p| fits(p) && nodes >= p as f64).ok_or_else(|| {
+        Error::invalid(format!(
+            "{unknowns:e} unknowns need {:.0} GB, and {to} GPUs of {} have {:.0} GB; allow more with --to",
+            bytes / 1e9,
+            machine.name,
+            machine.memory * to as f64 / 1e9
+        ))
+    })?;
+    counts(first, to).filter(|&p| nodes >= p as f64).map(|p| point(machine, nodes / p as f64, p)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::tests::round;
+    use super::*;
+
+    #[test]
+    fn boxes_have_the_faces_of_their_grid() {
+        assert_eq!((sides(1), sides(2), sides(4), sides(8)), ([1; 3], [2, 1, 1], [2, 2, 1], [2; 3]));
+        assert_eq!(sides(8192), [32, 16, 16]);
+        for (gpus, per_host, near, far) in [
+            (1, 4, 0.0, 0.0),
+            (2, 4, 1.0, 0.0),
+            (4, 4, 2.0, 0.0),
+            (8, 4, 2.0, 1.0),
+            (8192, 4, 2.0, 4.0),
+            (8, 1, 0.0, 3.0),
+        ] {
+            let load = load(1e6, gpus, per_host);
+            let face = 1e6f64.powf(2.0 / 3.0);
+            assert!((load.near / face - near).abs() < 1e-9 && (load.far / face - far).abs() < 1e-9, "{gpus}");
+            assert!((load.boundary / face - near - far).abs() < 1e-9);
+        }
+        // A box of one node is all boundary, and no more than that.
+        assert_eq!(load(1.0, 8, 8).boundary, 1.0);
+    }
+
+    #[test]
+    fn weak_scaling_only_loses_and_strong_scaling_gains_less_than_its_gpus() {
+        let machine = round();
+        let weak = weak(&machine, 151_686.0, 8192).unwrap();
+        assert_eq!((weak.len(), weak[13].gpus, weak[13].hosts), (14, 8192, 2048));
+        for w in weak.windows(2) {
+            assert!(w[1].dense.all() >= w[0].dense.all() && w[1].structured.all() >= w[0].structured.all());
+        }
+        let strong = strong(&machine, 1e9, 8192).unwrap();
+        // 1.25e8 nodes of 4032 and 2304 bytes: 792 GB over 95 GB a GPU.
+        assert_eq!(strong[0].gpus, 16);
+        for w in strong.windows(2) {
+            assert!(w[1].dense.all() < w[0].dense.all() && w[1].dense.all() > 0.5 * w[0].dense.all());
+        }
+        assert!(super::strong(&machine, 1e12, 64).unwrap_err().to_string().contains("--to"));
+        assert!(super::weak(&machine, 0.0, 64).is_err());
+    }
+}

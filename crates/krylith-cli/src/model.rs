@@ -1,0 +1,154 @@
+//! `krylith model`: the time of an iteration on many GPUs, predicted; and how far predictions were from measurements.
+
+use crate::args::ModelArgs;
+use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
+use crate::{output, partitions, system};
+use krylith::partition::Partitioner;
+use krylith_bench::model::report::{self, About, Row, Study};
+use krylith_bench::model::{Machine, Shape, loads, scaling};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Runs the command.
+///
+/// # Errors
+/// Files that cannot be read or say too little, more ranks than block rows, an output file that cannot be written.
+pub fn model(args: ModelArgs) -> Result<u8> {
+    if let Some(files) = &args.compare {
+        return compare(files, args.within.unwrap_or(15.0));
+    }
+    if args.machine.is_empty() {
+        return Err(Failure::usage(
+            "name a machine with --machine FILE.toml; `krylith bench links` measures one, bench/machines/ has others",
+        ));
+    }
+    let machines =
+        args.machine.iter().map(|path| Machine::read(path)).collect::<krylith::Result<Vec<_>>>()?;
+    let mut files = Files { folder: args.out.clone(), written: Vec::new() };
+    match &args.system {
+        Some(text) => predict(&args, text, &machines, &mut files)?,
+        None if args.weak.is_none() && args.strong.is_none() => {
+            return Err(Failure::usage("say what to predict: a SYSTEM, --weak NODES or --strong UNKNOWNS"));
+        }
+        None => studies(&args, &machines, &mut files)?,
+    }
+    for path in &files.written {
+        output::print(&format!("wrote {}\n", path.display()));
+    }
+    Ok(DONE)
+}
+
+/// Files of a folder, if one is wanted.
+struct Files {
+    folder: Option<PathBuf>,
+    written: Vec<PathBuf>,
+}
+
+impl Files {
+    fn write(&mut self, name: &str, text: &str) -> Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        std::fs::create_dir_all(folder).map_err(|e| krylith::Error::io(folder, e))?;
+        let path = folder.join(name);
+        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
+        self.written.push(path);
+        Ok(())
+    }
+}
+
+fn command() -> String {
+    std::env::args().collect::<Vec<_>>().join(" ")
+}
+
+/// What JSON looks like in a file.
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+}
+
+/// A system on some numbers of GPUs.
+fn predict(args: &ModelArgs, text: &str, machines: &[Machine], files: &mut Files) -> Result<()> {
+    let [machine] = machines else {
+        return Err(Failure::usage("a system is predicted for one machine at a time; give one --machine"));
+    };
+    if args.to.is_some() {
+        return Err(Failure::usage("--to is for --weak and --strong; name numbers of GPUs with --gpus"));
+    }
+    let numbers = if args.gpus.is_empty() { vec![1, 2, 4] } else { args.gpus.clone() };
+    crate::interrupt::watch()?;
+    let system = system::load(text, args.block, Default::default())?;
+    let terms = system.operator.terms();
+    let way = args.partition.unwrap_or(Partitioner::Rows);
+    let restart = args.restart.unwrap_or(30);
+    let mut rows = Vec::new();
+    for &gpus in &numbers {
+        partitions::check(&system, gpus)?;
+        let hosts = args.hosts.unwrap_or(gpus.div_ceil(machine.gpus_per_host));
+        if hosts > gpus {
+            return Err(Failure::usage(format!("{hosts} hosts for {gpus} GPUs; each host needs one")));
+        }
+        let partition = way.partition(&terms, system.coordinates.as_deref(), gpus)?;
+        let loads = loads(&terms, &partition, hosts)?;
+        for dense in [true, false] {
+            let times = machine.predict(&loads, &Shape::of(&terms, dense), dense, restart, hosts)?;
+            rows.push(Row { gpus, hosts, dense, times });
+        }
+    }
+    rows.sort_by_key(|row| !row.dense); // stable: by number of GPUs within each kind
+    let about = About {
+        system: system.name.clone(),
+        nodes: system.order.nodes,
+        partition: way.name().into(),
+        restart,
+        command: command(),
+    };
+    output::print(&report::table(&about, machine, &rows));
+    files.write("prediction.json", &pretty(&report::prediction(&about, machine, &rows)))
+}
+
+/// Weak and strong scaling on every machine.
+fn studies(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
+    let to = args.to.unwrap_or(8192);
+    let kinds = [(true, args.weak), (false, args.strong)];
+    for (weak, size) in kinds.into_iter().filter_map(|(weak, size)| Some((weak, size?))) {
+        let (name, title) = match weak {
+            true => ("weak", format!("Weak scaling, {size} nodes a GPU")),
+            false => ("strong", format!("Strong scaling, {size:e} unknowns")),
+        };
+        let points =
+            |m: &Machine| if weak { scaling::weak(m, size, to) } else { scaling::strong(m, size, to) };
+        let studies = machines
+            .iter()
+            .map(|m| Ok(Study { points: points(m)?, machine: m.clone() }))
+            .collect::<krylith::Result<Vec<_>>>()?;
+        let tables = report::tables(&title, &studies, weak);
+        output::print(&tables);
+        files.write(&format!("{name}.txt"), &tables)?;
+        files.write(&format!("{name}.json"), &pretty(&report::study(&title, &studies, weak, &command())))?;
+        for (file, picture) in report::pictures(&title, &studies, weak) {
+            files.write(&file, &picture)?;
+        }
+    }
+    Ok(())
+}
+
+/// A prediction beside what was measured; not converged, so to speak, where one is too far off.
+fn compare(files: &[PathBuf], within: f64) -> Result<u8> {
+    if !(within.is_finite() && within > 0.0) {
+        return Err(Failure::usage(format!("--within {within}: a positive number of percent is needed")));
+    }
+    let [prediction, bench] = files else {
+        return Err(Failure::usage("--compare takes two files: PREDICTION.json BENCH.json"));
+    };
+    let compared = report::compare(&json(prediction)?, &json(bench)?)?;
+    output::print(&report::comparison(&compared, within / 100.0));
+    let worst = compared.iter().map(|c| c.error().abs()).fold(0.0, f64::max);
+    if worst <= within / 100.0 {
+        return Ok(DONE);
+    }
+    output::error(&format!("a prediction is {:.1} % off, more than {within} %", 100.0 * worst));
+    Ok(NOT_CONVERGED)
+}
+
+fn json(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).map_err(|e| krylith::Error::io(path, e))?;
+    serde_json::from_str(&text).map_err(|e| Failure::usage(format!("{}: no JSON: {e}", path.display())))
+}

@@ -1,0 +1,193 @@
+//! `mpirun -n P krylith solve …`: the same answers as one process, and ends that everyone hears of.
+
+mod common;
+
+use common::{Folder, Ran};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// One job at a time: the ranks of one already outnumber the cores.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The launcher with what makes Open MPI work in a container: one host, more ranks than cores.
+fn mpirun(ranks: usize) -> Vec<String> {
+    let words = format!(
+        "mpirun --oversubscribe --allow-run-as-root --bind-to none --mca plm isolated --mca btl self,vader \
+         --mca btl_vader_single_copy_mechanism none -n {ranks}"
+    );
+    words.split_whitespace().map(String::from).collect()
+}
+
+fn on_ranks(folder: &Folder, ranks: usize, line: &str) -> Ran {
+    let words = mpirun(ranks);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_krylith")).args(line.split_whitespace());
+    Ran::new(command.current_dir(folder.path("")).output().unwrap())
+}
+
+fn report(folder: &Folder, name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(folder.path(name)).unwrap()).unwrap()
+}
+
+fn residuals(report: &Value) -> Vec<f64> {
+    report["residuals"].as_array().unwrap().iter().map(|r| r.as_f64().unwrap()).collect()
+}
+
+/// The first cycle agrees to 1e-10, the true residuals too, and x is the same vector in the user's order.
+#[test]
+fn ranks_solve_as_one_process() {
+    let _turn = turn();
+    let folder = Folder::new();
+    folder.line("problem laplace:9x8x7 --out grid --format mtx").works();
+    folder.line("problem stokes:5x5x5,scheme=radau-iia-2 --out duct").works();
+    // A path with free ends: constants are its null space.
+    let n = 40;
+    let entries = (1..n).flat_map(|i| [(i, i + 1, -1.0), (i + 1, i, -1.0), (i, i, 1.0), (i + 1, i + 1, 1.0)]);
+    let entries: String = entries.map(|(i, j, v)| format!("{i} {j} {v}\n")).collect();
+    folder.write(
+        "free.mtx",
+        format!("%%MatrixMarket matrix coordinate real general\n{n} {n} {}\n{entries}", 4 * (n - 1)),
+    );
+    let ends: Vec<String> = (0..n).map(|i| format!("{}\n", (i == 0) as i32 - (i == n - 1) as i32)).collect();
+    folder.write("ends.mtx", format!("%%MatrixMarket matrix array real general\n{n} 1\n{}", ends.concat()));
+    let systems = [
+        "stokes:6x5x7,scheme=lobatto-iiic-3",
+        "grid/A.mtx --rhs random:3 --block 2",
+        "grid/system.toml --block 3 --ordering segregated --rhs random:4 --partition graph",
+        "duct/system.toml --partition rows",
+        "stokes:5x5x5 --store f32 --rtol 1e-9",
+        "free.mtx --rhs ends.mtx --nullspace constant --restart 50",
+    ];
+    for system in systems {
+        let alone =
+            folder.line(&format!("solve {system} --device cpu --quiet --report one.json --out one.npy"));
+        alone.works();
+        let one = report(&folder, "one.json");
+        for ranks in [1, 2, 3, 8] {
+            let case = format!("{system} on {ranks} ranks");
+            let line = format!("solve {system} --device cpu --report many.json --out many.npy");
+            let ran = on_ranks(&folder, ranks, &line);
+            assert_eq!(ran.code, 0, "{case}: {ran:#?}");
+            assert_eq!(ran.out.matches("converged after").count(), 1, "one rank speaks: {ran:#?}");
+            let many = report(&folder, "many.json");
+            assert_eq!(many["run"]["ranks"], ranks, "{case}");
+            assert_eq!(many["system"]["rows"], one["system"]["rows"], "{case}");
+            let (a, b) = (residuals(&one), residuals(&many));
+            for (k, (a, b)) in a.iter().zip(&b).enumerate().take(31) {
+                assert!((a - b).abs() <= 1e-10, "{case}: iteration {k}: {a:e} and {b:e}");
+            }
+            let last = |r: &Value| r["true_relative_residual"].as_f64().unwrap();
+            assert!((last(&one) - last(&many)).abs() <= 1e-8, "{case}");
+            let read = |name| krylith::io::numpy::read(folder.path(name)).unwrap();
+            let (x, y) = (read("one.npy"), read("many.npy"));
+            assert_eq!(x.shape(), y.shape(), "{case}");
+            let d = x.values().iter().zip(y.values()).map(|(x, y)| (x - y).powi(2)).sum::<f64>().sqrt();
+            let norm = x.values().iter().map(|x| x * x).sum::<f64>().sqrt();
+            assert!(d <= 1e-3 * norm, "{case}: {d:e} of {norm:e}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_on_any_rank_ends_all_with_its_exit_code() {
+    let _turn = turn();
+    let folder = Folder::new();
+    folder.write("A.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n2 2 oops\n");
+    on_ranks(&folder, 2, "solve A.mtx").fails(2, &["A.mtx:4"]);
+    on_ranks(&folder, 9, "solve laplace:2x2x2").fails(2, &["9 ranks for 8 block rows"]);
+    on_ranks(&folder, 2, "solve laplace:4x4x4 --out nowhere/x.npy").fails(2, &["nowhere"]);
+    on_ranks(&folder, 2, "solve laplace:4x4x4 --equilibrate").fails(2, &["--equilibrate"]);
+    on_ranks(&folder, 3, "solve laplace:9x9x9 --max-iters 2").fails(1, &["2 iterations"]);
+    on_ranks(&folder, 3, "solve laplace:5x5x5 --nullspace constant").fails(2, &["no constant"]);
+    if !std::path::Path::new("/proc/driver/nvidia/version").exists() {
+        on_ranks(&folder, 2, "solve laplace:4x4x4 --device cuda").fails(3, &["libcuda.so.1"]);
+    }
+}
+
+/// Ranks that were started with different systems or options stop before they solve anything.
+#[test]
+fn different_inputs_are_refused() {
+    let _turn = turn();
+    let folder = Folder::new();
+    folder.line("problem laplace:4x4x4 --out a --format mtx").works();
+    folder.line("problem laplace:4x4x5 --out b --format mtx").works();
+    for (one, other, what) in [
+        ("solve laplace:4x4x4", "solve laplace:4x4x5", "a system"),
+        ("solve a/A.mtx", "solve b/A.mtx", "a system"),
+        ("solve laplace:4x4x4", "solve laplace:4x4x4 --rtol 1e-3", "options"),
+    ] {
+        let words = mpirun(1);
+        let mut command = Command::new(&words[0]);
+        let krylith = env!("CARGO_BIN_EXE_krylith");
+        command.args(&words[1..]).arg(krylith).args(one.split_whitespace());
+        command.args([":", "-n", "1", krylith]).args(other.split_whitespace());
+        let ran = Ran::new(command.current_dir(folder.path("")).output().unwrap());
+        ran.fails(2, &["rank 1 was given", what]);
+    }
+}
+
+/// A rank that is killed in mid-solve: mpirun fails, and within 30 s nothing of the job is left.
+#[test]
+fn a_killed_rank_ends_the_job() {
+    let _turn = turn();
+    let folder = Folder::new();
+    let words = mpirun(3);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_krylith"));
+    // Short cycles on a fine grid: minutes of slow convergence.
+    command
+        .args("solve laplace:96x96x96 --device cpu --rtol 1e-12 --restart 3 --max-iters 1000000".split(' '));
+    command.args(["--precond", "none", "--threads", "1"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut job = command.current_dir(folder.path("")).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let ranks = loop {
+        let ranks = children(job.id());
+        if ranks.len() == 3 {
+            break ranks;
+        }
+        assert!(Instant::now() < deadline, "the ranks did not start");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    std::thread::sleep(Duration::from_secs(3)); // well into the solve
+    if job.try_wait().unwrap().is_some() {
+        panic!("the job must still run: {:#?}", Ran::new(job.wait_with_output().unwrap()));
+    }
+    assert!(Command::new("kill").args(["-9", &ranks[1].to_string()]).status().unwrap().success());
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = job.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "mpirun still runs");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(!status.success());
+    while ranks.iter().any(|pid| alive(*pid)) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "a rank still runs");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Processes whose parent is `parent`.
+fn children(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent)).collect()
+}
+
+/// True for a process that is there and no zombie.
+fn alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+}
+
+/// State and parent of a process.
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = text[text.rfind(')')? + 2..].split_whitespace();
+    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}
