@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::path::Path;
 
 pub use blocks::suited_block;
-pub use vector::read_unknowns;
+pub use vector::{own_unknowns, read_unknowns};
 
 use super::array::points_columns;
 use super::source::name_file;

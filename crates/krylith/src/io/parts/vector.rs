@@ -28,10 +28,23 @@ pub fn read_unknowns(
     stages: usize,
     own: Range<usize>,
 ) -> Result<Vec<f64>> {
+    same(comm, own_unknowns(path, what, rows, stages, own))
+}
+
+/// As [`read_unknowns`], but not collective: what is wrong in the rows of other ranks, this one does not see.
+///
+/// # Errors
+/// Those of [`read_unknowns`], of this rank alone.
+pub fn own_unknowns(
+    path: impl AsRef<Path>,
+    what: &str,
+    rows: usize,
+    stages: usize,
+    own: Range<usize>,
+) -> Result<Vec<f64>> {
     let path = path.as_ref();
-    let values = VectorFile::open(path)
-        .and_then(|file| file.unknowns(what, rows, stages, own).map_err(|e| name_file(path, e)));
-    same(comm, values)
+    let file = VectorFile::open(path)?;
+    file.unknowns(what, rows, stages, own).map_err(|e| name_file(path, e))
 }
 
 /// A vector's file, of which runs can be read.
