@@ -1,14 +1,15 @@
 //! From the text SYSTEM to point blocks in the solver's order.
 
-use crate::blocks;
 use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
 use crate::output::count;
 use krylith::comm::{Communicator, Solo};
+use krylith::io::parts::suited_block;
 use krylith::io::{self, Array, Matrix, SolverDefaults, SystemMatrix};
 use krylith::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
 use krylith::operator::Terms;
 use krylith_problems::{Generated, SystemKind};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -152,6 +153,13 @@ impl Share {
     pub fn whole() -> Self {
         Self { comm: Arc::new(Solo), numbers: None, reason: String::new() }
     }
+
+    /// Its block rows, where they are some and consecutive.
+    fn run(&self) -> Option<Range<usize>> {
+        let numbers = self.numbers.as_ref()?;
+        let (first, last) = (*numbers.first()? as usize, *numbers.last()? as usize);
+        numbers.windows(2).all(|w| w[0] + 1 == w[1]).then_some(first..last + 1)
+    }
 }
 
 impl System {
@@ -207,6 +215,10 @@ impl System {
     /// # Errors
     /// A file that cannot be read or does not fit.
     pub fn vector(&self, what: &str, path: &Path) -> Result<Vec<f64>> {
+        if let Some(own) = self.share.run().filter(|_| self.order.user == Ordering::Interleaved) {
+            let (b, rows, stages) = (self.order.block, self.order.rows(), self.order.stages);
+            return Ok(io::parts::own_unknowns(path, what, rows, stages, own.start * b..own.end * b)?);
+        }
         let array = io::read_vector(path)?;
         let values = array
             .into_unknowns(what, self.order.rows(), self.order.stages)
@@ -298,7 +310,7 @@ fn source(text: &str) -> Result<Source> {
 }
 
 /// A file that is not there may be a problem spelt wrong.
-fn missing(text: &str, error: krylith::Error) -> Failure {
+pub fn missing(text: &str, error: krylith::Error) -> Failure {
     let not_there = matches!(&error, krylith::Error::Io { path, source }
         if path == Path::new(text) && source.kind() == std::io::ErrorKind::NotFound);
     let mut failure = Failure::from(error);
@@ -379,15 +391,8 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 (None, Some((b, why))) => (matrix, b, why.to_string()),
                 (None, None) => {
                     let a = matrix.into_csr();
-                    let (b, added) = blocks::detect(&a);
-                    let why = match b {
-                        1 => "no larger blocks fit well; --block overrides".into(),
-                        _ => format!(
-                            "the pattern suggests it, {:.0} % stored zeros added; --block overrides",
-                            100.0 * added
-                        ),
-                    };
-                    (Matrix::Csr(a), b, why)
+                    let (b, added) = suited_block(&a);
+                    (Matrix::Csr(a), b, detected(b, added))
                 }
             };
             let nodes = rows / b;
@@ -415,6 +420,14 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 share: Share::whole(),
             })
         }
+    }
+}
+
+/// Why the pattern suggests this block size.
+pub fn detected(b: usize, added: f64) -> String {
+    match b {
+        1 => "no larger blocks fit well; --block overrides".into(),
+        _ => format!("the pattern suggests it, {:.0} % stored zeros added; --block overrides", 100.0 * added),
     }
 }
 

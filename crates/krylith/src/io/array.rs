@@ -61,17 +61,7 @@ impl Array {
             [n, s] if n == rows && s == stages => Ok(self.values),
             [n] if Some(n) == total => Ok(from_stage_by_stage(&self.values, stages)),
             [n, 1] if Some(n) == total => Ok(from_stage_by_stage(&self.values, stages)),
-            _ => {
-                let expected = if stages == 1 {
-                    format!("{rows} numbers")
-                } else {
-                    format!(
-                        "shape ({rows}, {stages}), or {} numbers flat, stage after stage",
-                        total.unwrap_or(usize::MAX)
-                    )
-                };
-                Err(Error::invalid(format!("{what} has shape {:?}; expected {expected}", self.shape)))
-            }
+            _ => Err(unexpected_shape(what, &self.shape, rows, stages)),
         }
     }
 
@@ -92,13 +82,7 @@ impl Array {
     /// # Errors
     /// More than three columns, or none.
     pub fn into_points(self) -> Result<Vec<[f64; 3]>> {
-        let (_, d) = self.rows_columns();
-        if !(1..=3).contains(&d) {
-            return Err(Error::invalid(format!(
-                "coordinates have shape {:?}; expected one point a row and one to three columns",
-                self.shape
-            )));
-        }
+        let d = points_columns(&self.shape)?;
         let point = |row: &[f64]| std::array::from_fn(|c| row.get(c).copied().unwrap_or(0.0));
         Ok(self.values.chunks_exact(d).map(point).collect())
     }
@@ -116,6 +100,27 @@ impl Array {
             }),
         }
     }
+}
+
+/// Columns of an array of points: one to three.
+pub(super) fn points_columns(shape: &[usize]) -> Result<usize> {
+    match shape.get(1).copied().unwrap_or(1) {
+        d @ 1..=3 => Ok(d),
+        _ => Err(Error::invalid(format!(
+            "coordinates have shape {shape:?}; expected one point a row and one to three columns"
+        ))),
+    }
+}
+
+/// The error for an array that is none of a system's unknowns.
+pub(super) fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize) -> Error {
+    let expected = if stages == 1 {
+        format!("{rows} numbers")
+    } else {
+        let total = rows.saturating_mul(stages);
+        format!("shape ({rows}, {stages}), or {total} numbers flat, stage after stage")
+    };
+    Error::invalid(format!("{what} has shape {shape:?}; expected {expected}"))
 }
 
 /// Stage after stage (`k · N + row`) to Krylith's order (`row · s + k`).

@@ -15,7 +15,7 @@ use super::source::{excerpt, line_of, name_file};
 use crate::matrix::Csr;
 use crate::{Error, Result};
 
-const CHUNK_BYTES: usize = 1 << 20;
+pub(super) const CHUNK_BYTES: usize = 1 << 20;
 /// Entries that a bucket should hold: half a megabyte of them, for a second-level cache.
 const BUCKET_ENTRIES: usize = 1 << 15;
 const MOST_BUCKETS: usize = 1024;
@@ -34,15 +34,27 @@ pub(super) struct Coordinates<'a> {
     pub symmetry: Symmetry,
 }
 
+/// One stored number, by zero-based indices.
 #[derive(Clone, Copy, Default)]
-struct Entry {
-    row: u32,
-    column: u32,
-    value: f64,
+pub(super) struct Entry {
+    pub row: u32,
+    pub column: u32,
+    pub value: f64,
+}
+
+/// What a run of lines holds.
+pub(super) struct Lines {
+    /// In the file's order, each followed by its mirror image.
+    pub entries: Vec<Entry>,
+    /// Lines with an entry.
+    pub count: usize,
+    /// Where the first line below the diagonal begins, and the first above it.
+    pub below: Option<usize>,
+    pub above: Option<usize>,
 }
 
 /// The entries of one chunk, mirror images included, sorted by bucket.
-struct Chunk {
+pub(super) struct Chunk {
     entries: Vec<Entry>,
     /// Where each bucket begins in `entries`, and the end.
     starts: Vec<u32>,
@@ -53,48 +65,64 @@ struct Chunk {
     above: Option<usize>,
 }
 
+impl Chunk {
+    /// Sorts what stands in the file's order.
+    pub fn new(lines: Lines, buckets: &Buckets) -> Self {
+        let Lines { entries, count, below, above } = lines;
+        let (entries, starts) = by_bucket(entries, buckets);
+        Self { entries, starts, lines: count, below, above }
+    }
+}
+
 /// What is wrong with the line at an offset.
-struct Fault {
-    at: usize,
-    message: String,
+pub(super) struct Fault {
+    pub at: usize,
+    pub message: String,
+}
+
+impl Fault {
+    /// The message with the line it is about.
+    pub fn quoted(&self, text: &[u8]) -> String {
+        format!("{} in {}", self.message, excerpt(text, self.at))
+    }
 }
 
 /// Parses and assembles; errors name file and line.
 pub(super) fn read(body: &Coordinates) -> Result<Csr> {
-    let ranges = cut(body.text, body.body);
+    let ranges = cut(body.text, body.body..body.text.len(), CHUNK_BYTES);
     let buckets = Buckets::new(body);
     let parsed: Vec<Result<Chunk, Fault>> =
-        ranges.par_iter().map(|range| parse(body, range.clone(), &buckets)).collect();
+        ranges.par_iter().map(|range| Ok(Chunk::new(parse(body, range.clone())?, &buckets))).collect();
     let located = |at: usize, message: String| Error::parse(body.path, line_of(body.text, at), message);
     let mut chunks = Vec::with_capacity(parsed.len());
     for chunk in parsed {
-        chunks.push(chunk.map_err(|fault| {
-            located(fault.at, format!("{} in {}", fault.message, excerpt(body.text, fault.at)))
-        })?);
+        chunks.push(chunk.map_err(|fault| located(fault.at, fault.quoted(body.text)))?);
     }
     check_count(body, &ranges, &chunks)?;
     if body.symmetry != Symmetry::General {
         let below = chunks.iter().find_map(|c| c.below);
         let above = chunks.iter().find_map(|c| c.above);
         if let (Some(below), Some(above)) = (below, above) {
-            let message = format!(
-                "an entry on the other side of the diagonal, {}: a symmetric file holds one triangle only; \
-                 call it `general` when both are stored",
-                excerpt(body.text, below.max(above))
-            );
-            return Err(located(below.max(above), message));
+            return Err(located(below.max(above), two_triangles(body.text, below.max(above))));
         }
     }
     assemble(body, &buckets, &chunks)
 }
 
-/// Chunks that end at line ends and cover the text from `body` on.
-fn cut(text: &[u8], body: usize) -> Vec<Range<usize>> {
-    let mut ranges = Vec::with_capacity((text.len() - body) / CHUNK_BYTES + 1);
-    let mut begin = body;
-    while begin < text.len() {
-        let least = text.len().min(begin + CHUNK_BYTES);
-        let end = text[least..].iter().position(|&c| c == b'\n').map_or(text.len(), |p| least + p + 1);
+pub(super) fn two_triangles(text: &[u8], at: usize) -> String {
+    format!(
+        "an entry on the other side of the diagonal, {}: a symmetric file holds one triangle only; \
+         call it `general` when both are stored",
+        excerpt(text, at)
+    )
+}
+
+/// Chunks of about `bytes` that end at line ends and cover a range that does.
+pub(super) fn cut(text: &[u8], range: Range<usize>, bytes: usize) -> Vec<Range<usize>> {
+    let mut ranges = Vec::with_capacity(range.len() / bytes + 1);
+    let mut begin = range.start;
+    while begin < range.end {
+        let end = next_line_start(&text[..range.end], range.end.min(begin + bytes));
         ranges.push(begin..end);
         begin = end;
     }
@@ -102,13 +130,13 @@ fn cut(text: &[u8], body: usize) -> Vec<Range<usize>> {
 }
 
 /// Runs of 2^shift rows.
-struct Buckets {
+pub(super) struct Buckets {
     shift: u32,
     count: usize,
 }
 
 impl Buckets {
-    fn new(body: &Coordinates) -> Self {
+    pub fn new(body: &Coordinates) -> Self {
         let wanted = (body.entries / BUCKET_ENTRIES).clamp(1, MOST_BUCKETS);
         let shift = body.rows.div_ceil(wanted).max(1).next_power_of_two().trailing_zeros();
         Self { shift, count: body.rows.div_ceil(1 << shift) }
@@ -120,26 +148,30 @@ fn check_count(body: &Coordinates, ranges: &[Range<usize>], chunks: &[Chunk]) ->
     for (chunk, range) in chunks.iter().zip(ranges) {
         if seen + chunk.lines > body.entries {
             let mut at = range.start;
-            let mut left = body.entries - seen;
-            while let Some(line) = next_line(body.text, &mut at) {
-                if left == 0 {
-                    let message = format!("more than the {} entries that the header announces", body.entries);
-                    return Err(Error::parse(body.path, line_of(body.text, line), message));
-                }
-                left -= 1;
+            let skipped = (seen..body.entries).map_while(|_| next_line(body.text, &mut at)).count();
+            if let (true, Some(line)) = (skipped == body.entries - seen, next_line(body.text, &mut at)) {
+                return Err(Error::parse(body.path, line_of(body.text, line), too_many(body.entries)));
             }
         }
         seen += chunk.lines;
     }
     if seen < body.entries {
-        let message = format!("the file ends after {seen} of {} entries: it is cut short", body.entries);
-        return Err(Error::parse(body.path, line_of(body.text, body.text.len()), message));
+        let line = line_of(body.text, body.text.len());
+        return Err(Error::parse(body.path, line, too_few(seen, body.entries)));
     }
     Ok(())
 }
 
+pub(super) fn too_many(entries: usize) -> String {
+    format!("more than the {entries} entries that the header announces")
+}
+
+pub(super) fn too_few(seen: usize, entries: usize) -> String {
+    format!("the file ends after {seen} of {entries} entries: it is cut short")
+}
+
 /// Moves `at` past blank lines, comments and one line of content, and says where that one's content begins.
-fn next_line(text: &[u8], at: &mut usize) -> Option<usize> {
+pub(super) fn next_line(text: &[u8], at: &mut usize) -> Option<usize> {
     loop {
         let begin = skip_blanks(text, *at);
         *at = next_line_start(text, begin);
@@ -150,7 +182,7 @@ fn next_line(text: &[u8], at: &mut usize) -> Option<usize> {
     }
 }
 
-fn next_line_start(text: &[u8], at: usize) -> usize {
+pub(super) fn next_line_start(text: &[u8], at: usize) -> usize {
     text[at..].iter().position(|&c| c == b'\n').map_or(text.len(), |p| at + p + 1)
 }
 
@@ -162,14 +194,15 @@ fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-fn parse(body: &Coordinates, range: Range<usize>, buckets: &Buckets) -> Result<Chunk, Fault> {
+/// Parses a range of whole lines.
+pub(super) fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
     let text = &body.text[..range.end];
     let mirrored = body.symmetry != Symmetry::General;
     // The file's average line, and a sixteenth for luck; no more than the chunk has room for.
     let average = body.entries as f64 * range.len() as f64 / (body.text.len() - body.body) as f64;
     let most = (range.len().div_ceil(4)).min((average * 1.0625) as usize + 16);
     let mut entries: Vec<Entry> = Vec::with_capacity(most * if mirrored { 2 } else { 1 });
-    let (mut lines, mut below, mut above) = (0, None, None);
+    let (mut count, mut below, mut above) = (0, None, None);
     let mut at = range.start;
     loop {
         at = skip_blanks(text, at);
@@ -201,7 +234,7 @@ fn parse(body: &Coordinates, range: Range<usize>, buckets: &Buckets) -> Result<C
             Some(b'\n') => at += 1,
             Some(_) => return Err(fault("something follows the entry")),
         }
-        lines += 1;
+        count += 1;
         entries.push(Entry { row, column, value });
         if mirrored {
             if row == column {
@@ -216,8 +249,7 @@ fn parse(body: &Coordinates, range: Range<usize>, buckets: &Buckets) -> Result<C
             entries.push(Entry { row: column, column: row, value });
         }
     }
-    let (entries, starts) = by_bucket(entries, buckets);
-    Ok(Chunk { entries, starts, lines, below, above })
+    Ok(Lines { entries, count, below, above })
 }
 
 /// Sorts by bucket, stably; entries in order already stay where they are.
@@ -355,7 +387,8 @@ struct Part<'a> {
     values: &'a mut [f64],
 }
 
-fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Result<Csr> {
+/// The matrix of all entries, duplicates summed in the order of the chunks.
+pub(super) fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Result<Csr> {
     let sizes: Vec<usize> = (0..buckets.count)
         .into_par_iter()
         .map(|b| chunks.iter().map(|c| (c.starts[b + 1] - c.starts[b]) as usize).sum())

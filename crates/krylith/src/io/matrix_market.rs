@@ -32,12 +32,12 @@ pub(super) enum Symmetry {
 }
 
 /// The first line and the line of sizes.
-struct Header {
-    coordinate: bool,
+pub(super) struct Header {
+    pub coordinate: bool,
     field: Field,
     symmetry: Symmetry,
-    rows: usize,
-    columns: usize,
+    pub rows: usize,
+    pub columns: usize,
     /// Announced entries; of an array, the numbers it has.
     entries: usize,
     /// Where the line after the sizes begins.
@@ -110,7 +110,7 @@ pub(super) fn parse_array(path: &Path, text: &[u8]) -> Result<Array> {
         .map_err(|e| name_file(path, e))
 }
 
-fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -> Result<Coordinates<'a>> {
+pub(super) fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -> Result<Coordinates<'a>> {
     Ok(Coordinates {
         path,
         text,
@@ -123,7 +123,7 @@ fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -> Result<Co
     })
 }
 
-fn header(path: &Path, text: &[u8]) -> Result<Header> {
+pub(super) fn header(path: &Path, text: &[u8]) -> Result<Header> {
     let mut lines = Lines { text, at: 0 };
     let first = lines.next().unwrap_or((0, b""));
     let bad = |at: usize, message: String| Error::parse(path, line_of(text, at), message);
@@ -339,4 +339,4 @@ pub fn write_array(path: impl AsRef<Path>, array: &Array) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

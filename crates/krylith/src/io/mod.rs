@@ -3,6 +3,7 @@
 //! [`read_matrix`], [`read_vector`] and [`read_system`] tell formats apart by content, and by the name's ending
 //! only where the content cannot say. Errors name the file, and the line where there are lines. Sizes in headers
 //! are checked against the file's length before memory is taken for them. Writers replace files whole ([`atomic`]).
+//! [`parts`] reads the same files with many ranks, each its own rows.
 //!
 //! | format | matrix | vector | written |
 //! |---|---|---|---|
@@ -20,6 +21,7 @@ mod coordinate;
 pub mod matrix_market;
 pub mod npz;
 pub mod numpy;
+pub mod parts;
 pub mod petsc;
 mod source;
 pub mod system;

@@ -3,6 +3,7 @@
 //! Read: f4, f8, signed and unsigned integers, booleans; either byte order; C and Fortran order. Written: f8, C
 //! order, little-endian. Integers above 2⁵³ are rounded to the nearest f64.
 
+use std::ops::Range;
 use std::path::Path;
 
 use super::array::Array;
@@ -21,14 +22,20 @@ pub fn read(path: impl AsRef<Path>) -> Result<Array> {
 }
 
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Array> {
+    let npy = open(path, bytes)?;
+    let array = Array::new(npy.shape.clone(), npy.reals(path)?)?;
+    array.check_finite(path)?;
+    Ok(array)
+}
+
+/// The header of an array of one or two dimensions, and where its data is.
+pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<Npy<'a>> {
     let npy = Npy::parse(path, "the array", bytes)?;
     if !(1..=2).contains(&npy.shape.len()) {
         let message = format!("the array has shape {:?}; one or two dimensions are expected", npy.shape);
         return Err(Error::format(path, message));
     }
-    let array = Array::new(npy.shape.clone(), npy.reals(path)?)?;
-    array.check_finite(path)?;
-    Ok(array)
+    Ok(npy)
 }
 
 /// Writes an array; the file appears whole or not at all.
@@ -64,7 +71,7 @@ pub(super) struct Npy<'a> {
     /// Bytes an item; for `U`, characters of four bytes.
     size: usize,
     big_endian: bool,
-    fortran: bool,
+    pub fortran: bool,
     pub shape: Vec<usize>,
     data: &'a [u8],
 }
@@ -135,6 +142,16 @@ impl<'a> Npy<'a> {
             bad(&format!("shape {shape:?} of `{descr}` needs more than the {there} bytes of data: the file is cut short"))
         })?;
         Ok(Self { name: name.into(), kind, size, big_endian: descr.starts_with('>'), fortran, shape, data })
+    }
+
+    /// A run of numbers as the file orders them.
+    ///
+    /// # Panics
+    /// Where the array has no such numbers.
+    pub fn window(&self, numbers: Range<usize>) -> Npy<'a> {
+        let item = if self.kind == b'U' { 4 * self.size } else { self.size };
+        let data = &self.data[numbers.start * item..numbers.end * item];
+        Npy { name: self.name.clone(), shape: vec![numbers.len()], data, ..*self }
     }
 
     /// The numbers as f64, in C order.

@@ -7,12 +7,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::source::{load, name_file, tidy_rows};
+use super::source::{load, name_file, no_such_column, tidy_rows};
 use crate::matrix::Csr;
 use crate::{Error, Result};
 
-const MAT: i64 = 1_211_216;
-const VEC: i64 = 1_211_214;
+pub(super) const MAT: i64 = 1_211_216;
+pub(super) const VEC: i64 = 1_211_214;
 /// PETSc's names for what else its files may hold.
 const OTHERS: [(i64, &str); 4] =
     [(1_211_218, "index set (IS)"), (1_211_219, "bag"), (1_211_221, "DM"), (1_211_223, "solver (KSP)")];
@@ -67,34 +67,42 @@ pub fn block_hint(path: impl AsRef<Path>) -> Option<usize> {
     words.next()?.parse().ok().filter(|&b| b > 0)
 }
 
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+/// A place in a file.
+#[derive(Clone)]
+pub(super) struct Cursor<'a> {
+    pub bytes: &'a [u8],
+    pub at: usize,
     /// Whether integers have 64 bits.
-    wide: bool,
+    pub wide: bool,
 }
 
 impl<'a> Cursor<'a> {
+    /// The beginning of a file.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        // Class identifiers fit 32 bits: in a file of 64-bit integers the first four bytes are zero.
+        Self { bytes, at: 0, wide: bytes.starts_with(&[0; 4]) }
+    }
+
     /// Bytes of an integer.
-    fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         if self.wide { 8 } else { 4 }
     }
 
     /// The next `count` items of `size` bytes, if the file holds them all.
-    fn take(&mut self, count: usize, size: usize) -> Option<&'a [u8]> {
+    pub fn take(&mut self, count: usize, size: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(count.checked_mul(size)?)?;
         let taken = self.bytes.get(self.at..end)?;
         self.at = end;
         Some(taken)
     }
 
-    fn integer(&mut self) -> Option<i64> {
+    pub fn integer(&mut self) -> Option<i64> {
         let width = self.width();
         self.take(1, width).map(integer)
     }
 }
 
-fn integer(bytes: &[u8]) -> i64 {
+pub(super) fn integer(bytes: &[u8]) -> i64 {
     match *bytes {
         [a, b, c, d] => i32::from_be_bytes([a, b, c, d]).into(),
         [a, b, c, d, e, f, g, h] => i64::from_be_bytes([a, b, c, d, e, f, g, h]),
@@ -102,14 +110,12 @@ fn integer(bytes: &[u8]) -> i64 {
     }
 }
 
-fn reals(bytes: &[u8]) -> Vec<f64> {
+pub(super) fn reals(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|&c| f64::from_be_bytes(c)).collect()
 }
 
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Object>> {
-    // Class identifiers fit 32 bits: in a file of 64-bit integers the first four bytes are zero.
-    let wide = bytes.starts_with(&[0; 4]);
-    let mut cursor = Cursor { bytes, at: 0, wide };
+    let mut cursor = Cursor::new(bytes);
     let mut objects = Vec::new();
     while cursor.at < bytes.len() || objects.is_empty() {
         let at = cursor.at;
@@ -138,7 +144,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Object>> {
     Ok(objects)
 }
 
-fn short(path: &Path, what: &str, at: usize) -> Error {
+pub(super) fn short(path: &Path, what: &str, at: usize) -> Error {
     Error::format(path, format!("the file is cut short: {what} should follow at byte {at}"))
 }
 
@@ -146,7 +152,15 @@ fn size(path: &Path, what: &str, n: i64) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::format(path, format!("the header announces {n} {what}")))
 }
 
-fn matrix(path: &Path, cursor: &mut Cursor) -> Result<Csr> {
+/// What a Mat says of itself.
+pub(super) struct MatHeader {
+    pub rows: usize,
+    pub columns: usize,
+    nonzeros: i64,
+}
+
+/// Reads what follows a Mat's class identifier.
+pub(super) fn mat_header(path: &Path, cursor: &mut Cursor) -> Result<MatHeader> {
     let at = cursor.at;
     let mut next = || cursor.integer().ok_or_else(|| short(path, "the header of a Mat", at));
     let (rows, columns, nonzeros) = (next()?, next()?, next()?);
@@ -160,6 +174,31 @@ fn matrix(path: &Path, cursor: &mut Cursor) -> Result<Csr> {
             "a dense PETSc matrix; convert it to AIJ (MatConvert) before MatView, or save it without the native dense format",
         ));
     }
+    Ok(MatHeader { rows, columns, nonzeros })
+}
+
+impl MatHeader {
+    /// Refuses a header that announces another number of entries than the row lengths sum to.
+    pub fn check_total(&self, path: &Path, total: usize) -> Result<()> {
+        let nonzeros = self.nonzeros;
+        // PETSc writes the largest integer where the count does not fit it.
+        let overflowed = nonzeros == i32::MAX as i64 && total > i32::MAX as usize;
+        if nonzeros == total as i64 || overflowed {
+            return Ok(());
+        }
+        let message = format!("the header announces {nonzeros} entries, and the row lengths sum to {total}");
+        Err(Error::format(path, message))
+    }
+}
+
+/// The error for a row that ends behind the file.
+pub(super) fn long_row(path: &Path, row: usize, length: i64) -> Error {
+    Error::format(path, format!("row {row} has {length} entries, more than the file"))
+}
+
+fn matrix(path: &Path, cursor: &mut Cursor) -> Result<Csr> {
+    let header = mat_header(path, cursor)?;
+    let MatHeader { rows, columns, .. } = header;
     let width = cursor.width();
     let (at, bytes) = (cursor.at, cursor.bytes.len());
     let lengths = cursor.take(rows, width).ok_or_else(|| short(path, &format!("{rows} row lengths"), at))?;
@@ -167,18 +206,11 @@ fn matrix(path: &Path, cursor: &mut Cursor) -> Result<Csr> {
     row_ptr.push(0usize);
     for (i, length) in lengths.chunks_exact(width).enumerate() {
         let end = usize::try_from(integer(length)).ok().and_then(|n| row_ptr[i].checked_add(n));
-        let end = end.filter(|&end| end <= bytes).ok_or_else(|| {
-            Error::format(path, format!("row {i} has {} entries, more than the file", integer(length)))
-        })?;
+        let end = end.filter(|&end| end <= bytes).ok_or_else(|| long_row(path, i, integer(length)))?;
         row_ptr.push(end);
     }
     let total = row_ptr[rows];
-    // PETSc writes the largest integer where the count does not fit it.
-    let overflowed = nonzeros == i32::MAX as i64 && total > i32::MAX as usize;
-    if nonzeros != total as i64 && !overflowed {
-        let message = format!("the header announces {nonzeros} entries, and the row lengths sum to {total}");
-        return Err(Error::format(path, message));
-    }
+    header.check_total(path, total)?;
     let at = cursor.at;
     let indices =
         cursor.take(total, width).ok_or_else(|| short(path, &format!("{total} column indices"), at))?;
@@ -188,10 +220,7 @@ fn matrix(path: &Path, cursor: &mut Cursor) -> Result<Csr> {
     for (p, index) in indices.chunks_exact(width).enumerate() {
         let j = u32::try_from(integer(index)).map_err(|_| {
             let row = row_ptr.partition_point(|&q| q <= p) - 1;
-            Error::format(
-                path,
-                format!("column {} in row {row} is out of range; there are {columns}", integer(index)),
-            )
+            no_such_column(path, integer(index), row, columns)
         })?;
         col.push(j);
     }

@@ -28,7 +28,7 @@ impl Deref for Bytes {
 /// Opens a file; gzip is recognised by content and unpacked.
 pub(super) fn load(path: &Path) -> Result<Bytes> {
     let raw = map(path)?;
-    if !raw.starts_with(&[0x1f, 0x8b]) {
+    if !is_gzip(&raw) {
         return Ok(raw);
     }
     let mut plain = Vec::new();
@@ -38,7 +38,13 @@ pub(super) fn load(path: &Path) -> Result<Bytes> {
     Ok(Bytes::Heap(plain))
 }
 
-fn map(path: &Path) -> Result<Bytes> {
+/// Whether these bytes begin as a gzip stream does.
+pub(super) fn is_gzip(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0x1f, 0x8b])
+}
+
+/// A file's content as it is, gzip or not.
+pub(super) fn map(path: &Path) -> Result<Bytes> {
     let io = |e| Error::io(path, e);
     let mut file = std::fs::File::open(path).map_err(io)?;
     let meta = file.metadata().map_err(io)?;
@@ -97,6 +103,16 @@ pub(super) fn name_file(path: &Path, error: Error) -> Error {
     }
 }
 
+/// The error for a column that the matrix does not have.
+pub(super) fn no_such_column(
+    path: &Path,
+    column: impl std::fmt::Display,
+    row: usize,
+    columns: usize,
+) -> Error {
+    Error::format(path, format!("column {column} in row {row} is out of range; there are {columns}"))
+}
+
 /// Rows of `width` values an entry: pointers, columns, values.
 pub(super) type Rows = (Vec<usize>, Vec<u32>, Vec<f64>);
 
@@ -117,7 +133,7 @@ pub(super) fn tidy_rows(path: &Path, columns: usize, width: usize, rows: Rows) -
     }
     if let Some(p) = col.iter().position(|&j| j as usize >= columns) {
         let i = row_ptr.partition_point(|&q| q <= p) - 1;
-        return bad(format!("column {} in row {i} is out of range; there are {columns}", col[p]));
+        return Err(no_such_column(path, col[p], i, columns));
     }
     let sorted = row_ptr.windows(2).all(|w| col[w[0]..w[1]].windows(2).all(|c| c[0] < c[1]));
     if sorted {

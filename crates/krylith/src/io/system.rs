@@ -183,33 +183,49 @@ fn parse(path: &Path, text: &str) -> Result<SystemFile> {
     })
 }
 
+/// The one of `matrix` and `[kronecker]` that is given.
+pub(super) enum Parts<'a> {
+    Matrix(&'a Path),
+    Kronecker(&'a KroneckerFile),
+}
+
+impl SystemFile {
+    /// Reads the text, and nothing that it names.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+        let file = parse(path, &text)?;
+        check_solver(&file.solver).map_err(|message| Error::format(path, message))?;
+        Ok(file)
+    }
+
+    /// Refuses both or neither of `matrix` and `[kronecker]`, and a `block` that belongs elsewhere or is 0.
+    pub(super) fn parts(&self, path: &Path) -> Result<Parts<'_>> {
+        let bad = |message: &str| Err(Error::format(path, message));
+        match (&self.matrix, &self.kronecker) {
+            (Some(_), None) if self.block == Some(0) => bad("`block` is 0; it must be at least 1"),
+            (Some(matrix), None) => Ok(Parts::Matrix(matrix)),
+            (None, Some(_)) if self.block.is_some() => bad("`block` belongs into the section [kronecker]"),
+            (None, Some(parts)) => Ok(Parts::Kronecker(parts)),
+            (Some(_), Some(_)) => bad("both `matrix` and [kronecker] are given; one is expected"),
+            (None, None) => bad("neither `matrix` nor a section [kronecker] is given"),
+        }
+    }
+}
+
 fn read_toml(path: &Path) -> Result<System> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-    let file = parse(path, &text)?;
-    let bad = |message: String| Error::format(path, message);
-    check_solver(&file.solver).map_err(bad)?;
+    let file = SystemFile::open(path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
 
-    let (operator, vector, block_hint) = match (&file.matrix, &file.kronecker) {
-        (Some(matrix), None) => {
-            if file.block == Some(0) {
-                return Err(bad("`block` is 0; it must be at least 1".into()));
-            }
+    let (operator, vector, block_hint) = match file.parts(path)? {
+        Parts::Matrix(matrix) => {
             let read = read_matrix(folder.join(matrix))?;
             (SystemMatrix::Matrix(read.matrix), read.vector, file.block.or(read.block_hint))
         }
-        (None, Some(parts)) => {
-            if file.block.is_some() {
-                return Err(bad("`block` belongs into the section [kronecker]".into()));
-            }
+        Parts::Kronecker(parts) => {
             let sum = kronecker(path, folder, parts)?;
             let block = sum.block();
             (SystemMatrix::Kronecker(sum), None, Some(block))
         }
-        (Some(_), Some(_)) => {
-            return Err(bad("both `matrix` and [kronecker] are given; one is expected".into()));
-        }
-        (None, None) => return Err(bad("neither `matrix` nor a section [kronecker] is given".into())),
     };
     let mut system = System {
         operator,
@@ -226,19 +242,29 @@ fn read_toml(path: &Path) -> Result<System> {
     if let Some(coordinates) = &file.coordinates {
         let name = folder.join(coordinates);
         let points = read_vector(&name)?.into_points().map_err(|e| name_file(&name, e))?;
-        let (n, rows) = (points.len(), system.operator.rows() / system.operator.stages());
-        // Without a block size any number of unknowns a node may be meant.
-        let fits = match system.block_hint {
-            Some(block) => n.checked_mul(block) == Some(rows),
-            None => n > 0 && rows.is_multiple_of(n),
-        };
-        if !fits {
-            let block = system.block_hint.map_or("any block size".into(), |b| format!("a block size of {b}"));
-            return Err(Error::format(name, format!("{n} points do not fit {rows} rows with {block}")));
-        }
+        check_points(
+            &name,
+            points.len(),
+            system.operator.rows() / system.operator.stages(),
+            system.block_hint,
+        )?;
         system.coordinates = Some(points);
     }
     Ok(system)
+}
+
+/// Refuses another number of points than nodes.
+pub(super) fn check_points(name: &Path, n: usize, rows: usize, block: Option<usize>) -> Result<()> {
+    // Without a block size any number of unknowns a node may be meant.
+    let fits = match block {
+        Some(block) => n.checked_mul(block) == Some(rows),
+        None => n > 0 && rows.is_multiple_of(n),
+    };
+    if fits {
+        return Ok(());
+    }
+    let block = block.map_or("any block size".into(), |b| format!("a block size of {b}"));
+    Err(Error::format(name, format!("{n} points do not fit {rows} rows with {block}")))
 }
 
 fn check_solver(solver: &SolverDefaults) -> Result<(), String> {
@@ -253,21 +279,35 @@ fn check_solver(solver: &SolverDefaults) -> Result<(), String> {
     }
 }
 
-fn kronecker(path: &Path, folder: &Path, parts: &KroneckerFile) -> Result<KroneckerSum> {
-    let bad = |message: String| Error::format(path, message);
-    let (a, b) = match (&parts.scheme, &parts.a, &parts.b) {
+/// A and B.
+pub(super) fn coefficients(path: &Path, parts: &KroneckerFile) -> Result<(Dense, Dense)> {
+    match (&parts.scheme, &parts.a, &parts.b) {
         (Some(scheme), None, None) => {
             let b = Butcher::by_name(scheme).map_err(|e| name_file(path, e))?.a;
-            (Dense::identity(b.rows()), b)
+            Ok((Dense::identity(b.rows()), b))
         }
-        (None, Some(a), Some(b)) => (dense(path, "A", a)?, dense(path, "B", b)?),
-        _ => return Err(bad("[kronecker] takes either `scheme` or both `A` and `B`".into())),
-    };
+        (None, Some(a), Some(b)) => Ok((dense(path, "A", a)?, dense(path, "B", b)?)),
+        _ => Err(Error::format(path, "[kronecker] takes either `scheme` or both `A` and `B`")),
+    }
+}
+
+/// The block size of M and L: what the section says, or what a file hints at.
+pub(super) fn kronecker_block(
+    path: &Path,
+    parts: &KroneckerFile,
+    hints: [Option<usize>; 2],
+) -> Result<usize> {
+    parts.block.or(hints[0]).or(hints[1]).ok_or_else(|| {
+        let message = "[kronecker] has no `block`, and neither M nor L speaks of a block size: say `block = 1` or what it is";
+        Error::format(path, message)
+    })
+}
+
+fn kronecker(path: &Path, folder: &Path, parts: &KroneckerFile) -> Result<KroneckerSum> {
+    let (a, b) = coefficients(path, parts)?;
     let (m_path, l_path) = (folder.join(&parts.m), folder.join(&parts.l));
     let (m, l) = (read_matrix(&m_path)?, read_matrix(&l_path)?);
-    let block = parts.block.or(m.block_hint).or(l.block_hint).ok_or_else(|| {
-        bad("[kronecker] has no `block`, and neither M nor L speaks of a block size: say `block = 1` or what it is".into())
-    })?;
+    let block = kronecker_block(path, parts, [m.block_hint, l.block_hint])?;
     let m = m.matrix.into_bsr(block).map_err(|e| name_file(&m_path, e))?;
     let l = l.matrix.into_bsr(block).map_err(|e| name_file(&l_path, e))?;
     KroneckerSum::new(a, b, parts.tau, m, l).map_err(|e| name_file(path, e))

@@ -50,12 +50,7 @@ impl Bsr {
     /// Rows or columns that `block` does not divide.
     pub fn from_csr(a: &Csr, block: usize) -> Result<Self> {
         let (rows, columns) = (a.rows(), a.columns());
-        if block == 0 || rows % block != 0 || columns % block != 0 {
-            return Err(Error::invalid(format!(
-                "a {rows}×{columns} matrix cannot be cut into {block}×{block} blocks: \
-                 give a block size that divides both"
-            )));
-        }
+        Self::check_divides(rows, columns, block)?;
         let (n, m, bb) = (rows / block, columns / block, block * block);
         let mut row_ptr = Vec::with_capacity(n + 1);
         row_ptr.push(0);
@@ -88,6 +83,17 @@ impl Bsr {
             row_ptr.push(col.len());
         }
         Self::new(block, n, m, row_ptr, col, values)
+    }
+
+    /// Refuses a block size that does not divide rows and columns.
+    pub(crate) fn check_divides(rows: usize, columns: usize, block: usize) -> Result<()> {
+        if block > 0 && rows % block == 0 && columns % block == 0 {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "a {rows}×{columns} matrix cannot be cut into {block}×{block} blocks: \
+             give a block size that divides both"
+        )))
     }
 
     /// The same matrix by scalar rows; stored zeros inside the blocks stay stored.

@@ -26,6 +26,19 @@ impl KroneckerSum {
     /// # Errors
     /// A or B not square of the same order, M and L of different block size or shape, τ not finite.
     pub fn new(a: Dense, b: Dense, tau: f64, m: Bsr, l: Bsr) -> Result<Self> {
+        let shape = |x: &Bsr| (x.rows(), x.columns());
+        Self::check(&a, &b, tau, [m.block(), l.block()], [shape(&m), shape(&l)])?;
+        Ok(Self { a, b, tau, m, l })
+    }
+
+    /// What [`new`](Self::new) asks of its parts, from block sizes and shapes (rows, columns) of M and L.
+    pub(crate) fn check(
+        a: &Dense,
+        b: &Dense,
+        tau: f64,
+        blocks: [usize; 2],
+        shapes: [(usize, usize); 2],
+    ) -> Result<()> {
         let s = a.rows();
         if s == 0 || a.columns() != s || b.rows() != s || b.columns() != s {
             return Err(Error::invalid(format!(
@@ -36,26 +49,22 @@ impl KroneckerSum {
                 b.columns()
             )));
         }
-        if m.block() != l.block() {
+        if blocks[0] != blocks[1] {
             return Err(Error::invalid(format!(
                 "M has {0}×{0} blocks and L has {1}×{1}; both need the same block size",
-                m.block(),
-                l.block()
+                blocks[0], blocks[1]
             )));
         }
-        if m.rows() != l.rows() || m.columns() != l.columns() {
+        if shapes[0] != shapes[1] {
             return Err(Error::invalid(format!(
                 "M is {}×{} and L is {}×{}; both need the same shape",
-                m.rows(),
-                m.columns(),
-                l.rows(),
-                l.columns()
+                shapes[0].0, shapes[0].1, shapes[1].0, shapes[1].1
             )));
         }
         if !tau.is_finite() {
             return Err(Error::invalid(format!("tau is {tau}; it must be finite")));
         }
-        Ok(Self { a, b, tau, m, l })
+        Ok(())
     }
 
     /// Stages s.

@@ -20,6 +20,7 @@ pub use distribute::{RowBlocks, Rows, distribute};
 pub use ghosts::with_ghosts;
 pub use halo::{Halo, Neighbour, Numbering};
 pub use partitioner::{Partition, Partitioner, contiguous};
+pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
 pub use split::split;
 

@@ -124,17 +124,8 @@ impl Partition {
         let n = weights.len();
         let mut partition = Self::new(vec![0; n], ranks)?;
         let before = running_sum(weights.iter().copied());
-        let mut begin = 0;
-        for rank in 0..ranks {
-            let end = match rank + 1 < ranks {
-                true => nearest(&before, rank + 1, ranks).clamp(begin, n),
-                false => n,
-            };
-            // No rank is left without rows while there are enough.
-            let end = if n >= ranks { end.clamp(begin + 1, n - (ranks - rank - 1)) } else { end };
-            partition.owner[begin..end].fill(rank as u32);
-            begin = end;
-        }
+        let bounds = runs(n, ranks, |part| nearest(&before, before[n], part, ranks));
+        bounds.windows(2).enumerate().for_each(|(r, w)| partition.owner[w[0]..w[1]].fill(r as u32));
         Ok(partition)
     }
 
@@ -180,6 +171,18 @@ pub fn contiguous(rows: usize, rank: usize, ranks: usize) -> Range<usize> {
     begin(rank)..begin(rank + 1)
 }
 
+/// Where each rank's run of `n` rows begins, and the end: as near to `wanted(1)`, …, `wanted(ranks − 1)` as leaves no
+/// rank without rows while there are enough.
+pub(crate) fn runs(n: usize, ranks: usize, wanted: impl Fn(usize) -> usize) -> Vec<usize> {
+    let mut bounds = vec![0; ranks + 1];
+    for rank in 0..ranks {
+        let begin = bounds[rank];
+        let end = if rank + 1 < ranks { wanted(rank + 1).clamp(begin, n) } else { n };
+        bounds[rank + 1] = if n >= ranks { end.clamp(begin + 1, n - (ranks - rank - 1)) } else { end };
+    }
+    bounds
+}
+
 /// Cuts `nodes` for `ranks` and gives each rank's in turn.
 fn bisect(
     nodes: &mut [u32],
@@ -205,7 +208,7 @@ fn bisect(
     });
     let low = ranks / 2;
     let before = running_sum(nodes.iter().map(|&i| weights[i as usize]));
-    let mut middle = nearest(&before, low, ranks);
+    let mut middle = nearest(&before, before[nodes.len()], low, ranks);
     if nodes.len() >= ranks {
         middle = middle.clamp(low, nodes.len() - (ranks - low));
     }
@@ -231,10 +234,10 @@ fn running_sum(weights: impl Iterator<Item = u64>) -> Vec<u64> {
     std::iter::once(0).chain(sums).collect()
 }
 
-/// How many items make up `part`/`parts` of the whole most nearly, by their running sum.
-fn nearest(before: &[u64], part: usize, parts: usize) -> usize {
+/// How many items make up `part`/`parts` of `total` most nearly, by their running sum.
+pub(crate) fn nearest(before: &[u64], total: u64, part: usize, parts: usize) -> usize {
     let share = |sum: u64| u128::from(sum) * parts as u128;
-    let target = u128::from(before[before.len() - 1]) * part as u128;
+    let target = u128::from(total) * part as u128;
     let above = before.partition_point(|&sum| share(sum) < target);
     match above {
         0 => 0,

@@ -55,8 +55,8 @@ fn arrays() {
     assert_eq!(empty.shape(), [0, 0]);
 }
 
-#[test]
-fn errors_name_line_and_reason() {
+/// Files that are wrong: text, line, a word of the message.
+pub(in crate::io) fn malformed() -> Vec<(String, usize, &'static str)> {
     let real = "%%MatrixMarket matrix coordinate real general\n";
     let cases = [
         ("", 1, "first line"),
@@ -101,7 +101,12 @@ fn errors_name_line_and_reason() {
         ("2 2 1\n1 1 1e999\n", 3, "finite"),
     ];
     let bodies = bodies.map(|(body, line, word)| (real.to_string() + body, line, word));
-    for (text, line, word) in cases.map(|(t, l, w)| (t.to_string(), l, w)).into_iter().chain(bodies) {
+    cases.map(|(t, l, w)| (t.to_string(), l, w)).into_iter().chain(bodies).collect()
+}
+
+#[test]
+fn errors_name_line_and_reason() {
+    for (text, line, word) in malformed() {
         let error =
             if text.contains(" array ") { array(&text).unwrap_err() } else { csr(&text).unwrap_err() };
         let message = error.to_string();

@@ -1,0 +1,114 @@
+//! One error for all ranks: the one that a reader of the whole file would have met.
+
+use crate::comm::{Communicator, gather};
+use crate::{Error, Result};
+use std::path::PathBuf;
+
+/// Ends a step that looks at one part of a file on each rank. Where it failed on some, every rank gets the same error,
+/// in the words of the whole-file reader: that of the first value that is not finite, or else of the lowest rank, whose
+/// part of the file comes first. Collective.
+///
+/// # Errors
+/// As said; [`Error::Rank`] for what one rank alone can know, such as a file that it cannot open.
+pub(super) fn same<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
+    if comm.size() == 1 {
+        return mine;
+    }
+    let letter = mine.as_ref().err().map(Letter::of);
+    let told = gather(comm, &letter.map(|l| l.encode()).unwrap_or_default())?;
+    let failed = told.iter().enumerate().filter_map(|(q, bytes)| Some((q, Letter::decode(bytes)?)));
+    match failed.min_by_key(|(q, letter)| (letter.place, *q)) {
+        None => mine,
+        Some((rank, letter)) => match mine {
+            Err(own) if letter.kind == Kind::Other => Err(own),
+            _ => Err(letter.into_error(rank)),
+        },
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Parse,
+    Format,
+    Invalid,
+    NotFinite,
+    Other,
+}
+
+/// An error as a message.
+struct Letter {
+    kind: Kind,
+    /// Line, or row and column.
+    place: [u64; 2],
+    value: f64,
+    exit_code: u8,
+    /// File, or what holds the value.
+    subject: String,
+    message: String,
+}
+
+impl Letter {
+    fn of(error: &Error) -> Self {
+        let letter = |kind, place, value, subject: String, message: String| Self {
+            kind,
+            place,
+            value,
+            exit_code: error.exit_code(),
+            subject,
+            message,
+        };
+        match error {
+            Error::Parse { path, line, message } => {
+                letter(Kind::Parse, [*line as u64, 0], 0.0, path.display().to_string(), message.clone())
+            }
+            Error::Format { path, message } => {
+                letter(Kind::Format, [0; 2], 0.0, path.display().to_string(), message.clone())
+            }
+            Error::Invalid(message) => letter(Kind::Invalid, [0; 2], 0.0, String::new(), message.clone()),
+            Error::NotFinite { what, row, column, value } => {
+                letter(Kind::NotFinite, [*row as u64, *column as u64], *value, what.clone(), String::new())
+            }
+            other => letter(Kind::Other, [0; 2], 0.0, String::new(), other.to_string()),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.kind as u8, self.exit_code];
+        out.extend(self.place.iter().flat_map(|n| n.to_le_bytes()));
+        out.extend(self.value.to_le_bytes());
+        out.extend((self.subject.len() as u64).to_le_bytes());
+        out.extend(self.subject.as_bytes());
+        out.extend(self.message.as_bytes());
+        out
+    }
+
+    /// `None` for the empty message of a rank without an error.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, text) = bytes.split_at_checked(34)?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[2 + 8 * at + i]));
+        let kinds = [Kind::Parse, Kind::Format, Kind::Invalid, Kind::NotFinite, Kind::Other];
+        let (subject, message) = text.split_at_checked(word(3) as usize)?;
+        Some(Self {
+            kind: *kinds.get(head[0] as usize)?,
+            exit_code: head[1],
+            place: [word(0), word(1)],
+            value: f64::from_bits(word(2)),
+            subject: String::from_utf8_lossy(subject).into_owned(),
+            message: String::from_utf8_lossy(message).into_owned(),
+        })
+    }
+
+    fn into_error(self, rank: usize) -> Error {
+        let Letter { kind, place: [row, column], value, exit_code, subject, message } = self;
+        match kind {
+            Kind::Parse => Error::parse(PathBuf::from(subject), row as usize, message),
+            Kind::Format => Error::format(PathBuf::from(subject), message),
+            Kind::Invalid => Error::invalid(message),
+            Kind::NotFinite => {
+                Error::NotFinite { what: subject, row: row as usize, column: column as usize, value }
+            }
+            Kind::Other => Error::Rank { rank, message, exit_code },
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Vectors by parts: the numbers of own rows, taken from `.npy` and PETSc files by offset.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::errors::same;
+use super::petsc::{self, VecAt};
+use crate::comm::Communicator;
+use crate::io::array::unexpected_shape;
+use crate::io::petsc::Cursor;
+use crate::io::source::{Bytes, is_gzip, map, name_file};
+use crate::io::{Array, Kind, kind, numpy, read_vector};
+use crate::{Error, Result};
+
+/// A rank's unknowns from a vector's file, in the solver's order `row · stages + k`: those of the scalar rows `own` of
+/// `rows`. Collective.
+///
+/// `.npy` files and PETSc Vecs are read by offset; others are read whole by each rank, which keeps its own.
+///
+/// # Errors
+/// On every rank alike, those of [`read_vector`]; a shape that is neither (rows, stages) nor flat, stage after stage;
+/// `what` names the array in that.
+pub fn read_unknowns(
+    comm: &dyn Communicator,
+    path: impl AsRef<Path>,
+    what: &str,
+    rows: usize,
+    stages: usize,
+    own: Range<usize>,
+) -> Result<Vec<f64>> {
+    same(comm, own_unknowns(path, what, rows, stages, own))
+}
+
+/// As [`read_unknowns`], but not collective: what is wrong in the rows of other ranks, this one does not see.
+///
+/// # Errors
+/// Those of [`read_unknowns`], of this rank alone.
+pub fn own_unknowns(
+    path: impl AsRef<Path>,
+    what: &str,
+    rows: usize,
+    stages: usize,
+    own: Range<usize>,
+) -> Result<Vec<f64>> {
+    let path = path.as_ref();
+    let file = VectorFile::open(path)?;
+    file.unknowns(what, rows, stages, own).map_err(|e| name_file(path, e))
+}
+
+/// A vector's file, of which runs can be read.
+pub(super) struct VectorFile {
+    path: PathBuf,
+    content: Content,
+    /// One or two sizes.
+    pub shape: Vec<usize>,
+}
+
+enum Content {
+    /// By offset; the header is looked at again for each run.
+    Npy(Bytes),
+    Petsc(Bytes, VecAt),
+    Whole(Array),
+}
+
+impl VectorFile {
+    pub fn open(path: &Path) -> Result<Self> {
+        let bytes = map(path)?;
+        let file = |content, shape| Ok(Self { path: path.into(), content, shape });
+        match kind(path, &bytes) {
+            _ if is_gzip(&bytes) => {}
+            Kind::Npy => {
+                let shape = numpy::open(path, &bytes)?.shape;
+                return file(Content::Npy(bytes), shape);
+            }
+            Kind::Petsc => {
+                let mut cursor = Cursor::new(&bytes);
+                if let Some(vector) = petsc::vector(&mut cursor).filter(|_| cursor.at == bytes.len()) {
+                    return file(Content::Petsc(bytes, vector.clone()), vec![vector.len]);
+                }
+            }
+            _ => {}
+        }
+        let array = read_vector(path)?;
+        let shape = array.shape().to_vec();
+        file(Content::Whole(array), shape)
+    }
+
+    /// The Vec behind a matrix.
+    pub fn behind(path: &Path, vector: VecAt) -> Result<Self> {
+        Ok(Self { path: path.into(), shape: vec![vector.len], content: Content::Petsc(map(path)?, vector) })
+    }
+
+    /// One that is read already.
+    pub fn whole(path: &Path, array: Array) -> Self {
+        Self { path: path.into(), shape: array.shape().to_vec(), content: Content::Whole(array) }
+    }
+
+    /// Rows and columns; one dimension is one column.
+    pub fn rows_columns(&self) -> (usize, usize) {
+        (self.shape[0], self.shape.get(1).copied().unwrap_or(1))
+    }
+
+    /// Numbers in the file's own order.
+    fn window(&self, numbers: Range<usize>) -> Result<Vec<f64>> {
+        match &self.content {
+            Content::Npy(bytes) => numpy::open(&self.path, bytes)?.window(numbers).reals(&self.path),
+            Content::Petsc(bytes, vector) => Ok(vector.window(bytes, numbers)),
+            Content::Whole(array) => Ok(array.values()[numbers].to_vec()),
+        }
+    }
+
+    /// Whether columns stand one after the other in the file.
+    fn by_columns(&self) -> Result<bool> {
+        match &self.content {
+            Content::Npy(bytes) => Ok(numpy::open(&self.path, bytes)?.fortran && self.shape.len() == 2),
+            _ => Ok(false),
+        }
+    }
+
+    /// A run of rows in C order.
+    pub fn rows(&self, own: Range<usize>) -> Result<Vec<f64>> {
+        let (n, m) = self.rows_columns();
+        let values = if self.by_columns()? {
+            self.strided(n, m, own.clone())?
+        } else {
+            self.window(own.start * m..own.end * m)?
+        };
+        self.check_finite(&values, |p| (own.start + p / m, p % m))?;
+        Ok(values)
+    }
+
+    /// See [`read_unknowns`].
+    pub fn unknowns(&self, what: &str, rows: usize, stages: usize, own: Range<usize>) -> Result<Vec<f64>> {
+        let total = rows.checked_mul(stages);
+        match self.shape[..] {
+            [n, s] if n == rows && s == stages => self.rows(own),
+            [n] | [n, 1] if Some(n) == total => {
+                let values = self.strided(rows, stages, own.clone())?;
+                self.check_finite(&values, |p| (p % stages * rows + own.start + p / stages, 0))?;
+                Ok(values)
+            }
+            _ => Err(unexpected_shape(what, &self.shape, rows, stages)),
+        }
+    }
+
+    /// Row `i` of `columns` columns of `n` numbers that stand one after the other, for each of `own`.
+    fn strided(&self, n: usize, columns: usize, own: Range<usize>) -> Result<Vec<f64>> {
+        let mut out = vec![0.0; own.len() * columns];
+        for k in 0..columns {
+            let column = self.window(k * n + own.start..k * n + own.end)?;
+            out.iter_mut().skip(k).step_by(columns).zip(column).for_each(|(x, v)| *x = v);
+        }
+        Ok(out)
+    }
+
+    /// Names the first value of the array that is NaN or infinite; `place` tells its row and column.
+    fn check_finite(&self, values: &[f64], place: impl Fn(usize) -> (usize, usize)) -> Result<()> {
+        let bad = values.iter().enumerate().filter(|(_, v)| !v.is_finite());
+        match bad.map(|(p, v)| (place(p), *v)).min_by_key(|(place, _)| *place) {
+            None => Ok(()),
+            Some(((row, column), value)) => {
+                Err(Error::NotFinite { what: self.path.display().to_string(), row, column, value })
+            }
+        }
+    }
+}
