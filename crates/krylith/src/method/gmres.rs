@@ -11,7 +11,7 @@
 use crate::operator::LinearOperator;
 use crate::space::arnoldi::{self, INVARIANT, Layout, NOT_FINITE, Step};
 use crate::space::{
-    FLAGS, History, LIMIT, Observer, Outcome, Phase, Progress, REASON, Space, Stop, Store, TAKEN,
+    FLAGS, History, LEFT, Observer, Outcome, Phase, Progress, REASON, Space, Stop, Store, TAKEN,
 };
 use crate::{Result, sweeps};
 
@@ -152,18 +152,29 @@ impl<S: Space> Gmres<S> {
         self.header[l.target] = target;
         self.header[l.trusted] = arnoldi::trusted(self.options.basis);
         self.header[l.rank] = arnoldi::rank(self.options.basis);
-        s.write_scalars(&mut self.scalars, 0, &self.header, &[0; FLAGS])?;
+        flags = [0; FLAGS];
+        flags[LEFT] = stop.max_iterations.min(i32::MAX as usize) as i32;
+        s.write_scalars(&mut self.scalars, 0, &self.header, &flags)?;
 
         let key = a.key() ^ p.map_or(0, |p| p.key().rotate_left(32));
         let mut opening = std::mem::take(&mut self.opening);
         let done = s.record(&mut opening, key, |s| self.start(s, a));
         self.opening = opening;
         done?;
+        s.post(&mut self.scalars, l.header())?;
 
+        // Where the device runs ahead of the host, a cycle is under way before the one before it is looked at; if
+        // that was the last, `Begin` finds so too, and the cycle does nothing.
+        let (mut under_way, mut interrupted) = (1, false);
         let mut first = f64::NAN;
         let (mut best, mut idle) = (f64::INFINITY, 0);
-        self.history.outcome = loop {
-            s.read_scalars(&self.scalars, 0, &mut self.header, &mut flags)?;
+        let mut outcome = loop {
+            while under_way <= s.lag() && !interrupted {
+                interrupted = self.cycle(s, a, p, key, norm_b, target, observer)?;
+                under_way += 1;
+            }
+            s.collect(&mut self.scalars, &mut self.header, &mut flags)?;
+            under_way -= 1;
             let beta = self.header[l.norm];
             self.note_cycle(&flags, norm_b);
             let iterations = self.history.iterations;
@@ -194,43 +205,62 @@ impl<S: Space> Gmres<S> {
                 break Outcome::MaxIterations;
             }
             best = beta.min(best);
-            let relative = |r: f64| Progress {
-                iteration: iterations,
-                relative_residual: r / norm_b,
-                target: target / norm_b,
-            };
-            if s.any(observer.progress(relative(beta)).is_break())? {
+            let progress =
+                Progress { iteration: iterations, relative_residual: beta / norm_b, target: target / norm_b };
+            if interrupted || s.any(observer.progress(progress).is_break())? {
                 break Outcome::Interrupted;
             }
-            self.history.restarts += (iterations > 0) as usize;
-
-            flags = [0; FLAGS];
-            flags[LIMIT] = (stop.max_iterations - iterations).min(self.options.restart) as i32;
-            s.write_scalars(&mut self.scalars, 0, &self.header[..1], &flags)?;
-            let mut interrupted = false;
-            let mut cycle = std::mem::take(&mut self.cycle);
-            let done = s.record(&mut cycle, key, |s| {
-                let watch = &mut |j: usize, r: f64| {
-                    let progress = Progress { iteration: iterations + j, ..relative(r) };
-                    interrupted = observer.progress(progress).is_break();
-                    interrupted
-                };
-                self.iterate(s, a, p, watch)?;
-                self.finish(s, p)?;
-                self.start(s, a)
-            });
-            self.cycle = cycle;
-            done?;
-            if interrupted {
-                s.read_scalars(&self.scalars, 0, &mut self.header, &mut flags)?;
-                self.note_cycle(&flags, norm_b);
-                break if self.header[l.norm] <= target { Outcome::Converged } else { Outcome::Interrupted };
+            if s.lag() == 0 {
+                interrupted = self.cycle(s, a, p, key, norm_b, target, observer)?;
+                under_way += 1;
             }
         };
+        while under_way > 0 {
+            s.collect(&mut self.scalars, &mut self.header, &mut flags)?;
+            under_way -= 1;
+            self.note_cycle(&flags, norm_b);
+            if self.header[l.norm] <= target {
+                outcome = Outcome::Converged;
+            }
+        }
+        self.history.outcome = outcome;
         s.copy(&self.x, x)?;
         s.wait()?;
         self.history.true_relative_residual = self.header[l.norm] / norm_b;
         Ok(&self.history)
+    }
+
+    /// One cycle, from the residual in w to the next; true if the observer broke it off.
+    fn cycle(
+        &mut self,
+        s: &S,
+        a: &dyn LinearOperator<S>,
+        p: Option<&dyn LinearOperator<S>>,
+        key: u64,
+        norm_b: f64,
+        target: f64,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        let (before, mut interrupted) = (self.history.iterations, false);
+        let mut cycle = std::mem::take(&mut self.cycle);
+        let done = s.record(&mut cycle, key, |s| {
+            let watch = &mut |j: usize, r: f64| {
+                let progress = Progress {
+                    iteration: before + j,
+                    relative_residual: r / norm_b,
+                    target: target / norm_b,
+                };
+                interrupted = observer.progress(progress).is_break();
+                interrupted
+            };
+            self.iterate(s, a, p, watch)?;
+            self.finish(s, p)?;
+            self.start(s, a)
+        });
+        self.cycle = cycle;
+        done?;
+        s.post(&mut self.scalars, self.layout.header())?;
+        Ok(interrupted)
     }
 
     /// w = b − A x, β = ‖w‖.
@@ -253,7 +283,12 @@ impl<S: Space> Gmres<S> {
     ) -> Result<()> {
         let l = &self.layout;
         let Self { scalars, v, w, z, u, .. } = self;
+        s.guard(None);
+        s.step(Step::Begin, scalars, l, 0)?;
         s.guard(Some(scalars));
+        if s.halted(scalars) {
+            return Ok(()); // nothing to do, and known here
+        }
         if self.options.orthogonalization != Orthogonalization::Lowsync {
             s.append(v, 0, w, scalars, l.norm)?; // v₀ = r/β
         }
@@ -325,6 +360,7 @@ impl<S: Space> Gmres<S> {
     fn note_cycle(&mut self, flags: &[i32; FLAGS], norm_b: f64) {
         let (l, history) = (&self.layout, &mut self.history);
         let (taken, relative) = (flags[TAKEN] as usize, self.header[l.norm] / norm_b);
+        history.restarts += (taken > 0 && history.iterations > 0) as usize;
         if history.residuals.is_empty() {
             history.residuals.push(relative);
             return;

@@ -92,6 +92,8 @@ pub const REASON: usize = 2;
 pub const LIMIT: usize = 3;
 /// Flag: iterations that this cycle took.
 pub const TAKEN: usize = 4;
+/// Flag: iterations that the solve may still take.
+pub const LEFT: usize = 5;
 /// Number of flag slots.
 pub const FLAGS: usize = 8;
 
@@ -245,6 +247,14 @@ pub trait Space {
     fn mark(&self, phase: Phase);
     /// Seconds spent in each phase since the last call, if time is being kept.
     fn take_phases(&self) -> Option<Phases>;
+    /// How many stretches of work are given to the device before the results of the first are looked at: 0 on a CPU,
+    /// 1 where a device would stand still while the host looks.
+    fn lag(&self) -> usize;
+    /// Sets out a copy of the first `len` slots and the flags as they are now, for [`collect`](Self::collect); at most
+    /// `lag() + 1` are under way.
+    fn post(&self, scalars: &mut Self::Scalars, len: usize) -> Result<()>;
+    /// The oldest copy that was posted, and waits for it alone.
+    fn collect(&self, scalars: &mut Self::Scalars, host: &mut [f64], flags: &mut [i32; FLAGS]) -> Result<()>;
     /// Waits for everything asked for.
     fn wait(&self) -> Result<()>;
 

@@ -358,6 +358,15 @@ impl Space for Cpu {
         self.clock.set((Phase::Other, None));
         Some(self.phases.take())
     }
+    fn lag(&self) -> usize {
+        0
+    }
+    fn post(&self, _: &mut CpuScalars, _: usize) -> Result<()> {
+        Ok(()) // nothing runs ahead: what `collect` finds is what was posted
+    }
+    fn collect(&self, scalars: &mut CpuScalars, host: &mut [f64], flags: &mut [i32; FLAGS]) -> Result<()> {
+        self.read_scalars(scalars, 0, host, flags)
+    }
     fn wait(&self) -> Result<()> {
         Ok(())
     }

@@ -7,7 +7,9 @@ use super::pinned::Pinned;
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DevicePtrMut, DeviceSlice, result};
+use cudarc::driver::{
+    CudaContext, CudaEvent, CudaFunction, CudaModule, CudaStream, DevicePtrMut, DeviceSlice, result,
+};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -349,15 +351,20 @@ impl Device {
         len: usize,
         to: &'p mut Pinned,
     ) -> Result<&'p [f64]> {
+        self.copy_to_pinned(from, len, to)?;
+        self.wait()?;
+        Ok(&to.numbers()[..len])
+    }
+
+    /// Sets out a copy of the first `len` numbers of a buffer to pinned memory, which must outlive it.
+    pub(super) fn copy_to_pinned(&self, from: &Buffer<f64>, len: usize, to: &mut Pinned) -> Result<()> {
         assert!(len <= from.len);
         self.bind()?;
         let host = &mut to.numbers()[..len];
         // SAFETY: in bounds by the check above.
         self.check("cuMemcpyDtoHAsync", unsafe {
             result::memcpy_dtoh_async(host, from.pointer, self.stream.cu_stream())
-        })?;
-        self.wait()?;
-        Ok(host)
+        })
     }
 
     /// Copies between buffers of this device.
@@ -385,19 +392,21 @@ impl Device {
         let watch = self.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
         match watch {
             None => self.check("cuStreamSynchronize", self.stream.synchronize()),
-            Some(watch) => self.wait_for_ranks(&watch),
+            // SAFETY: a stream of this device.
+            Some(watch) => {
+                self.wait_for_ranks(&watch, &|| unsafe { sys::cuStreamQuery(self.stream.cu_stream()) })
+            }
         }
     }
 
-    fn wait_for_ranks(&self, watch: &Watch) -> Result<()> {
+    fn wait_for_ranks(&self, watch: &Watch, query: &dyn Fn() -> sys::CUresult) -> Result<()> {
         let begin = Instant::now();
         let (mut looked, mut given_up, mut lost) = (begin, begin, None);
         loop {
-            // SAFETY: a stream of this device.
-            match unsafe { sys::cuStreamQuery(self.stream.cu_stream()) } {
+            match query() {
                 sys::CUresult::CUDA_ERROR_NOT_READY => {}
                 code => {
-                    let done = self.driver("cuStreamQuery", code);
+                    let done = self.driver("a wait", code);
                     return lost.map_or(done, Err);
                 }
             }
@@ -513,6 +522,30 @@ impl Device {
             )
         };
         self.check("cuLaunchKernel", done)
+    }
+}
+
+/// A point in the stream that can be waited for.
+pub(super) struct Event(CudaEvent);
+
+impl Event {
+    pub(super) fn new(device: &Device) -> Result<Self> {
+        device.check("cuEventCreate", device.context.new_event(None)).map(Self)
+    }
+
+    /// Moves to what is in the stream now.
+    pub(super) fn record(&self, device: &Device) -> Result<()> {
+        device.check("cuEventRecord", self.0.record(&device.stream))
+    }
+
+    /// Waits for what was in the stream then; as [`Device::wait`] where that may wait for other ranks.
+    pub(super) fn wait(&self, device: &Device) -> Result<()> {
+        let watch = device.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        match watch {
+            None => device.check("cuEventSynchronize", self.0.synchronize()),
+            // SAFETY: a live event.
+            Some(watch) => device.wait_for_ranks(&watch, &|| unsafe { sys::cuEventQuery(self.0.cu_event()) }),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A method's numbers and flags on a GPU, and their one trip to the host and back a cycle.
 
-use super::driver::{Buffer, Device};
+use super::driver::{Buffer, Device, Event};
 use super::pinned::Pinned;
 use crate::Result;
 use crate::space::FLAGS;
@@ -15,6 +15,10 @@ pub struct CudaScalars {
     data: Buffer<f64>,
     /// Where a copy to the host lands; pinned memory halves what it costs.
     landing: RefCell<Pinned>,
+    /// Copies that were posted, oldest first by number: where they land, and when they are there.
+    posted: [(Pinned, Event); 2],
+    /// Copies posted and collected so far.
+    counts: (usize, usize),
     /// What goes to the device, flags and slots in one piece.
     leaving: RefCell<Vec<f64>>,
 }
@@ -26,6 +30,11 @@ impl CudaScalars {
         Ok(Self {
             data: device.zeros(all, "scalars")?,
             landing: RefCell::new(Pinned::new(device, all)?),
+            posted: [
+                (Pinned::new(device, all)?, Event::new(device)?),
+                (Pinned::new(device, all)?, Event::new(device)?),
+            ],
+            counts: (0, 0),
             leaving: RefCell::new(Vec::with_capacity(all)),
         })
     }
@@ -48,6 +57,7 @@ impl CudaScalars {
         host: &[f64],
         flags: &[i32; FLAGS],
     ) -> Result<()> {
+        self.forget();
         let mut leaving = self.leaving.borrow_mut();
         leaving.clear();
         leaving.extend(flags.as_chunks::<2>().0.iter().map(|&[low, high]| pair(low, high)));
@@ -69,13 +79,48 @@ impl CudaScalars {
     ) -> Result<()> {
         let mut landing = self.landing.borrow_mut();
         let all = device.read_pinned(&self.data, FLAG_NUMBERS + at + host.len(), &mut landing)?;
-        for (flags, number) in flags.as_chunks_mut::<2>().0.iter_mut().zip(all) {
-            let bits = number.to_bits();
-            *flags = [bits as i32, (bits >> 32) as i32];
-        }
-        host.copy_from_slice(&all[FLAG_NUMBERS + at..]);
+        unpack(all, at, host, flags);
         Ok(())
     }
+
+    /// Sets out a copy of the flags and the first `len` slots as they are at this point of the stream.
+    pub(super) fn post(&mut self, device: &Device, len: usize) -> Result<()> {
+        assert!(self.counts.0 < self.counts.1 + self.posted.len(), "a copy that nobody collected");
+        let (landing, event) = &mut self.posted[self.counts.0 % 2];
+        device.copy_to_pinned(&self.data, FLAG_NUMBERS + len, landing)?;
+        event.record(device)?;
+        self.counts.0 += 1;
+        Ok(())
+    }
+
+    /// Waits for the oldest copy that was posted.
+    pub(super) fn collect(
+        &mut self,
+        device: &Device,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()> {
+        assert!(self.counts.1 < self.counts.0, "nothing was posted");
+        let (landing, event) = &mut self.posted[self.counts.1 % 2];
+        self.counts.1 += 1; // a wait that fails is not repeated
+        event.wait(device)?;
+        unpack(&landing.numbers()[..FLAG_NUMBERS + host.len()], 0, host, flags);
+        Ok(())
+    }
+
+    /// Forgets copies that an error left behind.
+    fn forget(&mut self) {
+        self.counts = (0, 0);
+    }
+}
+
+/// Flags, and slots from `at` on, from a copy that begins with the flags.
+fn unpack(all: &[f64], at: usize, host: &mut [f64], flags: &mut [i32; FLAGS]) {
+    for (flags, number) in flags.as_chunks_mut::<2>().0.iter_mut().zip(all) {
+        let bits = number.to_bits();
+        *flags = [bits as i32, (bits >> 32) as i32];
+    }
+    host.copy_from_slice(&all[FLAG_NUMBERS + at..]);
 }
 
 /// Two flags as the bits of one number, the first at the lower address.

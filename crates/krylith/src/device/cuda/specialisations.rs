@@ -26,6 +26,7 @@ fn step_constants() -> Vec<(String, String)> {
         define("REASON", space::REASON),
         define("LIMIT", space::LIMIT),
         define("TAKEN", space::TAKEN),
+        define("LEFT", space::LEFT),
         define("ESTIMATE", arnoldi::ESTIMATE),
         define("INVARIANT", arnoldi::INVARIANT),
         define("NOT_FINITE", arnoldi::NOT_FINITE),
@@ -58,6 +59,7 @@ pub(super) fn append(store: Store) -> Kernel {
 pub(super) fn step(step: Step) -> Kernel {
     let name = match step {
         Step::Start => "STEP_START",
+        Step::Begin => "STEP_BEGIN",
         Step::Classical => "STEP_CLASSICAL",
         Step::Delayed => "STEP_DELAYED",
         Step::Solve => "STEP_SOLVE",

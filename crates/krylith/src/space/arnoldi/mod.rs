@@ -122,8 +122,10 @@ pub fn rank(basis: Store) -> f64 {
 /// The steps a device can run on its scalars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Begins a cycle from ‖r‖² in `gram`.
+    /// ‖r‖ from its square in `gram`.
     Start,
+    /// Begins a cycle, or halts it where there is nothing to do.
+    Begin,
     /// Column j of the Hessenberg matrix from one or two full Gram–Schmidt passes.
     Classical,
     /// Column j−1 made final and column j begun, from one delayed reduction.
@@ -134,12 +136,13 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 4] = [Step::Start, Step::Classical, Step::Delayed, Step::Solve];
+    pub const ALL: [Step; 5] = [Step::Start, Step::Begin, Step::Classical, Step::Delayed, Step::Solve];
 
     /// Runs the step on host numbers.
     pub fn run(self, s: &mut [f64], flags: &mut [i32], layout: &Layout, j: usize) {
         match self {
             Step::Start => start(s, layout),
+            Step::Begin => begin(s, flags, layout),
             Step::Classical => classical(s, flags, layout, j),
             Step::Delayed => delayed(s, flags, layout, j),
             Step::Solve => solve(s, flags, layout),
@@ -147,7 +150,7 @@ impl Step {
     }
 }
 
-use super::{COLUMNS, HALT, LIMIT, REASON, Store, TAKEN};
+use super::{COLUMNS, HALT, LEFT, LIMIT, REASON, Store, TAKEN};
 
 // What the common subset calls; kernels/arnoldi.cuh has the twins.
 fn sqrt(x: f64) -> f64 {
@@ -167,6 +170,11 @@ fn set_columns(flags: &mut [i32], n: usize) {
     flags[COLUMNS] = n as i32;
 }
 
+/// m: the number of columns a cycle may have.
+fn last_column(l: &Layout) -> i32 {
+    l.ld as i32 - 1
+}
+
 #[allow(unused_parens)]
 fn rotate(s: &mut [f64], l: &Layout, c: usize) {
     include!("rotate.inc")
@@ -175,6 +183,11 @@ fn rotate(s: &mut [f64], l: &Layout, c: usize) {
 #[allow(unused_parens)]
 fn start(s: &mut [f64], l: &Layout) {
     include!("start.inc")
+}
+
+#[allow(unused_parens)]
+fn begin(s: &mut [f64], flags: &mut [i32], l: &Layout) {
+    include!("begin.inc")
 }
 
 /// The Hessenberg step of `mgs` and `cgs2`.

@@ -1,6 +1,6 @@
-// One small dense step on its own: STEP is start, classical or solve.
+// One small dense step on its own: start, begin, classical or solve.
 //
-// Macros: STEP_START, STEP_CLASSICAL or STEP_SOLVE. One thread; no traffic worth counting.
+// Macros: STEP_START, STEP_BEGIN, STEP_CLASSICAL or STEP_SOLVE. One thread; no traffic worth counting.
 
 #include "arnoldi.cuh"
 
@@ -8,6 +8,8 @@ extern "C" __global__ void step(const int* halt, double* s, int* flags, const La
     if (halt && *halt) return;
 #if defined(STEP_START)
     start(s, layout);
+#elif defined(STEP_BEGIN)
+    begin(s, flags, layout);
 #elif defined(STEP_CLASSICAL)
     classical(s, flags, layout, j);
 #elif defined(STEP_DELAYED)
