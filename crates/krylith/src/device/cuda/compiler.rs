@@ -53,6 +53,7 @@ sources! {
     "read.cu" => "kernels/read.cu",
     "rotate.inc" => "../../space/arnoldi/rotate.inc",
     "start.inc" => "../../space/arnoldi/start.inc",
+    "begin.inc" => "../../space/arnoldi/begin.inc",
     "classical.inc" => "../../space/arnoldi/classical.inc",
     "delayed.inc" => "../../space/arnoldi/delayed.inc",
     "solve.inc" => "../../space/arnoldi/solve.inc",
