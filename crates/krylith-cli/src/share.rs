@@ -98,19 +98,15 @@ pub fn load(
     if system::is_problem(text) && user == Ordering::Interleaved && wanted == Cut::Auto {
         return generated(comm, text, block);
     }
-    let mut unsuited = String::new();
     if !system::is_problem(text) && user == Ordering::Interleaved {
-        match wanted {
-            Cut::Auto => match by_parts(comm, text, block, Partitioner::Nonzeros, true)? {
-                Ok(system) => return Ok(system),
-                Err(why) => unsuited = why,
-            },
-            Cut::By(way @ (Partitioner::Rows | Partitioner::Nonzeros)) => {
-                if let Ok(system) = by_parts(comm, text, block, way, false)? {
-                    return Ok(system);
-                }
-            }
-            Cut::By(_) => {}
+        let way = match wanted {
+            Cut::Auto => Some(Partitioner::Nonzeros),
+            Cut::By(way) => Some(way).filter(|w| matches!(w, Partitioner::Rows | Partitioner::Nonzeros)),
+        };
+        if let Some(way) = way
+            && let Some(system) = by_parts(comm, text, block, way, wanted == Cut::Auto)?
+        {
+            return Ok(system);
         }
     }
     let whole = ranks::together(system::load(text, block, user))?;
@@ -123,7 +119,7 @@ pub fn load(
     })();
     let (Part { rows, terms: own, .. }, reason) = ranks::together(part)?;
     drop(terms);
-    let reason = format!("{reason}{unsuited}; each rank read the whole system");
+    let reason = format!("{reason}; each rank read the whole system");
     let share = Share { comm: comm.clone(), numbers: Some(rows), reason };
     let own_rhs = None;
     let mut system = System { operator: Operator::Share(own), share, own_rhs, ..whole };
@@ -135,14 +131,14 @@ pub fn load(
 const SMALL: usize = 1 << 27;
 
 /// Reads own rows of a file. Where `auto` and runs of rows have many ghosts, the graph may cut a system better that
-/// every rank can hold: the answer is then why not by parts, and nothing else. Collective.
+/// every rank can hold: the answer is then `None`. Collective.
 fn by_parts(
     comm: &Arc<dyn Communicator>,
     text: &str,
     block: Option<usize>,
     way: Partitioner,
     auto: bool,
-) -> Result<std::result::Result<System, String>> {
+) -> Result<Option<System>> {
     let (read, size) = (read_rows(&**comm, text, block, way), comm.size());
     let ReadRows { rows, nodes, format, stored, block_source, rhs, coordinates, solver, whole } =
         ranks::together(read.map_err(|e| system::missing(text, e)))?;
@@ -155,7 +151,7 @@ fn by_parts(
     let ghosts = all.iter().filter_map(|w| w.as_slice().try_into().ok()).map(f64::from_le_bytes);
     let ghosts = ghosts.fold(0.0, f64::max);
     if auto && ghosts > MANY_GHOSTS && stored <= SMALL {
-        return Ok(Err(format!("; runs of rows have up to {ghosts:.1} ghosts a node")));
+        return Ok(None);
     }
     let (block_reason, block_detected) = match block_source {
         BlockSource::Given => ("--block".into(), false),
@@ -164,7 +160,7 @@ fn by_parts(
     };
     let kept = if whole.is_empty() { "each rank reads its rows".into() } else { whole.join("; ") };
     let reason = format!("partition by {}: at most {ghosts:.2} ghosts a node; {kept}", way.name());
-    Ok(Ok(System {
+    Ok(Some(System {
         label: text.into(),
         name: text.into(),
         format,

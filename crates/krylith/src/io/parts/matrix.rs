@@ -117,8 +117,8 @@ impl MatrixFile {
 }
 
 /// Refuses files that differ between ranks in length, or at their ends.
-fn same_file(comm: &dyn Communicator, path: &Path, bytes: &[u8]) -> Result<()> {
-    const LOOKED_AT: usize = 4096;
+pub(super) fn same_file(comm: &dyn Communicator, path: &Path, bytes: &[u8]) -> Result<()> {
+    const LOOKED_AT: usize = 1 << 16;
     let ends =
         bytes[..bytes.len().min(LOOKED_AT)].iter().chain(&bytes[bytes.len().saturating_sub(LOOKED_AT)..]);
     // FNV-1a.
@@ -128,7 +128,8 @@ fn same_file(comm: &dyn Communicator, path: &Path, bytes: &[u8]) -> Result<()> {
     match told.iter().position(|other| *other != told[0]) {
         None => Ok(()),
         Some(rank) => Err(Error::invalid(format!(
-            "the ranks read different files: {} on rank {rank} is not that on rank 0; give all of them the same",
+            "rank {rank} was given a system that differs from that of rank 0: {} is another file there; give all of \
+             them the same",
             path.display()
         ))),
     }

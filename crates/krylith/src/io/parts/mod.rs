@@ -29,7 +29,7 @@ pub use blocks::suited_block;
 pub use vector::{own_unknowns, read_unknowns};
 
 use super::array::points_columns;
-use super::source::name_file;
+use super::source::{map, name_file};
 use super::system::{KroneckerFile, Parts, SystemFile, check_points, coefficients, kronecker_block};
 use super::{Array, SolverDefaults};
 use crate::comm::{Communicator, gather};
@@ -116,6 +116,8 @@ fn read_in_batches(
             format!("a partition by {} needs the whole system; by rows and by nonzeros do not", cut.name());
         return Err(Error::Unsupported(message));
     }
+    // First of all, so that all ranks take the same steps from here on.
+    matrix::same_file(comm, path, &same(comm, map(path))?)?;
     let is_toml = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"));
     let file = if is_toml { same(comm, SystemFile::open(path))? } else { SystemFile::default() };
     let folder = if is_toml { path.parent().unwrap_or(Path::new("")) } else { Path::new("") };
