@@ -55,8 +55,12 @@ sources! {
     "start.inc" => "../../space/arnoldi/start.inc",
     "begin.inc" => "../../space/arnoldi/begin.inc",
     "classical.inc" => "../../space/arnoldi/classical.inc",
-    "delayed.inc" => "../../space/arnoldi/delayed.inc",
-    "solve.inc" => "../../space/arnoldi/solve.inc",
+    "delayed_open.inc" => "../../space/arnoldi/delayed_open.inc",
+    "delayed_entry.inc" => "../../space/arnoldi/delayed_entry.inc",
+    "delayed_close.inc" => "../../space/arnoldi/delayed_close.inc",
+    "solve_open.inc" => "../../space/arnoldi/solve_open.inc",
+    "solve_pivot.inc" => "../../space/arnoldi/solve_pivot.inc",
+    "solve_entry.inc" => "../../space/arnoldi/solve_entry.inc",
 }
 
 /// A source with its `#include "…"` lines replaced by what they name, and the constants in front.

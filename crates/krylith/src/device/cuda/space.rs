@@ -461,7 +461,10 @@ impl Space for Cuda {
         let function = self.device.function(&special::step(step))?;
         let (values, flags) = (scalars.value(0), scalars.flag(0));
         // SAFETY: the parameter types are the kernel's; the layout fits the scalars it was made with.
-        unsafe { launch!(self.device, &function, 1, 1, 0, self.halt(), values, flags, *layout, j as u64) }
+        let threads = if matches!(step, Step::Delayed | Step::Solve) { 128 } else { 1 };
+        unsafe {
+            launch!(self.device, &function, 1, threads, 0, self.halt(), values, flags, *layout, j as u64)
+        }
     }
 
     fn guard(&self, scalars: Option<&CudaScalars>) {

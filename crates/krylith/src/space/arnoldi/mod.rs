@@ -50,6 +50,8 @@ pub struct Layout {
     pub ld: usize,
     /// Numbers in all.
     pub len: usize,
+    /// ρ, t_j and tᵀt of a delayed step under way.
+    pub rho: usize,
     /// Diagonal entries of R under this share of the largest span nothing new; see [`rank`].
     pub rank: usize,
 }
@@ -83,6 +85,7 @@ impl Layout {
             y,
             ld,
             len,
+            rho: dots + 2 * ld,
             rank,
         }
     }
@@ -196,13 +199,49 @@ fn classical(s: &mut [f64], flags: &mut [i32], l: &Layout, j: usize) {
     include!("classical.inc")
 }
 
-/// The Hessenberg step of the delayed variant.
-#[allow(unused_parens)]
+/// The Hessenberg step of the delayed variant. A GPU computes its entries with a thread each.
 pub fn delayed(s: &mut [f64], flags: &mut [i32], l: &Layout, j: usize) {
-    include!("delayed.inc")
+    if delayed_open(s, flags, l, j) {
+        (0..=j).for_each(|i| delayed_entry(s, l, j, i));
+        delayed_close(s, flags, l, j);
+    }
+}
+
+#[allow(unused_parens, clippy::needless_return)]
+fn delayed_open(s: &mut [f64], flags: &mut [i32], l: &Layout, j: usize) -> bool {
+    include!("delayed_open.inc")
 }
 
 #[allow(unused_parens)]
+fn delayed_entry(s: &mut [f64], l: &Layout, j: usize, i: usize) {
+    include!("delayed_entry.inc")
+}
+
+#[allow(unused_parens)]
+fn delayed_close(s: &mut [f64], flags: &mut [i32], l: &Layout, j: usize) {
+    include!("delayed_close.inc")
+}
+
+/// y = R⁻¹γ. A GPU takes a column off all rows at once.
 fn solve(s: &mut [f64], flags: &mut [i32], l: &Layout) {
-    include!("solve.inc")
+    solve_open(s, flags, l);
+    for i in (0..columns(flags)).rev() {
+        solve_pivot(s, l, i);
+        (0..i).for_each(|k| solve_entry(s, l, i, k));
+    }
+}
+
+#[allow(unused_parens)]
+fn solve_open(s: &mut [f64], flags: &mut [i32], l: &Layout) {
+    include!("solve_open.inc")
+}
+
+#[allow(unused_parens)]
+fn solve_pivot(s: &mut [f64], l: &Layout, i: usize) {
+    include!("solve_pivot.inc")
+}
+
+#[allow(unused_parens)]
+fn solve_entry(s: &mut [f64], l: &Layout, i: usize, k: usize) {
+    include!("solve_entry.inc")
 }

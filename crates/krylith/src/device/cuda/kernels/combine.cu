@@ -222,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) COMBINE(ARGUMEN
     workers -= 1;
     if (blockIdx.x == workers) {
         prepare();
-        if (threadIdx.x == 0) delayed(state, flags, layout, k);
+        delayed(state, flags, layout, k);
         return;
     }
 #endif

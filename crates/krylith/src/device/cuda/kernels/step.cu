@@ -1,6 +1,7 @@
 // One small dense step on its own: start, begin, classical or solve.
 //
-// Macros: STEP_START, STEP_BEGIN, STEP_CLASSICAL or STEP_SOLVE. One thread; no traffic worth counting.
+// Macros: STEP_START, STEP_BEGIN, STEP_CLASSICAL, STEP_DELAYED or STEP_SOLVE. One block; one thread where a step has no parts that
+// are independent. No traffic worth counting.
 
 #include "arnoldi.cuh"
 
