@@ -30,5 +30,5 @@ mod triad;
 #[cfg(feature = "cuda")]
 pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_paper_kernels};
 pub use links::{LinksOptions, LinksReport, links};
-pub use okp::{DeviceChoice, OkpOptions, OkpReport, okp};
+pub use okp::{DeviceChoice, OkpOptions, OkpReport, Series, okp};
 pub use samples::Samples;

@@ -230,6 +230,13 @@ pub struct BenchArgs {
     /// Every block size from 1 to 8 with 1 to 4 stages too
     #[arg(long)]
     pub full: bool,
+    /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
+    /// all three]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub series: Option<Vec<krylith_bench::Series>>,
+    /// okp: whole solves that an iteration's time is the median of [default: 20 on a GPU, 3 on a CPU]
+    #[arg(long, value_name = "N", value_parser = options::restart)]
+    pub solves: Option<usize>,
     /// links: a machine file whose network and GPUs a host are taken over as estimates [default: one host is all there is]
     #[arg(long, value_name = "FILE.toml")]
     pub network: Option<PathBuf>,

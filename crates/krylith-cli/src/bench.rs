@@ -21,6 +21,8 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
         out: args.out,
         full: args.full,
         threads: args.threads.unwrap_or(0),
+        solves: args.solves,
+        series: args.series.unwrap_or_else(|| krylith_bench::Series::ALL.to_vec()),
         ..OkpOptions::default()
     };
     let report = okp(&options, &mut |line| eprintln!("krylith bench: {line}"))?;

@@ -1,8 +1,9 @@
 //! The paper's experiments on several GPUs: time of an iteration and where it goes (its Table 3 and Figs. 9 to 13),
 //! strong scaling at the paper's size and at eight times it, weak scaling at the paper's size a GPU.
 
+use super::Series;
 use super::gpus_report::{Findings, make};
-use super::{OkpOptions, OkpReport, RESTART, write};
+use super::{OkpOptions, OkpReport, RESTART, Series, write};
 use crate::cuda::CudaPlatform;
 use crate::cuda::multi::{Baseline, ours};
 use crate::multi::{Job, Session, Solve, Times, share};
@@ -99,35 +100,41 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
         found.notes.push(e.to_string());
     }
 
-    let strong = strong(gpus, nodes, &plan, &mut found.notes, progress)?;
+    // One GPU is where weak scaling begins too.
+    let own = if options.series.contains(&Series::Strong) { gpus } else { &gpus[..1] };
+    let strong = strong(own, nodes, &plan, &mut found.notes, progress)?;
     let first = strong.runs[0].clone();
     found.experiments.push(strong);
     // The rest is long: what there is by now stays if it is interrupted.
     write(&mut make(&found, meta.clone()), options)?;
 
-    let [x, y, z] = nodes;
-    let each = x * y * z;
-    let mut weak =
-        Experiment { title: format!("Weak scaling, {each} nodes a GPU"), weak: true, runs: vec![first] };
-    for count in counts(gpus.len()).into_iter().skip(1) {
-        progress(&format!("weak scaling on {count} GPUs"));
-        let case = systems::stokes([x, y, z * count])?;
-        let reference = None;
-        weak.runs.push(solvers(
-            &gpus[..count],
-            &case,
-            [x, y, z * count],
-            &plan,
-            reference,
-            &mut found.notes,
-        )?);
+    if options.series.contains(&Series::Weak) {
+        let [x, y, z] = nodes;
+        let each = x * y * z;
+        let mut weak =
+            Experiment { title: format!("Weak scaling, {each} nodes a GPU"), weak: true, runs: vec![first] };
+        for count in counts(gpus.len()).into_iter().skip(1) {
+            progress(&format!("weak scaling on {count} GPUs"));
+            let case = systems::stokes([x, y, z * count])?;
+            let reference = None;
+            weak.runs.push(solvers(
+                &gpus[..count],
+                &case,
+                [x, y, z * count],
+                &plan,
+                reference,
+                &mut found.notes,
+            )?);
+        }
+        found.experiments.push(weak);
+        write(&mut make(&found, meta.clone()), options)?;
     }
-    found.experiments.push(weak);
-    write(&mut make(&found, meta.clone()), options)?;
 
-    let nodes = nodes.map(|n| 2 * n);
-    let strong = self::strong(gpus, nodes, &short, &mut found.notes, progress)?;
-    found.experiments.push(strong);
+    if options.series.contains(&Series::Large) {
+        let nodes = nodes.map(|n| 2 * n);
+        let strong = self::strong(gpus, nodes, &short, &mut found.notes, progress)?;
+        found.experiments.push(strong);
+    }
     let mut made = make(&found, meta);
     write(&mut made, options)?;
     Ok(made)

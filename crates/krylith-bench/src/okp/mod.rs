@@ -46,6 +46,34 @@ impl FromStr for DeviceChoice {
     }
 }
 
+/// A series of runs on 1, 2, 4, … GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Series {
+    /// The paper's size on more and more GPUs.
+    Strong,
+    /// The paper's size on each GPU.
+    Weak,
+    /// Eight times the paper's size on more and more GPUs.
+    Large,
+}
+
+impl Series {
+    /// All of them.
+    pub const ALL: [Series; 3] = [Series::Strong, Series::Weak, Series::Large];
+}
+
+impl FromStr for Series {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "strong" => Ok(Series::Strong),
+            "weak" => Ok(Series::Weak),
+            "large" => Ok(Series::Large),
+            _ => Err(Error::invalid(format!("unknown series `{text}`; use strong, weak or large"))),
+        }
+    }
+}
+
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct OkpOptions {
@@ -59,6 +87,8 @@ pub struct OkpOptions {
     pub repetitions: usize,
     /// Samples of a whole solve. Default: 20 on GPUs, 3 on a CPU.
     pub solves: Option<usize>,
+    /// What is measured on several GPUs.
+    pub series: Vec<Series>,
     /// GMRES iterations of a solve. Default: 300 (10 cycles) on a GPU, 60 on a CPU and for the further sizes on several
     /// GPUs.
     pub iterations: Option<usize>,
@@ -81,6 +111,7 @@ impl Default for OkpOptions {
             repetitions: 20,
             solves: None,
             iterations: None,
+            series: Series::ALL.to_vec(),
             threads: 0,
             full: false,
             traffic: None,
