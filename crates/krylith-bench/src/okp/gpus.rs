@@ -1,7 +1,6 @@
 //! The paper's experiments on several GPUs: time of an iteration and where it goes (its Table 3 and Figs. 9 to 13),
 //! strong scaling at the paper's size and at eight times it, weak scaling at the paper's size a GPU.
 
-use super::Series;
 use super::gpus_report::{Findings, make};
 use super::{OkpOptions, OkpReport, RESTART, Series, write};
 use crate::cuda::CudaPlatform;
