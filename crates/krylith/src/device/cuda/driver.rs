@@ -7,14 +7,11 @@ use super::pinned::Pinned;
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
-use cudarc::driver::{
-    CudaContext, CudaEvent, CudaFunction, CudaModule, CudaStream, DevicePtrMut, DeviceSlice, result,
-};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DevicePtrMut, DeviceSlice, result};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
 
 /// Launches `$function` with the values `$argument`, each of exactly the kernel's parameter type.
 macro_rules! launch {
@@ -24,11 +21,6 @@ macro_rules! launch {
     }};
 }
 pub(super) use launch;
-
-/// How often a wait looks whether the other ranks are alive.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a stream may take to drain after everything that waits was told to give up.
-const DRAIN: Duration = Duration::from_secs(5);
 
 /// Events that keep time.
 const TIMED: sys::CUevent_flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
@@ -137,7 +129,7 @@ fn text(e: &DriverError) -> String {
 
 /// One GPU: its context, a stream, loaded kernels and a count of what was allocated.
 pub struct Device {
-    context: Arc<CudaContext>,
+    pub(super) context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     info: DeviceInfo,
     multiprocessors: usize,
@@ -145,7 +137,7 @@ pub struct Device {
     allocations: AtomicUsize,
     bytes: AtomicU64,
     compiled: AtomicUsize,
-    watch: Mutex<Option<Arc<Watch>>>,
+    pub(super) watch: Mutex<Option<Arc<Watch>>>,
 }
 
 impl Device {
@@ -384,62 +376,6 @@ impl Device {
         self.check("cuMemsetD8Async", done)
     }
 
-    /// Waits for the stream. Where it may wait for other ranks, a rank that is gone ends the wait.
-    ///
-    /// # Errors
-    /// What failed on the device; the rank that is gone.
-    pub fn wait(&self) -> Result<()> {
-        let watch = self.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        match watch {
-            None => self.check("cuStreamSynchronize", self.stream.synchronize()),
-            // SAFETY: a stream of this device.
-            Some(watch) => {
-                self.wait_for_ranks(&watch, &|| unsafe { sys::cuStreamQuery(self.stream.cu_stream()) })
-            }
-        }
-    }
-
-    fn wait_for_ranks(&self, watch: &Watch, query: &dyn Fn() -> sys::CUresult) -> Result<()> {
-        let begin = Instant::now();
-        let (mut looked, mut given_up, mut lost) = (begin, begin, None);
-        loop {
-            match query() {
-                sys::CUresult::CUDA_ERROR_NOT_READY => {}
-                code => {
-                    let done = self.driver("a wait", code);
-                    return lost.map_or(done, Err);
-                }
-            }
-            let now = Instant::now();
-            if now - looked < LOOK_EVERY {
-                std::thread::yield_now();
-                continue;
-            }
-            looked = now;
-            lost = match lost {
-                None => {
-                    let over = now - begin > Duration::from_secs_f64(watch.seconds);
-                    let why = watch.comm.check().err().or_else(|| {
-                        let late = "the GPU did not finish in time";
-                        over.then(|| failure_text(&self.info.name, "cuStreamQuery", late))
-                    });
-                    if why.is_some() {
-                        watch.give_up();
-                        given_up = now;
-                    }
-                    why
-                }
-                Some(why) if now - given_up > DRAIN => return Err(why),
-                why => why,
-            };
-        }
-    }
-
-    /// What waits look at from now on.
-    pub(super) fn watch(&self, watch: Option<Arc<Watch>>) {
-        *self.watch.lock().unwrap_or_else(|e| e.into_inner()) = watch;
-    }
-
     /// A stream beside the one that does the work.
     pub(super) fn second_stream(&self) -> Result<Arc<CudaStream>> {
         self.check("cuStreamCreate", self.context.new_stream())
@@ -525,30 +461,6 @@ impl Device {
     }
 }
 
-/// A point in the stream that can be waited for.
-pub(super) struct Event(CudaEvent);
-
-impl Event {
-    pub(super) fn new(device: &Device) -> Result<Self> {
-        device.check("cuEventCreate", device.context.new_event(None)).map(Self)
-    }
-
-    /// Moves to what is in the stream now.
-    pub(super) fn record(&self, device: &Device) -> Result<()> {
-        device.check("cuEventRecord", self.0.record(&device.stream))
-    }
-
-    /// Waits for what was in the stream then; as [`Device::wait`] where that may wait for other ranks.
-    pub(super) fn wait(&self, device: &Device) -> Result<()> {
-        let watch = device.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        match watch {
-            None => device.check("cuEventSynchronize", self.0.synchronize()),
-            // SAFETY: a live event.
-            Some(watch) => device.wait_for_ranks(&watch, &|| unsafe { sys::cuEventQuery(self.0.cu_event()) }),
-        }
-    }
-}
-
 /// A constant of a module, written in stream order.
 pub(super) struct Constant {
     pointer: sys::CUdeviceptr,
@@ -571,10 +483,6 @@ impl Constant {
             result::memcpy_htod_async(self.pointer, host, device.stream.cu_stream())
         })
     }
-}
-
-fn failure_text(device: &str, call: &str, message: &str) -> Error {
-    Error::Device { device: device.into(), call: call.into(), message: message.into() }
 }
 
 /// A driver's error with the device and the call.

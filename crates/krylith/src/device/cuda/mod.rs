@@ -19,6 +19,7 @@ mod scalars;
 mod space;
 pub mod specialisations;
 mod tiles;
+mod waiting;
 
 pub use compiler::{CacheState, cache_state, compile_for};
 pub use diagonal::CudaBlocks;

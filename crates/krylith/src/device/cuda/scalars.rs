@@ -1,7 +1,8 @@
 //! A method's numbers and flags on a GPU, and their one trip to the host and back a cycle.
 
-use super::driver::{Buffer, Device, Event};
+use super::driver::{Buffer, Device};
 use super::pinned::Pinned;
+use super::waiting::Event;
 use crate::Result;
 use crate::space::FLAGS;
 use std::cell::RefCell;

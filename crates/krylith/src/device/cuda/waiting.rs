@@ -1,0 +1,100 @@
+//! Waits for a GPU that end: also where the GPU waits for those of other ranks, and one of them is gone.
+
+use super::driver::Device;
+use super::fabric::Watch;
+use crate::{Error, Result};
+use cudarc::driver::CudaEvent;
+use cudarc::driver::sys;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a wait looks whether the other ranks are alive.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a stream may take to drain after everything that waits was told to give up.
+const DRAIN: Duration = Duration::from_secs(5);
+
+impl Device {
+    /// Waits for the stream. Where it may wait for other ranks, a rank that is gone ends the wait.
+    ///
+    /// # Errors
+    /// What failed on the device; the rank that is gone.
+    pub fn wait(&self) -> Result<()> {
+        let watch = self.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        match watch {
+            None => self.check("cuStreamSynchronize", self.stream().synchronize()),
+            // SAFETY: a stream of this device.
+            Some(watch) => {
+                self.wait_for_ranks(&watch, &|| unsafe { sys::cuStreamQuery(self.stream().cu_stream()) })
+            }
+        }
+    }
+
+    fn wait_for_ranks(&self, watch: &Watch, query: &dyn Fn() -> sys::CUresult) -> Result<()> {
+        let begin = Instant::now();
+        let (mut looked, mut given_up, mut lost) = (begin, begin, None);
+        loop {
+            match query() {
+                sys::CUresult::CUDA_ERROR_NOT_READY => {}
+                code => {
+                    let done = self.driver("a wait", code);
+                    return lost.map_or(done, Err);
+                }
+            }
+            let now = Instant::now();
+            if now - looked < LOOK_EVERY {
+                std::thread::yield_now();
+                continue;
+            }
+            looked = now;
+            lost = match lost {
+                None => {
+                    let over = now - begin > Duration::from_secs_f64(watch.seconds);
+                    let why = watch.comm.check().err().or_else(|| {
+                        let late = "the GPU did not finish in time";
+                        over.then(|| failure_text(&self.info().name, "cuStreamQuery", late))
+                    });
+                    if why.is_some() {
+                        watch.give_up();
+                        given_up = now;
+                    }
+                    why
+                }
+                Some(why) if now - given_up > DRAIN => return Err(why),
+                why => why,
+            };
+        }
+    }
+
+    /// What waits look at from now on.
+    pub(super) fn watch(&self, watch: Option<Arc<Watch>>) {
+        *self.watch.lock().unwrap_or_else(|e| e.into_inner()) = watch;
+    }
+}
+
+/// A point in the stream that can be waited for.
+pub(super) struct Event(CudaEvent);
+
+impl Event {
+    pub(super) fn new(device: &Device) -> Result<Self> {
+        device.check("cuEventCreate", device.context.new_event(None)).map(Self)
+    }
+
+    /// Moves to what is in the stream now.
+    pub(super) fn record(&self, device: &Device) -> Result<()> {
+        device.check("cuEventRecord", self.0.record(device.stream()))
+    }
+
+    /// Waits for what was in the stream then; as [`Device::wait`] where that may wait for other ranks.
+    pub(super) fn wait(&self, device: &Device) -> Result<()> {
+        let watch = device.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        match watch {
+            None => device.check("cuEventSynchronize", self.0.synchronize()),
+            // SAFETY: a live event.
+            Some(watch) => device.wait_for_ranks(&watch, &|| unsafe { sys::cuEventQuery(self.0.cu_event()) }),
+        }
+    }
+}
+
+fn failure_text(device: &str, call: &str, message: &str) -> Error {
+    Error::Device { device: device.into(), call: call.into(), message: message.into() }
+}
