@@ -24,13 +24,21 @@ pub fn run() -> ExitCode {
     let mpi = OnceCell::new(); // installed in the time of the first step that needs it
     let mpi = || mpi.get_or_init(mpi::install);
     steps.step("lints with mpi", || match mpi() {
-        Ok(()) => clippy(&["--package", "krylith", "--features", "mpi", "--all-targets"]),
+        Ok(()) => clippy(&[
+            "--package",
+            "krylith",
+            "--package",
+            "krylith-cli",
+            "--features",
+            "krylith-cli/mpi",
+            "--all-targets",
+        ]),
         Err(why) => missing(why.clone()),
     });
     steps.step("tests with mpi", || match mpi() {
         // The whole workspace, for the reason that `kernels` gives.
         Ok(()) => {
-            let tests = ["test", "--workspace", "--features", "krylith/mpi", "--test", "mpi"];
+            let tests = ["test", "--workspace", "--features", "krylith-cli/mpi", "--test", "mpi"];
             run_tests(&mut cargo(&tests)).into()
         }
         Err(why) => missing(why.clone()),

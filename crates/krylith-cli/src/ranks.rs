@@ -27,7 +27,10 @@ pub fn start() -> Result<()> {
     #[cfg(feature = "mpi")]
     let world = {
         let mpi = comm::Mpi::init()?;
-        let comm = mpi.clone().map_or_else(|| Arc::new(Solo) as Arc<dyn Communicator>, |mpi| mpi);
+        let comm: Arc<dyn Communicator> = match &mpi {
+            Some(mpi) => mpi.clone(),
+            None => Arc::new(Solo),
+        };
         World { comm, mpi }
     };
     #[cfg(not(feature = "mpi"))]
