@@ -43,4 +43,16 @@ while read -r suite; do
     echo "== krylith bench $suite" | tee -a "$out/bench.log"
     "$here/krylith" bench "$suite" --device cuda --out "$raw/$suite" < /dev/null 2>&1 | tee -a "$out/bench.log" || failed=1
 done < "$here/suites.txt"
+
+# What several GPUs do together: links, a prediction from them alone, and then the runs that it predicts.
+gpus=$(nvidia-smi -L | wc -l)
+if [ "$gpus" -gt 1 ]; then
+    all=cuda:$(seq -s, 0 $((gpus - 1)))
+    {
+        "$here/krylith" bench links --device "$all" --out "$raw/links.toml" < /dev/null &&
+        "$here/krylith" model stokes:53x53x54 --machine "$raw/links.toml" --out "$raw/predicted" &&
+        "$here/krylith" bench okp --device "$all" --out "$raw/okp-gpus" < /dev/null &&
+        "$here/krylith" model --compare "$raw/predicted/prediction.json" "$raw/okp-gpus/okp.json"
+    } 2>&1 | tee -a "$out/bench.log" || failed=1
+fi
 exit $failed

@@ -34,6 +34,8 @@ pub struct Fabric {
     links: Links,
     /// Why these links.
     reason: String,
+    /// What the device's waits look at while this fabric lives.
+    watch: Option<Arc<Watch>>,
 }
 
 enum Links {
@@ -87,7 +89,13 @@ impl Fabric {
     /// A GPU that works alone.
     pub fn alone(device: &Arc<Device>) -> Arc<Self> {
         let reason = "one rank".into();
-        Arc::new(Self { device: device.clone(), comm: Arc::new(Solo), links: Links::Alone, reason })
+        Arc::new(Self {
+            device: device.clone(),
+            comm: Arc::new(Solo),
+            links: Links::Alone,
+            reason,
+            watch: None,
+        })
     }
 
     /// Joins the GPUs of all ranks. Collective.
@@ -138,8 +146,9 @@ impl Fabric {
                 (Links::Nccl(nccl), format!("NCCL: {why}"), watch)
             }
         };
-        device.watch(Some(Arc::new(watch)));
-        Ok(Arc::new(Self { device: device.clone(), comm: comm.clone(), links, reason }))
+        let watch = Arc::new(watch);
+        device.watch(Some(watch.clone()));
+        Ok(Arc::new(Self { device: device.clone(), comm: comm.clone(), links, reason, watch: Some(watch) }))
     }
 
     /// The device of this rank.
@@ -212,8 +221,8 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        if !matches!(self.links, Links::Alone) {
-            self.device.watch(None);
+        if let Some(watch) = &self.watch {
+            self.device.forget(watch);
         }
     }
 }

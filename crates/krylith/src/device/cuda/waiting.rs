@@ -65,6 +65,14 @@ impl Device {
         }
     }
 
+    /// Waits look at nothing any more, unless another fabric has taken its place.
+    pub(super) fn forget(&self, own: &Arc<Watch>) {
+        let mut watch = self.watch.lock().unwrap_or_else(|e| e.into_inner());
+        if watch.as_ref().is_some_and(|now| Arc::ptr_eq(now, own)) {
+            *watch = None;
+        }
+    }
+
     /// What waits look at from now on.
     pub(super) fn watch(&self, watch: Option<Arc<Watch>>) {
         *self.watch.lock().unwrap_or_else(|e| e.into_inner()) = watch;
