@@ -110,6 +110,26 @@ impl<S: PointBlockSum> PointBlock<S> {
         Ok(operator)
     }
 
+    /// A⊗M + τB⊗L from two terms whose coefficients are A and τB already, such as one rank's part; B is kept for
+    /// [`set_tau`](Self::set_tau).
+    ///
+    /// # Errors
+    /// Not two terms, or a B of another order; a device without room.
+    pub fn stages(space: &S, terms: &Terms, b: &Dense, store: Store) -> Result<Self> {
+        if terms.terms.len() != 2 || b.rows() != terms.stages() || b.columns() != terms.stages() {
+            return Err(Error::invalid(format!(
+                "{} terms of {} stages with a B of {}×{}; two terms and a B of their order were expected",
+                terms.terms.len(),
+                terms.stages(),
+                b.rows(),
+                b.columns()
+            )));
+        }
+        let mut operator = Self::new(space, terms, store, false)?;
+        operator.b = Some(b.clone());
+        Ok(operator)
+    }
+
     /// A point-block matrix on the device of `space`.
     pub fn bsr(space: &S, a: &Bsr, store: Store) -> Result<Self> {
         Self::new(space, &Terms::bsr(a), store, false)

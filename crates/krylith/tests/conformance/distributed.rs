@@ -242,7 +242,7 @@ pub fn updates_reach_all_ranks<S: PointBlockSum>(sizes: &[usize], make: MakeShar
                         part.rows.iter().flat_map(|&i| &v[i as usize * 6..][..6]).copied().collect()
                     };
                     let space = make(&comm, part.rows.len() * 6)?;
-                    let mut a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+                    let mut a = PointBlock::stages(&space, &part.terms, &k.b, Store::F64)?;
                     let (own, mut y) = (pick(&x), vec![0.0; part.rows.len() * 6]);
                     let (mut dx, mut dy) = (space.vector()?, space.vector()?);
                     space.write(&own, &mut dx)?;
@@ -250,8 +250,8 @@ pub fn updates_reach_all_ranks<S: PointBlockSum>(sizes: &[usize], make: MakeShar
                     for t in 0..2 {
                         a.update_values(&space, t, new.terms.terms[t].1.values())?;
                     }
-                    let coefficients: Vec<Dense> = new.terms.terms.iter().map(|t| t.0.clone()).collect();
-                    space.update_coefficients(a.product_mut(), &coefficients)?;
+                    a.set_stages(&space, &changed.a, &changed.b, 2.0)?;
+                    a.set_tau(&space, &changed.a, changed.tau)?;
                     for _ in 0..3 {
                         a.apply(&space, &dx, &mut dy)?; // nothing between products
                     }
