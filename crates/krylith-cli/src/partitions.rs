@@ -1,7 +1,8 @@
 //! `krylith info SYSTEM --ranks P`: each way to give the system's block rows to ranks, and how good it is.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{bytes, count, plural};
+use crate::share::enough_rows;
 use crate::system::System;
 use comfy_table::{CellAlignment, Table, presets};
 use krylith::partition::{Partitioner, Quality};
@@ -11,16 +12,7 @@ use krylith::partition::{Partitioner, Quality};
 /// # Errors
 /// That, with both numbers.
 pub fn check(system: &System, ranks: usize) -> Result<()> {
-    let nodes = system.order.nodes;
-    if ranks > nodes {
-        return Err(Failure::usage(format!(
-            "{}: {} for {}; each rank needs a block row: take at most {nodes}",
-            system.label,
-            plural(ranks, "rank"),
-            plural(nodes, "block row")
-        )));
-    }
-    Ok(())
+    enough_rows(system.order.nodes, ranks).map_err(|f| f.within(&system.label))
 }
 
 /// A line for each way, under a heading.

@@ -70,7 +70,10 @@ pub fn cut(
 }
 
 /// Refuses more ranks than block rows.
-fn enough_rows(nodes: usize, ranks: usize) -> Result<()> {
+///
+/// # Errors
+/// That, with both numbers.
+pub fn enough_rows(nodes: usize, ranks: usize) -> Result<()> {
     if ranks <= nodes {
         return Ok(());
     }
@@ -147,9 +150,7 @@ fn by_parts(
     let numbers = rows.numbers.clone();
     let Part { terms, halo, .. } = distribute(&**comm, rows)?;
     let own = halo.ghosts as f64 / halo.own.max(1) as f64;
-    let all = comm::gather(&**comm, &own.to_le_bytes())?;
-    let ghosts = all.iter().filter_map(|w| w.as_slice().try_into().ok()).map(f64::from_le_bytes);
-    let ghosts = ghosts.fold(0.0, f64::max);
+    let ghosts = comm::largest(&**comm, own)?;
     if auto && ghosts > MANY_GHOSTS && stored <= SMALL {
         return Ok(None);
     }

@@ -210,9 +210,7 @@ fn code_of(history: &History) -> u8 {
 /// A power of two that brings the largest entry near 1, or 1 where squares are safe anyway.
 fn unit(comm: &dyn Communicator, b: &[f64]) -> Result<f64> {
     let own = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-    let all = comm::gather(comm, &own.to_le_bytes())?;
-    let largest =
-        all.iter().filter_map(|m| m.as_slice().try_into().ok().map(f64::from_le_bytes)).fold(0.0, f64::max);
+    let largest = comm::largest(comm, own)?;
     if largest == 0.0 || (1e-120..=1e120).contains(&largest) {
         return Ok(1.0);
     }

@@ -136,6 +136,16 @@ pub fn gather(comm: &dyn Communicator, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
     comm.all_to_all(vec![mine.to_vec(); comm.size()])
 }
 
+/// The largest of what the ranks bring, and not less than 0; a NaN counts as nothing.
+///
+/// # Errors
+/// As [`Communicator::all_to_all`].
+pub fn largest(comm: &dyn Communicator, own: f64) -> Result<f64> {
+    let all = gather(comm, &own.to_le_bytes())?;
+    let numbers = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_le_bytes);
+    Ok(numbers.fold(0.0, f64::max))
+}
+
 /// Ends a stretch of set-up: where it failed on one rank, it fails on all, with that rank's name and reason.
 ///
 /// # Errors

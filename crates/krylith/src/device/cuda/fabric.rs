@@ -53,7 +53,7 @@ struct Peers {
 
 /// The twin of `struct Group` in `kernels/peers.cuh`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Group {
     rank: u32,
     size: u32,
@@ -201,16 +201,7 @@ impl Fabric {
     /// An error where a kernel waited for a rank in vain; the stream must be idle.
     pub(super) fn check(&self) -> Result<()> {
         let Links::Peers(p) = &self.links else { return Ok(()) };
-        let mut failed = [Group {
-            rank: 0,
-            size: 0,
-            capacity: 0,
-            failed: 0,
-            epoch: 0,
-            limit: 0,
-            abort: 0,
-            mailbox: [0; MAX_RANKS],
-        }];
+        let mut failed = [Group::default()];
         self.device.read(&p.group, 0, &mut failed)?;
         match failed[0].failed {
             0 => Ok(()),
