@@ -48,7 +48,11 @@ fn found() -> Vec<(&'static str, Vec<String>)> {
     if let Some((total, free)) = machine::memory() {
         cpu.push(format!("memory {}, {} free", bytes(total), bytes(free)));
     }
-    vec![("cpu", cpu), ("cuda", cuda()), ("mpi", vec!["not in this build".into()])]
+    let mpi = match cfg!(feature = "mpi") {
+        true => "in this build: mpirun -n P krylith solve SYSTEM",
+        false => "not in this build; `--features mpi` puts it in",
+    };
+    vec![("cpu", cpu), ("cuda", cuda()), ("mpi", vec![mpi.into()])]
 }
 
 /// GPUs and what a solve on one needs, or why there is none.
