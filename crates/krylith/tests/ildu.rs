@@ -26,20 +26,29 @@ fn times(m: usize, a: &[f64], b: &[f64]) -> Vec<f64> {
     c
 }
 
-/// Block ILU(k) of each subdomain in ascending order of rows, from the textbook: levels of fill of all pairs, then IKJ
+/// Every subdomain's rows, ascending.
+fn natural(subdomains: &Subdomains) -> Vec<Vec<u32>> {
+    (0..subdomains.count()).map(|p| subdomains.rows(p).to_vec()).collect()
+}
+
+/// Every subdomain's rows by position.
+fn positions(plan: &Plan) -> Vec<Vec<u32>> {
+    plan.ptr.windows(2).map(|w| plan.rows[w[0]..w[1]].to_vec()).collect()
+}
+
+/// Block ILU(k) of each list of rows, eliminated in its order, from the textbook: levels of fill of all pairs, then IKJ
 /// elimination on the pairs kept. L and U are those of (I + L) D (I + U), with D⁻¹ on the diagonal.
-fn reference(a: &Bsr, subdomains: &Subdomains, fill: usize) -> Blocks {
+fn reference(a: &Bsr, subdomains: &[Vec<u32>], fill: usize) -> Blocks {
     let m = a.block();
     let mut all = Blocks::new();
-    for p in 0..subdomains.count() {
-        let rows = subdomains.rows(p);
+    for rows in subdomains {
         let n = rows.len();
         let mut level = vec![vec![usize::MAX; n]; n];
         let mut block = vec![vec![vec![0.0; m * m]; n]; n];
         for (i, &row) in rows.iter().enumerate() {
             level[i][i] = 0;
             for e in a.row_ptr()[row as usize]..a.row_ptr()[row as usize + 1] {
-                if let Ok(j) = rows.binary_search(&a.col()[e]) {
+                if let Some(j) = rows.iter().position(|&row| row == a.col()[e]) {
                     level[i][j] = 0;
                     block[i][j] = a.block_values(e).to_vec();
                 }
@@ -87,21 +96,24 @@ fn reference(a: &Bsr, subdomains: &Subdomains, fill: usize) -> Blocks {
     all
 }
 
-/// (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x, rows ascending: subdomains do not meet.
-fn apply(m: usize, n: usize, factors: &Blocks, x: &[f64]) -> Vec<f64> {
+/// (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x, in the order of each list of rows.
+fn apply(m: usize, subdomains: &[Vec<u32>], factors: &Blocks, x: &[f64]) -> Vec<f64> {
     let mut y = x.to_vec();
+    let mut place = vec![0; x.len() / m];
+    subdomains.iter().flatten().enumerate().for_each(|(k, &i)| place[i as usize] = k);
+    let order: Vec<usize> = subdomains.iter().flatten().map(|&i| i as usize).collect();
     let multiply = |block: &[f64], x: &[f64]| -> Vec<f64> {
         (0..m).map(|r| (0..m).map(|c| block[r * m + c] * x[c]).sum()).collect()
     };
-    for i in 0..n {
-        for (&(_, j), block) in factors.range((i, 0)..(i, i)) {
+    for &i in &order {
+        for (&(_, j), block) in factors.range((i, 0)..(i + 1, 0)).filter(|f| place[f.0.1] < place[i]) {
             let update = multiply(block, &y[j * m..(j + 1) * m]);
             (0..m).for_each(|r| y[i * m + r] -= update[r]);
         }
     }
-    for i in (0..n).rev() {
+    for &i in order.iter().rev() {
         let mut z = multiply(&factors[&(i, i)], &y[i * m..(i + 1) * m]);
-        for (&(_, j), block) in factors.range((i, i + 1)..(i + 1, 0)) {
+        for (&(_, j), block) in factors.range((i, 0)..(i + 1, 0)).filter(|f| place[f.0.1] > place[i]) {
             let update = multiply(block, &y[j * m..(j + 1) * m]);
             (0..m).for_each(|r| z[r] -= update[r]);
         }
@@ -145,16 +157,45 @@ fn options(fill: usize) -> IlduOptions {
     IlduOptions { fill, ..IlduOptions::default() }
 }
 
-fn check(terms: &Terms, assembled: &Bsr, subdomains: &Subdomains, fill: usize, rng: &mut Random, what: &str) {
+/// Compares factors and application with the reference, eliminated in the natural order of each subdomain or, where the
+/// plan chose another, by position.
+fn check(
+    terms: &Terms,
+    assembled: &Bsr,
+    subdomains: &Subdomains,
+    fill: usize,
+    kept: bool,
+    rng: &mut Random,
+    what: &str,
+) {
     let space = Cpu::new(terms.rows(), 2);
     let ildu = Ildu::new(&space, terms, subdomains, options(fill)).unwrap();
-    let expected = reference(assembled, subdomains, fill);
+    let order = if kept { natural(subdomains) } else { positions(ildu.plan()) };
+    let expected = reference(assembled, &order, fill);
     check_factors(&read(&space, &ildu), &expected, what);
     let x = rng.numbers(terms.rows());
     let mut y = vec![f64::NAN; terms.rows()];
     ildu.apply(&space, &x, &mut y).unwrap();
-    let z = apply(assembled.block(), assembled.block_rows(), &expected, &x);
+    let z = apply(assembled.block(), &order, &expected, &x);
     assert!(distance(&y, &z) < 1e-12, "{what}: application off by {}", distance(&y, &z));
+}
+
+/// Every row coupled to the one before it, and to some that are near: a numbering that is kept.
+fn banded(rng: &mut Random, b: usize, n: usize) -> Bsr {
+    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+    for i in 0..n {
+        for j in i.saturating_sub(4)..(i + 5).min(n) {
+            if i == j || j + 1 == i || rng.below(3) == 0 {
+                col.push(j as u32);
+                values
+                    .extend((0..b * b).map(|e| {
+                        rng.number() + if i == j && e / b == e % b { 12.0 * b as f64 } else { 0.0 }
+                    }));
+            }
+        }
+        row_ptr.push(col.len());
+    }
+    Bsr::new(b, n, n, row_ptr, col, values).unwrap()
 }
 
 #[test]
@@ -163,10 +204,14 @@ fn factors_and_application_match_a_sequential_reference() {
     for order in [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32] {
         for (n, count) in [(1, 1), (2, 1), (33, 1), (57, 3), (64, 9)] {
             for fill in [0, 1, 3] {
+                let what = format!("order {order}, {n} rows, {count} subdomains, ILU({fill})");
                 let a = random_bsr(&mut rng, order, n, n, 3, true);
                 let subdomains = random_subdomains(&mut rng, n, count);
-                let what = format!("order {order}, {n} rows, {count} subdomains, ILU({fill})");
-                check(&Terms::bsr(&a), &a, &subdomains, fill, &mut rng, &what);
+                check(&Terms::bsr(&a), &a, &subdomains, fill, false, &mut rng, &what);
+                let a = banded(&mut rng, order, n);
+                let labels: Vec<u32> = (0..n).map(|i| (i * count / n) as u32).collect();
+                let runs = Subdomains::from_labels(&labels, count).unwrap();
+                check(&Terms::bsr(&a), &a, &runs, fill, true, &mut rng, &format!("banded, {what}"));
             }
         }
     }
@@ -181,7 +226,7 @@ fn sums_of_terms_match_the_assembled_matrix() {
                 let k = random_kronecker(&mut rng, b, s, 40, 3, same, true);
                 let subdomains = random_subdomains(&mut rng, 40, 4);
                 let what = format!("b={b} s={s} same={same} ILU({fill})");
-                check(&Terms::kronecker(&k), &k.assemble(), &subdomains, fill, &mut rng, &what);
+                check(&Terms::kronecker(&k), &k.assemble(), &subdomains, fill, false, &mut rng, &what);
             }
         }
     }
@@ -219,7 +264,7 @@ fn applied(space: &Cpu, ildu: &Ildu<Cpu>, x: &[f64]) -> Vec<f64> {
 fn one_subdomain_is_global_ilu() {
     let mut rng = Random(3);
     let a = laplacian([7, 6, 5], 2);
-    check(&Terms::bsr(&a), &a, &Subdomains::whole(210), 0, &mut rng, "natural order");
+    check(&Terms::bsr(&a), &a, &Subdomains::whole(210), 0, true, &mut rng, "natural order");
     // On a grid in natural order levels are the planes x + y + z.
     let plan = Plan::new(&Terms::bsr(&a), &Subdomains::whole(210), 0).unwrap();
     assert_eq!((plan.levels.len(), plan.dropped, plan.stored), (7 + 6 + 5 - 2, 0, a.blocks()));
@@ -234,7 +279,7 @@ fn boxes_of_a_grid() {
     let boxes = Subdomains::boxes([9, 5, 4], [4, 2, 3]);
     assert_eq!((boxes.count(), boxes.block_rows(), boxes.largest()), (3 * 3 * 2, 180, 24));
     assert_eq!(boxes.rows(2), [8, 17, 53, 62, 98, 107]);
-    check(&Terms::bsr(&a), &a, &boxes, 0, &mut rng, "boxes");
+    check(&Terms::bsr(&a), &a, &boxes, 0, true, &mut rng, "boxes");
     let plan = Plan::new(&Terms::bsr(&a), &boxes, 0).unwrap();
     assert_eq!(plan.entries() + plan.dropped, plan.stored);
     // Two cuts across x of 20 couplings each, two across y of 36, one across z of 45, both ways.
@@ -444,7 +489,7 @@ fn bad_pivots_are_reported_with_their_row_and_shifted_on_request() {
     // The shifted factors are those of the matrix with a shifted diagonal.
     let shifted = IlduOptions { shift: Some(0.1), ..options(0) };
     let ildu = Ildu::new(&space, &Terms::bsr(&cases[0].0), &two, shifted).unwrap();
-    let expected = reference(&faulty(0.1, 1.0), &two, 0);
+    let expected = reference(&faulty(0.1, 1.0), &natural(&two), 0);
     check_factors(&read(&space, &ildu), &expected, "shifted");
 }
 
