@@ -50,20 +50,20 @@ fn by_order<T: Stored, C: Column>(
     vector: &mut [f64],
 ) {
     match f.plan.order {
-        1 => each::<T, C, 1>(f, values, columns, share, x, y, vector),
-        2 => each::<T, C, 2>(f, values, columns, share, x, y, vector),
-        3 => each::<T, C, 3>(f, values, columns, share, x, y, vector),
-        4 => each::<T, C, 4>(f, values, columns, share, x, y, vector),
-        5 => each::<T, C, 5>(f, values, columns, share, x, y, vector),
-        6 => each::<T, C, 6>(f, values, columns, share, x, y, vector),
-        7 => each::<T, C, 7>(f, values, columns, share, x, y, vector),
-        8 => each::<T, C, 8>(f, values, columns, share, x, y, vector),
-        _ => each::<T, C, 0>(f, values, columns, share, x, y, vector),
+        1 => each::<T, C, 1, 8, 4>(f, values, columns, share, x, y, vector),
+        2 => each::<T, C, 2, 4, 4>(f, values, columns, share, x, y, vector),
+        3 => each::<T, C, 3, 4, 4>(f, values, columns, share, x, y, vector),
+        4 => each::<T, C, 4, 1, 1>(f, values, columns, share, x, y, vector),
+        5 => each::<T, C, 5, 1, 1>(f, values, columns, share, x, y, vector),
+        6 => each::<T, C, 6, 1, 1>(f, values, columns, share, x, y, vector),
+        7 => each::<T, C, 7, 1, 1>(f, values, columns, share, x, y, vector),
+        8 => each::<T, C, 8, 1, 1>(f, values, columns, share, x, y, vector),
+        _ => each::<T, C, 0, 1, 1>(f, values, columns, share, x, y, vector),
     }
 }
 
-/// M = 0 stands for any order.
-fn each<T: Stored, C: Column, const M: usize>(
+/// Slices are WIDE, NARROW or 1 rows wide; M = 0 stands for any order.
+fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: usize>(
     f: &CpuFactors,
     values: &[T],
     columns: &[C],
@@ -86,11 +86,14 @@ fn each<T: Stored, C: Column, const M: usize>(
                 let piece = &f.layout.pieces[p];
                 let (values, columns) = (&values[piece.values..], &columns[piece.columns..]);
                 let slices = &f.layout.slices;
-                match (M, piece.lanes) {
-                    (0, _) => any_order(m, slices, piece, values, columns, vector),
-                    (1, 8) => solve::<T, C, M, 8>(slices, piece, values, columns, vector),
-                    (1..=3, 4) => solve::<T, C, M, 4>(slices, piece, values, columns, vector),
-                    _ => solve::<T, C, M, 1>(slices, piece, values, columns, vector),
+                if M == 0 {
+                    any_order(m, slices, piece, values, columns, vector);
+                } else if piece.lanes == 1 {
+                    solve::<T, C, M, 1>(slices, piece, values, columns, vector);
+                } else if piece.lanes == WIDE {
+                    solve::<T, C, M, WIDE>(slices, piece, values, columns, vector);
+                } else {
+                    solve::<T, C, M, NARROW>(slices, piece, values, columns, vector);
                 }
                 for (from, &i) in vector.chunks_exact(m).zip(rows) {
                     // SAFETY: a row is in one subdomain, and a subdomain in one thread's share.
