@@ -48,8 +48,9 @@ impl SevenPoint for Laplacian {
         for (link, block) in links.iter().zip(blocks.chunks_exact_mut(b * b)) {
             let (own, shared) =
                 if link.axis.is_none() { (6.0, self.coupling / b as f64) } else { (-1.0, 0.0) };
-            for (e, value) in block.iter_mut().enumerate() {
-                *value = if e % (b + 1) == 0 { own + (b - 1) as f64 * shared } else { -shared };
+            block.fill(-shared);
+            for c in 0..b {
+                block[c * (b + 1)] = own + (b - 1) as f64 * shared;
             }
         }
     }
