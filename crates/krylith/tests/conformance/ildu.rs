@@ -61,7 +61,10 @@ fn reference(terms: &Terms, rows: &[u32], x: &[f64]) -> Vec<f64> {
             }
             a.insert((i, k), l);
         }
-        assert!(invert_block(order, &mut a[&(i, i)].clone(), &mut inverse[i]), "the reference met a singular pivot");
+        assert!(
+            invert_block(order, &mut a[&(i, i)].clone(), &mut inverse[i]),
+            "the reference met a singular pivot"
+        );
     }
     let mut y = x.to_vec();
     let take = |y: &mut [f64], i: usize, j: usize, a: &[f64]| {
@@ -169,7 +172,13 @@ pub fn factors_match_the_textbook<S: SubdomainFactors>(make: Make<S>) {
             let own = &entries.col()[entries.row_ptr()[i]..entries.row_ptr()[i + 1]];
             let columns = match i {
                 0 | 100 | 219 => (0..n as u32).collect(),
-                _ => own.iter().copied().chain([0, 100, 219]).collect::<std::collections::BTreeSet<_>>().into_iter().collect(),
+                _ => own
+                    .iter()
+                    .copied()
+                    .chain([0, 100, 219])
+                    .collect::<std::collections::BTreeSet<_>>()
+                    .into_iter()
+                    .collect(),
             };
             dense.push((i, columns));
         }

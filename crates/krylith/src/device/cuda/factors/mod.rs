@@ -66,7 +66,9 @@ impl SubdomainFactors for Cuda {
         let count = plan.ptr.len() - 1;
         let largest = (0..count).map(|p| plan.ptr[p + 1] - plan.ptr[p]).max().unwrap_or(0);
         if !(1..=32).contains(&order) {
-            return Err(Error::Unsupported(format!("factors with blocks of order {order}; a GPU takes 1 to 32")));
+            return Err(Error::Unsupported(format!(
+                "factors with blocks of order {order}; a GPU takes 1 to 32"
+            )));
         }
         let shape = IlduShape::choose(order, store);
         let (shared, room) = (shape.ring() + largest * order * 8, device.shared_memory());
@@ -77,7 +79,8 @@ impl SubdomainFactors for Cuda {
                 ((room.saturating_sub(shape.ring())) / (8 * order)).min(MOST_ROWS)
             )));
         }
-        let Stream { chunks, runs, places, values } = stream::lay_out(plan, store.bytes(), shape.stage, shape.warps)?;
+        let Stream { chunks, runs, places, values } =
+            stream::lay_out(plan, store.bytes(), shape.stage, shape.warps)?;
         let (mut rows, mut slots) = (plan.rows.clone(), vec![0u16; plan.rows.len()]);
         for p in 0..count {
             let own = plan.ptr[p]..plan.ptr[p + 1];
@@ -266,7 +269,8 @@ impl SubdomainFactors for Cuda {
                     let d = plan.diagonal[plan.ptr[p] + plan.columns[e] as usize];
                     for r in 0..order {
                         for c in 0..order {
-                            let term = |m: usize| work[e * size + r * order + m] * work[d * size + m * order + c];
+                            let term =
+                                |m: usize| work[e * size + r * order + m] * work[d * size + m * order + c];
                             out[e * size + r * order + c] = (0..order).map(term).sum();
                         }
                     }

@@ -25,12 +25,7 @@ impl IlduShape {
             5..=16 => (8, 32768, 2),
             _ => (8, 40960, 2),
         };
-        let mut shape = Self { warps, stage, depth };
-        if let Ok(text) = std::env::var("KRYLITH_ILDU_SHAPE") {
-            let n: Vec<usize> = text.split(',').filter_map(|t| t.parse().ok()).collect();
-            shape = Self { warps: n[0], stage: n[1], depth: n[2] };
-        }
-        shape
+        Self { warps, stage, depth }
     }
 
     /// Bytes of the chunks in flight.

@@ -36,7 +36,8 @@ pub(super) struct Stream {
 /// Factors that 32-bit offsets cannot count.
 pub(super) fn lay_out(plan: &Plan, width: usize, stage: usize, warps: usize) -> Result<Stream> {
     let count = plan.ptr.len() - 1;
-    let parts: Vec<Part> = (0..count).into_par_iter().map(|p| subdomain(plan, p, width, stage, warps)).collect();
+    let parts: Vec<Part> =
+        (0..count).into_par_iter().map(|p| subdomain(plan, p, width, stage, warps)).collect();
     let mut out = Stream { chunks: Vec::new(), runs: vec![0], places: Vec::new(), values: 0 };
     out.places.reserve_exact(parts.iter().map(|p| p.places.len()).sum());
     for part in parts {
@@ -53,7 +54,10 @@ pub(super) fn lay_out(plan: &Plan, width: usize, stage: usize, warps: usize) -> 
 
 fn units(bytes: u64) -> Result<u32> {
     u32::try_from(bytes / 16).map_err(|_| {
-        Error::Unsupported(format!("factors of more than {} GB on one GPU; take more GPUs or --store f32", 64))
+        Error::Unsupported(format!(
+            "factors of more than {} GB on one GPU; take more GPUs or --store f32",
+            64
+        ))
     })
 }
 

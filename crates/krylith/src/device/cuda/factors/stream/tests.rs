@@ -37,7 +37,16 @@ fn matrix(rng: &mut Numbers, b: usize, n: usize, per_row: usize, hub: bool) -> B
 }
 
 /// v ← the factors of subdomain p applied to v, through the stream.
-fn apply(plan: &Plan, stream: &Stream, p: usize, width: usize, stage: usize, warps: usize, entry: &[f64], v: &mut [f64]) {
+fn apply(
+    plan: &Plan,
+    stream: &Stream,
+    p: usize,
+    width: usize,
+    stage: usize,
+    warps: usize,
+    entry: &[f64],
+    v: &mut [f64],
+) {
     let order = plan.order;
     let at = |place: &[u8], i: usize| u16::from_le_bytes([place[2 * i], place[2 * i + 1]]) as usize;
     for c in stream.runs[p] as usize..stream.runs[p + 1] as usize {
@@ -53,10 +62,14 @@ fn apply(plan: &Plan, stream: &Stream, p: usize, width: usize, stage: usize, war
             // What is made between two waits is nobody else's column.
             for i in step * warps..(step + 1) * warps {
                 let s = 8 + 8 * i;
-                let (columns, positions, blocks, skipped) = (at(place, s + 1), at(place, s + 2), at(place, s + 3), at(place, s + 5));
+                let (columns, positions, blocks, skipped) =
+                    (at(place, s + 1), at(place, s + 2), at(place, s + 3), at(place, s + 5));
                 let (rows, flags) = (at(place, s + 4) & 255, at(place, s + 4) >> 8);
                 let size = (blocks + (flags & 1)) * rows * order * order * width;
-                assert!(16 * at(place, s) + size <= values_end - values, "values of a slice end in its chunk");
+                assert!(
+                    16 * at(place, s) + size <= values_end - values,
+                    "values of a slice end in its chunk"
+                );
                 assert!(rows * order <= 32);
                 for row in 0..rows {
                     let position = if flags & 2 != 0 { at(place, positions + row) } else { positions + row };
@@ -72,13 +85,16 @@ fn apply(plan: &Plan, stream: &Stream, p: usize, width: usize, stage: usize, war
                             assert_eq!(column, plan.columns[first + k] as usize);
                             let a = &entry[(first + k) * order * order..][..order * order];
                             for r in 0..order {
-                                sum[r] -= (0..order).map(|c| a[r * order + c] * before[column * order + c]).sum::<f64>();
+                                sum[r] -= (0..order)
+                                    .map(|c| a[r * order + c] * before[column * order + c])
+                                    .sum::<f64>();
                             }
                         }
                     }
                     if flags & 1 != 0 {
                         let d = &entry[plan.diagonal[i] * order * order..][..order * order];
-                        sum = (0..order).map(|r| (0..order).map(|c| d[r * order + c] * sum[c]).sum()).collect();
+                        sum =
+                            (0..order).map(|r| (0..order).map(|c| d[r * order + c] * sum[c]).sum()).collect();
                     }
                     v[position * order..][..order].copy_from_slice(&sum);
                 }
@@ -103,7 +119,8 @@ fn a_stream_applies_its_plan() {
     ] {
         let a = matrix(&mut rng, b, n, per_row, hub);
         let labels: Vec<u32> = (0..n).map(|i| (3 * i / n) as u32).collect();
-        let plan = Plan::new(&Terms::bsr(&a), &Subdomains::from_labels(&labels, 3).expect("labels"), 1).expect("a plan");
+        let plan = Plan::new(&Terms::bsr(&a), &Subdomains::from_labels(&labels, 3).expect("labels"), 1)
+            .expect("a plan");
         let stream = lay_out(&plan, width, stage, warps).expect("a stream");
         let entry: Vec<f64> = (0..plan.columns.len() * b * b).map(|_| 0.1 * rng.number()).collect();
         for p in 0..plan.ptr.len() - 1 {
@@ -131,7 +148,10 @@ fn a_stream_applies_its_plan() {
             }
             let difference = v.iter().zip(&y).fold(0.0f64, |m, (v, y)| m.max((v - y).abs()));
             let largest = y.iter().fold(0.0f64, |m, y| m.max(y.abs()));
-            assert!(difference <= 1e-12 * largest, "b={b} n={n} subdomain {p}: {difference:e} of {largest:e}");
+            assert!(
+                difference <= 1e-12 * largest,
+                "b={b} n={n} subdomain {p}: {difference:e} of {largest:e}"
+            );
         }
     }
 }
