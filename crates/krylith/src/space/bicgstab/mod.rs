@@ -7,8 +7,8 @@
 //! inner product vanishes where it is below [`VANISHES`] times the norms of its two vectors: it is then made of
 //! rounding errors. The stretch ends before such a number divides anything that x depends on.
 //!
-//! With r̂ = r a vanishing ω = (A ŝ, s)/… would make the next pivot (r, A P⁻¹ r) vanish at once, and so would any
-//! r orthogonal to A P⁻¹ r. After a breakdown r̂ is therefore r + σ v with the v at hand and ‖σ v‖ = ‖r‖/2.
+//! With r̂ = r the first pivot of a restart is (r, A P⁻¹ r): after a vanishing ω, where r is s, it vanishes at once, and so
+//! it does for a b orthogonal to A P⁻¹ b. After a breakdown r̂ is therefore r + σ v with the v at hand and ‖σ v‖ = ‖r‖/2.
 
 use super::arnoldi::{ESTIMATE, HUGE, NOT_FINITE};
 use super::step::{Sealed, SmallStep, StepSource};
@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn every_reason_by_hand() {
-        let cases: [(&str, fn(&mut [f64], &Layout), i32, i32); 8] = [
+        type Spoil = fn(&mut [f64], &Layout);
+        let cases: [(&str, Spoil, i32, i32); 8] = [
             ("pivot", |s, l| s[l.sigma] = 1e-14, PIVOT, 0),
             ("v = 0", |s, l| (s[l.sigma], s[l.vv]) = (0.0, 0.0), PIVOT, 0),
             ("NaN in v", |s, l| (s[l.sigma], s[l.vv]) = (f64::NAN, f64::NAN), NOT_FINITE, 0),
