@@ -16,9 +16,9 @@ use super::{HALT, LEFT, LIMIT, REASON, TAKEN, VERIFIED};
 
 /// Iterations of a recorded stretch.
 ///
-/// A stretch costs two small steps and a skipped residual, about 6 µs on a GPU; when the solve ends, what is left of it and
-/// the one under way are launched for nothing, about 10 µs an iteration. Eight keeps both near 1 % of a solve of 30
-/// iterations of half a millisecond.
+/// A stretch costs two small steps and a residual that is mostly skipped, some five launches; when the solve ends, what is left
+/// of it and the one under way are launched for nothing, about ten launches an iteration. By the launch costs in
+/// ARCHITECTURE.md (1 to 1.5 µs each in a graph; an estimate) eight keeps both near 1 % of 30 iterations of half a millisecond.
 pub const STRETCH: usize = 8;
 
 /// Where the numbers stand in the scalars; the same struct is passed to the CUDA kernels.
