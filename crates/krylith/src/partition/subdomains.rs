@@ -22,7 +22,7 @@ pub struct Subdomains {
 /// Ways to cut block rows into subdomains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SubdomainCut {
-    /// Geometric where coordinates are known, else by graph where METIS is in the build, else by levels.
+    /// Geometric where coordinates are known, else by graph where METIS is in the build, else as two-level.
     #[default]
     Auto,
     /// One subdomain.
@@ -35,8 +35,8 @@ pub enum SubdomainCut {
     Curve,
     /// k-way partition of the graph by METIS: the fewest couplings cut, the longest set-up. Needs the feature `metis`.
     Graph,
-    /// Neighbours gathered into clusters of up to 8, and those cut by METIS: cheaper than [`Graph`](Self::Graph) and
-    /// nearly as good. Without METIS, recursive bisection by distance in the graph.
+    /// A few parts by METIS, where it is in the build, and each bisected by distance in the graph, all at once: half
+    /// the set-up of [`Graph`](Self::Graph), and more couplings cut.
     TwoLevel,
 }
 
@@ -69,9 +69,9 @@ impl SubdomainCut {
 /// METIS fills its parts up to 3 % above the mean.
 #[cfg(feature = "metis")]
 const UNEVEN: f64 = 0.97;
-/// Block rows of a cluster of [`SubdomainCut::TwoLevel`]; fewer where subdomains are small.
+/// Most parts that METIS cuts for [`SubdomainCut::TwoLevel`]; fewer where that would make subdomains uneven.
 #[cfg(feature = "metis")]
-const CLUSTER: usize = 8;
+const COARSE: usize = 16;
 
 impl Subdomains {
     /// One subdomain of `rows` block rows; none of 0.
@@ -139,7 +139,8 @@ impl Subdomains {
         if rows == 0 {
             return Err(Error::invalid("subdomains of 0 block rows; they need at least 1"));
         }
-        let (way, why) = match (way, coordinates) {
+        let asked = way;
+        let (way, mut why) = match (way, coordinates) {
             (SubdomainCut::Auto, Some(_)) => (SubdomainCut::Geometric, "auto: coordinates are known"),
             (SubdomainCut::Auto, None) if cfg!(feature = "metis") => {
                 (SubdomainCut::Graph, "auto: no coordinates are known")
@@ -165,17 +166,16 @@ impl Subdomains {
                 nodes.par_sort_unstable_by_key(|&i| (place[i as usize], i));
                 runs(&nodes, parts)
             }
+            SubdomainCut::Graph => match by_graph(terms, rows) {
+                // METIS fails on some graphs; who left the choice to us gets another cut.
+                Err(_) if asked == SubdomainCut::Auto => {
+                    why = "auto: no coordinates are known, and METIS could not cut the graph";
+                    bisect_graphs(&Adjacency::of(terms), vec![nodes], rows)
+                }
+                groups => groups?,
+            },
             #[cfg(feature = "metis")]
-            SubdomainCut::Graph => by_metis(terms, 1, rows)?,
-            #[cfg(not(feature = "metis"))]
-            SubdomainCut::Graph => {
-                return Err(Error::Unsupported(
-                    "a graph partition needs METIS, which is not in this build: build with feature `metis`"
-                        .into(),
-                ));
-            }
-            #[cfg(feature = "metis")]
-            SubdomainCut::TwoLevel => by_metis(terms, CLUSTER.min(rows / 8).max(1), rows)?,
+            SubdomainCut::TwoLevel => by_metis(terms, COARSE.min(parts / 8).max(1), rows)?,
             #[cfg(not(feature = "metis"))]
             SubdomainCut::TwoLevel => bisect_graphs(&Adjacency::of(terms), vec![nodes], rows),
         };
@@ -267,20 +267,29 @@ fn bisect_space(nodes: &mut [u32], points: &[[f64; 3]], parts: usize) -> Vec<Vec
     groups
 }
 
-/// Parts by METIS of clusters of up to `cluster` rows, each row weighing the same; parts of more than `rows` are
-/// bisected.
+/// k-way partition into subdomains.
 #[cfg(feature = "metis")]
-fn by_metis(terms: &Terms, cluster: usize, rows: usize) -> Result<Vec<Vec<u32>>> {
-    let (graph, n) = (Adjacency::of(terms), terms.block_rows());
+fn by_graph(terms: &Terms, rows: usize) -> Result<Vec<Vec<u32>>> {
+    let n = terms.block_rows();
     let parts = ((n as f64 / (UNEVEN * rows as f64)).ceil() as usize).min(n);
-    let (labels, clusters) = if cluster > 1 { graph.clusters(cluster) } else { ((0..n as u32).collect(), n) };
-    let parts = parts.min(clusters);
-    let (coarse, edges) = graph.quotient(&labels, clusters);
-    let mut weights = vec![0u64; clusters];
-    labels.iter().for_each(|&c| weights[c as usize] += 1);
-    let owner = super::graph::k_way(coarse, &weights, Some(&edges), parts)?;
+    by_metis(terms, parts, rows)
+}
+
+/// What a build without METIS says.
+#[cfg(not(feature = "metis"))]
+fn by_graph(_: &Terms, _: usize) -> Result<Vec<Vec<u32>>> {
+    Err(Error::Unsupported(
+        "a graph partition needs METIS, which is not in this build: build with feature `metis`".into(),
+    ))
+}
+
+/// Parts by METIS, each row weighing the same; those of more than `rows` are bisected.
+#[cfg(feature = "metis")]
+fn by_metis(terms: &Terms, parts: usize, rows: usize) -> Result<Vec<Vec<u32>>> {
+    let (graph, n) = (Adjacency::of(terms), terms.block_rows());
+    let labels = super::graph::k_way(graph.clone(), &vec![1; n], parts)?;
     let mut groups = vec![Vec::new(); parts];
-    labels.iter().enumerate().for_each(|(i, &c)| groups[owner[c as usize] as usize].push(i as u32));
+    labels.iter().enumerate().for_each(|(i, &p)| groups[p as usize].push(i as u32));
     Ok(bisect_graphs(&graph, groups, rows))
 }
 

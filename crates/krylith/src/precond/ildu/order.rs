@@ -2,7 +2,7 @@
 //!
 //! Incomplete factors depend on it. The natural order, ascending own numbers, is kept where it is as good as any: grids
 //! and meshes numbered along a direction, where rows wait for few others and the factors are near those of a direct
-//! method. A numbering without neighbourhood costs a quarter to two thirds more iterations (shuffled 64³ Laplacian,
+//! method. A numbering without neighbourhood costs a quarter to seven tenths more iterations (shuffled 64³ Laplacian,
 //! subdomains of 512 rows and whole), and one that winds through the subdomain makes a level of every row. Both are
 //! measured against the reverse Cuthill–McKee order, which is taken where it has less than half the profile or less
 //! than half the levels. Colourings would have fewer levels still, and far worse factors.

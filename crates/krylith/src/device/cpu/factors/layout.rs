@@ -126,11 +126,8 @@ impl Layout {
         columns
     }
 
-    /// Zeros with `one` on the diagonals of the rows that are missing in slices.
-    pub fn padding<T: Copy>(&self, plan: &Plan, mut zeros: Vec<T>, one: f32) -> Vec<T>
-    where
-        T: From<f32>,
-    {
+    /// Puts ones on the diagonals of the rows that are missing in slices.
+    pub fn padded<T: Stored>(&self, plan: &Plan, mut zeros: Vec<T>) -> Vec<T> {
         let m = self.order;
         for (p, piece) in self.pieces.iter().enumerate() {
             let block = piece.lanes * m * m;
@@ -139,7 +136,7 @@ impl Layout {
             for slice in &self.slices[piece.upper.clone()] {
                 for lane in (0..piece.lanes).filter(|&lane| !in_level(plan, p, slice.start, lane)) {
                     for r in 0..m {
-                        zeros[at + (r * m + r) * piece.lanes + lane] = T::from(one);
+                        zeros[at + (r * m + r) * piece.lanes + lane] = T::narrow(1.0);
                     }
                 }
                 at += (1 + slice.slots as usize) * block;

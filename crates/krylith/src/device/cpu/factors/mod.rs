@@ -66,8 +66,8 @@ impl SubdomainFactors for Cpu {
             Columns::U32(layout.columns(plan, |j| j))
         };
         let values = match store {
-            Store::F64 => Values::F64(layout.padding(plan, super::zeros(layout.values, what)?, 1.0)),
-            Store::F32 => Values::F32(layout.padding(plan, super::zeros(layout.values, what)?, 1.0)),
+            Store::F64 => Values::F64(layout.padded(plan, super::zeros(layout.values, what)?)),
+            Store::F32 => Values::F32(layout.padded(plan, super::zeros(layout.values, what)?)),
         };
         let shares = shares(plan, self.threads());
         let work = shares.iter().map(|share| {
