@@ -58,6 +58,21 @@ fn bicgstab_restarts_itself() {
 }
 
 #[test]
+fn factors_match_the_textbook() {
+    each(|space| conformance::ildu::factors_match_the_textbook(space));
+}
+
+#[test]
+fn factors_are_refreshed() {
+    each(|space| conformance::ildu::factors_are_refreshed(space));
+}
+
+#[test]
+fn bad_pivots_are_named() {
+    each(|space| conformance::ildu::bad_pivots_are_named(space));
+}
+
+#[test]
 fn results_do_not_depend_on_threads() {
     let histories: Vec<_> = [1, 2, 3].map(|t| conformance::history(&|n| Cpu::new(n, t))).into();
     assert_eq!(histories[0], histories[1]);

@@ -183,9 +183,10 @@ pub fn vector_kernels() -> Vec<Kernel> {
         }
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         for order in ILDU_ORDERS {
-            let shape = IlduShape::choose(order, store);
-            all.push(ildu_pack(order, store, &shape));
-            all.extend([false, true].map(|gathered| ildu_solve(order, store, &shape, gathered)));
+            for shape in IlduShape::all(order) {
+                all.push(ildu_pack(order, store, &shape));
+                all.extend([false, true].map(|gathered| ildu_solve(order, store, &shape, gathered)));
+            }
         }
     }
     all.extend(steps_and_sweeps());
@@ -359,6 +360,12 @@ pub fn embedded() -> Vec<Kernel> {
         }
     }
     let store = Store::F64;
+    for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
+        all.extend([ildu_form(order), ildu_factor(order)]);
+        for shape in IlduShape::all(order) {
+            all.extend([ildu_pack(order, store, &shape), ildu_solve(order, store, &shape, true)]);
+        }
+    }
     all.extend([1, 2, 3, 4, 5, 6, 8, 9, 12, 16].map(|order| block_diagonal(order, store)));
     for halo in [false, true] {
         let kernel = |b: usize, s: usize, structure: &Structure| {

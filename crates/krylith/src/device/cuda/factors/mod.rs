@@ -24,7 +24,6 @@ const MOST_ROWS: usize = 1 << 16;
 /// Pattern and values of all subdomains' factors.
 pub struct CudaFactors {
     plan: Arc<Plan>,
-    store: Store,
     shape: IlduShape,
     shared: usize,
     functions: Functions,
@@ -70,7 +69,7 @@ impl SubdomainFactors for Cuda {
                 "factors with blocks of order {order}; a GPU takes 1 to 32"
             )));
         }
-        let shape = IlduShape::choose(order, store);
+        let shape = IlduShape::choose(order, 8 * largest * order);
         let (shared, room) = (shape.ring() + largest * order * 8, device.shared_memory());
         if shared > room || largest > MOST_ROWS {
             return Err(Error::Unsupported(format!(
@@ -105,7 +104,6 @@ impl SubdomainFactors for Cuda {
         let short: Vec<u16> = plan.columns.iter().map(|&c| c as u16).collect();
         let entries = plan.columns.len();
         Ok(CudaFactors {
-            store,
             shape,
             shared,
             functions,
@@ -277,7 +275,6 @@ impl SubdomainFactors for Cuda {
                 }
             }
         }
-        let _ = f.store;
         Ok(out)
     }
 }

@@ -1,7 +1,5 @@
 //! How the kernels of incomplete factors are mapped: constants of `kernels/ildu_*.cu`, tuned on an H200.
 
-use crate::space::Store;
-
 /// Constants of a specialisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IlduShape {
@@ -17,15 +15,21 @@ impl IlduShape {
     /// Threads of a subdomain in the factorisation, a warp a row.
     pub(in crate::device::cuda) const FACTOR_THREADS: usize = 256;
 
-    /// The mapping for blocks of an order: a chunk holds at least two blocks.
-    pub(in crate::device::cuda) fn choose(order: usize, _store: Store) -> Self {
-        let (warps, stage, depth) = match order {
-            1 => (4, 4096, 2),
-            2..=4 => (8, 16384, 3),
-            5..=16 => (8, 32768, 2),
-            _ => (8, 40960, 2),
-        };
-        Self { warps, stage, depth }
+    /// The mapping for blocks of an order, with a vector of so many bytes in the largest subdomain. A chunk holds at least
+    /// two blocks. Where few subdomains fit a multiprocessor, larger chunks keep as much under way.
+    pub(in crate::device::cuda) fn choose(order: usize, vector: usize) -> Self {
+        let [small, large] = Self::all(order);
+        if vector >= 24 << 10 { large } else { small }
+    }
+
+    /// The mappings that [`choose`](Self::choose) knows for small and large subdomains.
+    pub(in crate::device::cuda) fn all(order: usize) -> [Self; 2] {
+        let shape = |(warps, stage)| Self { warps, stage, depth: 2 };
+        match order {
+            1 => [(4, 5120), (4, 8192)].map(shape),
+            2..=16 => [(4, 16384), (8, 32768)].map(shape),
+            _ => [(8, 40960); 2].map(shape),
+        }
     }
 
     /// Bytes of the chunks in flight.
@@ -33,8 +37,8 @@ impl IlduShape {
         self.depth * self.stage
     }
 
-    /// Bytes of shared memory that the factorisation wants: two blocks and a column for each warp.
+    /// Bytes of shared memory that the factorisation wants: two blocks and two columns for each warp.
     pub(in crate::device::cuda) fn factor_shared(order: usize) -> usize {
-        Self::FACTOR_THREADS / 32 * (2 * order * order + order) * 8
+        Self::FACTOR_THREADS / 32 * 2 * (order * order + order) * 8
     }
 }

@@ -33,39 +33,30 @@ extern "C" __global__ void ildu_form(long long entries, int block, int stages, i
 struct Pivots { unsigned long long first; unsigned bad, shifted; };  // first: row * 4 + kind of the bad pivot of the first row
 constexpr int ZERO = 0, TINY = 1, NOT_FINITE = 2, GOOD = 3;
 
-__device__ __forceinline__ double largest(double m) {
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) m = fmax(m, __shfl_xor_sync(ALL, m, d));
-    return m;
-}
-
-// Gauss-Jordan with row scaling and row pivoting, by one warp: the twin of precond::invert_block. a is destroyed.
-__device__ int invert(double* a, double* inverse, double* factor, int lane) {
-    for (int e = lane; e < ENTRIES; e += 32) inverse[e] = 0;
-    bool finite = true, zero = true;
-    for (int e = 0; e < ENTRIES; ++e) {
-        finite &= isfinite(a[e]);
-        zero &= a[e] == 0;
-    }
+// Inverse by Gauss-Jordan with row pivoting, by one warp: the twin of device/cpu/factors/pivot.rs. scale: the largest entry of each scalar
+// row of the matrix. a is destroyed.
+__device__ int invert(double* a, double* inverse, const double* scale, double* factor, int lane) {
+    bool finite = true;
+    for (int e = 0; e < ENTRIES; ++e) finite &= isfinite(a[e]);
     if (!finite) return NOT_FINITE;
-    if (zero) return ZERO;
     __syncwarp();
-    for (int r = lane; r < ORDER; r += 32) {
-        double m = 0;
-        for (int c = 0; c < ORDER; ++c) m = fmax(m, fabs(a[r * ORDER + c]));
-        factor[r] = m;
-        for (int c = 0; c < ORDER; ++c) a[r * ORDER + c] = m > 0 ? a[r * ORDER + c] / m : 0;
-        inverse[r * ORDER + r] = m > 0 ? 1 / m : 0;
+    if constexpr (ORDER == 1) {
+        if (lane == 0) inverse[0] = 1 / a[0];
+        __syncwarp();
+        return a[0] == 0 ? ZERO : fabs(a[0]) < 1e-14 * scale[0] ? TINY : isfinite(inverse[0]) ? GOOD : NOT_FINITE;
+    }
+    for (int e = lane; e < ENTRIES; e += 32) {
+        const double unit = scale[e / ORDER] > 0 ? scale[e / ORDER] : 1;  // rows of unlike units are compared by what the matrix has in them
+        a[e] /= unit;
+        inverse[e] = e / ORDER == e % ORDER ? 1 / unit : 0;
     }
     __syncwarp();
-    for (int r = 0; r < ORDER; ++r)
-        if (!(factor[r] > 0)) return ZERO;
     for (int c = 0; c < ORDER; ++c) {
         int pivot = c;
         for (int r = c + 1; r < ORDER; ++r)
             if (fabs(a[r * ORDER + c]) > fabs(a[pivot * ORDER + c])) pivot = r;
         const double p = a[pivot * ORDER + c];
-        if (!(fabs(p) > 1e-14)) return p == 0 ? ZERO : TINY;
+        if (!(fabs(p) >= 1e-14)) return p == 0 ? ZERO : TINY;
         __syncwarp();
         const double d = 1 / p;
         for (int k = lane; k < ORDER; k += 32) {
@@ -99,16 +90,21 @@ ildu_factor(const long long* __restrict__ starts, const long long* __restrict__ 
             const unsigned* __restrict__ rows, double shift, double* work, Pivots* pivots) {
     extern __shared__ double memory[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    double *a = memory + warp * (2 * ENTRIES + ORDER), *inverse = a + ENTRIES, *factor = inverse + ENTRIES;
+    double *a = memory + warp * 2 * (ENTRIES + ORDER), *inverse = a + ENTRIES, *factor = inverse + ENTRIES, *scale = factor + ORDER;
     const long long first = starts[blockIdx.x], end = starts[blockIdx.x + 1];
     const long long level_begin = level_starts[blockIdx.x], level_end = level_starts[blockIdx.x + 1];
     for (long long level = level_begin; level < level_end; ++level) {
         const long long to = level + 1 < level_end ? first + levels[level + 1] : end;
         for (long long i = first + levels[level] + warp; i < to; i += OWN_WARPS) {
             const long long begin = row_starts[i], middle = diagonal[i], last = row_starts[i + 1];
-            double scale = 0;
-            for (long long e = begin * ENTRIES + lane; e < last * ENTRIES; e += 32) scale = fmax(scale, fabs(work[e]));
-            scale = largest(scale);
+            for (int r = lane; r < ORDER; r += 32) {
+                double most = 0;
+                for (long long p = begin; p < last; ++p)
+#pragma unroll
+                    for (int c = 0; c < ORDER; ++c) most = fmax(most, fabs(work[(p * ORDER + r) * ORDER + c]));
+                scale[r] = most;
+            }
+            __syncwarp();
             for (long long p = begin; p < middle; ++p) {
                 const long long k = first + columns[p], q_end = row_starts[k + 1];
                 for (long long q0 = diagonal[k] + 1; q0 < q_end; q0 += 32) {
@@ -144,23 +140,21 @@ ildu_factor(const long long* __restrict__ starts, const long long* __restrict__ 
             }
             int kind;
             for (int pass = 0;; ++pass) {
-                for (int e = lane; e < ENTRIES; e += 32)
-                    a[e] = work[middle * ENTRIES + e] + (pass && e / ORDER == e % ORDER ? shift * scale : 0);
-                __syncwarp();
-                double left = 0;
-                for (int e = lane; e < ENTRIES; e += 32) left = fmax(left, fabs(a[e]));
-                left = largest(left);
-                kind = invert(a, inverse, factor, lane);
-                if (kind == GOOD && !(left > 1e-14 * scale)) kind = TINY;
-                __syncwarp();
-                if (kind == GOOD || pass || !(shift > 0) || kind == NOT_FINITE) {
-                    if (lane == 0 && kind != GOOD) {
-                        atomicAdd(&pivots->bad, 1u);
-                        atomicMin(&pivots->first, (unsigned long long)rows[i] * 4 + kind);
-                    }
-                    if (lane == 0 && kind == GOOD && pass) atomicAdd(&pivots->shifted, 1u);
-                    break;
+                for (int e = lane; e < ENTRIES; e += 32) {
+                    const int r = e / ORDER;
+                    const double more = pass && r == e % ORDER ? shift * (scale[r] > 0 ? scale[r] : 1) : 0;
+                    a[e] = work[middle * ENTRIES + e] + more;
                 }
+                __syncwarp();
+                kind = invert(a, inverse, scale, factor, lane);
+                __syncwarp();
+                if (kind != GOOD && !pass && shift > 0) continue;
+                if (lane == 0 && kind != GOOD) {
+                    atomicAdd(&pivots->bad, 1u);
+                    atomicMin(&pivots->first, (unsigned long long)rows[i] * 4 + kind);
+                }
+                if (lane == 0 && kind == GOOD && pass) atomicAdd(&pivots->shifted, 1u);
+                break;
             }
             // A bad pivot's row and column take no part in what follows.
             for (int e = lane; e < ENTRIES; e += 32) work[middle * ENTRIES + e] = inverse[e] = kind == GOOD ? inverse[e] : 0;
@@ -171,7 +165,7 @@ ildu_factor(const long long* __restrict__ starts, const long long* __restrict__ 
                 double* column = work + (middle + 1 + item / ORDER) * ENTRIES + item % ORDER;
                 double old[ORDER];
 #pragma unroll
-                for (int m = 0; m < ORDER; ++m) old[m] = column[m * ORDER];
+                for (int m = 0; m < ORDER; ++m) old[m] = kind == GOOD ? column[m * ORDER] : 0;
                 for (int r = 0; r < ORDER; ++r) {
                     double sum = 0;
 #pragma unroll
