@@ -60,6 +60,16 @@ pub enum Error {
         /// What to try.
         remedy: &'static str,
     },
+    /// A pivot of an incomplete factorisation that cannot be inverted.
+    #[error("the factorisation meets a {kind} pivot in block row {row}; {remedy}")]
+    Pivot {
+        /// Zero-based block row.
+        row: usize,
+        /// `zero`, `tiny` or `non-finite`.
+        kind: &'static str,
+        /// What to try.
+        remedy: &'static str,
+    },
     /// Something that this build or this device does not offer.
     #[error("{0}")]
     Unsupported(String),

@@ -7,6 +7,8 @@
 //! A matrix that every rank can hold is cut by [`split`]. Rows that are distributed already come in by [`distribute`];
 //! no rank then ever holds the whole numbering. Both end in a [`Part`], the same for the same cut.
 
+mod adjacency;
+mod curve;
 mod distribute;
 mod ghosts;
 #[cfg(feature = "metis")]
@@ -15,6 +17,7 @@ mod halo;
 mod partitioner;
 mod quality;
 mod split;
+mod subdomains;
 
 pub use distribute::{RowBlocks, Rows, distribute};
 pub use ghosts::with_ghosts;
@@ -23,6 +26,7 @@ pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
 pub use split::split;
+pub use subdomains::{SubdomainCut, Subdomains};
 
 use crate::operator::Terms;
 use std::sync::Arc;

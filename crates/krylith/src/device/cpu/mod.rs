@@ -6,6 +6,7 @@
 mod basis;
 mod diagonal;
 mod diagonals;
+mod factors;
 mod outer;
 mod pool;
 mod product;
@@ -14,6 +15,7 @@ mod space;
 pub use basis::CpuBasis;
 pub use diagonal::CpuBlocks;
 pub use diagonals::CpuDiagonals;
+pub use factors::CpuFactors;
 pub use pool::Pool;
 pub use product::CpuProduct;
 

@@ -1,0 +1,263 @@
+//! Block ILU of one subdomain on the plan's pattern, row by row (IKJ; Saad 2003, Alg. 10.1), in f64.
+
+use super::pivot::invert;
+use crate::Result;
+use crate::device::cpu::{Wide, zeros};
+use crate::operator::Terms;
+use crate::precond::{MAX_ORDER, PivotKind, Pivots, Plan};
+use std::ops::Range;
+
+/// "No entry in this row."
+const NONE: u32 = u32::MAX;
+
+/// One thread's memory for the largest of its subdomains.
+pub(super) struct Scratch {
+    /// Row-major blocks in the plan's order, from the subdomain's first entry on.
+    pub values: Vec<f64>,
+    /// Column → entry of the row in work.
+    entry: Vec<u32>,
+    /// The largest entry of each scalar row.
+    scale: Vec<f64>,
+}
+
+impl Scratch {
+    /// For these subdomains.
+    pub fn new(plan: &Plan, share: Range<usize>) -> Result<Self> {
+        let (m, what) = (plan.order, "the work space of incomplete factors");
+        let rows = share.clone().map(|p| plan.ptr[p + 1] - plan.ptr[p]).max().unwrap_or(0);
+        let entries =
+            share.map(|p| plan.row_ptr[plan.ptr[p + 1]] - plan.row_ptr[plan.ptr[p]]).max().unwrap_or(0);
+        let mut entry = zeros(rows, what)?;
+        entry.fill(NONE);
+        Ok(Self { values: zeros(entries * m * m, what)?, entry, scale: zeros(rows * m, what)? })
+    }
+}
+
+/// Factorises subdomain `p` into `scratch.values`: L, D⁻¹ and U of (I + L) D (I + U).
+pub(super) fn subdomain(
+    plan: &Plan,
+    terms: &Terms,
+    p: usize,
+    shift: Option<f64>,
+    scratch: &mut Scratch,
+) -> Pivots {
+    gather(plan, terms, p, scratch);
+    let cell = std::cell::RefCell::new((scratch, Pivots::default()));
+    pulp::Arch::new().dispatch(Wide(
+        #[inline(always)]
+        || {
+            let (scratch, pivots) = &mut *cell.borrow_mut();
+            *pivots = match plan.order {
+                1 => eliminate(1, plan, terms, p, shift, scratch),
+                2 => eliminate(2, plan, terms, p, shift, scratch),
+                3 => eliminate(3, plan, terms, p, shift, scratch),
+                4 => eliminate(4, plan, terms, p, shift, scratch),
+                5 => eliminate(5, plan, terms, p, shift, scratch),
+                6 => eliminate(6, plan, terms, p, shift, scratch),
+                7 => eliminate(7, plan, terms, p, shift, scratch),
+                8 => eliminate(8, plan, terms, p, shift, scratch),
+                m => eliminate(m, plan, terms, p, shift, scratch),
+            };
+        },
+    ));
+    cell.into_inner().1
+}
+
+/// The subdomain's part of Σ Cₜ ⊗ Aₜ, and the largest entry of each of its scalar rows.
+fn gather(plan: &Plan, terms: &Terms, p: usize, scratch: &mut Scratch) {
+    let (m, b, s) = (plan.order, terms.block(), terms.stages());
+    let rows = plan.ptr[p]..plan.ptr[p + 1];
+    let entries = plan.row_ptr[rows.start]..plan.row_ptr[rows.end];
+    let values = &mut scratch.values[..entries.len() * m * m];
+    values.fill(0.0);
+    for ((c, a), sources) in terms.terms.iter().zip(&plan.sources) {
+        let alone = s == 1 && c[(0, 0)] == 1.0;
+        for (to, &source) in values.chunks_exact_mut(m * m).zip(&sources[entries.clone()]) {
+            if source == u32::MAX {
+                continue;
+            }
+            let from = a.block_values(source as usize);
+            if alone {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+                continue;
+            }
+            for r in 0..b {
+                for k in 0..s {
+                    for q in 0..b {
+                        let at = (r * s + k) * m + q * s;
+                        for l in 0..s {
+                            to[at + l] += c[(k, l)] * from[r * b + q];
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for (i, scale) in rows.zip(scratch.scale.chunks_exact_mut(m)) {
+        let row =
+            &values[(plan.row_ptr[i] - entries.start) * m * m..(plan.row_ptr[i + 1] - entries.start) * m * m];
+        scale.fill(0.0);
+        for block in row.chunks_exact(m * m) {
+            for (scale, row) in scale.iter_mut().zip(block.chunks_exact(m)) {
+                *scale = row.iter().fold(*scale, |most, v| most.max(v.abs()));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn eliminate(
+    m: usize,
+    plan: &Plan,
+    terms: &Terms,
+    p: usize,
+    shift: Option<f64>,
+    scratch: &mut Scratch,
+) -> Pivots {
+    let mm = m * m;
+    let rows = plan.ptr[p]..plan.ptr[p + 1];
+    let first = plan.row_ptr[rows.start];
+    let Scratch { values, entry, scale } = scratch;
+    let mut pivots = Pivots::default();
+    let (mut work, mut inverse) = ([0.0; MAX_ORDER * MAX_ORDER], [0.0; MAX_ORDER * MAX_ORDER]);
+    let (work, inverse) = (&mut work[..mm], &mut inverse[..mm]);
+    for i in rows.clone() {
+        let (begin, diagonal, end) =
+            (plan.row_ptr[i] - first, plan.diagonal[i] - first, plan.row_ptr[i + 1] - first);
+        let columns = &plan.columns[first + begin..first + end];
+        for (e, &j) in columns.iter().enumerate() {
+            entry[j as usize] = (begin + e) as u32;
+        }
+        // L(i, k) = A(i, k) D(k)⁻¹, and row i loses L(i, k) times what row k has right of its diagonal.
+        for e in begin..diagonal {
+            let k = rows.start + plan.columns[first + e] as usize;
+            let pivot = plan.diagonal[k] - first;
+            let (done, row) = values.split_at_mut(begin * mm);
+            work.copy_from_slice(&row[(e - begin) * mm..][..mm]);
+            let l = &mut row[(e - begin) * mm..][..mm];
+            l.fill(0.0);
+            add_product(m, 1.0, work, &done[pivot * mm..][..mm], l);
+            work.copy_from_slice(l);
+            for u in pivot + 1..plan.row_ptr[k + 1] - first {
+                let to = entry[plan.columns[first + u] as usize];
+                if to != NONE {
+                    add_product(
+                        m,
+                        -1.0,
+                        work,
+                        &done[u * mm..][..mm],
+                        &mut row[(to as usize - begin) * mm..][..mm],
+                    );
+                }
+            }
+        }
+        columns.iter().for_each(|&j| entry[j as usize] = NONE);
+        let scale = &scale[(i - rows.start) * m..][..m];
+        let row = &mut values[begin * mm..end * mm];
+        invert_pivot(m, plan.rows[i], terms, shift, scale, row, diagonal - begin, work, inverse, &mut pivots);
+    }
+    // U = D⁻¹ times what is right of the diagonal, now that no row needs that any more.
+    for i in rows {
+        let (diagonal, end) = (plan.diagonal[i] - first, plan.row_ptr[i + 1] - first);
+        let (d, u) = values[diagonal * mm..end * mm].split_at_mut(mm);
+        for u in u.chunks_exact_mut(mm) {
+            work.copy_from_slice(u);
+            u.fill(0.0);
+            add_product(m, 1.0, d, work, u);
+        }
+    }
+    pivots
+}
+
+/// Replaces the pivot of a row, block `at` of `row`, by its inverse.
+///
+/// Where it has none, with or without the shift, the inverse is 0: the row takes no part in what follows, and other
+/// rows are judged as if it were not there.
+#[inline(always)]
+fn invert_pivot(
+    m: usize,
+    number: u32,
+    terms: &Terms,
+    shift: Option<f64>,
+    scale: &[f64],
+    row: &mut [f64],
+    at: usize,
+    work: &mut [f64],
+    inverse: &mut [f64],
+    pivots: &mut Pivots,
+) {
+    let pivot = at * m * m..(at + 1) * m * m;
+    work.copy_from_slice(&row[pivot.clone()]);
+    match invert(m, work, scale, inverse) {
+        Ok(()) => row[pivot].copy_from_slice(inverse),
+        Err(kind) => mend(m, number, terms, shift, scale, row, at, kind, work, inverse, pivots),
+    }
+}
+
+/// A bad pivot: shifted if that was asked for, else counted.
+#[cold]
+#[inline(never)]
+fn mend(
+    m: usize,
+    number: u32,
+    terms: &Terms,
+    shift: Option<f64>,
+    scale: &[f64],
+    row: &mut [f64],
+    at: usize,
+    kind: PivotKind,
+    work: &mut [f64],
+    inverse: &mut [f64],
+    pivots: &mut Pivots,
+) {
+    // What overflowed must not spread to other rows.
+    row.iter_mut().filter(|v| !v.is_finite()).for_each(|v| *v = 0.0);
+    let pivot = &mut row[at * m * m..(at + 1) * m * m];
+    let mut kind = Err(kind);
+    if let Some(shift) = shift {
+        for r in 0..m {
+            let largest = if scale[r] > 0.0 { scale[r] } else { largest_of_row(terms, number, r) };
+            pivot[r * m + r] += shift * largest;
+        }
+        work.copy_from_slice(pivot);
+        kind = invert(m, work, scale, inverse);
+    }
+    match kind {
+        Ok(()) => {
+            pivot.copy_from_slice(inverse);
+            pivots.shifted += 1;
+        }
+        Err(kind) => {
+            pivot.fill(0.0);
+            pivots.found(number, kind);
+        }
+    }
+}
+
+/// The largest |C| |A| in scalar row `r` of block row `number`, over all its columns; 1 if there is none.
+fn largest_of_row(terms: &Terms, number: u32, r: usize) -> f64 {
+    let (i, b, s) = (number as usize, terms.block(), terms.stages());
+    let mut largest = 0.0f64;
+    for (c, a) in &terms.terms {
+        let weight = (0..s).map(|l| c[(r % s, l)].abs()).fold(0.0, f64::max);
+        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let row = &a.block_values(p)[r / s * b..(r / s + 1) * b];
+            largest = row.iter().fold(largest, |most, v| most.max(weight * v.abs()));
+        }
+    }
+    if largest > 0.0 { largest } else { 1.0 }
+}
+
+/// c += factor · a b, row-major blocks of order m.
+#[inline(always)]
+fn add_product(m: usize, factor: f64, a: &[f64], b: &[f64], c: &mut [f64]) {
+    let (a, b, c) = (&a[..m * m], &b[..m * m], &mut c[..m * m]);
+    for r in 0..m {
+        for k in 0..m {
+            let f = factor * a[r * m + k];
+            for q in 0..m {
+                c[r * m + q] += f * b[k * m + q];
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Incomplete factors of subdomains on the CPU.
+//!
+//! A thread owns a run of subdomains of about equal factors, computes them one by one in its own scratch memory, and
+//! stores them in the order in which the application reads them (`layout.rs`): the forward solve streams L, the
+//! backward solve D⁻¹ and U, while the subdomain's vector stays in a small buffer in the cache. Nothing depends on
+//! the number of threads but who computes what.
+//!
+//! Ledger of one application: factors and columns once, x and y once, 4 bytes a block row for its number.
+
+mod factorize;
+mod layout;
+mod pivot;
+mod solve;
+
+use super::Cpu;
+use super::pool::{Disjoint, share};
+use crate::Result;
+use crate::operator::{Terms, check_lengths};
+use crate::precond::{Pivots, Plan, SubdomainFactors};
+use crate::space::Store;
+use factorize::Scratch;
+use layout::{Layout, Slice};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Factors in host memory, in order of application.
+pub struct CpuFactors {
+    plan: Arc<Plan>,
+    layout: Layout,
+    columns: Columns,
+    values: Values,
+    /// Subdomains of each thread.
+    shares: Vec<Range<usize>>,
+    /// Each thread's memory; a thread takes its own, so that no lock is ever waited for.
+    work: Vec<Mutex<Work>>,
+}
+
+/// Local columns.
+enum Columns {
+    U16(Vec<u16>),
+    U32(Vec<u32>),
+}
+
+/// Stored factors.
+enum Values {
+    F64(Vec<f64>),
+    F32(Vec<f32>),
+}
+
+/// What one thread needs.
+struct Work {
+    /// The vector of a subdomain, and room for a whole slice behind it.
+    vector: Vec<f64>,
+    scratch: Scratch,
+}
+
+impl SubdomainFactors for Cpu {
+    type Factors = CpuFactors;
+
+    fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<CpuFactors> {
+        let layout = Layout::new(plan, store);
+        let what = "incomplete factors";
+        let columns = if plan.largest() <= 1 << 16 {
+            Columns::U16(layout.columns(plan, |j| j as u16))
+        } else {
+            Columns::U32(layout.columns(plan, |j| j))
+        };
+        let values = match store {
+            Store::F64 => Values::F64(layout.padding(plan, super::zeros(layout.values, what)?, 1.0)),
+            Store::F32 => Values::F32(layout.padding(plan, super::zeros(layout.values, what)?, 1.0)),
+        };
+        let shares = shares(plan, self.threads());
+        let work = shares.iter().map(|share| {
+            let rows = share.clone().map(|p| plan.ptr[p + 1] - plan.ptr[p]).max().unwrap_or(0);
+            let vector = super::zeros((rows + layout::LANES) * plan.order, what)?;
+            Ok(Mutex::new(Work { vector, scratch: Scratch::new(plan, share.clone())? }))
+        });
+        let work = work.collect::<Result<_>>()?;
+        Ok(CpuFactors { plan: plan.clone(), layout, columns, values, shares, work })
+    }
+
+    fn factorize(&self, factors: &mut CpuFactors, terms: &Terms, shift: Option<f64>) -> Result<Pivots> {
+        let CpuFactors { plan, layout, values, shares, work, .. } = factors;
+        plan.check(terms)?;
+        let (pool, found) = (self.pool(), Mutex::new(Pivots::default()));
+        let run = |store: &(dyn Fn(usize, &[f64]) + Sync)| {
+            pool.run(|rank| {
+                let mut pivots = Pivots::default();
+                for part in share(shares.len(), rank, pool.threads()) {
+                    let scratch = &mut work[part].lock().unwrap_or_else(|e| e.into_inner()).scratch;
+                    for p in shares[part].clone() {
+                        pivots = pivots.with(factorize::subdomain(plan, terms, p, shift, scratch));
+                        store(p, &scratch.values);
+                    }
+                }
+                let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
+                *all = all.with(pivots);
+            });
+        };
+        // SAFETY: subdomains have ranges of their own, and each is given to one thread.
+        match values {
+            Values::F64(values) => {
+                let values = Disjoint::new(values);
+                run(&|p, from| layout.store(plan, p, from, unsafe { values.range(layout.range(p)) }));
+            }
+            Values::F32(values) => {
+                let values = Disjoint::new(values);
+                run(&|p, from| layout.store(plan, p, from, unsafe { values.range(layout.range(p)) }));
+            }
+        }
+        Ok(found.into_inner().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    fn solve_factors(&self, f: &CpuFactors, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let n = f.plan.block_rows * f.plan.order;
+        check_lengths(n, n, x.len(), y.len())?;
+        let (pool, y) = (self.pool(), Disjoint::new(y));
+        pool.run(|rank| {
+            for part in share(f.shares.len(), rank, pool.threads()) {
+                let vector = &mut f.work[part].lock().unwrap_or_else(|e| e.into_inner()).vector;
+                solve::subdomains(f, f.shares[part].clone(), x, &y, vector);
+            }
+        });
+        Ok(())
+    }
+
+    fn factors_bytes(f: &CpuFactors) -> u64 {
+        let values = match &f.values {
+            Values::F64(v) => size_of_val(&v[..]),
+            Values::F32(v) => size_of_val(&v[..]),
+        };
+        let columns = match &f.columns {
+            Columns::U16(c) => size_of_val(&c[..]),
+            Columns::U32(c) => size_of_val(&c[..]),
+        };
+        let slices = f.layout.slices.len() * size_of::<Slice>();
+        let vectors = f.plan.block_rows * (4 + 16 * f.plan.order);
+        (values + columns + slices + vectors) as u64
+    }
+
+    fn read_factors(&self, f: &CpuFactors) -> Result<Vec<f64>> {
+        let mut out = vec![0.0; f.plan.entries() * f.plan.order * f.plan.order];
+        for p in 0..f.plan.count() {
+            match &f.values {
+                Values::F64(v) => f.layout.load(&f.plan, p, &v[f.layout.range(p)], &mut out),
+                Values::F32(v) => f.layout.load(&f.plan, p, &v[f.layout.range(p)], &mut out),
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Runs of subdomains of about equal factors, one a thread.
+fn shares(plan: &Plan, threads: usize) -> Vec<Range<usize>> {
+    let before: Vec<u64> = plan.ptr.iter().map(|&i| plan.row_ptr[i] as u64).collect();
+    let total = plan.entries() as u64;
+    let bounds = crate::partition::runs(plan.count(), threads, |part| {
+        crate::partition::nearest(&before, total, part, threads)
+    });
+    bounds.windows(2).map(|w| w[0]..w[1]).collect()
+}

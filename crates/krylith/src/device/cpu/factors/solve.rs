@@ -1,0 +1,227 @@
+//! The fused L·D·U solve of subdomains, specialised on order, width of a slice, stored precision and columns.
+
+use super::layout::{Piece, Slice, Stored};
+use super::{Columns, CpuFactors, Values};
+use crate::device::cpu::Wide;
+use crate::device::cpu::pool::Disjoint;
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// A stored local column.
+trait Column: Copy {
+    fn at(self) -> usize;
+}
+impl Column for u16 {
+    #[inline(always)]
+    fn at(self) -> usize {
+        self as usize
+    }
+}
+impl Column for u32 {
+    #[inline(always)]
+    fn at(self) -> usize {
+        self as usize
+    }
+}
+
+/// y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in these subdomains; `vector` has room for the largest and a slice more.
+pub(super) fn subdomains(
+    f: &CpuFactors,
+    share: Range<usize>,
+    x: &[f64],
+    y: &Disjoint<f64>,
+    vector: &mut [f64],
+) {
+    match (&f.values, &f.columns) {
+        (Values::F64(v), Columns::U16(c)) => by_order(f, v, c, share, x, y, vector),
+        (Values::F64(v), Columns::U32(c)) => by_order(f, v, c, share, x, y, vector),
+        (Values::F32(v), Columns::U16(c)) => by_order(f, v, c, share, x, y, vector),
+        (Values::F32(v), Columns::U32(c)) => by_order(f, v, c, share, x, y, vector),
+    }
+}
+
+fn by_order<T: Stored, C: Column>(
+    f: &CpuFactors,
+    values: &[T],
+    columns: &[C],
+    share: Range<usize>,
+    x: &[f64],
+    y: &Disjoint<f64>,
+    vector: &mut [f64],
+) {
+    match f.plan.order {
+        1 => each::<T, C, 1, 8, 4>(f, values, columns, share, x, y, vector),
+        2 => each::<T, C, 2, 4, 4>(f, values, columns, share, x, y, vector),
+        3 => each::<T, C, 3, 4, 4>(f, values, columns, share, x, y, vector),
+        4 => each::<T, C, 4, 1, 1>(f, values, columns, share, x, y, vector),
+        5 => each::<T, C, 5, 1, 1>(f, values, columns, share, x, y, vector),
+        6 => each::<T, C, 6, 1, 1>(f, values, columns, share, x, y, vector),
+        7 => each::<T, C, 7, 1, 1>(f, values, columns, share, x, y, vector),
+        8 => each::<T, C, 8, 1, 1>(f, values, columns, share, x, y, vector),
+        _ => each::<T, C, 0, 1, 1>(f, values, columns, share, x, y, vector),
+    }
+}
+
+/// Slices are WIDE, NARROW or 1 rows wide; M = 0 stands for any order.
+fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: usize>(
+    f: &CpuFactors,
+    values: &[T],
+    columns: &[C],
+    share: Range<usize>,
+    x: &[f64],
+    y: &Disjoint<f64>,
+    vector: &mut [f64],
+) {
+    let vector = RefCell::new(vector);
+    pulp::Arch::new().dispatch(Wide(
+        #[inline(always)]
+        || {
+            let vector = &mut *vector.borrow_mut();
+            let m = if M == 0 { f.plan.order } else { M };
+            for p in share.clone() {
+                let rows = &f.plan.rows[f.plan.ptr[p]..f.plan.ptr[p + 1]];
+                for (to, &i) in vector.chunks_exact_mut(m).zip(rows) {
+                    to.copy_from_slice(&x[i as usize * m..(i as usize + 1) * m]);
+                }
+                let piece = &f.layout.pieces[p];
+                let (values, columns) = (&values[piece.values..], &columns[piece.columns..]);
+                let slices = &f.layout.slices;
+                if M == 0 {
+                    any_order(m, slices, piece, values, columns, vector);
+                } else if piece.lanes == 1 {
+                    solve::<T, C, M, 1>(slices, piece, values, columns, vector);
+                } else if piece.lanes == WIDE {
+                    solve::<T, C, M, WIDE>(slices, piece, values, columns, vector);
+                } else {
+                    solve::<T, C, M, NARROW>(slices, piece, values, columns, vector);
+                }
+                for (from, &i) in vector.chunks_exact(m).zip(rows) {
+                    // SAFETY: a row is in one subdomain, and a subdomain in one thread's share.
+                    let y = unsafe { y.range(i as usize * m..(i as usize + 1) * m) };
+                    y.copy_from_slice(from);
+                }
+            }
+        },
+    ));
+}
+
+/// Both solves of one subdomain, W rows at a time.
+#[inline(always)]
+fn solve<T: Stored, C: Column, const M: usize, const W: usize>(
+    slices: &[Slice],
+    piece: &Piece,
+    mut values: &[T],
+    mut columns: &[C],
+    x: &mut [f64],
+) {
+    for slice in &slices[piece.lower.clone()] {
+        let at = slice.start as usize * M;
+        let mut sum = load::<M, W>(x, at);
+        for _ in 0..slice.slots {
+            subtract::<T, C, M, W>(&mut sum, &mut values, &mut columns, x);
+        }
+        store::<M, W>(x, at, &sum);
+    }
+    for slice in &slices[piece.upper.clone()] {
+        let at = slice.start as usize * M;
+        let z = load::<M, W>(x, at);
+        let (d, rest) = values.split_at(M * M * W);
+        values = rest;
+        let mut sum = [[0.0; W]; M];
+        for c in 0..M {
+            for r in 0..M {
+                for l in 0..W {
+                    sum[r][l] += d[(c * M + r) * W + l].widen() * z[c][l];
+                }
+            }
+        }
+        for _ in 0..slice.slots {
+            subtract::<T, C, M, W>(&mut sum, &mut values, &mut columns, x);
+        }
+        store::<M, W>(x, at, &sum);
+    }
+}
+
+/// sum −= one block of each of W rows times what it meets in x.
+#[inline(always)]
+fn subtract<T: Stored, C: Column, const M: usize, const W: usize>(
+    sum: &mut [[f64; W]; M],
+    values: &mut &[T],
+    columns: &mut &[C],
+    x: &[f64],
+) {
+    let (v, rest) = values.split_at(M * M * W);
+    *values = rest;
+    let (j, rest) = columns.split_at(W);
+    *columns = rest;
+    for c in 0..M {
+        // SAFETY: columns are below the rows of the subdomain, M numbers each, which x has room for.
+        let x: [f64; W] = std::array::from_fn(|l| unsafe { *x.get_unchecked(j[l].at() * M + c) });
+        for r in 0..M {
+            for l in 0..W {
+                sum[r][l] -= v[(c * M + r) * W + l].widen() * x[l];
+            }
+        }
+    }
+}
+
+/// W rows of x, component by component.
+#[inline(always)]
+fn load<const M: usize, const W: usize>(x: &[f64], at: usize) -> [[f64; W]; M] {
+    let x = &x[at..at + M * W];
+    std::array::from_fn(|r| std::array::from_fn(|l| x[l * M + r]))
+}
+
+/// The reverse of [`load`].
+#[inline(always)]
+fn store<const M: usize, const W: usize>(x: &mut [f64], at: usize, sum: &[[f64; W]; M]) {
+    let x = &mut x[at..at + M * W];
+    for r in 0..M {
+        for l in 0..W {
+            x[l * M + r] = sum[r][l];
+        }
+    }
+}
+
+/// The same for blocks of any order, row by row.
+#[inline(always)]
+fn any_order<T: Stored, C: Column>(
+    m: usize,
+    slices: &[Slice],
+    piece: &Piece,
+    values: &[T],
+    columns: &[C],
+    x: &mut [f64],
+) {
+    let mut sum = [0.0; crate::precond::MAX_ORDER];
+    let sum = &mut sum[..m];
+    let mut blocks = values.chunks_exact(m * m);
+    let mut columns = columns.iter();
+    let all = piece.lower.clone().chain(piece.upper.clone());
+    for s in all {
+        let at = slices[s].start as usize * m;
+        if s < piece.upper.start {
+            sum.copy_from_slice(&x[at..at + m]);
+        } else {
+            sum.fill(0.0);
+            multiply_add(m, 1.0, blocks.next().unwrap_or_default(), &x[at..at + m], sum);
+        }
+        for _ in 0..slices[s].slots {
+            let (Some(block), Some(j)) = (blocks.next(), columns.next()) else { break };
+            let at = j.at() * m;
+            multiply_add(m, -1.0, block, &x[at..at + m], sum);
+        }
+        x[at..at + m].copy_from_slice(sum);
+    }
+}
+
+/// sum += factor · (block stored by columns) x.
+#[inline(always)]
+fn multiply_add<T: Stored>(m: usize, factor: f64, block: &[T], x: &[f64], sum: &mut [f64]) {
+    for (column, &x) in block.chunks_exact(m).zip(x) {
+        let x = factor * x;
+        for (sum, v) in sum.iter_mut().zip(column) {
+            *sum += v.widen() * x;
+        }
+    }
+}

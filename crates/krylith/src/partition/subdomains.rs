@@ -1,0 +1,353 @@
+//! Subdomains: groups of own block rows that a preconditioner treats as if they stood alone.
+//!
+//! A [`Partition`](super::Partition) shares rows among ranks and weighs them by what a product costs. Subdomains are
+//! many and small, each solved by one thread or one thread block, whose memory bounds their rows: what counts is that
+//! none has more rows than asked and that all have about as many. None of the ways depends on threads.
+
+use super::adjacency::Adjacency;
+use super::{contiguous, curve};
+use crate::operator::Terms;
+use crate::{Error, Result};
+use rayon::prelude::*;
+
+/// Disjoint groups of block rows that together are all of them; none is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subdomains {
+    /// Block rows by subdomain, ascending within each.
+    rows: Vec<u32>,
+    /// Subdomain p has `rows[ptr[p]..ptr[p + 1]]`.
+    ptr: Vec<usize>,
+}
+
+/// Ways to cut block rows into subdomains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SubdomainCut {
+    /// Geometric where coordinates are known, else by graph where METIS is in the build, else by levels.
+    #[default]
+    Auto,
+    /// One subdomain.
+    Whole,
+    /// Runs of consecutive rows.
+    Runs,
+    /// Recursive coordinate bisection: boxes in space. Needs coordinates.
+    Geometric,
+    /// Runs along Hilbert's curve in space. Needs coordinates.
+    Curve,
+    /// k-way partition of the graph by METIS: the fewest couplings cut, the longest set-up. Needs the feature `metis`.
+    Graph,
+    /// Few parts by METIS, where it is in the build, and each of them bisected by distance in the graph, all at once.
+    TwoLevel,
+}
+
+impl SubdomainCut {
+    /// All of them.
+    pub const ALL: [SubdomainCut; 7] = [
+        SubdomainCut::Auto,
+        SubdomainCut::Whole,
+        SubdomainCut::Runs,
+        SubdomainCut::Geometric,
+        SubdomainCut::Curve,
+        SubdomainCut::Graph,
+        SubdomainCut::TwoLevel,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            SubdomainCut::Auto => "auto",
+            SubdomainCut::Whole => "whole",
+            SubdomainCut::Runs => "runs",
+            SubdomainCut::Geometric => "geometric",
+            SubdomainCut::Curve => "curve",
+            SubdomainCut::Graph => "graph",
+            SubdomainCut::TwoLevel => "two-level",
+        }
+    }
+}
+
+/// METIS fills its parts up to 3 % above the mean.
+#[cfg(feature = "metis")]
+const UNEVEN: f64 = 0.97;
+/// Parts that METIS cuts for [`SubdomainCut::TwoLevel`].
+#[cfg(feature = "metis")]
+const COARSE: usize = 16;
+
+impl Subdomains {
+    /// One subdomain of `rows` block rows; none of 0.
+    pub fn whole(rows: usize) -> Self {
+        let ptr = if rows > 0 { vec![0, rows] } else { vec![0] };
+        Self { rows: (0..rows as u32).collect(), ptr }
+    }
+
+    /// From the subdomain of each block row, such as [`Partition::owner`](super::Partition::owner). Empty ones are
+    /// dropped.
+    ///
+    /// # Errors
+    /// A label that is not below `count`.
+    pub fn from_labels(labels: &[u32], count: usize) -> Result<Self> {
+        if let Some(i) = labels.iter().position(|&p| p as usize >= count) {
+            return Err(Error::invalid(format!(
+                "block row {i} is given to subdomain {}; there are {count}",
+                labels[i]
+            )));
+        }
+        let mut next = vec![0usize; count + 1];
+        labels.iter().for_each(|&p| next[p as usize + 1] += 1);
+        (0..count).for_each(|p| next[p + 1] += next[p]);
+        let mut ptr = next.clone();
+        ptr.dedup();
+        let mut rows = vec![0; labels.len()];
+        for (i, &p) in labels.iter().enumerate() {
+            rows[next[p as usize]] = i as u32;
+            next[p as usize] += 1;
+        }
+        Ok(Self { rows, ptr })
+    }
+
+    /// Boxes of `size` points of a grid whose points are numbered x fastest, then y, then z; those at the far sides
+    /// may be smaller (the ILDU paper's Alg. 3.1).
+    ///
+    /// # Panics
+    /// If an edge of `size` is 0, or the grid has more than 2³² − 1 points.
+    pub fn boxes(grid: [usize; 3], size: [usize; 3]) -> Self {
+        let [nx, ny, nz] = grid;
+        assert!(size.iter().all(|&s| s > 0), "boxes of {size:?} points");
+        assert!(nx * ny * nz <= u32::MAX as usize, "a grid of {grid:?} points");
+        let count: [usize; 3] = std::array::from_fn(|d| grid[d].div_ceil(size[d]));
+        let label = |i: usize| {
+            let [x, y, z] = [i % nx / size[0], i / nx % ny / size[1], i / (nx * ny) / size[2]];
+            (x + count[0] * (y + count[1] * z)) as u32
+        };
+        let labels: Vec<u32> = (0..nx * ny * nz).into_par_iter().map(label).collect();
+        Self::from_labels(&labels, count.iter().product()).expect("labels count boxes")
+    }
+
+    /// Cuts the block rows of `terms` into subdomains of about `rows` block rows, never more, and says why that way.
+    /// `coordinates`: one point a block row.
+    ///
+    /// # Errors
+    /// `rows` of 0; coordinates that are missing, do not fit or are not finite; METIS missing, or a graph too large
+    /// for it.
+    pub fn cut(
+        terms: &Terms,
+        coordinates: Option<&[[f64; 3]]>,
+        way: SubdomainCut,
+        rows: usize,
+    ) -> Result<(Self, &'static str)> {
+        let n = terms.block_rows();
+        if rows == 0 {
+            return Err(Error::invalid("subdomains of 0 block rows; they need at least 1"));
+        }
+        let (way, why) = match (way, coordinates) {
+            (SubdomainCut::Auto, Some(_)) => (SubdomainCut::Geometric, "auto: coordinates are known"),
+            (SubdomainCut::Auto, None) if cfg!(feature = "metis") => {
+                (SubdomainCut::Graph, "auto: no coordinates are known")
+            }
+            (SubdomainCut::Auto, None) => {
+                (SubdomainCut::TwoLevel, "auto: no coordinates are known, and METIS is not in this build")
+            }
+            _ => (way, ""),
+        };
+        if n <= rows {
+            let why =
+                if way == SubdomainCut::Whole { why } else { "the system is no larger than a subdomain" };
+            return Ok((Self::whole(n), why));
+        }
+        let parts = n.div_ceil(rows);
+        let mut nodes: Vec<u32> = (0..n as u32).collect();
+        let groups: Vec<Vec<u32>> = match way {
+            SubdomainCut::Whole => return Ok((Self::whole(n), why)),
+            SubdomainCut::Runs | SubdomainCut::Auto => runs(&nodes, parts),
+            SubdomainCut::Geometric => bisect_space(&mut nodes, points(coordinates, n)?, parts),
+            SubdomainCut::Curve => {
+                let place = curve::hilbert(points(coordinates, n)?);
+                nodes.par_sort_unstable_by_key(|&i| (place[i as usize], i));
+                runs(&nodes, parts)
+            }
+            #[cfg(feature = "metis")]
+            SubdomainCut::Graph => {
+                let parts = (n as f64 / (UNEVEN * rows as f64)).ceil() as usize;
+                by_metis(terms, parts.min(n), rows)?
+            }
+            #[cfg(not(feature = "metis"))]
+            SubdomainCut::Graph => {
+                return Err(Error::Unsupported(
+                    "a graph partition needs METIS, which is not in this build: build with feature `metis`"
+                        .into(),
+                ));
+            }
+            #[cfg(feature = "metis")]
+            SubdomainCut::TwoLevel => by_metis(terms, COARSE.min(parts), rows)?,
+            #[cfg(not(feature = "metis"))]
+            SubdomainCut::TwoLevel => bisect_graphs(&Adjacency::of(terms), vec![nodes], rows),
+        };
+        Ok((Self::from_groups(groups), why))
+    }
+
+    /// From lists of rows, ordered by their smallest row: neighbours in number are neighbours in memory.
+    fn from_groups(mut groups: Vec<Vec<u32>>) -> Self {
+        groups.retain(|g| !g.is_empty());
+        groups.par_iter_mut().for_each(|g| g.sort_unstable());
+        groups.par_sort_unstable_by_key(|g| g[0]);
+        let mut ptr = Vec::with_capacity(groups.len() + 1);
+        ptr.push(0);
+        let mut rows = Vec::with_capacity(groups.iter().map(Vec::len).sum());
+        for group in &groups {
+            rows.extend_from_slice(group);
+            ptr.push(rows.len());
+        }
+        Self { rows, ptr }
+    }
+
+    /// Subdomains.
+    pub fn count(&self) -> usize {
+        self.ptr.len() - 1
+    }
+    /// Block rows of subdomain `p`, ascending.
+    pub fn rows(&self, p: usize) -> &[u32] {
+        &self.rows[self.ptr[p]..self.ptr[p + 1]]
+    }
+    /// Block rows of all of them.
+    pub fn block_rows(&self) -> usize {
+        self.rows.len()
+    }
+    /// Block rows of the largest.
+    pub fn largest(&self) -> usize {
+        self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
+    }
+}
+
+/// One finite point for each of `n` block rows.
+fn points(coordinates: Option<&[[f64; 3]]>, n: usize) -> Result<&[[f64; 3]]> {
+    let points = coordinates.ok_or_else(|| {
+        Error::invalid("a cut in space needs coordinates, and none are known: name them in system.toml")
+    })?;
+    if points.len() != n {
+        return Err(Error::invalid(format!(
+            "{} points for {n} block rows; a cut in space needs one point a block row",
+            points.len()
+        )));
+    }
+    if let Some(i) = points.iter().position(|x| x.iter().any(|x| !x.is_finite())) {
+        return Err(Error::invalid(format!(
+            "the point of block row {i} is {:?}; coordinates must be finite",
+            points[i]
+        )));
+    }
+    Ok(points)
+}
+
+/// Equal runs of a list.
+fn runs(nodes: &[u32], parts: usize) -> Vec<Vec<u32>> {
+    (0..parts).map(|p| nodes[contiguous(nodes.len(), p, parts)].to_vec()).collect()
+}
+
+/// Recursive coordinate bisection into parts of equal rows: the longest edge of the bounding box is cut. Equal
+/// coordinates are told apart by the next longest edge, and at last by number.
+fn bisect_space(nodes: &mut [u32], points: &[[f64; 3]], parts: usize) -> Vec<Vec<u32>> {
+    if parts == 1 {
+        return vec![nodes.to_vec()];
+    }
+    let mut axes = [0, 1, 2];
+    let extent: [f64; 3] = std::array::from_fn(|d| {
+        let range = nodes.iter().map(|&i| points[i as usize][d]);
+        range.clone().fold(f64::NEG_INFINITY, f64::max) - range.fold(f64::INFINITY, f64::min)
+    });
+    axes.sort_by(|&d, &e| extent[e].total_cmp(&extent[d]));
+    let place = |i: u32| axes.map(|d| points[i as usize][d] + 0.0); // −0 lies where 0 does
+    let low = parts / 2;
+    let middle = nodes.len() * low / parts;
+    nodes.select_nth_unstable_by(middle, |&i, &j| {
+        let (x, y) = (place(i), place(j));
+        let order = |k: usize| x[k].total_cmp(&y[k]);
+        order(0).then_with(|| order(1)).then_with(|| order(2)).then(i.cmp(&j))
+    });
+    let (left, right) = nodes.split_at_mut(middle);
+    let (mut groups, rest) =
+        rayon::join(|| bisect_space(left, points, low), || bisect_space(right, points, parts - low));
+    groups.extend(rest);
+    groups
+}
+
+/// Parts by METIS, each row weighing the same; those of more than `rows` are bisected.
+#[cfg(feature = "metis")]
+fn by_metis(terms: &Terms, parts: usize, rows: usize) -> Result<Vec<Vec<u32>>> {
+    let graph = Adjacency::of(terms);
+    let n = terms.block_rows();
+    let copy = Adjacency { row_ptr: graph.row_ptr.clone(), col: graph.col.clone() };
+    let labels = super::graph::k_way(copy, &vec![1; n], parts)?;
+    let mut groups = vec![Vec::new(); parts];
+    labels.iter().enumerate().for_each(|(i, &p)| groups[p as usize].push(i as u32));
+    Ok(bisect_graphs(&graph, groups, rows))
+}
+
+/// Bisects each group by distance in the graph until none has more than `rows` rows.
+fn bisect_graphs(graph: &Adjacency, groups: Vec<Vec<u32>>, rows: usize) -> Vec<Vec<u32>> {
+    let cut = |group: Vec<u32>| {
+        let parts = group.len().div_ceil(rows).max(1);
+        bisect_levels(graph, group, parts)
+    };
+    groups.into_par_iter().map(cut).collect::<Vec<_>>().into_iter().flatten().collect()
+}
+
+/// Recursive bisection of an induced subgraph by distance from a node far from others (George and Liu 1978): the
+/// nearer part is one side, the rest the other.
+fn bisect_levels(graph: &Adjacency, nodes: Vec<u32>, parts: usize) -> Vec<Vec<u32>> {
+    if parts == 1 {
+        return vec![nodes];
+    }
+    let order = breadth_first(graph, &nodes);
+    let low = parts / 2;
+    let middle = nodes.len() * low / parts;
+    let (left, right) = order.split_at(middle);
+    let sides = |side: &[u32]| {
+        let mut side = side.to_vec();
+        side.sort_unstable();
+        side
+    };
+    let (left, right) = (sides(left), sides(right));
+    let (mut groups, rest) =
+        rayon::join(|| bisect_levels(graph, left, low), || bisect_levels(graph, right, parts - low));
+    groups.extend(rest);
+    groups
+}
+
+/// The nodes of an induced subgraph, ascending ones given, by distance from a node far from others; component by
+/// component.
+fn breadth_first(graph: &Adjacency, nodes: &[u32]) -> Vec<u32> {
+    // The subgraph in its own numbers.
+    let local = |i: u32| nodes.binary_search(&i).ok();
+    let (mut ptr, mut col) = (vec![0usize], Vec::new());
+    for &i in nodes {
+        col.extend(graph.neighbours(i).iter().filter_map(|&j| local(j)).map(|k| k as u32));
+        ptr.push(col.len());
+    }
+    let mut seen = vec![0u32; nodes.len()];
+    let mut order: Vec<u32> = Vec::with_capacity(nodes.len());
+    for root in 0..nodes.len() as u32 {
+        if seen[root as usize] == u32::MAX {
+            continue;
+        }
+        let begin = order.len();
+        let mut start = root;
+        // Twice from the last node found: far from the others.
+        for mark in [1, 2, u32::MAX] {
+            order.truncate(begin);
+            order.push(start);
+            seen[start as usize] = mark;
+            let mut next = begin;
+            while next < order.len() {
+                let i = order[next] as usize;
+                next += 1;
+                for &j in &col[ptr[i]..ptr[i + 1]] {
+                    if seen[j as usize] != mark {
+                        seen[j as usize] = mark;
+                        order.push(j);
+                    }
+                }
+            }
+            start = order[order.len() - 1];
+        }
+    }
+    order.into_iter().map(|k| nodes[k as usize]).collect()
+}

@@ -1,0 +1,121 @@
+//! Patterns of one subdomain: union of the terms, permutation, and the fill of ILU(k).
+
+/// "No entry of the matrix": fill.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A square pattern in compressed rows; columns ascend and every diagonal entry is there.
+pub(super) struct Pattern {
+    pub row_ptr: Vec<usize>,
+    pub col: Vec<u32>,
+    /// Which entry of the matrix's own pattern stands here, or [`NONE`].
+    pub from: Vec<u32>,
+}
+
+impl Pattern {
+    /// Rows.
+    pub fn len(&self) -> usize {
+        self.row_ptr.len() - 1
+    }
+    /// Columns of row `i`.
+    pub fn row(&self, i: usize) -> &[u32] {
+        &self.col[self.row_ptr[i]..self.row_ptr[i + 1]]
+    }
+
+    /// The same entries with row and column `order[k]` called k.
+    pub fn permuted(&self, order: &[u32]) -> Self {
+        let mut place = vec![0u32; order.len()];
+        order.iter().enumerate().for_each(|(k, &i)| place[i as usize] = k as u32);
+        let mut out = Self {
+            row_ptr: Vec::with_capacity(self.row_ptr.len()),
+            col: Vec::with_capacity(self.col.len()),
+            from: Vec::with_capacity(self.col.len()),
+        };
+        out.row_ptr.push(0);
+        let mut row = Vec::new();
+        for &i in order {
+            let range = self.row_ptr[i as usize]..self.row_ptr[i as usize + 1];
+            row.clear();
+            row.extend(range.map(|e| (place[self.col[e] as usize], self.from[e])));
+            row.sort_unstable();
+            out.col.extend(row.iter().map(|r| r.0));
+            out.from.extend(row.iter().map(|r| r.1));
+            out.row_ptr.push(out.col.len());
+        }
+        out
+    }
+
+    /// The pattern of ILU(k) in this order: entry (i, j) is kept if its level of fill is at most `k`, where entries of
+    /// the matrix have level 0 and lev(i, j) = min over pivots p of lev(i, p) + lev(p, j) + 1 (Saad 2003, Alg. 10.5).
+    pub fn filled(&self, k: usize) -> Self {
+        let n = self.len();
+        let mut out = Self { row_ptr: vec![0], col: Vec::new(), from: Vec::new() };
+        let mut levels: Vec<u32> = Vec::new();
+        let mut diagonal = vec![0usize; n];
+        // Row i as a linked list of ascending columns, with each one's level and origin.
+        const END: u32 = u32::MAX;
+        let (mut next, mut level, mut from) = (vec![END; n + 1], vec![u32::MAX; n], vec![NONE; n]);
+        for i in 0..n {
+            let head = n;
+            let mut last = head;
+            for e in self.row_ptr[i]..self.row_ptr[i + 1] {
+                let j = self.col[e] as usize;
+                next[last] = j as u32;
+                (level[j], from[j]) = (0, self.from[e]);
+                last = j;
+            }
+            next[last] = END;
+            let mut p = next[head];
+            while (p as usize) < i {
+                // Columns of row p behind its diagonal ascend, so one walk along the list places them all.
+                let mut at = p as usize;
+                let pivot = p as usize;
+                for e in diagonal[pivot] + 1..out.row_ptr[pivot + 1] {
+                    let j = out.col[e] as usize;
+                    let new = level[pivot].saturating_add(levels[e]).saturating_add(1);
+                    if new as usize > k {
+                        continue;
+                    }
+                    while next[at] != END && (next[at] as usize) < j {
+                        at = next[at] as usize;
+                    }
+                    if next[at] as usize == j {
+                        level[j] = level[j].min(new);
+                    } else {
+                        next[j] = next[at];
+                        next[at] = j as u32;
+                        (level[j], from[j]) = (new, NONE);
+                    }
+                    at = j;
+                }
+                p = next[pivot];
+            }
+            let mut j = next[head];
+            while j != END {
+                if j as usize == i {
+                    diagonal[i] = out.col.len();
+                }
+                out.col.push(j);
+                out.from.push(from[j as usize]);
+                levels.push(level[j as usize]);
+                j = next[j as usize];
+            }
+            out.row_ptr.push(out.col.len());
+        }
+        out
+    }
+
+    /// The level of each row: one more than the highest level of the rows before it to which it is coupled, either
+    /// way. Rows of one level can be solved at once, forward with L and backward with U.
+    pub fn levels(&self) -> Vec<u32> {
+        let mut level = vec![0u32; self.len()];
+        for i in 0..self.len() {
+            let row = self.row(i);
+            let before = row.iter().take_while(|&&j| (j as usize) < i);
+            level[i] = before.map(|&j| level[j as usize] + 1).fold(level[i], u32::max);
+            for &j in row.iter().rev().take_while(|&&j| j as usize > i) {
+                level[j as usize] = level[j as usize].max(level[i] + 1);
+            }
+        }
+        level
+    }
+}

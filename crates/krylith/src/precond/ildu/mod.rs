@@ -1,0 +1,186 @@
+//! ILDU on subdomains: incomplete factors of each subdomain's diagonal part of the matrix, A ≈ (I + L) D (I + U).
+//!
+//! What couples subdomains is left out of the preconditioner, and only there, so each is factorised and solved alone:
+//! by one thread, or by one thread block that keeps its vector in shared memory. Tonti Balaji et al.'s fused ILDU(0),
+//! with ILU(k) fill (Saad 2003, Alg. 10.5) and blocks of any order b·s.
+//!
+//! [`Subdomains`] says which rows stand together, [`Plan`] holds everything that values do not change, and a device
+//! that implements [`SubdomainFactors`] computes factors and applies them. Results do not depend on how many threads
+//! or ranks share the subdomains: each is computed alone and in one order.
+//!
+//! Ledger of one application: every factor and its column once, x and y once.
+
+mod fill;
+mod order;
+mod plan;
+
+pub(crate) use plan::MAX_ORDER;
+pub use plan::Plan;
+
+use crate::operator::{LinearOperator, Terms, fresh_key};
+use crate::partition::Subdomains;
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// A pivot smaller than this, relative to the largest entry of its row, is called tiny.
+pub const TINY_PIVOT: f64 = 1e-14;
+
+/// What is wrong with a pivot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PivotKind {
+    /// Zero, or a block that is exactly singular.
+    Zero,
+    /// Below [`TINY_PIVOT`] times the largest entry of its row of the subdomain's part of the matrix.
+    Tiny,
+    /// NaN or infinite, or its inverse is.
+    NotFinite,
+}
+
+impl PivotKind {
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            PivotKind::Zero => "zero",
+            PivotKind::Tiny => "tiny",
+            PivotKind::NotFinite => "non-finite",
+        }
+    }
+}
+
+/// How the pivots of a factorisation were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pivots {
+    /// Pivots that could not be inverted and were not mended.
+    pub bad: usize,
+    /// The bad one of the lowest own block row.
+    pub first: Option<(u32, PivotKind)>,
+    /// Pivots mended by a shift.
+    pub shifted: usize,
+}
+
+impl Pivots {
+    /// Counts a bad pivot.
+    pub fn found(&mut self, row: u32, kind: PivotKind) {
+        self.bad += 1;
+        self.first = Some(self.first.map_or((row, kind), |first| first.min((row, kind))));
+    }
+
+    /// Both together; the order does not matter.
+    pub fn with(self, other: Self) -> Self {
+        let first = match (self.first, other.first) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Self { bad: self.bad + other.bad, first, shifted: self.shifted + other.shifted }
+    }
+}
+
+/// A device that can factorise subdomains and solve with their factors.
+pub trait SubdomainFactors: Space {
+    /// Factors on the device, with the memory that computing them takes.
+    type Factors;
+    /// Memory and layout for the factors of a plan; no values yet.
+    fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<Self::Factors>;
+    /// Factorises every subdomain's part of Σ Cₜ ⊗ Aₜ on the plan's pattern: entry (r·s + k, q·s + l) of a block is
+    /// Σ Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is f64 whatever the store. Analyses and allocates nothing.
+    ///
+    /// A pivot that cannot be inverted is counted, and its row and column take no part in what follows. With `shift`
+    /// it first gets shift times the largest entry of its row added to its diagonal.
+    fn factorize(&self, factors: &mut Self::Factors, terms: &Terms, shift: Option<f64>) -> Result<Pivots>;
+    /// `y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x` in every subdomain.
+    fn solve_factors(&self, factors: &Self::Factors, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// Bytes that one application must move at least.
+    fn factors_bytes(factors: &Self::Factors) -> u64;
+    /// The factors in the plan's order of entries: row-major blocks, D⁻¹ on the diagonal. For tests.
+    fn read_factors(&self, factors: &Self::Factors) -> Result<Vec<f64>>;
+}
+
+/// How factors are computed and stored.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct IlduOptions {
+    /// Level of fill k of ILU(k).
+    pub fill: usize,
+    /// Precision of the stored factors.
+    pub store: Store,
+    /// What a pivot that cannot be inverted gets added, relative to the largest entry of its row; `None` makes it an
+    /// error.
+    pub shift: Option<f64>,
+}
+
+/// y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x, subdomain by subdomain.
+pub struct Ildu<S: SubdomainFactors> {
+    plan: Arc<Plan>,
+    factors: S::Factors,
+    options: IlduOptions,
+    pivots: Pivots,
+    key: u64,
+}
+
+impl<S: SubdomainFactors> Ildu<S> {
+    /// Analyses and factorises.
+    ///
+    /// # Errors
+    /// A matrix that is not square or subdomains that do not cover it; a pivot that cannot be inverted, with its row;
+    /// a shift that is not a positive number; a device without room.
+    pub fn new(space: &S, terms: &Terms, subdomains: &Subdomains, options: IlduOptions) -> Result<Self> {
+        Self::with_plan(space, terms, Arc::new(Plan::new(terms, subdomains, options.fill)?), options)
+    }
+
+    /// Factorises on a plan that was made for terms of this pattern; `options.fill` is the plan's affair.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); terms of another shape than the plan's.
+    pub fn with_plan(space: &S, terms: &Terms, plan: Arc<Plan>, options: IlduOptions) -> Result<Self> {
+        if let Some(shift) = options.shift.filter(|s| !(*s > 0.0) || !s.is_finite()) {
+            return Err(Error::invalid(format!("a pivot shift of {shift}; it must be a positive number")));
+        }
+        let factors = space.prepare_factors(&plan, options.store)?;
+        let mut ildu = Self { plan, factors, options, pivots: Pivots::default(), key: fresh_key() };
+        ildu.update_values(space, terms)?;
+        Ok(ildu)
+    }
+
+    /// Factorises again, for new values, τ or coefficients under the same patterns. Nothing is analysed and nothing
+    /// allocated. After an error the factors must not be applied.
+    ///
+    /// # Errors
+    /// Another shape than the plan's; a pivot that cannot be inverted, with its row.
+    pub fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.plan.check(terms)?;
+        self.pivots = space.factorize(&mut self.factors, terms, self.options.shift)?;
+        let Some((row, kind)) = self.pivots.first else { return Ok(()) };
+        let remedy = match self.options.shift {
+            None => "shift such pivots, order the rows otherwise or take another preconditioner",
+            Some(_) => "take a larger shift, order the rows otherwise or take another preconditioner",
+        };
+        Err(Error::Pivot { row: row as usize, kind: kind.name(), remedy })
+    }
+
+    /// Patterns and order of the factors.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How the pivots of the last factorisation were.
+    pub fn pivots(&self) -> &Pivots {
+        &self.pivots
+    }
+
+    /// What the device holds.
+    pub fn factors(&self) -> &S::Factors {
+        &self.factors
+    }
+}
+
+impl<S: SubdomainFactors> LinearOperator<S> for Ildu<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        space.solve_factors(&self.factors, x, y)
+    }
+    fn key(&self) -> u64 {
+        self.key
+    }
+    fn bytes(&self) -> u64 {
+        S::factors_bytes(&self.factors)
+    }
+}
