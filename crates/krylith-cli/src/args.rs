@@ -5,7 +5,7 @@ use crate::options::{self, Device, Given, Method, Null, Ordering, Precond, Rhs};
 use crate::share::Cut;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use krylith::Store;
-use krylith::method::Orthogonalization;
+use krylith::method::{Orthogonalization, Reductions};
 use krylith::partition::Partitioner;
 use std::path::PathBuf;
 
@@ -132,16 +132,22 @@ pub struct SolveArgs {
     #[arg(long, value_name = "f64|f32", value_parser = options::store, help_heading = "Machine")]
     pub store: Option<Store>,
 
-    /// Krylov method: auto or gmres [default: auto, which is gmres]
-    #[arg(long, value_name = "auto|gmres", help_heading = "Method")]
+    /// Krylov method: auto, gmres, or bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
+    /// may rise and fall) [default: auto, which is gmres]
+    #[arg(long, value_name = "auto|gmres|bicgstab", help_heading = "Method")]
     pub method: Option<Method>,
-    /// Basis vectors that GMRES keeps before it restarts; more memory, fewer iterations [default: 30]
+    /// Basis vectors that GMRES keeps before it restarts; more memory, fewer iterations; refused with bicgstab, which
+    /// restarts only when its recurrence ends [default: 30]
     #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Method")]
     pub restart: Option<usize>,
     /// How GMRES makes a new basis vector orthogonal: lowsync (one reduction an iteration), cgs2 (three) or mgs (one a
     /// vector) [default: lowsync]
     #[arg(long, value_name = "lowsync|cgs2|mgs", value_parser = options::orthogonalization, help_heading = "Method")]
     pub orthogonalization: Option<Orthogonalization>,
+    /// How BiCGSTAB sums over threads, GPUs and ranks: merged (two reductions an iteration) or classical (three)
+    /// [default: merged]
+    #[arg(long, value_name = "merged|classical", value_parser = options::reductions, help_heading = "Method")]
+    pub reductions: Option<Reductions>,
     /// Preconditioner, NAME[:key=value,…]: auto (jacobi, or none where a diagonal block is singular), none, jacobi
     /// (inverts each node's diagonal block; jacobi:block=1 inverts single diagonal entries) [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
@@ -179,6 +185,7 @@ impl SolveArgs {
             method: self.method,
             restart: self.restart,
             orthogonalization: self.orthogonalization,
+            reductions: self.reductions,
             precond: self.precond,
             rtol: self.rtol,
             atol: self.atol,

@@ -1,7 +1,7 @@
 //! The one place that knows which devices there are: picks one, runs the solve on it, says why.
 
 use crate::failure::{Failure, Result};
-use crate::options::Device;
+use crate::options::{Device, Method};
 use crate::run::{self, Job, Solved};
 use crate::{bandwidth, machine, ranks, share};
 use krylith::Observer;
@@ -79,7 +79,7 @@ fn cpu(
 ) -> Result<(Solved, Ran)> {
     let comm = &job.comm;
     let here = comm.host().ranks_on_host.len();
-    let needed = run::memory(job.terms, job.restart, job.settings.store, true).total();
+    let needed = needed(job);
     let room = match machine::memory().filter(|(_, free)| needed * here as u64 > *free) {
         Some((_, free)) => Err(no_room(job, needed, free / here as u64, "the host".into()).into()),
         None => Ok(()),
@@ -97,9 +97,20 @@ fn cpu(
     ))
 }
 
+/// Bytes that the job will want on its device.
+fn needed(job: &Job) -> u64 {
+    run::memory(job.terms, job.settings.method, job.restart, job.settings.store, true).total()
+}
+
 fn no_room(job: &Job, needed: u64, free: u64, place: String) -> krylith::Error {
-    let what = format!("a solve of {} unknowns with GMRES({})", job.rhs.len(), job.restart);
-    let remedy = "use a smaller --restart, --store f32 or a device with more memory";
+    let (method, remedy) = match job.settings.method {
+        Method::Auto | Method::Gmres => (
+            format!("GMRES({})", job.restart),
+            "use a smaller --restart, --store f32 or a device with more memory",
+        ),
+        Method::Bicgstab => ("BiCGSTAB".into(), "use --store f32 or a device with more memory"),
+    };
+    let what = format!("a solve of {} unknowns with {method}", job.rhs.len());
     krylith::Error::Memory { what, needed, free, place, remedy }
 }
 
@@ -191,7 +202,7 @@ mod cuda {
         observer: &mut (dyn Observer + Send),
     ) -> Result<(Solved, Done)> {
         let comm = &job.comm;
-        let needed = run::memory(job.terms, job.restart, job.settings.store, true).total();
+        let needed = needed(job);
         let opened = (|| {
             let gpu = Gpu::open(ordinal)?;
             let (name, free) = (gpu.info().name.clone(), gpu.free_memory()?);

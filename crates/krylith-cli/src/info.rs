@@ -3,6 +3,7 @@
 use crate::args::InfoArgs;
 use crate::blocks::picture;
 use crate::failure::{DONE, Result};
+use crate::options::Method;
 use crate::output::{self, bytes, count, plural};
 use crate::system::{self, Operator, System};
 use crate::{machine, partitions, run, summary};
@@ -98,7 +99,7 @@ fn about(system: &System) -> Vec<(&'static str, Vec<String>)> {
     rows.push(("", vec![String::new()]));
     let mut memory = Vec::new();
     for store in [Store::F64, Store::F32] {
-        let m = run::memory(&terms, 30, store, true);
+        let m = run::memory(&terms, Method::Gmres, 30, store, true);
         memory.push(format!(
             "{} with GMRES(30) in {}: matrix {}, Jacobi {}, basis {}, vectors {}",
             bytes(m.total()),

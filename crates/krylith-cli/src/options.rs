@@ -4,7 +4,7 @@ use crate::failure::{Failure, Result};
 use krylith::Store;
 use krylith::io::SolverDefaults;
 use krylith::matrix::MAX_BLOCK;
-use krylith::method::Orthogonalization;
+use krylith::method::{Orthogonalization, Reductions};
 use krylith::partition::Partitioner;
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -61,6 +61,18 @@ pub enum Method {
     Auto,
     /// Restarted GMRES.
     Gmres,
+    /// BiCGSTAB.
+    Bicgstab,
+}
+
+impl Method {
+    /// The name in reports: what `auto` takes is GMRES.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Auto | Method::Gmres => "gmres",
+            Method::Bicgstab => "bicgstab",
+        }
+    }
 }
 
 impl FromStr for Method {
@@ -69,7 +81,8 @@ impl FromStr for Method {
         match text {
             "auto" => Ok(Method::Auto),
             "gmres" => Ok(Method::Gmres),
-            _ => unknown("method", text, &["auto", "gmres"]),
+            "bicgstab" => Ok(Method::Bicgstab),
+            _ => unknown("method", text, &["auto", "gmres", "bicgstab"]),
         }
     }
 }
@@ -208,6 +221,15 @@ pub fn orthogonalization(text: &str) -> Parsed<Orthogonalization> {
     }
 }
 
+/// `merged` or `classical`.
+pub fn reductions(text: &str) -> Parsed<Reductions> {
+    match text {
+        "merged" => Ok(Reductions::Merged),
+        "classical" => Ok(Reductions::Classical),
+        _ => unknown("way of reductions", text, &["merged", "classical"]),
+    }
+}
+
 /// A block size that the kernels know.
 pub fn block_size(text: &str) -> Parsed<usize> {
     whole(text, 1, MAX_BLOCK)
@@ -264,6 +286,8 @@ pub struct Given {
     pub restart: Option<usize>,
     /// `--orthogonalization`.
     pub orthogonalization: Option<Orthogonalization>,
+    /// `--reductions`.
+    pub reductions: Option<Reductions>,
     /// `--precond`.
     pub precond: Option<Precond>,
     /// `--rtol`.
@@ -287,6 +311,8 @@ pub struct Settings {
     pub restart: usize,
     /// Orthogonalisation.
     pub orthogonalization: Orthogonalization,
+    /// Reductions of BiCGSTAB.
+    pub reductions: Reductions,
     /// Preconditioner.
     pub precond: Precond,
     /// Relative to ‖b‖.
@@ -305,7 +331,8 @@ impl Given {
     /// The command line first, then the file's `[solver]` section, then the defaults.
     ///
     /// # Errors
-    /// A value in the file that no option would take; `place` names the file.
+    /// A value in the file that no option would take; `place` names the file. An option of another method than the one
+    /// that is taken, unless a method on the command line set the file's aside.
     pub fn settle(self, file: &SolverDefaults, place: &str) -> Result<Settings> {
         fn read<T>(
             place: &str,
@@ -320,16 +347,36 @@ impl Given {
         let method = read(place, "method", file.method.as_ref(), str::parse)?;
         let restart = read(place, "restart", file.restart, restart)?;
         let orth = read(place, "orthogonalization", file.orthogonalization.as_ref(), orthogonalization)?;
+        let red = read(place, "reductions", file.reductions.as_ref(), reductions)?;
         let precond = read(place, "precond", file.precond.as_ref(), str::parse)?;
         let rtol = read(place, "rtol", file.rtol, tolerance)?;
         let atol = read(place, "atol", file.atol, tolerance)?;
         let max_iters = read(place, "max_iters", file.max_iters, max_iters)?;
         let store = read(place, "store", file.store.as_ref(), store)?;
         let device = read(place, "device", file.device.as_ref(), str::parse)?;
+        let taken = self.method.or(method).unwrap_or_default();
+        let others = match taken {
+            Method::Auto | Method::Gmres => vec![("reductions", self.reductions.is_some(), red.is_some())],
+            Method::Bicgstab => vec![
+                ("restart", self.restart.is_some(), restart.is_some()),
+                ("orthogonalization", self.orthogonalization.is_some(), orth.is_some()),
+            ],
+        };
+        let owner = if taken == Method::Bicgstab { "gmres" } else { "bicgstab" };
+        for (key, given, in_file) in others {
+            let why = format!("is for method {owner}, and {} has no use for it; leave it out", taken.name());
+            if given {
+                return Err(Failure::usage(format!("--{key} {why}")));
+            }
+            if in_file && self.method.is_none() {
+                return Err(Failure::usage(format!("{place}: `solver.{key}` {why}")));
+            }
+        }
         Ok(Settings {
-            method: self.method.or(method).unwrap_or_default(),
+            method: taken,
             restart: self.restart.or(restart).unwrap_or(30),
             orthogonalization: self.orthogonalization.or(orth).unwrap_or_default(),
+            reductions: self.reductions.or(red).unwrap_or_default(),
             precond: self.precond.or(precond).unwrap_or_default(),
             rtol: self.rtol.or(rtol).unwrap_or(1e-6),
             atol: self.atol.or(atol).unwrap_or(0.0),
@@ -384,6 +431,19 @@ mod tests {
         let given = Given { rtol: Some(1e-3), ..Default::default() };
         let settings = given.settle(&file, "system.toml").unwrap();
         assert_eq!((settings.rtol, settings.restart, settings.max_iters), (1e-3, 7, 10_000));
+        // A method's own options, given to the other one.
+        let bicgstab = || SolverDefaults { method: Some("bicgstab".into()), ..Default::default() };
+        let given = Given { restart: Some(5), ..Default::default() };
+        let error = given.settle(&bicgstab(), "s.toml").unwrap_err().message;
+        assert!(error.contains("--restart is for method gmres"), "{error}");
+        let file = SolverDefaults { restart: Some(7), ..bicgstab() };
+        let error = Given::default().settle(&file, "s.toml").unwrap_err().message;
+        assert!(error.contains("s.toml: `solver.restart` is for method gmres"), "{error}");
+        let given = Given { method: Some(Method::Gmres), ..Default::default() };
+        assert_eq!(given.settle(&file, "s.toml").unwrap().restart, 7);
+        let file = SolverDefaults { restart: Some(7), ..Default::default() };
+        let given = Given { method: Some(Method::Bicgstab), ..Default::default() };
+        assert_eq!(given.settle(&file, "s.toml").unwrap().method, Method::Bicgstab);
         let file = SolverDefaults { method: Some("cg".into()), ..Default::default() };
         let error = Given::default().settle(&file, "s.toml").unwrap_err().message;
         assert!(error.contains("s.toml: `solver.method`: unknown method `cg`"), "{error}");

@@ -28,6 +28,8 @@ pub struct Watch {
     last: Option<usize>,
     /// Iterations at which a cycle began, where the device tells every iteration.
     pub cycles: Vec<usize>,
+    /// Restarts that the method told of, and why.
+    pub restarts: Vec<(usize, &'static str)>,
 }
 
 impl Watch {
@@ -44,7 +46,15 @@ impl Watch {
             Show::Lines
         };
         let now = Instant::now();
-        Self { show, start: now, shown: now, first: None, last: None, cycles: Vec::new() }
+        Self {
+            show,
+            start: now,
+            shown: now,
+            first: None,
+            last: None,
+            cycles: Vec::new(),
+            restarts: Vec::new(),
+        }
     }
 
     /// Takes the bar away.
@@ -93,6 +103,10 @@ impl Observer for Watch {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    fn restarted(&mut self, iteration: usize, why: &'static str) {
+        self.restarts.push((iteration, why));
     }
 }
 

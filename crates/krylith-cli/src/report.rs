@@ -86,10 +86,15 @@ pub struct Run {
 /// What the method was given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Basis vectors before a restart.
-    pub restart: usize,
-    /// `lowsync`, `cgs2` or `mgs`.
-    pub orthogonalization: String,
+    /// Of GMRES: basis vectors before a restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<usize>,
+    /// Of GMRES: `lowsync`, `cgs2` or `mgs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orthogonalization: Option<String>,
+    /// Of BiCGSTAB: `merged` or `classical`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reductions: Option<String>,
     /// Relative tolerance.
     pub rtol: f64,
     /// Absolute tolerance.

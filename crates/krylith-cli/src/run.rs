@@ -1,14 +1,14 @@
 //! One solve on one device, written once for every device.
 
 use crate::failure::{Failure, Result};
-use crate::options::{Precond, Settings};
+use crate::options::{Method, Precond, Settings};
 use crate::refine::{self, Parts};
 use crate::report::Event;
 use crate::residual::Given;
 use crate::share::Cut;
 use krylith::comm::{Communicator, agree};
 use krylith::matrix::Bsr;
-use krylith::method::{Gmres, GmresOptions, Orthogonalization};
+use krylith::method::{self, Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization, Reductions};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi, Equilibrated, NullSpace, Scaling};
 use krylith::space::Phases;
@@ -82,13 +82,11 @@ pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     let mut set_up = || -> Result<_> {
         let a = agree(comm, PointBlock::new(space, terms, settings.store, false))?;
         let p = preconditioner(space, job, &mut events)?;
-        let options =
-            GmresOptions { restart, orthogonalization: settings.orthogonalization, basis: settings.store };
-        let gmres = agree(comm, Gmres::new(space, options).and_then(|g| space.wait().map(|()| g)))?;
-        Ok((a, p, gmres))
+        let method = build(space, settings, restart).and_then(|m| space.wait().map(|()| m));
+        Ok((a, p, agree(comm, method)?))
     };
     // Every step above fails on all ranks or on none.
-    let (a, (p, jacobi, precond_reason), mut gmres) = set_up().map_err(|f| Failure { agreed: true, ..f })?;
+    let (a, (p, jacobi, precond_reason), mut method) = set_up().map_err(|f| Failure { agreed: true, ..f })?;
     let p = p.as_deref();
     let setup = start.elapsed().as_secs_f64();
 
@@ -97,10 +95,10 @@ pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     let stop = Stop { rtol: settings.rtol, atol: settings.atol, max_iterations: settings.max_iters };
     let parts = Parts { space, a: &a, p, rhs, stop };
     let history = match settings.store {
-        Store::F64 => refine::once(&parts, &mut gmres, &mut x, observer)?,
+        Store::F64 => refine::once(&parts, &mut *method, &mut x, observer)?,
         Store::F32 => {
             let given = Given { terms, comm: space.comm() };
-            let (history, passes) = refine::refined(&parts, &mut gmres, given, &mut x, observer)?;
+            let (history, passes) = refine::refined(&parts, &mut *method, given, &mut x, observer)?;
             if passes > 1 {
                 let detail = format!(
                     "{passes} passes of iterative refinement against the matrix in f64, stored in f32"
@@ -112,8 +110,13 @@ pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     };
     let solve = start.elapsed().as_secs_f64();
     let fixed = a.bytes() + p.map_or(0, |p| p.bytes());
-    let own =
-        fixed as f64 + space.len() as f64 * orthogonalization_bytes(settings, restart, history.iterations);
+    let n = space.len() as f64;
+    let own = match settings.method {
+        Method::Auto | Method::Gmres => {
+            fixed as f64 + n * orthogonalization_bytes(settings, restart, history.iterations)
+        }
+        Method::Bicgstab => 2.0 * fixed as f64 + n * bicgstab_bytes(settings.reductions, p.is_some()),
+    };
     let mut bytes = [own];
     space.comm().sum(&mut bytes)?;
     let [bytes_per_iteration] = bytes;
@@ -143,6 +146,34 @@ fn orthogonalization_bytes(settings: &Settings, restart: usize, iterations: usiz
         Orthogonalization::Cgs2 => (4.0 * j + 1.0) * column + 7.0 * 8.0,
         Orthogonalization::Mgs => (2.0 * j + 1.0) * column + (2.0 * j + 4.0) * 8.0,
     }
+}
+
+/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/bicgstab.rs`.
+fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
+    let vectors = match (reductions, preconditioned) {
+        (Reductions::Merged, true) => 18,
+        (Reductions::Merged, false) => 16,
+        (Reductions::Classical, true) => 19,
+        (Reductions::Classical, false) => 18,
+    };
+    8.0 * f64::from(vectors)
+}
+
+/// The method that the settings name, with its workspace.
+fn build<'a, S: PointBlockSum + 'a>(
+    space: &S,
+    settings: &Settings,
+    restart: usize,
+) -> krylith::Result<Box<dyn method::Method<S> + 'a>> {
+    Ok(match settings.method {
+        Method::Auto | Method::Gmres => {
+            let orthogonalization = settings.orthogonalization;
+            Box::new(Gmres::new(space, GmresOptions { restart, orthogonalization, basis: settings.store })?)
+        }
+        Method::Bicgstab => {
+            Box::new(Bicgstab::new(space, BicgstabOptions { reductions: settings.reductions })?)
+        }
+    })
 }
 
 type Boxed<S> = Option<Box<dyn LinearOperator<S>>>;
@@ -257,7 +288,7 @@ fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
 }
 
 /// Bytes that a solve will want beside the system itself; for refusals before hours of waiting, and for `info`.
-pub fn memory(terms: &Terms, restart: usize, store: Store, jacobi: bool) -> Memory {
+pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, jacobi: bool) -> Memory {
     let n = terms.rows() as u64;
     let order = (terms.block() * terms.stages()) as u64;
     let width = store.bytes() as u64;
@@ -268,12 +299,16 @@ pub fn memory(terms: &Terms, restart: usize, store: Store, jacobi: bool) -> Memo
     });
     // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
     let preconditioner = if jacobi { n * order * (8 + width) } else { 0 };
-    let m = restart as u64;
+    // Columns of a basis and other vectors: those of the method, of the caller, and scratch.
+    let (m, vectors) = match method {
+        Method::Auto | Method::Gmres => (restart as u64, 10),
+        Method::Bicgstab => (0, 15),
+    };
     Memory {
         matrix: matrix.sum(),
         preconditioner,
         basis: n * m * width,
-        vectors: 10 * n * 8 + 2 * (m + 1) * (m + 2) * 8,
+        vectors: vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8,
     }
 }
 

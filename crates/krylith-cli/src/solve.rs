@@ -122,7 +122,17 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     let given = Given { terms: &terms, comm: system.comm() };
     let r = given.residual(&rhs, &solved.x)?;
     let fields = given.by_field(&r)?.into_iter().map(relative).collect();
-    let restarts = restarts(&watch.cycles, history.restarts, restart);
+    let events: Vec<Event> = match settings.method {
+        // It tells of each restart, and may begin one without an iteration in between.
+        Method::Bicgstab => {
+            watch.restarts.iter().map(|&(i, why)| Event::new("restart", Some(i), why)).collect()
+        }
+        Method::Auto | Method::Gmres => restarts(&watch.cycles, history.restarts, restart)
+            .into_iter()
+            .map(|i| Event::new("restart", Some(i), "the basis was full, or its estimate was wrong"))
+            .collect(),
+    };
+    let restarts = events.iter().filter_map(|e| e.iteration).collect();
     let mut choices = Vec::new();
     if settings.device == Device::Auto {
         choices.push(Event::new("choice", None, format!("device {}, {}", ran.device, ran.reason)));
@@ -132,9 +142,7 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         choices.push(Event::new("choice", None, reason));
     }
     solved.events.splice(0..0, choices);
-    let restarted =
-        |&i: &usize| Event::new("restart", Some(i), "the basis was full, or its estimate was wrong");
-    solved.events.extend(restarts.iter().map(restarted));
+    solved.events.extend(events);
     if history.outcome == Outcome::Interrupted {
         solved.events.push(Event::new("interrupted", Some(history.iterations), "by Ctrl-C or a signal"));
     }
@@ -245,6 +253,7 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
     let history = &solved.history;
     let phases = solved.phases;
     let mut parameters = serde_json::Map::new();
+    let bicgstab = settings.method == Method::Bicgstab;
     let order = solved.jacobi.map(|block| (block * system.order.stages, block));
     if let Some((_, block)) = order {
         parameters.insert("block".into(), block.into());
@@ -280,12 +289,12 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             seed: if let Some(Rhs::Random(seed)) = args.rhs { Some(seed) } else { None },
             store: summary::store(settings.store).into(),
         },
-        method: match settings.method {
-            Method::Auto | Method::Gmres => "gmres".into(),
-        },
+        method: settings.method.name().into(),
         parameters: report::Parameters {
-            restart: done.restart,
-            orthogonalization: summary::orthogonalization(settings.orthogonalization).into(),
+            restart: (!bicgstab).then_some(done.restart),
+            orthogonalization: (!bicgstab)
+                .then(|| summary::orthogonalization(settings.orthogonalization).into()),
+            reductions: bicgstab.then(|| summary::reductions(settings.reductions).into()),
             rtol: settings.rtol,
             atol: settings.atol,
             max_iters: settings.max_iters,

@@ -1,13 +1,16 @@
 //! What a person reads on stdout when a solve has ended.
 
-use crate::options::{Ordering, Precond};
+use crate::options::{Method, Ordering, Precond};
 use crate::output::{count, plural, seconds};
 use crate::progress::rate_text;
 use crate::solve::Finished;
 use crate::system::{Operator, System};
-use krylith::method::Orthogonalization;
+use krylith::method::{Orthogonalization, Reductions};
 use krylith::{Outcome, Store};
 use std::fmt::Write;
+
+/// Most restarts that are named one by one; the report has all.
+const SHOWN: usize = 5;
 
 /// The name on the command line.
 pub fn ordering(ordering: Ordering) -> &'static str {
@@ -34,9 +37,25 @@ pub fn orthogonalization(o: Orthogonalization) -> &'static str {
     }
 }
 
-/// `GMRES(30) with point-block Jacobi`.
+/// The name on the command line.
+pub fn reductions(r: Reductions) -> &'static str {
+    match r {
+        Reductions::Merged => "merged",
+        Reductions::Classical => "classical",
+    }
+}
+
+/// `GMRES(30)`.
+fn name(done: &Finished) -> String {
+    match done.settings.method {
+        Method::Auto | Method::Gmres => format!("GMRES({})", done.restart),
+        Method::Bicgstab => "BiCGSTAB".into(),
+    }
+}
+
+/// `GMRES(30), point-block Jacobi`.
 pub fn method(done: &Finished) -> String {
-    format!("GMRES({}), {}", done.restart, preconditioner(done))
+    format!("{}, {}", name(done), preconditioner(done))
 }
 
 fn preconditioner(done: &Finished) -> String {
@@ -77,12 +96,17 @@ pub fn outcome(done: &Finished) -> String {
 /// One line for stderr where the solve did not converge: the outcome by name, and what to try.
 pub fn verdict(done: &Finished) -> String {
     let history = &done.solved.history;
+    let bicgstab = done.settings.method == Method::Bicgstab;
     let remedy = match history.outcome {
         Outcome::Converged => "",
         Outcome::Interrupted => "; x is the best so far",
+        Outcome::MaxIterations if bicgstab => "; raise --max-iters, or try --method gmres",
         Outcome::MaxIterations => "; raise --max-iters or --restart",
         Outcome::Stagnated if history.true_relative_residual < 1e-13 => {
             "; this is as small as rounding allows: loosen --rtol"
+        }
+        Outcome::Stagnated | Outcome::Breakdown | Outcome::Diverged if bicgstab => {
+            "; try --method gmres, or give the --nullspace of a singular system"
         }
         Outcome::Stagnated => {
             "; raise --restart, loosen --rtol, or give the --nullspace of a singular system"
@@ -165,11 +189,17 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
         if ran.device == "cpu" { format!(", {}", plural(ran.threads, "thread")) } else { String::new() };
     let threads = if ran.ranks > 1 && ran.device == "cpu" { format!("{threads} a rank") } else { threads };
     rows.push(("device", vec![format!("{}{threads} ({})", counted(&ran.names), ran.reason)]));
-    let auto = if settings.method == crate::options::Method::Auto { " (auto)" } else { "" };
+    let auto = if settings.method == Method::Auto { " (auto)" } else { "" };
+    let bicgstab = settings.method == Method::Bicgstab;
+    let way = match settings.method {
+        Method::Auto | Method::Gmres => {
+            format!("{} orthogonalisation", orthogonalization(settings.orthogonalization))
+        }
+        Method::Bicgstab => format!("{} reductions", reductions(settings.reductions)),
+    };
     let mut lines = vec![format!(
-        "GMRES({}), {} orthogonalisation{}{auto}",
-        done.restart,
-        orthogonalization(settings.orthogonalization),
+        "{}, {way}{}{auto}",
+        name(done),
         if settings.store == Store::F32 { ", stored in f32" } else { "" }
     )];
     let reason = if settings.precond == Precond::Auto {
@@ -178,13 +208,14 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
         String::new()
     };
     lines.push(format!("{}{reason}", preconditioner(done)));
-    lines.extend(
-        solved
-            .events
-            .iter()
-            .filter(|e| e.event == "fallback" || e.event == "refinement")
-            .map(|e| format!("{}: {}", e.event, e.detail)),
-    );
+    let told = solved.events.iter().filter(|e| e.event == "fallback" || e.event == "refinement");
+    lines.extend(told.map(|e| format!("{}: {}", e.event, e.detail)));
+    if bicgstab {
+        let restarts = solved.events.iter().filter(|e| e.event == "restart");
+        lines.extend(restarts.take(SHOWN).map(|e| {
+            format!("restart after {}: {}", plural(e.iteration.unwrap_or(0), "iteration"), e.detail)
+        }));
+    }
     rows.push(("method", lines));
 
     rows.push(("outcome", vec![outcome(done)]));
@@ -208,8 +239,9 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     if let Some(p) = solved.phases.filter(|_| history.iterations > 0) {
         let share = |t: f64| 100.0 * t / solved.solve.max(1e-12);
         lines.push(format!(
-            "product {:.0} %, orthogonalisation {:.0} %, preconditioner {:.0} %{}",
+            "product {:.0} %, {} {:.0} %, preconditioner {:.0} %{}",
             share(p.product),
+            if bicgstab { "vectors" } else { "orthogonalisation" },
             share(p.orthogonalization),
             share(p.preconditioner),
             match ran.ranks {

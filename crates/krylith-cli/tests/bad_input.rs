@@ -142,7 +142,14 @@ fn options_refuse_what_they_do_not_know() {
     let f = Folder::new();
     f.write("a.mtx", small());
     for (line, words) in [
-        ("--method cg", ["unknown method `cg`", "auto, gmres"]),
+        ("--method cg", ["unknown method `cg`", "auto, gmres, bicgstab"]),
+        ("--method bicgstab --restart 20", ["--restart is for method gmres", "leave it out"]),
+        (
+            "--method bicgstab --orthogonalization mgs",
+            ["--orthogonalization is for method gmres", "leave it out"],
+        ),
+        ("--reductions merged", ["--reductions is for method bicgstab", "leave it out"]),
+        ("--method bicgstab --reductions few", ["unknown way of reductions `few`", "merged, classical"]),
         ("--precond ilu", ["unknown preconditioner `ilu`", "auto, none, jacobi"]),
         ("--precond jacobi:overlap=1", ["unknown key of jacobi `overlap`", "block"]),
         ("--precond jacobi:block=3 --block 4", ["jacobi:block=3", "divide"]),
@@ -190,6 +197,10 @@ fn files_of_a_system_are_checked() {
     for (text, words) in [
         ("matrix = 'a.mtx'\nfoo = 1\n", ["s.toml:2", "foo"]),
         ("matrix = 'a.mtx'\n[solver]\nmethod = 'cg'\n", ["s.toml: `solver.method`", "unknown method `cg`"]),
+        (
+            "matrix = 'a.mtx'\n[solver]\nmethod = 'bicgstab'\nrestart = 9\n",
+            ["s.toml: `solver.restart`", "for method gmres"],
+        ),
         ("matrix = 'a.mtx'\n[solver]\nprecond = 'jacobi:k=1'\n", ["`solver.precond`", "unknown key"]),
         ("matrix = 'a.mtx'\n[solver]\nrtol = -1.0\n", ["s.toml", "rtol"]),
         ("matrix = 'a.mtx'\nblock = 3\n", ["s.toml", "3"]),

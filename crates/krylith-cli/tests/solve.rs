@@ -40,7 +40,7 @@ fn every_option_says_its_default() {
             option += " ";
         }
     }
-    for name in ["bicgstab", "--ranks", "ilu", "schwarz"] {
+    for name in ["--ranks", "ilu", "schwarz"] {
         assert!(!help.contains(name), "{name}");
     }
 }
@@ -191,6 +191,11 @@ fn every_choice_of_method_and_storage_solves() {
         "--store f32 --precond jacobi:block=2 --restart 4",
         "--precond jacobi:block=1 --threads 1 --deterministic",
         "--x0 x.npy --method gmres --device cpu",
+        "--method bicgstab",
+        "--method bicgstab --precond none --threads 1",
+        "--method bicgstab --reductions classical --precond jacobi:block=1",
+        "--method bicgstab --store f32",
+        "--x0 x.npy --method bicgstab --device cpu",
     ] {
         let ran = f.line(&format!("solve random:50 --out y.npy --rtol 1e-11 {options}"));
         ran.works();
@@ -199,7 +204,66 @@ fn every_choice_of_method_and_storage_solves() {
 }
 
 #[test]
+fn bicgstab_is_reported() {
+    let f = Folder::new();
+    let ran =
+        f.line("solve random:60,block=3,stages=2 --method bicgstab --rtol 1e-9 --report r.json --plot p.svg");
+    assert!(ran.works().out.contains("BiCGSTAB, merged reductions"), "{ran:#?}");
+    let r = report(&f, "r.json");
+    assert_eq!((&r["method"], &r["outcome"]), (&"bicgstab".into(), &"converged".into()));
+    assert_eq!(r["parameters"]["reductions"], "merged");
+    assert!(r["parameters"].get("restart").is_none() && r["parameters"].get("orthogonalization").is_none());
+    let (iterations, residuals) = (r["iterations"].as_u64().unwrap(), r["residuals"].as_array().unwrap());
+    assert_eq!(residuals.len() as u64, iterations + 1);
+    // The report names the first iteration that satisfies the tolerance.
+    let first = residuals.iter().position(|v| v.as_f64().unwrap() <= 1e-9).unwrap();
+    assert_eq!(first as u64, iterations);
+    assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-9);
+    let picture = std::fs::read_to_string(f.path("p.svg")).unwrap();
+    assert!(picture.contains("BiCGSTAB, point-block Jacobi"), "{picture}");
+
+    // Two products, two preconditioners and 18 vectors move in an iteration, and without the preconditioner 16; GMRES with
+    // one vector of basis moves one of each and six.
+    let bytes = |options: &str| {
+        f.line(&format!("solve laplace:12x12x12 --report r.json {options}")).works();
+        report(&f, "r.json")["bytes_per_iteration"].as_u64().unwrap() as i64
+    };
+    let [one, two] =
+        ["none", "jacobi"].map(|p| bytes(&format!("--precond {p} --restart 1 --max-iters 100000")));
+    let n = 8 * 12 * 12 * 12;
+    assert_eq!(bytes("--method bicgstab --precond none"), 2 * (one - 6 * n) + 16 * n);
+    assert_eq!(bytes("--method bicgstab"), 2 * (two - 6 * n) + 18 * n);
+    assert_eq!(bytes("--method bicgstab --reductions classical"), 2 * (two - 6 * n) + 19 * n);
+}
+
+#[test]
+fn bicgstab_says_when_and_why_it_restarts() {
+    let f = Folder::new();
+    // (r, A r) = 0 for b = ones.
+    let entries: Vec<_> = (1..=8).map(|i| (i, i, if i % 2 == 0 { 1.0 } else { -1.0 })).collect();
+    f.write("d.mtx", mtx(8, 8, &entries));
+    let ran = f.line("solve d.mtx --block 1 --precond none --method bicgstab --report r.json");
+    assert!(ran.works().out.contains("restart after 0 iterations: pivot breakdown"), "{ran:#?}");
+    let r = report(&f, "r.json");
+    let restart = r["events"].as_array().unwrap().iter().find(|e| e["event"] == "restart").unwrap();
+    assert!(restart["iteration"] == 0 && restart["detail"].as_str().unwrap().contains("pivot"), "{r:#}");
+    f.write("skew.mtx", mtx(2, 2, &[(1, 2, 1.0), (2, 1, -1.0)]));
+    f.line("solve skew.mtx --block 1 --precond none --method bicgstab")
+        .fails(1, &["breakdown", "--method gmres"]);
+}
+
+#[test]
 fn stored_in_f32_the_given_system_is_solved() {
+    let f = Folder::new();
+    f.line("solve random:50 --store f32 --rtol 1e-12 --method bicgstab --report r.json").works();
+    let r = report(&f, "r.json");
+    let restarts = r["events"].as_array().unwrap().iter().filter(|e| e["event"] == "restart").count();
+    assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-12 && restarts > 0, "{r:#}");
+    assert_eq!(r["residuals"].as_array().unwrap().len() as u64, r["iterations"].as_u64().unwrap() + 1);
+}
+
+#[test]
+fn stored_in_f32_gmres_solves_the_given_system() {
     let f = Folder::new();
     f.line("solve random:50 --store f32 --rtol 1e-12 --report r.json").works();
     let r = report(&f, "r.json");

@@ -6,7 +6,9 @@ mod common;
 use common::*;
 use krylith::comm::{Communicator, Message, Team};
 use krylith::device::cpu::Cpu;
-use krylith::method::{Gmres, GmresOptions, Orthogonalization};
+use krylith::method::{
+    Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
+};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::{BlockJacobi, Equilibrated, NullSpace, Scaling};
 use krylith::{Outcome, Stop, Store};
@@ -52,45 +54,53 @@ fn a_second_solve_allocates_nothing() {
         let inner = BlockJacobi::new(&space, &scaled, Store::F64).unwrap();
         let equilibrated = Equilibrated::new(&space, &scaling, Some(inner)).unwrap();
         let null_space = NullSpace::new(&space, &[rng.numbers(n)], Some(equilibrated)).unwrap();
-        for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs]
-        {
-            for basis in [Store::F64, Store::F32] {
-                let options = GmresOptions { restart: 10, orthogonalization, basis };
-                let mut gmres = Gmres::new(&space, options).unwrap();
-                let default = (orthogonalization, basis) == (Orthogonalization::Lowsync, Store::F64);
-                let repeats = if b == 3 && default { 1000 } else { 3 };
-                let mut x = vec![0.0; n];
-                // The first solve is short; what follows goes further.
-                let short = Stop { rtol: 0.5, ..Stop::default() };
-                gmres.solve(&space, &a, None, &rhs, &mut x, &short, &mut ()).unwrap();
+        for which in 0..8 {
+            let (mut method, options): (Box<dyn Method<Cpu>>, String) = method(&space, which);
+            let repeats = if b == 3 && matches!(which, 0 | 6) { 1000 } else { 3 };
+            let mut x = vec![0.0; n];
+            // The first solve is short; what follows goes further.
+            let short = Stop { rtol: 0.5, ..Stop::default() };
+            method.solve(&space, &a, None, &rhs, &mut x, &short, &mut ()).unwrap();
 
+            let (before, live) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+            a.update_values(&space, 0, k.m.values()).unwrap();
+            a.update_values(&space, 1, k.l.values()).unwrap();
+            a.set_tau(&space, &k.a, k.tau).unwrap();
+            jacobi.update_values(&space, &terms).unwrap();
+            x.fill(0.0);
+            let long = Stop { rtol: 1e-11, ..Stop::default() };
+            let outcome =
+                method.solve(&space, &a, Some(&jacobi), &rhs, &mut x, &long, &mut ()).unwrap().outcome;
+            let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+            assert_eq!(outcome, Outcome::Converged);
+            assert_eq!((after - before, live_after - live), (0, 0), "b={b} s={s} {options}");
+
+            for p in [&jacobi as &dyn LinearOperator<Cpu>, &null_space] {
                 let (before, live) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
-                a.update_values(&space, 0, k.m.values()).unwrap();
-                a.update_values(&space, 1, k.l.values()).unwrap();
-                a.set_tau(&space, &k.a, k.tau).unwrap();
-                jacobi.update_values(&space, &terms).unwrap();
-                x.fill(0.0);
-                let long = Stop { rtol: 1e-11, ..Stop::default() };
-                let outcome =
-                    gmres.solve(&space, &a, Some(&jacobi), &rhs, &mut x, &long, &mut ()).unwrap().outcome;
-                let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
-                assert_eq!(outcome, Outcome::Converged);
-                assert_eq!((after - before, live_after - live), (0, 0), "b={b} s={s} {options:?}");
-
-                for p in [&jacobi as &dyn LinearOperator<Cpu>, &null_space] {
-                    let (before, live) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
-                    for step in 0..repeats {
-                        a.set_tau(&space, &k.a, k.tau * (1.0 + 1e-4 * step as f64)).unwrap();
-                        let stop = Stop { rtol: 1e-3, max_iterations: 3, atol: 0.0 };
-                        gmres.solve(&space, &a, Some(p), &rhs, &mut x, &stop, &mut ()).unwrap();
-                    }
-                    let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
-                    assert_eq!((after - before, live_after - live), (0, 0), "b={b} s={s} {options:?}");
+                for step in 0..repeats {
+                    a.set_tau(&space, &k.a, k.tau * (1.0 + 1e-4 * step as f64)).unwrap();
+                    let stop = Stop { rtol: 1e-3, max_iterations: 3, atol: 0.0 };
+                    method.solve(&space, &a, Some(p), &rhs, &mut x, &stop, &mut ()).unwrap();
                 }
-                a.set_tau(&space, &k.a, k.tau).unwrap();
+                let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+                assert_eq!((after - before, live_after - live), (0, 0), "b={b} s={s} {options}");
             }
+            a.set_tau(&space, &k.a, k.tau).unwrap();
         }
     }
+}
+
+/// GMRES in six ways, BiCGSTAB in two; with its options in words.
+fn method(space: &Cpu, which: usize) -> (Box<dyn Method<Cpu>>, String) {
+    if which >= 6 {
+        let reductions = [Reductions::Merged, Reductions::Classical][which - 6];
+        let options = BicgstabOptions { reductions };
+        return (Box::new(Bicgstab::new(space, options).unwrap()), format!("{options:?}"));
+    }
+    let orthogonalization =
+        [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs][which / 2];
+    let options = GmresOptions { restart: 10, orthogonalization, basis: [Store::F64, Store::F32][which % 2] };
+    (Box::new(Gmres::new(space, options).unwrap()), format!("{options:?}"))
 }
 
 /// Sums and halos of ranks that are threads, after the first of each length.

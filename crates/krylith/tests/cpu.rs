@@ -48,6 +48,16 @@ fn gmres_matches_a_direct_solve() {
 }
 
 #[test]
+fn bicgstab_matches_a_direct_solve() {
+    each(|space| conformance::bicgstab_matches_a_direct_solve(space));
+}
+
+#[test]
+fn bicgstab_restarts_itself() {
+    each(|space| conformance::bicgstab_restarts_itself(space));
+}
+
+#[test]
 fn results_do_not_depend_on_threads() {
     let histories: Vec<_> = [1, 2, 3].map(|t| conformance::history(&|n| Cpu::new(n, t))).into();
     assert_eq!(histories[0], histories[1]);

@@ -5,11 +5,11 @@
 mod common;
 mod conformance;
 
-use conformance::solve_with;
+use conformance::{BICGSTABS, bicgstab_with, solve_with};
 use krylith::comm::{Communicator, Team, agree};
 use krylith::device::cpu::Cpu;
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport, devices};
-use krylith::method::{Gmres, GmresOptions, Orthogonalization};
+use krylith::method::{Bicgstab, Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::BlockJacobi;
 use krylith::space::Space;
@@ -43,6 +43,10 @@ fn main() {
         test("a_second_solve_allocates_nothing", a_second_solve_allocates_nothing, false),
         test("graphs_change_nothing", graphs_change_nothing, false),
         test("gmres_matches_a_direct_solve", gmres_matches_a_direct_solve, false),
+        test("bicgstab_matches_a_direct_solve", bicgstab_matches_a_direct_solve, false),
+        test("bicgstab_restarts_itself", bicgstab_restarts_itself, false),
+        test("bicgstab_agrees_with_the_cpu", bicgstab_agrees_with_the_cpu, false),
+        test("bicgstab_allocates_nothing_again", bicgstab_allocates_nothing_again, false),
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
         test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
         test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
@@ -166,6 +170,65 @@ fn graphs_change_nothing(device: &Arc<Device>) {
 
 fn gmres_matches_a_direct_solve(device: &Arc<Device>) {
     conformance::gmres_matches_a_direct_solve(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn bicgstab_matches_a_direct_solve(device: &Arc<Device>) {
+    conformance::bicgstab_matches_a_direct_solve(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn bicgstab_restarts_itself(device: &Arc<Device>) {
+    conformance::bicgstab_restarts_itself(&|n| Cuda::new(device, n).unwrap());
+}
+
+/// The first five iterations as on the CPU, to 1e-10 of the first residual; the same answer.
+fn bicgstab_agrees_with_the_cpu(device: &Arc<Device>) {
+    let mut rng = common::Random(9);
+    for (b, s, n) in [(4, 2, 3000), (3, 3, 1000), (8, 1, 500), (1, 1, 4001)] {
+        let k = common::random_kronecker(&mut rng, b, s, n, 7, true, true);
+        let rhs = rng.numbers(k.rows());
+        for options in BICGSTABS {
+            for jacobi in [false, true] {
+                let stop = Stop { rtol: 1e-10, ..Stop::default() };
+                let (x, cpu) = bicgstab_with(&|n| Cpu::new(n, 2), &k, &rhs, options, stop, jacobi);
+                let (y, gpu) =
+                    bicgstab_with(&|n| Cuda::new(device, n).unwrap(), &k, &rhs, options, stop, jacobi);
+                let case = format!("b={b} s={s} {options:?} jacobi={jacobi}");
+                for (i, (c, g)) in cpu.residuals.iter().zip(&gpu.residuals).take(6).enumerate() {
+                    assert!((c - g).abs() <= 1e-10, "{case} iteration {i}: {c:e} {g:e}");
+                }
+                assert_eq!(cpu.outcome, gpu.outcome, "{case}");
+                assert!(cpu.iterations.abs_diff(gpu.iterations) <= 1 + cpu.iterations / 10, "{case}");
+                assert!(common::distance(&x, &y) < 1e-8, "{case}");
+            }
+        }
+    }
+}
+
+/// Solves after the second allocate nothing and load no kernel.
+fn bicgstab_allocates_nothing_again(device: &Arc<Device>) {
+    let mut rng = common::Random(10);
+    let k = common::random_kronecker(&mut rng, 4, 2, 2000, 7, true, true);
+    let space = Cuda::new(device, k.rows()).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let p = BlockJacobi::new(&space, &Terms::kronecker(&k), Store::F64).unwrap();
+    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(&rng.numbers(k.rows()), &mut b).unwrap();
+    for options in BICGSTABS {
+        let mut method = Bicgstab::new(&space, options).unwrap();
+        let mut round = |tau: f64| {
+            a.set_tau(&space, &k.a, tau).unwrap();
+            device.clear(&mut x).unwrap();
+            let stop = Stop { rtol: 1e-10, ..Stop::default() };
+            let history = method.solve(&space, &a, Some(&p), &b, &mut x, &stop, &mut ()).unwrap();
+            assert_eq!(history.outcome, krylith::Outcome::Converged);
+            (device.allocations(), device.bytes_held(), device.kernels_loaded())
+        };
+        round(0.125); // loads kernels
+        let first = round(0.125); // captures graphs
+        for i in 0..200 {
+            assert_eq!(round(0.1 + 1e-4 * i as f64), first, "solve {i} {options:?}");
+        }
+    }
 }
 
 fn histories_agree_with_the_cpu(device: &Arc<Device>) {

@@ -75,6 +75,9 @@ pub struct SolverDefaults {
     /// `lowsync`, `cgs2` or `mgs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orthogonalization: Option<String>,
+    /// `merged` or `classical`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reductions: Option<String>,
     /// Preconditioner with its parameters, such as `schwarz:overlap=2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precond: Option<String>,

@@ -9,10 +9,13 @@
 //!   depend on values: a step that finds the cycle finished raises [`HALT`], and guarded launches return at once.
 
 pub mod arnoldi;
+pub mod bicgstab;
 mod monitor;
+mod step;
 mod sweep;
 
 pub use monitor::{History, Observer, Outcome, Progress, Stop};
+pub use step::{SmallStep, StepSource};
 pub use sweep::{Sweep, SweepSource};
 
 use crate::Result;
@@ -94,6 +97,8 @@ pub const LIMIT: usize = 3;
 pub const TAKEN: usize = 4;
 /// Flag: iterations that the solve may still take.
 pub const LEFT: usize = 5;
+/// Flag: the stretch ended with the true residual.
+pub const VERIFIED: usize = 6;
 /// Number of flag slots.
 pub const FLAGS: usize = 8;
 
@@ -221,11 +226,11 @@ pub trait Space {
         layout: &arnoldi::Layout,
     ) -> Result<()>;
     /// One small dense step on the scalars.
-    fn step(
+    fn step<T: SmallStep>(
         &self,
-        step: arnoldi::Step,
+        step: T,
         scalars: &mut Self::Scalars,
-        layout: &arnoldi::Layout,
+        layout: &T::Layout,
         j: usize,
     ) -> Result<()>;
 

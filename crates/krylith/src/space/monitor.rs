@@ -9,9 +9,10 @@ pub enum Outcome {
     Converged,
     /// The iteration limit came first.
     MaxIterations,
-    /// The Krylov space cannot be extended and the residual is not small: the matrix is singular for this b.
+    /// The Krylov space cannot be extended and the residual is not small: the matrix is singular for this b. Or an inner
+    /// product that BiCGSTAB divides by vanishes again after every restart.
     Breakdown,
-    /// Whole cycles bring no progress: the tolerance is out of reach, or restarts are too short.
+    /// Whole cycles, or restarts of a recurrence, bring no progress: the tolerance is out of reach, or restarts are too short.
     Stagnated,
     /// The true residual grew far past its start.
     Diverged,
@@ -49,7 +50,7 @@ pub struct Stop {
     pub rtol: f64,
     /// Absolute.
     pub atol: f64,
-    /// Products with the operator inside the iteration.
+    /// Iterations: one product with the operator each in GMRES, two in BiCGSTAB.
     pub max_iterations: usize,
 }
 
@@ -70,12 +71,14 @@ pub struct Progress {
     pub target: f64,
 }
 
-/// Watches a solve; solvers never print. Called every iteration on a CPU, once a cycle where work is recorded.
+/// Watches a solve; solvers never print. Called every iteration on a CPU, once a cycle or stretch where work is recorded.
 pub trait Observer {
     /// Break to interrupt: the best x so far is kept.
     fn progress(&mut self, _: Progress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+    /// A method whose recurrence came to an end goes on from the true residual after this iteration, and why.
+    fn restarted(&mut self, _iteration: usize, _why: &'static str) {}
 }
 
 impl Observer for () {}
@@ -99,7 +102,7 @@ pub struct History {
     pub true_relative_residual: f64,
     /// ‖b‖₂.
     pub rhs_norm: f64,
-    /// Cycles begun after the first.
+    /// Cycles begun after the first; in BiCGSTAB restarts from the true residual.
     pub restarts: usize,
     /// All-reduces inside iterations.
     pub reductions: usize,

@@ -3,10 +3,13 @@
 use crate::common::*;
 use krylith::comm::{Communicator, Team, gather};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
-use krylith::method::{Gmres, GmresOptions, Orthogonalization};
+use krylith::method::{
+    Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
+};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::{Part, Partition, split};
 use krylith::precond::{BlockDiagonal, BlockJacobi, NullSpace};
+use krylith::space::Space;
 use krylith::{History, Outcome, Result, Stop, Store};
 use std::sync::Arc;
 
@@ -89,10 +92,26 @@ fn hub(n: usize) -> KroneckerSum {
     KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.5, m, l).unwrap()
 }
 
+/// A method and its options.
+#[derive(Clone, Copy)]
+pub enum Chosen {
+    Gmres(GmresOptions),
+    Bicgstab(BicgstabOptions),
+}
+
+impl Chosen {
+    fn build<'a, S: Space + 'a>(self, space: &S) -> Result<Box<dyn Method<S> + 'a>> {
+        Ok(match self {
+            Chosen::Gmres(options) => Box::new(Gmres::new(space, options)?),
+            Chosen::Bicgstab(options) => Box::new(Bicgstab::new(space, options)?),
+        })
+    }
+}
+
 /// How a distributed solve is set up.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    pub options: GmresOptions,
+    pub method: Chosen,
     pub stop: Stop,
     pub jacobi: bool,
     pub null: bool,
@@ -101,7 +120,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let stop = Stop { rtol: 1e-10, ..Stop::default() };
-        Self { options: GmresOptions::default(), stop, jacobi: false, null: false }
+        Self { method: Chosen::Gmres(GmresOptions::default()), stop, jacobi: false, null: false }
     }
 }
 
@@ -126,11 +145,11 @@ pub fn solve_part<S: PointBlockSum + BlockDiagonal>(
     let p = jacobi.or(null.as_ref().map(|p| p as &dyn LinearOperator<S>));
     let (mut b, mut x) = (space.vector()?, space.vector()?);
     space.write(&own, &mut b)?;
-    let mut gmres = Gmres::new(&space, setup.options)?;
+    let mut method = setup.method.build(&space)?;
     // Twice: the first solve of a device that records does not replay, the second does.
-    gmres.solve(&space, &a, p, &b, &mut x, &setup.stop, &mut ())?;
+    method.solve(&space, &a, p, &b, &mut x, &setup.stop, &mut ())?;
     space.write(&vec![0.0; own.len()], &mut x)?;
-    let history = gmres.solve(&space, &a, p, &b, &mut x, &setup.stop, &mut ())?.clone();
+    let history = method.solve(&space, &a, p, &b, &mut x, &setup.stop, &mut ())?.clone();
     let mut answer = own;
     space.read(&x, &mut answer)?;
     let letter: Vec<u8> = part
@@ -150,15 +169,16 @@ pub fn solve_part<S: PointBlockSum + BlockDiagonal>(
     Ok((whole, history))
 }
 
-/// The histories of P ranks and of one agree over the first cycle, and so do the final true residuals; all ranks have
-/// the same history, bit by bit.
+/// The histories of P ranks and of one agree over the first cycle of GMRES, or the first five iterations of BiCGSTAB, and so
+/// do the final true residuals; all ranks have the same history, bit by bit.
 pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal>(sizes: &[usize], make: MakeShare<S>) {
     let mut rng = Random(21);
     let default = Setup::default();
     let with = |orthogonalization| Setup {
-        options: GmresOptions { orthogonalization, ..default.options },
+        method: Chosen::Gmres(GmresOptions { orthogonalization, ..GmresOptions::default() }),
         ..default
     };
+    let bicgstab = |reductions| Setup { method: Chosen::Bicgstab(BicgstabOptions { reductions }), ..default };
     let cases = [
         ("grid", grid(4, 2, 7), default),
         ("grid with jacobi", grid(3, 1, 6), Setup { jacobi: true, ..default }),
@@ -168,6 +188,14 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal>(sizes: &[usize]
             "grid, null space",
             grid(2, 2, 6),
             Setup { null: true, stop: Stop { max_iterations: 45, ..default.stop }, ..default },
+        ),
+        ("grid, bicgstab", grid(4, 2, 7), bicgstab(Reductions::Merged)),
+        ("grid, classical bicgstab", grid(2, 1, 7), bicgstab(Reductions::Classical)),
+        ("grid, bicgstab with jacobi", grid(3, 1, 6), Setup { jacobi: true, ..bicgstab(Reductions::Merged) }),
+        (
+            "two patterns, bicgstab",
+            random_kronecker(&mut rng, 3, 2, 40, 3, false, true),
+            bicgstab(Reductions::Merged),
         ),
         ("two patterns", random_kronecker(&mut rng, 5, 3, 40, 3, false, true), default),
         ("a hub", hub(35), default),
@@ -189,7 +217,7 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal>(sizes: &[usize]
                 let case = format!("{name}, {ranks} ranks, {shape}");
                 let all = one(ranks, &partition);
                 for (own, history) in &all {
-                    compare(&case, &reference, history);
+                    compare(&case, setup.method, &reference, history);
                     assert_eq!(history.residuals, all[0].1.residuals, "{case}: ranks differ");
                     assert_eq!(own, &all[0].0, "{case}");
                 }
@@ -201,10 +229,15 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal>(sizes: &[usize]
     }
 }
 
-/// |ρₖ − ρ′ₖ| ≤ 1e-10 ρ₀ over the first cycle, and the same outcome and final true residual.
-pub fn compare(case: &str, reference: &History, history: &History) {
+/// |ρₖ − ρ′ₖ| ≤ 1e-10 ρ₀ over the first iterations, and the same outcome and final true residual.
+pub fn compare(case: &str, method: Chosen, reference: &History, history: &History) {
     assert_eq!(history.outcome, reference.outcome, "{case}");
-    let first = reference.residuals.len().min(history.residuals.len()).min(31);
+    // BiCGSTAB amplifies rounding from iteration to iteration; GMRES does not within a cycle.
+    let (entries, slack) = match method {
+        Chosen::Gmres(_) => (31, 1),
+        Chosen::Bicgstab(_) => (6, 2 + reference.iterations / 10),
+    };
+    let first = reference.residuals.len().min(history.residuals.len()).min(entries);
     for k in 0..first {
         let d = (reference.residuals[k] - history.residuals[k]).abs();
         assert!(d <= 1e-10 * reference.residuals[0], "{case}: iteration {k} differs by {d:e}");
@@ -212,7 +245,7 @@ pub fn compare(case: &str, reference: &History, history: &History) {
     let (own, other) = (reference.true_relative_residual, history.true_relative_residual);
     assert!((own - other).abs() <= 1e-10, "{case}: true residuals {own:e} and {other:e}");
     assert!(
-        reference.iterations.abs_diff(history.iterations) <= 1,
+        reference.iterations.abs_diff(history.iterations) <= slack,
         "{case}: {} and {} iterations",
         reference.iterations,
         history.iterations

@@ -5,7 +5,7 @@ pub mod distributed;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};
-use krylith::method::{Gmres, GmresOptions, Orthogonalization};
+use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization, Reductions};
 use krylith::operator::{DiagonalFormat, Diagonals, LinearOperator, Mixed, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
 use krylith::{Outcome, Stop, Store};
@@ -89,6 +89,89 @@ pub fn gmres_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make
                 }
             }
         }
+    }
+}
+
+/// BiCGSTAB from zero; the solve is made twice, so that a device that records replays, and has the same bits.
+pub fn bicgstab_with<S: PointBlockSum + BlockDiagonal>(
+    make: Make<S>,
+    k: &KroneckerSum,
+    b: &[f64],
+    options: BicgstabOptions,
+    stop: Stop,
+    jacobi: bool,
+) -> (Vec<f64>, krylith::History) {
+    let space = make(k.rows());
+    let terms = Terms::kronecker(k);
+    let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+    let p = jacobi.then(|| BlockJacobi::new(&space, &terms, Store::F64).unwrap());
+    let p = p.as_ref().map(|p| p as &dyn LinearOperator<S>);
+    let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(b, &mut db).unwrap();
+    let mut method = Bicgstab::new(&space, options).unwrap();
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        space.write(&vec![0.0; b.len()], &mut dx).unwrap();
+        all.push(method.solve(&space, &a, p, &db, &mut dx, &stop, &mut ()).unwrap().clone());
+        assert_eq!(all[0], all[all.len() - 1], "a second solve differs");
+    }
+    let mut x = vec![0.0; k.rows()];
+    space.read(&dx, &mut x).unwrap();
+    (x, all.remove(0))
+}
+
+pub const BICGSTABS: [BicgstabOptions; 2] = [
+    BicgstabOptions { reductions: Reductions::Merged },
+    BicgstabOptions { reductions: Reductions::Classical },
+];
+
+pub fn bicgstab_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
+    let mut rng = Random(5);
+    for (b, s, n) in [(1, 1, 40), (4, 2, 33), (3, 3, 31), (8, 1, 17), (5, 4, 12)] {
+        let k = random_kronecker(&mut rng, b, s, n, 3, n != 31, true);
+        let rhs = rng.numbers(k.rows());
+        let direct = solve(&dense(&k), &rhs);
+        for options in BICGSTABS {
+            for jacobi in [false, true] {
+                let stop = Stop { rtol: 1e-12, ..Stop::default() };
+                let (x, history) = bicgstab_with(make, &k, &rhs, options, stop, jacobi);
+                let what = format!("b={b} s={s} {options:?} jacobi={jacobi}: {history:?}");
+                assert_eq!(history.outcome, Outcome::Converged, "{what}");
+                assert!(history.true_relative_residual <= 1e-12, "{what}");
+                assert_eq!(history.residuals.len(), history.iterations + 1, "{what}");
+                assert!(distance(&x, &direct) < 1e-10, "{what}");
+            }
+        }
+    }
+}
+
+/// (r, A r) = 0 at the start: the restart is found and taken on the device, and said.
+pub fn bicgstab_restarts_itself<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
+    struct Ear(Vec<(usize, &'static str)>);
+    impl krylith::Observer for Ear {
+        fn restarted(&mut self, iteration: usize, why: &'static str) {
+            self.0.push((iteration, why));
+        }
+    }
+    let entries: Vec<_> = (0..60u32).map(|i| (i, i, if i % 2 == 0 { 1.0 } else { -1.0 })).collect();
+    let a = krylith::matrix::Csr::from_triplets(60, 60, &entries).unwrap();
+    let space = make(60);
+    let a = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(&[1.0; 60], &mut b).unwrap();
+    for options in BICGSTABS {
+        let mut method = Bicgstab::new(&space, options).unwrap();
+        for _ in 0..3 {
+            space.write(&[0.0; 60], &mut x).unwrap();
+            let mut ear = Ear(Vec::new());
+            let history = method.solve(&space, &a, None, &b, &mut x, &Stop::default(), &mut ear).unwrap();
+            assert_eq!(history.outcome, Outcome::Converged, "{options:?} {history:?}");
+            assert!(ear.0[0].0 == 0 && ear.0[0].1.starts_with("pivot breakdown"), "{options:?} {:?}", ear.0);
+        }
+        let stop = Stop { max_iterations: 0, ..Stop::default() };
+        space.write(&[0.0; 60], &mut x).unwrap();
+        let history = method.solve(&space, &a, None, &b, &mut x, &stop, &mut ()).unwrap();
+        assert_eq!((history.outcome, history.iterations), (Outcome::MaxIterations, 0), "{options:?}");
     }
 }
 

@@ -86,6 +86,13 @@ impl Cpu {
         self.waiting(|| self.comm.sum(sums))
     }
 
+    /// Room for `width` sums of every strip, so that a second solve that goes further than the first allocates nothing.
+    fn make_room(&self, width: usize) {
+        let mut partials = self.partials.borrow_mut();
+        let missing = (strips(self.len) * width).saturating_sub(partials.len());
+        partials.reserve(missing);
+    }
+
     /// Counts what `work` takes as waiting for others, and goes back to the phase before.
     fn waiting<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = self.clock.get().0;

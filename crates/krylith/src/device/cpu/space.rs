@@ -3,14 +3,16 @@
 use super::pool::Disjoint;
 use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
 use crate::comm::Communicator;
-use crate::space::arnoldi::{self, Layout, Step};
-use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, Space, Store, Sweep};
+use crate::space::arnoldi::{self, Layout};
+use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, SmallStep, Space, Store, Sweep};
 use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
 
 /// Elements that a sweep works on side by side, so that sums vectorise.
 const LANES: usize = 8;
+/// Sums that a sweep may have without any allocation.
+const MAX_SUMS: usize = 8;
 
 impl Space for Cpu {
     type Vector = Vec<f64>;
@@ -28,15 +30,11 @@ impl Space for Cpu {
         super::zeros(self.len, "a vector")
     }
     fn basis(&self, columns: usize, store: Store) -> Result<CpuBasis> {
-        // Room for the sums of a whole cycle, so that a second solve that goes further than the first allocates nothing.
-        let width = 2 * columns + 3;
-        let mut partials = self.partials.borrow_mut();
-        let room = super::strips(self.len) * width;
-        let missing = room.saturating_sub(partials.len());
-        partials.reserve(missing);
+        self.make_room(2 * columns + 3);
         CpuBasis::new(self.len, columns, store)
     }
     fn scalars(&self, len: usize) -> Result<CpuScalars> {
+        self.make_room(MAX_SUMS);
         Ok(CpuScalars { values: vec![0.0; len], flags: [0; FLAGS] })
     }
 
@@ -328,7 +326,13 @@ impl Space for Cpu {
         );
         Ok(())
     }
-    fn step(&self, step: Step, scalars: &mut CpuScalars, layout: &Layout, j: usize) -> Result<()> {
+    fn step<T: SmallStep>(
+        &self,
+        step: T,
+        scalars: &mut CpuScalars,
+        layout: &T::Layout,
+        j: usize,
+    ) -> Result<()> {
         step.run(&mut scalars.values, &mut scalars.flags, layout, j);
         Ok(())
     }

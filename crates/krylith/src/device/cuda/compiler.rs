@@ -39,6 +39,7 @@ sources! {
     "all_reduce.cu" => "kernels/all_reduce.cu",
     "append.cu" => "kernels/append.cu",
     "arnoldi.cuh" => "kernels/arnoldi.cuh",
+    "bicgstab.cu" => "kernels/bicgstab.cu",
     "block_diagonal.cu" => "kernels/block_diagonal.cu",
     "combine.cu" => "kernels/combine.cu",
     "diagonals.cu" => "kernels/diagonals.cu",
@@ -61,6 +62,13 @@ sources! {
     "solve_open.inc" => "../../space/arnoldi/solve_open.inc",
     "solve_pivot.inc" => "../../space/arnoldi/solve_pivot.inc",
     "solve_entry.inc" => "../../space/arnoldi/solve_entry.inc",
+    "bicgstab/restart.inc" => "../../space/bicgstab/restart.inc",
+    "bicgstab/begin.inc" => "../../space/bicgstab/begin.inc",
+    "bicgstab/coefficients.inc" => "../../space/bicgstab/coefficients.inc",
+    "bicgstab/predict.inc" => "../../space/bicgstab/predict.inc",
+    "bicgstab/turn.inc" => "../../space/bicgstab/turn.inc",
+    "bicgstab/end.inc" => "../../space/bicgstab/end.inc",
+    "bicgstab/verify.inc" => "../../space/bicgstab/verify.inc",
 }
 
 /// A source with its `#include "…"` lines replaced by what they name, and the constants in front.

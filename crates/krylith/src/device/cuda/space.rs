@@ -5,8 +5,8 @@ use super::fabric::Fabric;
 use super::scalars::CudaScalars;
 use super::specialisations as special;
 use crate::comm::Communicator;
-use crate::space::arnoldi::{Layout, Step};
-use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, Space, Store, Sweep};
+use crate::space::arnoldi::Layout;
+use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, SmallStep, Space, Store, Sweep};
 use crate::{Error, Result};
 use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaGraph};
@@ -346,7 +346,11 @@ impl Space for Cuda {
         }
         // SAFETY: the kernel was made from the same declaration; lengths were checked.
         unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..5 + count])? };
-        o.iter().try_for_each(|&slot| self.fabric.total(scalars.value(slot), 1))
+        match o.windows(2).all(|pair| pair[1] == pair[0] + 1) {
+            // Slots that lie together travel in one message.
+            true if O > 0 => self.fabric.total(scalars.value(o[0]), O),
+            _ => o.iter().try_for_each(|&slot| self.fabric.total(scalars.value(slot), 1)),
+        }
     }
 
     fn project(
@@ -457,11 +461,16 @@ impl Space for Cuda {
             )
         }
     }
-    fn step(&self, step: Step, scalars: &mut CudaScalars, layout: &Layout, j: usize) -> Result<()> {
+    fn step<T: SmallStep>(
+        &self,
+        step: T,
+        scalars: &mut CudaScalars,
+        layout: &T::Layout,
+        j: usize,
+    ) -> Result<()> {
         let function = self.device.function(&special::step(step))?;
-        let (values, flags) = (scalars.value(0), scalars.flag(0));
+        let (values, flags, threads) = (scalars.value(0), scalars.flag(0), step.source().threads);
         // SAFETY: the parameter types are the kernel's; the layout fits the scalars it was made with.
-        let threads = if matches!(step, Step::Delayed | Step::Solve) { 128 } else { 1 };
         unsafe {
             launch!(self.device, &function, 1, threads, 0, self.halt(), values, flags, *layout, j as u64)
         }

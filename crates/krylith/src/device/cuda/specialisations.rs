@@ -4,11 +4,10 @@
 //! Krylith stand for them here.
 
 use super::compiler::Kernel;
-use crate::method::GMRES_SWEEPS;
+use crate::method::{BICGSTAB_SWEEPS, GMRES_SWEEPS};
 use crate::operator::Structure;
 use crate::precond::EQUILIBRATED_SWEEPS;
-use crate::space::arnoldi::{self, Step};
-use crate::space::{self, Store, SweepSource};
+use crate::space::{self, SmallStep, StepSource, Store, SweepSource, arnoldi, bicgstab};
 
 fn define(name: &str, value: impl ToString) -> (String, String) {
     (name.into(), value.to_string())
@@ -56,17 +55,30 @@ pub(super) fn append(store: Store) -> Kernel {
 }
 
 /// A small dense step on its own.
-pub(super) fn step(step: Step) -> Kernel {
-    let name = match step {
-        Step::Start => "STEP_START",
-        Step::Begin => "STEP_BEGIN",
-        Step::Classical => "STEP_CLASSICAL",
-        Step::Delayed => "STEP_DELAYED",
-        Step::Solve => "STEP_SOLVE",
-    };
+pub(super) fn step(step: impl SmallStep) -> Kernel {
+    let StepSource { file, name, .. } = step.source();
     let mut defines = step_constants();
+    if file == "bicgstab.cu" {
+        defines.extend([
+            define("VERIFIED", space::VERIFIED),
+            define("PIVOT", bicgstab::PIVOT),
+            define("STABILIZATION", bicgstab::STABILIZATION),
+            define("LANCZOS", bicgstab::LANCZOS),
+            define("GREW", bicgstab::GREW),
+            define("VANISHES", format!("{:e}", bicgstab::VANISHES)),
+            define("GROWTH", format!("{:e}", bicgstab::GROWTH)),
+            define("TRUSTED", format!("{:e}", bicgstab::TRUSTED)),
+        ]);
+    }
     defines.push(define(name, 1));
-    Kernel { file: "step.cu", entry: "step", defines }
+    Kernel { file, entry: "step", defines }
+}
+
+/// The small steps and the sweeps of every method.
+fn steps_and_sweeps() -> Vec<Kernel> {
+    let steps = arnoldi::Step::ALL.map(step).into_iter().chain(bicgstab::Step::ALL.map(step));
+    let sweeps = GMRES_SWEEPS.iter().chain(BICGSTAB_SWEEPS).chain(EQUILIBRATED_SWEEPS).map(sweep);
+    steps.chain(sweeps).collect()
 }
 
 /// A sweep, its macros made from its declaration.
@@ -131,8 +143,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
         }
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
     }
-    all.extend(Step::ALL.map(step));
-    all.extend(GMRES_SWEEPS.iter().chain(EQUILIBRATED_SWEEPS).map(sweep));
+    all.extend(steps_and_sweeps());
     all
 }
 
@@ -295,8 +306,7 @@ pub fn products() -> Vec<Kernel> {
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
-    all.extend(Step::ALL.map(step));
-    all.extend(GMRES_SWEEPS.iter().chain(EQUILIBRATED_SWEEPS).map(sweep));
+    all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.push(append(store));
         for vectors in [1, 2] {

@@ -140,9 +140,14 @@ pub enum Step {
 impl Step {
     /// Every step.
     pub const ALL: [Step; 5] = [Step::Start, Step::Begin, Step::Classical, Step::Delayed, Step::Solve];
+}
 
-    /// Runs the step on host numbers.
-    pub fn run(self, s: &mut [f64], flags: &mut [i32], layout: &Layout, j: usize) {
+impl Sealed for Step {}
+
+impl SmallStep for Step {
+    type Layout = Layout;
+
+    fn run(self, s: &mut [f64], flags: &mut [i32], layout: &Layout, j: usize) {
         match self {
             Step::Start => start(s, layout),
             Step::Begin => begin(s, flags, layout),
@@ -151,8 +156,20 @@ impl Step {
             Step::Solve => solve(s, flags, layout),
         }
     }
+
+    fn source(self) -> StepSource {
+        let (name, threads) = match self {
+            Step::Start => ("STEP_START", 1),
+            Step::Begin => ("STEP_BEGIN", 1),
+            Step::Classical => ("STEP_CLASSICAL", 1),
+            Step::Delayed => ("STEP_DELAYED", 128),
+            Step::Solve => ("STEP_SOLVE", 128),
+        };
+        StepSource { file: "step.cu", name, threads }
+    }
 }
 
+use super::step::{Sealed, SmallStep, StepSource};
 use super::{COLUMNS, HALT, LEFT, LIMIT, REASON, Store, TAKEN};
 
 // What the common subset calls; kernels/arnoldi.cuh has the twins.
