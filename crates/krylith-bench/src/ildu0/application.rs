@@ -97,8 +97,6 @@ pub(crate) struct Case {
     pub size: [usize; 3],
     pub a: Bsr,
     pub rhs: Vec<f64>,
-    /// Box of each block row.
-    pub labels: Vec<u32>,
     pub whole: SubdomainSystem,
     pub decomposed: SubdomainSystem,
     /// Reference factors of the decomposed matrix.
@@ -111,6 +109,10 @@ pub(crate) struct Case {
 pub(crate) trait Ground: Platform {
     /// Baselines, their set-up timed.
     fn baselines<'a>(&'a self, case: &'a Case, progress: &mut dyn FnMut(&str)) -> Result<Candidates<'a>>;
+    /// Krylith's own, by [`add`](super::ours::add); nothing on a device without subdomain factors.
+    fn ours<'a>(&'a self, _: &'a Case, _: &mut Candidates<'a>) -> Result<()> {
+        Ok(())
+    }
     /// Reads enough other data that no cache holds what the last application used.
     fn evict(&self) -> Result<()>;
 }

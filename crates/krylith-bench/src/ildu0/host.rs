@@ -2,7 +2,7 @@
 
 use super::reference::Factors;
 use super::system::SubdomainSystem;
-use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, count};
+use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, count, ours};
 use crate::cpu::CpuPlatform;
 use crate::samples::Samples;
 use krylith::Result;
@@ -160,6 +160,9 @@ impl Ground for CpuPlatform {
             made.solvers.push(Box::new(Plain { case, factorised, setup: seconds + cut, x: zeros }));
         }
         Ok(made)
+    }
+    fn ours<'a>(&'a self, case: &'a Case, made: &mut Candidates<'a>) -> Result<()> {
+        ours::add(self, case, true, made)
     }
     fn evict(&self) -> Result<()> {
         // Larger than a last-level cache of a server's socket.

@@ -2,7 +2,7 @@
 
 use super::reference::Factors;
 use super::system::SubdomainSystem;
-use super::{Application, Case, Ground, Of, Setup, Solver, Solves, levels, ours};
+use super::{Application, Case, Ground, Of, Setup, Solver, Solves, levels};
 use crate::samples::{Samples, in_turn};
 use crate::systems::Random;
 use krylith::{Error, Result};
@@ -71,7 +71,7 @@ pub(super) fn case<P: Ground>(
 ) -> Result<Found> {
     progress(&format!("{}: setting up", case.name));
     let mut all = p.baselines(case, progress)?;
-    ours::add(p, case, &mut all)?;
+    p.ours(case, &mut all)?;
 
     progress(&format!("{}: the reference, and every result against it", case.name));
     let x = Random(31).numbers(case.a.rows());

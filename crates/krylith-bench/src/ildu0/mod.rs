@@ -9,7 +9,7 @@ pub(crate) mod count;
 mod host;
 pub(crate) mod levels;
 mod measure;
-mod ours;
+pub(crate) mod ours;
 pub(crate) mod reference;
 mod report;
 pub(crate) mod system;
@@ -166,7 +166,6 @@ fn case(grid: [usize; 3], block: usize) -> Result<Case> {
         whole: SubdomainSystem::whole(&a)?,
         factors: reference::Factors::new(&decomposed)?,
         a,
-        labels,
         decomposed,
         partition: [labelled, cut],
     })
