@@ -137,6 +137,8 @@ fn files_of_a_problem_give_the_same_answer() {
         ("random:30,pattern=different", "mtx"),
         ("laplace:5x4x3,block=2", "petsc"),
         ("laplace:5x4x3", "mtx"),
+        ("spe10:4x5x6,injector=5000", "mtx"),
+        ("radiation:4x3x5,components=3", "petsc"),
     ] {
         f.run(&["problem", spec, "--out", "d", "--format", format]).works();
         f.run(&["solve", spec, "--out", "a.npy"]).works();

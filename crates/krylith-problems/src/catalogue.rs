@@ -34,7 +34,7 @@ const fn key(name: &'static str, default: &'static str, unit: &'static str, help
     Key { name, default, unit, help }
 }
 
-static CATALOGUE: [Problem; 3] = [
+static CATALOGUE: [Problem; 5] = [
     Problem {
         name: "stokes",
         size: "NXxNYxNZ",
@@ -63,6 +63,50 @@ static CATALOGUE: [Problem; 3] = [
         keys: &[
             key("block", "1", "1..8", "components a node"),
             key("coupling", "0.1", "0 <= c < 1", "coupling of a node's components"),
+        ],
+    },
+    Problem {
+        name: "spe10",
+        size: "NXxNYxNZ",
+        help: "pressure in an oil reservoir like SPE10 model 2: cells of 20x10x2 ft, two-point fluxes, rock of very \
+               uneven permeability, five wells; symmetric positive definite; 60x220x85 is the full size",
+        example: "spe10:20x40x17",
+        keys: &[
+            key(
+                "permeability",
+                "generated",
+                "folder",
+                "folder of spe10_kx_mD.f64le and spe10_kz_mD.f64le (60x220x85 little-endian f64); otherwise \
+                 layers of the same range are made, of any size",
+            ),
+            key("layer", "0", "0..84", "first layer taken from the folder, from the top"),
+            key("seed", "1", "", "seed of the generated layers"),
+            key("viscosity", "0.3", "cP", "viscosity of the fluid"),
+            key("injector", "10000", "psi", "pressure of the well in the middle"),
+            key("producer", "4000", "psi", "pressure of the wells in the four corners"),
+            key("radius", "0.5", "ft", "radius of the wells"),
+        ],
+    },
+    Problem {
+        name: "radiation",
+        size: "NXxNYxNZ",
+        help: "implicit step of flux-limited radiation diffusion through light matter with dense lumps: one \
+               temperature (symmetric) or those of radiation, electrons and ions, exchanging heat in each cell",
+        example: "radiation:16x16x16,components=3",
+        keys: &[
+            key("components", "1", "1|3", "temperatures a cell"),
+            key("dt", "0.01", "sh = 10 ns", "step length"),
+            key("contrast", "1e4", "", "opacity of the lumps over that of the matter around them"),
+            key("drive", "1", "keV", "temperature of the radiation that enters at x = 0"),
+            key("cold", "0.05", "keV", "temperature ahead of the wave, at most drive"),
+            key("length", "0.5", "cm", "edge of the box along x; cells are cubes"),
+            key(
+                "linearization",
+                "newton",
+                "newton|secant",
+                "emission linear by its derivative (not symmetric) or its secant (symmetric); 3 components",
+            ),
+            key("seed", "1", "", "seed of lumps and front"),
         ],
     },
     Problem {

@@ -6,10 +6,13 @@ use krylith::Result;
 use krylith::matrix::Dense;
 use krylith::partition::{RowBlocks, Rows, contiguous};
 
+use crate::laplace::Laplacian;
+use crate::radiation::Radiation;
+use crate::spe10::Reservoir;
 use crate::spec::Spec;
 use crate::stencil::POINTS;
 use crate::stokes::{Discretisation, pattern, values};
-use crate::{Step, StokesSteps, check_rhs, laplace, memory, random};
+use crate::{Step, StokesSteps, check_rhs, grid, memory, random};
 
 /// One rank's rows of a generated system, and what belongs to them.
 #[derive(Debug, Clone)]
@@ -20,6 +23,8 @@ pub struct GeneratedRows {
     pub rhs: Vec<f64>,
     /// Where each own node lies, where that is known.
     pub coordinates: Option<Vec<[f64; 3]>>,
+    /// Nodes in x, y, z of the whole system where they stand on a grid, numbered with x fastest, then y.
+    pub grid: Option<[usize; 3]>,
     /// Block rows of the whole system.
     pub nodes: usize,
     /// The problem's text with every default filled in.
@@ -40,7 +45,9 @@ pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedR
     let spec = Spec::parse(spec)?;
     match spec.problem.name {
         "stokes" => stokes_step(spec, rank, ranks),
-        "laplace" => laplace::generate_rows(&spec, rank, ranks),
+        "laplace" => grid::part(&Laplacian::new(&spec, rank, ranks)?, spec.full()),
+        "spe10" => grid::part(&Reservoir::new(&spec, rank, ranks)?, spec.full()),
+        "radiation" => grid::part(&Radiation::new(&spec, rank, ranks)?, spec.full()),
         _ => random::generate_rows(&spec, rank, ranks),
     }
 }
@@ -70,6 +77,7 @@ fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRow
     Ok(GeneratedRows {
         rhs,
         nodes: mesh.nodes(),
+        grid: Some(mesh.sizes()),
         coordinates: Some(own.clone().map(|i| mesh.coordinate(i)).collect()),
         rows: Rows {
             numbers: own.map(|i| i as u64).collect(),

@@ -13,6 +13,8 @@
 //!   from rest at t = 0, with the ramped inflow [`InletRamp`], no force and a stress-free outlet (defaults:
 //!   `scheme=radau-iia-2,tau=0.125,nu=0.01,length=1,ramp=1,stab=1` and `scale` = 1 + 10ν/h);
 //! - `laplace` is the 7-point Laplacian on a grid, by scalars or by blocks of weakly coupled components;
+//! - `spe10` is the pressure of an oil reservoir of very uneven rock, generated or read, with a five-spot of wells;
+//! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
 //! - `random` is a random point-block Kronecker system with diagonally dominant blocks.
 //!
 //! What is generated does not depend on the number of threads.
@@ -20,10 +22,14 @@
 mod catalogue;
 mod data;
 mod distributed;
+mod grid;
 mod laplace;
 mod memory;
 mod mesh;
+mod noise;
+mod radiation;
 mod random;
+mod spe10;
 mod spec;
 mod stencil;
 mod steps;
@@ -88,6 +94,8 @@ pub struct Generated {
     pub rhs: Vec<f64>,
     /// Where each node lies, for geometric cuts and pictures.
     pub coordinates: Option<Vec<[f64; 3]>>,
+    /// Nodes in x, y, z where they stand on a grid, numbered with x fastest, then y: for cuts into boxes.
+    pub grid: Option<[usize; 3]>,
     /// The mesh, where there is one: tetrahedra and node sets.
     pub mesh: Option<DuctMesh>,
     /// The problem's text with every default filled in; it generates the same system again.
@@ -102,7 +110,9 @@ pub fn generate(spec: &str) -> Result<Generated> {
     let spec = spec::Spec::parse(spec)?;
     match spec.problem.name {
         "stokes" => stokes_step(spec),
-        "laplace" => laplace::generate(&spec),
+        "laplace" => grid::whole(&laplace::Laplacian::new(&spec, 0, 1)?, spec.full()),
+        "spe10" => grid::whole(&spe10::Reservoir::new(&spec, 0, 1)?, spec.full()),
+        "radiation" => grid::whole(&radiation::Radiation::new(&spec, 0, 1)?, spec.full()),
         _ => random::generate(&spec),
     }
 }
@@ -122,6 +132,7 @@ fn stokes_step(mut spec: spec::Spec) -> Result<Generated> {
         system: SystemKind::Kronecker(duct.into_kronecker(&butcher, tau)?),
         rhs,
         coordinates: Some(mesh.coordinates()),
+        grid: Some(mesh.sizes()),
         mesh: Some(mesh),
         spec: spec.full(),
     })

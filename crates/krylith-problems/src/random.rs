@@ -33,6 +33,7 @@ pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
         system: SystemKind::Kronecker(KroneckerSum::new(a, coefficients, tau, m?, l?)?),
         rhs,
         coordinates: None,
+        grid: None,
         mesh: None,
         spec: spec.full(),
     })
@@ -62,6 +63,7 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
         rhs: (0..own.len() * b * s).map(|_| 2.0 * random.unit() - 1.0).collect(),
         nodes: n,
         coordinates: None,
+        grid: None,
         rows: Rows {
             numbers: own.map(|i| i as u64).collect(),
             block: b,
@@ -159,10 +161,10 @@ fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values
 }
 
 /// SplitMix64 (Steele, Lea & Flood, 2014), seeded by stream and place so that order and threads do not matter.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64, stream: u64, place: u64) -> Self {
+    pub fn new(seed: u64, stream: u64, place: u64) -> Self {
         let mut random = Self(seed);
         for word in [stream, place] {
             random.0 = random.next() ^ word.wrapping_mul(0xd134_2543_de82_ef95);
@@ -170,7 +172,7 @@ impl Random {
         random
     }
 
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -184,7 +186,7 @@ impl Random {
     }
 
     /// In [0, 1).
-    fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 

@@ -62,6 +62,11 @@ impl Spec {
         found.map_or("", |(_, value)| value)
     }
 
+    /// The three sizes of a problem on a grid.
+    pub fn grid(&self) -> [usize; 3] {
+        [self.size[0], self.size[1], self.size[2]]
+    }
+
     /// A number, positive and finite.
     pub fn positive(&self, key: &str) -> Result<f64> {
         let text = self.text(key);
@@ -108,7 +113,8 @@ impl Spec {
         format!("{}:{}{keys}", self.problem.name, size.join("x"))
     }
 
-    fn bad(&self, key: &str, expected: &str) -> Error {
+    /// The error for a value that does not do.
+    pub fn bad(&self, key: &str, expected: &str) -> Error {
         let (name, text) = (self.problem.name, self.text(key));
         Error::invalid(format!("problem {name}: {key}={text}: expected {expected}"))
     }

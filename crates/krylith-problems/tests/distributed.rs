@@ -21,8 +21,9 @@ fn same(spec: &str, ranks: usize) {
     let (mut rhs, mut coordinates) = (Vec::new(), Vec::new());
     for rank in 0..ranks {
         let what = format!("{spec}, rank {rank} of {ranks}");
-        let GeneratedRows { rows, rhs: own, coordinates: points, nodes, spec: full } =
+        let GeneratedRows { rows, rhs: own, coordinates: points, grid, nodes, spec: full } =
             generate_rows(spec, rank, ranks).unwrap();
+        assert_eq!(grid, whole.grid, "{what}");
         assert_eq!((nodes, &full, rows.block), (terms.block_rows(), &whole.spec, terms.block()), "{what}");
         assert_eq!(rows.numbers, owners[rank], "{what}");
         assert_eq!(rows.terms.len(), terms.terms.len(), "{what}");
@@ -65,6 +66,11 @@ fn parts_are_the_whole() {
         "stokes:2x3x3,scheme=gauss-3,tau=0.01,nu=2,length=3,ramp=0.3,stab=0.2,scale=7",
         "laplace:5x2x3",
         "laplace:3x4x2,block=3,coupling=0.4",
+        "spe10:4x5x6",
+        "spe10:3x2x7,seed=5,viscosity=1,radius=0.2",
+        "radiation:5x3x4",
+        "radiation:3x4x5,components=3,seed=9",
+        "radiation:4x3x3,components=3,linearization=secant,dt=1",
         "random:37",
         "random:9,block=1,stages=1,seed=18446744073709551615",
         "random:40,block=3,stages=3,pattern=different,tau=2",
@@ -98,6 +104,12 @@ fn a_part_costs_what_a_part_is() {
     assert_eq!(part.rows.numbers[0], 1_234_567 * 400);
     let part = generate_rows("random:4000000000", 9_999_999, 10_000_000).unwrap();
     assert_eq!(part.rows.numbers.last(), Some(&3_999_999_999));
+    for spec in
+        ["laplace:1000x2000x2000,block=3", "spe10:1000x2000x2000", "radiation:1000x2000x2000,components=3"]
+    {
+        let part = generate_rows(spec, 1_234_567, 10_000_000).unwrap();
+        assert_eq!((part.nodes, part.rows.numbers.len()), (4_000_000_000, 400), "{spec}");
+    }
     assert!(generate_rows("laplace:1000x1000x4000,block=8", 0, 1).unwrap_err().exit_code() == 3);
 }
 
@@ -108,6 +120,9 @@ fn wrong_texts_are_refused_alike() {
         "stokes:4x4x4,nu=-1",
         "stokes:4x4x4,tau=x",
         "laplace:3x3x3,block=9",
+        "spe10:4x4x4,radius=4",
+        "spe10:4x4x4,permeability=/nowhere",
+        "radiation:4x4x4,cold=2",
         "random:1",
         "nonsense:3",
         "stokes:4x4x4,tau=1e-320,nu=1e300",

@@ -9,6 +9,8 @@ fn the_full_text_generates_the_same_again() {
         "stokes: 3x3x3 , tau = 0.5,scheme=lobatto-iiic-2",
         "random:20,seed=3",
         "laplace:3x2x4,block=2",
+        "spe10:3x4x5,seed=7,injector=1e4",
+        "radiation:3x4x5,components=3,dt=1e-3",
     ] {
         let first = generate(text).unwrap();
         let again = generate(&first.spec).unwrap();
@@ -34,8 +36,11 @@ fn the_catalogue_is_true() {
 #[test]
 fn what_is_wrong_is_named() {
     for (text, named) in [
-        ("", "stokes, laplace, random"),
-        ("navier:3x3x3", "unknown problem `navier`; the known ones are stokes, laplace, random"),
+        ("", "stokes, laplace, spe10, radiation, random"),
+        (
+            "navier:3x3x3",
+            "unknown problem `navier`; the known ones are stokes, laplace, spe10, radiation, random",
+        ),
         ("stokes", "expected stokes:NXxNYxNZ"),
         ("stokes:", "expected stokes:NXxNYxNZ"),
         ("stokes:8x8", "expected stokes:NXxNYxNZ"),
@@ -66,6 +71,21 @@ fn what_is_wrong_is_named() {
         ("laplace:1000x2000x2000,block=1", "bytes"),
         ("laplace:3x3x3,block=9", "block=9: expected a whole number from 1 to 8"),
         ("laplace:3x3x3,coupling=1", "coupling=1"),
+        ("spe10:4x4", "expected spe10:NXxNYxNZ"),
+        ("spe10:4x4x4,layers=2", "unknown key `layers`; spe10 knows permeability, layer, seed"),
+        ("spe10:4x4x4,layer=2", "layer=2: expected 0 unless permeability=DIR is given"),
+        ("spe10:4x4x4,layer=85", "from 0 to 84"),
+        ("spe10:4x4x4,radius=3.2", "less than 3.13"),
+        ("spe10:4x4x4,viscosity=0", "viscosity=0"),
+        ("spe10:4x4x4,viscosity=1e-320", "finite"),
+        ("spe10:1000x2000x2000", "bytes"),
+        ("spe10:5000x2000x2000", "32-bit"),
+        ("radiation:4x4x4,components=2", "components=2: expected 1 or 3"),
+        ("radiation:4x4x4,linearization=picard", "newton or secant"),
+        ("radiation:4x4x4,cold=2", "cold=2: expected at most drive"),
+        ("radiation:4x4x4,opacity=2", "unknown key `opacity`; radiation knows components, dt"),
+        ("radiation:4x4x4,dt=1e-320", "finite"),
+        ("radiation:1000x1000x1000,components=3", "bytes"),
         ("random:1", "at least 2"),
         ("random:10x10", "expected random:N"),
         ("random:10,stages=0", "stages=0"),

@@ -100,6 +100,8 @@ fn the_same_on_one_thread_and_two() {
         "random:300,block=3,stages=3",
         "random:40,pattern=different",
         "laplace:5x6x7,block=2",
+        "spe10:21x22x23",
+        "radiation:21x22x23,components=3",
     ] {
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -48,6 +48,9 @@ fn main() {
         test("bicgstab_agrees_with_the_cpu", bicgstab_agrees_with_the_cpu, false),
         test("bicgstab_allocates_nothing_again", bicgstab_allocates_nothing_again, false),
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
+        test("factors_match_the_textbook", factors_match_the_textbook, false),
+        test("factors_are_refreshed", factors_are_refreshed, false),
+        test("bad_pivots_are_named", bad_pivots_are_named, false),
         test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
         test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
         test("gpus_solve_as_one_through_nccl", |_| gpus_solve_as_one(Transport::Nccl), false),
@@ -86,6 +89,18 @@ fn diagonals_match_rows(device: &Arc<Device>) {
 
 fn structure_changes_nothing(device: &Arc<Device>) {
     conformance::structure_changes_nothing(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn factors_match_the_textbook(device: &Arc<Device>) {
+    conformance::ildu::factors_match_the_textbook(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn factors_are_refreshed(device: &Arc<Device>) {
+    conformance::ildu::factors_are_refreshed(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn bad_pivots_are_named(device: &Arc<Device>) {
+    conformance::ildu::bad_pivots_are_named(&|n| Cuda::new(device, n).unwrap());
 }
 
 /// New values that are on the device already; those that break a structure are refused.

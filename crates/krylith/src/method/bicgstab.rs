@@ -64,7 +64,7 @@ sweeps! {
     /// s = r − α v, in place of r.
     half: (rho, sigma) [v] [r] -> [] {
         let alpha = rho / sigma;
-        r = r - alpha * v;
+        r -= alpha * v;
     }
     /// (t, s), (t, t), (s, s).
     stabilizer: () [s, t] [] -> [ts, tt, ss] {
@@ -83,14 +83,14 @@ sweeps! {
     /// x += α p̂ + ω ŝ, r = s − ω t, (r̂, r), (r, r).
     update: (alpha, omega) [phat, shat, t, rhat] [x, r] -> [rho, rr] {
         x += alpha * phat + omega * shat;
-        r = r - omega * t;
+        r -= omega * t;
         rho += rhat * r;
         rr += r * r;
     }
     /// The same where p̂ = p and ŝ = s.
     update_plain: (alpha, omega) [p, t, rhat] [x, r] -> [rho, rr] {
         x += alpha * p + omega * r;
-        r = r - omega * t;
+        r -= omega * t;
         rho += rhat * r;
         rr += r * r;
     }
@@ -99,13 +99,13 @@ sweeps! {
     /// x += α p̂ + ω ŝ, r = s − ω t, p = r + β (p − ω v).
     advance: (alpha, omega, beta) [phat, shat, t, v] [x, r, p] -> [] {
         x += alpha * phat + omega * shat;
-        r = r - omega * t;
+        r -= omega * t;
         p = r + beta * (p - omega * v);
     }
     /// The same where p̂ = p and ŝ = s.
     advance_plain: (alpha, omega, beta) [t, v] [x, r, p] -> [] {
         x += alpha * p + omega * r;
-        r = r - omega * t;
+        r -= omega * t;
         p = r + beta * (p - omega * v);
     }
 }
@@ -290,7 +290,7 @@ impl<S: Space> Bicgstab<S> {
             flags[VERIFIED] = 1;
             s.collect(&mut self.scalars, &mut self.header, &mut flags)?;
             let relative = self.header[l.norm] / norm_b;
-            self.history.residuals.last_mut().map(|last| *last = relative);
+            *self.history.residuals.last_mut().expect("the first residual was pushed") = relative;
         }
         let (norm, best) = (self.header[l.norm], self.header[l.best]);
         if norm <= target {

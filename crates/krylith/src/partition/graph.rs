@@ -17,9 +17,16 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The part of each node, as METIS's k-way partition of a graph gives it; parts may be empty.
 ///
+/// `edge_weights`: what cutting each edge costs, in the order of the graph's columns; 1 if not given.
+///
 /// # Errors
 /// A graph with more than 2³¹ − 1 edges, both ways counted, or weights that sum to more.
-pub(super) fn k_way(graph: Adjacency, weights: &[u64], parts: usize) -> Result<Vec<u32>> {
+pub(super) fn k_way(
+    graph: Adjacency,
+    weights: &[u64],
+    edge_weights: Option<&[u32]>,
+    parts: usize,
+) -> Result<Vec<u32>> {
     let n = weights.len();
     let edges = graph.col.len();
     let total = weights.iter().sum::<u64>().max(edges as u64).max(n as u64 + 1).max(parts as u64);
@@ -35,12 +42,15 @@ pub(super) fn k_way(graph: Adjacency, weights: &[u64], parts: usize) -> Result<V
     let mut owner = vec![0; n];
     let failed = |why: String| Error::invalid(format!("METIS: {why}; take another partition"));
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
-    Graph::new(1, parts as Idx, &row_ptr, &col)
+    let mut graph = Graph::new(1, parts as Idx, &row_ptr, &col)
         .map_err(|e| failed(e.to_string()))?
         .set_vwgt(&weights)
-        .set_option(Seed(SEED))
-        .part_kway(&mut owner)
-        .map_err(|e| failed(e.to_string()))?;
+        .set_option(Seed(SEED));
+    let edge_weights: Option<Vec<Idx>> = edge_weights.map(|w| w.iter().map(|&w| w as Idx).collect());
+    if let Some(weights) = &edge_weights {
+        graph = graph.set_adjwgt(weights);
+    }
+    graph.part_kway(&mut owner).map_err(|e| failed(e.to_string()))?;
     Ok(owner.into_iter().map(|r| r as u32).collect())
 }
 
@@ -55,7 +65,7 @@ impl Partition {
         if ranks <= 1 || n <= ranks {
             return Self::by_rows(n, ranks); // nothing to choose
         }
-        let owner = k_way(Adjacency::of(terms), &weights(terms), ranks)?;
+        let owner = k_way(Adjacency::of(terms), &weights(terms), None, ranks)?;
         let mut partition = Self::new(owner, ranks)?;
         partition.fill_empty_ranks();
         Ok(partition)

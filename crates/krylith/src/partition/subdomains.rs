@@ -35,7 +35,8 @@ pub enum SubdomainCut {
     Curve,
     /// k-way partition of the graph by METIS: the fewest couplings cut, the longest set-up. Needs the feature `metis`.
     Graph,
-    /// Few parts by METIS, where it is in the build, and each of them bisected by distance in the graph, all at once.
+    /// Neighbours gathered into clusters of up to 8, and those cut by METIS: cheaper than [`Graph`](Self::Graph) and
+    /// nearly as good. Without METIS, recursive bisection by distance in the graph.
     TwoLevel,
 }
 
@@ -68,9 +69,9 @@ impl SubdomainCut {
 /// METIS fills its parts up to 3 % above the mean.
 #[cfg(feature = "metis")]
 const UNEVEN: f64 = 0.97;
-/// Parts that METIS cuts for [`SubdomainCut::TwoLevel`].
+/// Block rows of a cluster of [`SubdomainCut::TwoLevel`]; fewer where subdomains are small.
 #[cfg(feature = "metis")]
-const COARSE: usize = 16;
+const CLUSTER: usize = 8;
 
 impl Subdomains {
     /// One subdomain of `rows` block rows; none of 0.
@@ -165,10 +166,7 @@ impl Subdomains {
                 runs(&nodes, parts)
             }
             #[cfg(feature = "metis")]
-            SubdomainCut::Graph => {
-                let parts = (n as f64 / (UNEVEN * rows as f64)).ceil() as usize;
-                by_metis(terms, parts.min(n), rows)?
-            }
+            SubdomainCut::Graph => by_metis(terms, 1, rows)?,
             #[cfg(not(feature = "metis"))]
             SubdomainCut::Graph => {
                 return Err(Error::Unsupported(
@@ -177,7 +175,7 @@ impl Subdomains {
                 ));
             }
             #[cfg(feature = "metis")]
-            SubdomainCut::TwoLevel => by_metis(terms, COARSE.min(parts), rows)?,
+            SubdomainCut::TwoLevel => by_metis(terms, CLUSTER.min(rows / 8).max(1), rows)?,
             #[cfg(not(feature = "metis"))]
             SubdomainCut::TwoLevel => bisect_graphs(&Adjacency::of(terms), vec![nodes], rows),
         };
@@ -269,15 +267,20 @@ fn bisect_space(nodes: &mut [u32], points: &[[f64; 3]], parts: usize) -> Vec<Vec
     groups
 }
 
-/// Parts by METIS, each row weighing the same; those of more than `rows` are bisected.
+/// Parts by METIS of clusters of up to `cluster` rows, each row weighing the same; parts of more than `rows` are
+/// bisected.
 #[cfg(feature = "metis")]
-fn by_metis(terms: &Terms, parts: usize, rows: usize) -> Result<Vec<Vec<u32>>> {
-    let graph = Adjacency::of(terms);
-    let n = terms.block_rows();
-    let copy = Adjacency { row_ptr: graph.row_ptr.clone(), col: graph.col.clone() };
-    let labels = super::graph::k_way(copy, &vec![1; n], parts)?;
+fn by_metis(terms: &Terms, cluster: usize, rows: usize) -> Result<Vec<Vec<u32>>> {
+    let (graph, n) = (Adjacency::of(terms), terms.block_rows());
+    let parts = ((n as f64 / (UNEVEN * rows as f64)).ceil() as usize).min(n);
+    let (labels, clusters) = if cluster > 1 { graph.clusters(cluster) } else { ((0..n as u32).collect(), n) };
+    let parts = parts.min(clusters);
+    let (coarse, edges) = graph.quotient(&labels, clusters);
+    let mut weights = vec![0u64; clusters];
+    labels.iter().for_each(|&c| weights[c as usize] += 1);
+    let owner = super::graph::k_way(coarse, &weights, Some(&edges), parts)?;
     let mut groups = vec![Vec::new(); parts];
-    labels.iter().enumerate().for_each(|(i, &p)| groups[p as usize].push(i as u32));
+    labels.iter().enumerate().for_each(|(i, &c)| groups[owner[c as usize] as usize].push(i as u32));
     Ok(bisect_graphs(&graph, groups, rows))
 }
 

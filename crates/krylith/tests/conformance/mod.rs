@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod distributed;
+pub mod ildu;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};

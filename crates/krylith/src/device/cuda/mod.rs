@@ -11,6 +11,7 @@ mod driver;
 mod embedded;
 mod exchange;
 mod fabric;
+mod factors;
 mod nccl;
 mod peers;
 mod pinned;

@@ -4,6 +4,7 @@
 //! Krylith stand for them here.
 
 use super::compiler::Kernel;
+use super::factors::IlduShape;
 use crate::method::{BICGSTAB_SWEEPS, GMRES_SWEEPS};
 use crate::operator::Structure;
 use crate::precond::EQUILIBRATED_SWEEPS;
@@ -112,6 +113,44 @@ pub(super) fn block_diagonal(order: usize, store: Store) -> Kernel {
     Kernel { file: "block_diagonal.cu", entry: "block_diagonal", defines }
 }
 
+/// A kernel of `ildu_factor.cu`; only packing knows how factors are stored and who reads them.
+fn ildu_set_up(entry: &'static str, order: usize, store: Store, warps: usize) -> Kernel {
+    let threads = define("THREADS", IlduShape::FACTOR_THREADS);
+    let defines = vec![define("ORDER", order), value(store), threads, define("WARPS", warps)];
+    Kernel { file: "ildu_factor.cu", entry, defines }
+}
+
+/// Values of a matrix to the entries of a plan.
+pub(super) fn ildu_form(order: usize) -> Kernel {
+    ildu_set_up("ildu_form", order, Store::F64, 1)
+}
+
+/// Incomplete factorisation of subdomains.
+pub(super) fn ildu_factor(order: usize) -> Kernel {
+    ildu_set_up("ildu_factor", order, Store::F64, 1)
+}
+
+/// Factors to the order in which they are used.
+pub(super) fn ildu_pack(order: usize, store: Store, shape: &IlduShape) -> Kernel {
+    ildu_set_up("ildu_pack", order, store, shape.warps)
+}
+
+/// Solves with the factors of subdomains; `gathered` where their rows are not consecutive.
+pub(super) fn ildu_solve(order: usize, store: Store, shape: &IlduShape, gathered: bool) -> Kernel {
+    let defines = vec![
+        define("ORDER", order),
+        value(store),
+        define("WARPS", shape.warps),
+        define("STAGE", shape.stage),
+        define("DEPTH", shape.depth),
+        define("GATHERED", gathered as u32),
+    ];
+    Kernel { file: "ildu_solve.cu", entry: "ildu_solve", defines }
+}
+
+/// Orders of blocks whose factors CI compiles: all of one stage, and b·s of Kronecker systems.
+const ILDU_ORDERS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32];
+
 /// Product by diagonals.
 pub(super) fn diagonals() -> Kernel {
     Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
@@ -135,6 +174,7 @@ pub(super) fn read() -> Kernel {
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
         all.push(append(store));
         for vectors in [1, 2] {
@@ -142,6 +182,11 @@ pub fn vector_kernels() -> Vec<Kernel> {
             all.push(combine(store, vectors));
         }
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
+        for order in ILDU_ORDERS {
+            let shape = IlduShape::choose(order, store);
+            all.push(ildu_pack(order, store, &shape));
+            all.extend([false, true].map(|gathered| ildu_solve(order, store, &shape, gathered)));
+        }
     }
     all.extend(steps_and_sweeps());
     all

@@ -7,8 +7,8 @@
 //! inner product vanishes where it is below [`VANISHES`] times the norms of its two vectors: it is then made of
 //! rounding errors. The stretch ends before such a number divides anything that x depends on.
 //!
-//! With r̂ = r a vanishing ω = (A ŝ, s)/… would make the next pivot (r, A P⁻¹ r) vanish at once, and so would any
-//! r orthogonal to A P⁻¹ r. After a breakdown r̂ is therefore r + σ v with the v at hand and ‖σ v‖ = ‖r‖/2.
+//! With r̂ = r the first pivot of a restart is (r, A P⁻¹ r): after a vanishing ω, where r is s, it vanishes at once, and so
+//! it does for a b orthogonal to A P⁻¹ b. After a breakdown r̂ is therefore r + σ v with the v at hand and ‖σ v‖ = ‖r‖/2.
 
 use super::arnoldi::{ESTIMATE, HUGE, NOT_FINITE};
 use super::step::{Sealed, SmallStep, StepSource};
@@ -16,9 +16,9 @@ use super::{HALT, LEFT, LIMIT, REASON, TAKEN, VERIFIED};
 
 /// Iterations of a recorded stretch.
 ///
-/// A stretch costs two small steps and a skipped residual, about 6 µs on a GPU; when the solve ends, what is left of it and
-/// the one under way are launched for nothing, about 10 µs an iteration. Eight keeps both near 1 % of a solve of 30
-/// iterations of half a millisecond.
+/// A stretch costs two small steps and a residual that is mostly skipped, some five launches; when the solve ends, what is left
+/// of it and the one under way are launched for nothing, about ten launches an iteration. By the launch costs in
+/// ARCHITECTURE.md (1 to 1.5 µs each in a graph; an estimate) eight keeps both near 1 % of 30 iterations of half a millisecond.
 pub const STRETCH: usize = 8;
 
 /// Where the numbers stand in the scalars; the same struct is passed to the CUDA kernels.
@@ -233,4 +233,84 @@ fn end(flags: &mut [i32]) {
 #[allow(unused_parens)]
 fn verify(s: &mut [f64], flags: &mut [i32], l: &Layout) {
     include!("verify.inc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FLAGS;
+    use super::*;
+
+    /// ‖r̂‖ = 2, ρ = 4, (r̂, v) = 2, (v, v) = 1, (t, s) = 6, (t, t) = 4, (s, s) = 10, (r̂, s) = 0.5, (r̂, t) = 1.
+    fn state() -> (Layout, Vec<f64>, [i32; FLAGS]) {
+        let l = Layout::default();
+        let mut s = vec![f64::NAN; l.len];
+        for (slot, value) in [(l.norm, 2.0), (l.target, 0.1), (l.best, 2.0), (l.rho, 4.0), (l.size, 2.0)] {
+            s[slot] = value;
+        }
+        for (slot, value) in [(l.sigma, 2.0), (l.vv, 1.0), (l.ts, 6.0), (l.tt, 4.0), (l.ss, 10.0)] {
+            s[slot] = value;
+        }
+        (s[l.rs], s[l.rt]) = (0.5, 1.0);
+        let mut flags = [0; FLAGS];
+        flags[LEFT] = 3;
+        Step::Begin.run(&mut s, &mut flags, &l, 0);
+        assert_eq!((flags[LIMIT], flags[HALT]), (3, 0));
+        (l, s, flags)
+    }
+
+    #[test]
+    fn an_iteration_by_hand() {
+        for step in [Step::Merged, Step::Coefficients] {
+            let (l, mut s, mut flags) = state();
+            step.run(&mut s, &mut flags, &l, 1);
+            assert_eq!((s[l.alpha], s[l.omega]), (2.0, 1.5));
+            if step == Step::Coefficients {
+                // What a pass over the new r would sum.
+                (s[l.rho_next], s[l.rr]) = (-1.0, 1.0);
+                Step::Turn.run(&mut s, &mut flags, &l, 1);
+            } else {
+                Step::End.run(&mut s, &mut flags, &l, 1);
+            }
+            // ρ′ = 0.5 − 1.5·1, ‖r‖² = 10 − 1.5·6, β = ρ′/ρ · α/ω.
+            assert_eq!((s[l.rho], s[l.history + 1], s[l.size]), (-1.0, 1.0, 1.0));
+            assert!((s[l.beta] + 1.0 / 3.0).abs() < 1e-15);
+            assert_eq!((flags[TAKEN], flags[REASON], flags[HALT]), (1, 0, 0));
+            Step::Verify.run(&mut s, &mut flags, &l, 0);
+            assert_eq!((flags[LEFT], flags[HALT], flags[VERIFIED]), (2, 1, 0), "nothing to verify");
+        }
+    }
+
+    #[test]
+    fn every_reason_by_hand() {
+        type Spoil = fn(&mut [f64], &Layout);
+        let cases: [(&str, Spoil, i32, i32); 8] = [
+            ("pivot", |s, l| s[l.sigma] = 1e-14, PIVOT, 0),
+            ("v = 0", |s, l| (s[l.sigma], s[l.vv]) = (0.0, 0.0), PIVOT, 0),
+            ("NaN in v", |s, l| (s[l.sigma], s[l.vv]) = (f64::NAN, f64::NAN), NOT_FINITE, 0),
+            ("NaN in t", |s, l| s[l.tt] = f64::NAN, NOT_FINITE, 0),
+            ("A s orthogonal to s", |s, l| s[l.ts] = 6e-14, STABILIZATION, 1),
+            ("(r^, r) = 0", |s, l| s[l.rs] = 1.5, LANCZOS, 1),
+            ("cancellation", |s, l| s[l.ss] = 9.0 + 1e-8, ESTIMATE, 1),
+            ("growth", |s, l| s[l.ss] = 1e17, GREW, 1),
+        ];
+        for (name, spoil, reason, taken) in cases {
+            let (l, mut s, mut flags) = state();
+            spoil(&mut s, &l);
+            Step::Merged.run(&mut s, &mut flags, &l, 1);
+            assert_eq!((flags[REASON], flags[TAKEN]), (reason, taken), "{name}");
+            assert_eq!(flags[HALT], 1 - taken, "{name}: x is updated where the iteration was taken");
+            Step::End.run(&mut s, &mut flags, &l, 1);
+            assert_eq!(flags[HALT], 1, "{name}");
+            Step::Verify.run(&mut s, &mut flags, &l, 0);
+            assert_eq!((flags[HALT], flags[VERIFIED]), (0, 1), "{name}");
+            let shifted = reason >= PIVOT && name != "v = 0";
+            assert_eq!(s[l.shift], if shifted { 0.5 * s[l.size] } else { 0.0 }, "{name}");
+            // The true residual: kept if it is the smallest so far.
+            for (norm, halt) in [(1.5, 0), (1.75, 1)] {
+                (s[l.rr], s[l.rho_next]) = (norm * norm, 2.5);
+                Step::Restart.run(&mut s, &mut flags, &l, 0);
+                assert_eq!((s[l.norm], s[l.rho], s[l.best], flags[HALT]), (norm, 2.5, 1.5, halt), "{name}");
+            }
+        }
+    }
 }

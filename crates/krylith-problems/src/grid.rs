@@ -1,0 +1,213 @@
+//! Systems on a grid of cells or nodes where each couples to its six neighbours: what the Laplacian, the reservoir
+//! and radiation share.
+//!
+//! A problem says what one row holds ([`SevenPoint`]); rows are then made in parallel, each by itself, so a matrix
+//! does not depend on the number of threads or ranks. Nothing but the result is stored.
+
+use krylith::matrix::{Bsr, Csr, Dense};
+use krylith::partition::{RowBlocks, Rows};
+use krylith::{Error, Result};
+use rayon::prelude::*;
+use std::ops::Range;
+
+use crate::{Generated, GeneratedRows, SystemKind, check_rhs, memory};
+
+/// Rows that one task makes.
+const CHUNK: usize = 4096;
+
+/// A grid of points, numbered with x fastest, then y, then z.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Grid {
+    sizes: [usize; 3],
+}
+
+/// A block of a row: the cell in whose column it stands, and the axis of the face that leads there; `None` where it is
+/// the cell itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Link {
+    pub cell: usize,
+    pub axis: Option<usize>,
+}
+
+impl Grid {
+    /// # Errors
+    /// More than 2³² points.
+    pub fn new(sizes: [usize; 3]) -> Result<Self> {
+        let total = sizes.iter().try_fold(1usize, |total, &n| total.checked_mul(n));
+        if total.is_none_or(|total| total > u32::MAX as usize) {
+            let [nx, ny, nz] = sizes;
+            return Err(Error::invalid(format!("a grid of {nx}x{ny}x{nz} does not fit 32-bit numbers")));
+        }
+        Ok(Self { sizes })
+    }
+
+    /// Points in x, y, z.
+    pub fn sizes(&self) -> [usize; 3] {
+        self.sizes
+    }
+
+    /// All points.
+    pub fn len(&self) -> usize {
+        self.sizes.iter().product()
+    }
+
+    /// Grid position (ix, iy, iz) of point `i`.
+    pub fn position(&self, i: usize) -> [usize; 3] {
+        let [nx, ny, _] = self.sizes;
+        [i % nx, i / nx % ny, i / (nx * ny)]
+    }
+
+    /// The points that the rows `own` use: one plane more on each side.
+    pub fn window(&self, own: &Range<usize>) -> Range<usize> {
+        let plane = self.sizes[0] * self.sizes[1];
+        own.start.saturating_sub(plane)..(own.end + plane).min(self.len())
+    }
+
+    /// The blocks of row `i`, by ascending column, and how many there are.
+    fn links(&self, i: usize) -> ([Link; 7], usize) {
+        let [nx, ny, nz] = self.sizes;
+        let [x, y, z] = self.position(i);
+        let faces = [
+            (z > 0, i.wrapping_sub(nx * ny), Some(2)),
+            (y > 0, i.wrapping_sub(nx), Some(1)),
+            (x > 0, i.wrapping_sub(1), Some(0)),
+            (true, i, None),
+            (x + 1 < nx, i + 1, Some(0)),
+            (y + 1 < ny, i + nx, Some(1)),
+            (z + 1 < nz, i + nx * ny, Some(2)),
+        ];
+        let (mut links, mut count) = ([Link { cell: i, axis: None }; 7], 0);
+        for (_, cell, axis) in faces.into_iter().filter(|face| face.0) {
+            links[count] = Link { cell, axis };
+            count += 1;
+        }
+        (links, count)
+    }
+}
+
+/// A system with one block row a grid point, coupled to its neighbours alone.
+pub(crate) trait SevenPoint: Sync {
+    /// What messages call it.
+    const NAME: &'static str;
+    /// The whole grid.
+    fn grid(&self) -> Grid;
+    /// The rows that can be made: all, or one rank's.
+    fn own(&self) -> Range<usize>;
+    /// Components b of a point.
+    fn block(&self) -> usize;
+    /// Writes the blocks of row `i`, row-major and in the order of `links`; `blocks` holds zeros.
+    fn row(&self, i: usize, links: &[Link], blocks: &mut [f64]);
+    /// Writes the b numbers of the right-hand side.
+    fn rhs(&self, i: usize, out: &mut [f64]);
+    /// Where point `i` lies.
+    fn coordinate(&self, i: usize) -> [f64; 3];
+}
+
+/// Refuses what the host has no room for: `own` rows of blocks of order `b`, and `state` bytes a row beside them.
+pub(crate) fn check_room(what: &str, own: usize, b: usize, state: usize) -> Result<()> {
+    memory::check(what, own as u64 * (7 * (b * b * 8 + 8) + b * 8 + 32 + state) as u64)
+}
+
+/// The whole system.
+///
+/// # Errors
+/// Unknowns that do not fit 32 bits, values that are not finite.
+pub(crate) fn whole<P: SevenPoint>(problem: &P, spec: String) -> Result<Generated> {
+    let (grid, b) = (problem.grid(), problem.block());
+    let n = grid.len();
+    if n > u32::MAX as usize / b {
+        return Err(Error::invalid(format!(
+            "{}: {n} nodes of {b} components do not fit 32-bit columns",
+            P::NAME
+        )));
+    }
+    let RowsOf { row_ptr, col, values } = rows(problem, |j| j as u32);
+    let system = if b == 1 {
+        SystemKind::Csr(Csr::new(n, n, row_ptr, col, values)?)
+    } else {
+        SystemKind::Bsr(Bsr::new(b, n, n, row_ptr, col, values)?)
+    };
+    let rhs = rhs(problem)?;
+    let coordinates = Some(coordinates(problem));
+    Ok(Generated { system, rhs, coordinates, grid: Some(grid.sizes()), mesh: None, spec })
+}
+
+/// The own rows of the same.
+///
+/// # Errors
+/// A right-hand side that is not finite.
+pub(crate) fn part<P: SevenPoint>(problem: &P, spec: String) -> Result<GeneratedRows> {
+    let RowsOf { row_ptr, col, values } = rows(problem, |j| j as u64);
+    Ok(GeneratedRows {
+        rhs: rhs(problem)?,
+        nodes: problem.grid().len(),
+        coordinates: Some(coordinates(problem)),
+        grid: Some(problem.grid().sizes()),
+        rows: Rows {
+            numbers: problem.own().map(|i| i as u64).collect(),
+            block: problem.block(),
+            terms: vec![(Dense::identity(1), RowBlocks { row_ptr, col, values })],
+        },
+        spec,
+    })
+}
+
+/// Row pointers, columns and values.
+struct RowsOf<C> {
+    row_ptr: Vec<usize>,
+    col: Vec<C>,
+    values: Vec<f64>,
+}
+
+fn rows<P: SevenPoint, C: Clone + Default + Send>(
+    problem: &P,
+    column: impl Fn(usize) -> C + Sync,
+) -> RowsOf<C> {
+    let (grid, own, bb) = (problem.grid(), problem.own(), problem.block() * problem.block());
+    let mut row_ptr = Vec::with_capacity(own.len() + 1);
+    row_ptr.push(0);
+    let mut total = 0;
+    row_ptr.extend(own.clone().map(|i| {
+        total += grid.links(i).1;
+        total
+    }));
+
+    let (mut col, mut values) = (vec![C::default(); total], vec![0.0; total * bb]);
+    let mut tasks = Vec::with_capacity(own.len().div_ceil(CHUNK));
+    let (mut more_col, mut more_values) = (&mut col[..], &mut values[..]);
+    for first in (0..own.len()).step_by(CHUNK) {
+        let last = (first + CHUNK).min(own.len());
+        let count = row_ptr[last] - row_ptr[first];
+        let (columns, rest) = more_col.split_at_mut(count);
+        let (blocks, others) = more_values.split_at_mut(count * bb);
+        (more_col, more_values) = (rest, others);
+        tasks.push((first..last, columns, blocks));
+    }
+    tasks.into_par_iter().for_each(|(rows, columns, blocks)| {
+        let begin = row_ptr[rows.start];
+        for p in rows {
+            let (links, count) = grid.links(own.start + p);
+            let at = row_ptr[p] - begin;
+            for (column_of, link) in columns[at..][..count].iter_mut().zip(&links) {
+                *column_of = column(link.cell);
+            }
+            problem.row(own.start + p, &links[..count], &mut blocks[at * bb..][..count * bb]);
+        }
+    });
+    RowsOf { row_ptr, col, values }
+}
+
+fn rhs<P: SevenPoint>(problem: &P) -> Result<Vec<f64>> {
+    let (own, b) = (problem.own(), problem.block());
+    let mut rhs = vec![0.0; own.len() * b];
+    rhs.par_chunks_mut(b)
+        .enumerate()
+        .with_min_len(CHUNK)
+        .for_each(|(p, out)| problem.rhs(own.start + p, out));
+    check_rhs(&rhs, 1, own.start * b)?;
+    Ok(rhs)
+}
+
+fn coordinates<P: SevenPoint>(problem: &P) -> Vec<[f64; 3]> {
+    problem.own().into_par_iter().with_min_len(CHUNK).map(|i| problem.coordinate(i)).collect()
+}

@@ -1,0 +1,216 @@
+// ildu_factor: block ILU of every subdomain at once, on the pattern of a plan, in three kernels.
+//
+//   ildu_form    values of a term into the plan's entries, C (x) A; bytes: the term's values once, the entries once
+//   ildu_factor  the factorisation in place, one block of threads a subdomain, a warp a block row, level by level
+//   ildu_pack    from there to the stream that ildu_solve reads
+//
+// Macros: those of ildu.cuh, THREADS (of ildu_factor and ildu_pack; WARPS are those of the solve).
+//
+// Row i of the plan is eliminated in the textbook's order (IKJ): for each j < i of its pattern, ascending, a_ik -= (L D)_ij U_jk for
+// the k of both patterns. U is kept unit, so (L D)_ij is a_ij as elimination leaves it and no block is scaled twice. Afterwards D_i^-1
+// replaces a_ii and U_ik = D_i^-1 a_ik. The order of all sums is fixed.
+
+#include "ildu.cuh"
+
+constexpr int OWN_WARPS = THREADS / 32;
+constexpr unsigned ALL = 0xffffffffu;
+
+// entries of a block: entry (r * stages + k, q * stages + l) += C[k][l] A[r][q]. sources: block of A, or -1. first: sets instead of adding.
+extern "C" __global__ void ildu_form(long long entries, int block, int stages, int first, const double* __restrict__ coefficients,
+                                     const int* __restrict__ sources, const double* __restrict__ from, double* __restrict__ work) {
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < entries * ENTRIES; i += (long long)gridDim.x * blockDim.x) {
+        const long long entry = i / ENTRIES;
+        const int e = (int)(i % ENTRIES), row = e / ORDER, column = e % ORDER, source = sources[entry];
+        double value = 0;
+        if (source >= 0) {
+            value = coefficients[row % stages * stages + column % stages] *
+                    from[((long long)source * block + row / stages) * block + column / stages];
+        }
+        work[i] = first ? value : work[i] + value;
+    }
+}
+
+struct Pivots { unsigned long long first; unsigned bad, shifted; };  // first: row * 4 + kind of the bad pivot of the first row
+constexpr int ZERO = 0, TINY = 1, NOT_FINITE = 2, GOOD = 3;
+
+__device__ __forceinline__ double largest(double m) {
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) m = fmax(m, __shfl_xor_sync(ALL, m, d));
+    return m;
+}
+
+// Gauss-Jordan with row scaling and row pivoting, by one warp: the twin of precond::invert_block. a is destroyed.
+__device__ int invert(double* a, double* inverse, double* factor, int lane) {
+    for (int e = lane; e < ENTRIES; e += 32) inverse[e] = 0;
+    bool finite = true, zero = true;
+    for (int e = 0; e < ENTRIES; ++e) {
+        finite &= isfinite(a[e]);
+        zero &= a[e] == 0;
+    }
+    if (!finite) return NOT_FINITE;
+    if (zero) return ZERO;
+    __syncwarp();
+    for (int r = lane; r < ORDER; r += 32) {
+        double m = 0;
+        for (int c = 0; c < ORDER; ++c) m = fmax(m, fabs(a[r * ORDER + c]));
+        factor[r] = m;
+        for (int c = 0; c < ORDER; ++c) a[r * ORDER + c] = m > 0 ? a[r * ORDER + c] / m : 0;
+        inverse[r * ORDER + r] = m > 0 ? 1 / m : 0;
+    }
+    __syncwarp();
+    for (int r = 0; r < ORDER; ++r)
+        if (!(factor[r] > 0)) return ZERO;
+    for (int c = 0; c < ORDER; ++c) {
+        int pivot = c;
+        for (int r = c + 1; r < ORDER; ++r)
+            if (fabs(a[r * ORDER + c]) > fabs(a[pivot * ORDER + c])) pivot = r;
+        const double p = a[pivot * ORDER + c];
+        if (!(fabs(p) > 1e-14)) return p == 0 ? ZERO : TINY;
+        __syncwarp();
+        const double d = 1 / p;
+        for (int k = lane; k < ORDER; k += 32) {
+            const double u = a[c * ORDER + k], v = inverse[c * ORDER + k];
+            const double s = a[pivot * ORDER + k], t = inverse[pivot * ORDER + k];
+            a[pivot * ORDER + k] = u;
+            inverse[pivot * ORDER + k] = v;
+            a[c * ORDER + k] = s * d;
+            inverse[c * ORDER + k] = t * d;
+        }
+        __syncwarp();
+        for (int r = lane; r < ORDER; r += 32) factor[r] = a[r * ORDER + c];
+        __syncwarp();
+        for (int k = lane; k < ORDER; k += 32) {
+            const double s = a[c * ORDER + k], t = inverse[c * ORDER + k];
+            for (int r = 0; r < ORDER; ++r) {
+                if (r == c) continue;
+                a[r * ORDER + k] -= factor[r] * s;
+                inverse[r * ORDER + k] -= factor[r] * t;
+            }
+        }
+        __syncwarp();
+    }
+    for (int e = 0; e < ENTRIES; ++e) finite &= isfinite(inverse[e]);
+    return finite ? GOOD : NOT_FINITE;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+ildu_factor(const long long* __restrict__ starts, const long long* __restrict__ level_starts, const unsigned* __restrict__ levels,
+            const long long* __restrict__ row_starts, const unsigned short* __restrict__ columns, const long long* __restrict__ diagonal,
+            const unsigned* __restrict__ rows, double shift, double* work, Pivots* pivots) {
+    extern __shared__ double memory[];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    double *a = memory + warp * (2 * ENTRIES + ORDER), *inverse = a + ENTRIES, *factor = inverse + ENTRIES;
+    const long long first = starts[blockIdx.x], end = starts[blockIdx.x + 1];
+    const long long level_begin = level_starts[blockIdx.x], level_end = level_starts[blockIdx.x + 1];
+    for (long long level = level_begin; level < level_end; ++level) {
+        const long long to = level + 1 < level_end ? first + levels[level + 1] : end;
+        for (long long i = first + levels[level] + warp; i < to; i += OWN_WARPS) {
+            const long long begin = row_starts[i], middle = diagonal[i], last = row_starts[i + 1];
+            double scale = 0;
+            for (long long e = begin * ENTRIES + lane; e < last * ENTRIES; e += 32) scale = fmax(scale, fabs(work[e]));
+            scale = largest(scale);
+            for (long long p = begin; p < middle; ++p) {
+                const long long k = first + columns[p], q_end = row_starts[k + 1];
+                for (long long q0 = diagonal[k] + 1; q0 < q_end; q0 += 32) {
+                    // Where the columns of row k stand in row i, a lane each.
+                    const long long q = q0 + lane;
+                    long long at = -1;
+                    if (q < q_end) {
+                        const int column = columns[q];
+                        long long low = p + 1, high = last;
+                        while (low < high) {
+                            const long long mid = (low + high) / 2;
+                            if (columns[mid] < column) low = mid + 1; else high = mid;
+                        }
+                        if (low < last && columns[low] == column) at = low;
+                    }
+                    if constexpr (ORDER == 1) {
+                        if (at >= 0) work[at] -= work[p] * work[q];
+                    } else {
+                        for (unsigned found = __ballot_sync(ALL, at >= 0); found; found &= found - 1) {
+                            const int which = __ffs(found) - 1;
+                            const long long to_block = __shfl_sync(ALL, at, which) * ENTRIES, u = (q0 + which) * ENTRIES;
+                            for (int e = lane; e < ENTRIES; e += 32) {
+                                const int r = e / ORDER, c = e % ORDER;
+                                double sum = work[to_block + e];
+#pragma unroll 4
+                                for (int m = 0; m < ORDER; ++m) sum -= work[p * ENTRIES + r * ORDER + m] * work[u + m * ORDER + c];
+                                work[to_block + e] = sum;
+                            }
+                        }
+                    }
+                    __syncwarp();
+                }
+            }
+            int kind;
+            for (int pass = 0;; ++pass) {
+                for (int e = lane; e < ENTRIES; e += 32)
+                    a[e] = work[middle * ENTRIES + e] + (pass && e / ORDER == e % ORDER ? shift * scale : 0);
+                __syncwarp();
+                double left = 0;
+                for (int e = lane; e < ENTRIES; e += 32) left = fmax(left, fabs(a[e]));
+                left = largest(left);
+                kind = invert(a, inverse, factor, lane);
+                if (kind == GOOD && !(left > 1e-14 * scale)) kind = TINY;
+                __syncwarp();
+                if (kind == GOOD || pass || !(shift > 0) || kind == NOT_FINITE) {
+                    if (lane == 0 && kind != GOOD) {
+                        atomicAdd(&pivots->bad, 1u);
+                        atomicMin(&pivots->first, (unsigned long long)rows[i] * 4 + kind);
+                    }
+                    if (lane == 0 && kind == GOOD && pass) atomicAdd(&pivots->shifted, 1u);
+                    break;
+                }
+            }
+            // A bad pivot's row and column take no part in what follows.
+            for (int e = lane; e < ENTRIES; e += 32) work[middle * ENTRIES + e] = inverse[e] = kind == GOOD ? inverse[e] : 0;
+            __syncwarp();
+            // U_ik = D_i^-1 a_ik, a lane a column.
+            const long long items = (last - middle - 1) * ORDER;
+            for (long long item = lane; item < items; item += 32) {
+                double* column = work + (middle + 1 + item / ORDER) * ENTRIES + item % ORDER;
+                double old[ORDER];
+#pragma unroll
+                for (int m = 0; m < ORDER; ++m) old[m] = column[m * ORDER];
+                for (int r = 0; r < ORDER; ++r) {
+                    double sum = 0;
+#pragma unroll
+                    for (int m = 0; m < ORDER; ++m) sum = fma(inverse[r * ORDER + m], old[m], sum);
+                    column[r * ORDER] = sum;
+                }
+            }
+            __syncwarp();
+        }
+        __syncthreads();
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+ildu_pack(const long long* __restrict__ starts, const long long* __restrict__ runs, const long long* __restrict__ row_starts,
+          const long long* __restrict__ diagonal, const Chunk* __restrict__ chunks, const char* __restrict__ places,
+          const double* __restrict__ work, char* __restrict__ values) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const long long first = starts[blockIdx.x];
+    for (long long c = runs[blockIdx.x]; c < runs[blockIdx.x + 1]; ++c) {
+        const char* place = places + 16ull * chunks[c].place;
+        VALUE* out = (VALUE*)(values + 16ull * chunks[c].values);
+        const Slice* slices = slices_of(place);
+        const int count = ((const Header*)place)->steps * WARPS;
+        for (int i = warp; i < count; i += OWN_WARPS) {
+            const Slice s = slices[i];
+            const int width = s.rows * ORDER, row = lane / ORDER, r = lane % ORDER;
+            if (lane >= width) continue;  // no rows: no slice
+            const long long at = first + position_of(s, place, row), middle = diagonal[at];
+            const long long begin = (s.flags & UPPER ? middle + 1 : row_starts[at]) + s.skipped;
+            const long long end = s.flags & UPPER ? row_starts[at + 1] : middle;
+            VALUE* a = out + (int)s.values * (16 / (int)sizeof(VALUE)) + lane;
+            for (int k = 0; k < s.blocks; ++k) {
+                const double* block = work + ((begin + k) * ORDER + r) * ORDER;
+                for (int q = 0; q < ORDER; ++q) a[(k * ORDER + q) * width] = begin + k < end ? (VALUE)block[q] : (VALUE)0;
+            }
+            if (!(s.flags & DIAGONAL)) continue;
+            const double* block = work + (middle * ORDER + r) * ORDER;
+            for (int q = 0; q < ORDER; ++q) a[(s.blocks * ORDER + q) * width] = (VALUE)block[q];
+        }
+    }
+}
