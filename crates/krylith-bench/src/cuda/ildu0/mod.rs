@@ -12,7 +12,7 @@ pub use kernels::compile_all;
 use super::CudaPlatform;
 use super::vendor::Vendor;
 use crate::ildu0::system::SubdomainSystem;
-use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, count};
+use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, count, ours};
 use crate::samples::Samples;
 use bicgstab::{BiCgStab, Matrix};
 use cudarc::cusparse::sys as sparse;
@@ -306,6 +306,10 @@ impl Ground for CudaPlatform {
             made.failures.push(format!("the paper's kernels: {e}"));
         }
         Ok(made)
+    }
+    fn ours<'a>(&'a self, case: &'a Case, made: &mut Candidates<'a>) -> Result<()> {
+        // One subdomain of a whole matrix fits no thread block.
+        ours::add(self, case, false, made)
     }
     fn evict(&self) -> Result<()> {
         let mut buffer = self.evicted.borrow_mut();
