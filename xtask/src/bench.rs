@@ -5,7 +5,7 @@ use crate::steps::{Steps, Verdict};
 use std::process::ExitCode;
 
 /// Suites of `krylith bench`, in the order in which they run here and on a GPU machine.
-pub const SUITES: &[&str] = &["okp"];
+pub const SUITES: &[&str] = &["okp", "ildu0"];
 
 /// Without suites: every ignored test in release, then every suite. With suites: those alone.
 pub fn run(suites: &[&str]) -> ExitCode {

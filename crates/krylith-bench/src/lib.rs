@@ -9,6 +9,7 @@
 //! and the fastest is taken; read-back memory is pinned; nothing waits that need not.
 
 pub mod count;
+pub mod ildu0;
 pub mod model;
 pub mod okp;
 
@@ -28,7 +29,10 @@ mod textbook;
 mod triad;
 
 #[cfg(feature = "cuda")]
+pub use cuda::ildu0::compile_all as compile_ildu0_kernels;
+#[cfg(feature = "cuda")]
 pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_paper_kernels};
+pub use ildu0::{Ildu0Options, ildu0};
 pub use links::{LinksOptions, LinksReport, links};
 pub use okp::{DeviceChoice, OkpOptions, OkpReport, Series, okp};
 pub use samples::Samples;

@@ -40,6 +40,7 @@ const BENCH_EXAMPLES: &str = "\
 Examples:
   krylith bench okp --device cuda --full --out okp               one GPU beside cuBLAS and cuSPARSE
   krylith bench okp --device cuda:0,1,2,3 --out okp4             GMRES(30) on 1, 2 and 4 GPUs
+  krylith bench ildu0 --device cuda --out ildu0                  triangular solves beside cuSPARSE and the paper's kernels
   krylith bench links --device cuda:0,1,2,3 --out machine.toml   what `krylith model` needs to know of these GPUs";
 
 const MODEL_EXAMPLES: &str = "\
@@ -221,27 +222,28 @@ pub enum MatrixFormat {
 /// `krylith bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); links, what kernels and
-    /// links of this machine's GPUs take, for `krylith model`
+    /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
+    /// triangular solves on subdomains and BiCGSTAB; links, what kernels and links of this machine's GPUs take, for
+    /// `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
     /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<Device>,
-    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU, 1/8 on a CPU]
+    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
     /// Threads on a CPU [default: all cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Every block size from 1 to 8 with 1 to 4 stages too
+    /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too
     #[arg(long)]
     pub full: bool,
     /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
     /// all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Option<Vec<krylith_bench::Series>>,
-    /// okp: whole solves that an iteration's time is the median of [default: 20 on a GPU, 3 on a CPU]
+    /// okp, ildu0: whole solves that a time is the median of [default: 20 on a GPU, ildu0 5; 3 on a CPU]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
     /// links: a machine file whose network and GPUs a host are taken over as estimates [default: one host is all there is]
@@ -261,6 +263,8 @@ pub struct BenchArgs {
 pub enum Suite {
     #[allow(missing_docs)] // a comment would become a second help text
     Okp,
+    #[allow(missing_docs)]
+    Ildu0,
     #[allow(missing_docs)]
     Links,
 }

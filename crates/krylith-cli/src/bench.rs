@@ -5,7 +5,7 @@ use crate::failure::{DONE, Failure, Result};
 use crate::options::Device;
 use crate::output;
 use krylith_bench::model::Machine;
-use krylith_bench::{DeviceChoice, LinksOptions, OkpOptions, okp};
+use krylith_bench::{DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, ildu0, okp};
 
 /// Runs a suite, prints its tables and says where its files are.
 pub fn bench(args: BenchArgs) -> Result<u8> {
@@ -14,6 +14,9 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     }
     if args.quick || args.network.is_some() {
         return Err(Failure::usage("--quick and --network are for `krylith bench links`"));
+    }
+    if args.suite == Suite::Ildu0 {
+        return triangular(args);
     }
     let options = OkpOptions {
         device: device(args.device.as_ref()),
@@ -25,7 +28,28 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
         series: args.series.unwrap_or_else(|| krylith_bench::Series::ALL.to_vec()),
         ..OkpOptions::default()
     };
-    let report = okp(&options, &mut |line| eprintln!("krylith bench: {line}"))?;
+    finish(&okp(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
+}
+
+/// Triangular solves and BiCGSTAB.
+fn triangular(args: BenchArgs) -> Result<u8> {
+    if args.series.is_some() {
+        return Err(Failure::usage("--series is for `krylith bench okp`"));
+    }
+    let options = Ildu0Options {
+        device: device(args.device.as_ref()),
+        scale: args.scale,
+        out: args.out,
+        full: args.full,
+        threads: args.threads.unwrap_or(0),
+        solves: args.solves,
+        ..Ildu0Options::default()
+    };
+    finish(&ildu0(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
+}
+
+/// Prints a suite's tables and files; what failed its check makes the command fail.
+fn finish(report: &OkpReport) -> Result<u8> {
     output::print(&report.tables);
     for file in &report.files {
         output::print(&format!("wrote {}\n", file.display()));

@@ -171,7 +171,10 @@ fn options_refuse_what_they_do_not_know() {
         let line = format!("solve a.mtx --out x.npy {line}");
         f.line(&line).fails(2, &words);
     }
-    f.line("bench all").fails(2, &["all", "okp"]);
+    f.line("bench all").fails(2, &["all", "okp", "ildu0"]);
+    f.line("bench ildu0 --device cpu --series weak").fails(2, &["--series", "okp"]);
+    f.line("bench ildu0 --device cpu --quick").fails(2, &["--quick"]);
+    f.line("bench ildu0 --device cpu --scale 0").fails(2, &["scale", "positive"]);
     f.line("info --ranks 2").fails(2, &["--ranks", "SYSTEM"]);
     f.line("info a.mtx --ranks 0").fails(2, &["--ranks", "from 1"]);
     f.line("info a.mtx --ranks two").fails(2, &["--ranks", "two"]);
@@ -186,6 +189,7 @@ fn what_the_machine_lacks_is_exit_code_3() {
     if krylith::device::cuda::devices().is_err() {
         f.line("solve laplace:4x4x4 --device cuda").fails(3, &["NVIDIA driver", "install"]);
         f.line("solve laplace:4x4x4").works();
+        f.line("bench ildu0 --device cuda").fails(3, &["NVIDIA driver", "install"]);
     }
     f.line("solve laplace:60x60x60 --restart 1000000 --max-iters 1000000")
         .fails(3, &["bytes", "free", "--restart"]);

@@ -2,6 +2,7 @@
 
 mod csr;
 pub(crate) mod ground;
+pub(crate) mod ildu0;
 mod machine;
 pub(crate) mod multi;
 pub(crate) mod paper;
@@ -14,7 +15,7 @@ use crate::textbook::Machine;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUevent_flags};
 use cudarc::driver::{CudaEvent, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
-use krylith::device::cuda::{Cuda, Device};
+use krylith::device::cuda::{Buffer, Cuda, Device};
 use krylith::matrix::KroneckerSum;
 use krylith::{Error, Result};
 use machine::{How, VendorMachine, VendorOrthogonalizer};
@@ -31,6 +32,8 @@ pub(crate) struct CudaPlatform {
     vendor: Rc<Vendor>,
     events: [CudaEvent; 2],
     layouts: RefCell<Vec<((usize, usize), Layout)>>,
+    /// What is read to empty the caches.
+    evicted: RefCell<Option<Buffer<f64>>>,
 }
 
 impl CudaPlatform {
@@ -44,7 +47,7 @@ impl CudaPlatform {
             made.map_err(|e| vendor.failure("cuEventCreate", e))
         };
         let events = [event()?, event()?];
-        Ok(Self { events, device, vendor, layouts: RefCell::default() })
+        Ok(Self { events, device, vendor, layouts: RefCell::default(), evicted: RefCell::default() })
     }
 
     /// The layout of blocks that `make`'s product runs fastest with.

@@ -170,6 +170,21 @@ impl Vendor {
         self.blas("cublasDdot", done)?;
         Ok(self.pinned(0))
     }
+    /// xᵀy to a device address, in stream order.
+    pub fn dot_on_device(&self, n: usize, x: u64, y: u64, to: u64) -> Result<()> {
+        let (host, device) = (
+            blas::cublasPointerMode_t::CUBLAS_POINTER_MODE_HOST,
+            blas::cublasPointerMode_t::CUBLAS_POINTER_MODE_DEVICE,
+        );
+        // SAFETY: the caller's buffers hold n f64, and one at `to`; every other call of this file passes host scalars.
+        let (done, back) = unsafe {
+            let _ = blas::cublasSetPointerMode_v2(self.blas, device);
+            let done = blas::cublasDdot_v2(self.blas, n as i32, x as _, 1, y as _, 1, to as _);
+            (done, blas::cublasSetPointerMode_v2(self.blas, host))
+        };
+        self.blas("cublasDdot", done)?;
+        self.blas("cublasSetPointerMode", back)
+    }
     /// ‖x‖ on the host; waits.
     pub fn norm(&self, n: usize, x: u64) -> Result<f64> {
         // SAFETY: as for `dot`.

@@ -1,0 +1,192 @@
+//! BiCGSTAB (van der Vorst 1992; the paper's Alg. 2.1) preconditioned from the right, from the vendor's libraries:
+//! cuSPARSE's faster product, cuBLAS's dots, one kernel an update.
+//!
+//! Scalars stay on the device; one number an iteration comes back, ‖r‖, for the stopping test.
+
+use super::Map;
+use super::kernels::{Arg, File, Kernel, Module};
+use crate::cuda::csr::SpMv;
+use crate::cuda::products::{Blocks, Layout};
+use crate::cuda::vendor::Vendor;
+use crate::ildu0::Solver;
+use crate::ildu0::system::SubdomainSystem;
+use krylith::Result;
+use krylith::device::cuda::Buffer;
+use krylith::matrix::Bsr;
+use std::rc::Rc;
+
+/// A matrix with the vendor's faster product.
+pub(super) struct Matrix {
+    // Before the arrays, so that descriptors go first.
+    spmv: Option<SpMv>,
+    blocks: Blocks,
+}
+
+impl Matrix {
+    /// Both layouts, or algorithms, are timed.
+    pub fn new(vendor: &Rc<Vendor>, a: &Bsr) -> Result<Self> {
+        let blocks = Blocks::new(vendor, a, Layout::Rows, None)?;
+        if a.block() == 1 {
+            return Ok(Self { spmv: Some(SpMv::best(vendor, &blocks)?), blocks });
+        }
+        let (x, y) = (vendor.zeros(a.rows())?, vendor.zeros(a.rows())?);
+        let time = |blocks: &Blocks| {
+            crate::cuda::quick(vendor, &mut || blocks.bsrmv(vendor, x.pointer(), 0.0, y.pointer()))
+        };
+        let other = Blocks::new(vendor, a, Layout::Columns, Some(&blocks))?;
+        let blocks = if time(&other)? < time(&blocks)? { other } else { blocks };
+        Ok(Self { spmv: None, blocks })
+    }
+
+    fn apply(&self, vendor: &Vendor, x: u64, y: u64) -> Result<()> {
+        match &self.spmv {
+            Some(spmv) => spmv.run(x, 0.0, y),
+            None => self.blocks.bsrmv(vendor, x, 0.0, y),
+        }
+    }
+}
+
+/// Places of the scalars, as in bicgstab.cu.
+#[derive(Clone, Copy)]
+enum Scalar {
+    Rho,
+    ShadowV = 2,
+    Ts,
+    Tt,
+    Rr,
+}
+
+/// Numbers that bicgstab.cu names.
+const SCALARS: usize = 9;
+const THREADS: usize = 256;
+
+/// The solver with its vectors, in the order of its system.
+pub(super) struct BiCgStab<'a> {
+    vendor: Rc<Vendor>,
+    matrix: Rc<Matrix>,
+    map: Rc<dyn Map>,
+    system: &'a SubdomainSystem,
+    setup: f64,
+    n: usize,
+    b: Buffer<f64>,
+    x: Buffer<f64>,
+    r: Buffer<f64>,
+    p: Buffer<f64>,
+    v: Buffer<f64>,
+    t: Buffer<f64>,
+    p_hat: Buffer<f64>,
+    s_hat: Buffer<f64>,
+    scalars: Buffer<f64>,
+    steps: [Kernel; 3],
+    updates: [Kernel; 3],
+}
+
+impl<'a> BiCgStab<'a> {
+    /// `matrix` has the order of `system`, which `map` preconditions; `rhs` has the order of the given matrix.
+    pub fn new(
+        vendor: &Rc<Vendor>,
+        matrix: &Rc<Matrix>,
+        system: &'a SubdomainSystem,
+        rhs: &[f64],
+        map: Rc<dyn Map>,
+        setup: f64,
+    ) -> Result<Self> {
+        let n = system.len();
+        let single = Module::load(vendor, File::BiCgStab, system.block, 1)?;
+        let module = Module::load(vendor, File::BiCgStab, system.block, THREADS)?;
+        let new = || vendor.zeros(n);
+        Ok(Self {
+            vendor: vendor.clone(),
+            matrix: matrix.clone(),
+            map,
+            system,
+            setup,
+            n,
+            b: vendor.device.upload(&system.sort(rhs), "the right-hand side")?,
+            x: new()?,
+            r: new()?,
+            p: new()?,
+            v: new()?,
+            t: new()?,
+            p_hat: new()?,
+            s_hat: new()?,
+            scalars: vendor.zeros(SCALARS)?,
+            steps: [
+                single.kernel("first_scalars", 0)?,
+                single.kernel("second_scalars", 0)?,
+                single.kernel("third_scalars", 0)?,
+            ],
+            updates: [
+                module.kernel("direction", 0)?,
+                module.kernel("half_step", 0)?,
+                module.kernel("finish", 0)?,
+            ],
+        })
+    }
+
+    fn step(&self, which: usize) -> Result<()> {
+        self.steps[which].launch(1, &[Arg::Pointer(self.scalars.pointer())])
+    }
+    fn update(&self, which: usize, vectors: &[&Buffer<f64>]) -> Result<()> {
+        let mut args = vec![Arg::Int(self.n as i32), Arg::Pointer(self.scalars.pointer())];
+        args.extend(vectors.iter().map(|v| Arg::Pointer(v.pointer())));
+        let most = 8 * self.vendor.device.multiprocessors();
+        self.updates[which].launch(self.n.div_ceil(THREADS).min(most), &args)
+    }
+    fn dot(&self, x: &Buffer<f64>, y: &Buffer<f64>, to: Scalar) -> Result<()> {
+        self.vendor.dot_on_device(self.n, x.pointer(), y.pointer(), self.scalars.at(to as usize))
+    }
+    /// z = K⁻¹ x, y = A z.
+    fn product(&self, x: &Buffer<f64>, z: &Buffer<f64>, y: &Buffer<f64>) -> Result<()> {
+        self.map.run(x.pointer(), z.pointer())?;
+        self.matrix.apply(&self.vendor, z.pointer(), y.pointer())
+    }
+    /// ‖r‖; waits.
+    fn residual(&self) -> Result<f64> {
+        self.dot(&self.r, &self.r, Scalar::Rr)?;
+        self.vendor.fetch(self.scalars.at(Scalar::Rr as usize), 0, 1)?;
+        self.vendor.device.wait()?;
+        Ok(self.vendor.pinned(0).sqrt())
+    }
+}
+
+impl Solver for BiCgStab<'_> {
+    fn name(&self) -> String {
+        self.map.name()
+    }
+    fn setup(&self) -> f64 {
+        self.setup
+    }
+    fn solve(&mut self, rtol: f64, most: usize) -> Result<Vec<f64>> {
+        let v = &self.vendor;
+        // x = 0, so r = r̂ = b; β, ω and v begin at zero, so the first direction is r.
+        for zero in [&self.x, &self.p, &self.v, &self.scalars] {
+            v.fill(zero.pointer(), zero.len(), 0)?;
+        }
+        v.copy(self.b.pointer(), self.r.pointer(), self.n)?;
+        self.dot(&self.b, &self.r, Scalar::Rho)?;
+        let norm = self.residual()?;
+        let mut residuals = vec![1.0];
+        while residuals.last().is_some_and(|r| *r > rtol) && residuals.len() <= most {
+            self.update(0, &[&self.r, &self.v, &self.p])?;
+            self.product(&self.p, &self.p_hat, &self.v)?;
+            self.dot(&self.b, &self.v, Scalar::ShadowV)?;
+            self.step(0)?;
+            self.update(1, &[&self.v, &self.r])?;
+            self.product(&self.r, &self.s_hat, &self.t)?;
+            self.dot(&self.t, &self.r, Scalar::Ts)?;
+            self.dot(&self.t, &self.t, Scalar::Tt)?;
+            self.step(1)?;
+            self.update(2, &[&self.p_hat, &self.s_hat, &self.t, &self.x, &self.r])?;
+            self.dot(&self.b, &self.r, Scalar::Rho)?;
+            self.step(2)?;
+            residuals.push(self.residual()? / norm);
+        }
+        Ok(residuals)
+    }
+    fn solution(&mut self) -> Result<Vec<f64>> {
+        let mut host = vec![0.0; self.n];
+        self.vendor.device.read(&self.x, 0, &mut host)?;
+        Ok(self.system.unsort(&host))
+    }
+}

@@ -1,0 +1,325 @@
+//! The suite ildu0 on a GPU: cuSPARSE on the whole and on the decomposed matrix, the paper's kernels, and BiCGSTAB
+//! around either.
+
+mod bicgstab;
+mod bsr;
+mod csr;
+mod kernels;
+mod paper;
+
+pub use kernels::compile_all;
+
+use super::CudaPlatform;
+use super::vendor::Vendor;
+use crate::ildu0::system::SubdomainSystem;
+use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, count, ours};
+use crate::samples::Samples;
+use bicgstab::{BiCgStab, Matrix};
+use cudarc::cusparse::sys as sparse;
+use krylith::device::cuda::Buffer;
+use krylith::{Error, Result};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Samples of each step of a set-up.
+const SETUP_SAMPLES: usize = 5;
+
+type Policy = sparse::cusparseSolvePolicy_t;
+const POLICIES: [Policy; 2] =
+    [Policy::CUSPARSE_SOLVE_POLICY_USE_LEVEL, Policy::CUSPARSE_SOLVE_POLICY_NO_LEVEL];
+
+fn policy_name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::CUSPARSE_SOLVE_POLICY_USE_LEVEL => "levels",
+        Policy::CUSPARSE_SOLVE_POLICY_NO_LEVEL => "no levels",
+    }
+}
+
+/// The policy that `time` finds shortest.
+fn faster_policy(mut time: impl FnMut(Policy) -> Result<f64>) -> Result<Policy> {
+    let [first, second] = POLICIES;
+    Ok(if time(first)? <= time(second)? { first } else { second })
+}
+
+/// What `work` makes, and the seconds until the device is done with it.
+fn seconds<T>(vendor: &Vendor, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    vendor.device.wait()?;
+    let begin = Instant::now();
+    let made = work()?;
+    vendor.device.wait()?;
+    Ok((made, begin.elapsed().as_secs_f64()))
+}
+
+/// [`SETUP_SAMPLES`] of [`seconds`].
+fn sampled(vendor: &Vendor, mut work: impl FnMut() -> Result<()>) -> Result<Samples> {
+    (0..SETUP_SAMPLES).map(|_| Ok(seconds(vendor, &mut work)?.1)).collect::<Result<_>>().map(Samples)
+}
+
+/// What a query for zero pivots answered.
+fn no_zero_pivot(
+    vendor: &Vendor,
+    call: &str,
+    status: sparse::cusparseStatus_t,
+    row: i32,
+    s: &SubdomainSystem,
+) -> Result<()> {
+    if status == sparse::cusparseStatus_t::CUSPARSE_STATUS_ZERO_PIVOT {
+        return Err(Error::SingularBlock {
+            row: s.rows.get(row.max(0) as usize).map_or(0, |r| *r as usize),
+            kind: "singular",
+            remedy: "ILU(0) without shifts needs a pivot in every row",
+        });
+    }
+    vendor.sparse(call, status)
+}
+
+/// A system on the device, 32-bit indices as the vendor wants them.
+struct Arrays {
+    rows: usize,
+    blocks: usize,
+    block: usize,
+    /// Numbers of a block by columns, else by rows.
+    by_columns: bool,
+    row_ptr: Buffer<i32>,
+    columns: Buffer<i32>,
+    values: Buffer<f64>,
+}
+
+impl Arrays {
+    fn new(vendor: &Vendor, s: &SubdomainSystem, by_columns: bool) -> Result<Self> {
+        let (device, b) = (&vendor.device, s.block);
+        let row_ptr: Vec<i32> = s.row_ptr.iter().map(|&p| p as i32).collect();
+        let columns: Vec<i32> = s.columns.iter().map(|&c| c as i32).collect();
+        let values = match by_columns && b > 1 {
+            false => device.upload(&s.values, "values")?,
+            true => {
+                let block =
+                    |from: &[f64]| -> Vec<f64> { (0..b * b).map(|k| from[k % b * b + k / b]).collect() };
+                let turned: Vec<f64> = s.values.chunks_exact(b * b).flat_map(block).collect();
+                device.upload(&turned, "values")?
+            }
+        };
+        Ok(Self {
+            rows: s.block_rows(),
+            blocks: s.blocks(),
+            block: b,
+            by_columns,
+            row_ptr: device.upload(&row_ptr, "row pointers")?,
+            columns: device.upload(&columns, "columns")?,
+            values,
+        })
+    }
+}
+
+/// Two triangular solves of the vendor's, factorised and analysed.
+trait Triangles {
+    fn name(&self) -> &'static str;
+    fn notes(&self) -> String;
+    fn lower(&self, x: u64, y: u64) -> Result<()>;
+    fn upper(&self, x: u64, y: u64) -> Result<()>;
+}
+
+/// Anything that maps a vector at one address to a vector at another.
+trait Map {
+    fn name(&self) -> String;
+    fn notes(&self) -> String;
+    fn of(&self) -> Of;
+    fn solves(&self) -> Solves;
+    fn bytes(&self) -> u64;
+    fn run(&self, x: u64, y: u64) -> Result<()>;
+}
+
+/// The vendor's solves as one application, or the lower one alone.
+struct VendorMap {
+    triangles: Rc<dyn Triangles>,
+    of: Of,
+    all: bool,
+    bytes: u64,
+    middle: Rc<Buffer<f64>>,
+}
+
+impl Map for VendorMap {
+    fn name(&self) -> String {
+        let matrix = if self.of == Of::Whole { "whole matrix" } else { "decomposed" };
+        format!("{}, {matrix}", self.triangles.name())
+    }
+    fn notes(&self) -> String {
+        self.triangles.notes()
+    }
+    fn of(&self) -> Of {
+        self.of
+    }
+    fn solves(&self) -> Solves {
+        if self.all { Solves::All } else { Solves::LowerInBlocks }
+    }
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+    fn run(&self, x: u64, y: u64) -> Result<()> {
+        if !self.all {
+            return self.triangles.lower(x, y);
+        }
+        self.triangles.lower(x, self.middle.pointer())?;
+        self.triangles.upper(self.middle.pointer(), y)
+    }
+}
+
+/// A map with its vectors, in the order of its system.
+struct OnDevice<'a> {
+    vendor: Rc<Vendor>,
+    system: &'a SubdomainSystem,
+    map: Rc<dyn Map>,
+    x: Buffer<f64>,
+    y: Buffer<f64>,
+}
+
+impl<'a> OnDevice<'a> {
+    fn new(vendor: &Rc<Vendor>, system: &'a SubdomainSystem, map: Rc<dyn Map>) -> Result<Self> {
+        let (x, y) = (vendor.zeros(system.len())?, vendor.zeros(system.len())?);
+        Ok(Self { vendor: vendor.clone(), system, map, x, y })
+    }
+}
+
+impl Application for OnDevice<'_> {
+    fn name(&self) -> String {
+        self.map.name()
+    }
+    fn notes(&self) -> String {
+        self.map.notes()
+    }
+    fn of(&self) -> Of {
+        self.map.of()
+    }
+    fn solves(&self) -> Solves {
+        self.map.solves()
+    }
+    fn bytes(&self) -> u64 {
+        self.map.bytes()
+    }
+    fn write(&mut self, x: &[f64]) -> Result<()> {
+        let sorted = self.system.sort(x);
+        self.vendor.device.write(&sorted, &mut self.x, 0)?;
+        self.vendor.device.wait()
+    }
+    fn poison(&mut self) -> Result<()> {
+        self.vendor.fill(self.y.pointer(), self.y.len(), 0xFF)
+    }
+    fn apply(&mut self) -> Result<()> {
+        self.map.run(self.x.pointer(), self.y.pointer())
+    }
+    fn read(&mut self) -> Result<Vec<f64>> {
+        let mut host = vec![0.0; self.y.len()];
+        self.vendor.device.read(&self.y, 0, &mut host)?;
+        Ok(self.system.unsort(&host))
+    }
+}
+
+/// Numbers whose reading takes the place of anything else in the caches: 256 MB, five times the second level.
+const EVICTED: usize = 32 << 20;
+
+impl CudaPlatform {
+    /// cuSPARSE on one of the matrices, as a lower solve, an application and a solver.
+    fn vendor<'a>(
+        &self,
+        case: &'a Case,
+        of: Of,
+        matrix: &Rc<Matrix>,
+        made: &mut Candidates<'a>,
+    ) -> Result<()> {
+        let v = &self.vendor;
+        let (system, what) = match of {
+            Of::Whole => (&case.whole, "cuSPARSE, whole matrix"),
+            Of::Decomposed => (&case.decomposed, "cuSPARSE, decomposed"),
+        };
+        let from = made.setups.len();
+        let triangles: Rc<dyn Triangles> = match case.a.block() {
+            1 => Rc::new(csr::Csr::new(v, system, what, &mut made.setups)?),
+            _ => Rc::new(bsr::Bsr::new(v, system, what, &mut made.setups)?),
+        };
+        let cut: f64 = if of == Of::Decomposed { case.partition.iter().sum() } else { 0.0 };
+        let setup = cut + made.setups[from..].iter().map(|s| s.samples.median()).sum::<f64>();
+        let middle = Rc::new(v.zeros(system.len())?);
+        let strict = (system.blocks() - system.block_rows()) / 2;
+        let map = |all| -> Rc<dyn Map> {
+            let bytes = if all { count::triangles(system) } else { count::lower_triangle(system, strict) };
+            Rc::new(VendorMap { triangles: triangles.clone(), of, all, bytes, middle: middle.clone() })
+        };
+        for all in [false, true] {
+            made.applications.push(Box::new(OnDevice::new(v, system, map(all))?));
+        }
+        made.solvers.push(Box::new(BiCgStab::new(v, matrix, system, &case.rhs, map(true), setup)?));
+        Ok(())
+    }
+
+    /// The paper's kernels, on the decomposed matrix.
+    fn paper<'a>(&self, case: &'a Case, matrix: &Rc<Matrix>, made: &mut Candidates<'a>) -> Result<()> {
+        let v = &self.vendor;
+        let shared = Rc::new(paper::Arrays::new(v, case, &mut made.setups)?);
+        let dag = paper::device_levels(v, case, &mut made.setups)?;
+        // Factors come from the vendor, as in the paper; its post-processing to L, D, U is not counted.
+        let vendors: f64 = made
+            .setups
+            .iter()
+            .filter(|s| s.name.contains("decomposed") && s.name.contains("ilu02"))
+            .map(|s| s.samples.median())
+            .sum();
+        let setup = case.partition.iter().sum::<f64>() + vendors + dag;
+        for variant in paper::Variant::ALL {
+            let map: Rc<dyn Map> = match paper::Paper::best(v, &shared, variant) {
+                Ok(map) => Rc::new(map),
+                Err(e) => {
+                    made.failures.push(format!("{}: {e}", variant.name()));
+                    continue;
+                }
+            };
+            made.applications.push(Box::new(OnDevice::new(v, &case.decomposed, map.clone())?));
+            if variant.fused() {
+                let solver = BiCgStab::new(v, matrix, &case.decomposed, &case.rhs, map, setup)?;
+                made.solvers.push(Box::new(solver));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ground for CudaPlatform {
+    fn baselines<'a>(&'a self, case: &'a Case, progress: &mut dyn FnMut(&str)) -> Result<Candidates<'a>> {
+        let (v, mut made) = (&self.vendor, Candidates::default());
+        for (name, time) in
+            [("partition (Alg. 3.1), host", 0), ("reordering and dropping (Alg. 3.2), host", 1)]
+        {
+            let samples = Samples(vec![case.partition[time]]);
+            made.setups.push(Setup { name: name.into(), samples });
+        }
+        progress(&format!("{}: cuSPARSE, whole matrix", case.name));
+        let whole = Rc::new(Matrix::new(v, &case.a)?);
+        if let Err(e) = self.vendor(case, Of::Whole, &whole, &mut made) {
+            made.failures.push(format!("cuSPARSE, whole matrix: {e}"));
+        }
+        progress(&format!("{}: cuSPARSE, decomposed", case.name));
+        let reordered = Rc::new(Matrix::new(v, &case.decomposed.reordered(&case.a)?)?);
+        if let Err(e) = self.vendor(case, Of::Decomposed, &reordered, &mut made) {
+            made.failures.push(format!("cuSPARSE, decomposed: {e}"));
+        }
+        progress(&format!("{}: the paper's kernels", case.name));
+        if let Err(e) = self.paper(case, &reordered, &mut made) {
+            made.failures.push(format!("the paper's kernels: {e}"));
+        }
+        Ok(made)
+    }
+    fn ours<'a>(&'a self, case: &'a Case, made: &mut Candidates<'a>) -> Result<()> {
+        // One subdomain of a whole matrix fits no thread block.
+        ours::add(self, case, false, made)
+    }
+    fn evict(&self) -> Result<()> {
+        let mut buffer = self.evicted.borrow_mut();
+        if buffer.is_none() {
+            *buffer = Some(self.vendor.zeros(EVICTED + 1)?);
+        }
+        if let Some(buffer) = buffer.as_ref() {
+            // Only reads, so that nothing is left to write back.
+            self.vendor.dot_on_device(EVICTED, buffer.pointer(), buffer.pointer(), buffer.at(EVICTED))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! A matrix whose rows stand subdomain after subdomain, what couples subdomains dropped: the input of every baseline.
+
+use krylith::matrix::Bsr;
+use krylith::{Error, Result};
+
+/// A square point-block matrix in which no entry leaves its subdomain.
+///
+/// Row i here is row `rows[i]` of the matrix it was made from; subdomain p holds the rows `ptr[p]..ptr[p + 1]`.
+/// Columns count like rows, ascend within a row, and every row has its diagonal. Blocks are row-major.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SubdomainSystem {
+    pub block: usize,
+    pub ptr: Vec<usize>,
+    pub rows: Vec<u32>,
+    pub row_ptr: Vec<usize>,
+    pub columns: Vec<u32>,
+    pub values: Vec<f64>,
+    /// Stored blocks of the given matrix that couple subdomains and are not here.
+    pub dropped: usize,
+}
+
+impl SubdomainSystem {
+    /// The whole matrix as one subdomain, in its own order.
+    ///
+    /// # Errors
+    /// As [`decompose`](Self::decompose).
+    pub fn whole(a: &Bsr) -> Result<Self> {
+        let n = a.block_rows();
+        Self::gather(a, (0..n as u32).collect(), vec![0, n], None)
+    }
+
+    /// Rows grouped by label (Alg. 3.2), entries between groups dropped (§3.2). Rows of a group keep their order.
+    ///
+    /// # Errors
+    /// A label for every row and below `count` is needed; a matrix that is not square; a row without diagonal.
+    pub fn decompose(a: &Bsr, labels: &[u32], count: usize) -> Result<Self> {
+        let (order, ptr) = group(labels, count, a.block_rows())?;
+        Self::gather(a, order, ptr, Some(labels))
+    }
+
+    /// The whole matrix with its rows and columns in this system's order, nothing dropped.
+    ///
+    /// # Errors
+    /// Another size than the system's.
+    pub fn reordered(&self, a: &Bsr) -> Result<Bsr> {
+        let n = a.block_rows();
+        let all = Self::gather(a, self.rows.clone(), vec![0, n], None)?;
+        Bsr::new(a.block(), n, n, all.row_ptr, all.columns, all.values)
+    }
+
+    fn gather(a: &Bsr, rows: Vec<u32>, ptr: Vec<usize>, labels: Option<&[u32]>) -> Result<Self> {
+        let (n, b) = (a.block_rows(), a.block());
+        if a.block_columns() != n || rows.len() != n {
+            return Err(Error::invalid("subdomains need a square matrix and every row once"));
+        }
+        let mut new = vec![0u32; n];
+        for (i, &row) in rows.iter().enumerate() {
+            new[row as usize] = i as u32;
+        }
+        let bb = b * b;
+        let mut made = Self {
+            block: b,
+            ptr,
+            row_ptr: Vec::with_capacity(n + 1),
+            columns: Vec::with_capacity(a.blocks()),
+            values: Vec::with_capacity(a.blocks() * bb),
+            rows,
+            dropped: 0,
+        };
+        made.row_ptr.push(0);
+        let mut entries: Vec<(u32, usize)> = Vec::new();
+        for &row in &made.rows {
+            let row = row as usize;
+            entries.clear();
+            for p in a.row_ptr()[row]..a.row_ptr()[row + 1] {
+                let column = a.col()[p] as usize;
+                if labels.is_none_or(|l| l[row] == l[column]) {
+                    entries.push((new[column], p));
+                }
+            }
+            made.dropped += a.row_ptr()[row + 1] - a.row_ptr()[row] - entries.len();
+            entries.sort_unstable();
+            if entries.binary_search_by_key(&new[row], |e| e.0).is_err() {
+                return Err(Error::invalid(format!("block row {row} has no diagonal block")));
+            }
+            for &(column, p) in &entries {
+                made.columns.push(column);
+                made.values.extend_from_slice(a.block_values(p));
+            }
+            made.row_ptr.push(made.columns.len());
+        }
+        Ok(made)
+    }
+
+    /// Block rows.
+    pub fn block_rows(&self) -> usize {
+        self.rows.len()
+    }
+    /// Length of a vector.
+    pub fn len(&self) -> usize {
+        self.rows.len() * self.block
+    }
+    /// Subdomains.
+    pub fn count(&self) -> usize {
+        self.ptr.len() - 1
+    }
+    /// Stored blocks.
+    pub fn blocks(&self) -> usize {
+        self.columns.len()
+    }
+    /// Block rows of the largest subdomain.
+    pub fn largest(&self) -> usize {
+        self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
+    }
+    /// A vector of the given matrix in this system's order.
+    pub fn sort(&self, x: &[f64]) -> Vec<f64> {
+        let b = self.block;
+        self.rows.iter().flat_map(|&row| x[row as usize * b..][..b].iter().copied()).collect()
+    }
+    /// A vector of this system in the given matrix's order.
+    pub fn unsort(&self, x: &[f64]) -> Vec<f64> {
+        let b = self.block;
+        let mut given = vec![0.0; x.len()];
+        for (from, &row) in x.chunks_exact(b).zip(&self.rows) {
+            given[row as usize * b..][..b].copy_from_slice(from);
+        }
+        given
+    }
+}
+
+/// Rows by ascending label, and where each label begins.
+fn group(labels: &[u32], count: usize, rows: usize) -> Result<(Vec<u32>, Vec<usize>)> {
+    if labels.len() != rows || labels.iter().any(|&l| l as usize >= count) {
+        return Err(Error::invalid(format!("{rows} labels below {count} are needed")));
+    }
+    let mut ptr = vec![0usize; count + 1];
+    for &label in labels {
+        ptr[label as usize + 1] += 1;
+    }
+    for p in 0..count {
+        ptr[p + 1] += ptr[p];
+    }
+    let (mut next, mut order) = (ptr.clone(), vec![0u32; rows]);
+    for (row, &label) in labels.iter().enumerate() {
+        order[next[label as usize]] = row as u32;
+        next[label as usize] += 1;
+    }
+    Ok((order, ptr))
+}
+
+/// Alg. 3.1: the number of each grid point's box, x fastest in points and boxes, and how many boxes there are.
+///
+/// Where the size does not divide the grid, the last boxes are smaller; the paper's grids are divided.
+pub(crate) fn boxes(grid: [usize; 3], size: [usize; 3]) -> (Vec<u32>, usize) {
+    let [bx, by, bz] = [0, 1, 2].map(|d| grid[d].div_ceil(size[d]));
+    let mut labels = Vec::with_capacity(grid.iter().product());
+    for k in 0..grid[2] {
+        for j in 0..grid[1] {
+            for i in 0..grid[0] {
+                labels.push((i / size[0] + bx * (j / size[1] + by * (k / size[2]))) as u32);
+            }
+        }
+    }
+    (labels, bx * by * bz)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ildu0::laplacian;
+
+    #[test]
+    fn boxes_are_numbered_x_fastest_and_may_be_ragged() {
+        let (labels, count) = boxes([4, 2, 1], [2, 2, 1]);
+        assert_eq!((labels, count), (vec![0, 0, 1, 1, 0, 0, 1, 1], 2));
+        let (labels, count) = boxes([3, 1, 1], [2, 2, 2]);
+        assert_eq!((labels, count), (vec![0, 0, 1], 2));
+    }
+
+    #[test]
+    fn what_couples_boxes_is_dropped_and_nothing_else() {
+        let a = laplacian([4, 2, 2], 2).unwrap();
+        let (labels, count) = boxes([4, 2, 2], [2, 2, 2]);
+        let s = SubdomainSystem::decompose(&a, &labels, count).unwrap();
+        assert_eq!(s.rows, [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]);
+        assert_eq!(s.ptr, [0, 8, 16]);
+        // Four couplings across x = 2, each stored twice.
+        assert_eq!((s.dropped, s.blocks() + s.dropped), (8, a.blocks()));
+        assert_eq!((s.largest(), s.count(), s.len()), (8, 2, 32));
+        for p in 0..2 {
+            for i in s.ptr[p]..s.ptr[p + 1] {
+                let row = &s.columns[s.row_ptr[i]..s.row_ptr[i + 1]];
+                assert!(row.windows(2).all(|w| w[0] < w[1]));
+                assert!(row.iter().all(|&c| (s.ptr[p]..s.ptr[p + 1]).contains(&(c as usize))));
+                for q in s.row_ptr[i]..s.row_ptr[i + 1] {
+                    let (row, column) = (s.rows[i], s.rows[s.columns[q] as usize]);
+                    let from = (a.row_ptr()[row as usize]..a.row_ptr()[row as usize + 1])
+                        .find(|&p| a.col()[p] == column)
+                        .unwrap();
+                    assert_eq!(&s.values[q * 4..][..4], a.block_values(from));
+                }
+            }
+        }
+        let x: Vec<f64> = (0..32).map(f64::from).collect();
+        assert_eq!(s.unsort(&s.sort(&x)), x);
+        assert_eq!(s.sort(&x)[4..6], [8.0, 9.0]);
+        let whole = SubdomainSystem::whole(&a).unwrap();
+        assert_eq!((whole.dropped, whole.count()), (0, 1));
+        assert_eq!(whole.values, a.values());
+        assert_eq!(s.reordered(&a).unwrap().blocks(), a.blocks());
+    }
+
+    #[test]
+    fn wrong_labels_and_missing_diagonals_are_refused() {
+        let a = laplacian([2, 2, 2], 1).unwrap();
+        assert!(SubdomainSystem::decompose(&a, &[0; 7], 1).is_err());
+        assert!(SubdomainSystem::decompose(&a, &[0, 0, 0, 0, 0, 0, 0, 1], 1).is_err());
+        let hollow = Bsr::new(1, 2, 2, vec![0, 1, 2], vec![1, 1], vec![1.0, 1.0]).unwrap();
+        let error = SubdomainSystem::whole(&hollow).unwrap_err().to_string();
+        assert!(error.contains("block row 0"), "{error}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The suite on the CPU, small; and the paper's kernels under NVRTC where it is installed.
+
+use krylith_bench::{Ildu0Options, ildu0};
+
+#[test]
+fn a_small_run_on_the_cpu_writes_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Ildu0Options {
+        scale: Some(0.0005),
+        out: Some(folder.path().join("made")),
+        repetitions: 2,
+        solves: Some(1),
+        threads: 2,
+        command: "test <&>".into(),
+        ..Ildu0Options::default()
+    };
+    let mut heard = Vec::new();
+    let report = ildu0(&options, &mut |text| heard.push(text.to_string())).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    assert!(heard.len() > 6);
+    let text = std::fs::read_to_string(folder.path().join("made/ildu0.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("ildu0")));
+    let cases = json["cases"].as_array().unwrap();
+    assert_eq!(cases.iter().map(|c| c["block"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 1, 3]);
+    for case in cases {
+        let rows = case["applications"].as_array().unwrap();
+        assert!(rows.len() >= 2);
+        for row in rows {
+            assert_eq!(row["check"]["ok"], true, "{row}");
+            assert_eq!(row["alone"]["samples"].as_array().unwrap().len(), 2);
+            assert!(row["bandwidth_fraction"].as_f64().unwrap() > 0.0);
+        }
+        for row in case["bicgstab"].as_array().unwrap() {
+            assert_eq!(row["check"]["ok"], true, "{row}");
+            assert!(row["residuals"].as_array().unwrap().last().unwrap().as_f64().unwrap() <= 1e-8);
+        }
+    }
+    // The larger grid is cut, and cutting drops something and costs iterations.
+    let large = &cases[1];
+    assert!(large["subdomains"].as_u64().unwrap() > 1 && large["dropped"].as_u64().unwrap() > 0);
+    let solves = large["bicgstab"].as_array().unwrap();
+    assert!(solves[0]["iterations"][0].as_u64() < solves[1]["iterations"][0].as_u64());
+    assert!(report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;"));
+    assert!(report.tables.contains("sequential ILU(0), whole matrix"));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for options in [
+        Ildu0Options { scale: Some(f64::NAN), ..Ildu0Options::default() },
+        Ildu0Options { repetitions: 0, ..Ildu0Options::default() },
+        Ildu0Options { device: krylith_bench::DeviceChoice::Cuda(vec![0, 1]), ..Ildu0Options::default() },
+    ] {
+        assert!(ildu0(&options, &mut |_| ()).is_err());
+    }
+}
+
+/// Skipped, and said so, where NVRTC is not installed.
+#[cfg(feature = "cuda")]
+#[test]
+fn the_paper_s_kernels_compile() {
+    use krylith_bench::compile_ildu0_kernels as compile;
+    if let Err(e) = compile(1, 256, (9, 0)) {
+        assert!(std::env::var_os("KRYLITH_NVRTC").is_none(), "{e}");
+        eprintln!("skipped: {e}");
+        return;
+    }
+    for b in [1, 2, 3, 4, 8] {
+        for threads in [64, 1024] {
+            let all = compile(b, threads, (9, 0)).unwrap().concat();
+            for kernel in [
+                "spin_loop_lds",
+                "dag_ec_no_lds",
+                "dag_ec_lds",
+                "dag_ec_lds_ud",
+                "dag_ec_U0",
+                "dag_ec_ILDU0_fused",
+                "dag_vc_ILDU0_fused",
+                "assign_levels",
+                "first_scalars",
+                "direction",
+            ] {
+                assert!(all.contains(&format!(".entry {kernel}(")), "{kernel}, b = {b}");
+            }
+        }
+    }
+}
