@@ -37,6 +37,11 @@ pub(crate) trait Application {
     }
     fn of(&self) -> Of;
     fn solves(&self) -> Solves;
+    /// Rows of the given matrix in the order of elimination, and where each subdomain begins, where that is not the order
+    /// of the case's systems: incomplete factors depend on it.
+    fn order(&self) -> Option<(&[u32], &[usize])> {
+        None
+    }
     /// Krylith's own.
     fn ours(&self) -> bool {
         false

@@ -135,34 +135,88 @@ fn difference(y: &[f64], expected: &[f64]) -> f64 {
     worst / size
 }
 
+/// Answers that are known by now.
+struct Known<'a> {
+    case: &'a Case,
+    x: &'a [f64],
+    whole: Option<Factors>,
+    answers: Vec<((Of, Solves), Vec<f64>)>,
+    ordered: Vec<Ordered>,
+}
+
+/// The answer after elimination in an order of its own.
+struct Ordered {
+    what: (Of, Solves),
+    rows: Vec<u32>,
+    answer: Vec<f64>,
+}
+
+impl Known<'_> {
+    fn system(&self, of: Of) -> &SubdomainSystem {
+        if of == Of::Whole { &self.case.whole } else { &self.case.decomposed }
+    }
+
+    /// In the order of the case's systems.
+    fn answer(&mut self, of: Of, solves: Solves) -> Result<&[f64]> {
+        if of == Of::Whole && self.whole.is_none() {
+            self.whole = Some(Factors::new(&self.case.whole)?);
+        }
+        let at = match self.answers.iter().position(|k| k.0 == (of, solves)) {
+            Some(at) => at,
+            None => {
+                let factors = self.whole.as_ref().filter(|_| of == Of::Whole).unwrap_or(&self.case.factors);
+                let answer = expected(self.system(of), factors, self.x, solves);
+                self.answers.push(((of, solves), answer));
+                self.answers.len() - 1
+            }
+        };
+        Ok(&self.answers[at].1)
+    }
+
+    /// After elimination in another order.
+    fn ordered(&mut self, of: Of, solves: Solves, rows: &[u32], ptr: &[usize]) -> Result<&[f64]> {
+        let at = match self.ordered.iter().position(|k| k.what == (of, solves) && k.rows == rows) {
+            Some(at) => at,
+            None => {
+                let system = self.system(of).regrouped(&self.case.a, rows, ptr)?;
+                let answer = expected(&system, &Factors::new(&system)?, self.x, solves);
+                self.ordered.push(Ordered { what: (of, solves), rows: rows.to_vec(), answer });
+                self.ordered.len() - 1
+            }
+        };
+        Ok(&self.ordered[at].answer)
+    }
+}
+
 fn check(case: &Case, x: &[f64], applications: &mut [Box<dyn Application + '_>]) -> Result<Vec<Row>> {
-    let whole = match applications.iter().any(|a| a.of() == Of::Whole) {
-        true => Some(Factors::new(&case.whole)?),
-        false => None,
-    };
-    let mut known: Vec<((Of, Solves), Vec<f64>)> = Vec::new();
+    let mut known = Known { case, x, whole: None, answers: Vec::new(), ordered: Vec::new() };
     let mut rows = Vec::new();
     for application in applications {
-        let key = (application.of(), application.solves());
-        if !known.iter().any(|k| k.0 == key) {
-            let answer = match (&whole, key.0) {
-                (Some(factors), Of::Whole) => expected(&case.whole, factors, x, key.1),
-                _ => expected(&case.decomposed, &case.factors, x, key.1),
-            };
-            known.push((key, answer));
+        let (of, solves, mut notes) = (application.of(), application.solves(), application.notes());
+        let order = application.order().map(|(rows, ptr)| (rows.to_vec(), ptr.to_vec()));
+        let found = match &order {
+            Some((rows, ptr)) => {
+                known.ordered(of, solves, rows, ptr).and_then(|answer| one(application.as_mut(), x, answer))
+            }
+            None => known.answer(of, solves).and_then(|answer| one(application.as_mut(), x, answer)),
+        };
+        // Other factors than the baselines', and no worse for it; but a reader must know.
+        if order.is_some() && found.is_ok() {
+            let natural = difference(&application.read()?, known.answer(of, solves)?);
+            if natural > application.tolerance() {
+                notes = format!("{notes}eliminated in an order of its own");
+            }
         }
-        let answer = known.iter().find(|k| k.0 == key).map_or(&[][..], |k| &k.1);
-        let found = one(application.as_mut(), x, answer).map_err(|e| e.to_string());
         rows.push(Row {
             name: application.name(),
-            notes: application.notes(),
-            of: key.0,
-            solves: key.1,
+            notes,
+            of,
+            solves,
             ours: application.ours(),
             bytes: application.bytes(),
             alone: Samples::default(),
             cold: Samples::default(),
-            check: found,
+            check: found.map_err(|e| e.to_string()),
         });
     }
     Ok(rows)

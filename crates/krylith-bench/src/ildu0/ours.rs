@@ -47,6 +47,11 @@ impl<S: SubdomainFactors> Application for Ours<S> {
     fn solves(&self) -> Solves {
         Solves::All
     }
+    fn order(&self) -> Option<(&[u32], &[usize])> {
+        // Positions are in the order of levels, in which elimination gives the factors of the order that was chosen.
+        let plan = self.preconditioner.ildu.plan();
+        Some((&plan.rows, &plan.ptr))
+    }
     fn ours(&self) -> bool {
         true
     }
@@ -163,6 +168,8 @@ where
         Ok(())
     })?;
     let plan = plan.ok_or_else(missing)?;
+    // The first one may compile and load kernels, which is paid once a machine and not once a matrix.
+    drop(Ildu::with_plan(space, &terms, plan.clone(), options)?);
     let upload = p.time(&mut || {
         ildu = Some(Ildu::with_plan(space, &terms, plan.clone(), options)?);
         Ok(())

@@ -49,6 +49,10 @@ pub(super) fn make(bandwidth: (&'static str, f64), found: &[Found], mut meta: Va
                 .collect::<Vec<_>>(),
         }));
     }
+    let (means, summary) = means(found);
+    if found.len() > 1 {
+        tables.insert(1, means);
+    }
     let name = meta["device"]["name"].as_str().unwrap_or("unknown").to_string();
     let mut facts = vec![
         format!(
@@ -69,8 +73,57 @@ pub(super) fn make(bandwidth: (&'static str, f64), found: &[Found], mut meta: Va
     let html = page("Krylith: ILDU(0) on subdomains, and BiCGSTAB", &facts, &pictures(found), &tables);
     meta["bandwidth"] = json!({ "kind": bandwidth.0, "bytes_per_second": bandwidth.1 });
     meta["cases"] = json!(cases);
+    meta["geometric_means"] = json!(summary);
     meta["failures"] = json!(failures);
     OkpReport { tables: text, json: meta, html, failures, files: Vec::new() }
+}
+
+/// Seconds of the first baseline on a matrix over `seconds`.
+fn over(rows: &[Row], of: Of, seconds: f64) -> f64 {
+    let base = rows.iter().find(|r| r.of == of && r.solves == Solves::All && !r.ours);
+    base.map_or(f64::NAN, |r| r.alone.median()) / seconds
+}
+
+/// Geometric means over the matrices of whatever ran on all of them: applications over the baselines, solves over the
+/// first solver.
+fn means(found: &[Found]) -> (Table, Vec<Value>) {
+    let header = ["", "application, × baseline, whole", "× baseline, decomposed", "BiCGSTAB, × first"];
+    let mut out = Table::new(format!("Geometric means over {} matrices", found.len()), &header);
+    let mean = |factors: Vec<Option<f64>>| {
+        let all = factors.iter().map(|f| f.map_or(f64::NAN, f64::ln)).sum::<f64>();
+        (all / factors.len().max(1) as f64).exp()
+    };
+    let mut json = Vec::new();
+    let names = found.first().map_or(&[][..], |f| &f.rows).iter().filter(|r| r.solves == Solves::All);
+    for name in names.map(|r| &r.name) {
+        let rows: Vec<Option<&Row>> = found
+            .iter()
+            .map(|f| f.rows.iter().find(|r| r.name == *name && r.solves == Solves::All))
+            .collect();
+        if rows.iter().any(Option::is_none) {
+            continue; // block sizes have different libraries
+        }
+        let applications = [Of::Whole, Of::Decomposed].map(|of| {
+            let pairs = found.iter().zip(&rows);
+            mean(pairs.map(|(f, r)| r.map(|r| over(&f.rows, of, r.alone.median()))).collect())
+        });
+        let solves = mean(
+            found
+                .iter()
+                .map(|f| {
+                    let own = f.solves.iter().find(|s| s.name == *name)?;
+                    Some(f.solves.first()?.samples.median() / own.samples.median())
+                })
+                .collect(),
+        );
+        let [whole, decomposed] = applications;
+        out.rows.push(vec![name.clone(), number(whole, 2), number(decomposed, 2), number(solves, 2)]);
+        json.push(json!({
+            "name": name, "application_over_whole": whole, "application_over_decomposed": decomposed,
+            "bicgstab_over_first": solves,
+        }));
+    }
+    (out, json)
 }
 
 /// The paper's Table 5.4, with the levels.
@@ -320,6 +373,21 @@ mod tests {
         assert!(report.tables.contains("WRONG") && report.tables.contains("12.50 %"));
         assert!(!report.html.contains("small <&>"));
         crate::svg::assert_well_formed(&report.html);
+    }
+
+    #[test]
+    fn means_are_geometric_and_of_what_ran_everywhere() {
+        let (mut one, two) = (found(), found());
+        one.rows[2].alone = Samples(vec![4e-6]);
+        one.rows.push(row("alone", Of::Decomposed, 1e-6, Ok(0.0)));
+        let (table, json) = means(&[one, two]);
+        // "fast" is 2 and 8 times the first on the whole matrix; "alone" ran once, and "bad" has no time.
+        let fast = json.iter().find(|r| r["name"] == "fast").unwrap();
+        assert!((fast["application_over_whole"].as_f64().unwrap() - 4.0).abs() < 1e-12);
+        assert!((fast["application_over_decomposed"].as_f64().unwrap() - 2.0).abs() < 1e-12);
+        assert!(fast["bicgstab_over_first"].is_null());
+        assert!(json.iter().all(|r| r["name"] != "alone"));
+        assert!(table.text().contains("–"));
     }
 
     #[test]

@@ -38,6 +38,36 @@ impl SubdomainSystem {
         Self::gather(a, order, ptr, Some(labels))
     }
 
+    /// The same rows in each subdomain as here, in another order: `rows[ptr[p]..ptr[p + 1]]` of each. The subdomains may
+    /// come in another order too.
+    ///
+    /// # Errors
+    /// Rows that are grouped otherwise than here.
+    pub fn regrouped(&self, a: &Bsr, rows: &[u32], ptr: &[usize]) -> Result<Self> {
+        let n = self.block_rows();
+        let other = || Error::invalid("rows are grouped otherwise than in the case's subdomains");
+        let mut label = vec![u32::MAX; n];
+        for p in 0..self.count() {
+            self.rows[self.ptr[p]..self.ptr[p + 1]].iter().for_each(|&row| label[row as usize] = p as u32);
+        }
+        if rows.len() != n || ptr.len() != self.ptr.len() || ptr.first() != Some(&0) || ptr.last() != Some(&n)
+        {
+            return Err(other());
+        }
+        let mut seen = vec![false; n];
+        for group in ptr.windows(2) {
+            let group = rows.get(group[0]..group[1]).ok_or_else(other)?;
+            let first = group.first().and_then(|&row| label.get(row as usize)).ok_or_else(other)?;
+            for &row in group {
+                if label.get(row as usize) != Some(first) || std::mem::replace(&mut seen[row as usize], true)
+                {
+                    return Err(other());
+                }
+            }
+        }
+        Self::gather(a, rows.to_vec(), ptr.to_vec(), Some(&label))
+    }
+
     /// The whole matrix with its rows and columns in this system's order, nothing dropped.
     ///
     /// # Errors
@@ -208,6 +238,23 @@ mod tests {
         assert_eq!((whole.dropped, whole.count()), (0, 1));
         assert_eq!(whole.values, a.values());
         assert_eq!(s.reordered(&a).unwrap().blocks(), a.blocks());
+    }
+
+    #[test]
+    fn another_order_keeps_the_groups() {
+        let a = laplacian([4, 2, 2], 2).unwrap();
+        let (labels, count) = boxes([4, 2, 2], [2, 2, 2]);
+        let s = SubdomainSystem::decompose(&a, &labels, count).unwrap();
+        let (mut rows, ptr) = (s.rows.clone(), s.ptr.clone());
+        rows.reverse();
+        let turned = s.regrouped(&a, &rows, &ptr).unwrap();
+        assert_eq!((turned.blocks(), turned.dropped, turned.count()), (s.blocks(), s.dropped, 2));
+        rows.swap(0, 15);
+        assert!(s.regrouped(&a, &rows, &ptr).is_err());
+        rows[0] = rows[15];
+        assert!(s.regrouped(&a, &rows, &ptr).is_err());
+        assert!(s.regrouped(&a, &s.rows, &[0, 4, 8]).is_err());
+        assert!(s.regrouped(&a, &s.rows, &[0, 20, 16]).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::ildu0::{Case, Of, Setup, Solves, count, reference};
 use crate::samples::Samples;
 use krylith::device::cuda::Buffer;
 use krylith::{Error, Result};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Threads a block that are tried; the paper gives no number.
@@ -104,6 +104,9 @@ impl DeviceDag {
     }
 }
 
+/// A file and a number of threads, and what was made of them.
+type Compiled = ((File, usize), Rc<Module>);
+
 /// Everything that the kernels read, each array once.
 pub(super) struct Arrays {
     block: usize,
@@ -125,9 +128,22 @@ pub(super) struct Arrays {
     done: Buffer<u32>,
     /// Launches of the spin loop, by which it knows its flags.
     launches: Cell<u32>,
+    /// Compiled so far.
+    modules: RefCell<Vec<Compiled>>,
 }
 
 impl Arrays {
+    /// A file for a number of threads, compiled once.
+    fn module(&self, vendor: &Rc<Vendor>, file: File, threads: usize) -> Result<Rc<Module>> {
+        let mut modules = self.modules.borrow_mut();
+        if let Some((_, module)) = modules.iter().find(|m| m.0 == (file, threads)) {
+            return Ok(module.clone());
+        }
+        let module = Rc::new(Module::load(vendor, file, self.block, threads)?);
+        modules.push(((file, threads), module.clone()));
+        Ok(module)
+    }
+
     /// Builds the DAGs on the host and uploads them; both times go to `setups`.
     ///
     /// # Errors
@@ -195,6 +211,7 @@ impl Arrays {
                 values: device.upload(&values, "values")?,
                 done: device.zeros(s.block_rows(), "flags")?,
                 launches: Cell::new(0),
+                modules: RefCell::default(),
             })
         })?;
         let name = "the paper's factors in every layout, upload".into();
@@ -261,7 +278,7 @@ impl Paper {
 
     fn new(vendor: &Rc<Vendor>, arrays: &Rc<Arrays>, variant: Variant, threads: usize) -> Result<Self> {
         let (file, names) = variant.kernels();
-        let module = Module::load(vendor, file, arrays.block, threads)?;
+        let module = arrays.module(vendor, file, threads)?;
         let kernel =
             |&(name, shared): &(&str, bool)| module.kernel(name, if shared { arrays.shared } else { 0 });
         let middle = if names.len() > 1 { Some(vendor.zeros(arrays.length)?) } else { None };
