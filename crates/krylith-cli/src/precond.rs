@@ -6,6 +6,7 @@
 pub mod spelling;
 pub mod subdomains;
 
+use crate::auto::Attempt;
 use crate::failure::{Failure, Result};
 use crate::output::{count, plural, seconds};
 use crate::report::Event;
@@ -38,6 +39,8 @@ pub struct About {
     pub parameters: Map<String, Value>,
     /// Numbers that it stores, on all ranks.
     pub numbers: f64,
+    /// Numbers of the assembled matrix that it was made of, where it keeps a pattern.
+    pub matrix: f64,
     /// `point-block Jacobi 3×3`.
     pub text: String,
     /// More lines for people.
@@ -53,17 +56,18 @@ pub struct About {
 pub fn preconditioner<S: Machine>(
     space: &S,
     job: &Job,
+    attempt: &Attempt,
     events: &mut Vec<Event>,
 ) -> Result<(Boxed<S>, About)> {
-    if job.equilibrate && space.comm().size() > 1 {
+    if attempt.equilibrate && space.comm().size() > 1 {
         return Err(Failure::usage(
             "--equilibrate works on one rank; leave it out, or solve on one GPU or one process",
         ));
     }
-    let scaling = job.equilibrate.then(|| Scaling::find(job.terms));
+    let scaling = attempt.equilibrate.then(|| Scaling::find(job.terms));
     let scaled = scaling.as_ref().map(|s| s.scaled(job.terms)).transpose()?;
     let terms = scaled.as_ref().unwrap_or(job.terms);
-    let (mut p, about) = by_name(space, terms, job, &job.settings.precond, events)?;
+    let (mut p, about) = by_name(space, terms, job, &attempt.precond, events)?;
     if let Some(scaling) = &scaling {
         p = Some(Box::new(Equilibrated::new(space, scaling, p)?));
     }
@@ -139,6 +143,7 @@ fn about_jacobi(comm: &dyn Communicator, terms: &Terms, size: usize, reason: &st
         name: "jacobi".into(),
         parameters: Map::from_iter([("block".to_string(), size.into())]),
         numbers: numbers[0],
+        matrix: 0.0,
         text,
         details: Vec::new(),
         reason: reason.into(),
@@ -225,9 +230,10 @@ fn about_ildu0<S: Machine>(
         parameters.insert("shifted".into(), (shifted as usize).into());
         details.push(format!("{} shifted by {shift:e} of their row", plural(shifted as usize, "pivot")));
     }
-    let numbers = entries * (plan.order * plan.order) as f64;
+    let square = (plan.order * plan.order) as f64;
+    let (numbers, matrix) = (entries * square, stored * square);
     let text = format!("ILDU({}) of subdomains", ildu.fill);
-    Ok(About { name: "ildu0".into(), parameters, numbers, text, details, reason: String::new() })
+    Ok(About { name: "ildu0".into(), parameters, numbers, matrix, text, details, reason: String::new() })
 }
 
 /// The diagonal of every term, cut into smaller blocks.

@@ -87,6 +87,42 @@ impl std::str::FromStr for Precond {
     }
 }
 
+/// As it was written, without what is left to defaults.
+impl std::fmt::Display for Precond {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Precond::Auto => f.write_str("auto"),
+            Precond::None => f.write_str("none"),
+            Precond::Jacobi { block: None } => f.write_str("jacobi"),
+            Precond::Jacobi { block: Some(block) } => write!(f, "jacobi:block={block}"),
+            Precond::Ildu0(ildu) => {
+                let mut keys = Vec::new();
+                if ildu.fill > 0 {
+                    keys.push(format!("fill={}", ildu.fill));
+                }
+                keys.extend(ildu.rows.map(|rows| format!("rows={rows}")));
+                if ildu.cut != SubdomainCut::Auto {
+                    keys.push(format!("cut={}", ildu.cut.name()));
+                }
+                keys.extend(ildu.shift.map(|shift| format!("shift={shift:e}")));
+                let colon = if keys.is_empty() { "" } else { ":" };
+                write!(f, "ildu0{colon}{}", keys.join(","))
+            }
+        }
+    }
+}
+
+impl Precond {
+    /// The subdomains that it will want first, if any: what ranks then own wholly.
+    pub fn subdomains(&self) -> Option<Ildu0> {
+        match self {
+            Precond::Auto => Some(Ildu0::default()),
+            Precond::Ildu0(ildu) => Some(*ildu),
+            Precond::None | Precond::Jacobi { .. } => None,
+        }
+    }
+}
+
 impl Ildu0 {
     fn with(mut self, key: &str, value: &str) -> Parsed<Self> {
         match key {
@@ -128,6 +164,11 @@ mod tests {
         assert_eq!("ildu0".parse(), Ok(Precond::Ildu0(Ildu0::default())));
         let full = Ildu0 { fill: 2, rows: Some(100), cut: SubdomainCut::TwoLevel, shift: Some(1e-3) };
         assert_eq!("ildu0:fill=2,rows=100,cut=two-level,shift=1e-3".parse(), Ok(Precond::Ildu0(full)));
+        for text in
+            ["jacobi:block=2", "ildu0", "ildu0:fill=2,rows=100,cut=two-level,shift=1e-3", "auto", "none"]
+        {
+            assert_eq!(text.parse::<Precond>().unwrap().to_string(), text);
+        }
         for (text, words) in [
             ("ilu", "the known ones are auto, none, jacobi"),
             ("ilu0", "ildu0:cut=whole"),
