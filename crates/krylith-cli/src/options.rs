@@ -10,13 +10,15 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+pub use crate::precond::spelling::Precond;
+
 /// Refuses a name and lists the known ones.
-fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
+pub fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
     Err(format!("unknown {what} `{name}`; the known ones are {}", known.join(", ")))
 }
 
 /// A value, or why the text is none.
-type Parsed<T> = std::result::Result<T, String>;
+pub type Parsed<T> = std::result::Result<T, String>;
 
 /// Where a solve runs.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -66,10 +68,11 @@ pub enum Method {
 }
 
 impl Method {
-    /// The name in reports: what `auto` takes is GMRES.
+    /// The name in reports, which know what `auto` took.
     pub fn name(self) -> &'static str {
         match self {
-            Method::Auto | Method::Gmres => "gmres",
+            Method::Auto => "auto",
+            Method::Gmres => "gmres",
             Method::Bicgstab => "bicgstab",
         }
     }
@@ -83,59 +86,6 @@ impl FromStr for Method {
             "gmres" => Ok(Method::Gmres),
             "bicgstab" => Ok(Method::Bicgstab),
             _ => unknown("method", text, &["auto", "gmres", "bicgstab"]),
-        }
-    }
-}
-
-/// Preconditioners and their parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Precond {
-    /// Let the program pick.
-    #[default]
-    Auto,
-    /// None.
-    None,
-    /// Inverses of the diagonal blocks, of this size; the system's own where none is given.
-    Jacobi {
-        /// Divides the system's block size.
-        block: Option<usize>,
-    },
-}
-
-impl FromStr for Precond {
-    type Err = String;
-    fn from_str(text: &str) -> Parsed<Self> {
-        let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
-        let parameters: Vec<(&str, &str)> = parameters
-            .map(|list| {
-                list.split(',')
-                    .map(|p| p.split_once('=').ok_or_else(|| format!("`{p}` in `{text}` is not key=value")))
-                    .collect::<Parsed<Vec<_>>>()
-            })
-            .transpose()?
-            .unwrap_or_default();
-        if let Some((i, _)) =
-            parameters.iter().enumerate().find(|(i, (k, _))| parameters[..*i].iter().any(|p| p.0 == *k))
-        {
-            return Err(format!("`{}` is given twice in `{text}`", parameters[i].0));
-        }
-        match name {
-            "auto" | "none" if !parameters.is_empty() => Err(format!("`{name}` takes no parameters")),
-            "auto" => Ok(Precond::Auto),
-            "none" => Ok(Precond::None),
-            "jacobi" => {
-                let mut block = None;
-                for (key, value) in parameters {
-                    match key {
-                        "block" => {
-                            block = Some(block_size(value).map_err(|e| format!("jacobi:block={value}: {e}"))?)
-                        }
-                        _ => return unknown("key of jacobi", key, &["block"]),
-                    }
-                }
-                Ok(Precond::Jacobi { block })
-            }
-            _ => unknown("preconditioner", name, &["auto", "none", "jacobi[:block=B]"]),
         }
     }
 }
@@ -262,7 +212,8 @@ pub fn max_iters(text: &str) -> Parsed<usize> {
     whole(text, 0, 100_000_000)
 }
 
-fn whole(text: &str, from: usize, to: usize) -> Parsed<usize> {
+/// A whole number between bounds.
+pub fn whole(text: &str, from: usize, to: usize) -> Parsed<usize> {
     text.parse()
         .ok()
         .filter(|n| (from..=to).contains(n))
@@ -307,8 +258,8 @@ pub struct Given {
 pub struct Settings {
     /// Method.
     pub method: Method,
-    /// Iterations between restarts.
-    pub restart: usize,
+    /// Iterations between restarts, where they were named.
+    pub restart: Option<usize>,
     /// Orthogonalisation.
     pub orthogonalization: Orthogonalization,
     /// Reductions of BiCGSTAB.
@@ -354,16 +305,26 @@ impl Given {
         let max_iters = read(place, "max_iters", file.max_iters, max_iters)?;
         let store = read(place, "store", file.store.as_ref(), store)?;
         let device = read(place, "device", file.device.as_ref(), str::parse)?;
-        let taken = self.method.or(method).unwrap_or_default();
-        let others = match taken {
-            Method::Auto | Method::Gmres => vec![("reductions", self.reductions.is_some(), red.is_some())],
-            Method::Bicgstab => vec![
-                ("restart", self.restart.is_some(), restart.is_some()),
-                ("orthogonalization", self.orthogonalization.is_some(), orth.is_some()),
-            ],
+        let wanted = self.method.or(method).unwrap_or_default();
+        // Options of one method, on the command line and in the file.
+        let gmres = [
+            ("restart", self.restart.is_some(), restart.is_some()),
+            ("orthogonalization", self.orthogonalization.is_some(), orth.is_some()),
+        ];
+        let bicgstab = [("reductions", self.reductions.is_some(), red.is_some())];
+        // A method that is left open is the one whose options are named.
+        let named = |options: &[(&str, bool, bool)]| options.iter().any(|o| o.1 || o.2);
+        let taken = match wanted {
+            Method::Auto if named(&gmres) => Method::Gmres,
+            Method::Auto if named(&bicgstab) => Method::Bicgstab,
+            _ => wanted,
         };
-        let owner = if taken == Method::Bicgstab { "gmres" } else { "bicgstab" };
-        for (key, given, in_file) in others {
+        let (others, owner): (&[_], _) = match taken {
+            Method::Auto => (&[], ""),
+            Method::Gmres => (&bicgstab, "bicgstab"),
+            Method::Bicgstab => (&gmres, "gmres"),
+        };
+        for &(key, given, in_file) in others {
             let why = format!("is for method {owner}, and {} has no use for it; leave it out", taken.name());
             if given {
                 return Err(Failure::usage(format!("--{key} {why}")));
@@ -374,7 +335,7 @@ impl Given {
         }
         Ok(Settings {
             method: taken,
-            restart: self.restart.or(restart).unwrap_or(30),
+            restart: self.restart.or(restart),
             orthogonalization: self.orthogonalization.or(orth).unwrap_or_default(),
             reductions: self.reductions.or(red).unwrap_or_default(),
             precond: self.precond.or(precond).unwrap_or_default(),
@@ -390,24 +351,6 @@ impl Given {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_known_or_refused_with_a_list() {
-        assert_eq!("jacobi:block=1".parse(), Ok(Precond::Jacobi { block: Some(1) }));
-        assert_eq!("jacobi".parse(), Ok(Precond::Jacobi { block: None }));
-        for (text, words) in [
-            ("ilu", "the known ones are auto, none, jacobi"),
-            ("jacobi:overlap=2", "unknown key of jacobi `overlap`; the known ones are block"),
-            ("jacobi:block", "not key=value"),
-            ("jacobi:block=9", "from 1 to 8"),
-            ("jacobi:block=1,block=2", "twice"),
-            ("none:block=1", "no parameters"),
-            ("", "unknown preconditioner"),
-        ] {
-            let error = text.parse::<Precond>().unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
-        }
-    }
 
     #[test]
     fn devices() {
@@ -430,7 +373,7 @@ mod tests {
         let file = SolverDefaults { rtol: Some(1e-9), restart: Some(7), ..Default::default() };
         let given = Given { rtol: Some(1e-3), ..Default::default() };
         let settings = given.settle(&file, "system.toml").unwrap();
-        assert_eq!((settings.rtol, settings.restart, settings.max_iters), (1e-3, 7, 10_000));
+        assert_eq!((settings.rtol, settings.restart, settings.max_iters), (1e-3, Some(7), 10_000));
         // A method's own options, given to the other one.
         let bicgstab = || SolverDefaults { method: Some("bicgstab".into()), ..Default::default() };
         let given = Given { restart: Some(5), ..Default::default() };
@@ -440,7 +383,7 @@ mod tests {
         let error = Given::default().settle(&file, "s.toml").unwrap_err().message;
         assert!(error.contains("s.toml: `solver.restart` is for method gmres"), "{error}");
         let given = Given { method: Some(Method::Gmres), ..Default::default() };
-        assert_eq!(given.settle(&file, "s.toml").unwrap().restart, 7);
+        assert_eq!(given.settle(&file, "s.toml").unwrap().restart, Some(7));
         let file = SolverDefaults { restart: Some(7), ..Default::default() };
         let given = Given { method: Some(Method::Bicgstab), ..Default::default() };
         assert_eq!(given.settle(&file, "s.toml").unwrap().method, Method::Bicgstab);

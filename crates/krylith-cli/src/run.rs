@@ -1,19 +1,19 @@
 //! One solve on one device, written once for every device.
 
-use crate::failure::{Failure, Result};
+use crate::auto::{self, Attempt};
+use crate::failure::{Failure, Result, USAGE};
 use crate::options::{Method, Precond, Settings};
+use crate::precond::subdomains::Shared;
+use crate::precond::{self, About, Boxed, Machine};
 use crate::refine::{self, Parts};
 use crate::report::Event;
 use crate::residual::Given;
 use crate::share::Cut;
 use krylith::comm::{Communicator, agree};
-use krylith::matrix::Bsr;
 use krylith::method::{self, Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization, Reductions};
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
-use krylith::precond::{BlockDiagonal, BlockJacobi, Equilibrated, NullSpace, Scaling};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::space::Phases;
-use krylith::{Error, History, Observer, Stop, Store};
-use std::borrow::Cow;
+use krylith::{History, Observer, Stop, Store};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,16 +32,22 @@ pub struct Job<'a> {
     pub equilibrate: bool,
     /// Options, decided.
     pub settings: &'a Settings,
-    /// Basis vectors; not more than could ever be used.
-    pub restart: usize,
+    /// Unknowns of the whole system.
+    pub unknowns: usize,
     /// Block rows of the whole system that these are; `None` where they are all of them.
     pub numbers: Option<&'a [u64]>,
     /// The ranks that solve it together.
     pub comm: Arc<dyn Communicator>,
-    /// Where the nodes of the whole system lie, if that is known and this is the whole.
+    /// Where nodes lie, if that is known: those of these rows, or of the whole system.
     pub coordinates: Option<&'a [[f64; 3]]>,
+    /// Nodes in x, y and z of the whole system where they stand on a grid, numbered with x fastest.
+    pub grid: Option<[usize; 3]>,
     /// How several GPUs of this process share the rows.
     pub cut: Cut,
+    /// Subdomains of these rows that were cut in the whole system.
+    pub subdomains: Option<&'a Shared>,
+    /// Bytes free where it is solved, if that is known.
+    pub room: Option<u64>,
 }
 
 /// What was done.
@@ -50,10 +56,8 @@ pub struct Solved {
     pub x: Vec<f64>,
     /// How it went.
     pub history: History,
-    /// The preconditioner's block size (without stages); `None` where there is none.
-    pub jacobi: Option<usize>,
-    /// Why that preconditioner.
-    pub precond_reason: &'static str,
+    /// The attempt that ended the solve.
+    pub last: Final,
     /// Where the time went, if the device keeps it.
     pub phases: Option<Phases>,
     /// Seconds before the first iteration.
@@ -66,71 +70,164 @@ pub struct Solved {
     pub events: Vec<Event>,
 }
 
-/// Sets up and solves.
+/// The attempt that ended a solve.
+pub struct Final {
+    /// Its preconditioner.
+    pub about: About,
+    /// What it was.
+    pub attempt: Attempt,
+    /// Iterations before it.
+    pub begun: usize,
+    /// Restarts of it alone.
+    pub restarts: usize,
+}
+
+/// Sets up and solves, by as many attempts as it takes ([`auto`]).
 ///
 /// # Errors
 /// A preconditioner that was asked for and cannot be built; a device without room.
-pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
+pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Result<Solved> {
+    let start = Instant::now();
+    let Job { terms, settings, .. } = *job;
+    let comm = space.comm();
+    // Every step of a set-up fails on all ranks or on none.
+    let agreed = |f: Failure| Failure { agreed: true, ..f };
+    let a =
+        agree(comm, PointBlock::new(space, terms, settings.store, false)).map_err(|e| agreed(e.into()))?;
+    let mut setup = start.elapsed().as_secs_f64();
+    let _ = space.take_phases();
+    let ladder = auto::ladder(job);
+    let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
+    let (mut solve, mut moved, mut best) = (0.0, 0.0, f64::INFINITY);
+    let mut all: Option<(History, Final)> = None;
+    for (k, attempt) in ladder.iter().enumerate() {
+        let (done, next) = (all.as_ref().map_or(0, |(h, _)| h.iterations), ladder.get(k + 1));
+        let goes_on = |why: String| {
+            let next =
+                next.map_or_else(|| "nothing stronger is left".into(), |n| format!("next {}", n.name()));
+            Event::new("fallback", Some(done), format!("{}: {why}; {next}", attempt.name()))
+        };
+        if k > 0 && space.any(auto::too_large(job, attempt))? {
+            events.push(goes_on("it may not fit the memory".into()));
+            continue;
+        }
+        let start = Instant::now();
+        let mut said = Vec::new();
+        let (p, about, mut method) = match set_up(space, job, attempt, &mut said) {
+            Ok(parts) => parts,
+            // What another preconditioner may do without; a device or a rank that failed has failed for all.
+            Err(f) if next.is_some() && (f.code == USAGE || (k > 0 && comm.size() == 1)) => {
+                events.push(goes_on(f.message));
+                continue;
+            }
+            Err(f) if all.is_some() && (f.code == USAGE || comm.size() == 1) => {
+                events.push(goes_on(f.message));
+                break;
+            }
+            Err(f) => return Err(agreed(f)),
+        };
+        events.extend(said);
+        setup += start.elapsed().as_secs_f64();
+
+        let start = Instant::now();
+        let left = settings.max_iters - done;
+        let max_iterations = if next.is_some() { left.min(attempt.iterations) } else { left };
+        let stop = Stop { rtol: settings.rtol, atol: settings.atol, max_iterations };
+        let parts = Parts { space, a: &a, p: p.as_deref(), rhs: job.rhs, stop };
+        let mut tried = x.clone();
+        let mut later = auto::Later { observer: &mut *observer, done };
+        let history = solve_with(&parts, job, &mut *method, &mut tried, &mut later, &mut events)?;
+        solve += start.elapsed().as_secs_f64();
+        let fixed = a.bytes() + p.as_ref().map_or(0, |p| p.bytes());
+        let bytes = iteration_bytes(settings, attempt, fixed, p.is_some(), space.len(), history.iterations);
+        moved += bytes * history.iterations.max(1) as f64;
+
+        let residual = history.true_relative_residual;
+        if k == 0 {
+            best = history.residuals.first().copied().unwrap_or(f64::INFINITY);
+        }
+        // The only attempt gives what it has.
+        if residual <= best || ladder.len() == 1 {
+            (x, best) = (tried, residual);
+        }
+        let last = Final { about, attempt: attempt.clone(), begun: done, restarts: history.restarts };
+        let ended = format!("{} at relative residual {residual:.2e}", history.outcome);
+        let again = auto::worth_another(&history) && done + history.iterations < settings.max_iters;
+        match &mut all {
+            None => all = Some((history, last)),
+            Some((whole, end)) => {
+                auto::join(whole, history);
+                *end = last;
+            }
+        }
+        if !again {
+            break;
+        }
+        if let (Some((whole, _)), Some(next)) = (&all, next) {
+            let detail = format!("{}: {ended}; next {}", attempt.name(), next.name());
+            events.push(Event::new("fallback", Some(whole.iterations), detail));
+        }
+    }
+    let (mut history, last) = all.ok_or_else(|| Failure::usage("no preconditioner can be built"))?;
+    history.true_relative_residual = best;
+    let mut bytes = [moved / history.iterations.max(1) as f64];
+    comm.sum(&mut bytes)?;
+    let phases = space.take_phases();
+    Ok(Solved { x, last, phases, setup, solve, bytes_per_iteration: bytes[0], events, history })
+}
+
+type SetUp<'a, S> = (Boxed<S>, About, Box<dyn method::Method<S> + 'a>);
+
+/// The preconditioner and the method of an attempt.
+fn set_up<'a, S: Machine>(
     space: &S,
     job: &Job,
-    observer: &mut dyn Observer,
-) -> Result<Solved> {
-    let start = Instant::now();
-    let Job { terms, rhs, settings, restart, .. } = *job;
-    let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
-    let comm = space.comm();
-    let mut set_up = || -> Result<_> {
-        let a = agree(comm, PointBlock::new(space, terms, settings.store, false))?;
-        let p = preconditioner(space, job, &mut events)?;
-        let method = build(space, settings, restart).and_then(|m| space.wait().map(|()| m));
-        Ok((a, p, agree(comm, method)?))
-    };
-    // Every step above fails on all ranks or on none.
-    let (a, (p, jacobi, precond_reason), mut method) = set_up().map_err(|f| Failure { agreed: true, ..f })?;
-    let p = p.as_deref();
-    let setup = start.elapsed().as_secs_f64();
+    attempt: &Attempt,
+    events: &mut Vec<Event>,
+) -> Result<SetUp<'a, S>> {
+    let (p, about) = precond::preconditioner(space, job, attempt, events)?;
+    let method = build(space, job.settings, attempt).and_then(|m| space.wait().map(|()| m));
+    Ok((p, about, agree(space.comm(), method)?))
+}
 
-    let start = Instant::now();
-    let _ = space.take_phases();
-    let stop = Stop { rtol: settings.rtol, atol: settings.atol, max_iterations: settings.max_iters };
-    let parts = Parts { space, a: &a, p, rhs, stop };
-    let history = match settings.store {
-        Store::F64 => refine::once(&parts, &mut *method, &mut x, observer)?,
-        Store::F32 => {
-            let given = Given { terms, comm: space.comm() };
-            let (history, passes) = refine::refined(&parts, &mut *method, given, &mut x, observer)?;
-            if passes > 1 {
-                let detail = format!(
-                    "{passes} passes of iterative refinement against the matrix in f64, stored in f32"
-                );
-                events.push(Event::new("refinement", None, detail));
-            }
-            history
-        }
-    };
-    let solve = start.elapsed().as_secs_f64();
-    let fixed = a.bytes() + p.map_or(0, |p| p.bytes());
-    let n = space.len() as f64;
-    let own = match settings.method {
+/// One solve from `x`, or as many as a rounded matrix needs.
+fn solve_with<S: Machine>(
+    parts: &Parts<S>,
+    job: &Job,
+    method: &mut dyn method::Method<S>,
+    x: &mut [f64],
+    observer: &mut dyn Observer,
+    events: &mut Vec<Event>,
+) -> Result<History> {
+    if job.settings.store == Store::F64 {
+        return Ok(refine::once(parts, method, x, observer)?);
+    }
+    let given = Given { terms: job.terms, comm: parts.space.comm() };
+    let (history, passes) = refine::refined(parts, method, given, x, observer)?;
+    if passes > 1 {
+        let detail =
+            format!("{passes} passes of iterative refinement against the matrix in f64, stored in f32");
+        events.push(Event::new("refinement", None, detail));
+    }
+    Ok(history)
+}
+
+/// Bytes that an average iteration of an attempt moves on this rank; `fixed` are those of operator and preconditioner.
+fn iteration_bytes(
+    settings: &Settings,
+    attempt: &Attempt,
+    fixed: u64,
+    preconditioned: bool,
+    len: usize,
+    iterations: usize,
+) -> f64 {
+    let (fixed, n) = (fixed as f64, len as f64);
+    match attempt.method {
         Method::Auto | Method::Gmres => {
-            fixed as f64 + n * orthogonalization_bytes(settings, restart, history.iterations)
+            fixed + n * orthogonalization_bytes(settings, attempt.restart, iterations)
         }
-        Method::Bicgstab => 2.0 * fixed as f64 + n * bicgstab_bytes(settings.reductions, p.is_some()),
-    };
-    let mut bytes = [own];
-    space.comm().sum(&mut bytes)?;
-    let [bytes_per_iteration] = bytes;
-    Ok(Solved {
-        x,
-        jacobi,
-        precond_reason,
-        phases: space.take_phases(),
-        setup,
-        solve,
-        bytes_per_iteration,
-        events,
-        history,
-    })
+        Method::Bicgstab => 2.0 * fixed + n * bicgstab_bytes(settings.reductions, preconditioned),
+    }
 }
 
 /// Bytes an unknown that orthogonalisation moves in an average iteration: the ledger of `method/gmres.rs`, with the
@@ -160,12 +257,13 @@ fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
 }
 
 /// The method that the settings name, with its workspace.
-fn build<'a, S: PointBlockSum + 'a>(
+fn build<'a, S: Machine>(
     space: &S,
     settings: &Settings,
-    restart: usize,
+    attempt: &Attempt,
 ) -> krylith::Result<Box<dyn method::Method<S> + 'a>> {
-    Ok(match settings.method {
+    let restart = attempt.restart;
+    Ok(match attempt.method {
         Method::Auto | Method::Gmres => {
             let orthogonalization = settings.orthogonalization;
             Box::new(Gmres::new(space, GmresOptions { restart, orthogonalization, basis: settings.store })?)
@@ -176,129 +274,15 @@ fn build<'a, S: PointBlockSum + 'a>(
     })
 }
 
-type Boxed<S> = Option<Box<dyn LinearOperator<S>>>;
-
-/// What stands at the right of A: null vectors projected out of the scaled inverse of the diagonal blocks, or less.
-/// With it, the size of those blocks and why they were taken.
-fn preconditioner<S: BlockDiagonal + 'static>(
-    space: &S,
-    job: &Job,
-    events: &mut Vec<Event>,
-) -> Result<(Boxed<S>, Option<usize>, &'static str)> {
-    if job.equilibrate && space.comm().size() > 1 {
-        return Err(Failure::usage(
-            "--equilibrate works on one rank; leave it out, or solve on one GPU or one process",
-        ));
-    }
-    let scaling = job.equilibrate.then(|| Scaling::find(job.terms));
-    let scaled = scaling.as_ref().map(|s| s.scaled(job.terms)).transpose()?;
-    let terms = scaled.as_ref().unwrap_or(job.terms);
-    let (jacobi, size, reason) = jacobi(space, terms, job, events)?;
-    let mut p: Boxed<S> = jacobi.map(|p| Box::new(p) as Box<dyn LinearOperator<S>>);
-    if let Some(scaling) = &scaling {
-        p = Some(Box::new(Equilibrated::new(space, scaling, p)?));
-    }
-    if !job.null.is_empty() {
-        p = Some(Box::new(agree(space.comm(), NullSpace::new(space, job.null, p))?));
-    }
-    Ok((p, size, reason))
-}
-
-type Jacobi<S> = (Option<BlockJacobi<S>>, Option<usize>, &'static str);
-
-/// A block row of one rank under its number in the whole system.
-fn named<T>(job: &Job, result: krylith::Result<T>) -> krylith::Result<T> {
-    result.map_err(|e| match (e, job.numbers) {
-        (Error::SingularBlock { row, kind, remedy }, Some(numbers)) => {
-            Error::SingularBlock { row: numbers[row] as usize, kind, remedy }
-        }
-        (e, _) => e,
-    })
-}
-
-fn jacobi<S: BlockDiagonal>(
-    space: &S,
-    terms: &Terms,
-    job: &Job,
-    events: &mut Vec<Event>,
-) -> Result<Jacobi<S>> {
-    let (b, settings) = (terms.block(), job.settings);
-    match settings.precond {
-        Precond::None => Ok((None, None, "")),
-        Precond::Jacobi { block } => {
-            let size = block.unwrap_or(b);
-            if !b.is_multiple_of(size) {
-                return Err(Failure::usage(format!(
-                    "--precond jacobi:block={size}: the size must divide the system's block size {b}"
-                )));
-            }
-            let diagonal = if size == b { None } else { Some(diagonal(terms, size)?) };
-            let jacobi = BlockJacobi::new(space, diagonal.as_ref().unwrap_or(terms), settings.store);
-            Ok((Some(agree(space.comm(), named(job, jacobi))?), Some(size), ""))
-        }
-        Precond::Auto => {
-            let jacobi = named(job, BlockJacobi::new(space, terms, settings.store));
-            let singular = match &jacobi {
-                Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
-                _ => None,
-            };
-            // A block that one rank cannot invert changes the preconditioner of all.
-            if !space.any(singular.is_some())? {
-                let jacobi = agree(space.comm(), jacobi)?;
-                return Ok((Some(jacobi), Some(b), "auto: every diagonal block can be inverted"));
-            }
-            if let Err(e) = jacobi
-                && singular.is_none()
-            {
-                return Err(e.into());
-            }
-            let which = match singular {
-                Some((row, kind)) => format!("block row {row} has a {kind} diagonal block"),
-                None => "another rank has a diagonal block that cannot be inverted".into(),
-            };
-            let detail = format!("no preconditioner instead of jacobi: {which}");
-            events.push(Event::new("fallback", None, detail));
-            Ok((None, None, "auto: a diagonal block cannot be inverted"))
-        }
-    }
-}
-
-/// The diagonal of every term, cut into smaller blocks.
-fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
-    let (b, n) = (terms.block(), terms.block_rows());
-    let parts = b / size;
-    let mut small = Vec::new();
-    for (c, a) in &terms.terms {
-        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-        for i in 0..n {
-            let block = a.diagonal_block(i);
-            for part in 0..parts {
-                if let Some(block) = block {
-                    col.push((i * parts + part) as u32);
-                    for r in part * size..(part + 1) * size {
-                        values.extend_from_slice(&block[r * b + part * size..][..size]);
-                    }
-                }
-                row_ptr.push(col.len());
-            }
-        }
-        small.push((c.clone(), Cow::Owned(Bsr::new(size, n * parts, n * parts, row_ptr, col, values)?)));
-    }
-    Ok(Terms { terms: small, halo: None })
-}
-
 /// Bytes that a solve will want beside the system itself; for refusals before hours of waiting, and for `info`.
-pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, jacobi: bool) -> Memory {
+pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, precond: &Precond) -> Memory {
     let n = terms.rows() as u64;
-    let order = (terms.block() * terms.stages()) as u64;
     let width = store.bytes() as u64;
     let shared = terms.shared_pattern();
     let matrix = terms.terms.iter().enumerate().map(|(t, (_, a))| {
         let pattern = if t > 0 && shared { 0 } else { 4 * a.blocks() + 8 * a.row_ptr().len() };
         width * a.values().len() as u64 + pattern as u64
     });
-    // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
-    let preconditioner = if jacobi { n * order * (8 + width) } else { 0 };
     // Columns of a basis and other vectors: those of the method, of the caller, and scratch.
     let (m, vectors) = match method {
         Method::Auto | Method::Gmres => (restart as u64, 10),
@@ -306,7 +290,7 @@ pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, jacob
     };
     Memory {
         matrix: matrix.sum(),
-        preconditioner,
+        preconditioner: precond::memory(terms, precond, store),
         basis: n * m * width,
         vectors: vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8,
     }
@@ -316,7 +300,7 @@ pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, jacob
 pub struct Memory {
     /// Values and pattern.
     pub matrix: u64,
-    /// Inverted diagonal blocks.
+    /// Inverted diagonal blocks, or factors.
     pub preconditioner: u64,
     /// GMRES's basis.
     pub basis: u64,
