@@ -9,9 +9,9 @@ use conformance::{BICGSTABS, bicgstab_with, solve_with};
 use krylith::comm::{Communicator, Team, agree};
 use krylith::device::cpu::Cpu;
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport, devices};
-use krylith::method::{Bicgstab, Gmres, GmresOptions, Orthogonalization};
+use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::precond::BlockJacobi;
+use krylith::precond::{BlockJacobi, Ildu, IlduOptions};
 use krylith::space::Space;
 use krylith::{Stop, Store};
 use libtest_mimic::{Arguments, Trial};
@@ -50,6 +50,7 @@ fn main() {
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
         test("factors_match_the_textbook", factors_match_the_textbook, false),
         test("factors_are_refreshed", factors_are_refreshed, false),
+        test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
         test("bad_pivots_are_named", bad_pivots_are_named, false),
         test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
         test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
@@ -97,6 +98,50 @@ fn factors_match_the_textbook(device: &Arc<Device>) {
 
 fn factors_are_refreshed(device: &Arc<Device>) {
     conformance::ildu::factors_are_refreshed(&|n| Cuda::new(device, n).unwrap());
+}
+
+/// 100 times new values and a solve: nothing is allocated or compiled after the second, and each answer is that of fresh
+/// objects.
+fn refreshed_factors_leave_memory_flat(device: &Arc<Device>) {
+    let mut k = conformance::distributed::grid(3, 1, 12);
+    let cut = krylith::partition::Subdomains::boxes([12; 3], [6, 6, 4]);
+    let mut rng = common::Random(51);
+    let rhs = rng.numbers(k.rows());
+    let space = Cuda::new(device, k.rows()).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let mut p = Ildu::new(&space, &Terms::kronecker(&k), &cut, IlduOptions::default()).unwrap();
+    let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default()).unwrap();
+    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(&rhs, &mut b).unwrap();
+    let stop = Stop { rtol: 1e-9, ..Stop::default() };
+    let mut before = (0, 0, 0);
+    for step in 0..100 {
+        k.l.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.02 * rng.number());
+        a.update_values(&space, 1, k.l.values()).unwrap();
+        p.update_values(&space, &Terms::kronecker(&k)).unwrap();
+        space.write(&vec![0.0; k.rows()], &mut x).unwrap();
+        let outcome = bicgstab.solve(&space, &a, Some(&p), &b, &mut x, &stop, &mut ()).unwrap().outcome;
+        assert_eq!(outcome, krylith::Outcome::Converged, "step {step}");
+        let now = (device.allocations(), device.bytes_held(), device.kernels_loaded());
+        if step == 1 {
+            before = now;
+        }
+        assert!(step < 2 || now == before, "step {step}: {before:?} became {now:?}");
+        if step % 33 == 32 {
+            let mut answer = vec![0.0; k.rows()];
+            space.read(&x, &mut answer).unwrap();
+            let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+            let p = Ildu::new(&space, &Terms::kronecker(&k), &cut, IlduOptions::default()).unwrap();
+            let mut other = Bicgstab::new(&space, BicgstabOptions::default()).unwrap();
+            space.write(&vec![0.0; k.rows()], &mut x).unwrap();
+            other.solve(&space, &a, Some(&p), &b, &mut x, &stop, &mut ()).unwrap();
+            let mut fresh = vec![0.0; k.rows()];
+            space.read(&x, &mut fresh).unwrap();
+            assert_eq!(answer, fresh, "step {step}");
+            drop((a, p, other));
+            before = (device.allocations(), device.bytes_held(), device.kernels_loaded());
+        }
+    }
 }
 
 fn bad_pivots_are_named(device: &Arc<Device>) {

@@ -7,8 +7,8 @@ use krylith::method::{
     Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
 };
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
-use krylith::partition::{Part, Partition, split};
-use krylith::precond::{BlockDiagonal, BlockJacobi, NullSpace};
+use krylith::partition::{Part, Partition, Subdomains, split};
+use krylith::precond::{BlockDiagonal, BlockJacobi, Ildu, IlduOptions, NullSpace, SubdomainFactors};
 use krylith::space::Space;
 use krylith::{History, Outcome, Result, Stop, Store};
 use std::sync::Arc;
@@ -115,17 +115,29 @@ pub struct Setup {
     pub stop: Stop,
     pub jacobi: bool,
     pub null: bool,
+    /// Side of the grid that is cut into boxes for incomplete factors.
+    pub boxes: Option<usize>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let stop = Stop { rtol: 1e-10, ..Stop::default() };
-        Self { method: Chosen::Gmres(GmresOptions::default()), stop, jacobi: false, null: false }
+        Self { method: Chosen::Gmres(GmresOptions::default()), stop, jacobi: false, null: false, boxes: None }
     }
 }
 
+/// The boxes of a grid: a subdomain for each node.
+fn boxes(side: usize) -> Vec<u32> {
+    let cut = Subdomains::boxes([side; 3], [3, 3, 2]);
+    let mut labels = vec![0; side * side * side];
+    for p in 0..cut.count() {
+        cut.rows(p).iter().for_each(|&i| labels[i as usize] = p as u32);
+    }
+    labels
+}
+
 /// Solves this rank's part; x of the whole system comes back on every rank.
-pub fn solve_part<S: PointBlockSum + BlockDiagonal>(
+pub fn solve_part<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
     comm: &Arc<dyn Communicator>,
     make: MakeShare<S>,
     part: &Part,
@@ -142,7 +154,17 @@ pub fn solve_part<S: PointBlockSum + BlockDiagonal>(
         false => None,
     };
     let jacobi = jacobi.as_ref().map(|p| p as &dyn LinearOperator<S>);
-    let p = jacobi.or(null.as_ref().map(|p| p as &dyn LinearOperator<S>));
+    let ildu = match setup.boxes {
+        Some(side) => {
+            let labels = boxes(side);
+            let own: Vec<u32> = part.rows.iter().map(|&i| labels[i as usize]).collect();
+            let cut = Subdomains::from_labels(&own, side * side * side)?;
+            Some(Ildu::new(&space, &part.terms, &cut, IlduOptions::default())?)
+        }
+        None => None,
+    };
+    let ildu = ildu.as_ref().map(|p| p as &dyn LinearOperator<S>);
+    let p = jacobi.or(ildu).or(null.as_ref().map(|p| p as &dyn LinearOperator<S>));
     let (mut b, mut x) = (space.vector()?, space.vector()?);
     space.write(&own, &mut b)?;
     let mut method = setup.method.build(&space)?;
@@ -171,7 +193,10 @@ pub fn solve_part<S: PointBlockSum + BlockDiagonal>(
 
 /// The histories of P ranks and of one agree over the first cycle of GMRES, or the first five iterations of BiCGSTAB, and so
 /// do the final true residuals; all ranks have the same history, bit by bit.
-pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal>(sizes: &[usize], make: MakeShare<S>) {
+pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
+    sizes: &[usize],
+    make: MakeShare<S>,
+) {
     let mut rng = Random(21);
     let default = Setup::default();
     let with = |orthogonalization| Setup {
@@ -192,6 +217,13 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal>(sizes: &[usize]
         ("grid, bicgstab", grid(4, 2, 7), bicgstab(Reductions::Merged)),
         ("grid, classical bicgstab", grid(2, 1, 7), bicgstab(Reductions::Classical)),
         ("grid, bicgstab with jacobi", grid(3, 1, 6), Setup { jacobi: true, ..bicgstab(Reductions::Merged) }),
+        ("boxes, bicgstab", grid(3, 1, 7), Setup { boxes: Some(7), ..bicgstab(Reductions::Merged) }),
+        (
+            "boxes of stages, bicgstab",
+            grid(4, 2, 6),
+            Setup { boxes: Some(6), ..bicgstab(Reductions::Classical) },
+        ),
+        ("boxes, gmres", grid(1, 1, 8), Setup { boxes: Some(8), ..default }),
         (
             "two patterns, bicgstab",
             random_kronecker(&mut rng, 3, 2, 40, 3, false, true),
@@ -213,7 +245,12 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal>(sizes: &[usize]
         };
         let (x, reference) = one(1, &Partition::new(vec![0; n], 1).unwrap()).remove(0);
         for &ranks in sizes {
-            for (shape, partition) in partitions(n, ranks) {
+            // Ranks own whole subdomains: what is given to them are those, or rows.
+            let labels = setup.boxes.map_or_else(|| (0..n as u32).collect(), boxes);
+            let units = labels.iter().max().map_or(0, |&l| l as usize + 1);
+            for (shape, by_unit) in partitions(units, ranks) {
+                let owner = labels.iter().map(|&l| by_unit.owner[l as usize]).collect();
+                let partition = Partition::new(owner, ranks).unwrap();
                 let case = format!("{name}, {ranks} ranks, {shape}");
                 let all = one(ranks, &partition);
                 for (own, history) in &all {
