@@ -6,6 +6,8 @@
 
 mod application;
 pub(crate) mod count;
+#[cfg(feature = "cuda")]
+mod gpus;
 mod host;
 pub(crate) mod levels;
 mod measure;
@@ -29,7 +31,7 @@ use system::{SubdomainSystem, boxes};
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Ildu0Options {
-    /// Device; one GPU.
+    /// Device. On several GPUs scaling is measured, without baselines.
     pub device: DeviceChoice,
     /// Factor on the number of grid points; 1 is the paper's size. Default: 1 on a GPU, 1/64 on a CPU.
     pub scale: Option<f64>,
@@ -91,7 +93,7 @@ pub fn ildu0(options: &Ildu0Options, progress: &mut dyn FnMut(&str)) -> Result<O
         #[cfg(feature = "cuda")]
         DeviceChoice::Cuda(gpus) => match gpus[..] {
             [gpu] => run(&crate::cuda::CudaPlatform::open(gpu)?, options, progress),
-            _ => Err(Error::invalid("the suite ildu0 runs on one GPU; use cuda:0")),
+            _ => self::gpus::run(gpus, options, progress),
         },
         #[cfg(not(feature = "cuda"))]
         DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),

@@ -62,7 +62,7 @@ pub(super) struct Experiment {
 }
 
 /// 1, 2, 4, … and all.
-fn counts(all: usize) -> Vec<usize> {
+pub(crate) fn counts(all: usize) -> Vec<usize> {
     let mut counts: Vec<usize> =
         std::iter::successors(Some(1), |c| Some(2 * c)).take_while(|&c| c < all).collect();
     counts.push(all);

@@ -5,6 +5,8 @@
 mod gpus;
 #[cfg(feature = "cuda")]
 mod gpus_report;
+#[cfg(feature = "cuda")]
+pub(crate) use gpus::counts;
 mod orthogonalization;
 mod product;
 mod report;

@@ -1,0 +1,243 @@
+//! ILDU(0) and BiCGSTAB on 1, 2, 4, … GPUs: strong scaling of the application, which talks to nobody, and of the whole
+//! solver, which the paper left to future work (its Fig. 5.8 has the application alone).
+//!
+//! Ranks hold whole layers of boxes, so the preconditioner is the same on any number of GPUs. Before a time is kept, norm
+//! and a weighted sum of an application, the first five residuals of BiCGSTAB and its true residual must be those of
+//! one GPU.
+
+use super::{BOX, Ildu0Options, RTOL, write};
+use crate::cuda::CudaPlatform;
+use crate::html::{Table, page};
+use crate::okp::OkpReport;
+use crate::platform::Platform;
+use crate::samples::Samples;
+use krylith::comm::{Communicator, Team, largest};
+use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
+use krylith::method::{Bicgstab, BicgstabOptions};
+use krylith::operator::{LinearOperator, PointBlock};
+use krylith::partition::{Part, Subdomains, distribute};
+use krylith::precond::{Ildu, IlduOptions};
+use krylith::space::Space;
+use krylith::{Error, Outcome, Result, Stop, Store};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The paper's first three Laplacians, in blocks of 3.
+const GRIDS: [[usize; 3]; 3] = [[128, 128, 128], [256, 128, 128], [256, 256, 128]];
+const BLOCK: usize = 3;
+/// Applications in a row of which one sample is the mean: starting one costs as much as a tenth of it.
+const ROW: usize = 10;
+
+/// One size on one number of GPUs.
+struct Run {
+    gpus: usize,
+    grid: [usize; 3],
+    application: Samples,
+    solve: Samples,
+    residuals: Vec<f64>,
+    true_residual: f64,
+    /// ‖y‖² and Σ (i mod 7) yᵢ of one application.
+    sums: [f64; 2],
+    bytes: f64,
+    check: std::result::Result<(), String>,
+}
+
+/// Runs it on 1, 2, 4, … and all of `gpus`.
+///
+/// # Errors
+/// A GPU or library that is missing, no room, an output file that cannot be written.
+pub(super) fn run(
+    gpus: &[usize],
+    options: &Ildu0Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<OkpReport> {
+    let p = CudaPlatform::open(gpus[0])?;
+    let (describe, (_, bandwidth)) = (p.describe(), p.bandwidth()?);
+    drop(p);
+    let mut runs: Vec<Run> = Vec::new();
+    for grid in GRIDS {
+        // Whole layers of boxes for every number of GPUs.
+        let mut grid = crate::systems::scaled(grid, options.scale.unwrap_or(1.0));
+        grid[2] = grid[2].next_multiple_of(BOX[2] * gpus.len());
+        for count in crate::okp::counts(gpus.len()) {
+            progress(&format!("{}×{}×{} points, b = {BLOCK}, on {count} GPUs", grid[0], grid[1], grid[2]));
+            if !grid[2].is_multiple_of(BOX[2] * count) {
+                continue;
+            }
+            let mut run =
+                Team::run(count, |comm| rank(gpus[comm.rank()], grid, options, comm))?.swap_remove(0);
+            if let Some(one) = runs.iter().find(|r| r.grid == grid) {
+                run.check = run.check.and_then(|()| agree(one, &run));
+            }
+            runs.push(run);
+        }
+    }
+    let failures: Vec<String> = runs.iter().filter_map(|r| r.check.as_ref().err().cloned()).collect();
+    let mut made = report(&runs, bandwidth, describe, options, gpus, failures);
+    write(&mut made, options)?;
+    Ok(made)
+}
+
+fn rank(gpu: usize, grid: [usize; 3], options: &Ildu0Options, comm: Arc<dyn Communicator>) -> Result<Run> {
+    let [x, y, z] = grid;
+    let made = krylith_problems::generate_rows(
+        &format!("laplace:{x}x{y}x{z},block={BLOCK}"),
+        comm.rank(),
+        comm.size(),
+    )?;
+    let rhs = made.rhs;
+    let Part { terms, rows, .. } = distribute(&*comm, made.rows)?;
+    let layers = rows.len() / (x * y);
+    let cut = Subdomains::boxes([x, y, layers], BOX);
+    let space = Cuda::distributed(&Fabric::new(&Device::open(gpu)?, &comm, Transport::Auto)?, rhs.len())?;
+    let a = PointBlock::new(&space, &terms, Store::F64, false)?;
+    let ildu = Ildu::new(&space, &terms, &cut, IlduOptions::default())?;
+    let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default())?;
+    let (mut b, mut u, zero) = (space.vector()?, space.vector()?, space.vector()?);
+    space.write(&rhs, &mut b)?;
+
+    // What will be checked against one GPU.
+    ildu.apply(&space, &b, &mut u)?;
+    let mut host = vec![0.0; rhs.len()];
+    space.read(&u, &mut host)?;
+    let first = rows.first().map_or(0, |&r| r as usize * BLOCK);
+    let mut sums = [0.0; 2];
+    for (i, v) in host.iter().enumerate() {
+        sums[0] += v * v;
+        sums[1] += ((first + i) % 7) as f64 * v;
+    }
+    comm.sum(&mut sums)?;
+    let stop = Stop { rtol: RTOL, atol: 0.0, max_iterations: options.iterations };
+
+    let mut application = Samples::default();
+    for sample in 0..options.repetitions + 2 {
+        space.wait()?;
+        comm.sum(&mut [0.0])?;
+        let begin = Instant::now();
+        for _ in 0..ROW {
+            ildu.apply(&space, &b, &mut u)?;
+        }
+        space.wait()?;
+        let seconds = largest(&*comm, begin.elapsed().as_secs_f64() / ROW as f64)?;
+        if sample >= 2 {
+            application.0.push(seconds);
+        }
+    }
+    let mut solve = Samples::default();
+    let mut last = None;
+    for sample in 0..options.solves.unwrap_or(5) + 2 {
+        space.copy(&zero, &mut u)?;
+        space.wait()?;
+        comm.sum(&mut [0.0])?;
+        let begin = Instant::now();
+        let history = bicgstab.solve(&space, &a, Some(&ildu), &b, &mut u, &stop, &mut ())?;
+        let seconds = largest(&*comm, begin.elapsed().as_secs_f64())?;
+        if sample >= 2 {
+            solve.0.push(seconds);
+        }
+        last = Some((history.outcome, history.residuals.clone(), history.true_relative_residual));
+    }
+    let (outcome, residuals, true_residual) = last.ok_or_else(|| Error::invalid("nothing was solved"))?;
+    let mut bytes = [ildu.bytes() as f64];
+    comm.sum(&mut bytes)?;
+    let check = match outcome {
+        Outcome::Converged => Ok(()),
+        other => Err(format!("{x}×{y}×{z} on {} GPUs: {}", comm.size(), other.name())),
+    };
+    let gpus = comm.size();
+    Ok(Run { gpus, grid, application, solve, residuals, true_residual, sums, bytes: bytes[0], check })
+}
+
+/// The same as on one GPU, to rounding.
+fn agree(one: &Run, run: &Run) -> std::result::Result<(), String> {
+    let what = format!("{}×{}×{} on {} GPUs", run.grid[0], run.grid[1], run.grid[2], run.gpus);
+    for (a, b) in one.sums.iter().zip(run.sums) {
+        if !((a - b).abs() <= 1e-10 * one.sums[0].abs()) {
+            return Err(format!("{what}: an application sums to {b:e}, on one GPU to {a:e}"));
+        }
+    }
+    for (k, (a, b)) in one.residuals.iter().zip(&run.residuals).take(6).enumerate() {
+        if !((a - b).abs() <= 1e-10 * one.residuals[0]) {
+            return Err(format!("{what}: residual {k} is {b:e}, on one GPU {a:e}"));
+        }
+    }
+    if run.true_residual <= RTOL {
+        Ok(())
+    } else {
+        Err(format!("{what}: the true residual is {:e}", run.true_residual))
+    }
+}
+
+fn report(
+    runs: &[Run],
+    bandwidth: f64,
+    describe: serde_json::Value,
+    options: &Ildu0Options,
+    gpus: &[usize],
+    failures: Vec<String>,
+) -> OkpReport {
+    let mut table = Table::new(
+        "ILDU(0) on boxes of 16×16×8 points, b = 3, and BiCGSTAB to 1e-8 with it",
+        &[
+            "grid",
+            "GPUs",
+            "application, ms",
+            "share of read",
+            "× one GPU",
+            "BiCGSTAB, s",
+            "iterations",
+            "µs an iteration",
+            "× one GPU, an iteration",
+            "true residual",
+        ],
+    );
+    let iterations = |r: &Run| r.residuals.len().saturating_sub(1).max(1);
+    for r in runs {
+        let grid = format!("{}×{}×{}", r.grid[0], r.grid[1], r.grid[2]);
+        if let Err(why) = &r.check {
+            table.rows.push(vec![grid, r.gpus.to_string(), format!("FAILED: {why}")]);
+            continue;
+        }
+        let Some(one) = runs.iter().find(|o| o.grid == r.grid) else { continue };
+        let of = |r: &Run| r.solve.median() / iterations(r) as f64;
+        let share = r.bytes / r.gpus as f64 / r.application.median() / bandwidth;
+        table.rows.push(vec![
+            grid,
+            r.gpus.to_string(),
+            r.application.text(1e3),
+            format!("{:.1} %", 100.0 * share),
+            format!("{:.2}", one.application.median() / r.application.median()),
+            r.solve.text(1.0),
+            iterations(r).to_string(),
+            format!("{:.1}", of(r) * 1e6),
+            format!("{:.2}", of(one) / of(r)),
+            format!("{:.1e}", r.true_residual),
+        ]);
+    }
+    let facts = vec![
+        format!(
+            "{}, GPUs {gpus:?}; a thread each in one process",
+            describe["name"].as_str().unwrap_or("unknown")
+        ),
+        format!("read bandwidth of one GPU {:.0} GB/s, of which every share is taken", bandwidth * 1e-9),
+        format!(
+            "{} samples of an application, each the mean of {ROW} in a row; of the slowest rank, median \
+             (minimum–maximum)",
+            options.repetitions
+        ),
+        format!("command: {}", options.command),
+    ];
+    let json = json!({
+        "schema": 1, "suite": "ildu0", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
+        "device": describe, "gpus": gpus, "read_bandwidth": bandwidth, "rtol": RTOL, "failures": failures,
+        "runs": runs.iter().map(|r| json!({
+            "gpus": r.gpus, "grid": r.grid, "block": BLOCK, "application": r.application.json(),
+            "solve": r.solve.json(), "iterations": iterations(r), "residuals": r.residuals,
+            "true_residual": r.true_residual, "bytes": r.bytes, "sums": r.sums,
+        })).collect::<Vec<_>>(),
+    });
+    let tables = format!("{}\n\n{}", facts.join("\n"), table.text());
+    let html = page("ILDU(0) on several GPUs", &facts, &[], &[table]);
+    OkpReport { tables, json, html, failures, files: Vec::new() }
+}
