@@ -257,3 +257,44 @@ fn couple<S: PointBlockSum>(
     let part = Terms { terms: kept.iter().map(part).collect(), halo: terms.halo.clone() };
     Ok(Some(Coupling { product: PointBlock::new(space, &part, store, false)?, terms: kept }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Butcher;
+
+    /// Unique: L̂D is lower triangular, and (L̂D)⁻¹B unit upper triangular.
+    #[test]
+    fn lower_factors_of_every_scheme() {
+        for name in Butcher::names() {
+            let b = Butcher::by_name(name).unwrap().a;
+            let (s, ld) = (b.rows(), lower_factor(&b).unwrap());
+            assert!(is_lower(&ld), "{name}");
+            for column in 0..s {
+                let mut x = vec![0.0; s];
+                for i in 0..s {
+                    let known: f64 = (0..i).map(|j| ld[(i, j)] * x[j]).sum();
+                    x[i] = (b[(i, column)] - known) / ld[(i, i)];
+                }
+                let below = x[column + 1..].iter().fold(0.0f64, |m, v| m.max(v.abs()));
+                assert!((x[column] - 1.0).abs() < 1e-13 && below < 1e-13, "{name}: {x:?}");
+            }
+        }
+        // Radau IIA, 2 stages: [5/12, −1/12; 3/4, 1/4] has d = 5/12 and 1/4 + 3/4·1/5 = 2/5.
+        let ld = lower_factor(&Butcher::by_name("radau-iia-2").unwrap().a).unwrap();
+        for (got, want) in ld.values().iter().zip([5.0 / 12.0, 0.0, 0.75, 0.4]) {
+            assert!((got - want).abs() < 1e-15, "{ld:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_factors_is_refused() {
+        let swap = Dense::new(2, 2, vec![0.0, 1.0, 1.0, 0.0]).unwrap();
+        let message = lower_factor(&swap).unwrap_err().to_string();
+        assert!(message.contains("pivot 0 of the 2×2") && message.contains("ildu0"), "{message}");
+        // Explicit first stages are lower triangular already: Crank–Nicolson as a Lobatto IIIA scheme.
+        let explicit = Dense::new(2, 2, vec![0.0, 0.0, 0.5, 0.5]).unwrap();
+        assert_eq!(lower_factor(&explicit).unwrap(), explicit);
+        assert!(lower_factor(&Dense::new(1, 2, vec![1.0, 2.0]).unwrap()).is_err());
+    }
+}
