@@ -210,13 +210,7 @@ impl SubdomainFactors for Cuda {
         Ok(Pivots { bad: found[1] as u32 as usize, first, shifted: (found[1] >> 32) as usize })
     }
 
-    fn solve_factors(
-        &self,
-        f: &CudaFactors,
-        at: Stride,
-        x: &Buffer<f64>,
-        y: &mut Buffer<f64>,
-    ) -> Result<()> {
+    fn solve_factors(&self, f: &CudaFactors, at: Stride, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         let (device, plan) = (self.device(), &f.plan);
         let numbers = plan.block_rows * plan.order * at.step;
         if x.len() != numbers || y.len() != numbers {

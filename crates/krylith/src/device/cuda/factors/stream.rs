@@ -200,7 +200,9 @@ impl Filler<'_> {
         let before = padded(&rows);
         let mut sorted = rows.clone();
         sorted.sort_by_key(|&i| std::cmp::Reverse(entries(i).len()));
-        if before.saturating_sub(padded(&sorted)) * (self.order * self.order * self.width + 2) > 2 * rows.len() {
+        if before.saturating_sub(padded(&sorted)) * (self.order * self.order * self.width + 2)
+            > 2 * rows.len()
+        {
             rows = sorted;
         }
         let diagonal = (flags & DIAGONAL) as usize;
