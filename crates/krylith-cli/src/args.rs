@@ -148,7 +148,8 @@ pub struct SolveArgs {
     #[arg(long, value_name = "merged|classical", value_parser = options::reductions, help_heading = "Method")]
     pub reductions: Option<Reductions>,
     /// Preconditioner, NAME[:key=value,…]: auto (jacobi, or none where a diagonal block is singular), none, jacobi
-    /// (inverts each node's diagonal block; jacobi:block=1 inverts single diagonal entries) [default: auto]
+    /// (inverts each node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu0 (incomplete factors of
+    /// subdomains; keys fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S) [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<Precond>,
 
@@ -185,7 +186,7 @@ impl SolveArgs {
             restart: self.restart,
             orthogonalization: self.orthogonalization,
             reductions: self.reductions,
-            precond: self.precond,
+            precond: self.precond.clone(),
             rtol: self.rtol,
             atol: self.atol,
             max_iters: self.max_iters,

@@ -99,7 +99,8 @@ fn cpu(
 
 /// Bytes that the job will want on its device.
 fn needed(job: &Job) -> u64 {
-    run::memory(job.terms, job.settings.method, job.restart, job.settings.store, true).total()
+    let settings = job.settings;
+    run::memory(job.terms, settings.method, job.restart, settings.store, &settings.precond).total()
 }
 
 fn no_room(job: &Job, needed: u64, free: u64, place: String) -> krylith::Error {

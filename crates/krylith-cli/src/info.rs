@@ -3,7 +3,7 @@
 use crate::args::InfoArgs;
 use crate::blocks::picture;
 use crate::failure::{DONE, Result};
-use crate::options::Method;
+use crate::options::{Method, Precond};
 use crate::output::{self, bytes, count, plural};
 use crate::system::{self, Operator, System};
 use crate::{machine, partitions, run, summary};
@@ -99,7 +99,7 @@ fn about(system: &System) -> Vec<(&'static str, Vec<String>)> {
     rows.push(("", vec![String::new()]));
     let mut memory = Vec::new();
     for store in [Store::F64, Store::F32] {
-        let m = run::memory(&terms, Method::Gmres, 30, store, true);
+        let m = run::memory(&terms, Method::Gmres, 30, store, &Precond::Jacobi { block: None });
         memory.push(format!(
             "{} with GMRES(30) in {}: matrix {}, Jacobi {}, basis {}, vectors {}",
             bytes(m.total()),

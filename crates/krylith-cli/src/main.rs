@@ -15,6 +15,7 @@ mod options;
 mod output;
 mod partitions;
 mod plot;
+mod precond;
 mod problem;
 mod progress;
 mod ranks;

@@ -10,13 +10,15 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+pub use crate::precond::spelling::Precond;
+
 /// Refuses a name and lists the known ones.
-fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
+pub fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
     Err(format!("unknown {what} `{name}`; the known ones are {}", known.join(", ")))
 }
 
 /// A value, or why the text is none.
-type Parsed<T> = std::result::Result<T, String>;
+pub type Parsed<T> = std::result::Result<T, String>;
 
 /// Where a solve runs.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -83,59 +85,6 @@ impl FromStr for Method {
             "gmres" => Ok(Method::Gmres),
             "bicgstab" => Ok(Method::Bicgstab),
             _ => unknown("method", text, &["auto", "gmres", "bicgstab"]),
-        }
-    }
-}
-
-/// Preconditioners and their parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Precond {
-    /// Let the program pick.
-    #[default]
-    Auto,
-    /// None.
-    None,
-    /// Inverses of the diagonal blocks, of this size; the system's own where none is given.
-    Jacobi {
-        /// Divides the system's block size.
-        block: Option<usize>,
-    },
-}
-
-impl FromStr for Precond {
-    type Err = String;
-    fn from_str(text: &str) -> Parsed<Self> {
-        let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
-        let parameters: Vec<(&str, &str)> = parameters
-            .map(|list| {
-                list.split(',')
-                    .map(|p| p.split_once('=').ok_or_else(|| format!("`{p}` in `{text}` is not key=value")))
-                    .collect::<Parsed<Vec<_>>>()
-            })
-            .transpose()?
-            .unwrap_or_default();
-        if let Some((i, _)) =
-            parameters.iter().enumerate().find(|(i, (k, _))| parameters[..*i].iter().any(|p| p.0 == *k))
-        {
-            return Err(format!("`{}` is given twice in `{text}`", parameters[i].0));
-        }
-        match name {
-            "auto" | "none" if !parameters.is_empty() => Err(format!("`{name}` takes no parameters")),
-            "auto" => Ok(Precond::Auto),
-            "none" => Ok(Precond::None),
-            "jacobi" => {
-                let mut block = None;
-                for (key, value) in parameters {
-                    match key {
-                        "block" => {
-                            block = Some(block_size(value).map_err(|e| format!("jacobi:block={value}: {e}"))?)
-                        }
-                        _ => return unknown("key of jacobi", key, &["block"]),
-                    }
-                }
-                Ok(Precond::Jacobi { block })
-            }
-            _ => unknown("preconditioner", name, &["auto", "none", "jacobi[:block=B]"]),
         }
     }
 }
@@ -262,7 +211,8 @@ pub fn max_iters(text: &str) -> Parsed<usize> {
     whole(text, 0, 100_000_000)
 }
 
-fn whole(text: &str, from: usize, to: usize) -> Parsed<usize> {
+/// A whole number between bounds.
+pub fn whole(text: &str, from: usize, to: usize) -> Parsed<usize> {
     text.parse()
         .ok()
         .filter(|n| (from..=to).contains(n))
@@ -390,24 +340,6 @@ impl Given {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_known_or_refused_with_a_list() {
-        assert_eq!("jacobi:block=1".parse(), Ok(Precond::Jacobi { block: Some(1) }));
-        assert_eq!("jacobi".parse(), Ok(Precond::Jacobi { block: None }));
-        for (text, words) in [
-            ("ilu", "the known ones are auto, none, jacobi"),
-            ("jacobi:overlap=2", "unknown key of jacobi `overlap`; the known ones are block"),
-            ("jacobi:block", "not key=value"),
-            ("jacobi:block=9", "from 1 to 8"),
-            ("jacobi:block=1,block=2", "twice"),
-            ("none:block=1", "no parameters"),
-            ("", "unknown preconditioner"),
-        ] {
-            let error = text.parse::<Precond>().unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
-        }
-    }
 
     #[test]
     fn devices() {

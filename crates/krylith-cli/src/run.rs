@@ -2,18 +2,16 @@
 
 use crate::failure::{Failure, Result};
 use crate::options::{Method, Precond, Settings};
+use crate::precond::{self, About, Machine};
 use crate::refine::{self, Parts};
 use crate::report::Event;
 use crate::residual::Given;
 use crate::share::Cut;
 use krylith::comm::{Communicator, agree};
-use krylith::matrix::Bsr;
 use krylith::method::{self, Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization, Reductions};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
-use krylith::precond::{BlockDiagonal, BlockJacobi, Equilibrated, NullSpace, Scaling};
 use krylith::space::Phases;
-use krylith::{Error, History, Observer, Stop, Store};
-use std::borrow::Cow;
+use krylith::{History, Observer, Stop, Store};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,8 +36,10 @@ pub struct Job<'a> {
     pub numbers: Option<&'a [u64]>,
     /// The ranks that solve it together.
     pub comm: Arc<dyn Communicator>,
-    /// Where the nodes of the whole system lie, if that is known and this is the whole.
+    /// Where nodes lie, if that is known: those of these rows, or of the whole system.
     pub coordinates: Option<&'a [[f64; 3]]>,
+    /// Nodes in x, y and z of the whole system where they stand on a grid, numbered with x fastest.
+    pub grid: Option<[usize; 3]>,
     /// How several GPUs of this process share the rows.
     pub cut: Cut,
 }
@@ -50,10 +50,8 @@ pub struct Solved {
     pub x: Vec<f64>,
     /// How it went.
     pub history: History,
-    /// The preconditioner's block size (without stages); `None` where there is none.
-    pub jacobi: Option<usize>,
-    /// Why that preconditioner.
-    pub precond_reason: &'static str,
+    /// The preconditioner.
+    pub precond: About,
     /// Where the time went, if the device keeps it.
     pub phases: Option<Phases>,
     /// Seconds before the first iteration.
@@ -70,23 +68,19 @@ pub struct Solved {
 ///
 /// # Errors
 /// A preconditioner that was asked for and cannot be built; a device without room.
-pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
-    space: &S,
-    job: &Job,
-    observer: &mut dyn Observer,
-) -> Result<Solved> {
+pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Result<Solved> {
     let start = Instant::now();
     let Job { terms, rhs, settings, restart, .. } = *job;
     let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
     let comm = space.comm();
     let mut set_up = || -> Result<_> {
         let a = agree(comm, PointBlock::new(space, terms, settings.store, false))?;
-        let p = preconditioner(space, job, &mut events)?;
+        let p = precond::preconditioner(space, job, &mut events)?;
         let method = build(space, settings, restart).and_then(|m| space.wait().map(|()| m));
         Ok((a, p, agree(comm, method)?))
     };
     // Every step above fails on all ranks or on none.
-    let (a, (p, jacobi, precond_reason), mut method) = set_up().map_err(|f| Failure { agreed: true, ..f })?;
+    let (a, (p, about), mut method) = set_up().map_err(|f| Failure { agreed: true, ..f })?;
     let p = p.as_deref();
     let setup = start.elapsed().as_secs_f64();
 
@@ -122,8 +116,7 @@ pub fn run<S: PointBlockSum + BlockDiagonal + 'static>(
     let [bytes_per_iteration] = bytes;
     Ok(Solved {
         x,
-        jacobi,
-        precond_reason,
+        precond: about,
         phases: space.take_phases(),
         setup,
         solve,
@@ -176,129 +169,15 @@ fn build<'a, S: PointBlockSum + 'a>(
     })
 }
 
-type Boxed<S> = Option<Box<dyn LinearOperator<S>>>;
-
-/// What stands at the right of A: null vectors projected out of the scaled inverse of the diagonal blocks, or less.
-/// With it, the size of those blocks and why they were taken.
-fn preconditioner<S: BlockDiagonal + 'static>(
-    space: &S,
-    job: &Job,
-    events: &mut Vec<Event>,
-) -> Result<(Boxed<S>, Option<usize>, &'static str)> {
-    if job.equilibrate && space.comm().size() > 1 {
-        return Err(Failure::usage(
-            "--equilibrate works on one rank; leave it out, or solve on one GPU or one process",
-        ));
-    }
-    let scaling = job.equilibrate.then(|| Scaling::find(job.terms));
-    let scaled = scaling.as_ref().map(|s| s.scaled(job.terms)).transpose()?;
-    let terms = scaled.as_ref().unwrap_or(job.terms);
-    let (jacobi, size, reason) = jacobi(space, terms, job, events)?;
-    let mut p: Boxed<S> = jacobi.map(|p| Box::new(p) as Box<dyn LinearOperator<S>>);
-    if let Some(scaling) = &scaling {
-        p = Some(Box::new(Equilibrated::new(space, scaling, p)?));
-    }
-    if !job.null.is_empty() {
-        p = Some(Box::new(agree(space.comm(), NullSpace::new(space, job.null, p))?));
-    }
-    Ok((p, size, reason))
-}
-
-type Jacobi<S> = (Option<BlockJacobi<S>>, Option<usize>, &'static str);
-
-/// A block row of one rank under its number in the whole system.
-fn named<T>(job: &Job, result: krylith::Result<T>) -> krylith::Result<T> {
-    result.map_err(|e| match (e, job.numbers) {
-        (Error::SingularBlock { row, kind, remedy }, Some(numbers)) => {
-            Error::SingularBlock { row: numbers[row] as usize, kind, remedy }
-        }
-        (e, _) => e,
-    })
-}
-
-fn jacobi<S: BlockDiagonal>(
-    space: &S,
-    terms: &Terms,
-    job: &Job,
-    events: &mut Vec<Event>,
-) -> Result<Jacobi<S>> {
-    let (b, settings) = (terms.block(), job.settings);
-    match settings.precond {
-        Precond::None => Ok((None, None, "")),
-        Precond::Jacobi { block } => {
-            let size = block.unwrap_or(b);
-            if !b.is_multiple_of(size) {
-                return Err(Failure::usage(format!(
-                    "--precond jacobi:block={size}: the size must divide the system's block size {b}"
-                )));
-            }
-            let diagonal = if size == b { None } else { Some(diagonal(terms, size)?) };
-            let jacobi = BlockJacobi::new(space, diagonal.as_ref().unwrap_or(terms), settings.store);
-            Ok((Some(agree(space.comm(), named(job, jacobi))?), Some(size), ""))
-        }
-        Precond::Auto => {
-            let jacobi = named(job, BlockJacobi::new(space, terms, settings.store));
-            let singular = match &jacobi {
-                Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
-                _ => None,
-            };
-            // A block that one rank cannot invert changes the preconditioner of all.
-            if !space.any(singular.is_some())? {
-                let jacobi = agree(space.comm(), jacobi)?;
-                return Ok((Some(jacobi), Some(b), "auto: every diagonal block can be inverted"));
-            }
-            if let Err(e) = jacobi
-                && singular.is_none()
-            {
-                return Err(e.into());
-            }
-            let which = match singular {
-                Some((row, kind)) => format!("block row {row} has a {kind} diagonal block"),
-                None => "another rank has a diagonal block that cannot be inverted".into(),
-            };
-            let detail = format!("no preconditioner instead of jacobi: {which}");
-            events.push(Event::new("fallback", None, detail));
-            Ok((None, None, "auto: a diagonal block cannot be inverted"))
-        }
-    }
-}
-
-/// The diagonal of every term, cut into smaller blocks.
-fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
-    let (b, n) = (terms.block(), terms.block_rows());
-    let parts = b / size;
-    let mut small = Vec::new();
-    for (c, a) in &terms.terms {
-        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-        for i in 0..n {
-            let block = a.diagonal_block(i);
-            for part in 0..parts {
-                if let Some(block) = block {
-                    col.push((i * parts + part) as u32);
-                    for r in part * size..(part + 1) * size {
-                        values.extend_from_slice(&block[r * b + part * size..][..size]);
-                    }
-                }
-                row_ptr.push(col.len());
-            }
-        }
-        small.push((c.clone(), Cow::Owned(Bsr::new(size, n * parts, n * parts, row_ptr, col, values)?)));
-    }
-    Ok(Terms { terms: small, halo: None })
-}
-
 /// Bytes that a solve will want beside the system itself; for refusals before hours of waiting, and for `info`.
-pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, jacobi: bool) -> Memory {
+pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, precond: &Precond) -> Memory {
     let n = terms.rows() as u64;
-    let order = (terms.block() * terms.stages()) as u64;
     let width = store.bytes() as u64;
     let shared = terms.shared_pattern();
     let matrix = terms.terms.iter().enumerate().map(|(t, (_, a))| {
         let pattern = if t > 0 && shared { 0 } else { 4 * a.blocks() + 8 * a.row_ptr().len() };
         width * a.values().len() as u64 + pattern as u64
     });
-    // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
-    let preconditioner = if jacobi { n * order * (8 + width) } else { 0 };
     // Columns of a basis and other vectors: those of the method, of the caller, and scratch.
     let (m, vectors) = match method {
         Method::Auto | Method::Gmres => (restart as u64, 10),
@@ -306,7 +185,7 @@ pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, jacob
     };
     Memory {
         matrix: matrix.sum(),
-        preconditioner,
+        preconditioner: precond::memory(terms, precond, store),
         basis: n * m * width,
         vectors: vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8,
     }
@@ -316,7 +195,7 @@ pub fn memory(terms: &Terms, method: Method, restart: usize, store: Store, jacob
 pub struct Memory {
     /// Values and pattern.
     pub matrix: u64,
-    /// Inverted diagonal blocks.
+    /// Inverted diagonal blocks, or factors.
     pub preconditioner: u64,
     /// GMRES's basis.
     pub basis: u64,

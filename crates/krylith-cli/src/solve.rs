@@ -108,6 +108,7 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         numbers: system.share.numbers.as_deref(),
         comm: system.share.comm.clone(),
         coordinates: system.coordinates.as_deref(),
+        grid: system.grid,
         cut,
     };
     interrupt::solving();
@@ -252,19 +253,16 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
     let Finished { system, settings, solved, ran, .. } = done;
     let history = &solved.history;
     let phases = solved.phases;
-    let mut parameters = serde_json::Map::new();
+    let about = &solved.precond;
+    let mut parameters = about.parameters.clone();
     let bicgstab = settings.method == Method::Bicgstab;
-    let order = solved.jacobi.map(|block| (block * system.order.stages, block));
-    if let Some((_, block)) = order {
-        parameters.insert("block".into(), block.into());
-    }
     if done.extras.equilibrated {
         parameters.insert("equilibrate".into(), true.into());
     }
     if done.extras.null_vectors > 0 {
         parameters.insert("nullspace".into(), done.extras.null_vectors.into());
     }
-    let fill = order.map(|(order, _)| (system.len() * order) as f64 / system.nonzeros as f64);
+    let fill = (about.numbers > 0.0).then(|| about.numbers / system.nonzeros as f64);
     let moved = solved.bytes_per_iteration * history.iterations as f64;
     let fraction = ran.bandwidth.filter(|_| history.iterations > 0).map(|b| moved / solved.solve / b);
     Report {
@@ -299,11 +297,7 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             atol: settings.atol,
             max_iters: settings.max_iters,
         },
-        preconditioner: report::Preconditioner {
-            name: if order.is_some() { "jacobi".into() } else { "none".into() },
-            parameters,
-            fill,
-        },
+        preconditioner: report::Preconditioner { name: about.name.clone(), parameters, fill },
         outcome: history.outcome.name().into(),
         iterations: history.iterations,
         residuals: history.residuals.iter().map(|r| report::finite(*r)).collect(),

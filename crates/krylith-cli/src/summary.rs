@@ -59,19 +59,12 @@ pub fn method(done: &Finished) -> String {
 }
 
 fn preconditioner(done: &Finished) -> String {
-    let s = done.system.order.stages;
     let equilibrated = if done.extras.equilibrated { ", equilibrated" } else { "" };
     let null = match done.extras.null_vectors {
         0 => String::new(),
         n => format!(", {} projected out", plural(n, "null vector")),
     };
-    let jacobi = match done.solved.jacobi {
-        None => "no preconditioner".into(),
-        Some(1) if s == 1 => "point Jacobi".into(),
-        Some(b) if s == 1 => format!("point-block Jacobi {b}×{b}"),
-        Some(b) => format!("point-block Jacobi {0}×{0} ({b} × {s} stages)", b * s),
-    };
-    jacobi + equilibrated + &null
+    done.solved.precond.text.clone() + equilibrated + &null
 }
 
 /// `converged after 42 iterations, 1 restart`.
@@ -202,12 +195,11 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
         name(done),
         if settings.store == Store::F32 { ", stored in f32" } else { "" }
     )];
-    let reason = if settings.precond == Precond::Auto {
-        format!(" ({})", solved.precond_reason)
-    } else {
-        String::new()
-    };
+    let about = &solved.precond;
+    let reason =
+        if settings.precond == Precond::Auto { format!(" ({})", about.reason) } else { String::new() };
     lines.push(format!("{}{reason}", preconditioner(done)));
+    lines.extend(about.details.iter().cloned());
     let told = solved.events.iter().filter(|e| e.event == "fallback" || e.event == "refinement");
     lines.extend(told.map(|e| format!("{}: {}", e.event, e.detail)));
     if bicgstab {

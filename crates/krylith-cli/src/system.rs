@@ -128,6 +128,8 @@ pub struct System {
     pub own_rhs: Option<Vec<f64>>,
     /// Where each node lies, if that is known.
     pub coordinates: Option<Vec<[f64; 3]>>,
+    /// Nodes in x, y and z where they stand on a grid, numbered with x fastest.
+    pub grid: Option<[usize; 3]>,
     /// The file's `[solver]` section.
     pub solver: SolverDefaults,
     /// Why the block size is what it is.
@@ -268,6 +270,7 @@ struct Source {
     matrix: SystemMatrix,
     rhs: Option<Vec<f64>>,
     coordinates: Option<Vec<[f64; 3]>>,
+    grid: Option<[usize; 3]>,
     hint: Option<(usize, &'static str)>,
     solver: SolverDefaults,
 }
@@ -282,7 +285,7 @@ pub fn is_problem(text: &str) -> bool {
 
 fn source(text: &str) -> Result<Source> {
     if is_problem(text) {
-        let Generated { system, rhs, coordinates, spec, .. } = krylith_problems::generate(text)?;
+        let Generated { system, rhs, coordinates, grid, spec, .. } = krylith_problems::generate(text)?;
         let hint = Some((system.block(), "the problem's own"));
         let matrix = match system {
             SystemKind::Csr(a) => SystemMatrix::Matrix(Matrix::Csr(a)),
@@ -290,7 +293,7 @@ fn source(text: &str) -> Result<Source> {
             SystemKind::Kronecker(k) => SystemMatrix::Kronecker(k),
         };
         let solver = SolverDefaults::default();
-        return Ok(Source { name: spec, matrix, rhs: Some(rhs), coordinates, hint, solver });
+        return Ok(Source { name: spec, matrix, rhs: Some(rhs), coordinates, grid, hint, solver });
     }
     let mut system = io::read_system(text).map_err(|e| missing(text, e))?;
     let rhs = system.rhs.take();
@@ -304,6 +307,7 @@ fn source(text: &str) -> Result<Source> {
         matrix: system.operator,
         rhs,
         coordinates: system.coordinates,
+        grid: None,
         hint,
         solver: system.solver,
     })
@@ -327,7 +331,7 @@ pub fn missing(text: &str, error: krylith::Error) -> Failure {
 /// # Errors
 /// Files and problems as their readers say; a matrix that is empty or not square; blocks that do not fit.
 pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> {
-    let Source { name, matrix, rhs, coordinates, hint, solver } = source(text)?;
+    let Source { name, matrix, rhs, coordinates, grid, hint, solver } = source(text)?;
     let refuse = |message: String| Err(Failure::usage(format!("{text}: {message}")));
     let (rows, columns) = match &matrix {
         SystemMatrix::Matrix(a) => (a.rows(), a.columns()),
@@ -377,6 +381,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 order,
                 own_rhs,
                 coordinates,
+                grid,
                 solver,
                 block_reason,
                 block_detected,
@@ -414,6 +419,7 @@ pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> 
                 order,
                 own_rhs,
                 coordinates,
+                grid,
                 solver,
                 block_reason,
                 block_detected,

@@ -129,6 +129,12 @@ fn diagonal_blocks_that_cannot_be_inverted() {
     f.write("singular.mtx", mtx(4, 4, &singular));
     f.line("solve singular.mtx --block 2 --precond jacobi")
         .fails(2, &["block row 0 has a singular diagonal block"]);
+    // So is a pivot: eliminating row 0 leaves a zero in row 1. A shift mends it.
+    f.line("solve singular.mtx --block 1 --precond ildu0")
+        .fails(2, &["zero pivot in block row 1", "shift such pivots"]);
+    let line = "solve singular.mtx --block 1 --rhs random --max-iters 2 --precond ildu0:shift=1e-3";
+    let ran = f.line(line);
+    assert!(ran.out.contains("1 pivot shifted by 1e-3"), "{ran:#?}");
     // auto goes on without, and says so.
     let ran = f.line("solve missing.mtx --block 1 --report r.json");
     assert!(
@@ -153,6 +159,8 @@ fn options_refuse_what_they_do_not_know() {
         ("--reductions merged", ["--reductions is for method bicgstab", "leave it out"]),
         ("--method bicgstab --reductions few", ["unknown way of reductions `few`", "merged, classical"]),
         ("--precond ilu", ["unknown preconditioner `ilu`", "auto, none, jacobi"]),
+        ("--precond ilu0", ["unknown preconditioner `ilu0`", "ildu0:cut=whole"]),
+        ("--precond ildu0:rows=0", ["ildu0:rows=0", "from 1"]),
         ("--precond jacobi:overlap=1", ["unknown key of jacobi `overlap`", "block"]),
         ("--precond jacobi:block=3 --block 4", ["jacobi:block=3", "divide"]),
         ("--orthogonalization qr", ["unknown orthogonalization `qr`", "lowsync, cgs2, mgs"]),

@@ -198,11 +198,32 @@ fn every_choice_of_method_and_storage_solves() {
         "--method bicgstab --reductions classical --precond jacobi:block=1",
         "--method bicgstab --store f32",
         "--x0 x.npy --method bicgstab --device cpu",
+        "--precond ildu0",
+        "--method bicgstab --precond ildu0:rows=20,fill=1",
+        "--store f32 --precond ildu0:cut=whole",
     ] {
         let ran = f.line(&format!("solve random:50 --out y.npy --rtol 1e-11 {options}"));
         ran.works();
         assert!(distance(array(f.path("y.npy")).values(), x.values()) < 1e-9, "{options}: {ran:#?}");
     }
+}
+
+#[test]
+fn ildu0_is_reported() {
+    let f = Folder::new();
+    let line = "solve laplace:12x12x12 --precond ildu0:rows=216 --method bicgstab --report r.json";
+    let ran = f.line(line);
+    let words =
+        ["ILDU(0) of subdomains", "8 subdomains of at most 216 block rows (boxes of 6×6×6 nodes), 16 levels"];
+    assert!(words.iter().all(|w| ran.works().out.contains(w)), "{ran:#?}");
+    let r = report(&f, "r.json");
+    let p = &r["preconditioner"];
+    assert_eq!((&p["name"], &p["parameters"]["subdomains"]), (&"ildu0".into(), &8.into()));
+    // Each of the three planes that separate boxes cuts 144 couplings, stored twice.
+    let (dropped, stored) = (3.0 * 144.0 * 2.0, 7.0 * 1728.0 - 6.0 * 144.0);
+    let share = p["parameters"]["dropped"].as_f64().unwrap();
+    assert!((share - dropped / stored).abs() < 1e-12, "{share}");
+    assert!((p["fill"].as_f64().unwrap() - (1.0 - share)).abs() < 1e-12, "{p}");
 }
 
 #[test]

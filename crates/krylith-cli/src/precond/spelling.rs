@@ -1,0 +1,149 @@
+//! How preconditioners are spelt on the command line and in `system.toml`: NAME[:key=value,…].
+
+use crate::options::{Parsed, block_size, unknown, whole};
+use krylith::partition::SubdomainCut;
+
+/// Preconditioners and their parameters.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Precond {
+    /// Let the program pick.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// Inverses of the diagonal blocks, of this size; the system's own where none is given.
+    Jacobi {
+        /// Divides the system's block size.
+        block: Option<usize>,
+    },
+    /// Incomplete factors of subdomains.
+    Ildu0(Ildu0),
+}
+
+/// Parameters of `ildu0`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Ildu0 {
+    /// Level of fill.
+    pub fill: usize,
+    /// Most block rows of a subdomain; by the order of blocks where none is given.
+    pub rows: Option<usize>,
+    /// How subdomains are cut.
+    pub cut: SubdomainCut,
+    /// What a pivot that cannot be inverted gets, relative to its row.
+    pub shift: Option<f64>,
+}
+
+/// Levels of fill; more than this is a slip of the finger, and `cut=whole` with it a direct solver of the slow kind.
+const MOST_FILL: usize = 1000;
+
+impl std::str::FromStr for Precond {
+    type Err = String;
+    fn from_str(text: &str) -> Parsed<Self> {
+        let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
+        let parameters: Vec<(&str, &str)> = parameters
+            .map(|list| {
+                list.split(',')
+                    .map(|p| p.split_once('=').ok_or_else(|| format!("`{p}` in `{text}` is not key=value")))
+                    .collect::<Parsed<Vec<_>>>()
+            })
+            .transpose()?
+            .unwrap_or_default();
+        if let Some((i, _)) =
+            parameters.iter().enumerate().find(|(i, (k, _))| parameters[..*i].iter().any(|p| p.0 == *k))
+        {
+            return Err(format!("`{}` is given twice in `{text}`", parameters[i].0));
+        }
+        match name {
+            "auto" | "none" if !parameters.is_empty() => Err(format!("`{name}` takes no parameters")),
+            "auto" => Ok(Precond::Auto),
+            "none" => Ok(Precond::None),
+            "jacobi" => {
+                let mut block = None;
+                for (key, value) in parameters {
+                    match key {
+                        "block" => {
+                            block = Some(block_size(value).map_err(|e| format!("jacobi:block={value}: {e}"))?)
+                        }
+                        _ => return unknown("key of jacobi", key, &["block"]),
+                    }
+                }
+                Ok(Precond::Jacobi { block })
+            }
+            "ildu0" => parameters
+                .into_iter()
+                .try_fold(Ildu0::default(), |ildu, (key, value)| {
+                    ildu.with(key, value).map_err(|e| format!("ildu0:{key}={value}: {e}"))
+                })
+                .map(Precond::Ildu0),
+            "ilu0" => {
+                Err("unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu0:cut=whole".into())
+            }
+            _ => unknown(
+                "preconditioner",
+                name,
+                &["auto", "none", "jacobi[:block=B]", "ildu0[:fill=K,rows=N,cut=NAME,shift=S]"],
+            ),
+        }
+    }
+}
+
+impl Ildu0 {
+    fn with(mut self, key: &str, value: &str) -> Parsed<Self> {
+        match key {
+            "fill" => self.fill = whole(value, 0, MOST_FILL)?,
+            "rows" => self.rows = Some(whole(value, 1, u32::MAX as usize)?),
+            "cut" => {
+                let known = SubdomainCut::ALL.into_iter().find(|way| way.name() == value);
+                let names = SubdomainCut::ALL.map(SubdomainCut::name);
+                self.cut = known.map_or_else(|| unknown("cut", value, &names), Ok)?;
+            }
+            "shift" => {
+                let shift = value.parse().ok().filter(|s: &f64| *s > 0.0 && s.is_finite());
+                self.shift = Some(shift.ok_or("expected a positive number, such as 1e-3")?);
+            }
+            _ => return unknown("key of ildu0", key, &["fill", "rows", "cut", "shift"]),
+        }
+        Ok(self)
+    }
+
+    /// Most block rows of a subdomain, for blocks of order b·s: what keeps a subdomain's vector in the shared memory of
+    /// a thread block, and its levels wide enough for its threads.
+    pub fn most_rows(&self, order: usize) -> usize {
+        self.rows.unwrap_or(match order {
+            1..=4 => 2048,
+            5..=8 => 512,
+            _ => 128,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_or_refused_with_a_list() {
+        assert_eq!("jacobi:block=1".parse(), Ok(Precond::Jacobi { block: Some(1) }));
+        assert_eq!("jacobi".parse(), Ok(Precond::Jacobi { block: None }));
+        assert_eq!("ildu0".parse(), Ok(Precond::Ildu0(Ildu0::default())));
+        let full = Ildu0 { fill: 2, rows: Some(100), cut: SubdomainCut::TwoLevel, shift: Some(1e-3) };
+        assert_eq!("ildu0:fill=2,rows=100,cut=two-level,shift=1e-3".parse(), Ok(Precond::Ildu0(full)));
+        for (text, words) in [
+            ("ilu", "the known ones are auto, none, jacobi"),
+            ("ilu0", "ildu0:cut=whole"),
+            ("jacobi:overlap=2", "unknown key of jacobi `overlap`; the known ones are block"),
+            ("jacobi:block", "not key=value"),
+            ("jacobi:block=9", "from 1 to 8"),
+            ("jacobi:block=1,block=2", "twice"),
+            ("none:block=1", "no parameters"),
+            ("ildu0:block=1", "unknown key of ildu0 `block`; the known ones are fill, rows, cut, shift"),
+            ("ildu0:rows=0", "ildu0:rows=0: expected a whole number from 1"),
+            ("ildu0:shift=-1", "expected a positive number"),
+            ("ildu0:cut=boxes", "unknown cut `boxes`; the known ones are auto, whole, runs, geometric"),
+            ("", "unknown preconditioner"),
+        ] {
+            let error = text.parse::<Precond>().unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}
