@@ -12,6 +12,7 @@ use krylith::method::{self, Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orth
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::space::Phases;
 use krylith::{History, Observer, Stop, Store};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,8 +75,8 @@ pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Res
     let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
     let comm = space.comm();
     let mut set_up = || -> Result<_> {
-        let a = agree(comm, PointBlock::new(space, terms, settings.store, false))?;
-        let p = precond::preconditioner(space, job, &mut events)?;
+        let a = Rc::new(agree(comm, PointBlock::new(space, terms, settings.store, false))?);
+        let p = precond::preconditioner(space, job, &a, &mut events)?;
         let method = build(space, settings, restart).and_then(|m| space.wait().map(|()| m));
         Ok((a, p, agree(comm, method)?))
     };
@@ -87,7 +88,7 @@ pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Res
     let start = Instant::now();
     let _ = space.take_phases();
     let stop = Stop { rtol: settings.rtol, atol: settings.atol, max_iterations: settings.max_iters };
-    let parts = Parts { space, a: &a, p, rhs, stop };
+    let parts = Parts { space, a: &*a, p, rhs, stop };
     let history = match settings.store {
         Store::F64 => refine::once(&parts, &mut *method, &mut x, observer)?,
         Store::F32 => {

@@ -96,7 +96,7 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
     }
 
     /// Factorises again, for new values, τ, A or B under the same patterns. Nothing is analysed again, and nothing
-    /// allocated on the device. After an error the preconditioner must not be applied.
+    /// allocated but s² numbers for a moment. After an error the preconditioner must not be applied.
     ///
     /// # Errors
     /// As [`new`](Self::new); another shape, or another number of stages; coupling through a matrix that did not
