@@ -203,7 +203,6 @@ fn every_choice_of_method_and_storage_solves() {
         "--store f32 --precond ildu0:cut=whole",
         "--precond jacobi+ildu0:rows=20",
         "--precond=jacobi:block=1+jacobi --equilibrate",
-        "--precond stage:rows=20,fill=1",
     ] {
         let ran = f.line(&format!("solve random:50 --out y.npy --rtol 1e-11 {options}"));
         ran.works();

@@ -20,7 +20,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let numbers = |at: usize, default: &str| -> Vec<f64> {
         let text = arguments.get(at).map_or(default, String::as_str);
-        let parsed = text.split(',').map(str::parse).collect();
+        let parsed: std::result::Result<Vec<f64>, _> = text.split(',').map(str::parse).collect();
         parsed.unwrap_or_else(|_| {
             eprintln!("{USAGE}");
             std::process::exit(2);

@@ -344,6 +344,9 @@ pub fn products() -> Vec<Kernel> {
                 all.extend([false, true].map(|add| kernel(b, s, &Structure::dense(b, 1), add)));
             }
             all.extend((1..=4).flat_map(|s| [3, 4].map(|b| kernel(b, s, &Structure::stokes(b), false))));
+            // L alone: what couples the stages of a stage preconditioner.
+            let stiffness = |b: usize| Structure::stokes(b).of(1..2);
+            all.extend((2..=4).flat_map(|s| [3, 4].map(|b| kernel(b, s, &stiffness(b), false))));
         }
     }
     all
