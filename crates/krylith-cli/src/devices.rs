@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::{Device, Method};
 use crate::run::{self, Job, Solved};
-use crate::{bandwidth, machine, ranks, share};
+use crate::{auto, bandwidth, machine, ranks, share};
 use krylith::Observer;
 use krylith::device::cpu::{Cpu, Pool};
 use std::sync::Arc;
@@ -80,11 +80,13 @@ fn cpu(
     let comm = &job.comm;
     let here = comm.host().ranks_on_host.len();
     let needed = needed(job);
-    let room = match machine::memory().filter(|(_, free)| needed * here as u64 > *free) {
-        Some((_, free)) => Err(no_room(job, needed, free / here as u64, "the host".into()).into()),
+    let free = machine::memory().map(|(_, free)| free / here as u64);
+    let room = match free.filter(|free| needed > *free) {
+        Some(free) => Err(no_room(job, needed, free, "the host".into()).into()),
         None => Ok(()),
     };
     ranks::together(room)?;
+    let job = &Job { room: free, ..job.clone() };
     let threads = threads.unwrap_or((machine::cores() / here).max(1));
     let space = Cpu::distributed(job.rhs.len(), Arc::new(Pool::new(threads)), comm.clone());
     let solved = run::run(&space, job, observer)?;
@@ -97,16 +99,17 @@ fn cpu(
     ))
 }
 
-/// Bytes that the job will want on its device.
+/// Bytes that the job's first attempt will want on its device.
 fn needed(job: &Job) -> u64 {
-    let settings = job.settings;
-    run::memory(job.terms, settings.method, job.restart, settings.store, &settings.precond).total()
+    let first = &auto::ladder(job)[0];
+    run::memory(job.terms, first.method, first.restart, job.settings.store, &first.precond).total()
 }
 
 fn no_room(job: &Job, needed: u64, free: u64, place: String) -> krylith::Error {
-    let (method, remedy) = match job.settings.method {
+    let first = &auto::ladder(job)[0];
+    let (method, remedy) = match first.method {
         Method::Auto | Method::Gmres => (
-            format!("GMRES({})", job.restart),
+            format!("GMRES({})", first.restart),
             "use a smaller --restart, --store f32 or a device with more memory",
         ),
         Method::Bicgstab => ("BiCGSTAB".into(), "use --store f32 or a device with more memory"),
@@ -210,13 +213,13 @@ mod cuda {
             if needed > free {
                 return Err(no_room(job, needed, free, name));
             }
-            Ok(gpu)
+            Ok((gpu, free))
         })();
         let agreed = |e: krylith::Error| Failure { agreed: true, ..machine(e) };
-        let gpu = agree(&**comm, opened).map_err(agreed)?;
+        let (gpu, free) = agree(&**comm, opened).map_err(agreed)?;
         let fabric = Fabric::new(&gpu, comm, transport()?).map_err(agreed)?;
         let space = agree(&**comm, Cuda::distributed(&fabric, job.rhs.len())).map_err(agreed)?;
-        let solved = run::run(&space, job, observer)?;
+        let solved = run::run(&space, &Job { room: Some(free), ..job.clone() }, observer)?;
         let bandwidth = if measure { gpu.read_bandwidth().ok() } else { None };
         let reason = if comm.size() > 1 { format!("; {}", fabric.reason()) } else { String::new() };
         Ok((solved, Done { name: gpu.info().name.clone(), reason, bandwidth }))
@@ -245,8 +248,11 @@ mod cuda {
         check(list)?;
         let size = list.len();
         let begin = std::time::Instant::now();
-        let (partition, why) = share::cut(job.terms, job.coordinates, size, job.cut)?;
-        let parts = split(job.terms, &partition)?;
+        let ildu = job.settings.precond.subdomains();
+        let dealt = share::deal(job.terms, job.coordinates, job.grid, size, job.cut, ildu)?;
+        let parts = split(job.terms, &dealt.partition)?;
+        let own: krylith::Result<Vec<_>> = parts.iter().map(|part| dealt.own(&part.rows)).collect();
+        let (subdomains, why) = (own?, &dealt.reason);
         let cutting = begin.elapsed().as_secs_f64();
         let run = job.terms.block() * job.terms.stages();
         let first = Mutex::new(Some(observer));
@@ -264,6 +270,7 @@ mod cuda {
                 null: &null,
                 numbers: Some(rows),
                 comm: comm.clone(),
+                subdomains: subdomains[rank].as_ref(),
                 ..job.clone()
             };
             // Rank 0 watches; the others hear of an interrupt from it.

@@ -1,6 +1,7 @@
 //! The `krylith` command: solve sparse point-block systems, write generated ones, measure, look at the machine.
 
 mod args;
+mod auto;
 mod bandwidth;
 mod bench;
 mod blocks;

@@ -68,10 +68,11 @@ pub enum Method {
 }
 
 impl Method {
-    /// The name in reports: what `auto` takes is GMRES.
+    /// The name in reports, which know what `auto` took.
     pub fn name(self) -> &'static str {
         match self {
-            Method::Auto | Method::Gmres => "gmres",
+            Method::Auto => "auto",
+            Method::Gmres => "gmres",
             Method::Bicgstab => "bicgstab",
         }
     }
@@ -257,8 +258,8 @@ pub struct Given {
 pub struct Settings {
     /// Method.
     pub method: Method,
-    /// Iterations between restarts.
-    pub restart: usize,
+    /// Iterations between restarts, where they were named.
+    pub restart: Option<usize>,
     /// Orthogonalisation.
     pub orthogonalization: Orthogonalization,
     /// Reductions of BiCGSTAB.
@@ -304,16 +305,26 @@ impl Given {
         let max_iters = read(place, "max_iters", file.max_iters, max_iters)?;
         let store = read(place, "store", file.store.as_ref(), store)?;
         let device = read(place, "device", file.device.as_ref(), str::parse)?;
-        let taken = self.method.or(method).unwrap_or_default();
-        let others = match taken {
-            Method::Auto | Method::Gmres => vec![("reductions", self.reductions.is_some(), red.is_some())],
-            Method::Bicgstab => vec![
-                ("restart", self.restart.is_some(), restart.is_some()),
-                ("orthogonalization", self.orthogonalization.is_some(), orth.is_some()),
-            ],
+        let wanted = self.method.or(method).unwrap_or_default();
+        // Options of one method, on the command line and in the file.
+        let gmres = [
+            ("restart", self.restart.is_some(), restart.is_some()),
+            ("orthogonalization", self.orthogonalization.is_some(), orth.is_some()),
+        ];
+        let bicgstab = [("reductions", self.reductions.is_some(), red.is_some())];
+        // A method that is left open is the one whose options are named.
+        let named = |options: &[(&str, bool, bool)]| options.iter().any(|o| o.1 || o.2);
+        let taken = match wanted {
+            Method::Auto if named(&gmres) => Method::Gmres,
+            Method::Auto if named(&bicgstab) => Method::Bicgstab,
+            _ => wanted,
         };
-        let owner = if taken == Method::Bicgstab { "gmres" } else { "bicgstab" };
-        for (key, given, in_file) in others {
+        let (others, owner): (&[_], _) = match taken {
+            Method::Auto => (&[], ""),
+            Method::Gmres => (&bicgstab, "bicgstab"),
+            Method::Bicgstab => (&gmres, "gmres"),
+        };
+        for &(key, given, in_file) in others {
             let why = format!("is for method {owner}, and {} has no use for it; leave it out", taken.name());
             if given {
                 return Err(Failure::usage(format!("--{key} {why}")));
@@ -324,7 +335,7 @@ impl Given {
         }
         Ok(Settings {
             method: taken,
-            restart: self.restart.or(restart).unwrap_or(30),
+            restart: self.restart.or(restart),
             orthogonalization: self.orthogonalization.or(orth).unwrap_or_default(),
             reductions: self.reductions.or(red).unwrap_or_default(),
             precond: self.precond.or(precond).unwrap_or_default(),
@@ -362,7 +373,7 @@ mod tests {
         let file = SolverDefaults { rtol: Some(1e-9), restart: Some(7), ..Default::default() };
         let given = Given { rtol: Some(1e-3), ..Default::default() };
         let settings = given.settle(&file, "system.toml").unwrap();
-        assert_eq!((settings.rtol, settings.restart, settings.max_iters), (1e-3, 7, 10_000));
+        assert_eq!((settings.rtol, settings.restart, settings.max_iters), (1e-3, Some(7), 10_000));
         // A method's own options, given to the other one.
         let bicgstab = || SolverDefaults { method: Some("bicgstab".into()), ..Default::default() };
         let given = Given { restart: Some(5), ..Default::default() };
@@ -372,7 +383,7 @@ mod tests {
         let error = Given::default().settle(&file, "s.toml").unwrap_err().message;
         assert!(error.contains("s.toml: `solver.restart` is for method gmres"), "{error}");
         let given = Given { method: Some(Method::Gmres), ..Default::default() };
-        assert_eq!(given.settle(&file, "s.toml").unwrap().restart, 7);
+        assert_eq!(given.settle(&file, "s.toml").unwrap().restart, Some(7));
         let file = SolverDefaults { restart: Some(7), ..Default::default() };
         let given = Given { method: Some(Method::Bicgstab), ..Default::default() };
         assert_eq!(given.settle(&file, "s.toml").unwrap().method, Method::Bicgstab);

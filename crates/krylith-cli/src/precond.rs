@@ -6,6 +6,7 @@
 pub mod spelling;
 pub mod subdomains;
 
+use crate::auto::Attempt;
 use crate::failure::{Failure, Result};
 use crate::output::{count, plural, seconds};
 use crate::report::Event;
@@ -40,6 +41,8 @@ pub struct About {
     pub parameters: Map<String, Value>,
     /// Numbers that it stores, on all ranks.
     pub numbers: f64,
+    /// Numbers of the assembled matrix that it was made of, where it keeps a pattern.
+    pub matrix: f64,
     /// `point-block Jacobi 3×3`.
     pub text: String,
     /// More lines for people.
@@ -56,18 +59,19 @@ pub struct About {
 pub fn preconditioner<S: Machine>(
     space: &S,
     job: &Job,
+    attempt: &Attempt,
     a: &Rc<PointBlock<S>>,
     events: &mut Vec<Event>,
 ) -> Result<(Boxed<S>, About)> {
-    if job.equilibrate && space.comm().size() > 1 {
+    if attempt.equilibrate && space.comm().size() > 1 {
         return Err(Failure::usage(
             "--equilibrate works on one rank; leave it out, or solve on one GPU or one process",
         ));
     }
-    let scaling = job.equilibrate.then(|| Scaling::find(job.terms));
+    let scaling = attempt.equilibrate.then(|| Scaling::find(job.terms));
     let scaled = scaling.as_ref().map(|s| s.scaled(job.terms)).transpose()?;
     let terms = scaled.as_ref().unwrap_or(job.terms);
-    let wanted = &job.settings.precond;
+    let wanted = &attempt.precond;
     let a = match &scaled {
         Some(scaled) if wanted.multiplies() => {
             &Rc::new(PointBlock::new(space, scaled, job.settings.store, false)?)
@@ -136,6 +140,7 @@ impl About {
             name: self.name + name + &other.name,
             parameters,
             numbers: self.numbers + other.numbers,
+            matrix: self.matrix + other.matrix,
             text: self.text + text + &other.text,
             details: [self.details, other.details].concat(),
             reason: String::new(),
@@ -190,6 +195,7 @@ fn about_jacobi(comm: &dyn Communicator, terms: &Terms, size: usize, reason: &st
         name: "jacobi".into(),
         parameters: Map::from_iter([("block".to_string(), size.into())]),
         numbers: numbers[0],
+        matrix: 0.0,
         text,
         details: Vec::new(),
         reason: reason.into(),
@@ -248,8 +254,7 @@ fn ildu0<S: Machine>(space: &S, terms: &Terms, job: &Job, ildu: &Ildu0) -> Resul
 fn stage<S: Machine>(space: &S, terms: &Terms, job: &Job, ildu: &Ildu0) -> Result<(Boxed<S>, About)> {
     let start = Instant::now();
     let (comm, s) = (space.comm(), terms.stages());
-    // Blocks are those of M and L, and so is the default size of subdomains.
-    let ildu = &Ildu0 { rows: Some(ildu.most_rows(terms.block())), ..*ildu };
+    let ildu = &ildu.of_stage();
     let (subdomains, way) = agree(comm, subdomains::own(job, terms, ildu))?;
     let options = IlduOptions { fill: ildu.fill, store: job.settings.store, shift: ildu.shift };
     let options = StageOptions { ildu: options, coupled: true };
@@ -301,8 +306,9 @@ fn about_factors(
         parameters.insert("shifted".into(), (shifted as usize).into());
         details.push(format!("{} shifted by {shift:e} of their row", plural(shifted as usize, "pivot")));
     }
-    let numbers = entries * (plan.order * plan.order * times) as f64;
-    Ok(About { parameters, numbers, details, ..About::default() })
+    let square = (plan.order * plan.order * times) as f64;
+    let (numbers, matrix) = (entries * square, stored * square);
+    Ok(About { parameters, numbers, matrix, details, ..About::default() })
 }
 
 /// The diagonal of every term, cut into smaller blocks.

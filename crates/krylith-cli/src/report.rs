@@ -106,7 +106,7 @@ pub struct Parameters {
 /// A preconditioner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Preconditioner {
-    /// `none`, `jacobi` or `ildu0`.
+    /// `none`, `jacobi`, `ildu0`, or `direct` for factors of more than five times the matrix's numbers.
     pub name: String,
     /// By the names of the command line.
     pub parameters: serde_json::Map<String, serde_json::Value>,

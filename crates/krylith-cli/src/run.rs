@@ -1,15 +1,17 @@
 //! One solve on one device, written once for every device.
 
-use crate::failure::{Failure, Result};
+use crate::auto::{self, Attempt};
+use crate::failure::{Failure, Result, USAGE};
 use crate::options::{Method, Precond, Settings};
-use crate::precond::{self, About, Machine};
+use crate::precond::subdomains::Shared;
+use crate::precond::{self, About, Boxed, Machine};
 use crate::refine::{self, Parts};
 use crate::report::Event;
 use crate::residual::Given;
 use crate::share::Cut;
 use krylith::comm::{Communicator, agree};
 use krylith::method::{self, Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization, Reductions};
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::space::Phases;
 use krylith::{History, Observer, Stop, Store};
 use std::rc::Rc;
@@ -31,8 +33,8 @@ pub struct Job<'a> {
     pub equilibrate: bool,
     /// Options, decided.
     pub settings: &'a Settings,
-    /// Basis vectors; not more than could ever be used.
-    pub restart: usize,
+    /// Unknowns of the whole system.
+    pub unknowns: usize,
     /// Block rows of the whole system that these are; `None` where they are all of them.
     pub numbers: Option<&'a [u64]>,
     /// The ranks that solve it together.
@@ -43,6 +45,10 @@ pub struct Job<'a> {
     pub grid: Option<[usize; 3]>,
     /// How several GPUs of this process share the rows.
     pub cut: Cut,
+    /// Subdomains of these rows that were cut in the whole system.
+    pub subdomains: Option<&'a Shared>,
+    /// Bytes free where it is solved, if that is known.
+    pub room: Option<u64>,
 }
 
 /// What was done.
@@ -51,8 +57,8 @@ pub struct Solved {
     pub x: Vec<f64>,
     /// How it went.
     pub history: History,
-    /// The preconditioner.
-    pub precond: About,
+    /// The attempt that ended the solve.
+    pub last: Final,
     /// Where the time went, if the device keeps it.
     pub phases: Option<Phases>,
     /// Seconds before the first iteration.
@@ -65,66 +71,165 @@ pub struct Solved {
     pub events: Vec<Event>,
 }
 
-/// Sets up and solves.
+/// The attempt that ended a solve.
+pub struct Final {
+    /// Its preconditioner.
+    pub about: About,
+    /// What it was.
+    pub attempt: Attempt,
+    /// Iterations before it.
+    pub begun: usize,
+    /// Restarts of it alone.
+    pub restarts: usize,
+}
+
+/// Sets up and solves, by as many attempts as it takes ([`auto`]).
 ///
 /// # Errors
 /// A preconditioner that was asked for and cannot be built; a device without room.
 pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Result<Solved> {
     let start = Instant::now();
-    let Job { terms, rhs, settings, restart, .. } = *job;
-    let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
+    let Job { terms, settings, .. } = *job;
     let comm = space.comm();
-    let mut set_up = || -> Result<_> {
-        let a = Rc::new(agree(comm, PointBlock::new(space, terms, settings.store, false))?);
-        let p = precond::preconditioner(space, job, &a, &mut events)?;
-        let method = build(space, settings, restart).and_then(|m| space.wait().map(|()| m));
-        Ok((a, p, agree(comm, method)?))
-    };
-    // Every step above fails on all ranks or on none.
-    let (a, (p, about), mut method) = set_up().map_err(|f| Failure { agreed: true, ..f })?;
-    let p = p.as_deref();
-    let setup = start.elapsed().as_secs_f64();
-
-    let start = Instant::now();
+    // Every step of a set-up fails on all ranks or on none.
+    let agreed = |f: Failure| Failure { agreed: true, ..f };
+    let a = agree(comm, PointBlock::new(space, terms, settings.store, false));
+    let a = Rc::new(a.map_err(|e| agreed(e.into()))?);
+    let mut setup = start.elapsed().as_secs_f64();
     let _ = space.take_phases();
-    let stop = Stop { rtol: settings.rtol, atol: settings.atol, max_iterations: settings.max_iters };
-    let parts = Parts { space, a: &*a, p, rhs, stop };
-    let history = match settings.store {
-        Store::F64 => refine::once(&parts, &mut *method, &mut x, observer)?,
-        Store::F32 => {
-            let given = Given { terms, comm: space.comm() };
-            let (history, passes) = refine::refined(&parts, &mut *method, given, &mut x, observer)?;
-            if passes > 1 {
-                let detail = format!(
-                    "{passes} passes of iterative refinement against the matrix in f64, stored in f32"
-                );
-                events.push(Event::new("refinement", None, detail));
+    let ladder = auto::ladder(job);
+    let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
+    let (mut solve, mut moved, mut best) = (0.0, 0.0, f64::INFINITY);
+    let mut all: Option<(History, Final)> = None;
+    for (k, attempt) in ladder.iter().enumerate() {
+        let (done, next) = (all.as_ref().map_or(0, |(h, _)| h.iterations), ladder.get(k + 1));
+        let goes_on = |why: String| {
+            let next =
+                next.map_or_else(|| "nothing stronger is left".into(), |n| format!("next {}", n.name()));
+            Event::new("fallback", Some(done), format!("{}: {why}; {next}", attempt.name()))
+        };
+        if k > 0 && space.any(auto::too_large(job, attempt))? {
+            events.push(goes_on("it may not fit the memory".into()));
+            continue;
+        }
+        let start = Instant::now();
+        let mut said = Vec::new();
+        let (p, about, mut method) = match set_up(space, job, attempt, &a, &mut said) {
+            Ok(parts) => parts,
+            // What another preconditioner may do without; a device or a rank that failed has failed for all.
+            Err(f) if next.is_some() && (f.code == USAGE || (k > 0 && comm.size() == 1)) => {
+                events.push(goes_on(f.message));
+                continue;
             }
-            history
+            Err(f) if all.is_some() && (f.code == USAGE || comm.size() == 1) => {
+                events.push(goes_on(f.message));
+                break;
+            }
+            Err(f) => return Err(agreed(f)),
+        };
+        events.extend(said);
+        setup += start.elapsed().as_secs_f64();
+
+        let start = Instant::now();
+        let left = settings.max_iters - done;
+        let max_iterations = if next.is_some() { left.min(attempt.iterations) } else { left };
+        let stop = Stop { rtol: settings.rtol, atol: settings.atol, max_iterations };
+        let parts = Parts { space, a: &*a, p: p.as_deref(), rhs: job.rhs, stop };
+        let mut tried = x.clone();
+        let mut later = auto::Later { observer: &mut *observer, done };
+        let history = solve_with(&parts, job, &mut *method, &mut tried, &mut later, &mut events)?;
+        solve += start.elapsed().as_secs_f64();
+        let fixed = a.bytes() + p.as_ref().map_or(0, |p| p.bytes());
+        let bytes = iteration_bytes(settings, attempt, fixed, p.is_some(), space.len(), history.iterations);
+        moved += bytes * history.iterations.max(1) as f64;
+
+        let residual = history.true_relative_residual;
+        if k == 0 {
+            best = history.residuals.first().copied().unwrap_or(f64::INFINITY);
         }
-    };
-    let solve = start.elapsed().as_secs_f64();
-    let fixed = a.bytes() + p.map_or(0, |p| p.bytes());
-    let n = space.len() as f64;
-    let own = match settings.method {
+        // The only attempt gives what it has.
+        if residual <= best || ladder.len() == 1 {
+            (x, best) = (tried, residual);
+        }
+        let last = Final { about, attempt: attempt.clone(), begun: done, restarts: history.restarts };
+        let ended = format!("{} at relative residual {residual:.2e}", history.outcome);
+        let again = auto::worth_another(&history) && done + history.iterations < settings.max_iters;
+        match &mut all {
+            None => all = Some((history, last)),
+            Some((whole, end)) => {
+                auto::join(whole, history);
+                *end = last;
+            }
+        }
+        if !again {
+            break;
+        }
+        if let (Some((whole, _)), Some(next)) = (&all, next) {
+            let detail = format!("{}: {ended}; next {}", attempt.name(), next.name());
+            events.push(Event::new("fallback", Some(whole.iterations), detail));
+        }
+    }
+    let (mut history, last) = all.ok_or_else(|| Failure::usage("no preconditioner can be built"))?;
+    history.true_relative_residual = best;
+    let mut bytes = [moved / history.iterations.max(1) as f64];
+    comm.sum(&mut bytes)?;
+    let phases = space.take_phases();
+    Ok(Solved { x, last, phases, setup, solve, bytes_per_iteration: bytes[0], events, history })
+}
+
+type SetUp<'a, S> = (Boxed<S>, About, Box<dyn method::Method<S> + 'a>);
+
+/// The preconditioner and the method of an attempt.
+fn set_up<'a, S: Machine>(
+    space: &S,
+    job: &Job,
+    attempt: &Attempt,
+    a: &Rc<PointBlock<S>>,
+    events: &mut Vec<Event>,
+) -> Result<SetUp<'a, S>> {
+    let (p, about) = precond::preconditioner(space, job, attempt, a, events)?;
+    let method = build(space, job.settings, attempt).and_then(|m| space.wait().map(|()| m));
+    Ok((p, about, agree(space.comm(), method)?))
+}
+
+/// One solve from `x`, or as many as a rounded matrix needs.
+fn solve_with<S: Machine>(
+    parts: &Parts<S>,
+    job: &Job,
+    method: &mut dyn method::Method<S>,
+    x: &mut [f64],
+    observer: &mut dyn Observer,
+    events: &mut Vec<Event>,
+) -> Result<History> {
+    if job.settings.store == Store::F64 {
+        return Ok(refine::once(parts, method, x, observer)?);
+    }
+    let given = Given { terms: job.terms, comm: parts.space.comm() };
+    let (history, passes) = refine::refined(parts, method, given, x, observer)?;
+    if passes > 1 {
+        let detail =
+            format!("{passes} passes of iterative refinement against the matrix in f64, stored in f32");
+        events.push(Event::new("refinement", None, detail));
+    }
+    Ok(history)
+}
+
+/// Bytes that an average iteration of an attempt moves on this rank; `fixed` are those of operator and preconditioner.
+fn iteration_bytes(
+    settings: &Settings,
+    attempt: &Attempt,
+    fixed: u64,
+    preconditioned: bool,
+    len: usize,
+    iterations: usize,
+) -> f64 {
+    let (fixed, n) = (fixed as f64, len as f64);
+    match attempt.method {
         Method::Auto | Method::Gmres => {
-            fixed as f64 + n * orthogonalization_bytes(settings, restart, history.iterations)
+            fixed + n * orthogonalization_bytes(settings, attempt.restart, iterations)
         }
-        Method::Bicgstab => 2.0 * fixed as f64 + n * bicgstab_bytes(settings.reductions, p.is_some()),
-    };
-    let mut bytes = [own];
-    space.comm().sum(&mut bytes)?;
-    let [bytes_per_iteration] = bytes;
-    Ok(Solved {
-        x,
-        precond: about,
-        phases: space.take_phases(),
-        setup,
-        solve,
-        bytes_per_iteration,
-        events,
-        history,
-    })
+        Method::Bicgstab => 2.0 * fixed + n * bicgstab_bytes(settings.reductions, preconditioned),
+    }
 }
 
 /// Bytes an unknown that orthogonalisation moves in an average iteration: the ledger of `method/gmres.rs`, with the
@@ -154,12 +259,13 @@ fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
 }
 
 /// The method that the settings name, with its workspace.
-fn build<'a, S: PointBlockSum + 'a>(
+fn build<'a, S: Machine>(
     space: &S,
     settings: &Settings,
-    restart: usize,
+    attempt: &Attempt,
 ) -> krylith::Result<Box<dyn method::Method<S> + 'a>> {
-    Ok(match settings.method {
+    let restart = attempt.restart;
+    Ok(match attempt.method {
         Method::Auto | Method::Gmres => {
             let orthogonalization = settings.orthogonalization;
             Box::new(Gmres::new(space, GmresOptions { restart, orthogonalization, basis: settings.store })?)

@@ -1,15 +1,17 @@
 //! One rank's share of a system: which block rows it takes, and how it comes to them.
 
 use crate::failure::{Failure, Result};
-use crate::options::Ordering;
+use crate::options::{Given, Ordering};
 use crate::output::plural;
+use crate::precond::spelling::Ildu0;
+use crate::precond::subdomains::{self, Shared};
 use crate::ranks;
 use crate::system::{self, Operator, Order, Share, System};
 use krylith::comm::{self, Communicator};
 use krylith::io::SolverDefaults;
 use krylith::io::parts::{BlockSource, ReadRows, read_rows};
 use krylith::operator::Terms;
-use krylith::partition::{Part, Partition, Partitioner, Quality, distribute, split};
+use krylith::partition::{Part, Partition, Partitioner, Quality, Subdomains, distribute, split};
 use std::sync::Arc;
 
 /// How block rows are given to ranks.
@@ -69,6 +71,48 @@ pub fn cut(
     Ok((runs, format!("partition by nonzeros: at most {ghosts:.2} ghosts a node")))
 }
 
+/// Who owns which block rows of a system that stands whole in memory, and in which subdomains.
+pub struct Dealt {
+    /// Owners.
+    pub partition: Partition,
+    /// What was cut for a preconditioner, in the whole system's numbers: each rank owns whole ones.
+    pub subdomains: Option<(Ildu0, Subdomains, String)>,
+    /// Why so.
+    pub reason: String,
+}
+
+impl Dealt {
+    /// The subdomains of a rank's rows.
+    ///
+    /// # Errors
+    /// None that can occur.
+    pub fn own(&self, rows: &[u64]) -> krylith::Result<Option<Shared>> {
+        let Some((ildu, all, why)) = &self.subdomains else { return Ok(None) };
+        Ok(Some(Shared { ildu: *ildu, subdomains: subdomains::local(all, rows)?, why: why.clone() }))
+    }
+}
+
+/// Gives block rows to ranks; where a preconditioner wants subdomains, whole ones.
+///
+/// # Errors
+/// As [`cut`]; a cut into subdomains that does not fit the system.
+pub fn deal(
+    terms: &Terms,
+    coordinates: Option<&[[f64; 3]]>,
+    grid: Option<[usize; 3]>,
+    ranks: usize,
+    wanted: Cut,
+    ildu: Option<Ildu0>,
+) -> Result<Dealt> {
+    let (partition, reason) = cut(terms, coordinates, ranks, wanted)?;
+    let none = Dealt { partition, subdomains: None, reason };
+    let Some(ildu) = ildu else { return Ok(none) };
+    let (all, why) = subdomains::of_whole(terms, coordinates, grid, &ildu)?;
+    let Some(partition) = subdomains::deal(terms, &all, &none.partition)? else { return Ok(none) };
+    let reason = format!("{}, by whole subdomains", none.reason);
+    Ok(Dealt { partition, subdomains: Some((ildu, all, why)), reason })
+}
+
 /// Refuses more ranks than block rows.
 ///
 /// # Errors
@@ -97,9 +141,18 @@ pub fn load(
     block: Option<usize>,
     user: Ordering,
     wanted: Cut,
+    given: &Given,
 ) -> Result<System> {
-    if system::is_problem(text) && user == Ordering::Interleaved && wanted == Cut::Auto {
-        return generated(comm, text, block);
+    // An option that does not fit is refused when all are settled.
+    let ildu = |solver: &SolverDefaults| {
+        given.clone().settle(solver, text).ok().and_then(|settings| settings.precond.subdomains())
+    };
+    if system::is_problem(text)
+        && user == Ordering::Interleaved
+        && wanted == Cut::Auto
+        && let Some(system) = generated(comm, text, block, ildu(&SolverDefaults::default()))?
+    {
+        return Ok(system);
     }
     if !system::is_problem(text) && user == Ordering::Interleaved {
         let way = match wanted {
@@ -107,7 +160,7 @@ pub fn load(
             Cut::By(way) => Some(way).filter(|w| matches!(w, Partitioner::Rows | Partitioner::Nonzeros)),
         };
         if let Some(way) = way
-            && let Some(system) = by_parts(comm, text, block, way, wanted == Cut::Auto)?
+            && let Some(system) = by_parts(comm, text, block, way, wanted == Cut::Auto, &ildu)?
         {
             return Ok(system);
         }
@@ -116,14 +169,16 @@ pub fn load(
     let terms = whole.operator.terms();
     ranks::same("a system", &digest(&whole.name, &terms))?;
     let part = (|| {
-        let (partition, reason) = cut(&terms, whole.coordinates.as_deref(), comm.size(), wanted)?;
-        let part = split(&terms, &partition)?.swap_remove(comm.rank());
-        Ok((part, reason))
+        let points = whole.coordinates.as_deref();
+        let dealt = deal(&terms, points, whole.grid, comm.size(), wanted, ildu(&whole.solver))?;
+        let part = split(&terms, &dealt.partition)?.swap_remove(comm.rank());
+        let subdomains = dealt.own(&part.rows)?;
+        Ok((part, subdomains, dealt.reason))
     })();
-    let (Part { rows, terms: own, .. }, reason) = ranks::together(part)?;
+    let (Part { rows, terms: own, .. }, subdomains, reason) = ranks::together(part)?;
     drop(terms);
     let reason = format!("{reason}; each rank read the whole system");
-    let share = Share { comm: comm.clone(), numbers: Some(rows), reason };
+    let share = Share { comm: comm.clone(), numbers: Some(rows), reason, subdomains };
     let own_rhs = None;
     let mut system = System { operator: Operator::Share(own), share, own_rhs, ..whole };
     system.own_rhs = whole.own_rhs.map(|rhs| system.own(rhs));
@@ -133,6 +188,9 @@ pub fn load(
 /// Stored numbers up to which a system that suits no runs of rows is read whole, for a partition by graph.
 const SMALL: usize = 1 << 27;
 
+/// Stored numbers up to which a system is held whole by every rank, so that its subdomains do not follow ranks.
+const CUT_WHOLE: usize = 1 << 25;
+
 /// Reads own rows of a file. Where `auto` and runs of rows have many ghosts, the graph may cut a system better that
 /// every rank can hold: the answer is then `None`. Collective.
 fn by_parts(
@@ -141,12 +199,16 @@ fn by_parts(
     block: Option<usize>,
     way: Partitioner,
     auto: bool,
+    ildu: &dyn Fn(&SolverDefaults) -> Option<Ildu0>,
 ) -> Result<Option<System>> {
     let (read, size) = (read_rows(&**comm, text, block, way), comm.size());
     let ReadRows { rows, nodes, format, stored, block_source, rhs, coordinates, solver, whole } =
         ranks::together(read.map_err(|e| system::missing(text, e)))?;
     ranks::together(enough_rows(nodes, size))?;
     let (b, stages) = (rows.block, rows.terms[0].0.rows());
+    if auto && stored <= CUT_WHOLE && ildu(&solver).is_some() {
+        return Ok(None);
+    }
     let numbers = rows.numbers.clone();
     let Part { terms, halo, .. } = distribute(&**comm, rows)?;
     let own = halo.ghosts as f64 / halo.own.max(1) as f64;
@@ -174,11 +236,18 @@ fn by_parts(
         solver,
         block_reason,
         block_detected,
-        share: Share { comm: comm.clone(), numbers: Some(numbers), reason },
+        share: Share { comm: comm.clone(), numbers: Some(numbers), reason, subdomains: None },
     }))
 }
 
-fn generated(comm: &Arc<dyn Communicator>, text: &str, block: Option<usize>) -> Result<System> {
+/// Generates own rows. Where the subdomains that are wanted would follow ranks, and the whole is not too large for every
+/// rank, the answer is `None`. Collective.
+fn generated(
+    comm: &Arc<dyn Communicator>,
+    text: &str,
+    block: Option<usize>,
+    ildu: Option<Ildu0>,
+) -> Result<Option<System>> {
     let (rank, size) = (comm.rank(), comm.size());
     let generated =
         ranks::together(krylith_problems::generate_rows(text, rank, size).map_err(Failure::from))?;
@@ -192,17 +261,23 @@ fn generated(comm: &Arc<dyn Communicator>, text: &str, block: Option<usize>) -> 
     ranks::same("a system", generated.spec.as_bytes())?;
     let stages = generated.rows.terms.first().map_or(1, |t| t.0.rows());
     let kronecker = generated.rows.terms.len() > 1;
+    let mut stored = [generated.rows.terms.iter().map(|t| t.1.values.len()).sum::<usize>() as f64];
+    comm.sum(&mut stored)?;
+    if let Some(ildu) = ildu
+        && stored[0] <= CUT_WHOLE as f64
+        && !generated.grid.is_some_and(|grid| subdomains::slabs_fit(grid, b * stages, &ildu, size))
+    {
+        return Ok(None);
+    }
     let numbers = generated.rows.numbers.clone();
     let Part { terms, .. } = distribute(&**comm, generated.rows)?;
-    let mut stored = [terms.terms.iter().map(|t| t.1.values().len()).sum::<usize>() as f64];
-    comm.sum(&mut stored)?;
     let order = Order { block: b, nodes, stages, user: Ordering::Interleaved };
     let format = match (kronecker, b) {
         (true, _) => "kronecker",
         (false, 1) => "csr",
         (false, _) => "bsr",
     };
-    Ok(System {
+    Ok(Some(System {
         label: text.into(),
         name: generated.spec,
         format,
@@ -219,8 +294,9 @@ fn generated(comm: &Arc<dyn Communicator>, text: &str, block: Option<usize>) -> 
             comm: comm.clone(),
             numbers: Some(numbers),
             reason: "each rank generates its rows".into(),
+            subdomains: None,
         },
-    })
+    }))
 }
 
 /// The parts of x on rank 0, which gets the whole; others get nothing. Collective.
@@ -276,6 +352,7 @@ fn digest(name: &str, terms: &Terms) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Precond;
     use krylith::comm::Team;
     use krylith::matrix::Bsr;
 
@@ -327,7 +404,8 @@ mod tests {
             let whole = system::load(text, None, Ordering::Interleaved).unwrap();
             let shares = Team::run(3, |comm| {
                 let comm: Arc<dyn Communicator> = comm;
-                let system = load(&comm, text, None, Ordering::Interleaved, wanted)
+                let given = Given { precond: Some(Precond::None), ..Given::default() };
+                let system = load(&comm, text, None, Ordering::Interleaved, wanted, &given)
                     .map_err(|f| krylith::Error::invalid(f.message))?;
                 let terms = system.operator.terms();
                 let stored: usize = terms.terms.iter().map(|t| t.1.values().len()).sum();

@@ -8,7 +8,7 @@ use crate::output::{self, check_target};
 use crate::progress::Watch;
 use crate::report::{self, Event, Report};
 use crate::residual::Given;
-use crate::run::{Job, Solved};
+use crate::run::{Final, Job, Solved};
 use crate::summary;
 use crate::system::{self, System};
 use crate::{devices, interrupt, null_space, plot, ranks, share};
@@ -32,8 +32,6 @@ pub struct Finished {
     pub rhs: String,
     /// Options, decided.
     pub settings: Settings,
-    /// Effective restart length.
-    pub restart: usize,
     /// What was done.
     pub solved: Solved,
     /// Where.
@@ -64,7 +62,7 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     ranks::together(start())?;
     let mut system = match comm.size() {
         1 => system::load(&args.system, block, ordering)?,
-        _ => share::load(&comm, &args.system, block, ordering, cut)?,
+        _ => share::load(&comm, &args.system, block, ordering, cut, &args.given())?,
     };
     let mut read = || -> Result<_> {
         let settings = args.given().settle(&system.solver, &args.system)?;
@@ -80,9 +78,6 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         "options",
         format!("{settings:?} {} {}", args.equilibrate, args.nullspace.is_some()).as_bytes(),
     )?;
-    // More basis vectors than unknowns or iterations can never be used.
-    let restart = settings.restart.min(system.len()).min(settings.max_iters.max(1));
-
     let null = match &args.nullspace {
         Some(wanted) => ranks::together(null_space::vectors(wanted, &system))?,
         None => Vec::new(),
@@ -104,12 +99,14 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         null: &null,
         equilibrate,
         settings: &in_unit,
-        restart,
+        unknowns: system.len(),
         numbers: system.share.numbers.as_deref(),
         comm: system.share.comm.clone(),
         coordinates: system.coordinates.as_deref(),
         grid: system.grid,
         cut,
+        subdomains: system.share.subdomains.as_ref(),
+        room: None,
     };
     interrupt::solving();
     let done = devices::solve(&job, args.threads, args.report.is_some(), &mut watch);
@@ -123,20 +120,29 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     let given = Given { terms: &terms, comm: system.comm() };
     let r = given.residual(&rhs, &solved.x)?;
     let fields = given.by_field(&r)?.into_iter().map(relative).collect();
-    let events: Vec<Event> = match settings.method {
-        // It tells of each restart, and may begin one without an iteration in between.
-        Method::Bicgstab => {
-            watch.restarts.iter().map(|&(i, why)| Event::new("restart", Some(i), why)).collect()
-        }
-        Method::Auto | Method::Gmres => restarts(&watch.cycles, history.restarts, restart)
-            .into_iter()
-            .map(|i| Event::new("restart", Some(i), "the basis was full, or its estimate was wrong"))
-            .collect(),
-    };
+    // BiCGSTAB tells of each restart, and may begin one without an iteration in between.
+    let mut events: Vec<Event> =
+        watch.restarts.iter().map(|&(i, why)| Event::new("restart", Some(i), why)).collect();
+    let Final { attempt, begun, restarts: count, .. } = &solved.last;
+    if attempt.method != Method::Bicgstab {
+        let watched: Vec<usize> = watch.cycles.iter().copied().filter(|i| i > begun).collect();
+        let full = |k: usize| begun + k * attempt.restart;
+        let told = if watched.len() == *count { watched } else { (1..=*count).map(full).collect() };
+        let why = "the basis was full, or its estimate was wrong";
+        events.extend(told.into_iter().map(|i| Event::new("restart", Some(i), why)));
+    }
     let restarts = events.iter().filter_map(|e| e.iteration).collect();
     let mut choices = Vec::new();
+    let extras_scaled = solved.last.attempt.equilibrate && !args.equilibrate;
     if settings.device == Device::Auto {
         choices.push(Event::new("choice", None, format!("device {}, {}", ran.device, ran.reason)));
+    }
+    if extras_scaled {
+        choices.push(Event::new(
+            "choice",
+            None,
+            "rows and columns scaled: their largest entries differ too much",
+        ));
     }
     if system.block_detected {
         let reason = format!("block {}: {}", system.order.block, system.block_reason);
@@ -154,10 +160,9 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     if system.share.numbers.is_some() {
         solved.events.insert(0, Event::new("choice", None, system.share.reason.clone()));
     }
-    let extras = Extras { equilibrated: args.equilibrate, null_vectors: null.len() };
+    let extras = Extras { equilibrated: solved.last.attempt.equilibrate, null_vectors: null.len() };
     drop(terms);
-    let done =
-        Finished { system, rhs: rhs_name, settings, restart, solved, ran, extras, fields, restarts, target };
+    let done = Finished { system, rhs: rhs_name, settings, solved, ran, extras, fields, restarts, target };
     conclude(done, &args)
 }
 
@@ -241,21 +246,13 @@ fn check_targets(args: &SolveArgs) -> Result<()> {
     Ok(())
 }
 
-/// The iterations at which cycles began: as watched where that fits the count, else where full cycles put them.
-fn restarts(watched: &[usize], count: usize, restart: usize) -> Vec<usize> {
-    if watched.len() == count {
-        return watched.to_vec();
-    }
-    (1..=count).map(|k| k * restart).collect()
-}
-
 fn report_of(done: &Finished, args: &SolveArgs) -> Report {
     let Finished { system, settings, solved, ran, .. } = done;
     let history = &solved.history;
     let phases = solved.phases;
-    let about = &solved.precond;
+    let Final { about, attempt, .. } = &solved.last;
     let mut parameters = about.parameters.clone();
-    let bicgstab = settings.method == Method::Bicgstab;
+    let bicgstab = attempt.method == Method::Bicgstab;
     if done.extras.equilibrated {
         parameters.insert("equilibrate".into(), true.into());
     }
@@ -287,9 +284,9 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             seed: if let Some(Rhs::Random(seed)) = args.rhs { Some(seed) } else { None },
             store: summary::store(settings.store).into(),
         },
-        method: settings.method.name().into(),
+        method: attempt.method.name().into(),
         parameters: report::Parameters {
-            restart: (!bicgstab).then_some(done.restart),
+            restart: (!bicgstab).then_some(attempt.restart),
             orthogonalization: (!bicgstab)
                 .then(|| summary::orthogonalization(settings.orthogonalization).into()),
             reductions: bicgstab.then(|| summary::reductions(settings.reductions).into()),
@@ -297,7 +294,11 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             atol: settings.atol,
             max_iters: settings.max_iters,
         },
-        preconditioner: report::Preconditioner { name: about.name.clone(), parameters, fill },
+        preconditioner: report::Preconditioner {
+            name: summary::preconditioner_name(done).into(),
+            parameters,
+            fill,
+        },
         outcome: history.outcome.name().into(),
         iterations: history.iterations,
         residuals: history.residuals.iter().map(|r| report::finite(*r)).collect(),

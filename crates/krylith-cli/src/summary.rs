@@ -47,8 +47,9 @@ pub fn reductions(r: Reductions) -> &'static str {
 
 /// `GMRES(30)`.
 fn name(done: &Finished) -> String {
-    match done.settings.method {
-        Method::Auto | Method::Gmres => format!("GMRES({})", done.restart),
+    let attempt = &done.solved.last.attempt;
+    match attempt.method {
+        Method::Auto | Method::Gmres => format!("GMRES({})", attempt.restart),
         Method::Bicgstab => "BiCGSTAB".into(),
     }
 }
@@ -64,7 +65,24 @@ fn preconditioner(done: &Finished) -> String {
         0 => String::new(),
         n => format!(", {} projected out", plural(n, "null vector")),
     };
-    done.solved.precond.text.clone() + equilibrated + &null
+    let about = &done.solved.last.about;
+    let direct = if is_direct(done) { "direct: " } else { "" };
+    format!("{direct}{}{equilibrated}{null}", about.text)
+}
+
+/// Factors of more than this many times the matrix's numbers are a direct solver in all but name.
+const DIRECT: f64 = 5.0;
+
+fn is_direct(done: &Finished) -> bool {
+    let about = &done.solved.last.about;
+    // The matrix that a Kronecker system stands for is never stored.
+    let matrix = if done.system.is_kronecker() { about.matrix } else { done.system.nonzeros as f64 };
+    about.matrix > 0.0 && about.numbers > DIRECT * matrix
+}
+
+/// The name in reports: `direct` where factors hold so much more than the matrix.
+pub fn preconditioner_name(done: &Finished) -> &str {
+    if is_direct(done) { "direct" } else { &done.solved.last.about.name }
 }
 
 /// `converged after 42 iterations, 1 restart`.
@@ -89,7 +107,7 @@ pub fn outcome(done: &Finished) -> String {
 /// One line for stderr where the solve did not converge: the outcome by name, and what to try.
 pub fn verdict(done: &Finished) -> String {
     let history = &done.solved.history;
-    let bicgstab = done.settings.method == Method::Bicgstab;
+    let bicgstab = done.solved.last.attempt.method == Method::Bicgstab;
     let remedy = match history.outcome {
         Outcome::Converged => "",
         Outcome::Interrupted => "; x is the best so far",
@@ -183,8 +201,8 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     let threads = if ran.ranks > 1 && ran.device == "cpu" { format!("{threads} a rank") } else { threads };
     rows.push(("device", vec![format!("{}{threads} ({})", counted(&ran.names), ran.reason)]));
     let auto = if settings.method == Method::Auto { " (auto)" } else { "" };
-    let bicgstab = settings.method == Method::Bicgstab;
-    let way = match settings.method {
+    let bicgstab = solved.last.attempt.method == Method::Bicgstab;
+    let way = match solved.last.attempt.method {
         Method::Auto | Method::Gmres => {
             format!("{} orthogonalisation", orthogonalization(settings.orthogonalization))
         }
@@ -195,13 +213,19 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
         name(done),
         if settings.store == Store::F32 { ", stored in f32" } else { "" }
     )];
-    let about = &solved.precond;
-    let reason =
-        if settings.precond == Precond::Auto { format!(" ({})", about.reason) } else { String::new() };
+    let about = &solved.last.about;
+    let reason = match (&settings.precond, about.reason.as_str()) {
+        (Precond::Auto, "") => " (auto)".into(),
+        (Precond::Auto, reason) => format!(" ({reason})"),
+        _ => String::new(),
+    };
     lines.push(format!("{}{reason}", preconditioner(done)));
     lines.extend(about.details.iter().cloned());
     let told = solved.events.iter().filter(|e| e.event == "fallback" || e.event == "refinement");
-    lines.extend(told.map(|e| format!("{}: {}", e.event, e.detail)));
+    lines.extend(told.map(|e| match e.iteration {
+        Some(i) => format!("{} after {}: {}", e.event, plural(i, "iteration"), e.detail),
+        None => format!("{}: {}", e.event, e.detail),
+    }));
     if bicgstab {
         let restarts = solved.events.iter().filter(|e| e.event == "restart");
         lines.extend(restarts.take(SHOWN).map(|e| {

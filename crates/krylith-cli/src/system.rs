@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
 use crate::output::count;
+use crate::precond::subdomains::Shared;
 use krylith::comm::{Communicator, Solo};
 use krylith::io::parts::suited_block;
 use krylith::io::{self, Array, Matrix, SolverDefaults, SystemMatrix};
@@ -148,12 +149,14 @@ pub struct Share {
     pub numbers: Option<Vec<u64>>,
     /// Why those.
     pub reason: String,
+    /// Subdomains that it owns wholly, where the whole system was cut.
+    pub subdomains: Option<Shared>,
 }
 
 impl Share {
     /// All of it.
     pub fn whole() -> Self {
-        Self { comm: Arc::new(Solo), numbers: None, reason: String::new() }
+        Self { comm: Arc::new(Solo), numbers: None, reason: String::new(), subdomains: None }
     }
 
     /// Its block rows, where they are some and consecutive.

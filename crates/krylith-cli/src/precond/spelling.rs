@@ -116,6 +116,22 @@ fn both(first: &str, second: &str) -> Parsed<Box<[Precond; 2]>> {
     Ok(Box::new([part(first)?, part(second)?]))
 }
 
+/// As it was written, without what is left to defaults.
+impl std::fmt::Display for Precond {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Precond::Auto => f.write_str("auto"),
+            Precond::None => f.write_str("none"),
+            Precond::Jacobi { block: None } => f.write_str("jacobi"),
+            Precond::Jacobi { block: Some(block) } => write!(f, "jacobi:block={block}"),
+            Precond::Ildu0(ildu) => ildu.spelt("ildu0", f),
+            Precond::Stage(ildu) => ildu.spelt("stage", f),
+            Precond::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
+            Precond::Then(parts) => write!(f, "{} then {}", parts[0], parts[1]),
+        }
+    }
+}
+
 impl Precond {
     /// True where applying it takes a product with the operator.
     pub fn multiplies(&self) -> bool {
@@ -123,6 +139,17 @@ impl Precond {
             Precond::Then(_) => true,
             Precond::Sum(parts) => parts.iter().any(Self::multiplies),
             _ => false,
+        }
+    }
+
+    /// The subdomains that it will want first, if any: what ranks then own wholly.
+    pub fn subdomains(&self) -> Option<Ildu0> {
+        match self {
+            Precond::Auto => Some(Ildu0::default()),
+            Precond::Ildu0(ildu) => Some(*ildu),
+            Precond::Stage(ildu) => Some(ildu.of_stage()),
+            Precond::Sum(parts) | Precond::Then(parts) => parts.iter().find_map(Self::subdomains),
+            Precond::None | Precond::Jacobi { .. } => None,
         }
     }
 }
@@ -150,6 +177,26 @@ impl Ildu0 {
             _ => return unknown(&format!("key of {name}"), key, &["fill", "rows", "cut", "shift"]),
         }
         Ok(self)
+    }
+
+    /// As it was written, without what is left to defaults.
+    fn spelt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut keys = Vec::new();
+        if self.fill > 0 {
+            keys.push(format!("fill={}", self.fill));
+        }
+        keys.extend(self.rows.map(|rows| format!("rows={rows}")));
+        if self.cut != SubdomainCut::Auto {
+            keys.push(format!("cut={}", self.cut.name()));
+        }
+        keys.extend(self.shift.map(|shift| format!("shift={shift:e}")));
+        let colon = if keys.is_empty() { "" } else { ":" };
+        write!(f, "{name}{colon}{}", keys.join(","))
+    }
+
+    /// The same with the default of `stage`: its blocks are small, and large subdomains are worth more there.
+    pub fn of_stage(&self) -> Self {
+        Self { rows: Some(self.rows.unwrap_or(2048)), ..*self }
     }
 
     /// Most block rows of a subdomain, for blocks of order b·s: what keeps a subdomain's vector in the shared memory of
@@ -184,6 +231,17 @@ mod tests {
         let shifted = |shift| Precond::Stage(Ildu0 { shift: Some(shift), ..Ildu0::default() });
         assert_eq!("stage:shift=1e+3+jacobi".parse(), Ok(sum(shifted(1000.0), jacobi())));
         assert!("jacobi + (ildu0)".parse::<Precond>().is_err());
+        for text in [
+            "jacobi:block=2",
+            "ildu0",
+            "ildu0:fill=2,rows=100,cut=two-level,shift=1e-3",
+            "auto",
+            "none",
+            "stage:fill=1",
+            "jacobi then ildu0+stage then jacobi",
+        ] {
+            assert_eq!(text.parse::<Precond>().unwrap().to_string(), text);
+        }
         for (text, words) in [
             ("jacobi+", "a part of a composed preconditioner is missing"),
             ("jacobi then none", "`none` cannot be a part"),
