@@ -1,7 +1,7 @@
 //! What each preconditioner makes of the Stokes duct (Radau IIA of 2 stages, τ = 0.125): iterations and seconds.
 //!
-//! `cargo run --release -p krylith-problems --example stokes_preconditioners [NODES,… [RTOL,… [THREADS]]]`
-//! (8,12,16 nodes a side, 1e-6,1e-8 and all cores by default). Set-up, which cuts, analyses and factorises, and solve
+//! `cargo run --release -p krylith-problems --example stokes_preconditioners [NODES,… [RTOL,… [THREADS [ONLY,…]]]]`
+//! (8,12,16 nodes a side, 1e-6,1e-8, all cores and every preconditioner by default; ONLY: those whose names begin so). Set-up, which cuts, analyses and factorises, and solve
 //! are timed apart; `ms/it` is the solve over its iterations. A solve stops after 2000 iterations.
 
 use krylith::device::cpu::Cpu;
@@ -14,7 +14,7 @@ use krylith::{Outcome, Result, Stop, Store};
 use krylith_problems::{StokesDuct, StokesOptions};
 use std::time::Instant;
 
-const USAGE: &str = "usage: stokes_preconditioners [NODES,… [RTOL,… [THREADS]]]";
+const USAGE: &str = "usage: stokes_preconditioners [NODES,… [RTOL,… [THREADS [ONLY,…]]]]";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,8 +27,9 @@ fn main() {
         })
     };
     let (sizes, tolerances, threads) = (numbers(0, "8,12,16"), numbers(1, "1e-6,1e-8"), numbers(2, "0"));
+    let only: Vec<&str> = arguments.get(3).map_or(vec![""], |names| names.split(',').collect());
     for nodes in sizes {
-        if let Err(e) = compare(nodes as usize, &tolerances, threads[0] as usize) {
+        if let Err(e) = compare(nodes as usize, &tolerances, threads[0] as usize, &only) {
             eprintln!("{e}");
             std::process::exit(e.exit_code().into());
         }
@@ -63,7 +64,7 @@ fn lines() -> Vec<Line> {
     }
     all.extend([Some(512), None].map(|rows| line(Kind::Monolithic, rows, 1)));
     for fill in [0, 1, 2, 4] {
-        all.extend([Some(512), None].map(|rows| line(Kind::Stages(true), rows, fill)));
+        all.extend([Some(512), Some(2048), None].map(|rows| line(Kind::Stages(true), rows, fill)));
     }
     all.extend([0, 2].map(|fill| line(Kind::Stages(false), None, fill)));
     all.extend([line(Kind::JacobiAnd, Some(512), 0), line(Kind::JacobiThen, Some(512), 0)]);
@@ -113,7 +114,7 @@ impl Line {
     }
 }
 
-fn compare(nodes: usize, tolerances: &[f64], threads: usize) -> Result<()> {
+fn compare(nodes: usize, tolerances: &[f64], threads: usize, only: &[&str]) -> Result<()> {
     let duct = StokesDuct::new(StokesOptions { nodes: [nodes; 3], ..StokesOptions::default() })?;
     let butcher = Butcher::by_name("radau-iia-2")?;
     let system: KroneckerSum = duct.kronecker(&butcher, 0.125)?;
@@ -129,7 +130,10 @@ fn compare(nodes: usize, tolerances: &[f64], threads: usize) -> Result<()> {
         "{:34} {:8} {:>6} {:>9} {:>6} {:>9} {:>9} {:>7} {:>8}",
         "precond", head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]
     );
-    for line in lines().iter().filter(|l| l.rows.is_none_or(|rows| rows < nodes.pow(3))) {
+    let wanted = |l: &&Line| {
+        l.rows.is_none_or(|rows| rows < nodes.pow(3)) && only.iter().any(|name| l.name().starts_with(name))
+    };
+    for line in lines().iter().filter(wanted) {
         let begun = Instant::now();
         let p = match line.make(&space, &terms, &coordinates, &operator) {
             Ok(p) => p,
