@@ -127,10 +127,7 @@ impl Layout {
     }
 
     /// Zeros with `one` on the diagonals of the rows that are missing in slices.
-    pub fn padding<T: Copy>(&self, plan: &Plan, mut zeros: Vec<T>, one: f32) -> Vec<T>
-    where
-        T: From<f32>,
-    {
+    pub fn padding<T: Copy + From<f32>>(&self, plan: &Plan, mut zeros: Vec<T>, one: f32) -> Vec<T> {
         let m = self.order;
         for (p, piece) in self.pieces.iter().enumerate() {
             let block = piece.lanes * m * m;
