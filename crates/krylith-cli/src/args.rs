@@ -150,7 +150,9 @@ pub struct SolveArgs {
     pub reductions: Option<Reductions>,
     /// Preconditioner, NAME[:key=value,…]: auto (jacobi, or none where a diagonal block is singular), none, jacobi
     /// (inverts each node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu0 (incomplete factors of
-    /// subdomains; keys fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S) [default: auto]
+    /// subdomains; keys fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S), stage (the same
+    /// for each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to what A leaves
+    /// [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<Precond>,
 

@@ -13,14 +13,16 @@ use crate::report::Event;
 use crate::run::Job;
 use krylith::comm::{self, Communicator, agree};
 use krylith::matrix::Bsr;
-use krylith::operator::{LinearOperator, PointBlockSum, Terms};
+use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{
-    BlockDiagonal, BlockJacobi, Equilibrated, Ildu, IlduOptions, NullSpace, Scaling, SubdomainFactors,
+    BlockDiagonal, BlockJacobi, Equilibrated, Ildu, IlduOptions, NullSpace, Plan, Scaling, Stage,
+    StageOptions, SubdomainFactors, Sum, Then,
 };
 use krylith::{Error, Store};
 use serde_json::{Map, Value};
 use spelling::{Ildu0, Precond};
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// What a device offers that can run every solve of the command line.
@@ -49,7 +51,8 @@ pub struct About {
     pub reason: String,
 }
 
-/// What stands at the right of A: null vectors projected out of the scaled preconditioner, or less.
+/// What stands at the right of A: null vectors projected out of the scaled preconditioner, or less. `a` is the job's
+/// operator, which some preconditioners multiply with too.
 ///
 /// # Errors
 /// What was asked for and cannot be built; a device without room.
@@ -57,6 +60,7 @@ pub fn preconditioner<S: Machine>(
     space: &S,
     job: &Job,
     attempt: &Attempt,
+    a: &Rc<PointBlock<S>>,
     events: &mut Vec<Event>,
 ) -> Result<(Boxed<S>, About)> {
     if attempt.equilibrate && space.comm().size() > 1 {
@@ -67,7 +71,14 @@ pub fn preconditioner<S: Machine>(
     let scaling = attempt.equilibrate.then(|| Scaling::find(job.terms));
     let scaled = scaling.as_ref().map(|s| s.scaled(job.terms)).transpose()?;
     let terms = scaled.as_ref().unwrap_or(job.terms);
-    let (mut p, about) = by_name(space, terms, job, &attempt.precond, events)?;
+    let wanted = &attempt.precond;
+    let a = match &scaled {
+        Some(scaled) if wanted.multiplies() => {
+            &Rc::new(PointBlock::new(space, scaled, job.settings.store, false)?)
+        }
+        _ => a,
+    };
+    let (mut p, about) = by_name(space, terms, job, wanted, a, events)?;
     if let Some(scaling) = &scaling {
         p = Some(Box::new(Equilibrated::new(space, scaling, p)?));
     }
@@ -77,7 +88,8 @@ pub fn preconditioner<S: Machine>(
     Ok((p, about))
 }
 
-/// The preconditioner of this name for `terms`, which are the job's or a scaled copy of them. Collective.
+/// The preconditioner of this name for `terms`, which are the job's or a scaled copy of them, and `a` as an operator.
+/// Collective.
 ///
 /// # Errors
 /// One that cannot be built for this matrix, with the row; a device without room.
@@ -86,13 +98,53 @@ pub fn by_name<S: Machine>(
     terms: &Terms,
     job: &Job,
     wanted: &Precond,
+    a: &Rc<PointBlock<S>>,
     events: &mut Vec<Event>,
 ) -> Result<(Boxed<S>, About)> {
     match wanted {
         Precond::None => Ok(none("")),
         Precond::Jacobi { block } => jacobi(space, terms, job, *block),
         Precond::Ildu0(ildu) => ildu0(space, terms, job, ildu),
+        Precond::Stage(ildu) => stage(space, terms, job, ildu),
+        Precond::Sum(parts) | Precond::Then(parts) => {
+            let mut part = |wanted| -> Result<_> {
+                let (p, about) = by_name(space, terms, job, wanted, a, events)?;
+                Ok((p.ok_or_else(|| Failure::usage("a part of the preconditioner is none"))?, about))
+            };
+            let ((first, one), (second, two)) = (part(&parts[0])?, part(&parts[1])?);
+            let then = matches!(wanted, Precond::Then(_));
+            let p: krylith::Result<Box<dyn LinearOperator<S>>> = if then {
+                Then::new(space, first, second, a.clone()).map(|p| Box::new(p) as _)
+            } else {
+                Sum::new(space, first, second).map(|p| Box::new(p) as _)
+            };
+            Ok((Some(agree(space.comm(), p)?), one.with(two, then)))
+        }
         Precond::Auto => auto(space, terms, job, events),
+    }
+}
+
+impl About {
+    /// Both parts of a composition.
+    fn with(self, other: Self, then: bool) -> Self {
+        let named = |name: &str, mut parameters: Map<String, Value>| {
+            parameters.insert("name".into(), name.into());
+            Value::from(parameters)
+        };
+        let parameters = Map::from_iter([
+            ("first".to_string(), named(&self.name, self.parameters)),
+            ("second".into(), named(&other.name, other.parameters)),
+        ]);
+        let (name, text) = if then { (" then ", ", then ") } else { ("+", " + ") };
+        Self {
+            name: self.name + name + &other.name,
+            parameters,
+            numbers: self.numbers + other.numbers,
+            matrix: self.matrix + other.matrix,
+            text: self.text + text + &other.text,
+            details: [self.details, other.details].concat(),
+            reason: String::new(),
+        }
     }
 }
 
@@ -189,21 +241,45 @@ fn ildu0<S: Machine>(space: &S, terms: &Terms, job: &Job, ildu: &Ildu0) -> Resul
     let (subdomains, way) = agree(comm, subdomains::own(job, terms, ildu))?;
     let options = IlduOptions { fill: ildu.fill, store: job.settings.store, shift: ildu.shift };
     let factors = agree(comm, named(job, Ildu::new(space, terms, &subdomains, options)))?;
-    let about = about_ildu0(comm, ildu, &factors, &way, start)?;
+    let (plan, shifted) = (factors.plan(), factors.pivots().shifted);
+    let about = About {
+        name: "ildu0".into(),
+        text: format!("ILDU({}) of subdomains", ildu.fill),
+        ..about_factors(comm, ildu, plan, 1, shifted, &way, start)?
+    };
     Ok((Some(Box::new(factors)), about))
 }
 
-fn about_ildu0<S: Machine>(
+/// Incomplete factors of every stage alone, coupled by the lower factor of the Butcher matrix.
+fn stage<S: Machine>(space: &S, terms: &Terms, job: &Job, ildu: &Ildu0) -> Result<(Boxed<S>, About)> {
+    let start = Instant::now();
+    let (comm, s) = (space.comm(), terms.stages());
+    let ildu = &ildu.of_stage();
+    let (subdomains, way) = agree(comm, subdomains::own(job, terms, ildu))?;
+    let options = IlduOptions { fill: ildu.fill, store: job.settings.store, shift: ildu.shift };
+    let options = StageOptions { ildu: options, coupled: true };
+    let stages = agree(comm, named(job, Stage::new(space, terms, &subdomains, options)))?;
+    let shifted = (0..s).map(|k| stages.stage(k).pivots().shifted).sum();
+    let about = About {
+        name: "stage".into(),
+        text: format!("{}, each by ILDU({}) of subdomains", plural(s, "stage"), ildu.fill),
+        ..about_factors(comm, ildu, stages.plan(), s, shifted, &way, start)?
+    };
+    Ok((Some(Box::new(stages)), about))
+}
+
+/// What there is to say of `times` factors on one plan, name and text aside.
+fn about_factors(
     comm: &dyn Communicator,
     ildu: &Ildu0,
-    factors: &Ildu<S>,
+    plan: &Plan,
+    times: usize,
+    shifted: usize,
     way: &str,
     start: Instant,
 ) -> Result<About> {
-    let (plan, pivots) = (factors.plan(), factors.pivots());
     let deepest = plan.level_ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-    let mut sums =
-        [plan.count(), plan.entries(), plan.dropped, plan.stored, pivots.shifted].map(|n| n as f64);
+    let mut sums = [plan.count(), plan.entries(), plan.dropped, plan.stored, shifted].map(|n| n as f64);
     comm.sum(&mut sums)?;
     let [subdomains, entries, dropped, stored, shifted] = sums;
     let levels = comm::largest(comm, deepest as f64)? as usize;
@@ -230,10 +306,9 @@ fn about_ildu0<S: Machine>(
         parameters.insert("shifted".into(), (shifted as usize).into());
         details.push(format!("{} shifted by {shift:e} of their row", plural(shifted as usize, "pivot")));
     }
-    let square = (plan.order * plan.order) as f64;
+    let square = (plan.order * plan.order * times) as f64;
     let (numbers, matrix) = (entries * square, stored * square);
-    let text = format!("ILDU({}) of subdomains", ildu.fill);
-    Ok(About { name: "ildu0".into(), parameters, numbers, matrix, text, details, reason: String::new() })
+    Ok(About { parameters, numbers, matrix, details, ..About::default() })
 }
 
 /// The diagonal of every term, cut into smaller blocks.
@@ -268,12 +343,23 @@ pub fn memory(terms: &Terms, wanted: &Precond, store: Store) -> u64 {
         Precond::None => 0,
         // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
         Precond::Auto | Precond::Jacobi { .. } => n * order * (8 + width),
-        Precond::Ildu0(ildu) => {
-            let all = if terms.shared_pattern() { &terms.terms[..1] } else { &terms.terms[..] };
-            let blocks: u64 = all.iter().map(|t| t.1.blocks() as u64).sum();
-            // A guess: each level of fill brings as many blocks as the matrix has. A working copy in f64 with its
-            // pattern, and the stream that is read in an application.
-            blocks * (1 + ildu.fill as u64) * (order * order * (8 + width) + 4 + 2)
+        Precond::Ildu0(ildu) => factors(terms, ildu.fill, order, width),
+        // Every stage has its factors, with blocks of M's order; the product that couples them is stored like L.
+        Precond::Stage(ildu) => {
+            let (b, stages) = (terms.block(), terms.stages() as u64);
+            let coupling: u64 = terms.terms.iter().map(|t| t.1.values().len() as u64 * width).sum();
+            stages * factors(terms, ildu.fill, b as u64, width) + coupling + 8 * n
         }
+        Precond::Sum(parts) => parts.iter().map(|part| memory(terms, part, store)).sum::<u64>() + 8 * n,
+        Precond::Then(parts) => parts.iter().map(|part| memory(terms, part, store)).sum::<u64>() + 16 * n,
     }
+}
+
+/// Bytes of factors of every block that the terms store.
+fn factors(terms: &Terms, fill: usize, order: u64, width: u64) -> u64 {
+    let all = if terms.shared_pattern() { &terms.terms[..1] } else { &terms.terms[..] };
+    let blocks: u64 = all.iter().map(|t| t.1.blocks() as u64).sum();
+    // A guess: each level of fill brings as many blocks as the matrix has. A working copy in f64 with its pattern, and
+    // the stream that is read in an application.
+    blocks * (1 + fill as u64) * (order * order * (8 + width) + 4 + 2)
 }

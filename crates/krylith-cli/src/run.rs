@@ -14,6 +14,7 @@ use krylith::method::{self, Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orth
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::space::Phases;
 use krylith::{History, Observer, Stop, Store};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -92,8 +93,8 @@ pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Res
     let comm = space.comm();
     // Every step of a set-up fails on all ranks or on none.
     let agreed = |f: Failure| Failure { agreed: true, ..f };
-    let a =
-        agree(comm, PointBlock::new(space, terms, settings.store, false)).map_err(|e| agreed(e.into()))?;
+    let a = agree(comm, PointBlock::new(space, terms, settings.store, false));
+    let a = Rc::new(a.map_err(|e| agreed(e.into()))?);
     let mut setup = start.elapsed().as_secs_f64();
     let _ = space.take_phases();
     let ladder = auto::ladder(job);
@@ -113,7 +114,7 @@ pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Res
         }
         let start = Instant::now();
         let mut said = Vec::new();
-        let (p, about, mut method) = match set_up(space, job, attempt, &mut said) {
+        let (p, about, mut method) = match set_up(space, job, attempt, &a, &mut said) {
             Ok(parts) => parts,
             // What another preconditioner may do without; a device or a rank that failed has failed for all.
             Err(f) if next.is_some() && (f.code == USAGE || (k > 0 && comm.size() == 1)) => {
@@ -133,7 +134,7 @@ pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Res
         let left = settings.max_iters - done;
         let max_iterations = if next.is_some() { left.min(attempt.iterations) } else { left };
         let stop = Stop { rtol: settings.rtol, atol: settings.atol, max_iterations };
-        let parts = Parts { space, a: &a, p: p.as_deref(), rhs: job.rhs, stop };
+        let parts = Parts { space, a: &*a, p: p.as_deref(), rhs: job.rhs, stop };
         let mut tried = x.clone();
         let mut later = auto::Later { observer: &mut *observer, done };
         let history = solve_with(&parts, job, &mut *method, &mut tried, &mut later, &mut events)?;
@@ -183,9 +184,10 @@ fn set_up<'a, S: Machine>(
     space: &S,
     job: &Job,
     attempt: &Attempt,
+    a: &Rc<PointBlock<S>>,
     events: &mut Vec<Event>,
 ) -> Result<SetUp<'a, S>> {
-    let (p, about) = precond::preconditioner(space, job, attempt, events)?;
+    let (p, about) = precond::preconditioner(space, job, attempt, a, events)?;
     let method = build(space, job.settings, attempt).and_then(|m| space.wait().map(|()| m));
     Ok((p, about, agree(space.comm(), method)?))
 }

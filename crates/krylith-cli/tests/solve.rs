@@ -201,6 +201,8 @@ fn every_choice_of_method_and_storage_solves() {
         "--precond ildu0",
         "--method bicgstab --precond ildu0:rows=20,fill=1",
         "--store f32 --precond ildu0:cut=whole",
+        "--precond jacobi+ildu0:rows=20",
+        "--precond=jacobi:block=1+jacobi --equilibrate",
     ] {
         let ran = f.line(&format!("solve random:50 --out y.npy --rtol 1e-11 {options}"));
         ran.works();
@@ -224,6 +226,33 @@ fn ildu0_is_reported() {
     let share = p["parameters"]["dropped"].as_f64().unwrap();
     assert!((share - dropped / stored).abs() < 1e-12, "{share}");
     assert!((p["fill"].as_f64().unwrap() - (1.0 - share)).abs() < 1e-12, "{p}");
+}
+
+#[test]
+fn stages_and_compositions_are_reported() {
+    let f = Folder::new();
+    let solve = |precond: &str, more: &[&str]| {
+        let line = "solve stokes:6x6x6,scheme=radau-iia-2 --report r.json --precond";
+        let ran = f.run(&line.split(' ').chain([precond]).chain(more.iter().copied()).collect::<Vec<_>>());
+        (ran.works().out.clone(), report(&f, "r.json"))
+    };
+    let (out, r) = solve("stage:fill=1", &[]);
+    assert!(out.contains("2 stages, each by ILDU(1) of subdomains"), "{out}");
+    let p = &r["preconditioner"];
+    assert_eq!((&p["name"], &p["parameters"]["rows"]), (&"stage".into(), &2048.into()));
+    for more in [&[][..], &["--equilibrate"]] {
+        let (out, r) = solve("jacobi then ildu0:rows=36", more);
+        assert!(out.contains("(4 × 2 stages), then ILDU(0) of subdomains"), "{out}");
+        let p = &r["preconditioner"];
+        assert_eq!(p["name"], "jacobi then ildu0");
+        let parts = &p["parameters"];
+        assert_eq!((&parts["first"]["name"], &parts["second"]["rows"]), (&"jacobi".into(), &36.into()));
+        let (_, alone) = solve("ildu0:rows=36", more);
+        assert!(r["iterations"].as_u64() < alone["iterations"].as_u64(), "{more:?}");
+    }
+    let f = Folder::new();
+    f.line("solve random:50,stages=2 --precond stage")
+        .fails(2, &["neither A nor B is lower triangular", "ildu0"]);
 }
 
 #[test]

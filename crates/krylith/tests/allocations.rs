@@ -6,12 +6,13 @@ mod common;
 use common::*;
 use krylith::comm::{Communicator, Message, Team};
 use krylith::device::cpu::Cpu;
+use krylith::matrix::Dense;
 use krylith::method::{
     Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
 };
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::partition::Subdomains;
-use krylith::precond::{BlockJacobi, Equilibrated, Ildu, IlduOptions, NullSpace, Scaling};
+use krylith::precond::{BlockJacobi, Equilibrated, Ildu, IlduOptions, NullSpace, Scaling, Stage, Sum, Then};
 use krylith::{Outcome, Stop, Store};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
@@ -42,6 +43,7 @@ static ALLOCATOR: Counting = Counting;
 fn a_second_solve_allocates_nothing() {
     ranks_allocate_nothing();
     factors_allocate_nothing();
+    compositions_allocate_nothing();
     let mut rng = Random(1);
     // 10 × 4 takes the product of any size.
     for (b, s) in [(4, 2), (3, 1), (10, 2), (2, 5)] {
@@ -146,4 +148,31 @@ fn factors_allocate_nothing() {
             assert_eq!((after - before, live_after - live), (0, 0), "factors, b={b} s={s} step {step}");
         }
     }
+}
+
+/// Compositions and stage preconditioners; of the latter an update takes s² numbers for a moment.
+fn compositions_allocate_nothing() {
+    let mut rng = Random(3);
+    let mut k = random_kronecker(&mut rng, 3, 3, 60, 4, false, true);
+    k.a = Dense::identity(3);
+    let (space, subdomains) = (Cpu::new(k.rows(), 2), Subdomains::whole(60));
+    let (x, mut y) = (rng.numbers(k.rows()), vec![0.0; k.rows()]);
+    let mut stage = Stage::new(&space, &Terms::kronecker(&k), &subdomains, Default::default()).unwrap();
+    for step in 0..100 {
+        k.m.values_mut().iter_mut().for_each(|v| *v *= 1.001);
+        let terms = Terms::kronecker(&k);
+        let live = LIVE.load(Relaxed);
+        stage.update_values(&space, &terms).unwrap();
+        let before = ALLOCATIONS.load(Relaxed);
+        stage.apply(&space, &x, &mut y).unwrap();
+        let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+        assert_eq!((after - before, live_after - live), (0, 0), "stages, step {step}");
+    }
+    let terms = Terms::kronecker(&k);
+    let jacobi = || BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+    let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let p = Then::new(&space, Sum::new(&space, jacobi(), stage).unwrap(), jacobi(), &a).unwrap();
+    let before = ALLOCATIONS.load(Relaxed);
+    (0..100).for_each(|_| p.apply(&space, &x, &mut y).unwrap());
+    assert_eq!(ALLOCATIONS.load(Relaxed), before, "compositions");
 }

@@ -73,6 +73,36 @@ fn bad_pivots_are_named() {
 }
 
 #[test]
+fn compositions_match_dense_algebra() {
+    each(|space| conformance::compose::compositions_match_dense_algebra(space));
+}
+
+#[test]
+fn compositions_precondition() {
+    each(|space| conformance::compose::compositions_precondition(space));
+}
+
+#[test]
+fn factors_work_on_one_stage() {
+    each(|space| conformance::compose::factors_work_on_one_stage(space));
+}
+
+#[test]
+fn exact_stages_solve_with_p() {
+    each(|space| conformance::compose::exact_stages_solve_with_p(space));
+}
+
+#[test]
+fn stages_are_refreshed() {
+    each(|space| conformance::compose::stages_are_refreshed(space));
+}
+
+#[test]
+fn stages_precondition() {
+    each(|space| conformance::compose::stages_precondition(space));
+}
+
+#[test]
 fn results_do_not_depend_on_threads() {
     let histories: Vec<_> = [1, 2, 3].map(|t| conformance::history(&|n| Cpu::new(n, t))).into();
     assert_eq!(histories[0], histories[1]);

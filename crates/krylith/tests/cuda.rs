@@ -52,6 +52,12 @@ fn main() {
         test("factors_are_refreshed", factors_are_refreshed, false),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
         test("bad_pivots_are_named", bad_pivots_are_named, false),
+        test("compositions_match_dense_algebra", compositions_match_dense_algebra, false),
+        test("compositions_precondition", compositions_precondition, false),
+        test("factors_work_on_one_stage", factors_work_on_one_stage, false),
+        test("exact_stages_solve_with_p", exact_stages_solve_with_p, false),
+        test("stages_are_refreshed", stages_are_refreshed, false),
+        test("stages_precondition", stages_precondition, false),
         test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
         test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
         test("gpus_solve_as_one_through_nccl", |_| gpus_solve_as_one(Transport::Nccl), false),
@@ -146,6 +152,30 @@ fn refreshed_factors_leave_memory_flat(device: &Arc<Device>) {
 
 fn bad_pivots_are_named(device: &Arc<Device>) {
     conformance::ildu::bad_pivots_are_named(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn compositions_match_dense_algebra(device: &Arc<Device>) {
+    conformance::compose::compositions_match_dense_algebra(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn compositions_precondition(device: &Arc<Device>) {
+    conformance::compose::compositions_precondition(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn factors_work_on_one_stage(device: &Arc<Device>) {
+    conformance::compose::factors_work_on_one_stage(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn exact_stages_solve_with_p(device: &Arc<Device>) {
+    conformance::compose::exact_stages_solve_with_p(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn stages_are_refreshed(device: &Arc<Device>) {
+    conformance::compose::stages_are_refreshed(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn stages_precondition(device: &Arc<Device>) {
+    conformance::compose::stages_precondition(&|n| Cuda::new(device, n).unwrap());
 }
 
 /// New values that are on the device already; those that break a structure are refused.

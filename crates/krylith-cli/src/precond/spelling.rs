@@ -1,4 +1,5 @@
-//! How preconditioners are spelt on the command line and in `system.toml`: NAME[:key=value,…].
+//! How preconditioners are spelt on the command line and in `system.toml`: NAME[:key=value,…], `A+B` for both side by side, and
+//! `A then B` for one after the other. `+` binds closer than `then`; both are read from the left.
 
 use crate::options::{Parsed, block_size, unknown, whole};
 use krylith::partition::SubdomainCut;
@@ -18,9 +19,15 @@ pub enum Precond {
     },
     /// Incomplete factors of subdomains.
     Ildu0(Ildu0),
+    /// Stage by stage, with the lower factor of the Butcher matrix; each stage as `ildu0` would.
+    Stage(Ildu0),
+    /// Both, added.
+    Sum(Box<[Precond; 2]>),
+    /// The second on what the first leaves over.
+    Then(Box<[Precond; 2]>),
 }
 
-/// Parameters of `ildu0`.
+/// Parameters of `ildu0` and of `stage`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Ildu0 {
     /// Level of fill.
@@ -39,6 +46,15 @@ const MOST_FILL: usize = 1000;
 impl std::str::FromStr for Precond {
     type Err = String;
     fn from_str(text: &str) -> Parsed<Self> {
+        if let Some((first, second)) = text.rsplit_once(" then ") {
+            return both(first, second).map(Precond::Then);
+        }
+        // A name begins with a letter; the + of a number such as 1e+3 is followed by a digit.
+        let plus = |at: &(usize, &str)| !text[at.0 + 1..].starts_with(|c: char| c.is_ascii_digit());
+        if let Some((at, _)) = text.rmatch_indices('+').find(plus) {
+            return both(&text[..at], &text[at + 1..]).map(Precond::Sum);
+        }
+        let text = text.trim();
         let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
         let parameters: Vec<(&str, &str)> = parameters
             .map(|list| {
@@ -69,22 +85,35 @@ impl std::str::FromStr for Precond {
                 }
                 Ok(Precond::Jacobi { block })
             }
-            "ildu0" => parameters
-                .into_iter()
-                .try_fold(Ildu0::default(), |ildu, (key, value)| {
-                    ildu.with(key, value).map_err(|e| format!("ildu0:{key}={value}: {e}"))
-                })
-                .map(Precond::Ildu0),
+            "ildu0" => Ildu0::read(name, parameters).map(Precond::Ildu0),
+            "stage" => Ildu0::read(name, parameters).map(Precond::Stage),
             "ilu0" => {
                 Err("unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu0:cut=whole".into())
             }
             _ => unknown(
                 "preconditioner",
                 name,
-                &["auto", "none", "jacobi[:block=B]", "ildu0[:fill=K,rows=N,cut=NAME,shift=S]"],
+                &[
+                    "auto",
+                    "none",
+                    "jacobi[:block=B]",
+                    "ildu0[:fill=K,rows=N,cut=NAME,shift=S]",
+                    "stage[:the same keys]",
+                    "`A+B` and `A then B` of them",
+                ],
             ),
         }
     }
+}
+
+/// Two parts of a composition.
+fn both(first: &str, second: &str) -> Parsed<Box<[Precond; 2]>> {
+    let part = |text: &str| match text.trim() {
+        "" => Err("a part of a composed preconditioner is missing".into()),
+        "auto" | "none" => Err(format!("`{}` cannot be a part of a composed preconditioner", text.trim())),
+        text => text.parse(),
+    };
+    Ok(Box::new([part(first)?, part(second)?]))
 }
 
 /// As it was written, without what is left to defaults.
@@ -95,36 +124,44 @@ impl std::fmt::Display for Precond {
             Precond::None => f.write_str("none"),
             Precond::Jacobi { block: None } => f.write_str("jacobi"),
             Precond::Jacobi { block: Some(block) } => write!(f, "jacobi:block={block}"),
-            Precond::Ildu0(ildu) => {
-                let mut keys = Vec::new();
-                if ildu.fill > 0 {
-                    keys.push(format!("fill={}", ildu.fill));
-                }
-                keys.extend(ildu.rows.map(|rows| format!("rows={rows}")));
-                if ildu.cut != SubdomainCut::Auto {
-                    keys.push(format!("cut={}", ildu.cut.name()));
-                }
-                keys.extend(ildu.shift.map(|shift| format!("shift={shift:e}")));
-                let colon = if keys.is_empty() { "" } else { ":" };
-                write!(f, "ildu0{colon}{}", keys.join(","))
-            }
+            Precond::Ildu0(ildu) => ildu.spelt("ildu0", f),
+            Precond::Stage(ildu) => ildu.spelt("stage", f),
+            Precond::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
+            Precond::Then(parts) => write!(f, "{} then {}", parts[0], parts[1]),
         }
     }
 }
 
 impl Precond {
+    /// True where applying it takes a product with the operator.
+    pub fn multiplies(&self) -> bool {
+        match self {
+            Precond::Then(_) => true,
+            Precond::Sum(parts) => parts.iter().any(Self::multiplies),
+            _ => false,
+        }
+    }
+
     /// The subdomains that it will want first, if any: what ranks then own wholly.
     pub fn subdomains(&self) -> Option<Ildu0> {
         match self {
             Precond::Auto => Some(Ildu0::default()),
             Precond::Ildu0(ildu) => Some(*ildu),
+            Precond::Stage(ildu) => Some(ildu.of_stage()),
+            Precond::Sum(parts) | Precond::Then(parts) => parts.iter().find_map(Self::subdomains),
             Precond::None | Precond::Jacobi { .. } => None,
         }
     }
 }
 
 impl Ildu0 {
-    fn with(mut self, key: &str, value: &str) -> Parsed<Self> {
+    fn read(name: &str, parameters: Vec<(&str, &str)>) -> Parsed<Self> {
+        parameters.into_iter().try_fold(Self::default(), |ildu, (key, value)| {
+            ildu.with(name, key, value).map_err(|e| format!("{name}:{key}={value}: {e}"))
+        })
+    }
+
+    fn with(mut self, name: &str, key: &str, value: &str) -> Parsed<Self> {
         match key {
             "fill" => self.fill = whole(value, 0, MOST_FILL)?,
             "rows" => self.rows = Some(whole(value, 1, u32::MAX as usize)?),
@@ -137,9 +174,29 @@ impl Ildu0 {
                 let shift = value.parse().ok().filter(|s: &f64| *s > 0.0 && s.is_finite());
                 self.shift = Some(shift.ok_or("expected a positive number, such as 1e-3")?);
             }
-            _ => return unknown("key of ildu0", key, &["fill", "rows", "cut", "shift"]),
+            _ => return unknown(&format!("key of {name}"), key, &["fill", "rows", "cut", "shift"]),
         }
         Ok(self)
+    }
+
+    /// As it was written, without what is left to defaults.
+    fn spelt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut keys = Vec::new();
+        if self.fill > 0 {
+            keys.push(format!("fill={}", self.fill));
+        }
+        keys.extend(self.rows.map(|rows| format!("rows={rows}")));
+        if self.cut != SubdomainCut::Auto {
+            keys.push(format!("cut={}", self.cut.name()));
+        }
+        keys.extend(self.shift.map(|shift| format!("shift={shift:e}")));
+        let colon = if keys.is_empty() { "" } else { ":" };
+        write!(f, "{name}{colon}{}", keys.join(","))
+    }
+
+    /// The same with the default of `stage`: its blocks are small, and large subdomains are worth more there.
+    pub fn of_stage(&self) -> Self {
+        Self { rows: Some(self.rows.unwrap_or(2048)), ..*self }
     }
 
     /// Most block rows of a subdomain, for blocks of order b·s: what keeps a subdomain's vector in the shared memory of
@@ -164,12 +221,33 @@ mod tests {
         assert_eq!("ildu0".parse(), Ok(Precond::Ildu0(Ildu0::default())));
         let full = Ildu0 { fill: 2, rows: Some(100), cut: SubdomainCut::TwoLevel, shift: Some(1e-3) };
         assert_eq!("ildu0:fill=2,rows=100,cut=two-level,shift=1e-3".parse(), Ok(Precond::Ildu0(full)));
-        for text in
-            ["jacobi:block=2", "ildu0", "ildu0:fill=2,rows=100,cut=two-level,shift=1e-3", "auto", "none"]
-        {
+        let (jacobi, ildu0) = (|| Precond::Jacobi { block: None }, || Precond::Ildu0(Ildu0::default()));
+        let sum = |a, b| Precond::Sum(Box::new([a, b]));
+        let then = |a, b| Precond::Then(Box::new([a, b]));
+        assert_eq!("jacobi+ildu0".parse(), Ok(sum(jacobi(), ildu0())));
+        assert_eq!(" jacobi then  ildu0".parse(), Ok(then(jacobi(), ildu0())));
+        let nested = then(then(jacobi(), sum(ildu0(), jacobi())), ildu0());
+        assert_eq!("jacobi then ildu0 + jacobi then ildu0".parse(), Ok(nested));
+        let shifted = |shift| Precond::Stage(Ildu0 { shift: Some(shift), ..Ildu0::default() });
+        assert_eq!("stage:shift=1e+3+jacobi".parse(), Ok(sum(shifted(1000.0), jacobi())));
+        assert!("jacobi + (ildu0)".parse::<Precond>().is_err());
+        for text in [
+            "jacobi:block=2",
+            "ildu0",
+            "ildu0:fill=2,rows=100,cut=two-level,shift=1e-3",
+            "auto",
+            "none",
+            "stage:fill=1",
+            "jacobi then ildu0+stage then jacobi",
+        ] {
             assert_eq!(text.parse::<Precond>().unwrap().to_string(), text);
         }
         for (text, words) in [
+            ("jacobi+", "a part of a composed preconditioner is missing"),
+            ("jacobi then none", "`none` cannot be a part"),
+            ("auto+jacobi", "`auto` cannot be a part"),
+            ("jacobi then ilu", "unknown preconditioner `ilu`"),
+            ("stage:b=1", "unknown key of stage `b`"),
             ("ilu", "the known ones are auto, none, jacobi"),
             ("ilu0", "ildu0:cut=whole"),
             ("jacobi:overlap=2", "unknown key of jacobi `overlap`; the known ones are block"),

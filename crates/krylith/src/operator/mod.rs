@@ -12,6 +12,9 @@ pub use structure::Structure;
 
 use crate::Result;
 use crate::space::Space;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// A linear map on the vectors of a space: matrices, Kronecker sums, preconditioners.
 pub trait LinearOperator<S: Space> {
@@ -32,15 +35,40 @@ pub trait LinearOperator<S: Space> {
     fn bytes(&self) -> u64;
 }
 
-impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for Box<T> {
+/// What stands behind a pointer is applied as itself.
+macro_rules! behind {
+    ($($pointer:ty),*) => {$(
+        impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for $pointer {
+            fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+                (**self).apply(space, x, y)
+            }
+            fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+                (**self).apply_exact(space, x, y)
+            }
+            fn key(&self) -> u64 {
+                (**self).key()
+            }
+            fn bytes(&self) -> u64 {
+                (**self).bytes()
+            }
+        }
+    )*};
+}
+behind!(Box<T>, &T, Rc<T>, Arc<T>);
+
+/// An operator that others hold too and that is given new values between solves.
+impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        (**self).apply(space, x, y)
+        self.borrow().apply(space, x, y)
+    }
+    fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.borrow().apply_exact(space, x, y)
     }
     fn key(&self) -> u64 {
-        (**self).key()
+        self.borrow().key()
     }
     fn bytes(&self) -> u64 {
-        (**self).bytes()
+        self.borrow().bytes()
     }
 }
 
@@ -59,4 +87,9 @@ pub(crate) fn fresh_key() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The key of an operator made of others: changes with any of them, and with their order.
+pub(crate) fn joined_key(keys: impl IntoIterator<Item = u64>) -> u64 {
+    keys.into_iter().fold(0, |all, key| (all ^ key).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
 }

@@ -1,12 +1,16 @@
 //! Preconditioners: linear operators that approximate an inverse and can be refreshed with new values.
 
+mod compose;
 mod equilibrated;
 mod ildu;
 mod jacobi;
 mod null_space;
+mod stage;
 
+pub use compose::{SWEEPS as COMPOSE_SWEEPS, Sum, Then};
 pub use equilibrated::{Equilibrated, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
-pub use ildu::{Ildu, IlduOptions, PivotKind, Pivots, Plan, SubdomainFactors, TINY_PIVOT};
+pub use ildu::{Ildu, IlduOptions, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use null_space::NullSpace;
+pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

@@ -1,6 +1,7 @@
 //! What every device must do, written once; `cpu.rs` and `cuda.rs` run it.
 #![allow(dead_code)]
 
+pub mod compose;
 pub mod distributed;
 pub mod ildu;
 

@@ -7,7 +7,7 @@ use super::compiler::Kernel;
 use super::factors::IlduShape;
 use crate::method::{BICGSTAB_SWEEPS, GMRES_SWEEPS};
 use crate::operator::Structure;
-use crate::precond::EQUILIBRATED_SWEEPS;
+use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, STAGE_SWEEPS};
 use crate::space::{self, SmallStep, StepSource, Store, SweepSource, arnoldi, bicgstab};
 
 fn define(name: &str, value: impl ToString) -> (String, String) {
@@ -78,7 +78,8 @@ pub(super) fn step(step: impl SmallStep) -> Kernel {
 /// The small steps and the sweeps of every method.
 fn steps_and_sweeps() -> Vec<Kernel> {
     let steps = arnoldi::Step::ALL.map(step).into_iter().chain(bicgstab::Step::ALL.map(step));
-    let sweeps = GMRES_SWEEPS.iter().chain(BICGSTAB_SWEEPS).chain(EQUILIBRATED_SWEEPS).map(sweep);
+    let preconditioners = [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS];
+    let sweeps = [GMRES_SWEEPS, BICGSTAB_SWEEPS].into_iter().chain(preconditioners).flatten().map(sweep);
     steps.chain(sweeps).collect()
 }
 
@@ -344,6 +345,9 @@ pub fn products() -> Vec<Kernel> {
                 all.extend([false, true].map(|add| kernel(b, s, &Structure::dense(b, 1), add)));
             }
             all.extend((1..=4).flat_map(|s| [3, 4].map(|b| kernel(b, s, &Structure::stokes(b), false))));
+            // L alone: what couples the stages of a stage preconditioner.
+            let stiffness = |b: usize| Structure::stokes(b).of(1..2);
+            all.extend((2..=4).flat_map(|s| [3, 4].map(|b| kernel(b, s, &stiffness(b), false))));
         }
     }
     all

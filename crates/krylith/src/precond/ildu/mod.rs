@@ -76,6 +76,27 @@ impl Pivots {
     }
 }
 
+/// Which numbers of a vector factors work on: component r of block row i of order m stands at
+/// (i·m + r)·step + offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stride {
+    /// Below `step`.
+    pub offset: usize,
+    /// At least 1.
+    pub step: usize,
+}
+
+impl Stride {
+    /// Every number: vectors of m numbers a block row.
+    pub const ALL: Self = Self { offset: 0, step: 1 };
+
+    /// Stage k of s, in vectors of b·s numbers a block row, stages fastest.
+    pub fn stage(k: usize, s: usize) -> Self {
+        assert!(k < s, "stage {k} of {s}");
+        Self { offset: k, step: s }
+    }
+}
+
 /// A device that can factorise subdomains and solve with their factors.
 pub trait SubdomainFactors: Space {
     /// Factors on the device, with the memory that computing them takes.
@@ -88,8 +109,15 @@ pub trait SubdomainFactors: Space {
     /// A pivot that cannot be inverted is counted, and its row and column take no part in what follows. With `shift`
     /// it first gets shift times the largest entry of its row added to its diagonal.
     fn factorize(&self, factors: &mut Self::Factors, terms: &Terms, shift: Option<f64>) -> Result<Pivots>;
-    /// `y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x` in every subdomain.
-    fn solve_factors(&self, factors: &Self::Factors, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// `y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x` in every subdomain, with what `at` says of both vectors; they have `at.step`
+    /// numbers for each one of the factors, and y keeps all others.
+    fn solve_factors(
+        &self,
+        factors: &Self::Factors,
+        at: Stride,
+        x: &Self::Vector,
+        y: &mut Self::Vector,
+    ) -> Result<()>;
     /// Bytes that one application must move at least.
     fn factors_bytes(factors: &Self::Factors) -> u64;
     /// The factors in the plan's order of entries: row-major blocks, D⁻¹ on the diagonal. For tests.
@@ -157,6 +185,14 @@ impl<S: SubdomainFactors> Ildu<S> {
         Err(Error::Pivot { row: row as usize, kind: kind.name(), remedy })
     }
 
+    /// The same as [`apply`](LinearOperator::apply), on a part of longer vectors; the rest of y stays.
+    ///
+    /// # Errors
+    /// Vectors that do not have `at.step` times the rows of the factors.
+    pub fn apply_at(&self, space: &S, at: Stride, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        space.solve_factors(&self.factors, at, x, y)
+    }
+
     /// Patterns and order of the factors.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -175,7 +211,7 @@ impl<S: SubdomainFactors> Ildu<S> {
 
 impl<S: SubdomainFactors> LinearOperator<S> for Ildu<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        space.solve_factors(&self.factors, x, y)
+        self.apply_at(space, Stride::ALL, x, y)
     }
     fn key(&self) -> u64 {
         self.key

@@ -16,7 +16,7 @@ use super::Cpu;
 use super::pool::{Disjoint, share};
 use crate::Result;
 use crate::operator::{Terms, check_lengths};
-use crate::precond::{Pivots, Plan, SubdomainFactors};
+use crate::precond::{Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
 use factorize::Scratch;
 use layout::{Layout, Slice};
@@ -111,14 +111,14 @@ impl SubdomainFactors for Cpu {
         Ok(found.into_inner().unwrap_or_else(|e| e.into_inner()))
     }
 
-    fn solve_factors(&self, f: &CpuFactors, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
-        let n = f.plan.block_rows * f.plan.order;
+    fn solve_factors(&self, f: &CpuFactors, at: Stride, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let n = f.plan.block_rows * f.plan.order * at.step;
         check_lengths(n, n, x.len(), y.len())?;
         let (pool, y) = (self.pool(), Disjoint::new(y));
         pool.run(|rank| {
             for part in share(f.shares.len(), rank, pool.threads()) {
                 let vector = &mut f.work[part].lock().unwrap_or_else(|e| e.into_inner()).vector;
-                solve::subdomains(f, f.shares[part].clone(), x, &y, vector);
+                solve::subdomains(f, f.shares[part].clone(), at, x, &y, vector);
             }
         });
         Ok(())

@@ -4,6 +4,7 @@ use super::layout::{Piece, Slice, Stored};
 use super::{Columns, CpuFactors, Values};
 use crate::device::cpu::Wide;
 use crate::device::cpu::pool::Disjoint;
+use crate::precond::Stride;
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -28,15 +29,16 @@ impl Column for u32 {
 pub(super) fn subdomains(
     f: &CpuFactors,
     share: Range<usize>,
+    at: Stride,
     x: &[f64],
     y: &Disjoint<f64>,
     vector: &mut [f64],
 ) {
     match (&f.values, &f.columns) {
-        (Values::F64(v), Columns::U16(c)) => by_order(f, v, c, share, x, y, vector),
-        (Values::F64(v), Columns::U32(c)) => by_order(f, v, c, share, x, y, vector),
-        (Values::F32(v), Columns::U16(c)) => by_order(f, v, c, share, x, y, vector),
-        (Values::F32(v), Columns::U32(c)) => by_order(f, v, c, share, x, y, vector),
+        (Values::F64(v), Columns::U16(c)) => by_order(f, v, c, share, at, x, y, vector),
+        (Values::F64(v), Columns::U32(c)) => by_order(f, v, c, share, at, x, y, vector),
+        (Values::F32(v), Columns::U16(c)) => by_order(f, v, c, share, at, x, y, vector),
+        (Values::F32(v), Columns::U32(c)) => by_order(f, v, c, share, at, x, y, vector),
     }
 }
 
@@ -45,20 +47,21 @@ fn by_order<T: Stored, C: Column>(
     values: &[T],
     columns: &[C],
     share: Range<usize>,
+    at: Stride,
     x: &[f64],
     y: &Disjoint<f64>,
     vector: &mut [f64],
 ) {
     match f.plan.order {
-        1 => each::<T, C, 1, 8, 4>(f, values, columns, share, x, y, vector),
-        2 => each::<T, C, 2, 4, 4>(f, values, columns, share, x, y, vector),
-        3 => each::<T, C, 3, 4, 4>(f, values, columns, share, x, y, vector),
-        4 => each::<T, C, 4, 1, 1>(f, values, columns, share, x, y, vector),
-        5 => each::<T, C, 5, 1, 1>(f, values, columns, share, x, y, vector),
-        6 => each::<T, C, 6, 1, 1>(f, values, columns, share, x, y, vector),
-        7 => each::<T, C, 7, 1, 1>(f, values, columns, share, x, y, vector),
-        8 => each::<T, C, 8, 1, 1>(f, values, columns, share, x, y, vector),
-        _ => each::<T, C, 0, 1, 1>(f, values, columns, share, x, y, vector),
+        1 => each::<T, C, 1, 8, 4>(f, values, columns, share, at, x, y, vector),
+        2 => each::<T, C, 2, 4, 4>(f, values, columns, share, at, x, y, vector),
+        3 => each::<T, C, 3, 4, 4>(f, values, columns, share, at, x, y, vector),
+        4 => each::<T, C, 4, 1, 1>(f, values, columns, share, at, x, y, vector),
+        5 => each::<T, C, 5, 1, 1>(f, values, columns, share, at, x, y, vector),
+        6 => each::<T, C, 6, 1, 1>(f, values, columns, share, at, x, y, vector),
+        7 => each::<T, C, 7, 1, 1>(f, values, columns, share, at, x, y, vector),
+        8 => each::<T, C, 8, 1, 1>(f, values, columns, share, at, x, y, vector),
+        _ => each::<T, C, 0, 1, 1>(f, values, columns, share, at, x, y, vector),
     }
 }
 
@@ -68,6 +71,7 @@ fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: u
     values: &[T],
     columns: &[C],
     share: Range<usize>,
+    at: Stride,
     x: &[f64],
     y: &Disjoint<f64>,
     vector: &mut [f64],
@@ -81,7 +85,7 @@ fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: u
             for p in share.clone() {
                 let rows = &f.plan.rows[f.plan.ptr[p]..f.plan.ptr[p + 1]];
                 for (to, &i) in vector.chunks_exact_mut(m).zip(rows) {
-                    to.copy_from_slice(&x[i as usize * m..(i as usize + 1) * m]);
+                    gather(at, i as usize * m, x, to);
                 }
                 let piece = &f.layout.pieces[p];
                 let (values, columns) = (&values[piece.values..], &columns[piece.columns..]);
@@ -97,12 +101,39 @@ fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: u
                 }
                 for (from, &i) in vector.chunks_exact(m).zip(rows) {
                     // SAFETY: a row is in one subdomain, and a subdomain in one thread's share.
-                    let y = unsafe { y.range(i as usize * m..(i as usize + 1) * m) };
-                    y.copy_from_slice(from);
+                    unsafe { scatter(at, i as usize * m, from, y) };
                 }
             }
         },
     ));
+}
+
+/// `to` ← the numbers from `first` on, counted as `at` counts.
+#[inline(always)]
+fn gather(at: Stride, first: usize, x: &[f64], to: &mut [f64]) {
+    if at == Stride::ALL {
+        return to.copy_from_slice(&x[first..first + to.len()]);
+    }
+    for (r, to) in to.iter_mut().enumerate() {
+        *to = x[(first + r) * at.step + at.offset];
+    }
+}
+
+/// The reverse of [`gather`].
+///
+/// # Safety
+/// No other thread may have these numbers of y.
+#[inline(always)]
+unsafe fn scatter(at: Stride, first: usize, from: &[f64], y: &Disjoint<f64>) {
+    if at == Stride::ALL {
+        // SAFETY: as the caller promises.
+        return unsafe { y.range(first..first + from.len()) }.copy_from_slice(from);
+    }
+    for (r, &from) in from.iter().enumerate() {
+        let k = (first + r) * at.step + at.offset;
+        // SAFETY: as the caller promises.
+        unsafe { y.range(k..k + 1)[0] = from };
+    }
 }
 
 /// Both solves of one subdomain, W rows at a time.

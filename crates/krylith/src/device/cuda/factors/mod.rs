@@ -11,7 +11,7 @@ use super::Cuda;
 use super::driver::{Buffer, launch};
 use super::specialisations;
 use crate::operator::Terms;
-use crate::precond::{PivotKind, Pivots, Plan, SubdomainFactors};
+use crate::precond::{PivotKind, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
@@ -208,14 +208,15 @@ impl SubdomainFactors for Cuda {
         Ok(Pivots { bad: found[1] as u32 as usize, first, shifted: (found[1] >> 32) as usize })
     }
 
-    fn solve_factors(&self, f: &CudaFactors, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+    fn solve_factors(&self, f: &CudaFactors, at: Stride, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         let (device, plan) = (self.device(), &f.plan);
-        let numbers = plan.block_rows * plan.order;
+        let numbers = plan.block_rows * plan.order * at.step;
         if x.len() != numbers || y.len() != numbers {
             return Err(Error::invalid(format!(
-                "factors of {} block rows of order {} cannot take {} numbers",
+                "factors of {} block rows of order {}, {} numbers apart, cannot take {} numbers",
                 plan.block_rows,
                 plan.order,
+                at.step,
                 x.len()
             )));
         }
@@ -239,6 +240,8 @@ impl SubdomainFactors for Cuda {
                 f.chunks.pointer(),
                 f.places.pointer(),
                 f.values.pointer(),
+                at.step as i32,
+                at.offset as i32,
                 x.pointer(),
                 y.pointer()
             )

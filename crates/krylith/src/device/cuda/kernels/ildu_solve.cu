@@ -10,6 +10,8 @@
 // the recurrence: the next DEPTH - 1 chunks are always under way, by bulk copies of one thread where the GPU has them (sm_90), by
 // asynchronous copies of all threads elsewhere. The vector stays in shared memory from x to y. The order in which a row is summed is
 // fixed: results have the same bits every time.
+//
+// step, offset: number i of the factors stands at i * step + offset of x and of y, which keeps all others: one stage of several.
 
 #include "ildu.cuh"
 
@@ -129,7 +131,7 @@ __device__ __forceinline__ void solve_slice(const Slice& s, const char* place, c
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_solve(const int* halt, const long long* __restrict__ starts, const long long* __restrict__ runs, const unsigned* __restrict__ rows,
            const unsigned short* __restrict__ slots, const Chunk* __restrict__ chunks, const char* __restrict__ places,
-           const char* __restrict__ values, const double* __restrict__ x, double* __restrict__ y) {
+           const char* __restrict__ values, const int step, const int offset, const double* __restrict__ x, double* __restrict__ y) {
     if (halt && *halt) return;
     extern __shared__ __align__(16) char memory[];
     __shared__ unsigned long long barriers[DEPTH];
@@ -154,7 +156,10 @@ ildu_solve(const int* halt, const long long* __restrict__ starts, const long lon
         after = table[min(DEPTH, count)];
     }
 
-    auto place_of = [&](int i) { return GATHERED ? (long long)rows[first + i / ORDER] * ORDER + i % ORDER : first * ORDER + i; };
+    auto place_of = [&](int i) {
+        const long long number = GATHERED ? (long long)rows[first + i / ORDER] * ORDER + i % ORDER : first * ORDER + i;
+        return number * step + offset;
+    };
     for (int i = threadIdx.x; i < numbers; i += THREADS) v[slots[first + i / ORDER] * ORDER + i % ORDER] = x[place_of(i)];
 
     for (int c = 0, stage = 0, free = DEPTH - 1, parity = 0; c < count; ++c) {

@@ -1,0 +1,50 @@
+//! Stage preconditioners on the Stokes duct, as Rana et al. (2021) say and as TARGETS expect.
+
+use krylith::Store;
+use krylith::device::cpu::Cpu;
+use krylith::matrix::Butcher;
+use krylith::method::{Gmres, GmresOptions};
+use krylith::operator::{PointBlock, Terms};
+use krylith::partition::Subdomains;
+use krylith::precond::{IlduOptions, Stage, StageOptions};
+use krylith::{Outcome, Stop};
+use krylith_problems::{StokesDuct, StokesOptions};
+
+/// Iterations of GMRES(30) to 1e-6 on `nodes`³ nodes.
+fn iterations(nodes: usize, scheme: &str, fill: usize, coupled: bool) -> usize {
+    let duct = StokesDuct::new(StokesOptions { nodes: [nodes; 3], ..StokesOptions::default() }).unwrap();
+    let butcher = Butcher::by_name(scheme).unwrap();
+    let system = duct.kronecker(&butcher, 0.125).unwrap();
+    let mut rhs = vec![0.0; system.rows()];
+    let u = vec![0.0; duct.mass.rows()];
+    duct.steps(&butcher, 0.125).unwrap().rhs_into(0.0, &u, &mut rhs).unwrap();
+    let (space, terms) = (Cpu::new(system.rows(), 2), Terms::kronecker(&system));
+    let a = PointBlock::kronecker(&space, &system, Store::F64).unwrap();
+    let options = StageOptions { ildu: IlduOptions { fill, ..IlduOptions::default() }, coupled };
+    let p = Stage::new(&space, &terms, &Subdomains::whole(nodes.pow(3)), options).unwrap();
+    let mut x = vec![0.0; rhs.len()];
+    let mut gmres = Gmres::new(&space, GmresOptions::default()).unwrap();
+    let history = gmres.solve(&space, &a, Some(&p), &rhs, &mut x, &Stop::default(), &mut ()).unwrap();
+    assert_eq!(history.outcome, Outcome::Converged, "{nodes}³ {scheme} fill {fill}: {history:?}");
+    history.iterations
+}
+
+/// Exact stages: a handful of iterations whatever the mesh, and more without coupling.
+#[test]
+fn exact_stages_take_a_handful_of_iterations() {
+    for nodes in [4, 6] {
+        for (scheme, most) in [("radau-iia-2", 6), ("radau-iia-3", 9), ("gauss-2", 6), ("lobatto-iiic-3", 9)]
+        {
+            let (coupled, alone) =
+                (iterations(nodes, scheme, 1000, true), iterations(nodes, scheme, 1000, false));
+            assert!(coupled <= most && coupled < alone, "{nodes}³ {scheme}: {coupled}, {alone} uncoupled");
+        }
+    }
+}
+
+/// Incomplete stages: what a SciPy prototype took on 8³ nodes was 30 to 52, with more fill less.
+#[test]
+fn incomplete_stages_converge() {
+    let (none, some) = (iterations(8, "radau-iia-2", 0, true), iterations(8, "radau-iia-2", 2, true));
+    assert!(some < none && (20..=60).contains(&none), "ILDU(0): {none}, ILDU(2): {some}");
+}
