@@ -294,7 +294,11 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             atol: settings.atol,
             max_iters: settings.max_iters,
         },
-        preconditioner: report::Preconditioner { name: summary::preconditioner_name(done).into(), parameters, fill },
+        preconditioner: report::Preconditioner {
+            name: summary::preconditioner_name(done).into(),
+            parameters,
+            fill,
+        },
         outcome: history.outcome.name().into(),
         iterations: history.iterations,
         residuals: history.residuals.iter().map(|r| report::finite(*r)).collect(),
