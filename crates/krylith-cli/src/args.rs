@@ -109,7 +109,7 @@ pub struct SolveArgs {
     #[arg(long, value_name = "constant|FILE", help_heading = "System")]
     pub nullspace: Option<Null>,
     /// Scale rows and columns before the preconditioner is built; residuals and tolerances stay those of the system as
-    /// given [default: off]
+    /// given [default: off, unless the preconditioner is auto and entries differ by more than 1e6]
     #[arg(long, help_heading = "System")]
     pub equilibrate: bool,
 
@@ -133,11 +133,12 @@ pub struct SolveArgs {
     pub store: Option<Store>,
 
     /// Krylov method: auto, gmres, or bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
-    /// may rise and fall) [default: auto, which is gmres]
+    /// may rise and fall) [default: auto, which is bicgstab, then gmres with longer restarts; gmres where its options are
+    /// named]
     #[arg(long, value_name = "auto|gmres|bicgstab", help_heading = "Method")]
     pub method: Option<Method>,
     /// Basis vectors that GMRES keeps before it restarts; more memory, fewer iterations; refused with bicgstab, which
-    /// restarts only when its recurrence ends [default: 30]
+    /// restarts only when its recurrence ends [default: 30, and more where a solve needs it]
     #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Method")]
     pub restart: Option<usize>,
     /// How GMRES makes a new basis vector orthogonal: lowsync (one reduction an iteration), cgs2 (three) or mgs (one a
@@ -148,10 +149,10 @@ pub struct SolveArgs {
     /// [default: merged]
     #[arg(long, value_name = "merged|classical", value_parser = options::reductions, help_heading = "Method")]
     pub reductions: Option<Reductions>,
-    /// Preconditioner, NAME[:key=value,…]: auto (jacobi, or none where a diagonal block is singular), none, jacobi
-    /// (inverts each node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu0 (incomplete factors of
-    /// subdomains; keys fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S), stage (the same
-    /// for each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to what A leaves
+    /// Preconditioner, NAME[:key=value,…]: auto (ildu0, and stronger ones where it does not do), none, jacobi (inverts each
+    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu0 (incomplete factors of subdomains; keys
+    /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S), stage (the same for
+    /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to what A leaves
     /// [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<Precond>,

@@ -29,9 +29,9 @@ struct Rung {
 const LADDER: [Rung; 6] = [
     Rung { precond: "ildu0", method: Method::Bicgstab, restart: 30, share: 0.2 },
     Rung { precond: "ildu0:cut=whole", method: Method::Gmres, restart: 100, share: 0.1 },
-    Rung { precond: "ildu0:cut=whole,fill=1", method: Method::Gmres, restart: 100, share: 0.1 },
-    Rung { precond: "ildu0:cut=whole,fill=2,shift=1e-6", method: Method::Gmres, restart: 200, share: 0.1 },
-    Rung { precond: "ildu0:cut=whole,fill=5,shift=1e-3", method: Method::Gmres, restart: 300, share: 0.2 },
+    Rung { precond: "ildu0:fill=1,cut=whole", method: Method::Gmres, restart: 100, share: 0.1 },
+    Rung { precond: "ildu0:fill=2,cut=whole,shift=1e-6", method: Method::Gmres, restart: 200, share: 0.1 },
+    Rung { precond: "ildu0:fill=5,cut=whole,shift=1e-3", method: Method::Gmres, restart: 300, share: 0.2 },
     // Auto is jacobi, or none where a diagonal block is singular: it can always be built.
     Rung { precond: "auto", method: Method::Gmres, restart: 300, share: 1.0 },
 ];
@@ -241,7 +241,7 @@ mod tests {
         // Of a small system the whole is a subdomain, and no basis is longer than the system.
         let all = names(Given { method: Some(Method::Gmres), ..Given::default() }, 20);
         assert_eq!(all[0], "ildu0 with gmres(20)");
-        assert_eq!(all[1], "ildu0:cut=whole,fill=1 with gmres(20)");
+        assert_eq!(all[1], "ildu0:fill=1,cut=whole with gmres(20)");
     }
 
     #[test]

@@ -38,6 +38,9 @@ fn residuals(report: &Value) -> Vec<f64> {
     report["residuals"].as_array().unwrap().iter().map(|r| r.as_f64().unwrap()).collect()
 }
 
+/// What has nothing to do with how rows are cut.
+const GMRES: &str = "--method gmres --precond jacobi";
+
 /// The first cycle agrees to 1e-10, the true residuals too, and x is the same vector in the user's order.
 #[test]
 fn ranks_solve_as_one_process() {
@@ -64,13 +67,13 @@ fn ranks_solve_as_one_process() {
         "free.mtx --rhs ends.mtx --nullspace constant --restart 50",
     ];
     for system in systems {
-        let alone =
-            folder.line(&format!("solve {system} --device cpu --quiet --report one.json --out one.npy"));
+        let alone = folder
+            .line(&format!("solve {system} {GMRES} --device cpu --quiet --report one.json --out one.npy"));
         alone.works();
         let one = report(&folder, "one.json");
         for ranks in [1, 2, 3, 8] {
             let case = format!("{system} on {ranks} ranks");
-            let line = format!("solve {system} --device cpu --report many.json --out many.npy");
+            let line = format!("solve {system} {GMRES} --device cpu --report many.json --out many.npy");
             let ran = on_ranks(&folder, ranks, &line);
             assert_eq!(ran.code, 0, "{case}: {ran:#?}");
             assert_eq!(ran.out.matches("converged after").count(), 1, "one rank speaks: {ran:#?}");
@@ -91,6 +94,46 @@ fn ranks_solve_as_one_process() {
             assert!(d <= 1e-3 * norm, "{case}: {d:e} of {norm:e}");
         }
     }
+}
+
+/// Ranks own whole subdomains, so that the preconditioner is that of one process: of boxes that slabs of rows consist of,
+/// of boxes and cuts of the graph that are dealt to ranks, and of files.
+#[test]
+fn subdomains_are_those_of_one_process() {
+    let _turn = turn();
+    let folder = Folder::new();
+    folder.line("problem laplace:9x8x7 --out grid --format mtx").works();
+    for (system, rows, ranks) in [
+        ("laplace:8x8x24", 64, &[1, 2, 3][..]),
+        ("laplace:9x8x7", 60, &[2, 3]),
+        ("stokes:6x5x7,scheme=radau-iia-2", 20, &[2, 3]),
+        ("radiation:7x8x9,components=3", 50, &[3]),
+        ("grid/A.mtx --rhs random:3", 60, &[2, 3]),
+        ("grid/system.toml", 40, &[3]),
+        ("random:400,block=3", 30, &[2]),
+    ] {
+        let options = format!("--precond ildu0:rows={rows} --method bicgstab --rtol 1e-8 --device cpu");
+        folder.line(&format!("solve {system} {options} --report one.json")).works();
+        let one = report(&folder, "one.json");
+        assert!(one["preconditioner"]["parameters"]["subdomains"].as_u64().unwrap() > 3, "{one:#}");
+        for &ranks in ranks {
+            let case = format!("{system} on {ranks} ranks");
+            let ran = on_ranks(&folder, ranks, &format!("solve {system} {options} --report many.json"));
+            assert!(!ran.works().out.contains("subdomains follow ranks"), "{case}: {ran:#?}");
+            let many = report(&folder, "many.json");
+            for key in ["subdomains", "levels", "dropped"] {
+                let of = |r: &Value| r["preconditioner"]["parameters"][key].as_f64().unwrap();
+                assert!((of(&one) - of(&many)).abs() < 1e-12, "{case}: {key}, {one:#} {many:#}");
+            }
+            for (k, (a, b)) in residuals(&one).iter().zip(&residuals(&many)).enumerate().take(6) {
+                assert!((a - b).abs() <= 1e-10, "{case}: iteration {k}: {a:e} and {b:e}");
+            }
+            assert_eq!(one["iterations"], many["iterations"], "{case}");
+        }
+    }
+    // Fewer subdomains than ranks: each cuts its own rows, and says so.
+    let ran = on_ranks(&folder, 2, "solve laplace:6x6x6");
+    assert!(ran.works().out.contains("subdomains follow ranks"), "{ran:#?}");
 }
 
 #[test]

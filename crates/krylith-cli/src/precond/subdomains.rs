@@ -177,22 +177,36 @@ fn of_grid(
     })
 }
 
-/// Edges of boxes of at most `rows` points: nearly cubes, and as equal as the grid allows.
+/// Edges of boxes of at most `rows` points that cut the fewest couplings of neighbours in the grid, where boxes that are
+/// smaller than the largest count against a choice as much as they leave empty.
 fn box_size(grid: [usize; 3], rows: usize) -> [usize; 3] {
-    let mut size = [1; 3];
-    // Twice the shortest edge first, for the powers of two that grids like, then point by point.
-    for grow in [|e: usize| 2 * e, |e: usize| e + 1] {
-        loop {
-            let fits = |d: &usize| {
-                let grown = grow(size[*d]).min(grid[*d]);
-                grown > size[*d] && size.iter().product::<usize>() / size[*d] * grown <= rows
-            };
-            let Some(d) = (0..3).filter(fits).min_by_key(|&d| size[d]) else { break };
-            size[d] = grow(size[d]).min(grid[d]);
+    let [nx, ny, nz] = grid.map(|n| n.max(1));
+    let cost = |size: [usize; 3]| {
+        let count: [usize; 3] = std::array::from_fn(|d| grid[d].div_ceil(size[d]).max(1));
+        let cut = (count[0] - 1) * ny * nz + (count[1] - 1) * nx * nz + (count[2] - 1) * nx * ny;
+        let room = count.iter().product::<usize>() * size.iter().product::<usize>();
+        (cut as f64) * (room as f64) / (nx * ny * nz) as f64
+    };
+    let mut best = ([1; 3], f64::INFINITY);
+    for x in edges(nx, rows) {
+        for y in edges(ny, rows / x) {
+            let Some(z) = edges(nz, rows / (x * y)).next() else { continue };
+            let cost = cost([x, y, z]);
+            if cost < best.1 {
+                best = ([x, y, z], cost);
+            }
         }
     }
-    // As many boxes, and none of them a thin rest.
-    std::array::from_fn(|d| grid[d].div_ceil(grid[d].div_ceil(size[d])))
+    best.0
+}
+
+/// The lengths that cut `n` points into equal pieces but for the last, longest first, none above `most`.
+fn edges(n: usize, most: usize) -> impl Iterator<Item = usize> {
+    let first = if most == 0 { None } else { Some(n.div_ceil(n.div_ceil(most.min(n)))) };
+    // The next shorter length is that of the fewest pieces that are shorter.
+    std::iter::successors(first, move |&edge| {
+        (edge > 1).then(|| n.div_ceil(n.div_ceil(edge - 1)).min(edge - 1))
+    })
 }
 
 /// One point for each of the job's own nodes.
@@ -216,8 +230,9 @@ mod tests {
             ([128, 128, 128], 2048, [16, 16, 8]),
             ([128, 128, 128], 512, [8, 8, 8]),
             ([100, 100, 100], 1000, [10, 10, 10]),
-            ([300, 300, 1], 2048, [60, 30, 1]),
+            ([300, 300, 1], 2048, [43, 43, 1]),
             ([5, 1000, 1], 64, [5, 12, 1]),
+            ([12, 12, 12], 216, [6, 6, 6]),
             ([1, 1, 7], 3, [1, 1, 3]),
         ] {
             let found = box_size(grid, rows);
