@@ -232,7 +232,8 @@ fn about_ildu0<S: Machine>(
     }
     let square = (plan.order * plan.order) as f64;
     let (numbers, matrix) = (entries * square, stored * square);
-    let text = format!("ILDU({}) of subdomains", ildu.fill);
+    let of = if subdomains > 1.0 { " of subdomains" } else { "" };
+    let text = format!("ILDU({}){of}", ildu.fill);
     Ok(About { name: "ildu0".into(), parameters, numbers, matrix, text, details, reason: String::new() })
 }
 
