@@ -127,9 +127,9 @@ impl Layout {
     }
 
     /// Zeros with `one` on the diagonals of the rows that are missing in slices.
-    pub fn padding<T: Copy>(&self, plan: &Plan, mut zeros: Vec<T>, one: f32) -> Vec<T>
+    pub fn padding<T>(&self, plan: &Plan, mut zeros: Vec<T>, one: f32) -> Vec<T>
     where
-        T: From<f32>,
+        T: Copy + From<f32>,
     {
         let m = self.order;
         for (p, piece) in self.pieces.iter().enumerate() {
