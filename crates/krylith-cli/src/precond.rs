@@ -242,11 +242,8 @@ fn ildu0<S: Machine>(space: &S, terms: &Terms, job: &Job, ildu: &Ildu0) -> Resul
     let options = IlduOptions { fill: ildu.fill, store: job.settings.store, shift: ildu.shift };
     let factors = agree(comm, named(job, Ildu::new(space, terms, &subdomains, options)))?;
     let (plan, shifted) = (factors.plan(), factors.pivots().shifted);
-    let about = About {
-        name: "ildu0".into(),
-        text: format!("ILDU({}) of subdomains", ildu.fill),
-        ..about_factors(comm, ildu, plan, 1, shifted, &way, start)?
-    };
+    let about = about_factors(comm, ildu, plan, 1, shifted, &way, start)?;
+    let about = About { name: "ildu0".into(), text: format!("ILDU({}){}", ildu.fill, about.text), ..about };
     Ok((Some(Box::new(factors)), about))
 }
 
@@ -260,15 +257,13 @@ fn stage<S: Machine>(space: &S, terms: &Terms, job: &Job, ildu: &Ildu0) -> Resul
     let options = StageOptions { ildu: options, coupled: true };
     let stages = agree(comm, named(job, Stage::new(space, terms, &subdomains, options)))?;
     let shifted = (0..s).map(|k| stages.stage(k).pivots().shifted).sum();
-    let about = About {
-        name: "stage".into(),
-        text: format!("{}, each by ILDU({}) of subdomains", plural(s, "stage"), ildu.fill),
-        ..about_factors(comm, ildu, stages.plan(), s, shifted, &way, start)?
-    };
+    let about = about_factors(comm, ildu, stages.plan(), s, shifted, &way, start)?;
+    let text = format!("{}, each by ILDU({}){}", plural(s, "stage"), ildu.fill, about.text);
+    let about = About { name: "stage".into(), text, ..about };
     Ok((Some(Box::new(stages)), about))
 }
 
-/// What there is to say of `times` factors on one plan, name and text aside.
+/// What there is to say of `times` factors on one plan; the name is the caller's, and the text has what follows its own.
 fn about_factors(
     comm: &dyn Communicator,
     ildu: &Ildu0,
@@ -308,7 +303,9 @@ fn about_factors(
     }
     let square = (plan.order * plan.order * times) as f64;
     let (numbers, matrix) = (entries * square, stored * square);
-    Ok(About { parameters, numbers, matrix, details, ..About::default() })
+    // Whole factors are no subdomains.
+    let text = if subdomains > 1.0 { " of subdomains" } else { "" }.into();
+    Ok(About { parameters, numbers, matrix, text, details, ..About::default() })
 }
 
 /// The diagonal of every term, cut into smaller blocks.

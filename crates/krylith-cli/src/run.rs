@@ -101,6 +101,9 @@ pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Res
     let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
     let (mut solve, mut moved, mut best) = (0.0, 0.0, f64::INFINITY);
     let mut all: Option<(History, Final)> = None;
+    let open = settings.precond == Precond::Auto;
+    // Beyond the first attempt a device without room is no reason to stop, where nobody else is concerned.
+    let mild = |f: &Failure, k: usize| (open && f.code == USAGE) || (k > 0 && comm.size() == 1);
     for (k, attempt) in ladder.iter().enumerate() {
         let (done, next) = (all.as_ref().map_or(0, |(h, _)| h.iterations), ladder.get(k + 1));
         let goes_on = |why: String| {
@@ -116,12 +119,12 @@ pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Res
         let mut said = Vec::new();
         let (p, about, mut method) = match set_up(space, job, attempt, &a, &mut said) {
             Ok(parts) => parts,
-            // What another preconditioner may do without; a device or a rank that failed has failed for all.
-            Err(f) if next.is_some() && (f.code == USAGE || (k > 0 && comm.size() == 1)) => {
+            // Another preconditioner may be built; a device or a rank that failed has failed for all.
+            Err(f) if next.is_some() && mild(&f, k) => {
                 events.push(goes_on(f.message));
                 continue;
             }
-            Err(f) if all.is_some() && (f.code == USAGE || comm.size() == 1) => {
+            Err(f) if all.is_some() && mild(&f, k) => {
                 events.push(goes_on(f.message));
                 break;
             }

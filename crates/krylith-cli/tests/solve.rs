@@ -228,6 +228,42 @@ fn ildu0_is_reported() {
     assert!((p["fill"].as_f64().unwrap() - (1.0 - share)).abs() < 1e-12, "{p}");
 }
 
+/// A matrix whose diagonal is zero: no factors without a shift. What is tried is told, and is one solve.
+#[test]
+fn what_is_left_open_climbs_and_is_one_solve() {
+    let f = Folder::new();
+    let n = 60;
+    let entries: Vec<_> = (0..n).map(|i| ((i + 1) % n + 1, i + 1, 1.0)).collect();
+    f.write("cycle.mtx", mtx(n, n, &entries));
+    let ran = f.line("solve cycle.mtx --block 1 --rhs random --precond none --report r.json");
+    assert!(ran.works().out.contains("none with bicgstab: "), "{ran:#?}");
+    let r = report(&f, "r.json");
+    let of = |r: &Value| -> Vec<Value> {
+        r["events"].as_array().unwrap().iter().filter(|e| e["event"] == "fallback").cloned().collect()
+    };
+    let (fallbacks, iterations) = (of(&r), r["iterations"].as_u64().unwrap());
+    // BiCGSTAB comes to no end here, GMRES does when its basis is as long as the cycle.
+    assert_eq!(
+        (fallbacks.len(), &r["method"], &r["parameters"]["restart"]),
+        (1, &"gmres".into(), &60.into())
+    );
+    assert_eq!(fallbacks[0]["iteration"].as_u64().unwrap() + 60, iterations, "{r:#}");
+    assert_eq!(r["residuals"].as_array().unwrap().len() as u64, iterations + 1);
+    assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-6);
+    // With everything named there is one attempt.
+    f.line("solve cycle.mtx --block 1 --rhs random --precond none --restart 10 --report r.json")
+        .fails(1, &["stagnated"]);
+    assert!(of(&report(&f, "r.json")).is_empty());
+    f.line("solve cycle.mtx --block 1 --rhs random --precond ildu0").fails(2, &["zero pivot in block row 0"]);
+    // Only the preconditioner is open: factors cannot be built, or not without a shift.
+    f.line("solve cycle.mtx --block 1 --rhs random --method gmres --report r.json").works();
+    let fallbacks = of(&report(&f, "r.json"));
+    assert!(
+        fallbacks.len() >= 2 && fallbacks[0]["detail"].as_str().unwrap().contains("zero pivot"),
+        "{fallbacks:#?}"
+    );
+}
+
 #[test]
 fn stages_and_compositions_are_reported() {
     let f = Folder::new();

@@ -67,10 +67,10 @@ pub(super) fn run(
             }
             let mut run =
                 Team::run(count, |comm| rank(gpus[comm.rank()], grid, options, comm))?.swap_remove(0);
-            if let Some(one) = runs.iter().find(|r| r.grid == grid) {
-                if run.check.is_ok() {
-                    run.check = agree(one, &run);
-                }
+            if let Some(one) = runs.iter().find(|r| r.grid == grid)
+                && run.check.is_ok()
+            {
+                run.check = agree(one, &run);
             }
             runs.push(run);
         }
