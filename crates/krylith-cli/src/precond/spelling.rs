@@ -204,7 +204,7 @@ impl Ildu0 {
     pub fn most_rows(&self, order: usize) -> usize {
         self.rows.unwrap_or(match order {
             1..=4 => 2048,
-            5..=8 => 512,
+            5..=8 => 256,
             _ => 128,
         })
     }
