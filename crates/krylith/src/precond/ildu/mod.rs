@@ -1,8 +1,8 @@
 //! ILDU on subdomains: incomplete factors of each subdomain's diagonal part of the matrix, A ≈ (I + L) D (I + U).
 //!
 //! What couples subdomains is left out of the preconditioner, and only there, so each is factorised and solved alone:
-//! by one thread, or by one thread block that keeps its vector in shared memory. Tonti Balaji et al.'s fused ILDU(0),
-//! with ILU(k) fill (Saad 2003, Alg. 10.5) and blocks of any order b·s.
+//! by one thread, or by one thread block that keeps its vector in shared memory. The fused ILDU(0) of Gondhalekar,
+//! Haugen and others (2025), with ILU(k) fill (Saad 2003, Alg. 10.5) and blocks of any order b·s.
 //!
 //! [`Subdomains`] says which rows stand together, [`Plan`] holds everything that values do not change, and a device
 //! that implements [`SubdomainFactors`] computes factors and applies them. Results do not depend on how many threads
