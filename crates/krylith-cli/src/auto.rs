@@ -70,8 +70,9 @@ impl Attempt {
     }
 }
 
-/// The attempts of a job, at least one. The same on every rank.
-pub fn ladder(job: &Job) -> Vec<Attempt> {
+/// The attempts of a job, at least one, on a device that holds subdomains of at most `most_rows` block rows: where it cannot hold
+/// the whole as one, subdomains as large as that take its place. The same on every rank.
+pub fn ladder(job: &Job, most_rows: usize) -> Vec<Attempt> {
     let settings = job.settings;
     let nodes = job.unknowns / (job.terms.block() * job.terms.stages());
     let order = job.terms.block() * job.terms.stages();
@@ -81,7 +82,12 @@ pub fn ladder(job: &Job) -> Vec<Attempt> {
     let mut attempts: Vec<(Attempt, Precond)> = Vec::new();
     for rung in &LADDER {
         let precond = match &settings.precond {
-            Precond::Auto => rung.precond.parse().expect("the ladder is spelt right"),
+            Precond::Auto => match rung.precond.parse().expect("the ladder is spelt right") {
+                Precond::Ildu0(ildu) if ildu.cut == SubdomainCut::Whole && nodes > most_rows => {
+                    Precond::Ildu0(Ildu0 { cut: SubdomainCut::Auto, rows: Some(most_rows), ..ildu })
+                }
+                other => other,
+            },
             named => named.clone(),
         };
         let method = if settings.method == Method::Auto { rung.method } else { settings.method };
@@ -219,7 +225,7 @@ mod tests {
             subdomains: None,
             room: None,
         };
-        let ladder = ladder(&job);
+        let ladder = ladder(&job, usize::MAX);
         assert!(ladder.iter().all(|a| a.equilibrate == (settings.precond == Precond::Auto)));
         ladder.iter().map(Attempt::name).collect()
     }

@@ -101,12 +101,12 @@ fn cpu(
 
 /// Bytes that the job's first attempt will want on its device.
 fn needed(job: &Job) -> u64 {
-    let first = &auto::ladder(job)[0];
+    let first = &auto::ladder(job, usize::MAX)[0];
     run::memory(job.terms, first.method, first.restart, job.settings.store, &first.precond).total()
 }
 
 fn no_room(job: &Job, needed: u64, free: u64, place: String) -> krylith::Error {
-    let first = &auto::ladder(job)[0];
+    let first = &auto::ladder(job, usize::MAX)[0];
     let (method, remedy) = match first.method {
         Method::Auto | Method::Gmres => (
             format!("GMRES({})", first.restart),

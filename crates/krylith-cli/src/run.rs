@@ -97,7 +97,7 @@ pub fn run<S: Machine>(space: &S, job: &Job, observer: &mut dyn Observer) -> Res
     let a = Rc::new(a.map_err(|e| agreed(e.into()))?);
     let mut setup = start.elapsed().as_secs_f64();
     let _ = space.take_phases();
-    let ladder = auto::ladder(job);
+    let ladder = auto::ladder(job, space.most_rows(job.terms.block() * job.terms.stages()));
     let (mut x, mut events) = (job.x0.to_vec(), Vec::new());
     let (mut solve, mut moved, mut best) = (0.0, 0.0, f64::INFINITY);
     let mut all: Option<(History, Final)> = None;

@@ -189,7 +189,7 @@ pub fn load(
 const SMALL: usize = 1 << 27;
 
 /// Stored numbers up to which a system is held whole by every rank, so that its subdomains do not follow ranks.
-const CUT_WHOLE: usize = 1 << 25;
+const CUT_WHOLE: usize = 1 << 27;
 
 /// Reads own rows of a file. Where `auto` and runs of rows have many ghosts, the graph may cut a system better that
 /// every rank can hold: the answer is then `None`. Collective.

@@ -101,6 +101,8 @@ impl Stride {
 pub trait SubdomainFactors: Space {
     /// Factors on the device, with the memory that computing them takes.
     type Factors;
+    /// Most block rows of a subdomain that this device takes, with blocks of an order.
+    fn most_rows(&self, order: usize) -> usize;
     /// Memory and layout for the factors of a plan; no values yet.
     fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<Self::Factors>;
     /// Factorises every subdomain's part of Σ Cₜ ⊗ Aₜ on the plan's pattern: entry (r·s + k, q·s + l) of a block is

@@ -57,6 +57,10 @@ struct Work {
 impl SubdomainFactors for Cpu {
     type Factors = CpuFactors;
 
+    fn most_rows(&self, _order: usize) -> usize {
+        usize::MAX
+    }
+
     fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<CpuFactors> {
         let layout = Layout::new(plan, store);
         let what = "incomplete factors";

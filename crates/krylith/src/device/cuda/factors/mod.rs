@@ -60,6 +60,11 @@ struct Functions {
 impl SubdomainFactors for Cuda {
     type Factors = CudaFactors;
 
+    fn most_rows(&self, order: usize) -> usize {
+        let shape = IlduShape::choose(order, usize::MAX);
+        (self.device().shared_memory().saturating_sub(shape.ring()) / (8 * order)).min(MOST_ROWS)
+    }
+
     fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<CudaFactors> {
         let (device, order) = (self.device(), plan.order);
         let count = plan.ptr.len() - 1;
@@ -75,7 +80,7 @@ impl SubdomainFactors for Cuda {
             return Err(Error::Unsupported(format!(
                 "a subdomain of {largest} block rows with blocks of order {order} on a GPU, whose blocks of threads have \
                  {room} bytes of their own memory: take subdomains of at most {} block rows",
-                ((room.saturating_sub(shape.ring())) / (8 * order)).min(MOST_ROWS)
+                self.most_rows(order)
             )));
         }
         let Stream { chunks, runs, places, values } =

@@ -125,6 +125,8 @@ __device__ __forceinline__ void solve_slice(const Slice& s, const char* place, c
             sum = z;
         }
     }
+    // Padding reads the row's own numbers, times zero: not while another lane writes them.
+    if constexpr (ORDER > 1) __syncwarp();
     if (own) *at = sum;
 }
 
