@@ -1,12 +1,13 @@
 //! The command line: names, help texts and defaults.
 
 use crate::failure::{DONE, Result};
-use crate::options::{self, Device, Given, Method, Null, Ordering, Precond, Rhs};
-use crate::share::Cut;
+use crate::options::{self, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use krylith::Store;
-use krylith::method::{Orthogonalization, Reductions};
-use krylith::partition::Partitioner;
+use krylith::method::{MethodName, Orthogonalization, Reductions};
+use krylith::options::tolerance;
+use krylith::partition::{PartitionSpec, Partitioner};
+use krylith::precond::PrecondSpec;
+use krylith::{DeviceSpec, Options, Store};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -116,11 +117,11 @@ pub struct SolveArgs {
     /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together; under mpirun each
     /// rank takes one of them [default: auto, which is the first GPU if one can be used]
     #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
-    pub device: Option<Device>,
+    pub device: Option<DeviceSpec>,
     /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric, graph (METIS)
     /// [default: auto, runs of rows unless the graph leaves much less to exchange]
     #[arg(long, value_name = "auto|rows|nonzeros|geometric|graph", help_heading = "Machine")]
-    pub partition: Option<Cut>,
+    pub partition: Option<PartitionSpec>,
     /// Threads on the CPU [default: one a core]
     #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
     pub threads: Option<usize>,
@@ -129,39 +130,39 @@ pub struct SolveArgs {
     pub deterministic: bool,
     /// Precision in which matrix, preconditioner and basis are stored; arithmetic is f64, and so is the residual that
     /// counts [default: f64]
-    #[arg(long, value_name = "f64|f32", value_parser = options::store, help_heading = "Machine")]
+    #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
     pub store: Option<Store>,
 
     /// Krylov method: auto, gmres, or bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
     /// may rise and fall) [default: auto, which is bicgstab, then gmres with longer restarts; gmres where its options are
     /// named]
     #[arg(long, value_name = "auto|gmres|bicgstab", help_heading = "Method")]
-    pub method: Option<Method>,
+    pub method: Option<MethodName>,
     /// Basis vectors that GMRES keeps before it restarts; more memory, fewer iterations; refused with bicgstab, which
     /// restarts only when its recurrence ends [default: 30, and more where a solve needs it]
     #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Method")]
     pub restart: Option<usize>,
     /// How GMRES makes a new basis vector orthogonal: lowsync (one reduction an iteration), cgs2 (three) or mgs (one a
     /// vector) [default: lowsync]
-    #[arg(long, value_name = "lowsync|cgs2|mgs", value_parser = options::orthogonalization, help_heading = "Method")]
+    #[arg(long, value_name = "lowsync|cgs2|mgs", help_heading = "Method")]
     pub orthogonalization: Option<Orthogonalization>,
     /// How BiCGSTAB sums over threads, GPUs and ranks: merged (two reductions an iteration) or classical (three)
     /// [default: merged]
-    #[arg(long, value_name = "merged|classical", value_parser = options::reductions, help_heading = "Method")]
+    #[arg(long, value_name = "merged|classical", help_heading = "Method")]
     pub reductions: Option<Reductions>,
-    /// Preconditioner, NAME[:key=value,…]: auto (ildu0, and stronger ones where it does not do), none, jacobi (inverts each
-    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu0 (incomplete factors of subdomains; keys
+    /// Preconditioner, NAME[:key=value,…]: auto (ildu, and stronger ones where it does not do), none, jacobi (inverts each
+    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu (incomplete factors of subdomains; keys
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S), stage (the same for
     /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to what A leaves
     /// [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
-    pub precond: Option<Precond>,
+    pub precond: Option<PrecondSpec>,
 
     /// Relative tolerance: stop when ‖r‖ ≤ rtol·‖b‖ [default: 1e-6]
-    #[arg(long, value_name = "TOL", value_parser = options::tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
+    #[arg(long, value_name = "TOL", value_parser = tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub rtol: Option<f64>,
     /// Absolute tolerance: stop when ‖r‖ ≤ atol, whichever comes first [default: 0]
-    #[arg(long, value_name = "TOL", value_parser = options::tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
+    #[arg(long, value_name = "TOL", value_parser = tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub atol: Option<f64>,
     /// Most iterations [default: 10000]
     #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "When to stop")]
@@ -183,9 +184,9 @@ pub struct SolveArgs {
 }
 
 impl SolveArgs {
-    /// What the command line says of the solver.
-    pub fn given(&self) -> Given {
-        Given {
+    /// What the command line says of the solve.
+    pub fn options(&self) -> Options {
+        Options {
             method: self.method,
             restart: self.restart,
             orthogonalization: self.orthogonalization,
@@ -194,8 +195,14 @@ impl SolveArgs {
             rtol: self.rtol,
             atol: self.atol,
             max_iters: self.max_iters,
+            time_limit: None,
             store: self.store,
             device: self.device.clone(),
+            threads: self.threads,
+            deterministic: self.deterministic.then_some(true),
+            equilibrate: self.equilibrate.then_some(true),
+            partition: self.partition,
+            memory_limit: None,
         }
     }
 }
@@ -233,7 +240,7 @@ pub struct BenchArgs {
     pub suite: Suite,
     /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
-    pub device: Option<Device>,
+    pub device: Option<DeviceSpec>,
     /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,

@@ -2,7 +2,7 @@
 
 use crate::args::{BenchArgs, Suite};
 use crate::failure::{DONE, Failure, Result};
-use crate::options::Device;
+use krylith::DeviceSpec;
 use crate::output;
 use krylith_bench::model::Machine;
 use krylith_bench::{DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, ildu0, okp};
@@ -73,12 +73,12 @@ fn links(args: BenchArgs) -> Result<u8> {
         output::check_target("--out", path)?;
     }
     let gpus = match &args.device {
-        Some(Device::Cpu) => {
+        Some(DeviceSpec::Cpu) => {
             return Err(Failure::usage("`krylith bench links` measures GPUs; use --device cuda:0,1,…"));
         }
-        Some(Device::Cuda(gpus)) if !gpus.is_empty() => gpus.clone(),
-        Some(Device::Cuda(_)) => vec![0],
-        None | Some(Device::Auto) => krylith::device::cuda::devices()?.iter().map(|d| d.ordinal).collect(),
+        Some(DeviceSpec::Cuda(gpus)) if !gpus.is_empty() => gpus.clone(),
+        Some(DeviceSpec::Cuda(_)) => vec![0],
+        None | Some(DeviceSpec::Auto) => krylith::device::cuda::devices()?.iter().map(|d| d.ordinal).collect(),
     };
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let network = args.network.as_deref().map(Machine::read).transpose()?;
@@ -98,12 +98,12 @@ fn links(args: BenchArgs) -> Result<u8> {
 }
 
 /// Where a suite runs: on one device, baselines and Krylith beside each other, or on several GPUs.
-fn device(asked: Option<&Device>) -> DeviceChoice {
+fn device(asked: Option<&DeviceSpec>) -> DeviceChoice {
     match asked {
-        Some(Device::Cpu) => DeviceChoice::Cpu,
-        Some(Device::Cuda(gpus)) if !gpus.is_empty() => DeviceChoice::Cuda(gpus.clone()),
-        Some(Device::Cuda(_)) => DeviceChoice::Cuda(vec![0]),
-        None | Some(Device::Auto) => match krylith::device::cuda::devices() {
+        Some(DeviceSpec::Cpu) => DeviceChoice::Cpu,
+        Some(DeviceSpec::Cuda(gpus)) if !gpus.is_empty() => DeviceChoice::Cuda(gpus.clone()),
+        Some(DeviceSpec::Cuda(_)) => DeviceChoice::Cuda(vec![0]),
+        None | Some(DeviceSpec::Auto) => match krylith::device::cuda::devices() {
             Ok(_) => DeviceChoice::Cuda(vec![0]),
             Err(_) => DeviceChoice::Cpu,
         },

@@ -14,8 +14,8 @@ pub const MACHINE: u8 = 3;
 /// Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 
-/// What went wrong, and the exit code that says whose part it is.
-#[derive(Debug)]
+/// What went wrong, and the exit code that goes with it.
+#[derive(Debug, Clone)]
 pub struct Failure {
     /// [`USAGE`] or [`MACHINE`].
     pub code: u8,

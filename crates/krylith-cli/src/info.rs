@@ -3,15 +3,18 @@
 use crate::args::InfoArgs;
 use crate::blocks::picture;
 use crate::failure::{DONE, Result};
-use crate::options::{Method, Precond};
-use crate::output::{self, bytes, count, plural};
+use crate::output;
+use krylith::text::{bytes, count, plural};
 use crate::system::{self, Operator, System};
-use crate::{machine, partitions, run, summary};
-use krylith::Store;
+use crate::{partitions, summary};
+use krylith::solver::{Memory, host};
+use krylith::{Options, Store};
 use krylith::device::cuda::specialisations::vector_kernels;
 use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
 use krylith::matrix::Bsr;
+use krylith::method::{GmresOptions, MethodSpec};
 use krylith::operator::{Structure, Terms};
+use krylith::precond::PrecondSpec;
 
 /// Runs the command.
 ///
@@ -42,11 +45,11 @@ pub fn info(args: InfoArgs) -> Result<u8> {
 /// Devices and libraries, found or why not. Further devices report here.
 fn found() -> Vec<(&'static str, Vec<String>)> {
     let mut cpu =
-        vec![machine::model(), format!("{}, {}", plural(machine::cores(), "core"), machine::simd())];
-    if let Some(cache) = machine::last_cache() {
+        vec![host::model(), format!("{}, {}", plural(host::cores(), "core"), host::simd())];
+    if let Some(cache) = host::last_cache() {
         cpu.push(format!("last-level cache {}", bytes(cache)));
     }
-    if let Some((total, free)) = machine::memory() {
+    if let Some((total, free)) = host::memory() {
         cpu.push(format!("memory {}, {} free", bytes(total), bytes(free)));
     }
     let mpi = match cfg!(feature = "mpi") {
@@ -99,11 +102,14 @@ fn about(system: &System) -> Vec<(&'static str, Vec<String>)> {
     rows.push(("", vec![String::new()]));
     let mut memory = Vec::new();
     for store in [Store::F64, Store::F32] {
-        let m = run::memory(&terms, Method::Gmres, 30, store, &Precond::Jacobi { block: None });
+        let spec = GmresOptions { basis: store, ..GmresOptions::default() };
+        let options = Options::new().store(store);
+        let jacobi = PrecondSpec::Jacobi { block: None };
+        let m = Memory::of(&terms, &MethodSpec::Gmres(spec), &jacobi, &options);
         memory.push(format!(
             "{} with GMRES(30) in {}: matrix {}, Jacobi {}, basis {}, vectors {}",
             bytes(m.total()),
-            summary::store(store),
+            store.name(),
             bytes(m.matrix),
             bytes(m.preconditioner),
             bytes(m.basis),

@@ -1,29 +1,21 @@
 //! The `krylith` command: solve sparse point-block systems, write generated ones, measure, look at the machine.
 
 mod args;
-mod auto;
-mod bandwidth;
 mod bench;
 mod blocks;
-mod devices;
 mod failure;
 mod info;
 mod interrupt;
-mod machine;
 mod model;
 mod null_space;
 mod options;
 mod output;
 mod partitions;
 mod plot;
-mod precond;
 mod problem;
 mod progress;
 mod ranks;
-mod refine;
 mod report;
-mod residual;
-mod run;
 mod share;
 mod solve;
 mod summary;

@@ -1,8 +1,8 @@
 //! `krylith info SYSTEM --ranks P`: each way to give the system's block rows to ranks, and how good it is.
 
-use crate::failure::Result;
-use crate::output::{bytes, count, plural};
-use crate::share::enough_rows;
+use crate::failure::{Failure, Result};
+use krylith::text::{bytes, count, plural};
+use krylith::partition::enough_rows;
 use crate::system::System;
 use comfy_table::{CellAlignment, Table, presets};
 use krylith::partition::{Partitioner, Quality};
@@ -12,7 +12,7 @@ use krylith::partition::{Partitioner, Quality};
 /// # Errors
 /// That, with both numbers.
 pub fn check(system: &System, ranks: usize) -> Result<()> {
-    enough_rows(system.order.nodes, ranks).map_err(|f| f.within(&system.label))
+    enough_rows(system.order.nodes, ranks).map_err(|e| Failure::from(e).within(&system.label))
 }
 
 /// A line for each way, under a heading.

@@ -2,7 +2,8 @@
 
 use crate::args::{MatrixFormat, ProblemArgs};
 use crate::failure::{DONE, Failure, Result};
-use crate::output::{self, plural};
+use crate::output;
+use krylith::text::plural;
 use crate::summary;
 use krylith::io::system::{KroneckerFile, SystemFile};
 use krylith::io::{Array, matrix_market, numpy, petsc, vtu};

@@ -1,7 +1,7 @@
 //! A bar on a terminal, a line every five seconds elsewhere, nothing with `--quiet`; and the ear for Ctrl-C.
 
 use crate::interrupt;
-use crate::output::count;
+use krylith::text::count;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use krylith::{Observer, Progress};
 use std::io::IsTerminal;
@@ -25,11 +25,6 @@ pub struct Watch {
     start: Instant,
     shown: Instant,
     first: Option<f64>,
-    last: Option<usize>,
-    /// Iterations at which a cycle began, where the device tells every iteration.
-    pub cycles: Vec<usize>,
-    /// Restarts that the method told of, and why.
-    pub restarts: Vec<(usize, &'static str)>,
 }
 
 impl Watch {
@@ -46,15 +41,7 @@ impl Watch {
             Show::Lines
         };
         let now = Instant::now();
-        Self {
-            show,
-            start: now,
-            shown: now,
-            first: None,
-            last: None,
-            cycles: Vec::new(),
-            restarts: Vec::new(),
-        }
+        Self { show, start: now, shown: now, first: None }
     }
 
     /// Takes the bar away.
@@ -71,10 +58,6 @@ impl Observer for Watch {
             self.start = Instant::now();
         }
         let first = *self.first.get_or_insert(p.relative_residual);
-        // A cycle's start repeats the iteration that ended the last one.
-        if self.last.replace(p.iteration) == Some(p.iteration) {
-            self.cycles.push(p.iteration);
-        }
         if interrupt::asked() {
             return ControlFlow::Break(());
         }
@@ -103,10 +86,6 @@ impl Observer for Watch {
             }
         }
         ControlFlow::Continue(())
-    }
-
-    fn restarted(&mut self, iteration: usize, why: &'static str) {
-        self.restarts.push((iteration, why));
     }
 }
 

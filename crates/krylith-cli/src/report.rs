@@ -1,10 +1,12 @@
 //! The report: what was done, as JSON. The fields are a contract; DESIGN.md, "The report".
 
+use krylith::precond::Value;
+use krylith::solver::EventKind;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The version of these fields.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// A whole report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,7 +108,7 @@ pub struct Parameters {
 /// A preconditioner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Preconditioner {
-    /// `none`, `jacobi`, `ildu0`, or `direct` for factors of more than five times the matrix's numbers.
+    /// `none`, `jacobi`, `ildu`, or `direct` for factors of more than five times the matrix's numbers.
     pub name: String,
     /// By the names of the command line.
     pub parameters: serde_json::Map<String, serde_json::Value>,
@@ -145,10 +147,30 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event, at an iteration where it has one.
-    pub fn new(event: &str, iteration: Option<usize>, detail: impl Into<String>) -> Self {
-        Self { event: event.into(), iteration, detail: detail.into() }
+    /// A choice.
+    pub fn choice(detail: impl Into<String>) -> Self {
+        Self { event: "choice".into(), iteration: None, detail: detail.into() }
     }
+}
+
+impl From<&krylith::solver::Event> for Event {
+    fn from(event: &krylith::solver::Event) -> Self {
+        let krylith::solver::Event { kind, iteration, detail } = event;
+        // Nothing but a signal stops the command's solves.
+        let detail = if *kind == EventKind::Interrupted { "by Ctrl-C or a signal" } else { detail };
+        Self { event: kind.name().into(), iteration: *iteration, detail: detail.into() }
+    }
+}
+
+/// Parameters of a preconditioner as JSON.
+pub fn parameters(of: &[(String, Value)]) -> serde_json::Map<String, serde_json::Value> {
+    let json = |value: &Value| match value {
+        Value::Count(n) => (*n).into(),
+        Value::Number(v) => (*v).into(),
+        Value::Text(text) => text.as_str().into(),
+        Value::Parameters(all) => parameters(all).into(),
+    };
+    of.iter().map(|(name, value)| (name.clone(), json(value))).collect()
 }
 
 /// JSON has no NaN.

@@ -1,132 +1,17 @@
 //! One rank's share of a system: which block rows it takes, and how it comes to them.
 
 use crate::failure::{Failure, Result};
-use crate::options::{Given, Ordering};
-use crate::output::plural;
-use crate::precond::spelling::Ildu0;
-use crate::precond::subdomains::{self, Shared};
+use crate::options::Ordering;
 use crate::ranks;
 use crate::system::{self, Operator, Order, Share, System};
 use krylith::comm::{self, Communicator};
-use krylith::io::SolverDefaults;
 use krylith::io::parts::{BlockSource, ReadRows, read_rows};
 use krylith::operator::Terms;
-use krylith::partition::{Part, Partition, Partitioner, Quality, Subdomains, distribute, split};
+use krylith::partition::{
+    MANY_GHOSTS, Part, PartitionSpec, Partitioner, assign, distribute, enough_rows, slabs_fit, split,
+};
+use krylith::Options;
 use std::sync::Arc;
-
-/// How block rows are given to ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Cut {
-    /// Runs of rows where they have little to exchange, parts of the graph elsewhere.
-    #[default]
-    Auto,
-    /// As named.
-    By(Partitioner),
-}
-
-impl std::str::FromStr for Cut {
-    type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        if text == "auto" {
-            return Ok(Cut::Auto);
-        }
-        let known = Partitioner::ALL.iter().find(|p| p.name() == text);
-        known.map(|p| Cut::By(*p)).ok_or_else(|| {
-            let names: Vec<_> = Partitioner::ALL.iter().map(|p| p.name()).collect();
-            format!("unknown partition `{text}`; the known ones are auto, {}", names.join(", "))
-        })
-    }
-}
-
-/// Ghosts of the busiest rank over its own nodes from which on `auto` tries the graph.
-const MANY_GHOSTS: f64 = 0.25;
-
-/// Gives block rows to ranks; the text says why so.
-///
-/// # Errors
-/// More ranks than block rows; a way that does not fit the system.
-pub fn cut(
-    terms: &Terms,
-    coordinates: Option<&[[f64; 3]]>,
-    ranks: usize,
-    wanted: Cut,
-) -> Result<(Partition, String)> {
-    let nodes = terms.block_rows();
-    enough_rows(nodes, ranks)?;
-    if let Cut::By(way) = wanted {
-        return Ok((way.partition(terms, coordinates, ranks)?, format!("partition by {}", way.name())));
-    }
-    let runs = Partition::by_nonzeros(terms, ranks)?;
-    let most = |p: &Partition| -> Result<f64> {
-        let shares = Quality::of(terms, p)?.shares;
-        Ok(shares.iter().map(|s| s.receives as f64 / s.rows.max(1) as f64).fold(0.0, f64::max))
-    };
-    let ghosts = most(&runs)?;
-    if ghosts > MANY_GHOSTS
-        && let Ok(graph) = Partitioner::Graph.partition(terms, coordinates, ranks)
-        && most(&graph)? < ghosts
-    {
-        return Ok((graph, format!("partition by graph: runs of rows have {ghosts:.1} ghosts a node")));
-    }
-    Ok((runs, format!("partition by nonzeros: at most {ghosts:.2} ghosts a node")))
-}
-
-/// Who owns which block rows of a system that stands whole in memory, and in which subdomains.
-pub struct Dealt {
-    /// Owners.
-    pub partition: Partition,
-    /// What was cut for a preconditioner, in the whole system's numbers: each rank owns whole ones.
-    pub subdomains: Option<(Ildu0, Subdomains, String)>,
-    /// Why so.
-    pub reason: String,
-}
-
-impl Dealt {
-    /// The subdomains of a rank's rows.
-    ///
-    /// # Errors
-    /// None that can occur.
-    pub fn own(&self, rows: &[u64]) -> krylith::Result<Option<Shared>> {
-        let Some((ildu, all, why)) = &self.subdomains else { return Ok(None) };
-        Ok(Some(Shared { ildu: *ildu, subdomains: subdomains::local(all, rows)?, why: why.clone() }))
-    }
-}
-
-/// Gives block rows to ranks; where a preconditioner wants subdomains, whole ones.
-///
-/// # Errors
-/// As [`cut`]; a cut into subdomains that does not fit the system.
-pub fn deal(
-    terms: &Terms,
-    coordinates: Option<&[[f64; 3]]>,
-    grid: Option<[usize; 3]>,
-    ranks: usize,
-    wanted: Cut,
-    ildu: Option<Ildu0>,
-) -> Result<Dealt> {
-    let (partition, reason) = cut(terms, coordinates, ranks, wanted)?;
-    let none = Dealt { partition, subdomains: None, reason };
-    let Some(ildu) = ildu else { return Ok(none) };
-    let (all, why) = subdomains::of_whole(terms, coordinates, grid, &ildu)?;
-    let Some(partition) = subdomains::deal(terms, &all, &none.partition)? else { return Ok(none) };
-    let reason = format!("{}, by whole subdomains", none.reason);
-    Ok(Dealt { partition, subdomains: Some((ildu, all, why)), reason })
-}
-
-/// Refuses more ranks than block rows.
-///
-/// # Errors
-/// That, with both numbers.
-pub fn enough_rows(nodes: usize, ranks: usize) -> Result<()> {
-    if ranks <= nodes {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "{} for {}; each rank needs a block row: take at most {nodes}",
-        plural(ranks, "rank"),
-        plural(nodes, "block row")
-    )))
-}
 
 /// This rank's share of a system. Collective.
 ///
@@ -140,27 +25,23 @@ pub fn load(
     text: &str,
     block: Option<usize>,
     user: Ordering,
-    wanted: Cut,
-    given: &Given,
+    given: &Options,
 ) -> Result<System> {
-    // An option that does not fit is refused when all are settled.
-    let ildu = |solver: &SolverDefaults| {
-        given.clone().settle(solver, text).ok().and_then(|settings| settings.precond.subdomains())
-    };
+    let wanted = given.partition.unwrap_or_default();
     if system::is_problem(text)
         && user == Ordering::Interleaved
-        && wanted == Cut::Auto
-        && let Some(system) = generated(comm, text, block, ildu(&SolverDefaults::default()))?
+        && wanted == PartitionSpec::Auto
+        && let Some(system) = generated(comm, text, block, given)?
     {
         return Ok(system);
     }
     if !system::is_problem(text) && user == Ordering::Interleaved {
         let way = match wanted {
-            Cut::Auto => Some(Partitioner::Nonzeros),
-            Cut::By(way) => Some(way).filter(|w| matches!(w, Partitioner::Rows | Partitioner::Nonzeros)),
+            PartitionSpec::Auto => Some(Partitioner::Nonzeros),
+            PartitionSpec::By(way) => Some(way).filter(|w| matches!(w, Partitioner::Rows | Partitioner::Nonzeros)),
         };
         if let Some(way) = way
-            && let Some(system) = by_parts(comm, text, block, way, wanted == Cut::Auto, &ildu)?
+            && let Some(system) = by_parts(comm, text, block, way, given)?
         {
             return Ok(system);
         }
@@ -170,10 +51,11 @@ pub fn load(
     ranks::same("a system", &digest(&whole.name, &terms))?;
     let part = (|| {
         let points = whole.coordinates.as_deref();
-        let dealt = deal(&terms, points, whole.grid, comm.size(), wanted, ildu(&whole.solver))?;
-        let part = split(&terms, &dealt.partition)?.swap_remove(comm.rank());
-        let subdomains = dealt.own(&part.rows)?;
-        Ok((part, subdomains, dealt.reason))
+        let spec = given.or(&whole.solver).subdomains(terms.block() * terms.stages());
+        let all = assign(&terms, points, whole.grid, comm.size(), wanted, spec)?;
+        let part = split(&terms, &all.partition)?.swap_remove(comm.rank());
+        let subdomains = all.local(&part.rows)?;
+        Ok((part, subdomains, all.reason))
     })();
     let (Part { rows, terms: own, .. }, subdomains, reason) = ranks::together(part)?;
     drop(terms);
@@ -198,15 +80,15 @@ fn by_parts(
     text: &str,
     block: Option<usize>,
     way: Partitioner,
-    auto: bool,
-    ildu: &dyn Fn(&SolverDefaults) -> Option<Ildu0>,
+    given: &Options,
 ) -> Result<Option<System>> {
+    let auto = given.partition.unwrap_or_default() == PartitionSpec::Auto;
     let (read, size) = (read_rows(&**comm, text, block, way), comm.size());
     let ReadRows { rows, nodes, format, stored, block_source, rhs, coordinates, solver, whole } =
         ranks::together(read.map_err(|e| system::missing(text, e)))?;
-    ranks::together(enough_rows(nodes, size))?;
+    ranks::together(enough_rows(nodes, size).map_err(Failure::from))?;
     let (b, stages) = (rows.block, rows.terms[0].0.rows());
-    if auto && stored <= CUT_WHOLE && ildu(&solver).is_some() {
+    if auto && stored <= CUT_WHOLE && given.or(&solver).subdomains(b * stages).is_some() {
         return Ok(None);
     }
     let numbers = rows.numbers.clone();
@@ -246,7 +128,7 @@ fn generated(
     comm: &Arc<dyn Communicator>,
     text: &str,
     block: Option<usize>,
-    ildu: Option<Ildu0>,
+    given: &Options,
 ) -> Result<Option<System>> {
     let (rank, size) = (comm.rank(), comm.size());
     let generated =
@@ -255,7 +137,7 @@ fn generated(
     let refused = if block.is_some_and(|block| block != b) {
         Err(Failure::usage(format!("{text}: has blocks of {b}; --block is for files where there are ranks")))
     } else {
-        enough_rows(nodes, size).map_err(|f| f.within(text))
+        enough_rows(nodes, size).map_err(|e| Failure::from(e).within(text))
     };
     ranks::together(refused)?;
     ranks::same("a system", generated.spec.as_bytes())?;
@@ -263,9 +145,9 @@ fn generated(
     let kronecker = generated.rows.terms.len() > 1;
     let mut stored = [generated.rows.terms.iter().map(|t| t.1.values.len()).sum::<usize>() as f64];
     comm.sum(&mut stored)?;
-    if let Some(ildu) = ildu
+    if let Some(spec) = given.subdomains(b * stages)
         && stored[0] <= CUT_WHOLE as f64
-        && !generated.grid.is_some_and(|grid| subdomains::slabs_fit(grid, b * stages, &ildu, size))
+        && !generated.grid.is_some_and(|grid| slabs_fit(grid, spec, size))
     {
         return Ok(None);
     }
@@ -287,7 +169,7 @@ fn generated(
         own_rhs: Some(generated.rhs),
         coordinates: generated.coordinates,
         grid: generated.grid,
-        solver: SolverDefaults::default(),
+        solver: Options::default(),
         block_reason: "the problem's own".into(),
         block_detected: false,
         share: Share {
@@ -326,15 +208,6 @@ pub fn gather(system: &System, own: Vec<f64>) -> Result<Vec<f64>> {
     Ok(whole)
 }
 
-/// Every device's name, by rank, each once where they are alike.
-///
-/// # Errors
-/// A rank that is gone or failed.
-pub fn names(comm: &dyn Communicator, own: &[String]) -> Result<Vec<String>> {
-    let all = comm::gather(comm, own.join(", ").as_bytes())?;
-    Ok(all.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
-}
-
 /// A few bytes that differ where systems do: FNV-1a over everything that a solve sees.
 fn digest(name: &str, terms: &Terms) -> [u8; 8] {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -352,7 +225,6 @@ fn digest(name: &str, terms: &Terms) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Precond;
     use krylith::comm::Team;
     use krylith::matrix::Bsr;
 
@@ -364,15 +236,6 @@ mod tests {
         }
         let values = vec![1.0; col.len()];
         Bsr::new(1, n, n, row_ptr, col, values).unwrap()
-    }
-
-    #[test]
-    fn a_line_is_cut_into_runs_and_too_many_ranks_are_refused() {
-        let a = line(12);
-        let (partition, reason) = cut(&Terms::bsr(&a), None, 3, Cut::Auto).unwrap();
-        assert!(partition.owner.is_sorted() && reason.contains("nonzeros"), "{reason}");
-        let refused = cut(&Terms::bsr(&a), None, 13, Cut::Auto).unwrap_err();
-        assert!(refused.code == 2 && refused.message.contains("13 ranks"), "{}", refused.message);
     }
 
     #[test]
@@ -395,17 +258,17 @@ mod tests {
         let far = krylith::matrix::Csr::from_triplets(60, 60, &far).unwrap();
         krylith::io::matrix_market::write(&star, &far).unwrap();
         for (path, wanted, words) in [
-            (&line, Cut::Auto, "each rank reads its rows"),
-            (&line, Cut::By(Partitioner::Rows), "each rank reads its rows"),
-            (&star, Cut::By(Partitioner::Nonzeros), "each rank reads its rows"),
-            (&star, Cut::Auto, "each rank read the whole system"),
+            (&line, PartitionSpec::Auto, "each rank reads its rows"),
+            (&line, PartitionSpec::By(Partitioner::Rows), "each rank reads its rows"),
+            (&star, PartitionSpec::By(Partitioner::Nonzeros), "each rank reads its rows"),
+            (&star, PartitionSpec::Auto, "each rank read the whole system"),
         ] {
             let text = path.to_str().unwrap();
             let whole = system::load(text, None, Ordering::Interleaved).unwrap();
             let shares = Team::run(3, |comm| {
                 let comm: Arc<dyn Communicator> = comm;
-                let given = Given { precond: Some(Precond::None), ..Given::default() };
-                let system = load(&comm, text, None, Ordering::Interleaved, wanted, &given)
+                let given: Options = format!("precond=none partition={wanted}").parse()?;
+                let system = load(&comm, text, None, Ordering::Interleaved, &given)
                     .map_err(|f| krylith::Error::invalid(f.message))?;
                 let terms = system.operator.terms();
                 let stored: usize = terms.terms.iter().map(|t| t.1.values().len()).sum();

@@ -1,11 +1,13 @@
 //! What a person reads on stdout when a solve has ended.
 
-use crate::options::{Method, Ordering, Precond};
-use crate::output::{count, plural, seconds};
+use crate::options::Ordering;
+use krylith::text::{count, plural, seconds};
 use crate::progress::rate_text;
 use crate::solve::Finished;
 use crate::system::{Operator, System};
-use krylith::method::{Orthogonalization, Reductions};
+use krylith::method::MethodName;
+use krylith::precond::PrecondSpec;
+use krylith::solver::EventKind;
 use krylith::{Outcome, Store};
 use std::fmt::Write;
 
@@ -20,74 +22,40 @@ pub fn ordering(ordering: Ordering) -> &'static str {
     }
 }
 
-/// The name on the command line.
-pub fn store(store: Store) -> &'static str {
-    match store {
-        Store::F64 => "f64",
-        Store::F32 => "f32",
-    }
-}
-
-/// The name on the command line.
-pub fn orthogonalization(o: Orthogonalization) -> &'static str {
-    match o {
-        Orthogonalization::Lowsync => "lowsync",
-        Orthogonalization::Cgs2 => "cgs2",
-        Orthogonalization::Mgs => "mgs",
-    }
-}
-
-/// The name on the command line.
-pub fn reductions(r: Reductions) -> &'static str {
-    match r {
-        Reductions::Merged => "merged",
-        Reductions::Classical => "classical",
-    }
-}
-
-/// `GMRES(30)`.
-fn name(done: &Finished) -> String {
-    let attempt = &done.solved.last.attempt;
-    match attempt.method {
-        Method::Auto | Method::Gmres => format!("GMRES({})", attempt.restart),
-        Method::Bicgstab => "BiCGSTAB".into(),
-    }
-}
-
 /// `GMRES(30), point-block Jacobi`.
 pub fn method(done: &Finished) -> String {
-    format!("{}, {}", name(done), preconditioner(done))
+    format!("{}, {}", done.solution.method.title(), preconditioner(done))
 }
 
 fn preconditioner(done: &Finished) -> String {
-    let equilibrated = if done.extras.equilibrated { ", equilibrated" } else { "" };
-    let null = match done.extras.null_vectors {
+    let equilibrated = if done.solution.equilibrated { ", equilibrated" } else { "" };
+    let null = match done.solution.null_vectors {
         0 => String::new(),
         n => format!(", {} projected out", plural(n, "null vector")),
     };
-    let about = &done.solved.last.about;
+    let info = &*done.solution.precond;
     let direct = if is_direct(done) { "direct: " } else { "" };
-    format!("{direct}{}{equilibrated}{null}", about.text)
+    format!("{direct}{}{equilibrated}{null}", info.text)
 }
 
 /// Factors of more than this many times the matrix's numbers are a direct solver in all but name.
 const DIRECT: f64 = 5.0;
 
 fn is_direct(done: &Finished) -> bool {
-    let about = &done.solved.last.about;
+    let info = &*done.solution.precond;
     // The matrix that a Kronecker system stands for is never stored.
-    let matrix = if done.system.is_kronecker() { about.matrix } else { done.system.nonzeros as f64 };
-    about.matrix > 0.0 && about.numbers > DIRECT * matrix
+    let matrix = if done.system.is_kronecker() { info.matrix } else { done.system.nonzeros as f64 };
+    info.matrix > 0.0 && info.numbers > DIRECT * matrix
 }
 
 /// The name in reports: `direct` where factors hold so much more than the matrix.
 pub fn preconditioner_name(done: &Finished) -> &str {
-    if is_direct(done) { "direct" } else { &done.solved.last.about.name }
+    if is_direct(done) { "direct" } else { &*done.solution.precond.name }
 }
 
 /// `converged after 42 iterations, 1 restart`.
 pub fn outcome(done: &Finished) -> String {
-    let history = &done.solved.history;
+    let history = &done.solution.history;
     let restarts = match history.restarts {
         0 => String::new(),
         n => format!(", {}", plural(n, "restart")),
@@ -106,17 +74,17 @@ pub fn outcome(done: &Finished) -> String {
 
 /// One line for stderr where the solve did not converge: the outcome by name, and what to try.
 pub fn verdict(done: &Finished) -> String {
-    let history = &done.solved.history;
-    let bicgstab = done.solved.last.attempt.method == Method::Bicgstab;
+    let history = &done.solution.history;
+    let restarts = done.solution.method.restart().is_some();
     let remedy = match history.outcome {
         Outcome::Converged => "",
         Outcome::Interrupted => "; x is the best so far",
-        Outcome::MaxIterations if bicgstab => "; raise --max-iters, or try --method gmres",
+        Outcome::MaxIterations if !restarts => "; raise --max-iters, or try --method gmres",
         Outcome::MaxIterations => "; raise --max-iters or --restart",
         Outcome::Stagnated if history.true_relative_residual < 1e-13 => {
             "; this is as small as rounding allows: loosen --rtol"
         }
-        Outcome::Stagnated | Outcome::Breakdown | Outcome::Diverged if bicgstab => {
+        Outcome::Stagnated | Outcome::Breakdown | Outcome::Diverged if !restarts => {
             "; try --method gmres, or give the --nullspace of a singular system"
         }
         Outcome::Stagnated => {
@@ -132,7 +100,7 @@ pub fn verdict(done: &Finished) -> String {
         history.outcome,
         plural(history.iterations, "iteration"),
         history.true_relative_residual,
-        done.target
+        done.solution.target
     )
 }
 
@@ -186,8 +154,8 @@ pub fn describe(system: &System) -> Vec<String> {
 
 /// The whole text.
 pub fn text(done: &Finished, wrote: &[String]) -> String {
-    let Finished { system, settings, solved, ran, .. } = done;
-    let history = &solved.history;
+    let Finished { system, options, solution, .. } = done;
+    let (history, device) = (&solution.history, &solution.device);
     let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
     let mut lines = describe(system);
     lines.push(format!(
@@ -196,39 +164,30 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
         if history.rhs_norm == 0.0 { "; it is zero, and so is x" } else { "" }
     ));
     rows.push(("system", lines));
-    let threads =
-        if ran.device == "cpu" { format!(", {}", plural(ran.threads, "thread")) } else { String::new() };
-    let threads = if ran.ranks > 1 && ran.device == "cpu" { format!("{threads} a rank") } else { threads };
-    rows.push(("device", vec![format!("{}{threads} ({})", counted(&ran.names), ran.reason)]));
-    let auto = if settings.method == Method::Auto { " (auto)" } else { "" };
-    let bicgstab = solved.last.attempt.method == Method::Bicgstab;
-    let way = match solved.last.attempt.method {
-        Method::Auto | Method::Gmres => {
-            format!("{} orthogonalisation", orthogonalization(settings.orthogonalization))
-        }
-        Method::Bicgstab => format!("{} reductions", reductions(settings.reductions)),
-    };
-    let mut lines = vec![format!(
-        "{}, {way}{}{auto}",
-        name(done),
-        if settings.store == Store::F32 { ", stored in f32" } else { "" }
-    )];
-    let about = &solved.last.about;
-    let reason = match (&settings.precond, about.reason.as_str()) {
-        (Precond::Auto, "") => " (auto)".into(),
-        (Precond::Auto, reason) => format!(" ({reason})"),
+    let cpu = device.kind == "cpu";
+    let threads = if cpu { format!(", {}", plural(device.threads, "thread")) } else { String::new() };
+    let threads = if device.ranks > 1 && cpu { format!("{threads} a rank") } else { threads };
+    rows.push(("device", vec![format!("{}{threads} ({})", counted(&device.names), device.reason)]));
+    let auto = if matches!(options.method, None | Some(MethodName::Auto)) { " (auto)" } else { "" };
+    let stored = if options.store == Some(Store::F32) { ", stored in f32" } else { "" };
+    let method = &solution.method;
+    let mut lines = vec![format!("{}, {}{stored}{auto}", method.title(), method.manner())];
+    let info = &solution.precond;
+    let reason = match (options.precond.as_ref(), info.reason.as_str()) {
+        (None | Some(PrecondSpec::Auto), "") => " (auto)".into(),
+        (None | Some(PrecondSpec::Auto), reason) => format!(" ({reason})"),
         _ => String::new(),
     };
     lines.push(format!("{}{reason}", preconditioner(done)));
-    lines.extend(about.details.iter().cloned());
-    let told = solved.events.iter().filter(|e| e.event == "fallback" || e.event == "refinement");
-    lines.extend(told.map(|e| match e.iteration {
-        Some(i) => format!("{} after {}: {}", e.event, plural(i, "iteration"), e.detail),
-        None => format!("{}: {}", e.event, e.detail),
+    lines.extend(info.details.iter().cloned());
+    let of = |kinds: &'static [EventKind]| solution.events.iter().filter(|e| kinds.contains(&e.kind));
+    lines.extend(of(&[EventKind::Fallback, EventKind::Refinement]).map(|e| match e.iteration {
+        Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
+        None => format!("{}: {}", e.kind.name(), e.detail),
     }));
-    if bicgstab {
-        let restarts = solved.events.iter().filter(|e| e.event == "restart");
-        lines.extend(restarts.take(SHOWN).map(|e| {
+    // Methods that restart by design do so too often to be told.
+    if method.restart().is_none() {
+        lines.extend(of(&[EventKind::Restart]).take(SHOWN).map(|e| {
             format!("restart after {}: {}", plural(e.iteration.unwrap_or(0), "iteration"), e.detail)
         }));
     }
@@ -237,7 +196,7 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     rows.push(("outcome", vec![outcome(done)]));
     let mut lines = vec![format!(
         "{:.3e} true, ‖b − A x‖/‖b‖; wanted {:.3e}",
-        history.true_relative_residual, done.target
+        history.true_relative_residual, done.solution.target
     )];
     if done.fields.len() > 1 {
         let fields: Vec<String> =
@@ -245,29 +204,29 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
         lines.push(format!("by field  {}", fields.join("  ")));
     }
     rows.push(("residual", lines));
-    let rate = history.iterations as f64 / solved.solve.max(1e-9);
+    let rate = history.iterations as f64 / solution.solve_seconds.max(1e-9);
     let mut lines = vec![format!(
         "{} set-up, {} solve; {} iterations/s",
-        seconds(solved.setup),
-        seconds(solved.solve),
+        seconds(solution.setup_seconds),
+        seconds(solution.solve_seconds),
         rate_text(rate)
     )];
-    if let Some(p) = solved.phases.filter(|_| history.iterations > 0) {
-        let share = |t: f64| 100.0 * t / solved.solve.max(1e-12);
+    if let Some(p) = solution.phases.filter(|_| history.iterations > 0) {
+        let share = |t: f64| 100.0 * t / solution.solve_seconds.max(1e-12);
         lines.push(format!(
             "product {:.0} %, {} {:.0} %, preconditioner {:.0} %{}",
             share(p.product),
-            if bicgstab { "vectors" } else { "orthogonalisation" },
+            if method.restart().is_none() { "vectors" } else { "orthogonalisation" },
             share(p.orthogonalization),
             share(p.preconditioner),
-            match ran.ranks {
+            match device.ranks {
                 1 => String::new(),
                 _ => format!(", waiting for other ranks {:.0} %", share(p.communication)),
             }
         ));
     }
-    if let Some(b) = ran.bandwidth.filter(|_| history.iterations > 0) {
-        let moved = solved.bytes_per_iteration * rate;
+    if let Some(b) = done.bandwidth.filter(|_| history.iterations > 0) {
+        let moved = solution.bytes_per_iteration * rate;
         lines.push(format!(
             "{:.1} GB/s, {:.0} % of the read bandwidth measured here ({:.1} GB/s)",
             moved / 1e9,

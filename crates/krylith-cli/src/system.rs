@@ -2,13 +2,14 @@
 
 use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
-use crate::output::count;
-use crate::precond::subdomains::Shared;
 use krylith::comm::{Communicator, Solo};
 use krylith::io::parts::suited_block;
-use krylith::io::{self, Array, Matrix, SolverDefaults, SystemMatrix};
+use krylith::io::{self, Array, Matrix, SystemMatrix};
 use krylith::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
 use krylith::operator::Terms;
+use krylith::partition::LocalSubdomains;
+use krylith::text::count;
+use krylith::{Options, Problem};
 use krylith_problems::{Generated, SystemKind};
 use std::ops::Range;
 use std::path::Path;
@@ -132,7 +133,7 @@ pub struct System {
     /// Nodes in x, y and z where they stand on a grid, numbered with x fastest.
     pub grid: Option<[usize; 3]>,
     /// The file's `[solver]` section.
-    pub solver: SolverDefaults,
+    pub solver: Options,
     /// Why the block size is what it is.
     pub block_reason: String,
     /// It was found from the pattern.
@@ -150,7 +151,7 @@ pub struct Share {
     /// Why those.
     pub reason: String,
     /// Subdomains that it owns wholly, where the whole system was cut.
-    pub subdomains: Option<Shared>,
+    pub subdomains: Option<LocalSubdomains>,
 }
 
 impl Share {
@@ -168,6 +169,37 @@ impl Share {
 }
 
 impl System {
+    /// The system as the library takes it. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn problem(&self) -> Result<Problem<'_>> {
+        let problem = match (&self.operator, &self.share.numbers) {
+            (Operator::Kronecker(k), _) => Problem::kronecker(k)?,
+            (Operator::Matrix(a), _) => Problem::bsr(a)?,
+            (Operator::Share(terms), numbers) => {
+                let numbers = numbers.as_deref().unwrap_or_default();
+                Problem::local(self.share.comm.clone(), numbers, terms.clone())?
+            }
+        };
+        let problem = problem.with_subdomains(self.share.subdomains.clone());
+        let problem = match &self.coordinates {
+            Some(points) if points.len() == self.order.nodes || points.len() == self.own_nodes() => {
+                problem.with_coordinates(points.as_slice())?
+            }
+            _ => problem,
+        };
+        Ok(match self.grid {
+            Some(grid) => problem.with_grid(grid),
+            None => problem,
+        })
+    }
+
+    /// Nodes that this process holds.
+    fn own_nodes(&self) -> usize {
+        self.share.numbers.as_ref().map_or(self.order.nodes, Vec::len)
+    }
+
     /// Unknowns of the whole system, N·s.
     pub fn len(&self) -> usize {
         self.order.rows() * self.order.stages
@@ -275,7 +307,7 @@ struct Source {
     coordinates: Option<Vec<[f64; 3]>>,
     grid: Option<[usize; 3]>,
     hint: Option<(usize, &'static str)>,
-    solver: SolverDefaults,
+    solver: Options,
 }
 
 /// True where SYSTEM means a generated problem and not a file.
@@ -295,7 +327,7 @@ fn source(text: &str) -> Result<Source> {
             SystemKind::Bsr(a) => SystemMatrix::Matrix(Matrix::Bsr(a)),
             SystemKind::Kronecker(k) => SystemMatrix::Kronecker(k),
         };
-        let solver = SolverDefaults::default();
+        let solver = Options::default();
         return Ok(Source { name: spec, matrix, rhs: Some(rhs), coordinates, grid, hint, solver });
     }
     let mut system = io::read_system(text).map_err(|e| missing(text, e))?;

@@ -70,6 +70,25 @@ pub enum Error {
         /// What to try.
         remedy: &'static str,
     },
+    /// An option of a solve that does not fit the others, or is out of its range.
+    #[error("`{key}` {message}")]
+    Option {
+        /// Its name in [`Options`](crate::Options).
+        key: &'static str,
+        /// What is wrong, to be read after the name.
+        message: String,
+    },
+    /// A device that is asked for and is not there.
+    #[error("{device}: {message}")]
+    NoDevice {
+        /// As it was asked for, such as `cuda:3`.
+        device: String,
+        /// What there is instead.
+        message: String,
+    },
+    /// A fault of Krylith's own.
+    #[error("internal error, please report: {0}")]
+    Internal(String),
     /// Something that this build or this device does not offer.
     #[error("{0}")]
     Unsupported(String),
@@ -147,8 +166,16 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Memory { .. } | Error::Library { .. } | Error::Device { .. } | Error::NoAnswer(_) => 3,
+            Error::NoDevice { .. } | Error::Internal(_) => 3,
             Error::Rank { exit_code, .. } => *exit_code,
             _ => 2,
         }
+    }
+}
+
+/// For conversions that cannot fail, where those that can are taken too.
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
     }
 }

@@ -8,9 +8,16 @@ pub mod method;
 pub mod operator;
 pub mod partition;
 pub mod precond;
+pub mod solver;
 pub mod space;
+pub mod text;
 
 mod error;
+pub mod options;
+mod problem;
 
 pub use error::{Error, Result};
+pub use options::{DeviceSpec, Options};
+pub use problem::Problem;
+pub use solver::{Solver, solve};
 pub use space::{History, Observer, Outcome, Progress, Stop, Store};

@@ -31,7 +31,7 @@ pub mod vtu;
 use std::path::Path;
 
 pub use array::{Array, from_stage_by_stage, to_stage_by_stage};
-pub use system::{SolverDefaults, System, SystemMatrix, read_system};
+pub use system::{System, SystemMatrix, read_system};
 
 use crate::matrix::{Bsr, Csr, Dia};
 use crate::{Error, Result};

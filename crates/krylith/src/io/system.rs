@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::source::{line_of, name_file};
 use super::{Array, Matrix, read_matrix, read_vector};
 use crate::matrix::{Butcher, Dense, KroneckerSum};
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 
 /// What is to be solved.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +46,7 @@ pub struct System {
     /// One point a node.
     pub coordinates: Option<Vec<[f64; 3]>>,
     /// What to use where the user says nothing.
-    pub solver: SolverDefaults,
+    pub solver: Options,
     /// The block size that the files speak of.
     pub block_hint: Option<usize>,
 }
@@ -60,42 +60,6 @@ impl System {
         let stages = self.operator.stages();
         array.into_unknowns(what, self.operator.rows() / stages, stages)
     }
-}
-
-/// The `[solver]` section; names and values are the command line's.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SolverDefaults {
-    /// Method, such as `gmres`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<String>,
-    /// Iterations between restarts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub restart: Option<usize>,
-    /// `lowsync`, `cgs2` or `mgs`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub orthogonalization: Option<String>,
-    /// `merged` or `classical`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reductions: Option<String>,
-    /// Preconditioner with its parameters, such as `schwarz:overlap=2`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub precond: Option<String>,
-    /// Relative tolerance.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rtol: Option<f64>,
-    /// Absolute tolerance.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub atol: Option<f64>,
-    /// Most iterations; `max-iters` is understood too.
-    #[serde(alias = "max-iters", skip_serializing_if = "Option::is_none")]
-    pub max_iters: Option<usize>,
-    /// `f64` or `f32`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub store: Option<String>,
-    /// `auto`, `cpu` or `cuda[:0,1,…]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
 }
 
 /// `system.toml` as text: one of `matrix` and `kronecker`, paths relative to the file.
@@ -119,7 +83,7 @@ pub struct SystemFile {
     pub kronecker: Option<KroneckerFile>,
     /// Solver defaults.
     #[serde(default)]
-    pub solver: SolverDefaults,
+    pub solver: Options,
 }
 
 /// The `[kronecker]` section: `scheme`, or both `A` and `B`.
@@ -164,7 +128,7 @@ pub fn read_system(path: impl AsRef<Path>) -> Result<System> {
         operator: SystemMatrix::Matrix(read.matrix),
         rhs: read.vector.map(Array::vector),
         coordinates: None,
-        solver: SolverDefaults::default(),
+        solver: Options::default(),
         block_hint: read.block_hint,
     })
 }
@@ -270,15 +234,13 @@ pub(super) fn check_points(name: &Path, n: usize, rows: usize, block: Option<usi
     Err(Error::format(name, format!("{n} points do not fit {rows} rows with {block}")))
 }
 
-fn check_solver(solver: &SolverDefaults) -> Result<(), String> {
-    for (key, value) in [("rtol", solver.rtol), ("atol", solver.atol)] {
-        if let Some(v) = value.filter(|v| !(v.is_finite() && *v >= 0.0)) {
-            return Err(format!("`solver.{key}` is {v}; it must be finite and not negative"));
-        }
-    }
-    match solver.restart {
-        Some(0) => Err("`solver.restart` is 0; it must be at least 1".into()),
-        _ => Ok(()),
+/// Refuses numbers that no option takes. An option of another method is not refused here: who names a method sets it aside.
+fn check_solver(solver: &Options) -> Result<(), String> {
+    let numbers = Options { method: None, orthogonalization: None, reductions: None, ..solver.clone() };
+    match numbers.settled() {
+        Err(Error::Option { key, message }) => Err(format!("`solver.{key}` {message}")),
+        Err(e) => Err(e.to_string()),
+        Ok(_) => Ok(()),
     }
 }
 
@@ -430,7 +392,7 @@ mod tests {
                 scheme: Some("gauss-2".into()),
                 ..Default::default()
             }),
-            solver: SolverDefaults { precond: Some("stage".into()), ..Default::default() },
+            solver: "precond=stage".parse().unwrap(),
             ..Default::default()
         };
         let path = dir.path().join("out.toml");

@@ -2,9 +2,11 @@
 
 mod bicgstab;
 mod gmres;
+mod spec;
 
 pub use bicgstab::{Bicgstab, BicgstabOptions, Reductions, SWEEPS as BICGSTAB_SWEEPS};
 pub use gmres::{Gmres, GmresOptions, Orthogonalization, SWEEPS as GMRES_SWEEPS};
+pub use spec::{MethodName, MethodSpec};
 
 use crate::Result;
 use crate::operator::LinearOperator;

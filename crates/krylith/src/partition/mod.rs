@@ -8,6 +8,7 @@
 //! no rank then ever holds the whole numbering. Both end in a [`Part`], the same for the same cut.
 
 mod adjacency;
+mod choose;
 mod curve;
 mod distribute;
 mod ghosts;
@@ -19,6 +20,7 @@ mod quality;
 mod split;
 mod subdomains;
 
+pub use choose::{MANY_GHOSTS, PartitionSpec, choose, enough_rows};
 pub use distribute::{RowBlocks, Rows, distribute};
 pub use ghosts::with_ghosts;
 pub use halo::{Halo, Neighbour, Numbering};
@@ -26,7 +28,9 @@ pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
 pub use split::split;
-pub use subdomains::{SubdomainCut, Subdomains};
+pub use subdomains::{
+    Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, of_rank, of_whole, slabs_fit,
+};
 
 use crate::operator::Terms;
 use std::sync::Arc;

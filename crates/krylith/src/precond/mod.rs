@@ -1,16 +1,21 @@
 //! Preconditioners: linear operators that approximate an inverse and can be refreshed with new values.
 
+mod build;
 mod compose;
 mod equilibrated;
 mod ildu;
 mod jacobi;
 mod null_space;
+mod spec;
 mod stage;
 
+pub(crate) use build::{Boxed, SharedOperator, build};
+pub use build::{PrecondInfo, Preconditioner, Value};
 pub use compose::{SWEEPS as COMPOSE_SWEEPS, Sum, Then};
 pub use equilibrated::{Equilibrated, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
 pub use ildu::{Ildu, IlduOptions, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use null_space::NullSpace;
+pub use spec::{IlduSpec, PrecondSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

@@ -31,7 +31,8 @@ pub use vector::{own_unknowns, read_unknowns};
 use super::array::points_columns;
 use super::source::{map, name_file};
 use super::system::{KroneckerFile, Parts, SystemFile, check_points, coefficients, kronecker_block};
-use super::{Array, SolverDefaults};
+use super::Array;
+use crate::Options;
 use crate::comm::{Communicator, gather};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, MAX_BLOCK};
 use crate::partition::{Partitioner, RowBlocks, Rows, contiguous};
@@ -58,7 +59,7 @@ pub struct ReadRows {
     /// Where each own node lies.
     pub coordinates: Option<Vec<[f64; 3]>>,
     /// What to use where the user says nothing.
-    pub solver: SolverDefaults,
+    pub solver: Options,
     /// Why every rank read a file whole, in a sentence a file.
     pub whole: Vec<String>,
 }

@@ -4,6 +4,12 @@
 //! many and small, each solved by one thread or one thread block, whose memory bounds their rows: what counts is that
 //! none has more rows than asked and that all have about as many. None of the ways depends on threads.
 
+mod assign;
+mod boxes;
+
+pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign, of_rank, of_whole};
+pub use boxes::slabs_fit;
+
 use super::adjacency::Adjacency;
 use super::{contiguous, curve};
 use crate::operator::Terms;

@@ -4,7 +4,7 @@
 //! about a third of a second; the best pass counts. A buffer of ten caches would be stricter and takes seconds where
 //! caches are large.
 
-use krylith::device::cpu::Pool;
+use crate::device::cpu::Pool;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ const SIZES: (u64, u64) = (32 << 20, 256 << 20);
 
 /// Bytes a second that a team of CPU threads reads, or `None` where there is no memory to try it.
 pub fn of_cpu(pool: &Pool) -> Option<f64> {
-    let bytes = crate::machine::last_cache().unwrap_or(SIZES.0 / 4).saturating_mul(4).clamp(SIZES.0, SIZES.1);
-    if crate::machine::memory().is_some_and(|(_, free)| free < 4 * bytes) {
+    let bytes = super::host::last_cache().unwrap_or(SIZES.0 / 4).saturating_mul(4).clamp(SIZES.0, SIZES.1);
+    if super::host::memory().is_some_and(|(_, free)| free < 4 * bytes) {
         return None;
     }
     let (threads, each) = (pool.threads(), bytes as usize / 8 / pool.threads());
@@ -57,7 +57,7 @@ fn sum(x: &[f64]) -> f64 {
 mod tests {
     #[test]
     fn a_plausible_number() {
-        let Some(rate) = super::of_cpu(&krylith::device::cpu::Pool::new(1)) else { return };
+        let Some(rate) = super::of_cpu(&crate::device::cpu::Pool::new(1)) else { return };
         assert!((1e8..1e13).contains(&rate), "{rate:e}");
     }
 }

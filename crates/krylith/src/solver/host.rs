@@ -1,4 +1,4 @@
-//! What the machine is: processor, caches, memory.
+//! The host: processor, caches, memory.
 
 use std::fs::read_to_string;
 

@@ -4,25 +4,42 @@
 //! have. So each pass solves A₃₂ d = r for the residual r = b − A x of the given system, computed on the host in
 //! f64, and adds d to x, until r itself is small enough: iterative refinement.
 
-use crate::residual::Given;
-use krylith::method::Method;
-use krylith::operator::LinearOperator;
-use krylith::space::Space;
-use krylith::{History, Observer, Outcome, Progress, Result, Stop};
+use super::OriginalSystem;
+use crate::method::Method;
+use crate::operator::LinearOperator;
+use crate::space::Space;
+use crate::{History, Observer, Outcome, Progress, Result, Stop};
 use std::ops::ControlFlow;
 
 /// The parts of one solve.
-pub struct Parts<'a, S: Space> {
+pub(super) struct Parts<'a, S: Space> {
     /// Where it runs.
     pub space: &'a S,
     /// The operator on the device.
     pub a: &'a dyn LinearOperator<S>,
     /// P⁻¹.
     pub p: Option<&'a dyn LinearOperator<S>>,
-    /// b.
-    pub rhs: &'a [f64],
     /// When to stop.
     pub stop: Stop,
+}
+
+/// b and x on the device.
+pub(super) struct Vectors<S: Space> {
+    pub b: S::Vector,
+    pub x: S::Vector,
+}
+
+/// x so far, and what a pass solves for, on the host.
+pub(super) struct Passes {
+    pub x: Vec<f64>,
+    correction: Vec<f64>,
+}
+
+impl Passes {
+    /// Room for vectors of `n` numbers.
+    pub fn new(n: usize) -> Self {
+        Self { x: vec![0.0; n], correction: vec![0.0; n] }
+    }
 }
 
 /// Tells an observer of a pass as part of the whole.
@@ -49,42 +66,48 @@ impl Observer for Shifted<'_> {
     }
 }
 
-/// One solve from `x`.
-pub fn once<S: Space>(
+/// One solve from `x`, which stays as it is: the answer is left in `on.x`.
+pub(super) fn once<'m, S: Space>(
     parts: &Parts<S>,
-    method: &mut dyn Method<S>,
-    x: &mut [f64],
+    method: &'m mut dyn Method<S>,
+    rhs: &[f64],
+    x: &[f64],
+    on: &mut Vectors<S>,
     observer: &mut dyn Observer,
-) -> Result<History> {
+) -> Result<&'m History> {
     let s = parts.space;
-    let (mut b, mut dx) = (s.vector()?, s.vector()?);
-    s.write(parts.rhs, &mut b)?;
-    s.write(x, &mut dx)?;
-    let history = method.solve(s, parts.a, parts.p, &b, &mut dx, &parts.stop, observer)?.clone();
-    s.read(&dx, x)?;
-    Ok(history)
+    s.write(rhs, &mut on.b)?;
+    s.write(x, &mut on.x)?;
+    method.solve(s, parts.a, parts.p, &on.b, &mut on.x, &parts.stop, observer)
 }
 
-/// As many solves as the residual of `given` needs. The history goes on through all of them.
-pub fn refined<S: Space>(
+/// As many solves from `x` as the residual of the system as given needs; the answer is left in `passes.x`, the history of
+/// all passes in `history`. Returns their number.
+pub(super) fn refined<S: Space>(
     parts: &Parts<S>,
     method: &mut dyn Method<S>,
-    given: Given,
-    x: &mut [f64],
+    original: OriginalSystem,
+    rhs: &[f64],
+    x: &[f64],
+    on: &mut Vectors<S>,
+    passes: &mut Passes,
+    history: &mut History,
     observer: &mut dyn Observer,
-) -> Result<(History, usize)> {
-    let norm_b = given.norm(parts.rhs)?;
+) -> Result<usize> {
+    passes.x.copy_from_slice(x);
+    let norm_b = original.norm(rhs)?;
     if norm_b == 0.0 {
-        return Ok((once(parts, method, x, observer)?, 1));
+        history.clone_from(once(parts, method, rhs, x, on, observer)?);
+        parts.space.read(&on.x, &mut passes.x)?;
+        return Ok(1);
     }
     let target = (parts.stop.rtol * norm_b).max(parts.stop.atol);
-    let mut history = History::with_room(0);
+    history.clear();
     history.rhs_norm = norm_b;
-    let (mut before, mut passes, mut last) = (f64::INFINITY, 0, Outcome::Converged);
-    let mut correction = vec![0.0; x.len()];
+    let (mut before, mut count, mut last) = (f64::INFINITY, 0, Outcome::Converged);
     history.outcome = loop {
-        let r = given.residual(parts.rhs, x)?;
-        let beta = given.norm(&r)?;
+        let r = original.residual(rhs, &passes.x)?;
+        let beta = original.norm(&r)?;
         history.true_relative_residual = beta / norm_b;
         match history.residuals.last_mut() {
             None => history.residuals.push(beta / norm_b),
@@ -104,24 +127,25 @@ pub fn refined<S: Space>(
         }
         before = beta;
         // The first pass may well be enough; the next ones leave room for the rounding of A.
-        let share = if passes == 0 { 1.0 } else { 0.5 };
+        let share = if count == 0 { 1.0 } else { 0.5 };
         let done = history.iterations;
         let stop = Stop { rtol: 0.0, atol: share * target, max_iterations: parts.stop.max_iterations - done };
-        if passes > 0 {
+        if count > 0 {
             observer
                 .restarted(done, "the residual of the matrix in f64 was larger than that of the stored one");
         }
         let mut shifted =
             Shifted { observer: &mut *observer, done, share: beta / norm_b, target: target / norm_b };
-        correction.fill(0.0);
-        let pass = Parts { rhs: &r, stop, ..*parts };
-        let inner = once(&pass, method, &mut correction, &mut shifted)?;
-        x.iter_mut().zip(&correction).for_each(|(x, d)| *x += d);
+        passes.correction.fill(0.0);
+        let pass = Parts { stop, ..*parts };
+        let inner = once(&pass, method, &r, &passes.correction, on, &mut shifted)?;
         history.residuals.extend(inner.residuals[1..].iter().map(|r| r * beta / norm_b));
         history.iterations += inner.iterations;
-        history.restarts += inner.restarts + usize::from(passes > 0);
+        history.restarts += inner.restarts + usize::from(count > 0);
         history.reductions += inner.reductions;
-        (last, passes) = (inner.outcome, passes + 1);
+        (last, count) = (inner.outcome, count + 1);
+        parts.space.read(&on.x, &mut passes.correction)?;
+        passes.x.iter_mut().zip(&passes.correction).for_each(|(x, d)| *x += d);
     };
-    Ok((history, passes))
+    Ok(count)
 }

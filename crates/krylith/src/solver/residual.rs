@@ -1,22 +1,22 @@
 //! r = b − A x on the host, from the values as given: the residual that counts where a device stores less, and the
 //! residuals of single fields.
 
-use krylith::Result;
-use krylith::comm::Communicator;
-use krylith::operator::Terms;
-use krylith::partition::with_ghosts;
+use crate::Result;
+use crate::comm::Communicator;
+use crate::operator::Terms;
+use crate::partition::with_ghosts;
 use std::borrow::Cow;
 
 /// The system as given: this rank's rows of it, and the ranks that hold the others. Every function is collective.
 #[derive(Clone, Copy)]
-pub struct Given<'a> {
+pub struct OriginalSystem<'a> {
     /// Rows.
     pub terms: &'a Terms<'a>,
     /// Ranks.
     pub comm: &'a dyn Communicator,
 }
 
-impl Given<'_> {
+impl OriginalSystem<'_> {
     /// This rank's part of b − A x.
     ///
     /// # Errors
@@ -128,8 +128,8 @@ fn squares_by_field(r: &[f64], block: usize, stages: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use krylith::comm::Solo;
-    use krylith::matrix::{Bsr, Dense, KroneckerSum};
+    use crate::comm::Solo;
+    use crate::matrix::{Bsr, Dense, KroneckerSum};
 
     #[test]
     fn a_hand_checked_kronecker_residual() {
@@ -138,9 +138,9 @@ mod tests {
         let b = Dense::new(2, 2, vec![0.0, 1.0, 1.0, 0.0]).unwrap();
         let k = KroneckerSum::new(Dense::identity(2), b, 0.5, one(2.0), one(1.0)).unwrap();
         assert_eq!(residual(&Terms::kronecker(&k), &[5.0, 7.0], &[1.0, 2.0]), [2.0, 2.5]);
-        let given = Given { terms: &Terms::kronecker(&k), comm: &Solo };
-        assert_eq!(given.residual(&[5.0, 7.0], &[1.0, 2.0]).unwrap(), [2.0, 2.5]);
+        let system = OriginalSystem { terms: &Terms::kronecker(&k), comm: &Solo };
+        assert_eq!(system.residual(&[5.0, 7.0], &[1.0, 2.0]).unwrap(), [2.0, 2.5]);
         assert_eq!(squares_by_field(&[3.0, 4.0, 0.0, 1.0], 2, 2), [25.0, 1.0]);
-        assert_eq!(given.norm(&[3.0, 4.0]).unwrap(), 5.0);
+        assert_eq!(system.norm(&[3.0, 4.0]).unwrap(), 5.0);
     }
 }

@@ -1,0 +1,322 @@
+//! Methods by name: the one place that knows which there are.
+
+use super::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions};
+use crate::options::{Options, named};
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// The name of a Krylov method.
+///
+/// ```
+/// use krylith::method::MethodName;
+/// assert_eq!("bicgstab".parse::<MethodName>()?, MethodName::Bicgstab);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MethodName {
+    /// Left to the solver.
+    #[default]
+    Auto,
+    /// Restarted GMRES.
+    Gmres,
+    /// BiCGSTAB.
+    Bicgstab,
+}
+
+impl MethodName {
+    /// All of them.
+    pub const ALL: [MethodName; 3] = [MethodName::Auto, MethodName::Gmres, MethodName::Bicgstab];
+
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            MethodName::Auto => "auto",
+            MethodName::Gmres => "gmres",
+            MethodName::Bicgstab => "bicgstab",
+        }
+    }
+}
+
+impl FromStr for MethodName {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        named("method", text, &Self::ALL, Self::name)
+    }
+}
+
+impl Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Orthogonalization {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Orthogonalization::Lowsync => "lowsync",
+            Orthogonalization::Cgs2 => "cgs2",
+            Orthogonalization::Mgs => "mgs",
+        }
+    }
+}
+
+impl FromStr for Orthogonalization {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs];
+        named("orthogonalization", text, &all, Self::name)
+    }
+}
+
+impl Display for Orthogonalization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Reductions {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reductions::Merged => "merged",
+            Reductions::Classical => "classical",
+        }
+    }
+}
+
+impl FromStr for Reductions {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        named("way of reductions", text, &[Reductions::Merged, Reductions::Classical], Self::name)
+    }
+}
+
+impl Display for Reductions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A method with all of its options.
+///
+/// ```
+/// use krylith::method::MethodSpec;
+/// let gmres: MethodSpec = "gmres:restart=50".parse()?;
+/// assert_eq!(gmres.title(), "GMRES(50)");
+/// assert_eq!(gmres.to_string(), "gmres:restart=50,orthogonalization=lowsync");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MethodSpec {
+    /// Restarted GMRES.
+    Gmres(GmresOptions),
+    /// BiCGSTAB.
+    Bicgstab(BicgstabOptions),
+}
+
+impl MethodSpec {
+    /// The method of this name, as the options describe it; GMRES keeps `restart` basis vectors where they say nothing.
+    pub(crate) fn of(name: MethodName, options: &Options, restart: usize) -> Self {
+        match name {
+            MethodName::Auto | MethodName::Gmres => MethodSpec::Gmres(GmresOptions {
+                restart: options.restart.unwrap_or(restart),
+                orthogonalization: options.orthogonalization.unwrap_or_default(),
+                basis: options.store.unwrap_or_default(),
+            }),
+            MethodName::Bicgstab => {
+                MethodSpec::Bicgstab(BicgstabOptions { reductions: options.reductions.unwrap_or_default() })
+            }
+        }
+    }
+
+    /// The method that options mean: the one they name, else the one whose options they give, else `auto`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for an option of another method.
+    pub(crate) fn meant(options: &Options) -> Result<MethodName> {
+        let given = [
+            ("restart", MethodName::Gmres, options.restart.is_some()),
+            ("orthogonalization", MethodName::Gmres, options.orthogonalization.is_some()),
+            ("reductions", MethodName::Bicgstab, options.reductions.is_some()),
+        ];
+        let mut given = given.iter().filter(|option| option.2);
+        let method = match options.method.unwrap_or_default() {
+            MethodName::Auto => given.clone().next().map_or(MethodName::Auto, |option| option.1),
+            named => named,
+        };
+        match given.find(|option| option.1 != method) {
+            None => Ok(method),
+            Some((key, owner, _)) => Err(Error::Option {
+                key,
+                message: format!("is for method {owner}, and {method} has no use for it; leave it out"),
+            }),
+        }
+    }
+
+    /// Options that say this method and nothing else.
+    pub fn options(&self) -> Options {
+        match self {
+            MethodSpec::Gmres(gmres) => Options {
+                method: Some(MethodName::Gmres),
+                restart: Some(gmres.restart),
+                orthogonalization: Some(gmres.orthogonalization),
+                ..Options::default()
+            },
+            MethodSpec::Bicgstab(bicgstab) => Options {
+                method: Some(MethodName::Bicgstab),
+                reductions: Some(bicgstab.reductions),
+                ..Options::default()
+            },
+        }
+    }
+
+    /// Which method it is.
+    pub fn name(&self) -> MethodName {
+        match self {
+            MethodSpec::Gmres(_) => MethodName::Gmres,
+            MethodSpec::Bicgstab(_) => MethodName::Bicgstab,
+        }
+    }
+
+    /// What people call it, such as `GMRES(30)`.
+    pub fn title(&self) -> String {
+        match self {
+            MethodSpec::Gmres(gmres) => format!("GMRES({})", gmres.restart),
+            MethodSpec::Bicgstab(_) => "BiCGSTAB".into(),
+        }
+    }
+
+    /// How it works, in a few words beside the title.
+    pub fn manner(&self) -> String {
+        match self {
+            MethodSpec::Gmres(gmres) => format!("{} orthogonalisation", gmres.orthogonalization),
+            MethodSpec::Bicgstab(bicgstab) => format!("{} reductions", bicgstab.reductions),
+        }
+    }
+
+    /// The name for a line in a log, such as `gmres(30)`.
+    pub(crate) fn short(&self) -> String {
+        match self {
+            MethodSpec::Gmres(gmres) => format!("gmres({})", gmres.restart),
+            _ => self.name().to_string(),
+        }
+    }
+
+    /// Basis vectors before a restart, where it restarts by design.
+    pub fn restart(&self) -> Option<usize> {
+        match self {
+            MethodSpec::Gmres(gmres) => Some(gmres.restart),
+            MethodSpec::Bicgstab(_) => None,
+        }
+    }
+
+    /// The same without a basis longer than could ever be used.
+    pub(crate) fn at_most(self, restart: usize) -> Self {
+        match self {
+            MethodSpec::Gmres(gmres) => {
+                MethodSpec::Gmres(GmresOptions { restart: gmres.restart.min(restart), ..gmres })
+            }
+            other => other,
+        }
+    }
+
+    /// The method with its workspace, on vectors of `space`.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn build<S: Space + 'static>(&self, space: &S) -> Result<Box<dyn Method<S>>> {
+        Ok(match self {
+            MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
+            MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),
+        })
+    }
+
+    /// Bytes that an average one of `iterations` moves on this rank: `fixed` are those of one product and one
+    /// application of the preconditioner, `n` the length of a vector.
+    pub fn iteration_bytes(&self, fixed: f64, preconditioned: bool, n: f64, iterations: usize) -> f64 {
+        match self {
+            MethodSpec::Gmres(options) => fixed + n * orthogonalization_bytes(options, iterations),
+            MethodSpec::Bicgstab(options) => {
+                2.0 * fixed + n * bicgstab_bytes(options.reductions, preconditioned)
+            }
+        }
+    }
+
+    /// Bytes that it keeps for vectors of `n` numbers, with those of the caller and scratch: the basis, and everything
+    /// else that is as long as x or small and dense.
+    pub fn memory(&self, n: u64) -> (u64, u64) {
+        let (m, width, vectors) = match self {
+            MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 10),
+            MethodSpec::Bicgstab(_) => (0, Store::F64.bytes() as u64, 15),
+        };
+        (n * m * width, vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8)
+    }
+}
+
+impl FromStr for MethodSpec {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let options = format!("method={text}").parse::<Options>()?.settled()?;
+        match options.method {
+            None | Some(MethodName::Auto) => Err(Error::invalid(format!("`{text}` leaves the method open"))),
+            Some(name) => Ok(Self::of(name, &options, GmresOptions::default().restart)),
+        }
+    }
+}
+
+impl Display for MethodSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.options().to_string();
+        f.write_str(text.strip_prefix("method=").unwrap_or(&text))
+    }
+}
+
+/// Bytes an unknown that orthogonalisation moves in an average iteration: the ledger of `method/gmres.rs`, with the
+/// basis counted in its own precision.
+fn orthogonalization_bytes(options: &GmresOptions, iterations: usize) -> f64 {
+    let (column, restart) = (options.basis.bytes() as f64, options.restart);
+    let (whole, rest) = ((iterations / restart) as f64, (iterations % restart) as f64);
+    let (m, n) = (restart as f64, iterations.max(1) as f64);
+    // The mean of j over all iterations, j counting from 0 in each cycle.
+    let j = (whole * m * (m - 1.0) / 2.0 + rest * (rest - 1.0).max(0.0) / 2.0) / n;
+    match options.orthogonalization {
+        Orthogonalization::Lowsync => (2.0 * j + 1.0) * column + 5.0 * 8.0,
+        Orthogonalization::Cgs2 => (4.0 * j + 1.0) * column + 7.0 * 8.0,
+        Orthogonalization::Mgs => (2.0 * j + 1.0) * column + (2.0 * j + 4.0) * 8.0,
+    }
+}
+
+/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/bicgstab.rs`.
+fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
+    let vectors = match (reductions, preconditioned) {
+        (Reductions::Merged, true) => 18,
+        (Reductions::Merged, false) => 16,
+        (Reductions::Classical, true) => 19,
+        (Reductions::Classical, false) => 18,
+    };
+    8.0 * f64::from(vectors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_are_text() {
+        for text in ["gmres:restart=7,orthogonalization=mgs", "bicgstab:reductions=classical"] {
+            assert_eq!(text.parse::<MethodSpec>().unwrap().to_string(), text);
+        }
+        assert_eq!("gmres".parse::<MethodSpec>().unwrap(), MethodSpec::Gmres(GmresOptions::default()));
+        for (text, words) in [
+            ("auto", "leaves the method open"),
+            ("bicgstab:restart=3", "is for method gmres"),
+            ("gmres:restart=0", "from 1"),
+        ] {
+            let error = text.parse::<MethodSpec>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

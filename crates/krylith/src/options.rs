@@ -1,0 +1,569 @@
+//! Everything that a solve can be asked, in one struct that is also a line of text.
+//!
+//! What is not given is `None` and left to the solver, or to whom the options are merged with: the command line comes before
+//! the `[solver]` section of a file, and both before the defaults ([`Options::or`]).
+
+use crate::method::{MethodName, MethodSpec, Orthogonalization, Reductions};
+use crate::partition::{PartitionSpec, SubdomainSpec};
+use crate::precond::PrecondSpec;
+use crate::space::{Stop, Store};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// Options of a [`Solver`](crate::Solver).
+///
+/// As text they are `key=value` pairs, separated by spaces; options of a method and of a preconditioner follow its name:
+///
+/// ```
+/// use krylith::Options;
+/// let options: Options = "method=gmres:restart=50 precond=ildu:fill=1 rtol=1e-8 device=cuda:0,1".parse()?;
+/// assert_eq!(options.restart, Some(50));
+/// assert_eq!(options.to_string().parse::<Options>()?, options);
+/// // What one leaves open the other may say.
+/// let file: Options = "rtol=1e-4 max_iters=500".parse()?;
+/// let both = options.or(&file);
+/// assert_eq!((both.rtol, both.max_iters), (Some(1e-8), Some(500)));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+///
+/// In a `system.toml` the section `[solver]` has the same keys, and the same can be written by hand:
+///
+/// ```
+/// use krylith::{Options, method::MethodName};
+/// let options = Options { method: Some(MethodName::Bicgstab), ..Options::new().rtol(1e-8) };
+/// assert_eq!(options.to_string(), "method=bicgstab rtol=1e-8");
+/// ```
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Krylov method. The default is `auto`.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub method: Option<MethodName>,
+    /// Of GMRES: basis vectors before a restart. The default is 30, and more where a solve needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<usize>,
+    /// Of GMRES: how a basis vector is made orthogonal to the others.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub orthogonalization: Option<Orthogonalization>,
+    /// Of BiCGSTAB: how inner products are gathered into reductions.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub reductions: Option<Reductions>,
+    /// Preconditioner. The default is `auto`.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub precond: Option<PrecondSpec>,
+    /// Stop when ‖b − A x‖ ≤ rtol·‖b‖. The default is 1e-6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtol: Option<f64>,
+    /// Stop when ‖b − A x‖ ≤ atol, whichever comes first. The default is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub atol: Option<f64>,
+    /// Most iterations. The default is 10,000.
+    #[serde(alias = "max-iters", skip_serializing_if = "Option::is_none")]
+    pub max_iters: Option<usize>,
+    /// Most seconds of iterating. The default is no limit.
+    #[serde(alias = "time-limit", skip_serializing_if = "Option::is_none")]
+    pub time_limit: Option<f64>,
+    /// Precision in which matrix, preconditioner and basis are stored. The default is f64.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub store: Option<Store>,
+    /// Where to run. The default is `auto`.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceSpec>,
+    /// Threads on a CPU. The default is one a core, shared among the ranks of a host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Bitwise equal results from run to run. Results of this version are, whatever is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deterministic: Option<bool>,
+    /// Scale rows and columns before the preconditioner is built. The default is no, unless the preconditioner is `auto`
+    /// and entries differ by more than 1e6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub equilibrate: Option<bool>,
+    /// How block rows are given to several GPUs of this process. The default is `auto`.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub partition: Option<PartitionSpec>,
+    /// Most bytes that a device of this solve may hold; a solve that needs more is refused. The default is what is free.
+    #[serde(alias = "memory-limit", skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
+}
+
+/// Where a solve runs: `auto`, `cpu`, `cuda`, or `cuda:0,1` for GPUs by number.
+///
+/// ```
+/// use krylith::DeviceSpec;
+/// assert_eq!("cuda:0,1".parse::<DeviceSpec>()?, DeviceSpec::Cuda(vec![0, 1]));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum DeviceSpec {
+    /// The first GPU if one can be used, else the CPU.
+    #[default]
+    Auto,
+    /// Host threads.
+    Cpu,
+    /// GPUs by number; none named means the first.
+    Cuda(Vec<usize>),
+}
+
+impl FromStr for DeviceSpec {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, list) = text.split_once(':').map_or((text, None), |(n, l)| (n, Some(l)));
+        match (name, list) {
+            ("auto", None) => Ok(DeviceSpec::Auto),
+            ("cpu", None) => Ok(DeviceSpec::Cpu),
+            ("cuda", None) => Ok(DeviceSpec::Cuda(Vec::new())),
+            ("cuda", Some(list)) => {
+                let numbers: std::result::Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
+                let numbers = numbers.map_err(|_| {
+                    Error::invalid(format!("`{text}`: GPUs are given by number, such as cuda:0 or cuda:0,1"))
+                })?;
+                match numbers.iter().enumerate().find(|(i, n)| numbers[..*i].contains(n)) {
+                    Some((_, n)) => Err(Error::invalid(format!("`{text}` names GPU {n} twice"))),
+                    None => Ok(DeviceSpec::Cuda(numbers)),
+                }
+            }
+            ("auto" | "cpu", Some(_)) => Err(Error::invalid(format!("`{text}`: only cuda takes numbers"))),
+            _ => unknown("device", name, &["auto", "cpu", "cuda[:0,1,…]"]),
+        }
+    }
+}
+
+impl Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceSpec::Auto => f.write_str("auto"),
+            DeviceSpec::Cpu => f.write_str("cpu"),
+            DeviceSpec::Cuda(list) if list.is_empty() => f.write_str("cuda"),
+            DeviceSpec::Cuda(list) => {
+                let list: Vec<String> = list.iter().map(usize::to_string).collect();
+                write!(f, "cuda:{}", list.join(","))
+            }
+        }
+    }
+}
+
+impl Store {
+    /// `f64` or `f32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Store::F64 => "f64",
+            Store::F32 => "f32",
+        }
+    }
+}
+
+impl FromStr for Store {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        named("precision", text, &[Store::F64, Store::F32], |s| s.name())
+    }
+}
+
+impl Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Refuses a name and lists the known ones.
+pub(crate) fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Result<T> {
+    Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {}", known.join(", "))))
+}
+
+/// The one of `all` that has this name.
+pub(crate) fn named<T: Copy>(
+    what: &str,
+    text: &str,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> Result<T> {
+    let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+    names.iter().position(|known| *known == text).map_or_else(|| unknown(what, text, &names), |i| Ok(all[i]))
+}
+
+/// A whole number between bounds.
+///
+/// # Errors
+/// Anything else, with the bounds.
+pub fn whole_number(text: &str, from: usize, to: usize) -> Result<usize> {
+    let number = text.parse().ok().filter(|n| (from..=to).contains(n));
+    number.ok_or_else(|| Error::invalid(format!("expected a whole number from {from} to {to}")))
+}
+
+/// A tolerance: finite and not negative.
+///
+/// # Errors
+/// Anything else.
+pub fn tolerance(text: &str) -> Result<f64> {
+    let number = text.parse().ok().filter(|t: &f64| t.is_finite() && *t >= 0.0);
+    number.ok_or_else(|| Error::invalid("expected a number that is finite and not negative, such as 1e-6"))
+}
+
+/// Most basis vectors of GMRES; more are a slip of the finger.
+pub const MOST_RESTART: usize = 1_000_000;
+/// Most iterations: the history keeps a number for each.
+pub const MOST_ITERATIONS: usize = 100_000_000;
+/// Most threads of a team.
+pub const MOST_THREADS: usize = 1024;
+
+/// Bytes, as a plain number or with a unit of 1024.
+fn bytes(text: &str) -> Result<u64> {
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(at);
+    let shift = match unit {
+        "" | "B" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        _ => 64,
+    };
+    let scaled = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1u64.checked_shl(shift)?));
+    scaled.ok_or_else(|| Error::invalid("expected a number of bytes, such as 8000000000 or 8GiB"))
+}
+
+fn seconds(text: &str) -> Result<f64> {
+    let number = text.parse().ok().filter(|t: &f64| *t > 0.0 && t.is_finite());
+    number.ok_or_else(|| Error::invalid("expected a positive number of seconds, such as 60"))
+}
+
+fn yes_or_no(text: &str) -> Result<bool> {
+    text.parse().map_err(|_| Error::invalid("expected true or false"))
+}
+
+/// The keys of the text form.
+const KEYS: [&str; 16] = [
+    "method=NAME[:key=value,…]",
+    "restart",
+    "orthogonalization",
+    "reductions",
+    "precond",
+    "rtol",
+    "atol",
+    "max_iters",
+    "time_limit",
+    "store",
+    "device",
+    "threads",
+    "deterministic",
+    "equilibrate",
+    "partition",
+    "memory_limit",
+];
+
+impl Options {
+    /// Everything left open.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with a relative tolerance.
+    pub fn rtol(self, rtol: f64) -> Self {
+        Self { rtol: Some(rtol), ..self }
+    }
+
+    /// The same with an absolute tolerance.
+    pub fn atol(self, atol: f64) -> Self {
+        Self { atol: Some(atol), ..self }
+    }
+
+    /// The same with a limit of iterations.
+    pub fn max_iters(self, iterations: usize) -> Self {
+        Self { max_iters: Some(iterations), ..self }
+    }
+
+    /// The same with a limit of seconds.
+    pub fn time_limit(self, seconds: f64) -> Self {
+        Self { time_limit: Some(seconds), ..self }
+    }
+
+    /// The same with a method and all of its options.
+    pub fn method(self, method: MethodSpec) -> Self {
+        let cleared = Self { restart: None, orthogonalization: None, reductions: None, ..self };
+        method.options().or(&cleared)
+    }
+
+    /// The same with a preconditioner.
+    pub fn precond(self, precond: PrecondSpec) -> Self {
+        Self { precond: Some(precond), ..self }
+    }
+
+    /// The same on a device.
+    pub fn device(self, device: DeviceSpec) -> Self {
+        Self { device: Some(device), ..self }
+    }
+
+    /// The same with a number of threads.
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// The same with a precision of what is stored.
+    pub fn store(self, store: Store) -> Self {
+        Self { store: Some(store), ..self }
+    }
+
+    /// The same with a limit of bytes on each device.
+    pub fn memory_limit(self, bytes: u64) -> Self {
+        Self { memory_limit: Some(bytes), ..self }
+    }
+
+    /// These options, and where they say nothing the others'. A method that is named here sets options of other methods
+    /// there aside.
+    pub fn or(&self, other: &Options) -> Options {
+        let aside = self.method.filter(|m| *m != MethodName::Auto);
+        let of = |owner| aside.is_none_or(|m| m == owner);
+        let (gmres, bicgstab) = (of(MethodName::Gmres), of(MethodName::Bicgstab));
+        Options {
+            method: self.method.or(other.method),
+            restart: self.restart.or(other.restart.filter(|_| gmres)),
+            orthogonalization: self.orthogonalization.or(other.orthogonalization.filter(|_| gmres)),
+            reductions: self.reductions.or(other.reductions.filter(|_| bicgstab)),
+            precond: self.precond.clone().or_else(|| other.precond.clone()),
+            rtol: self.rtol.or(other.rtol),
+            atol: self.atol.or(other.atol),
+            max_iters: self.max_iters.or(other.max_iters),
+            time_limit: self.time_limit.or(other.time_limit),
+            store: self.store.or(other.store),
+            device: self.device.clone().or_else(|| other.device.clone()),
+            threads: self.threads.or(other.threads),
+            deterministic: self.deterministic.or(other.deterministic),
+            equilibrate: self.equilibrate.or(other.equilibrate),
+            partition: self.partition.or(other.partition),
+            memory_limit: self.memory_limit.or(other.memory_limit),
+        }
+    }
+
+    /// The same with the method that is meant: where it is left open and options of one are given, that one.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for an option of another method than the one that is taken; numbers out of their range.
+    pub fn settled(&self) -> Result<Options> {
+        let wrong = |key: &'static str, message: String| Err::<Options, _>(Error::Option { key, message });
+        for (key, value, from, to) in [
+            ("restart", self.restart, 1, MOST_RESTART),
+            ("max_iters", self.max_iters, 0, MOST_ITERATIONS),
+            ("threads", self.threads, 1, MOST_THREADS),
+        ] {
+            if let Some(n) = value.filter(|n| !(from..=to).contains(n)) {
+                return wrong(key, format!("is {n}; expected a whole number from {from} to {to}"));
+            }
+        }
+        for (key, value) in [("rtol", self.rtol), ("atol", self.atol)] {
+            if let Some(v) = value.filter(|v| !(v.is_finite() && *v >= 0.0)) {
+                return wrong(key, format!("is {v}; it must be finite and not negative"));
+            }
+        }
+        if let Some(v) = self.time_limit.filter(|v| !(*v > 0.0 && v.is_finite())) {
+            return wrong("time_limit", format!("is {v}; expected a positive number of seconds"));
+        }
+        let method = MethodSpec::meant(self)?;
+        Ok(Options { method: Some(method), ..self.clone() })
+    }
+
+    /// When to stop.
+    pub fn stop(&self) -> Stop {
+        let default = Stop::default();
+        Stop {
+            rtol: self.rtol.unwrap_or(default.rtol),
+            atol: self.atol.unwrap_or(default.atol),
+            max_iterations: self.max_iters.unwrap_or(default.max_iterations),
+        }
+    }
+
+    /// The subdomains that the preconditioner will want first, if any, for blocks of order b·s: what ranks then own wholly.
+    pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
+        self.precond_or_auto().subdomains(order)
+    }
+
+    /// The preconditioner, or `auto`.
+    pub(crate) fn precond_or_auto(&self) -> &PrecondSpec {
+        self.precond.as_ref().unwrap_or(&PrecondSpec::Auto)
+    }
+
+    /// One `key=value` of the text form.
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "method" => {
+                let (name, options) = value.split_once(':').map_or((value, ""), |(n, o)| (n, o));
+                self.method = Some(name.parse()?);
+                for pair in options.split(',').filter(|pair| !pair.is_empty()) {
+                    let (key, value) = pair
+                        .split_once('=')
+                        .ok_or_else(|| Error::invalid(format!("`{pair}` in `{value}` is not key=value")))?;
+                    match key {
+                        "restart" | "orthogonalization" | "reductions" => self.set(key, value)?,
+                        _ => unknown("key of a method", key, &["restart", "orthogonalization", "reductions"])?,
+                    }
+                }
+            }
+            "restart" => self.restart = Some(whole_number(value, 1, MOST_RESTART)?),
+            "orthogonalization" => self.orthogonalization = Some(value.parse()?),
+            "reductions" => self.reductions = Some(value.parse()?),
+            "precond" => self.precond = Some(value.parse()?),
+            "rtol" => self.rtol = Some(tolerance(value)?),
+            "atol" => self.atol = Some(tolerance(value)?),
+            "max_iters" | "max-iters" => self.max_iters = Some(whole_number(value, 0, MOST_ITERATIONS)?),
+            "time_limit" | "time-limit" => self.time_limit = Some(seconds(value)?),
+            "store" => self.store = Some(value.parse()?),
+            "device" => self.device = Some(value.parse()?),
+            "threads" => self.threads = Some(whole_number(value, 1, MOST_THREADS)?),
+            "deterministic" => self.deterministic = Some(yes_or_no(value)?),
+            "equilibrate" => self.equilibrate = Some(yes_or_no(value)?),
+            "partition" => self.partition = Some(value.parse()?),
+            "memory_limit" | "memory-limit" => self.memory_limit = Some(bytes(value)?),
+            _ => unknown("option", key, &KEYS)?,
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Options {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        // A word begins an option where `=` comes before any `:`; other words, such as `then`, belong to the value before.
+        let begins = |word: &str| word.split_once('=').is_some_and(|(key, _)| !key.contains(':'));
+        let mut pairs: Vec<(&str, String)> = Vec::new();
+        for word in text.split_whitespace() {
+            match (word.split_once('='), pairs.last_mut()) {
+                (Some((key, value)), _) if begins(word) => pairs.push((key, value.into())),
+                (_, Some((_, value))) => *value += &format!(" {word}"),
+                _ => return Err(Error::invalid(format!("`{word}` is not key=value"))),
+            }
+        }
+        let mut options = Options::default();
+        for (i, (key, value)) in pairs.iter().enumerate() {
+            if pairs[..i].iter().any(|other| other.0 == *key) {
+                return Err(Error::invalid(format!("`{key}` is given twice")));
+            }
+            options.set(key, value).map_err(|e| Error::invalid(format!("{key}={value}: {e}")))?;
+        }
+        Ok(options)
+    }
+}
+
+impl Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn add(words: &mut Vec<String>, key: &str, value: &Option<impl Display>) {
+            words.extend(value.as_ref().map(|value| format!("{key}={value}")));
+        }
+        let mut own = Vec::new();
+        add(&mut own, "restart", &self.restart);
+        add(&mut own, "orthogonalization", &self.orthogonalization);
+        add(&mut own, "reductions", &self.reductions);
+        let mut words = Vec::new();
+        match (&self.method, own.is_empty()) {
+            (Some(method), true) => words.push(format!("method={method}")),
+            (Some(method), false) => words.push(format!("method={method}:{}", own.join(","))),
+            (None, _) => words.extend(own),
+        }
+        let exact = |v: Option<f64>| v.map(|v| format!("{v:e}"));
+        add(&mut words, "precond", &self.precond);
+        add(&mut words, "rtol", &exact(self.rtol));
+        add(&mut words, "atol", &exact(self.atol));
+        add(&mut words, "max_iters", &self.max_iters);
+        add(&mut words, "time_limit", &exact(self.time_limit));
+        add(&mut words, "store", &self.store);
+        add(&mut words, "device", &self.device);
+        add(&mut words, "threads", &self.threads);
+        add(&mut words, "deterministic", &self.deterministic);
+        add(&mut words, "equilibrate", &self.equilibrate);
+        add(&mut words, "partition", &self.partition);
+        add(&mut words, "memory_limit", &self.memory_limit);
+        f.write_str(&words.join(" "))
+    }
+}
+
+/// Values that a file holds as text.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::{fmt::Display, str::FromStr};
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<impl Display>, to: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => to.collect_str(value),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+        from: D,
+    ) -> Result<Option<T>, D::Error> {
+        String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices() {
+        assert_eq!("cuda:0,1".parse::<DeviceSpec>().unwrap(), DeviceSpec::Cuda(vec![0, 1]));
+        assert_eq!("cuda".parse::<DeviceSpec>().unwrap(), DeviceSpec::Cuda(vec![]));
+        for text in ["cuda:", "cuda:a", "cuda:1,1", "cpu:0", "gpu"] {
+            assert!(text.parse::<DeviceSpec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn options_survive_the_way_through_text() {
+        for text in [
+            "",
+            "method=gmres:restart=50,orthogonalization=cgs2 precond=ildu:fill=1 rtol=1e-8 device=cuda:0,1",
+            "method=bicgstab:reductions=classical precond=jacobi then ildu+stage:shift=1e-3 max_iters=7",
+            "restart=7 atol=1e-300 time_limit=1.5e0 store=f32 device=cpu threads=3 deterministic=true",
+            "equilibrate=false partition=graph memory_limit=8589934592",
+            "method=auto precond=none",
+        ] {
+            let options: Options = text.parse().unwrap();
+            assert_eq!(options.to_string(), text);
+            let file = toml::to_string(&options).unwrap();
+            assert_eq!(toml::from_str::<Options>(&file).unwrap(), options, "{file}");
+        }
+        let options: Options = "memory_limit=8GiB".parse().unwrap();
+        assert_eq!(options.memory_limit, Some(8 << 30));
+        for (text, words) in [
+            ("rtol=-1", "rtol=-1: expected a number that is finite and not negative"),
+            ("tol=1", "unknown option `tol`; the known ones are method=NAME[:key=value,…], restart"),
+            ("cpu", "`cpu` is not key=value"),
+            ("rtol=1 rtol=2", "`rtol` is given twice"),
+            ("method=gmres:m=3", "unknown key of a method `m`"),
+            ("method=gmress", "unknown method `gmress`; the known ones are auto, gmres, bicgstab"),
+            ("memory_limit=8 GB", "a number of bytes"),
+            ("memory_limit=99999999999999TiB", "a number of bytes"),
+            ("deterministic=maybe", "true or false"),
+            ("time_limit=0", "positive number of seconds"),
+        ] {
+            let error = text.parse::<Options>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_wins() {
+        let parse = |text: &str| text.parse::<Options>().unwrap();
+        let settle = |one: &str, other: &str| parse(one).or(&parse(other)).settled();
+        let both = settle("rtol=1e-3", "rtol=1e-9 restart=7").unwrap();
+        assert_eq!((both.rtol, both.restart, both.method), (Some(1e-3), Some(7), Some(MethodName::Gmres)));
+        // A method's own options, given to another one.
+        let error = settle("restart=5", "method=bicgstab").unwrap_err();
+        assert!(matches!(&error, Error::Option { key: "restart", .. }), "{error}");
+        assert!(error.to_string().contains("is for method gmres, and bicgstab has no use for it"), "{error}");
+        assert_eq!(settle("method=gmres", "method=bicgstab restart=7").unwrap().restart, Some(7));
+        assert_eq!(settle("method=bicgstab", "restart=7").unwrap().restart, None);
+
+        for (options, key) in [
+            (Options { restart: Some(0), ..Options::new() }, "restart"),
+            (Options::new().rtol(f64::NAN), "rtol"),
+            (Options::new().time_limit(0.0), "time_limit"),
+            (Options::new().threads(0), "threads"),
+        ] {
+            let error = options.settled().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{key}` is")), "{error}");
+        }
+    }
+}

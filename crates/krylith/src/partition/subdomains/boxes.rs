@@ -1,0 +1,120 @@
+//! Boxes of a grid: subdomains that cut the fewest couplings of neighbours, and are the same on any number of ranks whose runs of
+//! rows end between them.
+
+use super::{SubdomainCut, SubdomainSpec, Subdomains};
+use crate::partition::contiguous;
+
+/// The boxes of the whole grid that a run of its rows consists of; `None` where the run cuts some.
+pub(super) fn of_slab(
+    grid: [usize; 3],
+    numbers: &[u64],
+    spec: SubdomainSpec,
+) -> Option<(Subdomains, [usize; 3])> {
+    let [nx, ny, nz] = grid;
+    let wanted = wanted(spec) && nx * ny * nz > spec.rows;
+    let (first, end) = (*numbers.first()? as usize, *numbers.last()? as usize + 1);
+    let size = box_size(grid, spec.rows);
+    let layer = nx * ny * size[2];
+    let fits = end - first == numbers.len()
+        && first.is_multiple_of(layer)
+        && (end.is_multiple_of(layer) || end == nx * ny * nz);
+    (wanted && fits).then(|| (Subdomains::boxes([nx, ny, (end - first) / (nx * ny)], size), size))
+}
+
+/// True if runs of equal rows of a grid on `ranks` ranks consist of whole boxes: subdomains are then those of one rank even if
+/// each rank holds its own rows alone.
+pub fn slabs_fit(grid: [usize; 3], spec: SubdomainSpec, ranks: usize) -> bool {
+    let nodes = grid.iter().product();
+    (0..ranks).all(|rank| {
+        let numbers: Vec<u64> = contiguous(nodes, rank, ranks).map(|i| i as u64).collect();
+        of_slab(grid, &numbers, spec).is_some()
+    })
+}
+
+/// Boxes of at most `rows` points, where that is the way wanted and the grid is all there is.
+pub(super) fn of_grid(
+    grid: [usize; 3],
+    nodes: usize,
+    spec: SubdomainSpec,
+) -> Option<(Subdomains, [usize; 3])> {
+    let fits = grid.iter().product::<usize>() == nodes && nodes > spec.rows;
+    (fits && wanted(spec)).then(|| {
+        let size = box_size(grid, spec.rows);
+        (Subdomains::boxes(grid, size), size)
+    })
+}
+
+/// True where boxes are a way to cut that fits what is asked.
+fn wanted(spec: SubdomainSpec) -> bool {
+    matches!(spec.cut, SubdomainCut::Auto | SubdomainCut::Geometric)
+}
+
+/// Edges of boxes of at most `rows` points that cut the fewest couplings of neighbours in the grid, where boxes that are
+/// smaller than the largest count against a choice as much as they leave empty.
+fn box_size(grid: [usize; 3], rows: usize) -> [usize; 3] {
+    let [nx, ny, nz] = grid.map(|n| n.max(1));
+    let cost = |size: [usize; 3]| {
+        let count: [usize; 3] = std::array::from_fn(|d| grid[d].div_ceil(size[d]).max(1));
+        let cut = (count[0] - 1) * ny * nz + (count[1] - 1) * nx * nz + (count[2] - 1) * nx * ny;
+        let room = count.iter().product::<usize>() * size.iter().product::<usize>();
+        (cut as f64) * (room as f64) / (nx * ny * nz) as f64
+    };
+    let mut best = ([1; 3], f64::INFINITY);
+    for x in edges(nx, rows) {
+        for y in edges(ny, rows / x) {
+            let Some(z) = edges(nz, rows / (x * y)).next() else { continue };
+            let cost = cost([x, y, z]);
+            if cost < best.1 {
+                best = ([x, y, z], cost);
+            }
+        }
+    }
+    best.0
+}
+
+/// The lengths that cut `n` points into equal pieces but for the last, longest first, none above `most`.
+fn edges(n: usize, most: usize) -> impl Iterator<Item = usize> {
+    let first = if most == 0 { None } else { Some(n.div_ceil(n.div_ceil(most.min(n)))) };
+    // The next shorter length is that of the fewest pieces that are shorter.
+    std::iter::successors(first, move |&edge| {
+        (edge > 1).then(|| n.div_ceil(n.div_ceil(edge - 1)).min(edge - 1))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_are_nearly_cubes_and_no_larger_than_asked() {
+        for (grid, rows, size) in [
+            ([128, 128, 128], 2048, [16, 16, 8]),
+            ([128, 128, 128], 512, [8, 8, 8]),
+            ([100, 100, 100], 1000, [10, 10, 10]),
+            ([300, 300, 1], 2048, [43, 43, 1]),
+            ([5, 1000, 1], 64, [5, 12, 1]),
+            ([12, 12, 12], 216, [6, 6, 6]),
+            ([1, 1, 7], 3, [1, 1, 3]),
+        ] {
+            let found = box_size(grid, rows);
+            assert!(found.iter().product::<usize>() <= rows, "{grid:?} {rows}: {found:?}");
+            assert_eq!(found, size, "{grid:?} {rows}");
+        }
+    }
+
+    #[test]
+    fn slabs_of_a_grid_are_its_boxes() {
+        let (grid, spec) = ([8, 8, 16], SubdomainSpec { cut: SubdomainCut::Auto, rows: 64 });
+        assert!(
+            slabs_fit(grid, spec, 2) && slabs_fit(grid, spec, 4) && !slabs_fit(grid, spec, 3)
+        );
+        let (whole, _) = of_grid(grid, 1024, spec).unwrap();
+        let upper: Vec<u64> = (512..1024).collect();
+        let (own, size) = of_slab(grid, &upper, spec).unwrap();
+        assert_eq!((size, own.count()), ([4, 4, 4], 8));
+        for p in 0..8 {
+            let rows: Vec<u32> = own.rows(p).iter().map(|i| i + 512).collect();
+            assert_eq!(rows, whole.rows(8 + p));
+        }
+    }
+}

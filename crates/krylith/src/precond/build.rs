@@ -1,0 +1,506 @@
+//! From the name of a preconditioner to an operator on a device, and what there is to say of it.
+//!
+//! [`by_name`] is the one place where names become operators. Around what it builds stand, in this order, scaling and
+//! null vectors that are projected out.
+
+use super::{
+    BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, NullSpace, Plan, PrecondSpec, Scaling, Stage,
+    StageOptions, Sum, Then,
+};
+use crate::comm::{self, Communicator, agree};
+use crate::matrix::Bsr;
+use crate::operator::{LinearOperator, PointBlock, Terms};
+use crate::partition::{self, Subdomains};
+use crate::problem::LocalProblem;
+use crate::solver::SolverSpace;
+use crate::space::{Space, Store};
+use crate::text::{count, plural, seconds};
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// An operator that approximates an inverse and follows new values of its matrix.
+pub trait Preconditioner<S: Space>: LinearOperator<S> {
+    /// The same preconditioner for new values or coefficients of the terms it was built for. Nothing is analysed again.
+    ///
+    /// # Errors
+    /// Another shape; values that it cannot be built of.
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()>;
+}
+
+/// P⁻¹ on the device; `None` is the identity.
+pub(crate) type Boxed<S> = Option<Box<dyn Preconditioner<S>>>;
+
+/// The operator, which some preconditioners multiply with too.
+pub(crate) type SharedOperator<S> = Rc<RefCell<PointBlock<S>>>;
+
+/// A parameter's value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// A number.
+    Number(f64),
+    /// A name.
+    Text(String),
+    /// A preconditioner's parameters, with its name.
+    Parameters(Vec<(String, Value)>),
+}
+
+/// What a preconditioner is, for people and reports.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PrecondInfo {
+    /// Its name in options.
+    pub name: String,
+    /// Its parameters, by their names in options.
+    pub parameters: Vec<(String, Value)>,
+    /// Numbers that it stores, on all ranks.
+    pub numbers: f64,
+    /// Numbers of the assembled matrix that it was made of, where it keeps a pattern.
+    pub matrix: f64,
+    /// In words, such as `point-block Jacobi 3×3`.
+    pub text: String,
+    /// More lines for people.
+    pub details: Vec<String>,
+    /// Why this one, where it was picked by the solver.
+    pub reason: String,
+    /// It is symmetric where the matrix is.
+    pub keeps_symmetry: bool,
+}
+
+/// What stands at the right of A: null vectors projected out of the scaled preconditioner, or less; with what there is to
+/// tell of its making. Collective.
+///
+/// # Errors
+/// What was asked for and cannot be built; a device without room.
+pub(crate) fn build<S: SolverSpace>(
+    space: &S,
+    local: &LocalProblem,
+    wanted: &PrecondSpec,
+    equilibrate: bool,
+    store: Store,
+    a: &SharedOperator<S>,
+    notes: &mut Vec<String>,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    if equilibrate && space.comm().size() > 1 {
+        return Err(Error::Unsupported(
+            "rows and columns are scaled on one rank alone; leave `equilibrate` out, or solve on one device".into(),
+        ));
+    }
+    let (mut p, info);
+    if equilibrate {
+        let scaling = Scaling::find(local.terms);
+        let terms = scaling.scaled(local.terms)?;
+        let own = match wanted.multiplies() {
+            true => Some(Rc::new(RefCell::new(PointBlock::new(space, &terms, store, false)?))),
+            false => None,
+        };
+        let inner;
+        (inner, info) = by_name(space, &terms, local, wanted, store, own.as_ref().unwrap_or(a), notes)?;
+        let scaled = Equilibrated::new(space, &scaling, inner)?;
+        p = Some(Box::new(Scaled { scaled, operator: own }) as Box<dyn Preconditioner<S>>);
+    } else {
+        (p, info) = by_name(space, local.terms, local, wanted, store, a, notes)?;
+    }
+    if !local.null.is_empty() {
+        p = Some(Box::new(agree(space.comm(), NullSpace::new(space, local.null, p))?));
+    }
+    Ok((p, info))
+}
+
+/// The preconditioner of this name for `terms`, which are the problem's or a scaled copy of them, and `a` as an operator.
+/// Collective.
+fn by_name<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    wanted: &PrecondSpec,
+    store: Store,
+    a: &SharedOperator<S>,
+    notes: &mut Vec<String>,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    match wanted {
+        PrecondSpec::None => Ok(none("")),
+        PrecondSpec::Jacobi { block } => jacobi(space, terms, local, *block, store),
+        PrecondSpec::Ildu(spec) => ildu(space, terms, local, spec, store),
+        PrecondSpec::Stage(spec) => stage(space, terms, local, spec, store),
+        PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+            let mut part = |wanted| -> Result<_> {
+                let (p, info) = by_name(space, terms, local, wanted, store, a, notes)?;
+                Ok((p.ok_or_else(|| Error::invalid("a part of the preconditioner is none"))?, info))
+            };
+            let ((first, one), (second, two)) = (part(&parts[0])?, part(&parts[1])?);
+            let then = matches!(wanted, PrecondSpec::Multiplicative(_));
+            let p: Result<Box<dyn Preconditioner<S>>> = if then {
+                Then::new(space, first, second, a.clone()).map(|p| Box::new(p) as _)
+            } else {
+                Sum::new(space, first, second).map(|p| Box::new(p) as _)
+            };
+            Ok((Some(agree(space.comm(), p)?), one.with(two, then)))
+        }
+        PrecondSpec::Auto => auto(space, terms, local, store, notes),
+    }
+}
+
+impl PrecondInfo {
+    /// Both parts of a composition.
+    fn with(self, other: Self, then: bool) -> Self {
+        let part = |name: &str, parameters: Vec<(String, Value)>| {
+            let name = ("name".to_string(), Value::Text(name.into()));
+            Value::Parameters(parameters.into_iter().chain([name]).collect())
+        };
+        let parameters = vec![
+            ("first".to_string(), part(&self.name, self.parameters)),
+            ("second".into(), part(&other.name, other.parameters)),
+        ];
+        let (name, text) = if then { (" then ", ", then ") } else { ("+", " + ") };
+        Self {
+            name: self.name + name + &other.name,
+            parameters,
+            numbers: self.numbers + other.numbers,
+            matrix: self.matrix + other.matrix,
+            text: self.text + text + &other.text,
+            details: [self.details, other.details].concat(),
+            reason: String::new(),
+            keeps_symmetry: !then && self.keeps_symmetry && other.keeps_symmetry,
+        }
+    }
+}
+
+fn none<S: SolverSpace>(reason: &str) -> (Boxed<S>, PrecondInfo) {
+    let (name, text) = ("none".into(), "no preconditioner".into());
+    let info = PrecondInfo { name, text, reason: reason.into(), keeps_symmetry: true, ..Default::default() };
+    (None, info)
+}
+
+/// A block row of one rank under its number in the whole system.
+fn numbered<T>(local: &LocalProblem, result: Result<T>) -> Result<T> {
+    let number = |row: usize| local.numbers.map_or(row, |numbers| numbers[row] as usize);
+    result.map_err(|e| match e {
+        Error::SingularBlock { row, kind, remedy } => Error::SingularBlock { row: number(row), kind, remedy },
+        Error::Pivot { row, kind, remedy } => Error::Pivot { row: number(row), kind, remedy },
+        e => e,
+    })
+}
+
+fn jacobi<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    block: Option<usize>,
+    store: Store,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let b = terms.block();
+    let size = block.unwrap_or(b);
+    if !b.is_multiple_of(size) {
+        return Err(Error::invalid(format!(
+            "jacobi:block={size}: the size must divide the system's block size {b}"
+        )));
+    }
+    let p: Result<Box<dyn Preconditioner<S>>> = if size == b {
+        numbered(local, BlockJacobi::new(space, terms, store)).map(|p| Box::new(p) as _)
+    } else {
+        let small = diagonal(terms, size).and_then(|terms| BlockJacobi::new(space, &terms, store));
+        numbered(local, small).map(|jacobi| Box::new(SmallJacobi { jacobi, size }) as _)
+    };
+    Ok((Some(agree(space.comm(), p)?), jacobi_info(space.comm(), terms, size, "")?))
+}
+
+fn jacobi_info(comm: &dyn Communicator, terms: &Terms, size: usize, reason: &str) -> Result<PrecondInfo> {
+    let s = terms.stages();
+    let mut numbers = [(terms.rows() * size * s) as f64];
+    comm.sum(&mut numbers)?;
+    let text = match size {
+        1 if s == 1 => "point Jacobi".into(),
+        b if s == 1 => format!("point-block Jacobi {b}×{b}"),
+        b => format!("point-block Jacobi {0}×{0} ({b} × {s} stages)", b * s),
+    };
+    Ok(PrecondInfo {
+        name: "jacobi".into(),
+        parameters: vec![("block".to_string(), Value::Count(size as u64))],
+        numbers: numbers[0],
+        text,
+        reason: reason.into(),
+        keeps_symmetry: true,
+        ..PrecondInfo::default()
+    })
+}
+
+/// Jacobi where every diagonal block can be inverted, else nothing.
+fn auto<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    store: Store,
+    notes: &mut Vec<String>,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let jacobi = numbered(local, BlockJacobi::new(space, terms, store));
+    let singular = match &jacobi {
+        Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
+        _ => None,
+    };
+    // A block that one rank cannot invert changes the preconditioner of all.
+    if !space.any(singular.is_some())? {
+        let jacobi = agree(space.comm(), jacobi)?;
+        let reason = "auto: every diagonal block can be inverted";
+        return Ok((Some(Box::new(jacobi)), jacobi_info(space.comm(), terms, terms.block(), reason)?));
+    }
+    if let Err(e) = jacobi
+        && singular.is_none()
+    {
+        return Err(e);
+    }
+    let which = match singular {
+        Some((row, kind)) => format!("block row {row} has a {kind} diagonal block"),
+        None => "another rank has a diagonal block that cannot be inverted".into(),
+    };
+    notes.push(format!("no preconditioner instead of jacobi: {which}"));
+    Ok(none("auto: a diagonal block cannot be inverted"))
+}
+
+/// The subdomains of own rows, planned before or cut now. Collective.
+fn subdomains(local: &LocalProblem, terms: &Terms, spec: &IlduSpec) -> Result<(Subdomains, String)> {
+    let spec = spec.subdomains(terms.block() * terms.stages());
+    let Some(numbers) = local.numbers else {
+        return partition::of_whole(terms, local.coordinates, local.grid, spec);
+    };
+    match local.subdomains.filter(|planned| planned.spec == spec) {
+        Some(planned) => Ok((planned.subdomains.clone(), planned.reason.clone())),
+        None => partition::of_rank(local.comm, terms, numbers, local.coordinates, local.grid, spec),
+    }
+}
+
+/// Incomplete factors of subdomains.
+fn ildu<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    spec: &IlduSpec,
+    store: Store,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let start = Instant::now();
+    let comm = space.comm();
+    let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
+    let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
+    let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
+    let (plan, shifted) = (factors.plan(), factors.pivots().shifted);
+    let info = factors_info(comm, spec, plan, 1, shifted, &way, start)?;
+    let text = format!("ILDU({}){}", spec.fill, info.text);
+    let info = PrecondInfo { name: "ildu".into(), text, keeps_symmetry: spec.shift.is_none(), ..info };
+    Ok((Some(Box::new(factors)), info))
+}
+
+/// Incomplete factors of every stage alone, coupled by the lower factor of the Butcher matrix.
+fn stage<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    spec: &IlduSpec,
+    store: Store,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let start = Instant::now();
+    let (comm, s) = (space.comm(), terms.stages());
+    let spec = &spec.of_stage();
+    let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
+    let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
+    let options = StageOptions { ildu: options, coupled: true };
+    let stages = agree(comm, numbered(local, Stage::new(space, terms, &subdomains, options)))?;
+    let shifted = (0..s).map(|k| stages.stage(k).pivots().shifted).sum();
+    let info = factors_info(comm, spec, stages.plan(), s, shifted, &way, start)?;
+    let text = format!("{}, each by ILDU({}){}", plural(s, "stage"), spec.fill, info.text);
+    Ok((Some(Box::new(stages)), PrecondInfo { name: "stage".into(), text, ..info }))
+}
+
+/// What there is to say of `times` factors on one plan; the name is the caller's, and the text has what follows its own.
+fn factors_info(
+    comm: &dyn Communicator,
+    spec: &IlduSpec,
+    plan: &Plan,
+    times: usize,
+    shifted: usize,
+    way: &str,
+    start: Instant,
+) -> Result<PrecondInfo> {
+    let deepest = plan.level_ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+    let mut sums = [plan.count(), plan.entries(), plan.dropped, plan.stored, shifted].map(|n| n as f64);
+    comm.sum(&mut sums)?;
+    let [subdomains, entries, dropped, stored, shifted] = sums;
+    let levels = comm::largest(comm, deepest as f64)? as usize;
+    let largest = comm::largest(comm, plan.largest() as f64)? as usize;
+    let dropped = dropped / stored.max(1.0);
+    let counted = |n: usize| Value::Count(n as u64);
+    let mut parameters = vec![
+        ("fill".to_string(), counted(spec.fill)),
+        ("rows".into(), counted(spec.most_rows(plan.order))),
+        ("cut".into(), Value::Text(spec.cut.name().into())),
+        ("subdomains".into(), counted(subdomains as usize)),
+        ("levels".into(), counted(levels)),
+        ("dropped".into(), Value::Number(dropped)),
+    ];
+    let mut details = vec![format!(
+        "{} of at most {} block rows ({way}), {}, {:.1} % of the blocks dropped, set up in {}",
+        plural(subdomains as usize, "subdomain"),
+        count(largest),
+        plural(levels, "level"),
+        100.0 * dropped,
+        seconds(start.elapsed().as_secs_f64()),
+    )];
+    if let Some(shift) = spec.shift {
+        parameters.push(("shift".into(), Value::Number(shift)));
+        parameters.push(("shifted".into(), counted(shifted as usize)));
+        details.push(format!("{} shifted by {shift:e} of their row", plural(shifted as usize, "pivot")));
+    }
+    let square = (plan.order * plan.order * times) as f64;
+    let (numbers, matrix) = (entries * square, stored * square);
+    // Whole factors are no subdomains.
+    let text = if subdomains > 1.0 { " of subdomains" } else { "" }.into();
+    Ok(PrecondInfo { parameters, numbers, matrix, text, details, ..PrecondInfo::default() })
+}
+
+/// The diagonal of every term, cut into smaller blocks.
+fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
+    let (b, n) = (terms.block(), terms.block_rows());
+    let parts = b / size;
+    let mut small = Vec::new();
+    for (c, a) in &terms.terms {
+        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+        for i in 0..n {
+            let block = a.diagonal_block(i);
+            for part in 0..parts {
+                if let Some(block) = block {
+                    col.push((i * parts + part) as u32);
+                    for r in part * size..(part + 1) * size {
+                        values.extend_from_slice(&block[r * b + part * size..][..size]);
+                    }
+                }
+                row_ptr.push(col.len());
+            }
+        }
+        small.push((c.clone(), Cow::Owned(Bsr::new(size, n * parts, n * parts, row_ptr, col, values)?)));
+    }
+    Ok(Terms { terms: small, halo: None })
+}
+
+/// Jacobi with smaller blocks than the matrix has.
+struct SmallJacobi<S: SolverSpace> {
+    jacobi: BlockJacobi<S>,
+    size: usize,
+}
+
+/// A preconditioner of the scaled matrix, which it may multiply with.
+struct Scaled<S: SolverSpace> {
+    scaled: Equilibrated<S, Box<dyn Preconditioner<S>>>,
+    operator: Option<SharedOperator<S>>,
+}
+
+/// What is applied as the operator inside.
+macro_rules! applied_as {
+    ($($name:ident . $inner:ident),*) => {$(
+        impl<S: SolverSpace> LinearOperator<S> for $name<S> {
+            fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+                self.$inner.apply(space, x, y)
+            }
+            fn key(&self) -> u64 {
+                self.$inner.key()
+            }
+            fn bytes(&self) -> u64 {
+                self.$inner.bytes()
+            }
+        }
+    )*};
+}
+applied_as!(SmallJacobi.jacobi, Scaled.scaled);
+
+impl<S: SolverSpace> Preconditioner<S> for SmallJacobi<S> {
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.jacobi.update_values(space, &diagonal(terms, self.size)?)
+    }
+}
+
+impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        let scaling = Scaling::find(terms);
+        let terms = scaling.scaled(terms)?;
+        if let Some(a) = &self.operator {
+            let mut a = a.borrow_mut();
+            terms.terms.iter().enumerate().try_for_each(|(t, (_, m))| a.update_values(space, t, m.values()))?;
+        }
+        self.scaled.update(space, &scaling)?;
+        self.scaled.inner_mut().map_or(Ok(()), |p| p.update_values(space, &terms))
+    }
+}
+
+impl<S: SolverSpace> Preconditioner<S> for BlockJacobi<S> {
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        BlockJacobi::update_values(self, space, terms)
+    }
+}
+
+impl<S: SolverSpace> Preconditioner<S> for Ildu<S> {
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        Ildu::update_values(self, space, terms)
+    }
+}
+
+impl<S: SolverSpace> Preconditioner<S> for Stage<S> {
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        Stage::update_values(self, space, terms)
+    }
+}
+
+impl<S: SolverSpace> Preconditioner<S> for NullSpace<S, Box<dyn Preconditioner<S>>> {
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.inner_mut().map_or(Ok(()), |p| p.update_values(space, terms))
+    }
+}
+
+impl<S: SolverSpace> Preconditioner<S> for Sum<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>> {
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.first_mut().update_values(space, terms)?;
+        self.second_mut().update_values(space, terms)
+    }
+}
+
+/// The operator inside is the solver's, and follows new values there.
+impl<S: SolverSpace> Preconditioner<S>
+    for Then<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>, SharedOperator<S>>
+{
+    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.first_mut().update_values(space, terms)?;
+        self.second_mut().update_values(space, terms)
+    }
+}
+
+impl PrecondSpec {
+    /// Bytes that it will want on the device, as far as they can be told before it is built.
+    pub fn memory(&self, terms: &Terms, store: Store) -> u64 {
+        let order = (terms.block() * terms.stages()) as u64;
+        let (n, width) = (terms.rows() as u64, store.bytes() as u64);
+        let both = |parts: &[PrecondSpec; 2]| parts.iter().map(|part| part.memory(terms, store)).sum::<u64>();
+        match self {
+            PrecondSpec::None => 0,
+            // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
+            PrecondSpec::Auto | PrecondSpec::Jacobi { .. } => n * order * (8 + width),
+            PrecondSpec::Ildu(ildu) => factors(terms, ildu.fill, order, width),
+            // Every stage has its factors, with blocks of M's order; the product that couples them is stored like L.
+            PrecondSpec::Stage(ildu) => {
+                let (b, stages) = (terms.block(), terms.stages() as u64);
+                let coupling: u64 = terms.terms.iter().map(|t| t.1.values().len() as u64 * width).sum();
+                stages * factors(terms, ildu.fill, b as u64, width) + coupling + 8 * n
+            }
+            PrecondSpec::Sum(parts) => both(parts) + 8 * n,
+            PrecondSpec::Multiplicative(parts) => both(parts) + 16 * n,
+        }
+    }
+}
+
+/// Bytes of factors of every block that the terms store.
+fn factors(terms: &Terms, fill: usize, order: u64, width: u64) -> u64 {
+    let all = if terms.shared_pattern() { &terms.terms[..1] } else { &terms.terms[..] };
+    let blocks: u64 = all.iter().map(|t| t.1.blocks() as u64).sum();
+    // A guess: each level of fill brings as many blocks as the matrix has. A working copy in f64 with its pattern, and
+    // the stream that is read in an application.
+    blocks * (1 + fill as u64) * (order * order * (8 + width) + 4 + 2)
+}

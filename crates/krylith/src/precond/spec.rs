@@ -1,0 +1,299 @@
+//! How preconditioners are written as text: NAME[:key=value,…], `A+B` for both side by side, and `A then B` for one after the
+//! other. `+` binds closer than `then`; both are read from the left.
+
+use crate::matrix::MAX_BLOCK;
+use crate::options::{named, unknown, whole_number};
+use crate::partition::{SubdomainCut, SubdomainSpec};
+use crate::{Error, Result};
+
+/// A preconditioner by name, with its parameters.
+///
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// let spec: PrecondSpec = "ildu:fill=1,rows=500 + jacobi".parse()?;
+/// assert_eq!(spec.to_string(), "ildu:fill=1,rows=500+jacobi");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum PrecondSpec {
+    /// Let the program pick.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// Inverses of the diagonal blocks, of this size; the system's own where none is given.
+    Jacobi {
+        /// Divides the system's block size.
+        block: Option<usize>,
+    },
+    /// Incomplete factors of subdomains.
+    Ildu(IlduSpec),
+    /// Stage by stage, with the lower factor of the Butcher matrix; each stage as `ildu` would.
+    Stage(IlduSpec),
+    /// Both, added.
+    Sum(Box<[PrecondSpec; 2]>),
+    /// The second on what the first leaves over.
+    Multiplicative(Box<[PrecondSpec; 2]>),
+}
+
+/// Parameters of `ildu` and of `stage`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct IlduSpec {
+    /// Level of fill.
+    pub fill: usize,
+    /// Most block rows of a subdomain; by the order of blocks where none is given.
+    pub rows: Option<usize>,
+    /// How subdomains are cut.
+    pub cut: SubdomainCut,
+    /// What a pivot that cannot be inverted gets, relative to its row.
+    pub shift: Option<f64>,
+}
+
+/// Levels of fill; more than this is a slip of the finger, and `cut=whole` with it a direct solver of the slow kind.
+const MOST_FILL: usize = 1000;
+
+impl std::str::FromStr for PrecondSpec {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        if let Some((first, second)) = text.rsplit_once(" then ") {
+            return both(first, second).map(PrecondSpec::Multiplicative);
+        }
+        // A name begins with a letter; the + of a number such as 1e+3 is followed by a digit.
+        let plus = |at: &(usize, &str)| !text[at.0 + 1..].starts_with(|c: char| c.is_ascii_digit());
+        if let Some((at, _)) = text.rmatch_indices('+').find(plus) {
+            return both(&text[..at], &text[at + 1..]).map(PrecondSpec::Sum);
+        }
+        let text = text.trim();
+        let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
+        let parameters: Vec<(&str, &str)> = parameters
+            .map(|list| {
+                list.split(',')
+                    .map(|p| p.split_once('=').ok_or_else(|| Error::invalid(format!("`{p}` in `{text}` is not key=value"))))
+                    .collect::<Result<Vec<_>>>()
+            })
+            .transpose()?
+            .unwrap_or_default();
+        if let Some((i, _)) =
+            parameters.iter().enumerate().find(|(i, (k, _))| parameters[..*i].iter().any(|p| p.0 == *k))
+        {
+            return Err(Error::invalid(format!("`{}` is given twice in `{text}`", parameters[i].0)));
+        }
+        match name {
+            "auto" | "none" if !parameters.is_empty() => {
+                Err(Error::invalid(format!("`{name}` takes no parameters")))
+            },
+            "auto" => Ok(PrecondSpec::Auto),
+            "none" => Ok(PrecondSpec::None),
+            "jacobi" => {
+                let mut block = None;
+                for (key, value) in parameters {
+                    match key {
+                        "block" => {
+                            let size = whole_number(value, 1, MAX_BLOCK);
+                            block = Some(size.map_err(|e| Error::invalid(format!("jacobi:block={value}: {e}")))?)
+                        }
+                        _ => return unknown("key of jacobi", key, &["block"]),
+                    }
+                }
+                Ok(PrecondSpec::Jacobi { block })
+            }
+            // The name of earlier versions stays.
+            "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
+            "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
+            "ilu0" => Err(Error::invalid(
+                "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole",
+            )),
+            _ => unknown(
+                "preconditioner",
+                name,
+                &[
+                    "auto",
+                    "none",
+                    "jacobi[:block=B]",
+                    "ildu[:fill=K,rows=N,cut=NAME,shift=S]",
+                    "stage[:the same keys]",
+                    "`A+B` and `A then B` of them",
+                ],
+            ),
+        }
+    }
+}
+
+/// Two parts of a composition.
+fn both(first: &str, second: &str) -> Result<Box<[PrecondSpec; 2]>> {
+    let part = |text: &str| match text.trim() {
+        "" => Err(Error::invalid("a part of a composed preconditioner is missing")),
+        "auto" | "none" => {
+            Err(Error::invalid(format!("`{}` cannot be a part of a composed preconditioner", text.trim())))
+        }
+        text => text.parse(),
+    };
+    Ok(Box::new([part(first)?, part(second)?]))
+}
+
+/// As it was written, without what is left to defaults.
+impl std::fmt::Display for PrecondSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PrecondSpec::Auto => f.write_str("auto"),
+            PrecondSpec::None => f.write_str("none"),
+            PrecondSpec::Jacobi { block: None } => f.write_str("jacobi"),
+            PrecondSpec::Jacobi { block: Some(block) } => write!(f, "jacobi:block={block}"),
+            PrecondSpec::Ildu(ildu) => ildu.spelt("ildu", f),
+            PrecondSpec::Stage(ildu) => ildu.spelt("stage", f),
+            PrecondSpec::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
+            PrecondSpec::Multiplicative(parts) => write!(f, "{} then {}", parts[0], parts[1]),
+        }
+    }
+}
+
+impl PrecondSpec {
+    /// True where applying it takes a product with the operator.
+    pub fn multiplies(&self) -> bool {
+        match self {
+            PrecondSpec::Multiplicative(_) => true,
+            PrecondSpec::Sum(parts) => parts.iter().any(Self::multiplies),
+            _ => false,
+        }
+    }
+
+    /// True where it is symmetric for a symmetric matrix, as far as can be told before it is built.
+    pub fn keeps_symmetry(&self) -> bool {
+        match self {
+            PrecondSpec::Auto | PrecondSpec::None | PrecondSpec::Jacobi { .. } => true,
+            // With shifted pivots the factors need not be definite where the matrix is.
+            PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
+            PrecondSpec::Sum(parts) => parts.iter().all(Self::keeps_symmetry),
+            PrecondSpec::Multiplicative(_) | PrecondSpec::Stage(_) => false,
+        }
+    }
+
+    /// The subdomains that it will want first, if any, for blocks of order b·s: what ranks then own wholly.
+    pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
+        match self {
+            PrecondSpec::Auto => Some(IlduSpec::default().subdomains(order)),
+            PrecondSpec::Ildu(ildu) => Some(ildu.subdomains(order)),
+            PrecondSpec::Stage(ildu) => Some(ildu.of_stage().subdomains(order)),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+                parts.iter().find_map(|part| part.subdomains(order))
+            }
+            PrecondSpec::None | PrecondSpec::Jacobi { .. } => None,
+        }
+    }
+}
+
+impl IlduSpec {
+    fn read(name: &str, parameters: Vec<(&str, &str)>) -> Result<Self> {
+        parameters.into_iter().try_fold(Self::default(), |ildu, (key, value)| {
+            ildu.with(name, key, value).map_err(|e| Error::invalid(format!("{name}:{key}={value}: {e}")))
+        })
+    }
+
+    fn with(mut self, name: &str, key: &str, value: &str) -> Result<Self> {
+        match key {
+            "fill" => self.fill = whole_number(value, 0, MOST_FILL)?,
+            "rows" => self.rows = Some(whole_number(value, 1, u32::MAX as usize)?),
+            "cut" => {
+                self.cut = named("cut", value, &SubdomainCut::ALL, SubdomainCut::name)?;
+            }
+            "shift" => {
+                let shift = value.parse().ok().filter(|s: &f64| *s > 0.0 && s.is_finite());
+                self.shift = Some(shift.ok_or_else(|| Error::invalid("expected a positive number, such as 1e-3"))?);
+            }
+            _ => return unknown(&format!("key of {name}"), key, &["fill", "rows", "cut", "shift"]),
+        }
+        Ok(self)
+    }
+
+    /// As it was written, without what is left to defaults.
+    fn spelt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut keys = Vec::new();
+        if self.fill > 0 {
+            keys.push(format!("fill={}", self.fill));
+        }
+        keys.extend(self.rows.map(|rows| format!("rows={rows}")));
+        if self.cut != SubdomainCut::Auto {
+            keys.push(format!("cut={}", self.cut.name()));
+        }
+        keys.extend(self.shift.map(|shift| format!("shift={shift:e}")));
+        let colon = if keys.is_empty() { "" } else { ":" };
+        write!(f, "{name}{colon}{}", keys.join(","))
+    }
+
+    /// The same with the default of `stage`: its blocks are small, and large subdomains are worth more there.
+    pub fn of_stage(&self) -> Self {
+        Self { rows: Some(self.rows.unwrap_or(2048)), ..*self }
+    }
+
+    /// The subdomains that it takes, for blocks of order b·s.
+    pub fn subdomains(&self, order: usize) -> SubdomainSpec {
+        SubdomainSpec { cut: self.cut, rows: self.most_rows(order) }
+    }
+
+    /// Most block rows of a subdomain, for blocks of order b·s: what keeps a subdomain's vector in the shared memory of
+    /// a thread block, and its levels wide enough for its threads.
+    pub fn most_rows(&self, order: usize) -> usize {
+        self.rows.unwrap_or(match order {
+            1..=4 => 2048,
+            5..=8 => 256,
+            _ => 128,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_or_refused_with_a_list() {
+        assert_eq!("jacobi:block=1".parse::<PrecondSpec>().unwrap(), PrecondSpec::Jacobi { block: Some(1) });
+        assert_eq!("jacobi".parse::<PrecondSpec>().unwrap(), PrecondSpec::Jacobi { block: None });
+        assert_eq!("ildu0".parse::<PrecondSpec>().unwrap(), PrecondSpec::Ildu(IlduSpec::default()));
+        let full = IlduSpec { fill: 2, rows: Some(100), cut: SubdomainCut::TwoLevel, shift: Some(1e-3) };
+        assert_eq!("ildu0:fill=2,rows=100,cut=two-level,shift=1e-3".parse::<PrecondSpec>().unwrap(), PrecondSpec::Ildu(full));
+        let (jacobi, ildu0) = (|| PrecondSpec::Jacobi { block: None }, || PrecondSpec::Ildu(IlduSpec::default()));
+        let sum = |a, b| PrecondSpec::Sum(Box::new([a, b]));
+        let then = |a, b| PrecondSpec::Multiplicative(Box::new([a, b]));
+        assert_eq!("jacobi+ildu0".parse::<PrecondSpec>().unwrap(), sum(jacobi(), ildu0()));
+        assert_eq!(" jacobi then  ildu0".parse::<PrecondSpec>().unwrap(), then(jacobi(), ildu0()));
+        let nested = then(then(jacobi(), sum(ildu0(), jacobi())), ildu0());
+        assert_eq!("jacobi then ildu0 + jacobi then ildu0".parse::<PrecondSpec>().unwrap(), nested);
+        let shifted = |shift| PrecondSpec::Stage(IlduSpec { shift: Some(shift), ..IlduSpec::default() });
+        assert_eq!("stage:shift=1e+3+jacobi".parse::<PrecondSpec>().unwrap(), sum(shifted(1000.0), jacobi()));
+        assert!("jacobi + (ildu0)".parse::<PrecondSpec>().is_err());
+        for text in [
+            "jacobi:block=2",
+            "ildu",
+            "ildu:fill=2,rows=100,cut=two-level,shift=1e-3",
+            "auto",
+            "none",
+            "stage:fill=1",
+            "jacobi then ildu+stage then jacobi",
+        ] {
+            assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
+        }
+        for (text, words) in [
+            ("jacobi+", "a part of a composed preconditioner is missing"),
+            ("jacobi then none", "`none` cannot be a part"),
+            ("auto+jacobi", "`auto` cannot be a part"),
+            ("jacobi then ilu", "unknown preconditioner `ilu`"),
+            ("stage:b=1", "unknown key of stage `b`"),
+            ("ilu", "the known ones are auto, none, jacobi"),
+            ("ilu0", "ildu:cut=whole"),
+            ("jacobi:overlap=2", "unknown key of jacobi `overlap`; the known ones are block"),
+            ("jacobi:block", "not key=value"),
+            ("jacobi:block=9", "from 1 to 8"),
+            ("jacobi:block=1,block=2", "twice"),
+            ("none:block=1", "no parameters"),
+            ("ildu0:block=1", "unknown key of ildu0 `block`; the known ones are fill, rows, cut, shift"),
+            ("ildu0:rows=0", "ildu0:rows=0: expected a whole number from 1"),
+            ("ildu0:shift=-1", "expected a positive number"),
+            ("ildu0:cut=boxes", "unknown cut `boxes`; the known ones are auto, whole, runs, geometric"),
+            ("", "unknown preconditioner"),
+        ] {
+            let error = text.parse::<PrecondSpec>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What is to be solved: the matrix or the sum of terms, who holds which rows of it, and what is known beside its numbers.
+
+use crate::comm::{Communicator, Solo};
+use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use crate::operator::Terms;
+use crate::partition::{LocalSubdomains, Part, Rows, distribute};
+use crate::solver::OriginalSystem;
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A system without its right-hand side.
+///
+/// Made of a matrix (`Problem::from(&a)`), of a Kronecker sum, or of the rows that one rank of a parallel program holds. It
+/// borrows the matrix where it can; [`into_owned`](Self::into_owned) ends that.
+///
+/// ```
+/// use krylith::{Options, Problem, Solver, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let problem = Problem::csr(&a)?.with_coordinates(vec![[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])?;
+/// assert_eq!(problem.unknowns(), 2);
+/// let mut solver = Solver::new(&problem, &"device=cpu".parse()?)?;
+/// let mut x = vec![0.0; 2];
+/// solver.solve(&[3.0, 3.0], &mut x)?;
+/// assert!((x[0] - 1.0).abs() < 1e-5 && (x[1] - 1.0).abs() < 1e-5);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Problem<'a> {
+    pub(crate) terms: Terms<'a>,
+    pub(crate) comm: Arc<dyn Communicator>,
+    pub(crate) numbers: Option<Cow<'a, [u64]>>,
+    pub(crate) unknowns: usize,
+    pub(crate) coordinates: Option<Cow<'a, [[f64; 3]]>>,
+    pub(crate) grid: Option<[usize; 3]>,
+    pub(crate) null: Cow<'a, [Vec<f64>]>,
+    pub(crate) subdomains: Option<LocalSubdomains>,
+    pub(crate) stages: Option<(Dense, Dense)>,
+}
+
+/// What one thread of a solver works on: a problem of one process, or one GPU's part of it.
+#[derive(Clone, Copy)]
+pub(crate) struct LocalProblem<'a> {
+    /// Own rows.
+    pub terms: &'a Terms<'a>,
+    /// The ranks that hold the system together.
+    pub comm: &'a dyn Communicator,
+    /// Global number of each own block row; `None` where they are all of the system.
+    pub numbers: Option<&'a [u64]>,
+    /// Unknowns of the whole system.
+    pub unknowns: usize,
+    /// Where nodes lie: those of the own rows, or of the whole system.
+    pub coordinates: Option<&'a [[f64; 3]]>,
+    /// Nodes in x, y and z of the whole system where they stand on a grid, numbered with x fastest.
+    pub grid: Option<[usize; 3]>,
+    /// Null vectors, own rows of them.
+    pub null: &'a [Vec<f64>],
+    /// Subdomains of the own rows, where the whole system was cut.
+    pub subdomains: Option<&'a LocalSubdomains>,
+    /// A and B of a Kronecker sum.
+    pub stages: Option<&'a (Dense, Dense)>,
+}
+
+impl LocalProblem<'_> {
+    /// The system as given, on the host.
+    pub fn original(&self) -> OriginalSystem<'_> {
+        OriginalSystem { terms: self.terms, comm: self.comm }
+    }
+
+    /// The order b·s of a node's block.
+    pub fn order(&self) -> usize {
+        self.terms.block() * self.terms.stages()
+    }
+}
+
+impl<'a> Problem<'a> {
+    /// A sum of terms that stands whole in this process.
+    ///
+    /// # Errors
+    /// Terms that are not square, or one rank's part of a distributed sum.
+    pub fn new(terms: Terms<'a>) -> Result<Self> {
+        if terms.halo.is_some() {
+            return Err(Error::invalid("one rank's part of a sum; it comes with its communicator"));
+        }
+        let unknowns = terms.rows();
+        let problem = Self {
+            terms,
+            comm: Arc::new(Solo),
+            numbers: None,
+            unknowns,
+            coordinates: None,
+            grid: None,
+            null: Cow::Borrowed(&[]),
+            subdomains: None,
+            stages: None,
+        };
+        problem.square()
+    }
+
+    /// A scalar matrix, taken as 1×1 blocks.
+    ///
+    /// # Errors
+    /// A matrix that is not square.
+    pub fn csr(a: &Csr) -> Result<Problem<'static>> {
+        Problem::new(Terms::csr(a)?)
+    }
+
+    /// A point-block matrix.
+    ///
+    /// # Errors
+    /// A matrix that is not square.
+    pub fn bsr(a: &'a Bsr) -> Result<Self> {
+        Self::new(Terms::bsr(a))
+    }
+
+    /// A⊗M + τB⊗L.
+    ///
+    /// # Errors
+    /// M and L that are not square.
+    pub fn kronecker(k: &'a KroneckerSum) -> Result<Self> {
+        Ok(Self { stages: Some((k.a.clone(), k.b.clone())), ..Self::new(Terms::kronecker(k))? })
+    }
+
+    /// The rows that this rank of a parallel program holds, of a system whose rows all ranks bring. Collective.
+    ///
+    /// Vectors of the solver are then this rank's rows in the order given. The ranks are those of `comm`, such as
+    /// `krylith::comm::Mpi` in a program of the caller's.
+    ///
+    /// # Errors
+    /// As [`distribute`].
+    pub fn distributed(comm: Arc<dyn Communicator>, rows: Rows) -> Result<Problem<'static>> {
+        let part = distribute(&*comm, rows)?;
+        Problem::part(comm, part)
+    }
+
+    /// One rank's part of a system that is distributed already. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn part(comm: Arc<dyn Communicator>, part: Part) -> Result<Problem<'static>> {
+        let Part { rows, terms, .. } = part;
+        Problem::local(comm, Cow::Owned(rows), terms)
+    }
+
+    /// Own rows by their global numbers, with the halo that goes with them in `terms`. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn local(
+        comm: Arc<dyn Communicator>,
+        numbers: impl Into<Cow<'a, [u64]>>,
+        terms: Terms<'a>,
+    ) -> Result<Self> {
+        let numbers = numbers.into();
+        if numbers.len() != terms.block_rows() {
+            return Err(Error::invalid(format!(
+                "{} numbers for {} block rows; each row has one",
+                numbers.len(),
+                terms.block_rows()
+            )));
+        }
+        let mut unknowns = [terms.rows() as f64];
+        comm.sum(&mut unknowns)?;
+        Self {
+            terms,
+            comm,
+            numbers: Some(numbers),
+            unknowns: unknowns[0] as usize,
+            coordinates: None,
+            grid: None,
+            null: Cow::Borrowed(&[]),
+            subdomains: None,
+            stages: None,
+        }
+        .square()
+    }
+
+    fn square(self) -> Result<Self> {
+        let a = &self.terms.terms[0].1;
+        if self.terms.is_square() && a.rows() > 0 || self.numbers.is_some() {
+            return Ok(self);
+        }
+        Err(Error::invalid(format!(
+            "the matrix is {}×{}; a solve needs a square one with at least one row",
+            a.rows(),
+            a.columns()
+        )))
+    }
+
+    /// The same with one point for each node: of the whole system, or of this rank's rows. Subdomains are then boxes in
+    /// space.
+    ///
+    /// # Errors
+    /// Another number of points.
+    pub fn with_coordinates(self, points: impl Into<Cow<'a, [[f64; 3]]>>) -> Result<Self> {
+        let points = points.into();
+        let (own, all) = (self.terms.block_rows(), self.unknowns / (self.block() * self.stages()));
+        if points.len() != own && points.len() != all {
+            return Err(Error::invalid(format!("{} points for {own} nodes; each has one", points.len())));
+        }
+        Ok(Self { coordinates: Some(points), ..self })
+    }
+
+    /// The same with nodes that stand on a grid of this many in x, y and z, numbered with x fastest.
+    pub fn with_grid(self, grid: [usize; 3]) -> Self {
+        Self { grid: Some(grid), ..self }
+    }
+
+    /// The same with vectors that the operator maps to zero, of a singular consistent system: no answer has a component
+    /// in them beyond its first guess. Each is as long as x; the caller answers for what they are.
+    ///
+    /// # Errors
+    /// A vector of another length.
+    pub fn with_null_vectors(self, vectors: impl Into<Cow<'a, [Vec<f64>]>>) -> Result<Self> {
+        let (null, n) = (vectors.into(), self.own_len());
+        match null.iter().position(|v| v.len() != n) {
+            Some(i) => Err(Error::invalid(format!("null vector {i} has {} numbers, not {n}", null[i].len()))),
+            None => Ok(Self { null, ..self }),
+        }
+    }
+
+    /// The same with subdomains of these rows that were cut in the whole system.
+    pub fn with_subdomains(self, subdomains: Option<LocalSubdomains>) -> Self {
+        Self { subdomains, ..self }
+    }
+
+    /// The same that knows A and B of its terms A⊗M and τB⊗L, so that τ can be changed.
+    ///
+    /// # Errors
+    /// Not two terms, or coefficients of another order.
+    pub fn with_stages(self, a: Dense, b: Dense) -> Result<Self> {
+        let s = self.stages();
+        if self.terms.terms.len() != 2 || [&a, &b].iter().any(|c| c.rows() != s || c.columns() != s) {
+            return Err(Error::invalid(format!("A and B of {} terms with {s} stages", self.terms.terms.len())));
+        }
+        Ok(Self { stages: Some((a, b)), ..self })
+    }
+
+    /// The same, borrowing nothing.
+    pub fn into_owned(self) -> Problem<'static> {
+        let terms = self.terms.terms.into_iter().map(|(c, a)| (c, Cow::Owned(a.into_owned())));
+        Problem {
+            terms: Terms { terms: terms.collect(), halo: self.terms.halo },
+            comm: self.comm,
+            numbers: self.numbers.map(|n| Cow::Owned(n.into_owned())),
+            unknowns: self.unknowns,
+            coordinates: self.coordinates.map(|c| Cow::Owned(c.into_owned())),
+            grid: self.grid,
+            null: Cow::Owned(self.null.into_owned()),
+            subdomains: self.subdomains,
+            stages: self.stages,
+        }
+    }
+
+    /// Unknowns of the whole system.
+    pub fn unknowns(&self) -> usize {
+        self.unknowns
+    }
+
+    /// Unknowns that this process holds.
+    pub fn own_len(&self) -> usize {
+        self.terms.rows()
+    }
+
+    /// Components b of a node.
+    pub fn block(&self) -> usize {
+        self.terms.block()
+    }
+
+    /// Stages s.
+    pub fn stages(&self) -> usize {
+        self.terms.stages()
+    }
+
+    /// The ranks that hold the system together.
+    pub fn comm(&self) -> &Arc<dyn Communicator> {
+        &self.comm
+    }
+
+    /// The operator's terms, on the host.
+    pub fn terms(&self) -> &Terms<'a> {
+        &self.terms
+    }
+
+    /// The system as given, for residuals on the host.
+    pub fn original(&self) -> OriginalSystem<'_> {
+        OriginalSystem { terms: &self.terms, comm: &*self.comm }
+    }
+
+    pub(crate) fn part_of_one(&self) -> LocalProblem<'_> {
+        LocalProblem {
+            terms: &self.terms,
+            comm: &*self.comm,
+            numbers: self.numbers.as_deref(),
+            unknowns: self.unknowns,
+            coordinates: self.coordinates.as_deref(),
+            grid: self.grid,
+            null: &self.null,
+            subdomains: self.subdomains.as_ref(),
+            stages: self.stages.as_ref(),
+        }
+    }
+}
+
+impl<'a, 'p: 'a> From<&'p Problem<'a>> for Problem<'a> {
+    /// The same system, borrowed.
+    fn from(problem: &'p Problem<'a>) -> Self {
+        let terms = problem.terms.terms.iter().map(|(c, a)| (c.clone(), Cow::Borrowed(&**a)));
+        Problem {
+            terms: Terms { terms: terms.collect(), halo: problem.terms.halo.clone() },
+            comm: problem.comm.clone(),
+            numbers: problem.numbers.as_deref().map(Cow::Borrowed),
+            unknowns: problem.unknowns,
+            coordinates: problem.coordinates.as_deref().map(Cow::Borrowed),
+            grid: problem.grid,
+            null: Cow::Borrowed(&problem.null),
+            subdomains: problem.subdomains.clone(),
+            stages: problem.stages.clone(),
+        }
+    }
+}
+
+impl TryFrom<&Csr> for Problem<'static> {
+    type Error = Error;
+    fn try_from(a: &Csr) -> Result<Self> {
+        Problem::csr(a)
+    }
+}
+
+impl<'a> TryFrom<&'a Bsr> for Problem<'a> {
+    type Error = Error;
+    fn try_from(a: &'a Bsr) -> Result<Self> {
+        Problem::bsr(a)
+    }
+}
+
+impl<'a> TryFrom<&'a KroneckerSum> for Problem<'a> {
+    type Error = Error;
+    fn try_from(k: &'a KroneckerSum) -> Result<Self> {
+        Problem::kronecker(k)
+    }
+}

@@ -1,0 +1,456 @@
+//! One rank of a solve on one device, written once for every device: the operator, the preconditioner and the method of an
+//! attempt, and the climb from one attempt to the next.
+
+use super::ladder::{self, Attempt};
+use super::refine::{self, Parts, Passes, Vectors};
+use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
+use super::watch::{Run, Watch};
+use super::{Refresh, SolverSpace};
+use crate::comm::agree;
+use crate::method::Method;
+use crate::operator::{LinearOperator, PointBlock, Terms};
+use crate::options::Options;
+use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
+use crate::problem::LocalProblem;
+use crate::space::{History, Observer, Stop, Store};
+use crate::{Error, Result};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a solver's thread can do, whatever its device.
+pub(super) trait Engine {
+    /// Solves from `x`, which gets the best x.
+    fn solve(
+        &mut self,
+        local: &LocalProblem,
+        run: &Run,
+        rhs: &[f64],
+        x: &mut [f64],
+        observer: &mut dyn Observer,
+    ) -> Result<()>;
+    /// Follows new values of the terms, or new coefficients.
+    fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()>;
+    /// How the last solve went.
+    fn solution(&mut self) -> &mut Solution;
+    /// True once a failure has left the ranks out of step.
+    fn is_lost(&self) -> bool;
+    /// Bytes a second that the device reads, measured now.
+    fn read_bandwidth(&self) -> Option<f64>;
+}
+
+/// What is new.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Update {
+    /// The values of one term.
+    Values(usize),
+    /// τ.
+    Tau(f64),
+}
+
+/// The attempt that is set up.
+struct Current<S: SolverSpace> {
+    p: Boxed<S>,
+    info: Arc<PrecondInfo>,
+    method: Box<dyn Method<S>>,
+}
+
+/// One rank with its device.
+pub(super) struct Rank<S: SolverSpace> {
+    current: Option<Current<S>>,
+    a: SharedOperator<S>,
+    on: Vectors<S>,
+    passes: Option<Passes>,
+    space: S,
+    options: Arc<Options>,
+    /// Bytes that were there before anything was made.
+    room: Option<u64>,
+    ladder: Vec<Attempt>,
+    /// Where on the ladder the current attempt stands, or the last that could be built.
+    rung: usize,
+    /// Iterations at which cycles began, where the device tells every iteration; and restarts that were told.
+    cycles: Vec<usize>,
+    restarts: Vec<(usize, &'static str)>,
+    /// Of one attempt.
+    history: History,
+    /// Choices that hold for every solve.
+    choices: Vec<Event>,
+    /// What happened in set-up since the last solve.
+    pending: Vec<Event>,
+    setup: f64,
+    solution: Solution,
+    lost: bool,
+}
+
+impl<S: SolverSpace> Rank<S> {
+    /// Puts the operator on the device and sets up the first attempt that can be. Collective; an error is every rank's.
+    pub fn new(
+        space: S,
+        local: &LocalProblem,
+        options: &Arc<Options>,
+        device: Arc<DeviceUsed>,
+        room: Option<u64>,
+    ) -> Result<Self> {
+        let start = Instant::now();
+        let store = options.store.unwrap_or_default();
+        let made = operator(&space, local, store)
+            .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
+        let (a, on) = agree(space.comm(), made)?;
+        let _ = space.take_phases();
+        let ladder = ladder::ladder(local, options, space.most_rows(local.order()));
+        let first = &ladder[0];
+        let scaled = first.equilibrate && options.equilibrate.is_none();
+        let why = "rows and columns scaled: their largest entries differ too much";
+        let choices = scaled.then(|| Event::new(EventKind::Choice, None, why)).into_iter().collect();
+        let solution = Solution {
+            x: Vec::new(),
+            history: History::with_room(0),
+            method: first.method,
+            precond: Arc::default(),
+            equilibrated: first.equilibrate,
+            null_vectors: local.null.len(),
+            device,
+            target: 0.0,
+            events: Vec::with_capacity(64),
+            setup_seconds: 0.0,
+            solve_seconds: 0.0,
+            phases: None,
+            bytes_per_iteration: 0.0,
+            device_memory: None,
+        };
+        let mut rank = Self {
+            current: None,
+            a: Rc::new(RefCell::new(a)),
+            on,
+            passes: (store != Store::F64).then(|| Passes::new(space.len())),
+            space,
+            options: options.clone(),
+            room,
+            ladder,
+            rung: 0,
+            cycles: Vec::with_capacity(1024),
+            restarts: Vec::with_capacity(64),
+            history: History::with_room(0),
+            choices,
+            pending: Vec::new(),
+            setup: start.elapsed().as_secs_f64(),
+            solution,
+            lost: false,
+        };
+        rank.climb(local, 0, None)?;
+        if rank.current.is_none() {
+            return Err(Error::invalid("no preconditioner can be built"));
+        }
+        Ok(rank)
+    }
+
+    /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
+    /// there were any: then it is no error if none can be.
+    fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
+        self.current = None; // its memory first
+        let open = *self.options.precond_or_auto() == PrecondSpec::Auto;
+        // Beyond the first attempt a device without room is no reason to stop, where nobody else is concerned.
+        let alone = self.space.comm().size() == 1;
+        let recoverable = |e: &Error, k: usize| (open && e.exit_code() == 2) || (k > 0 && alone);
+        for k in from..self.ladder.len() {
+            let next = self.ladder.get(k + 1).map(Attempt::name);
+            let attempt = self.ladder[k].clone();
+            let goes_on = |why: String| {
+                let next = next.as_ref().map_or("nothing stronger is left".into(), |n| format!("next {n}"));
+                let detail = format!("{}: {why}; {next}", attempt.name());
+                Event::new(EventKind::Fallback, Some(done.unwrap_or(0)), detail)
+            };
+            if k > 0 {
+                let large = ladder::too_large(local.terms, &attempt, &self.options, self.room);
+                if self.space.any(large)? {
+                    self.pending.push(goes_on("it may not fit the memory".into()));
+                    continue;
+                }
+            }
+            let start = Instant::now();
+            match self.set_up(local, &attempt) {
+                Ok(current) => {
+                    self.setup += start.elapsed().as_secs_f64();
+                    (self.current, self.rung) = (Some(current), k);
+                    return Ok(());
+                }
+                // Another preconditioner may be built; a device or a rank that failed has failed for all.
+                Err(e) if recoverable(&e, k) && (next.is_some() || done.is_some()) => {
+                    self.pending.push(goes_on(e.to_string()));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// The preconditioner and the method of an attempt. Collective; an error is every rank's.
+    fn set_up(&mut self, local: &LocalProblem, attempt: &Attempt) -> Result<Current<S>> {
+        let store = self.options.store.unwrap_or_default();
+        let (space, mut notes) = (&self.space, Vec::new());
+        let Attempt { precond, equilibrate, .. } = attempt;
+        let (p, info) = precond::build(space, local, precond, *equilibrate, store, &self.a, &mut notes)?;
+        let method = attempt.method.build(space).and_then(|m| space.wait().map(|()| m));
+        let method = agree(space.comm(), method)?;
+        self.pending.extend(notes.into_iter().map(|note| Event::new(EventKind::Fallback, None, note)));
+        Ok(Current { p, info: Arc::new(info), method })
+    }
+
+    /// One attempt from `x`, or as many passes as a rounded matrix needs. Its history is in `self.history`.
+    fn attempt(
+        &mut self,
+        local: &LocalProblem,
+        stop: Stop,
+        rhs: &[f64],
+        x: &[f64],
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let Current { p, method, .. } = self.current.as_mut().expect("an attempt was set up");
+        let p = p.as_ref().map(|p| p as &dyn LinearOperator<S>);
+        let parts = Parts { space: &self.space, a: &*self.a, p, stop };
+        let Some(passes) = &mut self.passes else {
+            let history = refine::once(&parts, &mut **method, rhs, x, &mut self.on, observer)?;
+            copy_history(&mut self.history, history);
+            return Ok(());
+        };
+        let (original, history) = (local.original(), &mut self.history);
+        let count = refine::refined(
+            &parts,
+            &mut **method,
+            original,
+            rhs,
+            x,
+            &mut self.on,
+            passes,
+            history,
+            observer,
+        )?;
+        if count > 1 {
+            let detail =
+                format!("{count} passes of iterative refinement against the matrix in f64, stored in f32");
+            self.solution.events.push(Event::new(EventKind::Refinement, None, detail));
+        }
+        Ok(())
+    }
+
+    /// All attempts that a solve takes, in the unit of `rhs`.
+    fn attempts(
+        &mut self,
+        local: &LocalProblem,
+        run: &Run,
+        stop: Stop,
+        rhs: &[f64],
+        x: &mut [f64],
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let (mut best, mut moved, mut first) = (f64::INFINITY, 0.0, true);
+        let mut halted = None;
+        self.solution.history.clear();
+        loop {
+            let (done, k) = (self.solution.history.iterations, self.rung);
+            let attempt = self.ladder[k].clone();
+            let next = self.ladder.get(k + 1).map(Attempt::name);
+            let left = stop.max_iterations - done;
+            let share = if next.is_some() { attempt.iterations(stop.max_iterations) } else { left };
+            let own = Stop { max_iterations: left.min(share), ..stop };
+            let (mut cycles, mut restarts) = (take(&mut self.cycles), take(&mut self.restarts));
+            let mut watch = Watch::new(run, &mut *observer, done, &mut cycles, &mut restarts);
+            let start = Instant::now();
+            let ended = self.attempt(local, own, rhs, x, &mut watch);
+            halted = watch.halted.or(halted);
+            (self.cycles, self.restarts) = (cycles, restarts);
+            ended?;
+            self.solution.solve_seconds += start.elapsed().as_secs_f64();
+
+            let Current { p, info, .. } = self.current.as_ref().expect("it was just solved with");
+            let fixed = self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes());
+            let (n, iterations) = (self.space.len() as f64, self.history.iterations);
+            let bytes = attempt.method.iteration_bytes(fixed as f64, p.is_some(), n, iterations);
+            moved += bytes * iterations.max(1) as f64;
+            self.solution.precond = info.clone();
+            (self.solution.method, self.solution.equilibrated) = (attempt.method, attempt.equilibrate);
+            let residual = self.history.true_relative_residual;
+            if first {
+                best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
+            }
+            // The only attempt gives what it has.
+            if residual <= best || self.ladder.len() == 1 {
+                best = residual;
+                match &self.passes {
+                    None => self.space.read(&self.on.x, x)?,
+                    Some(passes) => x.copy_from_slice(&passes.x),
+                }
+            }
+            let again = ladder::worth_another(&self.history)
+                && done + self.history.iterations < stop.max_iterations;
+            self.tell_restarts(done, attempt.method.restart());
+            match first {
+                true => copy_history(&mut self.solution.history, &self.history),
+                false => ladder::join(&mut self.solution.history, &self.history),
+            }
+            first = false;
+            let Some(next) = next.filter(|_| again) else { break };
+            let iterations = self.solution.history.iterations;
+            let outcome = self.history.outcome;
+            let ended = format!("{outcome} at relative residual {residual:.2e}");
+            let detail = format!("{}: {ended}; next {next}", attempt.name());
+            self.pending.push(Event::new(EventKind::Fallback, Some(iterations), detail));
+            self.climb(local, k + 1, Some(iterations))?;
+            if self.current.is_none() {
+                break;
+            }
+        }
+        self.solution.history.true_relative_residual = best;
+        let mut bytes = [moved / self.solution.history.iterations.max(1) as f64];
+        self.space.comm().sum(&mut bytes)?;
+        self.solution.bytes_per_iteration = bytes[0];
+        if let Some(why) = halted {
+            let at = Some(self.solution.history.iterations);
+            self.solution.events.push(Event::new(EventKind::Interrupted, at, why));
+        }
+        Ok(())
+    }
+
+    /// Makes events of the restarts of an attempt that began after `begun` iterations and restarts every `restart`.
+    fn tell_restarts(&mut self, begun: usize, restart: Option<usize>) {
+        let events = &mut self.solution.events;
+        events.extend(
+            self.restarts.drain(..).map(|(i, why)| Event::new(EventKind::Restart, Some(i), why)),
+        );
+        if let Some(restart) = restart {
+            let count = self.history.restarts;
+            let told = self.cycles.iter().filter(|i| **i > begun).count() == count;
+            let why = "the basis was full, or its estimate was wrong";
+            let event = |i| Event::new(EventKind::Restart, Some(i), why);
+            match told {
+                true => events.extend(self.cycles.iter().filter(|i| **i > begun).map(|i| event(*i))),
+                false => events.extend((1..=count).map(|k| event(begun + k * restart))),
+            }
+        }
+        self.cycles.clear();
+    }
+}
+
+impl<S: SolverSpace> Engine for Rank<S> {
+    fn solve(
+        &mut self,
+        local: &LocalProblem,
+        run: &Run,
+        rhs: &[f64],
+        x: &mut [f64],
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let solution = &mut self.solution;
+        (solution.solve_seconds, solution.setup_seconds) = (0.0, 0.0);
+        solution.events.clear();
+        solution.events.extend(self.choices.iter().cloned());
+        if self.current.is_none() {
+            self.climb(local, self.rung, None)?;
+        }
+        if self.current.is_none() {
+            return Err(Error::invalid("no preconditioner can be built"));
+        }
+        let room = run.stop.max_iterations.min(1 << 20) + 1;
+        for history in [&mut self.history, &mut self.solution.history] {
+            history.residuals.reserve(room.saturating_sub(history.residuals.len()));
+        }
+        self.lost = true; // what fails from here on may have failed here alone
+        let unit = super::scale::unit(self.space.comm(), rhs)?;
+        let stop = Stop { atol: run.stop.atol * unit, ..run.stop };
+        if unit == 1.0 {
+            self.attempts(local, run, stop, rhs, x, observer)?;
+        } else {
+            let rhs: Vec<f64> = rhs.iter().map(|v| v * unit).collect();
+            x.iter_mut().for_each(|v| *v *= unit);
+            self.attempts(local, run, stop, &rhs, x, observer)?;
+            x.iter_mut().for_each(|v| *v /= unit);
+        }
+        self.lost = false;
+        let solution = &mut self.solution;
+        let norm = solution.history.rhs_norm;
+        let target = (stop.rtol * norm).max(stop.atol);
+        solution.target = if norm > 0.0 { target / norm } else { target };
+        solution.history.rhs_norm = norm / unit;
+        solution.setup_seconds = std::mem::take(&mut self.setup);
+        solution.phases = self.space.take_phases();
+        solution.device_memory = self.space.memory_held();
+        // Fallbacks stand before restarts.
+        let at = solution.events.iter().position(|e| e.kind > EventKind::Fallback);
+        let at = at.unwrap_or(solution.events.len());
+        solution.events.splice(at..at, self.pending.drain(..));
+        Ok(())
+    }
+
+    fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
+        let start = Instant::now();
+        let (space, comm) = (&self.space, self.space.comm());
+        let updated = match (what, local.stages) {
+            (Update::Values(t), _) => {
+                self.a.borrow_mut().update_values(space, t, local.terms.terms[t].1.values())
+            }
+            (Update::Tau(tau), Some((a, _))) => self.a.borrow_mut().set_tau(space, a, tau),
+            (Update::Tau(_), None) => Err(Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L")),
+        };
+        // Values that break what was found inside the blocks want an operator of their own.
+        if space.any(updated.is_err())? {
+            let made = operator(space, local, self.options.store.unwrap_or_default());
+            *self.a.borrow_mut() = agree(comm, made)?;
+        }
+        let refreshed = match (refresh, &mut self.current) {
+            (Refresh::Keep, _) | (_, None) => Ok(()),
+            (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
+            (Refresh::Refresh, Some(current)) => {
+                let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms));
+                match agree(comm, p) {
+                    Err(e) if e.exit_code() == 2 => {
+                        let from = (self.rung + 1).min(self.ladder.len() - 1);
+                        self.rung_after(local, e, from)
+                    }
+                    done => done,
+                }
+            }
+        };
+        self.setup += start.elapsed().as_secs_f64();
+        refreshed
+    }
+
+    fn solution(&mut self) -> &mut Solution {
+        &mut self.solution
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    fn read_bandwidth(&self) -> Option<f64> {
+        SolverSpace::read_bandwidth(&self.space)
+    }
+}
+
+impl<S: SolverSpace> Rank<S> {
+    /// What follows a preconditioner that new values made impossible: a stronger one where the choice is open.
+    fn rung_after(&mut self, local: &LocalProblem, error: Error, from: usize) -> Result<()> {
+        self.current = None;
+        if *self.options.precond_or_auto() != PrecondSpec::Auto {
+            return Err(error);
+        }
+        let name = self.ladder[self.rung].name();
+        let detail = format!("{name}: {error}; next {}", self.ladder[from].name());
+        self.pending.push(Event::new(EventKind::Fallback, Some(0), detail));
+        self.climb(local, from, None)
+    }
+}
+
+/// The operator on the device; of a Kronecker sum with what a new τ takes.
+fn operator<S: SolverSpace>(space: &S, local: &LocalProblem, store: Store) -> Result<PointBlock<S>> {
+    let terms: &Terms = local.terms;
+    match local.stages {
+        Some((_, b)) => PointBlock::stages(space, terms, b, store),
+        None => PointBlock::new(space, terms, store, false),
+    }
+}
+
+fn take<T>(list: &mut Vec<T>) -> Vec<T> {
+    std::mem::take(list)
+}

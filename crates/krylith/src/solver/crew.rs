@@ -1,0 +1,122 @@
+//! The threads of a solver: one for each device, with the problem's part on it; and the way a command goes to all of them.
+
+use super::attempt::Engine;
+use super::device::{self, Choice};
+use super::parts::Parts;
+use super::queue::{self, Hold, Queue};
+use crate::comm::Communicator;
+use crate::device::workers::Workers;
+use crate::options::Options;
+use crate::problem::Problem;
+use crate::{Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// What one thread holds.
+pub(super) struct Seat {
+    pub engine: Box<dyn Engine>,
+    /// Own rows of b and x, where this process drives several devices.
+    pub own: [Vec<f64>; 2],
+}
+
+/// A command to one thread: its number, and its seat once that was made.
+pub(super) type Command<'a> = dyn Fn(usize, &mut Option<Seat>) -> Result<()> + Sync + 'a;
+
+/// All threads of a solver.
+pub(super) struct Crew {
+    /// Each GPU's part, where this process drives several.
+    pub parts: Option<Parts>,
+    workers: Workers<Seat>,
+    queues: Vec<Arc<Queue>>,
+    /// The ranks of this process, to be told of a failure.
+    team: Vec<Arc<dyn Communicator>>,
+    /// How the last command failed, by thread.
+    errors: Vec<Mutex<Option<Error>>>,
+    /// A failure has left ranks out of step.
+    pub lost: bool,
+}
+
+impl Crew {
+    /// Starts the threads, and opens the device of each.
+    pub fn new(problem: &Problem, options: &Arc<Options>, choice: &Choice) -> Result<Self> {
+        let ordinals = choice.together(problem.comm.size());
+        let parts = match ordinals {
+            [] => None,
+            _ => Some(Parts::new(problem, options, ordinals.len())?),
+        };
+        let choice = match (choice, &parts) {
+            (Choice::Cuda { ordinals, reason }, Some(parts)) => {
+                Choice::Cuda { ordinals: ordinals.clone(), reason: format!("{reason}; {}", parts.reason) }
+            }
+            (choice, _) => choice.clone(),
+        };
+        let count = ordinals.len().max(1);
+        let workers = Workers::new(count, "krylith").map_err(|e| {
+            Error::Device { device: "the host".into(), call: "a new thread".into(), message: e.to_string() }
+        })?;
+        let team = parts.as_ref().map(|parts| parts.team()).unwrap_or_default();
+        let errors = (0..count).map(|_| Mutex::new(None)).collect();
+        let mut crew = Self { parts: None, workers, queues: queue::of(ordinals), team, errors, lost: false };
+        crew.command(&|number, seat| {
+            let open = |own, local: &_, comm: &_| device::open(&choice, own, local, comm, options);
+            let engine = match &parts {
+                None => open(None, &problem.part_of_one(), &problem.comm)?,
+                Some(parts) => {
+                    open(Some(ordinals[number]), &parts.local(number, problem), parts.comm(number))?
+                }
+            };
+            let n = parts.as_ref().map_or(0, |parts| parts.local(number, problem).terms.rows());
+            *seat = Some(Seat { engine, own: [vec![0.0; n], vec![0.0; n]] });
+            Ok(())
+        })?;
+        crew.parts = parts;
+        Ok(crew)
+    }
+
+    /// Runs a command on every thread. A thread that fails ends the waits of the others; the error is that of the thread
+    /// that failed by itself. Allocates nothing where none fails.
+    pub fn command(&mut self, command: &Command<'_>) -> Result<()> {
+        let _hold = Hold::take(&self.queues);
+        let (errors, team, lost) = (&self.errors, &self.team, AtomicBool::new(false));
+        self.workers.run(&|number, seat| {
+            let done = catch_unwind(AssertUnwindSafe(|| command(number, seat)));
+            let (error, broken) = match done {
+                Ok(Ok(())) => return,
+                Ok(Err(e)) => (e, seat.as_ref().is_none_or(|seat| seat.engine.is_lost())),
+                Err(panic) => {
+                    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+                    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                    *seat = None;
+                    (Error::Internal(text.unwrap_or_default()), true)
+                }
+            };
+            if broken {
+                lost.store(true, Relaxed);
+                if let Some(comm) = team.get(number) {
+                    comm.fail(&error.to_string());
+                }
+            }
+            *errors[number].lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
+        });
+        self.lost |= lost.into_inner();
+        let mut root: Option<Error> = None;
+        for error in &self.errors {
+            let error = error.lock().unwrap_or_else(|e| e.into_inner()).take();
+            // One that is about another rank follows from that rank's own.
+            let follows = matches!(root, None | Some(Error::Rank { .. }));
+            if error.is_some() && follows && (root.is_none() || !matches!(error, Some(Error::Rank { .. }))) {
+                root = error;
+            }
+        }
+        root.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Crew {
+    /// What is on the devices goes while nobody else uses them.
+    fn drop(&mut self) {
+        let _hold = Hold::take(&self.queues);
+        self.workers.stop();
+    }
+}

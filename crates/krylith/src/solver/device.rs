@@ -1,0 +1,273 @@
+//! The one place that knows which devices there are: picks one, says why, and opens it on the thread that will own it.
+
+use super::attempt::{Engine, Rank};
+use super::solution::DeviceUsed;
+use super::{SolverSpace, host, ladder};
+use crate::comm::{Communicator, agree, gather};
+use crate::device::cpu::{Cpu, Pool};
+use crate::method::MethodSpec;
+use crate::options::{DeviceSpec, Options};
+use crate::problem::LocalProblem;
+use crate::text::plural;
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// Where a solve will run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Choice {
+    /// Host threads.
+    Cpu { reason: String },
+    /// These GPUs of this process; of several ranks each takes one of them, all GPUs of the host if none is named.
+    Cuda { ordinals: Vec<usize>, reason: String },
+}
+
+impl Choice {
+    /// The GPUs that this process drives together; none where each rank has its own or none.
+    pub fn together(&self, ranks: usize) -> &[usize] {
+        match self {
+            Choice::Cuda { ordinals, .. } if ordinals.len() > 1 && ranks == 1 => ordinals,
+            _ => &[],
+        }
+    }
+}
+
+/// Picks the device that the options name. Collective.
+pub(super) fn choose(comm: &dyn Communicator, options: &Options) -> Result<Choice> {
+    let cpu = |reason: &str| Choice::Cpu { reason: reason.into() };
+    match options.device.clone().unwrap_or_default() {
+        DeviceSpec::Cpu => Ok(cpu("as asked for")),
+        DeviceSpec::Cuda(ordinals) => {
+            check(&ordinals)?;
+            Ok(Choice::Cuda { ordinals, reason: "as asked for".into() })
+        }
+        DeviceSpec::Auto => {
+            // Ranks take GPUs together or not at all.
+            let missing = missing(comm.host().ranks_on_host.len());
+            let mut count = [f64::from(u8::from(missing.is_some()))];
+            comm.sum(&mut count)?;
+            Ok(match missing {
+                Some(why) => cpu(&format!("auto: {why}")),
+                None if count[0] > 0.0 => cpu("auto: another rank has no GPU of its own"),
+                None => Choice::Cuda { ordinals: Vec::new(), reason: "auto: the first GPU".into() },
+            })
+        }
+    }
+}
+
+/// Opens the device of one rank on this thread, puts the problem there and sets up the first attempt. Collective; an error is
+/// every rank's. `own` is the GPU of this rank where one process drives several.
+pub(super) fn open(
+    choice: &Choice,
+    own: Option<usize>,
+    local: &LocalProblem,
+    comm: &Arc<dyn Communicator>,
+    options: &Arc<Options>,
+) -> Result<Box<dyn Engine>> {
+    match choice {
+        Choice::Cpu { reason } => open_cpu(reason, local, comm, options),
+        Choice::Cuda { ordinals, reason } => open_cuda(ordinals, own, reason, local, comm, options),
+    }
+}
+
+fn open_cpu(
+    reason: &str,
+    local: &LocalProblem,
+    comm: &Arc<dyn Communicator>,
+    options: &Arc<Options>,
+) -> Result<Box<dyn Engine>> {
+    let here = comm.host().ranks_on_host.len();
+    let free = host::memory().map(|(_, free)| free / here as u64);
+    let room = room(free, options);
+    agree(&**comm, fits(local, options, room, "the host"))?;
+    let threads = options.threads.unwrap_or((host::cores() / here).max(1));
+    let space = Cpu::distributed(local.terms.rows(), Arc::new(Pool::new(threads)), comm.clone());
+    let used = DeviceUsed {
+        kind: "cpu",
+        names: names(&**comm, &host::model())?,
+        threads: space.threads(),
+        reason: reason.into(),
+        ranks: comm.size(),
+    };
+    Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
+}
+
+/// Every device's name, by rank.
+fn names(comm: &dyn Communicator, own: &str) -> Result<Vec<String>> {
+    let all = gather(comm, own.as_bytes())?;
+    Ok(all.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
+/// Bytes that a solve may take: what is free, and no more than is allowed.
+fn room(free: Option<u64>, options: &Options) -> Option<u64> {
+    match (free, options.memory_limit) {
+        (Some(free), Some(limit)) => Some(free.min(limit)),
+        (free, limit) => free.or(limit),
+    }
+}
+
+/// Refuses a first attempt that wants more bytes than there are.
+fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str) -> Result<()> {
+    let first = &ladder::ladder(local, options, usize::MAX)[0];
+    let needed = first.memory(local.terms, options).total();
+    let Some(free) = room.filter(|room| needed > *room) else { return Ok(()) };
+    let remedy = match first.method {
+        MethodSpec::Gmres(_) => "use a smaller restart, store f32 or a device with more memory",
+        _ => "use store f32 or a device with more memory",
+    };
+    let what = format!("a solve of {} unknowns with {}", local.terms.rows(), first.method.title());
+    let place = match options.memory_limit {
+        Some(limit) if limit == free => format!("{place}, by its limit"),
+        _ => place.into(),
+    };
+    Err(Error::Memory { what, needed, free, place, remedy })
+}
+
+impl SolverSpace for Cpu {
+    /// Ranks of one host share its memory: what one of them reads alone is no yardstick.
+    fn read_bandwidth(&self) -> Option<f64> {
+        use crate::space::Space;
+        if self.comm().size() == 1 { super::bandwidth::of_cpu(self.pool()) } else { None }
+    }
+}
+
+#[cfg(feature = "cuda")]
+pub use cuda::check;
+#[cfg(feature = "cuda")]
+use cuda::{missing, open_cuda};
+
+/// NVIDIA GPUs.
+#[cfg(feature = "cuda")]
+mod cuda {
+    use super::*;
+    use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
+
+    /// Why no GPU can be used by each of `ranks` ranks of this host, in a few words.
+    pub fn missing(ranks: usize) -> Option<String> {
+        match devices() {
+            Ok(all) if all.is_empty() => Some("there is no NVIDIA GPU".into()),
+            Ok(all) if all.len() < ranks => {
+                Some(format!("{} for {} on this host", plural(all.len(), "GPU"), plural(ranks, "rank")))
+            }
+            Ok(_) => None,
+            Err(Error::Library { message, .. }) => Some(message),
+            Err(e) => Some(e.to_string()),
+        }
+    }
+
+    /// Refuses GPUs that are not there, such as before a large file is read; none named stands for the first.
+    ///
+    /// # Errors
+    /// What is missing and how to get it.
+    pub fn check(list: &[usize]) -> Result<()> {
+        let all = devices()?;
+        let wrong = |device: String, message: String| Err(Error::NoDevice { device, message });
+        match list.iter().find(|n| **n >= all.len()) {
+            Some(n) => wrong(
+                format!("cuda:{n}"),
+                format!("this machine has {}, numbered from 0", plural(all.len(), "GPU")),
+            ),
+            None if all.is_empty() => wrong("cuda".into(), "this machine has no GPU".into()),
+            None => Ok(()),
+        }
+    }
+
+    pub(in super::super) fn open_cuda(
+        ordinals: &[usize],
+        own: Option<usize>,
+        reason: &str,
+        local: &LocalProblem,
+        comm: &Arc<dyn Communicator>,
+        options: &Arc<Options>,
+    ) -> Result<Box<dyn Engine>> {
+        let opened = (|| {
+            let own = match own {
+                Some(own) => own,
+                None => ordinal(&**comm, ordinals)?,
+            };
+            let gpu = Gpu::open(own)?;
+            let room = room(Some(gpu.free_memory()?), options);
+            fits(local, options, room, &gpu.info().name)?;
+            Ok((gpu, room, transport()?))
+        })();
+        let (gpu, room, transport) = agree(&**comm, opened)?;
+        let fabric = Fabric::new(&gpu, comm, transport)?;
+        let space = agree(&**comm, Cuda::distributed(&fabric, local.terms.rows()))?;
+        let several = comm.size() > 1;
+        let used = DeviceUsed {
+            kind: "cuda",
+            names: names(&**comm, &gpu.info().name)?,
+            threads: if own.is_some() { comm.size() } else { 1 },
+            reason: if several { format!("{reason}; {}", fabric.reason()) } else { reason.into() },
+            ranks: comm.size(),
+        };
+        Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
+    }
+
+    /// The GPU of this rank: one each.
+    fn ordinal(comm: &dyn Communicator, list: &[usize]) -> Result<usize> {
+        check(list)?;
+        let host = comm.host();
+        let (own, ranks) = (host.rank_on_host, host.ranks_on_host.len());
+        let count = if list.is_empty() { devices()?.len() } else { list.len() };
+        if ranks > count {
+            return Err(Error::NoDevice {
+                device: "cuda".into(),
+                message: format!(
+                    "{} on this host for {}: give each rank one of its own, or let one process drive several \
+                     (cuda:0,1)",
+                    plural(ranks, "rank"),
+                    plural(count, "GPU")
+                ),
+            });
+        }
+        Ok(list.get(own).copied().unwrap_or(own))
+    }
+
+    /// `KRYLITH_TRANSPORT`: a way for GPUs to talk, for tests and comparisons.
+    fn transport() -> Result<Transport> {
+        match std::env::var("KRYLITH_TRANSPORT").as_deref() {
+            Err(_) | Ok("auto" | "") => Ok(Transport::Auto),
+            Ok("peers") => Ok(Transport::Peers),
+            Ok("nccl") => Ok(Transport::Nccl),
+            Ok(other) => {
+                Err(Error::invalid(format!("KRYLITH_TRANSPORT={other}: expected auto, peers or nccl")))
+            }
+        }
+    }
+
+    impl SolverSpace for Cuda {
+        fn read_bandwidth(&self) -> Option<f64> {
+            self.device().read_bandwidth().ok()
+        }
+        fn memory_held(&self) -> Option<u64> {
+            Some(self.device().bytes_held())
+        }
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn missing(_: usize) -> Option<String> {
+    Some("GPUs are not in this build".into())
+}
+
+/// Refuses GPUs: they are not in this build.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "cuda"))]
+pub fn check(_: &[usize]) -> Result<()> {
+    let message = "GPUs are not in this build; build with the feature `cuda`".into();
+    Err(Error::NoDevice { device: "cuda".into(), message })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_cuda(
+    _: &[usize],
+    _: Option<usize>,
+    _: &str,
+    _: &LocalProblem,
+    _: &Arc<dyn Communicator>,
+    _: &Arc<Options>,
+) -> Result<Box<dyn Engine>> {
+    check(&[]).map(|()| unreachable!("GPUs were refused"))
+}

@@ -1,0 +1,254 @@
+//! What a solve tries where options leave it open: a ladder of attempts within one solve, each stronger than the last.
+//!
+//! An attempt ends without an answer when its preconditioner cannot be built, its method breaks down or stagnates, or its
+//! share of the iterations is spent. The next one then begins from the best x so far, if that is better than the first
+//! guess. Residuals of all attempts make one curve, and each change is an event. What is named is never changed: only what
+//! is left open differs from attempt to attempt.
+
+use crate::method::{MethodName, MethodSpec};
+use crate::operator::Terms;
+use crate::options::Options;
+use crate::partition::SubdomainCut;
+use crate::precond::{IlduSpec, PrecondSpec};
+use crate::problem::LocalProblem;
+use crate::space::{History, Outcome};
+
+/// A step of the ladder.
+struct Rung {
+    precond: &'static str,
+    method: MethodName,
+    /// Of GMRES.
+    restart: usize,
+    /// Of the iterations allowed; the last attempt has what is left.
+    share: f64,
+}
+
+/// From cheap to strong. BiCGSTAB comes first: on the collected matrices it solves all ten with ILDU(0) of subdomains, where
+/// GMRES(30) stagnates on two. Fill then does more than anything else; the longer the restart, the fewer the surprises.
+const LADDER: [Rung; 6] = [
+    Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30, share: 0.2 },
+    Rung { precond: "ildu:cut=whole", method: MethodName::Gmres, restart: 100, share: 0.1 },
+    Rung { precond: "ildu:fill=1,cut=whole", method: MethodName::Gmres, restart: 100, share: 0.1 },
+    Rung { precond: "ildu:fill=2,cut=whole,shift=1e-6", method: MethodName::Gmres, restart: 200, share: 0.1 },
+    Rung { precond: "ildu:fill=5,cut=whole,shift=1e-3", method: MethodName::Gmres, restart: 300, share: 0.2 },
+    // Auto is jacobi, or none where a diagonal block is singular: it can always be built.
+    Rung { precond: "auto", method: MethodName::Gmres, restart: 300, share: 1.0 },
+];
+
+/// Iterations that an attempt has at least, while there are any.
+const FEW: usize = 500;
+
+/// Largest entries of rows or columns that differ by more than this are scaled.
+const UNEVEN: f64 = 1e6;
+
+/// Smaller residuals are out of reach whatever is tried.
+const ROUNDING: f64 = 1e-13;
+
+/// One attempt, decided.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Attempt {
+    /// Preconditioner.
+    pub precond: PrecondSpec,
+    /// Method, with a basis no longer than could ever be used.
+    pub method: MethodSpec,
+    /// Rows and columns are scaled for the preconditioner.
+    pub equilibrate: bool,
+    /// Share of the iterations, as long as it is not the last attempt.
+    share: f64,
+}
+
+impl Attempt {
+    /// `ildu:cut=whole with gmres(100)`.
+    pub fn name(&self) -> String {
+        format!("{} with {}", self.precond, self.method.short())
+    }
+
+    /// Most iterations of `all` that it has, unless it is the last.
+    pub fn iterations(&self, all: usize) -> usize {
+        ((self.share * all as f64) as usize).max(FEW)
+    }
+
+    /// Bytes that it wants beside the system itself.
+    pub fn memory(&self, terms: &Terms, options: &Options) -> Memory {
+        Memory::of(terms, &self.method, &self.precond, options)
+    }
+}
+
+/// The attempts at a problem, at least one, on a device that holds subdomains of at most `most_rows` block rows: where it
+/// cannot hold the whole as one, subdomains as large as that take its place. The same on every rank.
+pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize) -> Vec<Attempt> {
+    let (order, wanted) = (local.order(), options.precond_or_auto());
+    let nodes = local.unknowns / order;
+    let most = local.unknowns.min(options.stop().max_iterations.max(1));
+    let open = *wanted == PrecondSpec::Auto;
+    let equilibrate = options.equilibrate.unwrap_or(false)
+        || (open
+            && options.equilibrate.is_none()
+            && local.comm.size() == 1
+            && spread(local.terms) > UNEVEN);
+    let mut attempts: Vec<(Attempt, PrecondSpec)> = Vec::new();
+    for rung in &LADDER {
+        let precond = match wanted {
+            PrecondSpec::Auto => match rung.precond.parse().expect("the ladder is spelt right") {
+                PrecondSpec::Ildu(ildu) if ildu.cut == SubdomainCut::Whole && nodes > most_rows => {
+                    PrecondSpec::Ildu(IlduSpec { cut: SubdomainCut::Auto, rows: Some(most_rows), ..ildu })
+                }
+                other => other,
+            },
+            named => named.clone(),
+        };
+        let name = options.method.filter(|m| *m != MethodName::Auto).unwrap_or(rung.method);
+        let method = MethodSpec::of(name, options, rung.restart).at_most(most);
+        // Where one subdomain holds the whole system, cutting it and not cutting it are the same.
+        let alike = match &precond {
+            PrecondSpec::Ildu(ildu) if nodes <= ildu.most_rows(order) => {
+                PrecondSpec::Ildu(IlduSpec { cut: SubdomainCut::Whole, ..*ildu })
+            }
+            other => other.clone(),
+        };
+        if !attempts.iter().any(|(a, p)| *p == alike && a.method == method) {
+            attempts.push((Attempt { precond, method, equilibrate, share: rung.share }, alike));
+        }
+    }
+    attempts.into_iter().map(|(attempt, _)| attempt).collect()
+}
+
+/// True if an attempt that is not the first would not fit `room` bytes, which were there before the first.
+///
+/// Fill is only known when it has been found, and finding it takes the memory: the guess is on the large side.
+pub(crate) fn too_large(terms: &Terms, attempt: &Attempt, options: &Options, room: Option<u64>) -> bool {
+    let fill = match &attempt.precond {
+        PrecondSpec::Ildu(ildu) => 1 + ildu.fill as u64,
+        _ => 1,
+    };
+    let memory = attempt.memory(terms, options);
+    room.is_some_and(|room| memory.total() + (fill - 1) * memory.preconditioner > room)
+}
+
+/// Bytes that a solve wants on its device, by purpose: for refusals before hours of waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Values and pattern.
+    pub matrix: u64,
+    /// Inverted diagonal blocks, or factors.
+    pub preconditioner: u64,
+    /// GMRES's basis.
+    pub basis: u64,
+    /// Everything else that is as long as x, and the small dense side of GMRES.
+    pub vectors: u64,
+}
+
+impl Memory {
+    /// What a method and a preconditioner want for these terms, as far as it can be told before they are built.
+    pub fn of(terms: &Terms, method: &MethodSpec, precond: &PrecondSpec, options: &Options) -> Self {
+        let store = options.store.unwrap_or_default();
+        let (n, width) = (terms.rows() as u64, store.bytes() as u64);
+        let shared = terms.shared_pattern();
+        let matrix = terms.terms.iter().enumerate().map(|(t, (_, a))| {
+            let pattern = if t > 0 && shared { 0 } else { 4 * a.blocks() + 8 * a.row_ptr().len() };
+            width * a.values().len() as u64 + pattern as u64
+        });
+        let (basis, vectors) = method.memory(n);
+        Self { matrix: matrix.sum(), preconditioner: precond.memory(terms, store), basis, vectors }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.matrix + self.preconditioner + self.basis + self.vectors
+    }
+}
+
+/// The largest over the smallest of the rows' largest entries, or of the columns' if that is more; empty ones left out.
+fn spread(terms: &Terms) -> f64 {
+    let (_, a) = &terms.terms[0];
+    let mut rows = vec![0.0f64; a.rows()];
+    let mut columns = vec![0.0f64; a.columns()];
+    for (c, a) in &terms.terms {
+        let (b, weight) = (a.block(), c.values().iter().fold(0.0, |m: f64, v| m.max(v.abs())));
+        for i in 0..a.block_rows() {
+            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                for (e, v) in a.block_values(p).iter().enumerate() {
+                    let (i, j) = (i * b + e / b, a.col()[p] as usize * b + e % b);
+                    let v = weight * v.abs();
+                    rows[i] = rows[i].max(v);
+                    columns[j] = columns[j].max(v);
+                }
+            }
+        }
+    }
+    let ratio = |v: &[f64]| {
+        let some = || v.iter().copied().filter(|v| *v > 0.0);
+        some().fold(0.0, f64::max) / some().fold(f64::INFINITY, f64::min)
+    };
+    ratio(&rows).max(ratio(&columns))
+}
+
+/// True if another attempt may do better than one that ended so.
+pub(crate) fn worth_another(history: &History) -> bool {
+    match history.outcome {
+        Outcome::Converged | Outcome::Interrupted => false,
+        Outcome::Stagnated => history.true_relative_residual > ROUNDING,
+        _ => true,
+    }
+}
+
+/// Puts the history of a later attempt behind that of the earlier ones.
+pub(crate) fn join(all: &mut History, next: &History) {
+    // Where the next one begins: the true residual of the x that it was given.
+    if let (Some(last), Some(first)) = (all.residuals.last_mut(), next.residuals.first()) {
+        *last = *first;
+    }
+    all.residuals.extend_from_slice(next.residuals.get(1..).unwrap_or_default());
+    all.outcome = next.outcome;
+    all.iterations += next.iterations;
+    all.restarts += next.restarts;
+    all.reductions += next.reductions;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Problem;
+    use crate::matrix::Bsr;
+
+    fn names(options: &str, n: usize) -> Vec<String> {
+        let diagonal = (0..n).map(|i| if i == 0 { 1e-9 } else { 1.0 }).collect();
+        let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), diagonal).unwrap();
+        let options = options.parse::<Options>().unwrap().settled().unwrap();
+        let problem = Problem::bsr(&a).unwrap();
+        let ladder = ladder(&problem.part_of_one(), &options, usize::MAX);
+        assert!(ladder.iter().all(|a| a.equilibrate == options.precond.is_none()));
+        ladder.iter().map(Attempt::name).collect()
+    }
+
+    #[test]
+    fn what_is_named_stays_and_what_is_open_climbs() {
+        let all = names("", 5000);
+        assert_eq!(all[0], "ildu with bicgstab");
+        assert_eq!(all[1], "ildu:cut=whole with gmres(100)");
+        assert_eq!(all.len(), LADDER.len());
+        let all = names("precond=jacobi", 5000);
+        let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
+        assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
+        let all = names("method=gmres:restart=7", 5000);
+        assert!(all.len() == 6 && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
+        assert_eq!(names("method=gmres:restart=7 precond=jacobi", 5000), ["jacobi with gmres(7)"]);
+        // Of a small system the whole is a subdomain, and no basis is longer than the system.
+        let all = names("method=gmres", 20);
+        assert_eq!(all[0], "ildu with gmres(20)");
+        assert_eq!(all[1], "ildu:fill=1,cut=whole with gmres(20)");
+    }
+
+    #[test]
+    fn histories_are_one_curve() {
+        let history = |residuals: Vec<f64>| History {
+            iterations: residuals.len() - 1,
+            residuals,
+            restarts: 1,
+            ..History::with_room(0)
+        };
+        let mut all = history(vec![1.0, 0.5, 0.7]);
+        join(&mut all, &history(vec![0.6, 0.1]));
+        assert_eq!((all.residuals, all.iterations, all.restarts), (vec![1.0, 0.5, 0.6, 0.1], 3, 2));
+    }
+}

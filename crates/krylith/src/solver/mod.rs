@@ -1,0 +1,437 @@
+//! A whole solve: what the command line calls, and what programs in Rust, Python and C share.
+//!
+//! The way is straight: options are settled, a device is picked, block rows are given to its GPUs, each on a thread of its
+//! own ([`Solver`]), the ladder of attempts is made (`ladder`), and every solve climbs it as far as it must (`attempt`).
+
+mod attempt;
+mod bandwidth;
+mod crew;
+mod device;
+pub mod host;
+mod ladder;
+mod null_space;
+mod parts;
+mod queue;
+mod refine;
+mod residual;
+mod scale;
+mod solution;
+mod watch;
+
+pub use device::check as check_gpus;
+pub use ladder::Memory;
+pub use residual::OriginalSystem;
+pub use solution::{DeviceUsed, Event, EventKind, Solution};
+pub use watch::Cancel;
+
+use crate::matrix::Dense;
+use crate::operator::PointBlockSum;
+use crate::options::{DeviceSpec, Options};
+use crate::precond::{BlockDiagonal, SubdomainFactors};
+use crate::problem::Problem;
+use crate::space::{Observer, Stop};
+use crate::{Error, Result};
+use attempt::Update;
+use crew::{Crew, Seat};
+use device::Choice;
+use std::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use watch::Run;
+
+/// A device on which every method and preconditioner runs.
+pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + 'static {
+    /// Bytes a second that it reads, measured now.
+    fn read_bandwidth(&self) -> Option<f64> {
+        None
+    }
+    /// Bytes that it holds, where it counts them.
+    fn memory_held(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Solves A x = b: device, method and preconditioner are picked, and named in the solution.
+///
+/// For many right-hand sides, or many matrices of one pattern, make a [`Solver`].
+///
+/// # Errors
+/// A matrix that is not square, a b of another length, a device that fails. Non-convergence is an
+/// [`Outcome`](crate::Outcome).
+///
+/// ```
+/// use krylith::matrix::Csr;
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, -1.0), (1, 1, 4.0), (1, 2, -1.0), (2, 2, 4.0)])?;
+/// let solution = krylith::solve(&a, &[3.0, 3.0, 4.0])?;
+/// assert!(solution.converged());
+/// assert!(solution.x.iter().all(|x| (x - 1.0).abs() < 1e-5));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub fn solve<'a>(a: impl TryInto<Problem<'a>, Error: Into<Error>>, b: &[f64]) -> Result<Solution> {
+    let mut solver = Solver::new(a, &Options::default())?;
+    let mut x = vec![0.0; b.len()];
+    solver.solve(b, &mut x)?;
+    Ok(Solution { x, ..solver.solution.clone() })
+}
+
+/// What becomes of the preconditioner when values change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Refresh {
+    /// It stays that of the old values: cheapest, and good where values change little.
+    Keep,
+    /// It is computed for the new values, on what was found out about the pattern.
+    #[default]
+    Refresh,
+    /// It is built anew.
+    Rebuild,
+}
+
+/// A problem on its device, ready to be solved many times.
+///
+/// Everything that the pattern, the device and the options determine is found out once, in [`new`](Self::new). Solves and new
+/// values ([`update_values`](Self::update_values), [`set_tau`](Self::set_tau)) then allocate nothing and compile nothing, as
+/// long as matrices are stored in f64 and one attempt is enough.
+///
+/// It is a handle to threads, one for each device, that live as long as it does and own what is on the devices; so it can be
+/// sent to another thread. Solvers that use the same several GPUs take turns.
+///
+/// ```
+/// use krylith::{Options, Solver, matrix::Csr};
+/// let triplets = [(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)];
+/// let a = Csr::from_triplets(2, 2, &triplets)?;
+/// let mut solver = Solver::new(&a, &"method=gmres:restart=50 precond=ildu:fill=1 rtol=1e-8".parse()?)?;
+/// let mut x = vec![0.0; 2];
+/// let solution = solver.solve(&[3.0, 4.0], &mut x)?;
+/// assert!(solution.converged());
+/// solver.update_values(&[4.0, 2.0, 2.0, 6.0])?; // in the order of the matrix
+/// solver.solve(&[3.0, 4.0], &mut x)?;
+/// assert!((x[0] - 0.5).abs() < 1e-6 && (x[1] - 0.5).abs() < 1e-6);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Solver<'a> {
+    problem: Problem<'a>,
+    crew: Crew,
+    stop: Stop,
+    time_limit: Option<Duration>,
+    cancel: Cancel,
+    refresh: Refresh,
+    solution: Solution,
+    /// Seconds of set-up that no thread has counted.
+    setup: f64,
+    /// Why nothing can be solved any more.
+    broken: Option<String>,
+}
+
+impl<'a> Solver<'a> {
+    /// Picks a device, puts the problem there and sets up the first attempt. Collective where the problem is distributed.
+    ///
+    /// The problem may come by value, or by reference and be borrowed; a `&Csr`, `&Bsr` or `&KroneckerSum` is one.
+    ///
+    /// # Errors
+    /// Options that do not fit each other or the problem; a preconditioner that is asked for by name and cannot be built; a
+    /// device that is missing, has no room or fails.
+    pub fn new(problem: impl TryInto<Problem<'a>, Error: Into<Error>>, options: &Options) -> Result<Self> {
+        let problem = problem.try_into().map_err(Into::into)?;
+        let options = Arc::new(options.settled()?);
+        let start = Instant::now();
+        let choice = device::choose(&*problem.comm, &options)?;
+        let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
+        let mut crew = match (&choice, Crew::new(&problem, &options, &choice)) {
+            (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {
+                let reason = format!("auto: the GPU failed, {e}");
+                Crew::new(&problem, &options, &Choice::Cpu { reason })?
+            }
+            (_, crew) => crew?,
+        };
+        let told = Mutex::new(None);
+        crew.command(&|number, seat| {
+            if let (0, Some(seat)) = (number, seat) {
+                *told.lock().unwrap_or_else(|e| e.into_inner()) = Some(seat.engine.solution().clone());
+            }
+            Ok(())
+        })?;
+        let solution = told.into_inner().unwrap_or_else(|e| e.into_inner());
+        let solution = solution.ok_or_else(|| Error::Internal("a solver without a thread".into()))?;
+        tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
+        Ok(Self {
+            problem,
+            crew,
+            stop: options.stop(),
+            time_limit: options.time_limit.map(Duration::from_secs_f64),
+            cancel: Cancel::default(),
+            refresh: Refresh::default(),
+            setup: (start.elapsed().as_secs_f64() - solution.setup_seconds).max(0.0),
+            solution,
+            broken: None,
+        })
+    }
+
+    /// Solves A x = b from the given x, which gets the best x. Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// Vectors of another length than [`Problem::own_len`]; a device or a rank that fails. Non-convergence is an
+    /// [`Outcome`](crate::Outcome).
+    pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> Result<&Solution> {
+        self.solve_watched(b, x, &mut ())
+    }
+
+    /// As [`solve`](Self::solve), told of every iteration on a CPU, and of every cycle or batch of iterations on a GPU.
+    ///
+    /// # Errors
+    /// As [`solve`](Self::solve).
+    ///
+    /// ```
+    /// use krylith::{Options, Progress, Solver, matrix::Csr};
+    /// use std::ops::ControlFlow;
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+    /// let mut solver = Solver::new(&a, &"precond=none device=cpu".parse()?)?;
+    /// let mut seen = Vec::new();
+    /// solver.solve_watched(&[1.0, 1.0], &mut [0.0; 2], &mut |p: Progress| {
+    ///     seen.push(p.relative_residual);
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert_eq!(seen[0], 1.0);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn solve_watched(
+        &mut self,
+        b: &[f64],
+        x: &mut [f64],
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<&Solution> {
+        self.check_whole()?;
+        let n = self.problem.own_len();
+        for (name, len) in [("b", b.len()), ("x", x.len())] {
+            if len != n {
+                return Err(Error::invalid(format!("{name} has {len} numbers; the system has {n}")));
+            }
+        }
+        let run = Run {
+            stop: self.stop,
+            deadline: self.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
+            cancel: self.cancel.clone(),
+        };
+        let Self { problem, crew, solution, .. } = self;
+        let parts = crew.parts.take();
+        let (x, observer, answer) = (Mutex::new(x), Mutex::new(Some(observer)), Mutex::new(&mut *solution));
+        let done = crew.command(&|number, seat| {
+            let Seat { engine, own } = seat.as_mut().ok_or_else(lost_thread)?;
+            // One thread watches; the others hear of an interrupt from it.
+            let mut first = if number == 0 { lock(&observer).take() } else { None };
+            let observer: &mut dyn Observer = match &mut first {
+                Some(observer) => *observer,
+                None => &mut (),
+            };
+            match &parts {
+                None => engine.solve(&problem.part_of_one(), &run, b, &mut lock(&x), observer)?,
+                Some(parts) => {
+                    let [own_b, own_x] = own;
+                    parts.take_own(number, b, own_b);
+                    parts.take_own(number, &lock(&x), own_x);
+                    engine.solve(&parts.local(number, problem), &run, own_b, own_x, observer)?;
+                    parts.put_own(number, own_x, &mut lock(&x));
+                }
+            }
+            if number == 0 {
+                lock(&answer).copy_from(engine.solution());
+            }
+            Ok(())
+        });
+        drop(answer);
+        crew.parts = parts;
+        self.after(done)?;
+        let solution = &mut self.solution;
+        solution.setup_seconds += std::mem::take(&mut self.setup);
+        tracing::info!(
+            outcome = solution.history.outcome.name(),
+            iterations = solution.history.iterations,
+            residual = solution.history.true_relative_residual,
+            "solved"
+        );
+        Ok(solution)
+    }
+
+    /// New values of a matrix under the same pattern, in the order of the matrix that the problem was made of. What becomes
+    /// of the preconditioner says [`set_refresh`](Self::set_refresh). Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// A problem of two terms, another number of values, or one that is not finite; a preconditioner that is asked for by name
+    /// and cannot be built of them.
+    pub fn update_values(&mut self, values: &[f64]) -> Result<()> {
+        match self.problem.terms.terms.len() {
+            1 => self.update_term(0, values),
+            n => Err(Error::invalid(format!("the problem has {n} terms; say of which the values are"))),
+        }
+    }
+
+    /// New values of one term of a sum: of A⊗M + τB⊗L, M is term 0 and L term 1.
+    ///
+    /// # Errors
+    /// As [`update_values`](Self::update_values).
+    pub fn update_term(&mut self, term: usize, values: &[f64]) -> Result<()> {
+        self.check_whole()?;
+        let terms = &mut self.problem.terms.terms;
+        let count = terms.len();
+        let Some((_, matrix)) = terms.get_mut(term) else {
+            return Err(Error::invalid(format!("there is no term {term}; the problem has {count}")));
+        };
+        if values.len() != matrix.values().len() {
+            return Err(Error::invalid(format!(
+                "{} new values for a matrix that stores {}",
+                values.len(),
+                matrix.values().len()
+            )));
+        }
+        if let Some(e) = values.iter().position(|v| !v.is_finite()) {
+            return Err(Error::invalid(format!("new value {e} is {}; every value must be finite", values[e])));
+        }
+        matrix.to_mut().values_mut().copy_from_slice(values);
+        if let Some(parts) = &mut self.crew.parts {
+            parts.update_values(&self.problem.terms, term, values)?;
+        }
+        self.update(Update::Values(term))
+    }
+
+    /// A new τ of A⊗M + τB⊗L.
+    ///
+    /// # Errors
+    /// Another kind of problem; a τ whose multiples of B are not finite; a preconditioner that is asked for by name and cannot
+    /// be built for it.
+    ///
+    /// ```
+    /// use krylith::{Options, Solver, matrix::{Bsr, Dense, KroneckerSum}};
+    /// let one = |v: f64| Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![v]);
+    /// let system = KroneckerSum::new(Dense::identity(1), Dense::identity(1), 0.5, one(2.0)?, one(4.0)?)?;
+    /// let mut solver = Solver::new(&system, &"device=cpu".parse()?)?;
+    /// let mut x = [0.0];
+    /// solver.solve(&[8.0], &mut x)?;
+    /// assert!((x[0] - 2.0).abs() < 1e-5); // (2 + 0.5·4) x = 8
+    /// solver.set_tau(1.5)?;
+    /// solver.solve(&[8.0], &mut x)?;
+    /// assert!((x[0] - 1.0).abs() < 1e-5);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn set_tau(&mut self, tau: f64) -> Result<()> {
+        self.check_whole()?;
+        let Some((_, b)) = &self.problem.stages else {
+            return Err(Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L"));
+        };
+        if !b.values().iter().all(|v| (tau * v).is_finite()) {
+            return Err(Error::invalid(format!("tau is {tau}; tau times B must be finite")));
+        }
+        let scale = |to: &mut Dense| {
+            for i in 0..b.rows() {
+                (0..b.columns()).for_each(|j| to[(i, j)] = tau * b[(i, j)]);
+            }
+        };
+        scale(&mut self.problem.terms.terms[1].0);
+        if let Some(parts) = &mut self.crew.parts {
+            parts.for_coefficients(1, scale);
+        }
+        self.update(Update::Tau(tau))
+    }
+
+    fn update(&mut self, what: Update) -> Result<()> {
+        let Self { problem, crew, refresh, .. } = self;
+        let parts = crew.parts.take();
+        let done = crew.command(&|number, seat| {
+            let engine = &mut seat.as_mut().ok_or_else(lost_thread)?.engine;
+            let local = match &parts {
+                None => problem.part_of_one(),
+                Some(parts) => parts.local(number, problem),
+            };
+            engine.update(&local, what, *refresh)
+        });
+        crew.parts = parts;
+        self.after(done)
+    }
+
+    /// Notes a failure after which ranks are out of step.
+    fn after(&mut self, done: Result<()>) -> Result<()> {
+        if let Err(e) = &done
+            && self.crew.lost
+        {
+            self.broken = Some(e.to_string());
+        }
+        done
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        match &self.broken {
+            None => Ok(()),
+            Some(why) => Err(Error::invalid(format!("this solver failed before ({why}); make another"))),
+        }
+    }
+
+    /// True once a solve has failed so that ranks are out of step: nothing can be solved any more, and where the caller
+    /// brought a communicator, the other ranks may wait to be told ([`Communicator::fail`](crate::comm::Communicator::fail)).
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// How the last solve went.
+    pub fn solution(&self) -> &Solution {
+        &self.solution
+    }
+
+    /// The problem, with the values of the last update.
+    pub fn problem(&self) -> &Problem<'a> {
+        &self.problem
+    }
+
+    /// Tolerances and the limit of iterations of solves from now on.
+    pub fn set_stop(&mut self, stop: Stop) {
+        self.stop = stop;
+    }
+
+    /// The limit of time of each solve from now on; `None` lifts it.
+    pub fn set_time_limit(&mut self, limit: Option<Duration>) {
+        self.time_limit = limit;
+    }
+
+    /// What becomes of the preconditioner when values change, from now on.
+    pub fn set_refresh(&mut self, refresh: Refresh) {
+        self.refresh = refresh;
+    }
+
+    /// What stops a solve from another thread.
+    pub fn cancel_token(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
+    /// ‖r_c‖/‖b‖ of r = b − A x for each component c, over all nodes, stages and ranks: on the host, from the values as
+    /// given. Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn field_residuals(&self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
+        let original = self.problem.original();
+        let unit = scale::unit(original.comm, b)?;
+        let scaled = |v: &[f64]| v.iter().map(|v| v * unit).collect::<Vec<f64>>();
+        let (b, x) = (scaled(b), scaled(x));
+        let norm = original.norm(&b)?;
+        let fields = original.by_field(&original.residual(&b, &x)?)?;
+        Ok(fields.into_iter().map(|r| if norm > 0.0 { r / norm } else { r }).collect())
+    }
+
+    /// Bytes a second that the devices read together, measured now, where that can be.
+    pub fn read_bandwidth(&mut self) -> Option<f64> {
+        let sum = Mutex::new(Some(0.0));
+        let done = self.crew.command(&|_, seat| {
+            let own = seat.as_ref().and_then(|seat| seat.engine.read_bandwidth());
+            let mut sum = lock(&sum);
+            *sum = sum.zip(own).map(|(sum, own)| sum + own);
+            Ok(())
+        });
+        let size = self.problem.comm.size() as f64;
+        done.ok().and_then(|()| sum.into_inner().ok().flatten()).map(|sum: f64| sum * size)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn lost_thread() -> Error {
+    Error::Internal("a thread of this solver is gone".into())
+}

@@ -1,0 +1,76 @@
+//! Null vectors of a system, found and checked on the host before they are projected out of every answer.
+
+use super::OriginalSystem;
+use crate::{Error, Problem, Result};
+
+/// ‖A n‖ over ‖|A| |n|‖ up to which n counts as a null vector.
+const NULL: f64 = 1e-8;
+
+impl Problem<'_> {
+    /// Constants that A maps to zero: of every field and stage, and where none is, of all fields of a stage at once.
+    /// Collective.
+    ///
+    /// Projecting out a constant that A does not map to zero would make the system unsolvable, hence the look.
+    ///
+    /// # Errors
+    /// None is a null vector; a rank that is gone or failed.
+    ///
+    /// ```
+    /// use krylith::{Problem, matrix::Csr};
+    /// // A path with free ends: a pure Neumann problem.
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)])?;
+    /// let problem = Problem::csr(&a)?;
+    /// let constants = problem.constant_null_vectors()?;
+    /// assert_eq!(constants, [[1.0, 1.0]]);
+    /// let problem = problem.with_null_vectors(constants)?;
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn constant_null_vectors(&self) -> Result<Vec<Vec<f64>>> {
+        let (original, stages) = (self.original(), self.stages());
+        let width = self.block() * stages;
+        let ones = |belongs: &dyn Fn(usize) -> bool| -> Vec<f64> {
+            (0..self.own_len()).map(|i| f64::from(u8::from(belongs(i % width)))).collect()
+        };
+        let single = (0..width).map(|place| ones(&|p| p == place));
+        let mut found = nulls(original, single)?;
+        if found.is_empty() {
+            found = nulls(original, (0..stages).map(|k| ones(&|p| p % stages == k)))?;
+        }
+        if found.is_empty() {
+            return Err(Error::invalid("the system maps no constant to zero, of one field or of all"));
+        }
+        Ok(found)
+    }
+
+    /// Refuses a vector that A does not map to zero. Collective.
+    ///
+    /// # Errors
+    /// That, with what A makes of it; a rank that is gone or failed.
+    pub fn check_null_vector(&self, n: &[f64]) -> Result<()> {
+        let share = share(self.original(), n)?;
+        if share <= 100.0 * NULL {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "no null vector of the system: ‖A n‖ is {share:.1e} of what the entries of A could make of it"
+        )))
+    }
+}
+
+/// Those that A maps to zero.
+fn nulls(original: OriginalSystem, vectors: impl Iterator<Item = Vec<f64>>) -> Result<Vec<Vec<f64>>> {
+    let mut found = Vec::new();
+    for v in vectors {
+        if share(original, &v)? <= NULL {
+            found.push(v);
+        }
+    }
+    Ok(found)
+}
+
+/// ‖A n‖ / ‖|A| |n|‖.
+fn share(original: OriginalSystem, n: &[f64]) -> Result<f64> {
+    let zeros = vec![0.0; n.len()];
+    let product = original.norm(&original.residual(&zeros, n)?)?;
+    Ok(product / original.magnitude(n)?.max(f64::MIN_POSITIVE))
+}

@@ -1,0 +1,152 @@
+//! What a solve answers: how it went, by what means, where, and what happened on the way.
+
+use crate::Outcome;
+use crate::method::MethodSpec;
+use crate::precond::PrecondInfo;
+use crate::space::{History, Phases};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// How a solve went. A [`Solver`](crate::Solver) keeps that of its last solve.
+///
+/// ```
+/// use krylith::{Outcome, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0)])?;
+/// let solution = krylith::solve(&a, &[5.0, 2.0])?;
+/// assert_eq!(solution.outcome(), Outcome::Converged);
+/// println!("{} with {} on {}", solution.method.title(), solution.precond.text, solution.device.names[0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// x, from [`krylith::solve`](crate::solve); empty where the caller brought an x of its own.
+    pub x: Vec<f64>,
+    /// Outcome, iterations and residuals of all attempts as one curve.
+    pub history: History,
+    /// The method that ended the solve.
+    pub method: MethodSpec,
+    /// Its preconditioner.
+    pub precond: Arc<PrecondInfo>,
+    /// Rows and columns were scaled for it.
+    pub equilibrated: bool,
+    /// Null vectors projected out.
+    pub null_vectors: usize,
+    /// Where it ran.
+    pub device: Arc<DeviceUsed>,
+    /// ‖r‖/‖b‖ that was to be reached.
+    pub target: f64,
+    /// Choices, fallbacks, refinements and restarts, in that order.
+    pub events: Vec<Event>,
+    /// Seconds of set-up since the solve before: the operator, preconditioners, workspaces.
+    pub setup_seconds: f64,
+    /// Seconds of iterating.
+    pub solve_seconds: f64,
+    /// Where the time of iterating went, if the device keeps it.
+    pub phases: Option<Phases>,
+    /// Bytes that an iteration moves on all ranks, counted and not measured.
+    pub bytes_per_iteration: f64,
+    /// Most bytes that a device of this process has held for the solver, where it is known.
+    pub device_memory: Option<u64>,
+}
+
+impl Solution {
+    /// Becomes the same but for x, in the room that it has.
+    pub(super) fn copy_from(&mut self, other: &Solution) {
+        copy_history(&mut self.history, &other.history);
+        (self.method, self.precond) = (other.method, other.precond.clone());
+        (self.equilibrated, self.null_vectors) = (other.equilibrated, other.null_vectors);
+        (self.device, self.target) = (other.device.clone(), other.target);
+        self.events.clear();
+        self.events.extend(other.events.iter().cloned());
+        (self.setup_seconds, self.solve_seconds) = (other.setup_seconds, other.solve_seconds);
+        (self.phases, self.bytes_per_iteration) = (other.phases, other.bytes_per_iteration);
+        self.device_memory = other.device_memory;
+    }
+
+    /// How the solve ended.
+    pub fn outcome(&self) -> Outcome {
+        self.history.outcome
+    }
+
+    /// True where the true residual is within tolerance.
+    pub fn converged(&self) -> bool {
+        self.outcome() == Outcome::Converged
+    }
+
+    /// Iterations at which the method began anew.
+    pub fn restarts(&self) -> impl Iterator<Item = usize> + '_ {
+        self.events.iter().filter(|e| e.kind == EventKind::Restart).filter_map(|e| e.iteration)
+    }
+}
+
+/// The device that a solve ran on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeviceUsed {
+    /// `cpu` or `cuda`.
+    pub kind: &'static str,
+    /// The name of each rank's device.
+    pub names: Vec<String>,
+    /// Threads of the CPU team; host threads beside GPUs.
+    pub threads: usize,
+    /// Why this one.
+    pub reason: String,
+    /// Ranks that solve together: processes, or GPUs of this one.
+    pub ranks: usize,
+}
+
+/// Something that happened on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What kind of thing.
+    pub kind: EventKind,
+    /// When, where there is a when.
+    pub iteration: Option<usize>,
+    /// In words.
+    pub detail: Cow<'static, str>,
+}
+
+impl Event {
+    /// An event, at an iteration where it has one.
+    pub fn new(kind: EventKind, iteration: Option<usize>, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, iteration, detail: detail.into() }
+    }
+}
+
+/// Kinds of [`Event`], in the order in which a solution lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventKind {
+    /// Something that was left open was decided.
+    Choice,
+    /// An attempt ended without an answer, and another follows.
+    Fallback,
+    /// Passes against the matrix in f64, where less is stored.
+    Refinement,
+    /// The method began anew from the true residual.
+    Restart,
+    /// The solve was stopped.
+    Interrupted,
+}
+
+impl EventKind {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::Choice => "choice",
+            EventKind::Fallback => "fallback",
+            EventKind::Refinement => "refinement",
+            EventKind::Restart => "restart",
+            EventKind::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Makes `to` the same history, in the room that it has.
+pub(super) fn copy_history(to: &mut History, from: &History) {
+    let room = from.residuals.capacity();
+    to.residuals.clear();
+    to.residuals.reserve(room); // what the limit of iterations allows
+    to.residuals.extend_from_slice(&from.residuals);
+    (to.outcome, to.iterations, to.restarts) = (from.outcome, from.iterations, from.restarts);
+    (to.reductions, to.rhs_norm) = (from.reductions, from.rhs_norm);
+    to.true_relative_residual = from.true_relative_residual;
+}

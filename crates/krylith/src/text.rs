@@ -1,0 +1,39 @@
+//! Numbers as people read them.
+
+/// A count with thin groups of three: `1 234 567`.
+pub fn count(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Bytes with a unit of 1024.
+pub fn bytes(n: u64) -> String {
+    let (mut value, mut unit) = (n as f64, 0);
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Seconds with three digits and a unit.
+pub fn seconds(t: f64) -> String {
+    match t {
+        t if t >= 99.95 => format!("{t:.0} s"),
+        t if t >= 0.9995 => format!("{t:.3} s").replace(".000 s", " s"),
+        t if t >= 1e-3 => format!("{:.1} ms", t * 1e3),
+        t => format!("{:.0} µs", t * 1e6),
+    }
+}
+
+/// `1 row`, `2 rows`.
+pub fn plural(n: usize, one: &str) -> String {
+    format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
+}
