@@ -2,8 +2,8 @@
 
 use crate::args::{BenchArgs, Suite};
 use crate::failure::{DONE, Failure, Result};
-use krylith::DeviceSpec;
 use crate::output;
+use krylith::DeviceSpec;
 use krylith_bench::model::Machine;
 use krylith_bench::{DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, ildu0, okp};
 
@@ -78,7 +78,9 @@ fn links(args: BenchArgs) -> Result<u8> {
         }
         Some(DeviceSpec::Cuda(gpus)) if !gpus.is_empty() => gpus.clone(),
         Some(DeviceSpec::Cuda(_)) => vec![0],
-        None | Some(DeviceSpec::Auto) => krylith::device::cuda::devices()?.iter().map(|d| d.ordinal).collect(),
+        None | Some(DeviceSpec::Auto) => {
+            krylith::device::cuda::devices()?.iter().map(|d| d.ordinal).collect()
+        }
     };
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let network = args.network.as_deref().map(Machine::read).transpose()?;

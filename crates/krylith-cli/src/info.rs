@@ -4,17 +4,17 @@ use crate::args::InfoArgs;
 use crate::blocks::picture;
 use crate::failure::{DONE, Result};
 use crate::output;
-use krylith::text::{bytes, count, plural};
 use crate::system::{self, Operator, System};
 use crate::{partitions, summary};
-use krylith::solver::{Memory, host};
-use krylith::{Options, Store};
 use krylith::device::cuda::specialisations::vector_kernels;
 use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
 use krylith::matrix::Bsr;
 use krylith::method::{GmresOptions, MethodSpec};
 use krylith::operator::{Structure, Terms};
 use krylith::precond::PrecondSpec;
+use krylith::solver::{Memory, host};
+use krylith::text::{bytes, count, plural};
+use krylith::{Options, Store};
 
 /// Runs the command.
 ///
@@ -44,8 +44,7 @@ pub fn info(args: InfoArgs) -> Result<u8> {
 
 /// Devices and libraries, found or why not. Further devices report here.
 fn found() -> Vec<(&'static str, Vec<String>)> {
-    let mut cpu =
-        vec![host::model(), format!("{}, {}", plural(host::cores(), "core"), host::simd())];
+    let mut cpu = vec![host::model(), format!("{}, {}", plural(host::cores(), "core"), host::simd())];
     if let Some(cache) = host::last_cache() {
         cpu.push(format!("last-level cache {}", bytes(cache)));
     }

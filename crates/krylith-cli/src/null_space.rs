@@ -21,7 +21,8 @@ pub fn vectors(wanted: &Null, system: &System, problem: &Problem) -> Result<Vec<
         }
         Null::Constant => problem.constant_null_vectors().map_err(|e| {
             let failure = Failure::from(e).within("--nullspace constant");
-            let message = format!("{}; leave the option out, or give the null vectors as a file", failure.message);
+            let message =
+                format!("{}; leave the option out, or give the null vectors as a file", failure.message);
             Failure { message, ..failure }
         }),
     }

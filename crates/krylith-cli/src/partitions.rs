@@ -1,11 +1,11 @@
 //! `krylith info SYSTEM --ranks P`: each way to give the system's block rows to ranks, and how good it is.
 
 use crate::failure::{Failure, Result};
-use krylith::text::{bytes, count, plural};
-use krylith::partition::enough_rows;
 use crate::system::System;
 use comfy_table::{CellAlignment, Table, presets};
+use krylith::partition::enough_rows;
 use krylith::partition::{Partitioner, Quality};
+use krylith::text::{bytes, count, plural};
 
 /// Refuses more ranks than block rows.
 ///

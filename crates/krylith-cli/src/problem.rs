@@ -3,11 +3,11 @@
 use crate::args::{MatrixFormat, ProblemArgs};
 use crate::failure::{DONE, Failure, Result};
 use crate::output;
-use krylith::text::plural;
 use crate::summary;
 use krylith::io::system::{KroneckerFile, SystemFile};
 use krylith::io::{Array, matrix_market, numpy, petsc, vtu};
 use krylith::matrix::{Csr, Dense};
+use krylith::text::plural;
 use krylith_problems::{Generated, SystemKind};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

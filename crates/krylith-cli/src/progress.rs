@@ -1,8 +1,8 @@
 //! A bar on a terminal, a line every five seconds elsewhere, nothing with `--quiet`; and the ear for Ctrl-C.
 
 use crate::interrupt;
-use krylith::text::count;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use krylith::text::count;
 use krylith::{Observer, Progress};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;

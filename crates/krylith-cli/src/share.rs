@@ -4,13 +4,13 @@ use crate::failure::{Failure, Result};
 use crate::options::Ordering;
 use crate::ranks;
 use crate::system::{self, Operator, Order, Share, System};
+use krylith::Options;
 use krylith::comm::{self, Communicator};
 use krylith::io::parts::{BlockSource, ReadRows, read_rows};
 use krylith::operator::Terms;
 use krylith::partition::{
     MANY_GHOSTS, Part, PartitionSpec, Partitioner, assign, distribute, enough_rows, slabs_fit, split,
 };
-use krylith::Options;
 use std::sync::Arc;
 
 /// This rank's share of a system. Collective.
@@ -38,7 +38,9 @@ pub fn load(
     if !system::is_problem(text) && user == Ordering::Interleaved {
         let way = match wanted {
             PartitionSpec::Auto => Some(Partitioner::Nonzeros),
-            PartitionSpec::By(way) => Some(way).filter(|w| matches!(w, Partitioner::Rows | Partitioner::Nonzeros)),
+            PartitionSpec::By(way) => {
+                Some(way).filter(|w| matches!(w, Partitioner::Rows | Partitioner::Nonzeros))
+            }
         };
         if let Some(way) = way
             && let Some(system) = by_parts(comm, text, block, way, given)?

@@ -40,7 +40,9 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         interrupt::watch()?;
         check_targets(&args)?;
         match &given.device {
-            Some(DeviceSpec::Cuda(list)) => check_gpus(list).map_err(|e| Failure::machine(format!("--device {e}"))),
+            Some(DeviceSpec::Cuda(list)) => {
+                check_gpus(list).map_err(|e| Failure::machine(format!("--device {e}")))
+            }
             _ => Ok(()),
         }
     };
@@ -189,7 +191,8 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
     }
     let fill = (info.numbers > 0.0).then(|| info.numbers / system.nonzeros as f64);
     let moved = solution.bytes_per_iteration * history.iterations as f64;
-    let fraction = done.bandwidth.filter(|_| history.iterations > 0).map(|b| moved / solution.solve_seconds / b);
+    let fraction =
+        done.bandwidth.filter(|_| history.iterations > 0).map(|b| moved / solution.solve_seconds / b);
     let (own, stop) = (solution.method.options(), options.stop());
     let mut events = Vec::new();
     if system.share.numbers.is_some() {

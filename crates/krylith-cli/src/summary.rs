@@ -1,13 +1,13 @@
 //! What a person reads on stdout when a solve has ended.
 
 use crate::options::Ordering;
-use krylith::text::{count, plural, seconds};
 use crate::progress::rate_text;
 use crate::solve::Finished;
 use crate::system::{Operator, System};
 use krylith::method::MethodName;
 use krylith::precond::PrecondSpec;
 use krylith::solver::EventKind;
+use krylith::text::{count, plural, seconds};
 use krylith::{Outcome, Store};
 use std::fmt::Write;
 

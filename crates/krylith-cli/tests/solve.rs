@@ -51,7 +51,7 @@ fn the_report_has_the_contract_s_fields() {
     f.line("solve random:60,block=3,stages=2 --precond jacobi --restart 5 --report r.json --deterministic --rhs random:7 --threads 1")
         .works();
     let r = report(&f, "r.json");
-    assert_eq!(r["schema"], 1);
+    assert_eq!(r["schema"], 2);
     assert_eq!(r["krylith"], env!("CARGO_PKG_VERSION"));
     assert_eq!(
         (&r["system"]["rows"], &r["system"]["block"], &r["system"]["stages"]),
@@ -220,7 +220,7 @@ fn ildu0_is_reported() {
     assert!(words.iter().all(|w| ran.works().out.contains(w)), "{ran:#?}");
     let r = report(&f, "r.json");
     let p = &r["preconditioner"];
-    assert_eq!((&p["name"], &p["parameters"]["subdomains"]), (&"ildu0".into(), &8.into()));
+    assert_eq!((&p["name"], &p["parameters"]["subdomains"]), (&"ildu".into(), &8.into()));
     // Each of the three planes that separate boxes cuts 144 couplings, stored twice.
     let (dropped, stored) = (3.0 * 144.0 * 2.0, 7.0 * 1728.0 - 6.0 * 144.0);
     let share = p["parameters"]["dropped"].as_f64().unwrap();
@@ -280,7 +280,7 @@ fn stages_and_compositions_are_reported() {
         let (out, r) = solve("jacobi then ildu0:rows=36", more);
         assert!(out.contains("(4 × 2 stages), then ILDU(0) of subdomains"), "{out}");
         let p = &r["preconditioner"];
-        assert_eq!(p["name"], "jacobi then ildu0");
+        assert_eq!(p["name"], "jacobi then ildu");
         let parts = &p["parameters"];
         assert_eq!((&parts["first"]["name"], &parts["second"]["rows"]), (&"jacobi".into(), &36.into()));
         let (_, alone) = solve("ildu0:rows=36", more);

@@ -396,7 +396,9 @@ impl Options {
                         .ok_or_else(|| Error::invalid(format!("`{pair}` in `{value}` is not key=value")))?;
                     match key {
                         "restart" | "orthogonalization" | "reductions" => self.set(key, value)?,
-                        _ => unknown("key of a method", key, &["restart", "orthogonalization", "reductions"])?,
+                        _ => {
+                            unknown("key of a method", key, &["restart", "orthogonalization", "reductions"])?
+                        }
                     }
                 }
             }

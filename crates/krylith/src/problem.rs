@@ -231,7 +231,10 @@ impl<'a> Problem<'a> {
     pub fn with_stages(self, a: Dense, b: Dense) -> Result<Self> {
         let s = self.stages();
         if self.terms.terms.len() != 2 || [&a, &b].iter().any(|c| c.rows() != s || c.columns() != s) {
-            return Err(Error::invalid(format!("A and B of {} terms with {s} stages", self.terms.terms.len())));
+            return Err(Error::invalid(format!(
+                "A and B of {} terms with {s} stages",
+                self.terms.terms.len()
+            )));
         }
         Ok(Self { stages: Some((a, b)), ..self })
     }

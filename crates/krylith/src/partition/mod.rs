@@ -29,7 +29,8 @@ pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
 pub use split::split;
 pub use subdomains::{
-    Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, of_rank, of_whole, slabs_fit,
+    Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, of_rank, of_whole,
+    slabs_fit,
 };
 
 use crate::operator::Terms;

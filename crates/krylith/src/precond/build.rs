@@ -86,7 +86,8 @@ pub(crate) fn build<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     if equilibrate && space.comm().size() > 1 {
         return Err(Error::Unsupported(
-            "rows and columns are scaled on one rank alone; leave `equilibrate` out, or solve on one device".into(),
+            "rows and columns are scaled on one rank alone; leave `equilibrate` out, or solve on one device"
+                .into(),
         ));
     }
     let (mut p, info);
@@ -425,7 +426,11 @@ impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
         let terms = scaling.scaled(terms)?;
         if let Some(a) = &self.operator {
             let mut a = a.borrow_mut();
-            terms.terms.iter().enumerate().try_for_each(|(t, (_, m))| a.update_values(space, t, m.values()))?;
+            terms
+                .terms
+                .iter()
+                .enumerate()
+                .try_for_each(|(t, (_, m))| a.update_values(space, t, m.values()))?;
         }
         self.scaled.update(space, &scaling)?;
         self.scaled.inner_mut().map_or(Ok(()), |p| p.update_values(space, &terms))

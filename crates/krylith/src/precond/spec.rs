@@ -68,7 +68,10 @@ impl std::str::FromStr for PrecondSpec {
         let parameters: Vec<(&str, &str)> = parameters
             .map(|list| {
                 list.split(',')
-                    .map(|p| p.split_once('=').ok_or_else(|| Error::invalid(format!("`{p}` in `{text}` is not key=value"))))
+                    .map(|p| {
+                        p.split_once('=')
+                            .ok_or_else(|| Error::invalid(format!("`{p}` in `{text}` is not key=value")))
+                    })
                     .collect::<Result<Vec<_>>>()
             })
             .transpose()?
@@ -81,7 +84,7 @@ impl std::str::FromStr for PrecondSpec {
         match name {
             "auto" | "none" if !parameters.is_empty() => {
                 Err(Error::invalid(format!("`{name}` takes no parameters")))
-            },
+            }
             "auto" => Ok(PrecondSpec::Auto),
             "none" => Ok(PrecondSpec::None),
             "jacobi" => {
@@ -90,7 +93,8 @@ impl std::str::FromStr for PrecondSpec {
                     match key {
                         "block" => {
                             let size = whole_number(value, 1, MAX_BLOCK);
-                            block = Some(size.map_err(|e| Error::invalid(format!("jacobi:block={value}: {e}")))?)
+                            block =
+                                Some(size.map_err(|e| Error::invalid(format!("jacobi:block={value}: {e}")))?)
                         }
                         _ => return unknown("key of jacobi", key, &["block"]),
                     }
@@ -198,7 +202,8 @@ impl IlduSpec {
             }
             "shift" => {
                 let shift = value.parse().ok().filter(|s: &f64| *s > 0.0 && s.is_finite());
-                self.shift = Some(shift.ok_or_else(|| Error::invalid("expected a positive number, such as 1e-3"))?);
+                self.shift =
+                    Some(shift.ok_or_else(|| Error::invalid("expected a positive number, such as 1e-3"))?);
             }
             _ => return unknown(&format!("key of {name}"), key, &["fill", "rows", "cut", "shift"]),
         }
@@ -251,8 +256,12 @@ mod tests {
         assert_eq!("jacobi".parse::<PrecondSpec>().unwrap(), PrecondSpec::Jacobi { block: None });
         assert_eq!("ildu0".parse::<PrecondSpec>().unwrap(), PrecondSpec::Ildu(IlduSpec::default()));
         let full = IlduSpec { fill: 2, rows: Some(100), cut: SubdomainCut::TwoLevel, shift: Some(1e-3) };
-        assert_eq!("ildu0:fill=2,rows=100,cut=two-level,shift=1e-3".parse::<PrecondSpec>().unwrap(), PrecondSpec::Ildu(full));
-        let (jacobi, ildu0) = (|| PrecondSpec::Jacobi { block: None }, || PrecondSpec::Ildu(IlduSpec::default()));
+        assert_eq!(
+            "ildu0:fill=2,rows=100,cut=two-level,shift=1e-3".parse::<PrecondSpec>().unwrap(),
+            PrecondSpec::Ildu(full)
+        );
+        let (jacobi, ildu0) =
+            (|| PrecondSpec::Jacobi { block: None }, || PrecondSpec::Ildu(IlduSpec::default()));
         let sum = |a, b| PrecondSpec::Sum(Box::new([a, b]));
         let then = |a, b| PrecondSpec::Multiplicative(Box::new([a, b]));
         assert_eq!("jacobi+ildu0".parse::<PrecondSpec>().unwrap(), sum(jacobi(), ildu0()));

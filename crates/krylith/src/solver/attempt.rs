@@ -282,8 +282,8 @@ impl<S: SolverSpace> Rank<S> {
                     Some(passes) => x.copy_from_slice(&passes.x),
                 }
             }
-            let again = ladder::worth_another(&self.history)
-                && done + self.history.iterations < stop.max_iterations;
+            let again =
+                ladder::worth_another(&self.history) && done + self.history.iterations < stop.max_iterations;
             self.tell_restarts(done, attempt.method.restart());
             match first {
                 true => copy_history(&mut self.solution.history, &self.history),
@@ -315,9 +315,7 @@ impl<S: SolverSpace> Rank<S> {
     /// Makes events of the restarts of an attempt that began after `begun` iterations and restarts every `restart`.
     fn tell_restarts(&mut self, begun: usize, restart: Option<usize>) {
         let events = &mut self.solution.events;
-        events.extend(
-            self.restarts.drain(..).map(|(i, why)| Event::new(EventKind::Restart, Some(i), why)),
-        );
+        events.extend(self.restarts.drain(..).map(|(i, why)| Event::new(EventKind::Restart, Some(i), why)));
         if let Some(restart) = restart {
             let count = self.history.restarts;
             let told = self.cycles.iter().filter(|i| **i > begun).count() == count;

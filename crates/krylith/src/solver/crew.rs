@@ -52,8 +52,10 @@ impl Crew {
             (choice, _) => choice.clone(),
         };
         let count = ordinals.len().max(1);
-        let workers = Workers::new(count, "krylith").map_err(|e| {
-            Error::Device { device: "the host".into(), call: "a new thread".into(), message: e.to_string() }
+        let workers = Workers::new(count, "krylith").map_err(|e| Error::Device {
+            device: "the host".into(),
+            call: "a new thread".into(),
+            message: e.to_string(),
         })?;
         let team = parts.as_ref().map(|parts| parts.team()).unwrap_or_default();
         let errors = (0..count).map(|_| Mutex::new(None)).collect();

@@ -82,10 +82,7 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize) 
     let most = local.unknowns.min(options.stop().max_iterations.max(1));
     let open = *wanted == PrecondSpec::Auto;
     let equilibrate = options.equilibrate.unwrap_or(false)
-        || (open
-            && options.equilibrate.is_none()
-            && local.comm.size() == 1
-            && spread(local.terms) > UNEVEN);
+        || (open && options.equilibrate.is_none() && local.comm.size() == 1 && spread(local.terms) > UNEVEN);
     let mut attempts: Vec<(Attempt, PrecondSpec)> = Vec::new();
     for rung in &LADDER {
         let precond = match wanted {

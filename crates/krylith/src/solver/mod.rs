@@ -34,8 +34,8 @@ use crate::{Error, Result};
 use attempt::Update;
 use crew::{Crew, Seat};
 use device::Choice;
-use std::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use watch::Run;
 
@@ -283,7 +283,10 @@ impl<'a> Solver<'a> {
             )));
         }
         if let Some(e) = values.iter().position(|v| !v.is_finite()) {
-            return Err(Error::invalid(format!("new value {e} is {}; every value must be finite", values[e])));
+            return Err(Error::invalid(format!(
+                "new value {e} is {}; every value must be finite",
+                values[e]
+            )));
         }
         matrix.to_mut().values_mut().copy_from_slice(values);
         if let Some(parts) = &mut self.crew.parts {

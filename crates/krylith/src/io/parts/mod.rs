@@ -28,10 +28,10 @@ use std::path::Path;
 pub use blocks::suited_block;
 pub use vector::{own_unknowns, read_unknowns};
 
+use super::Array;
 use super::array::points_columns;
 use super::source::{map, name_file};
 use super::system::{KroneckerFile, Parts, SystemFile, check_points, coefficients, kronecker_block};
-use super::Array;
 use crate::Options;
 use crate::comm::{Communicator, gather};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, MAX_BLOCK};

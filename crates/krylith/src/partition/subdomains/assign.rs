@@ -5,11 +5,11 @@
 //! same if runs of rows end between them; elsewhere each rank cuts its own rows, and the text says so.
 
 use super::{Subdomains, boxes};
+use crate::Result;
 use crate::comm::Communicator;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::partition::{Partition, PartitionSpec, SubdomainCut, choose};
-use crate::Result;
 use std::borrow::Cow;
 
 /// Subdomains as a preconditioner asks for them.

@@ -105,9 +105,7 @@ mod tests {
     #[test]
     fn slabs_of_a_grid_are_its_boxes() {
         let (grid, spec) = ([8, 8, 16], SubdomainSpec { cut: SubdomainCut::Auto, rows: 64 });
-        assert!(
-            slabs_fit(grid, spec, 2) && slabs_fit(grid, spec, 4) && !slabs_fit(grid, spec, 3)
-        );
+        assert!(slabs_fit(grid, spec, 2) && slabs_fit(grid, spec, 4) && !slabs_fit(grid, spec, 3));
         let (whole, _) = of_grid(grid, 1024, spec).unwrap();
         let upper: Vec<u64> = (512..1024).collect();
         let (own, size) = of_slab(grid, &upper, spec).unwrap();

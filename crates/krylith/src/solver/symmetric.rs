@@ -1,0 +1,120 @@
+//! Is the operator symmetric? Two products tell, on any device, over ranks, and whatever stands behind the operator.
+//!
+//! For random u and v, uᵀAv = vᵀAu up to rounding if A = Aᵀ, and for no other A but by a chance of measure zero.
+
+use crate::Result;
+use crate::operator::LinearOperator;
+use crate::space::{FLAGS, Space, Store};
+
+/// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the operator counts as symmetric: sums of many numbers are rounded differently.
+const ROUNDING: f64 = 1e-12;
+
+/// What two products tell of an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Symmetry {
+    /// A = Aᵀ.
+    pub symmetric: bool,
+    /// uᵀAu and vᵀAv are positive: A may be positive definite.
+    pub positive: bool,
+}
+
+/// Looks at the operator `a`. Own block rows of `order` numbers have these numbers in the whole system, or their own, so that
+/// u and v do not depend on ranks. Collective.
+///
+/// # Errors
+/// A device without room; a rank that is gone or failed.
+pub(super) fn symmetry<S: Space>(
+    space: &S,
+    a: &dyn LinearOperator<S>,
+    numbers: Option<&[u64]>,
+    order: usize,
+) -> Result<Symmetry> {
+    let (mut basis, mut scalars) = (space.basis(2, Store::F64)?, space.scalars(4)?);
+    let (mut x, mut product) = (space.vector()?, space.vector()?);
+    // Columns of the basis are appended divided by the number in slot 3.
+    space.write_scalars(&mut scalars, 0, &[0.0, 0.0, 0.0, 1.0], &[0; FLAGS])?;
+    let host = |seed: u64| -> Vec<f64> {
+        let number = |i: usize| numbers.map_or((i / order) as u64, |n| n[i / order]) * order as u64;
+        (0..space.len()).map(|i| random(seed, number(i) + (i % order) as u64)).collect()
+    };
+    let (mut sums, mut flags) = ([[0.0; 3]; 2], [0; FLAGS]);
+    let mut squares = [0.0; 2];
+    for (column, square) in squares.iter_mut().enumerate() {
+        let numbers = host(column as u64);
+        *square = numbers.iter().map(|v| v * v).sum();
+        space.write(&numbers, &mut x)?;
+        space.append(&mut basis, column, &mut x, &mut scalars, 3)?;
+    }
+    space.comm().sum(&mut squares)?;
+    for (column, sums) in sums.iter_mut().enumerate() {
+        space.write(&host(column as u64), &mut x)?;
+        a.apply(space, &x, &mut product)?;
+        space.project(&basis, 0..2, &product, &mut scalars, 0)?;
+        space.subtract(&basis, 0..0, &mut product, &mut scalars, 0, Some(2))?;
+        space.read_scalars(&scalars, 0, sums, &mut flags)?;
+    }
+    // [uᵀAu, vᵀAu, ‖Au‖²], [uᵀAv, vᵀAv, ‖Av‖²]
+    let [[uu, vu, au], [uv, vv, av]] = sums;
+    let scale = (au * squares[1]).sqrt().max((av * squares[0]).sqrt());
+    let symmetric = (uv - vu).abs() <= ROUNDING * scale && scale.is_finite();
+    Ok(Symmetry { symmetric, positive: uu > 0.0 && vv > 0.0 })
+}
+
+/// A number in (−1, 1) that depends on a seed and an index alone: splitmix64.
+fn random(seed: u64, index: u64) -> f64 {
+    let mut z = (seed << 32 ^ index).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::Team;
+    use crate::device::cpu::{Cpu, Pool};
+    use crate::matrix::{Bsr, Csr};
+    use crate::operator::{PointBlock, Terms};
+    use crate::partition::{Partition, split};
+    use std::sync::Arc;
+
+    fn path(n: usize, upper: f64, diagonal: f64) -> Bsr {
+        let mut triplets = Vec::new();
+        for i in 0..n {
+            triplets.push((i as u32, i as u32, diagonal));
+            if i + 1 < n {
+                triplets.extend([(i as u32, i as u32 + 1, upper), (i as u32 + 1, i as u32, -1.0)]);
+            }
+        }
+        Bsr::from_csr(&Csr::from_triplets(n, n, &triplets).unwrap(), 1).unwrap()
+    }
+
+    #[test]
+    fn one_entry_makes_the_difference() {
+        for (n, upper, diagonal, symmetric, positive) in [
+            (1000, -1.0, 2.0, true, true),
+            (1000, -1.0 - 1e-6, 2.0, false, true),
+            (1000, -1.0, -2.0, true, false),
+            (1, 0.0, 1.0, true, true),
+        ] {
+            let a = path(n, upper, diagonal);
+            let space = Cpu::new(n, 2);
+            let operator = PointBlock::bsr(&space, &a, Store::F64).unwrap();
+            let found = symmetry(&space, &operator, None, 1).unwrap();
+            assert_eq!(found, Symmetry { symmetric, positive }, "{n} {upper} {diagonal}");
+            if n == 1 {
+                continue;
+            }
+            let parts = split(&Terms::bsr(&a), &Partition::by_rows(n, 3).unwrap()).unwrap();
+            let found = Team::run(3, |comm| {
+                let part = &parts[comm.rank()];
+                let space = Cpu::distributed(part.rows.len(), Arc::new(Pool::new(1)), comm);
+                let operator = PointBlock::new(&space, &part.terms, Store::F32, false)?;
+                symmetry(&space, &operator, Some(&part.rows), 1)
+            });
+            // Stored in f32, what differs by less than that is symmetric.
+            let symmetric = symmetric || (upper as f32) == -1.0;
+            assert_eq!(found.unwrap(), [Symmetry { symmetric, positive }; 3], "{n} {upper} {diagonal}");
+        }
+    }
+}
