@@ -1,7 +1,6 @@
 //! Orders in h against manufactured solutions, with sources and traction; errors are integrals over tetrahedra.
 
-mod common;
-
+use crate::common;
 use std::f64::consts::PI;
 use std::sync::Arc;
 

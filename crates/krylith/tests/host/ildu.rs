@@ -1,8 +1,6 @@
 //! Incomplete factors on subdomains against a plain sequential reference, their errors and their effect.
 
-mod common;
-
-use common::{Random, dense, distance, random_bsr, random_kronecker, solve};
+use crate::common::{Random, dense, distance, random_bsr, random_kronecker, solve};
 use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Csr};
 use krylith::method::{Gmres, GmresOptions};

@@ -1,8 +1,6 @@
 //! Every line of the contract's "Bad input": the exit code, the words, and that nothing was changed.
 
-mod common;
-
-use common::{Folder, chain, mtx};
+use crate::common::{self, Folder, chain, mtx};
 
 const HEAD: &str = "%%MatrixMarket matrix coordinate real general\n";
 

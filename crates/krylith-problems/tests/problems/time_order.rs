@@ -17,8 +17,7 @@
 //! so has the pressure of stiffly accurate schemes. Gauss schemes carry the pressure with R(∞) = (−1)^s and stage
 //! errors of O(τ^{s+1}): order s for even s, where errors add up, and s + 1 for odd s, where they cancel in pairs.
 
-mod common;
-
+use crate::common;
 use krylith::matrix::Butcher;
 use krylith_problems::{DuctData, InletRamp, StokesDuct, StokesOptions};
 

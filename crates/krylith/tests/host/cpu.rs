@@ -1,8 +1,6 @@
 //! The conformance tests on the CPU device.
 
-mod common;
-mod conformance;
-
+use crate::conformance;
 use krylith::device::cpu::Cpu;
 
 /// Every check of `conformance`, on 1 and on 2 threads.

@@ -1,10 +1,8 @@
 //! Every matrix of a folder by bare `krylith solve MATRIX --rtol 1e-8 --rhs ones`, as a table.
 //!
-//! `KRYLITH_MATRICES=FOLDER cargo test -p krylith-cli --test matrices -- --ignored --nocapture`
+//! `KRYLITH_MATRICES=FOLDER cargo test -p krylith-cli --test command matrices -- --ignored --nocapture`
 
-mod common;
-
-use common::Folder;
+use crate::common::Folder;
 use serde_json::Value;
 use std::path::Path;
 

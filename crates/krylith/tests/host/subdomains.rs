@@ -1,8 +1,6 @@
 //! Ways to cut subdomains: sizes, and that each row is in one.
 
-mod common;
-
-use common::{Random, random_bsr};
+use crate::common::{Random, random_bsr};
 use krylith::matrix::{Bsr, Dense};
 use krylith::operator::Terms;
 use krylith::partition::{Partition, SubdomainCut, Subdomains, split};

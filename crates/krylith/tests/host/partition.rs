@@ -1,8 +1,6 @@
 //! Parts of a system: halos, numbering and products, cut in one process and over ranks, against the whole system.
 
-mod common;
-
-use common::{Random, by_rows, distance, random_kronecker};
+use crate::common::{Random, by_rows, distance, random_kronecker};
 use krylith::comm::{Communicator, Solo, Team};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::operator::Terms;

@@ -1,8 +1,6 @@
 //! BiCGSTAB on the CPU: the textbook's numbers, every outcome for its own reason, breakdowns, threads.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use faer::Mat;
 use krylith::device::cpu::Cpu;
 use krylith::matrix::Csr;

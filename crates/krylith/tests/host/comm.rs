@@ -1,7 +1,6 @@
 //! Ranks that are threads: what every communicator must do, and how a team ends when one of its ranks does.
 
-mod ranks;
-
+use crate::ranks;
 use krylith::comm::{Communicator, Message, Solo, Team, TeamRank};
 use krylith::{Error, Result};
 use std::sync::Arc;

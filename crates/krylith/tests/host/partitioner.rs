@@ -1,8 +1,6 @@
 //! Ways to give rows to ranks, and the quality that is reported of them.
 
-mod common;
-
-use common::{Random, random_kronecker};
+use crate::common::{Random, random_kronecker};
 use krylith::matrix::{Bsr, Dense};
 use krylith::operator::Terms;
 use krylith::partition::{Partition, Partitioner, Quality, Share, split};

@@ -1,8 +1,6 @@
 //! Null spaces and equilibration around other preconditioners, on the CPU.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::method::{Gmres, GmresOptions};

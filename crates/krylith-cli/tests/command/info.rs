@@ -1,8 +1,6 @@
 //! `krylith info SYSTEM --ranks P`.
 
-mod common;
-
-use common::{Folder, chain, mtx};
+use crate::common::{Folder, chain, mtx};
 
 /// The words of the partition table's line that begins with `way`.
 #[track_caller]

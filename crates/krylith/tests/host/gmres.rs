@@ -1,8 +1,6 @@
 //! GMRES on the CPU: every outcome for its own reason, breakdowns, orthogonality, agreement of its variants.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use krylith::device::cpu::Cpu;
 use krylith::matrix::Csr;
 use krylith::method::{Gmres, GmresOptions, Orthogonalization};

@@ -1,8 +1,6 @@
 //! What a solve answers, writes and says.
 
-mod common;
-
-use common::{Folder, Ran, array, chain, distance, mtx};
+use crate::common::{Folder, Ran, array, chain, distance, mtx};
 use serde_json::Value;
 
 fn report(f: &Folder, name: &str) -> Value {

@@ -1,6 +1,6 @@
 //! How hard the generated duct is: GMRES(30) with right point-block Jacobi, to 1e-6 from x = 0.
 //!
-//! `cargo test -p krylith-problems --test iterations -- --ignored --nocapture`. TARGETS: 121–141 iterations on
+//! `cargo test -p krylith-problems --test problems iterations -- --ignored --nocapture`. TARGETS: 121–141 iterations on
 //! 8³ nodes, 233–329 on 12³, 300–722 on 16³ (ν = 0.01 and 1).
 
 use krylith::matrix::{Bsr, Csr};

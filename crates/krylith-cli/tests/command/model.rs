@@ -1,8 +1,6 @@
 //! `krylith model` and `krylith bench links`.
 
-mod common;
-
-use common::Folder;
+use crate::common::Folder;
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -1,9 +1,6 @@
 //! The conformance tests of several ranks, on CPUs; ranks are threads here.
 
-mod common;
-#[path = "conformance/distributed.rs"]
-mod distributed;
-
+use crate::conformance::distributed;
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use std::sync::Arc;
