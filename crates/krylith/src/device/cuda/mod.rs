@@ -12,6 +12,7 @@ mod embedded;
 mod exchange;
 mod fabric;
 mod factors;
+mod graph;
 mod nccl;
 mod peers;
 mod pinned;
