@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use faer::prelude::Solve;
+use crate::common::lu::Lu;
 use krylith::matrix::Csr;
 use krylith_problems::{Generated, SystemKind, generate};
 
@@ -14,11 +14,11 @@ fn matrix(generated: &Generated) -> Csr {
     }
 }
 
-/// x of A x = b by a dense factorisation.
+/// x of A x = b by a factorisation.
 fn solve(a: &Csr, b: &[f64]) -> Vec<f64> {
-    let dense = faer::Mat::from_fn(a.rows(), a.rows(), |i, j| a.get(i, j));
-    let x = dense.partial_piv_lu().solve(faer::Mat::from_fn(b.len(), 1, |i, _| b[i]));
-    (0..b.len()).map(|i| x[(i, 0)]).collect()
+    let mut x = b.to_vec();
+    Lu::new(a).solve(&mut x);
+    x
 }
 
 fn product(a: &Csr, x: &[f64]) -> Vec<f64> {

@@ -1,7 +1,6 @@
 //! BiCGSTAB on the CPU: the textbook's numbers, every outcome for its own reason, breakdowns, threads.
 
 use crate::common::*;
-use faer::Mat;
 use krylith::device::cpu::Cpu;
 use krylith::matrix::Csr;
 use krylith::method::{Bicgstab, BicgstabOptions, Reductions};
@@ -118,7 +117,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 }
 
 /// van der Vorst's algorithm on dense arrays, line by line: ‖r‖/‖b‖ before and after `steps` iterations.
-fn textbook(a: &Mat<f64>, inverse: Option<&Mat<f64>>, b: &[f64], steps: usize) -> Vec<f64> {
+fn textbook(a: &Mat, inverse: Option<&Mat>, b: &[f64], steps: usize) -> Vec<f64> {
     let n = b.len();
     let k = |x: &[f64]| inverse.map_or(x.to_vec(), |p| multiply(p, x));
     let (mut x, mut r) = (vec![0.0; n], b.to_vec());
@@ -146,7 +145,7 @@ fn textbook(a: &Mat<f64>, inverse: Option<&Mat<f64>>, b: &[f64], steps: usize) -
 }
 
 /// The inverses of the diagonal blocks of a matrix, as a matrix.
-fn block_diagonal_inverse(a: &Mat<f64>, order: usize) -> Mat<f64> {
+fn block_diagonal_inverse(a: &Mat, order: usize) -> Mat {
     let n = a.nrows();
     let mut inverse = Mat::zeros(n, n);
     for at in (0..n).step_by(order) {

@@ -1,24 +1,11 @@
 //! Steps of the Stokes duct with a sparse direct solver: a reference for orders of convergence.
 #![allow(dead_code)] // each test uses a part
 
-use faer::linalg::solvers::Solve;
-use faer::sparse::linalg::solvers::Lu;
-use faer::sparse::{SparseColMat, Triplet};
-use krylith::matrix::{Bsr, Butcher, KroneckerSum};
-use krylith_problems::{StokesDuct, StokesSteps};
+pub mod lu;
 
-/// Sparse LU factors of A⊗M + τB⊗L in Krylith's order of unknowns.
-pub fn factorise(system: &KroneckerSum) -> Lu<usize, f64> {
-    let a = system.assemble().to_csr();
-    let mut entries = Vec::with_capacity(a.nonzeros());
-    for i in 0..a.rows() {
-        let (col, values) = a.row(i);
-        let stored = col.iter().zip(values).filter(|(_, v)| **v != 0.0);
-        entries.extend(stored.map(|(&j, &v)| Triplet::new(i, j as usize, v)));
-    }
-    let a = SparseColMat::<usize, f64>::try_new_from_triplets(a.rows(), a.columns(), &entries).unwrap();
-    a.sp_lu().unwrap()
-}
+use krylith::matrix::{Bsr, Butcher};
+use krylith_problems::{StokesDuct, StokesSteps};
+use lu::Lu;
 
 /// y = A x.
 pub fn apply(a: &Bsr, x: &[f64]) -> Vec<f64> {
@@ -34,7 +21,7 @@ pub fn apply(a: &Bsr, x: &[f64]) -> Vec<f64> {
 /// A duct, its steps and its factors.
 pub struct Solver {
     steps: StokesSteps,
-    lu: Lu<usize, f64>,
+    lu: Lu,
     rhs: Vec<f64>,
 }
 
@@ -43,14 +30,13 @@ impl Solver {
         let butcher = Butcher::by_name(scheme).unwrap();
         let system = duct.kronecker(&butcher, tau).unwrap();
         let rhs = vec![0.0; system.rows()];
-        Self { steps: duct.steps(&butcher, tau).unwrap(), lu: factorise(&system), rhs }
+        Self { steps: duct.steps(&butcher, tau).unwrap(), lu: Lu::new(&system.assemble().to_csr()), rhs }
     }
 
     /// One step from `t`; the stage derivatives are left in `self.stages()`.
     pub fn step(&mut self, t: f64, u: &mut [f64]) {
         self.steps.rhs_into(t, u, &mut self.rhs).unwrap();
-        let n = self.rhs.len();
-        self.lu.solve_in_place(faer::MatMut::from_column_major_slice_mut(&mut self.rhs, n, 1));
+        self.lu.solve(&mut self.rhs);
         self.steps.advance(&self.rhs, u).unwrap();
     }
 
