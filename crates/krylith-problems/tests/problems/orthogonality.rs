@@ -20,7 +20,7 @@ fn thirty_finished_vectors_are_orthonormal() {
         let stop = Stop { rtol: 1e-14, max_iterations: 30, ..Stop::default() };
         let history = gmres.solve(&space, &a, None, &b, &mut x, &stop, &mut ()).unwrap();
         assert_eq!(history.iterations, 30);
-        let v: Vec<Vec<f64>> = (0..30).map(|k| gmres.basis().column(k)).collect();
+        let v: Vec<Vec<f64>> = (0..30).map(|k| gmres.recurrence().basis().column(k)).collect();
         let mut sum = 0.0;
         for i in 0..30 {
             for j in 0..30 {

@@ -93,6 +93,9 @@ pub trait Space: Schedule + Clock {
     /// `to ← from`.
     fn copy(&self, from: &Self::Vector, to: &mut Self::Vector) -> Result<()>;
 
+    /// Waits for everything asked for.
+    fn wait(&self) -> Result<()>;
+
     /// One fused elementwise pass: scalars in by slot `a`, vectors `x` read, `y` updated, sums out to slots `o`.
     fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &self,

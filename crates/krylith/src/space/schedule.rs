@@ -110,6 +110,4 @@ pub trait Schedule {
         host: &mut [f64],
         flags: &mut [i32; FLAGS],
     ) -> Result<()>;
-    /// Waits for everything asked for.
-    fn wait(&self) -> Result<()>;
 }

@@ -378,7 +378,7 @@ fn orthogonality(a: &Csr, b: &[f64], options: GmresOptions) -> f64 {
     let mut x = space.vector().unwrap();
     let history = gmres.solve(&space, &a, None, &b.to_vec(), &mut x, &stop, &mut ()).unwrap();
     assert_eq!((history.iterations, history.restarts), (m, 0), "{options:?}: the basis must be whole");
-    let v: Vec<Vec<f64>> = (0..m).map(|k| gmres.basis().column(k)).collect();
+    let v: Vec<Vec<f64>> = (0..m).map(|k| gmres.recurrence().basis().column(k)).collect();
     // Summed by chunks: the rounding of one long sum would drown what is measured.
     let partial = |(x, y): (&[f64], &[f64])| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let dot = |p: usize, q: usize| v[p].chunks(32).zip(v[q].chunks(32)).map(partial).sum::<f64>();

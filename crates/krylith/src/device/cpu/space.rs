@@ -50,6 +50,10 @@ impl Space for Cpu {
         );
         Ok(())
     }
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &self,
         _: K,
@@ -400,9 +404,6 @@ impl Schedule for Cpu {
         flags: &mut [i32; FLAGS],
     ) -> Result<()> {
         self.read_scalars(scalars, 0, host, flags)
-    }
-    fn wait(&self) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use super::Cuda;
 use super::driver::{Buffer, launch};
 use super::specialisations;
 use crate::precond::BlockDiagonal;
-use crate::space::{Schedule, Store};
+use crate::space::{Space, Store};
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
 

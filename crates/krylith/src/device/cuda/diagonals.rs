@@ -6,7 +6,7 @@ use super::specialisations;
 use crate::Result;
 use crate::matrix::Dia;
 use crate::operator::DiagonalFormat;
-use crate::space::{Schedule, Space};
+use crate::space::Space;
 use cudarc::driver::CudaFunction;
 
 /// Offsets and values in device memory.

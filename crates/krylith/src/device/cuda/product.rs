@@ -11,7 +11,7 @@ use super::{Cuda, compiler::Kernel};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{PointBlockSum, Structure, Terms, check_lengths};
-use crate::space::{Schedule, Space, Store};
+use crate::space::{Space, Store};
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
 use std::ffi::c_void;

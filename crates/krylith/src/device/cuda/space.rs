@@ -276,6 +276,10 @@ impl Space for Cuda {
         self.check_len(to.len())?;
         self.device.copy(from, to, self.len)
     }
+    fn wait(&self) -> Result<()> {
+        self.device.wait()
+    }
+
     fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &self,
         _: K,
@@ -537,9 +541,6 @@ impl Schedule for Cuda {
     ) -> Result<()> {
         scalars.take_readback(&self.device, host, flags)?;
         self.check_sums(host)
-    }
-    fn wait(&self) -> Result<()> {
-        self.device.wait()
     }
 }
 
