@@ -3,7 +3,7 @@
 use crate::failure::{DONE, Result};
 use crate::options::{self, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use krylith::method::{MethodName, Orthogonalization, Reductions};
+use krylith::method::{CgForm, MethodName, Orthogonalization, Reductions};
 use krylith::options::tolerance;
 use krylith::partition::{PartitionSpec, Partitioner};
 use krylith::precond::PrecondSpec;
@@ -133,10 +133,10 @@ pub struct SolveArgs {
     #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
     pub store: Option<Store>,
 
-    /// Krylov method: auto, gmres, or bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
-    /// may rise and fall) [default: auto, which is bicgstab, then gmres with longer restarts; gmres where its options are
-    /// named]
-    #[arg(long, value_name = "auto|gmres|bicgstab", help_heading = "Method")]
+    /// Krylov method: auto, gmres, bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
+    /// may rise and fall), or cg (for symmetric definite systems: seven vectors, one product) [default: auto, which is cg
+    /// where the system is symmetric, then bicgstab, then gmres with longer restarts; the method whose options are named]
+    #[arg(long, value_name = "auto|gmres|bicgstab|cg", help_heading = "Method")]
     pub method: Option<MethodName>,
     /// Basis vectors that GMRES keeps before it restarts; more memory, fewer iterations; refused with bicgstab, which
     /// restarts only when its recurrence ends [default: 30, and more where a solve needs it]
@@ -150,6 +150,10 @@ pub struct SolveArgs {
     /// [default: merged]
     #[arg(long, value_name = "merged|classical", help_heading = "Method")]
     pub reductions: Option<Reductions>,
+    /// How CG forms its recurrence: textbook (two reductions an iteration), one-reduction, or flexible (for preconditioners
+    /// that vary) [default: textbook]
+    #[arg(long, value_name = "textbook|one-reduction|flexible", help_heading = "Method")]
+    pub form: Option<CgForm>,
     /// Preconditioner, NAME[:key=value,…]: auto (ildu, and stronger ones where it does not do), none, jacobi (inverts each
     /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu (incomplete factors of subdomains; keys
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S), stage (the same for
@@ -191,6 +195,7 @@ impl SolveArgs {
             restart: self.restart,
             orthogonalization: self.orthogonalization,
             reductions: self.reductions,
+            form: self.form,
             precond: self.precond.clone(),
             rtol: self.rtol,
             atol: self.atol,

@@ -123,6 +123,7 @@ pub fn settle(given: &Options, file: &Options, place: &str) -> Result<Options> {
                 "restart" => given.restart.is_some(),
                 "orthogonalization" => given.orthogonalization.is_some(),
                 "reductions" => given.reductions.is_some(),
+                "form" => given.form.is_some(),
                 _ => true,
             };
             match asked {

@@ -27,6 +27,9 @@ pub struct Report {
     pub preconditioner: Preconditioner,
     /// `converged`, `max-iterations`, `breakdown`, `stagnated`, `diverged`, `not-finite` or `interrupted`.
     pub outcome: String,
+    /// Why, of a breakdown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Iterations done.
     pub iterations: usize,
     /// ‖r‖/‖b‖ before the first and after every iteration; null where it is not finite.
@@ -97,6 +100,9 @@ pub struct Parameters {
     /// Of BiCGSTAB: `merged` or `classical`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reductions: Option<String>,
+    /// Of CG: `textbook`, `one-reduction` or `flexible`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<String>,
     /// Relative tolerance.
     pub rtol: f64,
     /// Absolute tolerance.

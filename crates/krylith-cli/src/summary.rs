@@ -95,9 +95,10 @@ pub fn verdict(done: &Finished) -> String {
         Outcome::NotFinite => "; values overflow: scale the system, or try --precond none",
     };
     format!(
-        "{}: {} after {}, relative residual {:.2e}, wanted {:.2e}{remedy}",
+        "{}: {}{} after {}, relative residual {:.2e}, wanted {:.2e}{remedy}",
         done.system.label,
         history.outcome,
+        history.reason.map(|why| format!(" ({why})")).unwrap_or_default(),
         plural(history.iterations, "iteration"),
         history.true_relative_residual,
         done.solution.target

@@ -3,7 +3,7 @@
 //! What is not given is `None` and left to the solver, or to whom the options are merged with: the command line comes before
 //! the `[solver]` section of a file, and both before the defaults ([`Options::or`]).
 
-use crate::method::{MethodName, MethodSpec, Orthogonalization, Reductions};
+use crate::method::{CgForm, MethodName, MethodSpec, Orthogonalization, Reductions};
 use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
 use crate::space::{Stop, Store};
@@ -50,6 +50,9 @@ pub struct Options {
     /// Of BiCGSTAB: how inner products are gathered into reductions.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub reductions: Option<Reductions>,
+    /// Of CG: the form of its recurrence.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub form: Option<CgForm>,
     /// Preconditioner. The default is `auto`.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub precond: Option<PrecondSpec>,
@@ -235,11 +238,12 @@ fn yes_or_no(text: &str) -> Result<bool> {
 }
 
 /// The keys of the text form.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "method=NAME[:key=value,…]",
     "restart",
     "orthogonalization",
     "reductions",
+    "form",
     "precond",
     "rtol",
     "atol",
@@ -282,7 +286,7 @@ impl Options {
 
     /// The same with a method and all of its options.
     pub fn method(self, method: MethodSpec) -> Self {
-        let cleared = Self { restart: None, orthogonalization: None, reductions: None, ..self };
+        let cleared = Self { restart: None, orthogonalization: None, reductions: None, form: None, ..self };
         method.options().or(&cleared)
     }
 
@@ -317,11 +321,13 @@ impl Options {
         let aside = self.method.filter(|m| *m != MethodName::Auto);
         let of = |owner| aside.is_none_or(|m| m == owner);
         let (gmres, bicgstab) = (of(MethodName::Gmres), of(MethodName::Bicgstab));
+        let cg = of(MethodName::Cg);
         Options {
             method: self.method.or(other.method),
             restart: self.restart.or(other.restart.filter(|_| gmres)),
             orthogonalization: self.orthogonalization.or(other.orthogonalization.filter(|_| gmres)),
             reductions: self.reductions.or(other.reductions.filter(|_| bicgstab)),
+            form: self.form.or(other.form.filter(|_| cg)),
             precond: self.precond.clone().or_else(|| other.precond.clone()),
             rtol: self.rtol.or(other.rtol),
             atol: self.atol.or(other.atol),
@@ -405,6 +411,7 @@ impl Options {
             "restart" => self.restart = Some(whole_number(value, 1, MOST_RESTART)?),
             "orthogonalization" => self.orthogonalization = Some(value.parse()?),
             "reductions" => self.reductions = Some(value.parse()?),
+            "form" => self.form = Some(value.parse()?),
             "precond" => self.precond = Some(value.parse()?),
             "rtol" => self.rtol = Some(tolerance(value)?),
             "atol" => self.atol = Some(tolerance(value)?),
@@ -456,6 +463,7 @@ impl Display for Options {
         add(&mut own, "restart", &self.restart);
         add(&mut own, "orthogonalization", &self.orthogonalization);
         add(&mut own, "reductions", &self.reductions);
+        add(&mut own, "form", &self.form);
         let mut words = Vec::new();
         match (&self.method, own.is_empty()) {
             (Some(method), true) => words.push(format!("method={method}")),
@@ -520,6 +528,7 @@ mod tests {
             "restart=7 atol=1e-300 time_limit=1.5e0 store=f32 device=cpu threads=3 deterministic=true",
             "equilibrate=false partition=graph memory_limit=8589934592",
             "method=auto precond=none",
+            "method=cg:form=one-reduction",
         ] {
             let options: Options = text.parse().unwrap();
             assert_eq!(options.to_string(), text);

@@ -1,6 +1,9 @@
 //! Methods by name: the one place that knows which there are.
 
-use super::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions};
+use super::{
+    Bicgstab, BicgstabOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method, Orthogonalization,
+    Reductions,
+};
 use crate::options::{Options, named};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
@@ -23,11 +26,14 @@ pub enum MethodName {
     Gmres,
     /// BiCGSTAB.
     Bicgstab,
+    /// Conjugate gradients, for symmetric definite systems.
+    Cg,
 }
 
 impl MethodName {
     /// All of them.
-    pub const ALL: [MethodName; 3] = [MethodName::Auto, MethodName::Gmres, MethodName::Bicgstab];
+    pub const ALL: [MethodName; 4] =
+        [MethodName::Auto, MethodName::Gmres, MethodName::Bicgstab, MethodName::Cg];
 
     /// Its name in options and reports.
     pub fn name(self) -> &'static str {
@@ -35,6 +41,7 @@ impl MethodName {
             MethodName::Auto => "auto",
             MethodName::Gmres => "gmres",
             MethodName::Bicgstab => "bicgstab",
+            MethodName::Cg => "cg",
         }
     }
 }
@@ -100,6 +107,30 @@ impl Display for Reductions {
     }
 }
 
+impl CgForm {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            CgForm::Textbook => "textbook",
+            CgForm::OneReduction => "one-reduction",
+            CgForm::Flexible => "flexible",
+        }
+    }
+}
+
+impl FromStr for CgForm {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        named("form of cg", text, &[CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible], Self::name)
+    }
+}
+
+impl Display for CgForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// A method with all of its options.
 ///
 /// ```
@@ -115,6 +146,8 @@ pub enum MethodSpec {
     Gmres(GmresOptions),
     /// BiCGSTAB.
     Bicgstab(BicgstabOptions),
+    /// Conjugate gradients.
+    Cg(CgOptions),
 }
 
 impl MethodSpec {
@@ -129,6 +162,7 @@ impl MethodSpec {
             MethodName::Bicgstab => {
                 MethodSpec::Bicgstab(BicgstabOptions { reductions: options.reductions.unwrap_or_default() })
             }
+            MethodName::Cg => MethodSpec::Cg(CgOptions { form: options.form.unwrap_or_default() }),
         }
     }
 
@@ -141,6 +175,7 @@ impl MethodSpec {
             ("restart", MethodName::Gmres, options.restart.is_some()),
             ("orthogonalization", MethodName::Gmres, options.orthogonalization.is_some()),
             ("reductions", MethodName::Bicgstab, options.reductions.is_some()),
+            ("form", MethodName::Cg, options.form.is_some()),
         ];
         let mut given = given.iter().filter(|option| option.2);
         let method = match options.method.unwrap_or_default() {
@@ -170,6 +205,9 @@ impl MethodSpec {
                 reductions: Some(bicgstab.reductions),
                 ..Options::default()
             },
+            MethodSpec::Cg(cg) => {
+                Options { method: Some(MethodName::Cg), form: Some(cg.form), ..Options::default() }
+            }
         }
     }
 
@@ -178,6 +216,7 @@ impl MethodSpec {
         match self {
             MethodSpec::Gmres(_) => MethodName::Gmres,
             MethodSpec::Bicgstab(_) => MethodName::Bicgstab,
+            MethodSpec::Cg(_) => MethodName::Cg,
         }
     }
 
@@ -186,6 +225,7 @@ impl MethodSpec {
         match self {
             MethodSpec::Gmres(gmres) => format!("GMRES({})", gmres.restart),
             MethodSpec::Bicgstab(_) => "BiCGSTAB".into(),
+            MethodSpec::Cg(_) => "CG".into(),
         }
     }
 
@@ -194,6 +234,7 @@ impl MethodSpec {
         match self {
             MethodSpec::Gmres(gmres) => format!("{} orthogonalisation", gmres.orthogonalization),
             MethodSpec::Bicgstab(bicgstab) => format!("{} reductions", bicgstab.reductions),
+            MethodSpec::Cg(cg) => format!("{} form", cg.form),
         }
     }
 
@@ -209,7 +250,7 @@ impl MethodSpec {
     pub fn restart(&self) -> Option<usize> {
         match self {
             MethodSpec::Gmres(gmres) => Some(gmres.restart),
-            MethodSpec::Bicgstab(_) => None,
+            MethodSpec::Bicgstab(_) | MethodSpec::Cg(_) => None,
         }
     }
 
@@ -231,6 +272,7 @@ impl MethodSpec {
         Ok(match self {
             MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
             MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),
+            MethodSpec::Cg(options) => Box::new(Cg::new(space, *options)?),
         })
     }
 
@@ -242,6 +284,7 @@ impl MethodSpec {
             MethodSpec::Bicgstab(options) => {
                 2.0 * fixed + n * bicgstab_bytes(options.reductions, preconditioned)
             }
+            MethodSpec::Cg(options) => fixed + n * cg_bytes(options.form, preconditioned),
         }
     }
 
@@ -249,8 +292,9 @@ impl MethodSpec {
     /// else that is as long as x or small and dense.
     pub fn memory(&self, n: u64) -> (u64, u64) {
         let (m, width, vectors) = match self {
-            MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 10),
+            MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 11),
             MethodSpec::Bicgstab(_) => (0, Store::F64.bytes() as u64, 15),
+            MethodSpec::Cg(_) => (0, Store::F64.bytes() as u64, 13),
         };
         (n * m * width, vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8)
     }
@@ -300,13 +344,29 @@ fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
     8.0 * f64::from(vectors)
 }
 
+/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/cg.rs`.
+fn cg_bytes(form: CgForm, preconditioned: bool) -> f64 {
+    let vectors = match (form, preconditioned) {
+        (CgForm::Textbook, true) => 13,
+        (CgForm::Flexible, true) => 14,
+        (CgForm::OneReduction, true) => 13,
+        // z is r, which is read once.
+        (CgForm::Textbook, false) => 12,
+        (CgForm::Flexible, false) => 13,
+        (CgForm::OneReduction, false) => 11,
+    };
+    8.0 * f64::from(vectors)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn specs_are_text() {
-        for text in ["gmres:restart=7,orthogonalization=mgs", "bicgstab:reductions=classical"] {
+        for text in
+            ["gmres:restart=7,orthogonalization=mgs", "bicgstab:reductions=classical", "cg:form=flexible"]
+        {
             assert_eq!(text.parse::<MethodSpec>().unwrap().to_string(), text);
         }
         assert_eq!("gmres".parse::<MethodSpec>().unwrap(), MethodSpec::Gmres(GmresOptions::default()));

@@ -5,9 +5,9 @@ use super::ladder::{self, Attempt};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
 use super::watch::{Run, Watch};
-use super::{Refresh, SolverSpace};
+use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
-use crate::method::Method;
+use crate::method::{Method, MethodName};
 use crate::operator::{LinearOperator, PointBlock, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
@@ -69,8 +69,7 @@ pub(super) struct Rank<S: SolverSpace> {
     ladder: Vec<Attempt>,
     /// Where on the ladder the current attempt stands, or the last that could be built.
     rung: usize,
-    /// Iterations at which cycles began, where the device tells every iteration; and restarts that were told.
-    cycles: Vec<usize>,
+    /// Restarts of one attempt, as they were told.
     restarts: Vec<(usize, &'static str)>,
     /// Of one attempt.
     history: History,
@@ -98,11 +97,22 @@ impl<S: SolverSpace> Rank<S> {
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;
         let _ = space.take_phases();
-        let ladder = ladder::ladder(local, options, space.most_rows(local.order()));
+        let open = matches!(options.method, None | Some(MethodName::Auto));
+        let symmetric = open && options.precond_or_auto().keeps_symmetry() && {
+            let found = symmetric::symmetry(&space, &a, local.numbers, local.order())?;
+            found.symmetric && found.one_sign
+        };
+        let ladder = ladder::ladder(local, options, space.most_rows(local.order()), symmetric);
         let first = &ladder[0];
-        let scaled = first.equilibrate && options.equilibrate.is_none();
-        let why = "rows and columns scaled: their largest entries differ too much";
-        let choices = scaled.then(|| Event::new(EventKind::Choice, None, why)).into_iter().collect();
+        let mut choices = Vec::new();
+        if first.equilibrate && options.equilibrate.is_none() {
+            let why = "rows and columns scaled: their largest entries differ too much";
+            choices.push(Event::new(EventKind::Choice, None, why));
+        }
+        if symmetric {
+            let why = "method cg first: the matrix is symmetric, and so is the preconditioner";
+            choices.push(Event::new(EventKind::Choice, None, why));
+        }
         let solution = Solution {
             x: Vec::new(),
             history: History::with_room(0),
@@ -112,7 +122,7 @@ impl<S: SolverSpace> Rank<S> {
             null_vectors: local.null.len(),
             device,
             target: 0.0,
-            events: Vec::with_capacity(64),
+            events: Vec::with_capacity(256),
             setup_seconds: 0.0,
             solve_seconds: 0.0,
             phases: None,
@@ -129,8 +139,7 @@ impl<S: SolverSpace> Rank<S> {
             room,
             ladder,
             rung: 0,
-            cycles: Vec::with_capacity(1024),
-            restarts: Vec::with_capacity(64),
+            restarts: Vec::with_capacity(256),
             history: History::with_room(0),
             choices,
             pending: Vec::new(),
@@ -148,7 +157,9 @@ impl<S: SolverSpace> Rank<S> {
     /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
     /// there were any: then it is no error if none can be.
     fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
-        self.current = None; // its memory first
+        let before = self.ladder[self.rung].clone();
+        // The method's memory goes first, and the preconditioner's unless the next attempt has the same.
+        let mut kept = self.current.take().map(|current| (current.p, current.info));
         let open = *self.options.precond_or_auto() == PrecondSpec::Auto;
         // Beyond the first attempt a device without room is no reason to stop, where nobody else is concerned.
         let alone = self.space.comm().size() == 1;
@@ -169,7 +180,9 @@ impl<S: SolverSpace> Rank<S> {
                 }
             }
             let start = Instant::now();
-            match self.set_up(local, &attempt) {
+            let same = (&attempt.precond, attempt.equilibrate) == (&before.precond, before.equilibrate);
+            let kept = kept.take().filter(|_| same && done.is_some());
+            match self.set_up(local, &attempt, kept) {
                 Ok(current) => {
                     self.setup += start.elapsed().as_secs_f64();
                     (self.current, self.rung) = (Some(current), k);
@@ -186,15 +199,27 @@ impl<S: SolverSpace> Rank<S> {
     }
 
     /// The preconditioner and the method of an attempt. Collective; an error is every rank's.
-    fn set_up(&mut self, local: &LocalProblem, attempt: &Attempt) -> Result<Current<S>> {
+    fn set_up(
+        &mut self,
+        local: &LocalProblem,
+        attempt: &Attempt,
+        kept: Option<(Boxed<S>, Arc<PrecondInfo>)>,
+    ) -> Result<Current<S>> {
         let store = self.options.store.unwrap_or_default();
         let (space, mut notes) = (&self.space, Vec::new());
         let Attempt { precond, equilibrate, .. } = attempt;
-        let (p, info) = precond::build(space, local, precond, *equilibrate, store, &self.a, &mut notes)?;
+        let (p, info) = match kept {
+            Some(kept) => kept,
+            None => {
+                let (p, info) =
+                    precond::build(space, local, precond, *equilibrate, store, &self.a, &mut notes)?;
+                (p, Arc::new(info))
+            }
+        };
         let method = attempt.method.build(space).and_then(|m| space.wait().map(|()| m));
         let method = agree(space.comm(), method)?;
         self.pending.extend(notes.into_iter().map(|note| Event::new(EventKind::Fallback, None, note)));
-        Ok(Current { p, info: Arc::new(info), method })
+        Ok(Current { p, info, method })
     }
 
     /// One attempt from `x`, or as many passes as a rounded matrix needs. Its history is in `self.history`.
@@ -254,12 +279,12 @@ impl<S: SolverSpace> Rank<S> {
             let left = stop.max_iterations - done;
             let share = if next.is_some() { attempt.iterations(stop.max_iterations) } else { left };
             let own = Stop { max_iterations: left.min(share), ..stop };
-            let (mut cycles, mut restarts) = (take(&mut self.cycles), take(&mut self.restarts));
-            let mut watch = Watch::new(run, &mut *observer, done, &mut cycles, &mut restarts);
+            let mut restarts = std::mem::take(&mut self.restarts);
+            let mut watch = Watch::new(run, &mut *observer, done, &mut restarts);
             let start = Instant::now();
             let ended = self.attempt(local, own, rhs, x, &mut watch);
             halted = watch.halted.or(halted);
-            (self.cycles, self.restarts) = (cycles, restarts);
+            self.restarts = restarts;
             ended?;
             self.solution.solve_seconds += start.elapsed().as_secs_f64();
 
@@ -284,7 +309,8 @@ impl<S: SolverSpace> Rank<S> {
             }
             let again =
                 ladder::worth_another(&self.history) && done + self.history.iterations < stop.max_iterations;
-            self.tell_restarts(done, attempt.method.restart());
+            let event = |(i, why)| Event::new(EventKind::Restart, Some(i), why);
+            self.solution.events.extend(self.restarts.drain(..).map(event));
             match first {
                 true => copy_history(&mut self.solution.history, &self.history),
                 false => ladder::join(&mut self.solution.history, &self.history),
@@ -310,23 +336,6 @@ impl<S: SolverSpace> Rank<S> {
             self.solution.events.push(Event::new(EventKind::Interrupted, at, why));
         }
         Ok(())
-    }
-
-    /// Makes events of the restarts of an attempt that began after `begun` iterations and restarts every `restart`.
-    fn tell_restarts(&mut self, begun: usize, restart: Option<usize>) {
-        let events = &mut self.solution.events;
-        events.extend(self.restarts.drain(..).map(|(i, why)| Event::new(EventKind::Restart, Some(i), why)));
-        if let Some(restart) = restart {
-            let count = self.history.restarts;
-            let told = self.cycles.iter().filter(|i| **i > begun).count() == count;
-            let why = "the basis was full, or its estimate was wrong";
-            let event = |i| Event::new(EventKind::Restart, Some(i), why);
-            match told {
-                true => events.extend(self.cycles.iter().filter(|i| **i > begun).map(|i| event(*i))),
-                false => events.extend((1..=count).map(|k| event(begun + k * restart))),
-            }
-        }
-        self.cycles.clear();
     }
 }
 
@@ -447,8 +456,4 @@ fn operator<S: SolverSpace>(space: &S, local: &LocalProblem, store: Store) -> Re
         Some((_, b)) => PointBlock::stages(space, terms, b, store),
         None => PointBlock::new(space, terms, store, false),
     }
-}
-
-fn take<T>(list: &mut Vec<T>) -> Vec<T> {
-    std::mem::take(list)
 }

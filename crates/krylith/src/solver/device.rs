@@ -107,7 +107,7 @@ fn room(free: Option<u64>, options: &Options) -> Option<u64> {
 
 /// Refuses a first attempt that wants more bytes than there are.
 fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str) -> Result<()> {
-    let first = &ladder::ladder(local, options, usize::MAX)[0];
+    let first = &ladder::ladder(local, options, usize::MAX, false)[0];
     let needed = first.memory(local.terms, options).total();
     let Some(free) = room.filter(|room| needed > *room) else { return Ok(()) };
     let remedy = match first.method {

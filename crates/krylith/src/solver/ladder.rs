@@ -25,7 +25,9 @@ struct Rung {
 
 /// From cheap to strong. BiCGSTAB comes first: on the collected matrices it solves all ten with ILDU(0) of subdomains, where
 /// GMRES(30) stagnates on two. Fill then does more than anything else; the longer the restart, the fewer the surprises.
-const LADDER: [Rung; 6] = [
+/// CG stands before it where A and the preconditioner are symmetric: half the work an iteration.
+const LADDER: [Rung; 7] = [
+    Rung { precond: "ildu", method: MethodName::Cg, restart: 30, share: 0.2 },
     Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30, share: 0.2 },
     Rung { precond: "ildu:cut=whole", method: MethodName::Gmres, restart: 100, share: 0.1 },
     Rung { precond: "ildu:fill=1,cut=whole", method: MethodName::Gmres, restart: 100, share: 0.1 },
@@ -75,8 +77,14 @@ impl Attempt {
 }
 
 /// The attempts at a problem, at least one, on a device that holds subdomains of at most `most_rows` block rows: where it
-/// cannot hold the whole as one, subdomains as large as that take its place. The same on every rank.
-pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize) -> Vec<Attempt> {
+/// cannot hold the whole as one, subdomains as large as that take its place. `symmetric` says that CG may solve it. The same on
+/// every rank.
+pub(crate) fn ladder(
+    local: &LocalProblem,
+    options: &Options,
+    most_rows: usize,
+    symmetric: bool,
+) -> Vec<Attempt> {
     let (order, wanted) = (local.order(), options.precond_or_auto());
     let nodes = local.unknowns / order;
     let most = local.unknowns.min(options.stop().max_iterations.max(1));
@@ -94,7 +102,11 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize) 
             },
             named => named.clone(),
         };
-        let name = options.method.filter(|m| *m != MethodName::Auto).unwrap_or(rung.method);
+        let asked = options.method.filter(|m| *m != MethodName::Auto);
+        if rung.method == MethodName::Cg && asked.is_none() && !(symmetric && precond.keeps_symmetry()) {
+            continue;
+        }
+        let name = asked.unwrap_or(rung.method);
         let method = MethodSpec::of(name, options, rung.restart).at_most(most);
         // Where one subdomain holds the whole system, cutting it and not cutting it are the same.
         let alike = match &precond {
@@ -200,6 +212,7 @@ pub(crate) fn join(all: &mut History, next: &History) {
     all.iterations += next.iterations;
     all.restarts += next.restarts;
     all.reductions += next.reductions;
+    all.reason = next.reason;
 }
 
 #[cfg(test)]
@@ -213,7 +226,7 @@ mod tests {
         let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), diagonal).unwrap();
         let options = options.parse::<Options>().unwrap().settled().unwrap();
         let problem = Problem::bsr(&a).unwrap();
-        let ladder = ladder(&problem.part_of_one(), &options, usize::MAX);
+        let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, false);
         assert!(ladder.iter().all(|a| a.equilibrate == options.precond.is_none()));
         ladder.iter().map(Attempt::name).collect()
     }
@@ -223,7 +236,7 @@ mod tests {
         let all = names("", 5000);
         assert_eq!(all[0], "ildu with bicgstab");
         assert_eq!(all[1], "ildu:cut=whole with gmres(100)");
-        assert_eq!(all.len(), LADDER.len());
+        assert_eq!(all.len(), LADDER.len() - 1);
         let all = names("precond=jacobi", 5000);
         let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
         assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
@@ -234,6 +247,26 @@ mod tests {
         let all = names("method=gmres", 20);
         assert_eq!(all[0], "ildu with gmres(20)");
         assert_eq!(all[1], "ildu:fill=1,cut=whole with gmres(20)");
+    }
+
+    #[test]
+    fn symmetric_systems_begin_with_cg() {
+        let a = Bsr::new(1, 3, 3, vec![0, 1, 2, 3], vec![0, 1, 2], vec![1.0; 3]).unwrap();
+        let problem = Problem::bsr(&a).unwrap();
+        for (options, first) in [
+            ("", ["ildu with cg", "ildu with bicgstab"]),
+            ("precond=jacobi+ildu", ["jacobi+ildu with cg", "jacobi+ildu with bicgstab"]),
+            (
+                "precond=jacobi then ildu",
+                ["jacobi then ildu with bicgstab", "jacobi then ildu with gmres(3)"],
+            ),
+            ("precond=ildu:shift=1e-3", ["ildu:shift=1e-3 with bicgstab", "ildu:shift=1e-3 with gmres(3)"]),
+            ("method=gmres", ["ildu with gmres(3)", "ildu:fill=1,cut=whole with gmres(3)"]),
+        ] {
+            let options = options.parse::<Options>().unwrap().settled().unwrap();
+            let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, true);
+            assert_eq!([ladder[0].name(), ladder[1].name()], first);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod refine;
 mod residual;
 mod scale;
 mod solution;
+mod symmetric;
 mod watch;
 
 pub use device::check as check_gpus;

@@ -114,6 +114,7 @@ pub(super) fn refined<S: Space>(
             Some(last) => *last = beta / norm_b, // the true one replaces the rounded system's
         }
         if beta <= target {
+            history.reason = None;
             break Outcome::Converged;
         }
         if !beta.is_finite() {
@@ -143,6 +144,7 @@ pub(super) fn refined<S: Space>(
         history.iterations += inner.iterations;
         history.restarts += inner.restarts + usize::from(count > 0);
         history.reductions += inner.reductions;
+        history.reason = inner.reason;
         (last, count) = (inner.outcome, count + 1);
         parts.space.read(&on.x, &mut passes.correction)?;
         passes.x.iter_mut().zip(&passes.correction).for_each(|(x, d)| *x += d);

@@ -3,6 +3,7 @@
 //! For random u and v, uᵀAv = vᵀAu up to rounding if A = Aᵀ, and for no other A but by a chance of measure zero.
 
 use crate::Result;
+use crate::comm::agree;
 use crate::operator::LinearOperator;
 use crate::space::{FLAGS, Space, Store};
 
@@ -14,8 +15,8 @@ const ROUNDING: f64 = 1e-12;
 pub(super) struct Symmetry {
     /// A = Aᵀ.
     pub symmetric: bool,
-    /// uᵀAu and vᵀAv are positive: A may be positive definite.
-    pub positive: bool,
+    /// uᵀAu and vᵀAv have the same sign: A may be definite.
+    pub one_sign: bool,
 }
 
 /// Looks at the operator `a`. Own block rows of `order` numbers have these numbers in the whole system, or their own, so that
@@ -29,8 +30,8 @@ pub(super) fn symmetry<S: Space>(
     numbers: Option<&[u64]>,
     order: usize,
 ) -> Result<Symmetry> {
-    let (mut basis, mut scalars) = (space.basis(2, Store::F64)?, space.scalars(4)?);
-    let (mut x, mut product) = (space.vector()?, space.vector()?);
+    let room = (|| Ok((space.basis(2, Store::F64)?, space.scalars(4)?, space.vector()?, space.vector()?)))();
+    let (mut basis, mut scalars, mut x, mut product) = agree(space.comm(), room)?;
     // Columns of the basis are appended divided by the number in slot 3.
     space.write_scalars(&mut scalars, 0, &[0.0, 0.0, 0.0, 1.0], &[0; FLAGS])?;
     let host = |seed: u64| -> Vec<f64> {
@@ -57,7 +58,7 @@ pub(super) fn symmetry<S: Space>(
     let [[uu, vu, au], [uv, vv, av]] = sums;
     let scale = (au * squares[1]).sqrt().max((av * squares[0]).sqrt());
     let symmetric = (uv - vu).abs() <= ROUNDING * scale && scale.is_finite();
-    Ok(Symmetry { symmetric, positive: uu > 0.0 && vv > 0.0 })
+    Ok(Symmetry { symmetric, one_sign: uu * vv > 0.0 })
 }
 
 /// A number in (−1, 1) that depends on a seed and an index alone: splitmix64.
@@ -91,17 +92,17 @@ mod tests {
 
     #[test]
     fn one_entry_makes_the_difference() {
-        for (n, upper, diagonal, symmetric, positive) in [
-            (1000, -1.0, 2.0, true, true),
-            (1000, -1.0 - 1e-6, 2.0, false, true),
-            (1000, -1.0, -2.0, true, false),
-            (1, 0.0, 1.0, true, true),
+        for (n, upper, diagonal, symmetric) in [
+            (1000, -1.0, 2.0, true),
+            (1000, -1.0 - 1e-6, 2.0, false),
+            (1000, -1.0, -2.0, true),
+            (1, 0.0, 1.0, true),
         ] {
             let a = path(n, upper, diagonal);
             let space = Cpu::new(n, 2);
             let operator = PointBlock::bsr(&space, &a, Store::F64).unwrap();
             let found = symmetry(&space, &operator, None, 1).unwrap();
-            assert_eq!(found, Symmetry { symmetric, positive }, "{n} {upper} {diagonal}");
+            assert_eq!(found, Symmetry { symmetric, one_sign: true }, "{n} {upper} {diagonal}");
             if n == 1 {
                 continue;
             }
@@ -114,7 +115,7 @@ mod tests {
             });
             // Stored in f32, what differs by less than that is symmetric.
             let symmetric = symmetric || (upper as f32) == -1.0;
-            assert_eq!(found.unwrap(), [Symmetry { symmetric, positive }; 3], "{n} {upper} {diagonal}");
+            assert_eq!(found.unwrap(), [Symmetry { symmetric, one_sign: true }; 3], "{n} {upper} {diagonal}");
         }
     }
 }

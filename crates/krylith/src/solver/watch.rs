@@ -57,8 +57,6 @@ pub(super) struct Watch<'a> {
     observer: &'a mut dyn Observer,
     /// Iterations of the attempts before.
     done: usize,
-    last: Option<usize>,
-    cycles: &'a mut Vec<usize>,
     restarts: &'a mut Vec<(usize, &'static str)>,
     /// What stopped the solve.
     pub halted: Option<&'static str>,
@@ -69,20 +67,15 @@ impl<'a> Watch<'a> {
         run: &'a Run,
         observer: &'a mut dyn Observer,
         done: usize,
-        cycles: &'a mut Vec<usize>,
         restarts: &'a mut Vec<(usize, &'static str)>,
     ) -> Self {
-        Self { run, observer, done, last: None, cycles, restarts, halted: None }
+        Self { run, observer, done, restarts, halted: None }
     }
 }
 
 impl Observer for Watch<'_> {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
         let iteration = self.done + p.iteration;
-        // A cycle's start repeats the iteration that ended the last one.
-        if self.last.replace(iteration) == Some(iteration) {
-            self.cycles.push(iteration);
-        }
         // The iteration that ended the attempt before has been told.
         let told = self.done > 0 && p.iteration == 0;
         if !told && self.observer.progress(Progress { iteration, ..p }).is_break() {
