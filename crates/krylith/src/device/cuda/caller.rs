@@ -46,12 +46,7 @@ impl<'a, T: Number> Array<'a, T> {
     /// assert_eq!(values.to_vec()?, [1.0, 2.0, 3.0]);
     /// # Ok(()) }
     /// ```
-    pub unsafe fn from_device(
-        pointer: u64,
-        len: usize,
-        ordinal: usize,
-        stream: Option<*mut c_void>,
-    ) -> Self {
+    pub unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
         let stream = stream.map(|s| s as usize);
         Self { place: Place::Device(Remote { pointer, len, ordinal, stream }) }
     }
@@ -62,12 +57,7 @@ impl<'a, T: Number> ArrayMut<'a, T> {
     ///
     /// # Safety
     /// As [`Array::from_device`], and nothing outside of `stream` may read the memory either.
-    pub unsafe fn from_device(
-        pointer: u64,
-        len: usize,
-        ordinal: usize,
-        stream: Option<*mut c_void>,
-    ) -> Self {
+    pub unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
         let stream = stream.map(|s| s as usize);
         Self { place: Place::Device(Remote { pointer, len, ordinal, stream }) }
     }
@@ -95,11 +85,7 @@ impl Remote {
 
 impl Transfer for Cuda {
     fn write_from(&self, from: Numbers, to: &mut Buffer<f64>) -> Result<()> {
-        check_len(from.len(), to.len())?;
-        match from.place {
-            Place::Host(host) => self.write(host, to),
-            Place::Device(remote) => self.device().copy_in(&remote, to),
-        }
+        self.device().copy_from(from, to)
     }
 
     fn read_into(&self, from: &Buffer<f64>, to: NumbersMut) -> Result<()> {
@@ -112,6 +98,18 @@ impl Transfer for Cuda {
 }
 
 impl Device {
+    /// Fills a buffer from the host, from this GPU or another; what is on the host may be changed at once.
+    pub(super) fn copy_from<T: Number>(&self, from: Array<T>, to: &mut Buffer<T>) -> Result<()> {
+        check_len(from.len(), to.len())?;
+        match from.place {
+            Place::Host(host) => {
+                self.write(host, to, 0)?;
+                self.wait()
+            }
+            Place::Device(remote) => self.copy_in(&remote, to),
+        }
+    }
+
     /// Calls `work` with an address at which this GPU finds the numbers: where they are, if that is here, or the start
     /// of `staging`, which grows once. What `work` launches is ordered with the caller's stream.
     pub(super) fn reading<R>(
@@ -235,8 +233,7 @@ impl Caller {
                 memory.ordinal
             )));
         };
-        let mut caller =
-            Self { name: info.name, context: std::ptr::null_mut(), stream: None, held: None };
+        let mut caller = Self { name: info.name, context: std::ptr::null_mut(), stream: None, held: None };
         if memory.stream == Some(PER_THREAD) {
             return Err(Error::invalid(
                 "the per-thread default stream is another stream in every thread: give a stream of your own, or null \
@@ -281,11 +278,8 @@ impl Caller {
             Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
             Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         ];
-        let mut values = [
-            &raw mut kind as *mut c_void,
-            &raw mut managed as *mut c_void,
-            &raw mut ordinal as *mut c_void,
-        ];
+        let mut values =
+            [&raw mut kind as *mut c_void, &raw mut managed as *mut c_void, &raw mut ordinal as *mut c_void];
         // SAFETY: three attributes of four bytes each.
         let code = unsafe {
             sys::cuPointerGetAttributes(3, attributes.as_mut_ptr(), values.as_mut_ptr(), memory.pointer)
