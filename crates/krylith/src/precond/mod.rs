@@ -8,7 +8,7 @@ mod jacobi;
 mod null_space;
 mod stage;
 
-pub use compose::{SWEEPS as COMPOSE_SWEEPS, Sum, Then};
+pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
 pub use equilibrated::{Equilibrated, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
 pub use ildu::{Ildu, IlduOptions, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
