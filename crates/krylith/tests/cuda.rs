@@ -217,6 +217,7 @@ fn lent_memory_gives_what_slices_give(device: &Arc<Device>) {
         lent_by(&Application::new(ordinal, default_stream), named, device);
     }
     conformance::lender::wrong_addresses_are_refused(ordinal);
+    conformance::lender::matrices_come_from_device_memory(ordinal);
     // And where vectors are on the host.
     let application = Application::new(ordinal, false);
     let lend = |n: usize| -> Box<dyn Lender> { Box::new(application.lender(n, true)) };
