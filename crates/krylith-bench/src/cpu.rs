@@ -10,7 +10,7 @@ use krylith::device::cpu::{Cpu, Pool};
 use krylith::io::{from_stage_by_stage, to_stage_by_stage};
 use krylith::matrix::{Bsr, KroneckerSum};
 use krylith::operator::Terms;
-use krylith::space::{Phase, Phases, Space};
+use krylith::space::{Clock, Phase, Phases};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

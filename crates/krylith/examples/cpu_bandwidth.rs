@@ -8,8 +8,9 @@
 use krylith::Store;
 use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Dense};
+use krylith::method::gmres::{Arrays, delayed_step};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::space::{Space, arnoldi::Layout};
+use krylith::space::{BATCH, FLAGS, LIMIT, Schedule, Space};
 use std::borrow::Cow;
 use std::time::Instant;
 
@@ -174,14 +175,14 @@ fn main() {
         let m = 30;
         let n = (bytes / 8.0 / (m + 4) as f64) as usize;
         for store in [Store::F64, Store::F32] {
-            let (space, layout) = (Cpu::new(n, threads), Layout::new(m));
+            let (space, layout) = (Cpu::new(n, threads), Arrays::at(m));
             let mut v = space.basis(m, store).unwrap();
             let mut scalars = space.scalars(layout.len).unwrap();
             let (mut w, z) = (vec![1.0; n], vec![0.5; n]);
             for j in [1, 8, 15, 29] {
                 let width = store.bytes();
                 let seconds = best(repetitions, || {
-                    space.project_delayed(&v, j, &w, &z, &mut scalars, &layout).unwrap();
+                    space.project_pair(&v, j, &w, &z, &mut scalars, layout.dots).unwrap();
                 });
                 let rate = (n * (j * width + 16)) as f64 / seconds;
                 println!(
@@ -193,8 +194,11 @@ fn main() {
                     // Numbers that keep the step going: an orthogonal w of norm 1.
                     let mut sums = vec![0.0; layout.len];
                     (sums[layout.dots + 2 * j], sums[layout.dots + 2 * j + 2]) = (1.0, 2.0);
-                    space.write_scalars(&mut scalars, 0, &sums, &[0, 0, 0, 100, 0, 0, 0, 0]).unwrap();
-                    space.update_delayed(&mut v, j, &mut w, &z, &mut scalars, &layout).unwrap();
+                    let mut flags = [0; FLAGS];
+                    (flags[LIMIT], flags[BATCH]) = (100, m as i32);
+                    space.write_scalars(&mut scalars, 0, &sums, &flags).unwrap();
+                    let dots = layout.dots;
+                    space.update_pair(&mut v, j, &mut w, &z, &mut scalars, dots, delayed_step).unwrap();
                 });
                 let rate = (n * (j * width + width + 24)) as f64 / seconds;
                 println!(

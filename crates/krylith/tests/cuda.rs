@@ -14,7 +14,7 @@ use krylith::device::cuda::{Cuda, Device, Fabric, Transport, devices};
 use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::{BlockJacobi, Ildu, IlduOptions};
-use krylith::space::Space;
+use krylith::space::{Clock, Schedule, Space};
 use krylith::{Stop, Store};
 use libtest_mimic::{Arguments, Trial};
 use std::sync::Arc;
@@ -437,8 +437,9 @@ fn sweeps_reach_the_bandwidth(device: &Arc<Device>) {
     };
     let launches = time(&space, 10, &mut || hundred(&space, &mut s).unwrap());
     let mut recording = Default::default();
-    let graph =
-        time(&space, 10, &mut || space.record(&mut recording, 1, |space| hundred(space, &mut s)).unwrap());
+    let graph = time(&space, 10, &mut || {
+        space.record(&mut recording, Some(1), |space| hundred(space, &mut s)).unwrap()
+    });
     println!("a small sweep: {:.2} µs launched, {:.2} µs in a graph", launches * 1e4, graph * 1e4);
     assert!(graph < launches, "a graph must not cost more than its launches");
 }

@@ -236,7 +236,7 @@ fn per_step<S: Space>(
         space.wait()?;
         space.comm().sum(&mut [0.0])?;
         let begin = Instant::now();
-        space.record(&mut recording, 1, |s| (0..repeats).try_for_each(|_| work(s)))?;
+        space.record(&mut recording, Some(1), |s| (0..repeats).try_for_each(|_| work(s)))?;
         space.wait()?;
         if round >= 3 {
             samples.push(begin.elapsed().as_secs_f64() / repeats as f64);

@@ -4,10 +4,10 @@ use super::{Ground, Plan, RESTART, per_step};
 use crate::model::{Machine, cycle_bytes, orthogonalization_bytes};
 use crate::samples::Samples;
 use crate::systems::{self, Case};
+use krylith::method::gmres::{Arrays, Scalars, delayed_step};
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::space::arnoldi::Layout;
-use krylith::space::{FLAGS, LIMIT, Space};
+use krylith::space::{BATCH, FLAGS, LIMIT, Schedule, Space};
 use krylith::{Error, Result, Stop, Store};
 use std::time::Instant;
 
@@ -77,7 +77,7 @@ fn size<G: Ground>(ground: &G, plan: &Plan, mesh: [usize; 3], machine: &mut Mach
 
 /// Seconds of a mean step of a cycle: projection and update against 0, 1, …, m − 1 columns.
 fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
-    let layout = Layout::new(RESTART);
+    let layout = Arrays::at(RESTART);
     let mut random = systems::Random(5);
     let (mut w, mut z) = (space.vector()?, space.vector()?);
     let (mut v, mut scalars) = (space.basis(RESTART, Store::F64)?, space.scalars(layout.len)?);
@@ -85,14 +85,14 @@ fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
     space.write(&numbers, &mut z)?;
     space.write(&numbers, &mut w)?;
     let mut flags = [0; FLAGS];
-    flags[LIMIT] = i32::MAX;
-    space.write_scalars(&mut scalars, 0, &vec![1.0; layout.header()], &flags)?;
+    (flags[LIMIT], flags[BATCH]) = (i32::MAX, RESTART as i32);
+    space.write_scalars(&mut scalars, 0, &vec![1.0; Scalars::LEN], &flags)?;
     // No guard: whatever the numbers become, nothing halts and all is moved.
     space.guard(None);
     let cycle = per_step(space, plan, 1, |s| {
         (0..RESTART).try_for_each(|j| {
-            s.project_delayed(&v, j, &w, &z, &mut scalars, &layout)?;
-            s.update_delayed(&mut v, j, &mut w, &z, &mut scalars, &layout)
+            s.project_pair(&v, j, &w, &z, &mut scalars, layout.dots)?;
+            s.update_pair(&mut v, j, &mut w, &z, &mut scalars, layout.dots, delayed_step)
         })
     })?;
     Ok(cycle / RESTART as f64)

@@ -4,9 +4,9 @@ use super::ring::{BLOCK, NODE, STAGES, neighbours, ring, source, value};
 use super::{Ground, Make, Plan, RESTART, Way, per_step};
 use crate::model::{Curve, Host};
 use krylith::comm::{Communicator, Team};
+use krylith::method::gmres::{Arrays, Scalars};
 use krylith::operator::{LinearOperator, PointBlock};
-use krylith::space::arnoldi::Layout;
-use krylith::space::{FLAGS, LIMIT, Space};
+use krylith::space::{BATCH, FLAGS, LIMIT, Space};
 use krylith::{Error, Result, Store};
 use std::sync::Arc;
 use std::time::Instant;
@@ -94,17 +94,17 @@ fn all_reduce<G: Ground>(
 
 /// Seconds of a projection of short vectors, whose sums are checked.
 fn projection<S: Space>(space: &S, plan: &Plan, ranks: usize) -> Result<f64> {
-    let (layout, columns) = (Layout::new(RESTART), RESTART / 2);
+    let (layout, columns) = (Arrays::at(RESTART), RESTART / 2);
     let (mut w, mut z) = (space.vector()?, space.vector()?);
     let (v, mut scalars) = (space.basis(RESTART, Store::F64)?, space.scalars(layout.len)?);
     space.write(&vec![1.0; space.len()], &mut w)?;
     space.write(&vec![2.0; space.len()], &mut z)?;
     let mut flags = [0; FLAGS];
-    flags[LIMIT] = i32::MAX;
-    space.write_scalars(&mut scalars, 0, &vec![1.0; layout.header()], &flags)?;
+    (flags[LIMIT], flags[BATCH]) = (i32::MAX, RESTART as i32);
+    space.write_scalars(&mut scalars, 0, &vec![1.0; Scalars::LEN], &flags)?;
     space.guard(None);
     let seconds = per_step(space, plan, plan.repeats, |s| {
-        s.project_delayed(&v, columns, &w, &z, &mut scalars, &layout)
+        s.project_pair(&v, columns, &w, &z, &mut scalars, layout.dots)
     })?;
     // Vᵀw, Vᵀz, then wᵀw, wᵀz, zᵀz: 0 for the columns, and n, 2n, 4n.
     let mut sums = vec![f64::NAN; 2 * columns + 3];

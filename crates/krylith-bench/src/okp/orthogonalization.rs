@@ -4,8 +4,8 @@ use super::Plan;
 use crate::platform::{Orthogonalizer, Platform, STEPS};
 use crate::samples::{Samples, in_turn};
 use crate::systems::Random;
-use krylith::space::arnoldi::{Layout, Step};
-use krylith::space::{COLUMNS, FLAGS, LIMIT, Space};
+use krylith::method::gmres::{Arrays, Scalars, delayed_step, open};
+use krylith::space::{BATCH, COLUMNS, FLAGS, LIMIT, Space};
 use krylith::{Result, Store};
 
 /// One implementation.
@@ -27,7 +27,7 @@ struct Delayed<'a, S: Space> {
     space: &'a S,
     store: Store,
     columns: usize,
-    layout: Layout,
+    layout: Arrays,
     scalars: S::Scalars,
     v: S::Basis,
     w: S::Vector,
@@ -40,7 +40,7 @@ struct Delayed<'a, S: Space> {
 impl<'a, S: Space> Delayed<'a, S> {
     fn new(space: &'a S, columns: usize, store: Store, record: bool, records: bool) -> Result<Self> {
         let m = columns + 2;
-        let layout = Layout::new(m);
+        let layout = Arrays::at(m);
         let mut random = Random(31);
         let mut fresh = || -> Result<S::Vector> {
             let mut v = space.vector()?;
@@ -52,18 +52,17 @@ impl<'a, S: Space> Delayed<'a, S> {
         let (scalars, v) = (space.scalars(layout.len)?, space.basis(m, store)?);
         let recording = S::Recording::default();
         let mut made = Self { space, store, columns, layout, scalars, v, w, z, recording, record, records };
-        let mut header = vec![0.0; layout.header()];
-        header[layout.gram] = space.len() as f64 / 12.0;
-        header[layout.trusted] = krylith::space::arnoldi::trusted(store);
-        header[layout.rank] = krylith::space::arnoldi::rank(store);
+        let mut header = vec![0.0; Scalars::LEN];
+        header[Scalars::AT.norm] = f64::sqrt(space.len() as f64 / 12.0);
         space.guard(None);
         let flags = made.flags();
         space.write_scalars(&mut made.scalars, 0, &header, &flags)?;
-        space.step(Step::Start, &mut made.scalars, &layout, 0)?;
+        space.step(open, &mut made.scalars, 0)?;
         for j in 0..columns {
             let z = fresh()?;
-            space.project_delayed(&made.v, j, &made.w, &z, &mut made.scalars, &layout)?;
-            space.update_delayed(&mut made.v, j, &mut made.w, &z, &mut made.scalars, &layout)?;
+            space.project_pair(&made.v, j, &made.w, &z, &mut made.scalars, layout.dots)?;
+            let (v, w, dots) = (&mut made.v, &mut made.w, layout.dots);
+            space.update_pair(v, j, w, &z, &mut made.scalars, dots, delayed_step)?;
         }
         space.wait()?;
         Ok(made)
@@ -72,7 +71,7 @@ impl<'a, S: Space> Delayed<'a, S> {
     /// Flags under which nothing halts.
     fn flags(&self) -> [i32; FLAGS] {
         let mut flags = [0; FLAGS];
-        flags[LIMIT] = i32::MAX;
+        (flags[LIMIT], flags[BATCH]) = (i32::MAX, self.columns as i32 + 2);
         flags
     }
 }
@@ -94,12 +93,12 @@ impl<S: Space> Orthogonalizer for Delayed<'_, S> {
         let Self { space, columns, layout, scalars, v, w, z, recording, record, .. } = self;
         let mut steps = |s: &S| -> Result<()> {
             for z in z.iter() {
-                s.project_delayed(v, *columns, w, z, scalars, layout)?;
-                s.update_delayed(v, *columns, w, z, scalars, layout)?;
+                s.project_pair(v, *columns, w, z, scalars, layout.dots)?;
+                s.update_pair(v, *columns, w, z, scalars, layout.dots, delayed_step)?;
             }
             Ok(())
         };
-        if *record { space.record(recording, 1, steps) } else { steps(space) }
+        if *record { space.record(recording, Some(1), steps) } else { steps(space) }
     }
     fn defect(&mut self) -> Result<f64> {
         let (s, l, n) = (self.space, self.layout, self.columns + 1);

@@ -7,7 +7,7 @@ use crate::systems::Case;
 use crate::textbook;
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
-use krylith::space::{Phases, Space};
+use krylith::space::{Clock, Phases, Space};
 use krylith::{Result, Stop, Store};
 
 /// One solver.

@@ -17,101 +17,141 @@
 //! Nicolas and Vollaire 1999; Cools and Vanroose 2017, Alg. 5 before its pipeline). (r, r) is then a difference; where it
 //! cancels, the true residual is looked at.
 //!
-//! r is a recurrence and drifts from b − A x, and three inner products may vanish ([`space::bicgstab`](crate::space::bicgstab)).
-//! Wherever r claims to be small enough, or cannot go on, the true residual is computed and, if it is not small enough,
-//! becomes the r, r̂ and p of a restart. "Converged" is only said of the true residual. The x of the smallest true residual is
-//! kept, for a solve that ends otherwise.
+//! Three denominators may vanish: (r̂, A p̂), ω and (r̂, r). An inner product vanishes where it is below `VANISHES` times the
+//! norms of its vectors: it is then made of rounding errors. The batch ends before such a number divides anything that x
+//! depends on. With r̂ = r the first (r̂, v) of a restart is (r, A P⁻¹ r): after a vanishing ω, where r is s, it vanishes at
+//! once, and so it does for a b orthogonal to A P⁻¹ b. After a breakdown r̂ is therefore r + σ v with ‖σ v‖ = ‖r‖/2.
 //!
 //! Left out: split preconditioning K₁⁻¹ A K₂⁻¹. It would change the residual that the iteration sees, and the one that
 //! counts is that of the system as given.
 
-use crate::operator::LinearOperator;
-use crate::space::arnoldi::NOT_FINITE;
-use crate::space::bicgstab::{GREW, LANCZOS, Layout, PIVOT, STABILIZATION, STRETCH, Step};
-use crate::space::{
-    FLAGS, History, LEFT, Observer, Outcome, Phase, Progress, REASON, Space, Stop, TAKEN, VERIFIED,
-};
-use crate::{Result, sweeps};
+use super::krylov::{Krylov, Recurrence, Work};
+use crate::space::{Reason, Space};
+use crate::{Result, steps, sweeps};
+
+/// Cosine of the angle between two vectors whose inner product is rounding noise.
+const VANISHES: f64 = 1e-14;
+/// Growth of ‖r‖ since the restart that leaves r no digit of b − A x to speak of.
+const GROWTH: f64 = 1e8;
+/// Share of (s, s) that must remain for (r, r) to be known from a difference to eight digits.
+const TRUSTED: f64 = 1e-8;
+
+steps! {
+    /// The scalars of BiCGSTAB.
+    pub struct Scalars {
+        /// (r̂, r).
+        rho,
+        /// (r̂, r) before the iteration.
+        rho_old, alpha, omega, beta,
+        /// (r̂, v).
+        sigma, vv, ts, tt, ss, rs, rt,
+        /// Share of v in r̂ at a restart.
+        shift
+    }
+    /// Its array.
+    arrays Arrays(m) { history: m + 1 }
+    constants [VANISHES, GROWTH, TRUSTED];
+    functions {
+        fn form_alpha_omega(s;) {
+            if (!(s.vv < HUGE)) {
+                s.reason = NOT_FINITE;
+            } else if (!(abs(s.sigma) > VANISHES * s.norm * sqrt(s.vv))) {
+                s.reason = ALPHA; // x stays as it was: s = r − α v means nothing
+            } else if (!(s.tt + s.ss < HUGE)) {
+                s.reason = NOT_FINITE;
+            }
+            if (s.reason != NONE) {
+                s.halt = 1;
+            } else {
+                s.alpha = s.rho / s.sigma;
+                s.omega = 0.0;
+                if (s.tt > 0.0) { s.omega = s.ts / s.tt; }
+                s.rho_old = s.rho;
+            }
+        }
+        fn form_beta(s; history) {
+            let norm = sqrt(s.rr);
+            s.completed += 1;
+            history[at(s.completed)] = norm;
+            s.norm_recurrence = norm;
+            s.beta = (s.rho / s.rho_old) * (s.alpha / s.omega);
+            if (!(norm < HUGE)) {
+                s.reason = NOT_FINITE;
+            } else if (norm <= s.target) {
+                s.reason = ESTIMATE;
+            } else if (!(abs(s.ts) > VANISHES * sqrt(s.tt) * sqrt(s.ss))) {
+                s.reason = OMEGA;
+            } else if (!(abs(s.rho) > VANISHES * s.norm * sqrt(s.ss))) {
+                s.reason = RHO;
+            } else if (norm > GROWTH * s.norm) {
+                s.reason = GREW;
+            }
+        }
+    }
+    /// Every step.
+    pub const STEPS;
+    /// r̂ for a restart: after a breakdown r̂ = r might lead to the same one; r + σ v is far from orthogonal to r.
+    shadow(s, _) {
+        s.shift = 0.0;
+        if ((s.reason >= ALPHA || s.reason == GREW) && s.vv > 0.0) { s.shift = 0.5 * s.norm_recurrence / sqrt(s.vv); }
+    }
+    /// α = ρ/(r̂, v) and ω = (t, s)/(t, t).
+    find_alpha_omega(s, _) { form_alpha_omega(s); }
+    /// α and ω, and from the same sums (r̂, r), (r, r) and β of the r that follows.
+    find_alpha_omega_beta(s, _) {
+        form_alpha_omega(s);
+        if (s.halt != 0) { return; }
+        s.rho = s.rs - s.omega * s.rt;
+        s.rr = s.ss - s.omega * s.ts;
+        let cancelled = !(s.rr > TRUSTED * s.ss);
+        if (!(s.rr > 0.0)) { s.rr = 0.0; }
+        form_beta(s, history);
+        if (cancelled && s.reason == NONE) { s.reason = ESTIMATE; }
+    }
+    /// β = ρ/ρ₋₁ · α/ω from sums over the new r.
+    find_beta(s, _) { form_beta(s, history); }
+    /// x and r are those of this iteration; what follows is left out where there is nothing more to do.
+    end(s, _) { if (s.reason != NONE || s.completed >= s.limit) { s.halt = 1; } }
+}
 
 sweeps! {
     /// The vector passes of this method.
-    pub const SWEEPS;
-    /// ‖b‖².
-    norm_squared: () [b] [] -> [bb] { bb += b * b; }
-    /// r = r̂ = p = b − q, (r̂, r), (r, r).
-    restart: () [b, q] [r, rhat, p] -> [rho, rr] {
-        r = b - q;
-        rhat = r;
-        p = r;
-        rho += r * r;
-        rr += r * r;
-    }
+    pub const SWEEPS for Scalars;
+    /// r = r̂ = p = b − q, (r, r), (r̂, r).
+    begin: () [b, q] [r, rhat, p] -> [rr, rho] { r = b - q; rhat = r; p = r; rr += r * r; rho += r * r; }
     /// The same with r̂ = r + σ v.
-    restart_shifted: (shift) [b, q, v] [r, rhat, p] -> [rho, rr] {
-        r = b - q;
-        rhat = r + shift * v;
-        p = r;
-        rho += rhat * r;
-        rr += r * r;
+    begin_shifted: (shift) [b, q, v] [r, rhat, p] -> [rr, rho] {
+        r = b - q; rhat = r + shift * v; p = r; rr += r * r; rho += rhat * r;
     }
-    /// The best x so far.
-    keep: () [x] [kept] -> [] { kept = x; }
-    /// (r̂, v) and (v, v).
-    pivot: () [rhat, v] [] -> [sigma, vv] {
-        sigma += rhat * v;
-        vv += v * v;
-    }
+    /// (r̂, v), (v, v).
+    alpha_dots: () [rhat, v] [] -> [sigma, vv] { sigma += rhat * v; vv += v * v; }
     /// s = r − α v, in place of r.
-    half: (rho, sigma) [v] [r] -> [] {
-        let alpha = rho / sigma;
-        r -= alpha * v;
-    }
+    form_s: (rho, sigma) [v] [r] -> [] { let alpha = rho / sigma; r -= alpha * v; }
     /// (t, s), (t, t), (s, s).
-    stabilizer: () [s, t] [] -> [ts, tt, ss] {
-        ts += t * s;
-        tt += t * t;
-        ss += s * s;
-    }
+    omega_dots: () [s, t] [] -> [ts, tt, ss] { ts += t * s; tt += t * t; ss += s * s; }
     /// The same, and what (r̂, r) will follow from.
-    stabilizer_merged: () [rhat, s, t] [] -> [ts, tt, ss, rs, rt] {
-        ts += t * s;
-        tt += t * t;
-        ss += s * s;
-        rs += rhat * s;
-        rt += rhat * t;
+    omega_dots_merged: () [rhat, s, t] [] -> [ts, tt, ss, rs, rt] {
+        ts += t * s; tt += t * t; ss += s * s; rs += rhat * s; rt += rhat * t;
     }
-    /// x += α p̂ + ω ŝ, r = s − ω t, (r̂, r), (r, r).
-    update: (alpha, omega) [phat, shat, t, rhat] [x, r] -> [rho, rr] {
-        x += alpha * phat + omega * shat;
-        r -= omega * t;
-        rho += rhat * r;
-        rr += r * r;
+    /// x += α p̂ + ω ŝ, r = s − ω t, (r, r), (r̂, r).
+    update: (alpha, omega) [phat, shat, t, rhat] [x, r] -> [rr, rho] {
+        x += alpha * phat + omega * shat; r -= omega * t; rr += r * r; rho += rhat * r;
     }
     /// The same where p̂ = p and ŝ = s.
-    update_plain: (alpha, omega) [p, t, rhat] [x, r] -> [rho, rr] {
-        x += alpha * p + omega * r;
-        r -= omega * t;
-        rho += rhat * r;
-        rr += r * r;
+    update_plain: (alpha, omega) [p, t, rhat] [x, r] -> [rr, rho] {
+        x += alpha * p + omega * r; r -= omega * t; rr += r * r; rho += rhat * r;
     }
     /// p = r + β (p − ω v).
     direction: (beta, omega) [r, v] [p] -> [] { p = r + beta * (p - omega * v); }
     /// x += α p̂ + ω ŝ, r = s − ω t, p = r + β (p − ω v).
     advance: (alpha, omega, beta) [phat, shat, t, v] [x, r, p] -> [] {
-        x += alpha * phat + omega * shat;
-        r -= omega * t;
-        p = r + beta * (p - omega * v);
+        x += alpha * phat + omega * shat; r -= omega * t; p = r + beta * (p - omega * v);
     }
     /// The same where p̂ = p and ŝ = s.
     advance_plain: (alpha, omega, beta) [t, v] [x, r, p] -> [] {
-        x += alpha * p + omega * r;
-        r -= omega * t;
-        p = r + beta * (p - omega * v);
+        x += alpha * p + omega * r; r -= omega * t; p = r + beta * (p - omega * v);
     }
 }
-
-/// Restarts in a row that bring no progress before a solve ends. The residual is not monotone: one is no verdict.
-const IDLE: usize = 3;
 
 /// How the inner products of an iteration are gathered into reductions over threads, GPUs and ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -130,12 +170,12 @@ pub struct BicgstabOptions {
     pub reductions: Reductions,
 }
 
-/// BiCGSTAB and its workspace of ten vectors. A second solve allocates nothing.
-pub struct Bicgstab<S: Space> {
-    options: BicgstabOptions,
-    layout: Layout,
-    scalars: S::Scalars,
-    /// r, and s between the halves of an iteration.
+/// BiCGSTAB and its workspace of ten vectors. An iteration takes two products.
+pub type Bicgstab<S> = Krylov<S, BicgstabRecurrence<S>>;
+
+/// The vectors of BiCGSTAB; r is s between the halves of an iteration.
+pub struct BicgstabRecurrence<S: Space> {
+    reductions: Reductions,
     r: S::Vector,
     rhat: S::Vector,
     p: S::Vector,
@@ -143,395 +183,67 @@ pub struct Bicgstab<S: Space> {
     t: S::Vector,
     phat: S::Vector,
     shat: S::Vector,
-    b: S::Vector,
-    x: S::Vector,
-    kept: S::Vector,
-    header: Vec<f64>,
-    history: History,
-    opening: S::Recording,
-    stretch: S::Recording,
 }
 
-/// What the host knows of a solve under way.
-struct Course {
-    norm_b: f64,
-    target: f64,
-    first: f64,
-    /// Smallest true residual so far.
-    best: f64,
-    /// Restarts in a row without progress.
-    idle: usize,
-    /// Iterations when the true residual was last known.
-    verified: usize,
-    /// The iteration that the observer heard of last.
-    told: Option<usize>,
-}
+impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
+    type Options = BicgstabOptions;
+    const SCALARS: usize = Scalars::LEN;
+    const PATIENCE: usize = 3; // the residual is not monotone: one restart without progress is no verdict
 
-impl<S: Space> Bicgstab<S> {
-    /// Allocates the workspace.
-    ///
-    /// # Errors
-    /// A device without room.
-    pub fn new(space: &S, options: BicgstabOptions) -> Result<Self> {
-        let layout = Layout::default();
+    fn new(space: &S, options: BicgstabOptions) -> Result<Self> {
+        let vector = || space.vector();
         Ok(Self {
-            options,
-            layout,
-            scalars: space.scalars(layout.len)?,
-            r: space.vector()?,
-            rhat: space.vector()?,
-            p: space.vector()?,
-            v: space.vector()?,
-            t: space.vector()?,
-            phat: space.vector()?,
-            shat: space.vector()?,
-            b: space.vector()?,
-            x: space.vector()?,
-            kept: space.vector()?,
-            header: vec![0.0; layout.header()],
-            history: History::with_room(0),
-            opening: S::Recording::default(),
-            stretch: S::Recording::default(),
+            reductions: options.reductions,
+            r: vector()?,
+            rhat: vector()?,
+            p: vector()?,
+            v: vector()?,
+            t: vector()?,
+            phat: vector()?,
+            shat: vector()?,
         })
     }
 
-    /// Solves A x = b from the given x; `p` applies P⁻¹ from the right. An iteration takes two products.
-    ///
-    /// # Errors
-    /// What the device says; non-convergence is an [`Outcome`].
-    pub fn solve(
-        &mut self,
-        space: &S,
-        a: &dyn LinearOperator<S>,
-        p: Option<&dyn LinearOperator<S>>,
-        b: &S::Vector,
-        x: &mut S::Vector,
-        stop: &Stop,
-        observer: &mut dyn Observer,
-    ) -> Result<&History> {
-        let (s, l) = (space, self.layout);
-        self.history.clear();
-        // Room for what the limit allows, so that a second solve does not allocate; within reason.
-        self.history.residuals.reserve(stop.max_iterations.min(1 << 20) + 1);
-        s.copy(b, &mut self.b)?;
-        s.copy(x, &mut self.x)?;
-
-        s.sweep(norm_squared, &mut self.scalars, [], [&self.b], [], [l.rr])?;
-        let (mut flags, mut square) = ([0; FLAGS], [0.0]);
-        s.read_scalars(&self.scalars, l.rr, &mut square, &mut flags)?;
-        let norm_b = square[0].sqrt();
-        self.history.rhs_norm = norm_b;
-        if norm_b == 0.0 {
-            // The answer is known, whatever the guess.
-            s.copy(&self.b, x)?;
-            self.history.residuals.push(0.0);
-            self.history.true_relative_residual = 0.0;
-            self.history.outcome = Outcome::Converged;
-            return Ok(&self.history);
-        }
-        if !norm_b.is_finite() {
-            // Squares overflow from about 1e154 on; an infinite target would call anything converged.
-            self.history.residuals.push(f64::NAN);
-            self.history.outcome = Outcome::NotFinite;
-            return Ok(&self.history);
-        }
-        let target = (stop.rtol * norm_b).max(stop.atol);
-        self.header.fill(0.0);
-        self.header[l.target] = target;
-        self.header[l.best] = f64::INFINITY;
-        flags = [0; FLAGS];
-        flags[LEFT] = stop.max_iterations.min(i32::MAX as usize) as i32;
-        flags[VERIFIED] = 1;
-        s.write_scalars(&mut self.scalars, 0, &self.header, &flags)?;
-
-        let key = a.key() ^ p.map_or(0, |p| p.key().rotate_left(32));
-        let mut course =
-            Course { norm_b, target, first: f64::NAN, best: f64::INFINITY, idle: 0, verified: 0, told: None };
-        self.open(s, a, key)?;
-
-        // Where the device runs ahead of the host, a stretch is under way before the one before it is looked at; if
-        // that was the last, `Begin` finds so too, and the stretch does nothing.
-        let (mut under_way, mut interrupted) = (1, false);
-        let mut outcome = loop {
-            while under_way <= s.lag() && !interrupted {
-                interrupted = self.stretch(s, a, p, key, &mut course, observer)?;
-                under_way += 1;
-            }
-            self.look(s, &mut flags, &course)?;
-            under_way -= 1;
-            let verified = flags[VERIFIED] != 0;
-            if verified && let Some(outcome) = self.judge(&flags, stop, &mut course, observer) {
-                break outcome;
-            }
-            let iteration = self.history.iterations;
-            // A restart repeats the iteration that came before it; elsewhere each is told once.
-            let news = verified || course.told != Some(iteration);
-            course.told = Some(iteration);
-            let relative = self.history.residuals.last().copied().unwrap_or(f64::NAN);
-            let asks = news && observer.progress(course.progress(iteration, relative * norm_b)).is_break();
-            if interrupted || s.any(asks)? {
-                break Outcome::Interrupted;
-            }
-            if s.lag() == 0 {
-                interrupted = self.stretch(s, a, p, key, &mut course, observer)?;
-                under_way += 1;
-            }
-        };
-        while under_way > 0 {
-            self.look(s, &mut flags, &course)?;
-            under_way -= 1;
-            if flags[VERIFIED] != 0 {
-                course.verified = self.history.iterations;
-            }
-        }
-        if course.verified != self.history.iterations {
-            // Iterations after the last true residual, of a solve that was broken off.
-            self.open(s, a, key)?;
-            flags[VERIFIED] = 1;
-            s.collect(&mut self.scalars, &mut self.header, &mut flags)?;
-            let relative = self.header[l.norm] / norm_b;
-            *self.history.residuals.last_mut().expect("the first residual was pushed") = relative;
-        }
-        let (norm, best) = (self.header[l.norm], self.header[l.best]);
-        if norm <= target {
-            outcome = Outcome::Converged;
-        }
-        self.history.outcome = outcome;
-        // Residuals are not monotone: a solve that fails gives back the best x that it knows.
-        let last = norm <= best || !best.is_finite();
-        s.copy(if last { &self.x } else { &self.kept }, x)?;
-        s.wait()?;
-        self.history.true_relative_residual = if last { norm } else { best } / norm_b;
-        Ok(&self.history)
-    }
-
-    /// Whether a true residual ends the solve; if not, it has become a restart.
-    fn judge(
-        &mut self,
-        flags: &[i32; FLAGS],
-        stop: &Stop,
-        course: &mut Course,
-        observer: &mut dyn Observer,
-    ) -> Option<Outcome> {
-        let (beta, reason) = (self.header[self.layout.norm], flags[REASON]);
-        let iterations = self.history.iterations;
-        course.verified = iterations;
-        if course.first.is_nan() {
-            course.first = beta;
-        }
-        let broke = matches!(reason, PIVOT | STABILIZATION | LANCZOS);
-        let progress = beta < course.best * (1.0 - 1e-8);
-        course.idle = if progress { 0 } else { course.idle + 1 };
-        course.best = beta.min(course.best);
-        let stuck = course.idle >= IDLE;
-        match () {
-            () if beta <= course.target => Some(Outcome::Converged),
-            () if !beta.is_finite() || reason == NOT_FINITE => Some(Outcome::NotFinite),
-            () if beta > 1e4 * course.first => Some(Outcome::Diverged),
-            // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
-            () if stuck && broke && beta >= 1e-10 * course.norm_b => Some(Outcome::Breakdown),
-            () if stuck => Some(Outcome::Stagnated),
-            () if iterations >= stop.max_iterations => Some(Outcome::MaxIterations),
-            () => {
-                if reason != 0 {
-                    observer.restarted(iterations, why(reason));
-                }
-                None
-            }
-        }
-    }
-
-    /// Collects what the oldest stretch under way left, and appends its residuals.
-    fn look(&mut self, s: &S, flags: &mut [i32; FLAGS], course: &Course) -> Result<()> {
-        s.collect(&mut self.scalars, &mut self.header, flags)?;
-        let (l, history) = (&self.layout, &mut self.history);
-        let (taken, relative) = (flags[TAKEN] as usize, self.header[l.norm] / course.norm_b);
-        if history.residuals.is_empty() {
-            history.residuals.push(relative);
-            return Ok(());
-        }
-        // Iterations that follow a true residual, other than the first, are those of a restart.
-        history.restarts +=
-            (taken > 0 && course.verified == history.iterations && history.iterations > 0) as usize;
-        history.residuals.extend((1..=taken).map(|j| self.header[l.history + j] / course.norm_b));
-        history.iterations += taken;
-        if flags[VERIFIED] != 0 {
-            *history.residuals.last_mut().expect("the first residual was pushed") = relative;
-        }
+    fn reductions(&self, iterations: usize, reason: Reason) -> usize {
         // A breakdown or a NaN is found by the second reduction of an iteration that is not taken.
-        let lost = matches!(flags[REASON], PIVOT | NOT_FINITE) as usize;
-        history.reductions += 2 * lost
-            + taken
-                * match self.options.reductions {
-                    Reductions::Merged => 2,
-                    Reductions::Classical => 3,
-                };
-        Ok(())
+        let lost = usize::from(matches!(reason, Reason::AlphaVanishes | Reason::NotFinite));
+        2 * lost + iterations * if self.reductions == Reductions::Merged { 2 } else { 3 }
     }
 
-    /// The true residual, at the start and where a solve was broken off.
-    fn open(&mut self, s: &S, a: &dyn LinearOperator<S>, key: u64) -> Result<()> {
-        let mut opening = std::mem::take(&mut self.opening);
-        let done = s.record(&mut opening, key, |s| {
-            s.guard(None);
-            self.restart(s, a, false)?;
-            s.guard(None);
-            Ok(())
-        });
-        self.opening = opening;
-        done?;
-        s.post(&mut self.scalars, self.layout.header())
-    }
-
-    /// Up to [`STRETCH`] iterations, and a restart if they end in one; true if the observer broke them off.
-    fn stretch(
-        &mut self,
-        s: &S,
-        a: &dyn LinearOperator<S>,
-        p: Option<&dyn LinearOperator<S>>,
-        key: u64,
-        course: &mut Course,
-        observer: &mut dyn Observer,
-    ) -> Result<bool> {
-        let (before, mut interrupted) = (self.history.iterations, false);
-        let mut stretch = std::mem::take(&mut self.stretch);
-        let done = s.record(&mut stretch, key, |s| {
-            let watch = &mut |j: usize, r: f64| {
-                course.told = Some(before + j);
-                interrupted = observer.progress(course.progress(before + j, r)).is_break();
-                interrupted
-            };
-            s.guard(None);
-            s.step(Step::Begin, &mut self.scalars, &self.layout, 0)?;
-            s.guard(Some(&self.scalars));
-            self.iterate(s, a, p, watch)?;
-            s.guard(None);
-            s.mark(Phase::Other);
-            s.step(Step::Verify, &mut self.scalars, &self.layout, 0)?;
-            s.guard(Some(&self.scalars));
-            if !s.halted(&self.scalars) {
-                self.restart(s, a, true)?;
-            }
-            s.guard(None);
-            Ok(())
-        });
-        self.stretch = stretch;
-        done?;
-        s.post(&mut self.scalars, self.layout.header())?;
-        Ok(interrupted)
-    }
-
-    /// r = p = b − A x, r̂ = r or, if `shifted`, r + σ v; x is kept if it is the best so far.
-    fn restart(&mut self, s: &S, a: &dyn LinearOperator<S>, shifted: bool) -> Result<()> {
-        let l = &self.layout;
-        let Self { scalars, r, rhat, p, v, t, b, x, kept, .. } = self;
-        s.mark(Phase::Product);
-        a.apply_exact(s, x, t)?;
-        s.mark(Phase::Other);
-        let sums = [l.rho_next, l.rr];
-        match shifted {
-            // v of an earlier solve is not looked at.
-            false => s.sweep(restart, scalars, [], [b, t], [r, rhat, p], sums)?,
-            true => s.sweep(restart_shifted, scalars, [l.shift], [b, t, v], [r, rhat, p], sums)?,
+    fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()> {
+        let Self { r, rhat, p, v, t, .. } = self;
+        on.multiply_exact(x, t)?;
+        if on.first {
+            return on.sweep(begin, [on.b, t], [r, rhat, p]);
         }
-        s.step(Step::Restart, scalars, l, 0)?;
-        s.guard(Some(scalars));
-        if !s.halted(scalars) {
-            s.sweep(keep, scalars, [], [x], [kept], [])?;
-        }
-        Ok(())
+        on.step(shadow, 0)?;
+        on.sweep(begin_shifted, [on.b, t, v], [r, rhat, p])
     }
 
-    /// The iterations of a stretch.
-    fn iterate(
-        &mut self,
-        s: &S,
-        a: &dyn LinearOperator<S>,
-        m: Option<&dyn LinearOperator<S>>,
-        watch: &mut dyn FnMut(usize, f64) -> bool,
-    ) -> Result<()> {
-        let l = &self.layout;
-        let merged = self.options.reductions == Reductions::Merged;
-        let Self { scalars, r, rhat, p, v, t, phat, shat, x, .. } = self;
-        for j in 1..=STRETCH {
-            if s.halted(scalars) {
-                break;
+    fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
+        let Self { reductions, r, rhat, p, v, t, phat, shat } = self;
+        on.multiply_preconditioned(p, phat, v)?; // p̂ = P⁻¹ p, v = A p̂
+        on.sweep(alpha_dots, [rhat, v], [])?;
+        on.sweep(form_s, [v], [r])?;
+        on.multiply_preconditioned(r, shat, t)?; // ŝ = P⁻¹ s, t = A ŝ
+        let preconditioned = on.preconditioned();
+        if *reductions == Reductions::Merged {
+            on.sweep(omega_dots_merged, [rhat, r, t], [])?;
+            on.step(find_alpha_omega_beta, j)?;
+            match preconditioned {
+                true => on.sweep(advance, [phat, shat, t, v], [x, r, p])?,
+                false => on.sweep(advance_plain, [t, v], [x, r, p])?,
             }
-            times(s, a, m, p, phat, v)?; // v = A p̂
-            s.sweep(pivot, scalars, [], [rhat, v], [], [l.sigma, l.vv])?;
-            s.sweep(half, scalars, [l.rho, l.sigma], [v], [r], [])?;
-            times(s, a, m, r, shat, t)?; // t = A ŝ
-            if merged {
-                let sums = [l.ts, l.tt, l.ss, l.rs, l.rt];
-                s.sweep(stabilizer_merged, scalars, [], [rhat, r, t], [], sums)?;
-                s.step(Step::Merged, scalars, l, j)?;
-            } else {
-                s.sweep(stabilizer, scalars, [], [r, t], [], [l.ts, l.tt, l.ss])?;
-                s.step(Step::Coefficients, scalars, l, j)?;
+        } else {
+            on.sweep(omega_dots, [r, t], [])?;
+            on.step(find_alpha_omega, j)?;
+            match preconditioned {
+                true => on.sweep(update, [phat, shat, t, rhat], [x, r])?,
+                false => on.sweep(update_plain, [p, t, rhat], [x, r])?,
             }
-            if s.halted(scalars) {
-                break; // a breakdown: x stays as it is
-            }
-            let (two, three) = ([l.alpha, l.omega], [l.alpha, l.omega, l.beta]);
-            let sums = [l.rho_next, l.rr];
-            match (merged, m) {
-                (true, None) => s.sweep(advance_plain, scalars, three, [t, v], [x, r, p], [])?,
-                (true, Some(_)) => s.sweep(advance, scalars, three, [phat, shat, t, v], [x, r, p], [])?,
-                (false, None) => s.sweep(update_plain, scalars, two, [p, t, rhat], [x, r], sums)?,
-                (false, Some(_)) => s.sweep(update, scalars, two, [phat, shat, t, rhat], [x, r], sums)?,
-            }
-            if merged {
-                s.step(Step::End, scalars, l, j)?;
-            } else {
-                s.step(Step::Turn, scalars, l, j)?;
-                s.sweep(direction, scalars, [l.beta, l.omega], [r, v], [p], [])?;
-            }
-            if s.peek(scalars, l.history + j).is_some_and(|r| watch(j, r)) {
-                break;
-            }
+            on.step(find_beta, j)?;
+            on.sweep(direction, [r, v], [p])?;
         }
-        Ok(())
-    }
-}
-
-impl Course {
-    fn progress(&self, iteration: usize, residual: f64) -> Progress {
-        Progress { iteration, relative_residual: residual / self.norm_b, target: self.target / self.norm_b }
-    }
-}
-
-/// `to = A P⁻¹ from`; P⁻¹ from, if there is a P, stays in `hat`.
-fn times<S: Space>(
-    s: &S,
-    a: &dyn LinearOperator<S>,
-    p: Option<&dyn LinearOperator<S>>,
-    from: &S::Vector,
-    hat: &mut S::Vector,
-    to: &mut S::Vector,
-) -> Result<()> {
-    match p {
-        None => {
-            s.mark(Phase::Product);
-            a.apply(s, from, to)?;
-        }
-        Some(p) => {
-            s.mark(Phase::Preconditioner);
-            p.apply(s, from, hat)?;
-            s.mark(Phase::Product);
-            a.apply(s, hat, to)?;
-        }
-    }
-    s.mark(Phase::Orthogonalization);
-    Ok(())
-}
-
-/// A restart's cause, in words.
-fn why(reason: i32) -> &'static str {
-    match reason {
-        PIVOT => "pivot breakdown: (r̂, A p) vanishes",
-        STABILIZATION => "stabilisation breakdown: ω vanishes",
-        LANCZOS => "Lanczos breakdown: (r̂, r) vanishes",
-        GREW => "the residual grew until its recurrence had no digit left",
-        _ => "the residual by recurrence was smaller than the true one",
+        on.step(end, j)
     }
 }

@@ -5,26 +5,210 @@
 //! * `cgs2`: basis read four times: (4j + 8) N, two reductions and a norm;
 //! * `mgs`: z read and written for every column: (4j + 5) N, j + 2 reductions.
 //!
+//! # Delayed Gram–Schmidt (`lowsync`, the default)
+//! DCGS2 after Bielich, Langou, Thomas, Świrydowicz, Yamazaki and Boman (2022): classical Gram–Schmidt whose second pass over a
+//! vector waits for the first pass of the next one. With V the j finished columns, w the tentative column (orthogonalised
+//! once, not normalised) and z = A w, one reduction brings r = Vᵀw, t = Vᵀz, wᵀw, wᵀz and zᵀz. Then ρ² = wᵀw − rᵀr, the
+//! finished column is q = (w − V r)/ρ, its product A q = (z − V g)/ρ with g = H r because A V = V H, and the next tentative
+//! column is (z − V t − q t_j)/ρ, t_j = (wᵀz − rᵀt)/ρ.
+//!
+//! ρ is a difference, and harmless: r is at rounding level unless w is itself rounding noise. That case (the space is
+//! invariant to working precision) ends the cycle instead of taking a second reduction.
+//!
 //! Every cycle starts from the true residual b − A x, so that a basis stored in f32, or an estimate gone wrong,
-//! costs iterations and never accuracy; "converged" is only said of the true residual.
+//! costs iterations and never accuracy.
 
-use crate::operator::LinearOperator;
-use crate::space::arnoldi::{self, INVARIANT, Layout, NOT_FINITE, Step};
-use crate::space::{
-    FLAGS, History, LEFT, Observer, Outcome, Phase, Progress, REASON, Space, Stop, Store, TAKEN,
-};
-use crate::{Result, sweeps};
+use super::krylov::{Krylov, Recurrence, Work};
+use crate::space::{Phase, Reason, Space, Store};
+use crate::{Error, Result, steps, sweeps};
+
+/// (‖w‖/‖A q‖)² under which a vector is rounding noise.
+const BREAKDOWN: f64 = 1e-28;
+
+steps! {
+    /// The scalars of GMRES.
+    pub struct Scalars {
+        /// Share of zᵀz that must remain for the norm by Pythagoras to be trusted.
+        trusted,
+        /// Diagonal entries of R under this share of the largest span nothing new.
+        rank,
+        /// Square of the norm of the last product, for the breakdown test.
+        scale,
+        rho, tj, tt,
+        /// 1 where a delayed step begins a column.
+        begun
+    }
+    /// Its arrays, for a basis of m columns: dot products (r, t, wᵀw, wᵀz, zᵀz of a delayed step, two groups of m + 1 of a
+    /// classical one), the Hessenberg matrix H and its factor R by columns, rotations, the right-hand side of the least-squares
+    /// problem before the last rotation of each entry and after it, and its solution.
+    arrays Arrays(m) {
+        history: m + 1, dots: 2 * (m + 1) + 3, h: (m + 1) * m, r: (m + 1) * m, cs: m + 1, sn: m + 1, start: m + 1,
+        gamma: m + 1, y: m + 1
+    }
+    constants [BREAKDOWN];
+    functions {
+        fn rotate(s, c, ld; h, r, cs, sn, start, gamma, history) {
+            // Column c of H into column c of R: earlier Givens rotations, then a new one that annihilates H[c+1, c].
+            let mut above = h[c * ld];
+            let mut k = 0;
+            while (k < c) {
+                let below = h[c * ld + k + 1];
+                r[c * ld + k] = cs[k] * above + sn[k] * below;
+                above = cs[k] * below - sn[k] * above;
+                k += 1;
+            }
+            let below = h[c * ld + c + 1];
+            let length = sqrt(above * above + below * below);
+            cs[c] = 0.0; // a column of zeros takes nothing off the residual
+            sn[c] = 1.0;
+            if (length > 0.0) {
+                cs[c] = above / length;
+                sn[c] = below / length;
+            }
+            r[c * ld + c] = length;
+            // γ keeps its value before this rotation in start, so that a column can be rotated again.
+            gamma[c] = cs[c] * start[c];
+            gamma[c + 1] = -sn[c] * start[c];
+            start[c + 1] = -sn[c] * start[c];
+            s.norm_recurrence = abs(sn[c] * start[c]);
+            history[c + 1] = s.norm_recurrence;
+        }
+        fn count(s;) {
+            s.completed += 1;
+            s.columns += 1;
+            if (s.reason == NONE && s.completed >= s.limit) { s.reason = BASIS_FULL; }
+        }
+    }
+    /// Every step.
+    pub const STEPS;
+    /// A cycle begins: γ = ‖r‖ e₁.
+    open(s, _) {
+        s.scale = 0.0;
+        start[0] = s.norm;
+        gamma[0] = s.norm;
+    }
+    /// Column j of H from one or two full Gram–Schmidt passes: the first in dots, a second one behind it, (w, w) in rr.
+    classical(s, j) {
+        let ld = m + 1;
+        let mut scale = s.rr;
+        let mut k = 0;
+        while (k <= j) {
+            h[j * ld + k] = dots[k] + dots[ld + k];
+            scale += h[j * ld + k] * h[j * ld + k];
+            k += 1;
+        }
+        s.rho = sqrt(s.rr);
+        h[j * ld + j + 1] = s.rho;
+        if (!(scale < HUGE)) {
+            s.reason = NOT_FINITE;
+            s.halt = 1;
+            return;
+        }
+        rotate(s, j, ld, h, r, cs, sn, start, gamma, history);
+        if (s.norm_recurrence <= s.target) { s.reason = ESTIMATE; }
+        if (!(s.rr > BREAKDOWN * scale)) { s.reason = INVARIANT; }
+        count(s);
+        if (s.reason != NONE) { s.halt = 1; }
+    }
+    /// Column j − 1 made final and column j begun, from one delayed reduction; beside the update of the vectors.
+    delayed_step(s, j) in parallel {
+        let ld = m + 1;
+        one!({
+            let ww = dots[2 * j];
+            let wz = dots[2 * j + 1];
+            let mut rr = 0.0;
+            let mut rt = 0.0;
+            let mut tt = 0.0;
+            let mut k = 0;
+            while (k < j) {
+                rr += dots[k] * dots[k];
+                rt += dots[k] * dots[j + k];
+                tt += dots[j + k] * dots[j + k];
+                k += 1;
+            }
+            let rho2 = ww - rr;
+            s.begun = 0.0;
+            if (!(ww + dots[2 * j + 2] < HUGE)) {
+                s.reason = NOT_FINITE;
+            } else if (!(rho2 > 0.25 * ww) || !(ww > BREAKDOWN * s.scale)) {
+                // w is rounding noise: the space is invariant to working precision, and column j − 1 was its last. Its norm by
+                // Pythagoras was good to eight digits only; the true one is at hand.
+                if (j > 0) { h[(j - 1) * ld + j] = sqrt(ww); }
+                s.reason = INVARIANT;
+            } else {
+                s.begun = 1.0;
+                s.rho = sqrt(rho2);
+                s.tj = (wz - rt) / s.rho;
+                s.tt = tt + s.tj * s.tj;
+                // The delayed pass corrects column j − 1, which is then final.
+                k = 0;
+                while (k < j) {
+                    h[(j - 1) * ld + k] += dots[k];
+                    k += 1;
+                }
+                if (j > 0) { h[(j - 1) * ld + j] = s.rho; }
+            }
+        });
+        each!(i, j + 1, {
+            // A q = (z − V g)/ρ with g = H r, since A V = V H; its coefficients are (t − g)/ρ. Entry i ≤ j; any order, at once.
+            if (s.begun > 0.0) {
+                let mut g = 0.0;
+                let mut k = 0;
+                if (i > 1) { k = i - 1; }
+                while (k < j) {
+                    g += h[k * ld + i] * dots[k];
+                    k += 1;
+                }
+                let mut t = s.tj;
+                if (i < j) { t = dots[j + i]; }
+                h[j * ld + i] = (t - g) / s.rho;
+            }
+        });
+        one!({
+            let zz = dots[2 * j + 2];
+            if (j > 0 && s.reason != NOT_FINITE) { rotate(s, j - 1, ld, h, r, cs, sn, start, gamma, history); }
+            if (s.begun > 0.0) {
+                // The next norm by Pythagoras, good until the next reduction brings the true one.
+                let mut next2 = (zz - s.tt) / (s.rho * s.rho);
+                if (!(next2 > 0.0)) { next2 = 0.0; }
+                h[j * ld + j + 1] = sqrt(next2);
+                s.scale = zz / (s.rho * s.rho);
+                rotate(s, j, ld, h, r, cs, sn, start, gamma, history);
+                if (s.norm_recurrence <= s.target && zz - s.tt > s.trusted * zz) { s.reason = ESTIMATE; }
+                count(s);
+                if (s.reason != NONE) { s.halt = flag(j) + 2; } // the vectors' update of this iteration goes on
+            } else {
+                s.halt = 1;
+            }
+        });
+    }
+    /// y = R⁻¹γ. A column whose diagonal vanishes spans nothing new, and it and those after it are left out.
+    solve(s, _) in parallel {
+        let ld = m + 1;
+        one!({
+            let mut n = 0;
+            let mut largest = 0.0;
+            while (n < at(s.columns) && abs(r[n * ld + n]) > s.rank * largest) {
+                if (abs(r[n * ld + n]) > largest) { largest = abs(r[n * ld + n]); }
+                y[n] = gamma[n];
+                n += 1;
+            }
+            s.columns = flag(n);
+        });
+        let mut i = at(s.columns);
+        while (i > 0) {
+            i -= 1;
+            one!({ y[i] /= r[i * ld + i]; });
+            each!(k, i, { y[k] -= r[i * ld + k] * y[i]; });
+        }
+    }
+}
 
 sweeps! {
     /// The vector passes of this method.
-    pub const SWEEPS;
-    /// ‖b‖².
-    norm_squared: () [b] [] -> [bb] { bb += b * b; }
-    /// r = b − q, and ‖r‖².
-    residual: () [b, q] [r] -> [rr] {
-        r = b - q;
-        rr += r * r;
-    }
+    pub const SWEEPS for Scalars;
+    /// w = b − q, and (w, w).
+    residual: () [b, q] [w] -> [rr] { w = b - q; rr += w * w; }
     /// x += u.
     correct: () [u] [x] -> [] { x += u; }
 }
@@ -58,325 +242,121 @@ impl Default for GmresOptions {
     }
 }
 
-/// GMRES(m) and its workspace: m vectors of basis and five more. A second solve allocates nothing.
-pub struct Gmres<S: Space> {
+/// GMRES(m) and its workspace: m vectors of basis and six more.
+pub type Gmres<S> = Krylov<S, GmresRecurrence<S>>;
+
+/// The basis of GMRES and the vectors beside it.
+pub struct GmresRecurrence<S: Space> {
     options: GmresOptions,
-    layout: Layout,
-    scalars: S::Scalars,
+    at: Arrays,
     v: S::Basis,
     w: S::Vector,
     z: S::Vector,
     u: S::Vector,
-    b: S::Vector,
-    x: S::Vector,
-    header: Vec<f64>,
-    history: History,
-    opening: S::Recording,
-    cycle: S::Recording,
 }
 
-impl<S: Space> Gmres<S> {
-    /// Allocates the workspace.
-    ///
-    /// # Errors
-    /// A restart of 0, or a device without room.
-    pub fn new(space: &S, options: GmresOptions) -> Result<Self> {
-        let m = options.restart;
-        if m == 0 {
-            return Err(crate::Error::invalid("the restart length of GMRES must be at least 1"));
-        }
-        let layout = Layout::new(m);
-        Ok(Self {
-            options,
-            layout,
-            scalars: space.scalars(layout.len)?,
-            v: space.basis(m, options.basis)?,
-            w: space.vector()?,
-            z: space.vector()?,
-            u: space.vector()?,
-            b: space.vector()?,
-            x: space.vector()?,
-            header: vec![0.0; layout.header()],
-            history: History::with_room(0),
-            opening: S::Recording::default(),
-            cycle: S::Recording::default(),
-        })
-    }
-
+impl<S: Space> GmresRecurrence<S> {
     /// The basis of the last cycle, for tests of its orthogonality.
     pub fn basis(&self) -> &S::Basis {
         &self.v
     }
 
-    /// Solves A x = b from the given x; `p` applies P⁻¹ from the right.
-    ///
-    /// # Errors
-    /// What the device says; non-convergence is an [`Outcome`].
-    pub fn solve(
-        &mut self,
-        space: &S,
-        a: &dyn LinearOperator<S>,
-        p: Option<&dyn LinearOperator<S>>,
-        b: &S::Vector,
-        x: &mut S::Vector,
-        stop: &Stop,
-        observer: &mut dyn Observer,
-    ) -> Result<&History> {
-        let (s, l) = (space, self.layout);
-        self.history.clear();
-        // Room for what the limit allows, so that a second solve does not allocate; within reason.
-        self.history.residuals.reserve(stop.max_iterations.min(1 << 20) + 1);
-        s.copy(b, &mut self.b)?;
-        s.copy(x, &mut self.x)?;
+    /// v_j = w/‖w‖, with the norm in slot `norm`.
+    fn normalize(&mut self, on: &mut Work<S>, j: usize, norm: usize) -> Result<()> {
+        on.space.append(&mut self.v, j, &mut self.w, on.scalars, norm)
+    }
+}
 
-        s.sweep(norm_squared, &mut self.scalars, [], [&self.b], [], [l.gram])?;
-        let mut flags = [0; FLAGS];
-        s.read_scalars(&self.scalars, 0, &mut self.header, &mut flags)?;
-        let norm_b = self.header[l.gram].sqrt();
-        self.history.rhs_norm = norm_b;
-        if norm_b == 0.0 {
-            // The answer is known, whatever the guess.
-            s.copy(&self.b, x)?;
-            self.history.residuals.push(0.0);
-            self.history.true_relative_residual = 0.0;
-            self.history.outcome = Outcome::Converged;
-            return Ok(&self.history);
+impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
+    type Options = GmresOptions;
+    const SCALARS: usize = Scalars::LEN;
+    const PATIENCE: usize = 2; // the first cycle after an optimistic estimate may stand still
+
+    fn new(space: &S, options: GmresOptions) -> Result<Self> {
+        let m = options.restart;
+        if m == 0 {
+            return Err(Error::invalid("the restart length of GMRES must be at least 1"));
         }
-        if !norm_b.is_finite() {
-            // Squares overflow from about 1e154 on; an infinite target would call anything converged.
-            self.history.residuals.push(f64::NAN);
-            self.history.outcome = Outcome::NotFinite;
-            return Ok(&self.history);
-        }
-        let target = (stop.rtol * norm_b).max(stop.atol);
-        self.header[l.target] = target;
-        self.header[l.trusted] = arnoldi::trusted(self.options.basis);
-        self.header[l.rank] = arnoldi::rank(self.options.basis);
-        flags = [0; FLAGS];
-        flags[LEFT] = stop.max_iterations.min(i32::MAX as usize) as i32;
-        s.write_scalars(&mut self.scalars, 0, &self.header, &flags)?;
+        let v = space.basis(m, options.basis)?;
+        Ok(Self { options, at: Arrays::at(m), v, w: space.vector()?, z: space.vector()?, u: space.vector()? })
+    }
 
-        let key = a.key() ^ p.map_or(0, |p| p.key().rotate_left(32));
-        let mut opening = std::mem::take(&mut self.opening);
-        let done = s.record(&mut opening, key, |s| self.start(s, a));
-        self.opening = opening;
-        done?;
-        s.post(&mut self.scalars, l.header())?;
+    fn cycle(&self) -> Option<usize> {
+        Some(self.options.restart)
+    }
 
-        // Where the device runs ahead of the host, a cycle is under way before the one before it is looked at; if
-        // that was the last, `Begin` finds so too, and the cycle does nothing.
-        let (mut under_way, mut interrupted) = (1, false);
-        let mut first = f64::NAN;
-        let (mut best, mut idle) = (f64::INFINITY, 0);
-        let mut outcome = loop {
-            while under_way <= s.lag() && !interrupted {
-                interrupted = self.cycle(s, a, p, key, norm_b, target, observer)?;
-                under_way += 1;
-            }
-            s.collect(&mut self.scalars, &mut self.header, &mut flags)?;
-            under_way -= 1;
-            let beta = self.header[l.norm];
-            self.note_cycle(&flags, norm_b);
-            let iterations = self.history.iterations;
-            let reason = flags[REASON];
-            if iterations == 0 {
-                first = beta;
-            }
-            if beta <= target {
-                break Outcome::Converged;
-            }
-            if !beta.is_finite() || reason == NOT_FINITE {
-                break Outcome::NotFinite;
-            }
-            if beta > 1e4 * first {
-                break Outcome::Diverged;
-            }
-            let progress = beta < best * (1.0 - 1e-8);
-            if reason == INVARIANT && !progress {
-                // Rounding sets a floor to ‖r‖; above it, an invariant space means a singular matrix.
-                break if beta < 1e-10 * norm_b { Outcome::Stagnated } else { Outcome::Breakdown };
-            }
-            // Twice in a row: the first cycle after an optimistic estimate may stand still.
-            idle = if progress { 0 } else { idle + 1 };
-            if idle >= 2 {
-                break Outcome::Stagnated;
-            }
-            if iterations >= stop.max_iterations {
-                break Outcome::MaxIterations;
-            }
-            best = beta.min(best);
-            let progress =
-                Progress { iteration: iterations, relative_residual: beta / norm_b, target: target / norm_b };
-            if interrupted || s.any(observer.progress(progress).is_break())? {
-                break Outcome::Interrupted;
-            }
-            if s.lag() == 0 {
-                interrupted = self.cycle(s, a, p, key, norm_b, target, observer)?;
-                under_way += 1;
-            }
+    fn scalars(m: usize) -> usize {
+        Arrays::at(m).len
+    }
+
+    fn write_scalars(&self, scalars: &mut [f64]) {
+        // The estimate's error is about 1e-16 of the trusted share in f64, 1e-7 of it in f32; eight roundings of the basis are
+        // the rank's: a column that adds less to R is lost in V y, and would only spoil x.
+        (scalars[Scalars::AT.trusted], scalars[Scalars::AT.rank]) = match self.options.basis {
+            Store::F64 => (1e-8, 1e-15),
+            Store::F32 => (1e-3, 5e-7),
         };
-        while under_way > 0 {
-            s.collect(&mut self.scalars, &mut self.header, &mut flags)?;
-            under_way -= 1;
-            self.note_cycle(&flags, norm_b);
-            if self.header[l.norm] <= target {
-                outcome = Outcome::Converged;
-            }
-        }
-        self.history.outcome = outcome;
-        s.copy(&self.x, x)?;
-        s.wait()?;
-        self.history.true_relative_residual = self.header[l.norm] / norm_b;
-        Ok(&self.history)
     }
 
-    /// One cycle, from the residual in w to the next; true if the observer broke it off.
-    fn cycle(
-        &mut self,
-        s: &S,
-        a: &dyn LinearOperator<S>,
-        p: Option<&dyn LinearOperator<S>>,
-        key: u64,
-        norm_b: f64,
-        target: f64,
-        observer: &mut dyn Observer,
-    ) -> Result<bool> {
-        let (before, mut interrupted) = (self.history.iterations, false);
-        let mut cycle = std::mem::take(&mut self.cycle);
-        let done = s.record(&mut cycle, key, |s| {
-            let watch = &mut |j: usize, r: f64| {
-                let progress = Progress {
-                    iteration: before + j,
-                    relative_residual: r / norm_b,
-                    target: target / norm_b,
-                };
-                interrupted = observer.progress(progress).is_break();
-                interrupted
-            };
-            self.iterate(s, a, p, watch)?;
-            self.finish(s, p)?;
-            self.start(s, a)
-        });
-        self.cycle = cycle;
-        done?;
-        s.post(&mut self.scalars, self.layout.header())?;
-        Ok(interrupted)
-    }
-
-    /// w = b − A x, β = ‖w‖.
-    fn start(&mut self, s: &S, a: &dyn LinearOperator<S>) -> Result<()> {
-        s.guard(None);
-        s.mark(Phase::Product);
-        a.apply_exact(s, &self.x, &mut self.z)?;
-        s.mark(Phase::Other);
-        s.sweep(residual, &mut self.scalars, [], [&self.b, &self.z], [&mut self.w], [self.layout.gram])?;
-        s.step(Step::Start, &mut self.scalars, &self.layout, 0)
-    }
-
-    /// Up to m iterations: V spans the Krylov space of A P⁻¹ from w.
-    fn iterate(
-        &mut self,
-        s: &S,
-        a: &dyn LinearOperator<S>,
-        p: Option<&dyn LinearOperator<S>>,
-        watch: &mut dyn FnMut(usize, f64) -> bool,
-    ) -> Result<()> {
-        let l = &self.layout;
-        let Self { scalars, v, w, z, u, .. } = self;
-        s.guard(None);
-        s.step(Step::Begin, scalars, l, 0)?;
-        s.guard(Some(scalars));
-        if s.halted(scalars) {
-            return Ok(()); // nothing to do, and known here
-        }
-        if self.options.orthogonalization != Orthogonalization::Lowsync {
-            s.append(v, 0, w, scalars, l.norm)?; // v₀ = r/β
-        }
-        for j in 0..self.options.restart {
-            match p {
-                None => {
-                    s.mark(Phase::Product);
-                    a.apply(s, w, z)?;
-                }
-                Some(p) => {
-                    s.mark(Phase::Preconditioner);
-                    p.apply(s, w, u)?;
-                    s.mark(Phase::Product);
-                    a.apply(s, u, z)?;
-                }
-            }
-            s.mark(Phase::Orthogonalization);
-            match self.options.orthogonalization {
-                Orthogonalization::Lowsync => {
-                    s.project_delayed(v, j, w, z, scalars, l)?;
-                    s.update_delayed(v, j, w, z, scalars, l)?;
-                }
-                Orthogonalization::Cgs2 => {
-                    s.project(v, 0..j + 1, z, scalars, l.dots)?;
-                    s.subtract(v, 0..j + 1, z, scalars, l.dots, None)?;
-                    s.project(v, 0..j + 1, z, scalars, l.dots + l.ld)?;
-                    s.subtract(v, 0..j + 1, z, scalars, l.dots + l.ld, Some(l.gram))?;
-                    s.step(Step::Classical, scalars, l, j)?;
-                }
-                Orthogonalization::Mgs => {
-                    for k in 0..=j {
-                        s.project(v, k..k + 1, z, scalars, l.dots + k)?;
-                        s.subtract(v, k..k + 1, z, scalars, l.dots + k, (k == j).then_some(l.gram))?;
-                    }
-                    s.step(Step::Classical, scalars, l, j)?;
-                }
-            }
-            if self.options.orthogonalization != Orthogonalization::Lowsync && j + 1 < self.options.restart {
-                s.copy(z, w)?;
-                s.append(v, j + 1, w, scalars, l.norm)?;
-            }
-            if s.halted(scalars) || s.peek(scalars, l.history + j + 1).is_some_and(|r| watch(j + 1, r)) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// x += P⁻¹ V y with the y that minimises the residual.
-    fn finish(&mut self, s: &S, p: Option<&dyn LinearOperator<S>>) -> Result<()> {
-        let l = &self.layout;
-        s.guard(None);
-        s.mark(Phase::Other);
-        s.step(Step::Solve, &mut self.scalars, l, 0)?;
-        s.expand(&self.v, &mut self.z, &mut self.scalars, l.y)?;
-        let update = match p {
-            None => &self.z,
-            Some(p) => {
-                s.mark(Phase::Preconditioner);
-                p.apply(s, &self.z, &mut self.u)?;
-                s.mark(Phase::Other);
-                &self.u
-            }
-        };
-        s.sweep(correct, &mut self.scalars, [], [update], [&mut self.x], [])
-    }
-
-    /// Appends a cycle's residuals; where a cycle ends the true one replaces the estimate.
-    fn note_cycle(&mut self, flags: &[i32; FLAGS], norm_b: f64) {
-        let (l, history) = (&self.layout, &mut self.history);
-        let (taken, relative) = (flags[TAKEN] as usize, self.header[l.norm] / norm_b);
-        history.restarts += (taken > 0 && history.iterations > 0) as usize;
-        if history.residuals.is_empty() {
-            history.residuals.push(relative);
-            return;
-        }
-        for j in 1..=taken {
-            history.residuals.push(self.header[l.history + j] / norm_b);
-        }
-        *history.residuals.last_mut().expect("the first residual was pushed") = relative;
-        history.iterations += taken;
+    fn reductions(&self, iterations: usize, reason: Reason) -> usize {
         // The step that finds a NaN, or a delayed one that finds the space invariant, reduces and takes no iteration.
-        let (reason, delayed) = (flags[REASON], self.options.orthogonalization == Orthogonalization::Lowsync);
-        let steps = taken + (reason == NOT_FINITE || (delayed && reason == INVARIANT)) as usize;
-        history.reductions += match self.options.orthogonalization {
+        let delayed = self.options.orthogonalization == Orthogonalization::Lowsync;
+        let lost = reason == Reason::NotFinite || (delayed && reason == Reason::Invariant);
+        let steps = iterations + usize::from(lost);
+        match self.options.orthogonalization {
             Orthogonalization::Lowsync => steps,
             Orthogonalization::Cgs2 => 3 * steps,
             Orthogonalization::Mgs => steps * (steps + 3) / 2,
-        };
+        }
+    }
+
+    /// w = b − A x.
+    fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()> {
+        on.multiply_exact(x, &mut self.z)?;
+        on.sweep(residual, [on.b, &self.z], [&mut self.w])
+    }
+
+    /// V spans the Krylov space of A P⁻¹ from the residual.
+    fn iterate(&mut self, on: &mut Work<S>, _: &mut S::Vector, j: usize) -> Result<()> {
+        let delayed = self.options.orthogonalization == Orthogonalization::Lowsync;
+        if j == 0 {
+            on.step(open, 0)?;
+            if !delayed {
+                self.normalize(on, 0, Scalars::AT.norm)?; // v₀ = r/‖r‖
+            }
+        }
+        on.multiply_preconditioned(&self.w, &mut self.u, &mut self.z)?; // z = A P⁻¹ w
+        let Self { at, v, w, z, .. } = self;
+        let (s, first, second) = (on.space, at.dots, at.dots + self.options.restart + 1);
+        match self.options.orthogonalization {
+            Orthogonalization::Lowsync => {
+                s.project_pair(v, j, w, z, on.scalars, first)?;
+                return s.update_pair(v, j, w, z, on.scalars, first, delayed_step);
+            }
+            Orthogonalization::Cgs2 => {
+                s.project(v, 0..j + 1, z, on.scalars, first)?;
+                s.subtract(v, 0..j + 1, z, on.scalars, first, None)?;
+                s.project(v, 0..j + 1, z, on.scalars, second)?;
+                s.subtract(v, 0..j + 1, z, on.scalars, second, Some(Scalars::AT.rr))?;
+            }
+            Orthogonalization::Mgs => {
+                for k in 0..=j {
+                    s.project(v, k..k + 1, z, on.scalars, first + k)?;
+                    s.subtract(v, k..k + 1, z, on.scalars, first + k, (k == j).then_some(Scalars::AT.rr))?;
+                }
+            }
+        }
+        s.copy(z, w)?;
+        on.step(classical, j)?;
+        if j + 1 < self.options.restart { self.normalize(on, j + 1, Scalars::AT.rho) } else { Ok(()) }
+    }
+
+    /// x += P⁻¹ V y with the y that minimises the residual.
+    fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
+        on.step(solve, 0)?;
+        on.space.expand(&self.v, &mut self.z, on.scalars, self.at.y)?;
+        let update = on.precondition(&self.z, &mut self.u)?;
+        on.space.mark(Phase::Other);
+        on.sweep(correct, [update], [x])
     }
 }

@@ -1,18 +1,30 @@
-//! Krylov methods: one a file, written once for every device.
+//! Krylov methods: one a file, written once for every device, and what is common to all in [`krylov`].
 
-mod bicgstab;
-mod gmres;
+pub mod bicgstab;
+pub mod cg;
+pub mod gmres;
+pub mod krylov;
 
-pub use bicgstab::{Bicgstab, BicgstabOptions, Reductions, SWEEPS as BICGSTAB_SWEEPS};
-pub use gmres::{Gmres, GmresOptions, Orthogonalization, SWEEPS as GMRES_SWEEPS};
+pub use bicgstab::{Bicgstab, BicgstabOptions, Reductions};
+pub use cg::{Cg, CgForm, CgOptions};
+pub use gmres::{Gmres, GmresOptions, Orthogonalization};
+pub use krylov::Krylov;
 
 use crate::Result;
 use crate::operator::LinearOperator;
-use crate::space::{History, Observer, Space, Stop};
+use crate::space::{History, Observer, Space, StepSource, Stop, SweepSource};
+
+/// The small steps and the sweeps of every method: what a device compiles.
+pub const KERNELS: [(&[StepSource], &[SweepSource]); 4] = [
+    (krylov::STEPS, krylov::SWEEPS),
+    (bicgstab::STEPS, bicgstab::SWEEPS),
+    (cg::STEPS, cg::SWEEPS),
+    (gmres::STEPS, gmres::SWEEPS),
+];
 
 /// A method with its workspace, whichever it is.
 pub trait Method<S: Space> {
-    /// Solves A x = b from the given x; `p` applies P⁻¹ from the right.
+    /// Solves A x = b from the given x; `p` applies P⁻¹.
     ///
     /// # Errors
     /// What the device says; non-convergence is an [`Outcome`](crate::Outcome).
@@ -27,23 +39,3 @@ pub trait Method<S: Space> {
         observer: &mut dyn Observer,
     ) -> Result<&History>;
 }
-
-macro_rules! methods {
-    ($($name:ident),*) => {$(
-        impl<S: Space> Method<S> for $name<S> {
-            fn solve(
-                &mut self,
-                space: &S,
-                a: &dyn LinearOperator<S>,
-                p: Option<&dyn LinearOperator<S>>,
-                b: &S::Vector,
-                x: &mut S::Vector,
-                stop: &Stop,
-                observer: &mut dyn Observer,
-            ) -> Result<&History> {
-                $name::solve(self, space, a, p, b, x, stop, observer)
-            }
-        }
-    )*};
-}
-methods!(Gmres, Bicgstab);

@@ -36,6 +36,12 @@ pub trait LinearOperator<S: Space> {
 
     /// Bytes that one application must move at least.
     fn bytes(&self) -> u64;
+
+    /// True where an application is the same work every time, so that a device may record it and replay it. An operator that
+    /// works on the host, or calls the caller back, says no, and everything around it runs launch by launch.
+    fn recordable(&self) -> bool {
+        true
+    }
 }
 
 /// What stands behind a pointer is applied as itself.
@@ -53,6 +59,9 @@ macro_rules! behind {
             }
             fn bytes(&self) -> u64 {
                 (**self).bytes()
+            }
+            fn recordable(&self) -> bool {
+                (**self).recordable()
             }
         }
     )*};
@@ -72,6 +81,9 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     }
     fn bytes(&self) -> u64 {
         self.borrow().bytes()
+    }
+    fn recordable(&self) -> bool {
+        self.borrow().recordable()
     }
 }
 

@@ -2,21 +2,23 @@
 //!
 //! A method is written against [`Space`] once and never names a device. Two rules make that fast on a GPU:
 //!
-//! * **Scalars live beside the vectors.** Reductions write into a [`Space::Scalars`] array by slot, and sweeps,
-//!   basis operations and small dense steps read from it. Nothing comes back to the host inside a cycle.
-//! * **A stretch of work is recorded.** [`Space::record`] runs a closure once on a CPU; on a GPU it captures the
-//!   launches into a graph at the first call and replays that graph afterwards. Inside, control flow does not
-//!   depend on values: a step that finds the cycle finished raises [`HALT`], and guarded launches return at once.
+//! * **Scalars live beside the vectors.** Reductions write into a [`Schedule::Scalars`] array by slot, and sweeps,
+//!   basis operations and small steps read from it. Nothing comes back to the host inside a batch of iterations.
+//! * **A batch is recorded.** [`Schedule::record`] runs a closure once on a CPU; on a GPU it captures the launches into a
+//!   graph at the first call and replays that graph afterwards. Inside, control flow does not depend on values: a step
+//!   that finds the batch finished raises [`HALT`], and guarded launches return at once.
 
-pub mod arnoldi;
-pub mod bicgstab;
 mod monitor;
-mod step;
+mod reason;
+mod schedule;
+pub mod step;
 mod sweep;
 
 pub use monitor::{History, Observer, Outcome, Progress, Stop};
-pub use step::{SmallStep, StepSource};
-pub use sweep::{Sweep, SweepSource};
+pub use reason::{HUGE, REASONS, Reason};
+pub use schedule::{Clock, Phase, Phases, Schedule};
+pub use step::{FunctionSource, SmallStep, StepSource};
+pub use sweep::{BoundSweep, Sweep, SweepSource, side_by_side};
 
 use crate::Result;
 use crate::comm::Communicator;
@@ -42,78 +44,34 @@ impl Store {
     }
 }
 
-/// What a stretch of a solve is doing; OKP paper, Table 3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Products with the operator, T_Kx.
-    Product,
-    /// Orthogonalisation and normalisation, T_Gn.
-    Orthogonalization,
-    /// Preconditioner.
-    Preconditioner,
-    /// Waiting for other ranks: what of T_dt and T_c is not hidden.
-    Communication,
-    /// Residuals, corrections, small steps.
-    Other,
-}
-
-/// Seconds a phase.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Phases {
-    /// T_Kx.
-    pub product: f64,
-    /// T_Gn.
-    pub orthogonalization: f64,
-    /// Preconditioner.
-    pub preconditioner: f64,
-    /// Waiting for other ranks.
-    pub communication: f64,
-    /// The rest.
-    pub other: f64,
-}
-
-impl Phases {
-    /// Adds seconds to a phase.
-    pub fn add(&mut self, phase: Phase, seconds: f64) {
-        match phase {
-            Phase::Product => self.product += seconds,
-            Phase::Orthogonalization => self.orthogonalization += seconds,
-            Phase::Preconditioner => self.preconditioner += seconds,
-            Phase::Communication => self.communication += seconds,
-            Phase::Other => self.other += seconds,
-        }
-    }
-}
-
-/// Flag slots of [`Space::Scalars`]: small integers that steps and launches share.
+/// Flag slots of [`Schedule::Scalars`]: small integers that steps and launches share. Not 0: launches under the guard
+/// return at once.
 pub const HALT: usize = 0;
 /// Flag: columns of the basis that the cycle has finished; after the small solve, those that the solution uses.
 pub const COLUMNS: usize = 1;
-/// Flag: why the cycle or the solve stopped, one of [`arnoldi`]'s reasons.
+/// Flag: why the batch ended, the code of a [`Reason`].
 pub const REASON: usize = 2;
-/// Flag: iterations that this cycle may take.
+/// Flag: iterations that this batch may take.
 pub const LIMIT: usize = 3;
-/// Flag: iterations that this cycle took.
-pub const TAKEN: usize = 4;
+/// Flag: iterations that this batch took.
+pub const COMPLETED: usize = 4;
 /// Flag: iterations that the solve may still take.
-pub const LEFT: usize = 5;
-/// Flag: the stretch ended with the true residual.
+pub const REMAINING: usize = 5;
+/// Flag: the batch ended with the true residual.
 pub const VERIFIED: usize = 6;
+/// Flag: iterations of a full batch, for which arrays are laid out.
+pub const BATCH: usize = 7;
 /// Number of flag slots.
 pub const FLAGS: usize = 8;
 
 /// Vectors of one length on one device (and, with a communicator beneath, of one rank's share of a length).
 ///
-/// Slots are indices into `Scalars`. Every operation is asynchronous on a GPU; `read*` waits.
-pub trait Space {
+/// Slots are indices into `Scalars`. Every operation is asynchronous on a GPU; `read` waits.
+pub trait Space: Schedule + Clock {
     /// A vector of [`len`](Self::len) f64.
     type Vector;
     /// Columns of the same length, stored as [`Store`] says.
     type Basis;
-    /// A few f64 and [`FLAGS`] integers beside the vectors.
-    type Scalars;
-    /// A recorded stretch of work.
-    type Recording: Default;
 
     /// The ranks over which every reduction sums; [`Solo`](crate::comm::Solo) where nothing is distributed.
     fn comm(&self) -> &dyn Communicator;
@@ -127,8 +85,6 @@ pub trait Space {
     fn vector(&self) -> Result<Self::Vector>;
     /// `columns` columns of zeros.
     fn basis(&self, columns: usize, store: Store) -> Result<Self::Basis>;
-    /// `len` zeros and [`FLAGS`] cleared flags.
-    fn scalars(&self, len: usize) -> Result<Self::Scalars>;
 
     /// Copies from the host; lengths must agree.
     fn write(&self, host: &[f64], to: &mut Self::Vector) -> Result<()>;
@@ -136,22 +92,9 @@ pub trait Space {
     fn read(&self, from: &Self::Vector, host: &mut [f64]) -> Result<()>;
     /// `to ← from`.
     fn copy(&self, from: &Self::Vector, to: &mut Self::Vector) -> Result<()>;
-    /// Writes host numbers into slots from `at` on, and flags.
-    fn write_scalars(
-        &self,
-        to: &mut Self::Scalars,
-        at: usize,
-        host: &[f64],
-        flags: &[i32; FLAGS],
-    ) -> Result<()>;
-    /// Reads `host.len()` slots from `at` on and the flags, and waits.
-    fn read_scalars(
-        &self,
-        from: &Self::Scalars,
-        at: usize,
-        host: &mut [f64],
-        flags: &mut [i32; FLAGS],
-    ) -> Result<()>;
+
+    /// Waits for everything asked for.
+    fn wait(&self) -> Result<()>;
 
     /// One fused elementwise pass: scalars in by slot `a`, vectors `x` read, `y` updated, sums out to slots `o`.
     fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
@@ -203,65 +146,34 @@ pub trait Space {
         norm: usize,
     ) -> Result<()>;
 
-    /// The one reduction of a delayed Gram–Schmidt step: `dots ← [Vᵀw, Vᵀz, wᵀw, wᵀz, zᵀz]` over the first `j`
-    /// columns; see [`arnoldi`].
-    fn project_delayed(
+    /// Products of two vectors with columns, each other and themselves in one reduction: from slot `to` on
+    /// `[Vᵀw, Vᵀz, wᵀw, wᵀz, zᵀz]` over the first `j` columns.
+    fn project_pair(
         &self,
         v: &Self::Basis,
         j: usize,
         w: &Self::Vector,
         z: &Self::Vector,
         scalars: &mut Self::Scalars,
-        layout: &arnoldi::Layout,
+        to: usize,
     ) -> Result<()>;
-    /// Finishes column `j` from `w`, makes the next tentative `w` from `z`, and runs
-    /// [`arnoldi::delayed`] beside it.
-    fn update_delayed(
+    /// Finishes column `j` from `w` and makes the next tentative `w` from `z`, with the sums that
+    /// [`project_pair`](Self::project_pair) left at `from`, and runs a small step beside that, of iteration `j`.
+    ///
+    /// q = (w − V r)/ρ → column j, w ← (z − V t − t_j q)/ρ with ρ² = wᵀw − rᵀr and t_j = (wᵀz − rᵀt)/ρ. A step that sets
+    /// [`HALT`] to `j + 2` halts what follows, and leaves this update to be done.
+    fn update_pair<T: SmallStep>(
         &self,
         v: &mut Self::Basis,
         j: usize,
         w: &mut Self::Vector,
         z: &Self::Vector,
         scalars: &mut Self::Scalars,
-        layout: &arnoldi::Layout,
+        from: usize,
+        beside: T,
     ) -> Result<()>;
-    /// One small dense step on the scalars.
-    fn step<T: SmallStep>(
-        &self,
-        step: T,
-        scalars: &mut Self::Scalars,
-        layout: &T::Layout,
-        j: usize,
-    ) -> Result<()>;
-
-    /// Launches return at once while `flags[HALT]` of these scalars is set; `None` lifts that.
-    fn guard(&self, scalars: Option<&Self::Scalars>);
-    /// True when the guard is known to be raised; a device that records answers false.
-    fn halted(&self, scalars: &Self::Scalars) -> bool;
-    /// Runs `work`, or replays what it recorded under the same `key`.
-    fn record(
-        &self,
-        recording: &mut Self::Recording,
-        key: u64,
-        work: impl FnMut(&Self) -> Result<()>,
-    ) -> Result<()>;
-    /// The value in a slot if it is at hand without waiting and this rank may act on it alone; a device that records
-    /// answers `None`, and so does one rank of several, which would have to ask the others.
-    fn peek(&self, scalars: &Self::Scalars, slot: usize) -> Option<f64>;
-    /// What follows is counted under `phase`, where time is being kept.
-    fn mark(&self, phase: Phase);
-    /// Seconds spent in each phase since the last call, if time is being kept.
-    fn take_phases(&self) -> Option<Phases>;
-    /// How many stretches of work are given to the device before the results of the first are looked at: 0 on a CPU,
-    /// 1 where a device would stand still while the host looks.
-    fn lag(&self) -> usize;
-    /// Sets out a copy of the first `len` slots and the flags as they are now, for [`collect`](Self::collect); at most
-    /// `lag() + 1` are under way.
-    fn post(&self, scalars: &mut Self::Scalars, len: usize) -> Result<()>;
-    /// The oldest copy that was posted, and waits for it alone.
-    fn collect(&self, scalars: &mut Self::Scalars, host: &mut [f64], flags: &mut [i32; FLAGS]) -> Result<()>;
-    /// Waits for everything asked for.
-    fn wait(&self) -> Result<()>;
+    /// One small step on the scalars; `j` is the iteration within the batch.
+    fn step<T: SmallStep>(&self, step: T, scalars: &mut Self::Scalars, j: usize) -> Result<()>;
 
     /// True on every rank where any rank says so. Collective.
     fn any(&self, mine: bool) -> Result<bool> {

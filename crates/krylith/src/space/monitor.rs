@@ -106,6 +106,8 @@ pub struct History {
     pub restarts: usize,
     /// All-reduces inside iterations.
     pub reductions: usize,
+    /// Why the recurrence could not go on, where the outcome is a breakdown.
+    pub reason: Option<&'static str>,
 }
 
 impl History {
@@ -119,6 +121,7 @@ impl History {
             rhs_norm: 0.0,
             restarts: 0,
             reductions: 0,
+            reason: None,
         }
     }
 
@@ -126,6 +129,6 @@ impl History {
     pub fn clear(&mut self) {
         self.residuals.clear();
         (self.outcome, self.iterations, self.restarts, self.reductions) = (Outcome::MaxIterations, 0, 0, 0);
-        (self.true_relative_residual, self.rhs_norm) = (f64::NAN, 0.0);
+        (self.true_relative_residual, self.rhs_norm, self.reason) = (f64::NAN, 0.0, None);
     }
 }

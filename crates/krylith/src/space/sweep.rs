@@ -29,11 +29,53 @@ pub trait Sweep<const A: usize, const X: usize, const Y: usize, const O: usize>:
     fn at(a: [f64; A], x: [f64; X], y: [f64; Y], o: [f64; O]) -> ([f64; Y], [f64; O]);
 }
 
+/// A sweep whose scalars and sums are those of the same names in a method's [`steps!`](crate::steps).
+pub trait BoundSweep<const A: usize, const X: usize, const Y: usize, const O: usize>:
+    Sweep<A, X, Y, O>
+{
+    /// Slots of the scalars that it reads.
+    const READS: [usize; A];
+    /// Slots of its sums. They lie side by side, so that several ranks add them up in one message.
+    const SUMS: [usize; O];
+}
+
+/// True if slots follow one another.
+#[doc(hidden)]
+pub const fn side_by_side(slots: &[usize]) -> bool {
+    let mut k = 1;
+    while k < slots.len() {
+        if slots[k] != slots[k - 1] + 1 {
+            return false;
+        }
+        k += 1;
+    }
+    true
+}
+
 /// Declares sweeps: `name: (scalars) [inputs] [updates] -> [sums] { body }`, and a constant that lists them.
+///
+/// After `pub const SWEEPS for Scalars;` scalars and sums are fields of that struct, which
+/// [`steps!`](crate::steps) made; sums of one sweep must stand side by side in it.
 #[macro_export]
 macro_rules! sweeps {
     (@n $($t:ident)*) => { <[&str]>::len(&[$(stringify!($t)),*]) };
+    (@bind () $($rest:tt)*) => {};
+    (@bind ($scalars:ident) $name:ident ($($a:ident)*) ($($x:ident)*) ($($y:ident)*) ($($o:ident)*)) => {
+        impl $crate::space::BoundSweep<{$crate::sweeps!(@n $($a)*)}, {$crate::sweeps!(@n $($x)*)},
+            {$crate::sweeps!(@n $($y)*)}, {$crate::sweeps!(@n $($o)*)}> for $name {
+            const READS: [usize; $crate::sweeps!(@n $($a)*)] = [$($scalars::<usize, usize>::AT.$a),*];
+            const SUMS: [usize; $crate::sweeps!(@n $($o)*)] = {
+                let slots = [$($scalars::<usize, usize>::AT.$o),*];
+                assert!($crate::space::side_by_side(&slots), "sums of a sweep must be declared side by side");
+                slots
+            };
+        }
+    };
     ($(#[$doc:meta])* $vis:vis const $list:ident;
+     $($sweeps:tt)*) => { $crate::sweeps! { @all () $(#[$doc])* $vis const $list; $($sweeps)* } };
+    ($(#[$doc:meta])* $vis:vis const $list:ident for $scalars:ident;
+     $($sweeps:tt)*) => { $crate::sweeps! { @all ($scalars) $(#[$doc])* $vis const $list; $($sweeps)* } };
+    (@all $bound:tt $(#[$doc:meta])* $vis:vis const $list:ident;
      $($(#[$sdoc:meta])* $name:ident: ($($a:ident),*) [$($x:ident),*] [$($y:ident),*] -> [$($o:ident),*] { $($body:tt)* })*) => {
         $(
             $(#[$sdoc])*
@@ -62,6 +104,7 @@ macro_rules! sweeps {
                     ([$($y),*], [$($o),*])
                 }
             }
+            $crate::sweeps! { @bind $bound $name ($($a)*) ($($x)*) ($($y)*) ($($o)*) }
         )*
         $(#[$doc])*
         $vis const $list: &[$crate::space::SweepSource] =

@@ -1,8 +1,8 @@
 //! Random systems and dense references shared by the integration tests.
 #![allow(dead_code)]
 
-use faer::prelude::*;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use std::ops::{Index, IndexMut};
 
 /// A small generator, so that tests depend on no crate for numbers: splitmix64.
 pub struct Random(pub u64);
@@ -24,6 +24,43 @@ impl Random {
     }
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
+    }
+}
+
+/// A dense matrix of references, row by row; it shares nothing with what is tested.
+#[derive(Clone)]
+pub struct Mat {
+    columns: usize,
+    values: Vec<f64>,
+}
+
+impl Mat {
+    pub fn zeros(rows: usize, columns: usize) -> Self {
+        Self { columns, values: vec![0.0; rows * columns] }
+    }
+    pub fn from_fn(rows: usize, columns: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
+        let mut mat = Self::zeros(rows, columns);
+        (0..rows).for_each(|i| (0..columns).for_each(|j| mat[(i, j)] = entry(i, j)));
+        mat
+    }
+    pub fn nrows(&self) -> usize {
+        self.values.len() / self.columns.max(1)
+    }
+    pub fn ncols(&self) -> usize {
+        self.columns
+    }
+}
+
+impl Index<(usize, usize)> for Mat {
+    type Output = f64;
+    fn index(&self, (i, j): (usize, usize)) -> &f64 {
+        &self.values[i * self.columns..][..self.columns][j]
+    }
+}
+
+impl IndexMut<(usize, usize)> for Mat {
+    fn index_mut(&mut self, (i, j): (usize, usize)) -> &mut f64 {
+        &mut self.values[i * self.columns..][..self.columns][j]
     }
 }
 
@@ -78,7 +115,7 @@ pub fn random_kronecker(
 }
 
 /// A⊗M + τB⊗L written out entry by entry from its definition, in the order node, component, stage.
-pub fn dense(k: &KroneckerSum) -> Mat<f64> {
+pub fn dense(k: &KroneckerSum) -> Mat {
     let (s, rows, columns) = (k.stages(), k.m.rows(), k.m.columns());
     let mut out = Mat::zeros(rows * s, columns * s);
     for (coefficient, factor, matrix) in [(&k.a, 1.0, &k.m), (&k.b, k.tau, &k.l)] {
@@ -116,15 +153,30 @@ pub fn by_rows(k: &KroneckerSum, x: &[f64]) -> Vec<f64> {
     y
 }
 
-pub fn multiply(a: &Mat<f64>, x: &[f64]) -> Vec<f64> {
+pub fn multiply(a: &Mat, x: &[f64]) -> Vec<f64> {
     (0..a.nrows()).map(|i| (0..a.ncols()).map(|j| a[(i, j)] * x[j]).sum()).collect()
 }
 
-/// Direct solution by LU with partial pivoting.
-pub fn solve(a: &Mat<f64>, b: &[f64]) -> Vec<f64> {
-    let rhs = Mat::from_fn(b.len(), 1, |i, _| b[i]);
-    let x = a.partial_piv_lu().solve(&rhs);
-    (0..b.len()).map(|i| x[(i, 0)]).collect()
+/// Direct solution by Gaussian elimination with partial pivoting (Golub & Van Loan 2013, Alg. 3.4.1). NaN where the
+/// matrix is singular.
+pub fn solve(a: &Mat, b: &[f64]) -> Vec<f64> {
+    let n = b.len();
+    let (mut u, mut x) = (a.clone(), b.to_vec());
+    for k in 0..n {
+        let p = (k..n).max_by(|&i, &j| u[(i, k)].abs().total_cmp(&u[(j, k)].abs())).unwrap();
+        (0..n).for_each(|j| u.values.swap(k * n + j, p * n + j));
+        x.swap(k, p);
+        for i in k + 1..n {
+            let l = u[(i, k)] / u[(k, k)];
+            (k..n).for_each(|j| u[(i, j)] -= l * u[(k, j)]);
+            x[i] -= l * x[k];
+        }
+    }
+    for i in (0..n).rev() {
+        let known: f64 = (i + 1..n).map(|j| u[(i, j)] * x[j]).sum();
+        x[i] = (x[i] - known) / u[(i, i)];
+    }
+    x
 }
 
 pub fn norm(x: &[f64]) -> f64 {

@@ -7,7 +7,7 @@ use krylith::comm::{Communicator, TeamRank};
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::PointBlock;
-use krylith::space::Space;
+use krylith::space::{Clock, Space};
 use krylith::{Result, Stop, Store};
 use std::sync::Arc;
 use std::time::Instant;

@@ -21,7 +21,7 @@ pub use pool::Pool;
 pub use product::CpuProduct;
 
 use crate::comm::{Communicator, Solo};
-use crate::space::{FLAGS, Phase, Phases, Space};
+use crate::space::{Clock, FLAGS, Phase, Phases};
 use crate::{Error, Result};
 use pool::share;
 use std::cell::{Cell, RefCell};
@@ -40,6 +40,7 @@ pub struct Cpu {
     pool: Arc<Pool>,
     comm: Arc<dyn Communicator>,
     partials: RefCell<Vec<f64>>,
+    guarded: Cell<bool>,
     clock: Cell<(Phase, Option<Instant>)>,
     phases: Cell<Phases>,
 }
@@ -66,7 +67,8 @@ impl Cpu {
     /// This rank's share, `len` numbers, of vectors that the ranks of `comm` hold together.
     pub fn distributed(len: usize, pool: Arc<Pool>, comm: Arc<dyn Communicator>) -> Self {
         let clock = Cell::new((Phase::Other, None));
-        Self { len, pool, comm, partials: RefCell::default(), clock, phases: Cell::default() }
+        let (partials, guarded, phases) = (RefCell::default(), Cell::default(), Cell::default());
+        Self { len, pool, comm, partials, guarded, clock, phases }
     }
 
     /// The team.

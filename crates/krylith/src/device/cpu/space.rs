@@ -3,8 +3,7 @@
 use super::pool::Disjoint;
 use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
 use crate::comm::Communicator;
-use crate::space::arnoldi::{self, Layout};
-use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, SmallStep, Space, Store, Sweep};
+use crate::space::{COLUMNS, Clock, FLAGS, HALT, Phase, Phases, Schedule, SmallStep, Space, Store, Sweep};
 use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
@@ -17,8 +16,6 @@ const MAX_SUMS: usize = 8;
 impl Space for Cpu {
     type Vector = Vec<f64>;
     type Basis = CpuBasis;
-    type Scalars = CpuScalars;
-    type Recording = ();
 
     fn comm(&self) -> &dyn Communicator {
         &*self.comm
@@ -33,11 +30,6 @@ impl Space for Cpu {
         self.make_room(2 * columns + 3);
         CpuBasis::new(self.len, columns, store)
     }
-    fn scalars(&self, len: usize) -> Result<CpuScalars> {
-        self.make_room(MAX_SUMS);
-        Ok(CpuScalars { values: vec![0.0; len], flags: [0; FLAGS] })
-    }
-
     fn write(&self, host: &[f64], to: &mut Vec<f64>) -> Result<()> {
         same_length(host.len(), to.len())?;
         to.copy_from_slice(host);
@@ -58,26 +50,7 @@ impl Space for Cpu {
         );
         Ok(())
     }
-    fn write_scalars(
-        &self,
-        to: &mut CpuScalars,
-        at: usize,
-        host: &[f64],
-        flags: &[i32; FLAGS],
-    ) -> Result<()> {
-        to.values[at..at + host.len()].copy_from_slice(host);
-        to.flags = *flags;
-        Ok(())
-    }
-    fn read_scalars(
-        &self,
-        from: &CpuScalars,
-        at: usize,
-        host: &mut [f64],
-        flags: &mut [i32; FLAGS],
-    ) -> Result<()> {
-        host.copy_from_slice(&from.values[at..at + host.len()]);
-        *flags = from.flags;
+    fn wait(&self) -> Result<()> {
         Ok(())
     }
 
@@ -95,6 +68,9 @@ impl Space for Cpu {
     {
         for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
             same_length(n, self.len)?;
+        }
+        if self.stops(scalars) {
+            return Ok(());
         }
         let a = a.map(|slot| scalars.values[slot]);
         let y = y.map(|y| Disjoint::new(y));
@@ -149,6 +125,9 @@ impl Space for Cpu {
         scalars: &mut CpuScalars,
         to: usize,
     ) -> Result<()> {
+        if self.stops(scalars) {
+            return Ok(());
+        }
         let k = columns.len();
         self.sum_strips(
             k,
@@ -173,6 +152,9 @@ impl Space for Cpu {
         from: usize,
         norm2: Option<usize>,
     ) -> Result<()> {
+        if self.stops(scalars) {
+            return Ok(());
+        }
         let mut sum = [0.0];
         {
             let x = Disjoint::new(x);
@@ -204,6 +186,9 @@ impl Space for Cpu {
         Ok(())
     }
     fn expand(&self, v: &CpuBasis, x: &mut Vec<f64>, scalars: &mut CpuScalars, from: usize) -> Result<()> {
+        if self.stops(scalars) {
+            return Ok(());
+        }
         let x = Disjoint::new(x);
         let columns = 0..scalars.flags[COLUMNS] as usize;
         let coefficients = &scalars.values[from..from + columns.len()];
@@ -233,6 +218,9 @@ impl Space for Cpu {
         scalars: &mut CpuScalars,
         norm: usize,
     ) -> Result<()> {
+        if self.stops(scalars) {
+            return Ok(());
+        }
         let norm = scalars.values[norm];
         let ((_, v), x) = (v.split(column), Disjoint::new(x));
         self.for_strips(
@@ -248,18 +236,21 @@ impl Space for Cpu {
         Ok(())
     }
 
-    fn project_delayed(
+    fn project_pair(
         &self,
         v: &CpuBasis,
         j: usize,
         w: &Vec<f64>,
         z: &Vec<f64>,
         scalars: &mut CpuScalars,
-        l: &Layout,
+        to: usize,
     ) -> Result<()> {
+        if self.stops(scalars) {
+            return Ok(());
+        }
         self.sum_strips(
             2 * j + 3,
-            &mut scalars.values[l.dots..],
+            &mut scalars.values[to..],
             #[inline(always)]
             |range, out| {
                 let (dots, gram) = out.split_at_mut(2 * j);
@@ -277,24 +268,26 @@ impl Space for Cpu {
                 );
             },
         );
-        self.total(&mut scalars.values[l.dots..l.dots + 2 * j + 3])
+        self.total(&mut scalars.values[to..to + 2 * j + 3])
     }
-    fn update_delayed(
+    fn update_pair<T: SmallStep>(
         &self,
         v: &mut CpuBasis,
         j: usize,
         w: &mut Vec<f64>,
         z: &Vec<f64>,
         scalars: &mut CpuScalars,
-        l: &Layout,
+        from: usize,
+        beside: T,
     ) -> Result<()> {
-        arnoldi::delayed(&mut scalars.values, &mut scalars.flags, l, j);
-        if scalars.flags[COLUMNS] as usize != j + 1 {
-            return Ok(()); // the space is invariant: w is noise
+        self.step(beside, scalars, j)?;
+        let halt = scalars.flags[HALT];
+        if self.guarded.get() && halt != 0 && halt != j as i32 + 2 {
+            return Ok(()); // the step found nothing to update
         }
-        let r = &scalars.values[l.dots..l.dots + j];
-        let t = &scalars.values[l.dots + j..l.dots + 2 * j];
-        let gram = &scalars.values[l.dots + 2 * j..];
+        let r = &scalars.values[from..from + j];
+        let t = &scalars.values[from + j..from + 2 * j];
+        let gram = &scalars.values[from + 2 * j..];
         let rho2 = gram[0] - r.iter().map(|r| r * r).sum::<f64>();
         let rho = rho2.sqrt();
         let tj = (gram[1] - r.iter().zip(t).map(|(r, t)| r * t).sum::<f64>()) / rho;
@@ -326,29 +319,15 @@ impl Space for Cpu {
         );
         Ok(())
     }
-    fn step<T: SmallStep>(
-        &self,
-        step: T,
-        scalars: &mut CpuScalars,
-        layout: &T::Layout,
-        j: usize,
-    ) -> Result<()> {
-        step.run(&mut scalars.values, &mut scalars.flags, layout, j);
+    fn step<T: SmallStep>(&self, _: T, scalars: &mut CpuScalars, j: usize) -> Result<()> {
+        if !self.stops(scalars) {
+            T::run(&mut scalars.values, &mut scalars.flags, j);
+        }
         Ok(())
     }
+}
 
-    fn guard(&self, _: Option<&CpuScalars>) {}
-    fn halted(&self, scalars: &CpuScalars) -> bool {
-        scalars.flags[HALT] != 0
-    }
-    fn record(&self, _: &mut (), _: u64, mut work: impl FnMut(&Self) -> Result<()>) -> Result<()> {
-        let done = work(self);
-        self.mark(Phase::Other);
-        done
-    }
-    fn peek(&self, scalars: &CpuScalars, slot: usize) -> Option<f64> {
-        (self.comm.size() == 1).then(|| scalars.values[slot])
-    }
+impl Clock for Cpu {
     fn mark(&self, phase: Phase) {
         let now = Instant::now();
         if let (before, Some(since)) = self.clock.get() {
@@ -362,17 +341,76 @@ impl Space for Cpu {
         self.clock.set((Phase::Other, None));
         Some(self.phases.take())
     }
-    fn lag(&self) -> usize {
+}
+
+/// Nothing is recorded and nothing runs ahead: work is done when it is asked for.
+impl Schedule for Cpu {
+    type Scalars = CpuScalars;
+    type Recording = ();
+
+    fn scalars(&self, len: usize) -> Result<CpuScalars> {
+        self.make_room(MAX_SUMS);
+        Ok(CpuScalars { values: vec![0.0; len], flags: [0; FLAGS] })
+    }
+    fn write_scalars(
+        &self,
+        to: &mut CpuScalars,
+        at: usize,
+        host: &[f64],
+        flags: &[i32; FLAGS],
+    ) -> Result<()> {
+        to.values[at..at + host.len()].copy_from_slice(host);
+        to.flags = *flags;
+        Ok(())
+    }
+    fn read_scalars(
+        &self,
+        from: &CpuScalars,
+        at: usize,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()> {
+        host.copy_from_slice(&from.values[at..at + host.len()]);
+        *flags = from.flags;
+        Ok(())
+    }
+    fn guard(&self, scalars: Option<&CpuScalars>) {
+        self.guarded.set(scalars.is_some());
+    }
+    fn halted(&self, scalars: &CpuScalars) -> bool {
+        scalars.flags[HALT] != 0
+    }
+    fn record(&self, _: &mut (), _: Option<u64>, mut work: impl FnMut(&Self) -> Result<()>) -> Result<()> {
+        let done = work(self);
+        self.mark(Phase::Other);
+        done
+    }
+    fn launches(&self, _: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>> {
+        Ok(None)
+    }
+    fn peek(&self, scalars: &CpuScalars, slot: usize) -> Option<f64> {
+        (self.comm.size() == 1).then(|| scalars.values[slot])
+    }
+    fn pipeline_depth(&self) -> usize {
         0
     }
-    fn post(&self, _: &mut CpuScalars, _: usize) -> Result<()> {
-        Ok(()) // nothing runs ahead: what `collect` finds is what was posted
+    fn enqueue_readback(&self, _: &mut CpuScalars, _: usize) -> Result<()> {
+        Ok(()) // nothing runs ahead: what is taken is what was there
     }
-    fn collect(&self, scalars: &mut CpuScalars, host: &mut [f64], flags: &mut [i32; FLAGS]) -> Result<()> {
+    fn take_readback(
+        &self,
+        scalars: &mut CpuScalars,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()> {
         self.read_scalars(scalars, 0, host, flags)
     }
-    fn wait(&self) -> Result<()> {
-        Ok(())
+}
+
+impl Cpu {
+    /// True where work on these scalars is guarded and they say that it should not be done.
+    fn stops(&self, scalars: &CpuScalars) -> bool {
+        self.guarded.get() && scalars.flags[HALT] != 0
     }
 }
 

@@ -137,6 +137,8 @@ pub struct Device {
     allocations: AtomicUsize,
     bytes: AtomicU64,
     compiled: AtomicUsize,
+    /// Address of the flag that ends guarded launches early, or 0. It belongs to the queue: every space on it heeds it.
+    guard: AtomicU64,
     pub(super) watch: Mutex<Option<Arc<Watch>>>,
 }
 
@@ -168,6 +170,7 @@ impl Device {
             allocations: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             compiled: AtomicUsize::new(0),
+            guard: AtomicU64::new(0),
             watch: Mutex::default(),
         }))
     }
@@ -187,6 +190,14 @@ impl Device {
     /// Bytes held now.
     pub fn bytes_held(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+    /// Address of the flag that ends launches early, or null.
+    pub(super) fn halt(&self) -> u64 {
+        self.guard.load(Ordering::Relaxed)
+    }
+    /// Guards what is launched from here on.
+    pub(super) fn set_guard(&self, flag: u64) {
+        self.guard.store(flag, Ordering::Relaxed);
     }
     /// Kernels loaded so far.
     pub fn kernels_loaded(&self) -> usize {

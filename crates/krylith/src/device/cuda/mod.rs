@@ -13,6 +13,7 @@ mod embedded;
 mod exchange;
 mod fabric;
 mod factors;
+mod graph;
 mod nccl;
 mod peers;
 mod pinned;
@@ -23,7 +24,7 @@ pub mod specialisations;
 mod tiles;
 mod waiting;
 
-pub use compiler::{CacheState, cache_state, compile_for};
+pub use compiler::{CacheState, cache_state, compile_for, compile_ptx_for};
 pub use diagonal::CudaBlocks;
 pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};

@@ -85,7 +85,7 @@ impl CudaScalars {
     }
 
     /// Sets out a copy of the flags and the first `len` slots as they are at this point of the stream.
-    pub(super) fn post(&mut self, device: &Device, len: usize) -> Result<()> {
+    pub(super) fn enqueue_readback(&mut self, device: &Device, len: usize) -> Result<()> {
         assert!(self.counts.0 < self.counts.1 + self.posted.len(), "a copy that nobody collected");
         let (landing, event) = &mut self.posted[self.counts.0 % 2];
         device.copy_to_pinned(&self.data, FLAG_NUMBERS + len, landing)?;
@@ -95,7 +95,7 @@ impl CudaScalars {
     }
 
     /// Waits for the oldest copy that was posted.
-    pub(super) fn collect(
+    pub(super) fn take_readback(
         &mut self,
         device: &Device,
         host: &mut [f64],

@@ -2,14 +2,14 @@
 
 use super::driver::{Buffer, Device, launch};
 use super::fabric::Fabric;
+use super::graph::{Captured, Executable};
 use super::scalars::CudaScalars;
 use super::specialisations as special;
 use crate::comm::Communicator;
-use crate::space::arnoldi::Layout;
-use crate::space::{COLUMNS, FLAGS, HALT, Phase, Phases, SmallStep, Space, Store, Sweep};
+use crate::space::{COLUMNS, Clock, FLAGS, HALT, Phase, Phases, Schedule, SmallStep, Space, Store, Sweep};
 use crate::{Error, Result};
-use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
-use cudarc::driver::{CudaEvent, CudaGraph};
+use cudarc::driver::CudaEvent;
+use cudarc::driver::sys::CUevent_flags;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,6 @@ pub struct Cuda {
     fabric: Arc<Fabric>,
     device: Arc<Device>,
     len: usize,
-    guard: Cell<u64>,
     scratch: Buffer<f64>,
     counter: Buffer<u32>,
     timing: Cell<bool>,
@@ -53,7 +52,7 @@ enum Data {
 #[derive(Default)]
 pub struct CudaRecording {
     key: Option<u64>,
-    graph: Option<CudaGraph>,
+    graph: Option<Executable>,
 }
 
 impl Cuda {
@@ -82,7 +81,6 @@ impl Cuda {
             fabric: fabric.clone(),
             device: device.clone(),
             len,
-            guard: Cell::new(0),
             scratch: device.zeros(MAX_SUMS * blocks, "reduction scratch")?,
             counter: device.zeros(1, "a reduction counter")?,
             timing: Cell::new(false),
@@ -108,7 +106,7 @@ impl Cuda {
 
     /// Address of the flag that ends launches early, or null.
     pub(super) fn halt(&self) -> u64 {
-        self.guard.get()
+        self.device.halt()
     }
 
     fn check_len(&self, n: usize) -> Result<()> {
@@ -180,7 +178,7 @@ impl Cuda {
         alpha: f64,
         x: u64,
     ) -> Result<()> {
-        let function = self.device.function(&special::combine(v.store(), 1))?;
+        let function = self.device.function(&special::combine(v.store()))?;
         let shared = 8 * columns.len().div_ceil(8).max(1) * 8;
         // SAFETY: the parameter types are the kernel's; columns lie in the basis.
         unsafe {
@@ -237,8 +235,6 @@ impl CudaBasis {
 impl Space for Cuda {
     type Vector = Buffer<f64>;
     type Basis = CudaBasis;
-    type Scalars = CudaScalars;
-    type Recording = CudaRecording;
 
     fn comm(&self) -> &dyn Communicator {
         &**self.fabric.comm()
@@ -266,10 +262,6 @@ impl Space for Cuda {
             counter: self.device.zeros(columns.div_ceil(32).max(1), "reduction counters")?,
         })
     }
-    fn scalars(&self, len: usize) -> Result<CudaScalars> {
-        CudaScalars::new(&self.device, len)
-    }
-
     fn write(&self, host: &[f64], to: &mut Buffer<f64>) -> Result<()> {
         self.check_len(host.len())?;
         self.device.write(host, to, 0)?;
@@ -284,24 +276,8 @@ impl Space for Cuda {
         self.check_len(to.len())?;
         self.device.copy(from, to, self.len)
     }
-    fn write_scalars(
-        &self,
-        to: &mut CudaScalars,
-        at: usize,
-        host: &[f64],
-        flags: &[i32; FLAGS],
-    ) -> Result<()> {
-        to.write(&self.device, at, host, flags)
-    }
-    fn read_scalars(
-        &self,
-        from: &CudaScalars,
-        at: usize,
-        host: &mut [f64],
-        flags: &mut [i32; FLAGS],
-    ) -> Result<()> {
-        from.read(&self.device, at, host, flags)?;
-        self.check_sums(host)
+    fn wait(&self) -> Result<()> {
+        self.device.wait()
     }
 
     fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
@@ -417,27 +393,28 @@ impl Space for Cuda {
         }
     }
 
-    fn project_delayed(
+    fn project_pair(
         &self,
         v: &CudaBasis,
         j: usize,
         w: &Buffer<f64>,
         z: &Buffer<f64>,
         scalars: &mut CudaScalars,
-        l: &Layout,
+        to: usize,
     ) -> Result<()> {
-        self.launch_project(v, 0..j, w.pointer(), z.pointer(), true, scalars.value(l.dots), true)
+        self.launch_project(v, 0..j, w.pointer(), z.pointer(), true, scalars.value(to), true)
     }
-    fn update_delayed(
+    fn update_pair<T: SmallStep>(
         &self,
         v: &mut CudaBasis,
         j: usize,
         w: &mut Buffer<f64>,
         z: &Buffer<f64>,
         scalars: &mut CudaScalars,
-        l: &Layout,
+        from: usize,
+        _: T,
     ) -> Result<()> {
-        let function = self.device.function(&special::combine(v.store(), 2))?;
+        let function = self.device.function(&special::update_pair(v.store(), &T::SOURCE))?;
         let shared = 2 * 8 * j.div_ceil(8).max(1) * 8;
         // SAFETY: the parameter types are the kernel's; column j lies in the basis.
         unsafe {
@@ -452,80 +429,22 @@ impl Space for Cuda {
                 v.stride as i64,
                 self.len as i32,
                 j as i32,
-                scalars.value(l.dots),
+                scalars.value(from),
                 z.pointer(),
                 w.pointer(),
-                scalars.value(0),
-                scalars.flag(0),
-                *l
+                scalars.flag(0)
             )
         }
     }
-    fn step<T: SmallStep>(
-        &self,
-        step: T,
-        scalars: &mut CudaScalars,
-        layout: &T::Layout,
-        j: usize,
-    ) -> Result<()> {
-        let function = self.device.function(&special::step(step))?;
-        let (values, flags, threads) = (scalars.value(0), scalars.flag(0), step.source().threads);
-        // SAFETY: the parameter types are the kernel's; the layout fits the scalars it was made with.
-        unsafe {
-            launch!(self.device, &function, 1, threads, 0, self.halt(), values, flags, *layout, j as u64)
-        }
+    fn step<T: SmallStep>(&self, _: T, scalars: &mut CudaScalars, j: usize) -> Result<()> {
+        let function = self.device.function(&special::step(&T::SOURCE))?;
+        let threads = if T::SOURCE.parallel { special::STEP_THREADS } else { 1 };
+        // SAFETY: the parameter types are the kernel's; scalars were made as long as the step's arrays need.
+        unsafe { launch!(self.device, &function, 1, threads, 0, self.halt(), scalars.flag(0), j as u64) }
     }
+}
 
-    fn guard(&self, scalars: Option<&CudaScalars>) {
-        self.guard.set(scalars.map_or(0, |s| s.flag(HALT)));
-    }
-    fn halted(&self, _: &CudaScalars) -> bool {
-        false
-    }
-    fn record(
-        &self,
-        recording: &mut CudaRecording,
-        key: u64,
-        mut work: impl FnMut(&Self) -> Result<()>,
-    ) -> Result<()> {
-        if self.timing.get() {
-            let done = work(self);
-            self.mark(Phase::Other);
-            return done;
-        }
-        if recording.key != Some(key) {
-            // The first time runs launch by launch: it loads every kernel, which a capture cannot.
-            *recording = CudaRecording { key: Some(key), graph: None };
-            return work(self);
-        }
-        if recording.graph.is_none() {
-            let stream = self.device.stream();
-            let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-            self.device.check("cuStreamBeginCapture", stream.begin_capture(mode))?;
-            let done = work(self);
-            let flags = CUgraphInstantiate_flags(0);
-            let graph = self.device.check("cuStreamEndCapture", stream.end_capture(flags));
-            done?;
-            recording.graph = graph?;
-        }
-        match &recording.graph {
-            Some(graph) => self.device.check("cuGraphLaunch", graph.launch()),
-            None => Ok(()),
-        }
-    }
-    fn lag(&self) -> usize {
-        1
-    }
-    fn post(&self, scalars: &mut CudaScalars, len: usize) -> Result<()> {
-        scalars.post(&self.device, len)
-    }
-    fn collect(&self, scalars: &mut CudaScalars, host: &mut [f64], flags: &mut [i32; FLAGS]) -> Result<()> {
-        scalars.collect(&self.device, host, flags)?;
-        self.check_sums(host)
-    }
-    fn peek(&self, _: &CudaScalars, _: usize) -> Option<f64> {
-        None
-    }
+impl Clock for Cuda {
     fn mark(&self, phase: Phase) {
         if !self.timing.get() {
             return;
@@ -548,7 +467,89 @@ impl Space for Cuda {
         }
         Some(phases)
     }
-    fn wait(&self) -> Result<()> {
-        self.device.wait()
+}
+
+impl Schedule for Cuda {
+    type Scalars = CudaScalars;
+    type Recording = CudaRecording;
+
+    fn scalars(&self, len: usize) -> Result<CudaScalars> {
+        CudaScalars::new(&self.device, len)
+    }
+    fn write_scalars(
+        &self,
+        to: &mut CudaScalars,
+        at: usize,
+        host: &[f64],
+        flags: &[i32; FLAGS],
+    ) -> Result<()> {
+        to.write(&self.device, at, host, flags)
+    }
+    fn read_scalars(
+        &self,
+        from: &CudaScalars,
+        at: usize,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()> {
+        from.read(&self.device, at, host, flags)?;
+        self.check_sums(host)
+    }
+    fn guard(&self, scalars: Option<&CudaScalars>) {
+        self.device.set_guard(scalars.map_or(0, |s| s.flag(HALT)));
+    }
+    fn halted(&self, _: &CudaScalars) -> bool {
+        false
+    }
+    fn record(
+        &self,
+        recording: &mut CudaRecording,
+        key: Option<u64>,
+        mut work: impl FnMut(&Self) -> Result<()>,
+    ) -> Result<()> {
+        let Some(key) = key.filter(|_| !self.timing.get()) else {
+            let done = work(self);
+            self.mark(Phase::Other);
+            return done;
+        };
+        if recording.key != Some(key) || recording.graph.is_none() {
+            *recording = CudaRecording { key: Some(key), graph: None };
+            recording.graph = Some(self.device.instantiate(&self.capture(work)?)?);
+        }
+        match &recording.graph {
+            Some(graph) => self.device.replay(graph),
+            None => Ok(()),
+        }
+    }
+    fn launches(&self, work: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>> {
+        if self.timing.get() { Ok(None) } else { self.capture(work)?.nodes(&self.device).map(Some) }
+    }
+    fn peek(&self, _: &CudaScalars, _: usize) -> Option<f64> {
+        None
+    }
+    fn pipeline_depth(&self) -> usize {
+        1
+    }
+    fn enqueue_readback(&self, scalars: &mut CudaScalars, len: usize) -> Result<()> {
+        scalars.enqueue_readback(&self.device, len)
+    }
+    fn take_readback(
+        &self,
+        scalars: &mut CudaScalars,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()> {
+        scalars.take_readback(&self.device, host, flags)?;
+        self.check_sums(host)
+    }
+}
+
+impl Cuda {
+    /// The launches that `work` makes, as a graph; none of them runs.
+    fn capture(&self, mut work: impl FnMut(&Self) -> Result<()>) -> Result<Captured> {
+        self.device.begin_capture()?;
+        let done = work(self);
+        let graph = self.device.end_capture();
+        done.and(graph)
     }
 }

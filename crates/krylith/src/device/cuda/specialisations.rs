@@ -5,10 +5,11 @@
 
 use super::compiler::Kernel;
 use super::factors::IlduShape;
-use crate::method::{BICGSTAB_SWEEPS, GMRES_SWEEPS};
+use crate::method::{KERNELS, gmres};
 use crate::operator::Structure;
 use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, STAGE_SWEEPS};
-use crate::space::{self, SmallStep, StepSource, Store, SweepSource, arnoldi, bicgstab};
+use crate::space::step::HEADER;
+use crate::space::{self, REASONS, SmallStep, StepSource, Store, SweepSource};
 
 fn define(name: &str, value: impl ToString) -> (String, String) {
     (name.into(), value.to_string())
@@ -18,21 +19,44 @@ pub(super) fn value(store: Store) -> (String, String) {
     define("VALUE", if store == Store::F64 { "double" } else { "float" })
 }
 
-/// The constants that the small dense steps share with Rust.
-fn step_constants() -> Vec<(String, String)> {
-    vec![
-        define("HALT", space::HALT),
-        define("COLUMNS", space::COLUMNS),
-        define("REASON", space::REASON),
-        define("LIMIT", space::LIMIT),
-        define("TAKEN", space::TAKEN),
-        define("LEFT", space::LEFT),
-        define("ESTIMATE", arnoldi::ESTIMATE),
-        define("INVARIANT", arnoldi::INVARIANT),
-        define("NOT_FINITE", arnoldi::NOT_FINITE),
-        define("BREAKDOWN", format!("{:e}", arnoldi::BREAKDOWN)),
-        define("HUGE", format!("{:e}", arnoldi::HUGE)),
-    ]
+/// Threads of a step that runs in parallel.
+pub(super) const STEP_THREADS: usize = 128;
+
+/// The macros of `step.cuh` for one step: its scalars, arrays, constants, functions and text.
+fn step_text(source: &StepSource) -> Vec<(String, String)> {
+    let join = |parts: Vec<String>| parts.join(" ");
+    let fields = HEADER.iter().chain(source.fields).copied().collect::<Vec<_>>().join(", ");
+    let mut before = "(double*)(scalars + 1)".to_string();
+    let mut arrays = Vec::new();
+    for (name, length) in source.arrays {
+        arrays.push(format!("double* const {name} = {before};"));
+        before = format!("{name} + ({length})");
+    }
+    let functions = source.functions.iter().map(|f| {
+        let indices: String = f.indices.iter().map(|i| format!(", usize {i}")).collect();
+        let arrays: String = f.arrays.iter().map(|a| format!(", double* {a}")).collect();
+        let body = text(f.body);
+        format!("__device__ void {}(MethodScalars& {}{indices}{arrays}) {{ {body} }}", f.name, f.scalars)
+    });
+    let [scalars, iteration] = source.arguments;
+    let mut defines: Vec<_> = REASONS.iter().map(|(name, code)| define(name, code)).collect();
+    defines.push(define("HUGE", format!("{:e}", space::HUGE)));
+    defines.extend(source.constants.iter().map(|(name, value)| define(name, format!("{value:e}"))));
+    defines.extend([
+        define("FIELDS", fields),
+        define("ARRAYS", format!("const usize {} = scalars->batch; {}", source.batch, join(arrays))),
+        define("END", before),
+        define("FUNCTIONS", join(functions.collect())),
+        define("SCALARS", scalars),
+        define("ITERATION", if iteration == "_" { "iteration" } else { iteration }),
+        define("BODY", text(source.body)),
+    ]);
+    defines
+}
+
+/// Statements in C++: on one line, and without the marks of Rust's macros.
+fn text(body: &str) -> String {
+    body.replace('\n', " ").replace("one!", "one").replace("each!", "each")
 }
 
 /// Dot products with one or two vectors.
@@ -40,13 +64,15 @@ pub(super) fn project(store: Store, vectors: usize) -> Kernel {
     Kernel { file: "project.cu", entry: "project", defines: vec![value(store), define("RHS", vectors)] }
 }
 
-/// Combination of columns with one vector, or the delayed update of two with the Hessenberg step beside it.
-pub(super) fn combine(store: Store, vectors: usize) -> Kernel {
-    let mut defines = vec![value(store), define("RHS", vectors)];
-    if vectors == 2 {
-        defines.push(define("SMALL_STEP", 1));
-        defines.extend(step_constants());
-    }
+/// Combination of columns with one vector.
+pub(super) fn combine(store: Store) -> Kernel {
+    Kernel { file: "combine.cu", entry: "combine", defines: vec![value(store), define("RHS", 1)] }
+}
+
+/// The delayed update of two vectors, with a small step beside it.
+pub(super) fn update_pair(store: Store, beside: &StepSource) -> Kernel {
+    let mut defines = vec![value(store), define("RHS", 2), define("SMALL_STEP", 1)];
+    defines.extend(step_text(beside));
     Kernel { file: "combine.cu", entry: "combine", defines }
 }
 
@@ -55,32 +81,24 @@ pub(super) fn append(store: Store) -> Kernel {
     Kernel { file: "append.cu", entry: "append", defines: vec![value(store)] }
 }
 
-/// A small dense step on its own.
-pub(super) fn step(step: impl SmallStep) -> Kernel {
-    let StepSource { file, name, .. } = step.source();
-    let mut defines = step_constants();
-    if file == "bicgstab.cu" {
-        defines.extend([
-            define("VERIFIED", space::VERIFIED),
-            define("PIVOT", bicgstab::PIVOT),
-            define("STABILIZATION", bicgstab::STABILIZATION),
-            define("LANCZOS", bicgstab::LANCZOS),
-            define("GREW", bicgstab::GREW),
-            define("VANISHES", format!("{:e}", bicgstab::VANISHES)),
-            define("GROWTH", format!("{:e}", bicgstab::GROWTH)),
-            define("TRUSTED", format!("{:e}", bicgstab::TRUSTED)),
-        ]);
-    }
-    defines.push(define(name, 1));
-    Kernel { file, entry: "step", defines }
+/// A small step on its own.
+pub(super) fn step(source: &StepSource) -> Kernel {
+    Kernel { file: "step.cu", entry: "step", defines: step_text(source) }
 }
 
 /// The small steps and the sweeps of every method.
 fn steps_and_sweeps() -> Vec<Kernel> {
-    let steps = arnoldi::Step::ALL.map(step).into_iter().chain(bicgstab::Step::ALL.map(step));
+    let steps = KERNELS.iter().flat_map(|(steps, _)| *steps).map(step);
     let preconditioners = [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS];
-    let sweeps = [GMRES_SWEEPS, BICGSTAB_SWEEPS].into_iter().chain(preconditioners).flatten().map(sweep);
+    let sweeps = KERNELS.iter().map(|(_, sweeps)| *sweeps).chain(preconditioners).flatten().map(sweep);
     steps.chain(sweeps).collect()
+}
+
+/// The kernels of a basis, with what runs beside them.
+fn bases(store: Store) -> Vec<Kernel> {
+    let beside = <gmres::delayed_step as SmallStep>::SOURCE;
+    let projections = [1, 2].map(|vectors| project(store, vectors));
+    [append(store), combine(store), update_pair(store, &beside)].into_iter().chain(projections).collect()
 }
 
 /// A sweep, its macros made from its declaration.
@@ -177,11 +195,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
     all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
-        all.push(append(store));
-        for vectors in [1, 2] {
-            all.push(project(store, vectors));
-            all.push(combine(store, vectors));
-        }
+        all.extend(bases(store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         for order in ILDU_ORDERS {
             for shape in IlduShape::all(order) {
@@ -358,10 +372,7 @@ pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
-        all.push(append(store));
-        for vectors in [1, 2] {
-            all.extend([project(store, vectors), combine(store, vectors)]);
-        }
+        all.extend(bases(store));
     }
     let store = Store::F64;
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {

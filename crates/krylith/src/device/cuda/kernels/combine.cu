@@ -13,7 +13,7 @@
 //   COMBINE                   name of the kernel
 //   WARPS                     warps a block; BLOCKS resident blocks a multiprocessor, for the registers
 //   WIDTH    power of two     columns a lane loads at once (of fewer columns it takes more rows)
-//   SMALL_STEP                the last block runs the Hessenberg step (arnoldi.cuh) beside the others; needs
+//   SMALL_STEP                the last block runs a small step (step.cuh) beside the others; needs
 //                             gridDim.x >= 2. *halt == k + 2 says that this very step k halts what follows:
 //                             blocks of this launch that start after it must still finish column k
 //
@@ -59,7 +59,7 @@ struct Scalars {
 };
 
 #ifdef SMALL_STEP
-#include "arnoldi.cuh"
+#include "step.cuh"
 #endif
 
 // Under programmatic dependent launch only: until here the kernel before this one may still be running.
@@ -161,8 +161,11 @@ __device__ __forceinline__ Scalars sweep(const VALUE* V, VALUE* q, long long ld,
 
 #if RHS == 2
 #define HERE (k + 2)
+#ifndef SMALL_STEP
+struct MethodScalars;
+#endif
 #define ARGUMENTS const int *halt, VALUE *V, long long ld, int n, int k, const double *sums, const double *z, \
-                  double *w, double *state, int *flags, const Layout layout
+                  double *w, MethodScalars *state
 #else
 #define HERE 0
 #define ARGUMENTS const int *halt, const VALUE *V, long long ld, int n, int k0, int k1, const int *cols, \
@@ -222,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) COMBINE(ARGUMEN
     workers -= 1;
     if (blockIdx.x == workers) {
         prepare();
-        delayed(state, flags, layout, k);
+        small_step(state, k);
         return;
     }
 #endif

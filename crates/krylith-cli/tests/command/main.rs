@@ -1,0 +1,10 @@
+//! The command as its users start it. One binary, as in crate krylith; `mpi` is one of its own, for its feature.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_input;
+mod info;
+mod matrices;
+mod model;
+mod solve;

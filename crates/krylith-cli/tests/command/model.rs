@@ -1,0 +1,103 @@
+//! `krylith model` and `krylith bench links`.
+
+use crate::common::Folder;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A machine file that ships with Krylith.
+fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/machines").join(name);
+    path.to_str().unwrap().to_string()
+}
+
+fn json(f: &Folder, name: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(f.path(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn a_prediction_is_written_and_compared() {
+    let f = Folder::new();
+    let machine = shipped("h200-nvlink.toml");
+    let ran = f.run(&["model", "stokes:6x6x9", "--machine", &machine, "--gpus", "1,3", "--out", "p"]);
+    let out = &ran.works().out;
+    assert!(out.contains("324 nodes") && out.contains("wrote p/prediction.json"), "{out}");
+    let made = json(&f, "p/prediction.json");
+    let rows = made["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    let seconds = |i: usize| rows[i]["seconds_per_iteration"].as_f64().unwrap();
+    assert_eq!((rows[0]["T_c"].as_f64(), rows[0]["blocks"].as_str()), (Some(0.0), Some("dense")));
+    assert!(rows[1]["T_c"].as_f64().unwrap() > 0.0 && rows[1]["sent_bytes"] == 2.0 * 36.0 * 64.0);
+
+    let row = |blocks: &str, seconds: f64| json!({ "name": format!("Krylith, {blocks} blocks"), "seconds_per_iteration": seconds });
+    let bench = |factor: f64| {
+        json!({ "restart": 30, "experiments": [{ "runs": [
+            { "gpus": 1, "nodes": [6, 6, 9], "rows": [row("dense", seconds(0)), row("structured", seconds(2))] },
+            { "gpus": 3, "nodes": [6, 6, 9], "rows": [row("dense", factor * seconds(1))] },
+        ]}]})
+        .to_string()
+    };
+    f.write("good.json", bench(1.1));
+    let ran = f.line("model --compare p/prediction.json good.json");
+    assert!(ran.works().out.contains("-9.1 %"), "{ran:#?}");
+    f.write("bad.json", bench(1.5));
+    f.line("model --compare p/prediction.json bad.json").fails(1, &["33.3 % off", "15 %"]);
+    f.line("model --compare p/prediction.json bad.json --within 40").works();
+    f.line("model --compare good.json bad.json").fails(2, &["no prediction"]);
+    f.line("model --compare missing.json bad.json").fails(2, &["missing.json"]);
+    f.write("text.json", "hello");
+    f.line("model --compare text.json bad.json").fails(2, &["text.json", "no JSON"]);
+}
+
+#[test]
+fn scaling_is_drawn_for_every_machine_that_ships() {
+    let f = Folder::new();
+    let machines = ["h200-nvlink.toml", "okp-a100.toml", "okp-v100.toml", "jupiter.toml"].map(shipped);
+    let mut words = vec!["model", "--weak", "151686", "--strong", "1e9", "--to", "8192", "--out", "s"];
+    words.extend(machines.iter().flat_map(|m| ["--machine", m.as_str()]));
+    let ran = f.run(&words);
+    ran.works();
+    let mut names: Vec<String> = std::fs::read_dir(f.path("s"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let kind = |k: &str| ["-efficiency.svg", "-time.svg", ".json", ".txt"].map(|end| format!("{k}{end}"));
+    assert_eq!(names, [kind("strong"), kind("weak")].concat());
+    for machine in json(&f, "s/weak.json")["machines"].as_array().unwrap() {
+        let points = machine["points"].as_array().unwrap();
+        assert_eq!(points.last().unwrap()["gpus"], 8192);
+        let efficiency = points.last().unwrap()["efficiency"]["dense"].as_f64().unwrap();
+        assert!(efficiency > 0.2 && efficiency < 1.0, "{}: {efficiency}", machine["machine"]["name"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_predicted_is_refused() {
+    let f = Folder::new();
+    let machine = shipped("jupiter.toml");
+    f.line("model stokes:4x4x4").fails(2, &["--machine", "krylith bench links"]);
+    f.run(&["model", "--machine", &machine]).fails(2, &["--weak", "SYSTEM"]);
+    f.run(&["model", "stokes:4x4x4", "--machine", "no.toml"]).fails(2, &["no.toml"]);
+    f.write("m.toml", "schema = 1\nname = 3\n");
+    f.run(&["model", "stokes:4x4x4", "--machine", "m.toml"]).fails(2, &["m.toml", "line 2"]);
+    f.run(&["model", "stokes:4x4x4", "--machine", &machine, "--gpus", "65"])
+        .fails(2, &["65 ranks", "64 block rows"]);
+    f.run(&["model", "stokes:4x4x4", "--machine", &machine, "--gpus", "2", "--hosts", "3"])
+        .fails(2, &["3 hosts"]);
+    f.run(&["model", "stokes:4x4x4", "--machine", &machine, "--partition", "best"]).fails(2, &["graph"]);
+    f.run(&["model", "--strong", "1e12", "--to", "4", "--machine", &machine]).fails(2, &["GB", "--to"]);
+    f.run(&["model", "--weak", "-3", "--machine", &machine]).fails(2, &[]);
+}
+
+#[test]
+fn links_are_those_of_gpus() {
+    let f = Folder::new();
+    f.line("bench links --device cpu").fails(2, &["measures GPUs"]);
+    f.line("bench links --device cuda --full").fails(2, &["--full"]);
+    f.line("bench links --device cuda --out missing/m.toml").fails(2, &["missing"]);
+    f.line("bench okp --device cpu --quick").fails(2, &["--quick"]);
+    if krylith::device::cuda::devices().is_err() {
+        f.line("bench links --device cuda:0,1 --out m.toml").fails(3, &["libcuda"]);
+        assert!(f.names().is_empty());
+    }
+}

@@ -1,0 +1,555 @@
+//! What a solve answers, writes and says.
+
+use crate::common::{Folder, Ran, array, chain, distance, mtx};
+use serde_json::Value;
+
+fn report(f: &Folder, name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(f.path(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn a_bare_command_prints_help_with_an_example_that_works() {
+    let f = Folder::new();
+    let help = f.run(&[]).works().out.clone();
+    let example = help.lines().map(str::trim).find(|l| l.starts_with("krylith solve stokes")).unwrap();
+    let ran = f.line(example.strip_prefix("krylith ").unwrap());
+    assert!(ran.works().out.contains("converged after"), "{ran:#?}");
+    assert!(std::fs::read_to_string(f.path("convergence.svg")).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn every_option_says_its_default() {
+    let f = Folder::new();
+    let help = f.run(&["solve", "--help"]).works().out.clone();
+    let mut option = String::new();
+    for line in help.lines().chain(["  --end"]) {
+        let start = line.trim_start().strip_prefix("-q, ").unwrap_or(line.trim_start());
+        if start.starts_with("--") || start.is_empty() {
+            let exempt = option.is_empty() || option.contains("--help");
+            assert!(exempt || option.contains("[default:") || option.contains("default:]"), "{option}");
+            option.clear();
+        }
+        if start.is_empty() || line.contains("-h, --help") || !line.starts_with(' ') {
+            option.clear();
+            continue;
+        }
+        if !option.is_empty() || start.starts_with("--") {
+            option += start;
+            option += " ";
+        }
+    }
+    for name in ["--ranks", "ilu", "schwarz"] {
+        assert!(!help.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn the_report_has_the_contract_s_fields() {
+    let f = Folder::new();
+    f.line("solve random:60,block=3,stages=2 --precond jacobi --restart 5 --report r.json --deterministic --rhs random:7 --threads 1")
+        .works();
+    let r = report(&f, "r.json");
+    assert_eq!(r["schema"], 1);
+    assert_eq!(r["krylith"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        (&r["system"]["rows"], &r["system"]["block"], &r["system"]["stages"]),
+        (&360.into(), &3.into(), &2.into())
+    );
+    assert_eq!(r["system"]["format"], "kronecker");
+    assert!(r["system"]["nonzeros"].as_u64().unwrap() > 0);
+    assert_eq!(
+        (&r["run"]["device"], &r["run"]["ranks"], &r["run"]["threads"]),
+        (&"cpu".into(), &1.into(), &1.into())
+    );
+    assert_eq!(
+        (&r["run"]["deterministic"], &r["run"]["seed"], &r["run"]["store"]),
+        (&true.into(), &7.into(), &"f64".into())
+    );
+    assert!(r["run"]["devices"].as_array().is_some_and(|d| d.len() == 1));
+    assert_eq!((&r["method"], &r["outcome"]), (&"gmres".into(), &"converged".into()));
+    assert_eq!(
+        (&r["preconditioner"]["name"], &r["preconditioner"]["parameters"]["block"]),
+        (&"jacobi".into(), &3.into())
+    );
+    assert!(r["preconditioner"]["fill"].as_f64().unwrap() > 0.0);
+    let (iterations, residuals) = (r["iterations"].as_u64().unwrap(), r["residuals"].as_array().unwrap());
+    assert_eq!(residuals.len() as u64, iterations + 1);
+    let truth = r["true_relative_residual"].as_f64().unwrap();
+    assert!(truth <= 1e-6 && residuals.last().unwrap().as_f64().unwrap() <= 1e-6);
+    let fields: f64 =
+        r["field_residuals"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap().powi(2)).sum();
+    assert!((fields.sqrt() / truth - 1.0).abs() < 1e-3, "{fields} {truth}");
+    for key in
+        ["setup", "total", "transfer", "product", "communication", "orthogonalization", "preconditioner"]
+    {
+        assert!(r["seconds"][key].as_f64().unwrap() >= 0.0, "{key}");
+    }
+    assert!(r["bytes_per_iteration"].as_u64().unwrap() > 0);
+    assert!(r["bandwidth_fraction"].is_null() || r["bandwidth_fraction"].as_f64().unwrap() > 0.0);
+    let restarts: Vec<&Value> =
+        r["events"].as_array().unwrap().iter().filter(|e| e["event"] == "restart").collect();
+    if iterations > 5 {
+        assert_eq!(restarts[0]["iteration"], 5);
+    }
+}
+
+#[test]
+fn x_has_one_column_a_stage() {
+    let f = Folder::new();
+    f.line("solve random:40,block=3,stages=2 --out x.npy --rtol 1e-10").works();
+    assert_eq!(array(f.path("x.npy")).shape(), [120, 2]);
+    f.line("solve random:40,block=3,stages=1 --out x.npy").works();
+    assert_eq!(array(f.path("x.npy")).shape(), [120, 1]);
+    f.line("solve laplace:4x4x4 --out x.npy").works();
+    assert_eq!(array(f.path("x.npy")).shape(), [64]);
+}
+
+#[test]
+fn field_by_field_and_node_by_node_agree() {
+    let f = Folder::new();
+    let (n, b) = (30, 3);
+    f.write("nodes.mtx", mtx(n * b, n * b, &chain(n, b, |i, c| i * b + c)));
+    f.write("fields.mtx", mtx(n * b, n * b, &chain(n, b, |i, c| c * n + i)));
+    let text = |place: &dyn Fn(usize) -> usize| -> String {
+        (0..n * b).map(|row| format!("{}\n", (place(row) as f64 * 0.7).sin())).collect()
+    };
+    f.write("b_nodes.txt", text(&|row| row));
+    f.write("b_fields.txt", text(&|row| row % n * b + row / n));
+    f.line("solve nodes.mtx --block 3 --rhs b_nodes.txt --out xn.npy --rtol 1e-11 --report n.json").works();
+    let ran = f.line(
+        "solve fields.mtx --block 3 --ordering segregated --rhs b_fields.txt --out xf.npy --rtol 1e-11 --report f.json",
+    );
+    assert!(ran.works().out.contains("by field  0: "), "{ran:#?}");
+    let (nodes, fields) = (array(f.path("xn.npy")), array(f.path("xf.npy")));
+    let back: Vec<f64> = (0..n * b).map(|row| fields.values()[row % b * n + row / b]).collect();
+    assert_eq!(nodes.values(), &back[..], "the same solve, renumbered");
+    assert_eq!(report(&f, "n.json")["iterations"], report(&f, "f.json")["iterations"]);
+    assert_eq!(report(&f, "f.json")["system"]["ordering"], "segregated");
+}
+
+#[test]
+fn files_of_a_problem_give_the_same_answer() {
+    let f = Folder::new();
+    for (spec, format) in [
+        ("stokes:4x4x4,tau=0.1", "petsc"),
+        ("random:30,pattern=different", "mtx"),
+        ("laplace:5x4x3,block=2", "petsc"),
+        ("laplace:5x4x3", "mtx"),
+        ("spe10:4x5x6,injector=5000", "mtx"),
+        ("radiation:4x3x5,components=3", "petsc"),
+    ] {
+        f.run(&["problem", spec, "--out", "d", "--format", format]).works();
+        f.run(&["solve", spec, "--out", "a.npy"]).works();
+        f.run(&["solve", "d/system.toml", "--out", "b.npy"]).works();
+        assert_eq!(
+            std::fs::read(f.path("a.npy")).unwrap(),
+            std::fs::read(f.path("b.npy")).unwrap(),
+            "{spec}"
+        );
+    }
+    assert!(f.path("d/mesh.vtu").exists());
+    let help = f.line("problem --help").works().out.clone();
+    for problem in krylith_problems::catalogue() {
+        assert!(help.contains(problem.name) && problem.keys.iter().all(|k| help.contains(k.name)), "{help}");
+    }
+}
+
+#[test]
+fn solver_defaults_of_a_file_are_used_and_overruled() {
+    let f = Folder::new();
+    f.write("a.mtx", mtx(90, 90, &chain(30, 3, |i, c| i * 3 + c)));
+    f.write("s.toml", "matrix = 'a.mtx'\nblock = 3\n[solver]\nprecond = 'none'\nrestart = 7\nrtol = 1e-9\n");
+    f.line("solve s.toml --report r.json").works();
+    let r = report(&f, "r.json");
+    assert_eq!((&r["preconditioner"]["name"], &r["parameters"]["restart"]), (&"none".into(), &7.into()));
+    assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-9);
+    f.line("solve s.toml --precond jacobi:block=1 --report r.json").works();
+    assert_eq!(report(&f, "r.json")["preconditioner"]["parameters"]["block"], 1);
+}
+
+#[test]
+fn block_sizes_are_detected() {
+    let f = Folder::new();
+    f.write("a.mtx", mtx(90, 90, &chain(30, 3, |i, c| i * 3 + c)));
+    let ran = f.line("solve a.mtx");
+    assert!(ran.works().out.contains("blocks 3×3 (the pattern suggests it"), "{ran:#?}");
+    let ran = f.line("info a.mtx");
+    assert!(ran.works().out.contains("88 blocks of 3×3 in 30 block rows: 2 to 3 a row"), "{ran:#?}");
+    let ran = f.line("info stokes:4x4x4");
+    assert!(ran.works().out.contains("8 of 16 places are distinct, 6 are always zero"), "{ran:#?}");
+}
+
+#[test]
+fn every_choice_of_method_and_storage_solves() {
+    let f = Folder::new();
+    f.line("solve random:50 --out x.npy --rtol 1e-12").works();
+    let x = array(f.path("x.npy"));
+    for options in [
+        "--orthogonalization cgs2",
+        "--orthogonalization mgs --precond none",
+        "--store f32",
+        "--store f32 --precond jacobi:block=2 --restart 4",
+        "--precond jacobi:block=1 --threads 1 --deterministic",
+        "--x0 x.npy --method gmres --device cpu",
+        "--method bicgstab",
+        "--method bicgstab --precond none --threads 1",
+        "--method bicgstab --reductions classical --precond jacobi:block=1",
+        "--method bicgstab --store f32",
+        "--x0 x.npy --method bicgstab --device cpu",
+        "--precond ildu0",
+        "--method bicgstab --precond ildu0:rows=20,fill=1",
+        "--store f32 --precond ildu0:cut=whole",
+        "--precond jacobi+ildu0:rows=20",
+        "--precond=jacobi:block=1+jacobi --equilibrate",
+    ] {
+        let ran = f.line(&format!("solve random:50 --out y.npy --rtol 1e-11 {options}"));
+        ran.works();
+        assert!(distance(array(f.path("y.npy")).values(), x.values()) < 1e-9, "{options}: {ran:#?}");
+    }
+}
+
+#[test]
+fn ildu0_is_reported() {
+    let f = Folder::new();
+    let line = "solve laplace:12x12x12 --precond ildu0:rows=216 --method bicgstab --report r.json";
+    let ran = f.line(line);
+    let words =
+        ["ILDU(0) of subdomains", "8 subdomains of at most 216 block rows (boxes of 6×6×6 nodes), 16 levels"];
+    assert!(words.iter().all(|w| ran.works().out.contains(w)), "{ran:#?}");
+    let r = report(&f, "r.json");
+    let p = &r["preconditioner"];
+    assert_eq!((&p["name"], &p["parameters"]["subdomains"]), (&"ildu0".into(), &8.into()));
+    // Each of the three planes that separate boxes cuts 144 couplings, stored twice.
+    let (dropped, stored) = (3.0 * 144.0 * 2.0, 7.0 * 1728.0 - 6.0 * 144.0);
+    let share = p["parameters"]["dropped"].as_f64().unwrap();
+    assert!((share - dropped / stored).abs() < 1e-12, "{share}");
+    assert!((p["fill"].as_f64().unwrap() - (1.0 - share)).abs() < 1e-12, "{p}");
+}
+
+/// A matrix whose diagonal is zero: no factors without a shift. What is tried is told, and is one solve.
+#[test]
+fn what_is_left_open_climbs_and_is_one_solve() {
+    let f = Folder::new();
+    let n = 60;
+    let entries: Vec<_> = (0..n).map(|i| ((i + 1) % n + 1, i + 1, 1.0)).collect();
+    f.write("cycle.mtx", mtx(n, n, &entries));
+    let ran = f.line("solve cycle.mtx --block 1 --rhs random --precond none --report r.json");
+    assert!(ran.works().out.contains("none with bicgstab: "), "{ran:#?}");
+    let r = report(&f, "r.json");
+    let of = |r: &Value| -> Vec<Value> {
+        r["events"].as_array().unwrap().iter().filter(|e| e["event"] == "fallback").cloned().collect()
+    };
+    let (fallbacks, iterations) = (of(&r), r["iterations"].as_u64().unwrap());
+    // BiCGSTAB comes to no end here, GMRES does when its basis is as long as the cycle.
+    assert_eq!(
+        (fallbacks.len(), &r["method"], &r["parameters"]["restart"]),
+        (1, &"gmres".into(), &60.into())
+    );
+    assert_eq!(fallbacks[0]["iteration"].as_u64().unwrap() + 60, iterations, "{r:#}");
+    assert_eq!(r["residuals"].as_array().unwrap().len() as u64, iterations + 1);
+    assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-6);
+    // With everything named there is one attempt.
+    f.line("solve cycle.mtx --block 1 --rhs random --precond none --restart 10 --report r.json")
+        .fails(1, &["stagnated"]);
+    assert!(of(&report(&f, "r.json")).is_empty());
+    f.line("solve cycle.mtx --block 1 --rhs random --precond ildu0").fails(2, &["zero pivot in block row 0"]);
+    // Only the preconditioner is open: factors cannot be built, or not without a shift.
+    f.line("solve cycle.mtx --block 1 --rhs random --method gmres --report r.json").works();
+    let fallbacks = of(&report(&f, "r.json"));
+    assert!(
+        fallbacks.len() >= 2 && fallbacks[0]["detail"].as_str().unwrap().contains("zero pivot"),
+        "{fallbacks:#?}"
+    );
+}
+
+#[test]
+fn stages_and_compositions_are_reported() {
+    let f = Folder::new();
+    let solve = |precond: &str, more: &[&str]| {
+        let line = "solve stokes:6x6x6,scheme=radau-iia-2 --report r.json --precond";
+        let ran = f.run(&line.split(' ').chain([precond]).chain(more.iter().copied()).collect::<Vec<_>>());
+        (ran.works().out.clone(), report(&f, "r.json"))
+    };
+    let (out, r) = solve("stage:fill=1", &[]);
+    assert!(out.contains("2 stages, each by ILDU(1)\n"), "{out}");
+    let p = &r["preconditioner"];
+    assert_eq!((&p["name"], &p["parameters"]["rows"]), (&"stage".into(), &2048.into()));
+    for more in [&[][..], &["--equilibrate"]] {
+        let (out, r) = solve("jacobi then ildu0:rows=36", more);
+        assert!(out.contains("(4 × 2 stages), then ILDU(0) of subdomains"), "{out}");
+        let p = &r["preconditioner"];
+        assert_eq!(p["name"], "jacobi then ildu0");
+        let parts = &p["parameters"];
+        assert_eq!((&parts["first"]["name"], &parts["second"]["rows"]), (&"jacobi".into(), &36.into()));
+        let (_, alone) = solve("ildu0:rows=36", more);
+        assert!(r["iterations"].as_u64() < alone["iterations"].as_u64(), "{more:?}");
+    }
+    let f = Folder::new();
+    f.line("solve random:50,stages=2 --precond stage")
+        .fails(2, &["neither A nor B is lower triangular", "ildu0"]);
+}
+
+#[test]
+fn bicgstab_is_reported() {
+    let f = Folder::new();
+    let ran =
+        f.line("solve random:60,block=3,stages=2 --method bicgstab --precond jacobi --rtol 1e-9 --report r.json --plot p.svg");
+    assert!(ran.works().out.contains("BiCGSTAB, merged reductions"), "{ran:#?}");
+    let r = report(&f, "r.json");
+    assert_eq!((&r["method"], &r["outcome"]), (&"bicgstab".into(), &"converged".into()));
+    assert_eq!(r["parameters"]["reductions"], "merged");
+    assert!(r["parameters"].get("restart").is_none() && r["parameters"].get("orthogonalization").is_none());
+    let (iterations, residuals) = (r["iterations"].as_u64().unwrap(), r["residuals"].as_array().unwrap());
+    assert_eq!(residuals.len() as u64, iterations + 1);
+    // The report names the first iteration that satisfies the tolerance.
+    let first = residuals.iter().position(|v| v.as_f64().unwrap() <= 1e-9).unwrap();
+    assert_eq!(first as u64, iterations);
+    assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-9);
+    let picture = std::fs::read_to_string(f.path("p.svg")).unwrap();
+    assert!(picture.contains("BiCGSTAB, point-block Jacobi"), "{picture}");
+
+    // Two products, two preconditioners and 18 vectors move in an iteration, and without the preconditioner 16; GMRES with
+    // one vector of basis moves one of each and six.
+    let bytes = |options: &str| {
+        f.line(&format!("solve laplace:12x12x12 --report r.json {options}")).works();
+        report(&f, "r.json")["bytes_per_iteration"].as_u64().unwrap() as i64
+    };
+    let [one, two] =
+        ["none", "jacobi"].map(|p| bytes(&format!("--precond {p} --restart 1 --max-iters 100000")));
+    let n = 8 * 12 * 12 * 12;
+    assert_eq!(bytes("--method bicgstab --precond none"), 2 * (one - 6 * n) + 16 * n);
+    assert_eq!(bytes("--method bicgstab --precond jacobi"), 2 * (two - 6 * n) + 18 * n);
+    assert_eq!(
+        bytes("--method bicgstab --reductions classical --precond jacobi"),
+        2 * (two - 6 * n) + 19 * n
+    );
+}
+
+#[test]
+fn bicgstab_says_when_and_why_it_restarts() {
+    let f = Folder::new();
+    // (r, A r) = 0 for b = ones.
+    let entries: Vec<_> = (1..=8).map(|i| (i, i, if i % 2 == 0 { 1.0 } else { -1.0 })).collect();
+    f.write("d.mtx", mtx(8, 8, &entries));
+    let ran = f.line("solve d.mtx --block 1 --precond none --method bicgstab --report r.json");
+    assert!(ran.works().out.contains("restart after 0 iterations: pivot breakdown"), "{ran:#?}");
+    let r = report(&f, "r.json");
+    let restart = r["events"].as_array().unwrap().iter().find(|e| e["event"] == "restart").unwrap();
+    assert!(restart["iteration"] == 0 && restart["detail"].as_str().unwrap().contains("pivot"), "{r:#}");
+    f.write("skew.mtx", mtx(2, 2, &[(1, 2, 1.0), (2, 1, -1.0)]));
+    f.line("solve skew.mtx --block 1 --precond none --method bicgstab")
+        .fails(1, &["breakdown", "--method gmres"]);
+}
+
+#[test]
+fn stored_in_f32_the_given_system_is_solved() {
+    let f = Folder::new();
+    f.line("solve random:50 --store f32 --rtol 1e-12 --method bicgstab --report r.json").works();
+    let r = report(&f, "r.json");
+    let restarts = r["events"].as_array().unwrap().iter().filter(|e| e["event"] == "restart").count();
+    assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-12 && restarts > 0, "{r:#}");
+    assert_eq!(r["residuals"].as_array().unwrap().len() as u64, r["iterations"].as_u64().unwrap() + 1);
+}
+
+#[test]
+fn stored_in_f32_gmres_solves_the_given_system() {
+    let f = Folder::new();
+    f.line("solve random:50 --store f32 --rtol 1e-12 --report r.json").works();
+    let r = report(&f, "r.json");
+    assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-12);
+    assert!(r["events"].as_array().unwrap().iter().any(|e| e["event"] == "refinement"), "{r:#}");
+    assert_eq!(r["residuals"].as_array().unwrap().len() as u64, r["iterations"].as_u64().unwrap() + 1);
+}
+
+#[test]
+fn other_outcomes_are_named_and_x_is_written() {
+    let f = Folder::new();
+    let ran = f.line("solve stokes:5x5x5 --max-iters 3 --out x.npy --report r.json --plot p.svg");
+    ran.fails(1, &["max-iterations", "3 iterations"]);
+    assert!(ran.out.contains("not converged (max-iterations) after 3 iterations"), "{ran:#?}");
+    assert_eq!(array(f.path("x.npy")).shape(), [500, 2]);
+    assert_eq!(report(&f, "r.json")["outcome"], "max-iterations");
+    f.line("solve stokes:5x5x5 --rtol 1e-30").fails(1, &["stagnated"]);
+    // Singular and inconsistent.
+    f.write("s.mtx", mtx(2, 2, &[(1, 1, 1.0), (2, 1, 1.0)]));
+    f.write("b.txt", "1\n2\n");
+    f.line("solve s.mtx --block 1 --rhs b.txt").fails(1, &["s.mtx: ", "relative residual 3.16e-1"]);
+    // Values that overflow.
+    f.write("big.mtx", mtx(2, 2, &[(1, 1, 1e300), (2, 2, 1e300), (1, 2, 1e300)]));
+    f.line("solve big.mtx --block 1 --precond none --x0 b.txt --report r.json").fails(1, &[""]);
+    let _ = report(&f, "r.json");
+}
+
+/// A path of n nodes with b fields, of which only the last has a constant null space.
+fn neumann(n: usize, b: usize) -> Vec<(usize, usize, f64)> {
+    let mut entries = Vec::new();
+    for i in 0..n {
+        for c in 0..b {
+            let mass = if c + 1 < b { 1.0 } else { 0.0 };
+            let neighbours: Vec<usize> = [i.wrapping_sub(1), i + 1].into_iter().filter(|&j| j < n).collect();
+            entries.push((i * b + c + 1, i * b + c + 1, neighbours.len() as f64 + mass));
+            entries.extend(neighbours.iter().map(|j| (i * b + c + 1, j * b + c + 1, -1.0)));
+        }
+    }
+    entries
+}
+
+#[test]
+fn a_singular_consistent_system_converges_with_its_null_space() {
+    let f = Folder::new();
+    f.write("a.mtx", mtx(80, 80, &neumann(40, 2)));
+    // The last field's right-hand side sums to zero, as it must.
+    let b: String = (0..80)
+        .map(|i| {
+            format!(
+                "{}\n",
+                if i % 2 == 1 && i % 4 == 1 {
+                    1.0
+                } else if i % 2 == 1 {
+                    -1.0
+                } else {
+                    2.0
+                }
+            )
+        })
+        .collect();
+    f.write("b.txt", b);
+    let null: String = (0..80).map(|i| format!("{}\n", i % 2)).collect();
+    f.write("n.txt", null);
+    for options in
+        ["--nullspace constant", "--nullspace n.txt", "--nullspace constant --equilibrate --precond none"]
+    {
+        let ran = f.line(&format!(
+            "solve a.mtx --block 2 --rhs b.txt --out x.npy --report r.json --rtol 1e-9 {options}"
+        ));
+        assert!(ran.works().out.contains("1 null vector projected out"), "{ran:#?}");
+        let x = array(f.path("x.npy"));
+        let mean: f64 = x.values().iter().skip(1).step_by(2).sum();
+        assert!(mean.abs() < 1e-8, "{options}: {mean}");
+        assert_eq!(report(&f, "r.json")["preconditioner"]["parameters"]["nullspace"], 1);
+    }
+    f.line("solve laplace:4x4x4 --nullspace constant").fails(2, &["maps no constant to zero"]);
+    f.line("solve a.mtx --block 2 --nullspace b.txt").fails(2, &["b.txt", "no null vector"]);
+    // Field by field as well.
+    let (n, b) = (40, 2);
+    let fields: Vec<_> = neumann(n, b)
+        .into_iter()
+        .map(|(i, j, v)| ((i - 1) % b * n + (i - 1) / b + 1, (j - 1) % b * n + (j - 1) / b + 1, v))
+        .collect();
+    f.write("f.mtx", mtx(80, 80, &fields));
+    f.write("nf.txt", (0..80).map(|i| format!("{}\n", i / 40)).collect::<String>());
+    f.write(
+        "bf.txt",
+        (0..80).map(|i| format!("{}\n", if i < 40 { 2 } else { 1 - 2 * (i % 2) })).collect::<String>(),
+    );
+    f.line("solve f.mtx --block 2 --ordering segregated --rhs bf.txt --nullspace nf.txt").works();
+}
+
+#[test]
+fn equilibration_helps_where_units_differ() {
+    let f = Folder::new();
+    let scaled: Vec<_> = chain(30, 3, |i, c| i * 3 + c)
+        .into_iter()
+        .map(|(i, j, v)| (i, j, v * 10f64.powi(3 * (j % 3) as i32)))
+        .collect();
+    f.write("a.mtx", mtx(90, 90, &scaled));
+    f.line("solve a.mtx --block 3 --precond none --equilibrate --out x.npy --report r.json --rtol 1e-10")
+        .works();
+    let with = report(&f, "r.json")["iterations"].as_u64().unwrap();
+    assert_eq!(report(&f, "r.json")["preconditioner"]["parameters"]["equilibrate"], true);
+    f.line("solve a.mtx --block 3 --precond none --report r.json --rtol 1e-10 --restart 100");
+    let without = report(&f, "r.json")["iterations"].as_u64().unwrap();
+    assert!(with < without, "{with} with, {without} without");
+    f.line("solve a.mtx --block 3 --equilibrate --out y.npy --rtol 1e-10").works();
+    assert!(distance(array(f.path("y.npy")).values(), array(f.path("x.npy")).values()) < 1e-7);
+}
+
+#[test]
+fn right_hand_sides_far_from_one_are_solved() {
+    let f = Folder::new();
+    f.write("a.mtx", mtx(2, 2, &[(1, 1, 2.0), (2, 2, 3.0), (1, 2, 1.0)]));
+    for size in [1e-300, 1e-200, 1e200, 1e300] {
+        f.write("b.txt", format!("{:e}\n{:e}\n", size, 3.0 * size));
+        for store in ["f64", "f32"] {
+            f.run(&[
+                "solve", "a.mtx", "--rhs", "b.txt", "--out", "x.npy", "--rtol", "1e-12", "--store", store,
+                "--report", "r.json",
+            ])
+            .works();
+            let x: Vec<f64> = array(f.path("x.npy")).values().iter().map(|v| v / size).collect();
+            assert!(x[0].abs() < 1e-11 && (x[1] - 1.0).abs() < 1e-11, "{size:e}: {x:?}");
+            let norm = report(&f, "r.json")["system"]["rhs_norm"].as_f64().unwrap() / size;
+            assert!((norm - 10f64.sqrt()).abs() < 1e-12, "{norm}");
+        }
+    }
+}
+
+#[test]
+fn quiet_prints_errors_alone() {
+    let f = Folder::new();
+    let ran = f.line("solve laplace:6x6x6 --quiet --out x.npy");
+    assert_eq!((ran.works().out.as_str(), ran.err.as_str()), ("", ""));
+    let ran = f.line("solve laplace:6x6x6 --quiet --max-iters 1");
+    ran.fails(1, &["max-iterations"]);
+    assert_eq!((ran.out.as_str(), ran.err.lines().count()), ("", 1));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let f = Folder::new();
+    let script = format!("{} solve laplace:4x4x4 | true", env!("CARGO_BIN_EXE_krylith"));
+    let output =
+        std::process::Command::new("sh").args(["-c", &script]).current_dir(f.0.path()).output().unwrap();
+    Ran::new(output).works();
+}
+
+/// A solve that would take minutes, stopped by SIGINT.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_the_best_x() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let f = Folder::new();
+    let mut child = f
+        .command(&[
+            "solve",
+            "laplace:90x90x90",
+            "--rtol",
+            "0",
+            "--atol",
+            "1e-300",
+            "--restart",
+            "3",
+            "--precond",
+            "none",
+            "--max-iters",
+            "100000000",
+            "--out",
+            "x.npy",
+            "--report",
+            "r.json",
+            "--rhs",
+            "random",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let kill = |id: u32| {
+        let done =
+            std::process::Command::new("sh").args(["-c", &format!("kill -INT {id}")]).status().unwrap();
+        assert!(done.success());
+    };
+    // The first line of progress comes once the solve is well under way.
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    let read = err.read_line(&mut line).unwrap();
+    assert!(read > 0 && line.contains("iteration"), "it ended before: {line}");
+    kill(child.id());
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{line}");
+    assert_eq!(array(f.path("x.npy")).shape(), [729_000]);
+    let r = report(&f, "r.json");
+    assert_eq!(r["outcome"], "interrupted");
+    assert!(r["true_relative_residual"].as_f64().unwrap() < 1.0);
+}

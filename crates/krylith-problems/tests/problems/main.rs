@@ -1,0 +1,12 @@
+//! Generated systems against what mathematics and physics promise of them. One binary, as in crate krylith.
+
+mod common;
+mod distributed;
+mod grids;
+mod iterations;
+mod orthogonality;
+mod space_order;
+mod spec;
+mod stage;
+mod structure;
+mod time_order;

@@ -1,0 +1,579 @@
+//! What every Krylov method does around its recurrence.
+//!
+//! A method is a [`Recurrence`]: what one iteration does with vectors and scalars, and how it begins from a residual. Around it
+//! this driver computes ‖b‖, gives batches of iterations to the device, keeps the history and the best x, and decides how
+//! the solve ends. A batch is
+//!
+//! 1. `begin`, which halts it where there is nothing to do;
+//! 2. up to m iterations: a full cycle of GMRES, as many as make one graph of other methods;
+//! 3. `verify`, and, where the recurrence claims to be done or cannot go on, the true residual b − A x, which becomes the
+//!    start of what follows: a restart.
+//!
+//! "Converged" is only said of that true residual. Where the device runs ahead of the host, a batch is under way before the
+//! one before it is looked at; if that was the last, `begin` finds so too, and the batch does nothing.
+
+use super::Method;
+use crate::operator::LinearOperator;
+use crate::space::{
+    BATCH, BoundSweep, COMPLETED, FLAGS, History, Observer, Outcome, Phase, Progress, REASON, REMAINING,
+    Reason, SmallStep, Space, Stop, VERIFIED,
+};
+use crate::{Result, comm, steps, sweeps};
+
+steps! {
+    /// The scalars that every method has: ‖b − A x‖ at the last restart, ‖r‖ as the recurrence has it, ‖r‖ at which the solve
+    /// ends, the smallest ‖b − A x‖ that was computed, and (r, r).
+    pub struct Header {}
+    arrays HeaderArrays(m) {}
+    constants [];
+    functions {}
+    /// The steps of the driver.
+    pub const STEPS;
+    /// Begins a batch; it does nothing where the residual is small enough or not finite, or nothing is left to spend.
+    begin(s, _) {
+        if (s.reason >= INDEFINITE_MATRIX) { s.remaining = 0; }
+        s.columns = 0;
+        s.reason = NONE;
+        s.completed = 0;
+        s.halt = 0;
+        s.limit = s.batch;
+        if (s.remaining < s.limit) { s.limit = s.remaining; }
+        if (s.limit <= 0 || s.norm <= s.target || !(s.norm < HUGE)) { s.halt = 1; }
+    }
+    /// Lets the true residual be computed where the recurrence came to an end, or the solve's iterations did.
+    verify(s, _) {
+        s.remaining -= s.completed;
+        s.verified = 0;
+        s.halt = 1;
+        if (s.reason != NONE || (s.completed > 0 && s.remaining <= 0)) {
+            s.verified = 1;
+            s.halt = 0;
+        }
+    }
+    /// The true residual's norm; x is kept if none before it was better.
+    compare(s, _) {
+        s.norm = sqrt(s.rr);
+        s.norm_recurrence = s.norm;
+        s.halt = 1;
+        if (s.norm < s.best) {
+            s.best = s.norm;
+            s.halt = 0;
+        }
+    }
+    /// The host ends the batch.
+    break_off(s, _) { if (s.reason == NONE) { s.reason = STOPPED; } }
+}
+
+sweeps! {
+    /// The vector passes of the driver.
+    pub const SWEEPS for Header;
+    /// ‖b‖².
+    norm_squared: () [b] [] -> [rr] { rr += b * b; }
+    /// The best x so far.
+    keep: () [x] [x_best] -> [] { x_best = x; }
+}
+
+/// Launches of one recorded batch, at most: a graph costs 5.2 µs a launch to make and 0.5 to replay (measured, H200).
+const LAUNCHES: usize = 128;
+/// Iterations of a batch, at most: what is left of the last one is launched for nothing.
+const MOST: usize = 8;
+/// A residual that grew by this much since the start has diverged.
+const DIVERGED: f64 = 1e4;
+/// Less than this share of the residual is no progress.
+const PROGRESS: f64 = 1e-8;
+/// ‖r‖/‖b‖ under which rounding, and no breakdown, is why a solve stands still.
+const ROUNDING: f64 = 1e-10;
+
+/// A Krylov method as the driver sees it.
+pub trait Recurrence<S: Space>: Sized {
+    /// What it is built with.
+    type Options: Copy;
+    /// Restarts in a row that bring no progress before a solve ends.
+    const PATIENCE: usize;
+
+    /// Allocates its vectors.
+    ///
+    /// # Errors
+    /// Options that make no sense; a device without room.
+    fn new(space: &S, options: Self::Options) -> Result<Self>;
+    /// Iterations of a cycle that must be whole; `None` where a batch may be of any length.
+    fn cycle(&self) -> Option<usize> {
+        None
+    }
+    /// Its scalars, those of the header included. The first array behind them is `history: m + 1`: ‖r‖ after each iteration.
+    const SCALARS: usize;
+    /// Numbers that scalars and arrays take in batches of m iterations.
+    fn scalars(m: usize) -> usize {
+        Self::SCALARS + m + 1
+    }
+    /// What its own scalars are before a solve; zeros where it says nothing.
+    fn write_scalars(&self, _: &mut [f64]) {}
+    /// Reductions of a batch that took so many iterations and ended for this reason.
+    fn reductions(&self, iterations: usize, reason: Reason) -> usize;
+    /// Begins from r = b − A x: (r, r), and whatever the first iteration needs.
+    ///
+    /// # Errors
+    /// What the device says, here and below.
+    fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()>;
+    /// Iteration j of the batch, j from 0. A step leaves ‖r‖ in `history[j + 1]` and counts the iteration.
+    fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()>;
+    /// Brings x up to the last iteration, before the true residual; for methods whose iterations leave it alone.
+    fn finish(&mut self, _: &mut Work<S>, _: &mut S::Vector) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a recurrence works on: a space, A, P, b and its scalars.
+pub struct Work<'a, S: Space> {
+    /// Where vectors live.
+    pub space: &'a S,
+    /// Right-hand side.
+    pub b: &'a S::Vector,
+    /// The scalars.
+    pub scalars: &'a mut S::Scalars,
+    /// No restart came before this one: what vectors hold is of an earlier solve.
+    pub first: bool,
+    a: &'a dyn LinearOperator<S>,
+    p: Option<&'a dyn LinearOperator<S>>,
+}
+
+impl<S: Space> Work<'_, S> {
+    /// True where there is a preconditioner.
+    pub fn preconditioned(&self) -> bool {
+        self.p.is_some()
+    }
+
+    /// `to = A from`.
+    pub fn multiply(&self, from: &S::Vector, to: &mut S::Vector) -> Result<()> {
+        self.space.mark(Phase::Product);
+        self.a.apply(self.space, from, to)?;
+        self.space.mark(Phase::Orthogonalization);
+        Ok(())
+    }
+
+    /// `to = A from` for true residuals.
+    pub fn multiply_exact(&self, from: &S::Vector, to: &mut S::Vector) -> Result<()> {
+        self.space.mark(Phase::Product);
+        self.a.apply_exact(self.space, from, to)?;
+        self.space.mark(Phase::Other);
+        Ok(())
+    }
+
+    /// `to = P⁻¹ from`, or `from` itself where there is no P.
+    pub fn precondition<'v>(&self, from: &'v S::Vector, to: &'v mut S::Vector) -> Result<&'v S::Vector> {
+        let Some(p) = self.p else { return Ok(from) };
+        self.space.mark(Phase::Preconditioner);
+        p.apply(self.space, from, to)?;
+        self.space.mark(Phase::Orthogonalization);
+        Ok(to)
+    }
+
+    /// `to = A P⁻¹ from`; P⁻¹ from stays in `hat` where there is a P.
+    pub fn multiply_preconditioned(
+        &self,
+        from: &S::Vector,
+        hat: &mut S::Vector,
+        to: &mut S::Vector,
+    ) -> Result<()> {
+        let hat = self.precondition(from, hat)?;
+        self.multiply(hat, to)
+    }
+
+    /// One fused elementwise pass, with scalars and sums of the names that it was declared with.
+    pub fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+        &mut self,
+        kernel: K,
+        x: [&S::Vector; X],
+        y: [&mut S::Vector; Y],
+    ) -> Result<()>
+    where
+        K: BoundSweep<A, X, Y, O>,
+    {
+        self.space.sweep(kernel, self.scalars, K::READS, x, y, K::SUMS)
+    }
+
+    /// One small step, of iteration j.
+    pub fn step<T: SmallStep>(&mut self, step: T, j: usize) -> Result<()> {
+        self.space.step(step, self.scalars, j)
+    }
+}
+
+/// A Krylov method and its workspace. A second solve of the same shape allocates nothing and compiles nothing.
+pub struct Krylov<S: Space, R: Recurrence<S>> {
+    recurrence: R,
+    scalars: S::Scalars,
+    b: S::Vector,
+    x: S::Vector,
+    x_best: S::Vector,
+    opening: S::Recording,
+    batch: S::Recording,
+    /// Iterations of a batch, and the key of the operators that the number was found for.
+    length: (usize, Option<u64>),
+    /// What the host reads after a batch: scalars, and the residuals behind them.
+    host: Vec<f64>,
+    history: History,
+}
+
+/// What the host knows of a solve under way.
+struct Convergence {
+    norm_b: f64,
+    target: f64,
+    max_iterations: usize,
+    /// ‖r‖ at the start.
+    first: f64,
+    /// Smallest true residual so far.
+    best: f64,
+    /// Restarts in a row without progress.
+    idle: usize,
+    /// Iterations when the true residual was last known.
+    verified: usize,
+    /// The iteration that the observer heard of last.
+    told: Option<usize>,
+}
+
+/// A, P, and the key of what is recorded with them; none where it cannot be recorded.
+struct Operators<'a, S: Space> {
+    a: &'a dyn LinearOperator<S>,
+    p: Option<&'a dyn LinearOperator<S>>,
+    key: Option<u64>,
+}
+
+impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
+    /// Allocates the workspace.
+    ///
+    /// # Errors
+    /// Options that make no sense; a device without room.
+    pub fn new(space: &S, options: R::Options) -> Result<Self> {
+        let recurrence = R::new(space, options)?;
+        let most = recurrence.cycle().unwrap_or(MOST);
+        Ok(Self {
+            recurrence,
+            scalars: space.scalars(R::scalars(most))?,
+            b: space.vector()?,
+            x: space.vector()?,
+            x_best: space.vector()?,
+            opening: S::Recording::default(),
+            batch: S::Recording::default(),
+            length: (most, None),
+            host: vec![0.0; R::SCALARS + most + 1],
+            history: History::with_room(0),
+        })
+    }
+
+    /// The recurrence and its vectors.
+    pub fn recurrence(&self) -> &R {
+        &self.recurrence
+    }
+
+    /// Solves A x = b from the given x; `p` applies P⁻¹.
+    ///
+    /// # Errors
+    /// What the device says; non-convergence is an [`Outcome`].
+    pub fn solve(
+        &mut self,
+        space: &S,
+        a: &dyn LinearOperator<S>,
+        p: Option<&dyn LinearOperator<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<&History> {
+        let s = space;
+        self.history.clear();
+        // Room for what the limit allows, so that a second solve does not allocate; within reason.
+        self.history.residuals.reserve(stop.max_iterations.min(1 << 20) + 1);
+        s.copy(b, &mut self.b)?;
+        s.copy(x, &mut self.x)?;
+        let norm_b = self.norm_of_b(s)?;
+        self.history.rhs_norm = norm_b;
+        if norm_b == 0.0 {
+            // The answer is known, whatever the guess.
+            s.copy(&self.b, x)?;
+            self.history.residuals.push(0.0);
+            self.history.true_relative_residual = 0.0;
+            self.history.outcome = Outcome::Converged;
+            return Ok(&self.history);
+        }
+        if !norm_b.is_finite() {
+            // Squares overflow from about 1e154 on; an infinite target would call anything converged.
+            self.history.residuals.push(f64::NAN);
+            self.history.outcome = Outcome::NotFinite;
+            return Ok(&self.history);
+        }
+        let on = &Operators::new(a, p);
+        let mut convergence = Convergence::new(norm_b, stop);
+        self.choose_length(s, on)?;
+        self.write_header(s, &convergence)?;
+        self.open(s, on)?;
+
+        let (mut flags, mut under_way, mut interrupted) = ([0; FLAGS], 1, false);
+        let mut outcome = loop {
+            while under_way <= s.pipeline_depth() && !interrupted {
+                interrupted = self.batch(s, on, &mut convergence, observer)?;
+                under_way += 1;
+            }
+            self.collect_history(s, &mut flags, &convergence)?;
+            under_way -= 1;
+            let verified = flags[VERIFIED] != 0;
+            if verified && let Some(outcome) = self.check_convergence(&flags, &mut convergence, observer) {
+                break outcome;
+            }
+            let asks = convergence.tell(&self.history, verified, observer);
+            if interrupted || s.any(asks)? {
+                break Outcome::Interrupted;
+            }
+            if s.pipeline_depth() == 0 {
+                interrupted = self.batch(s, on, &mut convergence, observer)?;
+                under_way += 1;
+            }
+        };
+        while under_way > 0 {
+            self.collect_history(s, &mut flags, &convergence)?;
+            under_way -= 1;
+            if flags[VERIFIED] != 0 {
+                convergence.verified = self.history.iterations;
+            }
+        }
+        if convergence.verified != self.history.iterations {
+            // Iterations after the last true residual, of a solve that was broken off.
+            self.open(s, on)?;
+            s.take_readback(&mut self.scalars, &mut self.host, &mut flags)?;
+            let relative = self.host[Header::AT.norm] / norm_b;
+            *self.history.residuals.last_mut().expect("the first residual was pushed") = relative;
+        }
+        let (norm, best) = (self.host[Header::AT.norm], self.host[Header::AT.best]);
+        if norm <= convergence.target {
+            (outcome, self.history.reason) = (Outcome::Converged, None);
+        }
+        self.history.outcome = outcome;
+        // Residuals need not be monotone: a solve that fails gives back the best x that it knows.
+        let last = norm <= best || !best.is_finite();
+        s.copy(if last { &self.x } else { &self.x_best }, x)?;
+        s.wait()?;
+        self.history.true_relative_residual = if last { norm } else { best } / norm_b;
+        Ok(&self.history)
+    }
+
+    fn norm_of_b(&mut self, s: &S) -> Result<f64> {
+        let (mut square, mut flags) = ([0.0], [0; FLAGS]);
+        s.guard(None);
+        s.sweep(norm_squared, &mut self.scalars, [], [&self.b], [], [Header::AT.rr])?;
+        s.read_scalars(&self.scalars, Header::AT.rr, &mut square, &mut flags)?;
+        Ok(square[0].sqrt())
+    }
+
+    /// As many iterations a batch as make a graph that is cheap to instantiate; the same on every rank.
+    fn choose_length(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
+        if self.recurrence.cycle().is_some() || self.length.1 == on.key {
+            return Ok(());
+        }
+        let Self { recurrence, scalars, b, x, .. } = self;
+        let launches = s.launches(|s| recurrence.iterate(&mut on.work(s, b, scalars, false), x, 0))?;
+        let most = comm::largest(s.comm(), launches.unwrap_or(0) as f64)? as usize;
+        self.length = (LAUNCHES.checked_div(most).unwrap_or(MOST).clamp(1, MOST), on.key);
+        self.host.resize(R::SCALARS + self.length.0 + 1, 0.0);
+        Ok(())
+    }
+
+    fn write_header(&mut self, s: &S, convergence: &Convergence) -> Result<()> {
+        self.host.fill(0.0);
+        self.host[Header::AT.target] = convergence.target;
+        self.host[Header::AT.best] = f64::INFINITY;
+        self.recurrence.write_scalars(&mut self.host);
+        let mut flags = [0; FLAGS];
+        flags[REMAINING] = convergence.max_iterations.min(i32::MAX as usize) as i32;
+        (flags[VERIFIED], flags[BATCH]) = (1, self.length.0 as i32);
+        s.write_scalars(&mut self.scalars, 0, &self.host, &flags)
+    }
+
+    /// The true residual, at the start and where a solve was broken off.
+    fn open(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
+        let mut opening = std::mem::take(&mut self.opening);
+        let done = s.record(&mut opening, on.key, |s| {
+            s.guard(None);
+            self.residual(s, on, true)?;
+            s.guard(None);
+            Ok(())
+        });
+        self.opening = opening;
+        done?;
+        s.enqueue_readback(&mut self.scalars, self.host.len())
+    }
+
+    /// Up to m iterations, and a restart if they end in one; true if the observer broke them off.
+    fn batch(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        convergence: &mut Convergence,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        let (before, mut interrupted) = (self.history.iterations, false);
+        let mut batch = std::mem::take(&mut self.batch);
+        let done = s.record(&mut batch, on.key, |s| {
+            let Self { recurrence, scalars, b, x, length, .. } = &mut *self;
+            s.guard(None);
+            s.step(begin, scalars, 0)?;
+            s.guard(Some(scalars));
+            for j in 0..length.0 {
+                if s.halted(scalars) {
+                    break; // known here: nothing is asked of the device for nothing
+                }
+                recurrence.iterate(&mut on.work(s, b, scalars, false), x, j)?;
+                let peeked = if s.halted(scalars) { None } else { s.peek(scalars, R::SCALARS + j + 1) };
+                if let Some(r) = peeked {
+                    convergence.told = Some(before + j + 1);
+                    interrupted = observer.progress(convergence.progress(before + j + 1, r)).is_break();
+                    if interrupted {
+                        s.step(break_off, scalars, j)?;
+                        break;
+                    }
+                }
+            }
+            s.guard(None);
+            s.mark(Phase::Other);
+            s.step(verify, scalars, 0)?;
+            s.guard(Some(scalars));
+            if !s.halted(scalars) {
+                recurrence.finish(&mut on.work(s, b, scalars, false), x)?;
+                self.residual(s, on, false)?;
+            }
+            s.guard(None);
+            Ok(())
+        });
+        self.batch = batch;
+        done?;
+        s.enqueue_readback(&mut self.scalars, self.host.len())?;
+        Ok(interrupted)
+    }
+
+    /// The recurrence begins from b − A x; x is kept if it is the best so far.
+    fn residual(&mut self, s: &S, on: &Operators<S>, first: bool) -> Result<()> {
+        let Self { recurrence, scalars, b, x, x_best, .. } = self;
+        recurrence.restart(&mut on.work(s, b, scalars, first), x)?;
+        s.step(compare, scalars, 0)?;
+        s.guard(Some(scalars));
+        s.sweep(keep, scalars, [], [x], [x_best], [])
+    }
+
+    /// Takes what the oldest batch under way left, and appends its residuals.
+    fn collect_history(&mut self, s: &S, flags: &mut [i32; FLAGS], convergence: &Convergence) -> Result<()> {
+        s.take_readback(&mut self.scalars, &mut self.host, flags)?;
+        let (history, host, norm_b) = (&mut self.history, &self.host, convergence.norm_b);
+        let (completed, reason) = (flags[COMPLETED] as usize, Reason::from_code(flags[REASON]));
+        if history.residuals.is_empty() {
+            history.residuals.push(host[Header::AT.norm] / norm_b);
+            return Ok(());
+        }
+        // Iterations that follow a true residual, other than the first, are those of a restart.
+        let restarted = completed > 0 && history.iterations > 0 && convergence.verified == history.iterations;
+        history.restarts += usize::from(restarted);
+        history.residuals.extend((1..=completed).map(|j| host[R::SCALARS + j] / norm_b));
+        history.iterations += completed;
+        if flags[VERIFIED] != 0 {
+            // Where a batch ends with the true residual, it replaces that of the recurrence.
+            *history.residuals.last_mut().expect("the first was pushed") = host[Header::AT.norm] / norm_b;
+        }
+        history.reductions += self.recurrence.reductions(completed, reason);
+        Ok(())
+    }
+
+    /// Whether a true residual ends the solve; if not, it has become a restart.
+    fn check_convergence(
+        &mut self,
+        flags: &[i32; FLAGS],
+        c: &mut Convergence,
+        observer: &mut dyn Observer,
+    ) -> Option<Outcome> {
+        let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
+        let iterations = self.history.iterations;
+        c.verified = iterations;
+        if c.first.is_nan() {
+            c.first = beta;
+        }
+        let progress = beta < c.best * (1.0 - PROGRESS);
+        c.idle = if progress { 0 } else { c.idle + 1 };
+        c.best = beta.min(c.best);
+        let patience = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
+        let stuck = c.idle >= patience || reason.is_final();
+        let outcome = match () {
+            () if beta <= c.target => Outcome::Converged,
+            () if !beta.is_finite() || reason == Reason::NotFinite => Outcome::NotFinite,
+            () if beta > DIVERGED * c.first => Outcome::Diverged,
+            // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
+            () if stuck && reason.is_breakdown() && beta >= ROUNDING * c.norm_b => {
+                self.history.reason = Some(reason.text());
+                Outcome::Breakdown
+            }
+            () if stuck => Outcome::Stagnated,
+            () if iterations >= c.max_iterations => Outcome::MaxIterations,
+            () => {
+                if reason != Reason::None && reason != Reason::Stopped {
+                    observer.restarted(iterations, reason.text());
+                }
+                return None;
+            }
+        };
+        Some(outcome)
+    }
+}
+
+impl<S: Space, R: Recurrence<S>> Method<S> for Krylov<S, R> {
+    fn solve(
+        &mut self,
+        space: &S,
+        a: &dyn LinearOperator<S>,
+        p: Option<&dyn LinearOperator<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<&History> {
+        Krylov::solve(self, space, a, p, b, x, stop, observer)
+    }
+}
+
+impl<'a, S: Space> Operators<'a, S> {
+    fn new(a: &'a dyn LinearOperator<S>, p: Option<&'a dyn LinearOperator<S>>) -> Self {
+        let recordable = a.recordable() && p.is_none_or(|p| p.recordable());
+        let key = recordable.then(|| a.key() ^ p.map_or(0, |p| p.key().rotate_left(32)));
+        Self { a, p, key }
+    }
+
+    fn work<'w>(&self, s: &'w S, b: &'w S::Vector, scalars: &'w mut S::Scalars, first: bool) -> Work<'w, S>
+    where
+        'a: 'w,
+    {
+        Work { space: s, b, scalars, first, a: self.a, p: self.p }
+    }
+}
+
+impl Convergence {
+    fn new(norm_b: f64, stop: &Stop) -> Self {
+        Self {
+            norm_b,
+            target: (stop.rtol * norm_b).max(stop.atol),
+            max_iterations: stop.max_iterations,
+            first: f64::NAN,
+            best: f64::INFINITY,
+            idle: 0,
+            verified: 0,
+            told: None,
+        }
+    }
+
+    fn progress(&self, iteration: usize, residual: f64) -> Progress {
+        let (norm_b, target) = (self.norm_b, self.target);
+        Progress { iteration, relative_residual: residual / norm_b, target: target / norm_b }
+    }
+
+    /// Tells the observer where the solve is, each iteration once, and a restart, which repeats the one before it, too.
+    fn tell(&mut self, history: &History, verified: bool, observer: &mut dyn Observer) -> bool {
+        let iteration = history.iterations;
+        let news = verified || self.told != Some(iteration);
+        self.told = Some(iteration);
+        let relative = history.residuals.last().copied().unwrap_or(f64::NAN);
+        news && observer.progress(self.progress(iteration, relative * self.norm_b)).is_break()
+    }
+}

@@ -1,0 +1,113 @@
+//! How work is given to a device: recorded stretches, the guard that ends them early, read-backs, and the clock.
+
+use super::FLAGS;
+use crate::Result;
+
+/// What a stretch of a solve is doing; OKP paper, Table 3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Products with the operator, T_Kx.
+    Product,
+    /// Orthogonalisation and normalisation, T_Gn.
+    Orthogonalization,
+    /// Preconditioner.
+    Preconditioner,
+    /// Waiting for other ranks: what of T_dt and T_c is not hidden.
+    Communication,
+    /// Residuals, corrections, small steps.
+    Other,
+}
+
+/// Seconds a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Phases {
+    /// T_Kx.
+    pub product: f64,
+    /// T_Gn.
+    pub orthogonalization: f64,
+    /// Preconditioner.
+    pub preconditioner: f64,
+    /// Waiting for other ranks.
+    pub communication: f64,
+    /// The rest.
+    pub other: f64,
+}
+
+impl Phases {
+    /// Adds seconds to a phase.
+    pub fn add(&mut self, phase: Phase, seconds: f64) {
+        match phase {
+            Phase::Product => self.product += seconds,
+            Phase::Orthogonalization => self.orthogonalization += seconds,
+            Phase::Preconditioner => self.preconditioner += seconds,
+            Phase::Communication => self.communication += seconds,
+            Phase::Other => self.other += seconds,
+        }
+    }
+}
+
+/// Keeps time by phase, where a device can.
+pub trait Clock {
+    /// What follows is counted under `phase`, where time is being kept.
+    fn mark(&self, phase: Phase);
+    /// Seconds spent in each phase since the last call, if time is being kept.
+    fn take_phases(&self) -> Option<Phases>;
+}
+
+/// Gives work to a device: at once on a CPU, recorded and replayed on a GPU.
+pub trait Schedule {
+    /// A few f64 and [`FLAGS`] integers beside the vectors.
+    type Scalars;
+    /// A recorded stretch of work.
+    type Recording: Default;
+
+    /// `len` zeros and [`FLAGS`] cleared flags.
+    fn scalars(&self, len: usize) -> Result<Self::Scalars>;
+    /// Writes host numbers into slots from `at` on, and flags.
+    fn write_scalars(
+        &self,
+        to: &mut Self::Scalars,
+        at: usize,
+        host: &[f64],
+        flags: &[i32; FLAGS],
+    ) -> Result<()>;
+    /// Reads `host.len()` slots from `at` on and the flags, and waits.
+    fn read_scalars(
+        &self,
+        from: &Self::Scalars,
+        at: usize,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()>;
+
+    /// From here on work does nothing while `flags[HALT]` of these scalars is set; `None` lifts that. The guard belongs to
+    /// the device's queue: work of every space on that device heeds it.
+    fn guard(&self, scalars: Option<&Self::Scalars>);
+    /// True when the guard is known to be raised; a device that records answers false.
+    fn halted(&self, scalars: &Self::Scalars) -> bool;
+    /// Runs `work`, or replays what it recorded under the same `key`; a key of `None` is never recorded.
+    fn record(
+        &self,
+        recording: &mut Self::Recording,
+        key: Option<u64>,
+        work: impl FnMut(&Self) -> Result<()>,
+    ) -> Result<()>;
+    /// How many launches `work` makes, found without running them, with every kernel loaded; `None` where nothing is recorded.
+    fn launches(&self, work: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>>;
+    /// The value in a slot if it is at hand without waiting and this rank may act on it alone; a device that records
+    /// answers `None`, and so does one rank of several, which would have to ask the others.
+    fn peek(&self, scalars: &Self::Scalars, slot: usize) -> Option<f64>;
+    /// How many batches of work are given to the device before the results of the first are looked at: 0 on a CPU,
+    /// 1 where a device would stand still while the host looks.
+    fn pipeline_depth(&self) -> usize;
+    /// Sets out a copy of the first `len` slots and the flags as they are now, for
+    /// [`take_readback`](Self::take_readback); at most `pipeline_depth() + 1` are under way.
+    fn enqueue_readback(&self, scalars: &mut Self::Scalars, len: usize) -> Result<()>;
+    /// The oldest copy that was set out, and waits for it alone.
+    fn take_readback(
+        &self,
+        scalars: &mut Self::Scalars,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()>;
+}

@@ -1,0 +1,118 @@
+//! The conformance tests on the CPU device.
+
+use crate::conformance;
+use krylith::device::cpu::Cpu;
+
+/// Every check of `conformance`, on 1 and on 2 threads.
+fn each(check: impl Fn(&dyn Fn(usize) -> Cpu)) {
+    for threads in [1, 2] {
+        check(&|n| Cpu::new(n, threads));
+    }
+}
+
+#[test]
+fn products_match_the_dense_kronecker_sum() {
+    each(|space| conformance::products_match_the_dense_kronecker_sum(space));
+}
+
+#[test]
+fn products_of_awkward_patterns() {
+    each(|space| conformance::products_of_awkward_patterns(space));
+}
+
+#[test]
+fn updates_equal_a_fresh_operator() {
+    each(|space| conformance::updates_equal_a_fresh_operator(space));
+}
+
+#[test]
+fn rounded_storage_reaches_the_tolerance() {
+    each(|space| conformance::rounded_storage_reaches_the_tolerance(space));
+}
+
+#[test]
+fn diagonals_match_rows() {
+    each(|space| conformance::diagonals_match_rows(space));
+}
+
+#[test]
+fn structure_changes_nothing() {
+    each(|space| conformance::structure_changes_nothing(space));
+}
+
+#[test]
+fn gmres_matches_a_direct_solve() {
+    each(|space| conformance::gmres_matches_a_direct_solve(space));
+}
+
+#[test]
+fn bicgstab_matches_a_direct_solve() {
+    each(|space| conformance::bicgstab_matches_a_direct_solve(space));
+}
+
+#[test]
+fn bicgstab_restarts_itself() {
+    each(|space| conformance::bicgstab_restarts_itself(space));
+}
+
+#[test]
+fn factors_match_the_textbook() {
+    each(|space| conformance::ildu::factors_match_the_textbook(space));
+}
+
+#[test]
+fn factors_are_refreshed() {
+    each(|space| conformance::ildu::factors_are_refreshed(space));
+}
+
+#[test]
+fn bad_pivots_are_named() {
+    each(|space| conformance::ildu::bad_pivots_are_named(space));
+}
+
+#[test]
+fn compositions_match_dense_algebra() {
+    each(|space| conformance::compose::compositions_match_dense_algebra(space));
+}
+
+#[test]
+fn compositions_precondition() {
+    each(|space| conformance::compose::compositions_precondition(space));
+}
+
+#[test]
+fn factors_work_on_one_stage() {
+    each(|space| conformance::compose::factors_work_on_one_stage(space));
+}
+
+#[test]
+fn exact_stages_solve_with_p() {
+    each(|space| conformance::compose::exact_stages_solve_with_p(space));
+}
+
+#[test]
+fn stages_are_refreshed() {
+    each(|space| conformance::compose::stages_are_refreshed(space));
+}
+
+#[test]
+fn stages_precondition() {
+    each(|space| conformance::compose::stages_precondition(space));
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let histories: Vec<_> = [1, 2, 3].map(|t| conformance::history(&|n| Cpu::new(n, t))).into();
+    assert_eq!(histories[0], histories[1]);
+    assert_eq!(histories[0], histories[2]);
+}
+
+#[test]
+fn lent_memory_gives_what_slices_give() {
+    let lend = |n: usize| -> Box<dyn conformance::memory::Lender> { Box::new(vec![f64::NAN; n]) };
+    each(|space| {
+        conformance::memory::lent_values_equal_slices(space, &lend);
+        conformance::memory::lent_values_are_checked(space, &lend);
+        conformance::memory::lent_vectors_equal_slices(space, &lend);
+    });
+}

@@ -1,0 +1,20 @@
+//! The conformance tests of several ranks, on CPUs; ranks are threads here.
+
+use crate::conformance::distributed;
+use krylith::comm::Communicator;
+use krylith::device::cpu::{Cpu, Pool};
+use std::sync::Arc;
+
+fn share(comm: &Arc<dyn Communicator>, len: usize) -> krylith::Result<Cpu> {
+    Ok(Cpu::distributed(len, Arc::new(Pool::new(1)), comm.clone()))
+}
+
+#[test]
+fn many_ranks_solve_as_one() {
+    distributed::many_ranks_solve_as_one(&[1, 2, 3, 4, 5, 6, 7, 8], &share);
+}
+
+#[test]
+fn updates_reach_all_ranks() {
+    distributed::updates_reach_all_ranks(&[1, 2, 5], &share);
+}

@@ -1,0 +1,21 @@
+//! What the host runs by itself: methods, preconditioners and partitions on the CPU, ranks that are threads.
+//!
+//! One binary, for each one links the whole library. A test has its own only if it needs its own harness or allocator.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../conformance/mod.rs"]
+mod conformance;
+#[path = "../ranks/mod.rs"]
+mod ranks;
+
+mod bicgstab;
+mod comm;
+mod cpu;
+mod distributed;
+mod gmres;
+mod ildu;
+mod partition;
+mod partitioner;
+mod subdomains;
+mod wrappers;
