@@ -4,12 +4,12 @@
 //! null vectors that are projected out.
 
 use super::{
-    BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, NullSpace, Plan, PrecondSpec, Scaling, Stage,
-    StageOptions, Sum, Then,
+    Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace, Plan,
+    PrecondSpec, Scaling, Stage, StageOptions,
 };
 use crate::comm::{self, Communicator, agree};
 use crate::matrix::Bsr;
-use crate::operator::{LinearOperator, PointBlock, Terms};
+use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::partition::{self, Subdomains};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
@@ -24,10 +24,11 @@ use std::time::Instant;
 /// An operator that approximates an inverse and follows new values of its matrix.
 pub trait Preconditioner<S: Space>: LinearOperator<S> {
     /// The same preconditioner for new values or coefficients of the terms it was built for. Nothing is analysed again.
+    /// `values` are those of `terms`, perhaps in device memory.
     ///
     /// # Errors
     /// Another shape; values that it cannot be built of.
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()>;
+    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()>;
 }
 
 /// P⁻¹ on the device; `None` is the identity.
@@ -135,9 +136,9 @@ fn by_name<S: SolverSpace>(
             let ((first, one), (second, two)) = (part(&parts[0])?, part(&parts[1])?);
             let then = matches!(wanted, PrecondSpec::Multiplicative(_));
             let p: Result<Box<dyn Preconditioner<S>>> = if then {
-                Then::new(space, first, second, a.clone()).map(|p| Box::new(p) as _)
+                Multiplicative::new(space, first, second, a.clone()).map(|p| Box::new(p) as _)
             } else {
-                Sum::new(space, first, second).map(|p| Box::new(p) as _)
+                Additive::new(space, first, second).map(|p| Box::new(p) as _)
             };
             Ok((Some(agree(space.comm(), p)?), one.with(two, then)))
         }
@@ -415,13 +416,13 @@ macro_rules! applied_as {
 applied_as!(SmallJacobi.jacobi, Scaled.scaled);
 
 impl<S: SolverSpace> Preconditioner<S> for SmallJacobi<S> {
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+    fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
         self.jacobi.update_values(space, &diagonal(terms, self.size)?)
     }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
+    fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
         let scaling = Scaling::find(terms);
         let terms = scaling.scaled(terms)?;
         if let Some(a) = &self.operator {
@@ -433,48 +434,51 @@ impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
                 .try_for_each(|(t, (_, m))| a.update_values(space, t, m.values()))?;
         }
         self.scaled.update(space, &scaling)?;
-        self.scaled.inner_mut().map_or(Ok(()), |p| p.update_values(space, &terms))
+        let values = TermValues::from(&terms);
+        self.scaled.inner_mut().map_or(Ok(()), |p| p.update_values(space, &terms, values))
     }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for BlockJacobi<S> {
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        BlockJacobi::update_values(self, space, terms)
+    fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
+        BlockJacobi::update_values(self, space, values)
     }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for Ildu<S> {
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        Ildu::update_values(self, space, terms)
+    fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
+        Ildu::update_values(self, space, values)
     }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for Stage<S> {
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        Stage::update_values(self, space, terms)
+    fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
+        Stage::update_values(self, space, values)
     }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for NullSpace<S, Box<dyn Preconditioner<S>>> {
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        self.inner_mut().map_or(Ok(()), |p| p.update_values(space, terms))
+    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
+        self.inner_mut().map_or(Ok(()), |p| p.update_values(space, terms, values))
     }
 }
 
-impl<S: SolverSpace> Preconditioner<S> for Sum<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>> {
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        self.first_mut().update_values(space, terms)?;
-        self.second_mut().update_values(space, terms)
+impl<S: SolverSpace> Preconditioner<S>
+    for Additive<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>>
+{
+    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
+        self.first_mut().update_values(space, terms, values)?;
+        self.second_mut().update_values(space, terms, values)
     }
 }
 
 /// The operator inside is the solver's, and follows new values there.
 impl<S: SolverSpace> Preconditioner<S>
-    for Then<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>, SharedOperator<S>>
+    for Multiplicative<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>, SharedOperator<S>>
 {
-    fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        self.first_mut().update_values(space, terms)?;
-        self.second_mut().update_values(space, terms)
+    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
+        self.first_mut().update_values(space, terms, values)?;
+        self.second_mut().update_values(space, terms, values)
     }
 }
 

@@ -5,10 +5,11 @@ use super::ladder::{self, Attempt};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
 use super::watch::{Run, Watch};
-use super::{Refresh, SolverSpace, symmetric};
+use super::{Refresh, SolverSpace, scale, symmetric};
 use crate::comm::agree;
+use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
-use crate::operator::{LinearOperator, PointBlock, Terms};
+use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
@@ -26,8 +27,8 @@ pub(super) trait Engine {
         &mut self,
         local: &LocalProblem,
         run: &Run,
-        rhs: &[f64],
-        x: &mut [f64],
+        rhs: Numbers,
+        x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()>;
     /// Follows new values of the terms, or new coefficients.
@@ -41,10 +42,10 @@ pub(super) trait Engine {
 }
 
 /// What is new.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Update {
-    /// The values of one term.
-    Values(usize),
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Update<'a> {
+    /// The values of one term; where they are in device memory, there too.
+    Values(usize, Option<Numbers<'a>>),
     /// τ.
     Tau(f64),
 }
@@ -227,8 +228,8 @@ impl<S: SolverSpace> Rank<S> {
         &mut self,
         local: &LocalProblem,
         stop: Stop,
-        rhs: &[f64],
-        x: &[f64],
+        rhs: Numbers,
+        x: Numbers,
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let Current { p, method, .. } = self.current.as_mut().expect("an attempt was set up");
@@ -239,6 +240,8 @@ impl<S: SolverSpace> Rank<S> {
             copy_history(&mut self.history, history);
             return Ok(());
         };
+        let on_host = || Error::Internal("refinement of vectors that are not on the host".into());
+        let (rhs, x) = (rhs.as_host().ok_or_else(on_host)?, x.as_host().ok_or_else(on_host)?);
         let (original, history) = (local.original(), &mut self.history);
         let count = refine::refined(
             &parts,
@@ -265,8 +268,8 @@ impl<S: SolverSpace> Rank<S> {
         local: &LocalProblem,
         run: &Run,
         stop: Stop,
-        rhs: &[f64],
-        x: &mut [f64],
+        rhs: Numbers,
+        mut x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let (mut best, mut moved, mut first) = (f64::INFINITY, 0.0, true);
@@ -282,7 +285,7 @@ impl<S: SolverSpace> Rank<S> {
             let mut restarts = std::mem::take(&mut self.restarts);
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts);
             let start = Instant::now();
-            let ended = self.attempt(local, own, rhs, x, &mut watch);
+            let ended = self.attempt(local, own, rhs, x.as_array(), &mut watch);
             halted = watch.halted.or(halted);
             self.restarts = restarts;
             ended?;
@@ -303,8 +306,8 @@ impl<S: SolverSpace> Rank<S> {
             if residual <= best || self.ladder.len() == 1 {
                 best = residual;
                 match &self.passes {
-                    None => self.space.read(&self.on.x, x)?,
-                    Some(passes) => x.copy_from_slice(&passes.x),
+                    None => self.space.read_into(&self.on.x, x.reborrow())?,
+                    Some(passes) => x.write(&passes.x)?,
                 }
             }
             let again =
@@ -344,8 +347,8 @@ impl<S: SolverSpace> Engine for Rank<S> {
         &mut self,
         local: &LocalProblem,
         run: &Run,
-        rhs: &[f64],
-        x: &mut [f64],
+        rhs: Numbers,
+        mut x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let solution = &mut self.solution;
@@ -363,15 +366,26 @@ impl<S: SolverSpace> Engine for Rank<S> {
             history.residuals.reserve(room.saturating_sub(history.residuals.len()));
         }
         self.lost = true; // what fails from here on may have failed here alone
-        let unit = super::scale::unit(self.space.comm(), rhs)?;
+        let comm = self.space.comm();
+        // Numbers in device memory are only looked at where their norm says that they must be.
+        let mut unit = scale::unit(comm, rhs.as_host())?;
+        // Refinement works on the host.
+        if unit == 1.0 && (self.passes.is_none() || (rhs.gpu(), x.gpu()) == (None, None)) {
+            self.attempts(local, run, run.stop, rhs, x.reborrow(), observer)?;
+            if rhs.gpu().is_some() && !scale::is_safe(self.solution.history.rhs_norm) {
+                unit = scale::unit(self.space.comm(), Some(&rhs.to_vec()?))?;
+                self.solution.events.truncate(self.choices.len());
+            }
+        } else if self.passes.is_some() && unit == 1.0 && rhs.gpu().is_some() {
+            unit = scale::unit(comm, Some(&rhs.to_vec()?))?;
+        }
         let stop = Stop { atol: run.stop.atol * unit, ..run.stop };
-        if unit == 1.0 {
-            self.attempts(local, run, stop, rhs, x, observer)?;
-        } else {
-            let rhs: Vec<f64> = rhs.iter().map(|v| v * unit).collect();
-            x.iter_mut().for_each(|v| *v *= unit);
-            self.attempts(local, run, stop, &rhs, x, observer)?;
-            x.iter_mut().for_each(|v| *v /= unit);
+        if unit != 1.0 || (self.passes.is_some() && (rhs.gpu(), x.gpu()) != (None, None)) {
+            let scaled = |v: Vec<f64>| v.into_iter().map(|v| v * unit).collect::<Vec<f64>>();
+            let (rhs, mut own) = (scaled(rhs.to_vec()?), scaled(x.as_array().to_vec()?));
+            self.attempts(local, run, stop, Numbers::from(&rhs), NumbersMut::from(&mut own), observer)?;
+            own.iter_mut().for_each(|v| *v /= unit);
+            x.write(&own)?;
         }
         self.lost = false;
         let solution = &mut self.solution;
@@ -392,9 +406,14 @@ impl<S: SolverSpace> Engine for Rank<S> {
     fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
         let start = Instant::now();
         let (space, comm) = (&self.space, self.space.comm());
+        let mut values = TermValues::from(local.terms);
         let updated = match (what, local.stages) {
-            (Update::Values(t), _) => {
-                self.a.borrow_mut().update_values(space, t, local.terms.terms[t].1.values())
+            (Update::Values(t, lent), _) => {
+                if let Some(lent) = lent {
+                    values = values.with_values(t, lent);
+                }
+                let host = || Numbers::from(local.terms.terms[t].1.values());
+                self.a.borrow_mut().update_values(space, t, lent.unwrap_or_else(host))
             }
             (Update::Tau(tau), Some((a, _))) => self.a.borrow_mut().set_tau(space, a, tau),
             (Update::Tau(_), None) => Err(Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L")),
@@ -408,7 +427,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
             (Refresh::Keep, _) | (_, None) => Ok(()),
             (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
             (Refresh::Refresh, Some(current)) => {
-                let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms));
+                let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms, values));
                 match agree(comm, p) {
                     Err(e) if e.exit_code() == 2 => {
                         let from = (self.rung + 1).min(self.ladder.len() - 1);

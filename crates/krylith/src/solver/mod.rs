@@ -26,6 +26,7 @@ pub use solution::{DeviceUsed, Event, EventKind, Solution};
 pub use watch::Cancel;
 
 use crate::matrix::Dense;
+use crate::memory::{Numbers, NumbersMut, Transfer};
 use crate::operator::PointBlockSum;
 use crate::options::{DeviceSpec, Options};
 use crate::precond::{BlockDiagonal, SubdomainFactors};
@@ -41,7 +42,7 @@ use std::time::{Duration, Instant};
 use watch::Run;
 
 /// A device on which every method and preconditioner runs.
-pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + 'static {
+pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transfer + 'static {
     /// Bytes a second that it reads, measured now.
     fn read_bandwidth(&self) -> Option<f64> {
         None
@@ -169,10 +170,17 @@ impl<'a> Solver<'a> {
 
     /// Solves A x = b from the given x, which gets the best x. Collective where the problem is distributed.
     ///
+    /// Both may be on the host or in the memory of a GPU ([`memory`](crate::memory)); those in the memory of the GPU that
+    /// solves never cross to the host, unless matrices are stored in f32 or several GPUs solve.
+    ///
     /// # Errors
     /// Vectors of another length than [`Problem::own_len`]; a device or a rank that fails. Non-convergence is an
     /// [`Outcome`](crate::Outcome).
-    pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> Result<&Solution> {
+    pub fn solve<'v>(
+        &mut self,
+        b: impl Into<Numbers<'v>>,
+        x: impl Into<NumbersMut<'v>>,
+    ) -> Result<&Solution> {
         self.solve_watched(b, x, &mut ())
     }
 
@@ -194,12 +202,13 @@ impl<'a> Solver<'a> {
     /// assert_eq!(seen[0], 1.0);
     /// # Ok::<(), krylith::Error>(())
     /// ```
-    pub fn solve_watched(
+    pub fn solve_watched<'v>(
         &mut self,
-        b: &[f64],
-        x: &mut [f64],
+        b: impl Into<Numbers<'v>>,
+        x: impl Into<NumbersMut<'v>>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<&Solution> {
+        let (b, x) = (b.into(), x.into());
         self.check_whole()?;
         let n = self.problem.own_len();
         for (name, len) in [("b", b.len()), ("x", x.len())] {
@@ -224,13 +233,14 @@ impl<'a> Solver<'a> {
                 None => &mut (),
             };
             match &parts {
-                None => engine.solve(&problem.part_of_one(), &run, b, &mut lock(&x), observer)?,
+                None => engine.solve(&problem.part_of_one(), &run, b, lock(&x).reborrow(), observer)?,
                 Some(parts) => {
                     let [own_b, own_x] = own;
-                    parts.take_own(number, b, own_b);
-                    parts.take_own(number, &lock(&x), own_x);
-                    engine.solve(&parts.local(number, problem), &run, own_b, own_x, observer)?;
-                    parts.put_own(number, own_x, &mut lock(&x));
+                    parts.take_own(number, b, own_b)?;
+                    parts.take_own(number, lock(&x).as_array(), own_x)?;
+                    let (local, b) = (parts.local(number, problem), Numbers::from(&*own_b));
+                    engine.solve(&local, &run, b, NumbersMut::from(&mut *own_x), observer)?;
+                    parts.put_own(number, own_x, &mut lock(&x))?;
                 }
             }
             if number == 0 {
@@ -258,7 +268,7 @@ impl<'a> Solver<'a> {
     /// # Errors
     /// A problem of two terms, another number of values, or one that is not finite; a preconditioner that is asked for by name
     /// and cannot be built of them.
-    pub fn update_values(&mut self, values: &[f64]) -> Result<()> {
+    pub fn update_values<'v>(&mut self, values: impl Into<Numbers<'v>>) -> Result<()> {
         match self.problem.terms.terms.len() {
             1 => self.update_term(0, values),
             n => Err(Error::invalid(format!("the problem has {n} terms; say of which the values are"))),
@@ -267,9 +277,13 @@ impl<'a> Solver<'a> {
 
     /// New values of one term of a sum: of A⊗M + τB⊗L, M is term 0 and L term 1.
     ///
+    /// Values in the memory of the GPU that solves are read there; a copy of them goes to the host, for residuals and for
+    /// other preconditioners.
+    ///
     /// # Errors
     /// As [`update_values`](Self::update_values).
-    pub fn update_term(&mut self, term: usize, values: &[f64]) -> Result<()> {
+    pub fn update_term<'v>(&mut self, term: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
+        let values = values.into();
         self.check_whole()?;
         let terms = &mut self.problem.terms.terms;
         let count = terms.len();
@@ -283,17 +297,14 @@ impl<'a> Solver<'a> {
                 matrix.values().len()
             )));
         }
-        if let Some(e) = values.iter().position(|v| !v.is_finite()) {
-            return Err(Error::invalid(format!(
-                "new value {e} is {}; every value must be finite",
-                values[e]
-            )));
-        }
-        matrix.to_mut().values_mut().copy_from_slice(values);
+        values.as_host().map_or(Ok(()), finite)?;
+        values.read(matrix.to_mut().values_mut())?;
+        finite(matrix.values())?;
         if let Some(parts) = &mut self.crew.parts {
-            parts.update_values(&self.problem.terms, term, values)?;
+            parts.update_values(&self.problem.terms, term)?;
         }
-        self.update(Update::Values(term))
+        let lent = values.gpu().filter(|_| self.crew.parts.is_none()).map(|_| values);
+        self.update(Update::Values(term, lent))
     }
 
     /// A new τ of A⊗M + τB⊗L.
@@ -335,7 +346,7 @@ impl<'a> Solver<'a> {
         self.update(Update::Tau(tau))
     }
 
-    fn update(&mut self, what: Update) -> Result<()> {
+    fn update(&mut self, what: Update<'_>) -> Result<()> {
         let Self { problem, crew, refresh, .. } = self;
         let parts = crew.parts.take();
         let done = crew.command(&|number, seat| {
@@ -410,7 +421,7 @@ impl<'a> Solver<'a> {
     /// A rank that is gone or failed.
     pub fn field_residuals(&self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
         let original = self.problem.original();
-        let unit = scale::unit(original.comm, b)?;
+        let unit = scale::unit(original.comm, Some(b))?;
         let scaled = |v: &[f64]| v.iter().map(|v| v * unit).collect::<Vec<f64>>();
         let (b, x) = (scaled(b), scaled(x));
         let norm = original.norm(&b)?;
@@ -434,6 +445,14 @@ impl<'a> Solver<'a> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Refuses values that are not finite.
+fn finite(values: &[f64]) -> Result<()> {
+    match values.iter().position(|v| !v.is_finite()) {
+        Some(e) => Err(Error::invalid(format!("new value {e} is {}; every value must be finite", values[e]))),
+        None => Ok(()),
+    }
 }
 
 fn lost_thread() -> Error {

@@ -2,6 +2,7 @@
 
 use crate::comm::{Communicator, Team};
 use crate::matrix::{Bsr, Dense};
+use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::partition::{LocalSubdomains, Part, Partition, assign, split};
@@ -71,28 +72,40 @@ impl Parts {
         self.parts.iter().map(|one| one.comm.clone()).collect()
     }
 
-    /// Copies a device's rows out of a vector of the whole.
-    pub fn take_own(&self, number: usize, whole: &[f64], to: &mut [f64]) {
+    /// Copies a device's rows out of a vector of the whole, which may be anywhere.
+    pub fn take_own(&self, number: usize, whole: Numbers, to: &mut [f64]) -> Result<()> {
         let rows = &self.parts[number].part.rows;
+        let mut scratch = Vec::new();
+        let whole = whole.on_host(&mut scratch)?;
         to.iter_mut().zip(own(rows, self.run, whole)).for_each(|(to, v)| *to = v);
+        Ok(())
     }
 
     /// Copies a device's rows into a vector of the whole.
-    pub fn put_own(&self, number: usize, from: &[f64], whole: &mut [f64]) {
-        for (&i, values) in self.parts[number].part.rows.iter().zip(from.chunks_exact(self.run)) {
-            whole[i as usize * self.run..][..self.run].copy_from_slice(values);
+    pub fn put_own(&self, number: usize, from: &[f64], whole: &mut NumbersMut) -> Result<()> {
+        let put = |whole: &mut [f64]| {
+            let rows = self.parts[number].part.rows.iter().map(|&i| i as usize * self.run);
+            rows.zip(from.chunks_exact(self.run))
+                .for_each(|(at, values)| whole[at..at + self.run].copy_from_slice(values));
+        };
+        if let Some(host) = whole.as_host() {
+            put(host);
+            return Ok(());
         }
+        let mut host = whole.as_array().to_vec()?;
+        put(&mut host);
+        whole.write(&host)
     }
 
     /// New values of a term of the whole.
-    pub fn update_values(&mut self, terms: &Terms, term: usize, values: &[f64]) -> Result<()> {
+    pub fn update_values(&mut self, terms: &Terms, term: usize) -> Result<()> {
         if self.parts.iter().any(|one| one.sources.is_empty()) {
             for t in 0..terms.terms.len() {
                 let sources = sources(&terms.terms[t].1, &self.partition)?;
                 self.parts.iter_mut().zip(sources).for_each(|(one, sources)| one.sources.push(sources));
             }
         }
-        let square = terms.block() * terms.block();
+        let (square, values) = (terms.block() * terms.block(), terms.terms[term].1.values());
         for one in &mut self.parts {
             let matrix = one.part.terms.terms[term].1.to_mut().values_mut();
             for (block, &from) in matrix.chunks_exact_mut(square).zip(&one.sources[term]) {
@@ -152,7 +165,7 @@ mod tests {
         let mut parts = Parts::new(&problem, &options, 3).unwrap();
         a.values_mut().iter_mut().for_each(|v| *v = 1000.0 - *v);
         let new = Problem::bsr(&a).unwrap();
-        parts.update_values(&new.terms, 0, a.values()).unwrap();
+        parts.update_values(&new.terms, 0).unwrap();
         let expected = split(&new.terms, &parts.partition).unwrap();
         for (number, expected) in expected.iter().enumerate() {
             let local = parts.local(number, &problem);
@@ -160,8 +173,8 @@ mod tests {
             // A vector there and back.
             let whole: Vec<f64> = (0..2 * n).map(|v| v as f64).collect();
             let (mut own, mut back) = (vec![0.0; local.terms.rows()], vec![-1.0; 2 * n]);
-            parts.take_own(number, &whole, &mut own);
-            parts.put_own(number, &own, &mut back);
+            parts.take_own(number, Numbers::from(&whole), &mut own).unwrap();
+            parts.put_own(number, &own, &mut NumbersMut::from(&mut back)).unwrap();
             let rows = local.numbers.unwrap();
             for (i, v) in back.iter().enumerate() {
                 assert_eq!(*v, if rows.contains(&(i as u64 / 2)) { i as f64 } else { -1.0 });

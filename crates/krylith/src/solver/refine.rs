@@ -5,6 +5,8 @@
 //! f64, and adds d to x, until r itself is small enough: iterative refinement.
 
 use super::OriginalSystem;
+use super::solution::copy_history;
+use crate::memory::{Numbers, Transfer};
 use crate::method::Method;
 use crate::operator::LinearOperator;
 use crate::space::Space;
@@ -67,23 +69,23 @@ impl Observer for Shifted<'_> {
 }
 
 /// One solve from `x`, which stays as it is: the answer is left in `on.x`.
-pub(super) fn once<'m, S: Space>(
+pub(super) fn once<'m, S: Transfer>(
     parts: &Parts<S>,
     method: &'m mut dyn Method<S>,
-    rhs: &[f64],
-    x: &[f64],
+    rhs: Numbers,
+    x: Numbers,
     on: &mut Vectors<S>,
     observer: &mut dyn Observer,
 ) -> Result<&'m History> {
     let s = parts.space;
-    s.write(rhs, &mut on.b)?;
-    s.write(x, &mut on.x)?;
+    s.write_from(rhs, &mut on.b)?;
+    s.write_from(x, &mut on.x)?;
     method.solve(s, parts.a, parts.p, &on.b, &mut on.x, &parts.stop, observer)
 }
 
 /// As many solves from `x` as the residual of the system as given needs; the answer is left in `passes.x`, the history of
 /// all passes in `history`. Returns their number.
-pub(super) fn refined<S: Space>(
+pub(super) fn refined<S: Transfer>(
     parts: &Parts<S>,
     method: &mut dyn Method<S>,
     original: OriginalSystem,
@@ -97,7 +99,7 @@ pub(super) fn refined<S: Space>(
     passes.x.copy_from_slice(x);
     let norm_b = original.norm(rhs)?;
     if norm_b == 0.0 {
-        history.clone_from(once(parts, method, rhs, x, on, observer)?);
+        copy_history(history, once(parts, method, rhs.into(), x.into(), on, observer)?);
         parts.space.read(&on.x, &mut passes.x)?;
         return Ok(1);
     }
@@ -139,7 +141,8 @@ pub(super) fn refined<S: Space>(
             Shifted { observer: &mut *observer, done, share: beta / norm_b, target: target / norm_b };
         passes.correction.fill(0.0);
         let pass = Parts { stop, ..*parts };
-        let inner = once(&pass, method, &r, &passes.correction, on, &mut shifted)?;
+        let correction = Numbers::from(&passes.correction);
+        let inner = once(&pass, method, Numbers::from(&r), correction, on, &mut shifted)?;
         history.residuals.extend(inner.residuals[1..].iter().map(|r| r * beta / norm_b));
         history.iterations += inner.iterations;
         history.restarts += inner.restarts + usize::from(count > 0);

@@ -72,7 +72,7 @@ fn random(seed: u64, index: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::Team;
+    use crate::comm::{Communicator, Team};
     use crate::device::cpu::{Cpu, Pool};
     use crate::matrix::{Bsr, Csr};
     use crate::operator::{PointBlock, Terms};

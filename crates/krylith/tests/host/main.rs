@@ -17,5 +17,6 @@ mod gmres;
 mod ildu;
 mod partition;
 mod partitioner;
+mod solver;
 mod subdomains;
 mod wrappers;

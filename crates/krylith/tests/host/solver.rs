@@ -1,0 +1,304 @@
+//! Whole solves: the same answers again and again, after new values, from several threads and on ranks.
+
+use crate::common::*;
+use krylith::comm::{Communicator, Team};
+use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use krylith::method::MethodName;
+use krylith::operator::Terms;
+use krylith::partition::{Partition, split};
+use krylith::solver::{EventKind, Refresh, Solution};
+use krylith::{Error, Options, Outcome, Problem, Progress, Solver, Stop};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn options(text: &str) -> Options {
+    format!("device=cpu threads=1 {text}").parse().unwrap()
+}
+
+/// Seven-point Laplacian of n³ nodes.
+fn laplace(n: usize) -> Csr {
+    let at = |x: usize, y: usize, z: usize| (x + n * (y + n * z)) as u32;
+    let mut triplets = Vec::new();
+    for (x, y, z) in (0..n * n * n).map(|i| (i % n, i / n % n, i / n / n)) {
+        let i = at(x, y, z);
+        triplets.push((i, i, 6.0));
+        for (j, there) in
+            [(at(x + 1, y, z), x + 1 < n), (at(x, y + 1, z), y + 1 < n), (at(x, y, z + 1), z + 1 < n)]
+        {
+            if there {
+                triplets.extend([(i, j, -1.0), (j, i, -1.0)]);
+            }
+        }
+    }
+    Csr::from_triplets(n * n * n, n * n * n, &triplets).unwrap()
+}
+
+/// ‖b − A x‖/‖b‖, by the system as given.
+fn residual(problem: &Problem, b: &[f64], x: &[f64]) -> f64 {
+    let original = problem.original();
+    original.norm(&original.residual(b, x).unwrap()).unwrap() / original.norm(b).unwrap()
+}
+
+#[test]
+fn a_thousand_solves_of_two_solvers_at_once() {
+    fn sent(_: impl Send) {}
+    let mut rng = Random(11);
+    let k = random_kronecker(&mut rng, 3, 2, 30, 4, true, true);
+    let a = laplace(5);
+    let rhs: Vec<Vec<f64>> = (0..1000).map(|_| rng.numbers(k.rows())).collect();
+    std::thread::scope(|scope| {
+        // A solver is made here and used there.
+        let mut first = Solver::new(&k, &options("precond=jacobi rtol=1e-9")).unwrap();
+        let second = Solver::new(&a, &options("precond=ildu:rows=30 rtol=1e-9")).unwrap();
+        let rhs = &rhs;
+        scope.spawn(move || {
+            let (n, mut x) = (first.problem().own_len(), vec![0.0; k_len(&first)]);
+            let mut before = None;
+            for (step, b) in rhs.iter().enumerate() {
+                x.fill(0.0);
+                assert!(first.solve(b, &mut x).unwrap().converged(), "{step}");
+                assert!(residual(first.problem(), b, &x) <= 1e-9, "{step}");
+                if step % 100 == 0 {
+                    // The same right-hand side has the same answer, to the bit, whatever was solved in between.
+                    let mut again = vec![0.0; n];
+                    first.solve(&rhs[0], &mut again).unwrap();
+                    assert_eq!(before.get_or_insert(again.clone()), &again, "{step}");
+                }
+            }
+        });
+        scope.spawn(move || {
+            let mut second = second;
+            let mut x = vec![0.0; 125];
+            for (step, b) in rhs.iter().enumerate() {
+                let solution = second.solve(&b[..125], &mut x).unwrap();
+                assert!(solution.converged() && solution.method.name() == MethodName::Cg, "{step}");
+            }
+        });
+    });
+    sent(Solver::new(&laplace(2), &options("")).unwrap());
+}
+
+fn k_len(solver: &Solver) -> usize {
+    solver.problem().own_len()
+}
+
+#[test]
+fn new_values_are_those_of_a_new_solver() {
+    let mut rng = Random(12);
+    for precond in
+        ["jacobi", "jacobi:block=1", "ildu:rows=10", "stage", "jacobi+ildu", "jacobi then ildu", "none"]
+    {
+        for more in ["", " equilibrate=true", " store=f32"] {
+            let mut k = random_kronecker(&mut rng, 2, 3, 40, 4, true, true);
+            k.a = Dense::identity(3);
+            let text = format!("method=gmres precond={precond} rtol=1e-10{more}");
+            let mut solver = Solver::new(&k.clone(), &options(&text)).map(|_| ()).map_or_else(
+                |e| panic!("{text}: {e}"),
+                |()| Solver::new(Problem::kronecker(&k).unwrap().into_owned(), &options(&text)).unwrap(),
+            );
+            let b = rng.numbers(k.rows());
+            for step in 0..3 {
+                k.m.values_mut().iter_mut().for_each(|v| *v *= 1.1);
+                k.l.values_mut().iter_mut().for_each(|v| *v *= 0.9);
+                k.tau *= 0.8;
+                solver.update_term(0, k.m.values()).unwrap();
+                solver.update_term(1, k.l.values()).unwrap();
+                solver.set_tau(k.tau).unwrap();
+                let (mut x, mut y) = (vec![0.0; k.rows()], vec![0.0; k.rows()]);
+                let iterations = solver.solve(&b, &mut x).unwrap().history.iterations;
+                let mut fresh = Solver::new(&k, &options(&text)).unwrap();
+                let expected = fresh.solve(&b, &mut y).unwrap();
+                assert!(expected.converged() && expected.history.iterations == iterations, "{text} {step}");
+                assert!(distance(&x, &y) < 1e-12, "{text} {step}: {:e}", distance(&x, &y));
+            }
+        }
+    }
+}
+
+fn distance(x: &[f64], y: &[f64]) -> f64 {
+    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
+    norm(&mut x.iter().zip(y).map(|(x, y)| x - y)) / norm(&mut y.iter().copied())
+}
+
+#[test]
+fn a_preconditioner_is_kept_refreshed_or_rebuilt() {
+    let a = laplace(6);
+    let b: Vec<f64> = (0..216).map(|i| (i as f64).sin()).collect();
+    let iterations = |refresh: Option<Refresh>| {
+        let mut solver = Solver::new(&a, &options("method=bicgstab precond=jacobi rtol=1e-8")).unwrap();
+        let mut x = vec![0.0; 216];
+        // The largest entries move to the other rows.
+        let mut scaled = a.clone();
+        let row_ptr = a.row_ptr().to_vec();
+        for i in 0..216 {
+            let factor = if i % 2 == 0 { 1e3 } else { 1.0 };
+            scaled.values_mut()[row_ptr[i]..row_ptr[i + 1]].iter_mut().for_each(|v| *v *= factor);
+        }
+        if let Some(refresh) = refresh {
+            solver.set_refresh(refresh);
+        }
+        solver.update_values(scaled.values()).unwrap();
+        let solution = solver.solve(&b, &mut x).unwrap();
+        assert!(solution.converged());
+        solution.history.iterations
+    };
+    let (kept, default) = (iterations(Some(Refresh::Keep)), iterations(None));
+    assert!(kept > default, "{kept} with the old one, {default} with the new one");
+    assert_eq!(default, iterations(Some(Refresh::Refresh)));
+    assert_eq!(default, iterations(Some(Refresh::Rebuild)));
+}
+
+#[test]
+fn ranks_solve_as_one() {
+    let a = Bsr::from_csr(&laplace(7), 1).unwrap();
+    let n = a.rows();
+    let b: Vec<f64> = (0..n).map(|i| (0.1 * i as f64).cos()).collect();
+    for text in ["method=gmres precond=jacobi", "precond=jacobi", "method=bicgstab precond=none store=f32"] {
+        let options = options(&format!("rtol=1e-9 {text}"));
+        let mut one = Solver::new(&a, &options).unwrap();
+        let mut x = vec![0.0; n];
+        let alone = one.solve(&b, &mut x).unwrap();
+        let parts = split(&Terms::bsr(&a), &Partition::by_nonzeros(&Terms::bsr(&a), 3).unwrap()).unwrap();
+        let ranks = Team::run(3, |comm| {
+            let part = parts[comm.rank()].clone();
+            let own: Vec<f64> = part.rows.iter().map(|&i| b[i as usize]).collect();
+            let rows = part.rows.clone();
+            let problem = Problem::part(comm.clone() as Arc<dyn Communicator>, part)?;
+            assert_eq!(problem.unknowns(), n);
+            let mut solver = Solver::new(problem, &options)?;
+            let mut x = vec![0.0; own.len()];
+            solver.solve(&own, &mut x)?;
+            x.fill(0.0);
+            let solution = solver.solve(&own, &mut x)?.clone();
+            Ok((rows, x, solution))
+        });
+        for (rows, own, solution) in ranks.unwrap() {
+            assert!(solution.converged() && solution.device.ranks == 3, "{text}");
+            assert_eq!(solution.history.iterations, alone.history.iterations, "{text}");
+            assert_eq!(solution.method, alone.method, "{text}");
+            for (i, v) in rows.iter().zip(&own) {
+                assert!((v - x[*i as usize]).abs() < 1e-6, "{text}: row {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn limits_and_watchers_stop_a_solve() {
+    let a = laplace(12);
+    let (b, mut x) = (vec![1.0; 1728], vec![0.0; 1728]);
+    let mut solver = Solver::new(&a, &options("precond=none method=gmres:restart=5")).unwrap();
+    let why = |solution: &Solution| {
+        let event = solution.events.iter().find(|e| e.kind == EventKind::Interrupted);
+        (solution.outcome(), event.map(|e| e.detail.to_string()).unwrap_or_default())
+    };
+    let unreachable = Stop { rtol: 0.0, atol: 1e-300, max_iterations: 1_000_000 };
+    solver.set_stop(unreachable);
+    solver.set_time_limit(Some(Duration::from_micros(300)));
+    let stopped = why(solver.solve(&b, &mut x).unwrap());
+    assert_eq!(stopped, (Outcome::Interrupted, "the time limit is over".into()));
+    solver.set_time_limit(None);
+    let mut count = 0;
+    let mut watch = |_: Progress| {
+        count += 1;
+        if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let stopped = why(solver.solve_watched(&b, &mut x, &mut watch).unwrap());
+    assert_eq!(stopped.0, Outcome::Interrupted);
+    let cancel = solver.cancel_token();
+    std::thread::scope(|scope| {
+        let stopped = scope.spawn(|| why(solver.solve(&b, &mut x).unwrap()));
+        std::thread::sleep(Duration::from_millis(5));
+        cancel.cancel();
+        // It may have stagnated before, on a fast machine.
+        let (outcome, _) = stopped.join().unwrap();
+        assert!(matches!(outcome, Outcome::Interrupted | Outcome::Stagnated), "{outcome}");
+    });
+    cancel.reset();
+    solver.set_stop(Stop { max_iterations: 2, ..Stop::default() });
+    assert_eq!(solver.solve(&b, &mut x).unwrap().outcome(), Outcome::MaxIterations);
+    solver.set_stop(Stop::default());
+    assert!(solver.solve(&b, &mut x).unwrap().converged());
+}
+
+#[test]
+fn auto_takes_cg_where_it_can_and_says_so() {
+    let (b, mut x) = (vec![1.0; 512], vec![0.0; 512]);
+    let mut solver = Solver::new(&laplace(8), &options("rtol=1e-8")).unwrap();
+    let solution = solver.solve(&b, &mut x).unwrap();
+    assert!(solution.converged() && solution.method.name() == MethodName::Cg);
+    assert!(solution.events.iter().any(|e| e.kind == EventKind::Choice && e.detail.contains("symmetric")));
+    // Symmetric and indefinite: CG breaks down, is named, and BiCGSTAB or GMRES goes on.
+    let shifted = |shift: f64| {
+        let mut a = laplace(8);
+        let (row_ptr, col) = (a.row_ptr().to_vec(), a.col().to_vec());
+        for i in 0..512 {
+            for p in row_ptr[i]..row_ptr[i + 1] {
+                if col[p] as usize == i {
+                    a.values_mut()[p] -= shift;
+                }
+            }
+        }
+        a
+    };
+    let mut solver = Solver::new(&shifted(1.0), &options("rtol=1e-8 precond=jacobi")).unwrap();
+    x.fill(0.0);
+    let solution = solver.solve(&b, &mut x).unwrap();
+    assert!(solution.converged() && solution.method.name() != MethodName::Cg, "{:?}", solution.events);
+    let fallback = solution.events.iter().find(|e| e.kind == EventKind::Fallback).unwrap();
+    assert!(fallback.detail.starts_with("jacobi with cg: breakdown"), "{}", fallback.detail);
+    let iterations = solution.history.iterations;
+    assert_eq!(solution.history.residuals.len(), iterations + 1);
+    // The next solve begins with the method that ended this one.
+    x.fill(0.0);
+    let again = solver.solve(&b, &mut x).unwrap();
+    assert!(again.converged() && again.history.iterations < iterations);
+    assert!(again.events.iter().all(|e| e.kind != EventKind::Fallback));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let a = laplace(3);
+    let text = |e: Error| e.to_string();
+    let refused = |given: &str| text(Solver::new(&a, &options(given)).err().unwrap());
+    assert!(refused("method=gmres memory_limit=1000").contains("1000 are free on the host, by its limit"));
+    assert!(refused("precond=jacobi:block=2").contains("must divide"));
+    assert!(refused("method=cg:form=flexible restart=3").contains("`restart` is for method gmres"));
+    let wide = Csr::from_triplets(1, 2, &[(0, 0, 1.0)]).unwrap();
+    assert!(text(krylith::solve(&wide, &[1.0]).err().unwrap()).contains("1×2"));
+    let mut solver = Solver::new(&a, &options("")).unwrap();
+    let mut x = vec![0.0; 27];
+    assert!(text(solver.solve(&[1.0], &mut x).err().unwrap()).contains("b has 1 numbers; the system has 27"));
+    assert!(text(solver.solve(&[1.0; 27], &mut x[1..]).err().unwrap()).contains("x has 26"));
+    assert!(text(solver.update_values(&[1.0]).unwrap_err()).contains("1 new values"));
+    assert!(text(solver.set_tau(1.0).unwrap_err()).contains("Kronecker"));
+    let mut values = a.values().to_vec();
+    values[3] = f64::NAN;
+    assert!(text(solver.update_values(&values).unwrap_err()).contains("new value 3 is NaN"));
+    // Factors that new values make impossible, asked for by name; then values that are good again.
+    let mut solver = Solver::new(&a, &options("method=gmres precond=jacobi")).unwrap();
+    assert!(
+        text(solver.update_values(&vec![0.0; values.len()]).unwrap_err()).contains("zero diagonal block")
+    );
+    assert!(solver.solve(&[1.0; 27], &mut x).is_err());
+    solver.update_values(a.values()).unwrap();
+    assert!(solver.solve(&[1.0; 27], &mut x).unwrap().converged());
+}
+
+#[test]
+fn a_kronecker_sum_whose_structure_breaks_gets_another_operator() {
+    // Every block of M is a multiple of the identity at first.
+    let n = 20;
+    let block = |m: [f64; 4]| {
+        let values = (0..n).flat_map(|i| m.map(|v| v * (1.0 + i as f64))).collect();
+        Bsr::new(2, n, n, (0..=n).collect(), (0..n as u32).collect(), values).unwrap()
+    };
+    let (one, two) = (block([4.0, 0.0, 0.0, 4.0]), block([4.0, 1.0, 0.5, 3.0]));
+    let k = KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.1, one.clone(), one).unwrap();
+    let mut solver = Solver::new(&k, &options("rtol=1e-10 precond=jacobi")).unwrap();
+    solver.update_term(0, two.values()).unwrap();
+    let (b, mut x) = (vec![1.0; k.rows()], vec![0.0; k.rows()]);
+    assert!(solver.solve(&b, &mut x).unwrap().converged());
+    assert!(residual(solver.problem(), &b, &x) <= 1e-10);
+}
