@@ -22,3 +22,9 @@ pub use options::{DeviceSpec, Options};
 pub use problem::Problem;
 pub use solver::{Solver, solve};
 pub use space::{History, Observer, Outcome, Progress, Stop, Store};
+
+/// Programs in the README and the guide are compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/guide.md")]
+mod documents {}

@@ -401,9 +401,10 @@ impl Options {
                         .split_once('=')
                         .ok_or_else(|| Error::invalid(format!("`{pair}` in `{value}` is not key=value")))?;
                     match key {
-                        "restart" | "orthogonalization" | "reductions" => self.set(key, value)?,
+                        "restart" | "orthogonalization" | "reductions" | "form" => self.set(key, value)?,
                         _ => {
-                            unknown("key of a method", key, &["restart", "orthogonalization", "reductions"])?
+                            let known = ["restart", "orthogonalization", "reductions", "form"];
+                            unknown("key of a method", key, &known)?
                         }
                     }
                 }

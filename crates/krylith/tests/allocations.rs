@@ -15,7 +15,7 @@ use krylith::partition::Subdomains;
 use krylith::precond::{
     Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, Multiplicative, NullSpace, Scaling, Stage,
 };
-use krylith::{Outcome, Stop, Store};
+use krylith::{Options, Outcome, Problem, Solver, Stop, Store};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
@@ -46,6 +46,7 @@ fn a_second_solve_allocates_nothing() {
     ranks_allocate_nothing();
     factors_allocate_nothing();
     compositions_allocate_nothing();
+    solvers_allocate_nothing();
     let mut rng = Random(1);
     // 10 × 4 takes the product of any size.
     for (b, s) in [(4, 2), (3, 1), (10, 2), (2, 5)] {
@@ -178,4 +179,36 @@ fn compositions_allocate_nothing() {
     let before = ALLOCATIONS.load(Relaxed);
     (0..100).for_each(|_| p.apply(&space, &x, &mut y).unwrap());
     assert_eq!(ALLOCATIONS.load(Relaxed), before, "compositions");
+}
+
+/// Solves, new values and a new τ through the threads of a solver.
+fn solvers_allocate_nothing() {
+    let mut rng = Random(4);
+    let mut k = random_kronecker(&mut rng, 3, 2, 40, 4, false, true);
+    let b = rng.numbers(k.rows());
+    for text in [
+        "method=gmres:restart=10 precond=jacobi",
+        "method=bicgstab precond=ildu:rows=10",
+        "precond=jacobi+ildu",
+    ] {
+        let options: Options = format!("device=cpu threads=2 rtol=1e-10 {text}").parse().unwrap();
+        let problem = Problem::kronecker(&k).unwrap().into_owned();
+        let (mut solver, mut x) = (Solver::new(problem, &options).unwrap(), vec![0.0; k.rows()]);
+        let short = Stop { rtol: 0.5, ..Stop::default() };
+        solver.set_stop(short);
+        solver.solve(&b, &mut x).unwrap();
+        solver.set_stop(options.stop());
+        for step in 0..100 {
+            k.m.values_mut().iter_mut().for_each(|v| *v *= 1.001);
+            let (before, live) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+            solver.update_term(0, k.m.values()).unwrap();
+            solver.update_term(1, k.l.values()).unwrap();
+            solver.set_tau(k.tau * (1.0 + 1e-4 * f64::from(step))).unwrap();
+            x.fill(0.0);
+            let outcome = solver.solve(&b, &mut x).unwrap().outcome();
+            let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
+            assert_eq!(outcome, Outcome::Converged);
+            assert_eq!((after - before, live_after - live), (0, 0), "{text}, step {step}");
+        }
+    }
 }

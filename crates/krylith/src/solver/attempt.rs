@@ -277,10 +277,10 @@ impl<S: SolverSpace> Rank<S> {
         self.solution.history.clear();
         loop {
             let (done, k) = (self.solution.history.iterations, self.rung);
-            let attempt = self.ladder[k].clone();
-            let next = self.ladder.get(k + 1).map(Attempt::name);
+            let Attempt { method, equilibrate, .. } = self.ladder[k];
+            let is_last = k + 1 == self.ladder.len();
             let left = stop.max_iterations - done;
-            let share = if next.is_some() { attempt.iterations(stop.max_iterations) } else { left };
+            let share = if is_last { left } else { self.ladder[k].iterations(stop.max_iterations) };
             let own = Stop { max_iterations: left.min(share), ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts);
@@ -294,10 +294,10 @@ impl<S: SolverSpace> Rank<S> {
             let Current { p, info, .. } = self.current.as_ref().expect("it was just solved with");
             let fixed = self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes());
             let (n, iterations) = (self.space.len() as f64, self.history.iterations);
-            let bytes = attempt.method.iteration_bytes(fixed as f64, p.is_some(), n, iterations);
+            let bytes = method.iteration_bytes(fixed as f64, p.is_some(), n, iterations);
             moved += bytes * iterations.max(1) as f64;
             self.solution.precond = info.clone();
-            (self.solution.method, self.solution.equilibrated) = (attempt.method, attempt.equilibrate);
+            (self.solution.method, self.solution.equilibrated) = (method, equilibrate);
             let residual = self.history.true_relative_residual;
             if first {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
@@ -319,11 +319,14 @@ impl<S: SolverSpace> Rank<S> {
                 false => ladder::join(&mut self.solution.history, &self.history),
             }
             first = false;
-            let Some(next) = next.filter(|_| again) else { break };
+            if !again || is_last {
+                break;
+            }
+            let (name, next) = (self.ladder[k].name(), self.ladder[k + 1].name());
             let iterations = self.solution.history.iterations;
             let outcome = self.history.outcome;
             let ended = format!("{outcome} at relative residual {residual:.2e}");
-            let detail = format!("{}: {ended}; next {next}", attempt.name());
+            let detail = format!("{name}: {ended}; next {next}");
             self.pending.push(Event::new(EventKind::Fallback, Some(iterations), detail));
             self.climb(local, k + 1, Some(iterations))?;
             if self.current.is_none() {
