@@ -4,6 +4,7 @@
 pub mod compose;
 pub mod distributed;
 pub mod ildu;
+pub mod method;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};
