@@ -67,7 +67,8 @@ steps! {
             } else if (s.norm_recurrence <= s.target) {
                 s.reason = ESTIMATE;
             }
-            if (s.reason != NONE || s.completed >= s.limit) { s.halt = 1; }
+            // p goes on where the batch is full and the solve is not.
+            if (s.reason != NONE || s.completed >= s.remaining) { s.halt = 1; }
         }
     }
     /// Every step.

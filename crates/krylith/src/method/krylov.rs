@@ -370,8 +370,12 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         }
         let Self { recurrence, scalars, b, x, .. } = self;
         let launches = s.launches(|s| recurrence.iterate(&mut on.work(s, b, scalars, false), x, 0))?;
-        let most = comm::largest(s.comm(), launches.unwrap_or(0) as f64)? as usize;
-        self.length = (LAUNCHES.checked_div(most).unwrap_or(MOST).clamp(1, MOST), on.key);
+        // Devices of one kind everywhere: all ranks record, or none does.
+        let length = match launches {
+            None => MOST,
+            Some(own) => LAUNCHES / (comm::largest(s.comm(), own as f64)? as usize).max(1),
+        };
+        self.length = (length.clamp(1, MOST), on.key);
         self.host.resize(R::SCALARS + self.length.0 + 1, 0.0);
         Ok(())
     }
@@ -500,7 +504,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         let outcome = match () {
             () if beta <= c.target => Outcome::Converged,
             () if !beta.is_finite() || reason == Reason::NotFinite => Outcome::NotFinite,
-            () if beta > DIVERGED * c.first => Outcome::Diverged,
+            () if beta > DIVERGED * c.first && !reason.is_final() => Outcome::Diverged,
             // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
             () if stuck && reason.is_breakdown() && beta >= ROUNDING * c.norm_b => {
                 self.history.reason = Some(reason.text());
