@@ -15,8 +15,8 @@ use krylith::comm::{self, Communicator, agree};
 use krylith::matrix::Bsr;
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{
-    BlockDiagonal, BlockJacobi, Equilibrated, Ildu, IlduOptions, NullSpace, Plan, Scaling, Stage,
-    StageOptions, SubdomainFactors, Sum, Then,
+    Additive, BlockDiagonal, BlockJacobi, Equilibrated, Ildu, IlduOptions, Multiplicative, NullSpace, Plan,
+    Scaling, Stage, StageOptions, SubdomainFactors,
 };
 use krylith::{Error, Store};
 use serde_json::{Map, Value};
@@ -114,9 +114,9 @@ pub fn by_name<S: Machine>(
             let ((first, one), (second, two)) = (part(&parts[0])?, part(&parts[1])?);
             let then = matches!(wanted, Precond::Then(_));
             let p: krylith::Result<Box<dyn LinearOperator<S>>> = if then {
-                Then::new(space, first, second, a.clone()).map(|p| Box::new(p) as _)
+                Multiplicative::new(space, first, second, a.clone()).map(|p| Box::new(p) as _)
             } else {
-                Sum::new(space, first, second).map(|p| Box::new(p) as _)
+                Additive::new(space, first, second).map(|p| Box::new(p) as _)
             };
             Ok((Some(agree(space.comm(), p)?), one.with(two, then)))
         }

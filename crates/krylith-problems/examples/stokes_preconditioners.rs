@@ -9,7 +9,7 @@ use krylith::matrix::{Butcher, KroneckerSum};
 use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::partition::{SubdomainCut, Subdomains};
-use krylith::precond::{BlockJacobi, Ildu, IlduOptions, Stage, StageOptions, Sum, Then};
+use krylith::precond::{Additive, BlockJacobi, Ildu, IlduOptions, Multiplicative, Stage, StageOptions};
 use krylith::{Outcome, Result, Stop, Store};
 use krylith_problems::{StokesDuct, StokesOptions};
 use std::time::Instant;
@@ -108,8 +108,8 @@ impl Line {
             Kind::Stages(coupled) => {
                 Box::new(Stage::new(space, terms, &subdomains, StageOptions { ildu: options, coupled })?)
             }
-            Kind::JacobiAnd => Box::new(Sum::new(space, jacobi()?, ildu()?)?),
-            Kind::JacobiThen => Box::new(Then::new(space, jacobi()?, ildu()?, operator)?),
+            Kind::JacobiAnd => Box::new(Additive::new(space, jacobi()?, ildu()?)?),
+            Kind::JacobiThen => Box::new(Multiplicative::new(space, jacobi()?, ildu()?, operator)?),
         }))
     }
 }

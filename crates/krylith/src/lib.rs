@@ -4,6 +4,7 @@ pub mod comm;
 pub mod device;
 pub mod io;
 pub mod matrix;
+pub mod memory;
 pub mod method;
 pub mod operator;
 pub mod partition;

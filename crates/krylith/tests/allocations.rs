@@ -12,7 +12,9 @@ use krylith::method::{
 };
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::partition::Subdomains;
-use krylith::precond::{BlockJacobi, Equilibrated, Ildu, IlduOptions, NullSpace, Scaling, Stage, Sum, Then};
+use krylith::precond::{
+    Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, Multiplicative, NullSpace, Scaling, Stage,
+};
 use krylith::{Outcome, Stop, Store};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
@@ -171,7 +173,8 @@ fn compositions_allocate_nothing() {
     let terms = Terms::kronecker(&k);
     let jacobi = || BlockJacobi::new(&space, &terms, Store::F64).unwrap();
     let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
-    let p = Then::new(&space, Sum::new(&space, jacobi(), stage).unwrap(), jacobi(), &a).unwrap();
+    let p =
+        Multiplicative::new(&space, Additive::new(&space, jacobi(), stage).unwrap(), jacobi(), &a).unwrap();
     let before = ALLOCATIONS.load(Relaxed);
     (0..100).for_each(|_| p.apply(&space, &x, &mut y).unwrap());
     assert_eq!(ALLOCATIONS.load(Relaxed), before, "compositions");

@@ -5,6 +5,8 @@
 mod common;
 mod conformance;
 
+use conformance::lender::Application;
+use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
 use krylith::comm::{Communicator, Team, agree};
 use krylith::device::cpu::Cpu;
@@ -40,6 +42,8 @@ fn main() {
         test("diagonals_match_rows", diagonals_match_rows, false),
         test("structure_changes_nothing", structure_changes_nothing, false),
         test("values_are_updated_from_device_memory", values_are_updated_from_device_memory, false),
+        test("lent_memory_gives_what_slices_give", lent_memory_gives_what_slices_give, false),
+        test("memory_of_another_gpu_gives_the_same", |_| memory_of_another_gpu_gives_the_same(), false),
         test("a_second_solve_allocates_nothing", a_second_solve_allocates_nothing, false),
         test("graphs_change_nothing", graphs_change_nothing, false),
         test("gmres_matches_a_direct_solve", gmres_matches_a_direct_solve, false),
@@ -207,11 +211,11 @@ fn values_are_updated_from_device_memory(device: &Arc<Device>) {
     let n = k.l.values().len();
     k.l.values_mut().copy_from_slice(&rng.numbers(n));
     let values = device.upload(k.l.values(), "new values").unwrap();
-    a.product_mut().update_from_device(&space, 1, &values).unwrap();
+    a.update_values(&space, 1, &values).unwrap();
     let x = rng.numbers(k.rows());
     let y = conformance::apply(&space, &a, &x, k.rows());
     assert!(common::distance(&y, &common::by_rows(&k, &x)) <= 1e-13);
-    assert!(a.product_mut().update_from_device(&space, 2, &values).is_err());
+    assert!(a.update_values(&space, 2, &values).is_err());
 
     // Every block of M a multiple of the identity: one slot. Values that are not are refused.
     k.m.values_mut().chunks_exact_mut(9).for_each(|b| {
@@ -220,10 +224,43 @@ fn values_are_updated_from_device_memory(device: &Arc<Device>) {
     });
     let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
     assert_eq!(a.product().slots(), 1 + 9);
-    let e = a.product_mut().update_from_device(&space, 0, &values).unwrap_err().to_string();
+    let e = a.update_values(&space, 0, &values).unwrap_err().to_string();
     assert!(e.contains("break the structure"), "{e}");
     let e = a.update_values(&space, 0, k.l.values()).unwrap_err().to_string();
     assert!(e.contains("break the structure"), "{e}");
+}
+
+/// An application's memory, in the order of its own stream, of the default stream, and without one.
+fn lent_memory_gives_what_slices_give(device: &Arc<Device>) {
+    let ordinal = device.info().ordinal;
+    for (default_stream, named) in [(false, true), (true, true), (false, false)] {
+        lent_by(&Application::new(ordinal, default_stream), named, device);
+    }
+    conformance::lender::wrong_addresses_are_refused(ordinal);
+    conformance::lender::matrices_come_from_device_memory(ordinal);
+    // And where vectors are on the host.
+    let application = Application::new(ordinal, false);
+    let lend = |n: usize| -> Box<dyn Lender> { Box::new(application.lender(n, true)) };
+    conformance::memory::lent_values_equal_slices(&|n| Cpu::new(n, 2), &lend);
+    conformance::memory::lent_vectors_equal_slices(&|n| Cpu::new(n, 2), &lend);
+}
+
+/// The memory of one GPU, the vectors of another.
+fn memory_of_another_gpu_gives_the_same() {
+    if devices().map_or(0, |all| all.len()) < 2 {
+        eprintln!("skipped: there is one GPU");
+        return;
+    }
+    lent_by(&Application::new(1, false), true, &Device::open(0).unwrap());
+    lent_by(&Application::new(0, true), true, &Device::open(1).unwrap());
+}
+
+fn lent_by(application: &Application, named: bool, device: &Arc<Device>) {
+    let lend = |n: usize| -> Box<dyn Lender> { Box::new(application.lender(n, named)) };
+    let space = |n: usize| Cuda::new(device, n).unwrap();
+    conformance::memory::lent_values_equal_slices(&space, &lend);
+    conformance::memory::lent_values_are_checked(&space, &lend);
+    conformance::memory::lent_vectors_equal_slices(&space, &lend);
 }
 
 /// A second solve, with new values and a new τ, allocates nothing and loads no kernel; memory stays flat.

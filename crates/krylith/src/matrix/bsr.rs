@@ -167,8 +167,13 @@ impl Bsr {
 
     /// The diagonal block of block row `i`, if it is stored.
     pub fn diagonal_block(&self, i: usize) -> Option<&[f64]> {
+        self.diagonal_position(i).map(|p| self.block_values(p))
+    }
+
+    /// The number of the diagonal block of block row `i`, if it is stored.
+    pub fn diagonal_position(&self, i: usize) -> Option<usize> {
         let row = &self.col[self.row_ptr[i]..self.row_ptr[i + 1]];
-        row.binary_search(&(i as u32)).ok().map(|p| self.block_values(self.row_ptr[i] + p))
+        row.binary_search(&(i as u32)).ok().map(|p| self.row_ptr[i] + p)
     }
 
     /// True when both matrices have the same block pattern.

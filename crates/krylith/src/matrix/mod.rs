@@ -3,8 +3,11 @@
 //! Row pointers are `usize` (64-bit), columns `u32`, values `f64`. Every constructor checks what it is given
 //! and names the first entry that is wrong, so that products never need to.
 
+mod arrays;
 mod bsr;
 mod butcher;
+#[cfg(any(feature = "faer", feature = "nalgebra-sparse", feature = "sprs"))]
+mod convert;
 mod csr;
 mod dense;
 mod dia;

@@ -4,6 +4,7 @@
 
 use super::{LinearOperator, fresh_key};
 use crate::matrix::Dia;
+use crate::memory::Numbers;
 use crate::space::Space;
 use crate::{Error, Result};
 
@@ -14,7 +15,7 @@ pub trait DiagonalFormat: Space {
     /// Uploads.
     fn prepare_diagonals(&self, a: &Dia) -> Result<Self::Diagonals>;
     /// New values in the order of [`Dia::values`]; the length was checked.
-    fn update_diagonals(&self, to: &mut Self::Diagonals, values: &[f64]) -> Result<()>;
+    fn update_diagonals(&self, to: &mut Self::Diagonals, values: Numbers) -> Result<()>;
     /// `y ← A x`; the lengths were checked.
     fn multiply_diagonals(&self, a: &Self::Diagonals, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
 }
@@ -46,15 +47,19 @@ impl<S: DiagonalFormat> Diagonals<S> {
 
     /// New values on the same diagonals, in the order of [`Dia::values`]; zeros where outside the matrix.
     ///
+    /// Values in device memory go to the operator as they are: one that is not finite ends the solve that meets it.
+    ///
     /// # Errors
-    /// A wrong length, or a value that is not finite.
-    pub fn update_values(&mut self, space: &S, values: &[f64]) -> Result<()> {
+    /// A wrong length, or a value on the host that is not finite.
+    pub fn update_values<'v>(&mut self, space: &S, values: impl Into<Numbers<'v>>) -> Result<()> {
+        let values = values.into();
         if values.len() != self.stored {
             return Err(Error::invalid(format!("{} values; {} were expected", values.len(), self.stored)));
         }
-        if let Some(p) = values.iter().position(|v| !v.is_finite()) {
+        let host = values.as_host().unwrap_or_default();
+        if let Some(p) = host.iter().position(|v| !v.is_finite()) {
             let (row, column) = (p % self.rows, p / self.rows);
-            return Err(Error::NotFinite { what: "new diagonals".into(), row, column, value: values[p] });
+            return Err(Error::NotFinite { what: "new diagonals".into(), row, column, value: host[p] });
         }
         space.update_diagonals(&mut self.matrix, values)
     }

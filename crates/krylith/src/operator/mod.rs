@@ -4,11 +4,14 @@ mod dia;
 mod mixed;
 mod point_block;
 mod structure;
+mod term_values;
 
 pub use dia::{DiagonalFormat, Diagonals};
 pub use mixed::Mixed;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use structure::Structure;
+pub use term_values::TermValues;
+pub(crate) use term_values::{HostTerms, check_count};
 
 use crate::Result;
 use crate::space::Space;

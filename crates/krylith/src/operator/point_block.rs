@@ -6,6 +6,7 @@
 
 use super::{LinearOperator, fresh_key};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use crate::memory::Numbers;
 use crate::partition::Halo;
 use crate::space::{Space, Store};
 use crate::{Error, Result};
@@ -76,12 +77,14 @@ fn scaled(b: &Dense, tau: f64) -> Dense {
 pub trait PointBlockSum: Space {
     /// Matrices and coefficients on the device.
     type Product;
-    /// Uploads and arranges; finds structure inside the blocks unless `dense`.
+    /// Uploads and arranges; finds structure inside the blocks unless `dense`. Patterns are analysed on the host, which
+    /// is where terms have them: [`Csr::from_arrays`] reads device memory back.
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product>;
     /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
     fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
-    /// New values for the matrix of term `t`, in the natural order of [`Bsr::values`].
-    fn update_values(&self, product: &mut Self::Product, t: usize, values: &[f64]) -> Result<()>;
+    /// New values for the matrix of term `t`, in the natural order of [`Bsr::values`]. Those in the memory of the GPU
+    /// that holds the product are read where they are; a CPU brings them to the host.
+    fn update_values(&self, product: &mut Self::Product, t: usize, values: Numbers) -> Result<()>;
     /// New coefficients, of any order s: vectors then have n·b·s entries.
     fn update_coefficients(&self, product: &mut Self::Product, coefficients: &[Dense]) -> Result<()>;
     /// Bytes that one product must move at least.
@@ -153,15 +156,23 @@ impl<S: PointBlockSum> PointBlock<S> {
 
     /// New values of M (term 0) or L (term 1) under the same pattern; nothing is analysed again.
     ///
+    /// Values on the host are checked before anything changes. Values that lie on the GPU that holds the product are
+    /// packed and checked there, in one pass: after an error the product holds part of them, and must be given others.
+    ///
     /// # Errors
     /// A wrong length, a value that is not finite, or one that breaks the structure found at set-up (an entry
     /// that was zero, or equal to another, in every block).
-    pub fn update_values(&mut self, space: &S, term: usize, values: &[f64]) -> Result<()> {
+    pub fn update_values<'v>(
+        &mut self,
+        space: &S,
+        term: usize,
+        values: impl Into<Numbers<'v>>,
+    ) -> Result<()> {
         let terms = self.coefficients.len();
         if term >= terms {
             return Err(Error::invalid(format!("there is no term {term}; the operator has {terms}")));
         }
-        space.update_values(&mut self.product, term, values)
+        space.update_values(&mut self.product, term, values.into())
     }
 
     /// A new τ of a Kronecker operator: only s² numbers change.
@@ -206,7 +217,7 @@ impl<S: PointBlockSum> PointBlock<S> {
         &self.product
     }
 
-    /// What the device holds, for updates that only that device knows, such as values in its own memory.
+    /// What the device holds, for updates that only that device knows.
     pub fn product_mut(&mut self) -> &mut S::Product {
         &mut self.product
     }

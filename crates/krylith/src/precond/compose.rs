@@ -1,14 +1,14 @@
 //! Two preconditioners as one: side by side, or one after the other.
 //!
-//! * [`Sum`], additive: y = M₁x + M₂x. Each sees all of x, as subdomains and a coarse level of additive Schwarz do.
-//! * [`Then`], multiplicative: y = M₁x, then y ← y + M₂(x − A y). The second works on what the first left over:
+//! * [`Additive`]: y = M₁x + M₂x. Each sees all of x, as subdomains and a coarse level of additive Schwarz do.
+//! * [`Multiplicative`]: y = M₁x, then y ← y + M₂(x − A y). The second works on what the first left over:
 //!   I − A M = (I − A M₂)(I − A M₁), so errors are reduced in turn. It costs a product more.
 //!
-//! M₁ and M₂ are any linear operators, compositions too, so they nest: `Sum<S, Then<…>, Box<dyn …>>`. A composition
-//! communicates where its parts do and, multiplicative, in its one product with A: one exchange of halos. Neither is
-//! symmetric by itself; methods that need symmetry want a symmetric M₁ and M₂ in a sum.
+//! M₁ and M₂ are any linear operators, compositions too, so they nest: `Additive<S, Multiplicative<…>, Box<dyn …>>`. A
+//! composition communicates where its parts do and, multiplicative, in its one product with A: one exchange of halos.
+//! Neither is symmetric by itself; methods that need symmetry want a symmetric M₁ and M₂ side by side.
 //!
-//! New values are given to the parts ([`Sum::first_mut`] and so on). An operator that the method uses too can be
+//! New values are given to the parts ([`Additive::first_mut`] and so on). An operator that the method uses too can be
 //! shared by reference, or behind a `RefCell` where it changes between solves.
 //!
 //! Ledger of one application, N numbers: M₁, M₂ and 3 N; multiplicative, A and 3 N more.
@@ -28,7 +28,7 @@ sweeps! {
 }
 
 /// y = M₁x + M₂x.
-pub struct Sum<S: Space, A = Box<dyn LinearOperator<S>>, B = Box<dyn LinearOperator<S>>> {
+pub struct Additive<S: Space, A = Box<dyn LinearOperator<S>>, B = Box<dyn LinearOperator<S>>> {
     first: A,
     second: B,
     work: RefCell<S::Vector>,
@@ -37,7 +37,7 @@ pub struct Sum<S: Space, A = Box<dyn LinearOperator<S>>, B = Box<dyn LinearOpera
     key: u64,
 }
 
-impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> Sum<S, A, B> {
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> Additive<S, A, B> {
     /// M₁ + M₂, on vectors of `space`.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> Sum<S, A, B> {
     }
 }
 
-impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for Sum<S, A, B> {
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for Additive<S, A, B> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let work = &mut *self.work.borrow_mut();
         self.first.apply(space, x, y)?;
@@ -71,10 +71,13 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for
     fn bytes(&self) -> u64 {
         self.first.bytes() + self.second.bytes() + 24 * self.len
     }
+    fn recordable(&self) -> bool {
+        self.first.recordable() && self.second.recordable()
+    }
 }
 
 /// y = M₁x, then y ← y + M₂(x − A y).
-pub struct Then<
+pub struct Multiplicative<
     S: Space,
     A = Box<dyn LinearOperator<S>>,
     B = Box<dyn LinearOperator<S>>,
@@ -90,7 +93,7 @@ pub struct Then<
     key: u64,
 }
 
-impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> Then<S, A, B, O> {
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> Multiplicative<S, A, B, O> {
     /// M₁, then M₂ on what M₁ leaves of x under `operator`, A.
     ///
     /// # Errors
@@ -119,7 +122,7 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
 }
 
 impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> LinearOperator<S>
-    for Then<S, A, B, O>
+    for Multiplicative<S, A, B, O>
 {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let (rest, correction) = (&mut *self.rest.borrow_mut(), &mut *self.correction.borrow_mut());
@@ -135,5 +138,8 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     }
     fn bytes(&self) -> u64 {
         self.first.bytes() + self.second.bytes() + self.operator.bytes() + 48 * self.len
+    }
+    fn recordable(&self) -> bool {
+        self.first.recordable() && self.second.recordable() && self.operator.recordable()
     }
 }

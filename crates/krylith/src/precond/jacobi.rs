@@ -3,7 +3,10 @@
 //! For a Kronecker operator the block of a node couples all its components and stages: order b·s. Point Jacobi is
 //! the same thing with 1×1 blocks. Ledger of one application: (b·s)² numbers a node, x and y once.
 
-use crate::operator::{LinearOperator, Terms, fresh_key};
+use super::invert::eliminate;
+use crate::matrix::Bsr;
+use crate::memory::Numbers;
+use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count, fresh_key};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 
@@ -12,9 +15,9 @@ pub trait BlockDiagonal: Space {
     /// Blocks on the device.
     type Blocks;
     /// Uploads row-major blocks of order `order`.
-    fn prepare_blocks(&self, order: usize, blocks: &[f64], store: Store) -> Result<Self::Blocks>;
+    fn prepare_blocks(&self, order: usize, blocks: Numbers, store: Store) -> Result<Self::Blocks>;
     /// New numbers in the same place.
-    fn update_blocks(&self, to: &mut Self::Blocks, blocks: &[f64]) -> Result<()>;
+    fn update_blocks(&self, to: &mut Self::Blocks, blocks: Numbers) -> Result<()>;
     /// `y ← D x`.
     fn multiply_blocks(&self, blocks: &Self::Blocks, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
     /// Bytes that one application must move.
@@ -24,11 +27,25 @@ pub trait BlockDiagonal: Space {
 /// y = D⁻¹x with D the diagonal blocks of an operator.
 pub struct BlockJacobi<S: BlockDiagonal> {
     blocks: S::Blocks,
+    diagonals: Vec<Diagonal>,
+    /// Values that came from a GPU.
+    scratch: [Vec<f64>; 2],
     inverse: Vec<f64>,
     work: Vec<f64>,
     order: usize,
     key: u64,
 }
+
+/// Where the diagonal blocks of one term stand.
+struct Diagonal {
+    /// Numbers that the term's matrix has.
+    numbers: usize,
+    /// Block row → number of its diagonal block, or [`NONE`].
+    blocks: Vec<usize>,
+}
+
+/// "No diagonal block in this row."
+const NONE: usize = usize::MAX;
 
 impl<S: BlockDiagonal> BlockJacobi<S> {
     /// Inverts the diagonal blocks of a sum of terms, each of order block × stages.
@@ -39,24 +56,41 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
         let order = terms.block() * terms.stages();
         let mut inverse = vec![0.0; terms.block_rows() * order * order];
         let mut work = vec![0.0; order * order];
-        invert_diagonal(terms, &mut inverse, &mut work)?;
-        let blocks = space.prepare_blocks(order, &inverse, store)?;
-        Ok(Self { blocks, inverse, work, order, key: fresh_key() })
+        check_count(terms.terms.len())?;
+        if !terms.is_square() {
+            return Err(Error::invalid("a preconditioner needs a square matrix"));
+        }
+        let diagonal = |a: &Bsr| {
+            let at = |i: usize| a.diagonal_position(i).unwrap_or(NONE);
+            Diagonal { numbers: a.values().len(), blocks: (0..a.block_rows()).map(at).collect() }
+        };
+        let diagonals: Vec<Diagonal> = terms.terms.iter().map(|t| diagonal(&t.1)).collect();
+        let mut scratch = <[Vec<f64>; 2]>::default();
+        let host = TermValues::from(terms).on_host(&mut scratch)?;
+        invert_diagonal(&diagonals, &host, order, &mut inverse, &mut work)?;
+        let blocks = space.prepare_blocks(order, Numbers::from(&inverse), store)?;
+        Ok(Self { blocks, diagonals, scratch, inverse, work, order, key: fresh_key() })
     }
 
-    /// Inverts again, for new values, τ or coefficients of the same shape.
+    /// Inverts again, for new values, τ or coefficients under the same patterns.
+    ///
+    /// Blocks are inverted on the host: values in device memory are brought there once, all of them.
     ///
     /// # Errors
     /// As [`new`](Self::new); a different shape.
-    pub fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        let order = terms.block() * terms.stages();
-        if order != self.order || terms.block_rows() * order * order != self.inverse.len() {
-            return Err(Error::invalid(
-                "the new values have another shape than the preconditioner was built for",
-            ));
+    pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
+        let values = values.into();
+        let stages = values.stages();
+        if stages == 0 || self.order % stages != 0 {
+            return Err(Error::invalid(format!(
+                "new values for {stages} stages; the preconditioner has blocks of order {}",
+                self.order
+            )));
         }
-        invert_diagonal(terms, &mut self.inverse, &mut self.work)?;
-        space.update_blocks(&mut self.blocks, &self.inverse)
+        values.check(stages, self.diagonals.iter().map(|d| d.numbers))?;
+        let host = values.on_host(&mut self.scratch)?;
+        invert_diagonal(&self.diagonals, &host, self.order, &mut self.inverse, &mut self.work)?;
+        space.update_blocks(&mut self.blocks, Numbers::from(&self.inverse))
     }
 
     /// Order of a block.
@@ -77,17 +111,24 @@ impl<S: BlockDiagonal> LinearOperator<S> for BlockJacobi<S> {
     }
 }
 
-fn invert_diagonal(terms: &Terms, inverse: &mut [f64], work: &mut [f64]) -> Result<()> {
-    let (b, s) = (terms.block(), terms.stages());
-    let (order, remedy) = (b * s, "try --precond none, or another block size");
-    if !terms.is_square() {
-        return Err(Error::invalid("a preconditioner needs a square matrix"));
-    }
+fn invert_diagonal(
+    diagonals: &[Diagonal],
+    terms: &HostTerms,
+    order: usize,
+    inverse: &mut [f64],
+    work: &mut [f64],
+) -> Result<()> {
+    let remedy = "try --precond none, or another block size";
     for (i, out) in inverse.chunks_exact_mut(order * order).enumerate() {
         work.fill(0.0);
         let mut present = false;
-        for (c, a) in &terms.terms {
-            let Some(block) = a.diagonal_block(i) else { continue };
+        for ((c, values), diagonal) in terms.iter().flatten().zip(diagonals) {
+            let (s, at) = (c.rows(), diagonal.blocks[i]);
+            let b = order / s;
+            if at == NONE {
+                continue;
+            }
+            let block = &values[at * b * b..][..b * b];
             present = true;
             for r in 0..b {
                 for q in 0..b {
@@ -126,31 +167,5 @@ pub fn invert_block(n: usize, a: &mut [f64], inverse: &mut [f64]) -> bool {
         a[r * n..(r + 1) * n].iter_mut().for_each(|v| *v /= largest);
         inverse[r * n + r] = 1.0 / largest;
     }
-    for c in 0..n {
-        let pivot = (c..n).fold(c, |p, r| if a[r * n + c].abs() > a[p * n + c].abs() { r } else { p });
-        if !(a[pivot * n + c].abs() > 1e-14) {
-            return false;
-        }
-        if pivot != c {
-            for k in 0..n {
-                a.swap(pivot * n + k, c * n + k);
-                inverse.swap(pivot * n + k, c * n + k);
-            }
-        }
-        let d = 1.0 / a[c * n + c];
-        for k in 0..n {
-            a[c * n + k] *= d;
-            inverse[c * n + k] *= d;
-        }
-        for r in 0..n {
-            let f = a[r * n + c];
-            if r != c && f != 0.0 {
-                for k in 0..n {
-                    a[r * n + k] -= f * a[c * n + k];
-                    inverse[r * n + k] -= f * inverse[c * n + k];
-                }
-            }
-        }
-    }
-    inverse.iter().all(|v| v.is_finite())
+    eliminate(n, a, inverse).is_ok()
 }

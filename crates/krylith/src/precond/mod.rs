@@ -3,14 +3,16 @@
 mod compose;
 mod equilibrated;
 mod ildu;
+mod invert;
 mod jacobi;
 mod null_space;
 mod stage;
 
-pub use compose::{SWEEPS as COMPOSE_SWEEPS, Sum, Then};
+pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
 pub use equilibrated::{Equilibrated, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
 pub use ildu::{Ildu, IlduOptions, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
+pub(crate) use invert::eliminate;
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use null_space::NullSpace;
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

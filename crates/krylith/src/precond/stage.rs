@@ -27,7 +27,7 @@
 use super::compose::left_over;
 use super::ildu::{Ildu, IlduOptions, Plan, Stride, SubdomainFactors};
 use crate::matrix::Dense;
-use crate::operator::{LinearOperator, PointBlock, PointBlockSum, Terms, fresh_key, joined_key};
+use crate::operator::{LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::Subdomains;
 use crate::space::Store;
 use crate::{Error, Result, sweeps};
@@ -84,7 +84,7 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
     /// # Errors
     /// Coefficients that the file's head does not allow; those of [`Ildu::new`].
     pub fn new(space: &S, terms: &Terms, subdomains: &Subdomains, options: StageOptions) -> Result<Self> {
-        let lower = lower_factors(terms)?;
+        let lower = lower_factors(&terms.into())?;
         let s = terms.stages();
         let plan = Arc::new(Plan::new(&stage(terms, &lower, 0)?, subdomains, options.ildu.fill)?);
         let factorize = |k| Ildu::with_plan(space, &stage(terms, &lower, k)?, plan.clone(), options.ildu);
@@ -98,21 +98,25 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
     /// Factorises again, for new values, τ, A or B under the same patterns. Nothing is analysed again, and nothing
     /// allocated but s² numbers for a moment. After an error the preconditioner must not be applied.
     ///
+    /// Values in device memory are taken as [`Ildu::update_values`] and [`PointBlock::update_values`] take them.
+    ///
     /// # Errors
     /// As [`new`](Self::new); another shape, or another number of stages; coupling through a matrix that did not
     /// couple stages before; values that break what was found inside the blocks at set-up, as
     /// [`PointBlock::update_values`] does.
-    pub fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        let lower = lower_factors(terms)?;
-        if terms.stages() != self.stages.len() {
+    pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
+        let values = values.into();
+        let lower = lower_factors(&values)?;
+        if values.stages() != self.stages.len() {
             return Err(Error::invalid(format!(
                 "new values for {} stages; the preconditioner was built for {}",
-                terms.stages(),
+                values.stages(),
                 self.stages.len()
             )));
         }
         for (k, ildu) in self.stages.iter_mut().enumerate() {
-            ildu.update_values(space, &stage(terms, &lower, k)?)?;
+            let own = lower.iter().map(|c| Dense::new(1, 1, vec![c[(k, k)]])).collect::<Result<Vec<_>>>()?;
+            ildu.update_values(space, values.with_coefficients(&own))?;
         }
         if !self.coupled {
             return Ok(());
@@ -126,7 +130,9 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         }
         let Some(Coupling { product, terms: kept }) = &mut self.coupling else { return Ok(()) };
         for (to, &from) in kept.iter().enumerate() {
-            product.update_values(space, to, terms.terms[from].1.values())?;
+            if let Some((_, values)) = values.term(from) {
+                product.update_values(space, to, values)?;
+            }
         }
         let coefficients: Vec<Dense> = kept.iter().map(|&t| below[t].clone()).collect();
         space.update_coefficients(product.product_mut(), &coefficients)
@@ -177,16 +183,15 @@ impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
 }
 
 /// Of each term the coefficients of P: A and τL̂D.
-fn lower_factors(terms: &Terms) -> Result<Vec<Dense>> {
-    let full = |t: &&(Dense, _)| !is_lower(&t.0);
-    if terms.terms.iter().filter(full).count() > 1 {
+fn lower_factors(values: &TermValues) -> Result<Vec<Dense>> {
+    if values.iter().filter(|(c, _)| !is_lower(c)).count() > 1 {
         return Err(Error::Unsupported(
             "a stage preconditioner where neither A nor B is lower triangular: bring one of them to the identity, or \
              take ildu0, which treats all stages together"
                 .into(),
         ));
     }
-    terms.terms.iter().map(|t| lower_factor(&t.0)).collect()
+    values.iter().map(|(c, _)| lower_factor(c)).collect()
 }
 
 /// L̂D of B = L̂ D Û, unit triangular L̂ and Û; a lower triangular B is that itself, even if it is singular.

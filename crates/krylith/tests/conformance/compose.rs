@@ -7,8 +7,8 @@ use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::Subdomains;
 use krylith::precond::{
-    BlockDiagonal, BlockJacobi, Ildu, IlduOptions, Stage, StageOptions, Stride, SubdomainFactors, Sum, Then,
-    lower_factor,
+    Additive, BlockDiagonal, BlockJacobi, Ildu, IlduOptions, Multiplicative, Stage, StageOptions, Stride,
+    SubdomainFactors, lower_factor,
 };
 use krylith::space::Space;
 use krylith::{Outcome, Stop, Store};
@@ -58,18 +58,18 @@ pub fn compositions_match_dense_algebra<S: PointBlockSum + BlockDiagonal + Subdo
             let d = distance(&applied(&space, p, &x), &want);
             assert!(d <= 1e-13, "{what}, b={b} s={s} n={n}: {d:e}");
         };
-        let sum = Sum::new(&space, jacobi(), ildu()).unwrap();
+        let sum = Additive::new(&space, jacobi(), ildu()).unwrap();
         close("sum", &sum, apply_sum(&x));
-        let then = Then::new(&space, jacobi(), ildu(), &operator).unwrap();
+        let then = Multiplicative::new(&space, jacobi(), ildu(), &operator).unwrap();
         close("then", &then, apply_then(&x));
         // Nested both ways, behind boxes as a command line makes them.
-        let boxed = |p: Sum<S, BlockJacobi<S>, Ildu<S>>| -> Box<dyn LinearOperator<S>> { Box::new(p) };
-        let inner = boxed(Sum::new(&space, jacobi(), ildu()).unwrap());
-        let outer = Then::new(&space, inner, jacobi(), &operator).unwrap();
+        let boxed = |p: Additive<S, BlockJacobi<S>, Ildu<S>>| -> Box<dyn LinearOperator<S>> { Box::new(p) };
+        let inner = boxed(Additive::new(&space, jacobi(), ildu()).unwrap());
+        let outer = Multiplicative::new(&space, inner, jacobi(), &operator).unwrap();
         let y = apply_sum(&x);
         let rest = minus(&x, &multiply(&a, &y));
         close("sum then jacobi", &outer, plus(&y, &applied(&space, &one, &rest)));
-        let outer = Sum::new(&space, then, jacobi()).unwrap();
+        let outer = Additive::new(&space, then, jacobi()).unwrap();
         close("then, plus jacobi", &outer, plus(&apply_then(&x), &applied(&space, &one, &x)));
         assert!(outer.bytes() > sum.bytes() && outer.key() != sum.key());
     }
@@ -83,7 +83,7 @@ pub fn compositions_precondition<S: PointBlockSum + BlockDiagonal + SubdomainFac
     let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
     let jacobi = || BlockJacobi::new(&space, &terms, Store::F64).unwrap();
     let ildu = Ildu::new(&space, &terms, &runs(400, 64), IlduOptions::default()).unwrap();
-    let both = Then::new(&space, jacobi(), ildu, &operator).unwrap();
+    let both = Multiplicative::new(&space, jacobi(), ildu, &operator).unwrap();
     let stage = Stage::new(&space, &terms, &runs(400, 64), StageOptions::default());
     assert!(stage.is_err(), "A and B are both full");
     let rhs = rng.numbers(k.rows());

@@ -4,6 +4,9 @@
 pub mod compose;
 pub mod distributed;
 pub mod ildu;
+#[cfg(feature = "cuda")]
+pub mod lender;
+pub mod memory;
 pub mod method;
 
 use crate::common::*;

@@ -126,3 +126,13 @@ fn results_do_not_depend_on_threads() {
     assert_eq!(histories[0], histories[1]);
     assert_eq!(histories[0], histories[2]);
 }
+
+#[test]
+fn lent_memory_gives_what_slices_give() {
+    let lend = |n: usize| -> Box<dyn conformance::memory::Lender> { Box::new(vec![f64::NAN; n]) };
+    each(|space| {
+        conformance::memory::lent_values_equal_slices(space, &lend);
+        conformance::memory::lent_values_are_checked(space, &lend);
+        conformance::memory::lent_vectors_equal_slices(space, &lend);
+    });
+}

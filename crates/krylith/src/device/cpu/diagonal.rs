@@ -2,6 +2,7 @@
 
 use super::pool::{Disjoint, share};
 use super::{Cpu, Wide};
+use crate::memory::{Numbers, check_len};
 use crate::precond::BlockDiagonal;
 use crate::space::Store;
 use crate::{Error, Result};
@@ -10,6 +11,8 @@ use crate::{Error, Result};
 pub struct CpuBlocks {
     order: usize,
     values: Values,
+    /// Blocks that came from a GPU.
+    scratch: Vec<f64>,
 }
 
 enum Values {
@@ -20,19 +23,25 @@ enum Values {
 impl BlockDiagonal for Cpu {
     type Blocks = CpuBlocks;
 
-    fn prepare_blocks(&self, order: usize, blocks: &[f64], store: Store) -> Result<CpuBlocks> {
+    fn prepare_blocks(&self, order: usize, blocks: Numbers, store: Store) -> Result<CpuBlocks> {
         let values = match store {
-            Store::F64 => Values::F64(blocks.to_vec()),
-            Store::F32 => Values::F32(blocks.iter().map(|&v| v as f32).collect()),
+            Store::F64 => Values::F64(vec![0.0; blocks.len()]),
+            Store::F32 => Values::F32(vec![0.0; blocks.len()]),
         };
-        Ok(CpuBlocks { order, values })
+        let mut to = CpuBlocks { order, values, scratch: Vec::new() };
+        self.update_blocks(&mut to, blocks)?;
+        Ok(to)
     }
-    fn update_blocks(&self, to: &mut CpuBlocks, blocks: &[f64]) -> Result<()> {
+    fn update_blocks(&self, to: &mut CpuBlocks, blocks: Numbers) -> Result<()> {
         match &mut to.values {
-            Values::F64(v) => v.copy_from_slice(blocks),
-            Values::F32(v) => v.iter_mut().zip(blocks).for_each(|(v, &x)| *v = x as f32),
+            Values::F64(v) => blocks.read(v),
+            Values::F32(v) => {
+                check_len(blocks.len(), v.len())?;
+                let blocks = blocks.on_host(&mut to.scratch)?;
+                v.iter_mut().zip(blocks).for_each(|(v, &x)| *v = x as f32);
+                Ok(())
+            }
         }
-        Ok(())
     }
     fn multiply_blocks(&self, d: &CpuBlocks, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
         let (m, values) = (d.order, &d.values);

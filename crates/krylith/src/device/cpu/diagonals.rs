@@ -4,6 +4,7 @@ use super::Cpu;
 use super::pool::Disjoint;
 use crate::Result;
 use crate::matrix::Dia;
+use crate::memory::Numbers;
 use crate::operator::DiagonalFormat;
 
 /// Offsets and values in host memory.
@@ -19,9 +20,8 @@ impl DiagonalFormat for Cpu {
         Ok(CpuDiagonals { offsets: a.offsets().to_vec(), values: a.values().to_vec() })
     }
 
-    fn update_diagonals(&self, to: &mut CpuDiagonals, values: &[f64]) -> Result<()> {
-        to.values.copy_from_slice(values);
-        Ok(())
+    fn update_diagonals(&self, to: &mut CpuDiagonals, values: Numbers) -> Result<()> {
+        values.read(&mut to.values)
     }
 
     fn multiply_diagonals(&self, a: &CpuDiagonals, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {

@@ -11,6 +11,7 @@ mod outer;
 mod pool;
 mod product;
 mod space;
+mod transfer;
 
 pub use basis::CpuBasis;
 pub use diagonal::CpuBlocks;

@@ -10,6 +10,7 @@ use super::outer::Outer;
 use super::pool::{Disjoint, Pool};
 use super::{Cpu, Wide, prefetch};
 use crate::matrix::Dense;
+use crate::memory::Numbers;
 use crate::operator::{PointBlockSum, Terms, check_lengths};
 use crate::space::Store;
 use crate::{Error, Result};
@@ -19,6 +20,8 @@ use std::ops::Range;
 pub struct CpuProduct {
     own: Rows,
     outer: Option<Outer>,
+    /// New values that came from a GPU.
+    scratch: Vec<f64>,
 }
 
 /// Block rows of terms. Terms of one pattern share its pointers and columns.
@@ -53,10 +56,10 @@ impl PointBlockSum for Cpu {
 
     fn prepare(&self, terms: &Terms, store: Store, _dense: bool) -> Result<CpuProduct> {
         match &terms.halo {
-            None => Ok(CpuProduct { own: Rows::new(self, terms, store)?, outer: None }),
+            None => Ok(CpuProduct { own: Rows::new(self, terms, store)?, outer: None, scratch: Vec::new() }),
             Some(halo) => {
                 let (own, outer) = Outer::cut(self, terms, halo, store)?;
-                Ok(CpuProduct { own, outer: Some(outer) })
+                Ok(CpuProduct { own, outer: Some(outer), scratch: Vec::new() })
             }
         }
     }
@@ -73,7 +76,8 @@ impl PointBlockSum for Cpu {
         outer.finish(self, y)
     }
 
-    fn update_values(&self, p: &mut CpuProduct, t: usize, values: &[f64]) -> Result<()> {
+    fn update_values(&self, p: &mut CpuProduct, t: usize, values: Numbers) -> Result<()> {
+        let values = values.on_host(&mut p.scratch)?;
         match &mut p.outer {
             None => p.own.update_values(t, values),
             Some(outer) => outer.update_values(&mut p.own, t, values),

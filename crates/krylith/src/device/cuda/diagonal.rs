@@ -3,6 +3,7 @@
 use super::Cuda;
 use super::driver::{Buffer, launch};
 use super::specialisations;
+use crate::memory::{Numbers, check_len};
 use crate::precond::BlockDiagonal;
 use crate::space::{Space, Store};
 use crate::{Error, Result};
@@ -45,11 +46,11 @@ fn arrange(order: usize, blocks: &[f64]) -> Vec<f64> {
 impl BlockDiagonal for Cuda {
     type Blocks = CudaBlocks;
 
-    fn prepare_blocks(&self, order: usize, blocks: &[f64], store: Store) -> Result<CudaBlocks> {
+    fn prepare_blocks(&self, order: usize, blocks: Numbers, store: Store) -> Result<CudaBlocks> {
         if !(1..=32).contains(&order) {
             return Err(Error::Unsupported(format!("diagonal blocks of order {order}; a GPU takes 1 to 32")));
         }
-        let values = arrange(order, blocks);
+        let values = arrange(order, blocks.on_host(&mut Vec::new())?);
         let what = "a point-block Jacobi preconditioner";
         let values = match store {
             Store::F64 => Values::F64(self.device().upload(&values, what)?),
@@ -62,8 +63,9 @@ impl BlockDiagonal for Cuda {
         Ok(CudaBlocks { order, nodes: blocks.len() / (order * order), values, function })
     }
 
-    fn update_blocks(&self, to: &mut CudaBlocks, blocks: &[f64]) -> Result<()> {
-        let values = arrange(to.order, blocks);
+    fn update_blocks(&self, to: &mut CudaBlocks, blocks: Numbers) -> Result<()> {
+        check_len(blocks.len(), to.nodes * to.order * to.order)?;
+        let values = arrange(to.order, blocks.on_host(&mut Vec::new())?);
         match &mut to.values {
             Values::F64(buffer) => self.device().write(&values, buffer, 0)?,
             Values::F32(buffer) => {

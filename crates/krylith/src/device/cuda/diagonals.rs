@@ -5,6 +5,7 @@ use super::driver::{Buffer, launch};
 use super::specialisations;
 use crate::Result;
 use crate::matrix::Dia;
+use crate::memory::Numbers;
 use crate::operator::DiagonalFormat;
 use crate::space::Space;
 use cudarc::driver::CudaFunction;
@@ -27,9 +28,8 @@ impl DiagonalFormat for Cuda {
         })
     }
 
-    fn update_diagonals(&self, to: &mut CudaDiagonals, values: &[f64]) -> Result<()> {
-        self.device().write(values, &mut to.values, 0)?;
-        self.wait()
+    fn update_diagonals(&self, to: &mut CudaDiagonals, values: Numbers) -> Result<()> {
+        self.device().copy_from(values, &mut to.values)
     }
 
     fn multiply_diagonals(&self, a: &CudaDiagonals, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {

@@ -4,6 +4,7 @@
 //! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
 //! lengths share it.
 
+pub(crate) mod caller;
 mod compiler;
 mod diagonal;
 mod diagonals;

@@ -10,6 +10,7 @@ use super::tiles::{Pattern, Tiling};
 use super::{Cuda, compiler::Kernel};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
+use crate::memory::Numbers;
 use crate::operator::{PointBlockSum, Structure, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
@@ -56,6 +57,7 @@ struct Group {
     parts: Buffer<f64>,
     /// Values in natural order on their way to the packed one, kept after the first update.
     staging: Option<Buffer<f64>>,
+    /// Set by `kernels/kron_pack.cuh`: the structure is broken; a value is not finite.
     broken: Buffer<i32>,
     add: bool,
     halo: bool,
@@ -158,7 +160,7 @@ impl PointBlockSum for Cuda {
         Ok(())
     }
 
-    fn update_values(&self, p: &mut CudaProduct, t: usize, values: &[f64]) -> Result<()> {
+    fn update_values(&self, p: &mut CudaProduct, t: usize, values: Numbers) -> Result<()> {
         let (b, device) = (p.block, self.device());
         let g = p.groups.iter_mut().find(|g| g.has(t)).expect("the term was checked");
         let expected = g.blocks * b * b;
@@ -169,24 +171,25 @@ impl PointBlockSum for Cuda {
                 g.blocks
             )));
         }
-        if let Some(e) = values.iter().position(|v| !v.is_finite()) {
-            return Err(Error::invalid(format!(
-                "new values of term {t}: number {} of block {} is {}; every value must be finite",
-                e % (b * b),
-                e / (b * b),
-                values[e]
-            )));
-        }
-        let own = t - g.terms.0;
-        if !g.structure.is_dense() && !g.structure.fits(own, values) {
-            return Err(breaks_structure(t)); // before anything is changed
+        // What is on the host is looked at before anything is changed, what is not by the kernel that packs it.
+        if let Some(host) = values.as_host() {
+            if let Some(e) = host.iter().position(|v| !v.is_finite()) {
+                return Err(Error::invalid(format!(
+                    "new values of term {t}: number {} of block {} is {}; every value must be finite",
+                    e % (b * b),
+                    e / (b * b),
+                    host[e]
+                )));
+            }
+            if !g.structure.is_dense() && !g.structure.fits(t - g.terms.0, host) {
+                return Err(breaks_structure(t));
+            }
         }
         let mut staging = match g.staging.take() {
             Some(buffer) => buffer,
-            None => device.zeros(expected, "new values")?,
+            None => device.zeros(0, "new values")?,
         };
-        device.write(values, &mut staging, 0)?;
-        let done = g.update(self, t, staging.pointer());
+        let done = device.reading(values, &mut staging, |natural| g.update(self, t, natural));
         g.staging = Some(staging);
         done
     }
@@ -230,24 +233,6 @@ impl PointBlockSum for Cuda {
 }
 
 impl CudaProduct {
-    /// New values of term `t`, already on the device in the natural order of [`Bsr::values`].
-    ///
-    /// # Errors
-    /// A wrong length, or values that break the structure found at set-up; the product then holds part of the new
-    /// values and must be updated again or built with `dense`.
-    pub fn update_from_device(&mut self, space: &Cuda, t: usize, values: &Buffer<f64>) -> Result<()> {
-        let expected = |g: &Group| g.blocks * self.block * self.block;
-        match self.groups.iter_mut().find(|g| g.has(t)) {
-            Some(g) if expected(g) == values.len() => g.update(space, t, values.pointer()),
-            Some(g) => Err(Error::invalid(format!(
-                "{} values for term {t}; {} were expected",
-                values.len(),
-                expected(g)
-            ))),
-            None => Err(Error::invalid(format!("there is no term {t}"))),
-        }
-    }
-
     /// Numbers stored for each block, of all terms that share its pattern: b² a term where blocks are dense.
     pub fn slots(&self) -> usize {
         self.groups.iter().map(|g| g.structure.slots).sum()
@@ -274,7 +259,7 @@ impl Group {
         };
         let kernels = Kernels::new(device, &tiles, &structure, b, s, store, first > 0, halo)?;
         let parts = device.zeros(tiles.part_starts.len() * b * s, "partial sums")?;
-        let broken = device.zeros(1, "a flag")?;
+        let broken = device.zeros(2, "two flags")?;
         let mut group = Self {
             terms: (first, count),
             structure,
@@ -379,12 +364,15 @@ impl Group {
         let device = space.device();
         device.clear(&mut self.broken)?;
         self.pack(device, t, natural)?;
-        let mut broken = [0];
+        let mut broken = [0; 2];
         device.read(&self.broken, 0, &mut broken)?;
-        if broken[0] == 0 {
-            return Ok(());
+        match broken {
+            [0, 0] => Ok(()),
+            [_, 0] => Err(breaks_structure(t)),
+            _ => Err(Error::invalid(format!(
+                "new values of term {t}: at least one is NaN or infinite; every value must be finite"
+            ))),
         }
-        Err(breaks_structure(t))
     }
 
     fn pack(&mut self, device: &Device, t: usize, natural: u64) -> Result<()> {

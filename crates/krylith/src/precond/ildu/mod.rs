@@ -17,7 +17,7 @@ mod plan;
 pub(crate) use plan::MAX_ORDER;
 pub use plan::Plan;
 
-use crate::operator::{LinearOperator, Terms, fresh_key};
+use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::partition::Subdomains;
 use crate::space::{Space, Store};
 use crate::{Error, Result};
@@ -110,7 +110,14 @@ pub trait SubdomainFactors: Space {
     ///
     /// A pivot that cannot be inverted is counted, and its row and column take no part in what follows. With `shift`
     /// it first gets shift times the largest entry of its row added to its diagonal.
-    fn factorize(&self, factors: &mut Self::Factors, terms: &Terms, shift: Option<f64>) -> Result<Pivots>;
+    ///
+    /// The caller has checked the values with [`Plan::check`].
+    fn factorize(
+        &self,
+        factors: &mut Self::Factors,
+        values: &TermValues,
+        shift: Option<f64>,
+    ) -> Result<Pivots>;
     /// `y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x` in every subdomain, with what `at` says of both vectors; they have `at.step`
     /// numbers for each one of the factors, and y keeps all others.
     fn solve_factors(
@@ -165,6 +172,13 @@ impl<S: SubdomainFactors> Ildu<S> {
         if let Some(shift) = options.shift.filter(|s| !(*s > 0.0) || !s.is_finite()) {
             return Err(Error::invalid(format!("a pivot shift of {shift}; it must be a positive number")));
         }
+        if terms.block_rows() != plan.block_rows {
+            return Err(Error::invalid(format!(
+                "terms of {} block rows on a plan that was made for {}",
+                terms.block_rows(),
+                plan.block_rows
+            )));
+        }
         let factors = space.prepare_factors(&plan, options.store)?;
         let mut ildu = Self { plan, factors, options, pivots: Pivots::default(), key: fresh_key() };
         ildu.update_values(space, terms)?;
@@ -174,11 +188,15 @@ impl<S: SubdomainFactors> Ildu<S> {
     /// Factorises again, for new values, τ or coefficients under the same patterns. Nothing is analysed and nothing
     /// allocated. After an error the factors must not be applied.
     ///
+    /// Values in the memory of the GPU that holds the factors are read where they are. A CPU brings device memory to the
+    /// host, and keeps room for it after the first time.
+    ///
     /// # Errors
     /// Another shape than the plan's; a pivot that cannot be inverted, with its row.
-    pub fn update_values(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        self.plan.check(terms)?;
-        self.pivots = space.factorize(&mut self.factors, terms, self.options.shift)?;
+    pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
+        let values = values.into();
+        self.plan.check(&values)?;
+        self.pivots = space.factorize(&mut self.factors, &values, self.options.shift)?;
         let Some((row, kind)) = self.pivots.first else { return Ok(()) };
         let remedy = match self.options.shift {
             None => "shift such pivots, order the rows otherwise or take another preconditioner",

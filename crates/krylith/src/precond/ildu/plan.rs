@@ -2,7 +2,7 @@
 
 use super::fill::{NONE, Pattern};
 use super::order;
-use crate::operator::Terms;
+use crate::operator::{TermValues, Terms, check_count};
 use crate::partition::Subdomains;
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -41,6 +41,8 @@ pub struct Plan {
     pub stored: usize,
     /// Stored blocks of each term's matrix.
     pub blocks: Vec<usize>,
+    /// Row pointers of each term's matrix; of the first alone where all patterns are the same.
+    pub matrix_rows: Vec<Vec<usize>>,
 }
 
 /// One subdomain's share of a plan; positions and entries are relative to its first.
@@ -65,6 +67,7 @@ impl Plan {
     /// another number of block rows.
     pub fn new(terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Self> {
         let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
+        check_count(terms.terms.len())?;
         if !terms.is_square() {
             return Err(Error::invalid("a preconditioner needs a square matrix"));
         }
@@ -107,8 +110,11 @@ impl Plan {
             dropped: 0,
             stored: 0,
             blocks,
+            matrix_rows: Vec::new(),
         };
         let shared = terms.shared_pattern();
+        let patterns = if shared { 1 } else { terms.terms.len() };
+        plan.matrix_rows = terms.terms[..patterns].iter().map(|t| t.1.row_ptr().to_vec()).collect();
         let all: Vec<usize> = (0..subdomains.count()).collect();
         for batch in all.chunks(BATCH) {
             let analysed: Vec<Local> = batch
@@ -162,19 +168,20 @@ impl Plan {
         self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
     }
 
-    /// Refuses terms of another shape than those the plan was made for.
+    /// Refuses values of another shape than those of the terms that the plan was made for.
     ///
     /// # Errors
-    /// Another order of blocks, number of rows, of terms, or of stored blocks.
-    pub fn check(&self, terms: &Terms) -> Result<()> {
-        let same = terms.block() * terms.stages() == self.order
-            && terms.block_rows() == self.block_rows
-            && terms.terms.len() == self.blocks.len()
-            && terms.terms.iter().zip(&self.blocks).all(|(t, &blocks)| t.1.blocks() == blocks);
-        if same {
-            return Ok(());
-        }
-        Err(Error::invalid("the new values have another shape than the preconditioner was built for"))
+    /// Another order of blocks, number of terms, or of stored blocks.
+    pub fn check(&self, values: &TermValues) -> Result<()> {
+        let (stages, block) = (values.stages(), self.block(values));
+        // An order that the stages do not divide leaves no block size, and no number of values fits.
+        let size = if block * stages == self.order { block * block } else { usize::MAX };
+        values.check(stages, self.blocks.iter().map(|&blocks| blocks.saturating_mul(size)))
+    }
+
+    /// Block size b of values that belong to the plan.
+    pub(crate) fn block(&self, values: &TermValues) -> usize {
+        self.order / values.stages().max(1)
     }
 }
 

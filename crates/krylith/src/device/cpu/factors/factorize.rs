@@ -3,7 +3,7 @@
 use super::pivot::invert;
 use crate::Result;
 use crate::device::cpu::{Wide, zeros};
-use crate::operator::Terms;
+use crate::operator::HostTerms;
 use crate::precond::{MAX_ORDER, PivotKind, Pivots, Plan};
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ impl Scratch {
 /// Factorises subdomain `p` into `scratch.values`: L, D⁻¹ and U of (I + L) D (I + U).
 pub(super) fn subdomain(
     plan: &Plan,
-    terms: &Terms,
+    terms: &HostTerms,
     p: usize,
     shift: Option<f64>,
     scratch: &mut Scratch,
@@ -64,19 +64,21 @@ pub(super) fn subdomain(
 }
 
 /// The subdomain's part of Σ Cₜ ⊗ Aₜ, and the largest entry of each of its scalar rows.
-fn gather(plan: &Plan, terms: &Terms, p: usize, scratch: &mut Scratch) {
-    let (m, b, s) = (plan.order, terms.block(), terms.stages());
+fn gather(plan: &Plan, terms: &HostTerms, p: usize, scratch: &mut Scratch) {
+    let m = plan.order;
     let rows = plan.ptr[p]..plan.ptr[p + 1];
     let entries = plan.row_ptr[rows.start]..plan.row_ptr[rows.end];
     let values = &mut scratch.values[..entries.len() * m * m];
     values.fill(0.0);
-    for ((c, a), sources) in terms.terms.iter().zip(&plan.sources) {
+    for ((c, a), sources) in terms.iter().flatten().zip(&plan.sources) {
+        let s = c.rows();
+        let b = m / s;
         let alone = s == 1 && c[(0, 0)] == 1.0;
         for (to, &source) in values.chunks_exact_mut(m * m).zip(&sources[entries.clone()]) {
             if source == u32::MAX {
                 continue;
             }
-            let from = a.block_values(source as usize);
+            let from = &a[source as usize * b * b..][..b * b];
             if alone {
                 to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
                 continue;
@@ -109,7 +111,7 @@ fn gather(plan: &Plan, terms: &Terms, p: usize, scratch: &mut Scratch) {
 fn eliminate(
     m: usize,
     plan: &Plan,
-    terms: &Terms,
+    terms: &HostTerms,
     p: usize,
     shift: Option<f64>,
     scratch: &mut Scratch,
@@ -154,7 +156,19 @@ fn eliminate(
         columns.iter().for_each(|&j| entry[j as usize] = NONE);
         let scale = &scale[(i - rows.start) * m..][..m];
         let row = &mut values[begin * mm..end * mm];
-        invert_pivot(m, plan.rows[i], terms, shift, scale, row, diagonal - begin, work, inverse, &mut pivots);
+        invert_pivot(
+            m,
+            plan,
+            plan.rows[i],
+            terms,
+            shift,
+            scale,
+            row,
+            diagonal - begin,
+            work,
+            inverse,
+            &mut pivots,
+        );
     }
     // U = D⁻¹ times what is right of the diagonal, now that no row needs that any more.
     for i in rows {
@@ -176,8 +190,9 @@ fn eliminate(
 #[inline(always)]
 fn invert_pivot(
     m: usize,
+    plan: &Plan,
     number: u32,
-    terms: &Terms,
+    terms: &HostTerms,
     shift: Option<f64>,
     scale: &[f64],
     row: &mut [f64],
@@ -190,7 +205,7 @@ fn invert_pivot(
     work.copy_from_slice(&row[pivot.clone()]);
     match invert(m, work, scale, inverse) {
         Ok(()) => row[pivot].copy_from_slice(inverse),
-        Err(kind) => mend(m, number, terms, shift, scale, row, at, kind, work, inverse, pivots),
+        Err(kind) => mend(m, plan, number, terms, shift, scale, row, at, kind, work, inverse, pivots),
     }
 }
 
@@ -199,8 +214,9 @@ fn invert_pivot(
 #[inline(never)]
 fn mend(
     m: usize,
+    plan: &Plan,
     number: u32,
-    terms: &Terms,
+    terms: &HostTerms,
     shift: Option<f64>,
     scale: &[f64],
     row: &mut [f64],
@@ -216,7 +232,7 @@ fn mend(
     let mut kind = Err(kind);
     if let Some(shift) = shift {
         for r in 0..m {
-            let largest = if scale[r] > 0.0 { scale[r] } else { largest_of_row(terms, number, r) };
+            let largest = if scale[r] > 0.0 { scale[r] } else { largest_of_row(plan, terms, number, r) };
             pivot[r * m + r] += shift * largest;
         }
         work.copy_from_slice(pivot);
@@ -235,13 +251,16 @@ fn mend(
 }
 
 /// The largest |C| |A| in scalar row `r` of block row `number`, over all its columns; 1 if there is none.
-fn largest_of_row(terms: &Terms, number: u32, r: usize) -> f64 {
-    let (i, b, s) = (number as usize, terms.block(), terms.stages());
+fn largest_of_row(plan: &Plan, terms: &HostTerms, number: u32, r: usize) -> f64 {
+    let i = number as usize;
     let mut largest = 0.0f64;
-    for (c, a) in &terms.terms {
+    for (t, (c, a)) in terms.iter().flatten().enumerate() {
+        let s = c.rows();
+        let b = plan.order / s;
         let weight = (0..s).map(|l| c[(r % s, l)].abs()).fold(0.0, f64::max);
-        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-            let row = &a.block_values(p)[r / s * b..(r / s + 1) * b];
+        let row_ptr = &plan.matrix_rows[t.min(plan.matrix_rows.len() - 1)];
+        for p in row_ptr[i]..row_ptr[i + 1] {
+            let row = &a[p * b * b + r / s * b..][..b];
             largest = row.iter().fold(largest, |most, v| most.max(weight * v.abs()));
         }
     }

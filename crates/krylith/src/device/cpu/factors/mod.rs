@@ -15,7 +15,7 @@ mod solve;
 use super::Cpu;
 use super::pool::{Disjoint, share};
 use crate::Result;
-use crate::operator::{Terms, check_lengths};
+use crate::operator::{TermValues, check_lengths};
 use crate::precond::{Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
 use factorize::Scratch;
@@ -33,6 +33,8 @@ pub struct CpuFactors {
     shares: Vec<Range<usize>>,
     /// Each thread's memory; a thread takes its own, so that no lock is ever waited for.
     work: Vec<Mutex<Work>>,
+    /// New values that came from a GPU.
+    scratch: [Vec<f64>; 2],
 }
 
 /// Local columns.
@@ -80,12 +82,20 @@ impl SubdomainFactors for Cpu {
             Ok(Mutex::new(Work { vector, scratch: Scratch::new(plan, share.clone())? }))
         });
         let work = work.collect::<Result<_>>()?;
-        Ok(CpuFactors { plan: plan.clone(), layout, columns, values, shares, work })
+        Ok(CpuFactors {
+            plan: plan.clone(),
+            layout,
+            columns,
+            values,
+            shares,
+            work,
+            scratch: Default::default(),
+        })
     }
 
-    fn factorize(&self, factors: &mut CpuFactors, terms: &Terms, shift: Option<f64>) -> Result<Pivots> {
-        let CpuFactors { plan, layout, values, shares, work, .. } = factors;
-        plan.check(terms)?;
+    fn factorize(&self, factors: &mut CpuFactors, new: &TermValues, shift: Option<f64>) -> Result<Pivots> {
+        let CpuFactors { plan, layout, values, shares, work, scratch, .. } = factors;
+        let terms = &new.on_host(scratch)?;
         let (pool, found) = (self.pool(), Mutex::new(Pivots::default()));
         let run = |store: &(dyn Fn(usize, &[f64]) + Sync)| {
             pool.run(|rank| {

@@ -1,6 +1,6 @@
 //! Inverses of pivots, and what makes a pivot bad.
 
-use crate::precond::{PivotKind, TINY_PIVOT};
+use crate::precond::{PivotKind, TINY_PIVOT, eliminate};
 
 /// Inverse of a row-major pivot by Gauss–Jordan elimination with row pivoting; `scale` has the largest entry of each
 /// scalar row of the matrix. Overwrites `a`.
@@ -25,35 +25,5 @@ pub(super) fn invert(m: usize, a: &mut [f64], scale: &[f64], inverse: &mut [f64]
         a[r * m..(r + 1) * m].iter_mut().for_each(|v| *v /= largest);
         inverse[r * m + r] = 1.0 / largest;
     }
-    for c in 0..m {
-        let pivot = (c..m).fold(c, |p, r| if a[r * m + c].abs() > a[p * m + c].abs() { r } else { p });
-        let size = a[pivot * m + c].abs();
-        if size == 0.0 {
-            return Err(PivotKind::Zero);
-        }
-        if size < TINY_PIVOT {
-            return Err(PivotKind::Tiny);
-        }
-        if pivot != c {
-            for k in 0..m {
-                a.swap(pivot * m + k, c * m + k);
-                inverse.swap(pivot * m + k, c * m + k);
-            }
-        }
-        let d = 1.0 / a[c * m + c];
-        for k in 0..m {
-            a[c * m + k] *= d;
-            inverse[c * m + k] *= d;
-        }
-        for r in 0..m {
-            let f = a[r * m + c];
-            if r != c && f != 0.0 {
-                for k in 0..m {
-                    a[r * m + k] -= f * a[c * m + k];
-                    inverse[r * m + k] -= f * inverse[c * m + k];
-                }
-            }
-        }
-    }
-    if inverse.iter().all(|v| v.is_finite()) { Ok(()) } else { Err(PivotKind::NotFinite) }
+    eliminate(m, a, inverse)
 }

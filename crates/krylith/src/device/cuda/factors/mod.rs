@@ -10,7 +10,7 @@ pub use shape::IlduShape;
 use super::Cuda;
 use super::driver::{Buffer, launch};
 use super::specialisations;
-use crate::operator::Terms;
+use crate::operator::TermValues;
 use crate::precond::{PivotKind, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
 use crate::{Error, Result};
@@ -37,7 +37,7 @@ pub struct CudaFactors {
     rows: Buffer<u32>,
     sources: Vec<Buffer<u32>>,
     coefficients: Buffer<f64>,
-    // Values of one term as they come.
+    // Values of one term as they come, unless they can be read where they are.
     natural: Buffer<f64>,
     work: Buffer<f64>,
     pivots: Buffer<u64>,
@@ -134,37 +134,36 @@ impl SubdomainFactors for Cuda {
         })
     }
 
-    fn factorize(&self, f: &mut CudaFactors, terms: &Terms, shift: Option<f64>) -> Result<Pivots> {
+    fn factorize(&self, f: &mut CudaFactors, new: &TermValues, shift: Option<f64>) -> Result<Pivots> {
         let (device, plan) = (self.device(), f.plan.clone());
         let (entries, count) = (plan.columns.len(), plan.ptr.len() - 1);
         if count == 0 {
             return Ok(Pivots::default());
         }
-        let most = terms.terms.iter().map(|t| t.1.values().len()).max().unwrap_or(0);
-        if f.natural.len() < most {
-            f.natural = device.zeros(most, "the values of a matrix")?; // once: the pattern does not change
-        }
-        for (t, (c, a)) in terms.terms.iter().enumerate() {
-            device.write(a.values(), &mut f.natural, 0)?;
+        let block = plan.block(new);
+        for (t, (c, values)) in new.iter().enumerate() {
             device.write(c.values(), &mut f.coefficients, 0)?;
-            // SAFETY: the parameter types are the kernel's; sources name blocks of this pattern, which the caller checked.
-            unsafe {
-                launch!(
-                    device,
-                    &f.functions.form,
-                    16 * device.multiprocessors(),
-                    256,
-                    0,
-                    entries as i64,
-                    a.block() as i32,
-                    c.rows() as i32,
-                    (t == 0) as i32,
-                    f.coefficients.pointer(),
-                    f.sources[t].pointer(),
-                    f.natural.pointer(),
-                    f.work.pointer()
-                )?;
-            }
+            device.reading(values, &mut f.natural, |natural| {
+                // SAFETY: the parameter types are the kernel's; sources name blocks of this pattern, whose number the
+                // caller checked.
+                unsafe {
+                    launch!(
+                        device,
+                        &f.functions.form,
+                        16 * device.multiprocessors(),
+                        256,
+                        0,
+                        entries as i64,
+                        block as i32,
+                        c.rows() as i32,
+                        (t == 0) as i32,
+                        f.coefficients.pointer(),
+                        f.sources[t].pointer(),
+                        natural,
+                        f.work.pointer()
+                    )
+                }
+            })?;
         }
         device.write(&[u64::MAX, 0], &mut f.pivots, 0)?;
         // SAFETY: the parameter types are the kernels'; all arrays are the plan's.

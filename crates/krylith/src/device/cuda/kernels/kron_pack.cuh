@@ -4,7 +4,8 @@
 // sources: for each slot term * BLOCK * BLOCK + r * BLOCK + c of an entry that holds its number. A term whose pointer is null keeps its
 // slots. Bytes moved: the natural values of the terms given, and their slots. One CTA a tile.
 //
-// *broken becomes 1 where an entry differs from the one that its slot is taken from, or is not zero where all were.
+// broken[0] becomes 1 where an entry differs from the one that its slot is taken from, or is not zero where all were; broken[1] where a
+// stored number is NaN or infinite.
 
 extern "C" __global__ void kron_pack(const unsigned* __restrict__ starts, const char* __restrict__ records, const long long* __restrict__ row_starts,
                                      const long long* __restrict__ part_starts, const int* __restrict__ sources,
@@ -26,14 +27,16 @@ extern "C" __global__ void kron_pack(const unsigned* __restrict__ starts, const 
     for (int i = threadIdx.x; i < width * SLOTS; i += blockDim.x) {
         const int p = i / VECTOR % width, s = i / (VECTOR * width) * VECTOR + i % VECTOR, entry = sources[s];
         if (entry < ENTRIES ? m == nullptr : l == nullptr) continue;
-        values[(unsigned long long)tile.position * (4 * SLOTS) + i] = p < blocks ? (VALUE)natural(entry, p) : (VALUE)0;
+        const double value = p < blocks ? natural(entry, p) : 0.0;
+        values[(unsigned long long)tile.position * (4 * SLOTS) + i] = (VALUE)value;
+        if (!(fabs(value) <= 1.7976931348623157e308)) broken[1] = 1;
     }
 #ifdef SLOT_TABLE
     for (int i = threadIdx.x; i < blocks * TERMS * ENTRIES; i += blockDim.x) {
         const int p = i / (TERMS * ENTRIES), entry = i % (TERMS * ENTRIES);
         if (entry < ENTRIES ? m == nullptr : l == nullptr) continue;
         const int s = slot(entry / ENTRIES, entry / BLOCK % BLOCK, entry % BLOCK);
-        if (natural(entry, p) != (s < 0 ? 0.0 : natural(sources[s], p))) *broken = 1;
+        if (natural(entry, p) != (s < 0 ? 0.0 : natural(sources[s], p))) broken[0] = 1;
     }
 #endif
 }

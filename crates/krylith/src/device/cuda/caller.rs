@@ -1,0 +1,382 @@
+//! Device memory of the caller, used in the order of the caller's stream.
+//!
+//! Before Krylith touches the memory its stream waits for an event in the caller's; afterwards the caller's waits for
+//! one in ours, also where we only read: the caller may overwrite or free what was read. Events go to the context of
+//! the stream that they are recorded in, which is not ours where the caller made another.
+
+use super::Cuda;
+use super::driver::{Buffer, Device, devices, failure};
+use crate::memory::{Array, ArrayMut, Number, Numbers, NumbersMut, Place, Remote, Transfer, check_len};
+use crate::space::Space;
+use crate::{Error, Result};
+use cudarc::driver::sys;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// CU_STREAM_PER_THREAD: another stream in every thread.
+const PER_THREAD: usize = 2;
+/// The largest value of CUstream that names a default stream, of the context that is current.
+const LAST_SPECIAL: usize = 2;
+
+impl<'a, T: Number> Array<'a, T> {
+    /// `len` numbers at the address `pointer` of GPU `ordinal`, as CUDA counts them.
+    ///
+    /// `stream` is the CUstream (or cudaStream_t) in which the caller produced them: Krylith reads them after what it
+    /// holds now, and work added to it later waits until they were read. Null is the legacy default stream. With `None`
+    /// the caller has synchronised, and every call waits until it has read them.
+    ///
+    /// # Safety
+    /// Until the last call that is given this array (or a copy of it) has returned, and with a stream until that stream
+    /// has then come to its end: `pointer` must be device, managed or pinned memory of at least `len` numbers that GPU
+    /// `ordinal` can read, and nothing outside of `stream` may write to it. `stream` must be alive as long.
+    ///
+    /// # Example
+    /// ```no_run
+    /// # fn main() -> krylith::Result<()> {
+    /// use krylith::device::cuda::Device;
+    /// use krylith::memory::Numbers;
+    ///
+    /// // What an application has: memory, and a stream that fills it.
+    /// let device = Device::open(0)?;
+    /// let theirs = device.upload(&[1.0, 2.0, 3.0], "values")?;
+    /// let stream = device.stream().cu_stream().cast();
+    ///
+    /// // SAFETY: three numbers that live until the end, written by that stream alone.
+    /// let values = unsafe { Numbers::from_device(theirs.pointer(), 3, 0, Some(stream)) };
+    /// assert_eq!(values.to_vec()?, [1.0, 2.0, 3.0]);
+    /// # Ok(()) }
+    /// ```
+    pub unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
+        let stream = stream.map(|s| s as usize);
+        Self { place: Place::Device(Remote { pointer, len, ordinal, stream }) }
+    }
+}
+
+impl<'a, T: Number> ArrayMut<'a, T> {
+    /// `len` numbers to be written at the address `pointer` of GPU `ordinal`; see [`Array::from_device`].
+    ///
+    /// # Safety
+    /// As [`Array::from_device`], and nothing outside of `stream` may read the memory either.
+    pub unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
+        let stream = stream.map(|s| s as usize);
+        Self { place: Place::Device(Remote { pointer, len, ordinal, stream }) }
+    }
+}
+
+impl<'a, T: Number> From<&'a Buffer<T>> for Array<'a, T> {
+    fn from(buffer: &'a Buffer<T>) -> Self {
+        Self { place: Place::Device(Remote::of(buffer)) }
+    }
+}
+
+impl<'a, T: Number> From<&'a mut Buffer<T>> for ArrayMut<'a, T> {
+    fn from(buffer: &'a mut Buffer<T>) -> Self {
+        Self { place: Place::Device(Remote::of(buffer)) }
+    }
+}
+
+impl Remote {
+    fn of<T: Number>(buffer: &Buffer<T>) -> Self {
+        let device = buffer.device();
+        let stream = Some(device.stream().cu_stream() as usize);
+        Self { pointer: buffer.pointer(), len: buffer.len(), ordinal: device.info().ordinal, stream }
+    }
+}
+
+impl Transfer for Cuda {
+    fn write_from(&self, from: Numbers, to: &mut Buffer<f64>) -> Result<()> {
+        self.device().copy_from(from, to)
+    }
+
+    fn read_into(&self, from: &Buffer<f64>, to: NumbersMut) -> Result<()> {
+        check_len(from.len(), to.len())?;
+        match to.place {
+            Place::Host(host) => self.read(from, host),
+            Place::Device(remote) => self.device().copy_out(from, &remote),
+        }
+    }
+}
+
+impl Device {
+    /// Fills a buffer from the host, from this GPU or another; what is on the host may be changed at once.
+    pub(super) fn copy_from<T: Number>(&self, from: Array<T>, to: &mut Buffer<T>) -> Result<()> {
+        check_len(from.len(), to.len())?;
+        match from.place {
+            Place::Host(host) => {
+                self.write(host, to, 0)?;
+                self.wait()
+            }
+            Place::Device(remote) => self.copy_in(&remote, to),
+        }
+    }
+
+    /// Calls `work` with an address at which this GPU finds the numbers: where they are, if that is here, or the start
+    /// of `staging`, which grows once. What `work` launches is ordered with the caller's stream.
+    pub(super) fn reading<R>(
+        self: &Arc<Self>,
+        from: Numbers,
+        staging: &mut Buffer<f64>,
+        work: impl FnOnce(u64) -> Result<R>,
+    ) -> Result<R> {
+        if let Place::Device(remote) = from.place
+            && remote.ordinal == self.info().ordinal
+            && remote.len > 0
+        {
+            let caller = Caller::of::<f64>(&remote)?;
+            return caller.ordered(self, || work(remote.pointer));
+        }
+        if staging.len() < from.len() {
+            *staging = self.zeros(from.len(), "values on their way to the device")?;
+        }
+        match from.place {
+            Place::Host(host) => self.write(host, staging, 0)?,
+            Place::Device(remote) => self.copy_in(&remote, staging)?,
+        }
+        work(staging.pointer())
+    }
+
+    /// Copies a caller's numbers to the front of a buffer, from this GPU or another.
+    fn copy_in<T: Number>(&self, from: &Remote, to: &mut Buffer<T>) -> Result<()> {
+        assert!(from.len <= to.len());
+        if from.len == 0 {
+            return Ok(());
+        }
+        // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
+        Caller::of::<T>(from)?.ordered(self, || unsafe {
+            self.copy_anywhere(to.pointer(), from.pointer, from.len * size_of::<T>())
+        })
+    }
+
+    /// Copies the front of a buffer to a caller's numbers, on this GPU or another.
+    fn copy_out<T: Number>(&self, from: &Buffer<T>, to: &Remote) -> Result<()> {
+        assert!(to.len <= from.len());
+        if to.len == 0 {
+            return Ok(());
+        }
+        // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
+        Caller::of::<T>(to)?.ordered(self, || unsafe {
+            self.copy_anywhere(to.pointer, from.pointer(), to.len * size_of::<T>())
+        })
+    }
+
+    /// Copies bytes between any two GPUs, or within one, in this device's stream.
+    ///
+    /// # Safety
+    /// Both addresses must have that many bytes until the stream has come to the copy.
+    unsafe fn copy_anywhere(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller's promise; with unified addressing the driver knows where each address is.
+        self.driver("cuMemcpyAsync", unsafe {
+            sys::cuMemcpyAsync(to, from, bytes, self.stream().cu_stream())
+        })
+    }
+}
+
+/// Copies a caller's numbers to the host, and waits.
+pub(crate) fn read<T: Number>(from: &Remote, to: &mut [T]) -> Result<()> {
+    assert_eq!(from.len, to.len());
+    if from.len == 0 {
+        return Ok(());
+    }
+    let (host, bytes) = (to.as_mut_ptr().cast(), size_of_val(to));
+    let caller = Caller::of::<T>(from)?;
+    // SAFETY: `bytes` of both, the caller's as its constructor was promised; the copy is waited for.
+    caller.within(|| unsafe {
+        match caller.stream {
+            None => caller.driver("cuMemcpyDtoH", sys::cuMemcpyDtoH_v2(host, from.pointer, bytes)),
+            Some(stream) => {
+                let code = sys::cuMemcpyDtoHAsync_v2(host, from.pointer, bytes, stream);
+                caller.driver("cuMemcpyDtoHAsync", code)?;
+                caller.driver("cuStreamSynchronize", sys::cuStreamSynchronize(stream))
+            }
+        }
+    })
+}
+
+/// Copies host numbers to a caller's, and waits.
+pub(crate) fn write<T: Number>(from: &[T], to: &Remote) -> Result<()> {
+    assert_eq!(from.len(), to.len);
+    if to.len == 0 {
+        return Ok(());
+    }
+    let (host, bytes) = (from.as_ptr().cast(), size_of_val(from));
+    let caller = Caller::of::<T>(to)?;
+    // SAFETY: `bytes` of both, the caller's as its constructor was promised; the copy is waited for.
+    caller.within(|| unsafe {
+        match caller.stream {
+            None => caller.driver("cuMemcpyHtoD", sys::cuMemcpyHtoD_v2(to.pointer, host, bytes)),
+            Some(stream) => {
+                let code = sys::cuMemcpyHtoDAsync_v2(to.pointer, host, bytes, stream);
+                caller.driver("cuMemcpyHtoDAsync", code)?;
+                caller.driver("cuStreamSynchronize", sys::cuStreamSynchronize(stream))
+            }
+        }
+    })
+}
+
+/// Who lent memory: the stream to be ordered with, and a context in which it can be used.
+struct Caller {
+    name: String,
+    context: sys::CUcontext,
+    stream: Option<sys::CUstream>,
+    /// The device whose primary context is held for as long as this lives.
+    held: Option<sys::CUdevice>,
+}
+
+impl Caller {
+    /// Looks at what was lent before anything touches it: a wrong address would end the context of every user.
+    fn of<T: Number>(memory: &Remote) -> Result<Self> {
+        let all = devices()?;
+        let Some(info) = all.into_iter().nth(memory.ordinal) else {
+            return Err(Error::invalid(format!(
+                "an array is said to be on GPU {}, which this process does not have",
+                memory.ordinal
+            )));
+        };
+        let mut caller = Self { name: info.name, context: std::ptr::null_mut(), stream: None, held: None };
+        if memory.stream == Some(PER_THREAD) {
+            return Err(Error::invalid(
+                "the per-thread default stream is another stream in every thread: give a stream of your own, or null \
+                 for the legacy default stream",
+            ));
+        }
+        if memory.pointer % align_of::<T>() as u64 != 0 {
+            return Err(Error::invalid(format!(
+                "the device address {:#x} is not a multiple of {}, the size of a number",
+                memory.pointer,
+                align_of::<T>()
+            )));
+        }
+        match memory.stream {
+            Some(stream) if stream > LAST_SPECIAL => {
+                // SAFETY: a live stream by the constructor's promise; writes one pointer.
+                let code = unsafe { sys::cuStreamGetCtx(stream as sys::CUstream, &mut caller.context) };
+                caller.driver("cuStreamGetCtx", code)?;
+            }
+            _ => {
+                let mut device = 0;
+                // SAFETY: writes one integer.
+                let code = unsafe { sys::cuDeviceGet(&mut device, memory.ordinal as i32) };
+                caller.driver("cuDeviceGet", code)?;
+                // SAFETY: writes one pointer; released when the caller is dropped.
+                let code = unsafe { sys::cuDevicePrimaryCtxRetain(&mut caller.context, device) };
+                caller.driver("cuDevicePrimaryCtxRetain", code)?;
+                caller.held = Some(device);
+            }
+        }
+        caller.stream = memory.stream.map(|s| s as sys::CUstream);
+        caller.within(|| caller.check_address(memory))?;
+        Ok(caller)
+    }
+
+    /// Refuses an address that the driver does not know or that belongs to another GPU.
+    fn check_address(&self, memory: &Remote) -> Result<()> {
+        use sys::CUpointer_attribute as Attribute;
+        let (mut kind, mut managed, mut ordinal) = (0u32, 0u32, -1i32);
+        let mut attributes = [
+            Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
+            Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        ];
+        let mut values =
+            [&raw mut kind as *mut c_void, &raw mut managed as *mut c_void, &raw mut ordinal as *mut c_void];
+        // SAFETY: three attributes of four bytes each.
+        let code = unsafe {
+            sys::cuPointerGetAttributes(3, attributes.as_mut_ptr(), values.as_mut_ptr(), memory.pointer)
+        };
+        self.driver("cuPointerGetAttributes", code)?;
+        let device = sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
+        if kind == 0 {
+            return Err(Error::invalid(format!(
+                "the CUDA driver does not know the address {:#x}: hand host memory in as a slice",
+                memory.pointer
+            )));
+        }
+        if kind == device && managed == 0 && ordinal >= 0 && ordinal as usize != memory.ordinal {
+            return Err(Error::invalid(format!(
+                "the address {:#x} is memory of GPU {ordinal} and was said to be of GPU {}",
+                memory.pointer, memory.ordinal
+            )));
+        }
+        Ok(())
+    }
+
+    /// Runs `work` with the caller's context current, and then makes current again what was.
+    fn within<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        // SAFETY: a live context: that of a live stream, or one that is held.
+        self.driver("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
+        let done = work();
+        let mut popped = std::ptr::null_mut();
+        // SAFETY: takes back what was pushed above.
+        let code = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+        let done = done?;
+        self.driver("cuCtxPopCurrent", code)?;
+        Ok(done)
+    }
+
+    /// Runs `work` on the device's stream after what the caller's holds now; the caller's then waits for it, or, if
+    /// there is none, this function does.
+    fn ordered<R>(&self, device: &Device, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        let ours = device.stream().cu_stream();
+        let apart = self.stream.filter(|&theirs| theirs != ours);
+        if let Some(theirs) = apart {
+            let event = self.within(|| Event::record(theirs, &|call, code| self.driver(call, code)))?;
+            device.bind()?;
+            // SAFETY: both are alive.
+            device.driver("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(ours, event.0, 0) })?;
+        }
+        let done = work();
+        // Also after an error: part of the work may be under way.
+        let after = match apart {
+            Some(theirs) => device.bind().and_then(|()| {
+                let event = Event::record(ours, &|call, code| device.driver(call, code))?;
+                self.within(|| {
+                    // SAFETY: both are alive.
+                    self.driver("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(theirs, event.0, 0) })
+                })
+            }),
+            None if self.stream.is_none() => device.wait(),
+            None => Ok(()),
+        };
+        let done = done?;
+        after?;
+        Ok(done)
+    }
+
+    fn driver(&self, call: &str, code: sys::CUresult) -> Result<()> {
+        code.result().map_err(|e| failure(&self.name, call, e))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if let Some(device) = self.held {
+            // SAFETY: retained once.
+            let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) };
+        }
+    }
+}
+
+/// A mark in a stream, without time.
+struct Event(sys::CUevent);
+
+impl Event {
+    /// Made and recorded in the context that is current, which must be the stream's.
+    fn record(stream: sys::CUstream, driver: &dyn Fn(&str, sys::CUresult) -> Result<()>) -> Result<Self> {
+        let mut event = std::ptr::null_mut();
+        let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: writes one handle.
+        driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
+        let event = Self(event);
+        // SAFETY: a fresh event and a live stream.
+        driver("cuEventRecord", unsafe { sys::cuEventRecord(event.0, stream) })?;
+        Ok(event)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made once; the driver keeps what streams still wait for.
+        let _ = unsafe { sys::cuEventDestroy_v2(self.0) };
+    }
+}

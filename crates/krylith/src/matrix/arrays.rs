@@ -1,0 +1,252 @@
+//! Matrices from the arrays that applications have: indices of any width, on the host or on a GPU, and lists of blocks.
+
+use super::{Bsr, Csr, check_columns};
+use crate::memory::{Array, Number, Numbers};
+use crate::{Error, Result};
+use std::fmt::Display;
+
+impl Csr {
+    /// The three arrays of the format as an application has them: slices of `i32`, `i64`, `u32`, `u64` or `usize`, or
+    /// device memory, which is read back once, because patterns are analysed on the host. Zero-based; columns ascend
+    /// in each row.
+    ///
+    /// # Errors
+    /// An index that is negative or too large, with its place; those of [`Csr::new`].
+    ///
+    /// ```
+    /// use krylith::matrix::Csr;
+    ///
+    /// // [4 1; 0 2], as a code in C would hold it.
+    /// let (row_ptr, col, values) = (vec![0i64, 2, 3], vec![0i32, 1, 1], vec![4.0, 1.0, 2.0]);
+    /// let a = Csr::from_arrays(2, 2, &row_ptr, &col, &values)?;
+    /// assert_eq!(a.get(0, 1), 1.0);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn from_arrays<'a, I, J>(
+        rows: usize,
+        columns: usize,
+        row_ptr: impl Into<Array<'a, I>>,
+        col: impl Into<Array<'a, J>>,
+        values: impl Into<Numbers<'a>>,
+    ) -> Result<Self>
+    where
+        I: Number + TryInto<usize> + Display,
+        J: Number + TryInto<u32> + Display,
+    {
+        let (row_ptr, col) = indices("CSR matrix", row_ptr.into(), col.into())?;
+        Self::new(rows, columns, row_ptr, col, values.into().to_vec()?)
+    }
+}
+
+impl Bsr {
+    /// The three arrays of the format as an application has them, as with [`Csr::from_arrays`]; `values` holds b²
+    /// numbers a block, row by row.
+    ///
+    /// # Errors
+    /// An index that is negative or too large, with its place; those of [`Bsr::new`].
+    ///
+    /// ```
+    /// use krylith::matrix::Bsr;
+    ///
+    /// let identity = [1.0, 0.0, 0.0, 1.0];
+    /// let a = Bsr::from_arrays(2, 1, 1, &[0i32, 1], &[0i32], &identity)?;
+    /// assert_eq!(a.rows(), 2);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn from_arrays<'a, I, J>(
+        block: usize,
+        block_rows: usize,
+        block_columns: usize,
+        row_ptr: impl Into<Array<'a, I>>,
+        col: impl Into<Array<'a, J>>,
+        values: impl Into<Numbers<'a>>,
+    ) -> Result<Self>
+    where
+        I: Number + TryInto<usize> + Display,
+        J: Number + TryInto<u32> + Display,
+    {
+        let (row_ptr, col) = indices("BSR matrix", row_ptr.into(), col.into())?;
+        Self::new(block, block_rows, block_columns, row_ptr, col, values.into().to_vec()?)
+    }
+
+    /// Builds from blocks in any order: block row, block column and b² numbers, row by row, as element loops make
+    /// them. Duplicates are summed in the order given.
+    ///
+    /// # Errors
+    /// An index out of range, a block of another length, or a sum that is not finite.
+    ///
+    /// ```
+    /// use krylith::matrix::Bsr;
+    ///
+    /// let one = [1.0, 0.0, 0.0, 1.0];
+    /// let a = Bsr::from_block_triplets(2, 2, 2, &[(1, 1, one), (0, 0, one), (1, 1, one)])?;
+    /// assert_eq!(a.diagonal_block(1), Some(&[2.0, 0.0, 0.0, 2.0][..]));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn from_block_triplets(
+        block: usize,
+        block_rows: usize,
+        block_columns: usize,
+        blocks: &[(u32, u32, impl AsRef<[f64]>)],
+    ) -> Result<Self> {
+        check_columns("BSR matrix", block_columns)?;
+        let bb = block * block;
+        let mut row_ptr = vec![0usize; block_rows + 1];
+        for (i, j, values) in blocks {
+            if *i as usize >= block_rows || *j as usize >= block_columns {
+                return Err(Error::invalid(format!(
+                    "block ({i}, {j}) is outside a matrix of {block_rows}×{block_columns} blocks"
+                )));
+            }
+            if values.as_ref().len() != bb {
+                return Err(Error::invalid(format!(
+                    "block ({i}, {j}) has {} numbers; {bb} were expected",
+                    values.as_ref().len()
+                )));
+            }
+            row_ptr[*i as usize + 1] += 1;
+        }
+        for i in 0..block_rows {
+            row_ptr[i + 1] += row_ptr[i];
+        }
+        // Which blocks each row has, in the order given.
+        let (mut next, mut order) = (row_ptr.clone(), vec![0usize; blocks.len()]);
+        for (t, (i, ..)) in blocks.iter().enumerate() {
+            order[next[*i as usize]] = t;
+            next[*i as usize] += 1;
+        }
+        let (mut starts, mut col) = (Vec::with_capacity(block_rows + 1), Vec::new());
+        let mut sums: Vec<f64> = Vec::new();
+        starts.push(0);
+        for i in 0..block_rows {
+            let row = &mut order[row_ptr[i]..row_ptr[i + 1]];
+            row.sort_by_key(|&t| blocks[t].1); // stable
+            let begin = col.len();
+            for &t in row.iter() {
+                let (_, j, values) = &blocks[t];
+                if col.len() > begin && col.last() == Some(j) {
+                    let at = sums.len() - bb;
+                    sums[at..].iter_mut().zip(values.as_ref()).for_each(|(sum, v)| *sum += v);
+                } else {
+                    col.push(*j);
+                    sums.extend_from_slice(values.as_ref());
+                }
+            }
+            starts.push(col.len());
+        }
+        Self::new(block, block_rows, block_columns, starts, col, sums)
+    }
+}
+
+/// Row pointers and columns in the widths that matrices have.
+fn indices<I, J>(what: &str, row_ptr: Array<I>, col: Array<J>) -> Result<(Vec<usize>, Vec<u32>)>
+where
+    I: Number + TryInto<usize> + Display,
+    J: Number + TryInto<u32> + Display,
+{
+    let mut scratch = Vec::new();
+    let pointers = row_ptr.on_host(&mut scratch)?;
+    let row_ptr = pointers.iter().enumerate().map(|(i, &p)| {
+        let wrong = || Error::invalid(format!("{what}: row pointer {i} is {p}"));
+        p.try_into().map_err(|_| wrong())
+    });
+    let row_ptr: Vec<usize> = row_ptr.collect::<Result<_>>()?;
+    if row_ptr.first() == Some(&1) && row_ptr.last() == Some(&(col.len() + 1)) {
+        return Err(Error::invalid(format!(
+            "{what}: the row pointers count from 1; subtract 1 from them and from the columns"
+        )));
+    }
+    let mut scratch = Vec::new();
+    let columns = col.on_host(&mut scratch)?;
+    let col = columns.iter().enumerate().map(|(p, &j)| {
+        let wrong = || {
+            let row = row_ptr.partition_point(|&q| q <= p).saturating_sub(1);
+            Error::invalid(format!(
+                "{what}: entry {p}, in row {row}, has column {j}; columns are 0 to {}",
+                u32::MAX
+            ))
+        };
+        j.try_into().map_err(|_| wrong())
+    });
+    let col = col.collect::<Result<_>>()?;
+    Ok((row_ptr, col))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [4 1 0; 0 2 0; 0 0 3]
+    fn wanted() -> Csr {
+        Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0), (2, 2, 3.0)]).unwrap()
+    }
+
+    #[test]
+    fn indices_of_every_width() {
+        let values = [4.0, 1.0, 2.0, 3.0];
+        macro_rules! check {
+            ($($i:ty, $j:ty);*) => {$(
+                let (row_ptr, col): (Vec<$i>, Vec<$j>) = (vec![0, 2, 3, 4], vec![0, 1, 1, 2]);
+                let a = Csr::from_arrays(3, 3, &row_ptr, &col, &values).unwrap();
+                assert_eq!(a, wanted(), "{} and {}", stringify!($i), stringify!($j));
+                let b = Bsr::from_arrays(1, 3, 3, &row_ptr, &col, &values).unwrap();
+                assert_eq!(b.to_csr(), wanted(), "{} and {}", stringify!($i), stringify!($j));
+            )*};
+        }
+        check!(i32, i32; i64, i32; u32, u32; i64, i64; u64, u64; usize, usize; usize, u32);
+    }
+
+    #[test]
+    fn wrong_indices_are_named() {
+        let refused = |row_ptr: &[i64], col: &[i64], text: &str| {
+            let values = vec![1.0; col.len()];
+            let done = Csr::from_arrays(3, 3, row_ptr, col, &values);
+            let message = done.expect_err(text).to_string();
+            assert!(message.contains(text), "{message}");
+        };
+        refused(&[0, 2, -3, 4], &[0, 1, 1, 2], "row pointer 2 is -3");
+        refused(&[0, 2, 3, 4], &[0, 1, -1, 2], "entry 2, in row 1, has column -1");
+        refused(&[0, 2, 3, 4], &[0, 1 << 40, 1, 2], "entry 1, in row 0, has column 1099511627776");
+        refused(&[1, 3, 4, 5], &[1, 2, 2, 3], "subtract 1");
+        refused(&[0, 2, 3, 4], &[0, 1, 1, 3], "column 3 in row 2 is out of range");
+        refused(&[0, 2, 3, 4], &[1, 0, 1, 2], "row 0 are not sorted");
+        refused(&[0, 2, 3], &[0, 1, 1], "3 row pointers for 3 rows");
+        refused(&[], &[], "0 row pointers");
+    }
+
+    #[test]
+    fn blocks_in_any_order() {
+        let block = |v: f64| vec![v, 2.0 * v, 3.0 * v, 4.0 * v];
+        let blocks = [
+            (2, 1, block(1.0)),
+            (0, 3, block(2.0)),
+            (2, 0, block(5.0)),
+            (0, 0, block(3.0)),
+            (2, 1, block(10.0)),
+        ];
+        let a = Bsr::from_block_triplets(2, 3, 4, &blocks).unwrap();
+        assert_eq!((a.row_ptr(), a.col()), (&[0, 2, 2, 4][..], &[0, 3, 0, 1][..]));
+        assert_eq!((a.rows(), a.columns()), (6, 8));
+        assert_eq!(a.values(), [block(3.0), block(2.0), block(5.0), block(11.0)].concat());
+        // The same, entry by entry.
+        let entries: Vec<(u32, u32, f64)> = blocks
+            .iter()
+            .flat_map(|(i, j, v)| {
+                v.iter().enumerate().map(move |(e, &v)| (2 * i + e as u32 / 2, 2 * j + e as u32 % 2, v))
+            })
+            .collect();
+        assert_eq!(a.to_csr(), Csr::from_triplets(6, 8, &entries).unwrap());
+        let none: [(u32, u32, [f64; 4]); 0] = [];
+        assert_eq!(Bsr::from_block_triplets(2, 0, 0, &none).unwrap().blocks(), 0);
+
+        let refused = |done: Result<Bsr>, text: &str| {
+            let message = done.expect_err(text).to_string();
+            assert!(message.contains(text), "{message}");
+        };
+        refused(Bsr::from_block_triplets(2, 3, 4, &[(3, 0, block(1.0))]), "block (3, 0) is outside");
+        refused(Bsr::from_block_triplets(2, 3, 4, &[(0, 4, block(1.0))]), "block (0, 4) is outside");
+        refused(Bsr::from_block_triplets(2, 3, 4, &[(0, 0, [1.0])]), "has 1 numbers; 4 were expected");
+        refused(Bsr::from_block_triplets(2, 3, 4, &[(0, 0, block(f64::NAN))]), "NaN");
+        refused(Bsr::from_block_triplets(0, 3, 4, &none), "block size must be at least 1");
+    }
+}
