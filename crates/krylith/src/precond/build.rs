@@ -8,7 +8,7 @@ use super::{
     PrecondSpec, Scaling, Stage, StageOptions,
 };
 use crate::comm::{self, Communicator, agree};
-use crate::matrix::Bsr;
+use crate::matrix::{Bsr, Dense};
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::partition::{self, Subdomains};
 use crate::problem::LocalProblem;
@@ -410,6 +410,9 @@ macro_rules! applied_as {
             fn bytes(&self) -> u64 {
                 self.$inner.bytes()
             }
+            fn recordable(&self) -> bool {
+                self.$inner.recordable()
+            }
         }
     )*};
 }
@@ -427,11 +430,11 @@ impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
         let terms = scaling.scaled(terms)?;
         if let Some(a) = &self.operator {
             let mut a = a.borrow_mut();
-            terms
-                .terms
-                .iter()
-                .enumerate()
-                .try_for_each(|(t, (_, m))| a.update_values(space, t, m.values()))?;
+            for (t, (_, matrix)) in terms.terms.iter().enumerate() {
+                a.update_values(space, t, matrix.values())?;
+            }
+            let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
+            space.update_coefficients(a.product_mut(), &coefficients)?;
         }
         self.scaled.update(space, &scaling)?;
         let values = TermValues::from(&terms);
