@@ -68,8 +68,13 @@ pub trait Communicator: Send + Sync {
     fn channel(&self, messages: &[Message]) -> Result<Box<dyn Channel>>;
 
     /// Tells the others that this rank cannot go on, so that nobody waits for it. Not collective; call it once, with
-    /// the reason. Under MPI the whole job ends.
+    /// the reason. Under an MPI that was started here the whole job ends.
     fn fail(&self, reason: &str);
+
+    /// True where [`fail`](Self::fail) returns, and the process with it goes on.
+    fn outlives_failure(&self) -> bool {
+        true
+    }
 
     /// An error that names a rank that is gone or failed, if one is known now. Not collective, cheap: waits for a
     /// device call it from time to time.

@@ -398,7 +398,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         solution.history.rhs_norm = norm / unit;
         solution.setup_seconds = std::mem::take(&mut self.setup);
         solution.phases = self.space.take_phases();
-        solution.device_memory = self.space.memory_held();
+        solution.device_memory = self.space.memory_held().max(solution.device_memory);
         // Fallbacks stand before restarts.
         let at = solution.events.iter().position(|e| e.kind > EventKind::Fallback);
         let at = at.unwrap_or(solution.events.len());

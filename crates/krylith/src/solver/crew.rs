@@ -57,7 +57,9 @@ impl Crew {
             call: "a new thread".into(),
             message: e.to_string(),
         })?;
-        let team = parts.as_ref().map(|parts| parts.team()).unwrap_or_default();
+        // Where a failure ends the whole job, it is the caller's to say so: it may want to print the reason before.
+        let own = || if problem.comm.outlives_failure() { vec![problem.comm.clone()] } else { Vec::new() };
+        let team = parts.as_ref().map_or_else(own, |parts| parts.team());
         let errors = (0..count).map(|_| Mutex::new(None)).collect();
         let mut crew = Self { parts: None, workers, queues: queue::of(ordinals), team, errors, lost: false };
         crew.command(&|number, seat| {

@@ -8,7 +8,6 @@ use crate::device::cpu::{Cpu, Pool};
 use crate::method::MethodSpec;
 use crate::options::{DeviceSpec, Options};
 use crate::problem::LocalProblem;
-use crate::text::plural;
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -140,6 +139,7 @@ use cuda::{missing, open_cuda};
 mod cuda {
     use super::*;
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
+    use crate::text::plural;
 
     /// Why no GPU can be used by each of `ranks` ranks of this host, in a few words.
     pub fn missing(ranks: usize) -> Option<String> {

@@ -248,7 +248,6 @@ impl<'a> Solver<'a> {
             }
             Ok(())
         });
-        drop(answer);
         crew.parts = parts;
         self.after(done)?;
         let solution = &mut self.solution;

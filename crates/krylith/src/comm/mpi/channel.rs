@@ -38,7 +38,7 @@ impl MpiChannel {
                 remedy: "use more hosts, or fewer ranks on each",
             })?;
             numbers.resize(n, 0.0);
-            Ok(numbers)
+            Ok::<_, Error>(numbers)
         };
         let mut channel = Self {
             world,

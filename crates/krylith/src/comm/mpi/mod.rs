@@ -29,7 +29,8 @@ const PASS_ON: Duration = Duration::from_millis(100);
 /// The ranks of MPI. Any thread may call; MPI is entered by one at a time.
 ///
 /// A rank that ends well calls [`Mpi::finish`]. One that ends by an error prints it and calls `fail`, which ends the whole
-/// job: no other rank waits for it. A panic does the same.
+/// job where MPI was started here: no other rank waits for it. A panic does the same. In a program that has started MPI
+/// itself errors return on every rank, and nothing is aborted.
 pub struct Mpi {
     world: Arc<World>,
     sums: Mutex<Sums>,
@@ -55,12 +56,43 @@ impl Mpi {
         if !world::is_initialised() && !launched() {
             return Ok(None);
         }
-        let world = Arc::new(World::init(limit)?);
+        Self::meet(World::init(limit)?).map(Some)
+    }
+
+    /// The ranks of a communicator of a program that has started MPI itself, which stays the program's: this one is a duplicate
+    /// of it, and a rank that fails tells the others and goes on. Collective.
+    ///
+    /// `handle` is the communicator's Fortran handle, by `MPI_Comm_c2f` in C: it looks the same in every MPI library.
+    ///
+    /// # Errors
+    /// MPI not started, or without `MPI_THREAD_SERIALIZED`; [`time_limit`]'s, or ranks that do not answer.
+    ///
+    /// # Safety
+    /// The handle must be that of a live communicator of this MPI library, between processes of one group.
+    pub unsafe fn from_handle(handle: c_int) -> Result<Arc<Self>> {
+        let limit = time_limit()?;
+        // SAFETY: the caller's promise.
+        let comm = unsafe { ffi::RSMPI_Comm_f2c(handle as ffi::RSMPI_Fint) };
+        Self::meet(World::join(comm, limit)?)
+    }
+
+    /// The same ranks once more, for a solver that works while another does: their messages do not meet. A rank that fails
+    /// on it tells the others, and the job goes on. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed, or the time limit.
+    pub fn duplicate(&self) -> Result<Arc<Self>> {
+        Self::meet(self.world.duplicate()?)
+    }
+
+    /// Lets the ranks of a new communicator tell each other who they are.
+    fn meet(world: World) -> Result<Arc<Self>> {
+        let world = Arc::new(world);
         let mpi = Arc::new(Self { world: world.clone(), sums: Mutex::default() });
         let identities = gather(&*mpi, &Identity::own().to_bytes())?;
         let identities = identities.iter().map(|bytes| Identity::from_bytes(bytes)).collect();
         world.meet(Peers::new(world.rank, identities));
-        Ok(Some(mpi))
+        Ok(mpi)
     }
 
     /// True if a launcher such as mpirun started this process.
@@ -223,13 +255,21 @@ impl Communicator for Mpi {
         Ok(Box::new(MpiChannel::new(self.world.clone(), messages, &lengths)?))
     }
 
-    /// Ends the job by `MPI_Abort` with exit code 3 and does not return; the reason is for the caller to print before.
-    fn fail(&self, _: &str) {
+    /// Where MPI was started here, ends the job by `MPI_Abort` with exit code 3 and does not return; the reason is for the
+    /// caller to print before. In a program that has started MPI itself, tells the other ranks and returns.
+    fn fail(&self, reason: &str) {
+        if !self.world.is_owned() {
+            return self.world.tell_failure(reason);
+        }
         // A closed pipe must not keep the others waiting.
         let _ = std::io::stdout().flush();
         let _ = std::io::stderr().flush();
         std::thread::sleep(PASS_ON);
         self.world.abort();
+    }
+
+    fn outlives_failure(&self) -> bool {
+        !self.world.is_owned()
     }
 
     fn check(&self) -> Result<()> {

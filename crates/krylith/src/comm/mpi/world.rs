@@ -18,6 +18,10 @@ const DOZE: Duration = Duration::from_millis(100);
 
 /// Set when MPI was started or joined here.
 static STARTED: AtomicBool = AtomicBool::new(false);
+/// MPI is entered by one thread of this process at a time, whichever communicator it uses: MPI_THREAD_SERIALIZED.
+static ENTERED: Mutex<()> = Mutex::new(());
+/// Tag of a message without content: its sender has failed. Tag 0 is that of set-up, others are halos'.
+const FAILED: c_int = 1;
 
 /// All ranks.
 pub(super) struct World {
@@ -25,8 +29,6 @@ pub(super) struct World {
     pub(super) size: usize,
     /// Krylith's own, so that its messages meet no others.
     comm: ffi::MPI_Comm,
-    /// MPI is entered by one thread at a time: MPI_THREAD_SERIALIZED.
-    entered: Mutex<()>,
     limit: Duration,
     peers: OnceLock<Peers>,
     /// MPI was started here, and ends here.
@@ -37,7 +39,7 @@ pub(super) struct World {
     tags: AtomicUsize,
 }
 
-// SAFETY: the handles are numbers or pointers that MPI lets any thread use, one at a time; `entered` sees to that.
+// SAFETY: the handles are numbers or pointers that MPI lets any thread use, one at a time; `ENTERED` sees to that.
 unsafe impl Send for World {}
 // SAFETY: as above.
 unsafe impl Sync for World {}
@@ -78,7 +80,7 @@ impl World {
             return Err(Error::invalid("MPI is started once in a process; share the communicator"));
         }
         let owned = !is_initialised();
-        let (mut provided, mut rank, mut size) = (0, 0, 0);
+        let mut provided = 0;
         // SAFETY: called once; MPI takes null for arguments that it need not see; the others are written.
         unsafe {
             let wanted = ffi::RSMPI_THREAD_SERIALIZED;
@@ -90,32 +92,55 @@ impl World {
                 )?,
                 false => checked("MPI_Query_thread", ffi::MPI_Query_thread(&mut provided))?,
             }
-            if provided < wanted {
-                return Err(Error::Unsupported(
-                    "this MPI lets only one thread call it; start or build it with MPI_THREAD_SERIALIZED"
-                        .into(),
-                ));
+        }
+        enough_threads(provided)?;
+        // SAFETY: a constant once MPI is started.
+        Self::of(unsafe { ffi::RSMPI_COMM_WORLD }, limit, owned)
+    }
+
+    /// Joins the ranks of a communicator of the program's own.
+    pub(super) fn join(comm: ffi::MPI_Comm, limit: Duration) -> Result<Self> {
+        let mut provided = 0;
+        if !is_initialised() {
+            return Err(Error::invalid("a communicator of a program that has not started MPI"));
+        }
+        // SAFETY: MPI runs; one int is written.
+        checked("MPI_Query_thread", unsafe { ffi::MPI_Query_thread(&mut provided) })?;
+        enough_threads(provided)?;
+        Self::of(comm, limit, false)
+    }
+
+    /// The same ranks, with messages that meet none of these. Collective.
+    pub(super) fn duplicate(&self) -> Result<Self> {
+        self.usable()?;
+        Self::of(self.comm, self.limit, false)
+    }
+
+    /// The ranks of `original`, on a duplicate of it.
+    fn of(original: ffi::MPI_Comm, limit: Duration, owned: bool) -> Result<Self> {
+        let (mut rank, mut size) = (0, 0);
+        {
+            let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
+            // SAFETY: a live communicator; the ints are written.
+            unsafe {
+                checked(
+                    "MPI_Comm_set_errhandler",
+                    ffi::MPI_Comm_set_errhandler(original, ffi::RSMPI_ERRORS_RETURN),
+                )?;
+                checked("MPI_Comm_rank", ffi::MPI_Comm_rank(original, &mut rank))?;
+                checked("MPI_Comm_size", ffi::MPI_Comm_size(original, &mut size))?;
             }
-            let world = ffi::RSMPI_COMM_WORLD;
-            checked(
-                "MPI_Comm_set_errhandler",
-                ffi::MPI_Comm_set_errhandler(world, ffi::RSMPI_ERRORS_RETURN),
-            )?;
-            checked("MPI_Comm_rank", ffi::MPI_Comm_rank(world, &mut rank))?;
-            checked("MPI_Comm_size", ffi::MPI_Comm_size(world, &mut size))?;
         }
         let mut world = Self {
             rank: rank as usize,
             size: size as usize,
-            // SAFETY: a constant once MPI is started.
-            comm: unsafe { ffi::RSMPI_COMM_WORLD },
-            entered: Mutex::new(()),
+            comm: original,
             limit,
             peers: OnceLock::new(),
             owned,
             finished: AtomicBool::new(false),
             failure: OnceLock::new(),
-            tags: AtomicUsize::new(1),
+            tags: AtomicUsize::new(FAILED as usize + 1),
         };
         // MPI writes the handle when the wait ends well; until then it must stay where it is.
         // SAFETY: a null handle, to be overwritten.
@@ -175,7 +200,7 @@ impl World {
     /// Calls MPI, no other thread being there.
     pub(super) fn call(&self, name: &str, call: impl FnOnce() -> c_int) -> Result<()> {
         self.usable()?;
-        let _entered = self.entered.lock().unwrap_or_else(|e| e.into_inner());
+        let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
         checked(name, call())
     }
 
@@ -198,6 +223,43 @@ impl World {
         self.failure.get().map_or(Ok(()), |(rank, message)| Err(fault(*rank, message)))
     }
 
+    /// Tells the other ranks that this one cannot go on, without waiting for anybody.
+    pub(super) fn tell_failure(&self, reason: &str) {
+        for q in (0..self.size).filter(|&q| q != self.rank) {
+            // A message without content needs no buffer; its request is never looked at.
+            // SAFETY: nothing is read from the null pointer.
+            let told = self.start("MPI_Isend", |comm, request| unsafe {
+                let nothing = std::ptr::null();
+                ffi::MPI_Isend(nothing, 0, ffi::RSMPI_UINT8_T, q as c_int, FAILED, comm, request)
+            });
+            if told.is_err() {
+                break; // who waits for this rank hears of it by the time limit
+            }
+        }
+        let _ = self.failure.set((Some(self.rank), reason.to_string())); // a failure before it stays
+    }
+
+    /// A rank that has told of its failure.
+    fn heard(&self) -> Option<(usize, String)> {
+        let (mut flag, mut status) = (0, std::mem::MaybeUninit::<ffi::MPI_Status>::uninit());
+        let comm = self.comm;
+        // SAFETY: MPI writes the flag, and the status where the flag is set.
+        let probed = self.call("MPI_Iprobe", || unsafe {
+            ffi::MPI_Iprobe(ffi::RSMPI_ANY_SOURCE, FAILED, comm, &mut flag, status.as_mut_ptr())
+        });
+        if probed.is_err() || flag == 0 {
+            return None;
+        }
+        // SAFETY: written, for the flag is set.
+        let rank = unsafe { status.assume_init() }.MPI_SOURCE as usize;
+        Some((rank, "failed; its own error says why".into()))
+    }
+
+    /// A rank that is gone or has failed, and how.
+    fn lost(&self) -> Option<(usize, String)> {
+        self.heard().or_else(|| self.peers.get().and_then(Peers::dead))
+    }
+
     /// Notes what keeps this rank from going on, and gives it as an error.
     fn broken(&self, rank: Option<usize>, message: String) -> Error {
         let (rank, message) = self.failure.get_or_init(|| (rank, message));
@@ -207,7 +269,7 @@ impl World {
     /// An error if a rank is known to be gone; looks once a second.
     pub(super) fn check(&self) -> Result<()> {
         self.usable()?;
-        match self.peers.get().and_then(Peers::dead) {
+        match self.lost() {
             None => Ok(()),
             Some((rank, how)) => Err(self.broken(Some(rank), how)),
         }
@@ -233,7 +295,7 @@ impl World {
                 continue;
             }
             std::thread::sleep(Duration::from_micros(if waited < DOZE { 50 } else { 500 }));
-            if let Some((rank, how)) = self.peers.get().and_then(Peers::dead) {
+            if let Some((rank, how)) = self.lost() {
                 // What it sent before it ended may have come in the meantime.
                 if self.test(name, requests)? {
                     return Ok(());
@@ -293,7 +355,7 @@ impl World {
         let request =
             self.start("MPI_Ibarrier", |comm, request| unsafe { ffi::MPI_Ibarrier(comm, request) })?;
         self.wait("MPI_Ibarrier", &mut [request], &[])?;
-        let _entered = self.entered.lock().unwrap_or_else(|e| e.into_inner());
+        let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
         if self.finished.swap(true, Ordering::SeqCst) || !self.owned {
             return Ok(());
         }
@@ -304,12 +366,23 @@ impl World {
     /// Ends the whole job with exit code 3.
     pub(super) fn abort(&self) -> ! {
         if !self.is_finished() {
-            let _entered = self.entered.lock().unwrap_or_else(|e| e.into_inner());
+            let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
             // SAFETY: MPI runs, and no other thread is inside.
             unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, 3) };
         }
         std::process::exit(3)
     }
+}
+
+/// Refuses an MPI that only some threads may call.
+fn enough_threads(provided: c_int) -> Result<()> {
+    // SAFETY: a constant.
+    if provided >= unsafe { ffi::RSMPI_THREAD_SERIALIZED } {
+        return Ok(());
+    }
+    Err(Error::Unsupported(
+        "this MPI lets only one thread call it; start or build it with MPI_THREAD_SERIALIZED".into(),
+    ))
 }
 
 fn fault(rank: Option<usize>, message: &str) -> Error {
