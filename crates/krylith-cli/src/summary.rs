@@ -50,7 +50,7 @@ fn is_direct(done: &Finished) -> bool {
 
 /// The name in reports: `direct` where factors hold so much more than the matrix.
 pub fn preconditioner_name(done: &Finished) -> &str {
-    if is_direct(done) { "direct" } else { &*done.solution.precond.name }
+    if is_direct(done) { "direct" } else { &done.solution.precond.name }
 }
 
 /// `converged after 42 iterations, 1 restart`.

@@ -30,7 +30,8 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("conforms_on_{size}_ranks"), move || conforms(size)));
     }
     type Test = fn() -> Result<(), Failed>;
-    let ends: [(&str, Test); 7] = [
+    let ends: [(&str, Test); 8] = [
+        ("errors_return_on_a_duplicate", duplicated),
         ("a_killed_rank_ends_the_job", killed),
         ("a_killed_rank_is_named_where_the_launcher_lets_others_live", killed_and_named),
         ("a_stopped_rank_ends_the_job_at_the_time_limit", stopped),
@@ -167,6 +168,13 @@ fn leaves() -> Result<(), Failed> {
     end.must(end.output.status.signal().is_none(), "expected an exit code")
 }
 
+/// Duplicates are what solves in a host's MPI program work on.
+fn duplicated() -> Result<(), Failed> {
+    let end = job(3, "duplicate", &[], "60")?;
+    end.must(end.output.status.success() && end.took < GONE, "expected success")?;
+    end.must(end.text().matches("goes on").count() == 3, "expected a word of every rank")
+}
+
 /// What one rank does.
 fn rank(scenario: &str) -> ExitCode {
     note("");
@@ -214,6 +222,21 @@ fn play(mpi: &Mpi, scenario: &str) -> Result<()> {
             mpi.finish()?;
             assert!(mpi.sum(&mut [1.0]).is_err(), "a sum after the end");
             println!("conforms");
+            Ok(())
+        }
+        ("duplicate", _) => {
+            let (one, other) = (mpi.duplicate()?, mpi.duplicate()?);
+            ranks::conform(&*one);
+            assert!(one.outlives_failure() && !mpi.outlives_failure());
+            if chosen {
+                one.fail("a test of ours");
+            }
+            let error = one.sum(&mut [1.0]).unwrap_err().to_string();
+            assert!(error.starts_with("rank 1: "), "{error}");
+            let mut ones = [1.0];
+            other.sum(&mut ones)?;
+            assert_eq!(ones, [mpi.size() as f64]);
+            println!("goes on");
             Ok(())
         }
         ("killed", true) => {
