@@ -227,7 +227,7 @@ fn auto_takes_cg_where_it_can_and_says_so() {
     let (b, mut x) = (vec![1.0; 512], vec![0.0; 512]);
     let mut solver = Solver::new(&laplace(8), &options("rtol=1e-8")).unwrap();
     let solution = solver.solve(&b, &mut x).unwrap();
-    assert!(solution.converged() && solution.method.name() == MethodName::Cg);
+    assert!(solution.converged() && solution.method.name() == MethodName::Cg, "{:?} {:?}", solution.events, solution.history);
     assert!(solution.events.iter().any(|e| e.kind == EventKind::Choice && e.detail.contains("symmetric")));
     // Symmetric and indefinite: CG breaks down, is named, and BiCGSTAB or GMRES goes on.
     let shifted = |shift: f64| {
