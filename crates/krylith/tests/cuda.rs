@@ -52,6 +52,10 @@ fn main() {
         test("bicgstab_agrees_with_the_cpu", bicgstab_agrees_with_the_cpu, false),
         test("bicgstab_allocates_nothing_again", bicgstab_allocates_nothing_again, false),
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
+        test("every_method_reaches_every_outcome", every_method_reaches_every_outcome, false),
+        test("cg_matches_a_direct_solve", cg_matches_a_direct_solve, false),
+        test("cg_follows_the_textbook", cg_follows_the_textbook, false),
+        test("flexible_cg_keeps_directions_conjugate", flexible_cg_keeps_directions_conjugate, false),
         test("factors_match_the_textbook", factors_match_the_textbook, false),
         test("factors_are_refreshed", factors_are_refreshed, false),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
@@ -100,6 +104,22 @@ fn diagonals_match_rows(device: &Arc<Device>) {
 
 fn structure_changes_nothing(device: &Arc<Device>) {
     conformance::structure_changes_nothing(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn every_method_reaches_every_outcome(device: &Arc<Device>) {
+    conformance::method::every_method_reaches_every_outcome(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn cg_matches_a_direct_solve(device: &Arc<Device>) {
+    conformance::method::cg_matches_a_direct_solve(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn cg_follows_the_textbook(device: &Arc<Device>) {
+    conformance::method::cg_follows_the_textbook(&|n| Cuda::new(device, n).unwrap());
+}
+
+fn flexible_cg_keeps_directions_conjugate(device: &Arc<Device>) {
+    conformance::method::flexible_cg_keeps_directions_conjugate(&|n| Cuda::new(device, n).unwrap());
 }
 
 fn factors_match_the_textbook(device: &Arc<Device>) {

@@ -28,4 +28,7 @@ impl<S: Space> LinearOperator<S> for Mixed<'_, S> {
     fn bytes(&self) -> u64 {
         self.rounded.bytes()
     }
+    fn recordable(&self) -> bool {
+        self.exact.recordable() && self.rounded.recordable()
+    }
 }

@@ -71,6 +71,9 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for
     fn bytes(&self) -> u64 {
         self.first.bytes() + self.second.bytes() + 24 * self.len
     }
+    fn recordable(&self) -> bool {
+        self.first.recordable() && self.second.recordable()
+    }
 }
 
 /// y = M₁x, then y ← y + M₂(x − A y).
@@ -135,5 +138,8 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     }
     fn bytes(&self) -> u64 {
         self.first.bytes() + self.second.bytes() + self.operator.bytes() + 48 * self.len
+    }
+    fn recordable(&self) -> bool {
+        self.first.recordable() && self.second.recordable() && self.operator.recordable()
     }
 }

@@ -185,4 +185,7 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
         let vectors = if self.inner.is_some() { 6 } else { 4 };
         8 * vectors * self.host.len() as u64 + self.inner.as_ref().map_or(0, |p| p.bytes())
     }
+    fn recordable(&self) -> bool {
+        self.inner.as_ref().is_none_or(|p| p.recordable())
+    }
 }

@@ -94,4 +94,7 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for NullSpace<S, P> {
     fn bytes(&self) -> u64 {
         self.bytes + self.inner.as_ref().map_or(0, |p| p.bytes())
     }
+    fn recordable(&self) -> bool {
+        self.inner.as_ref().is_none_or(|p| p.recordable())
+    }
 }

@@ -7,6 +7,7 @@ pub mod ildu;
 #[cfg(feature = "cuda")]
 pub mod lender;
 pub mod memory;
+pub mod method;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};

@@ -56,6 +56,26 @@ fn bicgstab_restarts_itself() {
 }
 
 #[test]
+fn every_method_reaches_every_outcome() {
+    each(|space| conformance::method::every_method_reaches_every_outcome(space));
+}
+
+#[test]
+fn cg_matches_a_direct_solve() {
+    each(|space| conformance::method::cg_matches_a_direct_solve(space));
+}
+
+#[test]
+fn cg_follows_the_textbook() {
+    each(|space| conformance::method::cg_follows_the_textbook(space));
+}
+
+#[test]
+fn flexible_cg_keeps_directions_conjugate() {
+    each(|space| conformance::method::flexible_cg_keeps_directions_conjugate(space));
+}
+
+#[test]
 fn factors_match_the_textbook() {
     each(|space| conformance::ildu::factors_match_the_textbook(space));
 }

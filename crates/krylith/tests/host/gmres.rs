@@ -239,7 +239,8 @@ fn an_operator_that_is_not_linear_diverges() {
     for options in all_options(10) {
         let run = run(&cube, &vec![1.0; n], &vec![0.0; n], options, TIGHT, &mut ());
         assert_eq!(run.history.outcome, Outcome::Diverged, "{options:?} {:?}", run.history);
-        assert!(run.history.true_relative_residual > 1e4);
+        assert!(*run.history.residuals.last().unwrap() > 1e4);
+        assert_eq!(run.history.true_relative_residual, 1.0, "the best x, the first guess, is given back");
     }
 }
 
@@ -465,13 +466,10 @@ fn the_small_beam_has_its_known_answer() {
 
 /// The matrix (same origin and licence, five times larger) is not committed; KRYLITH_DATA names its folder.
 #[test]
+#[ignore = "needs a matrix, in the folder that KRYLITH_DATA names"]
 fn the_larger_beam_has_its_known_answer() {
-    let folder = std::env::var("KRYLITH_DATA").unwrap_or_default();
+    let folder = std::env::var("KRYLITH_DATA").expect("KRYLITH_DATA names a folder");
     let path = std::path::Path::new(&folder).join("matrices/beam_tet_dof2475_np4.A.mtx.gz");
-    if !path.exists() {
-        println!("skipped: set KRYLITH_DATA to the folder that holds {}", path.display());
-        return;
-    }
     for variant in VARIANTS {
         assert_eq!(first_below(&path, 0.9, variant), (35, "8.909955e-1".into()), "{variant:?}");
     }
