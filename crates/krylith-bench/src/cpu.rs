@@ -411,6 +411,7 @@ mod tests {
     use crate::systems;
     use krylith::Store;
     use krylith::operator::{LinearOperator, PointBlock};
+    use krylith::space::Space;
 
     #[test]
     fn the_unfused_product_is_the_library_s() {

@@ -86,7 +86,7 @@ fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
     space.write(&numbers, &mut w)?;
     let mut flags = [0; FLAGS];
     (flags[LIMIT], flags[BATCH]) = (i32::MAX, RESTART as i32);
-    space.write_scalars(&mut scalars, 0, &vec![1.0; Scalars::LEN], &flags)?;
+    space.write_scalars(&mut scalars, 0, &[1.0; Scalars::LEN], &flags)?;
     // No guard: whatever the numbers become, nothing halts and all is moved.
     space.guard(None);
     let cycle = per_step(space, plan, 1, |s| {

@@ -101,7 +101,7 @@ fn projection<S: Space>(space: &S, plan: &Plan, ranks: usize) -> Result<f64> {
     space.write(&vec![2.0; space.len()], &mut z)?;
     let mut flags = [0; FLAGS];
     (flags[LIMIT], flags[BATCH]) = (i32::MAX, RESTART as i32);
-    space.write_scalars(&mut scalars, 0, &vec![1.0; Scalars::LEN], &flags)?;
+    space.write_scalars(&mut scalars, 0, &[1.0; Scalars::LEN], &flags)?;
     space.guard(None);
     let seconds = per_step(space, plan, plan.repeats, |s| {
         s.project_pair(&v, columns, &w, &z, &mut scalars, layout.dots)

@@ -1,4 +1,4 @@
-//! The suite on the CPU, small; and the paper's kernels under NVRTC where it is installed.
+//! The suite on the CPU, small.
 
 use krylith_bench::{DeviceChoice, OkpOptions, okp};
 
@@ -55,26 +55,5 @@ fn nonsense_is_refused() {
         OkpOptions { iterations: Some(0), ..OkpOptions::default() },
     ] {
         assert!(okp(&options, &mut |_| ()).is_err());
-    }
-}
-
-/// Skipped, and said so, where NVRTC is not installed.
-#[cfg(feature = "cuda")]
-#[test]
-fn the_paper_s_kernels_compile() {
-    use krylith_bench::compile_paper_kernels as compile;
-    if let Err(e) = compile(4, 2, 128, (9, 0)) {
-        assert!(std::env::var_os("KRYLITH_NVRTC").is_none(), "{e}");
-        eprintln!("skipped: {e}");
-        return;
-    }
-    let exchange = krylith_bench::compile_exchange_kernels((9, 0)).unwrap().to_src();
-    assert!(exchange.contains("parallel_buffering") && exchange.contains("gather"));
-    for b in 1..=8 {
-        for s in 1..=4 {
-            let ptx = compile(b, s, 256, (8, 0)).unwrap().to_src();
-            assert!(ptx.contains("stage_combination"));
-            assert_eq!(ptx.contains("warp_per_block_row"), b <= 5, "b={b}");
-        }
     }
 }

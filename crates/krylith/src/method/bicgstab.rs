@@ -39,10 +39,8 @@ const TRUSTED: f64 = 1e-8;
 steps! {
     /// The scalars of BiCGSTAB.
     pub struct Scalars {
-        /// (r̂, r).
-        rho,
-        /// (r̂, r) before the iteration.
-        rho_old, alpha, omega, beta,
+        /// (r̂, r) as it was summed last; the one that the iteration works with, and the one before it.
+        rho_next, rho, rho_old, alpha, omega, beta,
         /// (r̂, v).
         sigma, vv, ts, tt, ss, rs, rt,
         /// Share of v in r̂ at a restart.
@@ -52,6 +50,13 @@ steps! {
     arrays Arrays(m) { history: m + 1 }
     constants [VANISHES, GROWTH, TRUSTED];
     functions {
+        fn form_shift(s;) {
+            // After a breakdown r̂ = r might lead to the same one; r + σ v is far from orthogonal to r.
+            s.shift = 0.0;
+            if ((s.reason >= ALPHA || s.reason == GREW) && s.vv > 0.0) {
+                s.shift = 0.5 * s.norm_recurrence / sqrt(s.vv);
+            }
+        }
         fn form_alpha_omega(s;) {
             if (!(s.vv < HUGE)) {
                 s.reason = NOT_FINITE;
@@ -68,12 +73,14 @@ steps! {
                 if (s.tt > 0.0) { s.omega = s.ts / s.tt; }
                 s.rho_old = s.rho;
             }
+            form_shift(s);
         }
         fn form_beta(s; history) {
             let norm = sqrt(s.rr);
             s.completed += 1;
             history[at(s.completed)] = norm;
             s.norm_recurrence = norm;
+            s.rho = s.rho_next;
             s.beta = (s.rho / s.rho_old) * (s.alpha / s.omega);
             if (!(norm < HUGE)) {
                 s.reason = NOT_FINITE;
@@ -86,22 +93,20 @@ steps! {
             } else if (norm > GROWTH * s.norm) {
                 s.reason = GREW;
             }
+            form_shift(s);
         }
     }
     /// Every step.
     pub const STEPS;
-    /// r̂ for a restart: after a breakdown r̂ = r might lead to the same one; r + σ v is far from orthogonal to r.
-    shadow(s, _) {
-        s.shift = 0.0;
-        if ((s.reason >= ALPHA || s.reason == GREW) && s.vv > 0.0) { s.shift = 0.5 * s.norm_recurrence / sqrt(s.vv); }
-    }
+    /// ρ for the first iteration after a restart.
+    adopt(s, _) { s.rho = s.rho_next; }
     /// α = ρ/(r̂, v) and ω = (t, s)/(t, t).
     find_alpha_omega(s, _) { form_alpha_omega(s); }
     /// α and ω, and from the same sums (r̂, r), (r, r) and β of the r that follows.
     find_alpha_omega_beta(s, _) {
         form_alpha_omega(s);
         if (s.halt != 0) { return; }
-        s.rho = s.rs - s.omega * s.rt;
+        s.rho_next = s.rs - s.omega * s.rt;
         s.rr = s.ss - s.omega * s.ts;
         let cancelled = !(s.rr > TRUSTED * s.ss);
         if (!(s.rr > 0.0)) { s.rr = 0.0; }
@@ -118,10 +123,12 @@ sweeps! {
     /// The vector passes of this method.
     pub const SWEEPS for Scalars;
     /// r = r̂ = p = b − q, (r, r), (r̂, r).
-    begin: () [b, q] [r, rhat, p] -> [rr, rho] { r = b - q; rhat = r; p = r; rr += r * r; rho += r * r; }
+    begin: () [b, q] [r, rhat, p] -> [rr, rho_next] {
+        r = b - q; rhat = r; p = r; rr += r * r; rho_next += r * r;
+    }
     /// The same with r̂ = r + σ v.
-    begin_shifted: (shift) [b, q, v] [r, rhat, p] -> [rr, rho] {
-        r = b - q; rhat = r + shift * v; p = r; rr += r * r; rho += rhat * r;
+    begin_shifted: (shift) [b, q, v] [r, rhat, p] -> [rr, rho_next] {
+        r = b - q; rhat = r + shift * v; p = r; rr += r * r; rho_next += rhat * r;
     }
     /// (r̂, v), (v, v).
     alpha_dots: () [rhat, v] [] -> [sigma, vv] { sigma += rhat * v; vv += v * v; }
@@ -134,12 +141,12 @@ sweeps! {
         ts += t * s; tt += t * t; ss += s * s; rs += rhat * s; rt += rhat * t;
     }
     /// x += α p̂ + ω ŝ, r = s − ω t, (r, r), (r̂, r).
-    update: (alpha, omega) [phat, shat, t, rhat] [x, r] -> [rr, rho] {
-        x += alpha * phat + omega * shat; r -= omega * t; rr += r * r; rho += rhat * r;
+    update: (alpha, omega) [phat, shat, t, rhat] [x, r] -> [rr, rho_next] {
+        x += alpha * phat + omega * shat; r -= omega * t; rr += r * r; rho_next += rhat * r;
     }
     /// The same where p̂ = p and ŝ = s.
-    update_plain: (alpha, omega) [p, t, rhat] [x, r] -> [rr, rho] {
-        x += alpha * p + omega * r; r -= omega * t; rr += r * r; rho += rhat * r;
+    update_plain: (alpha, omega) [p, t, rhat] [x, r] -> [rr, rho_next] {
+        x += alpha * p + omega * r; r -= omega * t; rr += r * r; rho_next += rhat * r;
     }
     /// p = r + β (p − ω v).
     direction: (beta, omega) [r, v] [p] -> [] { p = r + beta * (p - omega * v); }
@@ -213,11 +220,11 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
     fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()> {
         let Self { r, rhat, p, v, t, .. } = self;
         on.multiply_exact(x, t)?;
-        if on.first {
-            return on.sweep(begin, [on.b, t], [r, rhat, p]);
+        match on.first {
+            true => on.sweep(begin, [on.b, t], [r, rhat, p])?,
+            false => on.sweep(begin_shifted, [on.b, t, v], [r, rhat, p])?,
         }
-        on.step(shadow, 0)?;
-        on.sweep(begin_shifted, [on.b, t, v], [r, rhat, p])
+        on.step(adopt, 0)
     }
 
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {

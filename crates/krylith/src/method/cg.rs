@@ -27,14 +27,10 @@ use crate::{Result, steps, sweeps};
 steps! {
     /// The scalars of CG.
     pub struct Scalars {
-        /// (r, z).
-        rho,
-        /// (z, q).
-        zq,
-        /// (p, A p).
-        pq,
-        /// (r, z) before the iteration; 0 after a restart.
-        rho_old, alpha, beta,
+        /// (r, z) and (z, q) as they were summed last, (p, A p).
+        rho_next, zq, pq,
+        /// (r, z) and (z, A z) that the iteration works with; (r, z) before it, 0 after a restart.
+        rho, delta, rho_old, alpha, beta,
         /// ±1: the sign of (p, A p) and that of (r, z); 0 where it is not known yet.
         sign_a, sign_p
     }
@@ -59,6 +55,8 @@ steps! {
             s.rho_old = s.rho;
         }
         fn end_iteration(s; history) {
+            s.rho = s.rho_next;
+            s.delta = s.zq;
             s.norm_recurrence = sqrt(s.rr);
             s.completed += 1;
             history[at(s.completed)] = s.norm_recurrence;
@@ -74,27 +72,31 @@ steps! {
     /// Every step.
     pub const STEPS;
     /// A restart: there is no last direction.
-    forget(s, _) { s.rho_old = 0.0; }
+    adopt(s, _) {
+        s.rho = s.rho_next;
+        s.delta = s.zq;
+        s.rho_old = 0.0;
+    }
     /// α = ρ/(p, q).
     find_alpha(s, _) { form_alpha(s); }
     /// β = ρ/ρ₋₁ and α = ρ/(p, A p), where (p, A p) = (z, A z) − β ρ/α₋₁.
     find_alpha_beta(s, _) {
         s.beta = 0.0;
-        s.pq = s.zq;
+        s.pq = s.delta;
         if (s.rho_old != 0.0) {
             s.beta = s.rho / s.rho_old;
-            s.pq = s.zq - s.beta * s.rho / s.alpha;
+            s.pq = s.delta - s.beta * s.rho / s.alpha;
         }
         form_alpha(s);
     }
     /// β = ρ/ρ₋₁.
     find_beta(s, _) {
-        s.beta = s.rho / s.rho_old;
+        s.beta = s.rho_next / s.rho;
         end_iteration(s, history);
     }
     /// β = (z, r − r₋₁)/ρ₋₁ with r − r₋₁ = −α q.
     find_beta_flexible(s, _) {
-        s.beta = -s.alpha * s.zq / s.rho_old;
+        s.beta = -s.alpha * s.zq / s.rho;
         end_iteration(s, history);
     }
     /// The end of an iteration whose β comes later.
@@ -115,9 +117,11 @@ sweeps! {
     /// x += α p, r −= α q.
     advance: (alpha) [p, q] [x, r] -> [] { x += alpha * p; r -= alpha * q; }
     /// (r, r), (r, z).
-    dots: () [r, z] [] -> [rr, rho] { rr += r * r; rho += r * z; }
+    dots: () [r, z] [] -> [rr, rho_next] { rr += r * r; rho_next += r * z; }
     /// (r, r), (r, z), (z, q).
-    dots_flexible: () [r, z, q] [] -> [rr, rho, zq] { rr += r * r; rho += r * z; zq += z * q; }
+    dots_flexible: () [r, z, q] [] -> [rr, rho_next, zq] {
+        rr += r * r; rho_next += r * z; zq += z * q;
+    }
     /// p = z + β p.
     direction: (beta) [z] [p] -> [] { p = z + beta * p; }
     /// p = z + β p, s = q + β s, x += α p, r −= α s.
@@ -186,14 +190,15 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
             None => on.sweep(residual, [on.b, q], [r])?,
             Some(s) => on.sweep(residual_clear, [on.b, q], [r, p, s])?,
         }
-        on.step(forget, 0)?;
         let z = on.precondition(r, z)?;
         if s.is_some() {
             on.multiply(z, q)?;
-            return on.sweep(dots_flexible, [r, z, q], []);
+            on.sweep(dots_flexible, [r, z, q], [])?;
+        } else {
+            on.sweep(dots, [r, z], [])?;
+            on.sweep(start, [z], [p])?;
         }
-        on.sweep(dots, [r, z], [])?;
-        on.sweep(start, [z], [p])
+        on.step(adopt, 0)
     }
 
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {

@@ -15,8 +15,8 @@
 use super::Method;
 use crate::operator::LinearOperator;
 use crate::space::{
-    BATCH, BoundSweep, COMPLETED, FLAGS, History, Observer, Outcome, Phase, Progress, REASON, REMAINING,
-    Reason, SmallStep, Space, Stop, VERIFIED,
+    BATCH, BoundSweep, COMPLETED, FLAGS, HALT, History, Observer, Outcome, Phase, Progress, REASON,
+    REMAINING, Reason, SmallStep, Space, Stop, VERIFIED,
 };
 use crate::{Result, comm, steps, sweeps};
 
@@ -365,7 +365,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
 
     /// As many iterations a batch as make a graph that is cheap to instantiate; the same on every rank.
     fn choose_length(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
-        if self.recurrence.cycle().is_some() || self.length.1 == on.key {
+        if self.recurrence.cycle().is_some() || on.key.is_none() || self.length.1 == on.key {
             return Ok(());
         }
         let Self { recurrence, scalars, b, x, .. } = self;
@@ -421,7 +421,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             s.step(begin, scalars, 0)?;
             s.guard(Some(scalars));
             for j in 0..length.0 {
-                if s.halted(scalars) {
+                if on.halted(s, scalars)? {
                     break; // known here: nothing is asked of the device for nothing
                 }
                 recurrence.iterate(&mut on.work(s, b, scalars, false), x, j)?;
@@ -439,7 +439,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             s.mark(Phase::Other);
             s.step(verify, scalars, 0)?;
             s.guard(Some(scalars));
-            if !s.halted(scalars) {
+            if !on.halted(s, scalars)? {
                 recurrence.finish(&mut on.work(s, b, scalars, false), x)?;
                 self.residual(s, on, false)?;
             }
@@ -543,6 +543,17 @@ impl<'a, S: Space> Operators<'a, S> {
         let recordable = a.recordable() && p.is_none_or(|p| p.recordable());
         let key = recordable.then(|| a.key() ^ p.map_or(0, |p| p.key().rotate_left(32)));
         Self { a, p, key }
+    }
+
+    /// True where the guard is known to be raised. What is not recorded asks the device: an operator that works on the host
+    /// waits for it anyway, and heeds no guard.
+    fn halted(&self, s: &S, scalars: &S::Scalars) -> Result<bool> {
+        if s.pipeline_depth() == 0 || self.key.is_some() {
+            return Ok(s.halted(scalars));
+        }
+        let mut flags = [0; FLAGS];
+        s.read_scalars(scalars, 0, &mut [], &mut flags)?;
+        Ok(flags[HALT] != 0)
     }
 
     fn work<'w>(&self, s: &'w S, b: &'w S::Vector, scalars: &'w mut S::Scalars, first: bool) -> Work<'w, S>

@@ -55,7 +55,8 @@ pub const fn side_by_side(slots: &[usize]) -> bool {
 /// Declares sweeps: `name: (scalars) [inputs] [updates] -> [sums] { body }`, and a constant that lists them.
 ///
 /// After `pub const SWEEPS for Scalars;` scalars and sums are fields of that struct, which
-/// [`steps!`](crate::steps) made; sums of one sweep must stand side by side in it.
+/// [`steps!`](crate::steps) made; sums of one sweep must stand side by side in it. Where a sum lands nothing may be kept: a
+/// transport that knows no guard sums again what a halted sweep did not write, so a step takes sums at once.
 #[macro_export]
 macro_rules! sweeps {
     (@n $($t:ident)*) => { <[&str]>::len(&[$(stringify!($t)),*]) };

@@ -292,7 +292,7 @@ pub fn cg_follows_the_textbook<S: PointBlockSum>(make: Make<S>) {
 /// With a preconditioner that differs from one application to the next, each direction of the flexible form is conjugate to
 /// the last one, (A pₖ, pₖ₊₁) = 0, and those of the textbook's are not.
 pub fn flexible_cg_keeps_directions_conjugate<S: PointBlockSum>(make: Make<S>) {
-    let (n, steps) = (120, 12);
+    let (n, steps) = (120, 7); // of one batch: its end multiplies too
     let (matrix, rhs) = (line(n), Random(63).numbers(n));
     let space = make(n);
     let product = |x: &[f64]| -> Vec<f64> {

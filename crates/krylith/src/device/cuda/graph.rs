@@ -54,7 +54,7 @@ impl Captured {
         // SAFETY: without an array the call writes the number alone.
         let code = unsafe { sys::cuGraphGetNodes(self.0, std::ptr::null_mut(), &mut count) };
         device.driver("cuGraphGetNodes", code)?;
-        Ok(count as usize)
+        Ok(count)
     }
 }
 

@@ -24,7 +24,7 @@ pub mod specialisations;
 mod tiles;
 mod waiting;
 
-pub use compiler::{CacheState, cache_state, compile_for, compile_ptx_for};
+pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
 pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};

@@ -1,0 +1,58 @@
+//! The papers' own kernels compile, without a GPU.
+
+use krylith_bench::{compile_exchange_kernels, compile_ildu0_kernels, compile_paper_kernels};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Reported as ignored, and never as passed, where NVRTC is not installed; with `KRYLITH_NVRTC` set it must be there.
+fn main() {
+    let missing = compile_ildu0_kernels(1, 256, (9, 0)).err();
+    if let Some(e) = &missing {
+        assert!(std::env::var_os("KRYLITH_NVRTC").is_none(), "{e}");
+        eprintln!("skipped: {e}");
+    }
+    type Test = fn() -> Result<(), Failed>;
+    let tests: [(&str, Test); 2] = [("the_kernels_of_ildu0", ildu0), ("the_kernels_of_okp", okp)];
+    let mut all =
+        tests.map(|(name, test)| Trial::test(name, test).with_ignored_flag(missing.is_some())).into();
+    let arguments = Arguments::from_args();
+    if missing.is_some() && (arguments.ignored || arguments.include_ignored) {
+        all = Vec::new(); // asked to run what cannot run here
+    }
+    libtest_mimic::run(&arguments, all).exit();
+}
+
+fn ildu0() -> Result<(), Failed> {
+    for b in [1, 2, 3, 4, 8] {
+        for threads in [64, 1024] {
+            let all = compile_ildu0_kernels(b, threads, (9, 0))?.concat();
+            for kernel in [
+                "spin_loop_lds",
+                "dag_ec_no_lds",
+                "dag_ec_lds",
+                "dag_ec_lds_ud",
+                "dag_ec_U0",
+                "dag_ec_ILDU0_fused",
+                "dag_vc_ILDU0_fused",
+                "assign_levels",
+                "first_scalars",
+                "direction",
+            ] {
+                assert!(all.contains(&format!(".entry {kernel}(")), "{kernel}, b = {b}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn okp() -> Result<(), Failed> {
+    let exchange = compile_exchange_kernels((9, 0))?.to_src();
+    assert!(exchange.contains("parallel_buffering") && exchange.contains("gather"));
+    for b in 1..=8 {
+        for s in 1..=4 {
+            let ptx = compile_paper_kernels(b, s, 256, (8, 0))?.to_src();
+            assert!(ptx.contains("stage_combination"));
+            assert_eq!(ptx.contains("warp_per_block_row"), b <= 5, "b={b}");
+        }
+    }
+    Ok(())
+}
