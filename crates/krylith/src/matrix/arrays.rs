@@ -38,7 +38,64 @@ impl Csr {
     }
 }
 
+impl Csr {
+    /// New values under the same pattern, from the host or from device memory, which is read back.
+    ///
+    /// # Errors
+    /// A wrong length; a value that is not finite, which the matrix then holds.
+    pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
+        values.into().read(self.values_mut())?;
+        self.check_finite()
+    }
+}
+
 impl Bsr {
+    /// New values under the same pattern, from the host or from device memory, which is read back.
+    ///
+    /// # Errors
+    /// A wrong length; a value that is not finite, which the matrix then holds.
+    pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
+        values.into().read(self.values_mut())?;
+        self.check_finite()
+    }
+
+    /// New values from a scalar matrix whose entries lie in the stored blocks, as those of the matrix that
+    /// [`from_csr`](Self::from_csr) was given do. Allocates nothing.
+    ///
+    /// # Errors
+    /// Another shape, or an entry outside of the stored blocks, with its place; some values are then new.
+    pub fn update_from_csr(&mut self, a: &Csr) -> Result<()> {
+        if (a.rows(), a.columns()) != (self.rows(), self.columns()) {
+            return Err(Error::invalid(format!(
+                "new values from a {}×{} matrix for one of {}×{}",
+                a.rows(),
+                a.columns(),
+                self.rows(),
+                self.columns()
+            )));
+        }
+        let b = self.block();
+        self.values_mut().fill(0.0);
+        for i in 0..a.rows() {
+            let places = self.row_ptr()[i / b]..self.row_ptr()[i / b + 1];
+            let mut p = places.start;
+            let (columns, values) = a.row(i);
+            for (&j, &v) in columns.iter().zip(values) {
+                // Columns ascend in both.
+                while p < places.end && self.col()[p] < j / b as u32 {
+                    p += 1;
+                }
+                if p == places.end || self.col()[p] != j / b as u32 {
+                    return Err(Error::invalid(format!(
+                        "entry ({i}, {j}) lies in no stored block: its pattern is not the one this matrix was made of"
+                    )));
+                }
+                self.values_mut()[p * b * b + i % b * b + j as usize % b] = v;
+            }
+        }
+        Ok(())
+    }
+
     /// The three arrays of the format as an application has them, as with [`Csr::from_arrays`]; `values` holds b²
     /// numbers a block, row by row.
     ///
@@ -212,6 +269,38 @@ mod tests {
         refused(&[0, 2, 3, 4], &[1, 0, 1, 2], "row 0 are not sorted");
         refused(&[0, 2, 3], &[0, 1, 1], "3 row pointers for 3 rows");
         refused(&[], &[], "0 row pointers");
+    }
+
+    #[test]
+    fn new_values_in_place() {
+        let mut a = wanted();
+        let (twice, nan) = ([8.0, 2.0, 4.0, 6.0], [8.0, 2.0, f64::NAN, 6.0]);
+        a.update_values(&twice).unwrap();
+        assert_eq!((a.get(0, 0), a.get(2, 2)), (8.0, 6.0));
+        assert!(a.update_values(&twice[..3]).is_err());
+        assert!(a.update_values(&nan).unwrap_err().to_string().contains("entry (1, 1) is NaN"));
+
+        let mut terms = crate::operator::Terms::csr(&wanted()).unwrap();
+        terms.update_values(0, &twice).unwrap();
+        assert_eq!(terms.terms[0].1.values(), twice);
+        assert!(terms.update_values(1, &twice).unwrap_err().to_string().contains("no term 1"));
+
+        // 2×2 blocks with entries missing inside.
+        let entries = [(0, 0, 1.0), (0, 3, 2.0), (1, 1, 3.0), (2, 2, 4.0), (3, 0, 5.0), (3, 3, 6.0)];
+        let mut csr = Csr::from_triplets(4, 4, &entries).unwrap();
+        let mut bsr = Bsr::from_csr(&csr, 2).unwrap();
+        csr.values_mut().iter_mut().for_each(|v| *v *= -0.5);
+        bsr.update_from_csr(&csr).unwrap();
+        assert_eq!(bsr, Bsr::from_csr(&csr, 2).unwrap());
+        let upper = Csr::from_triplets(4, 4, &entries[..4]).unwrap();
+        let mut upper = Bsr::from_csr(&upper, 2).unwrap();
+        let message = upper.update_from_csr(&csr).unwrap_err().to_string();
+        assert!(message.contains("entry (3, 0)"), "{message}");
+        assert!(bsr.update_from_csr(&wanted()).is_err());
+        let (values, same) = (bsr.values().to_vec(), bsr.clone());
+        bsr.values_mut().fill(0.0);
+        bsr.update_values(&values).unwrap();
+        assert_eq!(bsr, same);
     }
 
     #[test]

@@ -41,6 +41,18 @@ impl<'a> Terms<'a> {
         Ok(Self { terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(a, 1)?))], halo: None })
     }
 
+    /// New values of term `t` on the host, from there or from device memory; a borrowed matrix becomes one of its own.
+    ///
+    /// # Errors
+    /// No such term; a wrong length; a value that is not finite, which the matrix then holds.
+    pub fn update_values<'v>(&mut self, t: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
+        let terms = self.terms.len();
+        match self.terms.get_mut(t) {
+            Some((_, a)) => a.to_mut().update_values(values),
+            None => Err(Error::invalid(format!("there is no term {t}; the operator has {terms}"))),
+        }
+    }
+
     /// Block size b.
     pub fn block(&self) -> usize {
         self.terms[0].1.block()

@@ -124,7 +124,7 @@ pub fn wrong_addresses_are_refused(ordinal: usize) {
         assert!(message.contains(text), "{message}");
     };
     refused(host.as_ptr() as u64, ordinal, stream, "does not know the address");
-    refused(0, ordinal, stream, "does not know the address");
+    refused(0, ordinal, stream, "device address 0");
     refused(pointer + 4, ordinal, stream, "not a multiple of 8");
     refused(pointer, 1000, stream, "GPU 1000");
     refused(pointer, ordinal, Some(std::ptr::without_provenance_mut(2)), "per-thread default stream");

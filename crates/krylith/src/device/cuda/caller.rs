@@ -142,9 +142,17 @@ impl Device {
             return Ok(());
         }
         // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
-        Caller::of::<T>(from)?.ordered(self, || unsafe {
+        let done = Caller::of::<T>(from)?.ordered(self, || unsafe {
             self.copy_anywhere(to.pointer(), from.pointer, from.len * size_of::<T>())
-        })
+        });
+        if done.is_ok() || from.ordinal == self.info().ordinal {
+            return done;
+        }
+        // Not every allocation can be copied from GPU to GPU: memory pools may be closed to others.
+        let mut host = vec![T::default(); from.len];
+        read(from, &mut host)?;
+        self.write(&host, to, 0)?;
+        self.wait()
     }
 
     /// Copies the front of a buffer to a caller's numbers, on this GPU or another.
@@ -154,9 +162,15 @@ impl Device {
             return Ok(());
         }
         // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
-        Caller::of::<T>(to)?.ordered(self, || unsafe {
+        let done = Caller::of::<T>(to)?.ordered(self, || unsafe {
             self.copy_anywhere(to.pointer, from.pointer(), to.len * size_of::<T>())
-        })
+        });
+        if done.is_ok() || to.ordinal == self.info().ordinal {
+            return done;
+        }
+        let mut host = vec![T::default(); to.len];
+        self.read(from, 0, &mut host)?;
+        write(&host, to)
     }
 
     /// Copies bytes between any two GPUs, or within one, in this device's stream.
@@ -239,6 +253,12 @@ impl Caller {
                 "the per-thread default stream is another stream in every thread: give a stream of your own, or null \
                  for the legacy default stream",
             ));
+        }
+        if memory.pointer == 0 {
+            return Err(Error::invalid(format!(
+                "an array of {} numbers at the device address 0",
+                memory.len
+            )));
         }
         if memory.pointer % align_of::<T>() as u64 != 0 {
             return Err(Error::invalid(format!(
