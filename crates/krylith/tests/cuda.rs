@@ -7,6 +7,7 @@ mod conformance;
 
 use conformance::lender::Application;
 use conformance::memory::Lender;
+use conformance::solver;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
 use krylith::comm::{Communicator, Team, agree};
 use krylith::device::cpu::Cpu;
@@ -67,6 +68,21 @@ fn main() {
         test("stages_are_refreshed", stages_are_refreshed, false),
         test("stages_precondition", stages_precondition, false),
         test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
+        test(
+            "new_values_are_those_of_a_new_solver",
+            |_| on_gpus(solver::new_values_are_those_of_a_new_solver),
+            false,
+        ),
+        test(
+            "a_thousand_solves_of_two_solvers",
+            |_| on_gpus(solver::a_thousand_solves_of_two_solvers_at_once),
+            false,
+        ),
+        test(
+            "auto_takes_cg_where_it_can",
+            |_| on_gpus(solver::auto_takes_cg_where_it_can_and_says_so),
+            false,
+        ),
         test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
         test("gpus_solve_as_one_through_nccl", |_| gpus_solve_as_one(Transport::Nccl), false),
         test("updates_reach_all_gpus", |_| updates_reach_all_gpus(), false),
@@ -241,6 +257,9 @@ fn lent_memory_gives_what_slices_give(device: &Arc<Device>) {
     // And where vectors are on the host.
     let application = Application::new(ordinal, false);
     let lend = |n: usize| -> Box<dyn Lender> { Box::new(application.lender(n, true)) };
+    for device in ["cpu threads=2", "cuda:0"] {
+        solver::lent_memory_solves_as_slices_do(device, &lend);
+    }
     conformance::memory::lent_values_equal_slices(&|n| Cpu::new(n, 2), &lend);
     conformance::memory::lent_vectors_equal_slices(&|n| Cpu::new(n, 2), &lend);
 }
@@ -490,6 +509,14 @@ fn counts_for(transport: Transport) -> Vec<usize> {
         counts.drain(..counts.len() - 1);
     }
     counts
+}
+
+/// Whole solves on the first GPU, and on the first two where there are two.
+fn on_gpus(check: fn(&str)) {
+    check("cuda:0");
+    if devices().is_ok_and(|all| all.len() > 1) {
+        check("cuda:0,1");
+    }
 }
 
 fn gpus_solve_as_one(transport: Transport) {

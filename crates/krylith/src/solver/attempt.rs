@@ -290,6 +290,12 @@ impl<S: SolverSpace> Rank<S> {
             self.restarts = restarts;
             ended?;
             self.solution.solve_seconds += start.elapsed().as_secs_f64();
+            if first && rhs.gpu().is_some() && !scale::is_safe(self.history.rhs_norm) {
+                // Another unit is needed, and nothing was found in this one.
+                copy_history(&mut self.solution.history, &self.history);
+                self.restarts.clear();
+                return Ok(());
+            }
 
             let Current { p, info, .. } = self.current.as_ref().expect("it was just solved with");
             let fixed = self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes());
@@ -372,24 +378,25 @@ impl<S: SolverSpace> Engine for Rank<S> {
         let comm = self.space.comm();
         // Numbers in device memory are only looked at where their norm says that they must be.
         let mut unit = scale::unit(comm, rhs.as_host())?;
-        // Refinement works on the host.
-        if unit == 1.0 && (self.passes.is_none() || (rhs.gpu(), x.gpu()) == (None, None)) {
+        let lent = (rhs.gpu(), x.gpu()) != (None, None);
+        // What has another unit is scaled on the host, and refinement works there.
+        let mut through_host = unit != 1.0 || (self.passes.is_some() && lent);
+        if !through_host {
             self.attempts(local, run, run.stop, rhs, x.reborrow(), observer)?;
-            if rhs.gpu().is_some() && !scale::is_safe(self.solution.history.rhs_norm) {
-                unit = scale::unit(self.space.comm(), Some(&rhs.to_vec()?))?;
-                self.solution.events.truncate(self.choices.len());
-            }
-        } else if self.passes.is_some() && unit == 1.0 && rhs.gpu().is_some() {
-            unit = scale::unit(comm, Some(&rhs.to_vec()?))?;
+            through_host = rhs.gpu().is_some() && !scale::is_safe(self.solution.history.rhs_norm);
         }
-        let stop = Stop { atol: run.stop.atol * unit, ..run.stop };
-        if unit != 1.0 || (self.passes.is_some() && (rhs.gpu(), x.gpu()) != (None, None)) {
-            let scaled = |v: Vec<f64>| v.into_iter().map(|v| v * unit).collect::<Vec<f64>>();
-            let (rhs, mut own) = (scaled(rhs.to_vec()?), scaled(x.as_array().to_vec()?));
-            self.attempts(local, run, stop, Numbers::from(&rhs), NumbersMut::from(&mut own), observer)?;
+        if through_host {
+            let (mut b, mut own) = (rhs.to_vec()?, x.as_array().to_vec()?);
+            if rhs.gpu().is_some() {
+                unit = scale::unit(self.space.comm(), Some(&b))?;
+            }
+            b.iter_mut().chain(&mut own).for_each(|v| *v *= unit);
+            let stop = Stop { atol: run.stop.atol * unit, ..run.stop };
+            self.attempts(local, run, stop, Numbers::from(&b), NumbersMut::from(&mut own), observer)?;
             own.iter_mut().for_each(|v| *v /= unit);
             x.write(&own)?;
         }
+        let stop = Stop { atol: run.stop.atol * unit, ..run.stop };
         self.lost = false;
         let solution = &mut self.solution;
         let norm = solution.history.rhs_norm;

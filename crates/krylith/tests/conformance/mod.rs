@@ -8,6 +8,7 @@ pub mod ildu;
 pub mod lender;
 pub mod memory;
 pub mod method;
+pub mod solver;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};

@@ -1,9 +1,8 @@
-//! Whole solves: the same answers again and again, after new values, from several threads and on ranks.
+//! Whole solves on the CPU and on ranks: choices, limits, refusals.
 
-use crate::common::*;
+use crate::conformance::solver::{self, laplace, residual};
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
-use krylith::method::MethodName;
 use krylith::operator::Terms;
 use krylith::partition::{Partition, split};
 use krylith::solver::{EventKind, Refresh, Solution};
@@ -12,113 +11,32 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn options(text: &str) -> Options {
-    format!("device=cpu threads=1 {text}").parse().unwrap()
-}
-
-/// Seven-point Laplacian of n³ nodes.
-fn laplace(n: usize) -> Csr {
-    let at = |x: usize, y: usize, z: usize| (x + n * (y + n * z)) as u32;
-    let mut triplets = Vec::new();
-    for (x, y, z) in (0..n * n * n).map(|i| (i % n, i / n % n, i / n / n)) {
-        let i = at(x, y, z);
-        triplets.push((i, i, 6.0));
-        for (j, there) in
-            [(at(x + 1, y, z), x + 1 < n), (at(x, y + 1, z), y + 1 < n), (at(x, y, z + 1), z + 1 < n)]
-        {
-            if there {
-                triplets.extend([(i, j, -1.0), (j, i, -1.0)]);
-            }
-        }
-    }
-    Csr::from_triplets(n * n * n, n * n * n, &triplets).unwrap()
-}
-
-/// ‖b − A x‖/‖b‖, by the system as given.
-fn residual(problem: &Problem, b: &[f64], x: &[f64]) -> f64 {
-    let original = problem.original();
-    original.norm(&original.residual(b, x).unwrap()).unwrap() / original.norm(b).unwrap()
-}
+/// On one thread, so that two solvers do not share a core too often.
+const DEVICE: &str = "cpu threads=1";
 
 #[test]
 fn a_thousand_solves_of_two_solvers_at_once() {
-    fn sent(_: impl Send) {}
-    let mut rng = Random(11);
-    let k = random_kronecker(&mut rng, 3, 2, 30, 4, true, true);
-    let a = laplace(5);
-    let rhs: Vec<Vec<f64>> = (0..1000).map(|_| rng.numbers(k.rows())).collect();
-    std::thread::scope(|scope| {
-        // A solver is made here and used there.
-        let mut first = Solver::new(&k, &options("precond=jacobi rtol=1e-9")).unwrap();
-        let second = Solver::new(&a, &options("precond=ildu:rows=30 rtol=1e-9")).unwrap();
-        let rhs = &rhs;
-        scope.spawn(move || {
-            let (n, mut x) = (first.problem().own_len(), vec![0.0; k_len(&first)]);
-            let mut before = None;
-            for (step, b) in rhs.iter().enumerate() {
-                x.fill(0.0);
-                assert!(first.solve(b, &mut x).unwrap().converged(), "{step}");
-                assert!(residual(first.problem(), b, &x) <= 1e-9, "{step}");
-                if step % 100 == 0 {
-                    // The same right-hand side has the same answer, to the bit, whatever was solved in between.
-                    let mut again = vec![0.0; n];
-                    first.solve(&rhs[0], &mut again).unwrap();
-                    assert_eq!(before.get_or_insert(again.clone()), &again, "{step}");
-                }
-            }
-        });
-        scope.spawn(move || {
-            let mut second = second;
-            let mut x = vec![0.0; 125];
-            for (step, b) in rhs.iter().enumerate() {
-                let solution = second.solve(&b[..125], &mut x).unwrap();
-                assert!(solution.converged() && solution.method.name() == MethodName::Cg, "{step}");
-            }
-        });
-    });
-    sent(Solver::new(&laplace(2), &options("")).unwrap());
-}
-
-fn k_len(solver: &Solver) -> usize {
-    solver.problem().own_len()
+    solver::a_thousand_solves_of_two_solvers_at_once(DEVICE);
 }
 
 #[test]
 fn new_values_are_those_of_a_new_solver() {
-    let mut rng = Random(12);
-    for precond in
-        ["jacobi", "jacobi:block=1", "ildu:rows=10", "stage", "jacobi+ildu", "jacobi then ildu", "none"]
-    {
-        for more in ["", " equilibrate=true", " store=f32"] {
-            let mut k = random_kronecker(&mut rng, 2, 3, 40, 4, true, true);
-            k.a = Dense::identity(3);
-            let text = format!("method=gmres precond={precond} rtol=1e-10{more}");
-            let mut solver = Solver::new(&k.clone(), &options(&text)).map(|_| ()).map_or_else(
-                |e| panic!("{text}: {e}"),
-                |()| Solver::new(Problem::kronecker(&k).unwrap().into_owned(), &options(&text)).unwrap(),
-            );
-            let b = rng.numbers(k.rows());
-            for step in 0..3 {
-                k.m.values_mut().iter_mut().for_each(|v| *v *= 1.1);
-                k.l.values_mut().iter_mut().for_each(|v| *v *= 0.9);
-                k.tau *= 0.8;
-                solver.update_term(0, k.m.values()).unwrap();
-                solver.update_term(1, k.l.values()).unwrap();
-                solver.set_tau(k.tau).unwrap();
-                let (mut x, mut y) = (vec![0.0; k.rows()], vec![0.0; k.rows()]);
-                let iterations = solver.solve(&b, &mut x).unwrap().history.iterations;
-                let mut fresh = Solver::new(&k, &options(&text)).unwrap();
-                let expected = fresh.solve(&b, &mut y).unwrap();
-                assert!(expected.converged() && expected.history.iterations == iterations, "{text} {step}");
-                assert!(distance(&x, &y) < 1e-12, "{text} {step}: {:e}", distance(&x, &y));
-            }
-        }
-    }
+    solver::new_values_are_those_of_a_new_solver(DEVICE);
 }
 
-fn distance(x: &[f64], y: &[f64]) -> f64 {
-    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
-    norm(&mut x.iter().zip(y).map(|(x, y)| x - y)) / norm(&mut y.iter().copied())
+#[test]
+fn auto_takes_cg_where_it_can_and_says_so() {
+    solver::auto_takes_cg_where_it_can_and_says_so(DEVICE);
+}
+
+#[test]
+fn lent_memory_solves_as_slices_do() {
+    let lend = |n: usize| -> Box<dyn crate::conformance::memory::Lender> { Box::new(vec![f64::NAN; n]) };
+    solver::lent_memory_solves_as_slices_do(DEVICE, &lend);
+}
+
+fn options(text: &str) -> Options {
+    format!("device=cpu threads=1 {text}").parse().unwrap()
 }
 
 #[test]
@@ -220,46 +138,6 @@ fn limits_and_watchers_stop_a_solve() {
     assert_eq!(solver.solve(&b, &mut x).unwrap().outcome(), Outcome::MaxIterations);
     solver.set_stop(Stop::default());
     assert!(solver.solve(&b, &mut x).unwrap().converged());
-}
-
-#[test]
-fn auto_takes_cg_where_it_can_and_says_so() {
-    let (b, mut x) = (vec![1.0; 512], vec![0.0; 512]);
-    let mut solver = Solver::new(&laplace(8), &options("rtol=1e-8")).unwrap();
-    let solution = solver.solve(&b, &mut x).unwrap();
-    assert!(
-        solution.converged() && solution.method.name() == MethodName::Cg,
-        "{:?} {:?}",
-        solution.events,
-        solution.history
-    );
-    assert!(solution.events.iter().any(|e| e.kind == EventKind::Choice && e.detail.contains("symmetric")));
-    // Symmetric and indefinite: CG breaks down, is named, and BiCGSTAB or GMRES goes on.
-    let shifted = |shift: f64| {
-        let mut a = laplace(8);
-        let (row_ptr, col) = (a.row_ptr().to_vec(), a.col().to_vec());
-        for i in 0..512 {
-            for p in row_ptr[i]..row_ptr[i + 1] {
-                if col[p] as usize == i {
-                    a.values_mut()[p] -= shift;
-                }
-            }
-        }
-        a
-    };
-    let mut solver = Solver::new(&shifted(1.0), &options("rtol=1e-8 precond=jacobi")).unwrap();
-    x.fill(0.0);
-    let solution = solver.solve(&b, &mut x).unwrap();
-    assert!(solution.converged() && solution.method.name() != MethodName::Cg, "{:?}", solution.events);
-    let fallback = solution.events.iter().find(|e| e.kind == EventKind::Fallback).unwrap();
-    assert!(fallback.detail.starts_with("jacobi with cg: breakdown"), "{}", fallback.detail);
-    let iterations = solution.history.iterations;
-    assert_eq!(solution.history.residuals.len(), iterations + 1);
-    // The next solve begins with the method that ended this one.
-    x.fill(0.0);
-    let again = solver.solve(&b, &mut x).unwrap();
-    assert!(again.converged() && again.history.iterations < iterations);
-    assert!(again.events.iter().all(|e| e.kind != EventKind::Fallback));
 }
 
 #[test]
