@@ -135,7 +135,6 @@ impl<'a> Solver<'a> {
     pub fn new(problem: impl TryInto<Problem<'a>, Error: Into<Error>>, options: &Options) -> Result<Self> {
         let problem = problem.try_into().map_err(Into::into)?;
         let options = Arc::new(options.settled()?);
-        let start = Instant::now();
         let choice = device::choose(&*problem.comm, &options)?;
         let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
         let mut crew = match (&choice, Crew::new(&problem, &options, &choice)) {
@@ -156,13 +155,13 @@ impl<'a> Solver<'a> {
         let solution = solution.ok_or_else(|| Error::Internal("a solver without a thread".into()))?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
+            setup: crew.cutting,
             problem,
             crew,
             stop: options.stop(),
             time_limit: options.time_limit.map(Duration::from_secs_f64),
             cancel: Cancel::default(),
             refresh: Refresh::default(),
-            setup: (start.elapsed().as_secs_f64() - solution.setup_seconds).max(0.0),
             solution,
             broken: None,
         })
