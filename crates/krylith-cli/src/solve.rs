@@ -91,21 +91,14 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     conclude(Finished { system, rhs, options, solution, fields, bandwidth }, &args)
 }
 
-/// An error of the library with what the command line can do about it.
+/// An error of the library under the option that it belongs to.
 fn explained(error: krylith::Error, options: &Options) -> Failure {
-    let place = match (&error, &options.device) {
-        (krylith::Error::NoDevice { .. } | krylith::Error::Device { .. }, Some(DeviceSpec::Cuda(_))) => {
-            Some("--device cuda")
-        }
-        _ => None,
-    };
-    let flags = match &error {
-        krylith::Error::Memory { .. } => " (--restart, --store, --device)",
-        _ => "",
-    };
+    let of_device = matches!(&error, krylith::Error::NoDevice { .. } | krylith::Error::Device { .. });
     let failure = Failure::from(error);
-    let failure = Failure { message: failure.message + flags, ..failure };
-    place.map_or(failure.clone(), |place| failure.within(place))
+    match &options.device {
+        Some(DeviceSpec::Cuda(_)) if of_device => failure.within("--device cuda"),
+        _ => failure,
+    }
 }
 
 /// Writes what was asked for, says how it went, and picks the exit code.

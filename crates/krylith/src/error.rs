@@ -141,6 +141,24 @@ pub enum Error {
     NoAnswer(String),
 }
 
+/// What may help where an error can be mended by other [`Options`](crate::Options).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// A smaller restart of GMRES, or a method without one.
+    SmallerRestart,
+    /// Matrix, preconditioner and basis stored in f32.
+    StoreF32,
+    /// No preconditioner, or another one.
+    NoPreconditioner,
+    /// Another block size of the system.
+    OtherBlockSize,
+    /// A shift of pivots that cannot be inverted.
+    PivotShift,
+    /// Another device.
+    OtherDevice,
+}
+
 impl Error {
     /// An [`Error::Invalid`] from anything printable.
     pub fn invalid(message: impl Into<String>) -> Self {
@@ -160,6 +178,25 @@ impl Error {
     /// An [`Error::Format`] on `path`.
     pub fn format(path: impl AsRef<Path>, message: impl Into<String>) -> Self {
         Error::Format { path: path.as_ref().to_path_buf(), message: message.into() }
+    }
+
+    /// What may help, for a program that has its own names for it.
+    ///
+    /// ```
+    /// use krylith::{Options, Remedy, Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 1, 1.0), (1, 0, 1.0)])?;
+    /// let error = Solver::new(&a, &"precond=jacobi device=cpu".parse()?).err().unwrap();
+    /// assert!(error.remedies().contains(&Remedy::NoPreconditioner));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn remedies(&self) -> &'static [Remedy] {
+        match self {
+            Error::Memory { .. } => &[Remedy::SmallerRestart, Remedy::StoreF32, Remedy::OtherDevice],
+            Error::SingularBlock { .. } => &[Remedy::NoPreconditioner, Remedy::OtherBlockSize],
+            Error::Pivot { .. } => &[Remedy::PivotShift, Remedy::NoPreconditioner],
+            Error::NoDevice { .. } => &[Remedy::OtherDevice],
+            _ => &[],
+        }
     }
 
     /// The command line's exit code: 2 for what the caller can mend, 3 for the machine.

@@ -17,7 +17,7 @@ mod error;
 pub mod options;
 mod problem;
 
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};
 pub use options::{DeviceSpec, Options};
 pub use problem::Problem;
 pub use solver::{Solver, solve};

@@ -6,6 +6,12 @@ use crate::options::unknown;
 use crate::{Error, Result};
 
 /// How block rows are given to ranks.
+///
+/// ```
+/// use krylith::partition::{PartitionSpec, Partitioner};
+/// assert_eq!("nonzeros".parse::<PartitionSpec>()?, PartitionSpec::By(Partitioner::Nonzeros));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartitionSpec {
     /// Runs of rows where they have little to exchange, parts of the graph elsewhere.

@@ -51,6 +51,16 @@ pub enum Value {
 }
 
 /// What a preconditioner is, for people and reports.
+///
+/// ```
+/// use krylith::{Solver, matrix::Csr, precond::Value};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"precond=ildu:fill=1 device=cpu".parse()?)?;
+/// let info = &solver.solve(&[3.0, 3.0], &mut [0.0; 2])?.precond;
+/// assert_eq!((&info.name[..], &info.text[..]), ("ildu", "ILDU(1)"));
+/// assert!(info.parameters.contains(&("fill".into(), Value::Count(1))));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PrecondInfo {
     /// Its name in options.

@@ -118,7 +118,7 @@ fn invert_diagonal(
     inverse: &mut [f64],
     work: &mut [f64],
 ) -> Result<()> {
-    let remedy = "try --precond none, or another block size";
+    let remedy = "try without a preconditioner, or another block size";
     for (i, out) in inverse.chunks_exact_mut(order * order).enumerate() {
         work.fill(0.0);
         let mut present = false;

@@ -110,8 +110,8 @@ fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str)
     let needed = first.memory(local.terms, options).total();
     let Some(free) = room.filter(|room| needed > *room) else { return Ok(()) };
     let remedy = match first.method {
-        MethodSpec::Gmres(_) => "use a smaller restart, store f32 or a device with more memory",
-        _ => "use store f32 or a device with more memory",
+        MethodSpec::Gmres(_) => "use a smaller restart, f32 storage or a device with more memory",
+        _ => "use f32 storage or a device with more memory",
     };
     let what = format!("a solve of {} unknowns with {}", local.terms.rows(), first.method.title());
     let place = match options.memory_limit {

@@ -135,6 +135,14 @@ pub(crate) fn too_large(terms: &Terms, attempt: &Attempt, options: &Options, roo
 }
 
 /// Bytes that a solve wants on its device, by purpose: for refusals before hours of waiting.
+///
+/// ```
+/// use krylith::{Options, matrix::Csr, operator::Terms, solver::Memory};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let memory = Memory::of(&Terms::csr(&a)?, &"gmres:restart=30".parse()?, &"jacobi".parse()?, &Options::new());
+/// assert_eq!((memory.basis, memory.preconditioner), (2 * 30 * 8, 2 * 16));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// Values and pattern.

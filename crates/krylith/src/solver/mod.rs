@@ -77,6 +77,16 @@ pub fn solve<'a>(a: impl TryInto<Problem<'a>, Error: Into<Error>>, b: &[f64]) ->
 }
 
 /// What becomes of the preconditioner when values change.
+///
+/// ```
+/// use krylith::{Solver, matrix::Csr, solver::Refresh};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"precond=jacobi device=cpu".parse()?)?;
+/// solver.set_refresh(Refresh::Keep); // the values change little: the old inverses will do
+/// solver.update_values(&[2.1, 1.0, 2.9])?;
+/// assert!(solver.solve(&[3.1, 2.9], &mut [0.0; 2])?.converged());
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refresh {
     /// It stays that of the old values: cheapest, and good where values change little.
@@ -251,6 +261,9 @@ impl<'a> Solver<'a> {
         self.after(done)?;
         let solution = &mut self.solution;
         solution.setup_seconds += std::mem::take(&mut self.setup);
+        for event in &solution.events {
+            tracing::debug!(kind = event.kind.name(), iteration = event.iteration, "{}", event.detail);
+        }
         tracing::info!(
             outcome = solution.history.outcome.name(),
             iterations = solution.history.iterations,

@@ -8,6 +8,15 @@ use crate::partition::with_ghosts;
 use std::borrow::Cow;
 
 /// The system as given: this rank's rows of it, and the ranks that hold the others. Every function is collective.
+///
+/// ```
+/// use krylith::{Problem, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let problem = Problem::csr(&a)?;
+/// let r = problem.original().residual(&[3.0, 3.0], &[1.0, 0.0])?;
+/// assert_eq!((r, problem.original().norm(&[3.0, 4.0])?), (vec![1.0, 3.0], 5.0));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct OriginalSystem<'a> {
     /// Rows.

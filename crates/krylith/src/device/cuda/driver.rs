@@ -303,7 +303,7 @@ impl Device {
                     needed: bytes as u64,
                     free: self.free_memory().unwrap_or(0),
                     place: self.info.name.clone(),
-                    remedy: "use --store f32, a smaller --restart, or a larger GPU",
+                    remedy: "use f32 storage, a smaller restart, or a larger GPU",
                 });
             }
             Err(e) => return Err(failure(&self.info.name, "cuMemAlloc", e)),

@@ -176,7 +176,7 @@ impl Fabric {
     pub(super) fn check_sums(&self, n: usize) -> Result<()> {
         if matches!(self.links, Links::Peers(_)) && n > CAPACITY {
             return Err(Error::Unsupported(format!(
-                "{n} sums at once over the GPUs of several ranks; at most {CAPACITY} are supported: use a smaller --restart"
+                "{n} sums at once over the GPUs of several ranks; at most {CAPACITY} are supported: use a smaller restart"
             )));
         }
         Ok(())

@@ -33,6 +33,21 @@ pub struct LocalSubdomains {
 }
 
 /// Who owns which block rows of a system that stands whole in memory, and in which subdomains.
+///
+/// ```
+/// use krylith::matrix::Csr;
+/// use krylith::operator::Terms;
+/// use krylith::partition::{SubdomainCut, SubdomainSpec, assign};
+/// let diagonal: Vec<_> = (0..12).map(|i| (i, i, 1.0)).collect();
+/// let terms = Terms::csr(&Csr::from_triplets(12, 12, &diagonal)?)?;
+/// let spec = SubdomainSpec { cut: SubdomainCut::Runs, rows: 2 };
+/// let all = assign(&terms, None, None, 3, Default::default(), Some(spec))?;
+/// // Each of the three ranks owns two subdomains, of two rows each.
+/// for rows in all.partition.rows() {
+///     assert_eq!(all.local(&rows)?.map(|own| own.subdomains.count()), Some(2));
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Distribution {
     /// Owners.

@@ -55,7 +55,7 @@ pub(super) fn lay_out(plan: &Plan, width: usize, stage: usize, warps: usize) -> 
 fn units(bytes: u64) -> Result<u32> {
     u32::try_from(bytes / 16).map_err(|_| {
         Error::Unsupported(format!(
-            "factors of more than {} GB on one GPU; take more GPUs or --store f32",
+            "factors of more than {} GB on one GPU; take more GPUs or f32 storage",
             64
         ))
     })
