@@ -259,7 +259,7 @@ pub struct BenchArgs {
     /// all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Option<Vec<krylith_bench::Series>>,
-    /// okp, ildu0: whole solves that a time is the median of [default: 20 on a GPU, ildu0 5; 3 on a CPU]
+    /// okp, ildu0: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 5; 3 on a CPU]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
     /// links: a machine file whose network and GPUs a host are taken over as estimates [default: one host is all there is]

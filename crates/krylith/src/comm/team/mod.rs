@@ -161,7 +161,7 @@ impl Shared {
                     gone = gone.or(left.then_some(q));
                 }
             }
-            // What all have brought is good even if one failed since: its error may be what was brought.
+            // Once every rank has brought its part, all of it is valid, even if a rank has failed since.
             if all {
                 return Some(Ok(()));
             }
