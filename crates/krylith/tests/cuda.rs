@@ -16,7 +16,7 @@ use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonal
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::{BlockJacobi, Ildu, IlduOptions};
 use krylith::space::{Clock, Schedule, Space};
-use krylith::{Stop, Store};
+use krylith::{Solver, Stop, Store};
 use libtest_mimic::{Arguments, Trial};
 use std::sync::Arc;
 
@@ -57,6 +57,8 @@ fn main() {
         test("cg_matches_a_direct_solve", cg_matches_a_direct_solve, false),
         test("cg_follows_the_textbook", cg_follows_the_textbook, false),
         test("flexible_cg_keeps_directions_conjugate", flexible_cg_keeps_directions_conjugate, false),
+        test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
+        test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
         test("factors_match_the_textbook", factors_match_the_textbook, false),
         test("factors_are_refreshed", factors_are_refreshed, false),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
@@ -136,6 +138,77 @@ fn cg_follows_the_textbook(device: &Arc<Device>) {
 
 fn flexible_cg_keeps_directions_conjugate(device: &Arc<Device>) {
     conformance::method::flexible_cg_keeps_directions_conjugate(&|n| Cuda::new(device, n).unwrap());
+}
+
+/// The same program on the CPU, on one GPU and on all of them: the same answers, with new values too, by every method.
+fn a_solver_gives_the_same_on_every_device(_: &Arc<Device>) {
+    let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
+    let devices = ["cpu".to_string(), "cuda:0".into(), format!("cuda:{}", all.join(","))];
+    let stages = conformance::distributed::grid(3, 1, 10);
+    let line = conformance::method::line(700);
+    let rhs = common::Random(71).numbers(stages.rows().max(line.rows()));
+    for method in ["gmres:restart=20", "bicgstab", "auto", "cg", "cg:form=one-reduction", "cg:form=flexible"]
+    {
+        for precond in ["jacobi", "ildu:rows=120"] {
+            let answers = devices.each_ref().map(|device| {
+                let text = format!("method={method} precond={precond} rtol=1e-11 device={device}");
+                let options = text.parse().unwrap();
+                let mut answers = Vec::new();
+                if method != "gmres:restart=20" {
+                    let mut solver = Solver::new(&line, &options).unwrap();
+                    for factor in [1.0, 2.5] {
+                        let values: Vec<f64> = line.values().iter().map(|v| factor * v).collect();
+                        solver.update_values(&values).unwrap();
+                        let mut x = vec![0.0; line.rows()];
+                        let solution = solver.solve(&rhs[..x.len()], &mut x).unwrap();
+                        assert!(solution.converged(), "{text}: {}", solution.history.outcome);
+                        answers.push(x);
+                    }
+                }
+                if !method.starts_with("cg") {
+                    let mut solver = Solver::new(&stages, &options).unwrap();
+                    for tau in [0.5 * stages.tau, stages.tau] {
+                        solver.set_tau(tau).unwrap();
+                        let mut x = vec![0.0; stages.rows()];
+                        let solution = solver.solve(&rhs[..x.len()], &mut x).unwrap();
+                        assert!(solution.converged(), "{text}: {}", solution.history.outcome);
+                        answers.push(x);
+                    }
+                }
+                answers
+            });
+            for gpus in &answers[1..] {
+                for (x, expected) in gpus.iter().zip(&answers[0]) {
+                    let d = common::distance(x, expected);
+                    assert!(d <= 1e-6, "{method} {precond}: {d:e}");
+                }
+            }
+        }
+    }
+}
+
+/// Two solvers on the same GPUs, each used by a thread of its own, 1,000 solves each: none waits for ever, and every
+/// answer is right.
+fn two_solvers_use_the_same_gpus_at_once() {
+    let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
+    let k = conformance::distributed::grid(3, 1, 8);
+    let rhs = common::Random(72).numbers(k.rows());
+    let solves = |text: String| {
+        let mut solver = Solver::new(&k, &text.parse().unwrap()).unwrap();
+        let mut x = Vec::new();
+        for step in 0..1000 {
+            x = vec![0.0; k.rows()];
+            assert!(solver.solve(&rhs, &mut x).unwrap().converged(), "{text}, solve {step}");
+        }
+        let original = solver.problem().original();
+        let r = original.norm(&original.residual(&rhs, &x).unwrap()).unwrap();
+        assert!(r <= 1e-8 * original.norm(&rhs).unwrap(), "{text}: {r:e}");
+    };
+    let device = format!("rtol=1e-8 device=cuda:{}", all.join(","));
+    std::thread::scope(|scope| {
+        scope.spawn(|| solves(format!("method=gmres precond=jacobi {device}")));
+        scope.spawn(|| solves(format!("method=bicgstab precond=ildu:rows=60 {device}")));
+    });
 }
 
 fn factors_match_the_textbook(device: &Arc<Device>) {

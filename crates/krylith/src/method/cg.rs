@@ -11,14 +11,11 @@
 //! | all | 13 N | 14 N | 13 N |
 //!
 //! `flexible` takes β = (z, r − r₋₁)/(z₋₁, r₋₁) (Golub and Ye 1999; Notay 2000), which keeps p conjugate to the last direction
-//! also where P changes from one application to the next; r − r₋₁ is −α q, so nothing more is stored. For a symmetric P
-//! that stays, it is (r, z − z₋₁)/ρ₋₁. `one-reduction` (Chronopoulos and Gear 1989) has A p, s, by recurrence: one vector
-//! more, and a residual that drifts a little sooner.
+//! where P varies too; r − r₋₁ is −α q, so nothing more is stored. For a symmetric P that stays it is (r, z − z₋₁)/ρ₋₁.
+//! `one-reduction` (Chronopoulos and Gear 1989) has s = A p by recurrence: one vector more, and a residual that drifts sooner.
 //!
 //! A may be negative definite, and P too: (p, A p) and (r, P⁻¹ r) must keep the signs that they begin with. Where one
 //! changes, the matrix or the preconditioner is not definite, and the solve ends in a breakdown that says which.
-//! r is a recurrence: where it claims to be small enough the true residual is computed and, if it is not small enough,
-//! becomes the start of what follows.
 
 use super::krylov::{Krylov, Recurrence, Work};
 use crate::space::{Reason, Space};
@@ -39,17 +36,10 @@ steps! {
     constants [];
     functions {
         fn form_alpha(s;) {
-            if (s.sign_a == 0.0) {
-                s.sign_a = s.pq / abs(s.pq);
-                s.sign_p = s.rho / abs(s.rho);
-            }
-            if (!(abs(s.pq) + abs(s.rho) < HUGE)) {
-                s.reason = NOT_FINITE;
-            } else if (!(s.pq * s.sign_a > 0.0)) {
-                s.reason = INDEFINITE_MATRIX;
-            } else if (!(s.rho * s.sign_p > 0.0)) {
-                s.reason = INDEFINITE_PRECONDITIONER;
-            }
+            if (s.sign_a == 0.0) { s.sign_a = s.pq / abs(s.pq); s.sign_p = s.rho / abs(s.rho); }
+            if (!(abs(s.pq) + abs(s.rho) < HUGE)) { s.reason = NOT_FINITE; }
+            else if (!(s.pq * s.sign_a > 0.0)) { s.reason = INDEFINITE_MATRIX; }
+            else if (!(s.rho * s.sign_p > 0.0)) { s.reason = INDEFINITE_PRECONDITIONER; }
             if (s.reason != NONE) { s.halt = 1; }
             s.alpha = s.rho / s.pq;
             s.rho_old = s.rho;
@@ -60,11 +50,8 @@ steps! {
             s.norm_recurrence = sqrt(s.rr);
             s.completed += 1;
             history[at(s.completed)] = s.norm_recurrence;
-            if (!(s.norm_recurrence < HUGE)) {
-                s.reason = NOT_FINITE;
-            } else if (s.norm_recurrence <= s.target) {
-                s.reason = ESTIMATE;
-            }
+            if (!(s.norm_recurrence < HUGE)) { s.reason = NOT_FINITE; }
+            else if (s.norm_recurrence <= s.target) { s.reason = ESTIMATE; }
             // p goes on where the batch is full and the solve is not.
             if (s.reason != NONE || s.completed >= s.remaining) { s.halt = 1; }
         }
@@ -72,33 +59,19 @@ steps! {
     /// Every step.
     pub const STEPS;
     /// A restart: there is no last direction.
-    adopt(s, _) {
-        s.rho = s.rho_next;
-        s.delta = s.zq;
-        s.rho_old = 0.0;
-    }
+    adopt(s, _) { s.rho = s.rho_next; s.delta = s.zq; s.rho_old = 0.0; s.beta = 0.0; }
     /// α = ρ/(p, q).
     find_alpha(s, _) { form_alpha(s); }
     /// β = ρ/ρ₋₁ and α = ρ/(p, A p), where (p, A p) = (z, A z) − β ρ/α₋₁.
     find_alpha_beta(s, _) {
-        s.beta = 0.0;
         s.pq = s.delta;
-        if (s.rho_old != 0.0) {
-            s.beta = s.rho / s.rho_old;
-            s.pq = s.delta - s.beta * s.rho / s.alpha;
-        }
+        if (s.rho_old != 0.0) { s.beta = s.rho / s.rho_old; s.pq = s.delta - s.beta * s.rho / s.alpha; }
         form_alpha(s);
     }
     /// β = ρ/ρ₋₁.
-    find_beta(s, _) {
-        s.beta = s.rho_next / s.rho;
-        end_iteration(s, history);
-    }
+    find_beta(s, _) { s.beta = s.rho_next / s.rho; end_iteration(s, history); }
     /// β = (z, r − r₋₁)/ρ₋₁ with r − r₋₁ = −α q.
-    find_beta_flexible(s, _) {
-        s.beta = -s.alpha * s.zq / s.rho;
-        end_iteration(s, history);
-    }
+    find_beta_flexible(s, _) { s.beta = -s.alpha * s.zq / s.rho; end_iteration(s, history); }
     /// The end of an iteration whose β comes later.
     end(s, _) { end_iteration(s, history); }
 }
@@ -106,12 +79,10 @@ steps! {
 sweeps! {
     /// The vector passes of this method.
     pub const SWEEPS for Scalars;
-    /// r = b − q.
-    residual: () [b, q] [r] -> [] { r = b - q; }
-    /// r = b − q, p = s = 0.
-    residual_clear: () [b, q] [r, p, s] -> [] { r = b - q; p = 0.0; s = 0.0; }
-    /// p = z.
-    start: () [z] [p] -> [] { p = z; }
+    /// r = b − q, p = 0.
+    residual: () [b, q] [r, p] -> [] { r = b - q; p = 0.0; }
+    /// s = 0.
+    clear: () [] [s] -> [] { s = 0.0; }
     /// (p, q).
     curvature: () [p, q] [] -> [pq] { pq += p * q; }
     /// x += α p, r −= α q.
@@ -119,9 +90,7 @@ sweeps! {
     /// (r, r), (r, z).
     dots: () [r, z] [] -> [rr, rho_next] { rr += r * r; rho_next += r * z; }
     /// (r, r), (r, z), (z, q).
-    dots_flexible: () [r, z, q] [] -> [rr, rho_next, zq] {
-        rr += r * r; rho_next += r * z; zq += z * q;
-    }
+    dots_flexible: () [r, z, q] [] -> [rr, rho_next, zq] { rr += r * r; rho_next += r * z; zq += z * q; }
     /// p = z + β p.
     direction: (beta) [z] [p] -> [] { p = z + beta * p; }
     /// p = z + β p, s = q + β s, x += α p, r −= α s.
@@ -186,19 +155,17 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
     fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()> {
         let Self { r, z, p, q, s, .. } = self;
         on.multiply_exact(x, q)?;
-        match s {
-            None => on.sweep(residual, [on.b, q], [r])?,
-            Some(s) => on.sweep(residual_clear, [on.b, q], [r, p, s])?,
-        }
+        on.sweep(residual, [on.b, q], [r, p])?;
         let z = on.precondition(r, z)?;
-        if s.is_some() {
+        if let Some(s) = s {
             on.multiply(z, q)?;
+            on.sweep(clear, [], [s])?;
             on.sweep(dots_flexible, [r, z, q], [])?;
-        } else {
-            on.sweep(dots, [r, z], [])?;
-            on.sweep(start, [z], [p])?;
+            return on.step(adopt, 0);
         }
-        on.step(adopt, 0)
+        on.sweep(dots, [r, z], [])?;
+        on.step(adopt, 0)?;
+        on.sweep(direction, [z], [p])
     }
 
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
