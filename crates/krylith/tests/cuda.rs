@@ -16,7 +16,7 @@ use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonal
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::{BlockJacobi, Ildu, IlduOptions};
 use krylith::space::{Clock, Schedule, Space};
-use krylith::{Solver, Stop, Store};
+use krylith::{Stop, Store};
 use libtest_mimic::{Arguments, Trial};
 use std::sync::Arc;
 
@@ -35,40 +35,46 @@ fn main() {
         let run = move || own.as_ref().map(check).ok_or_else(|| "skipped: there is no GPU".into());
         Trial::test(name, run).with_ignored_flag(measures || device.is_none())
     };
+    /// A check of `conformance`, under its own name.
+    macro_rules! each {
+        ($($path:ident)::+) => {
+            test(stringify!($($path)::+), |d| conformance::$($path)::+(&|n| Cuda::new(d, n).unwrap()), false)
+        };
+    }
     let mut all = vec![
-        test("products_match_the_dense_kronecker_sum", products_match_the_dense_kronecker_sum, false),
-        test("products_of_awkward_patterns", products_of_awkward_patterns, false),
-        test("updates_equal_a_fresh_operator", updates_equal_a_fresh_operator, false),
-        test("rounded_storage_reaches_the_tolerance", rounded_storage_reaches_the_tolerance, false),
-        test("diagonals_match_rows", diagonals_match_rows, false),
-        test("structure_changes_nothing", structure_changes_nothing, false),
+        each!(products_match_the_dense_kronecker_sum),
+        each!(products_of_awkward_patterns),
+        each!(updates_equal_a_fresh_operator),
+        each!(rounded_storage_reaches_the_tolerance),
+        each!(diagonals_match_rows),
+        each!(structure_changes_nothing),
         test("values_are_updated_from_device_memory", values_are_updated_from_device_memory, false),
         test("lent_memory_gives_what_slices_give", lent_memory_gives_what_slices_give, false),
         test("memory_of_another_gpu_gives_the_same", |_| memory_of_another_gpu_gives_the_same(), false),
         test("a_second_solve_allocates_nothing", a_second_solve_allocates_nothing, false),
         test("graphs_change_nothing", graphs_change_nothing, false),
-        test("gmres_matches_a_direct_solve", gmres_matches_a_direct_solve, false),
-        test("bicgstab_matches_a_direct_solve", bicgstab_matches_a_direct_solve, false),
-        test("bicgstab_restarts_itself", bicgstab_restarts_itself, false),
+        each!(gmres_matches_a_direct_solve),
+        each!(bicgstab_matches_a_direct_solve),
+        each!(bicgstab_restarts_itself),
         test("bicgstab_agrees_with_the_cpu", bicgstab_agrees_with_the_cpu, false),
         test("bicgstab_allocates_nothing_again", bicgstab_allocates_nothing_again, false),
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
-        test("every_method_reaches_every_outcome", every_method_reaches_every_outcome, false),
-        test("cg_matches_a_direct_solve", cg_matches_a_direct_solve, false),
-        test("cg_follows_the_textbook", cg_follows_the_textbook, false),
-        test("flexible_cg_keeps_directions_conjugate", flexible_cg_keeps_directions_conjugate, false),
+        each!(method::every_method_reaches_every_outcome),
+        each!(method::cg_matches_a_direct_solve),
+        each!(method::cg_follows_the_textbook),
+        each!(method::flexible_cg_keeps_directions_conjugate),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
         test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
-        test("factors_match_the_textbook", factors_match_the_textbook, false),
-        test("factors_are_refreshed", factors_are_refreshed, false),
+        each!(ildu::factors_match_the_textbook),
+        each!(ildu::factors_are_refreshed),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
-        test("bad_pivots_are_named", bad_pivots_are_named, false),
-        test("compositions_match_dense_algebra", compositions_match_dense_algebra, false),
-        test("compositions_precondition", compositions_precondition, false),
-        test("factors_work_on_one_stage", factors_work_on_one_stage, false),
-        test("exact_stages_solve_with_p", exact_stages_solve_with_p, false),
-        test("stages_are_refreshed", stages_are_refreshed, false),
-        test("stages_precondition", stages_precondition, false),
+        each!(ildu::bad_pivots_are_named),
+        each!(compose::compositions_match_dense_algebra),
+        each!(compose::compositions_precondition),
+        each!(compose::factors_work_on_one_stage),
+        each!(compose::exact_stages_solve_with_p),
+        each!(compose::stages_are_refreshed),
+        each!(compose::stages_precondition),
         test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
         test(
             "new_values_are_those_of_a_new_solver",
@@ -100,123 +106,15 @@ fn main() {
     libtest_mimic::run(&arguments, all).exit();
 }
 
-fn products_match_the_dense_kronecker_sum(device: &Arc<Device>) {
-    conformance::products_match_the_dense_kronecker_sum(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn products_of_awkward_patterns(device: &Arc<Device>) {
-    conformance::products_of_awkward_patterns(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn updates_equal_a_fresh_operator(device: &Arc<Device>) {
-    conformance::updates_equal_a_fresh_operator(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn rounded_storage_reaches_the_tolerance(device: &Arc<Device>) {
-    conformance::rounded_storage_reaches_the_tolerance(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn diagonals_match_rows(device: &Arc<Device>) {
-    conformance::diagonals_match_rows(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn structure_changes_nothing(device: &Arc<Device>) {
-    conformance::structure_changes_nothing(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn every_method_reaches_every_outcome(device: &Arc<Device>) {
-    conformance::method::every_method_reaches_every_outcome(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn cg_matches_a_direct_solve(device: &Arc<Device>) {
-    conformance::method::cg_matches_a_direct_solve(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn cg_follows_the_textbook(device: &Arc<Device>) {
-    conformance::method::cg_follows_the_textbook(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn flexible_cg_keeps_directions_conjugate(device: &Arc<Device>) {
-    conformance::method::flexible_cg_keeps_directions_conjugate(&|n| Cuda::new(device, n).unwrap());
-}
-
-/// The same program on the CPU, on one GPU and on all of them: the same answers, with new values too, by every method.
 fn a_solver_gives_the_same_on_every_device(_: &Arc<Device>) {
     let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
     let devices = ["cpu".to_string(), "cuda:0".into(), format!("cuda:{}", all.join(","))];
-    let stages = conformance::distributed::grid(3, 1, 10);
-    let line = conformance::method::line(700);
-    let rhs = common::Random(71).numbers(stages.rows().max(line.rows()));
-    for method in ["gmres:restart=20", "bicgstab", "auto", "cg", "cg:form=one-reduction", "cg:form=flexible"]
-    {
-        for precond in ["jacobi", "ildu:rows=120"] {
-            let answers = devices.each_ref().map(|device| {
-                let text = format!("method={method} precond={precond} rtol=1e-11 device={device}");
-                let options = text.parse().unwrap();
-                let mut answers = Vec::new();
-                if method != "gmres:restart=20" {
-                    let mut solver = Solver::new(&line, &options).unwrap();
-                    for factor in [1.0, 2.5] {
-                        let values: Vec<f64> = line.values().iter().map(|v| factor * v).collect();
-                        solver.update_values(&values).unwrap();
-                        let mut x = vec![0.0; line.rows()];
-                        let solution = solver.solve(&rhs[..x.len()], &mut x).unwrap();
-                        assert!(solution.converged(), "{text}: {}", solution.history.outcome);
-                        answers.push(x);
-                    }
-                }
-                if !method.starts_with("cg") {
-                    let mut solver = Solver::new(&stages, &options).unwrap();
-                    for tau in [0.5 * stages.tau, stages.tau] {
-                        solver.set_tau(tau).unwrap();
-                        let mut x = vec![0.0; stages.rows()];
-                        let solution = solver.solve(&rhs[..x.len()], &mut x).unwrap();
-                        assert!(solution.converged(), "{text}: {}", solution.history.outcome);
-                        answers.push(x);
-                    }
-                }
-                answers
-            });
-            for gpus in &answers[1..] {
-                for (x, expected) in gpus.iter().zip(&answers[0]) {
-                    let d = common::distance(x, expected);
-                    assert!(d <= 1e-6, "{method} {precond}: {d:e}");
-                }
-            }
-        }
-    }
+    conformance::programs::the_same_program_gives_the_same(&devices);
 }
 
-/// Two solvers on the same GPUs, each used by a thread of its own, 1,000 solves each: none waits for ever, and every
-/// answer is right.
 fn two_solvers_use_the_same_gpus_at_once() {
     let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
-    let k = conformance::distributed::grid(3, 1, 8);
-    let rhs = common::Random(72).numbers(k.rows());
-    let solves = |text: String| {
-        let mut solver = Solver::new(&k, &text.parse().unwrap()).unwrap();
-        let mut x = Vec::new();
-        for step in 0..1000 {
-            x = vec![0.0; k.rows()];
-            assert!(solver.solve(&rhs, &mut x).unwrap().converged(), "{text}, solve {step}");
-        }
-        let original = solver.problem().original();
-        let r = original.norm(&original.residual(&rhs, &x).unwrap()).unwrap();
-        assert!(r <= 1e-8 * original.norm(&rhs).unwrap(), "{text}: {r:e}");
-    };
-    let device = format!("rtol=1e-8 device=cuda:{}", all.join(","));
-    std::thread::scope(|scope| {
-        scope.spawn(|| solves(format!("method=gmres precond=jacobi {device}")));
-        scope.spawn(|| solves(format!("method=bicgstab precond=ildu:rows=60 {device}")));
-    });
-}
-
-fn factors_match_the_textbook(device: &Arc<Device>) {
-    conformance::ildu::factors_match_the_textbook(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn factors_are_refreshed(device: &Arc<Device>) {
-    conformance::ildu::factors_are_refreshed(&|n| Cuda::new(device, n).unwrap());
+    conformance::programs::two_solvers_at_once(&format!("cuda:{}", all.join(",")));
 }
 
 /// 100 times new values and a solve: nothing is allocated or compiled after the second, and each answer is that of fresh
@@ -261,34 +159,6 @@ fn refreshed_factors_leave_memory_flat(device: &Arc<Device>) {
             before = (device.allocations(), device.bytes_held(), device.kernels_loaded());
         }
     }
-}
-
-fn bad_pivots_are_named(device: &Arc<Device>) {
-    conformance::ildu::bad_pivots_are_named(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn compositions_match_dense_algebra(device: &Arc<Device>) {
-    conformance::compose::compositions_match_dense_algebra(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn compositions_precondition(device: &Arc<Device>) {
-    conformance::compose::compositions_precondition(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn factors_work_on_one_stage(device: &Arc<Device>) {
-    conformance::compose::factors_work_on_one_stage(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn exact_stages_solve_with_p(device: &Arc<Device>) {
-    conformance::compose::exact_stages_solve_with_p(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn stages_are_refreshed(device: &Arc<Device>) {
-    conformance::compose::stages_are_refreshed(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn stages_precondition(device: &Arc<Device>) {
-    conformance::compose::stages_precondition(&|n| Cuda::new(device, n).unwrap());
 }
 
 /// New values that are on the device already; those that break a structure are refused.
@@ -405,18 +275,6 @@ fn graphs_change_nothing(device: &Arc<Device>) {
     assert_eq!(launches, solve());
     let phases = space.take_phases().unwrap();
     assert!(phases.product > 0.0 && phases.orthogonalization > 0.0, "{phases:?}");
-}
-
-fn gmres_matches_a_direct_solve(device: &Arc<Device>) {
-    conformance::gmres_matches_a_direct_solve(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn bicgstab_matches_a_direct_solve(device: &Arc<Device>) {
-    conformance::bicgstab_matches_a_direct_solve(&|n| Cuda::new(device, n).unwrap());
-}
-
-fn bicgstab_restarts_itself(device: &Arc<Device>) {
-    conformance::bicgstab_restarts_itself(&|n| Cuda::new(device, n).unwrap());
 }
 
 /// The first five iterations as on the CPU, to 1e-10 of the first residual; the same answer.

@@ -222,7 +222,7 @@ pub fn cg_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make<S>
                         assert_eq!(all[0], all[all.len() - 1], "{what}: a second solve differs");
                     }
                     let history = &all[0];
-                    assert_eq!(history.outcome, Outcome::Converged, "{what}: {}", brief(&history));
+                    assert_eq!(history.outcome, Outcome::Converged, "{what}: {}", brief(history));
                     let each = if form == CgForm::OneReduction { 1 } else { 2 };
                     assert_eq!(history.reductions, each * history.iterations, "{what}");
                     // The product with the answer, by the operator that was checked elsewhere.
@@ -312,7 +312,8 @@ pub fn flexible_cg_keeps_directions_conjugate<S: PointBlockSum>(make: Make<S>) {
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&rhs, &mut b).unwrap();
     let mut largest_cosine = |form| -> f64 {
-        (calls.set(0), factors.borrow_mut().clear());
+        calls.set(0);
+        factors.borrow_mut().clear();
         space.write(&vec![0.0; n], &mut x).unwrap();
         let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
         let stop = Stop { rtol: 1e-12, max_iterations: steps, atol: 0.0 };

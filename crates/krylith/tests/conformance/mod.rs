@@ -8,6 +8,7 @@ pub mod ildu;
 pub mod lender;
 pub mod memory;
 pub mod method;
+pub mod programs;
 pub mod solver;
 
 use crate::common::*;

@@ -1,0 +1,73 @@
+//! Whole solves: one program on every device.
+
+use crate::common::*;
+use krylith::Solver;
+
+/// The same program on each device, several GPUs among them: the same answers, with new values too, by every method.
+pub fn the_same_program_gives_the_same(devices: &[String]) {
+    let stages = super::distributed::grid(3, 1, 10);
+    let line = super::method::line(700);
+    let rhs = Random(71).numbers(stages.rows().max(line.rows()));
+    for method in ["gmres:restart=20", "bicgstab", "auto", "cg", "cg:form=one-reduction", "cg:form=flexible"]
+    {
+        for precond in ["jacobi", "ildu:rows=120"] {
+            let answers = devices.iter().map(|device| {
+                let text = format!("method={method} precond={precond} rtol=1e-11 device={device}");
+                let options = text.parse().unwrap();
+                let mut answers = Vec::new();
+                if method != "gmres:restart=20" {
+                    let mut solver = Solver::new(&line, &options).unwrap();
+                    for factor in [1.0, 2.5] {
+                        let values: Vec<f64> = line.values().iter().map(|v| factor * v).collect();
+                        solver.update_values(&values).unwrap();
+                        let mut x = vec![0.0; line.rows()];
+                        let solution = solver.solve(&rhs[..x.len()], &mut x).unwrap();
+                        assert!(solution.converged(), "{text}: {}", solution.history.outcome);
+                        answers.push(x);
+                    }
+                }
+                if !method.starts_with("cg") {
+                    let mut solver = Solver::new(&stages, &options).unwrap();
+                    for tau in [0.5 * stages.tau, stages.tau] {
+                        solver.set_tau(tau).unwrap();
+                        let mut x = vec![0.0; stages.rows()];
+                        let solution = solver.solve(&rhs[..x.len()], &mut x).unwrap();
+                        assert!(solution.converged(), "{text}: {}", solution.history.outcome);
+                        answers.push(x);
+                    }
+                }
+                answers
+            });
+            let answers: Vec<_> = answers.collect();
+            for gpus in &answers[1..] {
+                for (x, expected) in gpus.iter().zip(&answers[0]) {
+                    let d = distance(x, expected);
+                    assert!(d <= 1e-6, "{method} {precond}: {d:e}");
+                }
+            }
+        }
+    }
+}
+
+/// Two solvers on the same device or devices, each used by a thread of its own, 1,000 solves each: none waits for ever, and every
+/// answer is right.
+pub fn two_solvers_at_once(device: &str) {
+    let k = super::distributed::grid(3, 1, 8);
+    let rhs = Random(72).numbers(k.rows());
+    let solves = |text: String| {
+        let mut solver = Solver::new(&k, &text.parse().unwrap()).unwrap();
+        let mut x = Vec::new();
+        for step in 0..1000 {
+            x = vec![0.0; k.rows()];
+            assert!(solver.solve(&rhs, &mut x).unwrap().converged(), "{text}, solve {step}");
+        }
+        let original = solver.problem().original();
+        let r = original.norm(&original.residual(&rhs, &x).unwrap()).unwrap();
+        assert!(r <= 1e-8 * original.norm(&rhs).unwrap(), "{text}: {r:e}");
+    };
+    let device = format!("rtol=1e-8 device={device}");
+    std::thread::scope(|scope| {
+        scope.spawn(|| solves(format!("method=gmres precond=jacobi {device}")));
+        scope.spawn(|| solves(format!("method=bicgstab precond=ildu:rows=60 {device}")));
+    });
+}
