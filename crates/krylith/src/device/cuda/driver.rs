@@ -108,14 +108,31 @@ fn probe() -> std::result::Result<Vec<DeviceInfo>, (String, String)> {
     Ok(found)
 }
 
-/// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into its text.
+type Hook = Box<dyn Fn(&std::panic::PanicHookInfo<'_>) + Sync + Send>;
+
+/// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into its text. Several threads may be in here: the
+/// first one silences the panic hook, the last one brings it back.
 pub(super) fn quietly<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
-    static HOOK: Mutex<()> = Mutex::new(());
-    let _one = HOOK.lock().unwrap_or_else(|e| e.into_inner());
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
+    static QUIET: Mutex<(usize, Option<Hook>)> = Mutex::new((0, None));
+    let quiet = || QUIET.lock().unwrap_or_else(|e| e.into_inner());
+    {
+        let mut quiet = quiet();
+        if quiet.0 == 0 {
+            quiet.1 = Some(std::panic::take_hook());
+            std::panic::set_hook(Box::new(|_| {}));
+        }
+        quiet.0 += 1;
+    }
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
-    std::panic::set_hook(hook);
+    {
+        let mut quiet = quiet();
+        quiet.0 -= 1;
+        if quiet.0 == 0
+            && let Some(hook) = quiet.1.take()
+        {
+            std::panic::set_hook(hook);
+        }
+    }
     done.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
@@ -127,6 +144,9 @@ fn text(e: &DriverError) -> String {
     text.unwrap_or_else(|| format!("{e:?}"))
 }
 
+/// Where the static texts stand that a kernel is made from, and which of its variants it is.
+pub(super) type TextKey = [usize; 6];
+
 /// One GPU: its context, a stream, loaded kernels and a count of what was allocated.
 pub struct Device {
     pub(super) context: Arc<CudaContext>,
@@ -134,6 +154,8 @@ pub struct Device {
     info: DeviceInfo,
     multiprocessors: usize,
     kernels: Mutex<HashMap<Kernel, CudaFunction>>,
+    /// The same for kernels made from a method's text, by where that text stands: the text itself is long to put together.
+    by_text: Mutex<HashMap<TextKey, CudaFunction>>,
     allocations: AtomicUsize,
     bytes: AtomicU64,
     compiled: AtomicUsize,
@@ -167,6 +189,7 @@ impl Device {
             info,
             multiprocessors,
             kernels: Mutex::default(),
+            by_text: Mutex::default(),
             allocations: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             compiled: AtomicUsize::new(0),
@@ -224,6 +247,17 @@ impl Device {
         let function = self.check("cuModuleGetFunction", module.load_function(kernel.entry))?;
         self.compiled.fetch_add(1, Ordering::Relaxed);
         kernels.insert(kernel.clone(), function.clone());
+        Ok(function)
+    }
+
+    /// The function of a kernel that is made from static text, put together at its first use.
+    pub(super) fn function_of(&self, key: TextKey, kernel: impl FnOnce() -> Kernel) -> Result<CudaFunction> {
+        let mut known = self.by_text.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(function) = known.get(&key) {
+            return Ok(function.clone());
+        }
+        let function = self.function(&kernel())?;
+        known.insert(key, function.clone());
         Ok(function)
     }
 

@@ -296,7 +296,8 @@ impl Space for Cuda {
         for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
             self.check_len(n)?;
         }
-        let function = self.device.function(&special::sweep(&K::SOURCE))?;
+        let function =
+            self.device.function_of(special::sweep_key(&K::SOURCE), || special::sweep(&K::SOURCE))?;
         // A fixed grid for a fixed length: sums come out the same every time.
         let blocks = self.len.div_ceil(SWEEP_THREADS).clamp(1, 8 * self.device.multiprocessors());
         let (mut halt, mut n) = (self.halt(), self.len as i64);
@@ -414,7 +415,8 @@ impl Space for Cuda {
         from: usize,
         _: T,
     ) -> Result<()> {
-        let function = self.device.function(&special::update_pair(v.store(), &T::SOURCE))?;
+        let key = special::step_key(&T::SOURCE, 1 + v.store().bytes());
+        let function = self.device.function_of(key, || special::update_pair(v.store(), &T::SOURCE))?;
         let shared = 2 * 8 * j.div_ceil(8).max(1) * 8;
         // SAFETY: the parameter types are the kernel's; column j lies in the basis.
         unsafe {
@@ -437,7 +439,8 @@ impl Space for Cuda {
         }
     }
     fn step<T: SmallStep>(&self, _: T, scalars: &mut CudaScalars, j: usize) -> Result<()> {
-        let function = self.device.function(&special::step(&T::SOURCE))?;
+        let key = special::step_key(&T::SOURCE, 0);
+        let function = self.device.function_of(key, || special::step(&T::SOURCE))?;
         let threads = if T::SOURCE.parallel { special::STEP_THREADS } else { 1 };
         // SAFETY: the parameter types are the kernel's; scalars were made as long as the step's arrays need.
         unsafe { launch!(self.device, &function, 1, threads, 0, self.halt(), scalars.flag(0), j as u64) }

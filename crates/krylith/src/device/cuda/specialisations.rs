@@ -4,6 +4,7 @@
 //! Krylith stand for them here.
 
 use super::compiler::Kernel;
+use super::driver::TextKey;
 use super::factors::IlduShape;
 use crate::method::{KERNELS, gmres};
 use crate::operator::Structure;
@@ -79,6 +80,20 @@ pub(super) fn update_pair(store: Store, beside: &StepSource) -> Kernel {
 /// Normalisation into the basis.
 pub(super) fn append(store: Store) -> Kernel {
     Kernel { file: "append.cu", entry: "append", defines: vec![value(store)] }
+}
+
+/// Where the texts of a step stand; `variant` tells kernels that are made from the same step.
+pub(super) fn step_key(source: &StepSource, variant: usize) -> TextKey {
+    let (functions, constants) = (source.functions.as_ptr() as usize, source.constants.as_ptr() as usize);
+    let (body, fields) = (source.body.as_ptr() as usize, source.fields.as_ptr() as usize);
+    [body, fields, source.arrays.as_ptr() as usize, functions, constants, variant]
+}
+
+/// Where the texts of a sweep stand.
+pub(super) fn sweep_key(source: &SweepSource) -> TextKey {
+    let names =
+        [source.scalars, source.inputs, source.updates, source.sums].map(|names| names.as_ptr() as usize);
+    [source.body.as_ptr() as usize, names[0], names[1], names[2], names[3], 0]
 }
 
 /// A small step on its own.
