@@ -160,6 +160,13 @@ pub enum Remedy {
 }
 
 impl Error {
+    /// A column of a basis in f32, asked for as a vector.
+    pub(crate) fn narrow_column() -> Self {
+        Error::Unsupported(
+            "a basis stored in f32 has no columns that operators can write to; store it in f64".into(),
+        )
+    }
+
     /// An [`Error::Invalid`] from anything printable.
     pub fn invalid(message: impl Into<String>) -> Self {
         Error::Invalid(message.into())

@@ -60,6 +60,7 @@ fn main() {
         test("bicgstab_allocates_nothing_again", bicgstab_allocates_nothing_again, false),
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
         each!(method::every_method_reaches_every_outcome),
+        each!(method::operators_write_to_columns),
         each!(method::cg_matches_a_direct_solve),
         each!(method::cg_follows_the_textbook),
         each!(method::flexible_cg_keeps_directions_conjugate),

@@ -146,6 +146,17 @@ pub trait Space: Schedule + Clock {
         norm: usize,
     ) -> Result<()>;
 
+    /// Lets `write` fill column `k` as a vector: what an operator computes goes to the basis directly, on a GPU without a copy.
+    ///
+    /// # Errors
+    /// Those of `write`; a basis stored in f32, whose columns are no vectors.
+    fn with_column(
+        &self,
+        v: &mut Self::Basis,
+        k: usize,
+        write: impl FnOnce(&mut Self::Vector) -> Result<()>,
+    ) -> Result<()>;
+
     /// Products of two vectors with columns, each other and themselves in one reduction: from slot `to` on
     /// `[Vᵀw, Vᵀz, wᵀw, wᵀz, zᵀz]` over the first `j` columns.
     fn project_pair(

@@ -9,7 +9,7 @@ use krylith::method::{
 };
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
-use krylith::space::Space;
+use krylith::space::{FLAGS, Space};
 use krylith::{History, Observer, Outcome, Progress, Result, Stop, Store};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -178,6 +178,30 @@ pub fn every_method_reaches_every_outcome<S: PointBlockSum + BlockDiagonal + 'st
                 assert!(why.contains("is not definite"), "{name}: {why}");
             }
         }
+    }
+}
+
+/// What an operator writes to a column of a basis stands there, and nowhere else.
+pub fn operators_write_to_columns<S: PointBlockSum>(make: Make<S>) {
+    for n in [1, 33, 1000] {
+        let space = make(n);
+        let a = PointBlock::csr(&space, &line(n), Store::F64).unwrap();
+        let (numbers, mut x) = (Random(64).numbers(n), space.vector().unwrap());
+        space.write(&numbers, &mut x).unwrap();
+        let (mut basis, mut scalars) = (space.basis(3, Store::F64).unwrap(), space.scalars(3).unwrap());
+        space.with_column(&mut basis, 1, |column| a.apply(&space, &x, column)).unwrap();
+        let mut product = space.vector().unwrap();
+        a.apply(&space, &x, &mut product).unwrap();
+        space.project(&basis, 0..3, &product, &mut scalars, 0).unwrap();
+        let (mut dots, mut flags) = ([f64::NAN; 3], [0; FLAGS]);
+        space.read_scalars(&scalars, 0, &mut dots, &mut flags).unwrap();
+        let mut y = vec![0.0; n];
+        space.read(&product, &mut y).unwrap();
+        let square: f64 = y.iter().map(|y| y * y).sum();
+        assert!((dots[1] - square).abs() <= 1e-13 * square, "n={n}: {dots:?} and {square}");
+        assert_eq!((dots[0], dots[2]), (0.0, 0.0), "n={n}");
+        let mut narrow = space.basis(2, Store::F32).unwrap();
+        assert!(space.with_column(&mut narrow, 0, |_| Ok(())).is_err(), "n={n}");
     }
 }
 

@@ -61,6 +61,11 @@ fn every_method_reaches_every_outcome() {
 }
 
 #[test]
+fn operators_write_to_columns() {
+    each(|space| conformance::method::operators_write_to_columns(space));
+}
+
+#[test]
 fn cg_matches_a_direct_solve() {
     each(|space| conformance::method::cg_matches_a_direct_solve(space));
 }

@@ -2,8 +2,8 @@
 
 use super::pool::Disjoint;
 use super::{CHUNK, prefetch};
-use crate::Result;
 use crate::space::Store;
+use crate::{Error, Result};
 use std::ops::Range;
 
 /// Numbers summed side by side.
@@ -15,6 +15,8 @@ const RUN: usize = 64;
 pub struct CpuBasis {
     len: usize,
     data: Data,
+    /// A column that is being written as a vector.
+    vector: Vec<f64>,
 }
 
 enum Data {
@@ -28,7 +30,7 @@ impl CpuBasis {
             Store::F64 => Data::F64(super::zeros(len * columns, "a Krylov basis")?),
             Store::F32 => Data::F32(super::zeros(len * columns, "a Krylov basis")?),
         };
-        Ok(Self { len, data })
+        Ok(Self { len, data, vector: Vec::new() })
     }
 
     /// Column `k`, widened to f64.
@@ -38,6 +40,21 @@ impl CpuBasis {
             Data::F64(v) => v[range].to_vec(),
             Data::F32(v) => v[range].iter().map(|&v| v as f64).collect(),
         }
+    }
+
+    /// Lets `write` fill a vector, and stores it as column `k`.
+    pub(super) fn with_column(
+        &mut self,
+        k: usize,
+        write: impl FnOnce(&mut Vec<f64>) -> Result<()>,
+    ) -> Result<()> {
+        let Data::F64(data) = &mut self.data else { return Err(Error::narrow_column()) };
+        if self.vector.len() != self.len {
+            self.vector = super::zeros(self.len, "a vector")?;
+        }
+        write(&mut self.vector)?;
+        data[k * self.len..][..self.len].copy_from_slice(&self.vector);
+        Ok(())
     }
 
     /// All columns, to be read.

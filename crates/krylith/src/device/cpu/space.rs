@@ -236,6 +236,14 @@ impl Space for Cpu {
         Ok(())
     }
 
+    fn with_column(
+        &self,
+        v: &mut CpuBasis,
+        k: usize,
+        write: impl FnOnce(&mut Vec<f64>) -> Result<()>,
+    ) -> Result<()> {
+        v.with_column(k, write)
+    }
     fn project_pair(
         &self,
         v: &CpuBasis,

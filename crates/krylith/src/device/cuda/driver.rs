@@ -416,8 +416,9 @@ impl Device {
     /// Sets a buffer to zeros.
     pub fn clear<T: Copy>(&self, buffer: &mut Buffer<T>) -> Result<()> {
         // SAFETY: the whole of a live allocation.
-        let done =
-            unsafe { result::memset_d8_async(buffer.pointer, 0, buffer.bytes, self.stream.cu_stream()) };
+        let done = unsafe {
+            result::memset_d8_async(buffer.pointer, 0, buffer.len * size_of::<T>(), self.stream.cu_stream())
+        };
         self.check("cuMemsetD8Async", done)
     }
 
@@ -540,6 +541,7 @@ pub struct Buffer<T> {
     device: Arc<Device>,
     pointer: sys::CUdeviceptr,
     len: usize,
+    /// 0 for a part of another buffer, which is not freed.
     bytes: usize,
     of: std::marker::PhantomData<T>,
 }
@@ -561,6 +563,12 @@ impl<T: Copy> Buffer<T> {
     pub fn at(&self, i: usize) -> u64 {
         self.pointer + (i * size_of::<T>()) as u64
     }
+    /// Lets `work` use `len` numbers from `at` on as a buffer of their own.
+    pub(super) fn with_part<R>(&mut self, at: usize, len: usize, work: impl FnOnce(&mut Self) -> R) -> R {
+        assert!(at + len <= self.len);
+        let (device, pointer) = (self.device.clone(), self.at(at));
+        work(&mut Self { device, pointer, len, bytes: 0, of: std::marker::PhantomData })
+    }
     /// The device it lives on.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
@@ -569,6 +577,9 @@ impl<T: Copy> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
         self.device.bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
         if self.device.context.bind_to_thread().is_ok() {
             // SAFETY: allocated by `zeros` and freed once; the driver waits for work that uses it.

@@ -394,6 +394,17 @@ impl Space for Cuda {
         }
     }
 
+    fn with_column(
+        &self,
+        v: &mut CudaBasis,
+        k: usize,
+        write: impl FnOnce(&mut Buffer<f64>) -> Result<()>,
+    ) -> Result<()> {
+        match &mut v.data {
+            Data::F64(data) => data.with_part(k * v.stride, self.len, write),
+            Data::F32(_) => Err(Error::narrow_column()),
+        }
+    }
     fn project_pair(
         &self,
         v: &CudaBasis,
