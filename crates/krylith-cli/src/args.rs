@@ -154,10 +154,10 @@ pub struct SolveArgs {
     /// that vary) [default: textbook]
     #[arg(long, value_name = "textbook|one-reduction|flexible", help_heading = "Method")]
     pub form: Option<CgForm>,
-    /// Preconditioner, NAME[:key=value,…]: auto (ildu, and stronger ones where it does not do), none, jacobi (inverts each
+    /// Preconditioner, NAME[:key=value,…]: auto (ildu, then stronger ones if it fails), none, jacobi (inverts each
     /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu (incomplete factors of subdomains; keys
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S), stage (the same for
-    /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to what A leaves
+    /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to the residual that A leaves
     /// [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<PrecondSpec>,
@@ -165,7 +165,7 @@ pub struct SolveArgs {
     /// Relative tolerance: stop when ‖r‖ ≤ rtol·‖b‖ [default: 1e-6]
     #[arg(long, value_name = "TOL", value_parser = tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub rtol: Option<f64>,
-    /// Absolute tolerance: stop when ‖r‖ ≤ atol, whichever comes first [default: 0]
+    /// Absolute tolerance: stop when ‖r‖ ≤ atol, if that comes before --rtol [default: 0]
     #[arg(long, value_name = "TOL", value_parser = tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub atol: Option<f64>,
     /// Most iterations [default: 10000]

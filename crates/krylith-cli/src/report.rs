@@ -1,4 +1,4 @@
-//! The report: what was done, as JSON. The fields are a contract; DESIGN.md, "The report".
+//! The report: what was done, as JSON. The fields are a contract; docs/guide.md, "The report".
 
 use krylith::precond::Value;
 use krylith::solver::EventKind;

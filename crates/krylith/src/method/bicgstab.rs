@@ -17,8 +17,8 @@
 //! Nicolas and Vollaire 1999; Cools and Vanroose 2017, Alg. 5 before its pipeline). (r, r) is then a difference; where it
 //! cancels, the true residual is looked at.
 //!
-//! Three denominators may vanish: (r̂, A p̂), ω and (r̂, r). An inner product vanishes where it is below `VANISHES` times the
-//! norms of its vectors: it is then made of rounding errors. The batch ends before such a number divides anything that x
+//! Three denominators may vanish: (r̂, A p̂), ω and (r̂, r). An inner product counts as zero below `VANISHES` times the
+//! norms of its vectors, where it is only rounding error; ‖r‖ at the restart stands for ‖r̂‖, and ‖s‖ for ‖r‖ in (r̂, r). The batch ends before such a number divides anything that x
 //! depends on. With r̂ = r the first (r̂, v) of a restart is (r, A P⁻¹ r): after a vanishing ω, where r is s, it vanishes at
 //! once, and so it does for a b orthogonal to A P⁻¹ b. After a breakdown r̂ is therefore r + σ v with ‖σ v‖ = ‖r‖/2.
 //!
@@ -212,7 +212,7 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
-        // A breakdown or a NaN is found by the second reduction of an iteration that is not taken.
+        // A vanishing (r̂, v), or a NaN in α or ω, is found after two reductions of an iteration that does not count.
         let lost = usize::from(matches!(reason, Reason::AlphaVanishes | Reason::NotFinite));
         2 * lost + iterations * if self.reductions == Reductions::Merged { 2 } else { 3 }
     }

@@ -1,4 +1,4 @@
-//! Preconditioned conjugate gradients, for definite A and P (Hestenes and Stiefel 1952; Saad 2003, Alg. 9.1).
+//! Preconditioned conjugate gradients, for symmetric definite A and P (Hestenes and Stiefel 1952; Saad 2003, Alg. 9.1).
 //!
 //! Memory traffic of an iteration, vectors of N numbers: one product, one preconditioner, and
 //!
@@ -11,7 +11,7 @@
 //! | all | 13 N | 14 N | 13 N |
 //!
 //! `flexible` takes β = (z, r − r₋₁)/(z₋₁, r₋₁) (Golub and Ye 1999; Notay 2000), which keeps p conjugate to the last direction
-//! where P varies too; r − r₋₁ is −α q, so nothing more is stored. For a symmetric P that stays it is (r, z − z₋₁)/ρ₋₁.
+//! where P varies too; r − r₋₁ is −α q, so nothing more is stored. For a fixed symmetric P this is (r, z − z₋₁)/ρ₋₁.
 //! `one-reduction` (Chronopoulos and Gear 1989) has s = A p by recurrence: one vector more, and a residual that drifts sooner.
 //!
 //! A may be negative definite, and P too: (p, A p) and (r, P⁻¹ r) must keep the signs that they begin with. Where one
@@ -52,7 +52,7 @@ steps! {
             history[at(s.completed)] = s.norm_recurrence;
             if (!(s.norm_recurrence < HUGE)) { s.reason = NOT_FINITE; }
             else if (s.norm_recurrence <= s.target) { s.reason = ESTIMATE; }
-            // p goes on where the batch is full and the solve is not.
+            // No halt at the end of a full batch: the next one needs the new p.
             if (s.reason != NONE || s.completed >= s.remaining) { s.halt = 1; }
         }
     }

@@ -10,7 +10,8 @@
 //!    start of what follows: a restart.
 //!
 //! "Converged" is only said of that true residual. Where the device runs ahead of the host, a batch is under way before the
-//! one before it is looked at; if that was the last, `begin` finds so too, and the batch does nothing.
+//! one before it is looked at; if the earlier one finished the
+//! solve, `begin` detects that on the device, and the later batch does nothing.
 
 use super::Method;
 use crate::operator::LinearOperator;
@@ -131,7 +132,7 @@ pub struct Work<'a, S: Space> {
     pub b: &'a S::Vector,
     /// The scalars.
     pub scalars: &'a mut S::Scalars,
-    /// No restart came before this one: what vectors hold is of an earlier solve.
+    /// At the start of a solve, or after it was broken off: what the recurrence's vectors hold means nothing.
     pub first: bool,
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,

@@ -1,4 +1,4 @@
-//! A whole solve: what the command line calls, and what programs in Rust, Python and C share.
+//! A whole solve: what the command line and Rust programs call.
 //!
 //! The way is straight: options are settled, a device is picked, block rows are given to its GPUs, each on a thread of its
 //! own ([`Solver`]), the ladder of attempts is made (`ladder`), and every solve climbs it as far as it must (`attempt`).
@@ -177,7 +177,7 @@ impl<'a> Solver<'a> {
         })
     }
 
-    /// Solves A x = b from the given x, which gets the best x. Collective where the problem is distributed.
+    /// Solves A x = b, starting from x, and overwrites x with the best solution found. Collective where the problem is distributed.
     ///
     /// Both may be on the host or in the memory of a GPU ([`memory`](crate::memory)); those in the memory of the GPU that
     /// solves never cross to the host, unless matrices are stored in f32 or several GPUs solve.
@@ -273,8 +273,8 @@ impl<'a> Solver<'a> {
         Ok(solution)
     }
 
-    /// New values of a matrix under the same pattern, in the order of the matrix that the problem was made of. What becomes
-    /// of the preconditioner says [`set_refresh`](Self::set_refresh). Collective where the problem is distributed.
+    /// New values of a matrix under the same pattern, in the order of the matrix that the problem was made of. [`set_refresh`](Self::set_refresh)
+    /// decides what happens to the preconditioner. Collective where the problem is distributed.
     ///
     /// # Errors
     /// A problem of two terms, another number of values, or one that is not finite; a preconditioner that is asked for by name

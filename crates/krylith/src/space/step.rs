@@ -2,11 +2,13 @@
 //!
 //! A step is written once, in the method's own file, in the common subset of Rust and C++; [`steps!`](crate::steps) makes
 //! of it a Rust function for a CPU and the text of a kernel for a GPU, which runs it in stream order and without the host.
-//! The macro also makes the struct of the scalars and its twin in C++, so nothing is kept by hand on both sides.
+//! The macro also makes the struct of the scalars and its twin in C++, so a method keeps nothing by hand on both sides. Only the functions of the
+//! subset have twins written by hand, in `kernels/step.cuh`.
 //!
 //! # The common subset
-//! `let`, `let mut`, `while (…)`, `if (…) {…} else {…}`, `return;`, assignments, arithmetic, comparisons;
-//! `sqrt`, `abs`, `at(i)` (a flag as an index), `flag(i)` (the way back). Scalars and flags are fields of the first argument (`s.alpha`), arrays are
+//! `let`, `let mut`, `while (…)`, `if (…) {…} else {…}`, `return;`, assignments, arithmetic, comparisons, `&&`, `||`, `!`, `else if`;
+//! `HUGE` and the codes of a [`Reason`](super::Reason), constants and functions that the block declares;
+//! `sqrt`, `abs`, `at(f)` (a flag as an index), `flag(i)` (an index as a flag). Scalars and flags are fields of the first argument (`s.alpha`), arrays are
 //! indexed by their names (`h[k]`), and the last argument is the iteration within the batch. In a step that runs
 //! `in parallel`, every thread of a block executes the text: `one!({ … })` is done by one of them, `each!(i, n, { … })`
 //! shares i = 0 … n − 1 among them, and both end in a barrier.
