@@ -16,6 +16,7 @@ pub mod text;
 mod error;
 pub mod options;
 mod problem;
+mod twofold;
 
 pub use error::{Error, Remedy, Result};
 pub use options::{DeviceSpec, Options};

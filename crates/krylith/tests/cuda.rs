@@ -60,6 +60,10 @@ fn main() {
         test("bicgstab_allocates_nothing_again", bicgstab_allocates_nothing_again, false),
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
         each!(method::every_method_reaches_every_outcome),
+        each!(residual::residuals_are_rounded_once),
+        each!(residual::numbers_far_from_one_are_solved),
+        each!(residual::the_limit_of_double_precision_is_named),
+        each!(residual::a_cycle_stops_when_it_is_done),
         each!(method::operators_write_to_columns),
         each!(method::cg_matches_a_direct_solve),
         each!(method::cg_follows_the_textbook),
@@ -452,6 +456,7 @@ fn on_gpus(check: fn(&str)) {
 }
 
 fn gpus_solve_as_one(transport: Transport) {
+    conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
     conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));
 }
 

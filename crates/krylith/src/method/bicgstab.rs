@@ -122,14 +122,10 @@ steps! {
 sweeps! {
     /// The vector passes of this method.
     pub const SWEEPS for Scalars;
-    /// r = r̂ = p = b − q, (r, r), (r̂, r).
-    begin: () [b, q] [r, rhat, p] -> [rr, rho_next] {
-        r = b - q; rhat = r; p = r; rr += r * r; rho_next += r * r;
-    }
+    /// r̂ = p = r, (r̂, r).
+    begin: () [r] [rhat, p] -> [rho_next] { rhat = r; p = r; rho_next += r * r; }
     /// The same with r̂ = r + σ v.
-    begin_shifted: (shift) [b, q, v] [r, rhat, p] -> [rr, rho_next] {
-        r = b - q; rhat = r + shift * v; p = r; rr += r * r; rho_next += rhat * r;
-    }
+    begin_shifted: (shift) [r, v] [rhat, p] -> [rho_next] { rhat = r + shift * v; p = r; rho_next += rhat * r; }
     /// (r̂, v), (v, v).
     alpha_dots: () [rhat, v] [] -> [sigma, vv] { sigma += rhat * v; vv += v * v; }
     /// s = r − α v, in place of r.
@@ -177,7 +173,7 @@ pub struct BicgstabOptions {
     pub reductions: Reductions,
 }
 
-/// BiCGSTAB and its workspace of ten vectors. An iteration takes two products.
+/// BiCGSTAB and its workspace of eleven vectors. An iteration takes two products.
 pub type Bicgstab<S> = Krylov<S, BicgstabRecurrence<S>>;
 
 /// The vectors of BiCGSTAB; r is s between the halves of an iteration.
@@ -217,12 +213,15 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
         2 * lost + iterations * if self.reductions == Reductions::Merged { 2 } else { 3 }
     }
 
-    fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()> {
-        let Self { r, rhat, p, v, t, .. } = self;
-        on.multiply_exact(x, t)?;
+    fn residual(&mut self) -> &mut S::Vector {
+        &mut self.r
+    }
+
+    fn restart(&mut self, on: &mut Work<S>) -> Result<()> {
+        let Self { r, rhat, p, v, .. } = self;
         match on.first {
-            true => on.sweep(begin, [on.b, t], [r, rhat, p])?,
-            false => on.sweep(begin_shifted, [on.b, t, v], [r, rhat, p])?,
+            true => on.sweep(begin, [r], [rhat, p])?,
+            false => on.sweep(begin_shifted, [r, v], [rhat, p])?,
         }
         on.step(adopt, 0)
     }

@@ -79,10 +79,10 @@ steps! {
 sweeps! {
     /// The vector passes of this method.
     pub const SWEEPS for Scalars;
-    /// r = b − q, p = 0.
-    residual: () [b, q] [r, p] -> [] { r = b - q; p = 0.0; }
-    /// s = 0.
-    clear: () [] [s] -> [] { s = 0.0; }
+    /// p = 0.
+    clear: () [] [p] -> [] { p = 0.0; }
+    /// p = s = 0.
+    clear_both: () [] [p, s] -> [] { p = 0.0; s = 0.0; }
     /// (p, q).
     curvature: () [p, q] [] -> [pq] { pq += p * q; }
     /// x += α p, r −= α q.
@@ -122,7 +122,7 @@ pub struct CgOptions {
     pub form: CgForm,
 }
 
-/// Conjugate gradients and their workspace of seven vectors, eight with one reduction.
+/// Conjugate gradients and their workspace of eight vectors, nine with one reduction.
 pub type Cg<S> = Krylov<S, CgRecurrence<S>>;
 
 /// The vectors of CG.
@@ -152,17 +152,20 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
         iterations * if self.s.is_some() { 1 } else { 2 } + usize::from(lost && self.s.is_none())
     }
 
-    fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()> {
+    fn residual(&mut self) -> &mut S::Vector {
+        &mut self.r
+    }
+
+    fn restart(&mut self, on: &mut Work<S>) -> Result<()> {
         let Self { r, z, p, q, s, .. } = self;
-        on.multiply_exact(x, q)?;
-        on.sweep(residual, [on.b, q], [r, p])?;
         let z = on.precondition(r, z)?;
         if let Some(s) = s {
             on.multiply(z, q)?;
-            on.sweep(clear, [], [s])?;
+            on.sweep(clear_both, [], [p, s])?;
             on.sweep(dots_flexible, [r, z, q], [])?;
             return on.step(adopt, 0);
         }
+        on.sweep(clear, [], [p])?;
         on.sweep(dots, [r, z], [])?;
         on.step(adopt, 0)?;
         on.sweep(direction, [z], [p])

@@ -28,8 +28,8 @@ const BREAKDOWN: f64 = 1e-28;
 steps! {
     /// The scalars of GMRES.
     pub struct Scalars {
-        /// Share of zᵀz that must remain for the norm by Pythagoras to be trusted.
-        trusted,
+        /// Error of a norm by Pythagoras, squared, as a share of zᵀz.
+        pythagoras,
         /// Diagonal entries of R under this share of the largest span nothing new.
         rank,
         /// Square of the norm of the last product, for the breakdown test.
@@ -166,7 +166,14 @@ steps! {
         });
         one!({
             let zz = dots[2 * j + 2];
-            if (j > 0 && s.reason != NOT_FINITE) { rotate(s, j - 1, ld, h, r, cs, sn, start, gamma, history); }
+            if (j > 0 && s.reason != NOT_FINITE) {
+                rotate(s, j - 1, ld, h, r, cs, sn, start, gamma, history);
+                // With the true norm of its column the residual may be small enough already.
+                if (s.begun > 0.0 && s.norm_recurrence <= s.target) {
+                    s.begun = 0.0;
+                    s.reason = CONFIRMED;
+                }
+            }
             if (s.begun > 0.0) {
                 // The next norm by Pythagoras, good until the next reduction brings the true one.
                 let mut next2 = (zz - s.tt) / (s.rho * s.rho);
@@ -174,7 +181,11 @@ steps! {
                 h[j * ld + j + 1] = sqrt(next2);
                 s.scale = zz / (s.rho * s.rho);
                 rotate(s, j, ld, h, r, cs, sn, start, gamma, history);
-                if (s.norm_recurrence <= s.target && zz - s.tt > s.trusted * zz) { s.reason = ESTIMATE; }
+                // The norm is a difference: the residual is at most what its error adds to it.
+                let below2 = next2 + s.pythagoras * s.scale;
+                let above = cs[j] * r[j * ld + j];
+                let most = abs(start[j]) * sqrt(below2 / (above * above + below2));
+                if (most <= s.target) { s.reason = ESTIMATE; }
                 count(s);
                 if (s.reason != NONE) { s.halt = flag(j) + 2; } // the vectors' update of this iteration goes on
             } else {
@@ -207,8 +218,6 @@ steps! {
 sweeps! {
     /// The vector passes of this method.
     pub const SWEEPS for Scalars;
-    /// w = b − q, and (w, w).
-    residual: () [b, q] [w] -> [rr] { w = b - q; rr += w * w; }
     /// x += u.
     correct: () [u] [x] -> [] { x += u; }
 }
@@ -242,7 +251,7 @@ impl Default for GmresOptions {
     }
 }
 
-/// GMRES(m) and its workspace: m vectors of basis and six more.
+/// GMRES(m) and its workspace: m vectors of basis and seven more.
 pub type Gmres<S> = Krylov<S, GmresRecurrence<S>>;
 
 /// The basis of GMRES and the vectors beside it.
@@ -290,18 +299,19 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
     }
 
     fn write_scalars(&self, scalars: &mut [f64]) {
-        // The estimate's error is about 1e-16 of the trusted share in f64, 1e-7 of it in f32; eight roundings of the basis are
-        // the rank's: a column that adds less to R is lost in V y, and would only spoil x.
-        (scalars[Scalars::AT.trusted], scalars[Scalars::AT.rank]) = match self.options.basis {
-            Store::F64 => (1e-8, 1e-15),
-            Store::F32 => (1e-3, 5e-7),
+        // Sums are good to some roundings; eight roundings of the basis are the rank's: a column that adds less to R is lost in
+        // V y, and would only spoil x.
+        (scalars[Scalars::AT.pythagoras], scalars[Scalars::AT.rank]) = match self.options.basis {
+            Store::F64 => (1e-14, 1e-15),
+            Store::F32 => (1e-6, 5e-7),
         };
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
-        // The step that finds a NaN, or a delayed one that finds the space invariant, reduces and takes no iteration.
+        // The step that finds a NaN, or a delayed one that finds the cycle complete, reduces and takes no iteration.
         let delayed = self.options.orthogonalization == Orthogonalization::Lowsync;
-        let lost = reason == Reason::NotFinite || (delayed && reason == Reason::Invariant);
+        let found = matches!(reason, Reason::Invariant | Reason::Confirmed);
+        let lost = reason == Reason::NotFinite || (delayed && found);
         let steps = iterations + usize::from(lost);
         match self.options.orthogonalization {
             Orthogonalization::Lowsync => steps,
@@ -310,10 +320,13 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
         }
     }
 
-    /// w = b − A x.
-    fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()> {
-        on.multiply_exact(x, &mut self.z)?;
-        on.sweep(residual, [on.b, &self.z], [&mut self.w])
+    fn residual(&mut self) -> &mut S::Vector {
+        &mut self.w
+    }
+
+    /// A cycle begins with w = r.
+    fn restart(&mut self, _: &mut Work<S>) -> Result<()> {
+        Ok(())
     }
 
     /// V spans the Krylov space of A P⁻¹ from the residual.

@@ -9,7 +9,12 @@
 //! 3. `verify`, and, where the recurrence claims to be done or cannot go on, the true residual b − A x, which becomes the
 //!    start of what follows: a restart.
 //!
-//! "Converged" is only said of that true residual. Where the device runs ahead of the host, a batch is under way before the
+//! "Converged" is only said of that true residual, computed in twice the working precision where the operator can. Between
+//! restarts x itself stays as it is: updates gather in a correction d, and x is rounded once a restart instead of once an
+//! iteration (Sleijpen and van der Vorst 1996). With the residual comes what rounding x to double precision may make of it,
+//! u ‖|b| + |A||x|‖: a solve that stands still below a few of these is at the limit of double precision.
+//!
+//! Where the device runs ahead of the host, a batch is under way before the
 //! one before it is looked at; if the earlier one finished the
 //! solve, `begin` detects that on the device, and the later batch does nothing.
 
@@ -23,10 +28,11 @@ use crate::{Result, comm, steps, sweeps};
 
 steps! {
     /// The scalars that every method has: ‖b − A x‖ at the last restart, ‖r‖ as the recurrence has it, ‖r‖ at which the solve
-    /// ends, the smallest ‖b − A x‖ that was computed, and (r, r).
+    /// ends, the smallest ‖b − A x‖ that was computed, what rounding x makes of it, the unit of b and x, the square of ‖|b| + |A||x|‖,
+    /// and (r, r).
     pub struct Header {}
     arrays HeaderArrays(m) {}
-    constants [];
+    constants [UNIT_ROUNDOFF];
     functions {}
     /// The steps of the driver.
     pub const STEPS;
@@ -51,10 +57,14 @@ steps! {
             s.halt = 0;
         }
     }
-    /// The true residual's norm; x is kept if none before it was better.
-    compare(s, _) {
+    /// The true residual's norm, and what rounding makes of it where the operator knows |A|.
+    measure(s, _) {
         s.norm = sqrt(s.rr);
         s.norm_recurrence = s.norm;
+        if (s.mm > 0.0 && s.mm < HUGE) { s.rounding = UNIT_ROUNDOFF * sqrt(s.mm); }
+    }
+    /// x is kept if none before it was better.
+    compare(s, _) {
         s.halt = 1;
         if (s.norm < s.best) {
             s.best = s.norm;
@@ -68,8 +78,20 @@ steps! {
 sweeps! {
     /// The vector passes of the driver.
     pub const SWEEPS for Header;
-    /// ‖b‖².
-    norm_squared: () [b] [] -> [rr] { rr += b * b; }
+    /// ‖v‖².
+    norm_squared: () [v] [] -> [rr] { rr += v * v; }
+    /// The same in another unit.
+    norm_squared_in_unit: (unit) [v] [] -> [rr] { let scaled = unit * v; rr += scaled * scaled; }
+    /// A vector in another unit.
+    scale: (unit) [v] [to] -> [] { to = unit * v; }
+    /// d = 0.
+    clear: () [] [d] -> [] { d = 0.0; }
+    /// x += d, d = 0.
+    correct: () [] [x, d] -> [] { x += d; d = 0.0; }
+    /// r = b − q, where r holds q.
+    subtract: () [b] [r] -> [] { r = b - r; }
+    /// (m, m), and m = 0.
+    magnitude: () [] [m] -> [mm] { mm += m * m; m = 0.0; }
     /// The best x so far.
     keep: () [x] [x_best] -> [] { x_best = x; }
 }
@@ -82,8 +104,20 @@ const MOST: usize = 8;
 const DIVERGED: f64 = 1e4;
 /// Less than this share of the residual is no progress.
 const PROGRESS: f64 = 1e-8;
-/// ‖r‖/‖b‖ under which rounding, and no breakdown, is why a solve stands still.
-const ROUNDING: f64 = 1e-10;
+/// Half the distance from 1 to the next number.
+const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
+/// What rounding makes of ‖r‖/‖b‖, where the operator does not know |A|: a guess.
+const ROUNDING: f64 = 2.5e-14;
+/// Share of ‖b‖ that a residual must not exceed for rounding to be why it is no smaller: else x has grown without bound, as it does
+/// where A is singular.
+const DIGITS: f64 = 1e-3;
+/// So many times what rounding makes of ‖r‖ is as good as it gets; below, only half of it is progress.
+pub(crate) const LIMIT: f64 = 4.0;
+/// Why x is not what the iterations found, where b is far from 1.
+const OVERFLOW: &str = "x overflows double precision";
+const UNDERFLOW: &str = "x is below the smallest normal number";
+/// Norms whose squares are safe; others are taken in another unit.
+const SAFE: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
 
 /// A Krylov method as the driver sees it.
 pub trait Recurrence<S: Space>: Sized {
@@ -111,12 +145,15 @@ pub trait Recurrence<S: Space>: Sized {
     fn write_scalars(&self, _: &mut [f64]) {}
     /// Reductions of a batch that took so many iterations and ended for this reason.
     fn reductions(&self, iterations: usize, reason: Reason) -> usize;
-    /// Begins from r = b − A x: (r, r), and whatever the first iteration needs.
+    /// Where the driver leaves r = b − A x before a restart.
+    fn residual(&mut self) -> &mut S::Vector;
+    /// Begins from r: whatever the first iteration needs.
     ///
     /// # Errors
     /// What the device says, here and below.
-    fn restart(&mut self, on: &mut Work<S>, x: &S::Vector) -> Result<()>;
-    /// Iteration j of the batch, j from 0. A step leaves ‖r‖ in `history[j + 1]` and counts the iteration.
+    fn restart(&mut self, on: &mut Work<S>) -> Result<()>;
+    /// Iteration j of the batch, j from 0; `x` is the correction since the last restart. A step leaves ‖r‖ in `history[j + 1]` and
+    /// counts the iteration.
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()>;
     /// Brings x up to the last iteration, before the true residual; for methods whose iterations leave it alone.
     fn finish(&mut self, _: &mut Work<S>, _: &mut S::Vector) -> Result<()> {
@@ -128,8 +165,6 @@ pub trait Recurrence<S: Space>: Sized {
 pub struct Work<'a, S: Space> {
     /// Where vectors live.
     pub space: &'a S,
-    /// Right-hand side.
-    pub b: &'a S::Vector,
     /// The scalars.
     pub scalars: &'a mut S::Scalars,
     /// At the start of a solve, or after it was broken off: what the recurrence's vectors hold means nothing.
@@ -152,12 +187,15 @@ impl<S: Space> Work<'_, S> {
         Ok(())
     }
 
-    /// `to = A from` for true residuals.
-    pub fn multiply_exact(&self, from: &S::Vector, to: &mut S::Vector) -> Result<()> {
+    /// `r = b − A x`, the true residual; m is left as zeros.
+    fn residual(&mut self, b: &S::Vector, x: &S::Vector, r: &mut S::Vector, m: &mut S::Vector) -> Result<()> {
         self.space.mark(Phase::Product);
-        self.a.apply_exact(self.space, from, to)?;
+        let measured = self.a.residual(self.space, b, x, r, m)?;
+        if !measured {
+            self.a.apply_exact(self.space, x, r)?;
+        }
         self.space.mark(Phase::Other);
-        Ok(())
+        if measured { self.sweep(magnitude, [], [m]) } else { self.sweep(subtract, [b], [r]) }
     }
 
     /// `to = P⁻¹ from`, or `from` itself where there is no P.
@@ -205,6 +243,8 @@ pub struct Krylov<S: Space, R: Recurrence<S>> {
     scalars: S::Scalars,
     b: S::Vector,
     x: S::Vector,
+    /// What iterations since the last restart add to x; at a restart, room for magnitudes.
+    correction: S::Vector,
     x_best: S::Vector,
     opening: S::Recording,
     batch: S::Recording,
@@ -252,6 +292,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             scalars: space.scalars(R::scalars(most))?,
             b: space.vector()?,
             x: space.vector()?,
+            correction: space.vector()?,
             x_best: space.vector()?,
             opening: S::Recording::default(),
             batch: S::Recording::default(),
@@ -284,24 +325,23 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.history.clear();
         // Room for what the limit allows, so that a second solve does not allocate; within reason.
         self.history.residuals.reserve(stop.max_iterations.min(1 << 20) + 1);
-        s.copy(b, &mut self.b)?;
-        s.copy(x, &mut self.x)?;
-        let norm_b = self.norm_of_b(s)?;
-        self.history.rhs_norm = norm_b;
+        let (norm_b, unit) = self.norm_of_b(s, b)?;
+        let stop = &Stop { atol: stop.atol * unit, ..*stop };
+        self.history.rhs_norm = norm_b / unit;
         if norm_b == 0.0 {
             // The answer is known, whatever the guess.
-            s.copy(&self.b, x)?;
+            s.copy(b, x)?;
             self.history.residuals.push(0.0);
             self.history.true_relative_residual = 0.0;
             self.history.outcome = Outcome::Converged;
             return Ok(&self.history);
         }
         if !norm_b.is_finite() {
-            // Squares overflow from about 1e154 on; an infinite target would call anything converged.
             self.history.residuals.push(f64::NAN);
             self.history.outcome = Outcome::NotFinite;
             return Ok(&self.history);
         }
+        self.take(s, b, x, unit)?;
         let on = &Operators::new(a, p);
         let mut convergence = Convergence::new(norm_b, stop);
         self.choose_length(s, on)?;
@@ -347,21 +387,87 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if norm <= convergence.target {
             (outcome, self.history.reason) = (Outcome::Converged, None);
         }
-        self.history.outcome = outcome;
         // Residuals need not be monotone: a solve that fails gives back the best x that it knows.
         let last = norm <= best || !best.is_finite();
-        s.copy(if last { &self.x } else { &self.x_best }, x)?;
+        let mut norm = if last { norm } else { best };
+        self.history.rounding = self.host[Header::AT.rounding] / norm_b;
+        if unit == 1.0 {
+            s.copy(if last { &self.x } else { &self.x_best }, x)?;
+        } else {
+            norm = self.give_back(s, on, x, unit, last)?;
+            if !norm.is_finite() {
+                (outcome, self.history.reason) = (Outcome::NotFinite, Some(OVERFLOW));
+            } else if outcome == Outcome::Converged && norm > convergence.target {
+                (outcome, self.history.reason) = (Outcome::RoundingLimit, Some(UNDERFLOW));
+            }
+        }
+        self.history.outcome = outcome;
         s.wait()?;
-        self.history.true_relative_residual = if last { norm } else { best } / norm_b;
+        self.history.true_relative_residual = norm / norm_b;
         Ok(&self.history)
     }
 
-    fn norm_of_b(&mut self, s: &S) -> Result<f64> {
-        let (mut square, mut flags) = ([0.0], [0; FLAGS]);
+    /// ‖b‖ in a unit in which squares neither overflow nor vanish, and that unit: a power of two, which costs no digit, and
+    /// almost always 1.
+    fn norm_of_b(&mut self, s: &S, b: &S::Vector) -> Result<(f64, f64)> {
         s.guard(None);
-        s.sweep(norm_squared, &mut self.scalars, [], [&self.b], [], [Header::AT.rr])?;
+        s.sweep(norm_squared, &mut self.scalars, [], [b], [], [Header::AT.rr])?;
+        let norm = self.read_sum(s)?;
+        if SAFE.contains(&norm) || norm.is_nan() {
+            return Ok((norm, 1.0));
+        }
+        let trial = if norm > 1.0 { -600.0f64 } else { 600.0 };
+        self.write_unit(s, trial.exp2())?;
+        s.sweep(norm_squared_in_unit, &mut self.scalars, [Header::AT.unit], [b], [], [Header::AT.rr])?;
+        let scaled = self.read_sum(s)?;
+        if scaled == 0.0 || !scaled.is_finite() {
+            return Ok((scaled, 1.0));
+        }
+        let exponent = (trial - scaled.log2().floor()).clamp(-1000.0, 1000.0);
+        Ok((scaled * (exponent - trial).exp2(), exponent.exp2()))
+    }
+
+    /// √ of the sum in `rr`.
+    fn read_sum(&mut self, s: &S) -> Result<f64> {
+        let (mut square, mut flags) = ([0.0], [0; FLAGS]);
         s.read_scalars(&self.scalars, Header::AT.rr, &mut square, &mut flags)?;
         Ok(square[0].sqrt())
+    }
+
+    fn write_unit(&mut self, s: &S, unit: f64) -> Result<()> {
+        s.write_scalars(&mut self.scalars, Header::AT.unit, &[unit], &[0; FLAGS])
+    }
+
+    /// b and x in a unit.
+    fn take(&mut self, s: &S, b: &S::Vector, x: &S::Vector, unit: f64) -> Result<()> {
+        s.sweep(clear, &mut self.scalars, [], [], [&mut self.correction], [])?;
+        if unit == 1.0 {
+            s.copy(b, &mut self.b)?;
+            return s.copy(x, &mut self.x);
+        }
+        self.write_unit(s, unit)?;
+        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [b], [&mut self.b], [])?;
+        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])
+    }
+
+    /// The caller's x from that in a unit, and ‖b − A x‖ of the x that came of it: its numbers may overflow, or be too small for
+    /// all their digits.
+    fn give_back(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        x: &mut S::Vector,
+        unit: f64,
+        last: bool,
+    ) -> Result<f64> {
+        self.write_unit(s, 1.0 / unit)?;
+        let answer = if last { &self.x } else { &self.x_best };
+        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [answer], [x], [])?;
+        self.write_unit(s, unit)?;
+        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])?;
+        self.open(s, on)?;
+        s.take_readback(&mut self.scalars, &mut self.host, &mut [0; FLAGS])?;
+        Ok(self.host[Header::AT.norm])
     }
 
     /// As many iterations a batch as make a graph that is cheap to instantiate; the same on every rank.
@@ -369,8 +475,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if self.recurrence.cycle().is_some() || on.key.is_none() || self.length.1 == on.key {
             return Ok(());
         }
-        let Self { recurrence, scalars, b, x, .. } = self;
-        let launches = s.launches(|s| recurrence.iterate(&mut on.work(s, b, scalars, false), x, 0))?;
+        let Self { recurrence, scalars, correction, .. } = self;
+        let launches = s.launches(|s| recurrence.iterate(&mut on.work(s, scalars, false), correction, 0))?;
         // Devices of one kind everywhere: all ranks record, or none does.
         let length = match launches {
             None => MOST,
@@ -383,6 +489,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
 
     fn write_header(&mut self, s: &S, convergence: &Convergence) -> Result<()> {
         self.host.fill(0.0);
+        self.host[Header::AT.rounding] = ROUNDING * convergence.norm_b;
         self.host[Header::AT.target] = convergence.target;
         self.host[Header::AT.best] = f64::INFINITY;
         self.recurrence.write_scalars(&mut self.host);
@@ -417,7 +524,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         let (before, mut interrupted) = (self.history.iterations, false);
         let mut batch = std::mem::take(&mut self.batch);
         let done = s.record(&mut batch, on.key, |s| {
-            let Self { recurrence, scalars, b, x, length, .. } = &mut *self;
+            let Self { recurrence, scalars, correction, length, .. } = &mut *self;
             s.guard(None);
             s.step(begin, scalars, 0)?;
             s.guard(Some(scalars));
@@ -425,7 +532,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 if on.halted(s, scalars)? {
                     break; // known here: nothing is asked of the device for nothing
                 }
-                recurrence.iterate(&mut on.work(s, b, scalars, false), x, j)?;
+                recurrence.iterate(&mut on.work(s, scalars, false), correction, j)?;
                 let peeked = if s.halted(scalars) { None } else { s.peek(scalars, R::SCALARS + j + 1) };
                 if let Some(r) = peeked {
                     convergence.told = Some(before + j + 1);
@@ -441,7 +548,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             s.step(verify, scalars, 0)?;
             s.guard(Some(scalars));
             if !on.halted(s, scalars)? {
-                recurrence.finish(&mut on.work(s, b, scalars, false), x)?;
+                recurrence.finish(&mut on.work(s, scalars, false), correction)?;
                 self.residual(s, on, false)?;
             }
             s.guard(None);
@@ -455,8 +562,13 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
 
     /// The recurrence begins from b − A x; x is kept if it is the best so far.
     fn residual(&mut self, s: &S, on: &Operators<S>, first: bool) -> Result<()> {
-        let Self { recurrence, scalars, b, x, x_best, .. } = self;
-        recurrence.restart(&mut on.work(s, b, scalars, first), x)?;
+        let Self { recurrence, scalars, b, x, correction, x_best, .. } = self;
+        let on = &mut on.work(s, scalars, first);
+        on.sweep(correct, [], [x, correction])?;
+        on.residual(b, x, recurrence.residual(), correction)?;
+        on.sweep(norm_squared, [recurrence.residual()], [])?;
+        on.step(measure, 0)?;
+        recurrence.restart(on)?;
         s.step(compare, scalars, 0)?;
         s.guard(Some(scalars));
         s.sweep(keep, scalars, [], [x], [x_best], [])
@@ -497,7 +609,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if c.first.is_nan() {
             c.first = beta;
         }
-        let progress = beta < c.best * (1.0 - PROGRESS);
+        let limit = (LIMIT * self.host[Header::AT.rounding]).min(DIGITS * c.norm_b);
+        let progress = beta < c.best * if beta <= limit { 0.5 } else { 1.0 - PROGRESS };
         c.idle = if progress { 0 } else { c.idle + 1 };
         c.best = beta.min(c.best);
         let patience = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
@@ -507,7 +620,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             () if !beta.is_finite() || reason == Reason::NotFinite => Outcome::NotFinite,
             () if beta > DIVERGED * c.first && !reason.is_final() => Outcome::Diverged,
             // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
-            () if stuck && reason.is_breakdown() && beta >= ROUNDING * c.norm_b => {
+            () if stuck && beta <= limit => Outcome::RoundingLimit,
+            () if stuck && reason.is_breakdown() => {
                 self.history.reason = Some(reason.text());
                 Outcome::Breakdown
             }
@@ -557,11 +671,11 @@ impl<'a, S: Space> Operators<'a, S> {
         Ok(flags[HALT] != 0)
     }
 
-    fn work<'w>(&self, s: &'w S, b: &'w S::Vector, scalars: &'w mut S::Scalars, first: bool) -> Work<'w, S>
+    fn work<'w>(&self, s: &'w S, scalars: &'w mut S::Scalars, first: bool) -> Work<'w, S>
     where
         'a: 'w,
     {
-        Work { space: s, b, scalars, first, a: self.a, p: self.p }
+        Work { space: s, scalars, first, a: self.a, p: self.p }
     }
 }
 

@@ -10,6 +10,7 @@ pub use bicgstab::{Bicgstab, BicgstabOptions, Reductions};
 pub use cg::{Cg, CgForm, CgOptions};
 pub use gmres::{Gmres, GmresOptions, Orthogonalization};
 pub use krylov::Krylov;
+pub(crate) use krylov::LIMIT;
 pub use spec::{MethodName, MethodSpec};
 
 use crate::Result;

@@ -292,9 +292,9 @@ impl MethodSpec {
     /// else that is as long as x or small and dense.
     pub fn memory(&self, n: u64) -> (u64, u64) {
         let (m, width, vectors) = match self {
-            MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 11),
-            MethodSpec::Bicgstab(_) => (0, Store::F64.bytes() as u64, 15),
-            MethodSpec::Cg(_) => (0, Store::F64.bytes() as u64, 13),
+            MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 12),
+            MethodSpec::Bicgstab(_) => (0, Store::F64.bytes() as u64, 16),
+            MethodSpec::Cg(_) => (0, Store::F64.bytes() as u64, 14),
         };
         (n * m * width, vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8)
     }

@@ -22,6 +22,16 @@ impl<S: Space> LinearOperator<S> for Mixed<'_, S> {
     fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.exact.apply_exact(space, x, y)
     }
+    fn residual(
+        &self,
+        space: &S,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        m: &mut S::Vector,
+    ) -> Result<bool> {
+        self.exact.residual(space, b, x, r, m)
+    }
     fn key(&self) -> u64 {
         self.exact.key() ^ self.rounded.key().rotate_left(7)
     }

@@ -29,6 +29,20 @@ pub trait LinearOperator<S: Space> {
         self.apply(space, x, y)
     }
 
+    /// `r ← b − A x`, each entry computed in twice the working precision and then rounded, and `m ← |b| + |A| |x|`, by which
+    /// rounding is measured. False where the operator knows no such product; then nothing was done, and residuals come from
+    /// [`apply_exact`](Self::apply_exact).
+    fn residual(
+        &self,
+        _space: &S,
+        _b: &S::Vector,
+        _x: &S::Vector,
+        _r: &mut S::Vector,
+        _m: &mut S::Vector,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Changes when work recorded with this operator no longer holds (other buffers, other kernels).
     ///
     /// New values in the same buffers keep the key.
@@ -54,6 +68,16 @@ macro_rules! behind {
             fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
                 (**self).apply_exact(space, x, y)
             }
+            fn residual(
+                &self,
+                space: &S,
+                b: &S::Vector,
+                x: &S::Vector,
+                r: &mut S::Vector,
+                m: &mut S::Vector,
+            ) -> Result<bool> {
+                (**self).residual(space, b, x, r, m)
+            }
             fn key(&self) -> u64 {
                 (**self).key()
             }
@@ -75,6 +99,16 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     }
     fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.borrow().apply_exact(space, x, y)
+    }
+    fn residual(
+        &self,
+        space: &S,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        m: &mut S::Vector,
+    ) -> Result<bool> {
+        self.borrow().residual(space, b, x, r, m)
     }
     fn key(&self) -> u64 {
         self.borrow().key()

@@ -94,6 +94,16 @@ pub trait PointBlockSum: Space {
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product>;
     /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
     fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// `r ← b − Σ (Cₜ ⊗ Aₜ) x`, each entry computed in twice the working precision and then rounded, and
+    /// `m ← |b| + Σ |Cₜ ⊗ Aₜ| |x|`, by which rounding is measured.
+    fn residual(
+        &self,
+        product: &Self::Product,
+        b: &Self::Vector,
+        x: &Self::Vector,
+        r: &mut Self::Vector,
+        m: &mut Self::Vector,
+    ) -> Result<()>;
     /// New values for the matrix of term `t`, in the natural order of [`Bsr::values`]. Those in the memory of the GPU
     /// that holds the product are read where they are; a CPU brings them to the host.
     fn update_values(&self, product: &mut Self::Product, t: usize, values: Numbers) -> Result<()>;
@@ -238,6 +248,17 @@ impl<S: PointBlockSum> PointBlock<S> {
 impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         space.multiply(&self.product, x, y)
+    }
+    fn residual(
+        &self,
+        space: &S,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        m: &mut S::Vector,
+    ) -> Result<bool> {
+        space.residual(&self.product, b, x, r, m)?;
+        Ok(true)
     }
     fn key(&self) -> u64 {
         self.key ^ S::product_key(&self.product).rotate_left(16)

@@ -4,8 +4,8 @@
 use super::ladder::{self, Attempt};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
-use super::watch::{Run, Watch};
-use super::{Refresh, SolverSpace, scale, symmetric};
+use super::watch::{Pace, Run, Watch};
+use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
@@ -13,7 +13,7 @@ use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
-use crate::space::{History, Observer, Stop, Store};
+use crate::space::{History, Observer, Outcome, Stop, Store};
 use crate::{Error, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -279,24 +279,20 @@ impl<S: SolverSpace> Rank<S> {
             let (done, k) = (self.solution.history.iterations, self.rung);
             let Attempt { method, equilibrate, .. } = self.ladder[k];
             let is_last = k + 1 == self.ladder.len();
-            let left = stop.max_iterations - done;
-            let share = if is_last { left } else { self.ladder[k].iterations(stop.max_iterations) };
-            let own = Stop { max_iterations: left.min(share), ..stop };
+            let own = Stop { max_iterations: stop.max_iterations - done, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
-            let mut watch = Watch::new(run, &mut *observer, done, &mut restarts);
+            let pace = (!is_last).then(Pace::new);
+            let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
             let start = Instant::now();
             let ended = self.attempt(local, own, rhs, x.as_array(), &mut watch);
             halted = watch.halted.or(halted);
+            let too_slow = watch.pace.and_then(|pace| pace.too_slow).filter(|_| watch.halted.is_none());
             self.restarts = restarts;
             ended?;
             self.solution.solve_seconds += start.elapsed().as_secs_f64();
-            if first && rhs.gpu().is_some() && !scale::is_safe(self.history.rhs_norm) {
-                // Another unit is needed, and nothing was found in this one.
-                copy_history(&mut self.solution.history, &self.history);
-                self.restarts.clear();
-                return Ok(());
+            if too_slow.is_some() && self.history.outcome == Outcome::Interrupted {
+                self.history.outcome = Outcome::Stagnated;
             }
-
             let Current { p, info, .. } = self.current.as_ref().expect("it was just solved with");
             let fixed = self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes());
             let (n, iterations) = (self.space.len() as f64, self.history.iterations);
@@ -331,7 +327,13 @@ impl<S: SolverSpace> Rank<S> {
             let (name, next) = (self.ladder[k].name(), self.ladder[k + 1].name());
             let iterations = self.solution.history.iterations;
             let outcome = self.history.outcome;
-            let ended = format!("{outcome} at relative residual {residual:.2e}");
+            let ended = match too_slow {
+                Some(left) if left.is_finite() => {
+                    format!("at {residual:.2e} with {left:.0} iterations to go")
+                }
+                Some(_) => format!("no progress at relative residual {residual:.2e}"),
+                None => format!("{outcome} at relative residual {residual:.2e}"),
+            };
             let detail = format!("{name}: {ended}; next {next}");
             self.pending.push(Event::new(EventKind::Fallback, Some(iterations), detail));
             self.climb(local, k + 1, Some(iterations))?;
@@ -375,34 +377,19 @@ impl<S: SolverSpace> Engine for Rank<S> {
             history.residuals.reserve(room.saturating_sub(history.residuals.len()));
         }
         self.lost = true; // what fails from here on may have failed here alone
-        let comm = self.space.comm();
-        // Numbers in device memory are only looked at where their norm says that they must be.
-        let mut unit = scale::unit(comm, rhs.as_host())?;
-        let lent = (rhs.gpu(), x.gpu()) != (None, None);
-        // What has another unit is scaled on the host, and refinement works there.
-        let mut through_host = unit != 1.0 || (self.passes.is_some() && lent);
-        if !through_host {
-            self.attempts(local, run, run.stop, rhs, x.reborrow(), observer)?;
-            through_host = rhs.gpu().is_some() && !scale::is_safe(self.solution.history.rhs_norm);
-        }
-        if through_host {
-            let (mut b, mut own) = (rhs.to_vec()?, x.as_array().to_vec()?);
-            if rhs.gpu().is_some() {
-                unit = scale::unit(self.space.comm(), Some(&b))?;
-            }
-            b.iter_mut().chain(&mut own).for_each(|v| *v *= unit);
-            let stop = Stop { atol: run.stop.atol * unit, ..run.stop };
-            self.attempts(local, run, stop, Numbers::from(&b), NumbersMut::from(&mut own), observer)?;
-            own.iter_mut().for_each(|v| *v /= unit);
+        // Refinement works on the host.
+        if self.passes.is_some() && (rhs.gpu(), x.gpu()) != (None, None) {
+            let (b, mut own) = (rhs.to_vec()?, x.as_array().to_vec()?);
+            self.attempts(local, run, run.stop, Numbers::from(&b), NumbersMut::from(&mut own), observer)?;
             x.write(&own)?;
+        } else {
+            self.attempts(local, run, run.stop, rhs, x.reborrow(), observer)?;
         }
-        let stop = Stop { atol: run.stop.atol * unit, ..run.stop };
         self.lost = false;
         let solution = &mut self.solution;
         let norm = solution.history.rhs_norm;
-        let target = (stop.rtol * norm).max(stop.atol);
-        solution.target = if norm > 0.0 { target / norm } else { target };
-        solution.history.rhs_norm = norm / unit;
+        let Stop { rtol, atol, .. } = run.stop;
+        solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
         solution.setup_seconds = std::mem::take(&mut self.setup);
         solution.phases = self.space.take_phases();
         solution.device_memory = self.space.memory_held().max(solution.device_memory);

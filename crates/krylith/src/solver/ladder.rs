@@ -1,7 +1,7 @@
 //! What a solve tries where options leave it open: a ladder of attempts within one solve, each stronger than the last.
 //!
-//! An attempt ends without an answer when its preconditioner cannot be built, its method breaks down or stagnates, or its
-//! share of the iterations is spent. The next one then begins from the best x so far, if that is better than the first
+//! An attempt ends without an answer when its preconditioner cannot be built, its method breaks down or stagnates, or it is so
+//! slow that the tolerance is far out of sight ([`Pace`](super::watch::Pace)). The next one then begins from the best x so far, if that is better than the first
 //! guess. Residuals of all attempts make one curve, and each change is an event. What is named is never changed: only what
 //! is left open differs from attempt to attempt.
 
@@ -19,32 +19,24 @@ struct Rung {
     method: MethodName,
     /// Of GMRES.
     restart: usize,
-    /// Of the iterations allowed; the last attempt has what is left.
-    share: f64,
 }
 
 /// From cheap to strong. BiCGSTAB comes first: on the collected matrices it solves all ten with ILDU(0) of subdomains, where
 /// GMRES(30) stagnates on two. Fill then does more than anything else; the longer the restart, the fewer the surprises.
 /// CG stands before it where A and the preconditioner are symmetric: half the work an iteration.
 const LADDER: [Rung; 7] = [
-    Rung { precond: "ildu", method: MethodName::Cg, restart: 30, share: 0.2 },
-    Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30, share: 0.2 },
-    Rung { precond: "ildu:cut=whole", method: MethodName::Gmres, restart: 100, share: 0.1 },
-    Rung { precond: "ildu:fill=1,cut=whole", method: MethodName::Gmres, restart: 100, share: 0.1 },
-    Rung { precond: "ildu:fill=2,cut=whole,shift=1e-6", method: MethodName::Gmres, restart: 200, share: 0.1 },
-    Rung { precond: "ildu:fill=5,cut=whole,shift=1e-3", method: MethodName::Gmres, restart: 300, share: 0.2 },
+    Rung { precond: "ildu", method: MethodName::Cg, restart: 30 },
+    Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30 },
+    Rung { precond: "ildu:cut=whole", method: MethodName::Gmres, restart: 100 },
+    Rung { precond: "ildu:fill=1,cut=whole", method: MethodName::Gmres, restart: 100 },
+    Rung { precond: "ildu:fill=2,cut=whole,shift=1e-6", method: MethodName::Gmres, restart: 200 },
+    Rung { precond: "ildu:fill=5,cut=whole,shift=1e-3", method: MethodName::Gmres, restart: 300 },
     // Auto is jacobi, or none where a diagonal block is singular: it can always be built.
-    Rung { precond: "auto", method: MethodName::Gmres, restart: 300, share: 1.0 },
+    Rung { precond: "auto", method: MethodName::Gmres, restart: 300 },
 ];
-
-/// Iterations that an attempt has at least, while there are any.
-const FEW: usize = 500;
 
 /// Largest entries of rows or columns that differ by more than this are scaled.
 const UNEVEN: f64 = 1e6;
-
-/// Smaller residuals are out of reach whatever is tried.
-const ROUNDING: f64 = 1e-13;
 
 /// One attempt, decided.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,19 +47,12 @@ pub(crate) struct Attempt {
     pub method: MethodSpec,
     /// Rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
-    /// Share of the iterations, as long as it is not the last attempt.
-    share: f64,
 }
 
 impl Attempt {
     /// `ildu:cut=whole with gmres(100)`.
     pub fn name(&self) -> String {
         format!("{} with {}", self.precond, self.method.short())
-    }
-
-    /// Most iterations of `all` that it has, unless it is the last.
-    pub fn iterations(&self, all: usize) -> usize {
-        ((self.share * all as f64) as usize).max(FEW)
     }
 
     /// Bytes that it wants beside the system itself.
@@ -116,7 +101,7 @@ pub(crate) fn ladder(
             other => other.clone(),
         };
         if !attempts.iter().any(|(a, p)| *p == alike && a.method == method) {
-            attempts.push((Attempt { precond, method, equilibrate, share: rung.share }, alike));
+            attempts.push((Attempt { precond, method, equilibrate }, alike));
         }
     }
     attempts.into_iter().map(|(attempt, _)| attempt).collect()
@@ -203,8 +188,7 @@ fn spread(terms: &Terms) -> f64 {
 /// True if another attempt may do better than one that ended so.
 pub(crate) fn worth_another(history: &History) -> bool {
     match history.outcome {
-        Outcome::Converged | Outcome::Interrupted => false,
-        Outcome::Stagnated => history.true_relative_residual > ROUNDING,
+        Outcome::Converged | Outcome::Interrupted | Outcome::RoundingLimit => false,
         _ => true,
     }
 }
@@ -216,7 +200,7 @@ pub(crate) fn join(all: &mut History, next: &History) {
         *last = *first;
     }
     all.residuals.extend_from_slice(next.residuals.get(1..).unwrap_or_default());
-    all.outcome = next.outcome;
+    (all.outcome, all.rounding) = (next.outcome, next.rounding);
     all.iterations += next.iterations;
     all.restarts += next.restarts;
     all.reductions += next.reductions;

@@ -14,7 +14,6 @@ mod parts;
 mod queue;
 mod refine;
 mod residual;
-mod scale;
 mod solution;
 mod symmetric;
 mod watch;
@@ -432,11 +431,8 @@ impl<'a> Solver<'a> {
     /// A rank that is gone or failed.
     pub fn field_residuals(&self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
         let original = self.problem.original();
-        let unit = scale::unit(original.comm, Some(b))?;
-        let scaled = |v: &[f64]| v.iter().map(|v| v * unit).collect::<Vec<f64>>();
-        let (b, x) = (scaled(b), scaled(x));
-        let norm = original.norm(&b)?;
-        let fields = original.by_field(&original.residual(&b, &x)?)?;
+        let norm = original.norm(b)?;
+        let fields = original.by_field(&original.residual(b, x)?)?;
         Ok(fields.into_iter().map(|r| if norm > 0.0 { r / norm } else { r }).collect())
     }
 

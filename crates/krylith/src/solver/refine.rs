@@ -7,7 +7,7 @@
 use super::OriginalSystem;
 use super::solution::copy_history;
 use crate::memory::{Numbers, Transfer};
-use crate::method::Method;
+use crate::method::{LIMIT, Method};
 use crate::operator::LinearOperator;
 use crate::space::Space;
 use crate::{History, Observer, Outcome, Progress, Result, Stop};
@@ -115,6 +115,7 @@ pub(super) fn refined<S: Transfer>(
             None => history.residuals.push(beta / norm_b),
             Some(last) => *last = beta / norm_b, // the true one replaces the rounded system's
         }
+        history.rounding = original.rounding(rhs, &passes.x)? / norm_b;
         if beta <= target {
             history.reason = None;
             break Outcome::Converged;
@@ -124,6 +125,9 @@ pub(super) fn refined<S: Transfer>(
         }
         if last != Outcome::Converged {
             break last;
+        }
+        if beta >= 0.5 * before && beta <= LIMIT * history.rounding * norm_b {
+            break Outcome::RoundingLimit;
         }
         if beta >= 0.5 * before {
             break Outcome::Stagnated;

@@ -5,7 +5,14 @@ use crate::Result;
 use crate::comm::Communicator;
 use crate::operator::Terms;
 use crate::partition::with_ghosts;
+use crate::twofold::Twofold;
+use rayon::prelude::*;
 use std::borrow::Cow;
+
+/// Norms whose squares are safe.
+const SAFE: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
+/// Block rows that a thread takes at once.
+const ROWS: usize = 1024;
 
 /// The system as given: this rank's rows of it, and the ranks that hold the others. Every function is collective.
 ///
@@ -26,7 +33,7 @@ pub struct OriginalSystem<'a> {
 }
 
 impl OriginalSystem<'_> {
-    /// This rank's part of b − A x.
+    /// This rank's part of b − A x, computed in twice the working precision and rounded once.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -39,9 +46,33 @@ impl OriginalSystem<'_> {
     /// # Errors
     /// A rank that is gone or failed.
     pub fn norm(&self, v: &[f64]) -> Result<f64> {
-        let mut sum = [v.iter().map(|v| v * v).sum::<f64>()];
-        self.comm.sum(&mut sum)?;
-        Ok(sum[0].sqrt())
+        Ok(self.norms(|unit| vec![v.iter().map(|v| (unit * v) * (unit * v)).sum()])?[0])
+    }
+
+    /// Roots over all ranks of sums of squares, taken again in another unit where they overflow or vanish.
+    fn norms(&self, squares: impl Fn(f64) -> Vec<f64>) -> Result<Vec<f64>> {
+        let in_unit = |unit: f64| -> Result<Vec<f64>> {
+            let mut sums = squares(unit);
+            self.comm.sum(&mut sums)?;
+            Ok(sums.into_iter().map(f64::sqrt).collect())
+        };
+        let norms = in_unit(1.0)?;
+        let largest = norms.iter().copied().fold(0.0, f64::max);
+        if SAFE.contains(&largest) || norms.iter().any(|norm| norm.is_nan()) {
+            return Ok(norms);
+        }
+        let unit = if largest > 1.0 { -600.0f64 } else { 600.0 }.exp2();
+        Ok(in_unit(unit)?.into_iter().map(|norm| norm / unit).collect())
+    }
+
+    /// What rounding x to double precision may make of ‖b − A x‖: u ‖|b| + |A||x|‖, u = 2⁻⁵³.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn rounding(&self, b: &[f64], x: &[f64]) -> Result<f64> {
+        let mut sizes = magnitudes(self.terms, &self.with_ghosts(x)?);
+        sizes.iter_mut().zip(b).for_each(|(size, b)| *size += b.abs());
+        Ok(f64::EPSILON / 2.0 * self.norm(&sizes)?)
     }
 
     /// ‖ Σ |Cₜ ⊗ Aₜ| |x| ‖₂: how large A x could be without cancellation.
@@ -57,9 +88,7 @@ impl OriginalSystem<'_> {
     /// # Errors
     /// A rank that is gone or failed.
     pub fn by_field(&self, r: &[f64]) -> Result<Vec<f64>> {
-        let mut squares = squares_by_field(r, self.terms.block(), self.terms.stages());
-        self.comm.sum(&mut squares)?;
-        Ok(squares.into_iter().map(f64::sqrt).collect())
+        self.norms(|unit| squares_by_field(r, self.terms.block(), self.terms.stages(), unit))
     }
 
     fn with_ghosts<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
@@ -73,32 +102,38 @@ impl OriginalSystem<'_> {
     }
 }
 
-/// b − Σ (Cₜ ⊗ Aₜ) x, with x as long as the terms are wide.
+/// b − Σ (Cₜ ⊗ Aₜ) x, with x as long as the terms are wide, in twice the working precision; on all threads.
 fn residual(terms: &Terms, b: &[f64], x: &[f64]) -> Vec<f64> {
     let (block, s) = (terms.block(), terms.stages());
     let order = block * s;
     let mut r = b.to_vec();
-    let mut z = vec![0.0; order];
-    for (c, a) in &terms.terms {
-        for (i, r) in r.chunks_exact_mut(order).enumerate() {
-            z.fill(0.0);
-            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-                let x = &x[a.col()[p] as usize * order..][..order];
-                for (row, z) in a.block_values(p).chunks_exact(block).zip(z.chunks_exact_mut(s)) {
-                    for (v, x) in row.iter().zip(x.chunks_exact(s)) {
-                        for k in 0..s {
-                            z[k] += v * x[k];
+    let rows = r.par_chunks_mut(order * ROWS).enumerate();
+    rows.for_each_init(
+        || (vec![Twofold::default(); order], vec![Twofold::default(); order]),
+        |(sums, z), (chunk, r)| {
+            for (i, r) in r.chunks_exact_mut(order).enumerate() {
+                let i = chunk * ROWS + i;
+                sums.iter_mut().zip(&*r).for_each(|(sum, b)| *sum = Twofold::from(*b));
+                for (c, a) in &terms.terms {
+                    z.fill(Twofold::default());
+                    for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                        let x = &x[a.col()[p] as usize * order..][..order];
+                        for (row, z) in a.block_values(p).chunks_exact(block).zip(z.chunks_exact_mut(s)) {
+                            for (v, x) in row.iter().zip(x.chunks_exact(s)) {
+                                (0..s).for_each(|k| z[k].add_product(*v, x[k]));
+                            }
+                        }
+                    }
+                    for (z, sums) in z.chunks_exact(s).zip(sums.chunks_exact_mut(s)) {
+                        for (k, l) in (0..s * s).map(|e| (e / s, e % s)) {
+                            sums[k].add_multiple(-c[(k, l)], z[l]);
                         }
                     }
                 }
+                r.iter_mut().zip(&*sums).for_each(|(r, sum)| *r = sum.value());
             }
-            for (z, r) in z.chunks_exact(s).zip(r.chunks_exact_mut(s)) {
-                for k in 0..s {
-                    r[k] -= (0..s).map(|l| c[(k, l)] * z[l]).sum::<f64>();
-                }
-            }
-        }
-    }
+        },
+    );
     r
 }
 
@@ -108,7 +143,7 @@ fn magnitudes(terms: &Terms, x: &[f64]) -> Vec<f64> {
     let order = block * s;
     let mut y = vec![0.0; terms.rows()];
     for (c, a) in &terms.terms {
-        for (i, y) in y.chunks_exact_mut(order).enumerate() {
+        y.par_chunks_exact_mut(order).with_min_len(ROWS).enumerate().for_each(|(i, y)| {
             for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
                 let x = &x[a.col()[p] as usize * order..][..order];
                 for (e, v) in a.block_values(p).iter().enumerate().filter(|(_, v)| **v != 0.0) {
@@ -118,17 +153,17 @@ fn magnitudes(terms: &Terms, x: &[f64]) -> Vec<f64> {
                     }
                 }
             }
-        }
+        });
     }
     y
 }
 
-/// ‖r_c‖₂² of each component c over this rank's nodes and stages.
-fn squares_by_field(r: &[f64], block: usize, stages: usize) -> Vec<f64> {
+/// ‖r_c‖₂² of each component c over this rank's nodes and stages, in a unit.
+fn squares_by_field(r: &[f64], block: usize, stages: usize, unit: f64) -> Vec<f64> {
     let mut squares = vec![0.0; block];
     for node in r.chunks_exact(block * stages) {
         for (square, stages) in squares.iter_mut().zip(node.chunks_exact(stages)) {
-            *square += stages.iter().map(|v| v * v).sum::<f64>();
+            *square += stages.iter().map(|v| (unit * v) * (unit * v)).sum::<f64>();
         }
     }
     squares
@@ -149,7 +184,7 @@ mod tests {
         assert_eq!(residual(&Terms::kronecker(&k), &[5.0, 7.0], &[1.0, 2.0]), [2.0, 2.5]);
         let system = OriginalSystem { terms: &Terms::kronecker(&k), comm: &Solo };
         assert_eq!(system.residual(&[5.0, 7.0], &[1.0, 2.0]).unwrap(), [2.0, 2.5]);
-        assert_eq!(squares_by_field(&[3.0, 4.0, 0.0, 1.0], 2, 2), [25.0, 1.0]);
+        assert_eq!(squares_by_field(&[3.0, 4.0, 0.0, 1.0], 2, 2, 1.0), [25.0, 1.0]);
         assert_eq!(system.norm(&[3.0, 4.0]).unwrap(), 5.0);
     }
 }

@@ -148,5 +148,6 @@ pub(super) fn copy_history(to: &mut History, from: &History) {
     to.residuals.extend_from_slice(&from.residuals);
     (to.outcome, to.iterations, to.restarts) = (from.outcome, from.iterations, from.restarts);
     (to.reductions, to.rhs_norm) = (from.reductions, from.rhs_norm);
-    (to.true_relative_residual, to.reason) = (from.true_relative_residual, from.reason);
+    (to.true_relative_residual, to.rounding) = (from.true_relative_residual, from.rounding);
+    to.reason = from.reason;
 }

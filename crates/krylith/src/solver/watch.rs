@@ -51,6 +51,53 @@ pub(super) struct Run {
     pub cancel: Cancel,
 }
 
+/// Whether an attempt is too slow to be waited for: how many iterations are left to the tolerance if the residual goes on
+/// falling as it did, at the best of its pace so far and its pace of late. Decided by residuals alone, so that every rank and
+/// every run decides alike, and whatever the limit of iterations is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    start: f64,
+    best: f64,
+    /// Iteration and smallest residual when the pace was taken last.
+    mark: (usize, f64),
+    /// When it is taken next.
+    next: usize,
+    /// The iterations left, of an attempt that is too slow.
+    pub too_slow: Option<f64>,
+}
+
+/// Iterations that an attempt has at least.
+const FEW: usize = 500;
+/// As many times the iterations so far may be left.
+const PATIENCE: f64 = 8.0;
+/// No target is taken to lie below: what rounding allows is not far.
+const SMALLEST: f64 = 1e-15;
+
+impl Pace {
+    pub fn new() -> Self {
+        let (start, mark) = (f64::NAN, (0, f64::NAN));
+        Self { start, best: f64::INFINITY, mark, next: FEW / 2, too_slow: None }
+    }
+
+    fn tell(&mut self, p: Progress) {
+        if self.start.is_nan() {
+            (self.start, self.mark) = (p.relative_residual, (p.iteration, p.relative_residual));
+        }
+        self.best = self.best.min(p.relative_residual);
+        if p.iteration < self.next {
+            return;
+        }
+        let pace = |(from, residual): (usize, f64)| (residual / self.best).ln() / (p.iteration - from) as f64;
+        let best = pace((0, self.start)).max(pace(self.mark));
+        let left = (self.best / p.target.max(SMALLEST)).ln() / best;
+        if p.iteration >= FEW && !(left <= PATIENCE * p.iteration as f64) {
+            self.too_slow = Some(left);
+        }
+        self.mark = (p.iteration, self.best);
+        self.next = p.iteration + p.iteration / 4;
+    }
+}
+
 /// Tells an observer of an attempt as part of the whole, and notes what it tells.
 pub(super) struct Watch<'a> {
     run: &'a Run,
@@ -60,6 +107,8 @@ pub(super) struct Watch<'a> {
     restarts: &'a mut Vec<(usize, &'static str)>,
     /// What stopped the solve.
     pub halted: Option<&'static str>,
+    /// Of an attempt that others may follow.
+    pub pace: Option<Pace>,
 }
 
 impl<'a> Watch<'a> {
@@ -68,8 +117,9 @@ impl<'a> Watch<'a> {
         observer: &'a mut dyn Observer,
         done: usize,
         restarts: &'a mut Vec<(usize, &'static str)>,
+        pace: Option<Pace>,
     ) -> Self {
-        Self { run, observer, done, restarts, halted: None }
+        Self { run, observer, done, restarts, halted: None, pace }
     }
 }
 
@@ -85,11 +135,44 @@ impl Observer for Watch<'_> {
         } else if self.run.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.halted = Some("the time limit is over");
         }
-        if self.halted.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let too_slow = self.pace.as_mut().is_some_and(|pace| {
+            pace.tell(p);
+            pace.too_slow.is_some()
+        });
+        if self.halted.is_some() || too_slow { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     fn restarted(&mut self, iteration: usize, why: &'static str) {
         self.restarts.push((self.done + iteration, why));
         self.observer.restarted(self.done + iteration, why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The iteration at which an attempt with these residuals is given up.
+    fn given_up(residual: impl Fn(usize) -> f64, every: usize) -> Option<usize> {
+        let mut pace = Pace::new();
+        (0..20_000).step_by(every).find(|&iteration| {
+            pace.tell(Progress { iteration, relative_residual: residual(iteration), target: 1e-8 });
+            pace.too_slow.is_some()
+        })
+    }
+
+    #[test]
+    fn slow_attempts_are_given_up_and_steady_ones_are_not() {
+        for every in [1, 8, 100] {
+            let falling = |total: f64| move |i: usize| 1e-8f64.powf(i as f64 / total);
+            assert_eq!(given_up(falling(4000.0), every), None);
+            assert!(given_up(falling(6000.0), every).is_some_and(|i| (500..700).contains(&i)));
+            assert!(given_up(|_| 0.1, every).is_some_and(|i| (500..700).contains(&i)));
+            // A plateau, and then a fall: the pace of late counts.
+            let late = |i: usize| if i < 450 { 1.0 } else { 1e-8f64.powf((i - 450) as f64 / 2000.0) };
+            assert_eq!(given_up(late, every), None);
+            // Not a number: no pace.
+            assert!(given_up(|_| f64::NAN, every).is_some());
+        }
     }
 }

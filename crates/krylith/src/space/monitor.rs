@@ -14,6 +14,9 @@ pub enum Outcome {
     Breakdown,
     /// Whole cycles, or restarts of a recurrence, bring no progress: the tolerance is out of reach, or restarts are too short.
     Stagnated,
+    /// The tolerance lies below what rounding x to double precision makes of the residual, and the true residual is as small as
+    /// that, within a factor of four: x is as good as a backward stable direct solve's.
+    RoundingLimit,
     /// The true residual grew far past its start.
     Diverged,
     /// A NaN or an infinity appeared.
@@ -30,6 +33,7 @@ impl Outcome {
             Outcome::MaxIterations => "max-iterations",
             Outcome::Breakdown => "breakdown",
             Outcome::Stagnated => "stagnated",
+            Outcome::RoundingLimit => "rounding-limit",
             Outcome::Diverged => "diverged",
             Outcome::NotFinite => "not-finite",
             Outcome::Interrupted => "interrupted",
@@ -100,6 +104,9 @@ pub struct History {
     pub residuals: Vec<f64>,
     /// ‖b − A x‖/‖b‖, recomputed at the end.
     pub true_relative_residual: f64,
+    /// u ‖|b| + |A||x|‖/‖b‖ with u = 2⁻⁵³: what rounding x to double precision may make of the residual. A tolerance below
+    /// it may be out of reach. A guess where the operator does not know |A|; NaN where nothing was computed.
+    pub rounding: f64,
     /// ‖b‖₂.
     pub rhs_norm: f64,
     /// Cycles begun after the first; in BiCGSTAB restarts from the true residual.
@@ -118,6 +125,7 @@ impl History {
             iterations: 0,
             residuals: Vec::with_capacity(iterations + 1),
             true_relative_residual: f64::NAN,
+            rounding: f64::NAN,
             rhs_norm: 0.0,
             restarts: 0,
             reductions: 0,
@@ -129,6 +137,7 @@ impl History {
     pub fn clear(&mut self) {
         self.residuals.clear();
         (self.outcome, self.iterations, self.restarts, self.reductions) = (Outcome::MaxIterations, 0, 0, 0);
-        (self.true_relative_residual, self.rhs_norm, self.reason) = (f64::NAN, 0.0, None);
+        (self.true_relative_residual, self.rounding) = (f64::NAN, f64::NAN);
+        (self.rhs_norm, self.reason) = (0.0, None);
     }
 }

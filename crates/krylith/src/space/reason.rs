@@ -40,18 +40,20 @@ reasons! {
     Grew = GREW: 4, "the residual grew until its recurrence had no digit left";
     /// The observer asked to stop.
     Stopped = STOPPED: 5, "the observer asked to stop";
+    /// GMRES: the recurrence satisfies the tolerance, as the norm of its last column tells that came with the next one.
+    Confirmed = CONFIRMED: 6, "the residual by recurrence was smaller than the true one";
     /// GMRES: the Krylov space is invariant to working precision.
-    Invariant = INVARIANT: 6, "the Krylov space cannot be extended: A maps it to itself";
+    Invariant = INVARIANT: 7, "the Krylov space cannot be extended: A maps it to itself";
     /// BiCGSTAB: (r̂, A p̂) vanishes, so that α has no value; the iteration was not taken.
-    AlphaVanishes = ALPHA: 7, "pivot breakdown: (r̂, A p) vanishes";
+    AlphaVanishes = ALPHA: 8, "pivot breakdown: (r̂, A p) vanishes";
     /// BiCGSTAB: ω vanishes, A ŝ being orthogonal to s.
-    OmegaVanishes = OMEGA: 8, "stabilisation breakdown: ω vanishes";
+    OmegaVanishes = OMEGA: 9, "stabilisation breakdown: ω vanishes";
     /// BiCGSTAB: (r̂, r) vanishes.
-    RhoVanishes = RHO: 9, "Lanczos breakdown: (r̂, r) vanishes";
+    RhoVanishes = RHO: 10, "Lanczos breakdown: (r̂, r) vanishes";
     /// CG: (p, A p) changes its sign or vanishes.
-    IndefiniteMatrix = INDEFINITE_MATRIX: 10, "the matrix is not definite: (p, A p) changes its sign";
+    IndefiniteMatrix = INDEFINITE_MATRIX: 11, "the matrix is not definite: (p, A p) changes its sign";
     /// CG: (r, P⁻¹ r) changes its sign or vanishes.
-    IndefinitePreconditioner = INDEFINITE_PRECONDITIONER: 11,
+    IndefinitePreconditioner = INDEFINITE_PRECONDITIONER: 12,
         "the preconditioner is not definite: (r, P⁻¹ r) changes its sign";
 }
 

@@ -89,7 +89,7 @@ pub trait SmallStep: Copy + Send + Sync {
 }
 
 /// The scalars that every method has, before its own.
-pub const HEADER: [&str; 5] = ["norm", "norm_recurrence", "target", "best", "rr"];
+pub const HEADER: [&str; 8] = ["norm", "norm_recurrence", "target", "best", "rounding", "unit", "mm", "rr"];
 
 /// What the common subset calls; `kernels/step.cuh` has the twins.
 pub mod subset {
@@ -177,7 +177,8 @@ macro_rules! steps {
         $vis struct $scalars<T = f64, I = i32> {
             pub halt: I, pub columns: I, pub reason: I, pub limit: I,
             pub completed: I, pub remaining: I, pub verified: I, pub batch: I,
-            pub norm: T, pub norm_recurrence: T, pub target: T, pub best: T, pub rr: T,
+            pub norm: T, pub norm_recurrence: T, pub target: T, pub best: T, pub rounding: T, pub unit: T,
+            pub mm: T, pub rr: T,
             $($(#[$fdoc])* pub $field: T,)*
         }
         #[allow(dead_code)]
@@ -188,14 +189,15 @@ macro_rules! steps {
             /// Where each stands.
             pub const AT: Self = {
                 #[allow(non_camel_case_types, dead_code)]
-                enum Slot { norm, norm_recurrence, target, best, rr, $($field),* }
+                enum Slot { norm, norm_recurrence, target, best, rounding, unit, mm, rr, $($field),* }
                 Self {
                     halt: $crate::space::HALT, columns: $crate::space::COLUMNS, reason: $crate::space::REASON,
                     limit: $crate::space::LIMIT, completed: $crate::space::COMPLETED,
                     remaining: $crate::space::REMAINING, verified: $crate::space::VERIFIED,
                     batch: $crate::space::BATCH,
                     norm: Slot::norm as usize, norm_recurrence: Slot::norm_recurrence as usize,
-                    target: Slot::target as usize, best: Slot::best as usize, rr: Slot::rr as usize,
+                    target: Slot::target as usize, best: Slot::best as usize, rounding: Slot::rounding as usize,
+                    unit: Slot::unit as usize, mm: Slot::mm as usize, rr: Slot::rr as usize,
                     $($field: Slot::$field as usize,)*
                 }
             };
@@ -209,7 +211,8 @@ macro_rules! steps {
                     limit: flags[AT.limit], completed: flags[AT.completed], remaining: flags[AT.remaining],
                     verified: flags[AT.verified], batch: flags[AT.batch],
                     norm: values[AT.norm], norm_recurrence: values[AT.norm_recurrence],
-                    target: values[AT.target], best: values[AT.best], rr: values[AT.rr],
+                    target: values[AT.target], best: values[AT.best], rounding: values[AT.rounding],
+                    unit: values[AT.unit], mm: values[AT.mm], rr: values[AT.rr],
                     $($field: values[AT.$field],)*
                 }
             }
@@ -219,7 +222,8 @@ macro_rules! steps {
                 *flags = [self.halt, self.columns, self.reason, self.limit, self.completed, self.remaining,
                     self.verified, self.batch];
                 (values[AT.norm], values[AT.norm_recurrence]) = (self.norm, self.norm_recurrence);
-                (values[AT.target], values[AT.best], values[AT.rr]) = (self.target, self.best, self.rr);
+                (values[AT.target], values[AT.best], values[AT.rounding]) = (self.target, self.best, self.rounding);
+                (values[AT.unit], values[AT.mm], values[AT.rr]) = (self.unit, self.mm, self.rr);
                 $(values[AT.$field] = self.$field;)*
             }
         }

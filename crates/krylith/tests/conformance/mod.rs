@@ -9,6 +9,7 @@ pub mod lender;
 pub mod memory;
 pub mod method;
 pub mod programs;
+pub mod residual;
 pub mod solver;
 
 use crate::common::*;

@@ -61,6 +61,26 @@ fn every_method_reaches_every_outcome() {
 }
 
 #[test]
+fn residuals_are_rounded_once() {
+    each(|space| conformance::residual::residuals_are_rounded_once(space));
+}
+
+#[test]
+fn numbers_far_from_one_are_solved() {
+    each(|space| conformance::residual::numbers_far_from_one_are_solved(space));
+}
+
+#[test]
+fn the_limit_of_double_precision_is_named() {
+    each(|space| conformance::residual::the_limit_of_double_precision_is_named(space));
+}
+
+#[test]
+fn a_cycle_stops_when_it_is_done() {
+    each(|space| conformance::residual::a_cycle_stops_when_it_is_done(space));
+}
+
+#[test]
 fn operators_write_to_columns() {
     each(|space| conformance::method::operators_write_to_columns(space));
 }

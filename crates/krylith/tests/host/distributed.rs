@@ -1,6 +1,6 @@
 //! The conformance tests of several ranks, on CPUs; ranks are threads here.
 
-use crate::conformance::distributed;
+use crate::conformance::{distributed, residual};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use std::sync::Arc;
@@ -17,4 +17,9 @@ fn many_ranks_solve_as_one() {
 #[test]
 fn updates_reach_all_ranks() {
     distributed::updates_reach_all_ranks(&[1, 2, 5], &share);
+}
+
+#[test]
+fn residuals_of_ranks_are_rounded_once() {
+    residual::residuals_of_ranks_are_rounded_once(&[1, 2, 5], &share);
 }

@@ -10,6 +10,7 @@ mod factors;
 mod outer;
 mod pool;
 mod product;
+mod residual;
 mod space;
 mod transfer;
 

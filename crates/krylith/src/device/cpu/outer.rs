@@ -15,7 +15,7 @@ use crate::partition::Halo;
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
 /// O, its rows, and the exchange.
@@ -28,6 +28,8 @@ pub(super) struct Outer {
     channel: RefCell<Box<dyn Channel>>,
     /// O g.
     sums: RefCell<Vec<f64>>,
+    /// What rows of D lack after they were subtracted, until those of O follow; as long as vectors after the first use.
+    low: RefCell<Vec<f64>>,
     /// New values on their way to D and to O, kept after the first update.
     staging: (Vec<f64>, Vec<f64>),
 }
@@ -58,6 +60,7 @@ impl Outer {
         let run = product.run();
         let outer = Self {
             sums: RefCell::new(vec![0.0; rows.len() * run]),
+            low: RefCell::default(),
             channel: RefCell::new(channel(space.comm(), halo, run)?),
             product,
             rows,
@@ -95,6 +98,25 @@ impl Outer {
         for (sum, &row) in sums.chunks_exact(run).zip(&self.rows) {
             let y = &mut y[row as usize * run..][..run];
             y.iter_mut().zip(sum).for_each(|(y, sum)| *y += sum);
+        }
+        Ok(())
+    }
+
+    /// Room for what `len` numbers lack.
+    pub(super) fn low(&self, len: usize) -> RefMut<'_, Vec<f64>> {
+        let mut low = self.low.borrow_mut();
+        low.resize(len, 0.0);
+        low
+    }
+
+    /// Waits for the ghosts and subtracts O g from r, of which `low` is what it lacks.
+    pub(super) fn subtract(&self, space: &Cpu, r: &mut [f64], m: &mut [f64], low: &[f64]) -> Result<()> {
+        let mut channel = self.channel.borrow_mut();
+        let ghosts = space.waiting(|| channel.finish())?;
+        let run = self.product.run();
+        for (i, &row) in self.rows.iter().enumerate() {
+            let at = row as usize * run..(row as usize + 1) * run;
+            self.product.subtract_row(i, ghosts, &mut r[at.clone()], &mut m[at.clone()], &low[at]);
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ use std::ops::Range;
 
 /// Terms in host memory; with the share of the ghosts, where they are one rank's rows of a distributed sum.
 pub struct CpuProduct {
-    own: Rows,
-    outer: Option<Outer>,
+    pub(super) own: Rows,
+    pub(super) outer: Option<Outer>,
     /// New values that came from a GPU.
     scratch: Vec<f64>,
 }
@@ -30,23 +30,25 @@ pub(super) struct Rows {
     stages: usize,
     block_rows: usize,
     block_columns: usize,
-    groups: Vec<Group>,
-    coefficients: Vec<Vec<f64>>,
-    ranges: Vec<Range<usize>>,
+    pub(super) groups: Vec<Group>,
+    pub(super) coefficients: Vec<Vec<f64>>,
+    pub(super) ranges: Vec<Range<usize>>,
 }
 
-struct Group {
-    row_ptr: Vec<usize>,
-    col: Vec<u32>,
-    values: Values,
+/// Terms of one pattern.
+pub(super) struct Group {
+    pub row_ptr: Vec<usize>,
+    pub col: Vec<u32>,
+    pub values: Values,
     /// Terms whose values stand here: number (r, c) of term t of block p is at ((p b + c) T + t) b + r.
-    terms: Range<usize>,
+    pub terms: Range<usize>,
 }
 
 /// Numbers behind the last block, which a whole vector may load and nothing uses.
-const PADDING: usize = 16;
+pub(super) const PADDING: usize = 16;
 
-enum Values {
+/// Stored numbers.
+pub(super) enum Values {
     F64(Vec<f64>),
     F32(Vec<f32>),
 }
@@ -74,6 +76,17 @@ impl PointBlockSum for Cpu {
         outer.start(self, x)?;
         p.own.multiply(self.pool(), x, y);
         outer.finish(self, y)
+    }
+
+    fn residual(
+        &self,
+        p: &CpuProduct,
+        b: &Vec<f64>,
+        x: &Vec<f64>,
+        r: &mut Vec<f64>,
+        m: &mut Vec<f64>,
+    ) -> Result<()> {
+        p.residual(self, b, x, r, m)
     }
 
     fn update_values(&self, p: &mut CpuProduct, t: usize, values: Numbers) -> Result<()> {
@@ -218,6 +231,21 @@ impl Rows {
         self.block
     }
 
+    /// Stages s.
+    pub(super) fn stages(&self) -> usize {
+        self.stages
+    }
+
+    /// Block rows.
+    pub(super) fn block_rows(&self) -> usize {
+        self.block_rows
+    }
+
+    /// Block columns.
+    pub(super) fn block_columns(&self) -> usize {
+        self.block_columns
+    }
+
     /// Numbers of one node: b·s.
     pub(super) fn run(&self) -> usize {
         self.block * self.stages
@@ -330,7 +358,8 @@ fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U
     ))
 }
 
-trait Number: Copy {
+/// A stored number.
+pub(super) trait Number: Copy {
     fn widen(self) -> f64;
 }
 impl Number for f64 {

@@ -47,6 +47,7 @@ sources! {
     "ildu_solve.cu" => "kernels/ildu_solve.cu",
     "halo.cuh" => "kernels/halo.cuh",
     "kron_pack.cuh" => "kernels/kron_pack.cuh",
+    "kron_residual.cuh" => "kernels/kron_residual.cuh",
     "kron_product.cu" => "kernels/kron_product.cu",
     "peers.cuh" => "kernels/peers.cuh",
     "project.cu" => "kernels/project.cu",

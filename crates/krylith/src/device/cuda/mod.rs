@@ -18,6 +18,7 @@ mod nccl;
 mod peers;
 mod pinned;
 mod product;
+mod residual;
 mod scalars;
 mod space;
 pub mod specialisations;

@@ -21,14 +21,16 @@ use std::sync::Arc;
 
 /// Terms in device memory.
 pub struct CudaProduct {
-    block: usize,
-    stages: usize,
-    block_rows: usize,
-    block_columns: usize,
-    groups: Vec<Group>,
+    pub(super) block: usize,
+    pub(super) stages: usize,
+    pub(super) block_rows: usize,
+    pub(super) block_columns: usize,
+    pub(super) groups: Vec<Group>,
     version: u64,
     /// How ghosts arrive, where the product is one rank's share and has neighbours.
-    exchange: Option<Exchange>,
+    pub(super) exchange: Option<Exchange>,
+    /// What a residual lacks between terms of different patterns.
+    pub(super) low: Option<Buffer<f64>>,
 }
 
 /// Where a launch finds its ghosts; the last arguments of `kernels/kron_product.cu` with HALO.
@@ -45,16 +47,17 @@ struct Ghosts {
 }
 
 /// Terms that share a pattern.
-struct Group {
+pub(super) struct Group {
     /// The first term, and how many.
     terms: (usize, usize),
     structure: Structure,
     store: Store,
     blocks: usize,
-    tiles: Tiles,
+    pub tiles: Tiles,
     values: Values,
-    kernels: Kernels,
-    parts: Buffer<f64>,
+    pub kernels: Kernels,
+    /// Three numbers for each of a part of a row longer than a tile.
+    pub parts: Buffer<f64>,
     /// Values in natural order on their way to the packed one, kept after the first update.
     staging: Option<Buffer<f64>>,
     /// Set by `kernels/kron_pack.cuh`: the structure is broken; a value is not finite.
@@ -68,12 +71,13 @@ enum Values {
     F32(Buffer<f32>),
 }
 
-struct Tiles {
-    count: usize,
+/// Which rows go together.
+pub(super) struct Tiles {
+    pub count: usize,
     first_boundary: usize,
-    starts: Buffer<u32>,
-    records: Buffer<u8>,
-    long_rows: Buffer<i32>,
+    pub starts: Buffer<u32>,
+    pub records: Buffer<u8>,
+    pub long_rows: Buffer<i32>,
     row_starts: Buffer<i64>,
     part_starts: Buffer<i64>,
     sources: Buffer<i32>,
@@ -83,7 +87,10 @@ struct Tiles {
     shape: Shape,
 }
 
-struct Kernels {
+/// The kernels of one group, and what they are launched with.
+pub(super) struct Kernels {
+    pub residual: CudaFunction,
+    pub residual_long: CudaFunction,
     product: CudaFunction,
     long_rows: CudaFunction,
     pack: CudaFunction,
@@ -114,7 +121,13 @@ impl PointBlockSum for Cuda {
             .into_iter()
             .map(|(t, n)| Group::new(self.device(), terms, (t, n), all.of(t..t + n), store, halo.is_some()))
             .collect::<Result<Vec<_>>>();
-        let groups = agree(self.comm(), groups)?;
+        let low = (|| {
+            let groups = groups?;
+            let several = groups.len() > 1;
+            let low = several.then(|| self.device().zeros(terms.rows(), "a residual")).transpose()?;
+            Ok((groups, low))
+        })();
+        let (groups, low) = agree(self.comm(), low)?;
         let exchange = match halo {
             Some(halo) => Exchange::new(self, halo, b * s).map(Some)?,
             None => None,
@@ -128,6 +141,7 @@ impl PointBlockSum for Cuda {
             groups,
             version: 0,
             exchange,
+            low,
         })
     }
 
@@ -158,6 +172,17 @@ impl PointBlockSum for Cuda {
             }
         }
         Ok(())
+    }
+
+    fn residual(
+        &self,
+        p: &CudaProduct,
+        b: &Buffer<f64>,
+        x: &Buffer<f64>,
+        r: &mut Buffer<f64>,
+        m: &mut Buffer<f64>,
+    ) -> Result<()> {
+        p.residual(self, b, x, r, m)
     }
 
     fn update_values(&self, p: &mut CudaProduct, t: usize, values: Numbers) -> Result<()> {
@@ -204,12 +229,15 @@ impl PointBlockSum for Cuda {
                 // Another number of stages needs another kernel; tiles and values stay.
                 let device = self.device();
                 g.kernels = Kernels::new(device, &g.tiles, &g.structure, p.block, s, g.store, g.add, g.halo)?;
-                let parts = g.tiles.part_starts.len() * p.block * s;
+                let parts = 3 * g.tiles.part_starts.len() * p.block * s;
                 if g.parts.len() < parts {
                     g.parts = self.device().zeros(parts, "partial sums")?;
                 }
             }
             g.write_coefficients(self.device(), coefficients)?;
+        }
+        if let Some(low) = p.low.as_mut().filter(|low| low.len() < p.block_rows * p.block * s) {
+            *low = self.device().zeros(p.block_rows * p.block * s, "a residual")?;
         }
         p.version += (s != p.stages) as u64;
         p.stages = s;
@@ -258,7 +286,7 @@ impl Group {
             Store::F32 => Values::F32(device.zeros(numbers, "matrix values")?),
         };
         let kernels = Kernels::new(device, &tiles, &structure, b, s, store, first > 0, halo)?;
-        let parts = device.zeros(tiles.part_starts.len() * b * s, "partial sums")?;
+        let parts = device.zeros(3 * tiles.part_starts.len() * b * s, "partial sums")?;
         let broken = device.zeros(2, "two flags")?;
         let mut group = Self {
             terms: (first, count),
@@ -285,6 +313,14 @@ impl Group {
         Ok(group)
     }
 
+    /// Address of the packed values.
+    pub fn values(&self) -> u64 {
+        match &self.values {
+            Values::F64(v) => v.pointer(),
+            Values::F32(v) => v.pointer(),
+        }
+    }
+
     fn has(&self, t: usize) -> bool {
         (self.terms.0..self.terms.0 + self.terms.1).contains(&t)
     }
@@ -304,10 +340,7 @@ impl Group {
         if tiles.is_empty() && ghosts.is_none_or(|g| g.send == 0) {
             return Ok(());
         }
-        let values = match &self.values {
-            Values::F64(v) => v.pointer(),
-            Values::F32(v) => v.pointer(),
-        };
+        let values = self.values();
         // SAFETY: the parameter types are the kernels'; lengths were checked, buffers belong to this tiling.
         unsafe {
             let mut halt = space.halt();
@@ -381,10 +414,7 @@ impl Group {
             return Ok(());
         }
         let (m, l) = if t == self.terms.0 { (natural, none) } else { (none, natural) };
-        let values = match &self.values {
-            Values::F64(v) => v.pointer(),
-            Values::F32(v) => v.pointer(),
-        };
+        let values = self.values();
         // SAFETY: the parameter types are the kernel's; `natural` holds the values of one term.
         unsafe {
             launch!(
@@ -484,6 +514,8 @@ impl Kernels {
         let resident = device.allow_shared(&product, tiles.shape.threads, shared)?;
         Ok(Self {
             product,
+            residual: device.entry(&module, "kron_residual")?,
+            residual_long: device.entry(&module, "kron_residual_long")?,
             long_rows: device.entry(&module, "kron_long_rows")?,
             pack: device.entry(&module, "kron_pack")?,
             coefficients: Constant::find(device, &module, "coefficients")?,

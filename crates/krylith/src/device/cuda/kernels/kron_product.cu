@@ -406,3 +406,4 @@ extern "C" __global__ void kron_long_rows(const int* halt, int count, const int*
 }
 
 #include "kron_pack.cuh"
+#include "kron_residual.cuh"

@@ -1,0 +1,200 @@
+//! r = b − A x on the CPU in twice the working precision, with |b| + |A| |x| beside it: what says whether a solve has converged.
+//!
+//! Ledger: what a product moves, b read, and m written. A row is summed stage by stage: its values come from the cache
+//! after the first. A batch of iterations ends with one of these at most, so this need not be as fast as the product.
+
+use super::pool::Disjoint;
+use super::product::{Group, Number, PADDING, Rows, Values};
+use super::{Cpu, CpuProduct, Wide};
+use crate::Result;
+use crate::operator::check_lengths;
+use crate::twofold::Twofold;
+use std::cell::Cell;
+use std::ops::Range;
+
+/// Numbers of a node whose sums stand on the stack.
+const SMALL: usize = 64;
+
+/// Where the rows of a product begin, and what is left over.
+struct Target<'a> {
+    /// Before the first row of the range: b, or what is left after others have been subtracted.
+    from: &'a [f64],
+    r: &'a mut [f64],
+    m: &'a mut [f64],
+    /// What r lacks, where more is to be subtracted.
+    low: Option<&'a mut [f64]>,
+}
+
+impl CpuProduct {
+    /// `r ← b − A x` and `m ← |b| + |A| |x|`.
+    pub(super) fn residual(
+        &self,
+        space: &Cpu,
+        b: &[f64],
+        x: &[f64],
+        r: &mut [f64],
+        m: &mut [f64],
+    ) -> Result<()> {
+        let own = &self.own;
+        let run = own.run();
+        check_lengths(own.block_rows() * run, own.block_columns() * run, x.len(), r.len())?;
+        check_lengths(r.len(), m.len(), b.len(), m.len())?;
+        let Some(outer) = &self.outer else {
+            own.residual(space, b, x, r, m, None);
+            return Ok(());
+        };
+        outer.start(space, x)?;
+        let mut low = outer.low(r.len());
+        own.residual(space, b, x, r, m, Some(&mut low));
+        outer.subtract(space, r, m, &mut low)
+    }
+}
+
+impl Rows {
+    /// `r ← b − A x`, `m ← |b| + |A| |x|`; what r lacks goes to `low`.
+    pub(super) fn residual(
+        &self,
+        space: &Cpu,
+        b: &[f64],
+        x: &[f64],
+        r: &mut [f64],
+        m: &mut [f64],
+        low: Option<&mut [f64]>,
+    ) {
+        let run = self.run();
+        let (r, m, low) = (Disjoint::new(r), Disjoint::new(m), low.map(Disjoint::new));
+        space.pool().run(|rank| {
+            let rows = self.ranges[rank].clone();
+            let numbers = rows.start * run..rows.end * run;
+            // SAFETY: the row ranges of the threads do not overlap.
+            let (r, m) = unsafe { (r.range(numbers.clone()), m.range(numbers.clone())) };
+            // SAFETY: as above.
+            let low = low.as_ref().map(|low| unsafe { low.range(numbers.clone()) });
+            subtract(self, rows, x, Target { from: &b[numbers], r, m, low });
+        });
+    }
+
+    /// One row more of r: those of `low` that belong to it are used up.
+    pub(super) fn subtract_row(&self, row: usize, x: &[f64], r: &mut [f64], m: &mut [f64], low: &[f64]) {
+        let mut sums = Sums::new(self.run());
+        for (e, sum) in sums.get().iter_mut().enumerate() {
+            *sum = (Twofold { hi: r[e], lo: low[e] }, m[e]);
+        }
+        add_row(self, row, x, sums.get());
+        for (e, (sum, size)) in sums.get().iter().enumerate() {
+            (r[e], m[e]) = (sum.value(), *size);
+        }
+    }
+}
+
+/// Sums of a block row with their magnitudes, on the stack for any size in use.
+struct Sums {
+    small: [(Twofold, f64); SMALL],
+    large: Vec<(Twofold, f64)>,
+    run: usize,
+}
+
+impl Sums {
+    fn new(run: usize) -> Self {
+        let large = if run > SMALL { vec![Default::default(); run] } else { Vec::new() };
+        Self { small: [Default::default(); SMALL], large, run }
+    }
+
+    fn get(&mut self) -> &mut [(Twofold, f64)] {
+        if self.run > SMALL { &mut self.large } else { &mut self.small[..self.run] }
+    }
+}
+
+/// b − A x for a range of rows.
+fn subtract(p: &Rows, rows: Range<usize>, x: &[f64], to: Target) {
+    let to = Cell::new(Some(to));
+    pulp::Arch::new().dispatch(Wide(
+        #[inline(always)]
+        || {
+            let Some(Target { from, r, m, mut low }) = to.take() else { return };
+            let run = p.run();
+            let mut sums = Sums::new(run);
+            for (i, row) in rows.clone().enumerate() {
+                let first = i * run;
+                for (sum, b) in sums.get().iter_mut().zip(&from[first..first + run]) {
+                    *sum = (Twofold::from(*b), b.abs());
+                }
+                add_row(p, row, x, sums.get());
+                for (e, (sum, size)) in sums.get().iter().enumerate() {
+                    (r[first + e], m[first + e]) = (sum.value(), *size);
+                    if let Some(low) = &mut low {
+                        low[first + e] = (sum.hi - sum.value()) + sum.lo;
+                    }
+                }
+            }
+        },
+    ));
+}
+
+/// Takes row `i` of A x off the sums, and adds that of |A| |x| to their magnitudes.
+#[inline(always)]
+fn add_row(p: &Rows, i: usize, x: &[f64], sums: &mut [(Twofold, f64)]) {
+    for g in &p.groups {
+        let width = g.terms.len() * p.block();
+        match (&g.values, width) {
+            (Values::F64(v), 1) => row::<1, f64>(p, g, v, i, x, sums),
+            (Values::F64(v), 2) => row::<2, f64>(p, g, v, i, x, sums),
+            (Values::F64(v), 3..=4) => row::<4, f64>(p, g, v, i, x, sums),
+            (Values::F64(v), _) => row::<8, f64>(p, g, v, i, x, sums),
+            (Values::F32(v), _) => row::<8, f32>(p, g, v, i, x, sums),
+        }
+    }
+}
+
+/// Chains of sums that do not wait for each other.
+const CHAINS: usize = 4;
+
+/// Row `i` of one group, whose columns of `T b` numbers are taken `W` at a time.
+#[inline(always)]
+fn row<const W: usize, V: Number>(
+    p: &Rows,
+    g: &Group,
+    values: &[V],
+    i: usize,
+    x: &[f64],
+    sums: &mut [(Twofold, f64)],
+) {
+    const { assert!(W <= PADDING) };
+    let (b, s, width) = (p.block(), p.stages(), g.terms.len() * p.block());
+    let entries = g.row_ptr[i]..g.row_ptr[i + 1];
+    for (first, q) in (0..width).step_by(W).flat_map(|first| (0..s).map(move |q| (first, q))) {
+        // Sums, what they lack, and sums of magnitudes.
+        let mut chains = [[[0.0f64; W]; 3]; CHAINS];
+        for (n, e) in entries.clone().enumerate() {
+            for c in 0..b {
+                let [hi, lo, size] = &mut chains[(n * b + c) % CHAINS];
+                let x = x[(g.col[e] as usize * b + c) * s + q];
+                let v = &values[(e * b + c) * width + first..][..W];
+                for l in 0..W {
+                    let v = v[l].widen();
+                    let product = v * x;
+                    let sum = hi[l] + product;
+                    let z = sum - hi[l];
+                    lo[l] += v.mul_add(x, -product) + ((hi[l] - (sum - z)) + (product - z));
+                    hi[l] = sum;
+                    size[l] += product.abs();
+                }
+            }
+        }
+        for l in 0..W.min(width - first) {
+            let (mut sum, mut magnitude) = (Twofold::default(), 0.0);
+            for [hi, lo, size] in &chains {
+                sum.add(hi[l]);
+                sum.lo += lo[l];
+                magnitude += size[l];
+            }
+            let (t, r) = ((first + l) / b, (first + l) % b);
+            let coefficients = &p.coefficients[g.terms.start + t];
+            for k in 0..s {
+                let (c, (to, size)) = (coefficients[k * s + q], &mut sums[r * s + k]);
+                to.add_multiple(-c, sum);
+                *size += c.abs() * magnitude;
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! r = b − A x on a GPU in twice the working precision: launches of `kernels/kron_residual.cuh`.
+
+use super::Cuda;
+use super::driver::{Buffer, launch};
+use super::product::{CudaProduct, Group};
+use crate::Result;
+use crate::operator::{PointBlockSum, check_lengths};
+
+/// Threads of a block.
+const THREADS: usize = 128;
+/// Blocks for each multiprocessor.
+const RESIDENT: usize = 8;
+
+/// Addresses of b, x and what is written.
+struct Vectors {
+    b: u64,
+    x: u64,
+    r: u64,
+    m: u64,
+    low: u64,
+}
+
+/// Where ghosts are: own nodes, their address, or the exchange that has them.
+type Ghosts = (i32, u64, u64);
+
+impl CudaProduct {
+    /// `r ← b − A x`, `m ← |b| + |A| |x|`.
+    pub(super) fn residual(
+        &self,
+        space: &Cuda,
+        b: &Buffer<f64>,
+        x: &Buffer<f64>,
+        r: &mut Buffer<f64>,
+        m: &mut Buffer<f64>,
+    ) -> Result<()> {
+        let run = self.block * self.stages;
+        check_lengths(self.block_rows * run, self.block_columns * run, x.len(), r.len())?;
+        check_lengths(r.len(), m.len(), b.len(), m.len())?;
+        let ghosts = match &self.exchange {
+            None => None,
+            Some(e) => {
+                let own = self.block_columns as i32;
+                Some(match e.inside() {
+                    // A product's launch exchanges; its ghosts stay until the next but one.
+                    Some(exchange) => {
+                        space.multiply(self, x, r)?;
+                        (own, 0, exchange)
+                    }
+                    None => {
+                        e.start(space, x.pointer())?;
+                        e.finish(space.device())?;
+                        (own, e.ghosts(), 0)
+                    }
+                })
+            }
+        };
+        let low = self.low.as_ref().map_or(0, |low| low.pointer());
+        let on = Vectors { b: b.pointer(), x: x.pointer(), r: r.pointer(), m: m.pointer(), low };
+        self.groups.iter().try_for_each(|g| g.residual(space, run, &on, ghosts))
+    }
+}
+
+impl Group {
+    fn residual(&self, space: &Cuda, run: usize, on: &Vectors, ghosts: Option<Ghosts>) -> Result<()> {
+        let (k, t, device) = (&self.kernels, &self.tiles, space.device());
+        if t.count == 0 {
+            return Ok(());
+        }
+        let grid = t.count.min(device.multiprocessors() * RESIDENT);
+        let (count, starts, records) = (t.count as i32, t.starts.pointer(), t.records.pointer());
+        let (values, parts) = (self.values(), self.parts.pointer());
+        // SAFETY: the parameter types are the kernels'; lengths were checked, buffers belong to this tiling.
+        unsafe {
+            match ghosts {
+                None => launch!(
+                    device,
+                    &k.residual,
+                    grid,
+                    THREADS,
+                    0,
+                    space.halt(),
+                    count,
+                    starts,
+                    records,
+                    values,
+                    on.x,
+                    on.b,
+                    on.r,
+                    on.low,
+                    on.m,
+                    parts
+                )?,
+                Some((own, at, exchange)) => launch!(
+                    device,
+                    &k.residual,
+                    grid,
+                    THREADS,
+                    0,
+                    space.halt(),
+                    count,
+                    starts,
+                    records,
+                    values,
+                    on.x,
+                    on.b,
+                    on.r,
+                    on.low,
+                    on.m,
+                    parts,
+                    own,
+                    at,
+                    exchange
+                )?,
+            }
+            let rows = t.long_rows.len() / 3;
+            if rows > 0 {
+                let long = t.long_rows.pointer();
+                launch!(
+                    device,
+                    &k.residual_long,
+                    (rows * run).div_ceil(THREADS),
+                    THREADS,
+                    0,
+                    space.halt(),
+                    rows as i32,
+                    long,
+                    parts,
+                    on.b,
+                    on.r,
+                    on.low,
+                    on.m
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
