@@ -36,3 +36,8 @@ pub use ildu0::{Ildu0Options, ildu0};
 pub use links::{LinksOptions, LinksReport, links};
 pub use okp::{DeviceChoice, OkpOptions, OkpReport, Series, okp};
 pub use samples::Samples;
+
+/// The command line of this process, for reports; what is not Unicode in it is replaced.
+pub fn command_line() -> String {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}

@@ -87,12 +87,12 @@ pub enum Command {
 pub struct SolveArgs {
     /// What to solve: a matrix file (.mtx, .mtx.gz, SciPy .npz, PETSc binary), a system.toml, or a generated problem
     /// NAME:SIZE[,key=value…] such as stokes:16x16x16,tau=0.125 (`krylith problem --help` lists them)
-    #[arg(value_name = "SYSTEM", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub system: String,
+    #[arg(value_name = "SYSTEM")]
+    pub system: PathBuf,
 
     /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, text), ones, or random[:SEED] in (−1, 1), seed 0 where none
     /// is given [default: the system's own, else ones]
-    #[arg(long, value_name = "FILE|ones|random[:SEED]", help_heading = "System")]
+    #[arg(long, value_name = "FILE|ones|random[:SEED]", value_parser = options::file_or_word::<Rhs>(), help_heading = "System")]
     pub rhs: Option<Rhs>,
     /// First guess, of the same shape as b [default: zeros]
     #[arg(long, value_name = "FILE", help_heading = "System")]
@@ -107,7 +107,7 @@ pub struct SolveArgs {
     pub ordering: Option<Ordering>,
     /// Null space of a singular consistent system (enclosed flow, free body, pure Neumann): constant finds the fields
     /// whose constant A maps to zero; FILE holds one vector a column [default: none, the system is regular]
-    #[arg(long, value_name = "constant|FILE", help_heading = "System")]
+    #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(), help_heading = "System")]
     pub nullspace: Option<Null>,
     /// Scale rows and columns before the preconditioner is built; residuals and tolerances stay those of the system as
     /// given [default: off, unless the preconditioner is auto and entries differ by more than 1e6]
@@ -289,8 +289,8 @@ pub enum Suite {
 #[derive(Debug, Args)]
 pub struct ModelArgs {
     /// A matrix file, a system.toml or a generated problem, as for `krylith solve`; at most 4 stages
-    #[arg(value_name = "SYSTEM", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub system: Option<String>,
+    #[arg(value_name = "SYSTEM")]
+    pub system: Option<PathBuf>,
     /// What kernels and links take: written by `krylith bench links`; several for --weak and --strong
     #[arg(long, value_name = "FILE.toml")]
     pub machine: Vec<PathBuf>,
@@ -333,8 +333,8 @@ pub struct ModelArgs {
 #[derive(Debug, Args)]
 pub struct InfoArgs {
     /// A matrix file, a system.toml or a generated problem, as for `krylith solve` [default: the machine alone]
-    #[arg(value_name = "SYSTEM", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub system: Option<String>,
+    #[arg(value_name = "SYSTEM")]
+    pub system: Option<PathBuf>,
     /// Unknowns of one node, 1 to 8 [default: what the file says, else the largest that adds at most 20 % stored zeros]
     #[arg(long, value_name = "B", value_parser = options::block_size)]
     pub block: Option<usize>,
@@ -354,7 +354,7 @@ fn command() -> clap::Command {
 pub fn parse() -> std::result::Result<Cli, u8> {
     let parsed = command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
     parsed.map_err(|e| {
-        let _ = e.print();
+        crate::output::printed(e.print());
         e.exit_code() as u8
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{BenchArgs, Suite};
 use crate::failure::{DONE, Failure, Result};
-use crate::output;
+use crate::{files, output};
 use krylith::DeviceSpec;
 use krylith_bench::model::Machine;
 use krylith_bench::{DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, ildu0, okp};
@@ -71,6 +71,8 @@ fn links(args: BenchArgs) -> Result<u8> {
     }
     if let Some(path) = &args.out {
         output::check_target("--out", path)?;
+        let network: Vec<files::Named> = args.network.iter().map(|p| ("--network", p.clone())).collect();
+        files::check_apart(&network, &[("--out", path.clone())])?;
     }
     let gpus = match &args.device {
         Some(DeviceSpec::Cpu) => {
@@ -82,7 +84,7 @@ fn links(args: BenchArgs) -> Result<u8> {
             krylith::device::cuda::devices()?.iter().map(|d| d.ordinal).collect()
         }
     };
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let command = krylith_bench::command_line();
     let network = args.network.as_deref().map(Machine::read).transpose()?;
     let options = LinksOptions { gpus, out: args.out, network, quick: args.quick, command };
     let begin = std::time::Instant::now();

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod blocks;
 mod failure;
+mod files;
 mod info;
 mod interrupt;
 mod model;
@@ -41,5 +42,5 @@ fn main() -> ExitCode {
             Some(args::Command::Info(args)) => info::info(args),
         }
     });
-    ExitCode::from(code)
+    ExitCode::from(output::close(code))
 }

@@ -2,7 +2,7 @@
 
 use crate::args::ModelArgs;
 use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
-use crate::{output, partitions, system};
+use crate::{files, output, partitions, system};
 use krylith::partition::Partitioner;
 use krylith_bench::model::report::{self, About, Row, Study};
 use krylith_bench::model::{Machine, Shape, loads, scaling};
@@ -22,11 +22,12 @@ pub fn model(args: ModelArgs) -> Result<u8> {
             "name a machine with --machine FILE.toml; `krylith bench links` measures one, bench/machines/ has others",
         ));
     }
+    check_apart(&args)?;
     let machines =
         args.machine.iter().map(|path| Machine::read(path)).collect::<krylith::Result<Vec<_>>>()?;
     let mut files = Files { folder: args.out.clone(), written: Vec::new() };
     match &args.system {
-        Some(text) => predict(&args, text, &machines, &mut files)?,
+        Some(system) => predict(&args, system, &machines, &mut files)?,
         None if args.weak.is_none() && args.strong.is_none() => {
             return Err(Failure::usage("say what to predict: a SYSTEM, --weak NODES or --strong UNKNOWNS"));
         }
@@ -36,6 +37,20 @@ pub fn model(args: ModelArgs) -> Result<u8> {
         output::print(&format!("wrote {}\n", path.display()));
     }
     Ok(DONE)
+}
+
+/// Refuses a folder in which a prediction would take the place of what it is made from.
+fn check_apart(args: &ModelArgs) -> Result<()> {
+    let Some(folder) = &args.out else { return Ok(()) };
+    let mut inputs: Vec<files::Named> = args.machine.iter().map(|path| ("--machine", path.clone())).collect();
+    inputs.extend(args.system.iter().flat_map(|system| files::of_system(system)));
+    let kinds = [("weak", args.weak), ("strong", args.strong)].into_iter().filter(|(_, size)| size.is_some());
+    let endings = [".txt", ".json", "-efficiency.svg", "-time.svg"];
+    let mut names: Vec<String> =
+        kinds.flat_map(|(kind, _)| endings.map(|ending| format!("{kind}{ending}"))).collect();
+    names.extend(args.system.iter().map(|_| "prediction.json".into()));
+    let outputs: Vec<files::Named> = names.iter().map(|name| ("--out", folder.join(name))).collect();
+    files::check_apart(&inputs, &outputs)
 }
 
 /// Files of a folder, if one is wanted.
@@ -56,7 +71,7 @@ impl Files {
 }
 
 fn command() -> String {
-    std::env::args().collect::<Vec<_>>().join(" ")
+    krylith_bench::command_line()
 }
 
 /// What JSON looks like in a file.
@@ -65,7 +80,7 @@ fn pretty(value: &Value) -> String {
 }
 
 /// A system on some numbers of GPUs.
-fn predict(args: &ModelArgs, text: &str, machines: &[Machine], files: &mut Files) -> Result<()> {
+fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
     let [machine] = machines else {
         return Err(Failure::usage("a system is predicted for one machine at a time; give one --machine"));
     };
@@ -74,7 +89,7 @@ fn predict(args: &ModelArgs, text: &str, machines: &[Machine], files: &mut Files
     }
     let numbers = if args.gpus.is_empty() { vec![1, 2, 4] } else { args.gpus.clone() };
     crate::interrupt::watch()?;
-    let system = system::load(text, args.block, Default::default())?;
+    let system = system::load(system, args.block, Default::default())?;
     let terms = system.operator.terms();
     let way = args.partition.unwrap_or(Partitioner::Rows);
     let restart = args.restart.unwrap_or(30);

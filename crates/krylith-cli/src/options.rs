@@ -1,6 +1,7 @@
 //! Values of options that are the command's own; those of a solve are [`krylith::Options`].
 
 use crate::failure::{Failure, Result};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use krylith::matrix::MAX_BLOCK;
 use krylith::options::whole_number;
 use krylith::partition::Partitioner;
@@ -76,6 +77,29 @@ impl FromStr for Null {
     type Err = Error;
     fn from_str(text: &str) -> Parsed<Self> {
         Ok(if text == "constant" { Null::Constant } else { Null::File(text.into()) })
+    }
+}
+
+/// Reads a word of the command line that may be a file's name, and need not be Unicode then.
+pub fn file_or_word<T>() -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = Error> + From<PathBuf> + Clone + Send + Sync + 'static,
+{
+    OsStringValueParser::new().try_map(|text| match text.into_string() {
+        Ok(word) => word.parse(),
+        Err(name) => Ok(T::from(PathBuf::from(name))),
+    })
+}
+
+impl From<PathBuf> for Rhs {
+    fn from(path: PathBuf) -> Self {
+        Rhs::File(path)
+    }
+}
+
+impl From<PathBuf> for Null {
+    fn from(path: PathBuf) -> Self {
+        Null::File(path)
     }
 }
 

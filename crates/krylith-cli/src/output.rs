@@ -1,9 +1,13 @@
 //! Text on stdout and stderr, and places for files, checked before hours are spent on what goes there.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{DONE, Failure, NOT_CONVERGED, Result, USAGE};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Why standard output could not be written, the first time.
+static LOST: Mutex<Option<String>> = Mutex::new(None);
 
 /// False on ranks that leave the talking to another.
 static SPEAKS: AtomicBool = AtomicBool::new(true);
@@ -18,13 +22,34 @@ pub fn speaks() -> bool {
     SPEAKS.load(Relaxed)
 }
 
-/// Prints to stdout. A reader that has gone (`krylith … | head`) is no error of ours.
+/// Prints to stdout; what cannot be written is told by [`close`].
 pub fn print(text: &str) {
     if !speaks() {
         return;
     }
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+/// Remembers that something could not be printed. A reader that has gone (`krylith … | head`) is no error of ours.
+pub fn printed(result: std::io::Result<()>) {
+    if let Err(e) = result
+        && e.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        LOST.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e.to_string());
+    }
+}
+
+/// The exit code of a command that would end with `code`: results that nobody can read outrank the outcome, as a lost
+/// output file does.
+pub fn close(code: u8) -> u8 {
+    match LOST.lock().unwrap_or_else(|e| e.into_inner()).take() {
+        None => code,
+        Some(why) => {
+            error(&format!("standard output cannot be written: {why}"));
+            if matches!(code, DONE | NOT_CONVERGED) { USAGE } else { code }
+        }
+    }
 }
 
 /// Prints one error to stderr.

@@ -11,6 +11,7 @@ use krylith::operator::Terms;
 use krylith::partition::{
     MANY_GHOSTS, Part, PartitionSpec, Partitioner, assign, distribute, enough_rows, slabs_fit, split,
 };
+use std::path::Path;
 use std::sync::Arc;
 
 /// This rank's share of a system. Collective.
@@ -22,20 +23,20 @@ use std::sync::Arc;
 /// As [`system::load`]; more ranks than block rows; ranks that were given different systems.
 pub fn load(
     comm: &Arc<dyn Communicator>,
-    text: &str,
+    path: &Path,
     block: Option<usize>,
     user: Ordering,
     given: &Options,
 ) -> Result<System> {
     let wanted = given.partition.unwrap_or_default();
-    if system::is_problem(text)
+    if let Some(text) = system::spec(path)
         && user == Ordering::Interleaved
         && wanted == PartitionSpec::Auto
         && let Some(system) = generated(comm, text, block, given)?
     {
         return Ok(system);
     }
-    if !system::is_problem(text) && user == Ordering::Interleaved {
+    if !system::is_problem(path) && user == Ordering::Interleaved {
         let way = match wanted {
             PartitionSpec::Auto => Some(Partitioner::Nonzeros),
             PartitionSpec::By(way) => {
@@ -43,12 +44,12 @@ pub fn load(
             }
         };
         if let Some(way) = way
-            && let Some(system) = by_parts(comm, text, block, way, given)?
+            && let Some(system) = by_parts(comm, path, block, way, given)?
         {
             return Ok(system);
         }
     }
-    let whole = ranks::together(system::load(text, block, user))?;
+    let whole = ranks::together(system::load(path, block, user))?;
     let terms = whole.operator.terms();
     ranks::same("a system", &digest(&whole.name, &terms))?;
     let part = (|| {
@@ -79,15 +80,15 @@ const CUT_WHOLE: usize = 1 << 27;
 /// every rank can hold: the answer is then `None`. Collective.
 fn by_parts(
     comm: &Arc<dyn Communicator>,
-    text: &str,
+    path: &Path,
     block: Option<usize>,
     way: Partitioner,
     given: &Options,
 ) -> Result<Option<System>> {
     let auto = given.partition.unwrap_or_default() == PartitionSpec::Auto;
-    let (read, size) = (read_rows(&**comm, text, block, way), comm.size());
+    let (read, size) = (read_rows(&**comm, path, block, way), comm.size());
     let ReadRows { rows, nodes, format, stored, block_source, rhs, coordinates, solver, whole } =
-        ranks::together(read.map_err(|e| system::missing(text, e)))?;
+        ranks::together(read.map_err(|e| system::missing(path, e)))?;
     ranks::together(enough_rows(nodes, size).map_err(Failure::from))?;
     let (b, stages) = (rows.block, rows.terms[0].0.rows());
     if auto && stored <= CUT_WHOLE && given.or(&solver).subdomains(b * stages).is_some() {
@@ -108,8 +109,8 @@ fn by_parts(
     let kept = if whole.is_empty() { "each rank reads its rows".into() } else { whole.join("; ") };
     let reason = format!("partition by {}: at most {ghosts:.2} ghosts a node; {kept}", way.name());
     Ok(Some(System {
-        label: text.into(),
-        name: text.into(),
+        label: path.display().to_string(),
+        name: path.display().to_string(),
         format,
         nonzeros: stored,
         operator: Operator::Share(terms),
@@ -265,12 +266,11 @@ mod tests {
             (&star, PartitionSpec::By(Partitioner::Nonzeros), "each rank reads its rows"),
             (&star, PartitionSpec::Auto, "each rank read the whole system"),
         ] {
-            let text = path.to_str().unwrap();
-            let whole = system::load(text, None, Ordering::Interleaved).unwrap();
+            let whole = system::load(path, None, Ordering::Interleaved).unwrap();
             let shares = Team::run(3, |comm| {
                 let comm: Arc<dyn Communicator> = comm;
                 let given: Options = format!("precond=none partition={wanted}").parse()?;
-                let system = load(&comm, text, None, Ordering::Interleaved, &given)
+                let system = load(&comm, path, None, Ordering::Interleaved, &given)
                     .map_err(|f| krylith::Error::invalid(f.message))?;
                 let terms = system.operator.terms();
                 let stored: usize = terms.terms.iter().map(|t| t.1.values().len()).sum();

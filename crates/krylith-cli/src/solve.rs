@@ -2,13 +2,13 @@
 
 use crate::args::SolveArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
-use crate::options::{Rhs, settle};
+use crate::options::{Null, Rhs, settle};
 use crate::output::{self, check_target};
 use crate::progress::Watch;
 use crate::report::{self, Event, Report};
 use crate::summary;
 use crate::system::{self, System};
-use crate::{interrupt, null_space, plot, ranks, share};
+use crate::{files, interrupt, null_space, plot, ranks, share};
 use krylith::solver::{Solution, check_gpus};
 use krylith::{DeviceSpec, History, Options, Outcome, Solver, Store, io};
 use std::path::Path;
@@ -52,7 +52,7 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         _ => share::load(&comm, &args.system, block, ordering, &given)?,
     };
     let mut read = || -> Result<_> {
-        let options = settle(&given, &system.solver, &args.system)?;
+        let options = settle(&given, &system.solver, &args.system.display().to_string())?;
         if options.equilibrate == Some(true) && comm.size() > 1 {
             let remedy = "leave it out, or solve on one GPU or one process";
             return Err(Failure::usage(format!("--equilibrate works on one rank; {remedy}")));
@@ -158,17 +158,18 @@ fn code_of(history: &History) -> u8 {
 
 fn check_targets(args: &SolveArgs) -> Result<()> {
     let targets = [("--out", &args.out), ("--report", &args.report), ("--plot", &args.plot)];
-    let given: Vec<_> = targets.iter().filter_map(|(o, p)| p.as_ref().map(|p| (*o, p))).collect();
-    for (i, (option, path)) in given.iter().enumerate() {
-        check_target(option, path)?;
-        if let Some((other, _)) = given[..i].iter().find(|(_, p)| p == path) {
-            return Err(Failure::usage(format!(
-                "{other} and {option} name the same file, {}",
-                path.display()
-            )));
-        }
+    let targets = targets.into_iter().filter_map(|(option, path)| Some((option, path.clone()?)));
+    let targets: Vec<files::Named> = targets.collect();
+    targets.iter().try_for_each(|(option, path)| check_target(option, path))?;
+    let mut inputs = files::of_system(&args.system);
+    if let Some(Rhs::File(path)) = &args.rhs {
+        inputs.push(("--rhs", path.clone()));
     }
-    Ok(())
+    inputs.extend(args.x0.iter().map(|path| ("--x0", path.clone())));
+    if let Some(Null::File(path)) = &args.nullspace {
+        inputs.push(("--nullspace", path.clone()));
+    }
+    files::check_apart(&inputs, &targets)
 }
 
 fn report_of(done: &Finished, args: &SolveArgs) -> Report {

@@ -311,15 +311,24 @@ struct Source {
 }
 
 /// True where SYSTEM means a generated problem and not a file.
-pub fn is_problem(text: &str) -> bool {
+pub fn is_problem(system: impl AsRef<Path>) -> bool {
+    spec(system.as_ref()).is_some()
+}
+
+/// The text of a generated problem, where SYSTEM is one.
+pub fn spec(system: &Path) -> Option<&str> {
+    system.to_str().filter(|text| names_problem(text))
+}
+
+fn names_problem(text: &str) -> bool {
     let name = text.split([':', ',']).next().unwrap_or_default();
     !Path::new(text).exists()
         && (krylith_problems::catalogue().iter().any(|p| p.name == name)
             || (text.contains(':') && !text.contains(['/', '\\']) && !name.contains('.')))
 }
 
-fn source(text: &str) -> Result<Source> {
-    if is_problem(text) {
+fn source(system: &Path) -> Result<Source> {
+    if let Some(text) = spec(system) {
         let Generated { system, rhs, coordinates, grid, spec, .. } = krylith_problems::generate(text)?;
         let hint = Some((system.block(), "the problem's own"));
         let matrix = match system {
@@ -330,15 +339,16 @@ fn source(text: &str) -> Result<Source> {
         let solver = Options::default();
         return Ok(Source { name: spec, matrix, rhs: Some(rhs), coordinates, grid, hint, solver });
     }
-    let mut system = io::read_system(text).map_err(|e| missing(text, e))?;
+    let (path, name) = (system, system.display().to_string());
+    let mut system = io::read_system(path).map_err(|e| missing(path, e))?;
     let rhs = system.rhs.take();
     let rhs = rhs
         .map(|array| system.unknowns("the right-hand side", array))
         .transpose()
-        .map_err(|e| Failure::from(e).within(text))?;
+        .map_err(|e| Failure::from(e).within(&name))?;
     let hint = system.block_hint.map(|b| (b, "the file says so"));
     Ok(Source {
-        name: text.into(),
+        name,
         matrix: system.operator,
         rhs,
         coordinates: system.coordinates,
@@ -349,11 +359,11 @@ fn source(text: &str) -> Result<Source> {
 }
 
 /// A file that is not there may be a problem spelt wrong.
-pub fn missing(text: &str, error: krylith::Error) -> Failure {
+pub fn missing(system: &Path, error: krylith::Error) -> Failure {
     let not_there = matches!(&error, krylith::Error::Io { path, source }
-        if path == Path::new(text) && source.kind() == std::io::ErrorKind::NotFound);
+        if path == system && source.kind() == std::io::ErrorKind::NotFound);
     let mut failure = Failure::from(error);
-    if not_there && !text.contains(['/', '\\', '.']) {
+    if not_there && system.to_str().is_some_and(|text| !text.contains(['/', '\\', '.'])) {
         let names: Vec<_> = krylith_problems::catalogue().iter().map(|p| p.name).collect();
         failure.message +=
             &format!("; generated problems are {}, written NAME:SIZE[,key=value…]", names.join(", "));
@@ -365,8 +375,9 @@ pub fn missing(text: &str, error: krylith::Error) -> Failure {
 ///
 /// # Errors
 /// Files and problems as their readers say; a matrix that is empty or not square; blocks that do not fit.
-pub fn load(text: &str, block: Option<usize>, user: Ordering) -> Result<System> {
-    let Source { name, matrix, rhs, coordinates, grid, hint, solver } = source(text)?;
+pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<System> {
+    let Source { name, matrix, rhs, coordinates, grid, hint, solver } = source(system)?;
+    let text = &*system.to_string_lossy();
     let refuse = |message: String| Err(Failure::usage(format!("{text}: {message}")));
     let (rows, columns) = match &matrix {
         SystemMatrix::Matrix(a) => (a.rows(), a.columns()),

@@ -62,7 +62,7 @@ impl Default for Ildu0Options {
             iterations: 5000,
             threads: 0,
             full: false,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: crate::command_line(),
         }
     }
 }

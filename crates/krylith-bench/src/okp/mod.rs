@@ -117,7 +117,7 @@ impl Default for OkpOptions {
             threads: 0,
             full: false,
             traffic: None,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: crate::command_line(),
         }
     }
 }

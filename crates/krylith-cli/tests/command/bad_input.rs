@@ -234,7 +234,8 @@ fn output_files_are_checked_first_and_appear_whole_or_not_at_all() {
         f.run(&["solve", "a.mtx", option, "."]).fails(2, &[option]);
         f.run(&["solve", "a.mtx", option, "a.mtx/x"]).fails(2, &[option, "folder"]);
     }
-    f.line("solve a.mtx --out same --report same").fails(2, &["--out and --report name the same file"]);
+    f.line("solve a.mtx --out same --report same")
+        .fails(2, &["--out same and --report same name the same file"]);
     assert_eq!(f.names(), ["a.mtx"]);
     f.run(&["problem", "laplace:3x3x3", "--out", "a.mtx"]).fails(2, &["a.mtx"]);
 }

@@ -4,6 +4,7 @@
 mod common;
 
 mod bad_input;
+mod files;
 mod info;
 mod matrices;
 mod model;

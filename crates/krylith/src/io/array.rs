@@ -51,7 +51,8 @@ impl Array {
 
     /// What a file holds for a system of `rows` unknowns a stage, as the solver counts them: `row · stages + k`.
     ///
-    /// Shape (rows, stages) is that order already; a flat array comes stage after stage and is reordered.
+    /// Shape (rows, stages) is that order already; a flat array, one column or one row comes stage after stage and is
+    /// reordered.
     ///
     /// # Errors
     /// Any other shape; the error says which are right. `what` names the array in it.
@@ -60,7 +61,7 @@ impl Array {
         match self.shape[..] {
             [n, s] if n == rows && s == stages => Ok(self.values),
             [n] if Some(n) == total => Ok(from_stage_by_stage(&self.values, stages)),
-            [n, 1] if Some(n) == total => Ok(from_stage_by_stage(&self.values, stages)),
+            [n, 1] | [1, n] if Some(n) == total => Ok(from_stage_by_stage(&self.values, stages)),
             _ => Err(unexpected_shape(what, &self.shape, rows, stages)),
         }
     }
@@ -168,8 +169,13 @@ mod tests {
         let square = Array::new(vec![3, 2], internal.clone()).unwrap();
         assert_eq!(square.clone().into_unknowns("b", 3, 2).unwrap(), internal);
         assert_eq!(Array::vector(staged.clone()).into_unknowns("b", 3, 2).unwrap(), internal);
-        let column = Array::new(vec![6, 1], staged).unwrap();
-        assert_eq!(column.into_unknowns("b", 3, 2).unwrap(), internal);
+        for shape in [vec![6, 1], vec![1, 6]] {
+            let line = Array::new(shape, staged.clone()).unwrap();
+            assert_eq!(line.into_unknowns("b", 3, 2).unwrap(), internal);
+        }
+        // One unknown with six stages: the row is (rows, stages), and nothing moves.
+        let row = Array::new(vec![1, 6], staged.clone()).unwrap();
+        assert_eq!(row.into_unknowns("b", 1, 6).unwrap(), staged);
         assert_eq!(Array::from_unknowns(internal, 2).unwrap(), square);
         let message = square.into_unknowns("b", 6, 2).unwrap_err().to_string();
         assert!(message.contains("(6, 2)") && message.contains("12"), "{message}");

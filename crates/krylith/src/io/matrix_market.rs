@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::array::{Array, transpose};
 use super::coordinate::{self, Coordinates};
-use super::source::{believable, excerpt, line_of, load, name_file};
+use super::source::{COMPLEX, believable, excerpt, line_of, load, mark, name_file};
 use crate::matrix::Csr;
 use crate::{Error, Result};
 
@@ -124,7 +124,7 @@ pub(super) fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -
 }
 
 pub(super) fn header(path: &Path, text: &[u8]) -> Result<Header> {
-    let mut lines = Lines { text, at: 0 };
+    let mut lines = Lines { text, at: mark(text) };
     let first = lines.next().unwrap_or((0, b""));
     let bad = |at: usize, message: String| Error::parse(path, line_of(text, at), message);
     let words = words(first.1);
@@ -149,10 +149,7 @@ pub(super) fn header(path: &Path, text: &[u8]) -> Result<Header> {
         "pattern" if coordinate => Field::Pattern,
         "pattern" => return Err(bad(0, "an array has no pattern: give real or integer values".into())),
         "complex" => {
-            return Err(bad(
-                0,
-                "complex values are not supported: write the real system of twice the size".into(),
-            ));
+            return Err(bad(0, COMPLEX.into()));
         }
         _ => return Err(bad(0, format!("the field is `{field}`; expected `real`, `integer` or `pattern`"))),
     };

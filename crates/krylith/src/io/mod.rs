@@ -130,7 +130,8 @@ fn kind(path: &Path, bytes: &[u8]) -> Kind {
         let name = path.file_name().map(|n| n.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
         list.iter().any(|e| name.ends_with(e))
     };
-    if bytes.get(..14).is_some_and(|b| b.eq_ignore_ascii_case(b"%%MatrixMarket")) {
+    let text = &bytes[source::mark(bytes)..];
+    if text.get(..14).is_some_and(|b| b.eq_ignore_ascii_case(b"%%MatrixMarket")) {
         Kind::MatrixMarket
     } else if bytes.starts_with(numpy::MAGIC) {
         Kind::Npy

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::array::Array;
-use super::source::load;
+use super::source::{COMPLEX, load};
 use crate::{Error, Result};
 
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -113,7 +113,7 @@ impl<'a> Npy<'a> {
         };
         let (true, Some(size)) = (readable, size) else {
             let what = match kind {
-                b'c' => "complex numbers",
+                b'c' => return Err(bad(&format!("complex numbers (`{descr}`): {COMPLEX}"))),
                 b'O' => "Python objects",
                 _ => "numbers of a kind",
             };

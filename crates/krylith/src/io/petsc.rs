@@ -53,11 +53,16 @@ pub(super) fn is_petsc(bytes: &[u8]) -> bool {
     narrow.is_some_and(known) || cursor.integer().is_some_and(known)
 }
 
-/// The block size from `FILE.info` (`-matload_block_size 4`), where that file exists and says one.
-pub fn block_hint(path: impl AsRef<Path>) -> Option<usize> {
+/// Where PETSc writes what its binary file cannot say.
+pub(super) fn info_name(path: impl AsRef<Path>) -> PathBuf {
     let mut name = path.as_ref().as_os_str().to_owned();
     name.push(".info");
-    let name = PathBuf::from(name);
+    PathBuf::from(name)
+}
+
+/// The block size from `FILE.info` (`-matload_block_size 4`), where that file exists and says one.
+pub fn block_hint(path: impl AsRef<Path>) -> Option<usize> {
+    let name = info_name(path);
     if std::fs::metadata(&name).ok()?.len() > 1 << 16 {
         return None; // options are a few lines
     }

@@ -6,6 +6,14 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
+/// What editors on some systems put before UTF-8 text; it says nothing.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// What is said of files with complex numbers.
+pub(super) const COMPLEX: &str = "complex systems are not solved: give the equivalent real one of twice the size, \
+                                  [[Re, -Im], [Im, Re]] with right-hand side [Re b; Im b], or the real part (`.real`) \
+                                  where the imaginary one is zero";
+
 /// Sizes up to this are believed without a file length that backs them.
 const BELIEVED: usize = 1 << 24;
 
@@ -31,11 +39,27 @@ pub(super) fn load(path: &Path) -> Result<Bytes> {
     if !is_gzip(&raw) {
         return Ok(raw);
     }
+    Ok(Bytes::Heap(gunzip(path, &raw)?))
+}
+
+/// Unpacks gzip members one after the other; tapes and some disks leave zeros behind the last.
+pub(super) fn gunzip(path: &Path, mut rest: &[u8]) -> Result<Vec<u8>> {
     let mut plain = Vec::new();
-    flate2::read::MultiGzDecoder::new(&raw[..])
-        .read_to_end(&mut plain)
-        .map_err(|e| Error::format(path, format!("the gzip stream is damaged or cut short ({e})")))?;
-    Ok(Bytes::Heap(plain))
+    loop {
+        let mut member = flate2::bufread::GzDecoder::new(rest);
+        member
+            .read_to_end(&mut plain)
+            .map_err(|e| Error::format(path, format!("the gzip stream is damaged or cut short ({e})")))?;
+        rest = member.into_inner();
+        if rest.iter().all(|&b| b == 0) {
+            return Ok(plain);
+        }
+    }
+}
+
+/// Bytes of a byte-order mark at the beginning: 0 or 3.
+pub(super) fn mark(text: &[u8]) -> usize {
+    if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
 /// Whether these bytes begin as a gzip stream does.
@@ -212,6 +236,27 @@ mod tests {
         assert!(believable(p, "rows", Some(1 << 24), 10).is_ok());
         assert!(believable(p, "rows", Some(1 << 40), 1000).is_err());
         assert!(believable(p, "rows", None, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn gzip_members_and_what_follows_them() {
+        use std::io::Write;
+        let member = |text: &[u8]| {
+            let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            gz.write_all(text).unwrap();
+            gz.finish().unwrap()
+        };
+        let (one, two) = (member(b"one"), member(b"two"));
+        let unpacked = |parts: &[&[u8]]| gunzip(Path::new("x.gz"), &parts.concat());
+        assert_eq!(unpacked(&[&one]).unwrap(), b"one");
+        assert_eq!(unpacked(&[&one, &two]).unwrap(), b"onetwo");
+        assert_eq!(unpacked(&[&one, &[0; 512]]).unwrap(), b"one");
+        assert_eq!(unpacked(&[&member(b""), &[0; 3]]).unwrap(), b"");
+        for damaged in
+            [&[&one[..], b"junk"][..], &[&one, &[0; 9], &two], &[&one[..one.len() - 1]], &[&[0; 9]]]
+        {
+            assert!(unpacked(damaged).unwrap_err().to_string().contains("x.gz: the gzip stream"));
+        }
     }
 
     #[test]

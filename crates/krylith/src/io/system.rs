@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::source::{line_of, name_file};
+use super::source::{line_of, mark, name_file};
 use super::{Array, Matrix, read_matrix, read_vector};
 use crate::matrix::{Butcher, Dense, KroneckerSum};
 use crate::{Error, Options, Result};
@@ -120,7 +120,7 @@ pub struct KroneckerFile {
 /// Those of the files, unknown or missing keys (by name), and parts whose sizes do not fit together.
 pub fn read_system(path: impl AsRef<Path>) -> Result<System> {
     let path = path.as_ref();
-    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) {
+    if is_toml(path) {
         return read_toml(path);
     }
     let read = read_matrix(path)?;
@@ -143,7 +143,33 @@ pub fn write(path: impl AsRef<Path>, file: &SystemFile) -> Result<()> {
     super::atomic::write(path, |out| out.write_all(text.as_bytes()))
 }
 
-fn parse(path: &Path, text: &str) -> Result<SystemFile> {
+/// The files that [`read_system`] reads: `path`, all that a `.toml` names, and PETSc's `.info` beside matrices.
+///
+/// A file that cannot be read names no others; to read the system says why.
+pub fn files(path: impl AsRef<Path>) -> Vec<PathBuf> {
+    let path = path.as_ref();
+    let mut files = vec![path.to_path_buf()];
+    if is_toml(path)
+        && let Ok(file) = SystemFile::open(path)
+    {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let SystemFile { matrix, rhs, coordinates, kronecker, .. } = file;
+        let (m, l) = kronecker.map(|k| (k.m, k.l)).unzip();
+        files.extend([matrix, m, l, rhs, coordinates].into_iter().flatten().map(|name| folder.join(name)));
+    }
+    let infos: Vec<PathBuf> =
+        files.iter().map(super::petsc::info_name).filter(|info| info.exists()).collect();
+    files.extend(infos);
+    files
+}
+
+/// Whether the name says that a file is a `system.toml`.
+pub(super) fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"))
+}
+
+pub(super) fn parse(path: &Path, text: &str) -> Result<SystemFile> {
+    let text = &text[mark(text.as_bytes())..];
     toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(text.as_bytes(), span.start));
         Error::parse(path, line, e.message())

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::array::Array;
-use super::source::{excerpt, line_of};
+use super::source::{excerpt, line_of, mark};
 use crate::{Error, Result};
 
 /// Numbers between blanks, tabs or commas; lines that begin with `#` or `%` are comments.
@@ -13,8 +13,8 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
             "no vector format that is known: give .npy, Matrix Market, a PETSc Vec, or numbers as text";
         return Err(Error::format(path, message));
     }
-    let (mut values, mut columns, mut at) = (Vec::new(), None, 0);
-    for line in text.split(|&c| c == b'\n') {
+    let (mut values, mut columns, mut at) = (Vec::new(), None, mark(text));
+    for line in text[at..].split(|&c| c == b'\n') {
         let begin = at;
         at += line.len() + 1;
         let bad = |message: String| Error::parse(path, line_of(text, begin), message);

@@ -31,7 +31,7 @@ pub use vector::{own_unknowns, read_unknowns};
 use super::Array;
 use super::array::points_columns;
 use super::source::{map, name_file};
-use super::system::{KroneckerFile, Parts, SystemFile, check_points, coefficients, kronecker_block};
+use super::system::{KroneckerFile, Parts, SystemFile, check_points, coefficients, is_toml, kronecker_block};
 use crate::Options;
 use crate::comm::{Communicator, gather};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, MAX_BLOCK};
@@ -119,7 +119,7 @@ fn read_in_batches(
     }
     // First of all, so that all ranks take the same steps from here on.
     matrix::same_file(comm, path, &same(comm, map(path))?)?;
-    let is_toml = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"));
+    let is_toml = is_toml(path);
     let file = if is_toml { same(comm, SystemFile::open(path))? } else { SystemFile::default() };
     let folder = if is_toml { path.parent().unwrap_or(Path::new("")) } else { Path::new("") };
     let blocks = match if is_toml { file.parts(path)? } else { Parts::Matrix(path) } {

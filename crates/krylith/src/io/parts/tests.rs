@@ -182,6 +182,9 @@ fn matrix_market_as_the_whole_file() {
             compare(&path, Some(1), 1 << 20);
         }
     }
+    // A byte-order mark before it all.
+    std::fs::write(&path, format!("\u{feff}{}", text(&mut rng, 2, 9, "real", "general", "\n"))).unwrap();
+    compare(&path, None, 64);
     // More ranks than rows, one entry, no entry in most ranges.
     std::fs::write(&path, "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 7\n\n\n% 1\n%2\n")
         .unwrap();
@@ -303,6 +306,8 @@ fn vectors_as_the_whole_file() {
     numpy::write(at("bad-flat.npy"), &Array::vector(bad.clone())).unwrap();
     std::fs::write(at("bad-fortran.npy"), numpy::tests::npy("<f8", true, "(11, 2)", &doubles(&bad))).unwrap();
     whole_petsc::write(at("bad.petsc"), &[whole_petsc::Item::Vector(&bad)]).unwrap();
+    numpy::write(at("row.npy"), &Array::new(vec![1, 22], values.clone()).unwrap()).unwrap();
+    numpy::write(at("bad-row.npy"), &Array::new(vec![1, 22], bad.clone()).unwrap()).unwrap();
     numpy::write(at("short.npy"), &Array::vector(vec![1.0; 21])).unwrap();
     for entry in std::fs::read_dir(dir.path()).unwrap() {
         let path = entry.unwrap().path();

@@ -134,9 +134,13 @@ impl VectorFile {
         let total = rows.checked_mul(stages);
         match self.shape[..] {
             [n, s] if n == rows && s == stages => self.rows(own),
-            [n] | [n, 1] if Some(n) == total => {
+            [n] | [n, 1] | [1, n] if Some(n) == total => {
                 let values = self.strided(rows, stages, own.clone())?;
-                self.check_finite(&values, |p| (p % stages * rows + own.start + p / stages, 0))?;
+                let columns = self.rows_columns().1;
+                self.check_finite(&values, |p| {
+                    let at = p % stages * rows + own.start + p / stages;
+                    (at / columns, at % columns)
+                })?;
                 Ok(values)
             }
             _ => Err(unexpected_shape(what, &self.shape, rows, stages)),

@@ -1,0 +1,185 @@
+//! Files in and out: outputs that would take an input's place, names and contents that were once refused.
+
+use crate::common::{self, Folder, Ran, mtx};
+
+fn small() -> String {
+    mtx(2, 2, &[(1, 1, 2.0), (2, 2, 4.0)])
+}
+
+/// A folder with a matrix, vectors, and a system.toml that names some of them.
+fn folder() -> Folder {
+    let f = Folder::new();
+    f.write("A.mtx", small());
+    f.write("b.txt", "1\n2\n");
+    f.write("x0.txt", "0\n0\n");
+    f.write("null.txt", "1\n1\n");
+    f.write("s.toml", "matrix = 'A.mtx'\nrhs = 'b.txt'\n");
+    f
+}
+
+#[test]
+fn outputs_that_would_replace_an_input_are_refused() {
+    let f = folder();
+    std::fs::create_dir(f.path("d")).unwrap();
+    let names = f.names();
+    let before: Vec<_> = names.iter().filter_map(|n| std::fs::read(f.path(n)).ok()).collect();
+    for option in ["--out", "--report", "--plot"] {
+        for (line, target, input) in [
+            ("solve A.mtx", "A.mtx", "A.mtx"),
+            ("solve A.mtx", "./A.mtx", "A.mtx"),
+            ("solve ./A.mtx", "d/../A.mtx", "./A.mtx"),
+            ("solve s.toml", "s.toml", "s.toml"),
+            ("solve s.toml", "A.mtx", "A.mtx"),
+            ("solve s.toml", "d/../b.txt", "b.txt"),
+            ("solve A.mtx --rhs b.txt", "b.txt", "--rhs b.txt"),
+            ("solve A.mtx --x0 x0.txt", "./x0.txt", "--x0 x0.txt"),
+            ("solve A.mtx --nullspace null.txt", "null.txt", "--nullspace null.txt"),
+        ] {
+            f.line(&format!("{line} {option} {target}")).fails(2, &[&format!("{option} {target}"), input]);
+        }
+    }
+    assert_eq!(f.names(), names);
+    let after: Vec<_> = names.iter().filter_map(|n| std::fs::read(f.path(n)).ok()).collect();
+    assert!(before == after, "a refused run changed a file");
+    // A generated problem has no file, even where one has a similar name.
+    f.line("solve laplace:3x3x3 --out A.mtx").works();
+}
+
+#[test]
+fn outputs_that_would_replace_each_other_are_refused() {
+    let f = folder();
+    std::fs::create_dir(f.path("d")).unwrap();
+    f.line("solve A.mtx --out x.npy --report ./x.npy").fails(2, &["--out x.npy", "--report ./x.npy"]);
+    f.line("solve A.mtx --report d/r --plot d/../d/r").fails(2, &["--report d/r", "--plot d/../d/r"]);
+    assert_eq!(f.names(), ["A.mtx", "b.txt", "d", "null.txt", "s.toml", "x0.txt"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_the_files_that_they_lead_to() {
+    let f = folder();
+    std::os::unix::fs::symlink("A.mtx", f.path("soft")).unwrap();
+    std::fs::hard_link(f.path("A.mtx"), f.path("hard")).unwrap();
+    std::os::unix::fs::symlink(".", f.path("here")).unwrap();
+    for target in ["soft", "hard", "here/A.mtx"] {
+        f.line(&format!("solve A.mtx --out {target}")).fails(2, &[&format!("--out {target}"), "A.mtx"]);
+    }
+    f.line("solve A.mtx --out here/x --report x").fails(2, &["--out here/x", "--report x"]);
+    // Devices are no files that could be lost.
+    f.line("solve A.mtx --out /dev/null --report /dev/null").works();
+    assert_eq!(std::fs::read_to_string(f.path("A.mtx")).unwrap(), small());
+}
+
+#[test]
+fn predictions_do_not_replace_what_they_are_made_from() {
+    let f = folder();
+    f.write("prediction.json", small());
+    f.write("machine.toml", "");
+    f.line("model prediction.json --machine machine.toml --out .")
+        .fails(2, &["--out ./prediction.json", "prediction.json"]);
+    assert_eq!(std::fs::read_to_string(f.path("prediction.json")).unwrap(), small());
+    f.line("bench links --device cuda:0 --network m.toml --out ./m.toml")
+        .fails(2, &["--out ./m.toml", "--network m.toml"]);
+}
+
+#[test]
+fn byte_order_marks_are_passed_over() {
+    let f = Folder::new();
+    f.write("A.mtx", format!("\u{feff}{}", small()));
+    f.write("B", format!("\u{feff}{}", small()));
+    f.write("b.txt", "\u{feff}2\n8\n");
+    f.write("c.txt", "\u{feff}# a remark\n2\n8\n");
+    f.write("s.toml", "\u{feff}matrix = 'A.mtx'\nrhs = 'b.txt'\n");
+    for line in ["A.mtx --rhs b.txt", "A.mtx --rhs c.txt", "B --rhs b.txt", "s.toml"] {
+        f.line(&format!("solve {line} --out x.npy --rtol 1e-12")).works();
+        let x = common::array(f.path("x.npy"));
+        assert!(common::distance(x.values(), &[1.0, 2.0]) < 1e-11, "{line}: {x:?}");
+    }
+    // Lines keep their numbers.
+    f.write("bad.txt", "\u{feff}1\nx\n");
+    f.line("solve A.mtx --rhs bad.txt").fails(2, &["bad.txt:2"]);
+}
+
+#[test]
+fn a_row_of_numbers_is_a_vector() {
+    let f = folder();
+    let row = krylith::io::Array::new(vec![1, 2], vec![2.0, 8.0]).unwrap();
+    krylith::io::numpy::write(f.path("row.npy"), &row).unwrap();
+    f.write("row.txt", "2 8\n");
+    f.write("row.mtx", "%%MatrixMarket matrix array real general\n1 2\n2\n8\n");
+    for name in ["row.npy", "row.txt", "row.mtx"] {
+        f.line(&format!("solve A.mtx --rhs {name} --x0 {name} --out x.npy --rtol 1e-12")).works();
+        let x = common::array(f.path("x.npy"));
+        assert!(common::distance(x.values(), &[1.0, 2.0]) < 1e-11, "{name}: {x:?}");
+    }
+    let three = krylith::io::Array::new(vec![1, 3], vec![0.0; 3]).unwrap();
+    krylith::io::numpy::write(f.path("three.npy"), &three).unwrap();
+    f.line("solve A.mtx --rhs three.npy").fails(2, &["three.npy", "[1, 3]", "expected 2 numbers"]);
+}
+
+#[test]
+fn complex_systems_are_named_with_what_can_be_done() {
+    let f = folder();
+    f.write("C.mtx", "%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n");
+    f.write("H.mtx", "%%MatrixMarket matrix coordinate complex hermitian\n1 1 1\n1 1 1 0\n");
+    let header = "{'descr': '<c16', 'fortran_order': False, 'shape': (2,), }\n";
+    let mut npy = b"\x93NUMPY\x01\x00".to_vec();
+    npy.extend((header.len() as u16).to_le_bytes());
+    npy.extend(header.as_bytes());
+    npy.extend([0; 32]);
+    f.write("c.npy", npy);
+    for line in ["solve C.mtx", "solve H.mtx", "solve A.mtx --rhs c.npy"] {
+        let ran = f.line(line);
+        ran.fails(2, &["complex", "[[Re, -Im], [Im, Re]]", "`.real`"]);
+        assert!(!ran.err.contains("astype"), "{ran:#?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn names_need_not_be_unicode() {
+    use std::os::unix::ffi::OsStrExt;
+    let f = Folder::new();
+    let name = |text: &[u8]| std::ffi::OsStr::from_bytes(text).to_os_string();
+    let write = |name: &std::ffi::OsStr, text: &str| std::fs::write(f.0.path().join(name), text).unwrap();
+    let (a, b, x, r) = (name(b"A\xff.mtx"), name(b"b\xe4.txt"), name(b"x\xfe.npy"), name(b"r\xfe.json"));
+    write(&a, &small());
+    write(&b, "2\n8\n");
+    let run = |words: &[&std::ffi::OsStr]| Ran::new(f.command(&[]).args(words).output().unwrap());
+    let [solve, info, rhs, out, report, nullspace] =
+        ["solve", "info", "--rhs", "--out", "--report", "--nullspace"].map(std::ffi::OsStr::new);
+    let ran = run(&[solve, &a, rhs, &b, out, &x, report, &r]);
+    assert!(ran.works().out.contains("A\u{fffd}.mtx"), "{ran:#?}");
+    let found = common::array(f.0.path().join(&x));
+    assert!(common::distance(found.values(), &[1.0, 2.0]) < 1e-5, "{found:?}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(f.0.path().join(&r)).unwrap()).unwrap();
+    assert_eq!(json["system"]["name"], "A\u{fffd}.mtx");
+    run(&[info, &a]).works();
+    let gone = name(b"gone\xff.mtx");
+    run(&[solve, &gone]).fails(2, &["gone\u{fffd}.mtx", "No such file"]);
+    run(&[solve, &a, nullspace, &gone]).fails(2, &["gone\u{fffd}.mtx", "No such file"]);
+    run(&[solve, &a, out, &a]).fails(2, &["--out A\u{fffd}.mtx"]);
+}
+
+/// Runs with standard output at `target` of a shell.
+#[cfg(target_os = "linux")]
+fn redirected(f: &Folder, line: &str, target: &str) -> Ran {
+    let script = format!("{} {line} {target}", env!("CARGO_BIN_EXE_krylith"));
+    let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(f.0.path()).output();
+    Ran::new(output.unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_output_that_is_full_is_an_error() {
+    let f = folder();
+    for line in ["solve A.mtx", "info A.mtx", "problem laplace:3x3x3 --out d", "--help", "solve --help", ""] {
+        redirected(&f, line, "> /dev/full").fails(2, &["standard output", "space"]);
+    }
+    // A reader that leaves early is no error.
+    let ran = redirected(&f, "problem --help", "| head -n 1");
+    assert_eq!((ran.code, &*ran.err), (0, ""));
+    let ran = redirected(&f, "solve A.mtx --quiet", "> /dev/full");
+    assert_eq!((ran.code, &*ran.err), (0, ""));
+}
