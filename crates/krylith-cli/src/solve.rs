@@ -53,10 +53,6 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     };
     let mut read = || -> Result<_> {
         let options = settle(&given, &system.solver, &args.system)?;
-        if options.equilibrate == Some(true) && comm.size() > 1 {
-            let remedy = "leave it out, or solve on one GPU or one process";
-            return Err(Failure::usage(format!("--equilibrate works on one rank; {remedy}")));
-        }
         let (rhs, name) = system.right_hand_side(args.rhs.as_ref())?;
         let x = match &args.x0 {
             Some(path) => system.vector("the first guess", path)?,

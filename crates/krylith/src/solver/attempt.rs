@@ -1,6 +1,7 @@
 //! One rank of a solve on one device, written once for every device: the operator, the preconditioner and the method of an
 //! attempt, and the climb from one attempt to the next.
 
+use super::diagnosis::Diagnosis;
 use super::ladder::{self, Attempt};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
@@ -68,6 +69,7 @@ pub(super) struct Rank<S: SolverSpace> {
     /// Bytes that were there before anything was made.
     room: Option<u64>,
     ladder: Vec<Attempt>,
+    diagnosis: Diagnosis,
     /// Where on the ladder the current attempt stands, or the last that could be built.
     rung: usize,
     /// Restarts of one attempt, as they were told.
@@ -103,7 +105,9 @@ impl<S: SolverSpace> Rank<S> {
             let found = symmetric::symmetry(&space, &a, local.numbers, local.order())?;
             found.symmetric && found.one_sign
         };
-        let ladder = ladder::ladder(local, options, space.most_rows(local.order()), symmetric);
+        let diagnosis = Diagnosis::of(local)?;
+        let most_rows = space.most_rows(local.order());
+        let ladder = ladder::ladder(local, options, most_rows, symmetric, diagnosis.spread());
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
@@ -139,6 +143,7 @@ impl<S: SolverSpace> Rank<S> {
             options: options.clone(),
             room,
             ladder,
+            diagnosis,
             rung: 0,
             restarts: Vec::with_capacity(256),
             history: History::with_room(0),
@@ -433,6 +438,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
             let made = operator(space, local, self.options.store.unwrap_or_default());
             *self.a.borrow_mut() = agree(comm, made)?;
         }
+        self.diagnosis.update(local)?;
         let refreshed = match (refresh, &mut self.current) {
             (Refresh::Keep, _) | (_, None) => Ok(()),
             (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
