@@ -25,7 +25,8 @@ pub struct Report {
     pub parameters: Parameters,
     /// Preconditioner.
     pub preconditioner: Preconditioner,
-    /// `converged`, `max-iterations`, `breakdown`, `stagnated`, `diverged`, `not-finite` or `interrupted`.
+    /// `converged`, `max-iterations`, `breakdown`, `stagnated`, `rounding-limit`, `inconsistent`, `diverged`, `not-finite` or
+    /// `interrupted`.
     pub outcome: String,
     /// Why, of a breakdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,6 +37,9 @@ pub struct Report {
     pub residuals: Vec<Option<f64>>,
     /// ‖b − A x‖/‖b‖, recomputed at the end.
     pub true_relative_residual: Option<f64>,
+    /// What rounding x to double precision may make of it.
+    #[serde(default)]
+    pub rounding: Option<f64>,
     /// ‖r_c‖/‖b‖ of each component.
     pub field_residuals: Vec<Option<f64>>,
     /// Where the time went.

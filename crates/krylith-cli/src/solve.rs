@@ -53,10 +53,6 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     };
     let mut read = || -> Result<_> {
         let options = settle(&given, &system.solver, &args.system.display().to_string())?;
-        if options.equilibrate == Some(true) && comm.size() > 1 {
-            let remedy = "leave it out, or solve on one GPU or one process";
-            return Err(Failure::usage(format!("--equilibrate works on one rank; {remedy}")));
-        }
         let (rhs, name) = system.right_hand_side(args.rhs.as_ref())?;
         let x = match &args.x0 {
             Some(path) => system.vector("the first guess", path)?,
@@ -231,16 +227,13 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             atol: stop.atol,
             max_iters: stop.max_iterations,
         },
-        preconditioner: report::Preconditioner {
-            name: summary::preconditioner_name(done).into(),
-            parameters,
-            fill,
-        },
+        preconditioner: report::Preconditioner { name: solution.precond.name.clone(), parameters, fill },
         outcome: history.outcome.name().into(),
         reason: history.reason.map(String::from),
         iterations: history.iterations,
         residuals: history.residuals.iter().map(|r| report::finite(*r)).collect(),
         true_relative_residual: report::finite(history.true_relative_residual),
+        rounding: report::finite(history.rounding),
         field_residuals: done.fields.iter().map(|r| report::finite(*r)).collect(),
         seconds: report::Seconds {
             setup: solution.setup_seconds,

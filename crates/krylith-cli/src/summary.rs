@@ -34,23 +34,7 @@ fn preconditioner(done: &Finished) -> String {
         n => format!(", {} projected out", plural(n, "null vector")),
     };
     let info = &*done.solution.precond;
-    let direct = if is_direct(done) { "direct: " } else { "" };
-    format!("{direct}{}{equilibrated}{null}", info.text)
-}
-
-/// Factors of more than this many times the matrix's numbers are a direct solver in all but name.
-const DIRECT: f64 = 5.0;
-
-fn is_direct(done: &Finished) -> bool {
-    let info = &*done.solution.precond;
-    // The matrix that a Kronecker system stands for is never stored.
-    let matrix = if done.system.is_kronecker() { info.matrix } else { done.system.nonzeros as f64 };
-    info.matrix > 0.0 && info.numbers > DIRECT * matrix
-}
-
-/// The name in reports: `direct` where factors hold so much more than the matrix.
-pub fn preconditioner_name(done: &Finished) -> &str {
-    if is_direct(done) { "direct" } else { &done.solution.precond.name }
+    format!("{}{equilibrated}{null}", info.text)
 }
 
 /// `converged after 42 iterations, 1 restart`.
@@ -65,6 +49,8 @@ pub fn outcome(done: &Finished) -> String {
         Outcome::MaxIterations => "not converged (max-iterations)",
         Outcome::Breakdown => "not converged (breakdown)",
         Outcome::Stagnated => "not converged (stagnated)",
+        Outcome::RoundingLimit => "at the limit of double precision (rounding-limit)",
+        Outcome::Inconsistent => "no solution within the tolerance (inconsistent)",
         Outcome::Diverged => "not converged (diverged)",
         Outcome::NotFinite => "not converged (not-finite)",
         Outcome::Interrupted => "interrupted",
@@ -75,34 +61,73 @@ pub fn outcome(done: &Finished) -> String {
 /// One line for stderr where the solve did not converge: the outcome by name, and what to try.
 pub fn verdict(done: &Finished) -> String {
     let history = &done.solution.history;
-    let restarts = done.solution.method.restart().is_some();
-    let remedy = match history.outcome {
-        Outcome::Converged => "",
-        Outcome::Interrupted => "; x is the best so far",
-        Outcome::MaxIterations if !restarts => "; raise --max-iters, or try --method gmres",
-        Outcome::MaxIterations => "; raise --max-iters or --restart",
-        Outcome::Stagnated if history.true_relative_residual < 1e-13 => {
-            "; this is as small as rounding allows: loosen --rtol"
-        }
-        Outcome::Stagnated | Outcome::Breakdown | Outcome::Diverged if !restarts => {
-            "; try --method gmres, or give the --nullspace of a singular system"
-        }
-        Outcome::Stagnated => {
-            "; raise --restart, loosen --rtol, or give the --nullspace of a singular system"
-        }
-        Outcome::Breakdown => "; the matrix is singular: give its --nullspace if the system is consistent",
-        Outcome::Diverged => "; try another --precond, or none",
-        Outcome::NotFinite => "; values overflow: scale the system, or try --precond none",
-    };
     format!(
-        "{}: {}{} after {}, relative residual {:.2e}, wanted {:.2e}{remedy}",
+        "{}: {}{} after {}, relative residual {:.2e}, wanted {:.2e}{}",
         done.system.label,
         history.outcome,
         history.reason.map(|why| format!(" ({why})")).unwrap_or_default(),
         plural(history.iterations, "iteration"),
         history.true_relative_residual,
-        done.solution.target
+        done.solution.target,
+        remedy(done)
     )
+}
+
+/// What to try, or what is the matter with the system.
+fn remedy(done: &Finished) -> String {
+    let solution = &done.solution;
+    let (history, restarts) = (&solution.history, solution.method.restart().is_some());
+    let structure = structure(done);
+    match history.outcome {
+        Outcome::Converged => String::new(),
+        Outcome::Interrupted => "; x is the best so far".into(),
+        Outcome::Inconsistent => {
+            let why = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent);
+            why.map(|e| format!("; {}", e.detail)).unwrap_or_default()
+        }
+        Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
+        Outcome::RoundingLimit => format!(
+            "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct solve's: loosen --rtol",
+            history.rounding
+        ),
+        Outcome::NotFinite if history.reason.is_some() => "; scale the system".into(),
+        Outcome::NotFinite if done.options.store == Some(Store::F32) => {
+            "; numbers overflow, or vanish in f32: store them in f64, or scale the system".into()
+        }
+        Outcome::NotFinite => "; numbers overflow: scale the system, or try --precond none".into(),
+        _ if structure.is_some() => structure.unwrap_or_default(),
+        Outcome::MaxIterations if !restarts => "; raise --max-iters, or try --method gmres".into(),
+        Outcome::MaxIterations => "; raise --max-iters or --restart".into(),
+        Outcome::Breakdown if restarts => {
+            "; the matrix is singular: give its --nullspace if the system is consistent".into()
+        }
+        Outcome::Stagnated if restarts => "; raise --restart, or try a --precond with more fill".into(),
+        Outcome::Diverged => "; try another --precond, or none".into(),
+        Outcome::Stagnated | Outcome::Breakdown => "; try --method gmres".into(),
+    }
+}
+
+/// What stands in the way of any method: empty rows and columns, and zeros on the diagonal.
+fn structure(done: &Finished) -> Option<String> {
+    let found = &*done.solution.diagnosis;
+    for (one, many, indices) in
+        [("row", "rows", &found.empty_rows), ("column", "columns", &found.empty_columns)]
+    {
+        match indices.count {
+            0 => {}
+            1 => return Some(format!("; {one} {indices} has no nonzero entry: the matrix is singular")),
+            _ => return Some(format!("; {many} {indices} have no nonzero entry: the matrix is singular")),
+        }
+    }
+    if found.missing_diagonal.count == 0 {
+        return None;
+    }
+    let rows = if found.missing_diagonal.count == 1 { "row" } else { "rows" };
+    Some(format!(
+        "; the diagonal is zero in {rows} {}: give unknowns of one node as a block (--block), permute rows to a zero-free \
+         diagonal, or raise --max-iters",
+        found.missing_diagonal
+    ))
 }
 
 /// Names, each once with how often it comes.
@@ -182,9 +207,11 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     lines.push(format!("{}{reason}", preconditioner(done)));
     lines.extend(info.details.iter().cloned());
     let of = |kinds: &'static [EventKind]| solution.events.iter().filter(|e| kinds.contains(&e.kind));
-    lines.extend(of(&[EventKind::Fallback, EventKind::Refinement]).map(|e| match e.iteration {
-        Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
-        None => format!("{}: {}", e.kind.name(), e.detail),
+    lines.extend(of(&[EventKind::Fallback, EventKind::Refinement, EventKind::Inconsistent]).map(|e| {
+        match e.iteration {
+            Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
+            None => format!("{}: {}", e.kind.name(), e.detail),
+        }
     }));
     // Methods that restart by design do so too often to be told.
     if method.restart().is_none() {
@@ -196,8 +223,8 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
 
     rows.push(("outcome", vec![outcome(done)]));
     let mut lines = vec![format!(
-        "{:.3e} true, ‖b − A x‖/‖b‖; wanted {:.3e}",
-        history.true_relative_residual, done.solution.target
+        "{:.3e} true, ‖b − A x‖/‖b‖; wanted {:.3e}; rounding of x makes up to {:.1e}",
+        history.true_relative_residual, done.solution.target, history.rounding
     )];
     if done.fields.len() > 1 {
         let fields: Vec<String> =

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use krylith::comm::{Communicator, Message, Team};
+use krylith::comm::{Communicator, Message, Solo, Team};
 use krylith::device::cpu::Cpu;
 use krylith::matrix::Dense;
 use krylith::method::{
@@ -55,7 +55,7 @@ fn a_second_solve_allocates_nothing() {
         let space = Cpu::new(n, 2);
         let terms = Terms::kronecker(&k);
         let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
-        let scaling = Scaling::find(&terms);
+        let scaling = Scaling::find(&terms, &Solo).unwrap();
         let scaled = scaling.scaled(&terms).unwrap();
         let mut jacobi = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
         let inner = BlockJacobi::new(&space, &scaled, Store::F64).unwrap();

@@ -92,6 +92,18 @@ fn main() {
             false,
         ),
         test(
+            "systems_without_a_solution_are_named_first",
+            |_| on_gpus(solver::systems_without_a_solution_are_named_first),
+            false,
+        ),
+        test("no_attempt_makes_things_worse", |_| on_gpus(solver::no_attempt_makes_things_worse), false),
+        test(
+            "the_limit_of_iterations_decides_nothing",
+            |_| on_gpus(solver::the_limit_of_iterations_decides_nothing),
+            false,
+        ),
+        test("values_may_break_a_structure", |_| on_gpus(solver::values_may_break_a_structure), false),
+        test(
             "auto_takes_cg_where_it_can",
             |_| on_gpus(solver::auto_takes_cg_where_it_can_and_says_so),
             false,

@@ -51,6 +51,10 @@ impl Dense {
     pub fn values(&self) -> &[f64] {
         &self.values
     }
+    /// max|aᵢⱼ|.
+    pub(crate) fn largest(&self) -> f64 {
+        self.values.iter().fold(0.0, |m, v| m.max(v.abs()))
+    }
 }
 
 impl std::ops::Index<(usize, usize)> for Dense {

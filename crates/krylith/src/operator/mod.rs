@@ -1,12 +1,14 @@
 //! Everything that maps a vector to a vector.
 
 mod dia;
+mod maxima;
 mod mixed;
 mod point_block;
 mod structure;
 mod term_values;
 
 pub use dia::{DiagonalFormat, Diagonals};
+pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima};
 pub use mixed::Mixed;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use structure::Structure;

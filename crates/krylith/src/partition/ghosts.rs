@@ -1,4 +1,5 @@
-//! Ghost values on the host, once: for residuals and checks outside of a solve, whose products have their own exchange.
+//! Ghost values on the host, once, from their owners and back: for residuals, scaling and checks outside of a solve, whose
+//! products have their own exchange.
 
 use super::Halo;
 use crate::comm::Communicator;
@@ -44,4 +45,72 @@ pub fn with_ghosts(comm: &dyn Communicator, halo: &Halo, run: usize, own: &[f64]
         }
     }
     Ok(all)
+}
+
+/// Gives the numbers of every ghost, which stand behind this rank's own in `all`, to the ghost's owner; there `join` puts them
+/// together with the owner's number, rank by rank. Ghosts keep what they had. Collective.
+///
+/// # Errors
+/// A vector of the wrong length; a rank that is gone or failed.
+pub(crate) fn to_owners(
+    comm: &dyn Communicator,
+    halo: &Halo,
+    run: usize,
+    all: &mut [f64],
+    join: impl Fn(f64, f64) -> f64,
+) -> Result<()> {
+    let nodes = halo.own + halo.ghosts;
+    if all.len() != nodes * run {
+        let message =
+            format!("{} numbers for {nodes} nodes of {run}; {} were expected", all.len(), nodes * run);
+        return Err(Error::invalid(message));
+    }
+    let mut out = vec![Vec::new(); comm.size()];
+    for n in &halo.neighbours {
+        let ghosts = &all[(halo.own + n.receive.start) * run..(halo.own + n.receive.end) * run];
+        out[n.rank] = ghosts.iter().flat_map(|v| v.to_le_bytes()).collect();
+    }
+    let received = comm.all_to_all(out)?;
+    for n in &halo.neighbours {
+        let (nodes, bytes) = (&halo.send[n.send.clone()], &received[n.rank]);
+        if bytes.len() != 8 * nodes.len() * run {
+            return Err(Error::invalid(format!(
+                "rank {} sent {} bytes for {} nodes of {run}; {} were expected",
+                n.rank,
+                bytes.len(),
+                nodes.len(),
+                8 * nodes.len() * run
+            )));
+        }
+        let places = nodes.iter().flat_map(|&node| node as usize * run..(node as usize + 1) * run);
+        for (place, bytes) in places.zip(bytes.as_chunks::<8>().0) {
+            all[place] = join(all[place], f64::from_le_bytes(*bytes));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::{Communicator, Team};
+
+    #[test]
+    fn owners_hear_of_every_rank_that_uses_a_node() {
+        // Four nodes in a ring over three ranks; rank r owns node r, rank 0 node 3 too.
+        let columns = [[1, 2, 3], [0, 1, 2], [1, 2, 3]];
+        let own: [&[u64]; 3] = [&[0, 3], &[1], &[2]];
+        let found = Team::run(3, |comm| {
+            let rank = comm.rank();
+            let (halo, numbering) = Halo::build(&*comm, own[rank], columns[rank])?;
+            // Rank r says 10 r + g of node g.
+            let said = |&g: &u64| [10.0 * rank as f64 + g as f64, -(rank as f64)];
+            let mut all: Vec<f64> = numbering.global().iter().flat_map(said).collect();
+            to_owners(&*comm, &halo, 2, &mut all, f64::max)?;
+            assert!(to_owners(&*comm, &halo, 3, &mut all, f64::max).is_err());
+            all.truncate(2 * halo.own);
+            Ok(all)
+        });
+        assert_eq!(found.unwrap(), [vec![10.0, 0.0, 23.0, 0.0], vec![21.0, 0.0], vec![22.0, 0.0]]);
+    }
 }

@@ -22,6 +22,7 @@ mod subdomains;
 
 pub use choose::{MANY_GHOSTS, PartitionSpec, choose, enough_rows};
 pub use distribute::{RowBlocks, Rows, distribute};
+pub(crate) use ghosts::to_owners;
 pub use ghosts::with_ghosts;
 pub use halo::{Halo, Neighbour, Numbering};
 pub use partitioner::{Partition, Partitioner, contiguous};

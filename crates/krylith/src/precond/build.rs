@@ -95,23 +95,21 @@ pub(crate) fn build<S: SolverSpace>(
     a: &SharedOperator<S>,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
-    if equilibrate && space.comm().size() > 1 {
-        return Err(Error::Unsupported(
-            "rows and columns are scaled on one rank alone; leave `equilibrate` out, or solve on one device"
-                .into(),
-        ));
-    }
     let (mut p, info);
     if equilibrate {
-        let scaling = Scaling::find(local.terms);
-        let terms = scaling.scaled(local.terms)?;
+        let comm = space.comm();
+        let scaling = Scaling::find(local.terms, comm)?;
+        let terms = agree(comm, scaling.scaled(local.terms))?;
         let own = match wanted.multiplies() {
-            true => Some(Rc::new(RefCell::new(PointBlock::new(space, &terms, store, false)?))),
+            true => {
+                let operator = agree(comm, PointBlock::new(space, &terms, store, false))?;
+                Some(Rc::new(RefCell::new(operator)))
+            }
             false => None,
         };
         let inner;
         (inner, info) = by_name(space, &terms, local, wanted, store, own.as_ref().unwrap_or(a), notes)?;
-        let scaled = Equilibrated::new(space, &scaling, inner)?;
+        let scaled = agree(comm, Equilibrated::new(space, &scaling, inner))?;
         p = Some(Box::new(Scaled { scaled, operator: own }) as Box<dyn Preconditioner<S>>);
     } else {
         (p, info) = by_name(space, local.terms, local, wanted, store, a, notes)?;
@@ -436,8 +434,8 @@ impl<S: SolverSpace> Preconditioner<S> for SmallJacobi<S> {
 
 impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
-        let scaling = Scaling::find(terms);
-        let terms = scaling.scaled(terms)?;
+        let scaling = Scaling::find(terms, space.comm())?;
+        let terms = agree(space.comm(), scaling.scaled(terms))?;
         if let Some(a) = &self.operator {
             let mut a = a.borrow_mut();
             for (t, (_, matrix)) in terms.terms.iter().enumerate() {

@@ -11,8 +11,10 @@
 //! Of a Kronecker sum the scalar rows of M and L are scaled, alike for all stages: (I⊗R)(A⊗M + τB⊗L)(I⊗C) =
 //! A⊗(R M C) + τB⊗(R L C). Ledger of one application, N numbers: P̂ and 6 N.
 
+use crate::comm::Communicator;
 use crate::matrix::Bsr;
-use crate::operator::{LinearOperator, Terms, fresh_key};
+use crate::operator::{ColumnMaxima, LinearOperator, Terms, for_blocks_mut, fresh_key, row_maxima};
+use crate::partition::{to_owners, with_ghosts};
 use crate::space::Space;
 use crate::{Error, Result, sweeps};
 use std::borrow::Cow;
@@ -35,40 +37,57 @@ const PASSES: usize = 8;
 /// Scale factors, powers of two: one a scalar row and one a scalar column of the terms' matrices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
-    /// Diagonal of R.
+    /// Diagonal of R: this rank's own rows.
     pub rows: Vec<f64>,
-    /// Diagonal of C.
+    /// Diagonal of C: this rank's own columns, and behind them those of its ghosts.
     pub columns: Vec<f64>,
 }
 
 impl Scaling {
-    /// From the largest entries of rows and columns of Σ max|Cₜ| |Aₜ|. Empty rows and columns are left alone.
-    pub fn find(terms: &Terms) -> Self {
-        let (rows, columns) = (terms.terms[0].1.rows(), terms.terms[0].1.columns());
-        let (mut r, mut c) = (vec![1.0; rows], vec![1.0; columns]);
-        let weight: Vec<f64> =
-            terms.terms.iter().map(|t| t.0.values().iter().fold(0.0, |m: f64, v| m.max(v.abs()))).collect();
-        let (mut row_max, mut column_max) = (vec![0.0f64; rows], vec![0.0f64; columns]);
+    /// From the largest entries of rows and columns of Σ max|Cₜ| |Aₜ|, on all threads of the host. Empty rows and columns are
+    /// left alone. The factors do not depend on how rows are shared among ranks. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn find(terms: &Terms, comm: &dyn Communicator) -> Result<Self> {
+        let (b, own) = (terms.block(), terms.terms[0].1.rows());
+        let columns = terms.terms[0].1.columns();
+        let (mut r, mut c) = (vec![1.0; own], vec![1.0; columns]);
+        let (mut row_max, column_max) = (vec![0.0f64; own], ColumnMaxima::new(columns));
         for _ in 0..PASSES {
-            row_max.fill(0.0);
-            column_max.fill(0.0);
-            for ((_, a), weight) in terms.terms.iter().zip(&weight) {
-                entries(a, |i, j, v| {
-                    let v = weight * v.abs() * r[i] * c[j];
-                    row_max[i] = row_max[i].max(v);
-                    column_max[j] = column_max[j].max(v);
-                });
+            row_maxima(&mut row_max, b, |i, row_max| {
+                for (coefficient, a) in &terms.terms {
+                    let weight = coefficient.largest();
+                    for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                        let j = a.col()[p] as usize * b;
+                        for (row, values) in a.block_values(p).chunks_exact(b).enumerate() {
+                            for (column, v) in values.iter().enumerate() {
+                                let v = weight * v.abs() * r[i * b + row] * c[j + column];
+                                row_max[row] = row_max[row].max(v);
+                                column_max.raise(j + column, v);
+                            }
+                        }
+                    }
+                }
+            });
+            // Owners hear what other ranks have in a column, and tell the factor.
+            let mut column_max = column_max.take();
+            if let Some(halo) = &terms.halo {
+                to_owners(comm, halo, b, &mut column_max, f64::max)?;
             }
             for (factor, max) in r.iter_mut().zip(&row_max).chain(c.iter_mut().zip(&column_max)) {
                 if *max > 0.0 && max.is_finite() {
                     *factor /= max.sqrt();
                 }
             }
+            if let Some(halo) = &terms.halo {
+                c = with_ghosts(comm, halo, b, &c[..own])?;
+            }
         }
         // Within the exponents that leave products of two factors and an entry finite.
         let power = |v: &mut f64| *v = v.log2().round().clamp(-500.0, 500.0).exp2();
         r.iter_mut().chain(&mut c).for_each(power);
-        Self { rows: r, columns: c }
+        Ok(Self { rows: r, columns: c })
     }
 
     /// The terms of Â.
@@ -76,31 +95,20 @@ impl Scaling {
     /// # Errors
     /// An entry that overflows.
     pub fn scaled(&self, terms: &Terms) -> Result<Terms<'static>> {
+        let b = terms.block();
         let scaled = |a: &Bsr| {
             let mut values = a.values().to_vec();
-            let mut e = 0;
-            entries(a, |i, j, v| {
-                values[e] = self.rows[i] * v * self.columns[j];
-                e += 1;
+            for_blocks_mut(a, &mut values, &|i, j, block| {
+                for (e, v) in block.iter_mut().enumerate() {
+                    *v = self.rows[i * b + e / b] * *v * self.columns[j * b + e % b];
+                }
             });
             let (row_ptr, col) = (a.row_ptr().to_vec(), a.col().to_vec());
-            Bsr::new(a.block(), a.block_rows(), a.block_columns(), row_ptr, col, values)
+            Bsr::new(b, a.block_rows(), a.block_columns(), row_ptr, col, values)
         };
+        let halo = terms.halo.clone();
         let terms = terms.terms.iter().map(|(c, a)| Ok((c.clone(), Cow::Owned(scaled(a)?))));
-        Ok(Terms { terms: terms.collect::<Result<_>>()?, halo: None })
-    }
-}
-
-/// Calls `f(row, column, value)` for every stored entry, in the order of storage.
-fn entries(a: &Bsr, mut f: impl FnMut(usize, usize, f64)) {
-    let b = a.block();
-    for i in 0..a.block_rows() {
-        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-            let j = a.col()[p] as usize;
-            for (e, &v) in a.block_values(p).iter().enumerate() {
-                f(i * b + e / b, j * b + e % b, v);
-            }
-        }
+        Ok(Terms { terms: terms.collect::<Result<_>>()?, halo })
     }
 }
 
@@ -129,7 +137,7 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
     /// Puts the factors beside the vectors; each serves all stages of its row.
     ///
     /// # Errors
-    /// A matrix that is not square, or factors that do not divide the length of a vector.
+    /// Fewer columns than rows, or factors that do not divide the length of a vector.
     pub fn new(space: &S, scaling: &Scaling, inner: Option<P>) -> Result<Self> {
         let (rows, columns, work) = (space.vector()?, space.vector()?, RefCell::new(space.vector()?));
         let scalars = RefCell::new(space.scalars(1)?);
@@ -145,7 +153,10 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
     /// As [`new`](Self::new).
     pub fn update(&mut self, space: &S, scaling: &Scaling) -> Result<()> {
         let n = scaling.rows.len();
-        if n == 0 || scaling.columns.len() != n || !self.host.len().is_multiple_of(n) {
+        if n == 0 && self.host.is_empty() {
+            return Ok(()); // a rank without rows
+        }
+        if n == 0 || scaling.columns.len() < n || !self.host.len().is_multiple_of(n) {
             return Err(Error::invalid(format!(
                 "{n} row and {} column factors cannot scale vectors of {} numbers",
                 scaling.columns.len(),

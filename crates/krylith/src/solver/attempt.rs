@@ -1,6 +1,7 @@
 //! One rank of a solve on one device, written once for every device: the operator, the preconditioner and the method of an
 //! attempt, and the climb from one attempt to the next.
 
+use super::diagnosis::Diagnosis;
 use super::ladder::{self, Attempt};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
@@ -68,6 +69,7 @@ pub(super) struct Rank<S: SolverSpace> {
     /// Bytes that were there before anything was made.
     room: Option<u64>,
     ladder: Vec<Attempt>,
+    diagnosis: Arc<Diagnosis>,
     /// Where on the ladder the current attempt stands, or the last that could be built.
     rung: usize,
     /// Restarts of one attempt, as they were told.
@@ -103,7 +105,9 @@ impl<S: SolverSpace> Rank<S> {
             let found = symmetric::symmetry(&space, &a, local.numbers, local.order())?;
             found.symmetric && found.one_sign
         };
-        let ladder = ladder::ladder(local, options, space.most_rows(local.order()), symmetric);
+        let diagnosis = Arc::new(Diagnosis::of(local)?);
+        let most_rows = space.most_rows(local.order());
+        let ladder = ladder::ladder(local, options, most_rows, symmetric, diagnosis.spread());
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
@@ -121,6 +125,7 @@ impl<S: SolverSpace> Rank<S> {
             precond: Arc::default(),
             equilibrated: first.equilibrate,
             null_vectors: local.null.len(),
+            diagnosis: diagnosis.clone(),
             device,
             target: 0.0,
             events: Vec::with_capacity(256),
@@ -139,6 +144,7 @@ impl<S: SolverSpace> Rank<S> {
             options: options.clone(),
             room,
             ladder,
+            diagnosis,
             rung: 0,
             restarts: Vec::with_capacity(256),
             history: History::with_room(0),
@@ -149,10 +155,16 @@ impl<S: SolverSpace> Rank<S> {
             lost: false,
         };
         rank.climb(local, 0, None)?;
-        if rank.current.is_none() {
-            return Err(Error::invalid("no preconditioner can be built"));
+        match rank.current {
+            None => Err(rank.nothing_to_try()),
+            Some(_) => Ok(rank),
         }
-        Ok(rank)
+    }
+
+    /// Why no attempt could be set up.
+    fn nothing_to_try(&self) -> Error {
+        let why: Vec<&str> = self.pending.iter().map(|event| &*event.detail).collect();
+        Error::invalid(format!("no preconditioner can be built: {}", why.join("; ")))
     }
 
     /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
@@ -370,20 +382,15 @@ impl<S: SolverSpace> Engine for Rank<S> {
             self.climb(local, self.rung, None)?;
         }
         if self.current.is_none() {
-            return Err(Error::invalid("no preconditioner can be built"));
+            return Err(self.nothing_to_try());
         }
         let room = run.stop.max_iterations.min(1 << 20) + 1;
         for history in [&mut self.history, &mut self.solution.history] {
             history.residuals.reserve(room.saturating_sub(history.residuals.len()));
         }
         self.lost = true; // what fails from here on may have failed here alone
-        // Refinement works on the host.
-        if self.passes.is_some() && (rhs.gpu(), x.gpu()) != (None, None) {
-            let (b, mut own) = (rhs.to_vec()?, x.as_array().to_vec()?);
-            self.attempts(local, run, run.stop, Numbers::from(&b), NumbersMut::from(&mut own), observer)?;
-            x.write(&own)?;
-        } else {
-            self.attempts(local, run, run.stop, rhs, x.reborrow(), observer)?;
+        if !self.without_solution(local, run, rhs, x.reborrow(), observer)? {
+            self.on_its_side(local, run, run.stop, rhs, x, observer)?;
         }
         self.lost = false;
         let solution = &mut self.solution;
@@ -419,6 +426,17 @@ impl<S: SolverSpace> Engine for Rank<S> {
         if space.any(updated.is_err())? {
             let made = operator(space, local, self.options.store.unwrap_or_default());
             *self.a.borrow_mut() = agree(comm, made)?;
+            let why = updated.err().map_or("those of another rank".into(), |e| e.to_string());
+            self.pending.push(Event::new(
+                EventKind::Fallback,
+                None,
+                format!("the operator was set up anew: {why}"),
+            ));
+        }
+        // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
+        if !self.diagnosis.is_clean() {
+            self.diagnosis = Arc::new(Diagnosis::of(local)?);
+            self.solution.diagnosis = self.diagnosis.clone();
         }
         let refreshed = match (refresh, &mut self.current) {
             (Refresh::Keep, _) | (_, None) => Ok(()),
@@ -452,6 +470,68 @@ impl<S: SolverSpace> Engine for Rank<S> {
 }
 
 impl<S: SolverSpace> Rank<S> {
+    /// All attempts, on the host where refinement works there.
+    fn on_its_side(
+        &mut self,
+        local: &LocalProblem,
+        run: &Run,
+        stop: Stop,
+        rhs: Numbers,
+        mut x: NumbersMut,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        if self.passes.is_none() || (rhs.gpu(), x.gpu()) == (None, None) {
+            return self.attempts(local, run, stop, rhs, x, observer);
+        }
+        let (b, mut own) = (rhs.to_vec()?, x.as_array().to_vec()?);
+        self.attempts(local, run, stop, Numbers::from(&b), NumbersMut::from(&mut own), observer)?;
+        x.write(&own)
+    }
+
+    /// True where no x satisfies the tolerance. Then x is the least-squares answer if null vectors are why, and stays as it is
+    /// if rows are empty.
+    fn without_solution(
+        &mut self,
+        local: &LocalProblem,
+        run: &Run,
+        rhs: Numbers,
+        x: NumbersMut,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        let diagnosis = self.diagnosis.clone();
+        if diagnosis.is_clean() {
+            return Ok(false);
+        }
+        let mut b = rhs.to_vec()?;
+        let Some(floor) = diagnosis.floor_of(local, &b)? else { return Ok(false) };
+        let norm = floor.residual / floor.relative;
+        let target = (run.stop.rtol * norm).max(run.stop.atol);
+        if floor.residual <= target {
+            return Ok(false);
+        }
+        if diagnosis.project(local, &mut b)? {
+            let stop = Stop { rtol: 0.0, atol: target, ..run.stop };
+            self.on_its_side(local, run, stop, Numbers::from(&b), x, observer)?;
+        } else {
+            let stop = Stop { max_iterations: 0, ..run.stop };
+            self.on_its_side(local, run, stop, rhs, x, observer)?;
+        }
+        // Residuals are those of b, whose part that no A x has is orthogonal to the rest.
+        let history = &mut self.solution.history;
+        if history.rhs_norm != norm {
+            let share = history.rhs_norm / norm;
+            let whole = |r: f64| (r * share).hypot(floor.relative);
+            history.residuals.iter_mut().for_each(|r| *r = whole(*r));
+            history.true_relative_residual = whole(history.true_relative_residual);
+            (history.rhs_norm, history.rounding) = (norm, history.rounding * share);
+        }
+        if matches!(history.outcome, Outcome::Converged | Outcome::RoundingLimit | Outcome::MaxIterations) {
+            history.outcome = Outcome::Inconsistent;
+        }
+        self.solution.events.push(Event::new(EventKind::Inconsistent, None, floor.reason));
+        Ok(true)
+    }
+
     /// What follows a preconditioner that new values made impossible: a stronger one where the choice is open.
     fn rung_after(&mut self, local: &LocalProblem, error: Error, from: usize) -> Result<()> {
         self.current = None;

@@ -62,20 +62,21 @@ impl Attempt {
 }
 
 /// The attempts at a problem, at least one, on a device that holds subdomains of at most `most_rows` block rows: where it
-/// cannot hold the whole as one, subdomains as large as that take its place. `symmetric` says that CG may solve it. The same on
-/// every rank.
+/// cannot hold the whole as one, subdomains as large as that take its place. `symmetric` says that CG may solve it, `spread` by
+/// how much the largest entries of rows or columns differ. The same on every rank.
 pub(crate) fn ladder(
     local: &LocalProblem,
     options: &Options,
     most_rows: usize,
     symmetric: bool,
+    spread: f64,
 ) -> Vec<Attempt> {
     let (order, wanted) = (local.order(), options.precond_or_auto());
     let nodes = local.unknowns / order;
     let most = local.unknowns.min(options.stop().max_iterations.max(1));
     let open = *wanted == PrecondSpec::Auto;
-    let equilibrate = options.equilibrate.unwrap_or(false)
-        || (open && options.equilibrate.is_none() && local.comm.size() == 1 && spread(local.terms) > UNEVEN);
+    let equilibrate =
+        options.equilibrate.unwrap_or(false) || (open && options.equilibrate.is_none() && spread > UNEVEN);
     let mut attempts: Vec<(Attempt, PrecondSpec)> = Vec::new();
     for rung in &LADDER {
         let precond = match wanted {
@@ -160,31 +161,6 @@ impl Memory {
     }
 }
 
-/// The largest over the smallest of the rows' largest entries, or of the columns' if that is more; empty ones left out.
-fn spread(terms: &Terms) -> f64 {
-    let (_, a) = &terms.terms[0];
-    let mut rows = vec![0.0f64; a.rows()];
-    let mut columns = vec![0.0f64; a.columns()];
-    for (c, a) in &terms.terms {
-        let (b, weight) = (a.block(), c.values().iter().fold(0.0, |m: f64, v| m.max(v.abs())));
-        for i in 0..a.block_rows() {
-            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-                for (e, v) in a.block_values(p).iter().enumerate() {
-                    let (i, j) = (i * b + e / b, a.col()[p] as usize * b + e % b);
-                    let v = weight * v.abs();
-                    rows[i] = rows[i].max(v);
-                    columns[j] = columns[j].max(v);
-                }
-            }
-        }
-    }
-    let ratio = |v: &[f64]| {
-        let some = || v.iter().copied().filter(|v| *v > 0.0);
-        some().fold(0.0, f64::max) / some().fold(f64::INFINITY, f64::min)
-    };
-    ratio(&rows).max(ratio(&columns))
-}
-
 /// True if another attempt may do better than one that ended so.
 pub(crate) fn worth_another(history: &History) -> bool {
     match history.outcome {
@@ -214,11 +190,11 @@ mod tests {
     use crate::matrix::Bsr;
 
     fn names(options: &str, n: usize) -> Vec<String> {
-        let diagonal = (0..n).map(|i| if i == 0 { 1e-9 } else { 1.0 }).collect();
+        let diagonal = vec![1.0; n];
         let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), diagonal).unwrap();
         let options = options.parse::<Options>().unwrap().settled().unwrap();
         let problem = Problem::bsr(&a).unwrap();
-        let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, false);
+        let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, false, 1e9);
         assert!(ladder.iter().all(|a| a.equilibrate == options.precond.is_none()));
         ladder.iter().map(Attempt::name).collect()
     }
@@ -256,7 +232,7 @@ mod tests {
             ("method=gmres", ["ildu with gmres(3)", "ildu:fill=1,cut=whole with gmres(3)"]),
         ] {
             let options = options.parse::<Options>().unwrap().settled().unwrap();
-            let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, true);
+            let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, true, 1.0);
             assert_eq!([ladder[0].name(), ladder[1].name()], first);
         }
     }

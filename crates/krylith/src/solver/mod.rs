@@ -7,6 +7,7 @@ mod attempt;
 mod bandwidth;
 mod crew;
 mod device;
+mod diagnosis;
 pub mod host;
 mod ladder;
 mod null_space;
@@ -15,13 +16,16 @@ mod queue;
 mod refine;
 mod residual;
 mod solution;
+mod survey;
 mod symmetric;
 mod watch;
 
 pub use device::check as check_gpus;
+pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use ladder::Memory;
 pub use residual::OriginalSystem;
 pub use solution::{DeviceUsed, Event, EventKind, Solution};
+pub use survey::Extent;
 pub use watch::Cancel;
 
 use crate::matrix::Dense;

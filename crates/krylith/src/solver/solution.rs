@@ -1,5 +1,6 @@
 //! What a solve answers: how it went, by what means, where, and what happened on the way.
 
+use super::diagnosis::Diagnosis;
 use crate::Outcome;
 use crate::method::MethodSpec;
 use crate::precond::PrecondInfo;
@@ -31,6 +32,8 @@ pub struct Solution {
     pub equilibrated: bool,
     /// Null vectors projected out.
     pub null_vectors: usize,
+    /// What the entries tell, such as empty rows and diagonal entries that are zero.
+    pub diagnosis: Arc<Diagnosis>,
     /// Where it ran.
     pub device: Arc<DeviceUsed>,
     /// ‖r‖/‖b‖ that was to be reached.
@@ -56,6 +59,7 @@ impl Solution {
         (self.method, self.precond) = (other.method, other.precond.clone());
         (self.equilibrated, self.null_vectors) = (other.equilibrated, other.null_vectors);
         (self.device, self.target) = (other.device.clone(), other.target);
+        self.diagnosis = other.diagnosis.clone();
         self.events.clear();
         self.events.extend(other.events.iter().cloned());
         (self.setup_seconds, self.solve_seconds) = (other.setup_seconds, other.solve_seconds);
@@ -123,6 +127,8 @@ pub enum EventKind {
     Refinement,
     /// The method began anew from the true residual.
     Restart,
+    /// The system has no solution within the tolerance, and why.
+    Inconsistent,
     /// The solve was stopped.
     Interrupted,
 }
@@ -135,6 +141,7 @@ impl EventKind {
             EventKind::Fallback => "fallback",
             EventKind::Refinement => "refinement",
             EventKind::Restart => "restart",
+            EventKind::Inconsistent => "inconsistent",
             EventKind::Interrupted => "interrupted",
         }
     }

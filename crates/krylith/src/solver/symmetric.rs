@@ -62,7 +62,7 @@ pub(super) fn symmetry<S: Space>(
 }
 
 /// A number in (−1, 1) that depends on a seed and an index alone: splitmix64.
-fn random(seed: u64, index: u64) -> f64 {
+pub(super) fn random(seed: u64, index: u64) -> f64 {
     let mut z = (seed << 32 ^ index).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

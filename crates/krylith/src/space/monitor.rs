@@ -17,6 +17,9 @@ pub enum Outcome {
     /// The tolerance lies below what rounding x to double precision makes of the residual, and the true residual is as small as
     /// that, within a factor of four: x is as good as a backward stable direct solve's.
     RoundingLimit,
+    /// No x satisfies the tolerance: b has a part that no A x has, in empty rows or along a null vector of Aᵀ. Found before the
+    /// first iteration. With null vectors x is the least-squares answer; where rows are empty it is as it was given.
+    Inconsistent,
     /// The true residual grew far past its start.
     Diverged,
     /// A NaN or an infinity appeared.
@@ -34,6 +37,7 @@ impl Outcome {
             Outcome::Breakdown => "breakdown",
             Outcome::Stagnated => "stagnated",
             Outcome::RoundingLimit => "rounding-limit",
+            Outcome::Inconsistent => "inconsistent",
             Outcome::Diverged => "diverged",
             Outcome::NotFinite => "not-finite",
             Outcome::Interrupted => "interrupted",

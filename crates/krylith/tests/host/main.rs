@@ -12,6 +12,7 @@ mod ranks;
 mod bicgstab;
 mod comm;
 mod cpu;
+mod diagnosis;
 mod distributed;
 mod gmres;
 mod ildu;

@@ -30,6 +30,26 @@ fn auto_takes_cg_where_it_can_and_says_so() {
 }
 
 #[test]
+fn systems_without_a_solution_are_named_first() {
+    solver::systems_without_a_solution_are_named_first(DEVICE);
+}
+
+#[test]
+fn no_attempt_makes_things_worse() {
+    solver::no_attempt_makes_things_worse(DEVICE);
+}
+
+#[test]
+fn the_limit_of_iterations_decides_nothing() {
+    solver::the_limit_of_iterations_decides_nothing(DEVICE);
+}
+
+#[test]
+fn values_may_break_a_structure() {
+    solver::values_may_break_a_structure(DEVICE);
+}
+
+#[test]
 fn lent_memory_solves_as_slices_do() {
     let lend = |n: usize| -> Box<dyn crate::conformance::memory::Lender> { Box::new(vec![f64::NAN; n]) };
     solver::lent_memory_solves_as_slices_do(DEVICE, &lend);

@@ -1,6 +1,7 @@
 //! Null spaces and equilibration around other preconditioners, on the CPU.
 
 use crate::common::*;
+use krylith::comm::Solo;
 use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::method::{Gmres, GmresOptions};
@@ -168,7 +169,7 @@ fn equilibration_saves_badly_scaled_systems() {
         let (_, history) = gmres(&space, &operator, None, &b, 600);
         assert_ne!(history.outcome, Outcome::Converged, "this system should be hard");
 
-        let scaling = Scaling::find(&terms);
+        let scaling = Scaling::find(&terms, &Solo).unwrap();
         let scaled = scaling.scaled(&terms).unwrap();
         let jacobi = BlockJacobi::new(&space, &scaled, Store::F64).unwrap();
         let alone = Equilibrated::alone(&space, &scaling).unwrap();
@@ -189,7 +190,7 @@ fn equilibration_saves_badly_scaled_systems() {
 fn scalings_are_powers_of_two_that_balance() {
     let (k, _) = badly_scaled(2);
     let terms = Terms::kronecker(&k);
-    let scaling = Scaling::find(&terms);
+    let scaling = Scaling::find(&terms, &Solo).unwrap();
     for v in scaling.rows.iter().chain(&scaling.columns) {
         assert_eq!(v.log2().fract(), 0.0);
     }
@@ -205,7 +206,7 @@ fn scalings_are_powers_of_two_that_balance() {
     }
     // Empty rows and columns stay as they are; factors that do not fit are refused.
     let empty = Bsr::new(1, 2, 2, vec![0, 1, 1], vec![0], vec![64.0]).unwrap();
-    let scaling = Scaling::find(&Terms::bsr(&empty));
+    let scaling = Scaling::find(&Terms::bsr(&empty), &Solo).unwrap();
     assert_eq!((scaling.rows[1], scaling.columns[1]), (1.0, 1.0));
     assert_eq!(scaling.rows[0] * 64.0 * scaling.columns[0], 1.0);
     assert!(Equilibrated::alone(&Cpu::new(3, 1), &scaling).is_err());
