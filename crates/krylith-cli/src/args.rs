@@ -85,13 +85,14 @@ pub enum Command {
 /// `krylith solve`.
 #[derive(Debug, Args)]
 pub struct SolveArgs {
-    /// What to solve: a matrix file (.mtx, .mtx.gz, SciPy .npz, PETSc binary), a system.toml, or a generated problem
-    /// NAME:SIZE[,key=value…] such as stokes:16x16x16,tau=0.125 (`krylith problem --help` lists them)
+    /// What to solve: a matrix file (Matrix Market .mtx, .mtx.gz; SciPy .npz; PETSc binary; Harwell–Boeing or
+    /// Rutherford–Boeing .rua, .rsa, .rb, .hb; MATLAB .mat), a system.toml, or a generated problem NAME:SIZE[,key=value…]
+    /// such as stokes:16x16x16,tau=0.125 (`krylith problem --help` lists them)
     #[arg(value_name = "SYSTEM")]
     pub system: PathBuf,
 
-    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, text), ones, or random[:SEED] in (−1, 1), seed 0 where none
-    /// is given [default: the system's own, else ones]
+    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, or random[:SEED] in (−1, 1), seed 0
+    /// where none is given [default: the system's own, else ones]
     #[arg(long, value_name = "FILE|ones|random[:SEED]", value_parser = options::file_or_word::<Rhs>(), help_heading = "System")]
     pub rhs: Option<Rhs>,
     /// First guess, of the same shape as b [default: zeros]

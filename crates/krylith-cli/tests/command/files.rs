@@ -183,3 +183,53 @@ fn a_standard_output_that_is_full_is_an_error() {
     let ran = redirected(&f, "solve A.mtx --quiet", "> /dev/full");
     assert_eq!((ran.code, &*ran.err), (0, ""));
 }
+
+/// 2×2, lower triangle [4; 1 3], with the right-hand side of x = (1, 2).
+const HARWELL_BOEING: &str = concat!(
+    "A symmetric matrix of order two                                         TWO     \n",
+    "             4             1             1             1             1\n",
+    "RSA                        2             2             3             0\n",
+    "(16I5)          (16I5)          (1P,5D16.8)         (1P,5D16.8)         \n",
+    "F                          1             0\n",
+    "    1    3    4\n",
+    "    1    2    2\n",
+    "  4.00000000D+00  1.00000000D+00  3.00000000D+00\n",
+    "  6.00000000D+00  7.00000000D+00\n",
+);
+
+#[test]
+fn harwell_boeing_files_are_solved() {
+    let f = Folder::new();
+    f.write("A.rsa", HARWELL_BOEING);
+    f.write("s.toml", "matrix = 'A.rsa'\n");
+    for name in ["A.rsa", "s.toml"] {
+        f.line(&format!("solve {name} --out x.npy --rtol 1e-12")).works();
+        let x = common::array(f.path("x.npy"));
+        assert!(common::distance(x.values(), &[1.0, 2.0]) < 1e-11, "{name}: {x:?}");
+    }
+    f.line("info A.rsa").works();
+    f.write("E.rse", HARWELL_BOEING.replace("RSA", "RSE"));
+    f.line("solve E.rse").fails(2, &["E.rse:3", "RSE", "unassembled"]);
+}
+
+#[test]
+fn matlab_files_are_solved() {
+    let f = Folder::new();
+    let words = |list: &[u32]| -> Vec<u8> { list.iter().flat_map(|n| n.to_le_bytes()).collect() };
+    let mut mat = b"MATLAB 5.0 MAT-file".to_vec();
+    mat.resize(124, b' ');
+    mat.extend(b"\x00\x01IM");
+    // diag(2, 4): tag; flags; sizes; the name A; row indices, column pointers, values.
+    mat.extend(words(&[14, 120, 6, 8, 5, 2, 5, 8, 2, 2, 1 << 16 | 1, u32::from(b'A'), 5, 8, 0, 1]));
+    mat.extend(words(&[5, 12, 0, 1, 2, 0, 9, 16]));
+    mat.extend([2.0f64, 4.0].iter().flat_map(|v| v.to_le_bytes()));
+    let length = (mat.len() - 136) as u32;
+    mat[132..136].copy_from_slice(&length.to_le_bytes());
+    f.write("A.mat", &mat);
+    f.write("b.txt", "2\n8\n");
+    f.line("solve A.mat --rhs b.txt --out x.npy --rtol 1e-12").works();
+    let x = common::array(f.path("x.npy"));
+    assert!(common::distance(x.values(), &[1.0, 2.0]) < 1e-11, "{x:?}");
+    f.write("cut.mat", &mat[..200]);
+    f.line("solve cut.mat").fails(2, &["cut.mat: at byte 128", "cut short"]);
+}

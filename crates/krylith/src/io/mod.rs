@@ -11,13 +11,18 @@
 //! | PETSc binary | AIJ | Vec | [`petsc`] |
 //! | NumPy `.npy` | | yes | [`numpy`] |
 //! | SciPy `.npz` | yes | | |
+//! | Harwell–Boeing and Rutherford–Boeing, plain or gzip | assembled and real, or a pattern | its right-hand side | |
+//! | MATLAB `.mat` of level 5 (`-v6`, `-v7`) | sparse | dense | |
 //! | numbers in a text file | | yes | |
 //! | `system.toml` | a system | | [`system`] |
 //! | VTK `.vtu` | | | [`vtu`] |
 
 mod array;
 pub mod atomic;
+mod columns;
 mod coordinate;
+pub mod harwell_boeing;
+pub mod matlab;
 pub mod matrix_market;
 pub mod npz;
 pub mod numpy;
@@ -112,7 +117,8 @@ pub struct ReadMatrix {
     pub matrix: Matrix,
     /// The block size that the file, or PETSc's `.info` beside it, speaks of.
     pub block_hint: Option<usize>,
-    /// The vector that followed the matrix (PETSc): by custom the right-hand side.
+    /// The vector that followed the matrix (PETSc, Harwell–Boeing) or is called `b` beside it (MATLAB): by custom the
+    /// right-hand side.
     pub vector: Option<Vec<f64>>,
 }
 
@@ -122,12 +128,15 @@ enum Kind {
     Npy,
     Npz,
     Petsc,
+    HarwellBoeing,
+    Matlab,
     Unknown,
 }
 
 fn kind(path: &Path, bytes: &[u8]) -> Kind {
     let ends = |list: &[&str]| {
         let name = path.file_name().map(|n| n.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
         list.iter().any(|e| name.ends_with(e))
     };
     let text = &bytes[source::mark(bytes)..];
@@ -139,13 +148,23 @@ fn kind(path: &Path, bytes: &[u8]) -> Kind {
         Kind::Npz
     } else if petsc::is_petsc(bytes) {
         Kind::Petsc
+    } else if matlab::is_matlab(bytes) {
+        Kind::Matlab
+    } else if harwell_boeing::is_harwell_boeing(bytes) {
+        Kind::HarwellBoeing
     // Content that says nothing, perhaps because it is damaged: the reader the name asks for says what is wrong.
-    } else if ends(&[".mtx", ".mtx.gz"]) {
+    } else if ends(&[".mtx"]) {
         Kind::MatrixMarket
     } else if ends(&[".npy"]) {
         Kind::Npy
     } else if ends(&[".npz"]) {
         Kind::Npz
+    } else if ends(&[".mat"]) {
+        Kind::Matlab
+    } else if ends(&[
+        ".rb", ".hb", ".rua", ".rsa", ".rza", ".rra", ".pua", ".psa", ".pra", ".cua", ".csa", ".rse",
+    ]) {
+        Kind::HarwellBoeing
     } else if ends(&[".petsc", ".bin"]) {
         Kind::Petsc
     } else {
@@ -153,7 +172,8 @@ fn kind(path: &Path, bytes: &[u8]) -> Kind {
     }
 }
 
-/// Reads a matrix: Matrix Market (plain or gzip), SciPy `.npz`, PETSc binary.
+/// Reads a matrix: Matrix Market, Harwell–Boeing or Rutherford–Boeing (plain or gzip), SciPy `.npz`, PETSc binary, MATLAB
+/// `.mat`.
 ///
 /// # Errors
 /// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
@@ -179,6 +199,14 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
             let vector = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
             Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: petsc::block_hint(path), vector })
         }
+        Kind::HarwellBoeing => {
+            let (a, vector) = harwell_boeing::parse(path, &bytes)?;
+            Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
+        }
+        Kind::Matlab => {
+            let (a, vector) = matlab::parse(path, &bytes)?;
+            Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
+        }
         Kind::Npy => {
             let message =
                 "a dense array where a sparse matrix is expected; save it with scipy.sparse.save_npz";
@@ -186,13 +214,15 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
         }
         Kind::Unknown => Err(Error::format(
             path,
-            "no matrix format that is known: give Matrix Market (.mtx, .mtx.gz), SciPy (.npz) or PETSc binary",
+            "no matrix format that is known: give Matrix Market (.mtx, .mtx.gz), SciPy (.npz), PETSc binary, \
+             Harwell–Boeing (.rua, .rb) or MATLAB (.mat, saved with -v7)",
         )),
     }
 }
 
 /// Reads a vector or a dense array of two dimensions: Matrix Market (array, or coordinate filled with zeros), `.npy`,
-/// the first PETSc Vec of a file, or text with as many numbers in each line.
+/// the first PETSc Vec of a file, the dense array of a MATLAB file, the right-hand side of a Harwell–Boeing file, or text with
+/// as many numbers in each line.
 ///
 /// # Errors
 /// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
@@ -207,6 +237,11 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Array> {
             let found = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
             found.map(Array::vector).ok_or_else(|| Error::format(path, "no Vec in this PETSc file"))
         }
+        Kind::Matlab => matlab::parse_array(path, &bytes),
+        Kind::HarwellBoeing => harwell_boeing::parse(path, &bytes)?
+            .1
+            .map(Array::vector)
+            .ok_or_else(|| Error::format(path, "no right-hand side in this Harwell–Boeing file")),
         Kind::Npz => Err(Error::format(
             path,
             "a sparse matrix or an archive where a vector is expected; save it with numpy.save",

@@ -4,8 +4,10 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 
 use super::Matrix;
+use super::columns::into_rows;
+use super::matrix_market::Symmetry;
 use super::numpy::Npy;
-use super::source::{believable, load, name_file, tidy_rows};
+use super::source::{Rows, believable, load, name_file, tidy_rows};
 use crate::matrix::{Bsr, Csr, Dia};
 use crate::{Error, Result};
 
@@ -36,9 +38,8 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Matrix> {
     match &format[..] {
         "csr" => csr(&mut file, rows, columns),
         "csc" => {
-            let transposed = compressed(&mut file, columns, rows)?;
-            believable(path, "rows", Some(rows), file.unpacked)?;
-            Ok(Matrix::Csr(transposed.transpose()))
+            let stored = stored(&mut file, columns, rows)?;
+            into_rows(path, [rows, columns], stored, Symmetry::General, file.unpacked).map(Matrix::Csr)
         }
         "coo" => coo(&mut file, rows, columns),
         "bsr" => bsr(&mut file, rows, columns),
@@ -121,16 +122,17 @@ impl Npz<'_> {
     }
 }
 
-/// csr as it is; of csc, the transposed matrix.
-fn compressed(file: &mut Npz, rows: usize, columns: usize) -> Result<Csr> {
-    let (row_ptr, col) = (file.pointers(rows)?, file.indices("indices", columns)?);
+/// Pointers, indices and values as they are: by rows of csr, and by columns of csc.
+fn stored(file: &mut Npz, pointed: usize, others: usize) -> Result<Rows> {
+    let (pointers, indices) = (file.pointers(pointed)?, file.indices("indices", others)?);
     let (_, values) = file.reals("data")?;
-    let (row_ptr, col, values) = tidy_rows(file.path, columns, 1, (row_ptr, col, values))?;
-    Csr::new(rows, columns, row_ptr, col, values).map_err(|e| name_file(file.path, e))
+    Ok((pointers, indices, values))
 }
 
 fn csr(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
-    compressed(file, rows, columns).map(Matrix::Csr)
+    let stored = stored(file, rows, columns)?;
+    let (row_ptr, col, values) = tidy_rows(file.path, columns, 1, stored)?;
+    Csr::new(rows, columns, row_ptr, col, values).map(Matrix::Csr).map_err(|e| name_file(file.path, e))
 }
 
 fn coo(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {

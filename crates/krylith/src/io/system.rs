@@ -114,7 +114,8 @@ pub struct KroneckerFile {
 
 /// Reads a system: a `.toml` file, or a matrix file of any format [`read_matrix`] knows.
 ///
-/// A vector that follows a PETSc matrix is taken as the right-hand side.
+/// A vector that the matrix's file holds beside it ([`ReadMatrix::vector`](super::ReadMatrix::vector)) is taken as the
+/// right-hand side.
 ///
 /// # Errors
 /// Those of the files, unknown or missing keys (by name), and parts whose sizes do not fit together.

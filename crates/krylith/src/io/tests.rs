@@ -68,11 +68,24 @@ fn content_decides() {
         assert_eq!(read_vector(at(name)).unwrap(), Array::vector(x.clone()), "{name}");
     }
     assert_eq!(read_vector(at("a.dat")).unwrap().shape(), [6, 6]);
+    // By content, by gzip's content, and with the vector that they hold.
+    std::fs::write(at("hb.mtx"), harwell_boeing::tests::UNSYMMETRIC).unwrap();
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut gz, harwell_boeing::tests::UNSYMMETRIC.as_bytes()).unwrap();
+    std::fs::write(at("hb"), gz.finish().unwrap()).unwrap();
+    std::fs::write(at("mat"), matlab::tests::sample()).unwrap();
+    for (name, rows) in [("hb.mtx", 5), ("hb", 5), ("mat", 3)] {
+        let read = read_matrix(at(name)).unwrap();
+        assert_eq!((read.matrix.rows(), read.vector.as_ref().unwrap().len()), (rows, rows), "{name}");
+        assert_eq!(read_vector(at(name)).unwrap(), Array::vector(read.vector.unwrap()), "{name}");
+    }
+    std::fs::write(at("rb"), harwell_boeing::tests::SYMMETRIC).unwrap();
+    assert!(read_vector(at("rb")).unwrap_err().to_string().contains("no right-hand side"));
     for name in ["x.out", "x.mtx", "x.txt"] {
         assert!(read_matrix(at(name)).unwrap_err().to_string().contains(name));
     }
     assert!(read_vector(at("b.mtx")).is_err());
-    for name in ["empty.mtx", "empty.npz", "empty.npy", "empty.petsc", "empty"] {
+    for name in ["empty.mtx", "empty.npz", "empty.npy", "empty.petsc", "empty.rua", "empty.mat", "empty"] {
         std::fs::write(at(name), "").unwrap();
         assert!(read_matrix(at(name)).unwrap_err().to_string().contains(name));
     }

@@ -60,6 +60,8 @@ impl MatrixFile {
             Kind::Petsc => return file(Content::Petsc(bytes), crate::io::petsc::block_hint(path)),
             Kind::MatrixMarket => "a dense array",
             Kind::Npz => "an .npz archive",
+            Kind::Matlab => "a MATLAB file",
+            Kind::HarwellBoeing => "its columns cannot be cut into rows",
             Kind::Npy | Kind::Unknown => "no sparse matrix",
         };
         let read = same(comm, read_matrix(path))?;

@@ -380,13 +380,31 @@ fn what_cannot_be_cut_is_read_whole() {
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gz.write_all(text(&mut Random(1), 2, 12, "real", "general", "\n").as_bytes()).unwrap();
     std::fs::write(&path, gz.finish().unwrap()).unwrap();
-    for (path, word) in
-        [(path, "gzip"), (data.join("scipy-bsr.npz"), "npz"), (data.join("scipy-dia.npz"), "npz")]
-    {
+    let (hb, mat) = (dir.path().join("a"), dir.path().join("a.mat"));
+    std::fs::write(&hb, io::harwell_boeing::tests::UNSYMMETRIC).unwrap();
+    std::fs::write(&mat, io::matlab::tests::sample()).unwrap();
+    for (path, word) in [
+        (path, "gzip"),
+        (data.join("scipy-bsr.npz"), "npz"),
+        (data.join("scipy-dia.npz"), "npz"),
+        (hb, "columns"),
+        (mat, "MATLAB"),
+    ] {
         compare(&path, None, 64);
         compare(&path, Some(1), 64);
         let read = by_parts(2, &path, None, Partitioner::Rows, 64).swap_remove(1).unwrap();
         assert!(read.whole.len() == 1 && read.whole[0].contains(word), "{:?}", read.whole);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_whole_file_is_said_by_every_rank() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("a.rua"), io::harwell_boeing::tests::UNSYMMETRIC.replace("RUA", "CUA")).unwrap();
+    std::fs::write(at("a.mat"), &io::matlab::tests::sample()[..200]).unwrap();
+    for name in ["a.rua", "a.mat"] {
+        compare_errors(&at(name), &[1, 3], 64);
     }
 }
 

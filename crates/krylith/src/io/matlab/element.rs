@@ -1,0 +1,179 @@
+//! Data elements of a MAT-file: a tag with type and length, then the data, each padded to eight bytes.
+
+use std::borrow::Cow;
+use std::io::Read;
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// `miMATRIX`.
+pub(super) const MATRIX: u32 = 14;
+/// `miCOMPRESSED`.
+const COMPRESSED: u32 = 15;
+
+/// A run of elements, and where it is for errors.
+pub(super) struct Elements<'a> {
+    pub file: &'a Path,
+    pub bytes: &'a [u8],
+    pub at: usize,
+    pub big_endian: bool,
+    /// What the offset counts from.
+    pub place: &'a Place,
+}
+
+/// Where bytes come from.
+pub(super) enum Place {
+    /// Byte 0 of these is this byte of the file.
+    File(usize),
+    /// They were unpacked from the element at this byte of the file.
+    Unpacked(usize),
+}
+
+/// One element.
+#[derive(Clone, Copy)]
+pub(super) struct Element<'a> {
+    pub kind: u32,
+    pub data: &'a [u8],
+    /// Where it begins in its run.
+    pub at: usize,
+}
+
+impl<'a> Elements<'a> {
+    /// An error about the byte at `at` of this run.
+    pub fn wrong(&self, at: usize, message: impl std::fmt::Display) -> Error {
+        Error::format(
+            self.file,
+            match self.place {
+                Place::File(begin) => format!("at byte {}: {message}", begin + at),
+                Place::Unpacked(begin) => {
+                    format!("at byte {at} of what is compressed at byte {begin}: {message}")
+                }
+            },
+        )
+    }
+
+    fn word(&self, at: usize) -> Option<u32> {
+        let bytes = *self.bytes.get(at..)?.first_chunk()?;
+        Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    }
+
+    /// The next element; none at the end.
+    pub fn next(&mut self) -> Result<Option<Element<'a>>> {
+        let at = self.at;
+        // A few bytes may be left over behind the last element.
+        if self.bytes.len() - at.min(self.bytes.len()) < 8 {
+            return Ok(None);
+        }
+        let (Some(first), Some(second)) = (self.word(at), self.word(at + 4)) else { return Ok(None) };
+        // A small element has its length in the upper half of the first word, and its data in the second.
+        let (kind, begin, length, whole) = match first >> 16 {
+            0 => {
+                let length = second as usize;
+                // What is compressed is not padded.
+                let padded = if first == COMPRESSED { length } else { length.next_multiple_of(8) };
+                (first, at + 8, length, 8 + padded)
+            }
+            length @ 1..=4 => (first & 0xffff, at + 4, length as usize, 8),
+            length => {
+                return Err(self.wrong(
+                    at,
+                    format!("a small element of {length} bytes, where 4 fit: the file is damaged"),
+                ));
+            }
+        };
+        let data = self.bytes.get(begin..).and_then(|rest| rest.get(..length)).ok_or_else(|| {
+            let there = self.bytes.len() - begin;
+            self.wrong(
+                at,
+                format!("an element of {length} bytes, and {there} are left: the file is cut short"),
+            )
+        })?;
+        self.at = at + whole;
+        Ok(Some(Element { kind, data, at }))
+    }
+
+    /// The next element, which must be there: `what` names it.
+    pub fn expect(&mut self, what: &str) -> Result<Element<'a>> {
+        let at = self.at;
+        self.next()?.ok_or_else(|| self.wrong(at, format!("{what} should follow: the file is cut short")))
+    }
+
+    /// Numbers of any type as f64.
+    pub fn reals(&self, element: &Element, what: &str) -> Result<Vec<f64>> {
+        let big = self.big_endian;
+        macro_rules! numbers {
+            ($t:ty) => {{
+                let number = |c: &[u8; size_of::<$t>()]| {
+                    if big { <$t>::from_be_bytes(*c) } else { <$t>::from_le_bytes(*c) }
+                };
+                element.data.as_chunks().0.iter().map(|c| number(c) as f64).collect()
+            }};
+        }
+        Ok(match element.kind {
+            1 => numbers!(i8),
+            2 => numbers!(u8),
+            3 => numbers!(i16),
+            4 => numbers!(u16),
+            5 => numbers!(i32),
+            6 => numbers!(u32),
+            7 => numbers!(f32),
+            9 => numbers!(f64),
+            12 => numbers!(i64),
+            13 => numbers!(u64),
+            kind => {
+                return Err(self.wrong(element.at, format!("{what} are of type {kind}, which is no number")));
+            }
+        })
+    }
+
+    /// Numbers of 32 bits, as indices and sizes are.
+    pub fn indices(&self, element: &Element, what: &str) -> Result<Vec<u32>> {
+        if !matches!(element.kind, 5 | 6) {
+            let message = format!("{what} are of type {}; 32-bit integers are expected", element.kind);
+            return Err(self.wrong(element.at, message));
+        }
+        let word =
+            |c: &[u8; 4]| if self.big_endian { u32::from_be_bytes(*c) } else { u32::from_le_bytes(*c) };
+        let list: Vec<u32> = element.data.as_chunks().0.iter().map(word).collect();
+        match list.iter().find(|&&n| n > i32::MAX as u32) {
+            Some(&n) => Err(self.wrong(element.at, format!("{what} hold {}, which is negative", n as i32))),
+            None => Ok(list),
+        }
+    }
+}
+
+impl<'a> Element<'a> {
+    /// The elements of an array, unpacked if it is compressed; `None` for what is no array.
+    pub fn array(&self, of: &Elements) -> Result<Option<(Cow<'a, [u8]>, Place)>> {
+        let begin = match of.place {
+            Place::File(begin) | Place::Unpacked(begin) => *begin,
+        };
+        match self.kind {
+            MATRIX => Ok(Some((Cow::Borrowed(self.data), Place::File(begin + self.at + 8)))),
+            COMPRESSED => {
+                let mut plain = Vec::new(); // grows as content arrives
+                flate2::read::ZlibDecoder::new(self.data).read_to_end(&mut plain).map_err(|e| {
+                    of.wrong(self.at, format!("the compressed data is damaged or cut short ({e})"))
+                })?;
+                let place = Place::Unpacked(begin + self.at);
+                let mut inner = Elements {
+                    file: of.file,
+                    bytes: &plain,
+                    at: 0,
+                    big_endian: of.big_endian,
+                    place: &place,
+                };
+                match inner.next()? {
+                    Some(Element { kind: MATRIX, data, .. }) => {
+                        let end = 8 + data.len();
+                        plain.truncate(end);
+                        plain.drain(..8);
+                        Ok(Some((Cow::Owned(plain), place)))
+                    }
+                    _ => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+}
