@@ -199,8 +199,8 @@ impl<S: SubdomainFactors> Ildu<S> {
         self.pivots = space.factorize(&mut self.factors, &values, self.options.shift)?;
         let Some((row, kind)) = self.pivots.first else { return Ok(()) };
         let remedy = match self.options.shift {
-            None => "shift such pivots, order the rows otherwise or take another preconditioner",
-            Some(_) => "take a larger shift, order the rows otherwise or take another preconditioner",
+            None => "shift such pivots, or take another preconditioner",
+            Some(_) => "take a larger shift, or another preconditioner",
         };
         Err(Error::Pivot { row: row as usize, kind: kind.name(), remedy })
     }
