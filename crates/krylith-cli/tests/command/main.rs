@@ -8,3 +8,4 @@ mod info;
 mod matrices;
 mod model;
 mod solve;
+mod threads;
