@@ -83,7 +83,7 @@ fn parts(pool: &Pool, bounds: &[usize], out: &mut [f64], f: impl Fn(Range<usize>
         slots.push(Mutex::new(part));
         rest = tail;
     }
-    pool.run(|rank| {
+    pool.run(pool.threads(), |rank| {
         let mut part = slots[rank].lock().unwrap_or_else(|e| e.into_inner());
         f(bounds[rank]..bounds[rank + 1], &mut part);
     });
@@ -109,7 +109,7 @@ fn axpy(pool: &Pool, a: f64, x: &[f64], y: &mut [f64]) {
 fn dot(pool: &Pool, x: &[f64], y: &[f64]) -> f64 {
     let bounds = equal(pool, x.len());
     let sums: Vec<AtomicU64> = (0..pool.threads()).map(|_| AtomicU64::new(0)).collect();
-    pool.run(|rank| {
+    pool.run(pool.threads(), |rank| {
         let range = bounds[rank]..bounds[rank + 1];
         let (x, y) = (&x[range.clone()], &y[range]);
         let sum = pulp::Arch::new().dispatch(

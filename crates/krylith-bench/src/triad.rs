@@ -12,7 +12,7 @@ pub(crate) fn bandwidth(pool: &Pool) -> f64 {
         .map(|_| Mutex::new((vec![0.0f64; elements / threads], Vec::<f64>::new(), Vec::<f64>::new())))
         .collect();
     // Each thread touches its own pages first.
-    pool.run(|rank| {
+    pool.run(pool.threads(), |rank| {
         let mut part = parts[rank].lock().unwrap_or_else(|e| e.into_inner());
         let n = part.0.len();
         (part.1, part.2) = (vec![1.0; n], vec![2.0; n]);
@@ -22,7 +22,7 @@ pub(crate) fn bandwidth(pool: &Pool) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..10 {
         let begin = Instant::now();
-        pool.run(|rank| {
+        pool.run(pool.threads(), |rank| {
             let (a, b, c) = &mut *parts[rank].lock().unwrap_or_else(|e| e.into_inner());
             triad(a, b, c);
         });

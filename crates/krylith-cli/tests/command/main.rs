@@ -9,3 +9,4 @@ mod info;
 mod matrices;
 mod model;
 mod solve;
+mod threads;

@@ -23,7 +23,7 @@ pub fn of_cpu(pool: &Pool) -> Option<f64> {
     let (threads, each) = (pool.threads(), bytes as usize / 8 / pool.threads());
     // Each thread fills what it reads, so that its pages lie near it.
     let parts: Vec<Mutex<Vec<f64>>> = (0..threads).map(|_| Mutex::default()).collect();
-    pool.run(|rank| {
+    pool.run(threads, |rank| {
         if let Ok(mut part) = parts[rank].lock() {
             *part = vec![1.0; each];
         }
@@ -32,7 +32,7 @@ pub fn of_cpu(pool: &Pool) -> Option<f64> {
     let mut best = f64::INFINITY;
     while start.elapsed() < BUDGET {
         let pass = Instant::now();
-        pool.run(|rank| {
+        pool.run(threads, |rank| {
             if let Ok(part) = parts[rank].lock() {
                 black_box(sum(&part));
             }

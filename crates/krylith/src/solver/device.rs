@@ -78,16 +78,36 @@ fn open_cpu(
     let free = host::memory().map(|(_, free)| free / here as u64);
     let room = room(free, options);
     agree(&**comm, fits(local, options, room, "the host"))?;
-    let threads = options.threads.unwrap_or((host::cores() / here).max(1));
-    let space = Cpu::distributed(local.terms.rows(), Arc::new(Pool::new(threads)), comm.clone());
+    let cores = host::cores();
+    let asked = options.threads.unwrap_or((cores / here).max(1));
+    // More threads than cores would only take the cores from each other.
+    let threads = asked.min(cores);
+    let pool = Pool::new(threads);
+    agree(&**comm, if pool.threads() == threads { Ok(()) } else { Err(refused(threads, pool.threads())) })?;
+    let reason = match asked > cores {
+        true => format!("{reason}; {asked} threads were asked for, and this process may use {cores} cores"),
+        false => reason.into(),
+    };
+    let space = Cpu::distributed(local.terms.rows(), Arc::new(pool), comm.clone());
     let used = DeviceUsed {
         kind: "cpu",
         names: names(&**comm, &host::model())?,
         threads: space.threads(),
-        reason: reason.into(),
+        reason,
         ranks: comm.size(),
     };
     Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
+}
+
+/// The system started only `started` of `threads` threads.
+fn refused(threads: usize, started: usize) -> Error {
+    Error::Device {
+        device: "cpu".into(),
+        call: format!("a team of {threads} threads"),
+        message: format!(
+            "the system refuses to start more than {started}; ask for that many, or raise the limit of processes (ulimit -u)"
+        ),
+    }
 }
 
 /// Every device's name, by rank.

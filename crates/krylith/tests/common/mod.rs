@@ -1,8 +1,15 @@
 //! Random systems and dense references shared by the integration tests.
 #![allow(dead_code)]
 
+use krylith::device::cpu::{Cpu, Pool};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
+
+/// Vectors on threads that share even the smallest regions.
+pub fn eager(len: usize, threads: usize) -> Cpu {
+    Cpu::with_pool(len, Arc::new(Pool::eager(threads)))
+}
 
 /// A small generator, so that tests depend on no crate for numbers: splitmix64.
 pub struct Random(pub u64);

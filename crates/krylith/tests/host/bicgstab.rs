@@ -425,7 +425,7 @@ fn results_are_bitwise_repeatable() {
     let rhs = rng.numbers(k.rows());
     for options in BOTH {
         let solve = |threads: usize| {
-            let space = Cpu::new(k.rows(), threads);
+            let space = eager(k.rows(), threads);
             let terms = Terms::kronecker(&k);
             let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
             let p = BlockJacobi::new(&space, &terms, Store::F64).unwrap();

@@ -1,12 +1,13 @@
 //! The conformance tests on the CPU device.
 
+use crate::common::eager;
 use crate::conformance;
 use krylith::device::cpu::Cpu;
 
 /// Every check of `conformance`, on 1 and on 2 threads.
 fn each(check: impl Fn(&dyn Fn(usize) -> Cpu)) {
     for threads in [1, 2] {
-        check(&|n| Cpu::new(n, threads));
+        check(&|n| eager(n, threads));
     }
 }
 
@@ -147,7 +148,7 @@ fn stages_precondition() {
 
 #[test]
 fn results_do_not_depend_on_threads() {
-    let histories: Vec<_> = [1, 2, 3].map(|t| conformance::history(&|n| Cpu::new(n, t))).into();
+    let histories: Vec<_> = [1, 2, 3].map(|t| conformance::history(&|n| eager(n, t))).into();
     assert_eq!(histories[0], histories[1]);
     assert_eq!(histories[0], histories[2]);
 }

@@ -1,6 +1,6 @@
 //! Incomplete factors on subdomains against a plain sequential reference, their errors and their effect.
 
-use crate::common::{Random, dense, distance, random_bsr, random_kronecker, solve};
+use crate::common::{Random, dense, distance, eager, random_bsr, random_kronecker, solve};
 use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Csr};
 use krylith::method::{Gmres, GmresOptions};
@@ -342,7 +342,7 @@ fn any_number_of_threads_gives_the_same_bits() {
         let x = rng.numbers(792 * b);
         let mut first: Option<(Vec<f64>, Vec<f64>)> = None;
         for threads in 1..=4 {
-            let space = Cpu::new(792 * b, threads);
+            let space = eager(792 * b, threads);
             let options = IlduOptions { store, ..options(1) };
             let ildu = Ildu::new(&space, &Terms::bsr(&a), &subdomains, options).unwrap();
             let got = (space.read_factors(ildu.factors()).unwrap(), applied(&space, &ildu, &x));

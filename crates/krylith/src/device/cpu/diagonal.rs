@@ -57,15 +57,15 @@ impl BlockDiagonal for Cpu {
             )));
         }
         let (y, pool) = (Disjoint::new(y), self.pool());
-        let threads = pool.threads();
-        pool.run(|rank| {
-            let range = share(n, rank, threads);
+        let pieces = pool.pieces(Self::blocks_bytes(d) as usize);
+        pool.run(pieces, |piece| {
+            let range = share(n, piece, pieces);
             let x = &x[range.start * m..range.end * m];
             let at = range.start * m * m..range.end * m * m;
             pulp::Arch::new().dispatch(Wide(
                 #[inline(always)]
                 || {
-                    // SAFETY: the shares of the threads do not overlap.
+                    // SAFETY: pieces do not overlap.
                     let y = unsafe { y.range(range.start * m..range.end * m) };
                     match values {
                         Values::F64(v) => multiply(m, &v[at.clone()], x, y, |v| v),

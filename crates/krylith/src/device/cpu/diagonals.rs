@@ -26,7 +26,7 @@ impl DiagonalFormat for Cpu {
 
     fn multiply_diagonals(&self, a: &CpuDiagonals, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
         let (n, y) = (x.len(), Disjoint::new(y));
-        self.for_strips(|_, range| {
+        self.for_strips(a.offsets.len() + 2, |_, range| {
             // SAFETY: strips do not overlap.
             let y = unsafe { y.range(range.clone()) };
             y.fill(0.0);

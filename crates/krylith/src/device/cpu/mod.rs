@@ -4,6 +4,7 @@
 //! order: results are bitwise the same for any number of threads.
 
 mod basis;
+mod crowd;
 mod diagonal;
 mod diagonals;
 mod factors;
@@ -106,12 +107,13 @@ impl Cpu {
         done
     }
 
-    /// Runs `f(strip, range)` over all strips, in parallel, with the widest SIMD there is.
-    fn for_strips(&self, f: impl Fn(usize, Range<usize>) + Sync) {
-        let (len, strips, threads) = (self.len, strips(self.len), self.pool.threads());
+    /// Runs `f(strip, range)` over all strips of `vectors` vectors, in parallel, with the widest SIMD there is.
+    fn for_strips(&self, vectors: usize, f: impl Fn(usize, Range<usize>) + Sync) {
+        let (len, strips) = (self.len, strips(self.len));
+        let pieces = self.pool.pieces(vectors * len * size_of::<f64>()).min(strips);
         let arch = pulp::Arch::new();
-        self.pool.run(|rank| {
-            for i in share(strips, rank, threads) {
+        self.pool.run(pieces, |piece| {
+            for i in share(strips, piece, pieces) {
                 let chunks = share(len.div_ceil(CHUNK), i, strips);
                 let range = chunks.start * CHUNK..(chunks.end * CHUNK).min(len);
                 arch.dispatch(Wide(
@@ -124,7 +126,13 @@ impl Cpu {
 
     /// Like [`for_strips`](Self::for_strips) where each strip leaves `width` sums, added in strip order into `out`:
     /// this rank's share of them.
-    fn sum_strips(&self, width: usize, out: &mut [f64], f: impl Fn(Range<usize>, &mut [f64]) + Sync) {
+    fn sum_strips(
+        &self,
+        vectors: usize,
+        width: usize,
+        out: &mut [f64],
+        f: impl Fn(Range<usize>, &mut [f64]) + Sync,
+    ) {
         let mut partials = self.partials.borrow_mut();
         let strips = strips(self.len);
         partials.clear();
@@ -133,6 +141,7 @@ impl Cpu {
             let partials = pool::Disjoint::new(&mut partials);
             // SAFETY: each strip has its own `width` partial sums.
             self.for_strips(
+                vectors,
                 #[inline(always)]
                 |i, range| f(range, unsafe { partials.range(i * width..(i + 1) * width) }),
             );

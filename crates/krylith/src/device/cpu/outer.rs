@@ -76,10 +76,10 @@ impl Outer {
         let mut channel = self.channel.borrow_mut();
         {
             let out = Disjoint::new(channel.outgoing());
-            let threads = space.pool().threads();
-            space.pool().run(|rank| {
-                let part = share(send.len(), rank, threads);
-                // SAFETY: the shares of the threads do not overlap.
+            let pieces = space.pool().pieces(2 * send.len() * run * size_of::<f64>());
+            space.pool().run(pieces, |piece| {
+                let part = share(send.len(), piece, pieces);
+                // SAFETY: pieces do not overlap.
                 let out = unsafe { out.range(part.start * run..part.end * run) };
                 for (out, &node) in out.chunks_exact_mut(run).zip(&send[part]) {
                     out.copy_from_slice(&x[node as usize * run..][..run]);

@@ -1,61 +1,134 @@
 //! A fixed team of threads that runs one closure at a time: a parallel region costs about a microsecond and
 //! allocates nothing, which a work-stealing pool cannot promise.
+//!
+//! A region is cut into pieces, several a member. Each member begins with a run of its own, so that a piece is computed where
+//! its data were last time, and then helps the others: a piece that its member has not begun is taken by whoever is done.
+//! So nobody waits for a member that does not run, unless the system took its core in the middle of a piece. Then the
+//! others wait, and the member is left out for about twenty times as long, longer if it happens again. It comes back, and first
+//! joins, when a core is free for it, if the system tells. So on cores that are shared with other programs a region costs
+//! little more than on one thread.
+//!
+//! Who computes a piece changes from run to run; what is computed does not.
 
+use super::crowd;
 use std::cell::UnsafeCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+/// What runs a piece.
 type Job = *const (dyn Fn(usize) + Sync);
-
-struct Shared {
-    job: UnsafeCell<Option<Job>>,
-    epoch: AtomicUsize,
-    remaining: AtomicUsize,
-    failed: AtomicBool,
-    stop: AtomicBool,
-    sleepers: Mutex<()>,
-    wake: Condvar,
-}
-
-// SAFETY: `job` is written by the caller while no worker runs and read by workers after the epoch is released.
-unsafe impl Sync for Shared {}
-// SAFETY: as above; the pointer is only followed inside `Pool::run`, while the closure it points to is alive.
-unsafe impl Send for Shared {}
 
 /// The team. The calling thread is its member 0.
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    busy: Mutex<()>,
+    /// Held by the caller of a region; when each worker comes back to the team.
+    absences: Mutex<Vec<Absence>>,
+    /// Regions of fewer bytes are not cut.
+    cut_from: usize,
+    /// Cores of the machine, where all can be ours.
+    cores: Option<usize>,
 }
 
-/// Rounds of polling before a worker sleeps: about 50 µs, longer than the host gaps inside a solve.
-const SPINS: usize = 20_000;
+/// Pieces of a region for each member: what another has not begun can still be taken over.
+const PIECES: usize = 4;
+/// Bytes that one thread moves in some 10 µs: what a region of less would gain, it loses where a member is late.
+const ALONE: usize = 256 << 10;
+/// How long a member polls before it sleeps: longer than the host gaps inside a solve.
+const POLL: Duration = Duration::from_micros(50);
+/// A wait that is not yet blamed on the system; and in pieces, because not all are equal.
+const LATE: (Duration, u32) = (Duration::from_micros(100), 3);
+/// A late member is left out for so many times what it was waited for: waits then cost some 5 %.
+const ABSENCE: u32 = 20;
+/// A wait within so many absences of the last one follows it.
+const AGAIN: u64 = 4;
+/// The longest wait that counts, and how often an absence doubles where waits follow each other.
+const MOST: (Duration, u32) = (Duration::from_millis(10), 4);
+
+/// After so long it is looked again for a free core, where there was none.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+struct Shared {
+    job: UnsafeCell<Option<Job>>,
+    /// By member; 0 is the caller.
+    members: Vec<Member>,
+    /// Pieces of the region that are not done.
+    remaining: AtomicUsize,
+    failed: AtomicBool,
+    stop: AtomicBool,
+    /// The caller sleeps until all pieces are done.
+    waiting: AtomicBool,
+    sleeper: Mutex<()>,
+    done: Condvar,
+    start: Instant,
+}
+
+/// What is known of a member, in cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Member {
+    /// Its pieces that nobody has taken: the first, and above 32 bits the end.
+    pieces: AtomicU64,
+    /// It must be woken.
+    asleep: AtomicBool,
+    /// When it was last done with its pieces, ns since `Shared::start`.
+    finished: AtomicU64,
+}
+
+/// A worker that was late, or has not shown yet that there is a core for it.
+#[derive(Clone, Copy, Default)]
+struct Absence {
+    /// It is left out.
+    absent: bool,
+    /// When it may come back, and how long it was left out; ns since `Shared::start`.
+    until: u64,
+    length: u64,
+    /// Times in a row.
+    times: u32,
+}
+
+// SAFETY: `job` is written by the caller while no piece is left, and read by who has taken a piece.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; the pointer is only followed inside `Pool::run`, while the closure it points to is alive.
+unsafe impl Send for Shared {}
 
 impl Pool {
-    /// A team of `threads` in all (at least 1).
+    /// A team of `threads` in all (at least 1); fewer where the system refuses to start them.
     pub fn new(threads: usize) -> Self {
+        let threads = threads.max(1);
         let shared = Arc::new(Shared {
             job: UnsafeCell::new(None),
-            epoch: AtomicUsize::new(0),
+            members: (0..threads).map(|_| Member::default()).collect(),
             remaining: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
-            sleepers: Mutex::new(()),
-            wake: Condvar::new(),
+            waiting: AtomicBool::new(false),
+            sleeper: Mutex::new(()),
+            done: Condvar::new(),
+            start: Instant::now(),
         });
-        let workers = (1..threads.max(1))
-            .map(|rank| {
-                let shared = shared.clone();
-                std::thread::Builder::new()
-                    .name(format!("krylith-{rank}"))
-                    .spawn(move || work(&shared, rank))
-                    .expect("the system refused a thread")
-            })
-            .collect();
-        Self { shared, workers, busy: Mutex::new(()) }
+        let start = |member: usize| {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name(format!("krylith-{member}"));
+            thread.spawn(move || work(&shared, member)).ok()
+        };
+        let workers: Vec<_> = (1..threads).map_while(start).collect();
+        let cores = crowd::whole_machine();
+        let absences = Mutex::new(vec![Absence { absent: true, ..Absence::default() }; workers.len()]);
+        Self { shared, workers, absences, cut_from: ALONE, cores }
+    }
+
+    /// A team that shares the smallest regions too, asks for no free core, and is there from the beginning: for tests.
+    pub fn eager(threads: usize) -> Self {
+        let mut team = Self::new(threads);
+        (team.cut_from, team.cores) = (0, None);
+        while team.shared.members[1..team.threads()].iter().any(|m| !m.asleep.load(Ordering::Relaxed)) {
+            std::thread::sleep(POLL);
+        }
+        team
     }
 
     /// Members of the team.
@@ -63,72 +136,224 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Runs `f(rank)` on every member and waits. A panic in one is raised again here.
-    pub fn run(&self, f: impl Fn(usize) + Sync) {
+    /// Pieces into which a region of so many bytes is best cut: several a member, and one where a single thread is done
+    /// before others have begun.
+    pub fn pieces(&self, bytes: usize) -> usize {
+        if self.workers.is_empty() || bytes < self.cut_from { 1 } else { PIECES * self.threads() }
+    }
+
+    /// Runs `f(piece)` for each piece below `pieces`, once, and waits for all. A panic in one is raised again here.
+    pub fn run(&self, pieces: usize, f: impl Fn(usize) + Sync) {
+        let alone = || (0..pieces).for_each(&f);
         if self.workers.is_empty() {
-            return f(0);
+            return alone();
         }
-        let _one_region = self.busy.lock().unwrap_or_else(|e| e.into_inner());
+        let mut absences = self.absences.lock().unwrap_or_else(|e| e.into_inner());
+        if pieces <= 1 {
+            return alone();
+        }
+        let begun = self.shared.now();
+        if absences.iter().any(|a| a.absent && a.until <= begun) {
+            self.come_back(&mut absences, begun);
+        }
+        let present = 1 + absences.iter().filter(|a| !a.absent).count();
+        if present == 1 {
+            return alone();
+        }
         let job: &(dyn Fn(usize) + Sync) = &f;
-        // SAFETY: lifetime erased; every worker has finished with the closure before this function returns.
+        // SAFETY: lifetime erased; no piece is left when this function returns, and who has none follows no pointer.
         let job: Job = unsafe { std::mem::transmute(job) };
-        let shared = &*self.shared;
-        // SAFETY: no worker reads the job before the epoch below moves on.
-        unsafe { *shared.job.get() = Some(job) };
-        shared.remaining.store(self.workers.len(), Ordering::Relaxed);
-        shared.epoch.fetch_add(1, Ordering::SeqCst);
-        drop(shared.sleepers.lock().unwrap_or_else(|e| e.into_inner()));
-        shared.wake.notify_all();
-        let own = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(0)));
-        let mut spins = 0;
-        while shared.remaining.load(Ordering::Acquire) > 0 {
-            spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        // SAFETY: no piece is left of the last region, so nobody reads the job before pieces are given out below.
+        unsafe { *self.shared.job.get() = Some(job) };
+        self.shared.remaining.store(pieces, Ordering::Relaxed);
+        let workers = (1..).zip(absences.iter()).filter(|(_, a)| !a.absent);
+        for (place, (member, _)) in workers.enumerate() {
+            let given = share(pieces, place + 1, present);
+            if !given.is_empty() {
+                self.shared.members[member].give(given);
+                if self.shared.members[member].asleep.swap(false, Ordering::SeqCst) {
+                    self.workers[member - 1].thread().unpark();
+                }
+            }
         }
-        if let Err(panic) = own {
+        self.shared.members[0].give(share(pieces, 0, present));
+        let (own, panic) = self.shared.take_part(0);
+        self.shared.remaining.fetch_sub(own, Ordering::SeqCst);
+        let finished = self.shared.now();
+        if self.shared.remaining.load(Ordering::Acquire) > 0 {
+            self.shared.wait();
+            let piece = (finished - begun) / own.max(1) as u64;
+            self.shared.blame(&mut absences, finished, piece);
+        }
+        drop(absences);
+        let failed = self.shared.failed.swap(false, Ordering::Relaxed);
+        if let Some(panic) = panic {
             std::panic::resume_unwind(panic);
         }
-        if shared.failed.swap(false, Ordering::Relaxed) {
+        if failed {
             panic!("a worker thread panicked");
         }
     }
 }
 
-fn work(shared: &Shared, rank: usize) {
-    let mut seen = 0;
-    loop {
-        let mut spins = 0;
-        while shared.epoch.load(Ordering::Acquire) == seen {
-            spins += 1;
-            if spins < SPINS {
-                std::hint::spin_loop();
-                continue;
-            }
-            let mut guard = shared.sleepers.lock().unwrap_or_else(|e| e.into_inner());
-            while shared.epoch.load(Ordering::SeqCst) == seen {
-                guard = shared.wake.wait(guard).unwrap_or_else(|e| e.into_inner());
+impl Pool {
+    /// Takes back into the team whose absence is over, as far as there are free cores. The others ask again later.
+    #[cold]
+    fn come_back(&self, absences: &mut [Absence], now: u64) {
+        let awake = self.shared.members[1..self.threads()]
+            .iter()
+            .filter(|m| !m.asleep.load(Ordering::Relaxed))
+            .count();
+        let present = absences.iter().filter(|a| !a.absent).count();
+        let free = self.cores.and_then(|cores| crowd::free_cores(1 + awake, cores));
+        let mut room = free.map_or(usize::MAX, |free| free.saturating_sub(1 + present));
+        for absence in absences.iter_mut().filter(|a| a.absent && a.until <= now) {
+            if room == 0 {
+                absence.until = now + ASK_AGAIN.as_nanos() as u64;
+            } else {
+                (absence.absent, room) = (false, room - 1);
             }
         }
-        seen = shared.epoch.load(Ordering::Acquire);
+    }
+}
+
+impl Shared {
+    /// Nanoseconds since the team was made.
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Runs pieces until none is left to take: a member's own, then others'. How many it ran, and the first panic.
+    fn take_part(&self, member: usize) -> (usize, Option<Box<dyn std::any::Any + Send>>) {
+        let (mut count, mut panic) = (0, None);
+        let (before, from) = self.members.split_at(member);
+        for owner in from.iter().chain(before) {
+            while let Some(piece) = owner.take() {
+                // SAFETY: a piece is taken, so the caller waits, with a live job that it stored before it gave out pieces.
+                let job = unsafe { &*(*self.job.get()).expect("a job beside its pieces") };
+                let run = std::panic::AssertUnwindSafe(|| job(piece));
+                if let Err(raised) = std::panic::catch_unwind(run) {
+                    panic.get_or_insert(raised);
+                }
+                count += 1;
+            }
+        }
+        (count, panic)
+    }
+
+    /// Waits until every piece is done: polls for a while, then sleeps.
+    fn wait(&self) {
+        if poll(|| self.remaining.load(Ordering::Acquire) == 0) {
+            return;
+        }
+        let mut guard = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
+        self.waiting.store(true, Ordering::SeqCst);
+        while self.remaining.load(Ordering::SeqCst) > 0 {
+            guard = self.done.wait(guard).unwrap_or_else(|e| e.into_inner());
+        }
+        self.waiting.store(false, Ordering::SeqCst);
+    }
+
+    /// Leaves out for a while who was done so long after the caller that the system must have had its core.
+    ///
+    /// `piece`: what a piece took the caller, ns.
+    fn blame(&self, absences: &mut MutexGuard<'_, Vec<Absence>>, finished: u64, piece: u64) {
+        let late = (LATE.0.as_nanos() as u64).max(piece * LATE.1 as u64);
+        for (absence, member) in absences.iter_mut().zip(&self.members[1..]) {
+            let behind = member.finished.load(Ordering::Relaxed).saturating_sub(finished);
+            if behind > late {
+                let again = finished < absence.until + AGAIN * absence.length;
+                absence.times = if again { (absence.times + 1).min(MOST.1) } else { 0 };
+                let counted = behind.min(MOST.0.as_nanos() as u64);
+                absence.length = (counted * ABSENCE as u64) << absence.times;
+                absence.until = finished + behind + absence.length;
+                absence.absent = true;
+            }
+        }
+    }
+}
+
+impl Member {
+    /// Lets the pieces be taken.
+    fn give(&self, pieces: Range<usize>) {
+        self.pieces.store((pieces.end as u64) << 32 | pieces.start as u64, Ordering::SeqCst);
+    }
+
+    /// True where there may be a piece to take.
+    fn has_pieces(&self, order: Ordering) -> bool {
+        let pieces = self.pieces.load(order);
+        pieces as u32 as u64 != pieces >> 32
+    }
+
+    /// Takes a piece that nobody has taken. All that it rests on is in one word, so a member that comes late takes a piece of
+    /// the region under way or none.
+    fn take(&self) -> Option<usize> {
+        let mut pieces = self.pieces.load(Ordering::Relaxed);
+        while pieces as u32 as u64 != pieces >> 32 {
+            let taken =
+                self.pieces.compare_exchange_weak(pieces, pieces + 1, Ordering::AcqRel, Ordering::Relaxed);
+            match taken {
+                Ok(_) => return Some(pieces as u32 as usize),
+                Err(now) => pieces = now,
+            }
+        }
+        None
+    }
+}
+
+/// Asks again and again for [`POLL`] at most; true once it is so.
+fn poll(mut so: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        for _ in 0..32 {
+            if so() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if start.elapsed() > POLL {
+            return false;
+        }
+    }
+}
+
+/// What worker `member` does as long as the team lives.
+fn work(shared: &Shared, member: usize) {
+    let own = &shared.members[member];
+    loop {
+        let wanted = || own.has_pieces(Ordering::Relaxed) || shared.stop.load(Ordering::Relaxed);
+        if !poll(wanted) {
+            own.asleep.store(true, Ordering::SeqCst);
+            while !own.has_pieces(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst) {
+                std::thread::park();
+                own.asleep.store(true, Ordering::SeqCst); // who woke us took it down
+            }
+            own.asleep.store(false, Ordering::SeqCst);
+        }
         if shared.stop.load(Ordering::Acquire) {
             return;
         }
-        // SAFETY: the caller stored a live job before it moved the epoch and waits until we are done with it.
-        let job = unsafe { &*(*shared.job.get()).expect("a job beside each epoch") };
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(rank))).is_err() {
+        let (done, panic) = shared.take_part(member);
+        if panic.is_some() {
             shared.failed.store(true, Ordering::Relaxed);
         }
-        shared.remaining.fetch_sub(1, Ordering::Release);
+        if done == 0 {
+            continue; // others took what was ours
+        }
+        own.finished.store(shared.now(), Ordering::Relaxed);
+        if shared.remaining.fetch_sub(done, Ordering::SeqCst) == done && shared.waiting.load(Ordering::SeqCst)
+        {
+            drop(shared.sleeper.lock().unwrap_or_else(|e| e.into_inner()));
+            shared.done.notify_all();
+        }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
-        drop(self.shared.sleepers.lock().unwrap_or_else(|e| e.into_inner()));
-        self.shared.wake.notify_all();
+        self.shared.stop.store(true, Ordering::SeqCst);
         for worker in self.workers.drain(..) {
+            worker.thread().unpark();
             let _ = worker.join();
         }
     }
@@ -172,31 +397,73 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_member_runs_every_region() {
-        for threads in [1, 2, 3, 5] {
-            let pool = Pool::new(threads);
-            let mut counts = vec![0usize; threads];
-            for _ in 0..1000 {
-                let counts = Disjoint::new(&mut counts);
-                // SAFETY: each member has its own element.
-                pool.run(|rank| unsafe { counts.range(rank..rank + 1)[0] += 1 });
+    fn every_piece_runs_once_in_every_region() {
+        for threads in [1, 2, 3, 5, 64] {
+            let pool = Pool::eager(threads);
+            for pieces in [0, 1, 2, threads, 4 * threads + 1] {
+                let (mut counts, regions) = (vec![0usize; pieces], 300);
+                for _ in 0..regions {
+                    let counts = Disjoint::new(&mut counts);
+                    // SAFETY: each piece has its own element.
+                    pool.run(pieces, |piece| unsafe { counts.range(piece..piece + 1)[0] += 1 });
+                }
+                assert!(counts.iter().all(|&c| c == regions), "{threads} threads, {pieces} pieces");
             }
-            assert_eq!(counts, vec![1000; threads]);
         }
+    }
+
+    /// A worker that sleeps in a piece stands for one whose core the system took.
+    #[test]
+    fn who_was_late_is_left_out_for_a_while_and_comes_back() {
+        let pool = Pool::eager(2);
+        let delay = Duration::from_millis(5);
+        let mut waits = 0;
+        let (caller, begin) = (std::thread::current().id(), Instant::now());
+        while begin.elapsed() < 10 * delay {
+            let slept = AtomicBool::new(false);
+            pool.run(8, |_| {
+                if std::thread::current().id() != caller {
+                    std::thread::sleep(delay);
+                    slept.store(true, Ordering::Relaxed);
+                }
+            });
+            waits += usize::from(slept.into_inner());
+        }
+        assert_eq!(waits, 1, "a wait of {delay:?} is followed by {ABSENCE} times as long without the worker");
+        std::thread::sleep(delay * ABSENCE);
+        let back = AtomicBool::new(false);
+        let begin = Instant::now();
+        while !back.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(10) {
+            pool.run(8, |_| {
+                back.fetch_or(std::thread::current().id() != caller, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(100)); // so that the worker has the time to wake
+            });
+        }
+        assert!(back.into_inner(), "the worker is back");
     }
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_team_survives() {
-        let pool = Pool::new(2);
-        let raised = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            pool.run(|rank| assert!(rank == 0, "worker fails"));
-        }));
-        assert!(raised.is_err());
-        let done = AtomicUsize::new(0);
-        pool.run(|_| {
-            done.fetch_add(1, Ordering::Relaxed);
-        });
-        assert_eq!(done.into_inner(), 2);
+        let pool = Pool::eager(2);
+        for fails in 0..8 {
+            let raised = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                pool.run(8, |piece| assert!(piece != fails, "a piece fails"));
+            }));
+            assert!(raised.is_err());
+            let done = AtomicUsize::new(0);
+            pool.run(8, |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(done.into_inner(), 8);
+        }
+    }
+
+    #[test]
+    fn small_regions_are_not_cut() {
+        let pool = Pool::new(3);
+        assert_eq!((pool.pieces(1000), pool.pieces(100 << 20)), (1, 12));
+        assert_eq!(Pool::eager(3).pieces(1), 12);
+        assert_eq!(Pool::new(1).pieces(100 << 20), 1);
     }
 
     #[test]

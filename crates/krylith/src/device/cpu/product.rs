@@ -1,6 +1,6 @@
 //! Products of point-block terms on the CPU, specialised on block size, stages and stored precision.
 //!
-//! Ledger of one product: every stored value and column once, x and y once. A thread owns a run of block rows of
+//! Ledger of one product: every stored value and column once, x and y once. A piece is a run of block rows of
 //! about equal nonzeros; within a row the values stream and x comes from the cache.
 //!
 //! Blocks are stored by columns, the terms of one pattern side by side: column c of a block is T·b numbers, a whole
@@ -32,7 +32,8 @@ pub(super) struct Rows {
     block_columns: usize,
     pub(super) groups: Vec<Group>,
     pub(super) coefficients: Vec<Vec<f64>>,
-    pub(super) ranges: Vec<Range<usize>>,
+    /// Runs of block rows of about equal work.
+    pub(super) pieces: Vec<Range<usize>>,
 }
 
 /// Terms of one pattern.
@@ -139,16 +140,17 @@ impl Rows {
                 Ok(group)
             })
             .collect::<Result<_>>()?;
-        let ranges = balance(&groups, terms.block_rows(), space.pool());
-        Ok(Self {
+        let mut rows = Self {
             block: b,
             stages: terms.stages(),
             block_rows: terms.block_rows(),
             block_columns: terms.terms[0].1.block_columns(),
             groups,
             coefficients: terms.terms.iter().map(|t| t.0.values().to_vec()).collect(),
-            ranges,
-        })
+            pieces: Vec::new(),
+        };
+        rows.pieces = balance(&rows.groups, rows.block_rows, space.pool().pieces(rows.bytes() as usize));
+        Ok(rows)
     }
 
     /// New values of term `t`, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values).
@@ -212,9 +214,9 @@ impl Rows {
     pub(super) fn multiply(&self, pool: &Pool, x: &[f64], y: &mut [f64]) {
         let (run, bs) = (kernel(self.block, self.stages), self.block * self.stages);
         let y = Disjoint::new(y);
-        pool.run(|rank| {
-            let rows = self.ranges[rank].clone();
-            // SAFETY: the row ranges of the threads do not overlap.
+        pool.run(self.pieces.len(), |piece| {
+            let rows = self.pieces[piece].clone();
+            // SAFETY: pieces do not overlap.
             let y = unsafe { y.range(rows.start * bs..rows.end * bs) };
             run(self, rows, x, y);
         });
@@ -268,12 +270,12 @@ impl Group {
     }
 }
 
-/// Contiguous block rows for each thread, of about equal work (a block counts as much as a row's overhead).
-fn balance(groups: &[Group], rows: usize, pool: &Pool) -> Vec<Range<usize>> {
+/// Runs of block rows, of about equal work (a block counts as much as a row's overhead).
+fn balance(groups: &[Group], rows: usize, pieces: usize) -> Vec<Range<usize>> {
     let work = |i: usize| groups.iter().map(|g| g.row_ptr[i] * g.terms.len()).sum::<usize>() + i;
-    let (total, threads) = (work(rows), pool.threads());
-    let cut = |rank: usize| {
-        let goal = total * rank / threads;
+    let total = work(rows);
+    let cut = |piece: usize| {
+        let goal = total * piece / pieces;
         let (mut low, mut high) = (0, rows);
         while low < high {
             let middle = (low + high) / 2;
@@ -281,7 +283,7 @@ fn balance(groups: &[Group], rows: usize, pool: &Pool) -> Vec<Range<usize>> {
         }
         low
     };
-    (0..threads).map(|rank| cut(rank)..if rank + 1 == threads { rows } else { cut(rank + 1) }).collect()
+    (0..pieces).map(|p| cut(p)..if p + 1 == pieces { rows } else { cut(p + 1) }).collect()
 }
 
 type Kernel = fn(&Rows, Range<usize>, &[f64], &mut [f64]);

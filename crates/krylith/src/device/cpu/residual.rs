@@ -63,10 +63,10 @@ impl Rows {
     ) {
         let run = self.run();
         let (r, m, low) = (Disjoint::new(r), Disjoint::new(m), low.map(Disjoint::new));
-        space.pool().run(|rank| {
-            let rows = self.ranges[rank].clone();
+        space.pool().run(self.pieces.len(), |piece| {
+            let rows = self.pieces[piece].clone();
             let numbers = rows.start * run..rows.end * run;
-            // SAFETY: the row ranges of the threads do not overlap.
+            // SAFETY: the rows of the pieces do not overlap.
             let (r, m) = unsafe { (r.range(numbers.clone()), m.range(numbers.clone())) };
             // SAFETY: as above.
             let low = low.as_ref().map(|low| unsafe { low.range(numbers.clone()) });

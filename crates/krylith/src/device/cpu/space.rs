@@ -45,6 +45,7 @@ impl Space for Cpu {
         let to = Disjoint::new(to);
         // SAFETY: strips do not overlap.
         self.for_strips(
+            2,
             #[inline(always)]
             |_, range| unsafe { to.range(range.clone()) }.copy_from_slice(&from[range]),
         );
@@ -76,6 +77,7 @@ impl Space for Cpu {
         let y = y.map(|y| Disjoint::new(y));
         let mut sums = [0.0; O];
         self.sum_strips(
+            X + Y,
             O,
             &mut sums,
             #[inline(always)]
@@ -130,6 +132,7 @@ impl Space for Cpu {
         }
         let k = columns.len();
         self.sum_strips(
+            k + 1,
             k,
             &mut scalars.values[to..],
             #[inline(always)]
@@ -160,6 +163,7 @@ impl Space for Cpu {
             let x = Disjoint::new(x);
             let coefficients = &scalars.values[from..from + columns.len()];
             self.sum_strips(
+                columns.len() + 1,
                 1,
                 &mut sum,
                 #[inline(always)]
@@ -193,6 +197,7 @@ impl Space for Cpu {
         let columns = 0..scalars.flags[COLUMNS] as usize;
         let coefficients = &scalars.values[from..from + columns.len()];
         self.for_strips(
+            columns.len() + 1,
             #[inline(always)]
             |_, range| {
                 chunks(
@@ -224,6 +229,7 @@ impl Space for Cpu {
         let norm = scalars.values[norm];
         let ((_, v), x) = (v.split(column), Disjoint::new(x));
         self.for_strips(
+            2,
             #[inline(always)]
             |_, range| {
                 // SAFETY: strips do not overlap.
@@ -257,6 +263,7 @@ impl Space for Cpu {
             return Ok(());
         }
         self.sum_strips(
+            j + 2,
             2 * j + 3,
             &mut scalars.values[to..],
             #[inline(always)]
@@ -301,6 +308,7 @@ impl Space for Cpu {
         let tj = (gram[1] - r.iter().zip(t).map(|(r, t)| r * t).sum::<f64>()) / rho;
         let ((v, writer), w) = (v.split(j), Disjoint::new(w));
         self.for_strips(
+            j + 4,
             #[inline(always)]
             |_, range| {
                 chunks(

@@ -5,7 +5,6 @@ use crate::Result;
 use crate::device::cpu::{Wide, zeros};
 use crate::operator::HostTerms;
 use crate::precond::{MAX_ORDER, PivotKind, Pivots, Plan};
-use std::ops::Range;
 
 /// "No entry in this row."
 const NONE: u32 = u32::MAX;
@@ -21,12 +20,10 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// For these subdomains.
-    pub fn new(plan: &Plan, share: Range<usize>) -> Result<Self> {
-        let (m, what) = (plan.order, "the work space of incomplete factors");
-        let rows = share.clone().map(|p| plan.ptr[p + 1] - plan.ptr[p]).max().unwrap_or(0);
-        let entries =
-            share.map(|p| plan.row_ptr[plan.ptr[p + 1]] - plan.row_ptr[plan.ptr[p]]).max().unwrap_or(0);
+    /// For any of these subdomains.
+    pub fn new(plan: &Plan) -> Result<Self> {
+        let (m, what, rows) = (plan.order, "the work space of incomplete factors", plan.largest());
+        let entries = plan.ptr.windows(2).map(|w| plan.row_ptr[w[1]] - plan.row_ptr[w[0]]).max().unwrap_or(0);
         let mut entry = zeros(rows, what)?;
         entry.fill(NONE);
         Ok(Self { values: zeros(entries * m * m, what)?, entry, scale: zeros(rows * m, what)? })

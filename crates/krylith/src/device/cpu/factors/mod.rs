@@ -1,6 +1,6 @@
 //! Incomplete factors of subdomains on the CPU.
 //!
-//! A thread owns a run of subdomains of about equal factors, computes them one by one in its own scratch memory, and
+//! A piece is a run of subdomains of about equal factors. A thread computes them one by one in its own scratch memory, and
 //! stores them in the order in which the application reads them (`layout.rs`): the forward solve streams L, the
 //! backward solve D⁻¹ and U, while the subdomain's vector stays in a small buffer in the cache. Nothing depends on
 //! the number of threads but who computes what.
@@ -13,7 +13,7 @@ mod pivot;
 mod solve;
 
 use super::Cpu;
-use super::pool::{Disjoint, share};
+use super::pool::Disjoint;
 use crate::Result;
 use crate::operator::{TermValues, check_lengths};
 use crate::precond::{Pivots, Plan, Stride, SubdomainFactors};
@@ -21,7 +21,7 @@ use crate::space::Store;
 use factorize::Scratch;
 use layout::{Layout, Slice};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Factors in host memory, in order of application.
 pub struct CpuFactors {
@@ -29,9 +29,9 @@ pub struct CpuFactors {
     layout: Layout,
     columns: Columns,
     values: Values,
-    /// Subdomains of each thread.
-    shares: Vec<Range<usize>>,
-    /// Each thread's memory; a thread takes its own, so that no lock is ever waited for.
+    /// Runs of subdomains of about equal factors.
+    pieces: Vec<Range<usize>>,
+    /// Memory for as many threads as can work at once: one is always free.
     work: Vec<Mutex<Work>>,
     /// New values that came from a GPU.
     scratch: [Vec<f64>; 2],
@@ -75,11 +75,11 @@ impl SubdomainFactors for Cpu {
             Store::F64 => Values::F64(layout.padded(plan, super::zeros(layout.values, what)?)),
             Store::F32 => Values::F32(layout.padded(plan, super::zeros(layout.values, what)?)),
         };
-        let shares = shares(plan, self.threads());
-        let work = shares.iter().map(|share| {
-            let rows = share.clone().map(|p| plan.ptr[p + 1] - plan.ptr[p]).max().unwrap_or(0);
-            let vector = super::zeros((rows + layout::LANES) * plan.order, what)?;
-            Ok(Mutex::new(Work { vector, scratch: Scratch::new(plan, share.clone())? }))
+        let bytes = layout.values * store.bytes();
+        let pieces = pieces(plan, self.pool().pieces(bytes));
+        let work = (0..self.threads().min(pieces.len())).map(|_| {
+            let vector = super::zeros((plan.largest() + layout::LANES) * plan.order, what)?;
+            Ok(Mutex::new(Work { vector, scratch: Scratch::new(plan)? }))
         });
         let work = work.collect::<Result<_>>()?;
         Ok(CpuFactors {
@@ -87,25 +87,23 @@ impl SubdomainFactors for Cpu {
             layout,
             columns,
             values,
-            shares,
+            pieces,
             work,
             scratch: Default::default(),
         })
     }
 
     fn factorize(&self, factors: &mut CpuFactors, new: &TermValues, shift: Option<f64>) -> Result<Pivots> {
-        let CpuFactors { plan, layout, values, shares, work, scratch, .. } = factors;
+        let CpuFactors { plan, layout, values, pieces, work, scratch, .. } = factors;
         let terms = &new.on_host(scratch)?;
         let (pool, found) = (self.pool(), Mutex::new(Pivots::default()));
         let run = |store: &(dyn Fn(usize, &[f64]) + Sync)| {
-            pool.run(|rank| {
+            pool.run(pieces.len(), |piece| {
                 let mut pivots = Pivots::default();
-                for part in share(shares.len(), rank, pool.threads()) {
-                    let scratch = &mut work[part].lock().unwrap_or_else(|e| e.into_inner()).scratch;
-                    for p in shares[part].clone() {
-                        pivots = pivots.with(factorize::subdomain(plan, terms, p, shift, scratch));
-                        store(p, &scratch.values);
-                    }
+                let scratch = &mut free(work, piece).scratch;
+                for p in pieces[piece].clone() {
+                    pivots = pivots.with(factorize::subdomain(plan, terms, p, shift, scratch));
+                    store(p, &scratch.values);
                 }
                 let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
                 *all = all.with(pivots);
@@ -129,11 +127,9 @@ impl SubdomainFactors for Cpu {
         let n = f.plan.block_rows * f.plan.order * at.step;
         check_lengths(n, n, x.len(), y.len())?;
         let (pool, y) = (self.pool(), Disjoint::new(y));
-        pool.run(|rank| {
-            for part in share(f.shares.len(), rank, pool.threads()) {
-                let vector = &mut f.work[part].lock().unwrap_or_else(|e| e.into_inner()).vector;
-                solve::subdomains(f, f.shares[part].clone(), at, x, &y, vector);
-            }
+        pool.run(f.pieces.len(), |piece| {
+            let vector = &mut free(&f.work, piece).vector;
+            solve::subdomains(f, f.pieces[piece].clone(), at, x, &y, vector);
         });
         Ok(())
     }
@@ -164,12 +160,24 @@ impl SubdomainFactors for Cpu {
     }
 }
 
-/// Runs of subdomains of about equal factors, one a thread.
-fn shares(plan: &Plan, threads: usize) -> Vec<Range<usize>> {
+/// Memory that no other thread is using.
+fn free(work: &[Mutex<Work>], first: usize) -> MutexGuard<'_, Work> {
+    let mut slots = (first..).map(|slot| work[slot % work.len()].try_lock());
+    let taken = slots.find_map(|slot| match slot {
+        Ok(free) => Some(free),
+        Err(TryLockError::Poisoned(free)) => Some(free.into_inner()), // every use writes it first
+        Err(TryLockError::WouldBlock) => None,
+    });
+    taken.expect("an endless search")
+}
+
+/// Runs of subdomains of about equal factors; none is empty.
+fn pieces(plan: &Plan, most: usize) -> Vec<Range<usize>> {
     let before: Vec<u64> = plan.ptr.iter().map(|&i| plan.row_ptr[i] as u64).collect();
     let total = plan.entries() as u64;
-    let bounds = crate::partition::runs(plan.count(), threads, |part| {
-        crate::partition::nearest(&before, total, part, threads)
+    let pieces = most.min(plan.count()).max(1);
+    let bounds = crate::partition::runs(plan.count(), pieces, |part| {
+        crate::partition::nearest(&before, total, part, pieces)
     });
-    bounds.windows(2).map(|w| w[0]..w[1]).collect()
+    bounds.windows(2).map(|w| w[0]..w[1]).filter(|piece| !piece.is_empty()).collect()
 }
