@@ -165,6 +165,8 @@ impl Memory {
 pub(crate) fn worth_another(history: &History) -> bool {
     match history.outcome {
         Outcome::Converged | Outcome::Interrupted | Outcome::RoundingLimit => false,
+        // An x that double precision does not hold is nobody's fault.
+        Outcome::NotFinite => history.reason.is_none(),
         _ => true,
     }
 }
