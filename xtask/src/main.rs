@@ -1,6 +1,7 @@
 //! Krylith's chores. `cargo xtask` alone prints what there is.
 
 mod bench;
+mod fuzz;
 mod gpu;
 mod kernels;
 mod mpi;
@@ -17,6 +18,8 @@ cargo xtask test             everything that CI checks: format, lints, tests, ke
 cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can check
 cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine without Rust
 cargo xtask kernels FILE     compiled kernels of the common sizes; KRYLITH_EMBED=FILE puts them into a build
+cargo xtask fuzz [TARGET…] [--runs N] [--seconds S] [--seed X]
+                             damaged input to every reader and parser, a million runs of each; what is found is kept
 cargo xtask bench [SUITE…]   ignored tests in release, then the suites of `krylith bench` (all, or those named)";
 
 fn main() -> ExitCode {
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["gpu"] => gpu::run(),
         ["kernels", file] => kernels::run(file),
+        ["fuzz", ref words @ ..] => fuzz::run(words),
         ["bench", ref suites @ ..] => bench::run(suites),
         _ => {
             eprintln!("cargo xtask {}: not known\n\n{HELP}", args.join(" "));

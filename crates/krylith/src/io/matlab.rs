@@ -172,6 +172,9 @@ impl Found {
             return Err(of.wrong(flags.at, "flags of an array are missing"));
         };
         let (class, complex) = (word as u8, word & 0x800 != 0);
+        if !matches!(class, STRUCT | SPARSE) && !DENSE.contains(&class) {
+            return Ok(()); // text, cells, and objects, which look otherwise inside
+        }
         let sizes = of.expect("the sizes of an array")?;
         let sizes = of.indices(&sizes, "the sizes of an array")?;
         let name = of.expect("the name of an array")?;
@@ -194,8 +197,8 @@ impl Found {
             }
             class if DENSE.contains(&class) && shape.iter().all(|&n| n > 0) => {
                 let element = of.expect("the numbers of an array")?;
-                // Text and cells have other classes; a scalar is a setting.
-                if shape != [1, 1] {
+                // A scalar is a setting, and MATLAB puts bytes of its own without a name at the end.
+                if shape != [1, 1] && !name.is_empty() {
                     let values = of.reals(&element, "the numbers of an array")?;
                     if Some(values.len()) != shape[0].checked_mul(shape[1]) {
                         let message =

@@ -179,17 +179,37 @@ fn kind(path: &Path, bytes: &[u8]) -> Kind {
 /// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
     let path = path.as_ref();
-    let bytes = source::load(path)?;
+    matrix_of(path, &source::load(path)?)
+}
+
+/// As [`read_matrix`], of a file's content in memory. Errors call it `name`, whose ending counts where the content cannot
+/// say what it is.
+///
+/// ```
+/// use krylith::io::parse_matrix;
+/// let text = "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3.5\n2 2 1\n";
+/// assert_eq!(parse_matrix("A.mtx", text.as_bytes())?.matrix.rows(), 2);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`read_matrix`].
+pub fn parse_matrix(name: impl AsRef<Path>, bytes: &[u8]) -> Result<ReadMatrix> {
+    let path = name.as_ref();
+    matrix_of(path, &source::unpacked(path, bytes)?)
+}
+
+fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
     let plain = |matrix| ReadMatrix { matrix, block_hint: None, vector: None };
-    match kind(path, &bytes) {
-        Kind::MatrixMarket => Ok(plain(Matrix::Csr(matrix_market::parse(path, &bytes)?))),
+    match kind(path, bytes) {
+        Kind::MatrixMarket => Ok(plain(Matrix::Csr(matrix_market::parse(path, bytes)?))),
         Kind::Npz => {
-            let matrix = npz::parse(path, &bytes)?;
+            let matrix = npz::parse(path, bytes)?;
             let block_hint = if let Matrix::Bsr(a) = &matrix { Some(a.block()) } else { None };
             Ok(ReadMatrix { matrix, block_hint, vector: None })
         }
         Kind::Petsc => {
-            let mut objects = petsc::parse(path, &bytes)?.into_iter();
+            let mut objects = petsc::parse(path, bytes)?.into_iter();
             let Some(petsc::Object::Matrix(a)) = objects.next() else {
                 return Err(Error::format(
                     path,
@@ -200,11 +220,11 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
             Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: petsc::block_hint(path), vector })
         }
         Kind::HarwellBoeing => {
-            let (a, vector) = harwell_boeing::parse(path, &bytes)?;
+            let (a, vector) = harwell_boeing::parse(path, bytes)?;
             Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
         }
         Kind::Matlab => {
-            let (a, vector) = matlab::parse(path, &bytes)?;
+            let (a, vector) = matlab::parse(path, bytes)?;
             Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
         }
         Kind::Npy => {
@@ -228,17 +248,29 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
 /// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array> {
     let path = path.as_ref();
-    let bytes = source::load(path)?;
-    match kind(path, &bytes) {
-        Kind::MatrixMarket => matrix_market::parse_array(path, &bytes),
-        Kind::Npy => numpy::parse(path, &bytes),
+    vector_of(path, &source::load(path)?)
+}
+
+/// As [`read_vector`], of a file's content in memory; `name` as for [`parse_matrix`].
+///
+/// # Errors
+/// As [`read_vector`].
+pub fn parse_vector(name: impl AsRef<Path>, bytes: &[u8]) -> Result<Array> {
+    let path = name.as_ref();
+    vector_of(path, &source::unpacked(path, bytes)?)
+}
+
+fn vector_of(path: &Path, bytes: &[u8]) -> Result<Array> {
+    match kind(path, bytes) {
+        Kind::MatrixMarket => matrix_market::parse_array(path, bytes),
+        Kind::Npy => numpy::parse(path, bytes),
         Kind::Petsc => {
-            let mut objects = petsc::parse(path, &bytes)?.into_iter();
+            let mut objects = petsc::parse(path, bytes)?.into_iter();
             let found = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
             found.map(Array::vector).ok_or_else(|| Error::format(path, "no Vec in this PETSc file"))
         }
-        Kind::Matlab => matlab::parse_array(path, &bytes),
-        Kind::HarwellBoeing => harwell_boeing::parse(path, &bytes)?
+        Kind::Matlab => matlab::parse_array(path, bytes),
+        Kind::HarwellBoeing => harwell_boeing::parse(path, bytes)?
             .1
             .map(Array::vector)
             .ok_or_else(|| Error::format(path, "no right-hand side in this Harwell–Boeing file")),
@@ -246,7 +278,7 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Array> {
             path,
             "a sparse matrix or an archive where a vector is expected; save it with numpy.save",
         )),
-        Kind::Unknown => text::parse(path, &bytes),
+        Kind::Unknown => text::parse(path, bytes),
     }
 }
 

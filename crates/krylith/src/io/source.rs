@@ -1,5 +1,6 @@
 //! The bytes of an input file, and what every reader needs: line numbers, size checks, row assembly.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::ops::Deref;
 use std::path::Path;
@@ -40,6 +41,11 @@ pub(super) fn load(path: &Path) -> Result<Bytes> {
         return Ok(raw);
     }
     Ok(Bytes::Heap(gunzip(path, &raw)?))
+}
+
+/// A file's content, unpacked if it is gzip.
+pub(super) fn unpacked<'a>(path: &Path, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+    if is_gzip(bytes) { gunzip(path, bytes).map(Cow::Owned) } else { Ok(Cow::Borrowed(bytes)) }
 }
 
 /// Unpacks gzip members one after the other; tapes and some disks leave zeros behind the last.

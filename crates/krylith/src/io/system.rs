@@ -184,12 +184,21 @@ pub(super) enum Parts<'a> {
 }
 
 impl SystemFile {
+    /// Takes the text of a `system.toml` apart, and reads nothing that it names; errors call it `name`.
+    ///
+    /// # Errors
+    /// Text that is no TOML, unknown or missing keys, options of a solve that do not do; with the line.
+    pub fn parse(name: impl AsRef<Path>, text: &str) -> Result<Self> {
+        let path = name.as_ref();
+        let file = parse(path, text)?;
+        check_solver(&file.solver).map_err(|message| Error::format(path, message))?;
+        Ok(file)
+    }
+
     /// Reads the text, and nothing that it names.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-        let file = parse(path, &text)?;
-        check_solver(&file.solver).map_err(|message| Error::format(path, message))?;
-        Ok(file)
+        Self::parse(path, &text)
     }
 
     /// Refuses both or neither of `matrix` and `[kronecker]`, and a `block` that belongs elsewhere or is 0.

@@ -52,9 +52,19 @@ pub struct IlduSpec {
 /// Levels of fill; more than this is a slip of the finger, and `cut=whole` with it a direct solver of the slow kind.
 const MOST_FILL: usize = 1000;
 
+/// Parts of a composed preconditioner; more are a slip, or an attempt to overflow the stack.
+const MOST_PARTS: usize = 64;
+
 impl std::str::FromStr for PrecondSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
+        // Each part is read, printed and applied within the one before.
+        let parts = 1 + text.matches('+').count() + text.matches(" then ").count();
+        if parts > MOST_PARTS {
+            return Err(Error::invalid(format!(
+                "a preconditioner of {parts} parts; at most {MOST_PARTS} are possible"
+            )));
+        }
         if let Some((first, second)) = text.rsplit_once(" then ") {
             return both(first, second).map(PrecondSpec::Multiplicative);
         }
@@ -282,6 +292,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
         }
+        let many = "jacobi+".repeat(200_000) + "jacobi";
+        let error = many.parse::<PrecondSpec>().unwrap_err().to_string();
+        assert!(error.contains("200001 parts") && error.len() < 100, "{error}");
         for (text, words) in [
             ("jacobi+", "a part of a composed preconditioner is missing"),
             ("jacobi then none", "`none` cannot be a part"),

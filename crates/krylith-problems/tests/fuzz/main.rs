@@ -1,0 +1,276 @@
+//! Readers and parsers against damaged input: whatever comes in, they answer, with a value or an error.
+//!
+//! `cargo xtask fuzz` runs it for long; as a test it does 2,000 runs of each target. A find is a panic, a run of more than
+//! [`LONGEST`], more than [`MOST_BYTES`] of memory at once, or an answer that contradicts itself. Inputs come from samples
+//! by mutation ([`mutate`]); one that brings a new kind of answer becomes a sample too, which serves in place of a
+//! compiler's coverage. All follows from the seed.
+
+mod memory;
+mod mutate;
+mod samples;
+mod targets;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use mutate::{Random, mutate};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use targets::{Target, targets};
+
+/// A run beyond this is a find, if it takes as long when repeated.
+const LONGEST: Duration = Duration::from_secs(2);
+/// A run that does not end by then is ended with the process.
+const HANGS: Duration = Duration::from_secs(60);
+/// Memory held at once beyond which a run is a find.
+const MOST_BYTES: usize = 512 << 20;
+/// Samples kept of one target.
+const MOST_SAMPLES: usize = 300;
+/// Finds after which a target is left alone.
+const MOST_FINDS: usize = 10;
+/// Runs of a target as a test.
+const TEST_RUNS: u64 = 2000;
+
+/// What the last panic said.
+static PANIC: Mutex<String> = Mutex::new(String::new());
+
+fn main() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
+        let said = info.payload_as_str().unwrap_or("no message");
+        *PANIC.lock().unwrap_or_else(|e| e.into_inner()) = format!("panic at {place}: {said}");
+    }));
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|w| w == "fuzz") {
+        std::process::exit(match long(&words[1..]) {
+            Ok(0) => 0,
+            Ok(_) => 1,
+            Err(message) => {
+                eprintln!("error: {message}");
+                2
+            }
+        });
+    }
+    let limits = |target: &Target| Limits {
+        runs: TEST_RUNS,
+        seconds: None,
+        seed: 1,
+        folder: std::env::temp_dir().join(format!("krylith-fuzz-{}-{}", std::process::id(), target.name)),
+    };
+    let trial = |target: Target| {
+        Trial::test(target.name, move || {
+            let limits = limits(&target);
+            let done = run(&target, &limits).map_err(Failed::from)?;
+            if done.finds.is_empty() {
+                let _ = std::fs::remove_dir_all(&limits.folder); // a temporary folder's loss is no failure
+                return Ok(());
+            }
+            Err(Failed::from(done.finds.join("\n")))
+        })
+    };
+    // One after the other: what a run holds is counted for the whole process.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, targets().into_iter().map(trial).collect()).exit();
+}
+
+/// How long, from which seed, and where finds go.
+struct Limits {
+    runs: u64,
+    seconds: Option<f64>,
+    seed: u64,
+    folder: PathBuf,
+}
+
+/// What was done.
+struct Done {
+    runs: u64,
+    accepted: u64,
+    answers: usize,
+    samples: usize,
+    finds: Vec<String>,
+}
+
+/// `fuzz [TARGET…] [--runs N] [--seconds S] [--seed X] [--out DIR]`: the number of finds.
+fn long(words: &[String]) -> Result<usize, String> {
+    let mut limits = Limits { runs: 1_000_000, seconds: None, seed: 1, folder: "fuzz".into() };
+    let mut names = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        let number = |text: &String| text.parse().map_err(|_| format!("{word} {text}: a number is needed"));
+        match &**word {
+            "--runs" => limits.runs = number(value()?)?,
+            "--seed" => limits.seed = number(value()?)?,
+            "--seconds" => {
+                let text = value()?;
+                limits.seconds =
+                    Some(text.parse().map_err(|_| format!("--seconds {text}: a number is needed"))?);
+            }
+            "--out" => limits.folder = value()?.into(),
+            name => names.push(name),
+        }
+    }
+    let mut chosen = targets();
+    if let Some(name) = names.iter().find(|name| !chosen.iter().any(|t| t.name == **name)) {
+        let known: Vec<_> = chosen.iter().map(|t| t.name).collect();
+        return Err(format!("no target `{name}`; there are {}", known.join(", ")));
+    }
+    chosen.retain(|t| names.is_empty() || names.contains(&t.name));
+    let mut finds = 0;
+    for target in chosen {
+        let begin = Instant::now();
+        let done = run(&target, &limits)?;
+        println!(
+            "{:9} {:>9} runs in {:7.1} s: {:>8} accepted, {:>4} kinds of answers, {:>4} samples, {} finds",
+            target.name,
+            done.runs,
+            begin.elapsed().as_secs_f64(),
+            done.accepted,
+            done.answers,
+            done.samples,
+            done.finds.len()
+        );
+        done.finds.iter().for_each(|find| println!("  {find}"));
+        finds += done.finds.len();
+    }
+    Ok(finds)
+}
+
+/// Runs one target; each find comes with the path of its input.
+fn run(target: &Target, limits: &Limits) -> Result<Done, String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", limits.folder.display());
+    std::fs::create_dir_all(&limits.folder).map_err(failed)?;
+    // What is being tried stands in a file: an overflowing stack or an abort leaves no other trace.
+    let trying = limits.folder.join(format!("{}-trying", target.name));
+    let current = std::fs::File::create(&trying).map_err(failed)?;
+    let guard = Watchdog::start(trying.clone());
+
+    let mut random = Random::new(limits.seed);
+    let mut samples = (target.samples)();
+    let given = samples.len();
+    let mut done = Done { runs: 0, accepted: 0, answers: 0, samples: 0, finds: Vec::new() };
+    let (mut answers, mut kinds) = (HashSet::new(), HashSet::new());
+    let begin = Instant::now();
+    let in_time = || limits.seconds.is_none_or(|s| begin.elapsed().as_secs_f64() < s);
+    while done.runs < limits.runs && in_time() && done.finds.len() < MOST_FINDS {
+        let input = mutate(&samples, given, target.words, &mut random);
+        let bytes = (target.wrap)(&input, &mut random);
+        current.write_all_at(&bytes, 0).and_then(|()| current.set_len(bytes.len() as u64)).map_err(failed)?;
+        guard.begin();
+        let (answer, find) = attempt(target, &bytes);
+        guard.end();
+        done.runs += 1;
+        done.accepted += u64::from(answer.is_none() && find.is_none());
+        if let Some(find) = find {
+            // One of a kind: numbers and quoted input do not make another.
+            if kinds.insert(shape(&find)) {
+                let path = limits.folder.join(format!("{}-{:016x}", target.name, hash(&bytes)));
+                std::fs::write(&path, &bytes).map_err(failed)?;
+                done.finds.push(format!("{}: {find}", path.display()));
+            }
+        } else if answers.insert(hash(shape(&answer.unwrap_or_default()))) && samples.len() < MOST_SAMPLES {
+            samples.push(input);
+        }
+        done.answers = answers.len();
+    }
+    done.samples = samples.len();
+    // What is accepted untouched makes the rest worth while.
+    for sample in &samples[..given] {
+        if let Err(targets::Answer::Error(why) | targets::Answer::Wrong(why)) =
+            (target.run)(&(target.intact)(sample))
+        {
+            done.finds.push(format!("a sample is refused: {why}"));
+        }
+    }
+    drop(guard);
+    std::fs::remove_file(&trying).map_err(failed)?;
+    Ok(done)
+}
+
+/// The error of a run, if it was one, and what is wrong with the run.
+fn attempt(target: &Target, bytes: &[u8]) -> (Option<String>, Option<String>) {
+    let once = || {
+        memory::reset();
+        let begin = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(|| (target.run)(bytes)));
+        (result, begin.elapsed(), memory::most())
+    };
+    let (result, mut time, most) = once();
+    // Others may have had the machine: only what is slow again is slow.
+    for _ in 0..2 {
+        if time > LONGEST {
+            time = time.min(once().1);
+        }
+    }
+    let (answer, wrong) = match result {
+        Err(_) => (None, Some(PANIC.lock().unwrap_or_else(|e| e.into_inner()).clone())),
+        Ok(Err(targets::Answer::Wrong(why))) => (None, Some(why)),
+        Ok(Err(targets::Answer::Error(message))) => (Some(message), None),
+        Ok(Ok(())) => (None, None),
+    };
+    let slow = (time > LONGEST).then(|| format!("a run of {:.1} s", time.as_secs_f64()));
+    let large = (most > MOST_BYTES).then(|| format!("{} MB held at once", most >> 20));
+    (answer, wrong.or(slow).or(large))
+}
+
+/// A message without what it quotes and counts.
+fn shape(message: &str) -> String {
+    let before = message.split('`').next().unwrap_or_default();
+    let after = message.rsplit_once('`').map_or("", |(_, after)| after);
+    before.chars().chain(after.chars()).filter(|c| c.is_alphabetic()).take(100).collect()
+}
+
+fn hash(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Ends the process where one run does not end.
+struct Watchdog {
+    /// Milliseconds since the start at which the current run began, plus one; 0 between runs, `u64::MAX` when over.
+    since: Arc<AtomicU64>,
+    start: Instant,
+}
+
+impl Watchdog {
+    fn start(trying: PathBuf) -> Self {
+        let (since, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let watched = since.clone();
+        std::thread::spawn(move || watch(&watched, start, &trying));
+        Self { since, start }
+    }
+
+    fn begin(&self) {
+        self.since.store(self.start.elapsed().as_millis() as u64 + 1, Relaxed);
+    }
+
+    fn end(&self) {
+        self.since.store(0, Relaxed);
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.since.store(u64::MAX, Relaxed);
+    }
+}
+
+fn watch(since: &AtomicU64, start: Instant, trying: &Path) {
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        match since.load(Relaxed) {
+            0 => {}
+            u64::MAX => return,
+            begin if start.elapsed() > Duration::from_millis(begin) + HANGS => {
+                println!("  {}: a run of more than {} s", trying.display(), HANGS.as_secs());
+                std::process::exit(1);
+            }
+            _ => {}
+        }
+    }
+}
