@@ -16,6 +16,7 @@ mod diagnosis;
 mod distributed;
 mod gmres;
 mod ildu;
+mod matching;
 mod partition;
 mod partitioner;
 mod solver;
