@@ -19,6 +19,7 @@ mod ildu;
 mod matching;
 mod partition;
 mod partitioner;
+mod random_systems;
 mod solver;
 mod subdomains;
 mod wrappers;
