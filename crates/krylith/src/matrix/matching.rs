@@ -15,7 +15,7 @@ use super::{Bsr, Dense};
 /// // Rows 0 and 1 have nothing but column 2.
 /// let a = Csr::from_triplets(3, 3, &[(0, 2, 1.0), (1, 2, 5.0), (2, 0, 1.0), (2, 1, 1.0), (2, 2, 1.0)])?;
 /// let found = StructuralRank::of(&[(None, &Bsr::from_csr(&a, 1)?)], usize::MAX).unwrap();
-/// assert_eq!((found.rank, found.crowded_rows, found.crowded_columns()), (2, vec![0, 1], 1));
+/// assert_eq!((found.rank, found.crowded_columns(), found.crowded_rows), (2, 1, vec![0, 1]));
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

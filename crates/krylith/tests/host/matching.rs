@@ -1,7 +1,7 @@
-//! Structural ranks against every choice of entries there is.
+//! Structural ranks against every choice of entries there is, and shapes against their definitions.
 
 use crate::common::*;
-use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
+use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum, Shape, StructuralRank};
 
 /// The most entries that can be picked, by trying all sets of columns: row by row, which sets can be taken.
 fn by_all_choices(a: &Mat) -> usize {
@@ -90,4 +90,43 @@ fn long_paths_need_no_stack_and_work_is_bounded() {
     let found = StructuralRank::of(&[(None, &short)], usize::MAX).unwrap();
     assert_eq!((found.rank, found.crowded_rows), (n as usize - 1, vec![n as usize - 1]));
     assert_eq!(found.unmatched_columns, [n as usize - 1]);
+}
+
+#[test]
+fn shapes_are_those_of_the_dense_matrix() {
+    let mut rng = Random(53);
+    for round in 0..500 {
+        let (b, n) = (1 + rng.below(3), 1 + rng.below(6));
+        let mut a = random(&mut rng, n * b, n * b, 0.4);
+        if round % 3 > 0 {
+            // The same pattern on both sides, and in every other case the same values.
+            let other = a.transpose();
+            let mut triplets = Vec::new();
+            for (m, factor) in [(&a, 1.0), (&other, if round % 3 == 1 { 1.0 } else { 0.5 })] {
+                let row = |i: usize| {
+                    m.row(i).0.iter().zip(m.row(i).1).map(move |(&j, &v)| (i as u32, j, factor * v))
+                };
+                triplets.extend((0..n * b).flat_map(row));
+            }
+            a = Csr::from_triplets(n * b, n * b, &triplets).unwrap();
+        }
+        let shape = Shape::of(&Bsr::from_csr(&a, b).unwrap());
+        let all = || (0..n * b).flat_map(|i| (0..n * b).map(move |j| (i, j)));
+        let there = || all().filter(|&(i, j)| a.get(i, j) != 0.0);
+        assert_eq!(shape.entries, there().count(), "{round}");
+        assert_eq!(shape.alone, there().filter(|&(i, j)| a.get(j, i) == 0.0).count(), "{round}");
+        assert_eq!(shape.bandwidth, there().map(|(i, j)| i.abs_diff(j)).max().unwrap_or(0), "{round}");
+        let mismatch = there().filter(|&(i, j)| a.get(j, i) != 0.0).map(|(i, j)| {
+            let (v, w) = (a.get(i, j), a.get(j, i));
+            (v - w).abs() / v.abs().max(w.abs())
+        });
+        assert!((shape.mismatch - mismatch.fold(0.0, f64::max)).abs() < 1e-15, "{round}");
+        assert_eq!(shape.is_symmetric(), all().all(|(i, j)| a.get(i, j) == a.get(j, i)), "{round}");
+        assert!(round % 3 != 1 || shape.is_symmetric(), "{round}");
+        let dominant = (0..n * b).filter(|&i| {
+            let others: f64 = (0..n * b).filter(|&j| j != i).map(|j| a.get(i, j).abs()).sum();
+            a.get(i, i) != 0.0 && a.get(i, i).abs() >= others
+        });
+        assert_eq!(shape.dominant_rows, dominant.count(), "{round}");
+    }
 }
