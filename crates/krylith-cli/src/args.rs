@@ -78,7 +78,7 @@ pub enum Command {
     /// Predict the time of a GMRES iteration on many GPUs and hosts from a machine file
     #[command(after_help = MODEL_EXAMPLES)]
     Model(Box<ModelArgs>),
-    /// Show this machine as Krylith sees it; with SYSTEM also its size, blocks and memory
+    /// Show this machine as Krylith sees it; with SYSTEM also what is worth knowing before a solve
     Info(InfoArgs),
 }
 

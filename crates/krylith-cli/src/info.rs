@@ -1,20 +1,18 @@
-//! `krylith info`: the machine as Krylith sees it, and a system's size, blocks, memory and partitions.
+//! `krylith info`: the machine as Krylith sees it; a system's size, blocks and partitions, and what is worth knowing before a
+//! solve (`portrait`).
 
 use crate::args::InfoArgs;
 use crate::blocks::picture;
 use crate::failure::{DONE, Result};
 use crate::output;
 use crate::system::{self, Operator, System};
-use crate::{partitions, summary};
+use crate::{partitions, portrait, summary};
 use krylith::device::cuda::specialisations::vector_kernels;
 use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
 use krylith::matrix::Bsr;
-use krylith::method::{GmresOptions, MethodSpec};
 use krylith::operator::{Structure, Terms};
-use krylith::precond::PrecondSpec;
-use krylith::solver::{Memory, host};
+use krylith::solver::host;
 use krylith::text::{bytes, count, plural};
-use krylith::{Options, Store};
 
 /// Runs the command.
 ///
@@ -32,7 +30,7 @@ pub fn info(args: InfoArgs) -> Result<u8> {
     let mut rows = vec![("krylith", vec![env!("CARGO_PKG_VERSION").to_string()])];
     rows.extend(found());
     if let Some(system) = &system {
-        rows.extend(about(system));
+        rows.extend(about(system)?);
         if let Some(ranks) = args.ranks {
             rows.push(("", vec![String::new()]));
             rows.push(("partition", partitions::table(system, ranks)?));
@@ -83,7 +81,7 @@ fn cuda() -> Vec<String> {
     lines
 }
 
-fn about(system: &System) -> Vec<(&'static str, Vec<String>)> {
+fn about(system: &System) -> Result<Vec<(&'static str, Vec<String>)>> {
     let terms = system.operator.terms();
     let mut rows = vec![("system", summary::describe(system))];
     let names: &[&str] = if system.is_kronecker() { &["M", "L"] } else { &["A"] };
@@ -99,24 +97,8 @@ fn about(system: &System) -> Vec<(&'static str, Vec<String>)> {
         ));
     }
     rows.push(("", vec![String::new()]));
-    let mut memory = Vec::new();
-    for store in [Store::F64, Store::F32] {
-        let spec = GmresOptions { basis: store, ..GmresOptions::default() };
-        let options = Options::new().store(store);
-        let jacobi = PrecondSpec::Jacobi { block: None };
-        let m = Memory::of(&terms, &MethodSpec::Gmres(spec), &jacobi, &options);
-        memory.push(format!(
-            "{} with GMRES(30) in {}: matrix {}, Jacobi {}, basis {}, vectors {}",
-            bytes(m.total()),
-            store.name(),
-            bytes(m.matrix),
-            bytes(m.preconditioner),
-            bytes(m.basis),
-            bytes(m.vectors)
-        ));
-    }
-    rows.push(("memory", memory));
-    rows
+    rows.extend(portrait::rows(system)?);
+    Ok(rows)
 }
 
 fn square(n: usize) -> String {
@@ -136,7 +118,7 @@ fn structure(a: &Bsr) -> Vec<String> {
         a.blocks() as f64 / n as f64
     )];
     let missing = (0..n).filter(|&i| a.diagonal_block(i).is_none()).count();
-    if missing > 0 {
+    if missing > 0 && b > 1 {
         lines.push(format!("{} without a diagonal block", plural(missing, "block row")));
     }
     if b > 1 {

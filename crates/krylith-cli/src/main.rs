@@ -13,6 +13,7 @@ mod options;
 mod output;
 mod partitions;
 mod plot;
+mod portrait;
 mod problem;
 mod progress;
 mod ranks;

@@ -55,3 +55,121 @@ fn more_ranks_than_block_rows_are_refused() {
     f.line("info a.mtx --ranks 30").works();
     f.line("info a.mtx --ranks 31").fails(2, &["a.mtx", "31 ranks", "30 block rows"]);
 }
+
+/// The lines that stand beside a label, without those of other labels.
+#[track_caller]
+fn beside<'a>(out: &'a str, label: &str) -> Vec<&'a str> {
+    let begins = |l: &&str| l.strip_prefix(label).is_some_and(|rest| rest.starts_with("  "));
+    let at = out.lines().position(|l| begins(&l)).unwrap_or_else(|| panic!("no {label} in {out}"));
+    let lines = out.lines().enumerate().skip(at);
+    let own = lines.take_while(|(i, l)| *i == at || l.starts_with("   "));
+    own.map(|(i, l)| if i == at { l[label.len()..].trim() } else { l.trim() }).collect()
+}
+
+#[test]
+fn a_good_system_is_told_in_short_lines() {
+    let f = Folder::new();
+    let mut entries: Vec<_> = (1..=6).map(|i| (i, i, 4.0)).collect();
+    entries.extend((1..6).flat_map(|i| [(i, i + 1, -1.0), (i + 1, i, -1.0)]));
+    f.write("a.mtx", mtx(6, 6, &entries));
+    let ran = f.line("info a.mtx");
+    let out = &ran.works().out;
+    assert_eq!(beside(out, "values"), ["magnitudes 1 to 4", "largest of each row 4, of each column 4"]);
+    assert_eq!(
+        beside(out, "diagonal"),
+        [
+            "complete: no entry is missing or zero",
+            "dominant in every row (no less than the others of its row together)"
+        ]
+    );
+    assert_eq!(beside(out, "rank"), ["structural rank 6 of 6, by the diagonal"]);
+    assert_eq!(beside(out, "symmetry"), ["symmetric", "bandwidth 1"]);
+    assert_eq!(
+        beside(out, "a solve")[2..4],
+        ["1. ildu with cg, for it is symmetric", "2. ildu with bicgstab"]
+    );
+    let memory = beside(out, "memory");
+    assert!(memory[0].contains(" for the first attempt: matrix 248 B, preconditioner"), "{memory:?}");
+    assert!(memory.last().unwrap().ends_with(" free"), "{memory:?}");
+    let own = &out[out.find("\nsystem").unwrap()..];
+    assert!(own.lines().all(|l| l.chars().count() <= 120), "{out}");
+    assert!(!out.contains("\nempty"), "{out}");
+}
+
+#[test]
+fn a_singular_system_is_named_with_its_rows() {
+    let f = Folder::new();
+    // Row 3 holds a stored zero alone; rows 0, 1 and 4 have columns 0 and 1.
+    let entries = [
+        (1, 1, 2.0),
+        (1, 2, 1.0),
+        (2, 2, 3.0),
+        (3, 2, 1.0),
+        (3, 3, 1.0),
+        (4, 4, 0.0),
+        (5, 1, 1.0),
+        (5, 2, 2.0),
+        (6, 6, 1e9),
+    ];
+    f.write("a.mtx", mtx(6, 6, &entries));
+    let ran = f.line("info a.mtx --block 1");
+    let out = &ran.works().out;
+    assert_eq!(
+        beside(out, "diagonal"),
+        ["2 of 6 entries missing or zero: rows 3, 4 (counted from 0)", "dominant in 4 of 6 rows"]
+    );
+    assert_eq!(
+        beside(out, "empty"),
+        [
+            "row 3 has no nonzero entry: no x fits a b that is not zero there",
+            "columns 3, 4 have no nonzero entry: any value of these unknowns will do"
+        ]
+    );
+    assert_eq!(
+        beside(out, "rank"),
+        [
+            "structural rank 4 of 6: the matrix is singular, whatever its values",
+            "rows 0, 1, 3, 4 have entries in 2 columns alone"
+        ]
+    );
+    assert_eq!(beside(out, "symmetry")[0], "not symmetric: of 8 entries 4 (50 %) have none opposite");
+    assert_eq!(beside(out, "values")[0], "magnitudes 1 to 1e9");
+    assert!(out.contains("rows and columns scaled: their largest entries differ by 1e9"), "{out}");
+}
+
+#[test]
+fn an_odd_system_has_the_numbers_and_the_options_of_its_user() {
+    let f = Folder::new();
+    // Two fields of three nodes, field by field; the second has no diagonal.
+    let fields = (1..=3).flat_map(|i| [(i, i, 2.0 + i as f64), (i, 3 + i, 1.0), (3 + i, i, -1.0)]);
+    f.write("a.mtx", mtx(6, 6, &fields.collect::<Vec<_>>()));
+    let ran = f.line("info a.mtx --block 2 --ordering segregated");
+    let out = &ran.works().out;
+    assert_eq!(
+        beside(out, "diagonal")[0],
+        "3 of 6 entries missing or zero: rows 3, 4, 5 (counted from 0)",
+        "{out}"
+    );
+    assert_eq!(beside(out, "rank"), ["structural rank 6 of 6"]);
+    assert_eq!(
+        beside(out, "symmetry"),
+        ["pattern symmetric; opposite values differ by up to 200 %", "bandwidth 1"]
+    );
+    f.write(
+        "s.toml",
+        "matrix = 'a.mtx'\nblock = 1\n[solver]\nprecond = 'jacobi'\nmethod = 'gmres'\nrestart = 4\n",
+    );
+    let ran = f.line("info s.toml");
+    assert_eq!(beside(&ran.works().out, "a solve")[1..], ["1. jacobi with gmres(4)"]);
+    // Two matrices of a Kronecker sum, each with its own symmetry; rows have stages.
+    let ran = f.line("info stokes:3x3x3,scheme=radau-iia-2");
+    let out = &ran.works().out;
+    assert_eq!(beside(out, "symmetry")[0], "M symmetric");
+    assert!(beside(out, "symmetry")[2].starts_with("L "), "{out}");
+    f.write("m.mtx", mtx(3, 3, &[(1, 1, 1.0), (2, 2, 1.0)]));
+    let toml = "[kronecker]\nM = 'm.mtx'\nL = 'm.mtx'\nblock = 1\ntau = 1.0\nscheme = 'radau-iia-2'\n";
+    f.write("k.toml", toml);
+    let ran = f.line("info k.toml");
+    let empty = &beside(&ran.works().out, "empty")[0];
+    assert!(empty.starts_with("rows 2 of stage 0, 2 of stage 1 have no nonzero entry"), "{ran:#?}");
+}

@@ -12,6 +12,8 @@ mod csr;
 mod dense;
 mod dia;
 mod kronecker;
+mod matching;
+mod shape;
 
 pub use bsr::Bsr;
 pub use butcher::Butcher;
@@ -19,6 +21,8 @@ pub use csr::Csr;
 pub use dense::Dense;
 pub use dia::Dia;
 pub use kronecker::KroneckerSum;
+pub use matching::StructuralRank;
+pub use shape::Shape;
 
 use crate::{Error, Result};
 use rayon::prelude::*;

@@ -7,6 +7,7 @@ use crate::comm::{Communicator, agree, gather};
 use crate::device::cpu::{Cpu, Pool};
 use crate::method::MethodSpec;
 use crate::options::{DeviceSpec, Options};
+use crate::precond::SubdomainFactors;
 use crate::problem::LocalProblem;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -49,6 +50,31 @@ pub(super) fn choose(comm: &dyn Communicator, options: &Options) -> Result<Choic
                 None if count[0] > 0.0 => cpu("auto: another rank has no GPU of its own"),
                 None => Choice::Cuda { ordinals: Vec::new(), reason: "auto: the first GPU".into() },
             })
+        }
+    }
+}
+
+/// A device as far as it matters to what will be tried there.
+pub(super) struct Place {
+    pub kind: &'static str,
+    pub name: String,
+    /// Bytes free there.
+    pub free: Option<u64>,
+    /// Most block rows of a subdomain.
+    pub most_rows: usize,
+}
+
+/// The device of a choice, for blocks of this order; of several GPUs the first. Nothing is left on it.
+pub(super) fn look(choice: &Choice, order: usize, options: &Options) -> Result<Place> {
+    match choice {
+        Choice::Cpu { .. } => {
+            let free = room(host::memory().map(|(_, free)| free), options);
+            let most_rows = Cpu::new(order, 1).most_rows(order);
+            Ok(Place { kind: "cpu", name: host::model(), free, most_rows })
+        }
+        Choice::Cuda { ordinals, .. } => {
+            let (name, free, most_rows) = look_cuda(ordinals.first().copied().unwrap_or(0), order)?;
+            Ok(Place { kind: "cuda", name, free: room(Some(free), options), most_rows })
         }
     }
 }
@@ -153,7 +179,7 @@ impl SolverSpace for Cpu {
 #[cfg(feature = "cuda")]
 pub use cuda::check;
 #[cfg(feature = "cuda")]
-use cuda::{missing, open_cuda};
+use cuda::{look_cuda, missing, open_cuda};
 
 /// NVIDIA GPUs.
 #[cfg(feature = "cuda")]
@@ -190,6 +216,13 @@ mod cuda {
             None if all.is_empty() => wrong("cuda".into(), "this machine has no GPU".into()),
             None => Ok(()),
         }
+    }
+
+    /// A GPU's name, bytes free there, and most block rows of a subdomain.
+    pub(in super::super) fn look_cuda(ordinal: usize, order: usize) -> Result<(String, u64, usize)> {
+        let gpu = Gpu::open(ordinal)?;
+        let most_rows = Cuda::new(&gpu, order)?.most_rows(order);
+        Ok((gpu.info().name.clone(), gpu.free_memory()?, most_rows))
     }
 
     pub(in super::super) fn open_cuda(
@@ -279,6 +312,11 @@ fn missing(_: usize) -> Option<String> {
 pub fn check(_: &[usize]) -> Result<()> {
     let message = "GPUs are not in this build; build with the feature `cuda`".into();
     Err(Error::NoDevice { device: "cuda".into(), message })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn look_cuda(_: usize, _: usize) -> Result<(String, u64, usize)> {
+    check(&[]).map(|()| unreachable!("GPUs were refused"))
 }
 
 #[cfg(not(feature = "cuda"))]

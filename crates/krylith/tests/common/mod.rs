@@ -1,6 +1,8 @@
 //! Random systems and dense references shared by the integration tests.
 #![allow(dead_code)]
 
+pub mod systems;
+
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use std::ops::{Index, IndexMut};

@@ -1,0 +1,232 @@
+//! What a person wants to know of a system before a solve, in short lines: `krylith info SYSTEM`.
+
+use crate::failure::{Failure, Result};
+use crate::options::Ordering;
+use crate::system::{Operator, Order, System};
+use krylith::matrix::{Bsr, Dense, Shape, StructuralRank};
+use krylith::operator::Terms;
+use krylith::solver::{Diagnosis, Extent, Indices, Memory, Plan};
+use krylith::text::{bytes, count, plural};
+
+/// A label and its lines.
+type Row = (&'static str, Vec<String>);
+
+/// Entries that the search for the structural rank looks at, as a multiple of those stored.
+const LOOKS: usize = 200;
+
+/// Attempts that are named one by one.
+const ATTEMPTS: usize = 4;
+
+/// Values, diagonal, empty rows, rank, symmetry, and what a solve would do.
+///
+/// # Errors
+/// A device that was asked for and is not there, or options in the system's file that do not fit it.
+pub fn rows(system: &System) -> Result<Vec<Row>> {
+    let problem = system.problem()?;
+    let diagnosis = problem.diagnosis()?;
+    let terms = system.operator.terms();
+    let shapes: Vec<Shape> = terms.terms.iter().map(|(_, a)| Shape::of(a)).collect();
+    let mut rows = vec![("values", values(&diagnosis)), ("diagonal", diagonal(system, &diagnosis, &shapes))];
+    let empty = empty(system, &diagnosis);
+    if !empty.is_empty() {
+        rows.push(("empty", empty));
+    }
+    rows.push(("rank", rank(system, &terms, &diagnosis)));
+    rows.push(("symmetry", symmetry(system, &shapes)));
+    let plan = Plan::of(&problem, &diagnosis, &system.solver)
+        .map_err(|e| Failure::from(e).within(&format!("{}: [solver]", system.label)))?;
+    rows.push(("", vec![String::new()]));
+    rows.push(("a solve", attempts(system, &diagnosis, &plan)));
+    rows.push(("memory", memory(&plan)));
+    Ok(rows)
+}
+
+/// Three digits, with a power of ten where they would be far from the point.
+fn number(v: f64) -> String {
+    let v: f64 = format!("{v:.2e}").parse().unwrap_or(v);
+    if (1e-3..1e5).contains(&v) || v == 0.0 { v.to_string() } else { format!("{v:e}") }
+}
+
+/// `0.001 to 400`.
+fn range(extent: Extent) -> String {
+    match extent {
+        e if e.largest == 0.0 => "none".into(),
+        e if e.largest == e.smallest => number(e.largest),
+        e => format!("{} to {}", number(e.smallest), number(e.largest)),
+    }
+}
+
+fn values(d: &Diagnosis) -> Vec<String> {
+    vec![
+        format!("magnitudes {}", range(d.entries)),
+        format!("largest of each row {}, of each column {}", range(d.rows), range(d.columns)),
+    ]
+}
+
+/// `row 3`, `rows 3, 17 and 4 more`: by the user's numbers.
+fn list(one: &str, indices: &Indices, order: Order) -> String {
+    let plural = if indices.count == 1 { "" } else { "s" };
+    format!("{one}{plural} {}", named(indices, order))
+}
+
+/// Rows by the user's numbers.
+fn named(indices: &Indices, order: Order) -> String {
+    let s = order.stages;
+    indices.text(&|unknown| {
+        let (row, stage) = (unknown as usize / s, unknown as usize % s);
+        let row = match order.user {
+            Ordering::Interleaved => row,
+            Ordering::Segregated => row % order.block * order.nodes + row / order.block,
+        };
+        if s == 1 { row.to_string() } else { format!("{row} of stage {stage}") }
+    })
+}
+
+fn diagonal(system: &System, d: &Diagnosis, shapes: &[Shape]) -> Vec<String> {
+    let n = system.len();
+    let mut lines = vec![match &d.missing_diagonal {
+        all if all.count == 0 => "complete: no entry is missing or zero".into(),
+        some => {
+            let of = format!("{} of {}", count(some.count), entries(n));
+            format!("{of} missing or zero: {} (counted from 0)", list("row", some, system.order))
+        }
+    }];
+    if let (Operator::Matrix(_), [shape]) = (&system.operator, shapes) {
+        lines.push(match shape.dominant_rows {
+            all if all == n => "dominant in every row (no less than the others of its row together)".into(),
+            0 => "dominant in no row".into(),
+            some => format!("dominant in {} of {}", count(some), plural(n, "row")),
+        });
+    }
+    lines
+}
+
+fn empty(system: &System, d: &Diagnosis) -> Vec<String> {
+    let mut lines = Vec::new();
+    if d.empty_rows.count > 0 {
+        let has = if d.empty_rows.count == 1 { "has" } else { "have" };
+        let what = format!("{has} no nonzero entry: no x fits a b that is not zero there");
+        lines.push(format!("{} {what}", list("row", &d.empty_rows, system.order)));
+    }
+    if d.empty_columns.count > 0 {
+        let has = if d.empty_columns.count == 1 { "has" } else { "have" };
+        let what = format!("{has} no nonzero entry: any value of these unknowns will do");
+        lines.push(format!("{} {what}", list("column", &d.empty_columns, system.order)));
+    }
+    lines
+}
+
+fn rank(system: &System, terms: &Terms, d: &Diagnosis) -> Vec<String> {
+    let n = system.len();
+    if d.missing_diagonal.count == 0 {
+        return vec![format!("structural rank {} of {}, by the diagonal", count(n), count(n))];
+    }
+    let parts: Vec<(Option<&Dense>, &Bsr)> = terms.terms.iter().map(|(c, a)| (Some(c), &**a)).collect();
+    let stages = terms.stages() * terms.stages();
+    let stored: usize = parts.iter().map(|(_, a)| a.values().len() * stages).sum();
+    let Some(found) = StructuralRank::of(&parts, stored.saturating_mul(LOOKS)) else {
+        return vec!["structural rank not known: the search was given up".into()];
+    };
+    let mut lines = vec![format!("structural rank {} of {}", count(found.rank), count(n))];
+    if found.rank < n {
+        lines[0] += ": the matrix is singular, whatever its values";
+        let few = |list: &[usize]| Indices {
+            count: list.len(),
+            first: list.iter().take(5).map(|&u| u as u64).collect(),
+        };
+        let rows = list("row", &few(&found.crowded_rows), system.order);
+        lines.push(match (found.crowded_rows.len(), found.crowded_columns()) {
+            (1, _) => format!("{rows} has no entry"),
+            (_, 0) => format!("{rows} have no entry"),
+            (_, columns) => format!("{rows} have entries in {} alone", plural(columns, "column")),
+        });
+    }
+    lines
+}
+
+fn symmetry(system: &System, shapes: &[Shape]) -> Vec<String> {
+    let names: &[&str] = if system.is_kronecker() { &["M ", "L "] } else { &[""] };
+    let mut lines = Vec::new();
+    for (name, shape) in names.iter().zip(shapes) {
+        let share = 100.0 * shape.alone as f64 / shape.entries.max(1) as f64;
+        let percent = |p: f64| format!("{} %", number(p));
+        let pattern = match shape.alone {
+            0 => "pattern symmetric".into(),
+            some => format!("{} ({}) have none opposite", count(some), percent(share)),
+        };
+        lines.push(match shape {
+            s if s.is_symmetric() => format!("{name}symmetric"),
+            s if s.alone == 0 => {
+                format!("{name}{pattern}; opposite values differ by up to {}", percent(100.0 * s.mismatch))
+            }
+            s if s.mismatch == 0.0 => format!("{name}not symmetric: of {} {pattern}", entries(s.entries)),
+            s => format!(
+                "{name}not symmetric: of {} {pattern}; opposite values differ by up to {}",
+                entries(s.entries),
+                percent(100.0 * s.mismatch)
+            ),
+        });
+        let width = format!("{name}bandwidth {}", count(shape.bandwidth));
+        lines.push(if shape.bandwidth == 0 { format!("{name}diagonal") } else { width });
+    }
+    lines
+}
+
+fn entries(n: usize) -> String {
+    if n == 1 { "1 entry".into() } else { format!("{} entries", count(n)) }
+}
+
+fn attempts(system: &System, d: &Diagnosis, plan: &Plan) -> Vec<String> {
+    let mut lines = vec![format!("on {} ({})", plan.device, plan.reason)];
+    if plan.attempts.len() > 1 {
+        lines.push("one after the other, until one converges:".into());
+    }
+    for (k, attempt) in plan.attempts.iter().take(ATTEMPTS).enumerate() {
+        let why = match k {
+            0 if plan.symmetric && attempt.name.ends_with("with cg") => ", for it is symmetric",
+            _ => "",
+        };
+        lines.push(format!("{}. {}{why}", k + 1, attempt.name));
+    }
+    if plan.attempts.len() > ATTEMPTS {
+        lines.push(format!("and {} stronger ones", count(plan.attempts.len() - ATTEMPTS)));
+    }
+    if plan.equilibrate {
+        lines.push(match system.solver.equilibrate {
+            Some(true) => "rows and columns scaled, as asked for".into(),
+            _ => format!("rows and columns scaled: their largest entries differ by {:.0e}", d.spread()),
+        });
+    }
+    lines
+}
+
+fn memory(plan: &Plan) -> Vec<String> {
+    let parts = |m: Memory| {
+        let list = [
+            ("matrix", m.matrix),
+            ("preconditioner", m.preconditioner),
+            ("basis", m.basis),
+            ("vectors", m.vectors),
+        ];
+        let list =
+            list.iter().filter(|(_, size)| *size > 0).map(|(name, size)| format!("{name} {}", bytes(*size)));
+        list.collect::<Vec<_>>().join(", ")
+    };
+    let Some(first) = plan.attempts.first() else { return Vec::new() };
+    let mut lines =
+        vec![format!("{} for the first attempt: {}", bytes(first.memory.total()), parts(first.memory))];
+    if let Some(most) =
+        plan.attempts.iter().max_by_key(|a| a.memory.total()).filter(|a| a.memory != first.memory)
+    {
+        lines.push(format!("about {} for the largest: {}", bytes(most.memory.total()), most.name));
+    }
+    if let Some(free) = plan.free {
+        let short = if first.memory.total() > free {
+            ": the first attempt does not fit, see --store f32"
+        } else {
+            ""
+        };
+        lines.push(format!("{} free{short}", bytes(free)));
+    }
+    lines
+}

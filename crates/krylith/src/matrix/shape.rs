@@ -1,0 +1,81 @@
+//! What a square matrix looks like to a person: symmetric or how far from it, dominated by its diagonal or not, how wide.
+
+use super::Bsr;
+use rayon::prelude::*;
+
+/// What one pass over the entries of a square matrix tells, each looked up on the other side of the diagonal. Stored zeros
+/// count as absent. On all threads of the host.
+///
+/// ```
+/// use krylith::matrix::{Bsr, Csr, Shape};
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (0, 1, -1.0), (1, 0, -0.5), (1, 1, 2.0), (0, 2, 1.0), (2, 2, 1.0)])?;
+/// let shape = Shape::of(&Bsr::from_csr(&a, 1)?);
+/// assert_eq!((shape.entries, shape.alone, shape.mismatch), (6, 1, 0.5)); // (0, 2) is alone; −1 and −½ differ by half
+/// assert_eq!((shape.bandwidth, shape.dominant_rows), (2, 3));
+/// assert!(!shape.is_symmetric());
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Shape {
+    /// Entries.
+    pub entries: usize,
+    /// Entries aᵢⱼ where aⱼᵢ is absent.
+    pub alone: usize,
+    /// The largest |aᵢⱼ − aⱼᵢ| / max(|aᵢⱼ|, |aⱼᵢ|) where both are there.
+    pub mismatch: f64,
+    /// The largest |i − j|.
+    pub bandwidth: usize,
+    /// Rows with |aᵢᵢ| ≥ Σⱼ≠ᵢ |aᵢⱼ|.
+    pub dominant_rows: usize,
+}
+
+impl Shape {
+    /// Of a square matrix.
+    pub fn of(a: &Bsr) -> Self {
+        let rows = 0..a.block_rows();
+        rows.into_par_iter().with_min_len(256).map(|i| Self::of_row(a, i)).reduce(Self::default, Self::and)
+    }
+
+    /// Equal to its transpose, to the bit.
+    pub fn is_symmetric(&self) -> bool {
+        self.alone == 0 && self.mismatch == 0.0
+    }
+
+    fn of_row(a: &Bsr, i: usize) -> Self {
+        let b = a.block();
+        let mut shape = Self::default();
+        let (mut diagonal, mut others) = (vec![0.0f64; b], vec![0.0f64; b]);
+        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let j = a.col()[p] as usize;
+            // A column that is no row, of a matrix that is not square, has no other side.
+            let row = if j < a.block_rows() { a.row_ptr()[j]..a.row_ptr()[j + 1] } else { 0..0 };
+            let opposite = a.col()[row.clone()].binary_search(&(i as u32)).ok();
+            let opposite = opposite.map(|q| a.block_values(row.start + q));
+            for (e, &v) in a.block_values(p).iter().enumerate().filter(|(_, v)| **v != 0.0) {
+                let (r, c) = (e / b, e % b);
+                shape.entries += 1;
+                shape.bandwidth = shape.bandwidth.max((i * b + r).abs_diff(j * b + c));
+                match opposite.map_or(0.0, |block| block[c * b + r]) {
+                    0.0 => shape.alone += 1,
+                    w => {
+                        shape.mismatch =
+                            shape.mismatch.max((v / 2.0 - w / 2.0).abs() / (v.abs().max(w.abs()) / 2.0))
+                    }
+                }
+                if i == j && r == c { diagonal[r] = v.abs() } else { others[r] += v.abs() }
+            }
+        }
+        shape.dominant_rows = diagonal.iter().zip(&others).filter(|(d, o)| **d > 0.0 && d >= o).count();
+        shape
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            entries: self.entries + other.entries,
+            alone: self.alone + other.alone,
+            mismatch: self.mismatch.max(other.mismatch),
+            bandwidth: self.bandwidth.max(other.bandwidth),
+            dominant_rows: self.dominant_rows + other.dominant_rows,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What a solve would try, and where, without trying it.
+
+use super::diagnosis::Diagnosis;
+use super::ladder::{self, Memory};
+use super::{device, symmetric};
+use crate::device::cpu::Cpu;
+use crate::method::{MethodName, MethodSpec};
+use crate::operator::PointBlock;
+use crate::options::Options;
+use crate::precond::PrecondSpec;
+use crate::problem::Problem;
+use crate::{Error, Result};
+
+/// The device and the attempts of a solve with some options.
+///
+/// ```
+/// use krylith::{Options, Problem, matrix::Csr, solver::Plan};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+/// let problem = Problem::csr(&a)?;
+/// let plan = Plan::of(&problem, &problem.diagnosis()?, &"device=cpu".parse()?)?;
+/// assert!(plan.symmetric && !plan.equilibrate);
+/// assert_eq!(plan.attempts[0].name, "ildu with cg");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// `cpu` or `cuda`.
+    pub kind: &'static str,
+    /// The device's name; of several the first.
+    pub device: String,
+    /// Why this one.
+    pub reason: String,
+    /// Bytes that a solve may take there, if that is known.
+    pub free: Option<u64>,
+    /// The system is symmetric, and may be definite: CG comes first where the preconditioner allows it. Not looked at where
+    /// there is no room for a second copy of the matrix.
+    pub symmetric: bool,
+    /// Rows and columns are scaled for the preconditioner.
+    pub equilibrate: bool,
+    /// One after the other, as long as none has converged.
+    pub attempts: Vec<PlannedAttempt>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedAttempt {
+    /// Preconditioner and method, such as `ildu:cut=whole with gmres(100)`.
+    pub name: String,
+    /// What it wants beside what others have freed before it; of a level of fill it is a guess.
+    pub memory: Memory,
+}
+
+impl Plan {
+    /// What [`Solver::new`](super::Solver::new) would set up, on one rank. It takes a product or two on the host.
+    ///
+    /// # Errors
+    /// Options that do not fit each other; a device that was asked for and is not there; a problem that is distributed.
+    pub fn of(problem: &Problem, diagnosis: &Diagnosis, options: &Options) -> Result<Self> {
+        if problem.comm.size() > 1 {
+            return Err(Error::Unsupported("a plan is made on one rank".into()));
+        }
+        let (options, local) = (options.settled()?, problem.part_of_one());
+        let choice = device::choose(&*problem.comm, &options)?;
+        let place = device::look(&choice, local.order(), &options)?;
+        let open = matches!(options.method, None | Some(MethodName::Auto));
+        // A second copy of a matrix that barely fits is not worth an answer.
+        let bare = MethodSpec::of(MethodName::Bicgstab, &options, 1);
+        let copy = Memory::of(local.terms, &bare, &PrecondSpec::None, &options).total();
+        let fits = super::host::memory().is_none_or(|(_, free)| copy <= free);
+        let symmetric = open && fits && options.precond_or_auto().keeps_symmetry() && {
+            let space = Cpu::new(local.terms.rows(), super::host::cores());
+            let operator = PointBlock::new(&space, local.terms, options.store.unwrap_or_default(), false)?;
+            let found = symmetric::symmetry(&space, &operator, local.numbers, local.order())?;
+            found.symmetric && found.one_sign
+        };
+        let attempts = ladder::ladder(&local, &options, place.most_rows, symmetric, diagnosis.spread());
+        let equilibrate = attempts[0].equilibrate;
+        let planned = attempts.iter().map(|attempt| PlannedAttempt {
+            name: attempt.name(),
+            memory: attempt.memory(local.terms, &options),
+        });
+        let (device::Choice::Cpu { reason } | device::Choice::Cuda { reason, .. }) = choice;
+        Ok(Self {
+            kind: place.kind,
+            device: place.name,
+            reason,
+            free: place.free,
+            symmetric,
+            equilibrate,
+            attempts: planned.collect(),
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! A thousand random systems: whatever is called converged is, by arithmetic of twice the digits.
+
+use crate::common::systems::{Direct, KINDS, RandomSystem, safe_norm};
+use krylith::comm::{Communicator, Team};
+use krylith::operator::Terms;
+use krylith::partition::{Partition, split};
+use krylith::{Options, Outcome, Problem, Solver};
+use std::sync::Arc;
+
+/// The series; another number gives other systems.
+const SEED: u64 = 20_261_122;
+
+/// x and how the solve went, on one rank or on three.
+fn solve(system: &RandomSystem, options: &Options, ranks: usize) -> (Vec<f64>, Outcome) {
+    let RandomSystem { k, plain, b, .. } = system;
+    if ranks == 1 {
+        let problem = if *plain { Problem::bsr(&k.m) } else { Problem::kronecker(k) };
+        let mut x = vec![0.0; b.len()];
+        let mut solver = Solver::new(problem.unwrap(), options).unwrap();
+        let outcome = solver.solve(b, &mut x).unwrap().outcome();
+        return (x, outcome);
+    }
+    let terms = if *plain { Terms::bsr(&k.m) } else { Terms::kronecker(k) };
+    let run = terms.block() * terms.stages();
+    let parts = split(&terms, &Partition::by_rows(terms.block_rows(), ranks).unwrap()).unwrap();
+    let solved = Team::run(ranks, |comm| {
+        let part = parts[comm.rank()].clone();
+        let rows = part.rows.clone();
+        let own: Vec<f64> = rows.iter().flat_map(|&i| &b[i as usize * run..][..run]).copied().collect();
+        let mut solver = Solver::new(Problem::part(comm as Arc<dyn Communicator>, part)?, options)?;
+        let mut x = vec![0.0; own.len()];
+        let outcome = solver.solve(&own, &mut x)?.outcome();
+        Ok((rows, x, outcome))
+    });
+    let (mut x, solved) = (vec![0.0; b.len()], solved.unwrap());
+    for (rows, own, _) in &solved {
+        for (i, own) in rows.iter().zip(own.chunks_exact(run)) {
+            x[*i as usize * run..][..run].copy_from_slice(own);
+        }
+    }
+    assert!(solved.iter().all(|(_, _, outcome)| *outcome == solved[0].2), "ranks disagree");
+    (x, solved[0].2)
+}
+
+#[test]
+fn a_thousand_random_systems_and_none_is_wrong() {
+    let rtol = 1e-8;
+    let options: Options = format!("device=cpu threads=1 rtol={rtol}").parse().unwrap();
+    let mut converged = [0; KINDS.len()];
+    let (mut on_ranks, mut direct_too, mut wrong, mut untold) = (0, 0, Vec::new(), Vec::new());
+    for number in 0..1000 {
+        let system = RandomSystem::new(SEED, number);
+        let nodes = system.k.m.block_rows();
+        let ranks = if number % 16 == 15 && nodes >= 3 { 3 } else { 1 };
+        on_ranks += usize::from(ranks == 3);
+        let (x, outcome) = solve(&system, &options, ranks);
+        if outcome != Outcome::Converged {
+            continue;
+        }
+        converged[number % KINDS.len()] += 1;
+        let name = |what: &str| {
+            let (b, s) = (system.k.block(), system.k.stages());
+            format!("{number} ({}, {nodes} block rows, b = {b}, s = {s}, {ranks} ranks): {what}", system.kind)
+        };
+        let exact = system.exact();
+        let norm = safe_norm(&system.b);
+        let residual = safe_norm(&exact.residual(&system.b, &x));
+        if !(residual <= 1.01 * rtol * norm) {
+            // No method that computes its residual in f64 can tell.
+            if f64::EPSILON * exact.magnitude(&x) > 0.1 * rtol * norm {
+                untold.push(name(&format!("residual {:e}", residual / norm)));
+                continue;
+            }
+            wrong.push(name(&format!("residual {:e}", residual / norm)));
+            continue;
+        }
+        let direct = Direct::new(&exact.dense());
+        let condition = direct.condition();
+        // Beyond that a direct solve has no digit either.
+        if condition < 1e14 {
+            let y = direct.solve(&exact, &system.b);
+            let distance: Vec<f64> = x.iter().zip(&y).map(|(x, y)| x - y).collect();
+            let off = safe_norm(&distance) / safe_norm(&y);
+            if !(off <= 1.01 * rtol * condition) {
+                wrong.push(name(&format!("x is off by {off:e}, condition {condition:e}")));
+            }
+            direct_too += 1;
+        }
+    }
+    let all: usize = converged.iter().sum();
+    println!("seed {SEED}: 1000 systems, {on_ranks} of them on 3 ranks; {all} converged, by kind:");
+    KINDS.iter().zip(converged).for_each(|(kind, n)| println!("  {kind}: {n} of 100"));
+    println!("{direct_too} compared with a direct solve; {} wrong", wrong.len());
+    println!("{} that rounding of A x alone keeps from being told: {untold:#?}", untold.len());
+    assert!(
+        wrong.is_empty(),
+        "seed {SEED}: {} wrong, the first {:#?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(5)]
+    );
+    assert!(all >= 850 && converged[0] == 100 && untold.len() < 5, "{all} converged: {converged:?}");
+}
