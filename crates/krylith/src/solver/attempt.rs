@@ -9,7 +9,7 @@ use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
 use crate::memory::{Numbers, NumbersMut};
-use crate::method::{Method, MethodName};
+use crate::method::{LIMIT, Method, MethodName};
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
@@ -506,7 +506,8 @@ impl<S: SolverSpace> Rank<S> {
         let Some(floor) = diagnosis.floor_of(local, &b)? else { return Ok(false) };
         let norm = floor.residual / floor.relative;
         let target = (run.stop.rtol * norm).max(run.stop.atol);
-        if floor.residual <= target {
+        // Below rounding of b itself the floor is in nobody's way.
+        if floor.residual <= target.max(LIMIT * f64::EPSILON * norm) {
             return Ok(false);
         }
         if diagnosis.project(local, &mut b)? {
