@@ -170,6 +170,10 @@ pub fn systems_without_a_solution_are_named_first(device: &str) {
         (solution.history.true_relative_residual - residual(solver.problem(), &[1.0; 216], &x)).abs() < 1e-12
     );
 
+    // Values that mend the rows are looked at.
+    solver.update_values(laplace(6).values()).unwrap();
+    assert!(solver.solve(&[1.0; 216], &mut x).unwrap().converged());
+
     let n = 50;
     let a = free_path(n);
     let problem = || Problem::csr(&a).unwrap().with_null_vectors(vec![vec![1.0; n]]).unwrap().into_owned();
