@@ -18,13 +18,13 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use targets::{Target, targets};
 
-/// A run beyond this is a find, if it takes as long when repeated.
+/// Time on a core beyond which a run is a find.
 const LONGEST: Duration = Duration::from_secs(2);
-/// A run that does not end by then is ended with the process.
+/// The same beyond which it is not waited for.
 const HANGS: Duration = Duration::from_secs(60);
 /// Memory held at once beyond which a run is a find.
 const MOST_BYTES: usize = 512 << 20;
@@ -193,18 +193,16 @@ fn run(target: &Target, limits: &Limits) -> Result<Done, String> {
 
 /// The error of a run, if it was one, and what is wrong with the run.
 fn attempt(target: &Target, bytes: &[u8]) -> (Option<String>, Option<String>) {
-    let once = || {
-        memory::reset();
-        let begin = Instant::now();
-        let result = catch_unwind(AssertUnwindSafe(|| (target.run)(bytes)));
-        (result, begin.elapsed(), memory::most())
-    };
-    let (result, mut time, most) = once();
-    // Others may have had the machine: only what is slow again is slow.
-    for _ in 0..2 {
-        if time > LONGEST {
-            time = time.min(once().1);
-        }
+    let once = || catch_unwind(AssertUnwindSafe(|| (target.run)(bytes)));
+    memory::reset();
+    let begin = Instant::now();
+    let result = once();
+    let (mut time, most) = (begin.elapsed(), memory::most());
+    if time > LONGEST {
+        // Others may have had the machine: once more, by the time that this process has.
+        let before = processor_time();
+        let _ = once();
+        time = processor_time().saturating_sub(before);
     }
     let (answer, wrong) = match result {
         Err(_) => (None, Some(PANIC.lock().unwrap_or_else(|e| e.into_inner()).clone())),
@@ -224,6 +222,21 @@ fn shape(message: &str) -> String {
     before.chars().chain(after.chars()).filter(|c| c.is_alphabetic()).take(100).collect()
 }
 
+/// What this process took of the cores so far, where Linux says it; else the time since the first call.
+fn processor_time() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let ticks = || {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // After the program's name in brackets: state, ten numbers, then utime and stime in 1/100 s.
+        let numbers = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2);
+        numbers.map(|n| n.parse::<u64>().ok()).sum::<Option<u64>>()
+    };
+    match ticks() {
+        Some(ticks) => Duration::from_millis(10 * ticks),
+        None => START.get_or_init(Instant::now).elapsed(),
+    }
+}
+
 fn hash(of: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
@@ -232,45 +245,47 @@ fn hash(of: impl Hash) -> u64 {
 
 /// Ends the process where one run does not end.
 struct Watchdog {
-    /// Milliseconds since the start at which the current run began, plus one; 0 between runs, `u64::MAX` when over.
-    since: Arc<AtomicU64>,
-    start: Instant,
+    /// Number of the current run; 0 between runs, `u64::MAX` when all are over.
+    current: Arc<AtomicU64>,
+    runs: AtomicU64,
 }
 
 impl Watchdog {
     fn start(trying: PathBuf) -> Self {
-        let (since, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
-        let watched = since.clone();
-        std::thread::spawn(move || watch(&watched, start, &trying));
-        Self { since, start }
+        let current = Arc::new(AtomicU64::new(0));
+        let watched = current.clone();
+        std::thread::spawn(move || watch(&watched, &trying));
+        Self { current, runs: AtomicU64::new(0) }
     }
 
     fn begin(&self) {
-        self.since.store(self.start.elapsed().as_millis() as u64 + 1, Relaxed);
+        self.current.store(1 + self.runs.fetch_add(1, Relaxed), Relaxed);
     }
 
     fn end(&self) {
-        self.since.store(0, Relaxed);
+        self.current.store(0, Relaxed);
     }
 }
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        self.since.store(u64::MAX, Relaxed);
+        self.current.store(u64::MAX, Relaxed);
     }
 }
 
-fn watch(since: &AtomicU64, start: Instant, trying: &Path) {
+fn watch(current: &AtomicU64, trying: &Path) {
+    let (mut seen, mut since) = (0, Duration::ZERO);
     loop {
         std::thread::sleep(Duration::from_millis(200));
-        match since.load(Relaxed) {
-            0 => {}
-            u64::MAX => return,
-            begin if start.elapsed() > Duration::from_millis(begin) + HANGS => {
-                println!("  {}: a run of more than {} s", trying.display(), HANGS.as_secs());
-                std::process::exit(1);
-            }
-            _ => {}
+        let now = current.load(Relaxed);
+        if now == u64::MAX {
+            return;
+        }
+        if now == 0 || now != seen {
+            (seen, since) = (now, processor_time());
+        } else if processor_time().saturating_sub(since) > HANGS {
+            println!("  {}: a run of more than {} s", trying.display(), HANGS.as_secs());
+            std::process::exit(1);
         }
     }
 }

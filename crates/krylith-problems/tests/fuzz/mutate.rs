@@ -93,6 +93,12 @@ pub fn mutate(samples: &[Vec<u8>], given: usize, words: &[&[u8]], random: &mut R
     bytes
 }
 
+/// A number of any length; rarely one that is believed of a size and costs a hundred megabytes.
+fn size(random: &mut Random) -> u64 {
+    let n = random.next() >> random.below(64);
+    if (1 << 18..1 << 25).contains(&n) && random.below(16) > 0 { n >> 12 } else { n }
+}
+
 fn change(bytes: &mut Vec<u8>, samples: &[Vec<u8>], words: &[&[u8]], random: &mut Random) {
     let at = random.below(bytes.len() + 1);
     let most = if random.below(8) == 0 { bytes.len() } else { 8 };
@@ -132,7 +138,7 @@ fn change(bytes: &mut Vec<u8>, samples: &[Vec<u8>], words: &[&[u8]], random: &mu
             if let Some(begin) = bytes.iter().skip(at).position(digit).map(|p| at + p) {
                 let length = bytes[begin..].iter().take_while(|c| digit(c)).count();
                 let number = match random.below(3) {
-                    0 => (random.next() >> random.below(64)).to_string(),
+                    0 => size(random).to_string(),
                     _ => random.of(&NUMBERS).into(),
                 };
                 bytes.splice(begin..begin + length, number.into_bytes());

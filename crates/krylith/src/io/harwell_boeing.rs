@@ -15,7 +15,7 @@ use super::matrix_market::Symmetry;
 use super::source::{COMPLEX, excerpt, line_of, load};
 use crate::matrix::Csr;
 use crate::{Error, Result};
-use format::{Field, LineFormat};
+use format::{Field, LineFormat, integer};
 
 /// Reads the matrix, with the symmetric half expanded, and the first of its right-hand sides, if there are any.
 ///
@@ -47,10 +47,9 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
     let Header { rows, columns, entries, symmetry, .. } = header;
 
     let mut col_ptr = Vec::with_capacity(columns + 1);
-    lines.numbers(&header.pointers, columns + 1, "column pointers", |field, line| {
+    lines.numbers(&header.pointers, columns + 1, "column pointers", |_, text| {
         let before = col_ptr.last().map_or(1, |&p: &usize| p + 1);
-        let pointer =
-            field.integer(line).and_then(|p| usize::try_from(p).ok()).ok_or("is no column pointer")?;
+        let pointer = integer(text).and_then(|p| usize::try_from(p).ok()).ok_or("is no column pointer")?;
         // They count from 1.
         if pointer < before || pointer > entries + 1 || (col_ptr.is_empty() && pointer != 1) {
             return Err("is a column pointer that does not lie between its neighbours");
@@ -65,8 +64,8 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
     }
     let mut row = Vec::with_capacity(entries);
     let (mut column, mut triangles) = (0, [false; 2]);
-    lines.numbers(&header.indices, entries, "row indices", |field, line| {
-        let i = field.integer(line).ok_or("is no row index")?;
+    lines.numbers(&header.indices, entries, "row indices", |_, text| {
+        let i = integer(text).ok_or("is no row index")?;
         let i =
             usize::try_from(i - 1).ok().filter(|&i| i < rows).ok_or("is a row index that is out of range")?;
         if symmetry != Symmetry::General {
@@ -299,17 +298,18 @@ impl<'a> Lines<'a> {
         what: &str,
         mut each: impl FnMut(&Field, &[u8]) -> Result<(), &'static str>,
     ) -> Result<()> {
-        let mut done = 0;
+        let (mut done, mut texts) = (0, Vec::new());
         while done < count {
             let line =
                 self.next().ok_or_else(|| self.short(&format!("{count} {what} are read; {done} were")))?;
-            for field in format.fields.iter().take(count - done) {
-                each(field, line).map_err(|why| {
-                    let text = String::from_utf8_lossy(field.of(line)).escape_debug().to_string();
+            format.split(line, count - done, &mut texts);
+            for (field, text) in format.fields.iter().zip(&texts) {
+                each(field, text).map_err(|why| {
+                    let text = String::from_utf8_lossy(text).escape_debug().to_string();
                     self.wrong(format!("`{text}` {why}"))
                 })?;
-                done += 1;
             }
+            done += texts.len();
         }
         Ok(())
     }
@@ -319,8 +319,8 @@ impl<'a> Lines<'a> {
             return Err(self.short(&format!("{count} {what} are read")));
         }
         let mut values = Vec::with_capacity(count);
-        self.numbers(format, count, what, |field, line| {
-            let v = field.real(line).ok_or("is no number")?;
+        self.numbers(format, count, what, |field, text| {
+            let v = field.real(text).ok_or("is no number")?;
             values.push(Some(v).filter(|v| v.is_finite()).ok_or("is not finite")?);
             Ok(())
         })?;

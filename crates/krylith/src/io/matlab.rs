@@ -171,7 +171,7 @@ impl Found {
         let Some(&word) = word.first() else {
             return Err(of.wrong(flags.at, "flags of an array are missing"));
         };
-        let (class, complex) = (word as u8, word & 0x800 != 0);
+        let (class, complex, logical) = (word as u8, word & 0x800 != 0, word & 0x200 != 0);
         if !matches!(class, STRUCT | SPARSE) && !DENSE.contains(&class) {
             return Ok(()); // text, cells, and objects, which look otherwise inside
         }
@@ -187,7 +187,7 @@ impl Found {
         match class {
             STRUCT if within.is_none() && shape == [1, 1] => self.fields(of, &name),
             SPARSE => {
-                let array = sparse(&mut of, shape, complex)?;
+                let array = sparse(&mut of, shape, complex, logical)?;
                 // A sparse vector is a right-hand side, if anything.
                 match shape[1] == 1 && shape[0] > 1 {
                     true => self.dense.push(Named { name, array: array.into_vector(&of)? }),
@@ -250,7 +250,7 @@ impl Found {
 }
 
 /// Reads what follows the name of a sparse array.
-fn sparse(of: &mut Elements, shape: [usize; 2], complex: bool) -> Result<Sparse> {
+fn sparse(of: &mut Elements, shape: [usize; 2], complex: bool, logical: bool) -> Result<Sparse> {
     let indices = of.expect("the row indices of a sparse matrix")?;
     let mut row = of.indices(&indices, "row indices")?;
     let pointers = of.expect("the column pointers of a sparse matrix")?;
@@ -272,7 +272,11 @@ fn sparse(of: &mut Elements, shape: [usize; 2], complex: bool) -> Result<Sparse>
             format!("row index {} of entry {p} is out of range; there are {} rows", row[p], shape[0]);
         return Err(of.wrong(indices.at, message));
     }
-    let element = of.expect("the values of a sparse matrix")?;
+    let mut element = of.expect("the values of a sparse matrix")?;
+    // MATLAB has written logical values as bytes and called them doubles.
+    if logical && element.data.len() < 8 * entries {
+        element.kind = element::BYTES;
+    }
     let mut values = of.reals(&element, "values")?;
     if values.len() < entries {
         let message = format!("{} values for {entries} entries", values.len());

@@ -70,6 +70,28 @@ impl LineFormat {
         }
         (!fields.is_empty()).then_some(Self { fields })
     }
+
+    /// The texts of the first `count` numbers of a line.
+    ///
+    /// Some programs write numbers that are wider than the format says: where fields would cut words in two, and there are
+    /// as many words as numbers, words are taken.
+    pub fn split<'a>(&self, line: &'a [u8], count: usize, texts: &mut Vec<&'a [u8]>) {
+        let fields = &self.fields[..count.min(self.fields.len())];
+        texts.clear();
+        if fields.iter().any(|f| f.cuts(line)) {
+            let words = || line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+            if words().count() == fields.len() {
+                texts.extend(words());
+                return;
+            }
+        }
+        texts.extend(fields.iter().map(|f| f.of(line)));
+    }
+}
+
+/// A whole number.
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The number at the beginning of `text`, if one stands there, which moves past it; `None` for one that is too large.
@@ -85,18 +107,17 @@ fn digits(text: &mut &str) -> Option<Option<i32>> {
 
 impl Field {
     /// The characters of this field; a line may end before it.
-    pub fn of<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+    fn of<'a>(&self, line: &'a [u8]) -> &'a [u8] {
         line.get(self.begin..self.end.min(line.len())).unwrap_or_default().trim_ascii()
     }
 
-    /// A whole number.
-    pub fn integer(&self, line: &[u8]) -> Option<i64> {
-        std::str::from_utf8(self.of(line)).ok()?.parse().ok()
+    /// True where the field ends between two characters that are no blanks.
+    fn cuts(&self, line: &[u8]) -> bool {
+        line.get(self.end - 1..=self.end).is_some_and(|pair| !pair.iter().any(u8::is_ascii_whitespace))
     }
 
     /// A number as Fortran reads it: `D` and `Q` are exponents too, or a sign alone (`1.5-105`).
-    pub fn real(&self, line: &[u8]) -> Option<f64> {
-        let text = self.of(line);
+    pub fn real(&self, text: &[u8]) -> Option<f64> {
         // As it is in nearly all files.
         if text.contains(&b'.')
             && self.scale == 0
@@ -106,8 +127,9 @@ impl Field {
         }
         let mut plain = Vec::with_capacity(text.len() + 1);
         let (mut point, mut exponent) = (false, false);
-        for &c in text.iter().filter(|c| **c != b' ') {
+        for &c in text {
             match c {
+                b' ' if plain.last() == Some(&b'e') => {} // for the sign of an exponent
                 b'D' | b'd' | b'Q' | b'q' | b'E' | b'e' => {
                     plain.push(b'e');
                     exponent = true;
@@ -134,8 +156,9 @@ mod tests {
     use super::*;
 
     fn reals(format: &str, line: &str) -> Vec<Option<f64>> {
-        let format = LineFormat::parse(format).unwrap();
-        format.fields.iter().map(|f| f.real(line.as_bytes())).collect()
+        let (format, mut texts) = (LineFormat::parse(format).unwrap(), Vec::new());
+        format.split(line.as_bytes(), format.fields.len(), &mut texts);
+        format.fields.iter().zip(texts).map(|(f, text)| f.real(text)).collect()
     }
 
     #[test]
@@ -177,9 +200,17 @@ mod tests {
         assert_eq!(reals("(3F6.1)", "  1.5   -.5     7"), [Some(1.5), Some(-0.5), Some(0.7)]);
         assert_eq!(reals("(1P,2E8.1)", " 25.0    2.5E+00"), [Some(2.5), Some(2.5)]);
         assert_eq!(reals("(2E8.1)", "1.0E 05"), [Some(1e5), None]);
+        assert_eq!(reals("(2E8.1)", " 1.5 2.5 3.5"), [None, Some(3.5)]);
+        // Wider than the format, as SciPy writes three digits of an exponent.
+        assert_eq!(reals("(2E9.2)", " 1.50E-139 -2.50E-05"), [Some(1.5e-139), Some(-2.5e-5)]);
+        assert_eq!(reals("(1E4.1)", "1.23456"), [Some(1.23456)]);
+        // What touches the last number, as a label in the last columns may, is no part of it.
+        assert_eq!(reals("(2F4.1)", " 1.5 2.5LABEL 1"), [Some(1.5), Some(2.5)]);
         assert_eq!(reals("(1E8.1)", "abc"), [None]);
         let format = LineFormat::parse("(3I4)").unwrap();
-        let found: Vec<_> = format.fields.iter().map(|f| f.integer(b"1234 +56  -7")).collect();
+        let mut texts = Vec::new();
+        format.split(b"1234 +56  -7", 3, &mut texts);
+        let found: Vec<_> = texts.into_iter().map(integer).collect();
         assert_eq!(found, [Some(1234), Some(56), Some(-7)]);
     }
 }

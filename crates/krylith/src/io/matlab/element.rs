@@ -6,6 +6,8 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
+/// `miUINT8`.
+pub(super) const BYTES: u32 = 2;
 /// `miMATRIX`.
 pub(super) const MATRIX: u32 = 14;
 /// `miCOMPRESSED`.
@@ -111,7 +113,7 @@ impl<'a> Elements<'a> {
         }
         Ok(match element.kind {
             1 => numbers!(i8),
-            2 => numbers!(u8),
+            BYTES => numbers!(u8),
             3 => numbers!(i16),
             4 => numbers!(u16),
             5 => numbers!(i32),

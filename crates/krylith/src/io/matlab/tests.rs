@@ -161,14 +161,17 @@ fn the_struct_of_suitesparse() {
 #[test]
 fn values_may_be_stored_short_and_logical() {
     let w = BOTH[0];
-    let parts = [
-        w.head(5 | 0x200, &[2, 2], "A"),
-        w.element(5, &w.words(&[0, 1])),
-        w.element(5, &w.words(&[0, 1, 2])),
-        w.small(2, &[1, 1]),
-    ];
-    let (a, _) = read(&w.file(&[w.element(14, &parts.concat())])).unwrap();
-    assert_eq!(a, Csr::from_triplets(2, 2, &[(0, 0, 1.0), (1, 1, 1.0)]).unwrap());
+    // The second as MATLAB has written it: bytes that are called doubles.
+    for kind in [2, 9] {
+        let parts = [
+            w.head(5 | 0x200, &[2, 2], "A"),
+            w.element(5, &w.words(&[0, 1])),
+            w.element(5, &w.words(&[0, 1, 2])),
+            w.small(kind, &[1, 1]),
+        ];
+        let (a, _) = read(&w.file(&[w.element(14, &parts.concat())])).unwrap();
+        assert_eq!(a, Csr::from_triplets(2, 2, &[(0, 0, 1.0), (1, 1, 1.0)]).unwrap(), "type {kind}");
+    }
 }
 
 #[test]
