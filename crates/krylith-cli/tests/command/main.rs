@@ -7,5 +7,6 @@ mod bad_input;
 mod info;
 mod matrices;
 mod model;
+mod process;
 mod solve;
 mod threads;
