@@ -15,6 +15,7 @@ mod partitions;
 mod plot;
 mod portrait;
 mod problem;
+mod process;
 mod progress;
 mod ranks;
 mod report;
@@ -34,10 +35,16 @@ fn main() -> ExitCode {
         ranks::start()?;
         match args.command {
             None => args::print_help(),
-            Some(args::Command::Solve(args)) => solve::solve(*args),
+            Some(args::Command::Solve(args)) => {
+                process::start_threads()?;
+                solve::solve(*args)
+            }
             // One rank is enough for the rest.
             _ if !output::speaks() => Ok(failure::DONE),
-            Some(args::Command::Problem(args)) => problem::problem(args),
+            Some(args::Command::Problem(args)) => {
+                process::start_threads()?;
+                problem::problem(args)
+            }
             Some(args::Command::Bench(args)) => bench::bench(args),
             Some(args::Command::Model(args)) => model::model(*args),
             Some(args::Command::Info(args)) => info::info(args),

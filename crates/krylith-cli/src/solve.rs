@@ -73,8 +73,8 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         }
         // Every step of a set-up fails on all ranks or on none.
         let all = |e: krylith::Error| Failure { agreed: true, ..explained(e, &options) };
-        interrupt::solving();
         let mut solver = Solver::new(problem, &options).map_err(all)?;
+        interrupt::solving();
         let done = solver.solve_watched(&b, &mut x, &mut watch).cloned();
         watch.finish();
         interrupt::solved();

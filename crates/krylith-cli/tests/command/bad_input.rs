@@ -261,3 +261,19 @@ fn a_full_disk_leaves_the_old_file() {
     assert_eq!(std::fs::read(f.path("x.npy")).unwrap(), b"old");
     assert_eq!(f.names(), ["a.mtx", "x.npy"]);
 }
+
+/// Coefficients of a Kronecker sum that are finite, and whose product is not.
+#[test]
+fn coefficients_that_overflow_are_named() {
+    let f = Folder::new();
+    f.line("problem stokes:3x3x3 --out p").works();
+    let text = std::fs::read_to_string(f.path("p/system.toml")).unwrap();
+    let change = |line: &str| match line.split(' ').next() {
+        Some("tau") => "tau = 1e300".to_string(),
+        Some("B") => "B = [[0.25, 0.0], [1e10, 0.25]]".to_string(),
+        _ => line.to_string(),
+    };
+    f.write("p/system.toml", text.lines().map(|line| change(line) + "\n").collect::<String>());
+    f.line("solve p/system.toml --device cpu")
+        .fails(2, &["system.toml", "tau is 1e300", "B(1, 0) is 1e10", "overflows"]);
+}

@@ -8,5 +8,6 @@ mod files;
 mod info;
 mod matrices;
 mod model;
+mod process;
 mod solve;
 mod threads;

@@ -24,7 +24,7 @@ impl KroneckerSum {
     /// Puts the five parts together.
     ///
     /// # Errors
-    /// A or B not square of the same order, M and L of different block size or shape, τ not finite.
+    /// A or B not square of the same order, M and L of different block size or shape, τ or τB not finite.
     pub fn new(a: Dense, b: Dense, tau: f64, m: Bsr, l: Bsr) -> Result<Self> {
         let shape = |x: &Bsr| (x.rows(), x.columns());
         Self::check(&a, &b, tau, [m.block(), l.block()], [shape(&m), shape(&l)])?;
@@ -63,6 +63,13 @@ impl KroneckerSum {
         }
         if !tau.is_finite() {
             return Err(Error::invalid(format!("tau is {tau}; it must be finite")));
+        }
+        if let Some(p) = b.values().iter().position(|v| !(tau * v).is_finite()) {
+            let (i, j) = (p / s, p % s);
+            return Err(Error::invalid(format!(
+                "tau is {tau:e} and B({i}, {j}) is {:e}; their product overflows: scale the system",
+                b[(i, j)]
+            )));
         }
         Ok(())
     }

@@ -25,7 +25,8 @@
 //! Left out: split preconditioning K₁⁻¹ A K₂⁻¹. It would change the residual that the iteration sees, and the one that
 //! counts is that of the system as given.
 
-use super::krylov::{Krylov, Recurrence, Work};
+use super::krylov::{Krylov, Recurrence};
+use super::work::Work;
 use crate::space::{Reason, Space};
 use crate::{Result, steps, sweeps};
 

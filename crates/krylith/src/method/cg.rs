@@ -17,7 +17,8 @@
 //! A may be negative definite, and P too: (p, A p) and (r, P⁻¹ r) must keep the signs that they begin with. Where one
 //! changes, the matrix or the preconditioner is not definite, and the solve ends in a breakdown that says which.
 
-use super::krylov::{Krylov, Recurrence, Work};
+use super::krylov::{Krylov, Recurrence};
+use super::work::Work;
 use crate::space::{Reason, Space};
 use crate::{Result, steps, sweeps};
 

@@ -18,7 +18,8 @@
 //! Every cycle starts from the true residual b − A x, so that a basis stored in f32, or an estimate gone wrong,
 //! costs iterations and never accuracy.
 
-use super::krylov::{Krylov, Recurrence, Work};
+use super::krylov::{Krylov, Recurrence};
+use super::work::Work;
 use crate::space::{Phase, Reason, Space, Store};
 use crate::{Error, Result, steps, sweeps};
 

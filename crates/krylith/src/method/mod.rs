@@ -5,6 +5,7 @@ pub mod cg;
 pub mod gmres;
 pub mod krylov;
 mod spec;
+mod work;
 
 pub use bicgstab::{Bicgstab, BicgstabOptions, Reductions};
 pub use cg::{Cg, CgForm, CgOptions};
@@ -12,6 +13,7 @@ pub use gmres::{Gmres, GmresOptions, Orthogonalization};
 pub use krylov::Krylov;
 pub(crate) use krylov::LIMIT;
 pub use spec::{MethodName, MethodSpec};
+pub use work::Work;
 
 use crate::Result;
 use crate::operator::LinearOperator;

@@ -81,8 +81,11 @@ impl<'a> Terms<'a> {
 }
 
 fn scaled(b: &Dense, tau: f64) -> Dense {
-    let values = b.values().iter().map(|v| tau * v).collect();
-    Dense::new(b.rows(), b.columns(), values).expect("a finite multiple of a matrix that was checked")
+    let mut scaled = b.clone();
+    for i in 0..b.rows() {
+        (0..b.columns()).for_each(|j| scaled[(i, j)] *= tau);
+    }
+    scaled
 }
 
 /// A device that can hold and multiply sums of point-block terms.

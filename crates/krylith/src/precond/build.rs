@@ -292,6 +292,8 @@ fn ildu<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     let comm = space.comm();
+    let (order, whole) = (terms.block() * terms.stages(), local.numbers.is_none());
+    let spec = &if whole { spec.as_one(order, terms.block_rows(), space.most_rows(order)) } else { *spec };
     let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;

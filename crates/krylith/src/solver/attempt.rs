@@ -1,7 +1,8 @@
 //! One rank of a solve on one device, written once for every device: the operator, the preconditioner and the method of an
 //! attempt, and the climb from one attempt to the next.
 
-use super::diagnosis::Diagnosis;
+use super::crowded::Crowded;
+use super::diagnosis::{Diagnosis, Indices};
 use super::ladder::{self, Attempt};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
@@ -15,6 +16,7 @@ use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
 use crate::space::{History, Observer, Outcome, Stop, Store};
+use crate::text::plural;
 use crate::{Error, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -70,6 +72,8 @@ pub(super) struct Rank<S: SolverSpace> {
     room: Option<u64>,
     ladder: Vec<Attempt>,
     diagnosis: Arc<Diagnosis>,
+    /// Rows with too few columns, once they were looked for.
+    crowded: Option<Option<Crowded>>,
     /// Where on the ladder the current attempt stands, or the last that could be built.
     rung: usize,
     /// Restarts of one attempt, as they were told.
@@ -145,6 +149,7 @@ impl<S: SolverSpace> Rank<S> {
             room,
             ladder,
             diagnosis,
+            crowded: None,
             rung: 0,
             restarts: Vec::with_capacity(256),
             history: History::with_room(0),
@@ -333,7 +338,7 @@ impl<S: SolverSpace> Rank<S> {
                 false => ladder::join(&mut self.solution.history, &self.history),
             }
             first = false;
-            if !again || is_last {
+            if !again || is_last || self.is_crowded(local, stop, rhs, best)? {
                 break;
             }
             let (name, next) = (self.ladder[k].name(), self.ladder[k + 1].name());
@@ -433,6 +438,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
                 format!("the operator was set up anew: {why}"),
             ));
         }
+        self.crowded = None;
         // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
         if !self.diagnosis.is_clean() {
             self.diagnosis = Arc::new(Diagnosis::of(local)?);
@@ -530,6 +536,32 @@ impl<S: SolverSpace> Rank<S> {
             history.outcome = Outcome::Inconsistent;
         }
         self.solution.events.push(Event::new(EventKind::Inconsistent, None, floor.reason));
+        Ok(true)
+    }
+
+    /// True where an attempt has failed because rows that together have too few columns do not fit b: no other can do better. Looked
+    /// for by one rank alone, where zeros on the diagonal make it possible.
+    fn is_crowded(&mut self, local: &LocalProblem, stop: Stop, rhs: Numbers, best: f64) -> Result<bool> {
+        let diagnosis = self.diagnosis.clone();
+        if self.space.comm().size() > 1 || diagnosis.missing_diagonal.count == 0 {
+            return Ok(false);
+        }
+        let found = self.crowded.get_or_insert_with(|| Crowded::of(local.terms));
+        let Some(crowded) = found else { return Ok(false) };
+        let norm = self.solution.history.rhs_norm;
+        let floor = crowded.floor(&rhs.to_vec()?);
+        if floor <= (stop.rtol * norm).max(stop.atol) {
+            return Ok(false);
+        }
+        let rows = Indices::of(&crowded.rows).named(local.terms);
+        let columns = plural(crowded.columns, "column");
+        let detail = format!(
+            "rows {rows} have entries in {columns} alone, and b does not fit them: no x brings ‖b − A x‖/‖b‖ below {:.1e}",
+            floor / norm
+        );
+        self.solution.events.push(Event::new(EventKind::Inconsistent, None, detail));
+        self.solution.history.outcome = Outcome::Inconsistent;
+        self.solution.history.true_relative_residual = best;
         Ok(true)
     }
 

@@ -60,7 +60,7 @@ impl Crew {
         let workers = Workers::new(count, "krylith").map_err(|e| Error::Device {
             device: "the host".into(),
             call: "a new thread".into(),
-            message: e.to_string(),
+            message: format!("{e}; raise the limit of processes (ulimit -u)"),
         })?;
         // Where a failure ends the whole job, it is the caller's to say so: it may want to print the reason before.
         let own = || if problem.comm.outlives_failure() { vec![problem.comm.clone()] } else { Vec::new() };

@@ -228,6 +228,11 @@ impl std::fmt::Display for Indices {
 }
 
 impl Indices {
+    /// Of ascending numbers.
+    pub(crate) fn of(all: &[usize]) -> Self {
+        Self { count: all.len(), first: all.iter().take(NAMED).map(|&u| u as u64).collect() }
+    }
+
     /// In words: scalar rows where there is one stage, else rows of a stage.
     pub(crate) fn named(&self, terms: &Terms) -> String {
         let s = terms.stages() as u64;

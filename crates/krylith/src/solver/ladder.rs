@@ -77,6 +77,9 @@ pub(crate) fn ladder(
     let open = *wanted == PrecondSpec::Auto;
     let equilibrate =
         options.equilibrate.unwrap_or(false) || (open && options.equilibrate.is_none() && spread > UNEVEN);
+    let as_one = |ildu: &IlduSpec| {
+        local.numbers.is_none() && ildu.as_one(order, nodes, most_rows).most_rows(order) >= nodes
+    };
     let mut attempts: Vec<(Attempt, PrecondSpec)> = Vec::new();
     for rung in &LADDER {
         let precond = match wanted {
@@ -96,7 +99,7 @@ pub(crate) fn ladder(
         let method = MethodSpec::of(name, options, rung.restart).at_most(most);
         // Where one subdomain holds the whole system, cutting it and not cutting it are the same.
         let alike = match &precond {
-            PrecondSpec::Ildu(ildu) if nodes <= ildu.most_rows(order) => {
+            PrecondSpec::Ildu(ildu) if nodes <= ildu.most_rows(order) || as_one(ildu) => {
                 PrecondSpec::Ildu(IlduSpec { cut: SubdomainCut::Whole, ..*ildu })
             }
             other => other.clone(),

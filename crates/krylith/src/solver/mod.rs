@@ -6,6 +6,7 @@
 mod attempt;
 mod bandwidth;
 mod crew;
+mod crowded;
 mod device;
 mod diagnosis;
 pub mod host;

@@ -17,8 +17,9 @@ pub enum Outcome {
     /// The tolerance lies below what rounding x to double precision makes of the residual, and the true residual is as small as
     /// that, within a factor of four: x is as good as a backward stable direct solve's.
     RoundingLimit,
-    /// No x satisfies the tolerance: b has a part that no A x has, in empty rows or along a null vector of Aᵀ. Found before the
-    /// first iteration. With null vectors x is the least-squares answer; where rows are empty it is as it was given.
+    /// No x satisfies the tolerance: b has a part that no A x has, in empty rows, along a null vector of Aᵀ, or in rows that together
+    /// have too few columns. The first two are found before the first iteration, the last after an attempt that failed. With null
+    /// vectors x is the least-squares answer; where rows are empty it is as it was given.
     Inconsistent,
     /// The true residual grew far past its start.
     Diverged,

@@ -1,7 +1,7 @@
 //! Ways to cut subdomains: sizes, and that each row is in one.
 
 use crate::common::{Random, random_bsr};
-use krylith::matrix::{Bsr, Dense};
+use krylith::matrix::{Bsr, Csr, Dense};
 use krylith::operator::Terms;
 use krylith::partition::{Partition, SubdomainCut, Subdomains, split};
 use std::borrow::Cow;
@@ -113,6 +113,20 @@ fn auto_says_why() {
 }
 
 /// Ghost columns of one rank's part couple to nothing.
+/// Where next to nothing is coupled there is nothing to find by a graph.
+#[test]
+fn loose_rows_are_cut_as_they_stand() {
+    let n = 64u32;
+    for (couplings, auto) in [(0, true), (4, true), (5, false)] {
+        let mut entries: Vec<_> = (0..n).map(|i| (i, i, 2.0)).collect();
+        entries.extend((0..couplings).map(|k| (k, n - 1 - k, 1.0)));
+        let terms = Terms::csr(&Csr::from_triplets(64, 64, &entries).unwrap()).unwrap();
+        let (cut, why) = Subdomains::cut(&terms, None, SubdomainCut::Auto, 8).unwrap();
+        assert_eq!(why == "auto: few rows are coupled to others", auto, "{couplings} couplings: {why}");
+        check(&cut, 64, 8, why);
+    }
+}
+
 #[test]
 fn a_part_of_a_distributed_matrix_is_cut() {
     let (terms, points) = grid([6, 5, 4]);

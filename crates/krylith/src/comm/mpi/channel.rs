@@ -30,7 +30,7 @@ impl MpiChannel {
         let tag = world.next_tag()?;
         let room = |n: usize| {
             let mut numbers = Vec::new();
-            numbers.try_reserve_exact(n).map_err(|_| Error::Memory {
+            crate::memory::reserve(&mut numbers, n).map_err(|_| Error::Memory {
                 what: "a halo's buffer".into(),
                 needed: 8 * n as u64,
                 free: 0,

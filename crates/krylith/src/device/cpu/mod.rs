@@ -190,7 +190,7 @@ fn strips(len: usize) -> usize {
 /// `n` zeros, or an error that names the bytes.
 fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
     let mut zeros = Vec::new();
-    zeros.try_reserve_exact(n).map_err(|_| Error::Memory {
+    crate::memory::reserve(&mut zeros, n).map_err(|_| Error::Memory {
         what: what.into(),
         needed: (n * size_of::<T>()) as u64,
         free: 0,

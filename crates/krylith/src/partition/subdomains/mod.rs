@@ -12,6 +12,7 @@ pub use boxes::slabs_fit;
 
 use super::adjacency::Adjacency;
 use super::{contiguous, curve};
+use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -172,6 +173,11 @@ impl Subdomains {
                 nodes.par_sort_unstable_by_key(|&i| (place[i as usize], i));
                 runs(&nodes, parts)
             }
+            // METIS takes a minute for 16,777,216 rows with nothing to cut.
+            SubdomainCut::Graph | SubdomainCut::TwoLevel if asked == SubdomainCut::Auto && loose(terms) => {
+                why = "auto: few rows are coupled to others";
+                runs(&nodes, parts)
+            }
             SubdomainCut::Graph => match by_graph(terms, rows) {
                 // METIS fails on some graphs; who left the choice to us gets another cut.
                 Err(_) if asked == SubdomainCut::Auto => {
@@ -239,6 +245,21 @@ fn points(coordinates: Option<&[[f64; 3]]>, n: usize) -> Result<&[[f64; 3]]> {
         )));
     }
     Ok(points)
+}
+
+/// True where at most one row in sixteen is coupled to another.
+fn loose(terms: &Terms) -> bool {
+    let n = terms.block_rows();
+    let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
+    // Where more than the diagonal is stored nothing is counted.
+    blocks <= terms.terms.len() * n + n / 16 && {
+        let off = |a: &Bsr, i: usize| {
+            a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]].iter().filter(|&&j| j as usize != i).count()
+        };
+        let couplings: usize =
+            terms.terms.iter().map(|(_, a)| (0..n).map(|i| off(a, i)).sum::<usize>()).sum();
+        couplings <= n / 16
+    }
 }
 
 /// Equal runs of a list.

@@ -1,0 +1,124 @@
+//! What a process has from its system, and needs `unsafe` or words to the system for: signals, memory, threads. The one file of
+//! the command with `unsafe`.
+
+use crate::failure::{Failure, MACHINE, Result};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Memory of the system, and an end in one line where it has none: the standard library's end is an abort with many.
+struct Memory;
+
+#[global_allocator]
+static MEMORY: Memory = Memory;
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Memory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        found(unsafe { System.alloc(layout) }, layout.size())
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        found(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+    unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        found(unsafe { System.realloc(p, layout, size) }, size)
+    }
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
+/// Gives memory on; without any the command ends here, unless who asked has words of its own for that.
+fn found(memory: *mut u8, bytes: usize) -> *mut u8 {
+    if memory.is_null() && !krylith::memory::may_fail() {
+        out_of_memory(bytes);
+    }
+    memory
+}
+
+/// Says so, once, and ends the process. Allocates nothing.
+#[cold]
+fn out_of_memory(bytes: usize) -> ! {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    while SAID.swap(true, SeqCst) {
+        std::thread::yield_now(); // another thread is ending the process
+    }
+    let mut line = [0; 256];
+    let mut rest = &mut line[..];
+    let _ = writeln!(
+        rest,
+        "error: out of memory, {bytes} bytes more are not to be had; use f32 storage, a smaller restart or a machine with \
+         more memory (--store f32, --restart)"
+    );
+    let free = rest.len();
+    end(&line[..line.len() - free], MACHINE)
+}
+
+/// Writes a line to stderr and ends the process. Safe in a signal handler.
+pub fn end(line: &[u8], code: u8) -> ! {
+    write(line);
+    #[cfg(unix)]
+    // SAFETY: ends the process, without what else is done at exits.
+    unsafe {
+        libc::_exit(code.into())
+    }
+    #[cfg(not(unix))]
+    std::process::exit(code.into())
+}
+
+/// Writes a line to stderr. Safe in a signal handler.
+pub fn write(line: &[u8]) {
+    #[cfg(unix)]
+    // SAFETY: a buffer and its length. What cannot be written is lost, as on a closed stderr elsewhere.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
+    }
+    #[cfg(not(unix))]
+    let _ = std::io::stderr().write_all(line);
+}
+
+/// Has `handler` called on Ctrl-C, `kill` and a lost terminal. One that is ignored already stays so: `nohup` asked for it.
+///
+/// `handler` must do no more than a signal handler may: neither allocate nor lock.
+///
+/// # Errors
+/// What the system says.
+#[cfg(unix)]
+pub fn on_interrupt(handler: extern "C" fn(libc::c_int)) -> Result<()> {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: both structures are plain data, which the system fills or reads; the handler's type is as it wants.
+        let done = unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            let mut after: libc::sigaction = std::mem::zeroed();
+            after.sa_sigaction = handler as *const () as libc::sighandler_t;
+            after.sa_flags = libc::SA_RESTART;
+            match libc::sigaction(signal, std::ptr::null(), &mut before) {
+                0 if before.sa_sigaction == libc::SIG_IGN => 0,
+                0 => libc::sigaction(signal, &after, std::ptr::null_mut()),
+                failed => failed,
+            }
+        };
+        if done != 0 {
+            let e = std::io::Error::last_os_error();
+            return Err(Failure::machine(format!("cannot catch signal {signal}: {e}")));
+        }
+    }
+    Ok(())
+}
+
+/// Starts the threads that read, cut and generate systems, which otherwise start by themselves and panic if they cannot.
+///
+/// # Errors
+/// The system refuses some.
+pub fn start_threads() -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    rayon::ThreadPoolBuilder::new().num_threads(cores).build_global().map_err(|e| {
+        Failure::machine(format!(
+            "the system refuses to start {cores} threads ({e}); raise the limit of processes (ulimit -u) or of memory"
+        ))
+    })
+}

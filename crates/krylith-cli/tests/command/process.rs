@@ -1,0 +1,105 @@
+//! Signals, and a system that gives no more memory or threads.
+#![cfg(target_os = "linux")]
+
+use crate::common::{Folder, Ran, mtx};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A shell that sets something up and then becomes `krylith` with these words.
+fn shell(f: &Folder, before: &str, line: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{before}; exec {} {line}", env!("CARGO_BIN_EXE_krylith"))]);
+    command.current_dir(f.0.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn send(signal: &str, to: &Child) {
+    let kill = format!("kill -{signal} {}", to.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+/// The signals that a process catches or ignores.
+fn mask(of: &Child, which: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", of.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with(which)).unwrap();
+    u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
+}
+
+const HUP: u64 = 1;
+const INT: u64 = 1 << 1;
+const TERM: u64 = 1 << 14;
+
+/// As `nohup` and `&` in scripts ask for.
+#[test]
+fn ignored_signals_stay_ignored() {
+    let f = Folder::new();
+    let line = "solve laplace:60x60x60 --device cpu --rtol 0 --atol 1e-300 --restart 3 --precond none --max-iters 100000000";
+    let mut child = shell(&f, "trap '' HUP INT", line).spawn().unwrap();
+    let mut text = String::new();
+    let read = BufReader::new(child.stderr.take().unwrap()).read_line(&mut text).unwrap();
+    assert!(read > 0 && text.contains("iteration"), "it ended before: {text}");
+    let masks = (mask(&child, "SigIgn") & (HUP | INT), mask(&child, "SigCgt") & (HUP | INT | TERM));
+    send("HUP", &child);
+    send("INT", &child);
+    std::thread::sleep(Duration::from_secs(1)); // an interrupted solve ends in milliseconds
+    let ended = child.try_wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((masks, ended), ((HUP | INT, TERM), None));
+}
+
+/// There is nothing to save yet, so it ends at once.
+#[test]
+fn ctrl_c_ends_a_long_set_up() {
+    let f = Folder::new();
+    let line = "solve laplace:40x40x40 --device cpu --precond ildu:fill=20,cut=whole --out x.npy";
+    let mut child = shell(&f, ":", line).spawn().unwrap();
+    let begin = Instant::now();
+    while mask(&child, "SigCgt") & INT == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it does not watch");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(500)); // well into the set-up
+    assert!(child.try_wait().unwrap().is_none(), "the set-up was not long");
+    let asked = Instant::now();
+    send("INT", &child);
+    let ran = Ran::new(child.wait_with_output().unwrap());
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}: {ran:#?}", asked.elapsed());
+    assert_eq!(ran.code, 130, "{ran:#?}");
+    assert_eq!(ran.err, "error: interrupted before the first iteration; there is nothing to keep\n");
+    assert!(f.names().is_empty(), "{:?}", f.names());
+}
+
+/// Whoever asks for the memory: an array that the library checks, or any other.
+#[test]
+fn no_memory_is_one_line() {
+    let f = Folder::new();
+    let line = "solve laplace:64x64x64 --device cpu --threads 1 --precond none --method gmres --restart 60";
+    let mut failed = 0;
+    for megabytes in [110, 130, 150, 180, 220] {
+        let ran = shell(&f, &format!("ulimit -v {}", 1000 * megabytes), line).output().unwrap();
+        let ran = Ran::new(ran);
+        if ran.code != 0 {
+            ran.fails(3, &["error: "]);
+            assert_eq!(ran.err.lines().count(), 1, "{megabytes} MB: {ran:#?}");
+            failed += 1;
+        }
+    }
+    assert!(failed >= 3, "{failed} limits were too small");
+}
+
+/// No stack of a thread is to be had.
+#[test]
+fn refused_threads_are_one_line() {
+    let f = Folder::new();
+    f.write("a.mtx", mtx(1, 1, &[(1, 1, 2.0)]));
+    for line in
+        ["solve a.mtx --device cpu", "solve laplace:4x4x4 --device cpu", "problem laplace:4x4x4 --out p"]
+    {
+        let mut command = f.command(&line.split(' ').collect::<Vec<_>>());
+        let ran = Ran::new(command.env("RUST_MIN_STACK", (1u64 << 50).to_string()).output().unwrap());
+        ran.fails(3, &["the system refuses to start", "threads", "ulimit -u"]);
+        assert_eq!(ran.err.lines().count(), 1, "{ran:#?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! What a recurrence works on, and the sweeps and products that it asks for by name.
+
+use super::krylov::{magnitude, subtract};
+use crate::Result;
+use crate::operator::LinearOperator;
+use crate::space::{BoundSweep, FLAGS, HALT, Phase, SmallStep, Space};
+
+/// What a recurrence works on: a space, A, P and its scalars.
+pub struct Work<'a, S: Space> {
+    /// Where vectors live.
+    pub space: &'a S,
+    /// The scalars.
+    pub scalars: &'a mut S::Scalars,
+    /// At the start of a solve, or after it was broken off: what the recurrence's vectors hold means nothing.
+    pub first: bool,
+    a: &'a dyn LinearOperator<S>,
+    p: Option<&'a dyn LinearOperator<S>>,
+}
+
+impl<S: Space> Work<'_, S> {
+    /// True where there is a preconditioner.
+    pub fn preconditioned(&self) -> bool {
+        self.p.is_some()
+    }
+
+    /// `to = A from`.
+    pub fn multiply(&self, from: &S::Vector, to: &mut S::Vector) -> Result<()> {
+        self.space.mark(Phase::Product);
+        self.a.apply(self.space, from, to)?;
+        self.space.mark(Phase::Orthogonalization);
+        Ok(())
+    }
+
+    /// `r = b − A x`, the true residual; m is left as zeros.
+    pub(super) fn residual(
+        &mut self,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        m: &mut S::Vector,
+    ) -> Result<()> {
+        self.space.mark(Phase::Product);
+        let measured = self.a.residual(self.space, b, x, r, m)?;
+        if !measured {
+            self.a.apply_exact(self.space, x, r)?;
+        }
+        self.space.mark(Phase::Other);
+        if measured { self.sweep(magnitude, [], [m]) } else { self.sweep(subtract, [b], [r]) }
+    }
+
+    /// `to = P⁻¹ from`, or `from` itself where there is no P.
+    pub fn precondition<'v>(&self, from: &'v S::Vector, to: &'v mut S::Vector) -> Result<&'v S::Vector> {
+        let Some(p) = self.p else { return Ok(from) };
+        self.space.mark(Phase::Preconditioner);
+        p.apply(self.space, from, to)?;
+        self.space.mark(Phase::Orthogonalization);
+        Ok(to)
+    }
+
+    /// `to = A P⁻¹ from`; P⁻¹ from stays in `hat` where there is a P.
+    pub fn multiply_preconditioned(
+        &self,
+        from: &S::Vector,
+        hat: &mut S::Vector,
+        to: &mut S::Vector,
+    ) -> Result<()> {
+        let hat = self.precondition(from, hat)?;
+        self.multiply(hat, to)
+    }
+
+    /// One fused elementwise pass, with scalars and sums of the names that it was declared with.
+    pub fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+        &mut self,
+        kernel: K,
+        x: [&S::Vector; X],
+        y: [&mut S::Vector; Y],
+    ) -> Result<()>
+    where
+        K: BoundSweep<A, X, Y, O>,
+    {
+        self.space.sweep(kernel, self.scalars, K::READS, x, y, K::SUMS)
+    }
+
+    /// One small step, of iteration j.
+    pub fn step<T: SmallStep>(&mut self, step: T, j: usize) -> Result<()> {
+        self.space.step(step, self.scalars, j)
+    }
+}
+
+/// A, P, and the key of what is recorded with them; none where it cannot be recorded.
+pub(super) struct Operators<'a, S: Space> {
+    a: &'a dyn LinearOperator<S>,
+    p: Option<&'a dyn LinearOperator<S>>,
+    pub key: Option<u64>,
+}
+
+impl<'a, S: Space> Operators<'a, S> {
+    pub fn new(a: &'a dyn LinearOperator<S>, p: Option<&'a dyn LinearOperator<S>>) -> Self {
+        let recordable = a.recordable() && p.is_none_or(|p| p.recordable());
+        let key = recordable.then(|| a.key() ^ p.map_or(0, |p| p.key().rotate_left(32)));
+        Self { a, p, key }
+    }
+
+    /// True where the guard is known to be raised. What is not recorded asks the device: an operator that works on the host
+    /// waits for it anyway, and heeds no guard.
+    pub fn halted(&self, s: &S, scalars: &S::Scalars) -> Result<bool> {
+        if s.pipeline_depth() == 0 || self.key.is_some() {
+            return Ok(s.halted(scalars));
+        }
+        let mut flags = [0; FLAGS];
+        s.read_scalars(scalars, 0, &mut [], &mut flags)?;
+        Ok(flags[HALT] != 0)
+    }
+
+    pub fn work<'w>(&self, s: &'w S, scalars: &'w mut S::Scalars, first: bool) -> Work<'w, S>
+    where
+        'a: 'w,
+    {
+        Work { space: s, scalars, first, a: self.a, p: self.p }
+    }
+}
