@@ -74,7 +74,43 @@ fn main() {
     };
     // One after the other: what a run holds is counted for the whole process.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, targets().into_iter().map(trial).collect()).exit();
+    let mut trials: Vec<Trial> = targets().into_iter().map(trial).collect();
+    trials.push(Trial::test("what is planted is found", planted));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A target with faults of each kind.
+fn planted() -> Result<(), Failed> {
+    let target = Target {
+        name: "planted",
+        samples: || vec![b"0000".to_vec()],
+        words: &[b"panic", b"memory", b"wrong"],
+        wrap: |input, _| input.to_vec(),
+        intact: <[u8]>::to_vec,
+        run: |bytes| match String::from_utf8_lossy(bytes) {
+            text if text.contains("panic") => panic!("as planted"),
+            text if text.contains("memory") => {
+                drop(std::hint::black_box(vec![0u8; MOST_BYTES + 1]));
+                Ok(())
+            }
+            text if text.contains("wrong") => Err(targets::Answer::Wrong("a contradiction".into())),
+            _ => Ok(()),
+        },
+    };
+    let folder = std::env::temp_dir().join(format!("krylith-fuzz-{}-planted", std::process::id()));
+    let done = run(&target, &Limits { runs: TEST_RUNS, seconds: None, seed: 1, folder: folder.clone() })?;
+    let mut said: Vec<_> =
+        done.finds.iter().filter_map(|find| find.split_once(": ")).map(|find| find.1).collect();
+    said.sort_unstable();
+    let kept = std::fs::read_dir(&folder).map_err(|e| e.to_string())?.count();
+    let _ = std::fs::remove_dir_all(&folder); // as above
+    let words = ["512 MB held", "a contradiction", "as planted"];
+    let found = said.len() == words.len() && words.iter().zip(&said).all(|(word, find)| find.contains(word));
+    if found && kept == words.len() {
+        Ok(())
+    } else {
+        Err(Failed::from(format!("{kept} inputs kept of {said:?}")))
+    }
 }
 
 /// How long, from which seed, and where finds go.

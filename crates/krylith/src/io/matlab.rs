@@ -49,7 +49,7 @@ fn is_hdf5(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Csr, Option<Vec<f64>>)> {
-    let mut found = Found::read(path, bytes)?;
+    let mut found = Found::read(path, bytes, is_rhs)?;
     let names = |list: &[Named<Sparse>]| list.iter().map(|n| n.name.clone()).collect::<Vec<_>>().join(", ");
     let (name, sparse) = match found.sparse.len() {
         1 => {
@@ -80,12 +80,16 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Csr, Option<Vec<f64>>)
     Ok((a, b))
 }
 
+/// Whether a variable or a field is called `b`.
+fn is_rhs(name: &str) -> bool {
+    name.rsplit('.').next() == Some("b")
+}
+
 /// The one dense array of numbers in a file, or of several the one named `b`.
 pub(super) fn parse_array(path: &Path, bytes: &[u8]) -> Result<Array> {
-    let mut dense = Found::read(path, bytes)?.dense;
-    let short = |name: &str| name.rsplit('.').next() == Some("b");
-    if dense.len() > 1 && dense.iter().filter(|d| short(&d.name)).count() == 1 {
-        dense.retain(|d| short(&d.name));
+    let mut dense = Found::read(path, bytes, |_| true)?.dense;
+    if dense.len() > 1 && dense.iter().filter(|d| is_rhs(&d.name)).count() == 1 {
+        dense.retain(|d| is_rhs(&d.name));
     }
     match dense.len() {
         1 => {
@@ -114,10 +118,11 @@ struct Named<T> {
 }
 
 /// What a file holds of use.
-#[derive(Default)]
 struct Found {
     sparse: Vec<Named<Sparse>>,
     dense: Vec<Named<Dense>>,
+    /// Dense arrays that are of use, by name: others may be far larger than the matrix.
+    wanted: fn(&str) -> bool,
 }
 
 /// A sparse array by columns.
@@ -137,7 +142,7 @@ struct Dense {
 }
 
 impl Found {
-    fn read(path: &Path, bytes: &[u8]) -> Result<Self> {
+    fn read(path: &Path, bytes: &[u8], wanted: fn(&str) -> bool) -> Result<Self> {
         if is_hdf5(bytes) {
             let message = "an HDF5 file, as MATLAB writes with -v7.3, which cannot be read: save it with -v7";
             return Err(Error::format(path, message));
@@ -150,7 +155,7 @@ impl Found {
         let big_endian = bytes[126] == b'M';
         let place = Place::File(HEADER);
         let mut elements = Elements { file: path, bytes: &bytes[HEADER..], at: 0, big_endian, place: &place };
-        let mut found = Self::default();
+        let mut found = Self { sparse: Vec::new(), dense: Vec::new(), wanted };
         while let Some(element) = elements.next()? {
             if let Some((array, place)) = element.array(&elements)? {
                 let inside = Elements { file: path, bytes: &array, at: 0, big_endian, place: &place };
@@ -198,7 +203,7 @@ impl Found {
             class if DENSE.contains(&class) && shape.iter().all(|&n| n > 0) => {
                 let element = of.expect("the numbers of an array")?;
                 // A scalar is a setting, and MATLAB puts bytes of its own without a name at the end.
-                if shape != [1, 1] && !name.is_empty() {
+                if (shape != [1, 1] || is_rhs(&name)) && !name.is_empty() && (self.wanted)(&name) {
                     let values = of.reals(&element, "the numbers of an array")?;
                     if Some(values.len()) != shape[0].checked_mul(shape[1]) {
                         let message =

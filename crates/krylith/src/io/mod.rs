@@ -179,11 +179,16 @@ fn kind(path: &Path, bytes: &[u8]) -> Kind {
 /// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
     let path = path.as_ref();
-    matrix_of(path, &source::load(path)?)
+    let bytes = source::load(path)?;
+    let mut read = matrix_of(path, &bytes)?;
+    if petsc::is_petsc(&bytes) {
+        read.block_hint = petsc::block_hint(path);
+    }
+    Ok(read)
 }
 
-/// As [`read_matrix`], of a file's content in memory. Errors call it `name`, whose ending counts where the content cannot
-/// say what it is.
+/// As [`read_matrix`], of a file's content in memory; nothing is read beside it. Errors call it `name`, whose ending counts
+/// where the content cannot say what it is.
 ///
 /// ```
 /// use krylith::io::parse_matrix;
@@ -217,7 +222,7 @@ fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
                 ));
             };
             let vector = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
-            Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: petsc::block_hint(path), vector })
+            Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
         }
         Kind::HarwellBoeing => {
             let (a, vector) = harwell_boeing::parse(path, bytes)?;

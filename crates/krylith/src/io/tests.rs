@@ -21,9 +21,13 @@ fn expected() -> Csr {
 
 #[test]
 fn files_of_scipy() {
-    for (name, format, hint) in
-        [("scipy-bsr.npz", "bsr", Some(2)), ("scipy-csc.npz", "csr", None), ("scipy-dia.npz", "dia", None)]
-    {
+    for (name, format, hint) in [
+        ("scipy-bsr.npz", "bsr", Some(2)),
+        ("scipy-csc.npz", "csr", None),
+        ("scipy-dia.npz", "dia", None),
+        ("scipy.mat", "csr", None),
+        ("scipy.rua", "csr", None),
+    ] {
         let read = read_matrix(data(name)).unwrap();
         assert_eq!((read.matrix.format(), read.block_hint), (format, hint), "{name}");
         let a = read.matrix.into_csr();
@@ -33,6 +37,8 @@ fn files_of_scipy() {
             }
         }
     }
+    let sums: Vec<f64> = (0..6).map(|i| expected().row(i).1.iter().sum()).collect();
+    assert_eq!(read_matrix(data("scipy.mat")).unwrap().vector, Some(sums));
 }
 
 #[test]
