@@ -7,9 +7,9 @@ use crate::Result;
 use crate::operator::{PointBlockSum, check_lengths};
 
 /// Threads of a block.
-const THREADS: usize = 128;
+const THREADS: usize = 256;
 /// Blocks for each multiprocessor.
-const RESIDENT: usize = 8;
+const RESIDENT: usize = 6;
 
 /// Addresses of b, x and what is written.
 struct Vectors {

@@ -2,8 +2,8 @@
 // Ogita, Rump and Oishi): the residual that says whether a solve has converged, and what rounding may make of it. Included by
 // kron_product.cu, whose tiles it reads as they are; at most one launch a batch of iterations.
 //
-// Bytes it must move: what a product does, b read and m written. One thread a scalar row and all its stages; values come straight from memory,
-// a tile's from the first-level cache after the first thread.
+// Bytes it must move: what a product does, b read and m written. Eight lanes share a scalar row with all its stages, each every eighth block:
+// neighbouring lanes read neighbouring numbers of a slot. Values come straight from memory.
 //
 // Terms of other patterns follow with ACCUMULATE: they go on from r, from `low`, which is what r lacks, and from m. Rows longer than a tile
 // are summed in parts of three numbers, which kron_residual_long takes off. With HALO the ghosts are there already: those of the exchange's
@@ -21,6 +21,11 @@ __device__ __forceinline__ void add_product(Twofold& s, double a, double b) {
     s.lo = __dadd_rn(s.lo, __fma_rn(a, b, -product));
     add(s, product);
 }
+
+constexpr int TOGETHER_LANES = 8;
+#ifdef SLOT_TABLE
+__constant__ const short residual_slots[TERMS * BLOCK * BLOCK] = {SLOT_TABLE};
+#endif
 
 // Where entry e of a row begins, and where it is left.
 struct Residual { const double* b; double* r; double* low; double* m; };
@@ -55,6 +60,15 @@ extern "C" __global__ void kron_residual(const int* halt, const int tile_count, 
 #else
     auto column = [&](int node) { return x + (long long)node * RUN; };
 #endif
+    // The packed place of entry (t, r, c): rows differ from lane to lane, so it is looked up, and not in constant memory.
+    __shared__ short slots[TERMS * BLOCK * BLOCK];
+    for (int e = threadIdx.x; e < TERMS * BLOCK * BLOCK; e += blockDim.x)
+#ifdef SLOT_TABLE
+        slots[e] = residual_slots[e];
+#else
+        slots[e] = (short)slot(e / (BLOCK * BLOCK), e / BLOCK % BLOCK, e % BLOCK);
+#endif
+    __syncthreads();
     for (int t = blockIdx.x; t < tile_count; t += gridDim.x) {
         const char* record = records + (unsigned long long)starts[t] * 16;
         const Header tile = *(const Header*)record;
@@ -63,19 +77,20 @@ extern "C" __global__ void kron_residual(const int* halt, const int tile_count, 
         const unsigned short* ends = (const unsigned short*)(ids + tile.rows);
         const LocalNode* locals = (const LocalNode*)(ends + tile.rows);
         const VALUE* mine = values + (unsigned long long)tile.position * (4 * SLOTS);
-        const int width = (tile.blocks + ROUND - 1) / ROUND * ROUND;
-        for (int o = threadIdx.x; o < tile.rows * BLOCK; o += blockDim.x) {
-            const int i = o / BLOCK, row = o % BLOCK;
+        const int width = (tile.blocks + ROUND - 1) / ROUND * ROUND, lanes = tile.rows * (BLOCK * TOGETHER_LANES);
+        for (int o = threadIdx.x; o < (lanes + 31 & ~31); o += blockDim.x) {
+            const int lane = o % TOGETHER_LANES, row = o / TOGETHER_LANES % BLOCK, i = o / (TOGETHER_LANES * BLOCK);
             Twofold sum[TERMS][STAGES] = {};
             double size[TERMS][STAGES] = {};
-            for (int p = i ? ends[i - 1] : 0; p < ends[i]; ++p) {
+            const int end = o < lanes ? ends[i] : 0;
+            for (int p = (o < lanes && i ? ends[i - 1] : 0) + lane; p < end; p += TOGETHER_LANES) {
                 const double* run = column(nodes[locals[p]]);
+#pragma unroll
                 for (int c = 0; c < BLOCK; ++c)
 #pragma unroll
                     for (int t = 0; t < TERMS; ++t) {
-                        const int s = slot(t, row, c);
-                        if (s < 0) continue;
-                        const double a = (double)mine[(s / VECTOR * width + p) * VECTOR + s % VECTOR];
+                        const int s = slots[(t * BLOCK + row) * BLOCK + c];
+                        const double a = s < 0 ? 0.0 : (double)mine[(s / VECTOR * width + p) * VECTOR + s % VECTOR];
 #pragma unroll
                         for (int k = 0; k < STAGES; ++k) {
                             const double v = run[c * STAGES + k];
@@ -84,6 +99,18 @@ extern "C" __global__ void kron_residual(const int* halt, const int tile_count, 
                         }
                     }
             }
+#pragma unroll
+            for (int d = 1; d < TOGETHER_LANES; d *= 2)
+#pragma unroll
+                for (int t = 0; t < TERMS; ++t)
+#pragma unroll
+                    for (int k = 0; k < STAGES; ++k) {
+                        const double lo = __shfl_xor_sync(~0u, sum[t][k].lo, d), hi = __shfl_xor_sync(~0u, sum[t][k].hi, d);
+                        size[t][k] += __shfl_xor_sync(~0u, size[t][k], d);
+                        add(sum[t][k], hi);
+                        sum[t][k].lo = __dadd_rn(sum[t][k].lo, lo);
+                    }
+            if (o >= lanes || lane > 0) continue;
             const int id = ids[i];
 #pragma unroll
             for (int k = 0; k < STAGES; ++k) {
