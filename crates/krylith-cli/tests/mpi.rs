@@ -174,18 +174,28 @@ fn different_inputs_are_refused() {
     }
 }
 
-/// A rank that is killed in mid-solve: mpirun fails, and within 30 s nothing of the job is left.
+/// A rank that is killed in mid-solve. Short cycles on a fine grid: minutes of slow convergence.
 #[test]
 fn a_killed_rank_ends_the_job() {
+    let system = "laplace:96x96x96 --rtol 1e-12 --restart 3 --max-iters 1000000 --precond none";
+    ends_the_job(system, "-KILL");
+}
+
+/// A rank that Ctrl-C reaches before there is anything to keep: the others do not wait for it.
+#[test]
+fn an_interrupted_set_up_ends_the_job() {
+    ends_the_job("laplace:48x48x48 --precond ildu:fill=20,cut=whole", "-INT");
+}
+
+/// After a signal to one rank mpirun fails, and within 30 s nothing of the job is left.
+fn ends_the_job(system: &str, signal: &str) {
     let _turn = turn();
     let folder = Folder::new();
     let words = mpirun(3);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_krylith"));
-    // Short cycles on a fine grid: minutes of slow convergence.
-    command
-        .args("solve laplace:96x96x96 --device cpu --rtol 1e-12 --restart 3 --max-iters 1000000".split(' '));
-    command.args(["--precond", "none", "--threads", "1"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(format!("solve {system} --device cpu --threads 1").split(' '));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = command.current_dir(folder.path("")).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let ranks = loop {
@@ -196,11 +206,11 @@ fn a_killed_rank_ends_the_job() {
         assert!(Instant::now() < deadline, "the ranks did not start");
         std::thread::sleep(Duration::from_millis(50));
     };
-    std::thread::sleep(Duration::from_secs(3)); // well into the solve
+    std::thread::sleep(Duration::from_secs(3)); // well into it
     if job.try_wait().unwrap().is_some() {
         panic!("the job must still run: {:#?}", Ran::new(job.wait_with_output().unwrap()));
     }
-    assert!(Command::new("kill").args(["-9", &ranks[1].to_string()]).status().unwrap().success());
+    assert!(Command::new("kill").args([signal, &ranks[1].to_string()]).status().unwrap().success());
     let begin = Instant::now();
     let status = loop {
         if let Some(status) = job.try_wait().unwrap() {

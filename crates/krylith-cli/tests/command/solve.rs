@@ -208,6 +208,18 @@ fn every_choice_of_method_and_storage_solves() {
     }
 }
 
+/// 2,197 rows are little more than a subdomain holds where its size is bounded.
+#[test]
+fn small_systems_are_not_cut_on_a_cpu() {
+    let f = Folder::new();
+    let subdomains = |options: &str| {
+        f.line(&format!("solve laplace:13x13x13 --device cpu --report r.json{options}")).works();
+        report(&f, "r.json")["preconditioner"]["parameters"]["subdomains"].as_u64().unwrap()
+    };
+    assert_eq!((subdomains(""), subdomains(" --precond ildu:fill=1")), (1, 1));
+    assert!(subdomains(" --precond ildu:rows=2048") > 1);
+}
+
 #[test]
 fn ildu0_is_reported() {
     let f = Folder::new();
