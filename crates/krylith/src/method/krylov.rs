@@ -9,8 +9,8 @@
 //! 3. `verify`, and, where the recurrence claims to be done or cannot go on, the true residual b − A x, which becomes the
 //!    start of what follows: a restart.
 //!
-//! "Converged" is only said of that true residual, computed in twice the working precision where the operator can. Between
-//! restarts x itself stays as it is: updates gather in a correction d, and x is rounded once a restart instead of once an
+//! A verdict is only given on the certified residual, computed in twice the working precision where the operator can; plain ones
+//! restart the recurrence where rounding does not count. Between restarts x itself stays as it is: updates gather in a correction d, and x is rounded once a restart instead of once an
 //! iteration (Sleijpen and van der Vorst 1996). With the residual comes what rounding x to double precision may make of it,
 //! u ‖|b| + |A||x|‖: a solve that stands still below a few of these is at the limit of double precision.
 //!
@@ -117,6 +117,8 @@ pub(crate) const LIMIT: f64 = 4.0;
 /// Why x is not what the iterations found, where b is far from 1.
 const OVERFLOW: &str = "x overflows double precision";
 const UNDERFLOW: &str = "x is below the smallest normal number";
+/// So many times what rounding makes of ‖r‖ a plain residual may be wrong by.
+const NEAR: f64 = 64.0;
 /// Norms whose squares are safe; others are taken in another unit.
 const SAFE: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
 
@@ -193,6 +195,10 @@ struct Convergence {
     idle: usize,
     /// Iterations when the true residual was last known.
     verified: usize,
+    /// That residual was the certified one.
+    certified: bool,
+    /// Rounding has been seen to count.
+    near: bool,
     /// The iteration that the observer heard of last.
     told: Option<usize>,
 }
@@ -275,8 +281,17 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             self.collect_history(s, &mut flags, &convergence)?;
             under_way -= 1;
             let verified = flags[VERIFIED] != 0;
-            if verified && let Some(outcome) = self.check_convergence(&flags, &mut convergence, observer) {
-                break outcome;
+            if verified {
+                let mut ended = self.check_convergence(&flags, &mut convergence, observer);
+                if ended.is_some() || self.is_near(&convergence) {
+                    // A verdict, and what follows where rounding counts, want the certified residual.
+                    self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
+                    self.certify(s, on, &mut flags, &mut convergence)?;
+                    ended = self.judge(&flags, &mut convergence, ended);
+                }
+                if let Some(outcome) = ended {
+                    break outcome;
+                }
             }
             let asks = convergence.tell(&self.history, verified, observer);
             if interrupted || s.any(asks)? {
@@ -287,19 +302,10 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 under_way += 1;
             }
         };
-        while under_way > 0 {
-            self.collect_history(s, &mut flags, &convergence)?;
-            under_way -= 1;
-            if flags[VERIFIED] != 0 {
-                convergence.verified = self.history.iterations;
-            }
-        }
-        if convergence.verified != self.history.iterations {
+        self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
+        if !convergence.certified {
             // Iterations after the last true residual, of a solve that was broken off.
-            self.open(s, on)?;
-            s.take_readback(&mut self.scalars, &mut self.host, &mut flags)?;
-            let relative = self.host[Header::AT.norm] / norm_b;
-            *self.history.residuals.last_mut().expect("the first residual was pushed") = relative;
+            self.certify(s, on, &mut flags, &mut convergence)?;
         }
         let (norm, best) = (self.host[Header::AT.norm], self.host[Header::AT.best]);
         if norm <= convergence.target {
@@ -323,6 +329,48 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.wait()?;
         self.history.true_relative_residual = norm / norm_b;
         Ok(&self.history)
+    }
+
+    /// Takes what is under way.
+    fn drain(
+        &mut self,
+        s: &S,
+        flags: &mut [i32; FLAGS],
+        under_way: &mut usize,
+        convergence: &mut Convergence,
+    ) -> Result<()> {
+        while *under_way > 0 {
+            self.collect_history(s, flags, convergence)?;
+            *under_way -= 1;
+            convergence.certified &= flags[COMPLETED] == 0;
+            if flags[VERIFIED] != 0 {
+                convergence.verified = self.history.iterations;
+            }
+        }
+        Ok(())
+    }
+
+    /// The recurrence begins anew from the certified residual, which becomes the last of the history.
+    fn certify(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        flags: &mut [i32; FLAGS],
+        convergence: &mut Convergence,
+    ) -> Result<()> {
+        let reason = flags[REASON];
+        self.open(s, on)?;
+        s.take_readback(&mut self.scalars, &mut self.host, flags)?;
+        flags[REASON] = reason;
+        (convergence.verified, convergence.certified) = (self.history.iterations, true);
+        let relative = self.host[Header::AT.norm] / convergence.norm_b;
+        *self.history.residuals.last_mut().expect("the first residual was pushed") = relative;
+        Ok(())
+    }
+
+    /// True where rounding of the plain residual counts.
+    fn is_near(&self, c: &Convergence) -> bool {
+        self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
     }
 
     /// ‖b‖ in a unit in which squares neither overflow nor vanish, and that unit: a power of two, which costs no digit, and
@@ -417,12 +465,12 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.write_scalars(&mut self.scalars, 0, &self.host, &flags)
     }
 
-    /// The true residual, at the start and where a solve was broken off.
+    /// The certified residual: at the start, before a verdict, near the limits of rounding, and where a solve was broken off.
     fn open(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
         let mut opening = std::mem::take(&mut self.opening);
         let done = s.record(&mut opening, on.key, |s| {
             s.guard(None);
-            self.residual(s, on, true)?;
+            self.residual(s, on, true, true)?;
             s.guard(None);
             Ok(())
         });
@@ -467,7 +515,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             s.guard(Some(scalars));
             if !on.halted(s, scalars)? {
                 recurrence.finish(&mut on.work(s, scalars, false), correction)?;
-                self.residual(s, on, false)?;
+                self.residual(s, on, false, false)?;
             }
             s.guard(None);
             Ok(())
@@ -479,11 +527,14 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     }
 
     /// The recurrence begins from b − A x; x is kept if it is the best so far.
-    fn residual(&mut self, s: &S, on: &Operators<S>, first: bool) -> Result<()> {
+    fn residual(&mut self, s: &S, on: &Operators<S>, first: bool, certified: bool) -> Result<()> {
         let Self { recurrence, scalars, b, x, correction, x_best, .. } = self;
         let on = &mut on.work(s, scalars, first);
         on.sweep(correct, [], [x, correction])?;
-        on.residual(b, x, recurrence.residual(), correction)?;
+        match certified {
+            true => on.certified_residual(b, x, recurrence.residual(), correction)?,
+            false => on.residual(b, x, recurrence.residual())?,
+        }
         on.sweep(norm_squared, [recurrence.residual()], [])?;
         on.step(measure, 0)?;
         recurrence.restart(on)?;
@@ -514,7 +565,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(())
     }
 
-    /// Whether a true residual ends the solve; if not, it has become a restart.
+    /// Whether a true residual would end the solve; if not, it has become a restart.
     fn check_convergence(
         &mut self,
         flags: &[i32; FLAGS],
@@ -522,37 +573,66 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         observer: &mut dyn Observer,
     ) -> Option<Outcome> {
         let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
-        let iterations = self.history.iterations;
-        c.verified = iterations;
+        c.verified = self.history.iterations;
+        c.certified = false;
         if c.first.is_nan() {
             c.first = beta;
         }
-        let limit = (LIMIT * self.host[Header::AT.rounding]).min(DIGITS * c.norm_b);
-        let progress = beta < c.best * if beta <= limit { 0.5 } else { 1.0 - PROGRESS };
+        let progress = beta < c.best * if beta <= self.limit(c) { 0.5 } else { 1.0 - PROGRESS };
         c.idle = if progress { 0 } else { c.idle + 1 };
         c.best = beta.min(c.best);
+        let ended = self.outcome(flags, c);
+        if ended.is_none() && reason != Reason::None && reason != Reason::Stopped {
+            observer.restarted(self.history.iterations, reason.text());
+        }
+        ended
+    }
+
+    /// The verdict that a plain residual led to, by the certified one. Where that shows that rounding had led to it, the solve goes
+    /// on from there.
+    fn judge(
+        &mut self,
+        flags: &[i32; FLAGS],
+        c: &mut Convergence,
+        ended: Option<Outcome>,
+    ) -> Option<Outcome> {
+        let near = self.is_near(c);
+        let first = near && !std::mem::replace(&mut c.near, near);
+        if first && matches!(ended, Some(Outcome::Stagnated | Outcome::Breakdown)) {
+            (c.idle, c.best) = (0, self.host[Header::AT.norm]);
+        }
+        match (ended, self.outcome(flags, c)) {
+            // Where the certified residual is no verdict the limit of iterations still is.
+            (Some(Outcome::Diverged), _) => ended,
+            (_, judged) => judged,
+        }
+    }
+
+    /// ‖r‖ below which rounding is why it is no smaller.
+    fn limit(&self, c: &Convergence) -> f64 {
+        (LIMIT * self.host[Header::AT.rounding]).min(DIGITS * c.norm_b)
+    }
+
+    /// How the solve ends by the last true residual, if it does.
+    fn outcome(&mut self, flags: &[i32; FLAGS], c: &Convergence) -> Option<Outcome> {
+        let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
         let patience = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
         let stuck = c.idle >= patience || reason.is_final();
-        let outcome = match () {
-            () if beta <= c.target => Outcome::Converged,
-            () if !beta.is_finite() || reason == Reason::NotFinite => Outcome::NotFinite,
-            () if beta > DIVERGED * c.first && !reason.is_final() => Outcome::Diverged,
+        self.history.reason = None;
+        match () {
+            () if beta <= c.target => Some(Outcome::Converged),
+            () if !beta.is_finite() || reason == Reason::NotFinite => Some(Outcome::NotFinite),
+            () if beta > DIVERGED * c.first && !reason.is_final() => Some(Outcome::Diverged),
             // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
-            () if stuck && beta <= limit => Outcome::RoundingLimit,
+            () if stuck && beta <= self.limit(c) => Some(Outcome::RoundingLimit),
             () if stuck && reason.is_breakdown() => {
                 self.history.reason = Some(reason.text());
-                Outcome::Breakdown
+                Some(Outcome::Breakdown)
             }
-            () if stuck => Outcome::Stagnated,
-            () if iterations >= c.max_iterations => Outcome::MaxIterations,
-            () => {
-                if reason != Reason::None && reason != Reason::Stopped {
-                    observer.restarted(iterations, reason.text());
-                }
-                return None;
-            }
-        };
-        Some(outcome)
+            () if stuck => Some(Outcome::Stagnated),
+            () if self.history.iterations >= c.max_iterations => Some(Outcome::MaxIterations),
+            () => None,
+        }
     }
 }
 
@@ -581,6 +661,8 @@ impl Convergence {
             best: f64::INFINITY,
             idle: 0,
             verified: 0,
+            certified: false,
+            near: false,
             told: None,
         }
     }

@@ -31,8 +31,16 @@ impl<S: Space> Work<'_, S> {
         Ok(())
     }
 
-    /// `r = b − A x`, the true residual; m is left as zeros.
-    pub(super) fn residual(
+    /// `r = b − A x`.
+    pub(super) fn residual(&mut self, b: &S::Vector, x: &S::Vector, r: &mut S::Vector) -> Result<()> {
+        self.space.mark(Phase::Product);
+        self.a.apply_exact(self.space, x, r)?;
+        self.space.mark(Phase::Other);
+        self.sweep(subtract, [b], [r])
+    }
+
+    /// `r = b − A x` in twice the working precision where A can, and what rounding makes of it; m is left as zeros.
+    pub(super) fn certified_residual(
         &mut self,
         b: &S::Vector,
         x: &S::Vector,
@@ -40,12 +48,11 @@ impl<S: Space> Work<'_, S> {
         m: &mut S::Vector,
     ) -> Result<()> {
         self.space.mark(Phase::Product);
-        let measured = self.a.residual(self.space, b, x, r, m)?;
-        if !measured {
-            self.a.apply_exact(self.space, x, r)?;
+        if self.a.residual(self.space, b, x, r, m)? {
+            self.space.mark(Phase::Other);
+            return self.sweep(magnitude, [], [m]);
         }
-        self.space.mark(Phase::Other);
-        if measured { self.sweep(magnitude, [], [m]) } else { self.sweep(subtract, [b], [r]) }
+        self.residual(b, x, r)
     }
 
     /// `to = P⁻¹ from`, or `from` itself where there is no P.

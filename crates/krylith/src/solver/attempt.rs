@@ -166,10 +166,24 @@ impl<S: SolverSpace> Rank<S> {
         }
     }
 
-    /// Why no attempt could be set up.
+    /// Why no attempt could be set up: what is wrong with the matrix, and each reason once.
     fn nothing_to_try(&self) -> Error {
-        let why: Vec<&str> = self.pending.iter().map(|event| &*event.detail).collect();
-        Error::invalid(format!("no preconditioner can be built: {}", why.join("; ")))
+        let mut reasons: Vec<(&str, usize)> = Vec::new();
+        for event in &self.pending {
+            let (_, why) = event.detail.split_once(": ").unwrap_or(("", &event.detail));
+            let why = why.rsplit_once("; n").map_or(why, |(why, _)| why);
+            match reasons.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, count)) => *count += 1,
+                None => reasons.push((why, 1)),
+            }
+        }
+        let mut parts = Vec::new();
+        let empty = &self.diagnosis.empty_rows;
+        if empty.count > 0 {
+            parts.push(format!("rows {empty} have no nonzero entry"));
+        }
+        parts.extend(reasons.iter().map(|(why, count)| format!("{} of {}: {why}", count, self.ladder.len())));
+        Error::invalid(format!("no preconditioner can be built: {}", parts.join("; ")))
     }
 
     /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
