@@ -18,14 +18,18 @@
 //! one before it is looked at; if the earlier one finished the
 //! solve, `begin` detects that on the device, and the later batch does nothing.
 
+mod convergence;
+mod unit;
+
 use super::Method;
 use super::work::{Operators, Work};
 use crate::operator::LinearOperator;
 use crate::space::{
-    BATCH, COMPLETED, FLAGS, History, Observer, Outcome, Phase, Progress, REASON, REMAINING, Reason, Space,
-    Stop, VERIFIED,
+    BATCH, COMPLETED, FLAGS, History, Observer, Outcome, Phase, REASON, REMAINING, Reason, Space, Stop,
+    VERIFIED,
 };
 use crate::{Result, comm, steps, sweeps};
+use convergence::Convergence;
 
 steps! {
     /// The scalars that every method has: ‖b − A x‖ at the last restart, ‖r‖ as the recurrence has it, ‖r‖ at which the solve
@@ -119,8 +123,6 @@ const OVERFLOW: &str = "x overflows double precision";
 const UNDERFLOW: &str = "x is below the smallest normal number";
 /// So many times what rounding makes of ‖r‖ a plain residual may be wrong by.
 const NEAR: f64 = 64.0;
-/// Norms whose squares are safe; others are taken in another unit.
-const SAFE: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
 
 /// A Krylov method as the driver sees it.
 pub trait Recurrence<S: Space>: Sized {
@@ -180,27 +182,6 @@ pub struct Krylov<S: Space, R: Recurrence<S>> {
     /// What the host reads after a batch: scalars, and the residuals behind them.
     host: Vec<f64>,
     history: History,
-}
-
-/// What the host knows of a solve under way.
-struct Convergence {
-    norm_b: f64,
-    target: f64,
-    max_iterations: usize,
-    /// ‖r‖ at the start.
-    first: f64,
-    /// Smallest true residual so far.
-    best: f64,
-    /// Restarts in a row without progress.
-    idle: usize,
-    /// Iterations when the true residual was last known.
-    verified: usize,
-    /// That residual was the certified one.
-    certified: bool,
-    /// Rounding has been seen to count.
-    near: bool,
-    /// The iteration that the observer heard of last.
-    told: Option<usize>,
 }
 
 impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
@@ -283,7 +264,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             let verified = flags[VERIFIED] != 0;
             if verified {
                 let mut ended = self.check_convergence(&flags, &mut convergence, observer);
-                if ended.is_some() || self.is_near(&convergence) {
+                let hopeless = matches!(ended, Some(Outcome::NotFinite | Outcome::Diverged));
+                if !hopeless && (ended.is_some() || self.is_near(&convergence)) {
                     // A verdict, and what follows where rounding counts, want the certified residual.
                     self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
                     self.certify(s, on, &mut flags, &mut convergence)?;
@@ -303,22 +285,29 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             }
         };
         self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
-        if !convergence.certified {
+        if convergence.verified != self.history.iterations {
             // Iterations after the last true residual, of a solve that was broken off.
             self.certify(s, on, &mut flags, &mut convergence)?;
         }
         let (norm, best) = (self.host[Header::AT.norm], self.host[Header::AT.best]);
+        // Residuals need not be monotone: a solve that fails gives back the best x that it knows.
+        let another = best < norm || (!norm.is_finite() && best.is_finite());
+        if another {
+            s.copy(&self.x_best, &mut self.x)?;
+        }
+        if another || !convergence.certified {
+            self.open(s, on)?;
+            s.take_readback(&mut self.scalars, &mut self.host, &mut flags)?;
+        }
+        let mut norm = self.host[Header::AT.norm];
         if norm <= convergence.target {
             (outcome, self.history.reason) = (Outcome::Converged, None);
         }
-        // Residuals need not be monotone: a solve that fails gives back the best x that it knows.
-        let last = norm <= best || !best.is_finite();
-        let mut norm = if last { norm } else { best };
         self.history.rounding = self.host[Header::AT.rounding] / norm_b;
         if unit == 1.0 {
-            s.copy(if last { &self.x } else { &self.x_best }, x)?;
+            s.copy(&self.x, x)?;
         } else {
-            norm = self.give_back(s, on, x, unit, last)?;
+            norm = self.give_back(s, on, x, unit)?;
             if !norm.is_finite() {
                 (outcome, self.history.reason) = (Outcome::NotFinite, Some(OVERFLOW));
             } else if outcome == Outcome::Converged && norm > convergence.target {
@@ -371,69 +360,6 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// True where rounding of the plain residual counts.
     fn is_near(&self, c: &Convergence) -> bool {
         self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
-    }
-
-    /// ‖b‖ in a unit in which squares neither overflow nor vanish, and that unit: a power of two, which costs no digit, and
-    /// almost always 1.
-    fn norm_of_b(&mut self, s: &S, b: &S::Vector) -> Result<(f64, f64)> {
-        s.guard(None);
-        s.sweep(norm_squared, &mut self.scalars, [], [b], [], [Header::AT.rr])?;
-        let norm = self.read_sum(s)?;
-        if SAFE.contains(&norm) || norm.is_nan() {
-            return Ok((norm, 1.0));
-        }
-        let trial = if norm > 1.0 { -600.0f64 } else { 600.0 };
-        self.write_unit(s, trial.exp2())?;
-        s.sweep(norm_squared_in_unit, &mut self.scalars, [Header::AT.unit], [b], [], [Header::AT.rr])?;
-        let scaled = self.read_sum(s)?;
-        if scaled == 0.0 || !scaled.is_finite() {
-            return Ok((scaled, 1.0));
-        }
-        let exponent = (trial - scaled.log2().floor()).clamp(-1000.0, 1000.0);
-        Ok((scaled * (exponent - trial).exp2(), exponent.exp2()))
-    }
-
-    /// √ of the sum in `rr`.
-    fn read_sum(&mut self, s: &S) -> Result<f64> {
-        let (mut square, mut flags) = ([0.0], [0; FLAGS]);
-        s.read_scalars(&self.scalars, Header::AT.rr, &mut square, &mut flags)?;
-        Ok(square[0].sqrt())
-    }
-
-    fn write_unit(&mut self, s: &S, unit: f64) -> Result<()> {
-        s.write_scalars(&mut self.scalars, Header::AT.unit, &[unit], &[0; FLAGS])
-    }
-
-    /// b and x in a unit.
-    fn take(&mut self, s: &S, b: &S::Vector, x: &S::Vector, unit: f64) -> Result<()> {
-        s.sweep(clear, &mut self.scalars, [], [], [&mut self.correction], [])?;
-        if unit == 1.0 {
-            s.copy(b, &mut self.b)?;
-            return s.copy(x, &mut self.x);
-        }
-        self.write_unit(s, unit)?;
-        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [b], [&mut self.b], [])?;
-        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])
-    }
-
-    /// The caller's x from that in a unit, and ‖b − A x‖ of the x that came of it: its numbers may overflow, or be too small for
-    /// all their digits.
-    fn give_back(
-        &mut self,
-        s: &S,
-        on: &Operators<S>,
-        x: &mut S::Vector,
-        unit: f64,
-        last: bool,
-    ) -> Result<f64> {
-        self.write_unit(s, 1.0 / unit)?;
-        let answer = if last { &self.x } else { &self.x_best };
-        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [answer], [x], [])?;
-        self.write_unit(s, unit)?;
-        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])?;
-        self.open(s, on)?;
-        s.take_readback(&mut self.scalars, &mut self.host, &mut [0; FLAGS])?;
-        Ok(self.host[Header::AT.norm])
     }
 
     /// As many iterations a batch as make a graph that is cheap to instantiate; the same on every rank.
@@ -601,11 +527,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if first && matches!(ended, Some(Outcome::Stagnated | Outcome::Breakdown)) {
             (c.idle, c.best) = (0, self.host[Header::AT.norm]);
         }
-        match (ended, self.outcome(flags, c)) {
-            // Where the certified residual is no verdict the limit of iterations still is.
-            (Some(Outcome::Diverged), _) => ended,
-            (_, judged) => judged,
-        }
+        self.outcome(flags, c)
     }
 
     /// ‖r‖ below which rounding is why it is no smaller.
@@ -648,36 +570,5 @@ impl<S: Space, R: Recurrence<S>> Method<S> for Krylov<S, R> {
         observer: &mut dyn Observer,
     ) -> Result<&History> {
         Krylov::solve(self, space, a, p, b, x, stop, observer)
-    }
-}
-
-impl Convergence {
-    fn new(norm_b: f64, stop: &Stop) -> Self {
-        Self {
-            norm_b,
-            target: (stop.rtol * norm_b).max(stop.atol),
-            max_iterations: stop.max_iterations,
-            first: f64::NAN,
-            best: f64::INFINITY,
-            idle: 0,
-            verified: 0,
-            certified: false,
-            near: false,
-            told: None,
-        }
-    }
-
-    fn progress(&self, iteration: usize, residual: f64) -> Progress {
-        let (norm_b, target) = (self.norm_b, self.target);
-        Progress { iteration, relative_residual: residual / norm_b, target: target / norm_b }
-    }
-
-    /// Tells the observer where the solve is, each iteration once, and a restart, which repeats the one before it, too.
-    fn tell(&mut self, history: &History, verified: bool, observer: &mut dyn Observer) -> bool {
-        let iteration = history.iterations;
-        let news = verified || self.told != Some(iteration);
-        self.told = Some(iteration);
-        let relative = history.residuals.last().copied().unwrap_or(f64::NAN);
-        news && observer.progress(self.progress(iteration, relative * self.norm_b)).is_break()
     }
 }

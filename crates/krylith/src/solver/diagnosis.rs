@@ -147,6 +147,12 @@ impl Diagnosis {
         self.floor_of(&problem.part_of_one(), b)
     }
 
+    /// Takes b off empty rows; false where there are none anywhere.
+    pub(crate) fn zero_empty_rows(&self, b: &mut [f64]) -> bool {
+        self.own_empty.iter().for_each(|run| b[run.clone()].fill(0.0));
+        self.empty_rows.count > 0
+    }
+
     /// Takes the components along vectors n with nᵀA = 0 off b; false where there are none, or rows are empty: then the rest of
     /// the system is no smaller system. Collective.
     ///

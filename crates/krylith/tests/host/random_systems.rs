@@ -131,7 +131,11 @@ fn tolerances_below_double_precision_are_named() {
         let residual = safe_norm(&exact.residual(&system.b, &x)) / norm;
         // A direct solve's backward error: as good as any x of double precision can be, within a small factor.
         let limit = 4.0 * history.rounding;
+        let problem = if system.plain { Problem::bsr(&system.k.m) } else { Problem::kronecker(&system.k) };
+        let problem = problem.unwrap();
+        let floor = problem.diagnosis().unwrap().floor(&problem, &system.b).unwrap();
         let named = match history.outcome {
+            Outcome::Inconsistent => floor.is_some_and(|floor| residual <= 1.01 * (floor.relative + limit)),
             Outcome::RoundingLimit => residual <= 1.01 * limit,
             Outcome::Converged => residual <= 1.01e-18,
             _ => false,

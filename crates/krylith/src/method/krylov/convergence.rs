@@ -1,0 +1,55 @@
+//! What the host knows of a solve under way.
+
+use crate::space::{History, Observer, Progress, Stop};
+
+/// What the host knows of a solve under way.
+pub(super) struct Convergence {
+    pub norm_b: f64,
+    pub target: f64,
+    pub max_iterations: usize,
+    /// ‖r‖ at the start.
+    pub first: f64,
+    /// Smallest true residual so far.
+    pub best: f64,
+    /// Restarts in a row without progress.
+    pub idle: usize,
+    /// Iterations when the true residual was last known.
+    pub verified: usize,
+    /// That residual was the certified one.
+    pub certified: bool,
+    /// Rounding has been seen to count.
+    pub near: bool,
+    /// The iteration that the observer heard of last.
+    pub told: Option<usize>,
+}
+
+impl Convergence {
+    pub fn new(norm_b: f64, stop: &Stop) -> Self {
+        Self {
+            norm_b,
+            target: (stop.rtol * norm_b).max(stop.atol),
+            max_iterations: stop.max_iterations,
+            first: f64::NAN,
+            best: f64::INFINITY,
+            idle: 0,
+            verified: 0,
+            certified: false,
+            near: false,
+            told: None,
+        }
+    }
+
+    pub fn progress(&self, iteration: usize, residual: f64) -> Progress {
+        let (norm_b, target) = (self.norm_b, self.target);
+        Progress { iteration, relative_residual: residual / norm_b, target: target / norm_b }
+    }
+
+    /// Tells the observer where the solve is, each iteration once, and a restart, which repeats the one before it, too.
+    pub fn tell(&mut self, history: &History, verified: bool, observer: &mut dyn Observer) -> bool {
+        let iteration = history.iterations;
+        let news = verified || self.told != Some(iteration);
+        self.told = Some(iteration);
+        let relative = history.residuals.last().copied().unwrap_or(f64::NAN);
+        news && observer.progress(self.progress(iteration, relative * self.norm_b)).is_break()
+    }
+}

@@ -1,0 +1,74 @@
+//! The unit in which a solve works.
+//!
+//! Norms are sums of squares: of numbers far from 1 they overflow, or vanish and make any x look right. A power of two costs
+//! no digit.
+
+use super::{Header, Krylov, Operators, Recurrence, clear, norm_squared, norm_squared_in_unit, scale};
+use crate::Result;
+use crate::space::{FLAGS, Space};
+
+/// Norms whose squares are safe; others are taken in another unit.
+const SAFE: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
+
+impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
+    /// ‖b‖ in a unit in which squares neither overflow nor vanish, and that unit: a power of two, which costs no digit, and
+    /// almost always 1.
+    pub(super) fn norm_of_b(&mut self, s: &S, b: &S::Vector) -> Result<(f64, f64)> {
+        s.guard(None);
+        s.sweep(norm_squared, &mut self.scalars, [], [b], [], [Header::AT.rr])?;
+        let norm = self.read_sum(s)?;
+        if SAFE.contains(&norm) || norm.is_nan() {
+            return Ok((norm, 1.0));
+        }
+        let trial = if norm > 1.0 { -600.0f64 } else { 600.0 };
+        self.write_unit(s, trial.exp2())?;
+        s.sweep(norm_squared_in_unit, &mut self.scalars, [Header::AT.unit], [b], [], [Header::AT.rr])?;
+        let scaled = self.read_sum(s)?;
+        if scaled == 0.0 || !scaled.is_finite() {
+            return Ok((scaled, 1.0));
+        }
+        let exponent = (trial - scaled.log2().floor()).clamp(-1000.0, 1000.0);
+        Ok((scaled * (exponent - trial).exp2(), exponent.exp2()))
+    }
+
+    /// √ of the sum in `rr`.
+    fn read_sum(&mut self, s: &S) -> Result<f64> {
+        let (mut square, mut flags) = ([0.0], [0; FLAGS]);
+        s.read_scalars(&self.scalars, Header::AT.rr, &mut square, &mut flags)?;
+        Ok(square[0].sqrt())
+    }
+
+    fn write_unit(&mut self, s: &S, unit: f64) -> Result<()> {
+        s.write_scalars(&mut self.scalars, Header::AT.unit, &[unit], &[0; FLAGS])
+    }
+
+    /// b and x in a unit.
+    pub(super) fn take(&mut self, s: &S, b: &S::Vector, x: &S::Vector, unit: f64) -> Result<()> {
+        s.sweep(clear, &mut self.scalars, [], [], [&mut self.correction], [])?;
+        if unit == 1.0 {
+            s.copy(b, &mut self.b)?;
+            return s.copy(x, &mut self.x);
+        }
+        self.write_unit(s, unit)?;
+        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [b], [&mut self.b], [])?;
+        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])
+    }
+
+    /// The caller's x from that in a unit, and ‖b − A x‖ of the x that came of it: its numbers may overflow, or be too small for
+    /// all their digits.
+    pub(super) fn give_back(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        x: &mut S::Vector,
+        unit: f64,
+    ) -> Result<f64> {
+        self.write_unit(s, 1.0 / unit)?;
+        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [&self.x], [x], [])?;
+        self.write_unit(s, unit)?;
+        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])?;
+        self.open(s, on)?;
+        s.take_readback(&mut self.scalars, &mut self.host, &mut [0; FLAGS])?;
+        Ok(self.host[Header::AT.norm])
+    }
+}
