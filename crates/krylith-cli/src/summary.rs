@@ -95,15 +95,17 @@ fn remedy(done: &Finished) -> String {
             "; numbers overflow, or vanish in f32: store them in f64, or scale the system".into()
         }
         Outcome::NotFinite => "; numbers overflow: scale the system, or try --precond none".into(),
+        Outcome::Stagnated | Outcome::Breakdown if !restarts => {
+            format!("; try --method gmres{}", structure.unwrap_or_default())
+        }
         _ if structure.is_some() => structure.unwrap_or_default(),
         Outcome::MaxIterations if !restarts => "; raise --max-iters, or try --method gmres".into(),
         Outcome::MaxIterations => "; raise --max-iters or --restart".into(),
-        Outcome::Breakdown if restarts => {
+        Outcome::Breakdown => {
             "; the matrix is singular: give its --nullspace if the system is consistent".into()
         }
-        Outcome::Stagnated if restarts => "; raise --restart, or try a --precond with more fill".into(),
+        Outcome::Stagnated => "; raise --restart, or try a --precond with more fill".into(),
         Outcome::Diverged => "; try another --precond, or none".into(),
-        Outcome::Stagnated | Outcome::Breakdown => "; try --method gmres".into(),
     }
 }
 

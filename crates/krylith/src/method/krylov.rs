@@ -121,6 +121,8 @@ pub(crate) const LIMIT: f64 = 4.0;
 /// Why x is not what the iterations found, where b is far from 1.
 const OVERFLOW: &str = "x overflows double precision";
 const UNDERFLOW: &str = "x is below the smallest normal number";
+/// Batches in a row that do nothing: no solve takes as many, and none may wait for ever.
+const EMPTY: usize = 8;
 /// So many times what rounding makes of ‖r‖ a plain residual may be wrong by.
 const NEAR: f64 = 64.0;
 
@@ -275,6 +277,10 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                     break outcome;
                 }
             }
+            convergence.empty = if verified || flags[COMPLETED] > 0 { 0 } else { convergence.empty + 1 };
+            if convergence.empty > EMPTY {
+                break Outcome::Stagnated;
+            }
             let asks = convergence.tell(&self.history, verified, observer);
             if interrupted || s.any(asks)? {
                 break Outcome::Interrupted;
@@ -329,11 +335,16 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         convergence: &mut Convergence,
     ) -> Result<()> {
         while *under_way > 0 {
-            self.collect_history(s, flags, convergence)?;
+            let mut next = [0; FLAGS];
+            self.collect_history(s, &mut next, convergence)?;
             *under_way -= 1;
-            convergence.certified &= flags[COMPLETED] == 0;
-            if flags[VERIFIED] != 0 {
+            convergence.certified &= next[COMPLETED] == 0;
+            if next[VERIFIED] != 0 {
                 convergence.verified = self.history.iterations;
+            }
+            // A batch that did nothing has nothing to tell.
+            if next[COMPLETED] > 0 || next[VERIFIED] != 0 {
+                *flags = next;
             }
         }
         Ok(())

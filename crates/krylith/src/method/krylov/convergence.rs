@@ -17,6 +17,8 @@ pub(super) struct Convergence {
     pub verified: usize,
     /// That residual was the certified one.
     pub certified: bool,
+    /// Batches in a row that did nothing.
+    pub empty: usize,
     /// Rounding has been seen to count.
     pub near: bool,
     /// The iteration that the observer heard of last.
@@ -34,6 +36,7 @@ impl Convergence {
             idle: 0,
             verified: 0,
             certified: false,
+            empty: 0,
             near: false,
             told: None,
         }

@@ -85,7 +85,7 @@ extern "C" __global__ void kron_residual(const int* halt, const int tile_count, 
             const int end = o < lanes ? ends[i] : 0;
             for (int p = (o < lanes && i ? ends[i - 1] : 0) + lane; p < end; p += TOGETHER_LANES) {
                 const double* run = column(nodes[locals[p]]);
-#pragma unroll
+#pragma unroll 1
                 for (int c = 0; c < BLOCK; ++c)
 #pragma unroll
                     for (int t = 0; t < TERMS; ++t) {
