@@ -170,16 +170,10 @@ pub fn systems_without_a_solution_are_named_first(device: &str) {
         (solution.history.true_relative_residual - residual(solver.problem(), &[1.0; 216], &x)).abs() < 1e-12
     );
 
-    // Three rows with entries in two columns, and no diagonal there.
-    let mut triplets: Vec<_> = (6..60).map(|i| (i, i, 2.0)).collect();
-    triplets.extend([(0, 6, 1.0), (1, 7, 1.0), (2, 6, 1.0), (2, 7, 3.0)]);
-    triplets.extend([(3, 0, 1.0), (4, 1, 1.0), (5, 2, 1.0), (5, 3, 1.0), (6, 4, 1.0), (7, 5, 1.0)]);
-    let crowded = Csr::from_triplets(60, 60, &triplets).unwrap();
-    let mut alone = Solver::new(&crowded, &options(device, "rtol=1e-8")).unwrap();
-    let solution = alone.solve(&[1.0; 60], &mut [0.0; 60]).unwrap();
-    assert_eq!(solution.outcome(), Outcome::Inconsistent, "{:?}", solution.events);
-    let event = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent).unwrap();
-    assert!(event.detail.starts_with("rows 0, 1, 2 have entries in 2 columns alone"), "{}", event.detail);
+    // Looked for by one rank alone.
+    if !device.contains(',') {
+        rows_with_too_few_columns_are_named(device);
+    }
 
     // Values that mend the rows are looked at.
     solver.update_values(laplace(6).values()).unwrap();
@@ -205,6 +199,19 @@ pub fn systems_without_a_solution_are_named_first(device: &str) {
         let solution = solver.solve(&b, &mut x).unwrap();
         assert!(solution.converged(), "{store}: {}", solution.outcome());
     }
+}
+
+/// Three rows with entries in two columns, and no diagonal there.
+fn rows_with_too_few_columns_are_named(device: &str) {
+    let mut triplets: Vec<_> = (6..60).map(|i| (i, i, 2.0)).collect();
+    triplets.extend([(0, 6, 1.0), (1, 7, 1.0), (2, 6, 1.0), (2, 7, 3.0)]);
+    triplets.extend([(3, 0, 1.0), (4, 1, 1.0), (5, 2, 1.0), (5, 3, 1.0), (6, 4, 1.0), (7, 5, 1.0)]);
+    let crowded = Csr::from_triplets(60, 60, &triplets).unwrap();
+    let mut alone = Solver::new(&crowded, &options(device, "rtol=1e-8")).unwrap();
+    let solution = alone.solve(&[1.0; 60], &mut [0.0; 60]).unwrap();
+    assert_eq!(solution.outcome(), Outcome::Inconsistent, "{:?}", solution.events);
+    let event = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent).unwrap();
+    assert!(event.detail.starts_with("rows 0, 1, 2 have entries in 2 columns alone"), "{}", event.detail);
 }
 
 /// A zero diagonal: no attempt may make things worse than the first guess.
