@@ -49,9 +49,9 @@ pub struct IlduSpec {
     pub shift: Option<f64>,
 }
 
-/// Unknowns of a system that stands as one where nothing bounds a subdomain: one thread solves with its factors, of some
-/// megabytes, in some 100 µs.
-const AS_ONE: usize = 1 << 14;
+/// Unknowns of a system that stands as one where nothing bounds a subdomain: one thread solves with its factors in some 50 µs, and
+/// more of them would be worth several threads.
+const AS_ONE: usize = 1 << 12;
 
 /// Levels of fill; more than this is a slip of the finger, and `cut=whole` with it a direct solver of the slow kind.
 const MOST_FILL: usize = 1000;

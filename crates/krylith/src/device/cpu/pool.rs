@@ -49,7 +49,7 @@ const AGAIN: u64 = 4;
 const MOST: (Duration, u32) = (Duration::from_millis(10), 4);
 
 /// After so long it is looked again for a free core, where there was none.
-const ASK_AGAIN: Duration = Duration::from_millis(20);
+const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 struct Shared {
     job: UnsafeCell<Option<Job>>,

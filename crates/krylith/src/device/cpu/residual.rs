@@ -146,9 +146,6 @@ fn add_row(p: &Rows, i: usize, x: &[f64], sums: &mut [(Twofold, f64)]) {
     }
 }
 
-/// Chains of sums that do not wait for each other.
-const CHAINS: usize = 4;
-
 /// Row `i` of one group, whose columns of `T b` numbers are taken `W` at a time.
 #[inline(always)]
 fn row<const W: usize, V: Number>(
@@ -163,38 +160,42 @@ fn row<const W: usize, V: Number>(
     let (b, s, width) = (p.block(), p.stages(), g.terms.len() * p.block());
     let entries = g.row_ptr[i]..g.row_ptr[i + 1];
     for (first, q) in (0..width).step_by(W).flat_map(|first| (0..s).map(move |q| (first, q))) {
-        // Sums, what they lack, and sums of magnitudes.
-        let mut chains = [[[0.0f64; W]; 3]; CHAINS];
-        for (n, e) in entries.clone().enumerate() {
-            for c in 0..b {
-                let [hi, lo, size] = &mut chains[(n * b + c) % CHAINS];
-                let x = x[(g.col[e] as usize * b + c) * s + q];
-                let v = &values[(e * b + c) * width + first..][..W];
+        // Sums, what they lack, and sums of magnitudes: an entry waits for one addition of the last.
+        let (mut hi, mut lo, mut size) = ([0.0f64; W], [0.0f64; W], [0.0f64; W]);
+        let columns = g.col[entries.clone()].iter().flat_map(|&j| (0..b).map(move |c| j as usize * b + c));
+        let stored = values[entries.start * b * width..].chunks(width.max(1));
+        if W == 1 {
+            for (j, v) in columns.zip(stored) {
+                accumulate(v[0].widen(), x[j * s + q], &mut hi[0], &mut lo[0], &mut size[0]);
+            }
+        } else {
+            for (n, j) in columns.enumerate() {
+                let v = &values[(entries.start * b + n) * width + first..][..W];
                 for l in 0..W {
-                    let v = v[l].widen();
-                    let product = v * x;
-                    let sum = hi[l] + product;
-                    let z = sum - hi[l];
-                    lo[l] += v.mul_add(x, -product) + ((hi[l] - (sum - z)) + (product - z));
-                    hi[l] = sum;
-                    size[l] += product.abs();
+                    accumulate(v[l].widen(), x[j * s + q], &mut hi[l], &mut lo[l], &mut size[l]);
                 }
             }
         }
         for l in 0..W.min(width - first) {
-            let (mut sum, mut magnitude) = (Twofold::default(), 0.0);
-            for [hi, lo, size] in &chains {
-                sum.add(hi[l]);
-                sum.lo += lo[l];
-                magnitude += size[l];
-            }
+            let (sum, magnitude) = (Twofold { hi: hi[l], lo: lo[l] }, size[l]);
             let (t, r) = ((first + l) / b, (first + l) % b);
             let coefficients = &p.coefficients[g.terms.start + t];
             for k in 0..s {
-                let (c, (to, size)) = (coefficients[k * s + q], &mut sums[r * s + k]);
+                let (c, (to, whole)) = (coefficients[k * s + q], &mut sums[r * s + k]);
                 to.add_multiple(-c, sum);
-                *size += c.abs() * magnitude;
+                *whole += c.abs() * magnitude;
             }
         }
     }
+}
+
+/// hi + lo += v x, and size += |v x|.
+#[inline(always)]
+fn accumulate(v: f64, x: f64, hi: &mut f64, lo: &mut f64, size: &mut f64) {
+    let product = v * x;
+    let sum = *hi + product;
+    let z = sum - *hi;
+    *lo += v.mul_add(x, -product) + ((*hi - (sum - z)) + (product - z));
+    *hi = sum;
+    *size += product.abs();
 }
