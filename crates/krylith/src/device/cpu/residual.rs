@@ -46,7 +46,7 @@ impl CpuProduct {
         outer.start(space, x)?;
         let mut low = outer.low(r.len());
         own.residual(space, b, x, r, m, Some(&mut low));
-        outer.subtract(space, r, m, &mut low)
+        outer.subtract(space, r, m, &low)
     }
 }
 
