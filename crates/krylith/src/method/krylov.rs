@@ -9,14 +9,14 @@
 //! 3. `verify`, and, where the recurrence claims to be done or cannot go on, the true residual b − A x, which becomes the
 //!    start of what follows: a restart.
 //!
-//! A verdict is only given on the certified residual, computed in twice the working precision where the operator can; plain ones
-//! restart the recurrence where rounding does not count. Between restarts x itself stays as it is: updates gather in a correction d, and x is rounded once a restart instead of once an
-//! iteration (Sleijpen and van der Vorst 1996). With the residual comes what rounding x to double precision may make of it,
-//! u ‖|b| + |A||x|‖: a solve that stands still below a few of these is at the limit of double precision.
+//! A verdict is only given on the certified residual, computed in twice the working precision where the operator can; plain
+//! ones restart the recurrence where rounding does not count. With the certified residual comes what rounding x to double
+//! precision may make of it, u ‖|b| + |A||x|‖: a solve that stands still below a few of these is at the limit of double
+//! precision. Between restarts x itself stays as it is: updates gather in a correction d, and x is rounded once a restart
+//! instead of once an iteration (Sleijpen and van der Vorst 1996).
 //!
-//! Where the device runs ahead of the host, a batch is under way before the
-//! one before it is looked at; if the earlier one finished the
-//! solve, `begin` detects that on the device, and the later batch does nothing.
+//! Where the device runs ahead of the host, a batch is under way before the one before it is looked at; if the earlier one
+//! finished the solve, `begin` detects that on the device, and the later batch does nothing.
 
 mod convergence;
 mod unit;
