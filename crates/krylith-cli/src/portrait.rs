@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::Ordering;
 use crate::system::{Operator, Order, System};
-use krylith::matrix::{Bsr, Dense, Shape, StructuralRank};
+use krylith::matrix::Shape;
 use krylith::operator::Terms;
 use krylith::solver::{Diagnosis, Extent, Indices, Memory, Plan};
 use krylith::text::{bytes, count, plural};
@@ -121,20 +121,15 @@ fn rank(system: &System, terms: &Terms, d: &Diagnosis) -> Vec<String> {
     if d.missing_diagonal.count == 0 {
         return vec![format!("structural rank {} of {}, by the diagonal", count(n), count(n))];
     }
-    let parts: Vec<(Option<&Dense>, &Bsr)> = terms.terms.iter().map(|(c, a)| (Some(c), &**a)).collect();
     let stages = terms.stages() * terms.stages();
-    let stored: usize = parts.iter().map(|(_, a)| a.values().len() * stages).sum();
-    let Some(found) = StructuralRank::of(&parts, stored.saturating_mul(LOOKS)) else {
+    let stored: usize = terms.terms.iter().map(|(_, a)| a.values().len() * stages).sum();
+    let Some(found) = terms.structural_rank(stored.saturating_mul(LOOKS)) else {
         return vec!["structural rank not known: the search was given up".into()];
     };
     let mut lines = vec![format!("structural rank {} of {}", count(found.rank), count(n))];
     if found.rank < n {
         lines[0] += ": the matrix is singular, whatever its values";
-        let few = |list: &[usize]| Indices {
-            count: list.len(),
-            first: list.iter().take(5).map(|&u| u as u64).collect(),
-        };
-        let rows = list("row", &few(&found.crowded_rows), system.order);
+        let rows = list("row", &Indices::of(&found.crowded_rows), system.order);
         lines.push(match (found.crowded_rows.len(), found.crowded_columns()) {
             (1, _) => format!("{rows} has no entry"),
             (_, 0) => format!("{rows} have no entry"),

@@ -30,6 +30,7 @@ use crate::space::{
 };
 use crate::{Result, comm, steps, sweeps};
 use convergence::Convergence;
+pub(crate) use unit::other_unit;
 
 steps! {
     /// The scalars that every method has: ‖b − A x‖ at the last restart, ‖r‖ as the recurrence has it, ‖r‖ at which the solve
@@ -302,8 +303,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             s.copy(&self.x_best, &mut self.x)?;
         }
         if another || !convergence.certified {
-            self.open(s, on)?;
-            s.take_readback(&mut self.scalars, &mut self.host, &mut flags)?;
+            self.reopen(s, on, &mut flags)?;
         }
         let mut norm = self.host[Header::AT.norm];
         if norm <= convergence.target {
@@ -359,8 +359,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         convergence: &mut Convergence,
     ) -> Result<()> {
         let reason = flags[REASON];
-        self.open(s, on)?;
-        s.take_readback(&mut self.scalars, &mut self.host, flags)?;
+        self.reopen(s, on, flags)?;
         flags[REASON] = reason;
         (convergence.verified, convergence.certified) = (self.history.iterations, true);
         let relative = self.host[Header::AT.norm] / convergence.norm_b;
@@ -414,6 +413,12 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.opening = opening;
         done?;
         s.enqueue_readback(&mut self.scalars, self.host.len())
+    }
+
+    /// The same, waited for; nothing may be under way.
+    fn reopen(&mut self, s: &S, on: &Operators<S>, flags: &mut [i32; FLAGS]) -> Result<()> {
+        self.open(s, on)?;
+        s.take_readback(&mut self.scalars, &mut self.host, flags)
     }
 
     /// Up to m iterations, and a restart if they end in one; true if the observer broke them off.

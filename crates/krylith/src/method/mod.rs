@@ -11,7 +11,7 @@ pub use bicgstab::{Bicgstab, BicgstabOptions, Reductions};
 pub use cg::{Cg, CgForm, CgOptions};
 pub use gmres::{Gmres, GmresOptions, Orthogonalization};
 pub use krylov::Krylov;
-pub(crate) use krylov::LIMIT;
+pub(crate) use krylov::{LIMIT, other_unit};
 pub use spec::{MethodName, MethodSpec};
 pub use work::Work;
 

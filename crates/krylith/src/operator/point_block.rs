@@ -5,7 +5,7 @@
 //! the sums over a row, so no intermediate vector exists (the paper's Alg. 2 writes and reads two).
 
 use super::{LinearOperator, fresh_key};
-use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
 use crate::memory::Numbers;
 use crate::partition::Halo;
 use crate::space::{Space, Store};
@@ -51,6 +51,12 @@ impl<'a> Terms<'a> {
             Some((_, a)) => a.to_mut().update_values(values),
             None => Err(Error::invalid(format!("there is no term {t}; the operator has {terms}"))),
         }
+    }
+
+    /// The structural rank of the sum; `None` where it is not known after `most` entries were looked at.
+    pub fn structural_rank(&self, most: usize) -> Option<StructuralRank> {
+        let parts: Vec<(Option<&Dense>, &Bsr)> = self.terms.iter().map(|(c, a)| (Some(c), &**a)).collect();
+        StructuralRank::of(&parts, most)
     }
 
     /// Block size b.

@@ -1,7 +1,6 @@
 //! Rows of a structurally singular system that have too few columns between them: k rows with entries in c < k columns fit a
 //! right-hand side only by chance, and how well is a small least-squares problem.
 
-use crate::matrix::{Bsr, Dense, StructuralRank};
 use crate::operator::Terms;
 
 /// Entries that the matching looks at, as a multiple of those stored.
@@ -25,9 +24,8 @@ pub(super) struct Crowded {
 impl Crowded {
     /// Of a whole system with zeros on its diagonal; `None` where no rows are crowded, or it would take long to tell.
     pub fn of(terms: &Terms) -> Option<Self> {
-        let parts: Vec<(Option<&Dense>, &Bsr)> = terms.terms.iter().map(|(c, a)| (Some(c), &**a)).collect();
-        let stored: usize = parts.iter().map(|(_, a)| a.values().len()).sum();
-        let found = StructuralRank::of(&parts, stored.saturating_mul(LOOKS))?;
+        let stored: usize = terms.terms.iter().map(|(_, a)| a.values().len()).sum();
+        let found = terms.structural_rank(stored.saturating_mul(LOOKS))?;
         let rows = found.crowded_rows.clone();
         if rows.is_empty() || rows.len() > MOST {
             return None;

@@ -235,7 +235,7 @@ impl std::fmt::Display for Indices {
 
 impl Indices {
     /// Of ascending numbers.
-    pub(crate) fn of(all: &[usize]) -> Self {
+    pub fn of(all: &[usize]) -> Self {
         Self { count: all.len(), first: all.iter().take(NAMED).map(|&u| u as u64).collect() }
     }
 

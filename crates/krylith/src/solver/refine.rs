@@ -103,7 +103,7 @@ pub(super) fn refined<S: Transfer>(
         parts.space.read(&on.x, &mut passes.x)?;
         return Ok(1);
     }
-    let target = (parts.stop.rtol * norm_b).max(parts.stop.atol);
+    let target = parts.stop.target(norm_b);
     history.clear();
     history.rhs_norm = norm_b;
     let (mut before, mut count, mut last) = (f64::INFINITY, 0, Outcome::Converged);

@@ -3,14 +3,13 @@
 
 use crate::Result;
 use crate::comm::Communicator;
+use crate::method::other_unit;
 use crate::operator::Terms;
 use crate::partition::with_ghosts;
 use crate::twofold::Twofold;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Norms whose squares are safe.
-const SAFE: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
 /// Block rows that a thread takes at once.
 const ROWS: usize = 1024;
 
@@ -58,10 +57,8 @@ impl OriginalSystem<'_> {
         };
         let norms = in_unit(1.0)?;
         let largest = norms.iter().copied().fold(0.0, f64::max);
-        if SAFE.contains(&largest) || norms.iter().any(|norm| norm.is_nan()) {
-            return Ok(norms);
-        }
-        let unit = if largest > 1.0 { -600.0f64 } else { 600.0 }.exp2();
+        let other = other_unit(largest).filter(|_| !norms.iter().any(|norm| norm.is_nan()));
+        let Some(unit) = other.map(f64::exp2) else { return Ok(norms) };
         Ok(in_unit(unit)?.into_iter().map(|norm| norm / unit).collect())
     }
 

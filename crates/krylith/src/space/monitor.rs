@@ -63,6 +63,13 @@ pub struct Stop {
     pub max_iterations: usize,
 }
 
+impl Stop {
+    /// ‖r‖ that ends a solve with this ‖b‖.
+    pub(crate) fn target(&self, norm_b: f64) -> f64 {
+        (self.rtol * norm_b).max(self.atol)
+    }
+}
+
 impl Default for Stop {
     fn default() -> Self {
         Self { rtol: 1e-6, atol: 0.0, max_iterations: 10_000 }

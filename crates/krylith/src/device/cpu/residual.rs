@@ -189,7 +189,7 @@ fn row<const W: usize, V: Number>(
     }
 }
 
-/// hi + lo += v x, and size += |v x|.
+/// hi + lo += v x, as `Twofold::add_product` on numbers that a vector register holds, and size += |v x|.
 #[inline(always)]
 fn accumulate(v: f64, x: f64, hi: &mut f64, lo: &mut f64, size: &mut f64) {
     let product = v * x;

@@ -29,7 +29,7 @@ impl Convergence {
     pub fn new(norm_b: f64, stop: &Stop) -> Self {
         Self {
             norm_b,
-            target: (stop.rtol * norm_b).max(stop.atol),
+            target: stop.target(norm_b),
             max_iterations: stop.max_iterations,
             first: f64::NAN,
             best: f64::INFINITY,

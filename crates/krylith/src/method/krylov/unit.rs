@@ -7,8 +7,15 @@ use super::{Header, Krylov, Operators, Recurrence, clear, norm_squared, norm_squ
 use crate::Result;
 use crate::space::{FLAGS, Space};
 
-/// Norms whose squares are safe; others are taken in another unit.
+/// Norms whose squares are safe.
 const SAFE: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
+
+/// The exponent of a unit, a power of two, in which a norm that came out like this has to be taken again; none where its squares are
+/// safe, or it is no number.
+pub(crate) fn other_unit(norm: f64) -> Option<f64> {
+    let trial = if norm > 1.0 { -600.0 } else { 600.0 };
+    (!SAFE.contains(&norm) && !norm.is_nan()).then_some(trial)
+}
 
 impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// ‖b‖ in a unit in which squares neither overflow nor vanish, and that unit: a power of two, which costs no digit, and
@@ -17,10 +24,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.guard(None);
         s.sweep(norm_squared, &mut self.scalars, [], [b], [], [Header::AT.rr])?;
         let norm = self.read_sum(s)?;
-        if SAFE.contains(&norm) || norm.is_nan() {
-            return Ok((norm, 1.0));
-        }
-        let trial = if norm > 1.0 { -600.0f64 } else { 600.0 };
+        let Some(trial) = other_unit(norm) else { return Ok((norm, 1.0)) };
         self.write_unit(s, trial.exp2())?;
         s.sweep(norm_squared_in_unit, &mut self.scalars, [Header::AT.unit], [b], [], [Header::AT.rr])?;
         let scaled = self.read_sum(s)?;
@@ -67,8 +71,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.sweep(scale, &mut self.scalars, [Header::AT.unit], [&self.x], [x], [])?;
         self.write_unit(s, unit)?;
         s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])?;
-        self.open(s, on)?;
-        s.take_readback(&mut self.scalars, &mut self.host, &mut [0; FLAGS])?;
+        self.reopen(s, on, &mut [0; FLAGS])?;
         Ok(self.host[Header::AT.norm])
     }
 }

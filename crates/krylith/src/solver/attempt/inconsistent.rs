@@ -35,7 +35,7 @@ impl<S: SolverSpace> Rank<S> {
         let mut b = rhs.to_vec()?;
         let Some(floor) = diagnosis.floor_of(local, &b)? else { return Ok(false) };
         let norm = floor.residual / floor.relative;
-        let target = (run.stop.rtol * norm).max(run.stop.atol);
+        let target = run.stop.target(norm);
         // Below rounding of b itself the floor is in nobody's way.
         if floor.residual <= target.max(LIMIT * f64::EPSILON * norm) {
             return Ok(false);
@@ -80,7 +80,7 @@ impl<S: SolverSpace> Rank<S> {
         let Some(crowded) = found else { return Ok(false) };
         let norm = self.solution.history.rhs_norm;
         let floor = crowded.floor(&rhs.to_vec()?);
-        if floor <= (stop.rtol * norm).max(stop.atol) {
+        if floor <= stop.target(norm) {
             return Ok(false);
         }
         let rows = Indices::of(&crowded.rows).named(local.terms);
