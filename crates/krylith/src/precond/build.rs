@@ -4,7 +4,7 @@
 //! null vectors that are projected out.
 
 use super::{
-    Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace, Plan,
+    Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace, Outline,
     PrecondSpec, Scaling, Stage, StageOptions,
 };
 use crate::comm::{self, Communicator, agree};
@@ -297,7 +297,7 @@ fn ildu<S: SolverSpace>(
     let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
-    let (plan, shifted) = (factors.plan(), factors.pivots().shifted);
+    let (plan, shifted) = (factors.outline(), factors.pivots().shifted);
     let info = factors_info(comm, spec, plan, 1, shifted, &way, start)?;
     let text = format!("ILDU({}){}", spec.fill, info.text);
     let info = PrecondInfo { name: "ildu".into(), text, keeps_symmetry: spec.shift.is_none(), ..info };
@@ -320,7 +320,7 @@ fn stage<S: SolverSpace>(
     let options = StageOptions { ildu: options, coupled: true };
     let stages = agree(comm, numbered(local, Stage::new(space, terms, &subdomains, options)))?;
     let shifted = (0..s).map(|k| stages.stage(k).pivots().shifted).sum();
-    let info = factors_info(comm, spec, stages.plan(), s, shifted, &way, start)?;
+    let info = factors_info(comm, spec, stages.outline(), s, shifted, &way, start)?;
     let text = format!("{}, each by ILDU({}){}", plural(s, "stage"), spec.fill, info.text);
     Ok((Some(Box::new(stages)), PrecondInfo { name: "stage".into(), text, ..info }))
 }
@@ -329,18 +329,17 @@ fn stage<S: SolverSpace>(
 fn factors_info(
     comm: &dyn Communicator,
     spec: &IlduSpec,
-    plan: &Plan,
+    plan: &Outline,
     times: usize,
     shifted: usize,
     way: &str,
     start: Instant,
 ) -> Result<PrecondInfo> {
-    let deepest = plan.level_ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-    let mut sums = [plan.count(), plan.entries(), plan.dropped, plan.stored, shifted].map(|n| n as f64);
+    let mut sums = [plan.subdomains, plan.entries, plan.dropped, plan.stored, shifted].map(|n| n as f64);
     comm.sum(&mut sums)?;
     let [subdomains, entries, dropped, stored, shifted] = sums;
-    let levels = comm::largest(comm, deepest as f64)? as usize;
-    let largest = comm::largest(comm, plan.largest() as f64)? as usize;
+    let levels = comm::largest(comm, plan.deepest as f64)? as usize;
+    let largest = comm::largest(comm, plan.largest as f64)? as usize;
     let dropped = dropped / stored.max(1.0);
     let counted = |n: usize| Value::Count(n as u64);
     let mut parameters = vec![

@@ -33,6 +33,7 @@ pub use diagonal::CudaBlocks;
 pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
 pub use embedded::{embedded_kernels, write_archive};
+pub use factors::CudaPlan;
 pub use fabric::{Fabric, Transport};
 pub use nccl::{Nccl, nccl_version};
 pub use product::CudaProduct;

@@ -182,6 +182,36 @@ pub(super) fn ildu_solve(order: usize, store: Store, shape: &IlduShape, gathered
     Kernel { file: "ildu_solve.cu", entry: "ildu_solve", defines }
 }
 
+/// Where each block of the factors stands in the stream; with `write` it is written, else counted.
+pub(super) fn ildu_stream(order: usize, store: Store, shape: &IlduShape, write: bool) -> Kernel {
+    let defines = vec![
+        define("ORDER", order),
+        value(store),
+        define("WARPS", shape.warps),
+        define("STAGE", shape.stage),
+        define("THREADS", IlduShape::LAYOUT_THREADS),
+        define("WRITE", write as u32),
+    ];
+    Kernel { file: "ildu_stream.cu", entry: "ildu_stream", defines }
+}
+
+/// The analysis of subdomains, of one pattern or the union of two.
+pub(super) fn ildu_plan(entry: &'static str, patterns: usize) -> Kernel {
+    let defines = vec![define("PATTERNS", patterns), define("THREADS", super::factors::PLAN_THREADS)];
+    Kernel { file: "ildu_plan.cu", entry, defines }
+}
+
+fn ildu_plans() -> Vec<Kernel> {
+    let first = ["ildu_boxes", "ildu_home"].map(|entry| ildu_plan(entry, 1));
+    let rest = [1, 2].into_iter().flat_map(|n| ["ildu_count", "ildu_analyse"].map(|entry| ildu_plan(entry, n)));
+    first.into_iter().chain(rest).chain([scan_columns(3)]).collect()
+}
+
+/// Exclusive sums down interleaved columns.
+pub(super) fn scan_columns(columns: usize) -> Kernel {
+    Kernel { file: "scan.cu", entry: "scan_columns", defines: vec![define("COLUMNS", columns)] }
+}
+
 /// Orders of blocks whose factors CI compiles: all of one stage, and b·s of Kronecker systems.
 const ILDU_ORDERS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32];
 
@@ -223,6 +253,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     let widths = ["int", "long long", "unsigned", "unsigned long long"];
     all.extend(widths.iter().flat_map(|width| all_arrays(width, width)));
     all.extend(all_arrays("long long", "int"));
+    all.extend(ildu_plans());
     all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
@@ -230,6 +261,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
         for order in ILDU_ORDERS {
             for shape in IlduShape::all(order) {
                 all.push(ildu_pack(order, store, &shape));
+                all.extend([false, true].map(|write| ildu_stream(order, store, &shape, write)));
                 all.extend([false, true].map(|gathered| ildu_solve(order, store, &shape, gathered)));
             }
         }
@@ -402,6 +434,7 @@ pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
     all.extend(all_arrays("int", "int"));
     all.extend(all_arrays("long long", "int"));
+    all.extend(ildu_plans());
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
@@ -411,6 +444,7 @@ pub fn embedded() -> Vec<Kernel> {
         all.extend([ildu_form(order), ildu_factor(order)]);
         for shape in IlduShape::all(order) {
             all.extend([ildu_pack(order, store, &shape), ildu_solve(order, store, &shape, true)]);
+            all.extend([false, true].map(|write| ildu_stream(order, store, &shape, write)));
         }
     }
     all.extend([1, 2, 3, 4, 5, 6, 8, 9, 12, 16].map(|order| block_diagonal(order, store)));
