@@ -70,6 +70,7 @@ fn main() {
         each!(method::flexible_cg_keeps_directions_conjugate),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
         test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
+        test("plans_are_those_of_the_host", plans_are_those_of_the_host, false),
         each!(ildu::factors_match_the_textbook),
         each!(ildu::factors_are_refreshed),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
@@ -204,6 +205,11 @@ fn values_are_updated_from_device_memory(device: &Arc<Device>) {
     assert!(e.contains("break the structure"), "{e}");
     let e = a.update_values(&space, 0, k.l.values()).unwrap_err().to_string();
     assert!(e.contains("break the structure"), "{e}");
+}
+
+fn plans_are_those_of_the_host(device: &Arc<Device>) {
+    let make = |n| Cuda::new(device, n).unwrap();
+    conformance::ildu::plans_are_those_of_the_host(&make, |plan| plan.to_host().unwrap());
 }
 
 /// An application's memory, in the order of its own stream, of the default stream, and without one.
