@@ -201,10 +201,16 @@ pub(super) fn ildu_plan(entry: &'static str, patterns: usize) -> Kernel {
     Kernel { file: "ildu_plan.cu", entry, defines }
 }
 
+/// Another order of elimination for subdomains whose natural one is suspect.
+pub(super) fn ildu_order() -> Kernel {
+    let defines = vec![define("THREADS", super::factors::PLAN_THREADS)];
+    Kernel { file: "ildu_order.cu", entry: "ildu_order", defines }
+}
+
 fn ildu_plans() -> Vec<Kernel> {
     let first = ["ildu_boxes", "ildu_home"].map(|entry| ildu_plan(entry, 1));
-    let rest = [1, 2].into_iter().flat_map(|n| ["ildu_count", "ildu_analyse"].map(|entry| ildu_plan(entry, n)));
-    first.into_iter().chain(rest).chain([scan_columns(3)]).collect()
+    let rest = [1, 2].into_iter().flat_map(|n| ["ildu_count", "ildu_inspect", "ildu_finish"].map(|entry| ildu_plan(entry, n)));
+    first.into_iter().chain(rest).chain([ildu_order(), scan_columns(3)]).collect()
 }
 
 /// Exclusive sums down interleaved columns.

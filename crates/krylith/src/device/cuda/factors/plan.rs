@@ -11,6 +11,7 @@ use crate::operator::{Terms, check_count};
 use crate::partition::Subdomains;
 use crate::precond::{MAX_ORDER, Outline, Plan};
 use crate::{Error, Result};
+use cudarc::driver::CudaFunction;
 use std::sync::Arc;
 
 /// Threads of a subdomain's analysis.
@@ -134,17 +135,79 @@ impl CudaPlan {
             )?;
         }
         scan(device, 3, count, &totals)?;
-        let (mut sums, mut flag) = ([0i64; 3], [0i32]);
+        let (mut sums, mut flag, mut suspected) = ([0i64; 3], [0i32], [0i32]);
         device.read(&totals, 3 * count, &mut sums)?;
         device.read(&scattered, 0, &mut flag)?;
         let [entries, stored, dropped] = sums.map(|n| n as usize);
 
-        let analyse = kernel("ildu_analyse")?;
-        let bytes = (6 * largest).next_multiple_of(16);
-        device.allow_shared(&analyse, THREADS, bytes)?;
+        // The pattern in numbers of the subdomains, and whether the natural order will do.
         let offsets = device.room::<u32>(n, what)?;
-        let (at, spare) = (device.room::<u16>(entries, what)?, device.room::<u16>(n, what)?);
+        let at = device.room::<u16>(entries, what)?;
         let from = (0..patterns).map(|_| device.room::<u32>(entries, what)).collect::<Result<Vec<_>>>()?;
+        let second = |all: &[Buffer<u32>]| all.get(1).map_or(0, Buffer::pointer);
+        let (words, spare) = (device.room::<u32>(n, what)?, device.room::<u32>(n, what)?);
+        let (suspect, suspects) = (device.room::<u32>(count, what)?, device.zeros::<i32>(1, what)?);
+        let shared = |kernel: &CudaFunction, row: usize| {
+            let bytes = (row * largest).next_multiple_of(16);
+            device.allow_shared(kernel, THREADS, bytes).map(|_| bytes)
+        };
+        let inspect = kernel("ildu_inspect")?;
+        let bytes = shared(&inspect, 4)?;
+        // SAFETY: as above.
+        unsafe {
+            launch!(
+                device,
+                &inspect,
+                count,
+                THREADS,
+                bytes,
+                starts.pointer(),
+                ascending.pointer(),
+                home.pointer(),
+                n as u32,
+                a,
+                b,
+                counts.pointer(),
+                totals.pointer(),
+                offsets.pointer(),
+                at.pointer(),
+                from[0].pointer(),
+                second(&from),
+                words.pointer(),
+                spare.pointer(),
+                suspect.pointer(),
+                suspects.pointer()
+            )?;
+        }
+        device.read(&suspects, 0, &mut suspected)?;
+        if suspected[0] > 0 {
+            let order = device.function(&special::ildu_order())?;
+            let bytes = shared(&order, 6)?;
+            let room = || device.room::<u32>(n, what);
+            let (place, parent, degree) = (room()?, room()?, room()?);
+            // SAFETY: as above.
+            unsafe {
+                launch!(
+                    device,
+                    &order,
+                    count,
+                    THREADS,
+                    bytes,
+                    starts.pointer(),
+                    counts.pointer(),
+                    totals.pointer(),
+                    offsets.pointer(),
+                    at.pointer(),
+                    suspect.pointer(),
+                    words.pointer(),
+                    place.pointer(),
+                    parent.pointer(),
+                    degree.pointer(),
+                    spare.pointer(),
+                    largest as i32
+                )?;
+            }
+        }
         let mut plan = Self {
             outline: Outline {
                 order: terms.block() * terms.stages(),
@@ -169,21 +232,19 @@ impl CudaPlan {
             slots: device.room(n, what)?,
             sources: (0..patterns).map(|_| device.room(entries, what)).collect::<Result<_>>()?,
         };
-        let second = |all: &[Buffer<u32>]| all.get(1).map_or(0, Buffer::pointer);
+        let finish = kernel("ildu_finish")?;
+        let bytes = shared(&finish, 6)?;
         // SAFETY: as above.
         unsafe {
             launch!(
                 device,
-                &analyse,
+                &finish,
                 count,
                 THREADS,
                 bytes,
                 plan.starts.pointer(),
                 plan.ascending.pointer(),
-                home.pointer(),
-                n as u32,
-                a,
-                b,
+                words.pointer(),
                 counts.pointer(),
                 totals.pointer(),
                 offsets.pointer(),

@@ -4,16 +4,14 @@
 //   ildu_boxes    rows of subdomains that are boxes of a grid
 //   ildu_home     the subdomain of each row and its number there
 //   ildu_count    entries of each row within its subdomain, the diagonal always among them
-//   ildu_analyse  levels, positions by level, and the pattern in positions
+//   ildu_inspect  the pattern in the subdomain's numbers, its levels in natural order, and whether that order is suspect
+//   ildu_finish   positions by level, and the pattern in positions
 //
-// Macros: PATTERNS (1, or 2: the union of two patterns), THREADS. Bytes moved by a subdomain: its columns three times and a gather of 8
-// bytes for each twice, the plan once, and a scratch copy of its pattern once or a few times from the cache.
+// Between the last two ildu_order.cu gives suspect subdomains another order. Macros: PATTERNS (1, or 2: the union of two patterns), THREADS.
+// Bytes moved by a subdomain: its columns twice and a gather of 8 bytes for each twice, the plan once, and a scratch copy of its pattern a
+// few times, most of them from the cache.
 
-#include "scan.cuh"
-
-constexpr unsigned NONE = 0xffffffffu;
-constexpr int GROUP = 8;                       // lanes that share a row
-constexpr int GROUPS = THREADS / GROUP, WARPS = THREADS / 32;
+#include "ildu_plan.cuh"
 
 struct Matrix { const long long* row_ptr; const unsigned* col; };
 
@@ -158,40 +156,34 @@ __device__ void sort_pass(int size, From from, Key key, To to, unsigned (*counte
     __syncthreads();
 }
 
-// totals: exclusive sums of ildu_count's. at, from: scratch for the pattern by ascending rows, with the block of each term (NONE: none).
-// Out: row_at, slots (position of each row of the ascending list), levels (from starts on), depths, row_starts, columns, diagonal, sources.
+// totals: exclusive sums of ildu_count's. Out, of each row: offsets, words (ildu_plan.cuh); of each entry: at, from_a, from_b (the block of
+// each term, NONE: none); suspects: the number of subdomains whose natural order is suspect, and suspect which. spare: scratch.
+// The rule is that of precond/ildu/order.rs.
 extern "C" __global__ void __launch_bounds__(THREADS)
-ildu_analyse(const long long* __restrict__ starts, const unsigned* __restrict__ rows, const uint2* __restrict__ home, unsigned own,
-             Matrix a, Matrix b, const unsigned* __restrict__ counts, const long long* __restrict__ totals,
-             unsigned* offsets, unsigned short* at, unsigned* from_a, unsigned* from_b, unsigned short* spare,
-             unsigned* __restrict__ row_at, unsigned short* __restrict__ slots, unsigned* __restrict__ levels, unsigned* __restrict__ depths,
-             long long* row_starts, unsigned short* __restrict__ columns, long long* __restrict__ diagonal,
-             unsigned* __restrict__ sources_a, unsigned* __restrict__ sources_b, int largest) {
-    extern __shared__ unsigned memory[];
-    __shared__ unsigned counters[WARPS][256];
-    __shared__ unsigned deepest;
-    unsigned* const word = memory;                                    // [size]: level << 16 | place in the order of elimination, then position
-    unsigned short* const order = (unsigned short*)(memory + largest);  // [size]: row of each position
+ildu_inspect(const long long* __restrict__ starts, const unsigned* __restrict__ rows, const uint2* __restrict__ home, unsigned own,
+             Matrix a, Matrix b, const unsigned* __restrict__ counts, const long long* __restrict__ totals, unsigned* offsets,
+             unsigned short* at, unsigned* from_a, unsigned* from_b, unsigned* words, unsigned* spare, unsigned* suspect, int* suspects) {
+    extern __shared__ unsigned word[];
     const int group = threadIdx.x / GROUP, lane = threadIdx.x % GROUP;
     const unsigned mask = group_mask(), below = (1u << (threadIdx.x % 32)) - 1;
     const long long first = starts[blockIdx.x], base = totals[3ll * blockIdx.x];
     const int size = (int)(starts[blockIdx.x + 1] - first);
-    counts += first;
-    offsets += first;
-
-    // Where each row of the scratch begins.
-    for (int begin = 0, before = 0; begin < size; begin += THREADS) {
+    const Subdomain s = {size, offsets + first, counts + first, at + base};
+    int entries = 0;
+    for (int begin = 0; begin < size; begin += THREADS) {
         const int k = begin + threadIdx.x;
         int total;
-        const int sum = block_exclusive(k < size ? (int)counts[k] : 0, total);
-        if (k < size) offsets[k] = before + sum;
-        before += total;
+        const int sum = block_exclusive(k < size ? (int)s.counts[k] : 0, total);
+        if (k < size) {
+            offsets[first + k] = entries + sum;
+            word[k] = k;
+        }
+        entries += total;
     }
-    if (threadIdx.x == 0) deepest = 0;
     __syncthreads();
     for (int k = group; k < size; k += GROUPS) {
         const unsigned row = rows[first + k];
-        long long to = base + offsets[k];
+        long long to = base + s.offsets[k];
         bool here = false;
         auto walk = [&](const Matrix& m, auto take) {
             const long long end = m.row_ptr[row + 1];
@@ -217,38 +209,82 @@ ildu_analyse(const long long* __restrict__ starts, const unsigned* __restrict__ 
             from_a[to] = NONE;
             if (PATTERNS == 2) from_b[to] = NONE;
         }
-        if (lane == 0) word[k] = k;
     }
     __syncthreads();
 
-    // A level is the longest way down to it: raised until nothing changes, the same whatever the order of the threads.
-    bool changed;
-    do {
-        changed = false;
-        for (int k = group; k < size; k += GROUPS)
-            for (long long e = base + offsets[k] + lane, end = base + offsets[k] + counts[k]; e < end; e += GROUP) {
-                const int j = at[e];
-                if (j == k) continue;
-                const unsigned one = ((volatile unsigned*)word)[k], other = ((volatile unsigned*)word)[j];
-                const bool later = (one & 0xffff) > (other & 0xffff);
-                const unsigned low = later ? other : one, high = later ? one : other, wanted = (low >> 16) + 1;
-                if (high >> 16 < wanted) {
-                    atomicMax(word + (later ? k : j), wanted << 16 | (high & 0xffff));
-                    changed = true;
-                }
-            }
-    } while (__syncthreads_or(changed));
+    const long long levels = raise_levels(s, word), n = size;
+    bool bad = false;
+    if (size >= 8) {
+        bad = 6 * profile_of(s, word, spare + first) > n * n;
+        if (!bad && levels * levels * levels > 64 * n) {
+            // Rows on the longest of the shortest paths from the lowest row of the last level: a search front by front.
+            __shared__ int root;
+            unsigned* const distance = spare + first;
+            if (threadIdx.x == 0) root = size;
+            __syncthreads();
+            for (int k = threadIdx.x; k < size; k += THREADS)
+                if ((word[k] >> 16) + 1 == levels) atomicMin(&root, k);
+            __syncthreads();
+            for (int k = threadIdx.x; k < size; k += THREADS) distance[k] = k == root ? 0 : NONE;
+            __syncthreads();
+            long long depth = 0;
+            bool more;
+            do {
+                more = false;
+                for_couplings(s, [&](int k, int j) {
+                    volatile unsigned* d = distance;
+                    if (d[k] == depth && d[j] == NONE) d[j] = depth + 1, more = true;
+                    else if (d[j] == depth && d[k] == NONE) d[k] = depth + 1, more = true;
+                });
+                depth += 1;
+            } while (__syncthreads_or(more));
+            const long long couplings = entries - n;
+            bad = levels * n > 2 * depth * max(n, couplings - 5 * n);
+        }
+    }
+    for (int k = threadIdx.x; k < size; k += THREADS) words[first + k] = word[k];
+    if (threadIdx.x == 0) {
+        suspect[blockIdx.x] = bad;
+        if (bad) atomicAdd(suspects, 1);
+    }
+}
+
+// words: levels and places. Out: row_at, slots (position of each row of the ascending list), levels (from starts on), depths, row_starts,
+// columns, diagonal, sources. spare: scratch.
+extern "C" __global__ void __launch_bounds__(THREADS)
+ildu_finish(const long long* __restrict__ starts, const unsigned* __restrict__ rows, const unsigned* __restrict__ words,
+            const unsigned* __restrict__ counts, const long long* __restrict__ totals, const unsigned* __restrict__ offsets,
+            const unsigned short* __restrict__ at, const unsigned* __restrict__ from_a, const unsigned* __restrict__ from_b,
+            unsigned short* spare, unsigned* __restrict__ row_at, unsigned short* __restrict__ slots, unsigned* __restrict__ levels,
+            unsigned* __restrict__ depths, long long* row_starts, unsigned short* __restrict__ columns, long long* __restrict__ diagonal,
+            unsigned* __restrict__ sources_a, unsigned* __restrict__ sources_b, int largest) {
+    extern __shared__ unsigned memory[];
+    __shared__ unsigned counters[WARPS][256], deepest;
+    unsigned* const word = memory;                                      // [size]: level << 16 | place, then position
+    unsigned short* const order = (unsigned short*)(memory + largest);  // [size]: row of each position
+    const int group = threadIdx.x / GROUP, lane = threadIdx.x % GROUP;
+    const long long first = starts[blockIdx.x], base = totals[3ll * blockIdx.x];
+    const int size = (int)(starts[blockIdx.x + 1] - first);
+    counts += first;
+    offsets += first;
+    spare += first;
+    if (threadIdx.x == 0) deepest = 0;
+    __syncthreads();
     unsigned deep = 0;
-    for (int k = threadIdx.x; k < size; k += THREADS) deep = max(deep, word[k] >> 16);
+    for (int k = threadIdx.x; k < size; k += THREADS) {
+        const unsigned own = word[k] = words[first + k];
+        deep = max(deep, own >> 16);
+        spare[own & 0xffff] = (unsigned short)k;  // the order of elimination
+    }
     atomicMax(&deepest, deep);
     __syncthreads();
     const unsigned depth = deepest + 1;
 
     // Positions: by level, in the order of elimination within one.
-    sort_pass(size, [&](int i) { return i; }, [&](int k) { return (int)(word[k] >> 16 & 255); }, [&](unsigned q, int k) { order[q] = (unsigned short)k; }, counters);
+    sort_pass(size, [&](int i) { return (int)spare[i]; }, [&](int k) { return (int)(word[k] >> 16 & 255); }, [&](unsigned q, int k) { order[q] = (unsigned short)k; }, counters);
     if (depth > 256) {
-        sort_pass(size, [&](int i) { return (int)order[i]; }, [&](int k) { return (int)(word[k] >> 24); }, [&](unsigned q, int k) { spare[first + q] = (unsigned short)k; }, counters);
-        for (int q = threadIdx.x; q < size; q += THREADS) order[q] = spare[first + q];
+        sort_pass(size, [&](int i) { return (int)order[i]; }, [&](int k) { return (int)(word[k] >> 24); }, [&](unsigned q, int k) { spare[q] = (unsigned short)k; }, counters);
+        for (int q = threadIdx.x; q < size; q += THREADS) order[q] = spare[q];
         __syncthreads();
     }
     for (int begin = 0, before = 0; begin < size; begin += THREADS) {
