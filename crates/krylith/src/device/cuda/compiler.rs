@@ -40,6 +40,7 @@ sources! {
     "append.cu" => "kernels/append.cu",
     "block_diagonal.cu" => "kernels/block_diagonal.cu",
     "combine.cu" => "kernels/combine.cu",
+    "csr.cu" => "kernels/csr.cu",
     "diagonals.cu" => "kernels/diagonals.cu",
     "gather.cu" => "kernels/gather.cu",
     "ildu.cuh" => "kernels/ildu.cuh",
@@ -53,6 +54,7 @@ sources! {
     "project.cu" => "kernels/project.cu",
     "step.cu" => "kernels/step.cu",
     "step.cuh" => "kernels/step.cuh",
+    "twofold.cuh" => "kernels/twofold.cuh",
     "sweep.cu" => "kernels/sweep.cu",
     "read.cu" => "kernels/read.cu",
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod caller;
 mod compiler;
+mod csr;
 mod diagonal;
 mod diagonals;
 mod driver;

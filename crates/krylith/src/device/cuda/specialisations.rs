@@ -185,6 +185,26 @@ pub(super) fn ildu_solve(order: usize, store: Store, shape: &IlduShape, gathered
 /// Orders of blocks whose factors CI compiles: all of one stage, and b·s of Kronecker systems.
 const ILDU_ORDERS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32];
 
+/// Threads of a block of `kernels/csr.cu`.
+pub(super) const CSR_THREADS: usize = 256;
+/// Most entries of a tile of scalar rows.
+const CSR_CAPACITY: usize = 2048;
+/// Rows up to this length stand in one tile.
+const CSR_LONG: usize = 120;
+/// Rows and entries of a tile; the rest is room for the end of its last row and for alignment.
+pub(super) const CSR_WINDOW: usize = CSR_CAPACITY - CSR_LONG - 8;
+
+/// A kernel of `csr.cu`: products of scalar rows.
+pub(super) fn csr(entry: &'static str, store: Store) -> Kernel {
+    let defines = vec![
+        value(store),
+        define("THREADS", CSR_THREADS),
+        define("CAPACITY", CSR_CAPACITY),
+        define("LONG", CSR_LONG),
+    ];
+    Kernel { file: "csr.cu", entry, defines }
+}
+
 /// Product by diagonals.
 pub(super) fn diagonals() -> Kernel {
     Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
@@ -211,6 +231,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
+        all.push(csr("csr_product", store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         for order in ILDU_ORDERS {
             for shape in IlduShape::all(order) {
@@ -388,6 +409,7 @@ pub fn embedded() -> Vec<Kernel> {
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
+        all.push(csr("csr_product", store));
     }
     let store = Store::F64;
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
