@@ -105,6 +105,10 @@ pub(super) struct Kernels {
 impl PointBlockSum for Cuda {
     type Product = CudaProduct;
 
+    fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
+        self.placed(terms)
+    }
+
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<CudaProduct> {
         let scalar = terms.block() == 1 && terms.stages() == 1 && terms.terms.len() == 1;
         if scalar && (terms.halo.is_none() || self.comm().size() == 1) {
