@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod compose;
+pub mod csr;
 pub mod distributed;
 pub mod ildu;
 #[cfg(feature = "cuda")]

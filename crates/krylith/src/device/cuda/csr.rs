@@ -213,7 +213,10 @@ impl CsrProduct {
     pub fn update_values(&mut self, device: &Arc<Device>, values: Numbers) -> Result<()> {
         let entries = self.entries();
         if values.len() != entries {
-            return Err(Error::invalid(format!("{} values for {entries} entries", values.len())));
+            return Err(Error::invalid(format!(
+                "{} values for {entries} entries; one each was expected",
+                values.len()
+            )));
         }
         if let Some(host) = values.as_host()
             && let Some(e) = host.iter().position(|v| !v.is_finite())

@@ -253,12 +253,9 @@ impl CudaProduct {
     /// One matrix of scalar rows, from the arrays of the format.
     fn rows(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
         let ((c, a), device) = (&terms.terms[0], space.device());
-        let row_ptr: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();
-        let pattern = CsrPattern {
-            row_ptr: Arc::new(device.upload(&row_ptr, "row pointers")?),
-            col: Arc::new(device.upload(a.col(), "columns")?),
-        };
-        let values = Arc::new(device.upload(a.values(), "matrix values")?);
+        let resident = space.resident(a)?;
+        let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
+        let values = resident.values.clone();
         let (rows, columns) = (a.block_rows(), a.block_columns());
         Ok(Self {
             block: 1,
