@@ -56,6 +56,9 @@ fn main() {
             csr::gpu::scalar_rows_are_updated_from_device_memory,
             false,
         ),
+        each!(passes::passes_find_what_the_host_finds),
+        each!(passes::random_numbers_are_those_of_the_host),
+        test("passes_of_ranks", |_| passes_of_ranks(), false),
         test("values_are_updated_from_device_memory", values_are_updated_from_device_memory, false),
         test("lent_memory_gives_what_slices_give", lent_memory_gives_what_slices_give, false),
         test("memory_of_another_gpu_gives_the_same", |_| memory_of_another_gpu_gives_the_same(), false),
@@ -474,6 +477,11 @@ fn on_gpus(check: fn(&str)) {
     if devices().is_ok_and(|all| all.len() > 1) {
         check("cuda:0,1");
     }
+}
+
+fn passes_of_ranks() {
+    let transport = Transport::Auto;
+    conformance::passes::passes_of_ranks(&counts_for(transport), &share(transport));
 }
 
 fn gpus_solve_as_one(transport: Transport) {

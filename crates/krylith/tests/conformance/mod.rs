@@ -9,6 +9,7 @@ pub mod ildu;
 pub mod lender;
 pub mod memory;
 pub mod method;
+pub mod passes;
 pub mod programs;
 pub mod residual;
 pub mod solver;

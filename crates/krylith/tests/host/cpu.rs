@@ -69,6 +69,12 @@ fn scalar_rows_of_every_length() {
 }
 
 #[test]
+fn passes_do_not_depend_on_threads() {
+    each(|space| conformance::passes::passes_find_what_the_host_finds(space));
+    each(|space| conformance::passes::random_numbers_are_those_of_the_host(space));
+}
+
+#[test]
 fn residuals_are_rounded_once() {
     each(|space| conformance::residual::residuals_are_rounded_once(space));
 }

@@ -51,6 +51,8 @@ sources! {
     "kron_residual.cuh" => "kernels/kron_residual.cuh",
     "kron_product.cu" => "kernels/kron_product.cu",
     "peers.cuh" => "kernels/peers.cuh",
+    "passes.cu" => "kernels/passes.cu",
+    "random.cu" => "kernels/random.cu",
     "project.cu" => "kernels/project.cu",
     "step.cu" => "kernels/step.cu",
     "step.cuh" => "kernels/step.cuh",

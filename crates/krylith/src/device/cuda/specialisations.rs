@@ -205,6 +205,27 @@ pub(super) fn csr(entry: &'static str, store: Store) -> Kernel {
     Kernel { file: "csr.cu", entry, defines }
 }
 
+/// Blocks of a matrix that a block of threads of `passes.cu` looks at.
+pub(super) fn passes_window(block: usize) -> usize {
+    2048 / block
+}
+
+/// A kernel of `passes.cu`: passes over the entries of a matrix, scaled or as they are.
+pub(super) fn passes(entry: &'static str, block: usize, scaled: bool) -> Kernel {
+    let defines = vec![define("BLOCK", block), define("SCALED", scaled as u32)];
+    Kernel { file: "passes.cu", entry, defines }
+}
+
+/// Random numbers.
+pub(super) fn random() -> Kernel {
+    Kernel { file: "random.cu", entry: "random_numbers", defines: Vec::new() }
+}
+
+/// The passes over matrices of some block sizes.
+fn all_passes(blocks: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Kernel> {
+    blocks.into_iter().flat_map(|b| [false, true].map(|scaled| passes("entry_maxima", b, scaled)))
+}
+
 /// Product by diagonals.
 pub(super) fn diagonals() -> Kernel {
     Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
@@ -240,6 +261,8 @@ pub(super) fn read() -> Kernel {
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    all.push(random());
+    all.extend(all_passes(1..=8));
     let widths = ["int", "long long", "unsigned", "unsigned long long"];
     all.extend(widths.iter().flat_map(|width| all_arrays(width, width)));
     all.extend(all_arrays("long long", "int"));
@@ -421,6 +444,8 @@ pub fn products() -> Vec<Kernel> {
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    all.push(random());
+    all.extend(all_passes([1, 2, 3, 4, 5]));
     all.extend(all_arrays("int", "int"));
     all.extend(all_arrays("long long", "int"));
     all.extend(steps_and_sweeps());

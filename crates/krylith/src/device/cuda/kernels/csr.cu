@@ -38,7 +38,7 @@ static_assert(CAPACITY / 32 * 34 * 8 <= VALUES + COLUMNS, "products take the pla
 // Lanes for each of the items of a tile, as a power of two.
 __device__ __forceinline__ int lanes_of(int items) {
     int log = 0;
-    while (log < 5 && (items << (log + 1)) <= THREADS) ++log;
+    while (log < 5 && items <= THREADS >> (log + 1)) ++log;
     return log;
 }
 
