@@ -5,7 +5,7 @@
 
 use super::{
     Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace, Outline,
-    PrecondSpec, Scaling, Stage, StageOptions,
+    PrecondSpec, Stage, StageOptions,
 };
 use crate::comm::{self, Communicator, agree};
 use crate::matrix::{Bsr, Dense};
@@ -98,8 +98,7 @@ pub(crate) fn build<S: SolverSpace>(
     let (mut p, info);
     if equilibrate {
         let comm = space.comm();
-        let scaling = Scaling::find(local.terms, comm)?;
-        let terms = agree(comm, scaling.scaled(local.terms))?;
+        let (scaling, terms) = space.equilibrate(local.terms)?;
         let own = match wanted.multiplies() {
             true => {
                 let operator = agree(comm, PointBlock::new(space, &terms, store, false))?;
@@ -435,12 +434,11 @@ impl<S: SolverSpace> Preconditioner<S> for SmallJacobi<S> {
 
 impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
-        let scaling = Scaling::find(terms, space.comm())?;
-        let terms = agree(space.comm(), scaling.scaled(terms))?;
+        let (scaling, terms) = space.equilibrate(terms)?;
         if let Some(a) = &self.operator {
             let mut a = a.borrow_mut();
             for (t, (_, matrix)) in terms.terms.iter().enumerate() {
-                a.update_values(space, t, matrix.values())?;
+                a.update_values(space, t, matrix.numbers())?;
             }
             let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
             space.update_coefficients(a.product_mut(), &coefficients)?;

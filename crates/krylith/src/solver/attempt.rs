@@ -112,7 +112,8 @@ impl<S: SolverSpace> Rank<S> {
             let found = symmetric::symmetry(&space, &a, local.numbers, local.order())?;
             found.symmetric && found.one_sign
         };
-        let diagnosis = Arc::new(Diagnosis::of(local)?);
+        let survey = space.survey(local.terms)?;
+        let diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
         let most_rows = space.most_rows(local.order());
         let ladder = ladder::ladder(local, options, most_rows, symmetric, diagnosis.spread());
         let first = &ladder[0];
@@ -458,7 +459,8 @@ impl<S: SolverSpace> Engine for Rank<S> {
         self.crowded = None;
         // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
         if !self.diagnosis.is_clean() {
-            self.diagnosis = Arc::new(Diagnosis::of(local)?);
+            let survey = self.space.survey(local.terms)?;
+            self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
         let refreshed = match (refresh, &mut self.current) {

@@ -221,6 +221,47 @@ pub(super) fn scan_columns(columns: usize) -> Kernel {
 /// Orders of blocks whose factors CI compiles: all of one stage, and b·s of Kronecker systems.
 const ILDU_ORDERS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32];
 
+/// Threads of a block of `kernels/csr.cu`.
+pub(super) const CSR_THREADS: usize = 256;
+/// Most entries of a tile of scalar rows.
+const CSR_CAPACITY: usize = 2048;
+/// Rows up to this length stand in one tile.
+const CSR_LONG: usize = 120;
+/// Rows and entries of a tile; the rest is room for the end of its last row and for alignment.
+pub(super) const CSR_WINDOW: usize = CSR_CAPACITY - CSR_LONG - 8;
+
+/// A kernel of `csr.cu`: products of scalar rows.
+pub(super) fn csr(entry: &'static str, store: Store) -> Kernel {
+    let defines = vec![
+        value(store),
+        define("THREADS", CSR_THREADS),
+        define("CAPACITY", CSR_CAPACITY),
+        define("LONG", CSR_LONG),
+    ];
+    Kernel { file: "csr.cu", entry, defines }
+}
+
+/// Blocks of a matrix that a block of threads of `passes.cu` looks at.
+pub(super) fn passes_window(block: usize) -> usize {
+    2048 / block
+}
+
+/// A kernel of `passes.cu`: passes over the entries of a matrix, scaled or as they are.
+pub(super) fn passes(entry: &'static str, block: usize, scaled: bool) -> Kernel {
+    let defines = vec![define("BLOCK", block), define("SCALED", scaled as u32)];
+    Kernel { file: "passes.cu", entry, defines }
+}
+
+/// Random numbers.
+pub(super) fn random() -> Kernel {
+    Kernel { file: "random.cu", entry: "random_numbers", defines: Vec::new() }
+}
+
+/// The passes over matrices of some block sizes.
+fn all_passes(blocks: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Kernel> {
+    blocks.into_iter().flat_map(|b| [false, true].map(|scaled| passes("entry_maxima", b, scaled)))
+}
+
 /// Product by diagonals.
 pub(super) fn diagonals() -> Kernel {
     Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
@@ -256,6 +297,8 @@ pub(super) fn read() -> Kernel {
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    all.push(random());
+    all.extend(all_passes(1..=8));
     let widths = ["int", "long long", "unsigned", "unsigned long long"];
     all.extend(widths.iter().flat_map(|width| all_arrays(width, width)));
     all.extend(all_arrays("long long", "int"));
@@ -263,6 +306,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
+        all.push(csr("csr_product", store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         for order in ILDU_ORDERS {
             for shape in IlduShape::all(order) {
@@ -438,12 +482,15 @@ pub fn products() -> Vec<Kernel> {
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    all.push(random());
+    all.extend(all_passes([1, 2, 3, 4, 5]));
     all.extend(all_arrays("int", "int"));
     all.extend(all_arrays("long long", "int"));
     all.extend(ildu_plans());
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
+        all.push(csr("csr_product", store));
     }
     let store = Store::F64;
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
