@@ -55,6 +55,7 @@ sources! {
     "step.cuh" => "kernels/step.cuh",
     "sweep.cu" => "kernels/sweep.cu",
     "read.cu" => "kernels/read.cu",
+    "tiling.cu" => "kernels/tiling.cu",
 }
 
 /// A source with its `#include "…"` lines replaced by what they name, and the constants in front.

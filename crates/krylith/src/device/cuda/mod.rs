@@ -23,6 +23,7 @@ mod scalars;
 mod space;
 pub mod specialisations;
 mod tiles;
+mod tiling;
 mod waiting;
 
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};

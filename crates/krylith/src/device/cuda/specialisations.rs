@@ -205,9 +205,14 @@ pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
 }
 
+/// A kernel that makes tiles.
+pub(super) fn tiling(entry: &'static str) -> Kernel {
+    Kernel { file: "tiling.cu", entry, defines: Vec::new() }
+}
+
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut")];
     all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
@@ -384,7 +389,7 @@ pub fn products() -> Vec<Kernel> {
 
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut")];
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
