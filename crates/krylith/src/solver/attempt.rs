@@ -101,6 +101,8 @@ impl<S: SolverSpace> Rank<S> {
     ) -> Result<Self> {
         let start = Instant::now();
         let store = options.store.unwrap_or_default();
+        let placed = agree(space.comm(), space.place(local.terms))?;
+        let local = &LocalProblem { terms: &placed, ..*local };
         let made = operator(&space, local, store)
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;

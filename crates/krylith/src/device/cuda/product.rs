@@ -7,6 +7,7 @@ use super::driver::{Buffer, Constant, Device, launch};
 use super::exchange::Exchange;
 use super::specialisations::{self as special, Shape};
 use super::tiles::{Pattern, Tiling};
+use super::tiling::{DevicePattern, DeviceTiling};
 use super::{Cuda, compiler::Kernel};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
@@ -73,18 +74,20 @@ enum Values {
 
 /// Which rows go together.
 pub(super) struct Tiles {
-    pub count: usize,
-    first_boundary: usize,
-    pub starts: Buffer<u32>,
-    pub records: Buffer<u8>,
-    pub long_rows: Buffer<i32>,
-    row_starts: Buffer<i64>,
-    part_starts: Buffer<i64>,
+    made: DeviceTiling,
+    row_starts: Arc<Buffer<i64>>,
     sources: Buffer<i32>,
-    positions: usize,
-    nodes: usize,
-    record: usize,
+    /// Columns from here on are ghosts.
+    own: usize,
     shape: Shape,
+}
+
+impl std::ops::Deref for Tiles {
+    type Target = DeviceTiling;
+
+    fn deref(&self) -> &DeviceTiling {
+        &self.made
+    }
 }
 
 /// The kernels of one group, and what they are launched with.
@@ -102,6 +105,10 @@ pub(super) struct Kernels {
 impl PointBlockSum for Cuda {
     type Product = CudaProduct;
 
+    fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
+        self.placed(terms)
+    }
+
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<CudaProduct> {
         let (b, s) = (terms.block(), terms.stages());
         if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {
@@ -110,19 +117,19 @@ impl PointBlockSum for Cuda {
                  (--device cpu takes any)"
             )));
         }
-        let all = if dense { Structure::dense(b, terms.terms.len()) } else { Structure::find(terms) };
-        let groups = match (terms.terms.len(), terms.shared_pattern()) {
+        let shared = match (terms.terms.len(), terms.shared_pattern()) {
             (2, false) => vec![(0, 1), (1, 1)],
             (n, _) => vec![(0, n)],
         };
         // One rank alone has no ghosts, and nobody to exchange with.
         let halo = terms.halo.as_ref().filter(|_| self.comm().size() > 1);
-        let groups = groups
-            .into_iter()
-            .map(|(t, n)| Group::new(self.device(), terms, (t, n), all.of(t..t + n), store, halo.is_some()))
-            .collect::<Result<Vec<_>>>();
         let low = (|| {
-            let groups = groups?;
+            let terms = &self.placed(terms)?;
+            let all = if dense { Structure::dense(b, terms.terms.len()) } else { Structure::find(terms) };
+            let groups = shared.into_iter();
+            let groups = groups
+                .map(|(t, n)| Group::new(self, terms, (t, n), all.of(t..t + n), store, halo.is_some()))
+                .collect::<Result<Vec<_>>>()?;
             let several = groups.len() > 1;
             let low = several.then(|| self.device().zeros(terms.rows(), "a residual")).transpose()?;
             Ok((groups, low))
@@ -265,21 +272,30 @@ impl CudaProduct {
     pub fn slots(&self) -> usize {
         self.groups.iter().map(|g| g.structure.slots).sum()
     }
+
+    /// Compares the tiles with those that the host makes of the same terms, byte by byte: for tests.
+    ///
+    /// # Errors
+    /// What differs.
+    #[doc(hidden)]
+    pub fn check_tiles(&self, space: &Cuda, terms: &Terms) -> Result<()> {
+        self.groups.iter().try_for_each(|g| g.tiles.check(space.device(), &terms.terms[g.terms.0].1))
+    }
 }
 
 impl Group {
     fn new(
-        device: &Arc<Device>,
+        space: &Cuda,
         terms: &Terms,
         (first, count): (usize, usize),
         structure: Structure,
         store: Store,
         halo: bool,
     ) -> Result<Self> {
-        let (b, s) = (terms.block(), terms.stages());
+        let (b, s, device) = (terms.block(), terms.stages(), space.device());
         let a: &Bsr = &terms.terms[first].1;
         let own = if halo { terms.block_rows() } else { a.block_columns() };
-        let tiles = Tiles::new(device, a, s, &structure, store, own)?;
+        let tiles = Tiles::new(space, a, s, &structure, store, own)?;
         let numbers = tiles.positions * structure.slots;
         let values = match store {
             Store::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
@@ -302,10 +318,9 @@ impl Group {
             add: first > 0,
             halo,
         };
-        let mut staging = device.zeros::<f64>(a.values().len(), "values on their way to the device")?;
         for t in first..first + count {
-            device.write(terms.terms[t].1.values(), &mut staging, 0)?;
-            group.pack(device, t, staging.pointer())?;
+            let natural = space.resident(&terms.terms[t].1)?;
+            group.pack(device, t, natural.values.pointer())?;
         }
         let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
         group.write_coefficients(device, &coefficients)?;
@@ -458,41 +473,64 @@ fn breaks_structure(t: usize) -> Error {
 impl Tiles {
     /// Tiles as large as the shared memory of the device allows.
     fn new(
-        device: &Arc<Device>,
+        space: &Cuda,
         a: &Bsr,
         s: usize,
         structure: &Structure,
         store: Store,
         own: usize,
     ) -> Result<Self> {
-        let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
+        let (device, resident) = (space.device(), space.resident(a)?);
+        let pattern = DevicePattern {
+            row_ptr: resident.row_ptr.pointer(),
+            col: resident.col.pointer(),
+            rows: a.block_rows(),
+            columns: a.block_columns(),
+        };
         let mut shape = Shape::choose(a.block(), s, structure, store);
         let tiling = loop {
-            let tiling = Tiling::new(pattern, shape.tile, shape.cluster, own);
+            let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
             if needed <= device.shared_memory() || shape.tile <= 16 {
                 break tiling;
             }
             shape.tile /= 2;
         };
-        let what = "indices of the tiles";
-        let row_starts: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();
-        let mut records = tiling.records;
-        records.resize(records.len() + 16, 0);
         Ok(Self {
-            count: tiling.starts.len() - 1,
-            first_boundary: tiling.first_boundary,
-            starts: device.upload(&tiling.starts, what)?,
-            records: device.upload(&records, what)?,
-            long_rows: device.upload(&tiling.long_rows, what)?,
-            row_starts: device.upload(&row_starts, what)?,
-            part_starts: device.upload(&tiling.part_starts, what)?,
-            sources: device.upload(&shape.sources(structure), what)?,
-            positions: tiling.positions,
-            nodes: tiling.nodes,
-            record: tiling.record,
+            row_starts: resident.row_ptr.clone(),
+            sources: device.upload(&shape.sources(structure), "indices of the tiles")?,
+            made: tiling,
+            own,
             shape,
         })
+    }
+
+    /// Compares with the tiles that the host makes of the same pattern.
+    fn check(&self, device: &Device, a: &Bsr) -> Result<()> {
+        let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
+        let host = Tiling::new(pattern, self.shape.tile, self.shape.cluster, self.own);
+        let here = &self.made;
+        let same = |what: &str, same: bool| match same {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("tiles made on the GPU differ from the host's: {what}"))),
+        };
+        let read = |from: &Buffer<i32>| -> Result<Vec<i32>> {
+            let mut to = vec![0; from.len()];
+            device.read(from, 0, &mut to).map(|()| to)
+        };
+        let mut starts = vec![0; here.starts.len()];
+        device.read(&here.starts, 0, &mut starts)?;
+        let mut records = vec![0; host.records.len().min(here.records.len())];
+        device.read(&here.records, 0, &mut records)?;
+        let mut part_starts = vec![0; here.part_starts.len()];
+        device.read(&here.part_starts, 0, &mut part_starts)?;
+        let numbers = [here.first_boundary, here.positions, here.nodes, here.record];
+        same("their number", here.count + 1 == host.starts.len())?;
+        same("lengths of records", starts == host.starts)?;
+        same("records", records == host.records)?;
+        same("rows longer than a tile", read(&here.long_rows)? == host.long_rows)?;
+        same("parts of such rows", part_starts == host.part_starts)?;
+        same("limits", numbers == [host.first_boundary, host.positions, host.nodes, host.record])
     }
 }
 
