@@ -55,6 +55,8 @@ sources! {
     "step.cuh" => "kernels/step.cuh",
     "sweep.cu" => "kernels/sweep.cu",
     "read.cu" => "kernels/read.cu",
+    "jacobi.cu" => "kernels/jacobi.cu",
+    "structure.cu" => "kernels/structure.cu",
     "tiling.cu" => "kernels/tiling.cu",
 }
 

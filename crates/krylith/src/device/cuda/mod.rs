@@ -25,6 +25,7 @@ mod scalars;
 mod space;
 pub mod specialisations;
 mod staging;
+mod structure;
 mod tiles;
 mod tiling;
 mod waiting;

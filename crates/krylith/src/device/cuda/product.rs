@@ -6,7 +6,6 @@
 use super::driver::{Buffer, Constant, Device, launch};
 use super::exchange::Exchange;
 use super::specialisations::{self as special, Shape};
-use super::tiles::{Pattern, Tiling};
 use super::tiling::{DevicePattern, DeviceTiling};
 use super::{Cuda, compiler::Kernel};
 use crate::comm::agree;
@@ -77,8 +76,6 @@ pub(super) struct Tiles {
     made: DeviceTiling,
     row_starts: Arc<Buffer<i64>>,
     sources: Buffer<i32>,
-    /// Columns from here on are ghosts.
-    own: usize,
     shape: Shape,
 }
 
@@ -125,7 +122,7 @@ impl PointBlockSum for Cuda {
         let halo = terms.halo.as_ref().filter(|_| self.comm().size() > 1);
         let low = (|| {
             let terms = &self.placed(terms)?;
-            let all = if dense { Structure::dense(b, terms.terms.len()) } else { Structure::find(terms) };
+            let all = if dense { Structure::dense(b, terms.terms.len()) } else { self.structure(terms)? };
             let groups = shared.into_iter();
             let groups = groups
                 .map(|(t, n)| Group::new(self, terms, (t, n), all.of(t..t + n), store, halo.is_some()))
@@ -271,15 +268,6 @@ impl CudaProduct {
     /// Numbers stored for each block, of all terms that share its pattern: b² a term where blocks are dense.
     pub fn slots(&self) -> usize {
         self.groups.iter().map(|g| g.structure.slots).sum()
-    }
-
-    /// Compares the tiles with those that the host makes of the same terms, byte by byte: for tests.
-    ///
-    /// # Errors
-    /// What differs.
-    #[doc(hidden)]
-    pub fn check_tiles(&self, space: &Cuda, terms: &Terms) -> Result<()> {
-        self.groups.iter().try_for_each(|g| g.tiles.check(space.device(), &terms.terms[g.terms.0].1))
     }
 }
 
@@ -472,21 +460,9 @@ fn breaks_structure(t: usize) -> Error {
 
 impl Tiles {
     /// Tiles as large as the shared memory of the device allows.
-    fn new(
-        space: &Cuda,
-        a: &Bsr,
-        s: usize,
-        structure: &Structure,
-        store: Store,
-        own: usize,
-    ) -> Result<Self> {
+    fn new(space: &Cuda, a: &Bsr, s: usize, structure: &Structure, store: Store, own: usize) -> Result<Self> {
         let (device, resident) = (space.device(), space.resident(a)?);
-        let pattern = DevicePattern {
-            row_ptr: resident.row_ptr.pointer(),
-            col: resident.col.pointer(),
-            rows: a.block_rows(),
-            columns: a.block_columns(),
-        };
+        let pattern = DevicePattern::of(a, &resident);
         let mut shape = Shape::choose(a.block(), s, structure, store);
         let tiling = loop {
             let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
@@ -500,37 +476,8 @@ impl Tiles {
             row_starts: resident.row_ptr.clone(),
             sources: device.upload(&shape.sources(structure), "indices of the tiles")?,
             made: tiling,
-            own,
             shape,
         })
-    }
-
-    /// Compares with the tiles that the host makes of the same pattern.
-    fn check(&self, device: &Device, a: &Bsr) -> Result<()> {
-        let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
-        let host = Tiling::new(pattern, self.shape.tile, self.shape.cluster, self.own);
-        let here = &self.made;
-        let same = |what: &str, same: bool| match same {
-            true => Ok(()),
-            false => Err(Error::invalid(format!("tiles made on the GPU differ from the host's: {what}"))),
-        };
-        let read = |from: &Buffer<i32>| -> Result<Vec<i32>> {
-            let mut to = vec![0; from.len()];
-            device.read(from, 0, &mut to).map(|()| to)
-        };
-        let mut starts = vec![0; here.starts.len()];
-        device.read(&here.starts, 0, &mut starts)?;
-        let mut records = vec![0; host.records.len().min(here.records.len())];
-        device.read(&here.records, 0, &mut records)?;
-        let mut part_starts = vec![0; here.part_starts.len()];
-        device.read(&here.part_starts, 0, &mut part_starts)?;
-        let numbers = [here.first_boundary, here.positions, here.nodes, here.record];
-        same("their number", here.count + 1 == host.starts.len())?;
-        same("lengths of records", starts == host.starts)?;
-        same("records", records == host.records)?;
-        same("rows longer than a tile", read(&here.long_rows)? == host.long_rows)?;
-        same("parts of such rows", part_starts == host.part_starts)?;
-        same("limits", numbers == [host.first_boundary, host.positions, host.nodes, host.record])
     }
 }
 

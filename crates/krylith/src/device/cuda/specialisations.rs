@@ -222,9 +222,19 @@ pub(super) fn tiling(entry: &'static str) -> Kernel {
     Kernel { file: "tiling.cu", entry, defines: Vec::new() }
 }
 
+/// Structure inside the blocks.
+pub(super) fn structure() -> Kernel {
+    Kernel { file: "structure.cu", entry: "structure", defines: Vec::new() }
+}
+
+/// A kernel that makes the blocks of point-block Jacobi.
+pub(super) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel {
+    Kernel { file: "jacobi.cu", entry, defines: vec![define("ORDER", order), value(store)] }
+}
+
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut")];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     let widths = ["int", "long long", "unsigned", "unsigned long long"];
     all.extend(widths.iter().flat_map(|width| all_arrays(width, width)));
     all.extend(all_arrays("long long", "int"));
@@ -232,6 +242,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
+        all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
         for order in ILDU_ORDERS {
             for shape in IlduShape::all(order) {
                 all.push(ildu_pack(order, store, &shape));
@@ -404,7 +415,7 @@ pub fn products() -> Vec<Kernel> {
 
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut")];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.extend(all_arrays("int", "int"));
     all.extend(all_arrays("long long", "int"));
     all.extend(steps_and_sweeps());
@@ -418,7 +429,9 @@ pub fn embedded() -> Vec<Kernel> {
             all.extend([ildu_pack(order, store, &shape), ildu_solve(order, store, &shape, true)]);
         }
     }
-    all.extend([1, 2, 3, 4, 5, 6, 8, 9, 12, 16].map(|order| block_diagonal(order, store)));
+    let orders = [1, 2, 3, 4, 5, 6, 8, 9, 12, 16];
+    all.extend(orders.map(|order| block_diagonal(order, store)));
+    all.extend(orders.map(|order| jacobi("jacobi_invert", order, store)));
     for halo in [false, true] {
         let kernel = |b: usize, s: usize, structure: &Structure| {
             kron_product(&Shape::choose(b, s, structure, store), b, s, structure, store, false, halo)

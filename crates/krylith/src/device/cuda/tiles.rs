@@ -153,10 +153,7 @@ impl Tiling {
         };
         let made: Vec<Made> = (0..windows.count)
             .into_par_iter()
-            .map_init(
-                || Builder::new(pattern, windows, tile, cluster, own),
-                |builder, w| builder.window(w),
-            )
+            .map_init(|| Builder::new(pattern, windows, tile, cluster, own), |builder, w| builder.window(w))
             .collect();
         let mut out = Self {
             starts: vec![0],
@@ -292,7 +289,8 @@ impl<'a> Builder<'a> {
         let long = long.into_iter().map(|i| (i, ghosts(i))).collect();
         let boundary: std::collections::HashSet<usize> = short.into_iter().filter(|&i| ghosts(i)).collect();
         let short = [false, true].map(|late| {
-            let free = |&i: &usize| if p.len(i) > tile || boundary.contains(&i) != late { NONE } else { p.len(i) };
+            let free =
+                |&i: &usize| if p.len(i) > tile || boundary.contains(&i) != late { NONE } else { p.len(i) };
             self.free = self.rows.iter().map(free).collect();
             self.gain = vec![0; self.rows.len()];
             self.tiles()
@@ -475,7 +473,9 @@ mod tests {
 
     #[test]
     fn every_row_is_in_one_window() {
-        for (rows, stride) in [(0, 0), (1, 1), (5000, 0), (5000, 1), (5000, 700), (9000, 4100), (20_001, 2049)] {
+        for (rows, stride) in
+            [(0, 0), (1, 1), (5000, 0), (5000, 1), (5000, 700), (9000, 4100), (20_001, 2049)]
+        {
             for windows in [Windows::consecutive(rows), Windows::strided(rows, stride)] {
                 let mut times = vec![0; rows];
                 for w in 0..windows.count {

@@ -2,10 +2,13 @@
 //!
 //! The host reads back three times: the stride of the rows, how many tiles there are, and how long their records.
 
+use super::Cuda;
 use super::driver::{Buffer, Device, launch};
+use super::resident::Resident;
 use super::specialisations;
-use super::tiles::{HEADER, SAMPLES, WINDOW, Windows, most_nodes};
-use crate::Result;
+use super::tiles::{HEADER, Pattern, SAMPLES, Tiling, WINDOW, Windows, most_nodes};
+use crate::matrix::Bsr;
+use crate::{Error, Result};
 use std::sync::Arc;
 
 /// A block pattern in the memory of a GPU.
@@ -17,6 +20,18 @@ pub(super) struct DevicePattern {
     pub(super) col: u64,
     pub(super) rows: usize,
     pub(super) columns: usize,
+}
+
+impl DevicePattern {
+    /// Where the pattern of a matrix lies, as long as `resident` does.
+    pub(super) fn of(a: &Bsr, resident: &Resident) -> Self {
+        Self {
+            row_ptr: resident.row_ptr.pointer(),
+            col: resident.col.pointer(),
+            rows: a.block_rows(),
+            columns: a.block_columns(),
+        }
+    }
 }
 
 /// The tiles of a pattern; the fields are those of `Tiling`.
@@ -204,5 +219,43 @@ impl DeviceTiling {
             nodes: (most[0] as usize).max(1),
             record: (most[1] as usize).max(HEADER),
         })
+    }
+}
+
+impl Cuda {
+    /// Makes tiles of at most `tile` blocks, columns from `own` on being ghosts, and compares them with the host's, byte by
+    /// byte: for tests.
+    ///
+    /// # Errors
+    /// What differs; a device without room.
+    #[doc(hidden)]
+    pub fn check_tiles(&self, a: &Bsr, tile: usize, cluster: bool, own: usize) -> Result<()> {
+        let (device, resident) = (self.device(), self.resident(a)?);
+        let here = DeviceTiling::new(device, DevicePattern::of(a, &resident), tile, cluster, own)?;
+        let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
+        let host = Tiling::new(pattern, tile, cluster, own);
+        let (mut starts, mut records) = (vec![0; here.starts.len()], vec![0; here.records.len()]);
+        let (mut long_rows, mut part_starts) =
+            (vec![0; here.long_rows.len()], vec![0; here.part_starts.len()]);
+        device.read(&here.starts, 0, &mut starts)?;
+        device.read(&here.records, 0, &mut records)?;
+        device.read(&here.long_rows, 0, &mut long_rows)?;
+        device.read(&here.part_starts, 0, &mut part_starts)?;
+        records.truncate(records.len() - 16);
+        let numbers = [here.first_boundary, here.positions, here.nodes, here.record];
+        let checks = [
+            ("how many there are", starts.len() == host.starts.len()),
+            ("lengths of records", starts == host.starts),
+            ("records", records == host.records),
+            ("rows longer than a tile", long_rows == host.long_rows),
+            ("parts of such rows", part_starts == host.part_starts),
+            ("limits", numbers == [host.first_boundary, host.positions, host.nodes, host.record]),
+        ];
+        match checks.iter().find(|(_, same)| !same) {
+            None => Ok(()),
+            Some((what, _)) => {
+                Err(Error::invalid(format!("tiles of the GPU and of the host differ: {what}")))
+            }
+        }
     }
 }
