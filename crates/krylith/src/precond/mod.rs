@@ -17,6 +17,8 @@ pub use equilibrated::{Equilibrated, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
 pub use ildu::{Ildu, IlduOptions, Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
 pub(crate) use invert::eliminate;
+#[cfg(feature = "cuda")]
+pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use null_space::NullSpace;
 pub use spec::{IlduSpec, PrecondSpec};

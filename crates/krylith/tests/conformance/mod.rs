@@ -1,6 +1,8 @@
 //! What every device must do, written once; `cpu.rs` and `cuda.rs` run it.
 #![allow(dead_code)]
 
+#[cfg(feature = "cuda")]
+pub mod arrangement;
 pub mod compose;
 pub mod csr;
 pub mod distributed;

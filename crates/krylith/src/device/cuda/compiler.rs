@@ -66,6 +66,9 @@ sources! {
     "twofold.cuh" => "kernels/twofold.cuh",
     "sweep.cu" => "kernels/sweep.cu",
     "read.cu" => "kernels/read.cu",
+    "jacobi.cu" => "kernels/jacobi.cu",
+    "structure.cu" => "kernels/structure.cu",
+    "tiling.cu" => "kernels/tiling.cu",
 }
 
 /// A source with its `#include "…"` lines replaced by what they name, and the constants in front.

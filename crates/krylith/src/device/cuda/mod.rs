@@ -27,7 +27,9 @@ mod scalars;
 mod space;
 pub mod specialisations;
 mod staging;
+mod structure;
 mod tiles;
+mod tiling;
 mod waiting;
 
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};

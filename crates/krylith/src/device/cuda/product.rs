@@ -7,7 +7,7 @@ use super::csr::{CsrPattern, CsrProduct};
 use super::driver::{Buffer, Constant, Device, launch};
 use super::exchange::Exchange;
 use super::specialisations::{self as special, Shape};
-use super::tiles::{Pattern, Tiling};
+use super::tiling::{DevicePattern, DeviceTiling};
 use super::{Cuda, compiler::Kernel};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
@@ -76,18 +76,18 @@ enum Values {
 
 /// Which rows go together.
 pub(super) struct Tiles {
-    pub count: usize,
-    first_boundary: usize,
-    pub starts: Buffer<u32>,
-    pub records: Buffer<u8>,
-    pub long_rows: Buffer<i32>,
-    row_starts: Buffer<i64>,
-    part_starts: Buffer<i64>,
+    made: DeviceTiling,
+    row_starts: Arc<Buffer<i64>>,
     sources: Buffer<i32>,
-    positions: usize,
-    nodes: usize,
-    record: usize,
     shape: Shape,
+}
+
+impl std::ops::Deref for Tiles {
+    type Target = DeviceTiling;
+
+    fn deref(&self) -> &DeviceTiling {
+        &self.made
+    }
 }
 
 /// The kernels of one group, and what they are launched with.
@@ -283,19 +283,19 @@ impl CudaProduct {
                  (--device cpu takes any)"
             )));
         }
-        let all = if dense { Structure::dense(b, terms.terms.len()) } else { Structure::find(terms) };
-        let groups = match (terms.terms.len(), terms.shared_pattern()) {
+        let shared = match (terms.terms.len(), terms.shared_pattern()) {
             (2, false) => vec![(0, 1), (1, 1)],
             (n, _) => vec![(0, n)],
         };
         // One rank alone has no ghosts, and nobody to exchange with.
         let halo = terms.halo.as_ref().filter(|_| space.comm().size() > 1);
-        let groups = groups
-            .into_iter()
-            .map(|(t, n)| Group::new(space.device(), terms, (t, n), all.of(t..t + n), store, halo.is_some()))
-            .collect::<Result<Vec<_>>>();
         let low = (|| {
-            let groups = groups?;
+            let terms = &space.placed(terms)?;
+            let all = if dense { Structure::dense(b, terms.terms.len()) } else { space.structure(terms)? };
+            let groups = shared.into_iter();
+            let groups = groups
+                .map(|(t, n)| Group::new(space, terms, (t, n), all.of(t..t + n), store, halo.is_some()))
+                .collect::<Result<Vec<_>>>()?;
             let several = groups.len() > 1;
             let low = several.then(|| space.device().zeros(terms.rows(), "a residual")).transpose()?;
             Ok((groups, low))
@@ -327,17 +327,17 @@ impl CudaProduct {
 
 impl Group {
     fn new(
-        device: &Arc<Device>,
+        space: &Cuda,
         terms: &Terms,
         (first, count): (usize, usize),
         structure: Structure,
         store: Store,
         halo: bool,
     ) -> Result<Self> {
-        let (b, s) = (terms.block(), terms.stages());
+        let (b, s, device) = (terms.block(), terms.stages(), space.device());
         let a: &Bsr = &terms.terms[first].1;
         let own = if halo { terms.block_rows() } else { a.block_columns() };
-        let tiles = Tiles::new(device, a, s, &structure, store, own)?;
+        let tiles = Tiles::new(space, a, s, &structure, store, own)?;
         let numbers = tiles.positions * structure.slots;
         let values = match store {
             Store::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
@@ -360,10 +360,9 @@ impl Group {
             add: first > 0,
             halo,
         };
-        let mut staging = device.zeros::<f64>(a.values().len(), "values on their way to the device")?;
         for t in first..first + count {
-            device.write(terms.terms[t].1.values(), &mut staging, 0)?;
-            group.pack(device, t, staging.pointer())?;
+            let natural = space.resident(&terms.terms[t].1)?;
+            group.pack(device, t, natural.values.pointer())?;
         }
         let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
         group.write_coefficients(device, &coefficients)?;
@@ -515,40 +514,22 @@ fn breaks_structure(t: usize) -> Error {
 
 impl Tiles {
     /// Tiles as large as the shared memory of the device allows.
-    fn new(
-        device: &Arc<Device>,
-        a: &Bsr,
-        s: usize,
-        structure: &Structure,
-        store: Store,
-        own: usize,
-    ) -> Result<Self> {
-        let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
+    fn new(space: &Cuda, a: &Bsr, s: usize, structure: &Structure, store: Store, own: usize) -> Result<Self> {
+        let (device, resident) = (space.device(), space.resident(a)?);
+        let pattern = DevicePattern::of(a, &resident);
         let mut shape = Shape::choose(a.block(), s, structure, store);
         let tiling = loop {
-            let tiling = Tiling::new(pattern, shape.tile, shape.cluster, own);
+            let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
             if needed <= device.shared_memory() || shape.tile <= 16 {
                 break tiling;
             }
             shape.tile /= 2;
         };
-        let what = "indices of the tiles";
-        let row_starts: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();
-        let mut records = tiling.records;
-        records.resize(records.len() + 16, 0);
         Ok(Self {
-            count: tiling.starts.len() - 1,
-            first_boundary: tiling.first_boundary,
-            starts: device.upload(&tiling.starts, what)?,
-            records: device.upload(&records, what)?,
-            long_rows: device.upload(&tiling.long_rows, what)?,
-            row_starts: device.upload(&row_starts, what)?,
-            part_starts: device.upload(&tiling.part_starts, what)?,
-            sources: device.upload(&shape.sources(structure), what)?,
-            positions: tiling.positions,
-            nodes: tiling.nodes,
-            record: tiling.record,
+            row_starts: resident.row_ptr.clone(),
+            sources: device.upload(&shape.sources(structure), "indices of the tiles")?,
+            made: tiling,
             shape,
         })
     }

@@ -294,9 +294,24 @@ pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
 }
 
+/// A kernel that makes tiles.
+pub(super) fn tiling(entry: &'static str) -> Kernel {
+    Kernel { file: "tiling.cu", entry, defines: Vec::new() }
+}
+
+/// Structure inside the blocks.
+pub(super) fn structure() -> Kernel {
+    Kernel { file: "structure.cu", entry: "structure", defines: Vec::new() }
+}
+
+/// A kernel that makes the blocks of point-block Jacobi.
+pub(super) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel {
+    Kernel { file: "jacobi.cu", entry, defines: vec![define("ORDER", order), value(store)] }
+}
+
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
     all.extend(all_passes(1..=8));
     let widths = ["int", "long long", "unsigned", "unsigned long long"];
@@ -308,6 +323,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
         all.extend(bases(store));
         all.push(csr("csr_product", store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
+        all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
         for order in ILDU_ORDERS {
             for shape in IlduShape::all(order) {
                 all.push(ildu_pack(order, store, &shape));
@@ -481,7 +497,7 @@ pub fn products() -> Vec<Kernel> {
 
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
     all.extend(all_passes([1, 2, 3, 4, 5]));
     all.extend(all_arrays("int", "int"));
@@ -500,7 +516,9 @@ pub fn embedded() -> Vec<Kernel> {
             all.extend([false, true].map(|write| ildu_stream(order, store, &shape, write)));
         }
     }
-    all.extend([1, 2, 3, 4, 5, 6, 8, 9, 12, 16].map(|order| block_diagonal(order, store)));
+    let orders = [1, 2, 3, 4, 5, 6, 8, 9, 12, 16];
+    all.extend(orders.map(|order| block_diagonal(order, store)));
+    all.extend(orders.map(|order| jacobi("jacobi_invert", order, store)));
     for halo in [false, true] {
         let kernel = |b: usize, s: usize, structure: &Structure| {
             kron_product(&Shape::choose(b, s, structure, store), b, s, structure, store, false, halo)
