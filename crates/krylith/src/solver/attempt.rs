@@ -101,6 +101,10 @@ impl<S: SolverSpace> Rank<S> {
     ) -> Result<Self> {
         let _setup = setup::begin(SetupPart::Other);
         let store = options.store.unwrap_or_default();
+        let upload = setup::begin(SetupPart::Upload);
+        let placed = agree(space.comm(), space.place(local.terms))?;
+        drop(upload);
+        let local = &LocalProblem { terms: &placed, ..*local };
         let made = operator(&space, local, store)
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;

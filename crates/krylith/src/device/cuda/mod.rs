@@ -4,6 +4,7 @@
 //! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
 //! lengths share it.
 
+mod buffer;
 pub(crate) mod caller;
 mod compiler;
 mod diagonal;
@@ -18,10 +19,12 @@ mod nccl;
 mod peers;
 mod pinned;
 mod product;
+pub(crate) mod resident;
 mod residual;
 mod scalars;
 mod space;
 pub mod specialisations;
+mod staging;
 mod tiles;
 mod waiting;
 

@@ -102,6 +102,10 @@ pub(super) struct Kernels {
 impl PointBlockSum for Cuda {
     type Product = CudaProduct;
 
+    fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
+        self.placed(terms)
+    }
+
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<CudaProduct> {
         let (b, s) = (terms.block(), terms.stages());
         if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {

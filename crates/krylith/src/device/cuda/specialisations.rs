@@ -200,6 +200,18 @@ pub(super) fn gather() -> Kernel {
     Kernel { file: "gather.cu", entry: "gather_runs", defines: Vec::new() }
 }
 
+/// A caller's matrix, taken over; names of C types of its row pointers and columns.
+pub(super) fn arrays(entry: &'static str, row: &str, column: &str) -> Kernel {
+    Kernel { file: "arrays.cu", entry, defines: vec![define("ROW", row), define("COLUMN", column)] }
+}
+
+/// All of [`arrays`], for one width of row pointers and columns.
+fn all_arrays(row: &str, column: &str) -> Vec<Kernel> {
+    ["take_row_pointers", "take_columns", "check_columns", "take_values"]
+        .map(|entry| arrays(entry, row, column))
+        .into()
+}
+
 /// The bandwidth measurement.
 pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
@@ -208,6 +220,9 @@ pub(super) fn read() -> Kernel {
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    let widths = ["int", "long long", "unsigned", "unsigned long long"];
+    all.extend(widths.iter().flat_map(|width| all_arrays(width, width)));
+    all.extend(all_arrays("long long", "int"));
     all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
@@ -385,6 +400,8 @@ pub fn products() -> Vec<Kernel> {
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    all.extend(all_arrays("int", "int"));
+    all.extend(all_arrays("long long", "int"));
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
