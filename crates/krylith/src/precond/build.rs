@@ -13,6 +13,7 @@ use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::partition::{self, Subdomains};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
+use crate::solver::setup::{self, SetupPart};
 use crate::space::{Space, Store};
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
@@ -208,6 +209,7 @@ fn jacobi<S: SolverSpace>(
             "jacobi:block={size}: the size must divide the system's block size {b}"
         )));
     }
+    let _factors = setup::begin(SetupPart::Factors);
     let p: Result<Box<dyn Preconditioner<S>>> = if size == b {
         numbered(local, BlockJacobi::new(space, terms, store)).map(|p| Box::new(p) as _)
     } else {
@@ -245,6 +247,7 @@ fn auto<S: SolverSpace>(
     store: Store,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
+    let _factors = setup::begin(SetupPart::Factors);
     let jacobi = numbered(local, BlockJacobi::new(space, terms, store));
     let singular = match &jacobi {
         Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
@@ -271,6 +274,7 @@ fn auto<S: SolverSpace>(
 
 /// The subdomains of own rows, planned before or cut now. Collective.
 fn subdomains(local: &LocalProblem, terms: &Terms, spec: &IlduSpec) -> Result<(Subdomains, String)> {
+    let _cutting = setup::begin(SetupPart::Subdomains);
     let spec = spec.subdomains(terms.block() * terms.stages());
     let Some(numbers) = local.numbers else {
         return partition::of_whole(terms, local.coordinates, local.grid, spec);
@@ -295,6 +299,7 @@ fn ildu<S: SolverSpace>(
     let spec = &if whole { spec.as_one(order, terms.block_rows(), space.most_rows(order)) } else { *spec };
     let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
+    let _analysis = setup::begin(SetupPart::Analysis);
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
     let (plan, shifted) = (factors.outline(), factors.pivots().shifted);
     let info = factors_info(comm, spec, plan, 1, shifted, &way, start)?;
@@ -317,6 +322,7 @@ fn stage<S: SolverSpace>(
     let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
     let options = StageOptions { ildu: options, coupled: true };
+    let _analysis = setup::begin(SetupPart::Analysis);
     let stages = agree(comm, numbered(local, Stage::new(space, terms, &subdomains, options)))?;
     let shifted = (0..s).map(|k| stages.stage(k).pivots().shifted).sum();
     let info = factors_info(comm, spec, stages.outline(), s, shifted, &way, start)?;

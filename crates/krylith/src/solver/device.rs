@@ -1,6 +1,7 @@
 //! The one place that knows which devices there are: picks one, says why, and opens it on the thread that will own it.
 
 use super::attempt::{Engine, Rank};
+use super::setup::{self, SetupPart};
 use super::solution::DeviceUsed;
 use super::{SolverSpace, host, ladder};
 use crate::comm::{Communicator, agree, gather};
@@ -33,6 +34,7 @@ impl Choice {
 
 /// Picks the device that the options name. Collective.
 pub(super) fn choose(comm: &dyn Communicator, options: &Options) -> Result<Choice> {
+    let _device = setup::begin(SetupPart::Device);
     let cpu = |reason: &str| Choice::Cpu { reason: reason.into() };
     match options.device.clone().unwrap_or_default() {
         DeviceSpec::Cpu => Ok(cpu("as asked for")),
@@ -88,6 +90,7 @@ pub(super) fn open(
     comm: &Arc<dyn Communicator>,
     options: &Arc<Options>,
 ) -> Result<Box<dyn Engine>> {
+    let _device = setup::begin(SetupPart::Device);
     match choice {
         Choice::Cpu { reason } => open_cpu(reason, local, comm, options),
         Choice::Cuda { ordinals, reason } => open_cuda(ordinals, own, reason, local, comm, options),

@@ -17,6 +17,7 @@ mod plan;
 mod queue;
 mod refine;
 mod residual;
+pub(crate) mod setup;
 mod solution;
 mod survey;
 mod symmetric;
@@ -27,6 +28,7 @@ pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use ladder::Memory;
 pub use plan::{Plan, PlannedAttempt};
 pub use residual::OriginalSystem;
+pub use setup::{SetupPart, SetupParts};
 pub use solution::{DeviceUsed, Event, EventKind, Solution};
 pub use survey::{Extent, Survey};
 pub use watch::Cancel;
@@ -159,8 +161,8 @@ pub struct Solver<'a> {
     cancel: Cancel,
     refresh: Refresh,
     solution: Solution,
-    /// Seconds of set-up that no thread has counted.
-    setup: f64,
+    /// Of the set-up, what the caller's thread did.
+    setup: SetupParts,
     /// Why nothing can be solved any more.
     broken: Option<String>,
 }
@@ -176,6 +178,7 @@ impl<'a> Solver<'a> {
     pub fn new(problem: impl TryInto<Problem<'a>, Error: Into<Error>>, options: &Options) -> Result<Self> {
         let problem = problem.try_into().map_err(Into::into)?;
         let options = Arc::new(options.settled()?);
+        let _ = setup::take(); // what an error has left
         let choice = device::choose(&*problem.comm, &options)?;
         let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
         let mut crew = match (&choice, Crew::new(&problem, &options, &choice)) {
@@ -196,7 +199,7 @@ impl<'a> Solver<'a> {
         let solution = solution.ok_or_else(|| Error::Internal("a solver without a thread".into()))?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
-            setup: crew.cutting,
+            setup: setup::take(),
             problem,
             crew,
             stop: options.stop(),
@@ -291,7 +294,8 @@ impl<'a> Solver<'a> {
         crew.parts = parts;
         self.after(done)?;
         let solution = &mut self.solution;
-        solution.setup_seconds += std::mem::take(&mut self.setup);
+        solution.setup_parts.add(std::mem::take(&mut self.setup));
+        solution.setup_seconds = solution.setup_parts.total();
         for event in &solution.events {
             tracing::debug!(kind = event.kind.name(), iteration = event.iteration, "{}", event.detail);
         }
