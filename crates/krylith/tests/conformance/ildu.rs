@@ -276,9 +276,12 @@ pub fn plans_are_those_of_the_host<S: SubdomainFactors>(make: Make<S>, read: imp
         let counts = |p: &Plan| (p.order, p.block_rows, p.dropped, p.stored, p.blocks.clone());
         assert_eq!(counts(&own), counts(&host), "{what}");
     };
-    for (grid_size, size) in
-        [([9, 7, 6], [4, 4, 4]), ([16, 16, 16], [16, 8, 8]), ([33, 1, 1], [8, 1, 1]), ([40, 30, 1], [40, 30, 1])]
-    {
+    for (grid_size, size) in [
+        ([9, 7, 6], [4, 4, 4]),
+        ([16, 16, 16], [16, 8, 8]),
+        ([33, 1, 1], [8, 1, 1]),
+        ([40, 30, 1], [40, 30, 1]),
+    ] {
         let a = grid(&mut rng, grid_size, 1);
         check(&format!("boxes of {grid_size:?}"), &Terms::bsr(&a), &Subdomains::boxes(grid_size, size));
     }
@@ -293,7 +296,8 @@ pub fn plans_are_those_of_the_host<S: SubdomainFactors>(make: Make<S>, read: imp
         let b = random_bsr(&mut rng, 2, n, n, 4, true);
         for other in [&b, &a] {
             let system =
-                KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.5, a.clone(), other.clone()).unwrap();
+                KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.5, a.clone(), other.clone())
+                    .unwrap();
             check(&format!("{n} rows of two terms"), &Terms::kronecker(&system), &scattered);
         }
     }

@@ -209,7 +209,9 @@ pub(super) fn ildu_order() -> Kernel {
 
 fn ildu_plans() -> Vec<Kernel> {
     let first = ["ildu_boxes", "ildu_home"].map(|entry| ildu_plan(entry, 1));
-    let rest = [1, 2].into_iter().flat_map(|n| ["ildu_count", "ildu_inspect", "ildu_finish"].map(|entry| ildu_plan(entry, n)));
+    let rest = [1, 2]
+        .into_iter()
+        .flat_map(|n| ["ildu_count", "ildu_inspect", "ildu_finish"].map(|entry| ildu_plan(entry, n)));
     first.into_iter().chain(rest).chain([ildu_order(), scan_columns(3)]).collect()
 }
 

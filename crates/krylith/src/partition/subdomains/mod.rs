@@ -231,7 +231,8 @@ impl Subdomains {
     }
 
     fn lists(&self) -> &Lists {
-        let boxes = || self.boxes.map_or_else(|| Lists { rows: Vec::new(), ptr: vec![0] }, |boxes| boxes.lists());
+        let boxes =
+            || self.boxes.map_or_else(|| Lists { rows: Vec::new(), ptr: vec![0] }, |boxes| boxes.lists());
         self.lists.get_or_init(boxes)
     }
 

@@ -15,8 +15,8 @@ mod order;
 mod outline;
 mod plan;
 
-pub(crate) use plan::MAX_ORDER;
 pub use outline::Outline;
+pub(crate) use plan::MAX_ORDER;
 pub use plan::Plan;
 
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};

@@ -349,16 +349,7 @@ fn rows(
     // SAFETY: the parameter types are the kernel's; rows are below n.
     unsafe {
         let kernel = kernel("ildu_home")?;
-        launch!(
-            device,
-            &kernel,
-            count,
-            THREADS,
-            0,
-            starts.pointer(),
-            rows.pointer(),
-            home.pointer()
-        )?
+        launch!(device, &kernel, count, THREADS, 0, starts.pointer(), rows.pointer(), home.pointer())?
     };
     Ok((starts, rows, home))
 }
