@@ -4,12 +4,14 @@
 #[cfg(feature = "cuda")]
 pub mod arrangement;
 pub mod compose;
+pub mod csr;
 pub mod distributed;
 pub mod ildu;
 #[cfg(feature = "cuda")]
 pub mod lender;
 pub mod memory;
 pub mod method;
+pub mod passes;
 pub mod programs;
 pub mod residual;
 pub mod solver;

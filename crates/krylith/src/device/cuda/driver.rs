@@ -6,6 +6,7 @@ use super::buffer::Pool;
 use super::compiler::{Kernel, Module};
 use super::fabric::Watch;
 use super::staging::Staging;
+use crate::solver::setup::{self, SetupPart};
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -261,6 +262,7 @@ impl Device {
         if let Some(function) = kernels.get(kernel) {
             return Ok(function.clone());
         }
+        let _compile = setup::begin_inside(SetupPart::Compile);
         let Module { image, .. } = super::compiler::module(kernel, self.info.arch)?;
         let module =
             self.check("cuModuleLoadData", self.context.load_module(cudarc::nvrtc::Ptx::from_binary(image)))?;
@@ -283,6 +285,7 @@ impl Device {
 
     /// A module of its own for an operator: constant memory is not shared with others of the same kernel.
     pub(super) fn private_module(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
+        let _compile = setup::begin_inside(SetupPart::Compile);
         let Module { image, .. } = super::compiler::module(kernel, self.info.arch)?;
         self.compiled.fetch_add(1, Ordering::Relaxed);
         self.check("cuModuleLoadData", self.context.load_module(cudarc::nvrtc::Ptx::from_binary(image)))

@@ -1,8 +1,9 @@
 //! Products of point-block terms on a GPU: the fused kernel and what it needs.
 //!
 //! Terms of one pattern go through one launch of `kernels/kron_product.cu`; terms of different patterns through
-//! two, the second adding. Block sizes over 8 and more than 4 stages are refused by name.
+//! two, the second adding. One matrix of scalar rows without ghosts needs no tiles of blocks (`csr.rs`). Block sizes over 8 and more than 4 stages are refused by name.
 
+use super::csr::{CsrPattern, CsrProduct};
 use super::driver::{Buffer, Constant, Device, launch};
 use super::exchange::Exchange;
 use super::specialisations::{self as special, Shape};
@@ -25,6 +26,8 @@ pub struct CudaProduct {
     pub(super) stages: usize,
     pub(super) block_rows: usize,
     pub(super) block_columns: usize,
+    /// One matrix of scalar rows; then there are no groups.
+    pub(super) csr: Option<CsrProduct>,
     pub(super) groups: Vec<Group>,
     version: u64,
     /// How ghosts arrive, where the product is one rank's share and has neighbours.
@@ -107,52 +110,20 @@ impl PointBlockSum for Cuda {
     }
 
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<CudaProduct> {
-        let (b, s) = (terms.block(), terms.stages());
-        if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {
-            return Err(Error::Unsupported(format!(
-                "blocks of {b}×{b} with {s} stages on a GPU; blocks of 1 to 8 and 1 to 4 stages are supported \
-                 (--device cpu takes any)"
-            )));
+        let scalar = terms.block() == 1 && terms.stages() == 1 && terms.terms.len() == 1;
+        if scalar && (terms.halo.is_none() || self.comm().size() == 1) {
+            return agree(self.comm(), CudaProduct::rows(self, terms, store));
         }
-        let shared = match (terms.terms.len(), terms.shared_pattern()) {
-            (2, false) => vec![(0, 1), (1, 1)],
-            (n, _) => vec![(0, n)],
-        };
-        // One rank alone has no ghosts, and nobody to exchange with.
-        let halo = terms.halo.as_ref().filter(|_| self.comm().size() > 1);
-        let low = (|| {
-            let terms = &self.placed(terms)?;
-            let all = if dense { Structure::dense(b, terms.terms.len()) } else { self.structure(terms)? };
-            let groups = shared.into_iter();
-            let groups = groups
-                .map(|(t, n)| Group::new(self, terms, (t, n), all.of(t..t + n), store, halo.is_some()))
-                .collect::<Result<Vec<_>>>()?;
-            let several = groups.len() > 1;
-            let low = several.then(|| self.device().zeros(terms.rows(), "a residual")).transpose()?;
-            Ok((groups, low))
-        })();
-        let (groups, low) = agree(self.comm(), low)?;
-        let exchange = match halo {
-            Some(halo) => Exchange::new(self, halo, b * s).map(Some)?,
-            None => None,
-        };
-        let ghosts = terms.halo.as_ref().map_or(0, |h| h.ghosts);
-        Ok(CudaProduct {
-            block: b,
-            stages: s,
-            block_rows: terms.block_rows(),
-            block_columns: terms.terms[0].1.block_columns() - ghosts,
-            groups,
-            version: 0,
-            exchange,
-            low,
-        })
+        CudaProduct::tiled(self, terms, store, dense)
     }
 
     fn multiply(&self, p: &CudaProduct, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         let bs = p.block * p.stages;
         check_lengths(p.block_rows * bs, p.block_columns * bs, x.len(), y.len())?;
         let (x, y, own) = (x.pointer(), y.pointer(), p.block_columns as i32);
+        if let Some(csr) = &p.csr {
+            return csr.multiply(self, x, y);
+        }
         let Some(e) = &p.exchange else {
             return p.groups.iter().try_for_each(|g| g.multiply(self, bs, x, y, 0..g.tiles.count, None));
         };
@@ -191,6 +162,9 @@ impl PointBlockSum for Cuda {
 
     fn update_values(&self, p: &mut CudaProduct, t: usize, values: Numbers) -> Result<()> {
         let (b, device) = (p.block, self.device());
+        if let Some(csr) = &mut p.csr {
+            return csr.update_values(device, values);
+        }
         let g = p.groups.iter_mut().find(|g| g.has(t)).expect("the term was checked");
         let expected = g.blocks * b * b;
         if values.len() != expected {
@@ -228,6 +202,14 @@ impl PointBlockSum for Cuda {
         if !(1..=4).contains(&s) {
             return Err(Error::Unsupported(format!("{s} stages on a GPU; 1 to 4 are supported")));
         }
+        if let Some(csr) = &mut p.csr {
+            if s != 1 {
+                let what = format!("{s} stages of a product of scalar rows; build the operator with them");
+                return Err(Error::Unsupported(what));
+            }
+            csr.update_coefficient(self.device(), coefficients[0][(0, 0)])?;
+            return self.wait();
+        }
         for g in &mut p.groups {
             if s != p.stages {
                 // Another number of stages needs another kernel; tiles and values stay.
@@ -252,6 +234,9 @@ impl PointBlockSum for Cuda {
     }
 
     fn product_bytes(p: &CudaProduct) -> u64 {
+        if let Some(csr) = &p.csr {
+            return csr.bytes();
+        }
         let groups = p.groups.iter().map(|g| {
             let value = g.store.bytes() * g.structure.slots;
             g.blocks * (value + 4) + 4 * p.block_rows
@@ -260,14 +245,83 @@ impl PointBlockSum for Cuda {
     }
 
     fn product_key(p: &CudaProduct) -> u64 {
-        p.version
+        p.version + p.csr.as_ref().map_or(0, |csr| csr.version())
     }
 }
 
 impl CudaProduct {
+    /// One matrix of scalar rows, from the arrays of the format.
+    fn rows(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
+        let ((c, a), device) = (&terms.terms[0], space.device());
+        let resident = space.resident(a)?;
+        let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
+        let values = resident.values.clone();
+        let (rows, columns) = (a.block_rows(), a.block_columns());
+        Ok(Self {
+            block: 1,
+            stages: 1,
+            block_rows: rows,
+            block_columns: columns,
+            csr: Some(CsrProduct::new(device, columns, pattern, values, store, c[(0, 0)])?),
+            groups: Vec::new(),
+            version: 0,
+            exchange: None,
+            low: None,
+        })
+    }
+
+    /// Terms of any shape in tiles of blocks; what [`PointBlockSum::prepare`] makes of all but one matrix of scalar rows without
+    /// ghosts, for which this is there to compare with. Collective.
+    ///
+    /// # Errors
+    /// As [`PointBlockSum::prepare`].
+    pub fn tiled(space: &Cuda, terms: &Terms, store: Store, dense: bool) -> Result<Self> {
+        let (b, s) = (terms.block(), terms.stages());
+        if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {
+            return Err(Error::Unsupported(format!(
+                "blocks of {b}×{b} with {s} stages on a GPU; blocks of 1 to 8 and 1 to 4 stages are supported \
+                 (--device cpu takes any)"
+            )));
+        }
+        let shared = match (terms.terms.len(), terms.shared_pattern()) {
+            (2, false) => vec![(0, 1), (1, 1)],
+            (n, _) => vec![(0, n)],
+        };
+        // One rank alone has no ghosts, and nobody to exchange with.
+        let halo = terms.halo.as_ref().filter(|_| space.comm().size() > 1);
+        let low = (|| {
+            let terms = &space.placed(terms)?;
+            let all = if dense { Structure::dense(b, terms.terms.len()) } else { space.structure(terms)? };
+            let groups = shared.into_iter();
+            let groups = groups
+                .map(|(t, n)| Group::new(space, terms, (t, n), all.of(t..t + n), store, halo.is_some()))
+                .collect::<Result<Vec<_>>>()?;
+            let several = groups.len() > 1;
+            let low = several.then(|| space.device().zeros(terms.rows(), "a residual")).transpose()?;
+            Ok((groups, low))
+        })();
+        let (groups, low) = agree(space.comm(), low)?;
+        let exchange = match halo {
+            Some(halo) => Exchange::new(space, halo, b * s).map(Some)?,
+            None => None,
+        };
+        let ghosts = terms.halo.as_ref().map_or(0, |h| h.ghosts);
+        Ok(CudaProduct {
+            block: b,
+            stages: s,
+            block_rows: terms.block_rows(),
+            block_columns: terms.terms[0].1.block_columns() - ghosts,
+            csr: None,
+            groups,
+            version: 0,
+            exchange,
+            low,
+        })
+    }
+
     /// Numbers stored for each block, of all terms that share its pattern: b² a term where blocks are dense.
     pub fn slots(&self) -> usize {
-        self.groups.iter().map(|g| g.structure.slots).sum()
+        if self.csr.is_some() { 1 } else { self.groups.iter().map(|g| g.structure.slots).sum() }
     }
 }
 
