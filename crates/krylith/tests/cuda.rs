@@ -132,6 +132,11 @@ fn main() {
         test("a_gpu_that_fails_ends_the_others", |_| a_gpu_that_fails_ends_the_others(), false),
         // Measures; run by `cargo xtask bench` and gpu-out/run.sh.
         test("sweeps_reach_the_bandwidth", sweeps_reach_the_bandwidth, true),
+        test(
+            "arrangement_speed",
+            |d| conformance::arrangement::arrangement_speed(&|n| Cuda::new(d, n).unwrap()),
+            true,
+        ),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
     ];
     let arguments = Arguments::from_args();
