@@ -213,6 +213,10 @@ impl Subdomains {
     pub fn count(&self) -> usize {
         self.ptr.len() - 1
     }
+    /// Where each begins among the block rows of all, and the end: one more than there are.
+    pub(crate) fn starts(&self) -> &[usize] {
+        &self.ptr
+    }
     /// Block rows of subdomain `p`, ascending.
     pub fn rows(&self, p: usize) -> &[u32] {
         &self.rows[self.ptr[p]..self.ptr[p + 1]]
