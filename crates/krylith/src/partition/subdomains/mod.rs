@@ -122,12 +122,33 @@ impl Subdomains {
         assert!(size.iter().all(|&s| s > 0), "boxes of {size:?} points");
         assert!(nx * ny * nz <= u32::MAX as usize, "a grid of {grid:?} points");
         let count: [usize; 3] = std::array::from_fn(|d| grid[d].div_ceil(size[d]));
-        let label = |i: usize| {
-            let [x, y, z] = [i % nx / size[0], i / nx % ny / size[1], i / (nx * ny) / size[2]];
-            (x + count[0] * (y + count[1] * z)) as u32
+        // Points of box p along each axis.
+        let edges = |p: usize| -> [std::ops::Range<usize>; 3] {
+            let at = [p % count[0], p / count[0] % count[1], p / (count[0] * count[1])];
+            std::array::from_fn(|d| at[d] * size[d]..((at[d] + 1) * size[d]).min(grid[d]))
         };
-        let labels: Vec<u32> = (0..nx * ny * nz).into_par_iter().map(label).collect();
-        Self::from_labels(&labels, count.iter().product()).expect("labels count boxes")
+        let boxes: usize = count.iter().product();
+        let mut ptr = Vec::with_capacity(boxes + 1);
+        ptr.push(0);
+        for p in 0..boxes {
+            ptr.push(ptr[p] + edges(p).iter().map(|edge| edge.len()).product::<usize>());
+        }
+        let mut rows = vec![0; nx * ny * nz];
+        let mut rest = &mut rows[..];
+        let mut places = Vec::with_capacity(boxes);
+        for p in 0..boxes {
+            let (own, tail) = rest.split_at_mut(ptr[p + 1] - ptr[p]);
+            places.push(own);
+            rest = tail;
+        }
+        places.into_par_iter().enumerate().with_min_len(16).for_each(|(p, rows)| {
+            let [x, y, z] = edges(p);
+            let lines = z.flat_map(|z| y.clone().map(move |y| nx * (y + ny * z)));
+            for (line, rows) in lines.zip(rows.chunks_exact_mut(x.len().max(1))) {
+                rows.iter_mut().zip(x.clone()).for_each(|(to, x)| *to = (line + x) as u32);
+            }
+        });
+        Self { rows, ptr }
     }
 
     /// Cuts the block rows of `terms` into subdomains of about `rows` block rows, never more, and says why that way.

@@ -237,3 +237,6 @@ fn count(analysis: &Analysis, subdomains: Range<usize>, scratch: &mut Scratch) -
     }
     Task { subdomains, counts, found }
 }
+
+#[cfg(test)]
+mod tests;

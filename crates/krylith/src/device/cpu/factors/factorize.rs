@@ -37,14 +37,17 @@ pub(super) fn subdomain(
     shift: Option<f64>,
     scratch: &mut Scratch,
 ) -> Pivots {
-    gather(plan, terms, p, scratch);
+    let one = numbers(plan, terms);
+    if one.is_none() {
+        gather(plan, terms, p, scratch);
+    }
     let cell = std::cell::RefCell::new((scratch, Pivots::default()));
     pulp::Arch::new().dispatch(Wide(
         #[inline(always)]
         || {
             let (scratch, pivots) = &mut *cell.borrow_mut();
             *pivots = match plan.order {
-                1 => eliminate_scalar(plan, terms, p, shift, scratch),
+                1 => eliminate_scalar(plan, terms, one, p, shift, scratch),
                 2 => eliminate(2, plan, terms, p, shift, scratch),
                 3 => eliminate(3, plan, terms, p, shift, scratch),
                 4 => eliminate(4, plan, terms, p, shift, scratch),
@@ -59,27 +62,24 @@ pub(super) fn subdomain(
     cell.into_inner().1
 }
 
+/// One matrix of numbers, which elimination gathers itself: its coefficient, its values, and where entries have theirs.
+type Numbers<'a> = (f64, &'a [f64], &'a [u32]);
+
+/// The matrix of numbers, where terms are one.
+fn numbers<'a>(plan: &'a Plan, terms: &'a HostTerms) -> Option<Numbers<'a>> {
+    let mut all = terms.iter().flatten();
+    match (all.next(), all.next()) {
+        (Some((c, a)), None) if plan.order == 1 => Some((c[(0, 0)], &a[..], &plan.sources[0])),
+        _ => None,
+    }
+}
+
 /// The subdomain's part of Σ Cₜ ⊗ Aₜ, and the largest entry of each of its scalar rows.
 fn gather(plan: &Plan, terms: &HostTerms, p: usize, scratch: &mut Scratch) {
     let m = plan.order;
     let rows = plan.ptr[p]..plan.ptr[p + 1];
     let entries = plan.row_ptr[rows.start]..plan.row_ptr[rows.end];
     let values = &mut scratch.values[..entries.len() * m * m];
-    if m == 1 && terms.iter().flatten().count() == 1 {
-        for ((c, a), sources) in terms.iter().flatten().zip(&plan.sources) {
-            let c = c[(0, 0)];
-            for (i, scale) in rows.clone().zip(&mut scratch.scale) {
-                let row = plan.row_ptr[i]..plan.row_ptr[i + 1];
-                let to = &mut values[row.start - entries.start..row.end - entries.start];
-                *scale = 0.0;
-                for (to, &source) in to.iter_mut().zip(&sources[row]) {
-                    *to = if source == u32::MAX { 0.0 } else { c * a[source as usize] };
-                    *scale = to.abs().max(*scale);
-                }
-            }
-        }
-        return;
-    }
     values.fill(0.0);
     for ((c, a), sources) in terms.iter().flatten().zip(&plan.sources) {
         let s = c.rows();
@@ -188,11 +188,12 @@ fn eliminate(
     pivots
 }
 
-/// The same for numbers instead of blocks.
+/// The same for numbers instead of blocks; those of one matrix are gathered on the way.
 #[inline(always)]
 fn eliminate_scalar(
     plan: &Plan,
     terms: &HostTerms,
+    one: Option<Numbers>,
     p: usize,
     shift: Option<f64>,
     scratch: &mut Scratch,
@@ -211,6 +212,14 @@ fn eliminate_scalar(
         let (done, row) = values[..end].split_at_mut(begin);
         for (e, &j) in columns[begin..end].iter().enumerate() {
             entry[j as usize] = (begin + e) as u32;
+        }
+        if let Some((c, a, sources)) = one {
+            let mut largest = 0.0f64;
+            for (to, &source) in row.iter_mut().zip(&sources[first + begin..first + end]) {
+                *to = if source == u32::MAX { 0.0 } else { c * a[source as usize] };
+                largest = to.abs().max(largest);
+            }
+            scale[i] = largest;
         }
         for e in 0..diagonal - begin {
             let k = columns[begin + e] as usize;
