@@ -48,13 +48,35 @@ impl Boxes {
     }
 
     fn lists(&self) -> Lists {
-        let ([nx, ny, nz], size, count) = (self.grid, self.size, self.counts());
-        let label = |i: usize| {
-            let [x, y, z] = [i % nx / size[0], i / nx % ny / size[1], i / (nx * ny) / size[2]];
-            (x + count[0] * (y + count[1] * z)) as u32
+        let (Self { grid, size }, count) = (*self, self.counts());
+        let [nx, ny, nz] = grid;
+        // Points of box p along each axis.
+        let edges = |p: usize| -> [std::ops::Range<usize>; 3] {
+            let at = [p % count[0], p / count[0] % count[1], p / (count[0] * count[1])];
+            std::array::from_fn(|d| at[d] * size[d]..((at[d] + 1) * size[d]).min(grid[d]))
         };
-        let labels: Vec<u32> = (0..nx * ny * nz).into_par_iter().map(label).collect();
-        Lists::from_labels(&labels, count.iter().product())
+        let boxes: usize = count.iter().product();
+        let mut ptr = Vec::with_capacity(boxes + 1);
+        ptr.push(0);
+        for p in 0..boxes {
+            ptr.push(ptr[p] + edges(p).iter().map(|edge| edge.len()).product::<usize>());
+        }
+        let mut rows = vec![0; nx * ny * nz];
+        let mut rest = &mut rows[..];
+        let mut places = Vec::with_capacity(boxes);
+        for p in 0..boxes {
+            let (own, tail) = rest.split_at_mut(ptr[p + 1] - ptr[p]);
+            places.push(own);
+            rest = tail;
+        }
+        places.into_par_iter().enumerate().with_min_len(16).for_each(|(p, rows)| {
+            let [x, y, z] = edges(p);
+            let lines = z.flat_map(|z| y.clone().map(move |y| nx * (y + ny * z)));
+            for (line, rows) in lines.zip(rows.chunks_exact_mut(x.len().max(1))) {
+                rows.iter_mut().zip(x.clone()).for_each(|(to, x)| *to = (line + x) as u32);
+            }
+        });
+        Lists { rows, ptr }
     }
 }
 
@@ -242,6 +264,10 @@ impl Subdomains {
             Some(boxes) => boxes.counts().iter().product(),
             None => self.lists().ptr.len() - 1,
         }
+    }
+    /// Where each begins among the block rows of all, and the end: one more than there are.
+    pub(crate) fn starts(&self) -> &[usize] {
+        &self.lists().ptr
     }
     /// Block rows of subdomain `p`, ascending.
     pub fn rows(&self, p: usize) -> &[u32] {
