@@ -188,6 +188,7 @@ use cuda::{look_cuda, missing, open_cuda};
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::*;
+    use crate::device::cuda::ahead::kernels;
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
     use crate::text::plural;
 
@@ -242,6 +243,7 @@ mod cuda {
                 None => ordinal(&**comm, ordinals)?,
             };
             let gpu = Gpu::open(own)?;
+            gpu.fetch_ahead(kernels(local.terms, options, comm.size()));
             let room = room(Some(gpu.free_memory()?), options);
             fits(local, options, room, &gpu.info().name)?;
             Ok((gpu, room, transport()?))

@@ -4,6 +4,7 @@
 //! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
 //! lengths share it.
 
+pub(crate) mod ahead;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
@@ -15,6 +16,7 @@ mod exchange;
 mod fabric;
 mod factors;
 mod graph;
+mod modules;
 mod nccl;
 mod peers;
 mod pinned;
