@@ -157,7 +157,7 @@ pub struct SolveArgs {
     pub form: Option<CgForm>,
     /// Preconditioner, NAME[:key=value,…]: auto (ildu, then stronger ones if it fails), none, jacobi (inverts each
     /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu (incomplete factors of subdomains; keys
-    /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|graph|two-level, shift=S), stage (the same for
+    /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
     /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to the residual that A leaves
     /// [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]

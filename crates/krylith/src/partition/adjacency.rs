@@ -1,6 +1,11 @@
 //! The graph of A + Aᵀ: which own block rows are coupled, by any term, either way.
 
 use crate::operator::Terms;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// Rows that one task works on.
+const CHUNK: usize = 4096;
 
 /// Neighbours of each node in compressed rows: ascending, each once, without the node itself.
 #[derive(Clone)]
@@ -14,48 +19,93 @@ impl Adjacency {
     pub fn of(terms: &Terms) -> Self {
         let n = terms.block_rows();
         let all = if terms.shared_pattern() { &terms.terms[..1] } else { &terms.terms[..] };
-        let edges = || {
-            all.iter().flat_map(move |(_, a)| {
-                let row = move |i: usize| {
-                    a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]].iter().map(move |&j| (i, j as usize))
-                };
-                (0..n).flat_map(row).filter(move |&(i, j)| i != j && j < n)
-            })
-        };
-        let mut begin = vec![0usize; n + 1];
-        for (i, j) in edges() {
-            begin[i + 1] += 1;
-            begin[j + 1] += 1;
-        }
-        (0..n).for_each(|i| begin[i + 1] += begin[i]);
-        let mut next = begin.clone();
-        let mut col = vec![0u32; begin[n]];
-        for (i, j) in edges() {
-            col[next[i]] = j as u32;
-            col[next[j]] = i as u32;
-            next[i] += 1;
-            next[j] += 1;
-        }
-        // Sorted, and each neighbour once, in place.
-        let (mut row_ptr, mut kept) = (Vec::with_capacity(n + 1), 0);
-        row_ptr.push(0);
-        for i in 0..n {
-            col[begin[i]..begin[i + 1]].sort_unstable();
-            let first = kept;
-            for p in begin[i]..begin[i + 1] {
-                if kept == first || col[kept - 1] != col[p] {
-                    col[kept] = col[p];
-                    kept += 1;
-                }
+        let patterns: Vec<_> = all.iter().map(|(_, a)| (a.row_ptr(), a.col())).collect();
+        let forward = Self::by_rows(n, |i, row| {
+            for (row_ptr, col) in &patterns {
+                let own = col[row_ptr[i]..row_ptr[i + 1]].iter();
+                row.extend(own.copied().filter(|&j| j as usize != i && (j as usize) < n));
             }
-            row_ptr.push(kept);
+        });
+        let both_ways = |i: usize| forward.neighbours(i as u32).iter().all(|&j| forward.has(j, i as u32));
+        if (0..n).into_par_iter().with_min_len(CHUNK).all(both_ways) {
+            return forward;
         }
-        col.truncate(kept);
-        Self { row_ptr, col }
+        let backward = forward.transposed();
+        Self::by_rows(n, |i, row| {
+            row.extend_from_slice(forward.neighbours(i as u32));
+            row.extend_from_slice(backward.neighbours(i as u32));
+        })
+    }
+
+    /// From what `neighbours` appends for each of `n` nodes, in any order and as often as it likes.
+    fn by_rows(n: usize, neighbours: impl Fn(usize, &mut Vec<u32>) + Sync) -> Self {
+        let piece = |chunk: usize| {
+            let (mut degree, mut col, mut row) = (Vec::new(), Vec::new(), Vec::new());
+            for i in chunk * CHUNK..n.min((chunk + 1) * CHUNK) {
+                row.clear();
+                neighbours(i, &mut row);
+                if !row.windows(2).all(|w| w[0] < w[1]) {
+                    row.sort_unstable();
+                    row.dedup();
+                }
+                degree.push(row.len());
+                col.extend_from_slice(&row);
+            }
+            (degree, col)
+        };
+        let (degree, col): (Vec<_>, Vec<_>) = (0..n.div_ceil(CHUNK)).into_par_iter().map(piece).unzip();
+        Self { row_ptr: offsets(degree.iter().flatten()), col: joined(&col) }
+    }
+
+    /// Who has each node for a neighbour, in any order.
+    fn transposed(&self) -> Self {
+        let n = self.row_ptr.len() - 1;
+        let degree: Vec<AtomicUsize> = (0..n).into_par_iter().map(|_| AtomicUsize::new(0)).collect();
+        self.col.par_iter().for_each(|&j| {
+            degree[j as usize].fetch_add(1, Relaxed);
+        });
+        let degree: Vec<usize> = degree.into_par_iter().map(AtomicUsize::into_inner).collect();
+        let row_ptr = offsets(degree.iter());
+        let next: Vec<AtomicUsize> = row_ptr[..n].par_iter().map(|&p| AtomicUsize::new(p)).collect();
+        let col: Vec<AtomicU32> = (0..self.col.len()).into_par_iter().map(|_| AtomicU32::new(0)).collect();
+        (0..n).into_par_iter().for_each(|i| {
+            for &j in self.neighbours(i as u32) {
+                col[next[j as usize].fetch_add(1, Relaxed)].store(i as u32, Relaxed);
+            }
+        });
+        Self { row_ptr, col: col.into_par_iter().map(AtomicU32::into_inner).collect() }
     }
 
     /// Neighbours of node `i`.
     pub fn neighbours(&self, i: u32) -> &[u32] {
         &self.col[self.row_ptr[i as usize]..self.row_ptr[i as usize + 1]]
     }
+
+    /// True where `j` is a neighbour of `i`.
+    fn has(&self, i: u32, j: u32) -> bool {
+        self.neighbours(i).binary_search(&j).is_ok()
+    }
+}
+
+/// Where each of several rows begins, and the end of the last.
+pub(super) fn offsets<'a>(lengths: impl Iterator<Item = &'a usize>) -> Vec<usize> {
+    let mut end = 0;
+    let ends = lengths.map(|length| {
+        end += length;
+        end
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+/// Lists one after another, copied on all threads.
+pub(super) fn joined(pieces: &[Vec<u32>]) -> Vec<u32> {
+    let mut all = vec![0; pieces.iter().map(Vec::len).sum()];
+    let (mut rest, mut targets) = (&mut all[..], Vec::with_capacity(pieces.len()));
+    for piece in pieces {
+        let (own, others) = rest.split_at_mut(piece.len());
+        targets.push((own, piece));
+        rest = others;
+    }
+    targets.into_par_iter().for_each(|(own, piece)| own.copy_from_slice(piece));
+    all
 }

@@ -108,15 +108,16 @@ impl<S: SolverSpace> Rank<S> {
         let made = operator(&space, local, store)
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;
-        let survey = setup::begin(SetupPart::Survey);
+        let survey_part = setup::begin(SetupPart::Survey);
         let _ = space.take_phases();
         let open = matches!(options.method, None | Some(MethodName::Auto));
         let symmetric = open && options.precond_or_auto().keeps_symmetry() && {
             let found = symmetric::symmetry(&space, &a, local.numbers, local.order())?;
             found.symmetric && found.one_sign
         };
-        let diagnosis = Arc::new(Diagnosis::of(local)?);
-        drop(survey);
+        let survey = space.survey(local.terms)?;
+        let diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
+        drop(survey_part);
         let most_rows = space.most_rows(local.order());
         let ladder = ladder::ladder(local, options, most_rows, symmetric, diagnosis.spread());
         let first = &ladder[0];
@@ -465,7 +466,8 @@ impl<S: SolverSpace> Engine for Rank<S> {
         self.crowded = None;
         // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
         if !self.diagnosis.is_clean() {
-            self.diagnosis = Arc::new(Diagnosis::of(local)?);
+            let survey = self.space.survey(local.terms)?;
+            self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
         let refreshed = match (refresh, &mut self.current) {

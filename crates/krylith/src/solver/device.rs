@@ -190,6 +190,10 @@ mod cuda {
     use super::*;
     use crate::device::cuda::ahead::kernels;
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
+    use crate::operator::Terms;
+    use crate::precond::Scaling;
+    use crate::solver::survey::{Survey, survey};
+    use crate::space::Space;
     use crate::text::plural;
 
     /// Why no GPU can be used by each of `ranks` ranks of this host, in a few words.
@@ -300,6 +304,27 @@ mod cuda {
         }
         fn memory_held(&self) -> Option<u64> {
             Some(self.device().bytes_held())
+        }
+        fn survey(&self, terms: &Terms) -> Result<Survey> {
+            match self.magnitudes(terms)? {
+                Some(found) => Survey::of_magnitudes(terms, &found),
+                None => survey(terms, self.comm()),
+            }
+        }
+        fn equilibrate(&self, terms: &Terms) -> Result<(Scaling, Terms<'static>)> {
+            match self.equilibrated(terms)? {
+                Some(done) => Ok(done),
+                None => Scaling::on_host(terms, self.comm()),
+            }
+        }
+        fn random(
+            &self,
+            seed: u64,
+            numbers: Option<&[u64]>,
+            order: usize,
+            to: &mut Self::Vector,
+        ) -> Result<()> {
+            Cuda::random(self, seed, numbers, order, to)
         }
     }
 }

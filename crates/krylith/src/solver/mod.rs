@@ -30,14 +30,14 @@ pub use plan::{Plan, PlannedAttempt};
 pub use residual::OriginalSystem;
 pub use setup::{SetupPart, SetupParts};
 pub use solution::{DeviceUsed, Event, EventKind, Solution};
-pub use survey::Extent;
+pub use survey::{Extent, Survey};
 pub use watch::Cancel;
 
 use crate::matrix::Dense;
 use crate::memory::{Numbers, NumbersMut, Transfer};
-use crate::operator::PointBlockSum;
+use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
-use crate::precond::{BlockDiagonal, SubdomainFactors};
+use crate::precond::{BlockDiagonal, Scaling, SubdomainFactors};
 use crate::problem::Problem;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
@@ -58,6 +58,31 @@ pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transf
     /// Bytes that it holds, where it counts them.
     fn memory_held(&self) -> Option<u64> {
         None
+    }
+    /// One pass over the entries of this rank's rows. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    fn survey(&self, terms: &Terms) -> Result<Survey> {
+        survey::survey(terms, self.comm())
+    }
+    /// Scale factors of this rank's rows, and the scaled terms. Collective; an error is every rank's.
+    ///
+    /// # Errors
+    /// An entry that overflows; a rank that is gone or failed.
+    fn equilibrate(&self, terms: &Terms) -> Result<(Scaling, Terms<'static>)> {
+        Scaling::on_host(terms, self.comm())
+    }
+    /// Random numbers in (−1, 1): number i of node n is that of the index numbers[n]·order + i, or of its own place.
+    ///
+    /// # Errors
+    /// A device without room.
+    fn random(&self, seed: u64, numbers: Option<&[u64]>, order: usize, to: &mut Self::Vector) -> Result<()> {
+        let index = |i: usize| {
+            numbers.map_or((i / order) as u64, |n| n[i / order]) * order as u64 + (i % order) as u64
+        };
+        let host: Vec<f64> = (0..self.len()).map(|i| symmetric::random(seed, index(i))).collect();
+        self.write(&host, to)
     }
 }
 

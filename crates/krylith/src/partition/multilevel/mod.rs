@@ -1,0 +1,255 @@
+//! A multilevel cut of a graph into parts of bounded size, on all threads and the same on any number of them.
+//!
+//! Karypis and Kumar's scheme (1998) in steps that are each a map, a sort or a scan over nodes, so that no result depends
+//! on who comes first:
+//!
+//! 1. *Coarsen*: heavy-edge matching by handshakes. Every node proposes to the neighbour that rates highest, mutual
+//!    proposals join. Level after level has half the nodes, until few are left.
+//! 2. *Split*: at each level on the way back, every group that now has enough nodes is bisected, alone and with
+//!    several starts: groups are small, all the same work, and their number doubles as that of nodes does.
+//! 3. *Refine*: nodes at borders move to the group that they are coupled to most, where it has room.
+//!
+//! Whole numbers throughout; ties are broken by a hash of node numbers.
+
+mod bisect;
+mod coarsen;
+mod refine;
+
+use super::adjacency::Adjacency;
+use rayon::prelude::*;
+use refine::Room;
+
+/// Parts are this full on average: what is left lets nodes move.
+const FILL: f64 = 0.96;
+/// Coarse nodes that a side of a bisection has at least.
+const SIDE: usize = 16;
+/// Rounds of refinement at a coarse level, and at the finest, where a round costs most and finds least.
+const ROUNDS: usize = 4;
+const FINE_ROUNDS: usize = 3;
+/// No node, no group, an empty slot.
+const NONE: u32 = u32::MAX;
+
+/// One level: neighbours of each node with the fine edges that an edge stands for, and the rows that a node stands for.
+pub(super) struct Graph {
+    ptr: Vec<usize>,
+    col: Vec<u32>,
+    /// Empty: 1 each.
+    weight: Vec<u32>,
+    size: Vec<u32>,
+}
+
+impl Graph {
+    fn len(&self) -> usize {
+        self.size.len()
+    }
+
+    /// Neighbours of node `i`, and the weights of the edges to them.
+    fn edges(&self, i: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
+        (self.ptr[i]..self.ptr[i + 1]).map(|e| (self.col[e], self.weight.get(e).copied().unwrap_or(1)))
+    }
+
+    fn degree(&self, i: usize) -> usize {
+        self.ptr[i + 1] - self.ptr[i]
+    }
+}
+
+/// A well-mixed number (the finaliser of MurmurHash3): neighbours in number are none in it.
+fn mix(x: u32) -> u32 {
+    let x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
+    let x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
+    x ^ (x >> 16)
+}
+
+/// A hash of two numbers.
+fn hash(a: u32, b: u32) -> u32 {
+    mix(a ^ mix(b))
+}
+
+/// Cuts the nodes of a graph into groups of at most `rows` nodes, about as large; some may be empty.
+pub(super) fn cut(graph: Adjacency, rows: usize) -> Vec<Vec<u32>> {
+    let n = graph.row_ptr.len() - 1;
+    let rows = rows.clamp(1, n.max(1));
+    let parts = ((n as f64 / (FILL * rows as f64)).ceil() as usize).clamp(1, n.max(1));
+    let mut levels = vec![Graph { ptr: graph.row_ptr, col: graph.col, weight: Vec::new(), size: vec![1; n] }];
+    let mut maps = Vec::new();
+    while levels[levels.len() - 1].len() > 2 * SIDE {
+        let finer = &levels[levels.len() - 1];
+        let Some((map, coarser)) = coarsen::coarsen(finer, levels.len() as u32) else { break };
+        maps.push(map);
+        levels.push(coarser);
+    }
+    let mut room = Room::new(n, parts, rows);
+    let mut label = vec![0u32; levels[levels.len() - 1].len()];
+    for (level, graph) in levels.iter().enumerate().rev() {
+        if level + 1 < levels.len() {
+            label = maps[level].par_iter().map(|&c| label[c as usize]).collect();
+        }
+        let (least, rounds) = if level == 0 { (1, FINE_ROUNDS) } else { (2 * SIDE, ROUNDS) };
+        while split(graph, &mut label, &mut room, least) {}
+        refine::refine(graph, &mut label, &room, rounds);
+    }
+    while let Some(mut over) = room.overfull(&label) {
+        // Nobody near could take what a group has too much: it becomes two.
+        split(&levels[0], &mut label, &mut over, 1);
+        room.parts.resize(over.parts.len(), 1);
+    }
+    let mut groups = vec![Vec::new(); room.parts.len()];
+    label.iter().enumerate().for_each(|(i, &p)| groups[p as usize].push(i as u32));
+    groups
+}
+
+/// Bisects each group of `least` nodes or more that is to become several parts; false if there is none.
+fn split(graph: &Graph, label: &mut [u32], room: &mut Room, least: usize) -> bool {
+    let mut begin = vec![0usize; room.parts.len() + 1];
+    label.iter().for_each(|&g| begin[g as usize + 1] += 1);
+    let eligible: Vec<u32> = (0..room.parts.len())
+        .filter(|&g| room.parts[g] > 1 && begin[g + 1] >= least)
+        .map(|g| g as u32)
+        .collect();
+    if eligible.is_empty() {
+        return false;
+    }
+    (0..room.parts.len()).for_each(|g| begin[g + 1] += begin[g]);
+    // Nodes by group, ascending, and where each stands.
+    let (mut next, mut nodes) = (begin.clone(), vec![0u32; label.len()]);
+    let mut place = vec![0u32; label.len()];
+    for (i, &g) in label.iter().enumerate() {
+        let at = &mut next[g as usize];
+        place[i] = (*at - begin[g as usize]) as u32;
+        nodes[*at] = i as u32;
+        *at += 1;
+    }
+    let sides: Vec<Vec<bool>> = eligible
+        .par_iter()
+        .map(|&g| {
+            let own = &nodes[begin[g as usize]..begin[g as usize + 1]];
+            let local = bisect::Local::new(graph, own, label, &place);
+            let parts = room.parts[g as usize];
+            let caps = [parts / 2, parts - parts / 2].map(|p| room.cap(p));
+            bisect::bisect(&local, caps, parts)
+        })
+        .collect();
+    for (&g, sides) in eligible.iter().zip(&sides) {
+        let parts = room.parts[g as usize];
+        let new = room.parts.len() as u32;
+        room.parts[g as usize] = parts / 2;
+        room.parts.push(parts - parts / 2);
+        let own = &nodes[begin[g as usize]..begin[g as usize + 1]];
+        own.iter().zip(sides).filter(|(_, side)| **side).for_each(|(&i, _)| label[i as usize] = new);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Points of a grid, numbered at random, with the neighbours that tetrahedra give them.
+    fn mesh(edge: usize) -> Adjacency {
+        let n = edge.pow(3);
+        let mut name: Vec<u32> = (0..n as u32).collect();
+        name.sort_by_key(|&i| mix(i));
+        let ways = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]];
+        let mut rows = vec![Vec::new(); n];
+        for i in 0..n {
+            let at = [i % edge, i / edge % edge, i / (edge * edge)];
+            for way in ways {
+                let to: [usize; 3] = std::array::from_fn(|d| at[d] + way[d]);
+                if to.iter().all(|&x| x < edge) {
+                    let (a, b) = (name[i], name[to[0] + edge * (to[1] + edge * to[2])]);
+                    rows[a as usize].push(b);
+                    rows[b as usize].push(a);
+                }
+            }
+        }
+        rows.iter_mut().for_each(|row| row.sort_unstable());
+        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        Adjacency { row_ptr: super::super::adjacency::offsets(lengths.iter()), col: rows.concat() }
+    }
+
+    /// The share of edges between groups.
+    fn crossing(graph: &Adjacency, groups: &[Vec<u32>]) -> f64 {
+        let n = graph.row_ptr.len() - 1;
+        let mut home = vec![NONE; n];
+        for (p, group) in groups.iter().enumerate() {
+            group.iter().for_each(|&i| assert_eq!(std::mem::replace(&mut home[i as usize], p as u32), NONE));
+        }
+        assert!(!home.contains(&NONE), "a node is in no group");
+        let cut =
+            |i: u32| graph.neighbours(i).iter().filter(|&&j| home[i as usize] != home[j as usize]).count();
+        (0..n as u32).map(cut).sum::<usize>() as f64 / graph.col.len().max(1) as f64
+    }
+
+    /// Within a tenth of METIS, where it is in the build.
+    #[test]
+    fn a_shuffled_mesh_is_cut_as_by_metis() {
+        let graph = mesh(24);
+        for rows in [64, 512] {
+            let groups = cut(graph.clone(), rows);
+            let used: Vec<usize> = groups.iter().map(Vec::len).filter(|&l| l > 0).collect();
+            assert!(used.iter().all(|&l| l <= rows), "{:?} rows", used.iter().max());
+            let fill = 24f64.powi(3) / (used.len() * rows) as f64;
+            assert!(fill > 0.9, "{fill} full at {rows} rows");
+            let ours = crossing(&graph, &groups);
+            assert!(ours < if rows == 64 { 0.4 } else { 0.2 }, "{rows} rows: {ours} of the edges cut");
+            #[cfg(feature = "metis")]
+            {
+                let parts = (24f64.powi(3) / (0.97 * rows as f64)).ceil() as usize;
+                let labels = super::super::graph::k_way(graph.clone(), &vec![1; 13824], parts).unwrap();
+                let mut other = vec![Vec::new(); parts];
+                labels.iter().enumerate().for_each(|(i, &p)| other[p as usize].push(i as u32));
+                let metis = crossing(&graph, &other);
+                assert!(ours < 1.1 * metis, "{rows} rows: {ours} of the edges cut, {metis} by METIS");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_do_not_matter() {
+        let graph = mesh(20);
+        let on = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| cut(graph.clone(), 100))
+        };
+        let one = on(1);
+        assert!(crossing(&graph, &one) < 0.5);
+        for threads in [2, 5] {
+            assert!(on(threads) == one, "{threads} threads cut otherwise");
+        }
+    }
+
+    /// Stars, rows without neighbours, a clique, and paths: nothing to match, or nothing to choose.
+    #[test]
+    fn graphs_that_are_no_meshes_are_cut() {
+        let star = |n: u32| {
+            let mut rows: Vec<Vec<u32>> = (0..n).map(|_| vec![0]).collect();
+            rows[0] = (1..n).collect();
+            rows
+        };
+        let path = |n: u32| {
+            (0..n).map(|i| [i.wrapping_sub(1), i + 1].into_iter().filter(|&j| j < n).collect()).collect()
+        };
+        let clique = |n: u32| (0..n).map(|i| (0..n).filter(|&j| j != i).collect()).collect();
+        let graphs: [(&str, Vec<Vec<u32>>); 4] = [
+            ("a star", star(3000)),
+            ("no edges", vec![Vec::new(); 3000]),
+            ("a clique", clique(300)),
+            ("a path", path(3000)),
+        ];
+        for (what, rows) in graphs {
+            let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+            let graph =
+                Adjacency { row_ptr: super::super::adjacency::offsets(lengths.iter()), col: rows.concat() };
+            for size in [1, 3, 32, 200, 5000] {
+                let groups = cut(graph.clone(), size);
+                let used: Vec<usize> = groups.iter().map(Vec::len).filter(|&l| l > 0).collect();
+                assert!(used.iter().all(|&l| l <= size), "{what}: {:?} rows of {size}", used.iter().max());
+                let least = rows.len().div_ceil(size);
+                assert!(used.len() <= least + least / 8 + 1, "{what}: {} groups of {size}", used.len());
+                let cut = crossing(&graph, &groups);
+                let most = if what == "a path" { 1.2 * used.len() as f64 / 3000.0 } else { 1.0 };
+                assert!(cut <= most, "{what}: {cut} of the edges cut at {size} rows");
+            }
+        }
+    }
+}

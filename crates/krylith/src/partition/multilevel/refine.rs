@@ -1,0 +1,263 @@
+//! Refinement of many groups at once: nodes at borders move to the group that they are coupled to most, while it has
+//! room.
+//!
+//! All nodes choose by the same labels. A choice is then weighed again as if better choices among its neighbours had
+//! been made already (the second filter of Jet, Gilbert et al. 2023), and groups admit the best of what is left, in a
+//! sorted order: what a round does depends on no order of execution.
+
+use super::{Graph, NONE, hash};
+use rayon::prelude::*;
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+
+/// Nodes with more neighbours than this sort their groups instead of searching a list.
+const MANY: usize = 96;
+
+/// How many parts each group is to become, and how many rows that allows.
+pub(super) struct Room {
+    pub parts: Vec<usize>,
+    rows: u64,
+    mean: f64,
+}
+
+impl Room {
+    /// One group of `n` rows that is to become `parts` parts of at most `rows`.
+    pub fn new(n: usize, parts: usize, rows: usize) -> Self {
+        Self { parts: vec![parts], rows: rows as u64, mean: n as f64 / parts as f64 }
+    }
+
+    /// Groups above the limit of a part, and what they are to become; `None` where there are none.
+    pub fn overfull(&self, label: &[u32]) -> Option<Self> {
+        let mut rows = vec![0usize; self.parts.len()];
+        label.iter().for_each(|&g| rows[g as usize] += 1);
+        let parts: Vec<usize> = rows.iter().map(|&r| r.div_ceil(self.rows as usize).max(1)).collect();
+        let any = parts.iter().any(|&p| p > 1);
+        any.then_some(Self { parts, rows: self.rows, mean: self.rows as f64 })
+    }
+
+    /// The rows that a group of `parts` parts may have. The more parts it is to become, the nearer to the mean: they will
+    /// need room of their own.
+    pub fn cap(&self, parts: usize) -> u64 {
+        let rows = self.rows as f64;
+        let slack = (rows - self.mean).max(0.0) / (1.0 + (parts as f64).log2());
+        ((self.mean + slack) * parts as f64).floor() as u64
+    }
+}
+
+/// A node that would rather be in another group.
+#[derive(Clone, Copy)]
+struct Move {
+    node: u32,
+    to: u32,
+    gain: i64,
+}
+
+/// What a node is coupled to: groups, and the edges to them.
+type Links = Vec<(u32, i64)>;
+
+fn links(graph: &Graph, label: &[u32], v: usize, links: &mut Links) {
+    links.clear();
+    if graph.degree(v) > MANY {
+        links.extend(graph.edges(v).map(|(u, w)| (label[u as usize], i64::from(w))));
+        links.sort_unstable();
+        links.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 += if same { next.1 } else { 0 };
+            same
+        });
+        return;
+    }
+    for (u, w) in graph.edges(v) {
+        let group = label[u as usize];
+        match links.iter_mut().find(|l| l.0 == group) {
+            Some(link) => link.1 += i64::from(w),
+            None => links.push((group, i64::from(w))),
+        }
+    }
+}
+
+/// Rows of each group.
+fn weigh(graph: &Graph, label: &[u32], groups: usize) -> Vec<u64> {
+    let mut weight = vec![0u64; groups];
+    label.iter().zip(&graph.size).for_each(|(&g, &s)| weight[g as usize] += u64::from(s));
+    weight
+}
+
+/// Up to `rounds` rounds, after groups above their limit have given away what they have too much.
+pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usize) {
+    let groups = room.parts.len();
+    if groups == 1 {
+        return;
+    }
+    let cap: Vec<u64> = room.parts.iter().map(|&p| room.cap(p)).collect();
+    let mut weight = weigh(graph, label, groups);
+    let n = graph.len();
+    let to: Vec<AtomicU32> = (0..n).into_par_iter().map(|_| AtomicU32::new(NONE)).collect();
+    let gain: Vec<AtomicI64> = (0..n).into_par_iter().map(|_| AtomicI64::new(0)).collect();
+    let mut resting = vec![false; n];
+    let mut rested: Vec<u32> = Vec::new();
+    for round in 0..rounds as u32 {
+        let over = relieve(graph, label, &cap, &mut weight);
+        let wishes = wishes(graph, label, &cap, &weight, &resting, round);
+        if wishes.is_empty() && !over {
+            break;
+        }
+        wishes.par_iter().for_each(|m| {
+            to[m.node as usize].store(m.to, Relaxed);
+            gain[m.node as usize].store(m.gain, Relaxed);
+        });
+        let kept: Vec<Move> = wishes
+            .par_iter()
+            .filter_map(|m| {
+                let rank = |v: u32, gain: i64| (gain, hash(v, round));
+                let own = (label[m.node as usize], rank(m.node, m.gain));
+                let mut sum = 0;
+                for (u, w) in graph.edges(m.node as usize) {
+                    let mut group = label[u as usize];
+                    let wish = to[u as usize].load(Relaxed);
+                    if wish != NONE && rank(u, gain[u as usize].load(Relaxed)) > own.1 {
+                        group = wish;
+                    }
+                    sum += if group == m.to { i64::from(w) } else { 0 };
+                    sum -= if group == own.0 { i64::from(w) } else { 0 };
+                }
+                (sum > 0).then_some(Move { gain: sum, ..*m })
+            })
+            .collect();
+        wishes.par_iter().for_each(|m| to[m.node as usize].store(NONE, Relaxed));
+        rested.drain(..).for_each(|v| resting[v as usize] = false);
+        let admitted = admit(graph, kept, &cap, &weight, round);
+        if admitted.is_empty() && !over {
+            break;
+        }
+        for m in &admitted {
+            resting[m.node as usize] = true;
+            rested.push(m.node);
+        }
+        apply(graph, label, &mut weight, &admitted);
+    }
+    for _ in 0..8 {
+        if !relieve(graph, label, &cap, &mut weight) {
+            break;
+        }
+    }
+}
+
+/// The better group of each node that has one with room; a loss is allowed where it is small against what holds the
+/// node: its neighbours may come along.
+fn wishes(
+    graph: &Graph,
+    label: &[u32],
+    cap: &[u64],
+    weight: &[u64],
+    resting: &[bool],
+    round: u32,
+) -> Vec<Move> {
+    let wish = |list: &mut Links, v: usize| {
+        if resting[v] {
+            return None;
+        }
+        links(graph, label, v, list);
+        let own = label[v];
+        if list.iter().all(|l| l.0 == own) {
+            return None;
+        }
+        let size = u64::from(graph.size[v]);
+        let inside = list.iter().find(|l| l.0 == own).map_or(0, |l| l.1);
+        let fits = |g: u32| weight[g as usize] + size <= cap[g as usize];
+        let best = list.iter().filter(|l| l.0 != own && fits(l.0)).max_by_key(|l| (l.1, hash(l.0, round)))?;
+        let gain = best.1 - inside;
+        (gain >= 0 || -gain * 4 < inside).then_some(Move { node: v as u32, to: best.0, gain })
+    };
+    (0..graph.len()).into_par_iter().map_init(Vec::new, wish).flatten_iter().collect()
+}
+
+/// Of the moves, by group best first, those for which there is room now.
+fn admit(graph: &Graph, mut moves: Vec<Move>, cap: &[u64], weight: &[u64], round: u32) -> Vec<Move> {
+    moves.par_sort_unstable_by_key(|m| (m.to, Reverse(m.gain), hash(m.node, round), m.node));
+    let by_group: Vec<&[Move]> = moves.chunk_by(|a, b| a.to == b.to).collect();
+    let admitted = |moves: &&[Move]| {
+        let group = moves[0].to as usize;
+        let mut left = cap[group].saturating_sub(weight[group]);
+        let mut kept = Vec::new();
+        for m in moves.iter() {
+            let size = u64::from(graph.size[m.node as usize]);
+            if size <= left {
+                left -= size;
+                kept.push(*m);
+            }
+        }
+        kept
+    };
+    by_group.par_iter().flat_map_iter(admitted).collect()
+}
+
+fn apply(graph: &Graph, label: &mut [u32], weight: &mut [u64], moves: &[Move]) {
+    for m in moves {
+        let size = u64::from(graph.size[m.node as usize]);
+        weight[label[m.node as usize] as usize] -= size;
+        weight[m.to as usize] += size;
+        label[m.node as usize] = m.to;
+    }
+}
+
+/// Groups above their limit give nodes to neighbours that are fuller by less, at the least loss; false if there are none,
+/// or nothing can go.
+fn relieve(graph: &Graph, label: &mut [u32], cap: &[u64], weight: &mut [u64]) -> bool {
+    let over = |g: usize| weight[g] > cap[g];
+    if !(0..cap.len()).any(over) {
+        return false;
+    }
+    // What a group lacks, or has too much.
+    let load = |g: u32| weight[g as usize] as i64 - cap[g as usize] as i64;
+    let wish = |list: &mut Links, v: usize| {
+        let own = label[v];
+        if !over(own as usize) {
+            return None;
+        }
+        links(graph, label, v, list);
+        let size = i64::from(graph.size[v]);
+        let inside = list.iter().find(|l| l.0 == own).map_or(0, |l| l.1);
+        let better = |g: u32| load(g) + size <= 0 || load(g) + 2 * size < load(own);
+        let best = list
+            .iter()
+            .filter(|l| l.0 != own && better(l.0))
+            .max_by_key(|l| (l.1, Reverse(load(l.0)), l.0))?;
+        Some(Move { node: v as u32, to: best.0, gain: best.1 - inside })
+    };
+    let mut moves: Vec<Move> =
+        (0..graph.len()).into_par_iter().map_init(Vec::new, wish).flatten_iter().collect();
+    // Each group lets go what it has too much and no more.
+    moves.par_sort_unstable_by_key(|m| (label[m.node as usize], Reverse(m.gain), m.node));
+    let by_group: Vec<&[Move]> =
+        moves.chunk_by(|a, b| label[a.node as usize] == label[b.node as usize]).collect();
+    let released = |moves: &&[Move]| {
+        let mut excess = load(label[moves[0].node as usize]);
+        let mut kept = Vec::new();
+        for m in moves.iter() {
+            if excess <= 0 {
+                break;
+            }
+            excess -= i64::from(graph.size[m.node as usize]);
+            kept.push(*m);
+        }
+        kept
+    };
+    let mut moves: Vec<Move> = by_group.par_iter().flat_map_iter(released).collect();
+    moves.par_sort_unstable_by_key(|m| (m.to, Reverse(m.gain), m.node));
+    // A group that is full takes what keeps it below the giver.
+    let mut received = vec![0i64; cap.len()];
+    moves.retain(|m| {
+        let size = i64::from(graph.size[m.node as usize]);
+        let own = label[m.node as usize];
+        let after = load(m.to) + received[m.to as usize] + size;
+        let take = after <= 0 || after + size < load(own);
+        received[m.to as usize] += if take { size } else { 0 };
+        take
+    });
+    if moves.is_empty() {
+        return false;
+    }
+    apply(graph, label, weight, &moves);
+    true
+}
