@@ -148,9 +148,24 @@ fn text(e: &DriverError) -> String {
     text.unwrap_or_else(|| format!("{e:?}"))
 }
 
+/// Contexts of this process.
+static KEPT: Mutex<Vec<(usize, Arc<CudaContext>)>> = Mutex::new(Vec::new());
+
+/// True where this process has opened a GPU, or is about to.
+pub(crate) fn is_open(ordinal: usize) -> bool {
+    match KEPT.try_lock() {
+        Ok(kept) => kept.iter().any(|(kept, _)| *kept == ordinal),
+        Err(_) => true, // somebody opens one now
+    }
+}
+
+/// True where the system has files of a driver; the driver is not started.
+pub(crate) fn seems_there() -> bool {
+    ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|path| std::path::Path::new(path).exists())
+}
+
 /// The primary context of a GPU, kept as long as the process: to make one takes a quarter of a second.
 fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError> {
-    static KEPT: Mutex<Vec<(usize, Arc<CudaContext>)>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
     if let Some((_, context)) = kept.iter().find(|(kept, _)| *kept == ordinal) {
         return Ok(context.clone());

@@ -38,6 +38,7 @@ pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
 pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
+pub(crate) use driver::{is_open, seems_there};
 pub use embedded::{embedded_kernels, write_archive};
 pub use fabric::{Fabric, Transport};
 pub use factors::CudaPlan;
