@@ -110,7 +110,7 @@ fn steps_and_sweeps() -> Vec<Kernel> {
 }
 
 /// The kernels of a basis, with what runs beside them.
-fn bases(store: Store) -> Vec<Kernel> {
+pub(super) fn bases(store: Store) -> Vec<Kernel> {
     let beside = <gmres::delayed_step as SmallStep>::SOURCE;
     let projections = [1, 2].map(|vectors| project(store, vectors));
     [append(store), combine(store), update_pair(store, &beside)].into_iter().chain(projections).collect()
