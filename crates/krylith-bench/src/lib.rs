@@ -8,6 +8,7 @@
 //! Baselines run at their best settings: where a library offers a choice (block layout, algorithm), all are timed
 //! and the fastest is taken; read-back memory is pinned; nothing waits that need not.
 
+pub mod answer;
 pub mod count;
 pub mod ildu0;
 pub mod model;
@@ -28,6 +29,7 @@ mod systems;
 mod textbook;
 mod triad;
 
+pub use answer::{AnswerOptions, AnswerReport, answer, answer_systems};
 #[cfg(feature = "cuda")]
 pub use cuda::ildu0::compile_all as compile_ildu0_kernels;
 #[cfg(feature = "cuda")]

@@ -24,7 +24,7 @@ pub(crate) fn stokes([x, y, z]: [usize; 3]) -> Result<Case> {
 }
 
 /// Neighbours on a grid of cubes cut into six tetrahedra each, by ascending number.
-const OFFSETS: [[isize; 3]; 15] = [
+pub(crate) const OFFSETS: [[isize; 3]; 15] = [
     [-1, -1, -1],
     [0, -1, -1],
     [-1, 0, -1],

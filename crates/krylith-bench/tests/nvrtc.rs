@@ -36,6 +36,7 @@ fn ildu0() -> Result<(), Failed> {
                 "assign_levels",
                 "first_scalars",
                 "direction",
+                "invert_diagonal",
             ] {
                 assert!(all.contains(&format!(".entry {kernel}(")), "{kernel}, b = {b}");
             }

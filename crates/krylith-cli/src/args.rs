@@ -240,14 +240,15 @@ pub enum MatrixFormat {
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
-    /// triangular solves on subdomains and BiCGSTAB; links, what kernels and links of this machine's GPUs take, for
-    /// `krylith model`
+    /// triangular solves on subdomains and BiCGSTAB; answer, everything from arrays to x, beside what a user would write;
+    /// links, what kernels and links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
     /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
-    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0]
+    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0 and
+    /// answer]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
     /// Threads on a CPU [default: all cores]
@@ -263,14 +264,24 @@ pub struct BenchArgs {
     /// okp, ildu0: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 5; 3 on a CPU]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
+    /// answer: what to solve: names of its table, generated problems NAME:SIZE, matrix files, folders of them [default: the
+    /// table]
+    #[arg(long, value_name = "SYSTEM", num_args = 1..)]
+    pub systems: Vec<String>,
+    /// answer: times that each way is taken; the median counts [default: 5]
+    #[arg(long, value_name = "N", value_parser = options::restart)]
+    pub rounds: Option<usize>,
+    /// answer: from arrays in the GPU's memory too
+    #[arg(long)]
+    pub from_device: bool,
     /// links: a machine file whose network and GPUs a host are taken over as estimates [default: one host is all there is]
     #[arg(long, value_name = "FILE.toml")]
     pub network: Option<PathBuf>,
     /// links: few samples, to see whether it runs
     #[arg(long)]
     pub quick: bool,
-    /// Folder for tables (.txt), raw data (.json) and a page with plots (.html), made if it is missing; of links the machine
-    /// file (.toml)
+    /// Folder for tables (.txt, of answer .md), raw data (.json) and a page with plots (.html), made if it is missing; of links
+    /// the machine file (.toml)
     #[arg(long, value_name = "DIR|FILE.toml")]
     pub out: Option<PathBuf>,
 }
@@ -282,6 +293,8 @@ pub enum Suite {
     Okp,
     #[allow(missing_docs)]
     Ildu0,
+    #[allow(missing_docs)]
+    Answer,
     #[allow(missing_docs)]
     Links,
 }

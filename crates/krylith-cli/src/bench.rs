@@ -5,10 +5,18 @@ use crate::failure::{DONE, Failure, Result};
 use crate::{files, output};
 use krylith::DeviceSpec;
 use krylith_bench::model::Machine;
-use krylith_bench::{DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, ildu0, okp};
+use krylith_bench::{
+    AnswerOptions, DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, ildu0, okp,
+};
 
 /// Runs a suite, prints its tables and says where its files are.
 pub fn bench(args: BenchArgs) -> Result<u8> {
+    if args.suite == Suite::Answer {
+        return answer(args);
+    }
+    if !args.systems.is_empty() || args.rounds.is_some() || args.from_device {
+        return Err(Failure::usage("--systems, --rounds and --from-device are for `krylith bench answer`"));
+    }
     if args.suite == Suite::Links {
         return links(args);
     }
@@ -46,6 +54,38 @@ fn triangular(args: BenchArgs) -> Result<u8> {
         ..Ildu0Options::default()
     };
     finish(&ildu0(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
+}
+
+/// Everything from arrays to x.
+fn answer(args: BenchArgs) -> Result<u8> {
+    let foreign = args.series.is_some() || args.solves.is_some() || args.full || args.quick;
+    if foreign || args.network.is_some() {
+        return Err(Failure::usage(
+            "`krylith bench answer` takes --systems, --rounds, --from-device and --scale",
+        ));
+    }
+    let mut options = AnswerOptions {
+        device: device(args.device.as_ref()),
+        systems: args.systems,
+        scale: args.scale,
+        from_device: args.from_device,
+        threads: args.threads.unwrap_or(0),
+        program: std::env::current_exe().ok(),
+        out: args.out,
+        ..AnswerOptions::default()
+    };
+    options.rounds = args.rounds.unwrap_or(options.rounds);
+    let report = krylith_bench::answer(&options, &mut |line| eprintln!("krylith bench: {line}"))?;
+    output::print(&report.tables);
+    for file in &report.files {
+        output::print(&format!("wrote {}\n", file.display()));
+    }
+    // What a baseline cannot solve is a finding; what Krylith cannot is a failure.
+    let ours: Vec<&String> = report.failures.iter().filter(|f| f.contains(", Krylith")).collect();
+    match ours.first() {
+        None => Ok(DONE),
+        Some(first) => Err(Failure::machine(format!("{} without an answer, such as {first}", ours.len()))),
+    }
 }
 
 /// Prints a suite's tables and files; what failed its check makes the command fail.

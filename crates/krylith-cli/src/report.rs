@@ -1,7 +1,7 @@
 //! The report: what was done, as JSON. The fields are a contract; docs/guide.md, "The report".
 
 use krylith::precond::Value;
-use krylith::solver::EventKind;
+use krylith::solver::{EventKind, SetupParts};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub struct Report {
     pub seconds: Seconds,
     /// Bytes an average iteration must move, counted.
     pub bytes_per_iteration: u64,
-    /// Share of the device's measured read bandwidth; null where it was not measured.
+    /// Share of the device's measured read bandwidth; null where it was not measured, as in a solve that is over before that.
     pub bandwidth_fraction: Option<f64>,
     /// Restarts, fallbacks, choices.
     pub events: Vec<Event>,
@@ -129,8 +129,14 @@ pub struct Preconditioner {
 /// Seconds. The papers' phases are null where the device keeps no time of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Seconds {
+    /// Reading or generating the system.
+    #[serde(default)]
+    pub load: f64,
     /// From the arrays in memory to the first iteration.
     pub setup: f64,
+    /// The same by part, such as `survey`, `product`, `factors`.
+    #[serde(default)]
+    pub setup_parts: serde_json::Map<String, serde_json::Value>,
     /// Set-up and iterations; reading and writing files is not in it.
     pub total: f64,
     /// T_dt: between host and device; 0 on the CPU.
@@ -181,6 +187,11 @@ pub fn parameters(of: &[(String, Value)]) -> serde_json::Map<String, serde_json:
         Value::Parameters(all) => parameters(all).into(),
     };
     of.iter().map(|(name, value)| (name.clone(), json(value))).collect()
+}
+
+/// Parts of a set-up by name.
+pub fn parts(of: &SetupParts) -> serde_json::Map<String, serde_json::Value> {
+    of.iter().map(|(part, seconds)| (part.name().to_string(), seconds.into())).collect()
 }
 
 /// JSON has no NaN.

@@ -43,19 +43,25 @@ pub(crate) fn reserve<T>(to: &mut Vec<T>, more: usize) -> std::result::Result<()
 }
 
 /// A type of number that arrays may have: plain bits that host and devices share.
-pub trait Number: private::Sealed + Copy + Default + Send + Sync + 'static {}
+pub trait Number: private::Sealed + Copy + Default + Send + Sync + 'static {
+    /// Its name in CUDA C++.
+    #[doc(hidden)]
+    const NAME: &'static str;
+}
 
 mod private {
     pub trait Sealed {}
 }
 
 macro_rules! numbers {
-    ($($number:ty)*) => {$(
+    ($($number:ty: $name:literal)*) => {$(
         impl private::Sealed for $number {}
-        impl Number for $number {}
+        impl Number for $number {
+            const NAME: &'static str = $name;
+        }
     )*};
 }
-numbers!(f64 f32 i32 i64 u32 u64 usize);
+numbers!(f64: "double" f32: "float" i32: "int" i64: "long long" u32: "unsigned" u64: "unsigned long long" usize: "unsigned long long");
 
 /// Numbers to be read: a host slice, or memory of a GPU.
 ///

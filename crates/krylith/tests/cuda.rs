@@ -7,8 +7,8 @@ mod conformance;
 
 use conformance::lender::Application;
 use conformance::memory::Lender;
-use conformance::solver;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
+use conformance::{csr, solver};
 use krylith::comm::{Communicator, Team, agree};
 use krylith::device::cpu::Cpu;
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport, devices};
@@ -48,6 +48,17 @@ fn main() {
         each!(rounded_storage_reaches_the_tolerance),
         each!(diagonals_match_rows),
         each!(structure_changes_nothing),
+        each!(csr::scalar_rows_of_every_length),
+        each!(csr::residuals_of_scalar_rows),
+        each!(csr::scalar_rows_are_updated),
+        test(
+            "scalar_rows_are_updated_from_device_memory",
+            csr::gpu::scalar_rows_are_updated_from_device_memory,
+            false,
+        ),
+        each!(passes::passes_find_what_the_host_finds),
+        each!(passes::random_numbers_are_those_of_the_host),
+        test("passes_of_ranks", |_| passes_of_ranks(), false),
         test("values_are_updated_from_device_memory", values_are_updated_from_device_memory, false),
         test("lent_memory_gives_what_slices_give", lent_memory_gives_what_slices_give, false),
         test("memory_of_another_gpu_gives_the_same", |_| memory_of_another_gpu_gives_the_same(), false),
@@ -70,6 +81,12 @@ fn main() {
         each!(method::flexible_cg_keeps_directions_conjugate),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
         test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
+        test("plans_are_those_of_the_host", plans_are_those_of_the_host, false),
+        each!(arrangement::tiles_are_those_of_the_host),
+        each!(arrangement::products_on_meshes),
+        each!(arrangement::structure_is_that_of_the_host),
+        each!(arrangement::diagonal_blocks_are_those_of_the_host),
+        each!(arrangement::bad_diagonal_blocks_are_named),
         each!(ildu::factors_match_the_textbook),
         each!(ildu::factors_are_refreshed),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
@@ -115,6 +132,7 @@ fn main() {
         test("a_gpu_that_fails_ends_the_others", |_| a_gpu_that_fails_ends_the_others(), false),
         // Measures; run by `cargo xtask bench` and gpu-out/run.sh.
         test("sweeps_reach_the_bandwidth", sweeps_reach_the_bandwidth, true),
+        test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
     ];
     let arguments = Arguments::from_args();
     if device.is_none() && (arguments.ignored || arguments.include_ignored) {
@@ -204,6 +222,11 @@ fn values_are_updated_from_device_memory(device: &Arc<Device>) {
     assert!(e.contains("break the structure"), "{e}");
     let e = a.update_values(&space, 0, k.l.values()).unwrap_err().to_string();
     assert!(e.contains("break the structure"), "{e}");
+}
+
+fn plans_are_those_of_the_host(device: &Arc<Device>) {
+    let make = |n| Cuda::new(device, n).unwrap();
+    conformance::ildu::plans_are_those_of_the_host(&make, |plan| plan.to_host().unwrap());
 }
 
 /// An application's memory, in the order of its own stream, of the default stream, and without one.
@@ -465,6 +488,11 @@ fn on_gpus(check: fn(&str)) {
     if devices().is_ok_and(|all| all.len() > 1) {
         check("cuda:0,1");
     }
+}
+
+fn passes_of_ranks() {
+    let transport = Transport::Auto;
+    conformance::passes::passes_of_ranks(&counts_for(transport), &share(transport));
 }
 
 fn gpus_solve_as_one(transport: Transport) {

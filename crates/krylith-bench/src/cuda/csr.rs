@@ -30,7 +30,7 @@ fn scalar(x: &f64) -> *const c_void {
 }
 
 impl SpMv {
-    fn new(
+    pub fn new(
         vendor: &Rc<Vendor>,
         rows: usize,
         nonzeros: usize,
@@ -132,6 +132,11 @@ impl SpMv {
             )
         };
         self.vendor.sparse("cusparseSpMV", done)
+    }
+
+    /// The algorithm that it was analysed for.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     pub fn notes(&self) -> &'static str {

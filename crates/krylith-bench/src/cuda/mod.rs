@@ -37,6 +37,11 @@ pub(crate) struct CudaPlatform {
 }
 
 impl CudaPlatform {
+    /// The GPU.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// # Errors
     /// No usable GPU, no cuBLAS or no cuSPARSE, each by name.
     pub fn open(ordinal: usize) -> Result<Self> {

@@ -17,6 +17,50 @@ pub(super) enum Layout {
     Columns,
 }
 
+impl Layout {
+    fn direction(self) -> sparse::cusparseDirection_t {
+        match self {
+            Layout::Rows => sparse::cusparseDirection_t::CUSPARSE_DIRECTION_ROW,
+            Layout::Columns => sparse::cusparseDirection_t::CUSPARSE_DIRECTION_COLUMN,
+        }
+    }
+}
+
+/// y = A x + β y by `cusparseDbsrmv`, of block rows, block columns, blocks and their size, and of the addresses of row pointers,
+/// columns and values.
+pub(super) fn bsrmv(
+    vendor: &Vendor,
+    sizes: [usize; 4],
+    layout: Layout,
+    [row_ptr, columns, values]: [u64; 3],
+    x: u64,
+    beta: f64,
+    y: u64,
+) -> Result<()> {
+    let [n, m, count, b] = sizes.map(|size| size as i32);
+    // SAFETY: the caller's buffers hold what the sizes say.
+    let done = unsafe {
+        sparse::cusparseDbsrmv(
+            vendor.handle(),
+            layout.direction(),
+            sparse::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE,
+            n,
+            m,
+            count,
+            &1.0,
+            vendor.matrix,
+            values as _,
+            row_ptr as _,
+            columns as _,
+            b,
+            x as _,
+            &beta,
+            y as _,
+        )
+    };
+    vendor.sparse("cusparseDbsrmv", done)
+}
+
 /// A point-block matrix on the device, 32-bit indices as the vendor wants them.
 pub(super) struct Blocks {
     pub rows: usize,
@@ -79,39 +123,14 @@ impl Blocks {
     }
 
     fn direction(&self) -> sparse::cusparseDirection_t {
-        match self.layout {
-            Layout::Rows => sparse::cusparseDirection_t::CUSPARSE_DIRECTION_ROW,
-            Layout::Columns => sparse::cusparseDirection_t::CUSPARSE_DIRECTION_COLUMN,
-        }
+        self.layout.direction()
     }
 
     /// y = A x + β y by `cusparseDbsrmv`.
     pub fn bsrmv(&self, vendor: &Vendor, x: u64, beta: f64, y: u64) -> Result<()> {
-        let (n, m) = (self.rows as i32, self.columns as i32);
-        let (count, b) = (self.count as i32, self.block as i32);
         let (rows, columns) = self.pattern();
-        let op = sparse::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
-        // SAFETY: buffers hold what the sizes say.
-        let done = unsafe {
-            sparse::cusparseDbsrmv(
-                vendor.handle(),
-                self.direction(),
-                op,
-                n,
-                m,
-                count,
-                &1.0,
-                vendor.matrix,
-                self.values.pointer() as _,
-                rows as _,
-                columns as _,
-                b,
-                x as _,
-                &beta,
-                y as _,
-            )
-        };
-        vendor.sparse("cusparseDbsrmv", done)
+        let sizes = [self.rows, self.columns, self.count, self.block];
+        bsrmv(vendor, sizes, self.layout, [rows, columns, self.values.pointer()], x, beta, y)
     }
 
     /// Y = A X + β Y for s vectors by `cusparseDbsrmm`.

@@ -12,12 +12,13 @@ use krylith::precond::{Ildu, IlduOptions, Plan, SubdomainFactors};
 use krylith::space::Space;
 use krylith::{Error, Result, Stop, Store};
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// One preconditioner.
 struct Preconditioner<S: SubdomainFactors> {
     space: Rc<S>,
     ildu: Ildu<S>,
+    /// The host's plan, which says in what order the device eliminates.
+    order: Plan,
     of: Of,
     store: Store,
 }
@@ -49,7 +50,7 @@ impl<S: SubdomainFactors> Application for Ours<S> {
     }
     fn order(&self) -> Option<(&[u32], &[usize])> {
         // Positions are in the order of levels, in which elimination gives the factors of the order that was chosen.
-        let plan = self.preconditioner.ildu.plan();
+        let plan = &self.preconditioner.order;
         Some((&plan.rows, &plan.ptr))
     }
     fn ours(&self) -> bool {
@@ -163,27 +164,36 @@ where
     })?;
     let missing = || Error::invalid("the clock did not run the work");
     let subdomains = subdomains.ok_or_else(missing)?;
+    let mut placed = None;
+    let upload = p.time(&mut || {
+        placed = Some(space.place(&terms)?);
+        Ok(())
+    })?;
+    let placed = placed.ok_or_else(missing)?;
+    // The first ones may compile and load kernels, which is paid once a machine and not once a matrix.
+    space.analyse(&placed, &subdomains, 0)?;
     let analysis = p.time(&mut || {
-        plan = Some(Arc::new(Plan::new(&terms, &subdomains, 0)?));
+        plan = Some(space.analyse(&placed, &subdomains, 0)?);
         Ok(())
     })?;
     let plan = plan.ok_or_else(missing)?;
-    // The first one may compile and load kernels, which is paid once a machine and not once a matrix.
-    drop(Ildu::with_plan(space, &terms, plan.clone(), options)?);
-    let upload = p.time(&mut || {
-        ildu = Some(Ildu::with_plan(space, &terms, plan.clone(), options)?);
+    drop(Ildu::with_plan(space, &placed, plan.clone(), options)?);
+    let factors = p.time(&mut || {
+        ildu = Some(Ildu::with_plan(space, &placed, plan.clone(), options)?);
         Ok(())
     })?;
     let mut ildu = ildu.ok_or_else(missing)?;
     let again =
         (0..5).map(|_| p.time(&mut || ildu.update_values(space, &terms))).collect::<Result<Vec<_>>>()?;
 
-    let preconditioner = Rc::new(Preconditioner { space: shared.clone(), ildu, of, store });
+    let order = Plan::new(&terms, &subdomains, 0)?;
+    let preconditioner = Rc::new(Preconditioner { space: shared.clone(), ildu, order, of, store });
     let name = preconditioner.name();
     let steps = [
         ("partition", vec![cut]),
+        ("upload", vec![upload]),
         ("plan", vec![analysis]),
-        ("memory and first factorisation", vec![upload]),
+        ("memory and first factorisation", vec![factors]),
     ];
     for (step, samples) in steps.into_iter().chain([("update_values", again)]) {
         made.setups.push(Setup { name: format!("{name}: {step}"), samples: Samples(samples) });
@@ -198,7 +208,7 @@ where
         b,
         x: space.vector()?,
         zero: space.vector()?,
-        setup: cut + analysis + upload,
+        setup: cut + upload + analysis + factors,
         preconditioner,
     }));
     Ok(())

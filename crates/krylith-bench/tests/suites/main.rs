@@ -1,4 +1,5 @@
 //! The suites of `krylith bench`, small. One binary, as in crate krylith.
 
+mod answer;
 mod ildu0;
 mod okp;

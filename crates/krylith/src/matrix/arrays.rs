@@ -7,8 +7,7 @@ use std::fmt::Display;
 
 impl Csr {
     /// The three arrays of the format as an application has them: slices of `i32`, `i64`, `u32`, `u64` or `usize`, or
-    /// device memory, which is read back once, because patterns are analysed on the host. Zero-based; columns ascend
-    /// in each row.
+    /// the memory of a GPU, where they are copied, checked and stay. Zero-based; columns ascend in each row.
     ///
     /// # Errors
     /// An index that is negative or too large, with its place; those of [`Csr::new`].
@@ -33,29 +32,48 @@ impl Csr {
         I: Number + TryInto<usize> + Display,
         J: Number + TryInto<u32> + Display,
     {
-        let (row_ptr, col) = indices("CSR matrix", row_ptr.into(), col.into())?;
-        Self::new(rows, columns, row_ptr, col, values.into().to_vec()?)
+        let (row_ptr, col, values) = (row_ptr.into(), col.into(), values.into());
+        #[cfg(feature = "cuda")]
+        if let Some(storage) = on_device(1, rows, columns, row_ptr, col, values)? {
+            return Ok(Self::from_storage(storage));
+        }
+        let (row_ptr, col) = indices("CSR matrix", row_ptr, col)?;
+        Self::new(rows, columns, row_ptr, col, values.to_vec()?)
     }
 }
 
 impl Csr {
-    /// New values under the same pattern, from the host or from device memory, which is read back.
+    /// New values under the same pattern, from the host or from device memory. Of a matrix that is on that GPU alone they stay
+    /// there, of others they are read back.
     ///
     /// # Errors
     /// A wrong length; a value that is not finite, which the matrix then holds.
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
-        values.into().read(self.values_mut())?;
+        let values = values.into();
+        #[cfg(feature = "cuda")]
+        if let Some(storage) = crate::device::cuda::resident::updated(self.storage(), values)? {
+            *self = Self::from_storage(storage);
+            return Ok(());
+        }
+        values.read(self.values_mut())?;
         self.check_finite()
     }
 }
 
 impl Bsr {
-    /// New values under the same pattern, from the host or from device memory, which is read back.
+    /// New values under the same pattern, from the host or from device memory. Of a matrix that is on that GPU alone they stay
+    /// there, of others they are read back.
     ///
     /// # Errors
     /// A wrong length; a value that is not finite, which the matrix then holds.
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
-        values.into().read(self.values_mut())?;
+        let values = values.into();
+        #[cfg(feature = "cuda")]
+        if let Some(storage) = crate::device::cuda::resident::updated(self.storage(), values)? {
+            *self = self.with_storage(storage);
+            return Ok(());
+        }
+        values.read(self.values_mut())?;
         self.check_finite()
     }
 
@@ -122,8 +140,13 @@ impl Bsr {
         I: Number + TryInto<usize> + Display,
         J: Number + TryInto<u32> + Display,
     {
-        let (row_ptr, col) = indices("BSR matrix", row_ptr.into(), col.into())?;
-        Self::new(block, block_rows, block_columns, row_ptr, col, values.into().to_vec()?)
+        let (row_ptr, col, values) = (row_ptr.into(), col.into(), values.into());
+        #[cfg(feature = "cuda")]
+        if let Some(storage) = on_device(block, block_rows, block_columns, row_ptr, col, values)? {
+            return Ok(Self::from_storage(block, storage));
+        }
+        let (row_ptr, col) = indices("BSR matrix", row_ptr, col)?;
+        Self::new(block, block_rows, block_columns, row_ptr, col, values.to_vec()?)
     }
 
     /// Builds from blocks in any order: block row, block column and b² numbers, row by row, as element loops make
@@ -193,6 +216,32 @@ impl Bsr {
         }
         Self::new(block, block_rows, block_columns, starts, col, sums)
     }
+}
+
+/// Arrays that lie on one GPU, copied and checked there; `None` where they lie elsewhere, or where they are wrong: the host then
+/// says what is.
+#[cfg(feature = "cuda")]
+fn on_device<I: Number, J: Number>(
+    block: usize,
+    rows: usize,
+    columns: usize,
+    row_ptr: Array<I>,
+    col: Array<J>,
+    values: Numbers,
+) -> Result<Option<super::storage::Storage>> {
+    let Some(gpu) = row_ptr.gpu() else { return Ok(None) };
+    let places = [row_ptr.gpu(), col.gpu(), values.gpu()];
+    let fits = block > 0 && rows + 1 == row_ptr.len() && values.len() == col.len() * block * block;
+    // An empty array has no place.
+    if !fits
+        || col.is_empty()
+        || places.iter().any(|place| *place != Some(gpu))
+        || columns > u32::MAX as usize
+    {
+        return Ok(None);
+    }
+    let taken = crate::device::cuda::resident::take(gpu, columns, row_ptr, col, values)?;
+    Ok(taken.map(|device| super::storage::Storage::device(rows, columns, col.len(), device)))
 }
 
 /// Row pointers and columns in the widths that matrices have.

@@ -1,17 +1,18 @@
 //! Point-block matrices: compressed block rows of dense b×b blocks.
 
+use super::storage::Storage;
 use super::{Csr, check_columns, check_pattern, first_not_finite};
+use crate::memory::Numbers;
 use crate::{Error, Result};
 
 /// A sparse matrix of dense row-major b×b blocks, stored by block rows (BSR, PETSc's BAIJ).
+///
+/// A clone shares the arrays until one of the two gets other values. Arrays that were given in the memory of a GPU
+/// ([`from_arrays`](Self::from_arrays)) stay there: they come to the host when they are asked for there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bsr {
     block: usize,
-    block_rows: usize,
-    block_columns: usize,
-    row_ptr: Vec<usize>,
-    col: Vec<u32>,
-    values: Vec<f64>,
+    storage: Storage,
 }
 
 impl Bsr {
@@ -39,7 +40,8 @@ impl Bsr {
                 col.len()
             )));
         }
-        let matrix = Self { block, block_rows, block_columns, row_ptr, col, values };
+        let storage = Storage::host(block_rows, block_columns, row_ptr, col, values);
+        let matrix = Self { block, storage };
         matrix.check_finite()?;
         Ok(matrix)
     }
@@ -51,6 +53,9 @@ impl Bsr {
     pub fn from_csr(a: &Csr, block: usize) -> Result<Self> {
         let (rows, columns) = (a.rows(), a.columns());
         Self::check_divides(rows, columns, block)?;
+        if block == 1 {
+            return Ok(Self { block, storage: a.storage().clone() });
+        }
         let (n, m, bb) = (rows / block, columns / block, block * block);
         let mut row_ptr = Vec::with_capacity(n + 1);
         row_ptr.push(0);
@@ -99,16 +104,16 @@ impl Bsr {
     /// The same matrix by scalar rows; stored zeros inside the blocks stay stored.
     pub fn to_csr(&self) -> Csr {
         let (b, bb) = (self.block, self.block * self.block);
-        let mut row_ptr = Vec::with_capacity(self.block_rows * b + 1);
+        let mut row_ptr = Vec::with_capacity(self.block_rows() * b + 1);
         row_ptr.push(0);
-        let mut col = Vec::with_capacity(self.values.len());
-        let mut values = Vec::with_capacity(self.values.len());
-        for i in 0..self.block_rows {
+        let mut col = Vec::with_capacity(self.values().len());
+        let mut values = Vec::with_capacity(self.values().len());
+        for i in 0..self.block_rows() {
             for r in 0..b {
-                for p in self.row_ptr[i]..self.row_ptr[i + 1] {
+                for p in self.row_ptr()[i]..self.row_ptr()[i + 1] {
                     for c in 0..b {
-                        col.push(self.col[p] * b as u32 + c as u32);
-                        values.push(self.values[p * bb + r * b + c]);
+                        col.push(self.col()[p] * b as u32 + c as u32);
+                        values.push(self.values()[p * bb + r * b + c]);
                     }
                 }
                 row_ptr.push(col.len());
@@ -124,45 +129,45 @@ impl Bsr {
     }
     /// Block rows n.
     pub fn block_rows(&self) -> usize {
-        self.block_rows
+        self.storage.rows
     }
     /// Block columns.
     pub fn block_columns(&self) -> usize {
-        self.block_columns
+        self.storage.columns
     }
     /// Scalar rows N = n·b.
     pub fn rows(&self) -> usize {
-        self.block_rows * self.block
+        self.block_rows() * self.block
     }
     /// Scalar columns.
     pub fn columns(&self) -> usize {
-        self.block_columns * self.block
+        self.block_columns() * self.block
     }
     /// Stored blocks.
     pub fn blocks(&self) -> usize {
-        self.col.len()
+        self.storage.entries
     }
     /// `block_rows + 1` offsets, counted in blocks.
     pub fn row_ptr(&self) -> &[usize] {
-        &self.row_ptr
+        self.storage.row_ptr()
     }
     /// Block column of each block.
     pub fn col(&self) -> &[u32] {
-        &self.col
+        self.storage.col()
     }
     /// b² numbers a block, row by row.
     pub fn values(&self) -> &[f64] {
-        &self.values
+        self.storage.values()
     }
     /// Values, to be changed in place under the same pattern.
     pub fn values_mut(&mut self) -> &mut [f64] {
-        &mut self.values
+        self.storage.values_mut()
     }
 
     /// The b² numbers of block `p`.
     pub fn block_values(&self, p: usize) -> &[f64] {
         let bb = self.block * self.block;
-        &self.values[p * bb..(p + 1) * bb]
+        &self.values()[p * bb..(p + 1) * bb]
     }
 
     /// The diagonal block of block row `i`, if it is stored.
@@ -172,31 +177,47 @@ impl Bsr {
 
     /// The number of the diagonal block of block row `i`, if it is stored.
     pub fn diagonal_position(&self, i: usize) -> Option<usize> {
-        let row = &self.col[self.row_ptr[i]..self.row_ptr[i + 1]];
-        row.binary_search(&(i as u32)).ok().map(|p| self.row_ptr[i] + p)
+        let row = &self.col()[self.row_ptr()[i]..self.row_ptr()[i + 1]];
+        row.binary_search(&(i as u32)).ok().map(|p| self.row_ptr()[i] + p)
     }
 
     /// True when both matrices have the same block pattern.
     pub fn same_pattern(&self, other: &Bsr) -> bool {
-        self.block == other.block
-            && self.block_columns == other.block_columns
-            && self.row_ptr == other.row_ptr
-            && self.col == other.col
+        self.block == other.block && self.storage.same_pattern(&other.storage)
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// The same matrix with its arrays elsewhere.
+    pub(crate) fn with_storage(&self, storage: Storage) -> Self {
+        Self { block: self.block, storage }
+    }
+
+    /// A matrix whose arrays were checked where they lie.
+    pub(crate) fn from_storage(block: usize, storage: Storage) -> Self {
+        Self { block, storage }
+    }
+
+    /// Its values on the device where it was placed, else on the host.
+    pub(crate) fn numbers(&self) -> Numbers<'_> {
+        self.storage.numbers()
     }
 
     /// Names the first value that is NaN or infinite.
     pub fn check_finite(&self) -> Result<()> {
-        match first_not_finite(&self.values) {
+        match first_not_finite(self.values()) {
             None => Ok(()),
             Some(e) => {
                 let (b, bb) = (self.block, self.block * self.block);
                 let p = e / bb;
-                let i = self.row_ptr.partition_point(|&q| q <= p) - 1;
+                let i = self.row_ptr().partition_point(|&q| q <= p) - 1;
                 Err(Error::NotFinite {
                     what: "BSR matrix".into(),
                     row: i * b + e % bb / b,
-                    column: self.col[p] as usize * b + e % b,
-                    value: self.values[e],
+                    column: self.col()[p] as usize * b + e % b,
+                    value: self.values()[e],
                 })
             }
         }

@@ -1,16 +1,16 @@
 //! Compressed sparse rows.
 
+use super::storage::Storage;
 use super::{check_columns, check_pattern, first_not_finite};
 use crate::{Error, Result};
 
 /// A sparse matrix by rows: sorted, distinct columns in each row.
+///
+/// A clone shares the arrays until one of the two gets other values. Arrays that were given in the memory of a GPU
+/// ([`from_arrays`](Self::from_arrays)) stay there: they come to the host when they are asked for there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Csr {
-    rows: usize,
-    columns: usize,
-    row_ptr: Vec<usize>,
-    col: Vec<u32>,
-    values: Vec<f64>,
+    storage: Storage,
 }
 
 impl Csr {
@@ -34,7 +34,7 @@ impl Csr {
                 col.len()
             )));
         }
-        let matrix = Self { rows, columns, row_ptr, col, values };
+        let matrix = Self { storage: Storage::host(rows, columns, row_ptr, col, values) };
         matrix.check_finite()?;
         Ok(matrix)
     }
@@ -84,37 +84,37 @@ impl Csr {
 
     /// Rows.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.storage.rows
     }
     /// Columns.
     pub fn columns(&self) -> usize {
-        self.columns
+        self.storage.columns
     }
     /// Stored entries.
     pub fn nonzeros(&self) -> usize {
-        self.col.len()
+        self.storage.entries
     }
     /// `rows + 1` offsets into [`col`](Self::col) and [`values`](Self::values).
     pub fn row_ptr(&self) -> &[usize] {
-        &self.row_ptr
+        self.storage.row_ptr()
     }
     /// Column of each entry.
     pub fn col(&self) -> &[u32] {
-        &self.col
+        self.storage.col()
     }
     /// Value of each entry.
     pub fn values(&self) -> &[f64] {
-        &self.values
+        self.storage.values()
     }
     /// Values, to be changed in place under the same pattern.
     pub fn values_mut(&mut self) -> &mut [f64] {
-        &mut self.values
+        self.storage.values_mut()
     }
 
     /// Columns and values of row `i`.
     pub fn row(&self, i: usize) -> (&[u32], &[f64]) {
-        let range = self.row_ptr[i]..self.row_ptr[i + 1];
-        (&self.col[range.clone()], &self.values[range])
+        let range = self.row_ptr()[i]..self.row_ptr()[i + 1];
+        (&self.col()[range.clone()], &self.values()[range])
     }
 
     /// The entry at (i, j), zero where none is stored.
@@ -123,31 +123,40 @@ impl Csr {
         col.binary_search(&(j as u32)).map_or(0.0, |p| values[p])
     }
 
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// A matrix whose arrays were checked where they lie.
+    pub(crate) fn from_storage(storage: Storage) -> Self {
+        Self { storage }
+    }
+
     /// Names the first value that is NaN or infinite.
     pub fn check_finite(&self) -> Result<()> {
-        match first_not_finite(&self.values) {
+        match first_not_finite(self.values()) {
             None => Ok(()),
             Some(p) => Err(Error::NotFinite {
                 what: "CSR matrix".into(),
-                row: self.row_ptr.partition_point(|&q| q <= p) - 1,
-                column: self.col[p] as usize,
-                value: self.values[p],
+                row: self.row_ptr().partition_point(|&q| q <= p) - 1,
+                column: self.col()[p] as usize,
+                value: self.values()[p],
             }),
         }
     }
 
     /// The transposed matrix.
     pub fn transpose(&self) -> Csr {
-        let mut row_ptr = vec![0usize; self.columns + 1];
-        for &j in &self.col {
+        let mut row_ptr = vec![0usize; self.columns() + 1];
+        for &j in self.col() {
             row_ptr[j as usize + 1] += 1;
         }
-        for j in 0..self.columns {
+        for j in 0..self.columns() {
             row_ptr[j + 1] += row_ptr[j];
         }
         let mut next = row_ptr.clone();
-        let (mut col, mut values) = (vec![0u32; self.col.len()], vec![0.0; self.col.len()]);
-        for i in 0..self.rows {
+        let (mut col, mut values) = (vec![0u32; self.nonzeros()], vec![0.0; self.nonzeros()]);
+        for i in 0..self.rows() {
             let (c, v) = self.row(i);
             for (&j, &v) in c.iter().zip(v) {
                 let at = &mut next[j as usize];
@@ -156,7 +165,7 @@ impl Csr {
                 *at += 1;
             }
         }
-        Csr { rows: self.columns, columns: self.rows, row_ptr, col, values }
+        Csr { storage: Storage::host(self.columns(), self.rows(), row_ptr, col, values) }
     }
 
     /// The matrix with rows and columns renumbered: entry (i, j) moves to (`new[i]`, `new[j]`).
@@ -164,13 +173,13 @@ impl Csr {
     /// # Errors
     /// A matrix that is not square, or `new` that is not a permutation of its rows.
     pub fn permute(&self, new: &[u32]) -> Result<Csr> {
-        let n = self.rows;
+        let n = self.rows();
         let mut seen = vec![false; n];
-        if n != self.columns || new.len() != n {
+        if n != self.columns() || new.len() != n {
             return Err(Error::invalid(format!(
                 "cannot renumber a {}×{} matrix by a permutation of {}",
                 n,
-                self.columns,
+                self.columns(),
                 new.len()
             )));
         }

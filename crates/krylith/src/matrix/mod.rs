@@ -14,6 +14,7 @@ mod dia;
 mod kronecker;
 mod matching;
 mod shape;
+pub(crate) mod storage;
 
 pub use bsr::Bsr;
 pub use butcher::Butcher;

@@ -98,8 +98,11 @@ fn scaled(b: &Dense, tau: f64) -> Dense {
 pub trait PointBlockSum: Space {
     /// Matrices and coefficients on the device.
     type Product;
-    /// Uploads and arranges; finds structure inside the blocks unless `dense`. Patterns are analysed on the host, which
-    /// is where terms have them: [`Csr::from_arrays`] reads device memory back.
+    /// The same terms where this device finds them best: every part of a set-up then starts from one copy there.
+    fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
+        Ok(terms.clone())
+    }
+    /// Uploads and arranges; finds structure inside the blocks unless `dense`.
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product>;
     /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
     fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;

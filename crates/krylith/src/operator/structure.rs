@@ -29,11 +29,14 @@ impl Structure {
 
     /// The structure that all blocks of each term have in common. Slots are numbered in the order of entries.
     pub fn find(terms: &Terms) -> Self {
-        let block = terms.block();
+        let bb = terms.block() * terms.block();
+        Self::of_classes(terms.block(), terms.terms.iter().map(|(_, matrix)| classes(bb, matrix.values())))
+    }
+
+    /// For each entry of each term the first entry that equals it in every block, or `None` if all are zero.
+    pub(crate) fn of_classes(block: usize, terms: impl Iterator<Item = Vec<Option<usize>>>) -> Self {
         let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block };
-        for (_, matrix) in &terms.terms {
-            out.push(&classes(block * block, matrix.values()));
-        }
+        terms.for_each(|class| out.push(&class));
         out
     }
 

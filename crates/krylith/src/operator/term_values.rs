@@ -129,7 +129,7 @@ impl<'a> From<&'a Terms<'_>> for TermValues<'a> {
     fn from(terms: &'a Terms<'_>) -> Self {
         let mut values = [None; 2];
         for (to, (c, a)) in values.iter_mut().zip(&terms.terms) {
-            *to = Some((c, Numbers::from(a.values())));
+            *to = Some((c, a.numbers()));
         }
         Self { terms: values, count: terms.terms.len() }
     }

@@ -4,8 +4,8 @@
 //! null vectors that are projected out.
 
 use super::{
-    Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace, Plan,
-    PrecondSpec, Scaling, Stage, StageOptions,
+    Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace, Outline,
+    PrecondSpec, Stage, StageOptions,
 };
 use crate::comm::{self, Communicator, agree};
 use crate::matrix::{Bsr, Dense};
@@ -13,6 +13,7 @@ use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::partition::{self, Subdomains};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
+use crate::solver::setup::{self, SetupPart};
 use crate::space::{Space, Store};
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
@@ -98,8 +99,7 @@ pub(crate) fn build<S: SolverSpace>(
     let (mut p, info);
     if equilibrate {
         let comm = space.comm();
-        let scaling = Scaling::find(local.terms, comm)?;
-        let terms = agree(comm, scaling.scaled(local.terms))?;
+        let (scaling, terms) = space.equilibrate(local.terms)?;
         let own = match wanted.multiplies() {
             true => {
                 let operator = agree(comm, PointBlock::new(space, &terms, store, false))?;
@@ -209,6 +209,7 @@ fn jacobi<S: SolverSpace>(
             "jacobi:block={size}: the size must divide the system's block size {b}"
         )));
     }
+    let _factors = setup::begin(SetupPart::Factors);
     let p: Result<Box<dyn Preconditioner<S>>> = if size == b {
         numbered(local, BlockJacobi::new(space, terms, store)).map(|p| Box::new(p) as _)
     } else {
@@ -246,6 +247,7 @@ fn auto<S: SolverSpace>(
     store: Store,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
+    let _factors = setup::begin(SetupPart::Factors);
     let jacobi = numbered(local, BlockJacobi::new(space, terms, store));
     let singular = match &jacobi {
         Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
@@ -272,6 +274,7 @@ fn auto<S: SolverSpace>(
 
 /// The subdomains of own rows, planned before or cut now. Collective.
 fn subdomains(local: &LocalProblem, terms: &Terms, spec: &IlduSpec) -> Result<(Subdomains, String)> {
+    let _cutting = setup::begin(SetupPart::Subdomains);
     let spec = spec.subdomains(terms.block() * terms.stages());
     let Some(numbers) = local.numbers else {
         return partition::of_whole(terms, local.coordinates, local.grid, spec);
@@ -296,8 +299,9 @@ fn ildu<S: SolverSpace>(
     let spec = &if whole { spec.as_one(order, terms.block_rows(), space.most_rows(order)) } else { *spec };
     let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
+    let _analysis = setup::begin(SetupPart::Analysis);
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
-    let (plan, shifted) = (factors.plan(), factors.pivots().shifted);
+    let (plan, shifted) = (factors.outline(), factors.pivots().shifted);
     let info = factors_info(comm, spec, plan, 1, shifted, &way, start)?;
     let text = format!("ILDU({}){}", spec.fill, info.text);
     let info = PrecondInfo { name: "ildu".into(), text, keeps_symmetry: spec.shift.is_none(), ..info };
@@ -318,9 +322,10 @@ fn stage<S: SolverSpace>(
     let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
     let options = StageOptions { ildu: options, coupled: true };
+    let _analysis = setup::begin(SetupPart::Analysis);
     let stages = agree(comm, numbered(local, Stage::new(space, terms, &subdomains, options)))?;
     let shifted = (0..s).map(|k| stages.stage(k).pivots().shifted).sum();
-    let info = factors_info(comm, spec, stages.plan(), s, shifted, &way, start)?;
+    let info = factors_info(comm, spec, stages.outline(), s, shifted, &way, start)?;
     let text = format!("{}, each by ILDU({}){}", plural(s, "stage"), spec.fill, info.text);
     Ok((Some(Box::new(stages)), PrecondInfo { name: "stage".into(), text, ..info }))
 }
@@ -329,18 +334,17 @@ fn stage<S: SolverSpace>(
 fn factors_info(
     comm: &dyn Communicator,
     spec: &IlduSpec,
-    plan: &Plan,
+    plan: &Outline,
     times: usize,
     shifted: usize,
     way: &str,
     start: Instant,
 ) -> Result<PrecondInfo> {
-    let deepest = plan.level_ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-    let mut sums = [plan.count(), plan.entries(), plan.dropped, plan.stored, shifted].map(|n| n as f64);
+    let mut sums = [plan.subdomains, plan.entries, plan.dropped, plan.stored, shifted].map(|n| n as f64);
     comm.sum(&mut sums)?;
     let [subdomains, entries, dropped, stored, shifted] = sums;
-    let levels = comm::largest(comm, deepest as f64)? as usize;
-    let largest = comm::largest(comm, plan.largest() as f64)? as usize;
+    let levels = comm::largest(comm, plan.deepest as f64)? as usize;
+    let largest = comm::largest(comm, plan.largest as f64)? as usize;
     let dropped = dropped / stored.max(1.0);
     let counted = |n: usize| Value::Count(n as u64);
     let mut parameters = vec![
@@ -436,12 +440,11 @@ impl<S: SolverSpace> Preconditioner<S> for SmallJacobi<S> {
 
 impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
-        let scaling = Scaling::find(terms, space.comm())?;
-        let terms = agree(space.comm(), scaling.scaled(terms))?;
+        let (scaling, terms) = space.equilibrate(terms)?;
         if let Some(a) = &self.operator {
             let mut a = a.borrow_mut();
             for (t, (_, matrix)) in terms.terms.iter().enumerate() {
-                a.update_values(space, t, matrix.values())?;
+                a.update_values(space, t, matrix.numbers())?;
             }
             let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
             space.update_coefficients(a.product_mut(), &coefficients)?;

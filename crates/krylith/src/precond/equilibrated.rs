@@ -11,7 +11,7 @@
 //! Of a Kronecker sum the scalar rows of M and L are scaled, alike for all stages: (I⊗R)(A⊗M + τB⊗L)(I⊗C) =
 //! A⊗(R M C) + τB⊗(R L C). Ledger of one application, N numbers: P̂ and 6 N.
 
-use crate::comm::Communicator;
+use crate::comm::{Communicator, agree};
 use crate::matrix::Bsr;
 use crate::operator::{ColumnMaxima, LinearOperator, Terms, for_blocks_mut, fresh_key, row_maxima};
 use crate::partition::{to_owners, with_ghosts};
@@ -31,9 +31,6 @@ sweeps! {
     scale_twice: () [c, r, x] [y] -> [] { y = c * (r * x); }
 }
 
-/// Passes of Ruiz' iteration; each takes the square root of what is left to do.
-const PASSES: usize = 8;
-
 /// Scale factors, powers of two: one a scalar row and one a scalar column of the terms' matrices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
@@ -44,6 +41,16 @@ pub struct Scaling {
 }
 
 impl Scaling {
+    /// Passes of Ruiz' iteration; each takes the square root of what is left to do.
+    pub(crate) const PASSES: usize = 8;
+
+    /// The factors of terms and the scaled terms, on the host. Collective; an error is every rank's.
+    pub(crate) fn on_host(terms: &Terms, comm: &dyn Communicator) -> Result<(Self, Terms<'static>)> {
+        let scaling = Self::find(terms, comm)?;
+        let scaled = agree(comm, scaling.scaled(terms))?;
+        Ok((scaling, scaled))
+    }
+
     /// From the largest entries of rows and columns of Σ max|Cₜ| |Aₜ|, on all threads of the host. Empty rows and columns are
     /// left alone. The factors do not depend on how rows are shared among ranks. Collective.
     ///
@@ -54,7 +61,7 @@ impl Scaling {
         let columns = terms.terms[0].1.columns();
         let (mut r, mut c) = (vec![1.0; own], vec![1.0; columns]);
         let (mut row_max, column_max) = (vec![0.0f64; own], ColumnMaxima::new(columns));
-        for _ in 0..PASSES {
+        for _ in 0..Self::PASSES {
             row_maxima(&mut row_max, b, |i, row_max| {
                 for (coefficient, a) in &terms.terms {
                     let weight = coefficient.largest();
@@ -84,9 +91,7 @@ impl Scaling {
                 c = with_ghosts(comm, halo, b, &c[..own])?;
             }
         }
-        // Within the exponents that leave products of two factors and an entry finite.
-        let power = |v: &mut f64| *v = v.log2().round().clamp(-500.0, 500.0).exp2();
-        r.iter_mut().chain(&mut c).for_each(power);
+        r.iter_mut().chain(&mut c).for_each(|v| *v = power_of_two(*v));
         Ok(Self { rows: r, columns: c })
     }
 
@@ -110,6 +115,15 @@ impl Scaling {
         let terms = terms.terms.iter().map(|(c, a)| Ok((c.clone(), Cow::Owned(scaled(a)?))));
         Ok(Terms { terms: terms.collect::<Result<_>>()?, halo })
     }
+}
+
+/// The power of two that is nearest to a positive number on a logarithmic scale, within the exponents that leave products of two
+/// factors and an entry finite. By the bits of the number, so that every device finds the same.
+fn power_of_two(v: f64) -> f64 {
+    const FRACTION: u64 = (1 << 52) - 1;
+    let above = v.to_bits() & FRACTION >= std::f64::consts::SQRT_2.to_bits() & FRACTION;
+    let exponent = (v.to_bits() >> 52) as i64 - 1023 + i64::from(above);
+    f64::from_bits(((exponent.clamp(-500, 500) + 1023) as u64) << 52)
 }
 
 /// C P̂⁻¹ R, with P̂ built for the terms of [`Scaling::scaled`], or C R.
@@ -198,5 +212,25 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
     }
     fn recordable(&self) -> bool {
         self.inner.as_ref().is_none_or(|p| p.recordable())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_power_of_two() {
+        for e in -480..=480 {
+            let power = 2f64.powi(e);
+            for factor in [1.0, 0.708, 1.414] {
+                assert_eq!(power_of_two(factor * power), power, "{factor} times 2^{e}");
+            }
+            assert_eq!(power_of_two(1.415 * power), 2.0 * power, "2^{e}");
+        }
+        assert_eq!(
+            [1e300, 1e-300, f64::MIN_POSITIVE].map(power_of_two),
+            [2f64.powi(500), 2f64.powi(-500), 2f64.powi(-500)]
+        );
     }
 }

@@ -22,13 +22,30 @@ pub trait BlockDiagonal: Space {
     fn multiply_blocks(&self, blocks: &Self::Blocks, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
     /// Bytes that one application must move.
     fn blocks_bytes(blocks: &Self::Blocks) -> u64;
+    /// The inverted diagonal blocks of a sum of terms, found and inverted here; `None` where the host does that.
+    ///
+    /// # Errors
+    /// A missing, zero or singular diagonal block, with its row.
+    fn invert_diagonal(&self, terms: &Terms, store: Store) -> Result<Option<Self::Blocks>> {
+        let _ = (terms, store);
+        Ok(None)
+    }
+    /// The same for new values, in blocks that [`invert_diagonal`](Self::invert_diagonal) made; after an error they are
+    /// what they were. False where the host does that.
+    ///
+    /// # Errors
+    /// As there.
+    fn invert_new_diagonal(&self, blocks: &mut Self::Blocks, values: &TermValues) -> Result<bool> {
+        let _ = (blocks, values);
+        Ok(false)
+    }
 }
 
 /// y = D⁻¹x with D the diagonal blocks of an operator.
 pub struct BlockJacobi<S: BlockDiagonal> {
     blocks: S::Blocks,
     diagonals: Vec<Diagonal>,
-    /// Values that came from a GPU.
+    /// What the host works with where the device does not invert: values that came from a GPU, inverses, one block.
     scratch: [Vec<f64>; 2],
     inverse: Vec<f64>,
     work: Vec<f64>,
@@ -40,7 +57,7 @@ pub struct BlockJacobi<S: BlockDiagonal> {
 struct Diagonal {
     /// Numbers that the term's matrix has.
     numbers: usize,
-    /// Block row → number of its diagonal block, or [`NONE`].
+    /// Block row → number of its diagonal block, or [`NONE`]; empty where the device has that.
     blocks: Vec<usize>,
 }
 
@@ -54,12 +71,19 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
     /// A matrix that is not square; a missing, zero or singular diagonal block, with its row.
     pub fn new(space: &S, terms: &Terms, store: Store) -> Result<Self> {
         let order = terms.block() * terms.stages();
-        let mut inverse = vec![0.0; terms.block_rows() * order * order];
-        let mut work = vec![0.0; order * order];
         check_count(terms.terms.len())?;
         if !terms.is_square() {
             return Err(Error::invalid("a preconditioner needs a square matrix"));
         }
+        if let Some(blocks) = space.invert_diagonal(terms, store)? {
+            let numbers = |a: &Bsr| a.blocks() * a.block() * a.block();
+            let diagonal = |a: &Bsr| Diagonal { numbers: numbers(a), blocks: Vec::new() };
+            let diagonals = terms.terms.iter().map(|t| diagonal(&t.1)).collect();
+            let (scratch, inverse, work) = Default::default();
+            return Ok(Self { blocks, diagonals, scratch, inverse, work, order, key: fresh_key() });
+        }
+        let mut inverse = vec![0.0; terms.block_rows() * order * order];
+        let mut work = vec![0.0; order * order];
         let diagonal = |a: &Bsr| {
             let at = |i: usize| a.diagonal_position(i).unwrap_or(NONE);
             Diagonal { numbers: a.values().len(), blocks: (0..a.block_rows()).map(at).collect() }
@@ -74,7 +98,7 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
 
     /// Inverts again, for new values, τ or coefficients under the same patterns.
     ///
-    /// Blocks are inverted on the host: values in device memory are brought there once, all of them.
+    /// A GPU inverts blocks of order 1 to 32, and reads values where they are if that is its own memory.
     ///
     /// # Errors
     /// As [`new`](Self::new); a different shape.
@@ -88,6 +112,9 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
             )));
         }
         values.check(stages, self.diagonals.iter().map(|d| d.numbers))?;
+        if space.invert_new_diagonal(&mut self.blocks, &values)? {
+            return Ok(());
+        }
         let host = values.on_host(&mut self.scratch)?;
         invert_diagonal(&self.diagonals, &host, self.order, &mut self.inverse, &mut self.work)?;
         space.update_blocks(&mut self.blocks, Numbers::from(&self.inverse))
@@ -111,6 +138,13 @@ impl<S: BlockDiagonal> LinearOperator<S> for BlockJacobi<S> {
     }
 }
 
+/// What a diagonal block may be that has no inverse.
+pub(crate) const BAD_BLOCKS: [&str; 3] = ["missing", "zero", "singular"];
+
+pub(crate) fn bad_block(row: usize, kind: &'static str) -> Error {
+    Error::SingularBlock { row, kind, remedy: "try without a preconditioner, or another block size" }
+}
+
 fn invert_diagonal(
     diagonals: &[Diagonal],
     terms: &HostTerms,
@@ -118,7 +152,6 @@ fn invert_diagonal(
     inverse: &mut [f64],
     work: &mut [f64],
 ) -> Result<()> {
-    let remedy = "try without a preconditioner, or another block size";
     for (i, out) in inverse.chunks_exact_mut(order * order).enumerate() {
         work.fill(0.0);
         let mut present = false;
@@ -141,15 +174,15 @@ fn invert_diagonal(
             }
         }
         let kind = if !present {
-            "missing"
+            BAD_BLOCKS[0]
         } else if work.iter().all(|&v| v == 0.0) {
-            "zero"
+            BAD_BLOCKS[1]
         } else if !invert_block(order, work, out) {
-            "singular"
+            BAD_BLOCKS[2]
         } else {
             continue;
         };
-        return Err(Error::SingularBlock { row: i, kind, remedy });
+        return Err(bad_block(i, kind));
     }
     Ok(())
 }

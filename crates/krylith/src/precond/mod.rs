@@ -15,8 +15,10 @@ pub use build::{PrecondInfo, Preconditioner, Value};
 pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
 pub use equilibrated::{Equilibrated, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
-pub use ildu::{Ildu, IlduOptions, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
+pub use ildu::{Ildu, IlduOptions, Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
 pub(crate) use invert::eliminate;
+#[cfg(feature = "cuda")]
+pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use null_space::NullSpace;
 pub use spec::{IlduSpec, PrecondSpec};

@@ -25,7 +25,7 @@
 //! Ledger of one application, N numbers: the factors of s stages; coupled, N more, and s − 1 times a product and 3 N.
 
 use super::compose::left_over;
-use super::ildu::{Ildu, IlduOptions, Plan, Stride, SubdomainFactors};
+use super::ildu::{Ildu, IlduOptions, Outline, Stride, SubdomainFactors};
 use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::Subdomains;
@@ -33,7 +33,6 @@ use crate::space::Store;
 use crate::{Error, Result, sweeps};
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::sync::Arc;
 
 sweeps! {
     /// The vector pass of stage preconditioners that compositions have not.
@@ -61,7 +60,6 @@ impl Default for StageOptions {
 pub struct Stage<S: SubdomainFactors + PointBlockSum> {
     /// aᵢᵢ M + τ(L̂D)ᵢᵢ L of each stage, all on one plan.
     stages: Vec<Ildu<S>>,
-    plan: Arc<Plan>,
     coupling: Option<Coupling<S>>,
     /// x minus what earlier stages make of it.
     rest: RefCell<S::Vector>,
@@ -86,13 +84,13 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
     pub fn new(space: &S, terms: &Terms, subdomains: &Subdomains, options: StageOptions) -> Result<Self> {
         let lower = lower_factors(&terms.into())?;
         let s = terms.stages();
-        let plan = Arc::new(Plan::new(&stage(terms, &lower, 0)?, subdomains, options.ildu.fill)?);
+        let plan = space.analyse(&stage(terms, &lower, 0)?, subdomains, options.ildu.fill)?;
         let factorize = |k| Ildu::with_plan(space, &stage(terms, &lower, k)?, plan.clone(), options.ildu);
         let stages = (0..s).map(factorize).collect::<Result<Vec<_>>>()?;
         let coupling = if options.coupled { couple(space, terms, &lower, options.ildu.store)? } else { None };
         let (rest, scalars) = (RefCell::new(space.vector()?), RefCell::new(space.scalars(1)?));
         let (coupled, len, key) = (options.coupled, space.len() as u64, fresh_key());
-        Ok(Self { stages, plan, coupling, rest, scalars, coupled, len, key })
+        Ok(Self { stages, coupling, rest, scalars, coupled, len, key })
     }
 
     /// Factorises again, for new values, τ, A or B under the same patterns. Nothing is analysed again, and nothing
@@ -138,9 +136,9 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         space.update_coefficients(product.product_mut(), &coefficients)
     }
 
-    /// Patterns and order of the factors, the same for every stage.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    /// What there is to say of the factors, the same for every stage.
+    pub fn outline(&self) -> &Outline {
+        self.stages[0].outline()
     }
 
     /// The solve of stage k.

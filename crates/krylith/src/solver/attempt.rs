@@ -7,6 +7,7 @@ use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
 use super::ladder::{self, Attempt};
 use super::refine::{self, Parts, Passes, Vectors};
+use super::setup::{self, SetupPart, SetupParts};
 use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
 use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace, symmetric};
@@ -85,7 +86,6 @@ pub(super) struct Rank<S: SolverSpace> {
     choices: Vec<Event>,
     /// What happened in set-up since the last solve.
     pending: Vec<Event>,
-    setup: f64,
     solution: Solution,
     lost: bool,
 }
@@ -99,18 +99,25 @@ impl<S: SolverSpace> Rank<S> {
         device: Arc<DeviceUsed>,
         room: Option<u64>,
     ) -> Result<Self> {
-        let start = Instant::now();
+        let _setup = setup::begin(SetupPart::Other);
         let store = options.store.unwrap_or_default();
+        let upload = setup::begin(SetupPart::Upload);
+        let placed = agree(space.comm(), space.place(local.terms))?;
+        drop(upload);
+        let local = &LocalProblem { terms: &placed, ..*local };
         let made = operator(&space, local, store)
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;
+        let survey_part = setup::begin(SetupPart::Survey);
         let _ = space.take_phases();
         let open = matches!(options.method, None | Some(MethodName::Auto));
         let symmetric = open && options.precond_or_auto().keeps_symmetry() && {
             let found = symmetric::symmetry(&space, &a, local.numbers, local.order())?;
             found.symmetric && found.one_sign
         };
-        let diagnosis = Arc::new(Diagnosis::of(local)?);
+        let survey = space.survey(local.terms)?;
+        let diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
+        drop(survey_part);
         let most_rows = space.most_rows(local.order());
         let ladder = ladder::ladder(local, options, most_rows, symmetric, diagnosis.spread());
         let first = &ladder[0];
@@ -135,6 +142,7 @@ impl<S: SolverSpace> Rank<S> {
             target: 0.0,
             events: Vec::with_capacity(256),
             setup_seconds: 0.0,
+            setup_parts: SetupParts::default(),
             solve_seconds: 0.0,
             phases: None,
             bytes_per_iteration: 0.0,
@@ -156,7 +164,6 @@ impl<S: SolverSpace> Rank<S> {
             history: History::with_room(0),
             choices,
             pending: Vec::new(),
-            setup: start.elapsed().as_secs_f64(),
             solution,
             lost: false,
         };
@@ -190,6 +197,7 @@ impl<S: SolverSpace> Rank<S> {
     /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
     /// there were any: then it is no error if none can be.
     fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
+        let _setup = setup::begin(SetupPart::Other);
         let before = self.ladder[self.rung].clone();
         // The method's memory goes first, and the preconditioner's unless the next attempt has the same.
         let mut kept = self.current.take().map(|current| (current.p, current.info));
@@ -212,12 +220,10 @@ impl<S: SolverSpace> Rank<S> {
                     continue;
                 }
             }
-            let start = Instant::now();
             let same = (&attempt.precond, attempt.equilibrate) == (&before.precond, before.equilibrate);
             let kept = kept.take().filter(|_| same && done.is_some());
             match self.set_up(local, &attempt, kept) {
                 Ok(current) => {
-                    self.setup += start.elapsed().as_secs_f64();
                     (self.current, self.rung) = (Some(current), k);
                     return Ok(());
                 }
@@ -249,6 +255,7 @@ impl<S: SolverSpace> Rank<S> {
                 (p, Arc::new(info))
             }
         };
+        let _method = setup::begin(SetupPart::Method);
         let method = attempt.method.build(space).and_then(|m| space.wait().map(|()| m));
         let method = agree(space.comm(), method)?;
         self.pending.extend(notes.into_iter().map(|note| Event::new(EventKind::Fallback, None, note)));
@@ -417,7 +424,8 @@ impl<S: SolverSpace> Engine for Rank<S> {
         let norm = solution.history.rhs_norm;
         let Stop { rtol, atol, .. } = run.stop;
         solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
-        solution.setup_seconds = std::mem::take(&mut self.setup);
+        solution.setup_parts = setup::take();
+        solution.setup_seconds = solution.setup_parts.total();
         solution.phases = self.space.take_phases();
         solution.device_memory = self.space.memory_held().max(solution.device_memory);
         // Fallbacks stand before restarts.
@@ -428,9 +436,10 @@ impl<S: SolverSpace> Engine for Rank<S> {
     }
 
     fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
-        let start = Instant::now();
+        let _setup = setup::begin(SetupPart::Other);
         let (space, comm) = (&self.space, self.space.comm());
         let mut values = TermValues::from(local.terms);
+        let product = setup::begin(SetupPart::Product);
         let updated = match (what, local.stages) {
             (Update::Values(t, lent), _) => {
                 if let Some(lent) = lent {
@@ -442,6 +451,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
             (Update::Tau(tau), Some((a, _))) => self.a.borrow_mut().set_tau(space, a, tau),
             (Update::Tau(_), None) => Err(Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L")),
         };
+        drop(product);
         // Values that break what was found inside the blocks want an operator of their own.
         if space.any(updated.is_err())? {
             let made = operator(space, local, self.options.store.unwrap_or_default());
@@ -456,13 +466,15 @@ impl<S: SolverSpace> Engine for Rank<S> {
         self.crowded = None;
         // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
         if !self.diagnosis.is_clean() {
-            self.diagnosis = Arc::new(Diagnosis::of(local)?);
+            let survey = self.space.survey(local.terms)?;
+            self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
         let refreshed = match (refresh, &mut self.current) {
             (Refresh::Keep, _) | (_, None) => Ok(()),
             (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
             (Refresh::Refresh, Some(current)) => {
+                let _factors = setup::begin(SetupPart::Factors);
                 let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms, values));
                 match agree(comm, p) {
                     Err(e) if e.exit_code() == 2 => {
@@ -473,7 +485,6 @@ impl<S: SolverSpace> Engine for Rank<S> {
                 }
             }
         };
-        self.setup += start.elapsed().as_secs_f64();
         refreshed
     }
 
@@ -524,6 +535,7 @@ impl<S: SolverSpace> Rank<S> {
 
 /// The operator on the device; of a Kronecker sum with what a new τ takes.
 fn operator<S: SolverSpace>(space: &S, local: &LocalProblem, store: Store) -> Result<PointBlock<S>> {
+    let _product = setup::begin(SetupPart::Product);
     let terms: &Terms = local.terms;
     match local.stages {
         Some((_, b)) => PointBlock::stages(space, terms, b, store),

@@ -4,6 +4,7 @@ use super::attempt::Engine;
 use super::device::{self, Choice};
 use super::parts::Parts;
 use super::queue::{self, Hold, Queue};
+use super::setup::{self, SetupPart};
 use crate::comm::Communicator;
 use crate::device::workers::Workers;
 use crate::options::Options;
@@ -12,7 +13,6 @@ use crate::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// What one thread holds.
 pub(super) struct Seat {
@@ -36,20 +36,19 @@ pub(super) struct Crew {
     errors: Vec<Mutex<Option<Error>>>,
     /// A failure has left ranks out of step.
     pub lost: bool,
-    /// Seconds that giving block rows to devices took.
-    pub cutting: f64,
 }
 
 impl Crew {
     /// Starts the threads, and opens the device of each.
     pub fn new(problem: &Problem, options: &Arc<Options>, choice: &Choice) -> Result<Self> {
         let ordinals = choice.together(problem.comm.size());
-        let start = Instant::now();
         let parts = match ordinals {
             [] => None,
-            _ => Some(Parts::new(problem, options, ordinals.len())?),
+            _ => {
+                let _cutting = setup::begin(SetupPart::Subdomains);
+                Some(Parts::new(problem, options, ordinals.len())?)
+            }
         };
-        let cutting = start.elapsed().as_secs_f64();
         let choice = match (choice, &parts) {
             (Choice::Cuda { ordinals, reason }, Some(parts)) => {
                 Choice::Cuda { ordinals: ordinals.clone(), reason: format!("{reason}; {}", parts.reason) }
@@ -66,8 +65,7 @@ impl Crew {
         let own = || if problem.comm.outlives_failure() { vec![problem.comm.clone()] } else { Vec::new() };
         let team = parts.as_ref().map_or_else(own, |parts| parts.team());
         let errors = (0..count).map(|_| Mutex::new(None)).collect();
-        let mut crew =
-            Self { parts: None, workers, queues: queue::of(ordinals), team, errors, lost: false, cutting };
+        let mut crew = Self { parts: None, workers, queues: queue::of(ordinals), team, errors, lost: false };
         crew.command(&|number, seat| {
             let open = |own, local: &_, comm: &_| device::open(&choice, own, local, comm, options);
             let engine = match &parts {

@@ -1,6 +1,7 @@
 //! The one place that knows which devices there are: picks one, says why, and opens it on the thread that will own it.
 
 use super::attempt::{Engine, Rank};
+use super::setup::{self, SetupPart};
 use super::solution::DeviceUsed;
 use super::{SolverSpace, host, ladder};
 use crate::comm::{Communicator, agree, gather};
@@ -33,6 +34,7 @@ impl Choice {
 
 /// Picks the device that the options name. Collective.
 pub(super) fn choose(comm: &dyn Communicator, options: &Options) -> Result<Choice> {
+    let _device = setup::begin(SetupPart::Device);
     let cpu = |reason: &str| Choice::Cpu { reason: reason.into() };
     match options.device.clone().unwrap_or_default() {
         DeviceSpec::Cpu => Ok(cpu("as asked for")),
@@ -88,6 +90,7 @@ pub(super) fn open(
     comm: &Arc<dyn Communicator>,
     options: &Arc<Options>,
 ) -> Result<Box<dyn Engine>> {
+    let _device = setup::begin(SetupPart::Device);
     match choice {
         Choice::Cpu { reason } => open_cpu(reason, local, comm, options),
         Choice::Cuda { ordinals, reason } => open_cuda(ordinals, own, reason, local, comm, options),
@@ -186,6 +189,10 @@ use cuda::{look_cuda, missing, open_cuda};
 mod cuda {
     use super::*;
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
+    use crate::operator::Terms;
+    use crate::precond::Scaling;
+    use crate::solver::survey::{Survey, survey};
+    use crate::space::Space;
     use crate::text::plural;
 
     /// Why no GPU can be used by each of `ranks` ranks of this host, in a few words.
@@ -295,6 +302,27 @@ mod cuda {
         }
         fn memory_held(&self) -> Option<u64> {
             Some(self.device().bytes_held())
+        }
+        fn survey(&self, terms: &Terms) -> Result<Survey> {
+            match self.magnitudes(terms)? {
+                Some(found) => Survey::of_magnitudes(terms, &found),
+                None => survey(terms, self.comm()),
+            }
+        }
+        fn equilibrate(&self, terms: &Terms) -> Result<(Scaling, Terms<'static>)> {
+            match self.equilibrated(terms)? {
+                Some(done) => Ok(done),
+                None => Scaling::on_host(terms, self.comm()),
+            }
+        }
+        fn random(
+            &self,
+            seed: u64,
+            numbers: Option<&[u64]>,
+            order: usize,
+            to: &mut Self::Vector,
+        ) -> Result<()> {
+            Cuda::random(self, seed, numbers, order, to)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is wrong with a system that can be told before it is solved, and what no solve can then mend.
 
-use super::survey::{Extent, NAMED, survey};
+use super::survey::{Extent, NAMED, Survey, survey};
 use super::symmetric::random;
 use crate::comm::{self, Communicator, gather};
 use crate::operator::Terms;
@@ -101,7 +101,14 @@ impl Diagnosis {
     /// # Errors
     /// A rank that is gone or failed.
     pub(crate) fn of(local: &LocalProblem) -> Result<Self> {
-        let own = survey(local)?;
+        Self::of_survey(local, survey(local.terms, local.comm)?)
+    }
+
+    /// The same from what a device has found in this rank's rows. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub(super) fn of_survey(local: &LocalProblem, own: Survey) -> Result<Self> {
         let unknown = |&u: &usize| global(local, u);
         let few = |runs: &[Range<usize>]| -> Vec<u64> {
             runs.iter().cloned().flatten().take(NAMED).map(|u| unknown(&u)).collect()

@@ -17,6 +17,7 @@ mod plan;
 mod queue;
 mod refine;
 mod residual;
+pub(crate) mod setup;
 mod solution;
 mod survey;
 mod symmetric;
@@ -27,15 +28,16 @@ pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use ladder::Memory;
 pub use plan::{Plan, PlannedAttempt};
 pub use residual::OriginalSystem;
+pub use setup::{SetupPart, SetupParts};
 pub use solution::{DeviceUsed, Event, EventKind, Solution};
-pub use survey::Extent;
+pub use survey::{Extent, Survey};
 pub use watch::Cancel;
 
 use crate::matrix::Dense;
 use crate::memory::{Numbers, NumbersMut, Transfer};
-use crate::operator::PointBlockSum;
+use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
-use crate::precond::{BlockDiagonal, SubdomainFactors};
+use crate::precond::{BlockDiagonal, Scaling, SubdomainFactors};
 use crate::problem::Problem;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
@@ -56,6 +58,31 @@ pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transf
     /// Bytes that it holds, where it counts them.
     fn memory_held(&self) -> Option<u64> {
         None
+    }
+    /// One pass over the entries of this rank's rows. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    fn survey(&self, terms: &Terms) -> Result<Survey> {
+        survey::survey(terms, self.comm())
+    }
+    /// Scale factors of this rank's rows, and the scaled terms. Collective; an error is every rank's.
+    ///
+    /// # Errors
+    /// An entry that overflows; a rank that is gone or failed.
+    fn equilibrate(&self, terms: &Terms) -> Result<(Scaling, Terms<'static>)> {
+        Scaling::on_host(terms, self.comm())
+    }
+    /// Random numbers in (−1, 1): number i of node n is that of the index numbers[n]·order + i, or of its own place.
+    ///
+    /// # Errors
+    /// A device without room.
+    fn random(&self, seed: u64, numbers: Option<&[u64]>, order: usize, to: &mut Self::Vector) -> Result<()> {
+        let index = |i: usize| {
+            numbers.map_or((i / order) as u64, |n| n[i / order]) * order as u64 + (i % order) as u64
+        };
+        let host: Vec<f64> = (0..self.len()).map(|i| symmetric::random(seed, index(i))).collect();
+        self.write(&host, to)
     }
 }
 
@@ -134,8 +161,8 @@ pub struct Solver<'a> {
     cancel: Cancel,
     refresh: Refresh,
     solution: Solution,
-    /// Seconds of set-up that no thread has counted.
-    setup: f64,
+    /// Of the set-up, what the caller's thread did.
+    setup: SetupParts,
     /// Why nothing can be solved any more.
     broken: Option<String>,
 }
@@ -151,6 +178,7 @@ impl<'a> Solver<'a> {
     pub fn new(problem: impl TryInto<Problem<'a>, Error: Into<Error>>, options: &Options) -> Result<Self> {
         let problem = problem.try_into().map_err(Into::into)?;
         let options = Arc::new(options.settled()?);
+        let _ = setup::take(); // what an error has left
         let choice = device::choose(&*problem.comm, &options)?;
         let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
         let mut crew = match (&choice, Crew::new(&problem, &options, &choice)) {
@@ -171,7 +199,7 @@ impl<'a> Solver<'a> {
         let solution = solution.ok_or_else(|| Error::Internal("a solver without a thread".into()))?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
-            setup: crew.cutting,
+            setup: setup::take(),
             problem,
             crew,
             stop: options.stop(),
@@ -266,7 +294,8 @@ impl<'a> Solver<'a> {
         crew.parts = parts;
         self.after(done)?;
         let solution = &mut self.solution;
-        solution.setup_seconds += std::mem::take(&mut self.setup);
+        solution.setup_parts.add(std::mem::take(&mut self.setup));
+        solution.setup_seconds = solution.setup_parts.total();
         for event in &solution.events {
             tracing::debug!(kind = event.kind.name(), iteration = event.iteration, "{}", event.detail);
         }

@@ -1,6 +1,7 @@
 //! What a solve answers: how it went, by what means, where, and what happened on the way.
 
 use super::diagnosis::Diagnosis;
+use super::setup::SetupParts;
 use crate::Outcome;
 use crate::method::MethodSpec;
 use crate::precond::PrecondInfo;
@@ -40,8 +41,10 @@ pub struct Solution {
     pub target: f64,
     /// Choices, fallbacks, refinements and restarts, in that order.
     pub events: Vec<Event>,
-    /// Seconds of set-up since the solve before: the operator, preconditioners, workspaces.
+    /// Seconds of set-up since the solve before: the device, the operator, preconditioners, workspaces.
     pub setup_seconds: f64,
+    /// The same by part, of the first rank.
+    pub setup_parts: SetupParts,
     /// Seconds of iterating.
     pub solve_seconds: f64,
     /// Where the time of iterating went, if the device keeps it.
@@ -63,6 +66,7 @@ impl Solution {
         self.events.clear();
         self.events.extend(other.events.iter().cloned());
         (self.setup_seconds, self.solve_seconds) = (other.setup_seconds, other.solve_seconds);
+        self.setup_parts = other.setup_parts;
         (self.phases, self.bytes_per_iteration) = (other.phases, other.bytes_per_iteration);
         self.device_memory = other.device_memory;
     }

@@ -5,10 +5,10 @@
 //! term has a zero row i of Aₜ or a zero row k of Cₜ. Only diagonal entries are added up.
 
 use crate::Result;
+use crate::comm::Communicator;
 use crate::matrix::{Bsr, Dense};
-use crate::operator::{ColumnMaxima, fold_rows};
+use crate::operator::{ColumnMaxima, Terms, fold_rows};
 use crate::partition::to_owners;
-use crate::problem::LocalProblem;
 use std::ops::Range;
 
 /// Indices that are named one by one.
@@ -57,8 +57,8 @@ impl Extent {
 }
 
 /// What the pass finds, in numbers of this rank's own unknowns.
-#[derive(Debug, Default)]
-pub(super) struct Survey {
+#[derive(Debug, Default, PartialEq)]
+pub struct Survey {
     /// Of all entries.
     pub entries: Extent,
     /// Of the largest entries of rows.
@@ -79,8 +79,7 @@ pub(super) struct Survey {
 ///
 /// # Errors
 /// A rank that is gone or failed.
-pub(super) fn survey(local: &LocalProblem) -> Result<Survey> {
-    let terms = local.terms;
+pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
     let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
     let parts: Vec<Part> = terms.terms.iter().map(|(c, a)| Part::new(c, a)).collect();
     let none = || Found { largest: vec![0.0; parts.len() * b], ..Found::default() };
@@ -89,7 +88,7 @@ pub(super) fn survey(local: &LocalProblem) -> Result<Survey> {
     let mut maxima = Vec::with_capacity(parts.len());
     for mut part in parts.iter().map(|part| part.columns.take()) {
         if let Some(halo) = &terms.halo {
-            to_owners(local.comm, halo, b, &mut part, f64::max)?;
+            to_owners(comm, halo, b, &mut part, f64::max)?;
         }
         maxima.push(part);
     }
@@ -113,6 +112,42 @@ pub(super) fn survey(local: &LocalProblem) -> Result<Survey> {
         missing_diagonal: rows.missing,
         first_missing: rows.first_missing,
     })
+}
+
+#[cfg(feature = "cuda")]
+impl Survey {
+    /// From what a GPU has found. Where an unknown is missing, its number is found here.
+    pub(super) fn of_magnitudes(terms: &Terms, found: &crate::device::cuda::Magnitudes) -> Result<Self> {
+        let extent = |[smallest, largest]: [f64; 2]| Extent { smallest, largest };
+        let mut survey = Self {
+            entries: extent(found.entries),
+            rows: extent(found.rows),
+            columns: extent(found.columns),
+            missing_diagonal: found.counts[2],
+            ..Self::default()
+        };
+        if found.counts == [0; 3] {
+            return Ok(survey);
+        }
+        let (s, maxima) = (terms.stages(), found.maxima()?);
+        let of = || terms.terms.iter().map(|(c, _)| c).zip(&maxima);
+        for unknown in 0..terms.rows() {
+            let (e, k) = (unknown / s, unknown % s);
+            let has = |c: &Dense, row: bool| (0..s).any(|l| c[if row { (k, l) } else { (l, k) }] != 0.0);
+            if !of().any(|(c, term)| term.rows[e] > 0.0 && has(c, true)) {
+                push(&mut survey.empty_rows, unknown..unknown + 1);
+            }
+            if !of().any(|(c, term)| term.columns[e] > 0.0 && has(c, false)) {
+                push(&mut survey.empty_columns, unknown..unknown + 1);
+            }
+            if survey.first_missing.len() < NAMED
+                && of().map(|(c, term)| c[(k, k)] * term.diagonal[e]).sum::<f64>() == 0.0
+            {
+                survey.first_missing.push(unknown);
+            }
+        }
+        Ok(survey)
+    }
 }
 
 /// One term, and what its coefficient does to it.

@@ -2,10 +2,11 @@
 //!
 //! For random u and v, uᵀAv = vᵀAu up to rounding if A = Aᵀ, and for no other A but by a chance of measure zero.
 
+use super::SolverSpace;
 use crate::Result;
 use crate::comm::agree;
 use crate::operator::LinearOperator;
-use crate::space::{FLAGS, Space, Store};
+use crate::space::{FLAGS, Store};
 
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the operator counts as symmetric: sums of many numbers are rounded differently.
 const ROUNDING: f64 = 1e-12;
@@ -24,7 +25,7 @@ pub(super) struct Symmetry {
 ///
 /// # Errors
 /// A device without room; a rank that is gone or failed.
-pub(super) fn symmetry<S: Space>(
+pub(super) fn symmetry<S: SolverSpace>(
     space: &S,
     a: &dyn LinearOperator<S>,
     numbers: Option<&[u64]>,
@@ -34,21 +35,16 @@ pub(super) fn symmetry<S: Space>(
     let (mut basis, mut scalars, mut x, mut product) = agree(space.comm(), room)?;
     // Columns of the basis are appended divided by the number in slot 3.
     space.write_scalars(&mut scalars, 0, &[0.0, 0.0, 0.0, 1.0], &[0; FLAGS])?;
-    let host = |seed: u64| -> Vec<f64> {
-        let number = |i: usize| numbers.map_or((i / order) as u64, |n| n[i / order]) * order as u64;
-        (0..space.len()).map(|i| random(seed, number(i) + (i % order) as u64)).collect()
-    };
     let (mut sums, mut flags) = ([[0.0; 3]; 2], [0; FLAGS]);
     let mut squares = [0.0; 2];
     for (column, square) in squares.iter_mut().enumerate() {
-        let numbers = host(column as u64);
-        *square = numbers.iter().map(|v| v * v).sum();
-        space.write(&numbers, &mut x)?;
+        agree(space.comm(), space.random(column as u64, numbers, order, &mut x))?;
         space.append(&mut basis, column, &mut x, &mut scalars, 3)?;
+        space.project(&basis, column..column + 1, &x, &mut scalars, 0)?;
+        space.read_scalars(&scalars, 0, std::slice::from_mut(square), &mut flags)?;
     }
-    space.comm().sum(&mut squares)?;
     for (column, sums) in sums.iter_mut().enumerate() {
-        space.write(&host(column as u64), &mut x)?;
+        agree(space.comm(), space.random(column as u64, numbers, order, &mut x))?;
         a.apply(space, &x, &mut product)?;
         space.project(&basis, 0..2, &product, &mut scalars, 0)?;
         space.subtract(&basis, 0..0, &mut product, &mut scalars, 0, Some(2))?;

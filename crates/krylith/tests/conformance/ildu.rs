@@ -2,7 +2,7 @@
 
 use super::Make;
 use crate::common::*;
-use krylith::matrix::Bsr;
+use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::operator::{LinearOperator, Terms};
 use krylith::partition::Subdomains;
 use krylith::precond::{Ildu, IlduOptions, Plan, SubdomainFactors, invert_block};
@@ -147,7 +147,8 @@ pub fn factors_match_the_textbook<S: SubdomainFactors>(make: Make<S>) {
             let space = make(n);
             let options = IlduOptions { store, ..IlduOptions::default() };
             let p = Ildu::new(&space, terms, subdomains, options).unwrap();
-            let d = distance(&applied(&space, &p, &x), &whole(terms, p.plan(), &x));
+            let plan = Plan::new(terms, subdomains, 0).unwrap();
+            let d = distance(&applied(&space, &p, &x), &whole(terms, &plan, &x));
             assert!(d <= tolerance, "{what}, {store:?}: {d:e}");
         }
     };
@@ -256,5 +257,59 @@ pub fn bad_pivots_are_named<S: SubdomainFactors>(make: Make<S>) {
             let x = rng.numbers(128 * b);
             assert!(applied(&space, &p, &x).iter().all(|v| v.is_finite()));
         }
+    }
+}
+
+/// Patterns, order and levels that a device finds are those of [`Plan::new`].
+pub fn plans_are_those_of_the_host<S: SubdomainFactors>(make: Make<S>, read: impl Fn(&S::Plan) -> Plan) {
+    let mut rng = Random(43);
+    let check = |what: &str, terms: &Terms, subdomains: &Subdomains| {
+        let space = make(terms.rows());
+        let own = read(&*space.analyse(terms, subdomains, 0).unwrap());
+        let host = Plan::new(terms, subdomains, 0).unwrap();
+        assert!(own.ptr == host.ptr, "{what}: subdomains");
+        assert!(own.level_ptr == host.level_ptr && own.levels == host.levels, "{what}: levels");
+        assert!(own.rows == host.rows, "{what}: positions");
+        assert!(own.row_ptr == host.row_ptr && own.columns == host.columns, "{what}: columns");
+        assert!(own.diagonal == host.diagonal, "{what}: diagonals");
+        assert!(own.sources == host.sources, "{what}: sources");
+        let counts = |p: &Plan| (p.order, p.block_rows, p.dropped, p.stored, p.blocks.clone());
+        assert_eq!(counts(&own), counts(&host), "{what}");
+    };
+    for (grid_size, size) in [
+        ([9, 7, 6], [4, 4, 4]),
+        ([16, 16, 16], [16, 8, 8]),
+        ([33, 1, 1], [8, 1, 1]),
+        ([40, 30, 1], [40, 30, 1]),
+    ] {
+        let a = grid(&mut rng, grid_size, 1);
+        check(&format!("boxes of {grid_size:?}"), &Terms::bsr(&a), &Subdomains::boxes(grid_size, size));
+    }
+    for n in [1, 31, 33, 700] {
+        let a = random_bsr(&mut rng, 2, n, n, 7, false);
+        check(&format!("runs of {n} random rows"), &Terms::bsr(&a), &runs(n, 40));
+        check(&format!("{n} random rows, whole"), &Terms::bsr(&a), &Subdomains::whole(n));
+        let labels: Vec<u32> = (0..n as u32).map(|i| i * 7 % 5).collect();
+        let scattered = Subdomains::from_labels(&labels, 5).unwrap();
+        check(&format!("{n} scattered rows"), &Terms::bsr(&a), &scattered);
+        // The union of two patterns, and two matrices of one.
+        let b = random_bsr(&mut rng, 2, n, n, 4, true);
+        for other in [&b, &a] {
+            let system =
+                KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.5, a.clone(), other.clone())
+                    .unwrap();
+            check(&format!("{n} rows of two terms"), &Terms::kronecker(&system), &scattered);
+        }
+    }
+    // A level for every row, one level for all, a row that is coupled to every other, and rows without entries.
+    let n = 1000u32;
+    let path: Vec<_> = (0..n).flat_map(|i| [(i, i, 2.0), (i, (i + 1).min(n - 1), 1.0)]).collect();
+    let diagonal: Vec<_> = (0..n).map(|i| (i, i, 2.0)).collect();
+    let arrow: Vec<_> = (0..n).flat_map(|i| [(i, i, 2.0), (n - 1, i, 1.0), (i, n - 1, 1.0)]).collect();
+    let gaps: Vec<_> = (0..n).step_by(3).map(|i| (i, n - 1 - i, 1.0)).collect();
+    for (name, triplets) in [("path", path), ("diagonal", diagonal), ("arrow", arrow), ("gaps", gaps)] {
+        let a = Bsr::from_csr(&Csr::from_triplets(n as usize, n as usize, &triplets).unwrap(), 1).unwrap();
+        check(name, &Terms::bsr(&a), &Subdomains::whole(n as usize));
+        check(&format!("runs of the {name}"), &Terms::bsr(&a), &runs(n as usize, 300));
     }
 }

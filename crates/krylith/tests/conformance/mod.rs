@@ -1,13 +1,17 @@
 //! What every device must do, written once; `cpu.rs` and `cuda.rs` run it.
 #![allow(dead_code)]
 
+#[cfg(feature = "cuda")]
+pub mod arrangement;
 pub mod compose;
+pub mod csr;
 pub mod distributed;
 pub mod ildu;
 #[cfg(feature = "cuda")]
 pub mod lender;
 pub mod memory;
 pub mod method;
+pub mod passes;
 pub mod programs;
 pub mod residual;
 pub mod solver;

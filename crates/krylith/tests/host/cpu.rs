@@ -62,6 +62,19 @@ fn every_method_reaches_every_outcome() {
 }
 
 #[test]
+fn scalar_rows_of_every_length() {
+    each(|space| conformance::csr::scalar_rows_of_every_length(space));
+    each(|space| conformance::csr::residuals_of_scalar_rows(space));
+    each(|space| conformance::csr::scalar_rows_are_updated(space));
+}
+
+#[test]
+fn passes_do_not_depend_on_threads() {
+    each(|space| conformance::passes::passes_find_what_the_host_finds(space));
+    each(|space| conformance::passes::random_numbers_are_those_of_the_host(space));
+}
+
+#[test]
 fn residuals_are_rounded_once() {
     each(|space| conformance::residual::residuals_are_rounded_once(space));
 }

@@ -10,6 +10,7 @@ use crate::cuda::products::{Blocks, Layout};
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Solver;
 use crate::ildu0::system::SubdomainSystem;
+use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use krylith::Result;
 use krylith::device::cuda::Buffer;
 use krylith::matrix::Bsr;
@@ -38,11 +39,43 @@ impl Matrix {
         Ok(Self { spmv: None, blocks })
     }
 
+    /// The faster algorithm, for single numbers.
+    pub fn algorithm(&self) -> Option<Algorithm> {
+        self.spmv.as_ref().map(SpMv::algorithm)
+    }
+
+    /// The faster layout of blocks.
+    pub fn layout(&self) -> Layout {
+        self.blocks.layout
+    }
+}
+
+impl Operator for Matrix {
     fn apply(&self, vendor: &Vendor, x: u64, y: u64) -> Result<()> {
         match &self.spmv {
             Some(spmv) => spmv.run(x, 0.0, y),
             None => self.blocks.bsrmv(vendor, x, 0.0, y),
         }
+    }
+}
+
+/// Anything that multiplies a vector at one address into another.
+pub(super) trait Operator {
+    fn apply(&self, vendor: &Vendor, x: u64, y: u64) -> Result<()>;
+}
+
+/// The kernels of the method, compiled for a block size.
+pub(super) struct Modules {
+    single: Module,
+    many: Module,
+}
+
+impl Modules {
+    pub fn load(vendor: &Rc<Vendor>, block: usize) -> Result<Self> {
+        Ok(Self {
+            single: Module::load(vendor, File::BiCgStab, block, 1)?,
+            many: Module::load(vendor, File::BiCgStab, block, THREADS)?,
+        })
     }
 }
 
@@ -63,7 +96,7 @@ const THREADS: usize = 256;
 /// The solver with its vectors, in the order of its system.
 pub(super) struct BiCgStab<'a> {
     vendor: Rc<Vendor>,
-    matrix: Rc<Matrix>,
+    matrix: Rc<dyn Operator>,
     map: Rc<dyn Map>,
     system: &'a SubdomainSystem,
     setup: f64,
@@ -91,18 +124,31 @@ impl<'a> BiCgStab<'a> {
         map: Rc<dyn Map>,
         setup: f64,
     ) -> Result<Self> {
+        let b = vendor.device.upload(&system.sort(rhs), "the right-hand side")?;
+        Self::around(vendor, matrix.clone(), system, b, map, setup, &Modules::load(vendor, system.block)?)
+    }
+
+    /// The same around any product, with b on the device.
+    pub fn around(
+        vendor: &Rc<Vendor>,
+        matrix: Rc<dyn Operator>,
+        system: &'a SubdomainSystem,
+        b: Buffer<f64>,
+        map: Rc<dyn Map>,
+        setup: f64,
+        modules: &Modules,
+    ) -> Result<Self> {
         let n = system.len();
-        let single = Module::load(vendor, File::BiCgStab, system.block, 1)?;
-        let module = Module::load(vendor, File::BiCgStab, system.block, THREADS)?;
+        let Modules { single, many: module } = modules;
         let new = || vendor.zeros(n);
         Ok(Self {
             vendor: vendor.clone(),
-            matrix: matrix.clone(),
+            matrix,
             map,
             system,
             setup,
             n,
-            b: vendor.device.upload(&system.sort(rhs), "the right-hand side")?,
+            b,
             x: new()?,
             r: new()?,
             p: new()?,
@@ -140,6 +186,10 @@ impl<'a> BiCgStab<'a> {
     fn product(&self, x: &Buffer<f64>, z: &Buffer<f64>, y: &Buffer<f64>) -> Result<()> {
         self.map.run(x.pointer(), z.pointer())?;
         self.matrix.apply(&self.vendor, z.pointer(), y.pointer())
+    }
+    /// Where x is.
+    pub fn x(&self) -> &Buffer<f64> {
+        &self.x
     }
     /// ‖r‖; waits.
     fn residual(&self) -> Result<f64> {

@@ -1,6 +1,6 @@
 //! cuSPARSE for larger blocks: bsrilu02 and bsrsv2.
 
-use super::{Arrays, SETUP_SAMPLES, Triangles, policy_name, sampled, seconds};
+use super::{Arrays, HostArrays, SETUP_SAMPLES, Triangles, policy_name, sampled, seconds};
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Setup;
 use crate::ildu0::system::SubdomainSystem;
@@ -36,7 +36,8 @@ impl Bsr {
         let (x, y) = (vendor.zeros(s.len())?, vendor.zeros(s.len())?);
         let mut best: Option<(f64, Self, Vec<Setup>)> = None;
         for by_columns in [false, true] {
-            let (arrays, upload) = seconds(vendor, || Arrays::new(vendor, s, by_columns))?;
+            let host = HostArrays::new(s, by_columns);
+            let (arrays, upload) = seconds(vendor, || host.upload(vendor))?;
             let mut steps = Vec::new();
             let mut step =
                 |name: &str, samples| steps.push(Setup { name: format!("{what}: {name}"), samples });
@@ -118,7 +119,7 @@ fn factorize(vendor: &Rc<Vendor>, a: &Arrays, s: &SubdomainSystem) -> Result<(Po
 }
 
 /// bsrilu02's analysis.
-struct Ilu {
+pub(super) struct Ilu {
     vendor: Rc<Vendor>,
     info: sparse::bsrilu02Info_t,
     policy: Policy,
@@ -126,7 +127,7 @@ struct Ilu {
 }
 
 impl Ilu {
-    fn new(vendor: &Rc<Vendor>, a: &Arrays, policy: Policy) -> Result<Self> {
+    pub(super) fn new(vendor: &Rc<Vendor>, a: &Arrays, policy: Policy) -> Result<Self> {
         let (mut info, mut bytes) = (std::ptr::null_mut(), 0);
         let (n, count, b) = (a.rows as i32, a.blocks as i32, a.block as i32);
         let (values, rows, columns) = (a.values.pointer(), a.row_ptr.pointer(), a.columns.pointer());
@@ -178,7 +179,7 @@ impl Ilu {
         Ok(made)
     }
 
-    fn factorize(&self, a: &Arrays) -> Result<()> {
+    pub(super) fn factorize(&self, a: &Arrays) -> Result<()> {
         // SAFETY: as in `new`, with the same arrays.
         let done = unsafe {
             sparse::cusparseDbsrilu02(
@@ -199,7 +200,7 @@ impl Ilu {
         self.vendor.sparse("cusparseDbsrilu02", done)
     }
 
-    fn check(&self, s: &SubdomainSystem) -> Result<()> {
+    pub(super) fn check(&self, s: &SubdomainSystem) -> Result<()> {
         let mut row = -1;
         // SAFETY: waits, and writes one integer.
         let status =
@@ -217,7 +218,7 @@ impl Drop for Ilu {
 }
 
 /// One triangle, analysed.
-struct Solve {
+pub(super) struct Solve {
     vendor: Rc<Vendor>,
     matrix: sparse::cusparseMatDescr_t,
     info: sparse::bsrsv2Info_t,
@@ -226,7 +227,7 @@ struct Solve {
 }
 
 impl Solve {
-    fn new(vendor: &Rc<Vendor>, a: &Arrays, upper: bool, policy: Policy) -> Result<Self> {
+    pub(super) fn new(vendor: &Rc<Vendor>, a: &Arrays, upper: bool, policy: Policy) -> Result<Self> {
         let mut made = Self {
             vendor: vendor.clone(),
             matrix: std::ptr::null_mut(),
@@ -294,7 +295,7 @@ impl Solve {
         Ok(made)
     }
 
-    fn run(&self, a: &Arrays, x: u64, y: u64) -> Result<()> {
+    pub(super) fn run(&self, a: &Arrays, x: u64, y: u64) -> Result<()> {
         // SAFETY: as in `new`; the caller's vectors hold b numbers a block row.
         let done = unsafe {
             sparse::cusparseDbsrsv2_solve(

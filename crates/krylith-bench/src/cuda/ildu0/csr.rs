@@ -1,6 +1,6 @@
 //! cuSPARSE for block size 1: csrilu02 and SpSV.
 
-use super::{Arrays, Triangles, faster_policy, sampled, seconds};
+use super::{Arrays, HostArrays, Triangles, faster_policy, sampled, seconds};
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Setup;
 use crate::ildu0::system::SubdomainSystem;
@@ -36,7 +36,8 @@ impl Csr {
         what: &str,
         setups: &mut Vec<Setup>,
     ) -> Result<Self> {
-        let (arrays, upload) = seconds(vendor, || Arrays::new(vendor, s, false))?;
+        let host = HostArrays::new(s, false);
+        let (arrays, upload) = seconds(vendor, || host.upload(vendor))?;
         setups.push(Setup { name: format!("{what}: upload of the matrix"), samples: Samples(vec![upload]) });
         let given = vendor.zeros(arrays.values.len())?;
         vendor.copy(arrays.values.pointer(), given.pointer(), given.len())?;
@@ -89,7 +90,7 @@ impl Triangles for Csr {
 }
 
 /// csrilu02's analysis.
-struct Ilu {
+pub(super) struct Ilu {
     vendor: Rc<Vendor>,
     info: sparse::csrilu02Info_t,
     policy: sparse::cusparseSolvePolicy_t,
@@ -97,7 +98,11 @@ struct Ilu {
 }
 
 impl Ilu {
-    fn new(vendor: &Rc<Vendor>, a: &Arrays, policy: sparse::cusparseSolvePolicy_t) -> Result<Self> {
+    pub(super) fn new(
+        vendor: &Rc<Vendor>,
+        a: &Arrays,
+        policy: sparse::cusparseSolvePolicy_t,
+    ) -> Result<Self> {
         let (mut info, mut bytes) = (std::ptr::null_mut(), 0);
         let (n, nnz) = (a.rows as i32, a.blocks as i32);
         let (values, rows, columns) = (a.values.pointer(), a.row_ptr.pointer(), a.columns.pointer());
@@ -145,7 +150,7 @@ impl Ilu {
         Ok(made)
     }
 
-    fn factorize(&self, a: &Arrays) -> Result<()> {
+    pub(super) fn factorize(&self, a: &Arrays) -> Result<()> {
         // SAFETY: as in `new`, with the same arrays.
         let done = unsafe {
             sparse::cusparseDcsrilu02(
@@ -164,7 +169,7 @@ impl Ilu {
         self.vendor.sparse("cusparseDcsrilu02", done)
     }
 
-    fn check(&self, s: &SubdomainSystem) -> Result<()> {
+    pub(super) fn check(&self, s: &SubdomainSystem) -> Result<()> {
         let mut row = -1;
         // SAFETY: waits, and writes one integer.
         let status =
@@ -182,7 +187,7 @@ impl Drop for Ilu {
 }
 
 /// One triangle, analysed.
-struct SpSv {
+pub(super) struct SpSv {
     vendor: Rc<Vendor>,
     matrix: sparse::cusparseSpMatDescr_t,
     x: sparse::cusparseDnVecDescr_t,
@@ -199,7 +204,7 @@ fn one() -> *const c_void {
 
 impl SpSv {
     /// `vector` is any vector of the right length; the analysis does not read it.
-    fn new(vendor: &Rc<Vendor>, a: &Arrays, vector: u64, upper: bool) -> Result<Self> {
+    pub(super) fn new(vendor: &Rc<Vendor>, a: &Arrays, vector: u64, upper: bool) -> Result<Self> {
         let index = sparse::cusparseIndexType_t::CUSPARSE_INDEX_32I;
         let base = sparse::cusparseIndexBase_t::CUSPARSE_INDEX_BASE_ZERO;
         let mut made = Self {
@@ -294,7 +299,7 @@ impl SpSv {
         Ok(made)
     }
 
-    fn run(&self, x: u64, y: u64) -> Result<()> {
+    pub(super) fn run(&self, x: u64, y: u64) -> Result<()> {
         // SAFETY: the caller's vectors hold a number a row; everything else lives in `self`.
         let done = unsafe {
             let _ = sparse::cusparseDnVecSetValues(self.x, x as _);

@@ -18,10 +18,12 @@ pub(super) enum File {
     LowerLevels,
     UpperLevels,
     BiCgStab,
+    Jacobi,
 }
 
 impl File {
-    pub const ALL: [File; 5] = [File::Spin, File::Dag, File::LowerLevels, File::UpperLevels, File::BiCgStab];
+    pub const ALL: [File; 6] =
+        [File::Spin, File::Dag, File::LowerLevels, File::UpperLevels, File::BiCgStab, File::Jacobi];
 
     fn source(self) -> (&'static str, &'static str) {
         match self {
@@ -29,6 +31,7 @@ impl File {
             File::Dag => ("dag.cu", include_str!("dag.cu")),
             File::LowerLevels | File::UpperLevels => ("levels.cu", include_str!("levels.cu")),
             File::BiCgStab => ("bicgstab.cu", include_str!("bicgstab.cu")),
+            File::Jacobi => ("jacobi.cu", include_str!("jacobi.cu")),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The suite ildu0 on a GPU: cuSPARSE on the whole and on the decomposed matrix, the paper's kernels, and BiCGSTAB
 //! around either.
 
+mod answer;
 mod bicgstab;
 mod bsr;
 mod csr;
@@ -18,6 +19,7 @@ use bicgstab::{BiCgStab, Matrix};
 use cudarc::cusparse::sys as sparse;
 use krylith::device::cuda::Buffer;
 use krylith::{Error, Result};
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -73,41 +75,65 @@ fn no_zero_pivot(
     vendor.sparse(call, status)
 }
 
-/// A system on the device, 32-bit indices as the vendor wants them.
+/// A system on the host, 32-bit indices as the vendor wants them: converted before a clock runs.
+struct HostArrays<'a> {
+    rows: usize,
+    block: usize,
+    by_columns: bool,
+    row_ptr: Cow<'a, [i32]>,
+    columns: Cow<'a, [i32]>,
+    values: Cow<'a, [f64]>,
+}
+
+impl<'a> HostArrays<'a> {
+    fn new(s: &'a SubdomainSystem, by_columns: bool) -> Self {
+        let b = s.block;
+        let turned = || {
+            let block = |from: &[f64]| -> Vec<f64> { (0..b * b).map(|k| from[k % b * b + k / b]).collect() };
+            s.values.chunks_exact(b * b).flat_map(block).collect()
+        };
+        Self {
+            rows: s.block_rows(),
+            block: b,
+            by_columns,
+            row_ptr: s.row_ptr.iter().map(|&p| p as i32).collect(),
+            columns: s.columns.iter().map(|&c| c as i32).collect(),
+            values: if by_columns && b > 1 { Cow::Owned(turned()) } else { Cow::Borrowed(&s.values) },
+        }
+    }
+
+    fn upload(&self, vendor: &Vendor) -> Result<Arrays> {
+        let device = &vendor.device;
+        Ok(Arrays {
+            rows: self.rows,
+            blocks: self.columns.len(),
+            block: self.block,
+            by_columns: self.by_columns,
+            row_ptr: Rc::new(device.upload(&self.row_ptr, "row pointers")?),
+            columns: Rc::new(device.upload(&self.columns, "columns")?),
+            values: device.upload(&self.values, "values")?,
+        })
+    }
+}
+
+/// A system on the device.
 struct Arrays {
     rows: usize,
     blocks: usize,
     block: usize,
     /// Numbers of a block by columns, else by rows.
     by_columns: bool,
-    row_ptr: Buffer<i32>,
-    columns: Buffer<i32>,
+    row_ptr: Rc<Buffer<i32>>,
+    columns: Rc<Buffer<i32>>,
     values: Buffer<f64>,
 }
 
 impl Arrays {
-    fn new(vendor: &Vendor, s: &SubdomainSystem, by_columns: bool) -> Result<Self> {
-        let (device, b) = (&vendor.device, s.block);
-        let row_ptr: Vec<i32> = s.row_ptr.iter().map(|&p| p as i32).collect();
-        let columns: Vec<i32> = s.columns.iter().map(|&c| c as i32).collect();
-        let values = match by_columns && b > 1 {
-            false => device.upload(&s.values, "values")?,
-            true => {
-                let block =
-                    |from: &[f64]| -> Vec<f64> { (0..b * b).map(|k| from[k % b * b + k / b]).collect() };
-                let turned: Vec<f64> = s.values.chunks_exact(b * b).flat_map(block).collect();
-                device.upload(&turned, "values")?
-            }
-        };
-        Ok(Self {
-            rows: s.block_rows(),
-            blocks: s.blocks(),
-            block: b,
-            by_columns,
-            row_ptr: device.upload(&row_ptr, "row pointers")?,
-            columns: device.upload(&columns, "columns")?,
-            values,
-        })
+    /// The same pattern with a copy of the values, which a factorisation overwrites.
+    fn again(&self, vendor: &Vendor) -> Result<Self> {
+        let values = vendor.zeros(self.values.len())?;
+        vendor.copy(self.values.pointer(), values.pointer(), values.len())?;
+        Ok(Self { row_ptr: self.row_ptr.clone(), columns: self.columns.clone(), values, ..*self })
     }
 }
 

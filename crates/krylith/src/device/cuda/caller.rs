@@ -135,6 +135,22 @@ impl Device {
         work(staging.pointer())
     }
 
+    /// Calls `work` with the address of a caller's numbers, which are on this GPU. What it launches is ordered with the caller's
+    /// stream.
+    pub(super) fn lent<T: Number, R>(
+        &self,
+        from: Array<T>,
+        work: impl FnOnce(u64) -> Result<R>,
+    ) -> Result<R> {
+        match from.place {
+            Place::Device(remote) if remote.ordinal == self.info().ordinal && remote.len > 0 => {
+                Caller::of::<T>(&remote)?.ordered(self, || work(remote.pointer))
+            }
+            _ if from.is_empty() => work(0),
+            _ => Err(Error::invalid(format!("an array that is not in the memory of {}", self.info().name))),
+        }
+    }
+
     /// Copies a caller's numbers to the front of a buffer, from this GPU or another.
     fn copy_in<T: Number>(&self, from: &Remote, to: &mut Buffer<T>) -> Result<()> {
         assert!(from.len <= to.len());

@@ -1,9 +1,12 @@
 //! Driver calls: finding GPUs, memory that is counted, streams, graphs, launches.
 
 use super::DRIVER_NEEDED;
+pub use super::buffer::Buffer;
+use super::buffer::Pool;
 use super::compiler::{Kernel, Module};
 use super::fabric::Watch;
-use super::pinned::Pinned;
+use super::staging::Staging;
+use crate::solver::setup::{self, SetupPart};
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -144,20 +147,35 @@ fn text(e: &DriverError) -> String {
     text.unwrap_or_else(|| format!("{e:?}"))
 }
 
+/// The primary context of a GPU, kept as long as the process: to make one takes a quarter of a second.
+fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError> {
+    static KEPT: Mutex<Vec<(usize, Arc<CudaContext>)>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some((_, context)) = kept.iter().find(|(kept, _)| *kept == ordinal) {
+        return Ok(context.clone());
+    }
+    let context = CudaContext::new(ordinal)?;
+    kept.push((ordinal, context.clone()));
+    Ok(context)
+}
+
 /// Where the static texts stand that a kernel is made from, and which of its variants it is.
 pub(super) type TextKey = [usize; 6];
 
 /// One GPU: its context, a stream, loaded kernels and a count of what was allocated.
 pub struct Device {
     pub(super) context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
-    info: DeviceInfo,
+    pub(super) stream: Arc<CudaStream>,
+    pub(super) info: DeviceInfo,
     multiprocessors: usize,
     kernels: Mutex<HashMap<Kernel, CudaFunction>>,
     /// The same for kernels made from a method's text, by where that text stands: the text itself is long to put together.
     by_text: Mutex<HashMap<TextKey, CudaFunction>>,
-    allocations: AtomicUsize,
-    bytes: AtomicU64,
+    pub(super) pool: Pool,
+    /// Made when it is first wanted: pinning memory takes a millisecond.
+    pub(super) staging: OnceLock<Arc<Staging>>,
+    pub(super) allocations: AtomicUsize,
+    pub(super) bytes: AtomicU64,
     compiled: AtomicUsize,
     /// Address of the flag that ends guarded launches early, or 0. It belongs to the queue: every space on it heeds it.
     guard: AtomicU64,
@@ -176,15 +194,18 @@ impl Device {
             Error::invalid(format!("there is no GPU {ordinal}; this machine has {count}, numbered from 0"))
         })?;
         let fail = |call: &str, e: DriverError| failure(&info.name, call, e);
-        let context = CudaContext::new(ordinal).map_err(|e| fail("cuDevicePrimaryCtxRetain", e))?;
+        let context = context(ordinal).map_err(|e| fail("cuDevicePrimaryCtxRetain", e))?;
         // SAFETY: one stream does all the work of a device, so buffers need no events between streams.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(|e| fail("cuStreamCreate", e))?;
         let multiprocessors = context
             .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
             .map_err(|e| fail("cuDeviceGetAttribute", e))? as usize;
+        let pool = Pool::new(&context, ordinal);
         Ok(Arc::new(Self {
             context,
+            pool,
+            staging: OnceLock::new(),
             stream,
             info,
             multiprocessors,
@@ -241,6 +262,7 @@ impl Device {
         if let Some(function) = kernels.get(kernel) {
             return Ok(function.clone());
         }
+        let _compile = setup::begin_inside(SetupPart::Compile);
         let Module { image, .. } = super::compiler::module(kernel, self.info.arch)?;
         let module =
             self.check("cuModuleLoadData", self.context.load_module(cudarc::nvrtc::Ptx::from_binary(image)))?;
@@ -263,6 +285,7 @@ impl Device {
 
     /// A module of its own for an operator: constant memory is not shared with others of the same kernel.
     pub(super) fn private_module(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
+        let _compile = setup::begin_inside(SetupPart::Compile);
         let Module { image, .. } = super::compiler::module(kernel, self.info.arch)?;
         self.compiled.fetch_add(1, Ordering::Relaxed);
         self.check("cuModuleLoadData", self.context.load_module(cudarc::nvrtc::Ptx::from_binary(image)))
@@ -294,7 +317,8 @@ impl Device {
 
     /// Bytes free on the GPU.
     pub fn free_memory(&self) -> Result<u64> {
-        self.check("cuMemGetInfo", self.context.mem_get_info()).map(|(free, _)| free as u64)
+        let (free, _) = self.check("cuMemGetInfo", self.context.mem_get_info())?;
+        Ok(free as u64 + self.pool.idle())
     }
 
     /// Bytes a second that this GPU reads from its memory: the yardstick of every share of bandwidth.
@@ -322,104 +346,6 @@ impl Device {
             best = best.min(milliseconds as f64 * 1e-3);
         }
         Ok(16.0 * pairs as f64 / best)
-    }
-
-    /// `len` zeros.
-    pub fn zeros<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
-        let bytes = (len * size_of::<T>()).max(16);
-        self.check("cuCtxSetCurrent", self.context.bind_to_thread())?;
-        // SAFETY: plain allocation; freed by the buffer.
-        let pointer = match unsafe { result::malloc_sync(bytes) } {
-            Ok(pointer) => pointer,
-            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-                return Err(Error::Memory {
-                    what: what.into(),
-                    needed: bytes as u64,
-                    free: self.free_memory().unwrap_or(0),
-                    place: self.info.name.clone(),
-                    remedy: "use f32 storage, a smaller restart, or a larger GPU",
-                });
-            }
-            Err(e) => return Err(failure(&self.info.name, "cuMemAlloc", e)),
-        };
-        self.allocations.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        let buffer = Buffer { device: self.clone(), pointer, len, bytes, of: std::marker::PhantomData };
-        // SAFETY: the whole of a fresh allocation.
-        self.check("cuMemsetD8", unsafe {
-            result::memset_d8_async(pointer, 0, bytes, self.stream.cu_stream())
-        })?;
-        Ok(buffer)
-    }
-
-    /// A copy of host numbers.
-    pub fn upload<T: Copy>(self: &Arc<Self>, host: &[T], what: &str) -> Result<Buffer<T>> {
-        let mut buffer = self.zeros(host.len(), what)?;
-        self.write(host, &mut buffer, 0)?;
-        self.wait()?;
-        Ok(buffer)
-    }
-
-    /// Copies to elements `at..` of a buffer. Pageable memory is read before this returns.
-    pub fn write<T: Copy>(&self, host: &[T], to: &mut Buffer<T>, at: usize) -> Result<()> {
-        assert!(at + host.len() <= to.len);
-        self.check("cuCtxSetCurrent", self.context.bind_to_thread())?;
-        // SAFETY: in bounds by the check above.
-        self.check("cuMemcpyHtoDAsync", unsafe {
-            result::memcpy_htod_async(to.at(at), host, self.stream.cu_stream())
-        })
-    }
-
-    /// Copies elements `at..` of a buffer to the host, and waits.
-    pub fn read<T: Copy>(&self, from: &Buffer<T>, at: usize, host: &mut [T]) -> Result<()> {
-        assert!(at + host.len() <= from.len);
-        self.check("cuCtxSetCurrent", self.context.bind_to_thread())?;
-        // SAFETY: in bounds by the check above; `host` outlives the wait.
-        self.check("cuMemcpyDtoHAsync", unsafe {
-            result::memcpy_dtoh_async(host, from.at(at), self.stream.cu_stream())
-        })?;
-        self.wait()
-    }
-
-    /// Copies the first `len` numbers of a buffer to pinned memory, and waits.
-    pub(super) fn read_pinned<'p>(
-        &self,
-        from: &Buffer<f64>,
-        len: usize,
-        to: &'p mut Pinned,
-    ) -> Result<&'p [f64]> {
-        self.copy_to_pinned(from, len, to)?;
-        self.wait()?;
-        Ok(&to.numbers()[..len])
-    }
-
-    /// Sets out a copy of the first `len` numbers of a buffer to pinned memory, which must outlive it.
-    pub(super) fn copy_to_pinned(&self, from: &Buffer<f64>, len: usize, to: &mut Pinned) -> Result<()> {
-        assert!(len <= from.len);
-        self.bind()?;
-        let host = &mut to.numbers()[..len];
-        // SAFETY: in bounds by the check above.
-        self.check("cuMemcpyDtoHAsync", unsafe {
-            result::memcpy_dtoh_async(host, from.pointer, self.stream.cu_stream())
-        })
-    }
-
-    /// Copies between buffers of this device.
-    pub fn copy<T: Copy>(&self, from: &Buffer<T>, to: &mut Buffer<T>, len: usize) -> Result<()> {
-        assert!(len <= from.len && len <= to.len);
-        // SAFETY: in bounds by the check above.
-        self.check("cuMemcpyDtoDAsync", unsafe {
-            result::memcpy_dtod_async(to.pointer, from.pointer, len * size_of::<T>(), self.stream.cu_stream())
-        })
-    }
-
-    /// Sets a buffer to zeros.
-    pub fn clear<T: Copy>(&self, buffer: &mut Buffer<T>) -> Result<()> {
-        // SAFETY: the whole of a live allocation.
-        let done = unsafe {
-            result::memset_d8_async(buffer.pointer, 0, buffer.len * size_of::<T>(), self.stream.cu_stream())
-        };
-        self.check("cuMemsetD8Async", done)
     }
 
     /// A stream beside the one that does the work.
@@ -534,56 +460,4 @@ impl Constant {
 /// A driver's error with the device and the call.
 pub(super) fn failure(device: &str, call: &str, e: DriverError) -> Error {
     Error::Device { device: device.into(), call: call.into(), message: text(&e) }
-}
-
-/// Numbers in the memory of a GPU.
-pub struct Buffer<T> {
-    device: Arc<Device>,
-    pointer: sys::CUdeviceptr,
-    len: usize,
-    /// 0 for a part of another buffer, which is not freed.
-    bytes: usize,
-    of: std::marker::PhantomData<T>,
-}
-
-impl<T: Copy> Buffer<T> {
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-    /// True when there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-    /// Address of the first.
-    pub fn pointer(&self) -> u64 {
-        self.pointer
-    }
-    /// Address of element `i`.
-    pub fn at(&self, i: usize) -> u64 {
-        self.pointer + (i * size_of::<T>()) as u64
-    }
-    /// Lets `work` use `len` numbers from `at` on as a buffer of their own.
-    pub(super) fn with_part<R>(&mut self, at: usize, len: usize, work: impl FnOnce(&mut Self) -> R) -> R {
-        assert!(at + len <= self.len);
-        let (device, pointer) = (self.device.clone(), self.at(at));
-        work(&mut Self { device, pointer, len, bytes: 0, of: std::marker::PhantomData })
-    }
-    /// The device it lives on.
-    pub fn device(&self) -> &Arc<Device> {
-        &self.device
-    }
-}
-
-impl<T> Drop for Buffer<T> {
-    fn drop(&mut self) {
-        if self.bytes == 0 {
-            return;
-        }
-        self.device.bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
-        if self.device.context.bind_to_thread().is_ok() {
-            // SAFETY: allocated by `zeros` and freed once; the driver waits for work that uses it.
-            let _ = unsafe { result::free_sync(self.pointer) };
-        }
-    }
 }

@@ -96,8 +96,8 @@ impl Exchange {
     fn among_peers(space: &Cuda, halo: &Halo, run: usize, nodes: &Buffer<i32>) -> Result<Way> {
         let (device, comm) = (space.device(), space.comm());
         let half = (halo.ghosts * run).next_multiple_of(ALIGN);
-        let ghosts = agree(comm, device.zeros::<f64>(2 * half, "ghosts"))?;
-        let flags = agree(comm, device.zeros::<u64>(halo.neighbours.len(), "flags"))?;
+        let ghosts = agree(comm, device.peer_zeros::<f64>(2 * half, "ghosts"))?;
+        let flags = agree(comm, device.peer_zeros::<u64>(halo.neighbours.len(), "flags"))?;
         let (ghosts, flags) = (Shared::new(comm, ghosts)?, Shared::new(comm, flags)?);
         // Every rank tells where its neighbours' nodes land: half, then rank and first ghost of each.
         let letter = halo.neighbours.iter().flat_map(|n| [n.rank, n.receive.start]);

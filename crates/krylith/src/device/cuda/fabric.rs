@@ -116,7 +116,8 @@ impl Fabric {
             Ok(()) => {
                 let abort = Arc::new(agree(&**comm, Word::new(device))?);
                 let size = comm.size();
-                let letters = device.zeros::<u64>(2 * 2 * size * CAPACITY, "a mailbox for sums over ranks");
+                let letters =
+                    device.peer_zeros::<u64>(2 * 2 * size * CAPACITY, "a mailbox for sums over ranks");
                 let mailboxes = Shared::new(&**comm, agree(&**comm, letters)?)?;
                 let mut mailbox = [0; MAX_RANKS];
                 (0..size).for_each(|r| mailbox[r] = mailboxes.of(r));

@@ -4,8 +4,10 @@
 //! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
 //! lengths share it.
 
+mod buffer;
 pub(crate) mod caller;
 mod compiler;
+mod csr;
 mod diagonal;
 mod diagonals;
 mod driver;
@@ -15,14 +17,19 @@ mod fabric;
 mod factors;
 mod graph;
 mod nccl;
+mod passes;
 mod peers;
 mod pinned;
 mod product;
+pub(crate) mod resident;
 mod residual;
 mod scalars;
 mod space;
 pub mod specialisations;
+mod staging;
+mod structure;
 mod tiles;
+mod tiling;
 mod waiting;
 
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
@@ -31,7 +38,9 @@ pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
 pub use embedded::{embedded_kernels, write_archive};
 pub use fabric::{Fabric, Transport};
+pub use factors::CudaPlan;
 pub use nccl::{Nccl, nccl_version};
+pub(crate) use passes::Magnitudes;
 pub use product::CudaProduct;
 pub use scalars::CudaScalars;
 pub use space::{Cuda, CudaBasis, CudaRecording};

@@ -1,12 +1,13 @@
 //! Products of point-block terms on a GPU: the fused kernel and what it needs.
 //!
 //! Terms of one pattern go through one launch of `kernels/kron_product.cu`; terms of different patterns through
-//! two, the second adding. Block sizes over 8 and more than 4 stages are refused by name.
+//! two, the second adding. One matrix of scalar rows without ghosts needs no tiles of blocks (`csr.rs`). Block sizes over 8 and more than 4 stages are refused by name.
 
+use super::csr::{CsrPattern, CsrProduct};
 use super::driver::{Buffer, Constant, Device, launch};
 use super::exchange::Exchange;
 use super::specialisations::{self as special, Shape};
-use super::tiles::{Pattern, Tiling};
+use super::tiling::{DevicePattern, DeviceTiling};
 use super::{Cuda, compiler::Kernel};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
@@ -25,6 +26,8 @@ pub struct CudaProduct {
     pub(super) stages: usize,
     pub(super) block_rows: usize,
     pub(super) block_columns: usize,
+    /// One matrix of scalar rows; then there are no groups.
+    pub(super) csr: Option<CsrProduct>,
     pub(super) groups: Vec<Group>,
     version: u64,
     /// How ghosts arrive, where the product is one rank's share and has neighbours.
@@ -73,18 +76,18 @@ enum Values {
 
 /// Which rows go together.
 pub(super) struct Tiles {
-    pub count: usize,
-    first_boundary: usize,
-    pub starts: Buffer<u32>,
-    pub records: Buffer<u8>,
-    pub long_rows: Buffer<i32>,
-    row_starts: Buffer<i64>,
-    part_starts: Buffer<i64>,
+    made: DeviceTiling,
+    row_starts: Arc<Buffer<i64>>,
     sources: Buffer<i32>,
-    positions: usize,
-    nodes: usize,
-    record: usize,
     shape: Shape,
+}
+
+impl std::ops::Deref for Tiles {
+    type Target = DeviceTiling;
+
+    fn deref(&self) -> &DeviceTiling {
+        &self.made
+    }
 }
 
 /// The kernels of one group, and what they are launched with.
@@ -102,53 +105,25 @@ pub(super) struct Kernels {
 impl PointBlockSum for Cuda {
     type Product = CudaProduct;
 
+    fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
+        self.placed(terms)
+    }
+
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<CudaProduct> {
-        let (b, s) = (terms.block(), terms.stages());
-        if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {
-            return Err(Error::Unsupported(format!(
-                "blocks of {b}×{b} with {s} stages on a GPU; blocks of 1 to 8 and 1 to 4 stages are supported \
-                 (--device cpu takes any)"
-            )));
+        let scalar = terms.block() == 1 && terms.stages() == 1 && terms.terms.len() == 1;
+        if scalar && (terms.halo.is_none() || self.comm().size() == 1) {
+            return agree(self.comm(), CudaProduct::rows(self, terms, store));
         }
-        let all = if dense { Structure::dense(b, terms.terms.len()) } else { Structure::find(terms) };
-        let groups = match (terms.terms.len(), terms.shared_pattern()) {
-            (2, false) => vec![(0, 1), (1, 1)],
-            (n, _) => vec![(0, n)],
-        };
-        // One rank alone has no ghosts, and nobody to exchange with.
-        let halo = terms.halo.as_ref().filter(|_| self.comm().size() > 1);
-        let groups = groups
-            .into_iter()
-            .map(|(t, n)| Group::new(self.device(), terms, (t, n), all.of(t..t + n), store, halo.is_some()))
-            .collect::<Result<Vec<_>>>();
-        let low = (|| {
-            let groups = groups?;
-            let several = groups.len() > 1;
-            let low = several.then(|| self.device().zeros(terms.rows(), "a residual")).transpose()?;
-            Ok((groups, low))
-        })();
-        let (groups, low) = agree(self.comm(), low)?;
-        let exchange = match halo {
-            Some(halo) => Exchange::new(self, halo, b * s).map(Some)?,
-            None => None,
-        };
-        let ghosts = terms.halo.as_ref().map_or(0, |h| h.ghosts);
-        Ok(CudaProduct {
-            block: b,
-            stages: s,
-            block_rows: terms.block_rows(),
-            block_columns: terms.terms[0].1.block_columns() - ghosts,
-            groups,
-            version: 0,
-            exchange,
-            low,
-        })
+        CudaProduct::tiled(self, terms, store, dense)
     }
 
     fn multiply(&self, p: &CudaProduct, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         let bs = p.block * p.stages;
         check_lengths(p.block_rows * bs, p.block_columns * bs, x.len(), y.len())?;
         let (x, y, own) = (x.pointer(), y.pointer(), p.block_columns as i32);
+        if let Some(csr) = &p.csr {
+            return csr.multiply(self, x, y);
+        }
         let Some(e) = &p.exchange else {
             return p.groups.iter().try_for_each(|g| g.multiply(self, bs, x, y, 0..g.tiles.count, None));
         };
@@ -187,6 +162,9 @@ impl PointBlockSum for Cuda {
 
     fn update_values(&self, p: &mut CudaProduct, t: usize, values: Numbers) -> Result<()> {
         let (b, device) = (p.block, self.device());
+        if let Some(csr) = &mut p.csr {
+            return csr.update_values(device, values);
+        }
         let g = p.groups.iter_mut().find(|g| g.has(t)).expect("the term was checked");
         let expected = g.blocks * b * b;
         if values.len() != expected {
@@ -224,6 +202,14 @@ impl PointBlockSum for Cuda {
         if !(1..=4).contains(&s) {
             return Err(Error::Unsupported(format!("{s} stages on a GPU; 1 to 4 are supported")));
         }
+        if let Some(csr) = &mut p.csr {
+            if s != 1 {
+                let what = format!("{s} stages of a product of scalar rows; build the operator with them");
+                return Err(Error::Unsupported(what));
+            }
+            csr.update_coefficient(self.device(), coefficients[0][(0, 0)])?;
+            return self.wait();
+        }
         for g in &mut p.groups {
             if s != p.stages {
                 // Another number of stages needs another kernel; tiles and values stay.
@@ -248,6 +234,9 @@ impl PointBlockSum for Cuda {
     }
 
     fn product_bytes(p: &CudaProduct) -> u64 {
+        if let Some(csr) = &p.csr {
+            return csr.bytes();
+        }
         let groups = p.groups.iter().map(|g| {
             let value = g.store.bytes() * g.structure.slots;
             g.blocks * (value + 4) + 4 * p.block_rows
@@ -256,30 +245,99 @@ impl PointBlockSum for Cuda {
     }
 
     fn product_key(p: &CudaProduct) -> u64 {
-        p.version
+        p.version + p.csr.as_ref().map_or(0, |csr| csr.version())
     }
 }
 
 impl CudaProduct {
+    /// One matrix of scalar rows, from the arrays of the format.
+    fn rows(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
+        let ((c, a), device) = (&terms.terms[0], space.device());
+        let resident = space.resident(a)?;
+        let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
+        let values = resident.values.clone();
+        let (rows, columns) = (a.block_rows(), a.block_columns());
+        Ok(Self {
+            block: 1,
+            stages: 1,
+            block_rows: rows,
+            block_columns: columns,
+            csr: Some(CsrProduct::new(device, columns, pattern, values, store, c[(0, 0)])?),
+            groups: Vec::new(),
+            version: 0,
+            exchange: None,
+            low: None,
+        })
+    }
+
+    /// Terms of any shape in tiles of blocks; what [`PointBlockSum::prepare`] makes of all but one matrix of scalar rows without
+    /// ghosts, for which this is there to compare with. Collective.
+    ///
+    /// # Errors
+    /// As [`PointBlockSum::prepare`].
+    pub fn tiled(space: &Cuda, terms: &Terms, store: Store, dense: bool) -> Result<Self> {
+        let (b, s) = (terms.block(), terms.stages());
+        if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {
+            return Err(Error::Unsupported(format!(
+                "blocks of {b}×{b} with {s} stages on a GPU; blocks of 1 to 8 and 1 to 4 stages are supported \
+                 (--device cpu takes any)"
+            )));
+        }
+        let shared = match (terms.terms.len(), terms.shared_pattern()) {
+            (2, false) => vec![(0, 1), (1, 1)],
+            (n, _) => vec![(0, n)],
+        };
+        // One rank alone has no ghosts, and nobody to exchange with.
+        let halo = terms.halo.as_ref().filter(|_| space.comm().size() > 1);
+        let low = (|| {
+            let terms = &space.placed(terms)?;
+            let all = if dense { Structure::dense(b, terms.terms.len()) } else { space.structure(terms)? };
+            let groups = shared.into_iter();
+            let groups = groups
+                .map(|(t, n)| Group::new(space, terms, (t, n), all.of(t..t + n), store, halo.is_some()))
+                .collect::<Result<Vec<_>>>()?;
+            let several = groups.len() > 1;
+            let low = several.then(|| space.device().zeros(terms.rows(), "a residual")).transpose()?;
+            Ok((groups, low))
+        })();
+        let (groups, low) = agree(space.comm(), low)?;
+        let exchange = match halo {
+            Some(halo) => Exchange::new(space, halo, b * s).map(Some)?,
+            None => None,
+        };
+        let ghosts = terms.halo.as_ref().map_or(0, |h| h.ghosts);
+        Ok(CudaProduct {
+            block: b,
+            stages: s,
+            block_rows: terms.block_rows(),
+            block_columns: terms.terms[0].1.block_columns() - ghosts,
+            csr: None,
+            groups,
+            version: 0,
+            exchange,
+            low,
+        })
+    }
+
     /// Numbers stored for each block, of all terms that share its pattern: b² a term where blocks are dense.
     pub fn slots(&self) -> usize {
-        self.groups.iter().map(|g| g.structure.slots).sum()
+        if self.csr.is_some() { 1 } else { self.groups.iter().map(|g| g.structure.slots).sum() }
     }
 }
 
 impl Group {
     fn new(
-        device: &Arc<Device>,
+        space: &Cuda,
         terms: &Terms,
         (first, count): (usize, usize),
         structure: Structure,
         store: Store,
         halo: bool,
     ) -> Result<Self> {
-        let (b, s) = (terms.block(), terms.stages());
+        let (b, s, device) = (terms.block(), terms.stages(), space.device());
         let a: &Bsr = &terms.terms[first].1;
         let own = if halo { terms.block_rows() } else { a.block_columns() };
-        let tiles = Tiles::new(device, a, s, &structure, store, own)?;
+        let tiles = Tiles::new(space, a, s, &structure, store, own)?;
         let numbers = tiles.positions * structure.slots;
         let values = match store {
             Store::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
@@ -302,10 +360,9 @@ impl Group {
             add: first > 0,
             halo,
         };
-        let mut staging = device.zeros::<f64>(a.values().len(), "values on their way to the device")?;
         for t in first..first + count {
-            device.write(terms.terms[t].1.values(), &mut staging, 0)?;
-            group.pack(device, t, staging.pointer())?;
+            let natural = space.resident(&terms.terms[t].1)?;
+            group.pack(device, t, natural.values.pointer())?;
         }
         let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
         group.write_coefficients(device, &coefficients)?;
@@ -457,40 +514,22 @@ fn breaks_structure(t: usize) -> Error {
 
 impl Tiles {
     /// Tiles as large as the shared memory of the device allows.
-    fn new(
-        device: &Arc<Device>,
-        a: &Bsr,
-        s: usize,
-        structure: &Structure,
-        store: Store,
-        own: usize,
-    ) -> Result<Self> {
-        let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
+    fn new(space: &Cuda, a: &Bsr, s: usize, structure: &Structure, store: Store, own: usize) -> Result<Self> {
+        let (device, resident) = (space.device(), space.resident(a)?);
+        let pattern = DevicePattern::of(a, &resident);
         let mut shape = Shape::choose(a.block(), s, structure, store);
         let tiling = loop {
-            let tiling = Tiling::new(pattern, shape.tile, shape.cluster, own);
+            let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
             if needed <= device.shared_memory() || shape.tile <= 16 {
                 break tiling;
             }
             shape.tile /= 2;
         };
-        let what = "indices of the tiles";
-        let row_starts: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();
-        let mut records = tiling.records;
-        records.resize(records.len() + 16, 0);
         Ok(Self {
-            count: tiling.starts.len() - 1,
-            first_boundary: tiling.first_boundary,
-            starts: device.upload(&tiling.starts, what)?,
-            records: device.upload(&records, what)?,
-            long_rows: device.upload(&tiling.long_rows, what)?,
-            row_starts: device.upload(&row_starts, what)?,
-            part_starts: device.upload(&tiling.part_starts, what)?,
-            sources: device.upload(&shape.sources(structure), what)?,
-            positions: tiling.positions,
-            nodes: tiling.nodes,
-            record: tiling.record,
+            row_starts: resident.row_ptr.clone(),
+            sources: device.upload(&shape.sources(structure), "indices of the tiles")?,
+            made: tiling,
             shape,
         })
     }

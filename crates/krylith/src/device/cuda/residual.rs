@@ -36,6 +36,9 @@ impl CudaProduct {
         let run = self.block * self.stages;
         check_lengths(self.block_rows * run, self.block_columns * run, x.len(), r.len())?;
         check_lengths(r.len(), m.len(), b.len(), m.len())?;
+        if let Some(csr) = &self.csr {
+            return csr.residual(space, b.pointer(), x.pointer(), r.pointer(), m.pointer());
+        }
         let ghosts = match &self.exchange {
             None => None,
             Some(e) => {

@@ -182,8 +182,87 @@ pub(super) fn ildu_solve(order: usize, store: Store, shape: &IlduShape, gathered
     Kernel { file: "ildu_solve.cu", entry: "ildu_solve", defines }
 }
 
+/// Where each block of the factors stands in the stream; with `write` it is written, else counted.
+pub(super) fn ildu_stream(order: usize, store: Store, shape: &IlduShape, write: bool) -> Kernel {
+    let defines = vec![
+        define("ORDER", order),
+        value(store),
+        define("WARPS", shape.warps),
+        define("STAGE", shape.stage),
+        define("THREADS", IlduShape::LAYOUT_THREADS),
+        define("WRITE", write as u32),
+    ];
+    Kernel { file: "ildu_stream.cu", entry: "ildu_stream", defines }
+}
+
+/// The analysis of subdomains, of one pattern or the union of two.
+pub(super) fn ildu_plan(entry: &'static str, patterns: usize) -> Kernel {
+    let defines = vec![define("PATTERNS", patterns), define("THREADS", super::factors::PLAN_THREADS)];
+    Kernel { file: "ildu_plan.cu", entry, defines }
+}
+
+/// Another order of elimination for subdomains whose natural one is suspect.
+pub(super) fn ildu_order() -> Kernel {
+    let defines = vec![define("THREADS", super::factors::PLAN_THREADS)];
+    Kernel { file: "ildu_order.cu", entry: "ildu_order", defines }
+}
+
+fn ildu_plans() -> Vec<Kernel> {
+    let first = ["ildu_boxes", "ildu_home"].map(|entry| ildu_plan(entry, 1));
+    let rest = [1, 2]
+        .into_iter()
+        .flat_map(|n| ["ildu_count", "ildu_inspect", "ildu_finish"].map(|entry| ildu_plan(entry, n)));
+    first.into_iter().chain(rest).chain([ildu_order(), scan_columns(3)]).collect()
+}
+
+/// Exclusive sums down interleaved columns.
+pub(super) fn scan_columns(columns: usize) -> Kernel {
+    Kernel { file: "scan.cu", entry: "scan_columns", defines: vec![define("COLUMNS", columns)] }
+}
+
 /// Orders of blocks whose factors CI compiles: all of one stage, and b·s of Kronecker systems.
 const ILDU_ORDERS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32];
+
+/// Threads of a block of `kernels/csr.cu`.
+pub(super) const CSR_THREADS: usize = 256;
+/// Most entries of a tile of scalar rows.
+const CSR_CAPACITY: usize = 2048;
+/// Rows up to this length stand in one tile.
+const CSR_LONG: usize = 120;
+/// Rows and entries of a tile; the rest is room for the end of its last row and for alignment.
+pub(super) const CSR_WINDOW: usize = CSR_CAPACITY - CSR_LONG - 8;
+
+/// A kernel of `csr.cu`: products of scalar rows.
+pub(super) fn csr(entry: &'static str, store: Store) -> Kernel {
+    let defines = vec![
+        value(store),
+        define("THREADS", CSR_THREADS),
+        define("CAPACITY", CSR_CAPACITY),
+        define("LONG", CSR_LONG),
+    ];
+    Kernel { file: "csr.cu", entry, defines }
+}
+
+/// Blocks of a matrix that a block of threads of `passes.cu` looks at.
+pub(super) fn passes_window(block: usize) -> usize {
+    2048 / block
+}
+
+/// A kernel of `passes.cu`: passes over the entries of a matrix, scaled or as they are.
+pub(super) fn passes(entry: &'static str, block: usize, scaled: bool) -> Kernel {
+    let defines = vec![define("BLOCK", block), define("SCALED", scaled as u32)];
+    Kernel { file: "passes.cu", entry, defines }
+}
+
+/// Random numbers.
+pub(super) fn random() -> Kernel {
+    Kernel { file: "random.cu", entry: "random_numbers", defines: Vec::new() }
+}
+
+/// The passes over matrices of some block sizes.
+fn all_passes(blocks: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Kernel> {
+    blocks.into_iter().flat_map(|b| [false, true].map(|scaled| passes("entry_maxima", b, scaled)))
+}
 
 /// Product by diagonals.
 pub(super) fn diagonals() -> Kernel {
@@ -200,21 +279,57 @@ pub(super) fn gather() -> Kernel {
     Kernel { file: "gather.cu", entry: "gather_runs", defines: Vec::new() }
 }
 
+/// A caller's matrix, taken over; names of C types of its row pointers and columns.
+pub(super) fn arrays(entry: &'static str, row: &str, column: &str) -> Kernel {
+    Kernel { file: "arrays.cu", entry, defines: vec![define("ROW", row), define("COLUMN", column)] }
+}
+
+/// All of [`arrays`], for one width of row pointers and columns.
+fn all_arrays(row: &str, column: &str) -> Vec<Kernel> {
+    ["take_row_pointers", "take_columns", "check_columns", "take_values"]
+        .map(|entry| arrays(entry, row, column))
+        .into()
+}
+
 /// The bandwidth measurement.
 pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
 }
 
+/// A kernel that makes tiles.
+pub(super) fn tiling(entry: &'static str) -> Kernel {
+    Kernel { file: "tiling.cu", entry, defines: Vec::new() }
+}
+
+/// Structure inside the blocks.
+pub(super) fn structure() -> Kernel {
+    Kernel { file: "structure.cu", entry: "structure", defines: Vec::new() }
+}
+
+/// A kernel that makes the blocks of point-block Jacobi.
+pub(super) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel {
+    Kernel { file: "jacobi.cu", entry, defines: vec![define("ORDER", order), value(store)] }
+}
+
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
+    all.push(random());
+    all.extend(all_passes(1..=8));
+    let widths = ["int", "long long", "unsigned", "unsigned long long"];
+    all.extend(widths.iter().flat_map(|width| all_arrays(width, width)));
+    all.extend(all_arrays("long long", "int"));
+    all.extend(ildu_plans());
     all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
+        all.push(csr("csr_product", store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
+        all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
         for order in ILDU_ORDERS {
             for shape in IlduShape::all(order) {
                 all.push(ildu_pack(order, store, &shape));
+                all.extend([false, true].map(|write| ildu_stream(order, store, &shape, write)));
                 all.extend([false, true].map(|gathered| ildu_solve(order, store, &shape, gathered)));
             }
         }
@@ -384,19 +499,28 @@ pub fn products() -> Vec<Kernel> {
 
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather()];
+    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
+    all.push(random());
+    all.extend(all_passes([1, 2, 3, 4, 5]));
+    all.extend(all_arrays("int", "int"));
+    all.extend(all_arrays("long long", "int"));
+    all.extend(ildu_plans());
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
+        all.push(csr("csr_product", store));
     }
     let store = Store::F64;
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
         all.extend([ildu_form(order), ildu_factor(order)]);
         for shape in IlduShape::all(order) {
             all.extend([ildu_pack(order, store, &shape), ildu_solve(order, store, &shape, true)]);
+            all.extend([false, true].map(|write| ildu_stream(order, store, &shape, write)));
         }
     }
-    all.extend([1, 2, 3, 4, 5, 6, 8, 9, 12, 16].map(|order| block_diagonal(order, store)));
+    let orders = [1, 2, 3, 4, 5, 6, 8, 9, 12, 16];
+    all.extend(orders.map(|order| block_diagonal(order, store)));
+    all.extend(orders.map(|order| jacobi("jacobi_invert", order, store)));
     for halo in [false, true] {
         let kernel = |b: usize, s: usize, structure: &Structure| {
             kron_product(&Shape::choose(b, s, structure, store), b, s, structure, store, false, halo)

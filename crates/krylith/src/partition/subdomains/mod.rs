@@ -16,15 +16,55 @@ use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::{Error, Result};
 use rayon::prelude::*;
+use std::sync::OnceLock;
 
 /// Disjoint groups of block rows that together are all of them; none is empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Subdomains {
+    /// Boxes of a grid are listed when somebody asks for their rows: a GPU does not.
+    lists: OnceLock<Lists>,
+    boxes: Option<Boxes>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lists {
     /// Block rows by subdomain, ascending within each.
     rows: Vec<u32>,
     /// Subdomain p has `rows[ptr[p]..ptr[p + 1]]`.
     ptr: Vec<usize>,
 }
+
+/// Boxes of `size` points of a grid, both numbered x fastest; those at the far sides may be smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Boxes {
+    pub grid: [usize; 3],
+    pub size: [usize; 3],
+}
+
+impl Boxes {
+    /// Boxes along each edge.
+    pub fn counts(&self) -> [usize; 3] {
+        std::array::from_fn(|d| self.grid[d].div_ceil(self.size[d]))
+    }
+
+    fn lists(&self) -> Lists {
+        let ([nx, ny, nz], size, count) = (self.grid, self.size, self.counts());
+        let label = |i: usize| {
+            let [x, y, z] = [i % nx / size[0], i / nx % ny / size[1], i / (nx * ny) / size[2]];
+            (x + count[0] * (y + count[1] * z)) as u32
+        };
+        let labels: Vec<u32> = (0..nx * ny * nz).into_par_iter().map(label).collect();
+        Lists::from_labels(&labels, count.iter().product())
+    }
+}
+
+impl PartialEq for Subdomains {
+    fn eq(&self, other: &Self) -> bool {
+        (self.boxes.is_some() && self.boxes == other.boxes) || self.lists() == other.lists()
+    }
+}
+
+impl Eq for Subdomains {}
 
 /// Ways to cut block rows into subdomains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,7 +129,7 @@ impl Subdomains {
     /// One subdomain of `rows` block rows; none of 0.
     pub fn whole(rows: usize) -> Self {
         let ptr = if rows > 0 { vec![0, rows] } else { vec![0] };
-        Self { rows: (0..rows as u32).collect(), ptr }
+        Self::of(Lists { rows: (0..rows as u32).collect(), ptr })
     }
 
     /// From the subdomain of each block row, such as [`Partition::owner`](super::Partition::owner). Empty ones are
@@ -104,17 +144,11 @@ impl Subdomains {
                 labels[i]
             )));
         }
-        let mut next = vec![0usize; count + 1];
-        labels.iter().for_each(|&p| next[p as usize + 1] += 1);
-        (0..count).for_each(|p| next[p + 1] += next[p]);
-        let mut ptr = next.clone();
-        ptr.dedup();
-        let mut rows = vec![0; labels.len()];
-        for (i, &p) in labels.iter().enumerate() {
-            rows[next[p as usize]] = i as u32;
-            next[p as usize] += 1;
-        }
-        Ok(Self { rows, ptr })
+        Ok(Self::of(Lists::from_labels(labels, count)))
+    }
+
+    fn of(lists: Lists) -> Self {
+        Self { lists: OnceLock::from(lists), boxes: None }
     }
 
     /// From the subdomain of each block row, all below `count`: ordered by their smallest row, whatever the labels are.
@@ -140,13 +174,7 @@ impl Subdomains {
         let [nx, ny, nz] = grid;
         assert!(size.iter().all(|&s| s > 0), "boxes of {size:?} points");
         assert!(nx * ny * nz <= u32::MAX as usize, "a grid of {grid:?} points");
-        let count: [usize; 3] = std::array::from_fn(|d| grid[d].div_ceil(size[d]));
-        let label = |i: usize| {
-            let [x, y, z] = [i % nx / size[0], i / nx % ny / size[1], i / (nx * ny) / size[2]];
-            (x + count[0] * (y + count[1] * z)) as u32
-        };
-        let labels: Vec<u32> = (0..nx * ny * nz).into_par_iter().map(label).collect();
-        Self::from_labels(&labels, count.iter().product()).expect("labels count boxes")
+        Self { lists: OnceLock::new(), boxes: Some(Boxes { grid, size }) }
     }
 
     /// Cuts the block rows of `terms` into subdomains of about `rows` block rows, never more, and says why that way.
@@ -216,24 +244,65 @@ impl Subdomains {
             rows.extend_from_slice(group);
             ptr.push(rows.len());
         }
-        Self { rows, ptr }
+        Self::of(Lists { rows, ptr })
+    }
+
+    fn lists(&self) -> &Lists {
+        let boxes =
+            || self.boxes.map_or_else(|| Lists { rows: Vec::new(), ptr: vec![0] }, |boxes| boxes.lists());
+        self.lists.get_or_init(boxes)
     }
 
     /// Subdomains.
     pub fn count(&self) -> usize {
-        self.ptr.len() - 1
+        match &self.boxes {
+            Some(boxes) => boxes.counts().iter().product(),
+            None => self.lists().ptr.len() - 1,
+        }
     }
     /// Block rows of subdomain `p`, ascending.
     pub fn rows(&self, p: usize) -> &[u32] {
-        &self.rows[self.ptr[p]..self.ptr[p + 1]]
+        let Lists { rows, ptr } = self.lists();
+        &rows[ptr[p]..ptr[p + 1]]
     }
     /// Block rows of all of them.
     pub fn block_rows(&self) -> usize {
-        self.rows.len()
+        match &self.boxes {
+            Some(boxes) => boxes.grid.iter().product(),
+            None => self.lists().rows.len(),
+        }
     }
     /// Block rows of the largest.
     pub fn largest(&self) -> usize {
-        self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
+        match &self.boxes {
+            Some(Boxes { grid, size }) => (0..3).map(|d| size[d].min(grid[d])).product(),
+            None => self.lists().ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0),
+        }
+    }
+    /// The boxes that they are, where they are some.
+    pub(crate) fn as_boxes(&self) -> Option<Boxes> {
+        self.boxes
+    }
+    /// Block rows by subdomain, and where those of each begin; the end last.
+    pub(crate) fn all_rows(&self) -> (&[u32], &[usize]) {
+        let Lists { rows, ptr } = self.lists();
+        (rows, ptr)
+    }
+}
+
+impl Lists {
+    fn from_labels(labels: &[u32], count: usize) -> Self {
+        let mut next = vec![0usize; count + 1];
+        labels.iter().for_each(|&p| next[p as usize + 1] += 1);
+        (0..count).for_each(|p| next[p + 1] += next[p]);
+        let mut ptr = next.clone();
+        ptr.dedup();
+        let mut rows = vec![0; labels.len()];
+        for (i, &p) in labels.iter().enumerate() {
+            rows[next[p as usize]] = i as u32;
+            next[p as usize] += 1;
+        }
+        Self { rows, ptr }
     }
 }
 

@@ -21,6 +21,28 @@ impl Pattern {
         &self.col[self.row_ptr[i]..self.row_ptr[i + 1]]
     }
 
+    /// The neighbours of each row either way, and where they begin; one that is coupled both ways stands twice, which
+    /// searches do not mind.
+    pub fn neighbours(&self) -> (Vec<usize>, Vec<u32>) {
+        let n = self.len();
+        let mut ptr = vec![0usize; n + 1];
+        let edges =
+            || (0..n).flat_map(|i| self.row(i).iter().map(move |&j| (i, j as usize))).filter(|(i, j)| i != j);
+        for (i, j) in edges() {
+            ptr[i + 1] += 1;
+            ptr[j + 1] += 1;
+        }
+        (0..n).for_each(|i| ptr[i + 1] += ptr[i]);
+        let (mut next, mut neighbours) = (ptr.clone(), vec![0u32; ptr[n]]);
+        for (i, j) in edges() {
+            neighbours[next[i]] = j as u32;
+            neighbours[next[j]] = i as u32;
+            next[i] += 1;
+            next[j] += 1;
+        }
+        (ptr, neighbours)
+    }
+
     /// The same entries with row and column `order[k]` called k.
     pub fn permuted(&self, order: &[u32]) -> Self {
         let mut place = vec![0u32; order.len()];

@@ -4,21 +4,24 @@
 //! by one thread, or by one thread block that keeps its vector in shared memory. The fused ILDU(0) of Gondhalekar,
 //! Haugen and others (2025), with ILU(k) fill (Saad 2003, Alg. 10.5) and blocks of any order b·s.
 //!
-//! [`Subdomains`] says which rows stand together, [`Plan`] holds everything that values do not change, and a device
-//! that implements [`SubdomainFactors`] computes factors and applies them. Results do not depend on how many threads
+//! [`Subdomains`] says which rows stand together. A device that implements [`SubdomainFactors`] analyses their patterns (into
+//! its own plan, or the host's [`Plan`]), computes factors and applies them. Results do not depend on how many threads
 //! or ranks share the subdomains: each is computed alone and in one order.
 //!
 //! Ledger of one application: every factor and its column once, x and y once.
 
 mod fill;
 mod order;
+mod outline;
 mod plan;
 
+pub use outline::Outline;
 pub(crate) use plan::MAX_ORDER;
 pub use plan::Plan;
 
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::partition::Subdomains;
+use crate::solver::setup::{self, SetupPart};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -99,19 +102,29 @@ impl Stride {
 
 /// A device that can factorise subdomains and solve with their factors.
 pub trait SubdomainFactors: Space {
+    /// Everything about the factors of all subdomains that values do not change, where this device wants it.
+    type Plan;
     /// Factors on the device, with the memory that computing them takes.
     type Factors;
+    /// Analyses every subdomain with ILU(`fill`): patterns, order of elimination, levels. The result depends on the patterns
+    /// alone.
+    ///
+    /// # Errors
+    /// As [`Plan::new`]; a device without room.
+    fn analyse(&self, terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Arc<Self::Plan>>;
+    /// What there is to say of a plan.
+    fn outline(plan: &Self::Plan) -> Outline;
     /// Most block rows of a subdomain that this device takes, with blocks of an order.
     fn most_rows(&self, order: usize) -> usize;
     /// Memory and layout for the factors of a plan; no values yet.
-    fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<Self::Factors>;
+    fn prepare_factors(&self, plan: &Arc<Self::Plan>, store: Store) -> Result<Self::Factors>;
     /// Factorises every subdomain's part of Σ Cₜ ⊗ Aₜ on the plan's pattern: entry (r·s + k, q·s + l) of a block is
     /// Σ Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is f64 whatever the store. Analyses and allocates nothing.
     ///
     /// A pivot that cannot be inverted is counted, and its row and column take no part in what follows. With `shift`
     /// it first gets shift times the largest entry of its row added to its diagonal.
     ///
-    /// The caller has checked the values with [`Plan::check`].
+    /// The caller has checked the values with [`Outline::check`].
     fn factorize(
         &self,
         factors: &mut Self::Factors,
@@ -147,7 +160,8 @@ pub struct IlduOptions {
 
 /// y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x, subdomain by subdomain.
 pub struct Ildu<S: SubdomainFactors> {
-    plan: Arc<Plan>,
+    plan: Arc<S::Plan>,
+    outline: Outline,
     factors: S::Factors,
     options: IlduOptions,
     pivots: Pivots,
@@ -161,26 +175,27 @@ impl<S: SubdomainFactors> Ildu<S> {
     /// A matrix that is not square or subdomains that do not cover it; a pivot that cannot be inverted, with its row;
     /// a shift that is not a positive number; a device without room.
     pub fn new(space: &S, terms: &Terms, subdomains: &Subdomains, options: IlduOptions) -> Result<Self> {
-        Self::with_plan(space, terms, Arc::new(Plan::new(terms, subdomains, options.fill)?), options)
+        Self::with_plan(space, terms, space.analyse(terms, subdomains, options.fill)?, options)
     }
 
     /// Factorises on a plan that was made for terms of this pattern; `options.fill` is the plan's affair.
     ///
     /// # Errors
     /// As [`new`](Self::new); terms of another shape than the plan's.
-    pub fn with_plan(space: &S, terms: &Terms, plan: Arc<Plan>, options: IlduOptions) -> Result<Self> {
+    pub fn with_plan(space: &S, terms: &Terms, plan: Arc<S::Plan>, options: IlduOptions) -> Result<Self> {
         if let Some(shift) = options.shift.filter(|s| !(*s > 0.0) || !s.is_finite()) {
             return Err(Error::invalid(format!("a pivot shift of {shift}; it must be a positive number")));
         }
-        if terms.block_rows() != plan.block_rows {
+        let outline = S::outline(&plan);
+        if terms.block_rows() != outline.block_rows {
             return Err(Error::invalid(format!(
                 "terms of {} block rows on a plan that was made for {}",
                 terms.block_rows(),
-                plan.block_rows
+                outline.block_rows
             )));
         }
         let factors = space.prepare_factors(&plan, options.store)?;
-        let mut ildu = Self { plan, factors, options, pivots: Pivots::default(), key: fresh_key() };
+        let mut ildu = Self { plan, outline, factors, options, pivots: Pivots::default(), key: fresh_key() };
         ildu.update_values(space, terms)?;
         Ok(ildu)
     }
@@ -195,7 +210,8 @@ impl<S: SubdomainFactors> Ildu<S> {
     /// Another shape than the plan's; a pivot that cannot be inverted, with its row.
     pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
         let values = values.into();
-        self.plan.check(&values)?;
+        self.outline.check(&values)?;
+        let _factors = setup::begin_inside(SetupPart::Factors);
         self.pivots = space.factorize(&mut self.factors, &values, self.options.shift)?;
         let Some((row, kind)) = self.pivots.first else { return Ok(()) };
         let remedy = match self.options.shift {
@@ -214,8 +230,13 @@ impl<S: SubdomainFactors> Ildu<S> {
     }
 
     /// Patterns and order of the factors.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &S::Plan {
         &self.plan
+    }
+
+    /// What there is to say of them.
+    pub fn outline(&self) -> &Outline {
+        &self.outline
     }
 
     /// How the pivots of the last factorisation were.

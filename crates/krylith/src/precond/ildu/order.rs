@@ -3,9 +3,24 @@
 //! Incomplete factors depend on it. The natural order, ascending own numbers, is kept where it is as good as any: grids
 //! and meshes numbered along a direction, where rows wait for few others and the factors are near those of a direct
 //! method. A numbering without neighbourhood costs a quarter to seven tenths more iterations (shuffled 64³ Laplacian,
-//! subdomains of 512 rows and whole), and one that winds through the subdomain makes a level of every row. Both are
-//! measured against the reverse Cuthill–McKee order, which is taken where it has less than half the profile or less
-//! than half the levels. Colourings would have fewer levels still, and far worse factors.
+//! subdomains of 512 rows and whole), and one that winds through the subdomain makes a level of every row. There the
+//! reverse Cuthill–McKee order is better. Colourings would have fewer levels still, and far worse factors.
+//!
+//! # The rule
+//!
+//! For n rows, E entries off the diagonal, and the natural order's profile P and number of levels L, all of the pattern
+//! without fill and all in integers:
+//!
+//! 1. Fewer than 8 rows keep the natural order.
+//! 2. The order is suspect by its profile where 6 P > n². Boxes numbered along an axis have P ≤ n²/8, shuffled rows
+//!    n²/4 (two neighbours each) to n²/2 (very many).
+//! 3. It is suspect by its levels where L³ > 64 n and L n > 2 d · max(n, E − 5 n). Here d is the number of rows on
+//!    the longest of the shortest paths from the lowest row of the last level: one breadth-first search. Rows numbered
+//!    along a direction have d levels in a 5-point or 7-point grid, less than 2 d in one of triangles, and no breadth-first
+//!    order from that row has fewer than d. Rows of many neighbours need more levels in any order, so d counts for more
+//!    where E/n is above 6.
+//! 4. An order that is not suspect is kept, and no other is looked at. For a suspect one the reverse Cuthill–McKee
+//!    order is computed, and taken if it has less than half the profile or less than half the levels.
 
 use super::fill::Pattern;
 
@@ -15,15 +30,54 @@ pub(super) fn choose(pattern: &Pattern) -> Option<Vec<u32>> {
     if pattern.len() < 8 {
         return None;
     }
+    let (levels, natural) = (pattern.levels(), profile(pattern));
+    let count = level_count(&levels);
+    if !suspect(pattern, &levels, count, natural) {
+        return None;
+    }
     let order = reverse_cuthill_mckee(pattern);
     let other = pattern.permuted(&order);
-    let better = 2 * profile(&other) < profile(pattern) || 2 * level_count(&other) < level_count(pattern);
+    let better = 2 * profile(&other) < natural || 2 * level_count(&other.levels()) < count;
     better.then_some(order)
 }
 
+/// True where another order is worth a look: points 2 and 3 of the rule.
+fn suspect(pattern: &Pattern, levels: &[u32], count: usize, profile: usize) -> bool {
+    let (n, l) = (pattern.len() as u128, count as u128);
+    let entries = pattern.col.len() as u128 - n;
+    if 6 * profile as u128 > n * n {
+        return true;
+    }
+    l.pow(3) > 64 * n
+        && l * n > 2 * depth(pattern, levels, count) as u128 * n.max(entries.saturating_sub(5 * n))
+}
+
+/// Rows on the longest of the shortest paths from the lowest row of the last level.
+fn depth(pattern: &Pattern, levels: &[u32], count: usize) -> usize {
+    let start = levels.iter().position(|&l| l as usize + 1 == count).expect("the last level has rows");
+    let (ptr, neighbours) = pattern.neighbours();
+    let mut seen = vec![false; pattern.len()];
+    let (mut front, mut next) = (vec![start as u32], Vec::new());
+    seen[start] = true;
+    let mut depth = 0;
+    while !front.is_empty() {
+        depth += 1;
+        for &i in &front {
+            for &j in &neighbours[ptr[i as usize]..ptr[i as usize + 1]] {
+                if !std::mem::replace(&mut seen[j as usize], true) {
+                    next.push(j);
+                }
+            }
+        }
+        front.clear();
+        std::mem::swap(&mut front, &mut next);
+    }
+    depth
+}
+
 /// Levels of a pattern.
-fn level_count(pattern: &Pattern) -> u32 {
-    pattern.levels().into_iter().max().map_or(0, |l| l + 1)
+fn level_count(levels: &[u32]) -> usize {
+    levels.iter().max().map_or(0, |&l| l as usize + 1)
 }
 
 /// Σ over rows of the distance between the diagonal and the first entry, either way.
@@ -43,22 +97,7 @@ fn profile(pattern: &Pattern) -> usize {
 /// (George and Liu 1981).
 fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
     let n = pattern.len();
-    // Neighbours either way; one that is coupled both ways stands twice, which the search does not mind.
-    let mut ptr = vec![0usize; n + 1];
-    let edges =
-        || (0..n).flat_map(|i| pattern.row(i).iter().map(move |&j| (i, j as usize))).filter(|(i, j)| i != j);
-    for (i, j) in edges() {
-        ptr[i + 1] += 1;
-        ptr[j + 1] += 1;
-    }
-    (0..n).for_each(|i| ptr[i + 1] += ptr[i]);
-    let (mut next, mut neighbours) = (ptr.clone(), vec![0u32; ptr[n]]);
-    for (i, j) in edges() {
-        neighbours[next[i]] = j as u32;
-        neighbours[next[j]] = i as u32;
-        next[i] += 1;
-        next[j] += 1;
-    }
+    let (ptr, mut neighbours) = pattern.neighbours();
     let degree = |i: u32| ptr[i as usize + 1] - ptr[i as usize];
     for i in 0..n {
         neighbours[ptr[i]..ptr[i + 1]].sort_unstable_by_key(|&j| (degree(j), j));
@@ -108,4 +147,70 @@ pub(super) fn by_level(levels: &[u32]) -> (Vec<u32>, Vec<u32>) {
     }
     begin.truncate(count);
     (order, begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pattern of a grid's couplings to neighbours by `offsets`, where point i is called `name(i)`.
+    fn grid(n: [usize; 3], offsets: &[[isize; 3]], name: impl Fn([usize; 3]) -> usize) -> Pattern {
+        let at = |i: usize| [i % n[0], i / n[0] % n[1], i / (n[0] * n[1])];
+        let total = n.iter().product();
+        let mut rows = vec![Vec::new(); total];
+        for i in 0..total {
+            let x = at(i);
+            let row = &mut rows[name(x)];
+            row.push(name(x) as u32);
+            for offset in offsets {
+                let y: Option<Vec<usize>> =
+                    (0..3).map(|d| x[d].checked_add_signed(offset[d]).filter(|&y| y < n[d])).collect();
+                row.extend(y.map(|y| name([y[0], y[1], y[2]]) as u32));
+            }
+            row.sort_unstable();
+        }
+        let mut row_ptr = vec![0];
+        rows.iter().for_each(|row| row_ptr.push(row_ptr[row_ptr.len() - 1] + row.len()));
+        let col = rows.concat();
+        Pattern { row_ptr, from: (0..col.len() as u32).collect(), col }
+    }
+
+    fn is_suspect(pattern: &Pattern) -> bool {
+        let levels = pattern.levels();
+        suspect(pattern, &levels, level_count(&levels), profile(pattern))
+    }
+
+    const FACES: [[isize; 3]; 6] = [[-1, 0, 0], [0, -1, 0], [0, 0, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]];
+
+    #[test]
+    fn boxes_keep_their_order_unseen() {
+        let all: Vec<[isize; 3]> = (0..27).map(|o| [o % 3 - 1, o / 3 % 3 - 1, o / 9 - 1]).collect();
+        let tetrahedra: Vec<_> = all.iter().copied().filter(|o| o.iter().all(|&x| x >= 0)).collect();
+        let tetrahedra: Vec<_> = tetrahedra.iter().flat_map(|&o| [o, o.map(|x| -x)]).collect();
+        let off =
+            |offsets: &[[isize; 3]]| -> Vec<_> { offsets.iter().copied().filter(|&o| o != [0; 3]).collect() };
+        for n in [[16, 16, 8], [8, 8, 8], [43, 43, 1], [20, 10, 10]] {
+            for offsets in [&FACES[..], &off(&all), &off(&tetrahedra)] {
+                let natural = grid(n, offsets, |x| x[0] + n[0] * (x[1] + n[1] * x[2]));
+                assert!(!is_suspect(&natural), "{n:?}, {} neighbours", offsets.len());
+            }
+        }
+    }
+
+    #[test]
+    fn shuffled_and_winding_orders_give_way() {
+        let n = [16, 16, 8];
+        let shuffled = |x: [usize; 3]| (x[0] + 16 * (x[1] + 16 * x[2])) * 769 % 2048;
+        let winding = |x: [usize; 3]| {
+            let y = if x[2] % 2 == 1 { 15 - x[1] } else { x[1] };
+            let x0 = if (x[1] + x[2]) % 2 == 1 { 15 - x[0] } else { x[0] };
+            x0 + 16 * (y + 16 * x[2])
+        };
+        for (label, pattern) in
+            [("shuffled", grid(n, &FACES, shuffled)), ("winding", grid(n, &FACES, winding))]
+        {
+            assert!(is_suspect(&pattern), "{label}");
+            assert!(choose(&pattern).is_some(), "{label}");
+        }
+    }
 }

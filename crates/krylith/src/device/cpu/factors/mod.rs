@@ -15,8 +15,9 @@ mod solve;
 use super::Cpu;
 use super::pool::Disjoint;
 use crate::Result;
-use crate::operator::{TermValues, check_lengths};
-use crate::precond::{Pivots, Plan, Stride, SubdomainFactors};
+use crate::operator::{TermValues, Terms, check_lengths};
+use crate::partition::Subdomains;
+use crate::precond::{Outline, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
 use factorize::Scratch;
 use layout::{Layout, Slice};
@@ -57,7 +58,16 @@ struct Work {
 }
 
 impl SubdomainFactors for Cpu {
+    type Plan = Plan;
     type Factors = CpuFactors;
+
+    fn analyse(&self, terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Arc<Plan>> {
+        Plan::new(terms, subdomains, fill).map(Arc::new)
+    }
+
+    fn outline(plan: &Plan) -> Outline {
+        Outline::from(plan)
+    }
 
     fn most_rows(&self, _order: usize) -> usize {
         usize::MAX

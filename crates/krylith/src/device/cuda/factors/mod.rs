@@ -1,50 +1,47 @@
-//! Factors of subdomains on a GPU: analysed on the host, factorised and applied on the device.
+//! Factors of subdomains on a GPU: analysed, laid out, factorised and applied there.
 //!
-//! The plan's pattern stays on the device beside the factors, so that new values are a copy, three kernels and no analysis.
+//! The plan's pattern stays on the device beside the factors, so that new values are three kernels and no analysis.
 
+mod plan;
 mod shape;
-mod stream;
 
+pub use plan::CudaPlan;
+pub(in crate::device::cuda) use plan::THREADS as PLAN_THREADS;
 pub use shape::IlduShape;
 
 use super::Cuda;
-use super::driver::{Buffer, launch};
+use super::driver::{Buffer, Device, launch};
 use super::specialisations;
-use crate::operator::TermValues;
-use crate::precond::{PivotKind, Pivots, Plan, Stride, SubdomainFactors};
+use crate::operator::{TermValues, Terms};
+use crate::partition::Subdomains;
+use crate::precond::{Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
 use std::sync::Arc;
-use stream::Stream;
 
-/// Most subdomains, chunks and threads aside: what a 16-bit local column can name.
-const MOST_ROWS: usize = 1 << 16;
+/// Most block rows of a subdomain: positions have 16 bits.
+const MOST_ROWS: usize = (1 << 16) - 1;
 
 /// Pattern and values of all subdomains' factors.
 pub struct CudaFactors {
-    plan: Arc<Plan>,
+    plan: Arc<CudaPlan>,
     shape: IlduShape,
     shared: usize,
     functions: Functions,
-    starts: Buffer<i64>,
-    level_starts: Buffer<i64>,
-    levels: Buffer<u32>,
-    row_starts: Buffer<i64>,
-    columns: Buffer<u16>,
-    diagonal: Buffer<i64>,
-    // Block row of each position, to name bad pivots.
-    rows: Buffer<u32>,
-    sources: Vec<Buffer<u32>>,
     coefficients: Buffer<f64>,
     // Values of one term as they come, unless they can be read where they are.
     natural: Buffer<f64>,
     work: Buffer<f64>,
     pivots: Buffer<u64>,
-    // Block rows ascending in each subdomain, unless they are consecutive, and the position of each.
-    gathered: Option<Buffer<u32>>,
-    slots: Buffer<u16>,
-    runs: Buffer<i64>,
+    stream: Stream,
+}
+
+/// Where the values of all subdomains stand in the order of use, and what places them.
+struct Stream {
+    /// First chunk of each subdomain and what comes before it in places and values, in units of 16 bytes.
+    sums: Buffer<i64>,
+    /// Where each chunk's place and values begin, in units of 16 bytes; one more than there are chunks.
     chunks: Buffer<[u32; 2]>,
     places: Buffer<u8>,
     values: Buffer<u8>,
@@ -58,6 +55,7 @@ struct Functions {
 }
 
 impl SubdomainFactors for Cuda {
+    type Plan = CudaPlan;
     type Factors = CudaFactors;
 
     fn most_rows(&self, order: usize) -> usize {
@@ -65,10 +63,22 @@ impl SubdomainFactors for Cuda {
         (self.device().shared_memory().saturating_sub(shape.ring()) / (8 * order)).min(MOST_ROWS)
     }
 
-    fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<CudaFactors> {
-        let (device, order) = (self.device(), plan.order);
-        let count = plan.ptr.len() - 1;
-        let largest = (0..count).map(|p| plan.ptr[p + 1] - plan.ptr[p]).max().unwrap_or(0);
+    fn analyse(&self, terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Arc<CudaPlan>> {
+        plan::check(terms, subdomains)?;
+        let room = self.device().shared_memory();
+        let plan = match CudaPlan::can_analyse(terms, subdomains, fill, room) {
+            true => CudaPlan::analyse(self, terms, subdomains)?,
+            false => CudaPlan::upload(self.device(), &Plan::new(terms, subdomains, fill)?)?,
+        };
+        Ok(Arc::new(plan))
+    }
+
+    fn outline(plan: &CudaPlan) -> Outline {
+        plan.outline.clone()
+    }
+
+    fn prepare_factors(&self, plan: &Arc<CudaPlan>, store: Store) -> Result<CudaFactors> {
+        let (device, order, largest) = (self.device(), plan.outline.order, plan.outline.largest);
         if !(1..=32).contains(&order) {
             return Err(Error::Unsupported(format!(
                 "factors with blocks of order {order}; a GPU takes 1 to 32"
@@ -83,64 +93,35 @@ impl SubdomainFactors for Cuda {
                 self.most_rows(order)
             )));
         }
-        let Stream { chunks, runs, places, values } =
-            stream::lay_out(plan, store.bytes(), shape.stage, shape.warps)?;
-        let (mut rows, mut slots) = (plan.rows.clone(), vec![0u16; plan.rows.len()]);
-        for p in 0..count {
-            let own = plan.ptr[p]..plan.ptr[p + 1];
-            let mut ascending: Vec<(u32, u16)> =
-                plan.rows[own.clone()].iter().enumerate().map(|(i, &row)| (row, i as u16)).collect();
-            ascending.sort_unstable();
-            for (at, (row, slot)) in own.zip(ascending) {
-                (rows[at], slots[at]) = (row, slot);
-            }
-        }
-        let consecutive = rows.iter().enumerate().all(|(i, &row)| row as usize == i);
         let functions = Functions {
             form: device.function(&specialisations::ildu_form(order))?,
             factor: device.function(&specialisations::ildu_factor(order))?,
             pack: device.function(&specialisations::ildu_pack(order, store, &shape))?,
-            solve: device.function(&specialisations::ildu_solve(order, store, &shape, !consecutive))?,
+            solve: device.function(&specialisations::ildu_solve(order, store, &shape, !plan.consecutive))?,
         };
         device.allow_shared(&functions.solve, 32 * shape.warps, shared)?;
         device.allow_shared(&functions.factor, IlduShape::FACTOR_THREADS, IlduShape::factor_shared(order))?;
         let what = "incomplete factors";
-        let signed = |v: &[usize]| -> Vec<i64> { v.iter().map(|&i| i as i64).collect() };
-        let short: Vec<u16> = plan.columns.iter().map(|&c| c as u16).collect();
-        let entries = plan.columns.len();
         Ok(CudaFactors {
             shape,
             shared,
             functions,
-            starts: device.upload(&signed(&plan.ptr), what)?,
-            level_starts: device.upload(&signed(&plan.level_ptr), what)?,
-            levels: device.upload(&plan.levels, what)?,
-            row_starts: device.upload(&signed(&plan.row_ptr), what)?,
-            columns: device.upload(&short, what)?,
-            diagonal: device.upload(&signed(&plan.diagonal), what)?,
-            rows: device.upload(&plan.rows, what)?,
-            sources: plan.sources.iter().map(|s| device.upload(s, what)).collect::<Result<_>>()?,
             coefficients: device.zeros(order * order, what)?,
             natural: device.zeros(0, what)?,
-            work: device.zeros(entries * order * order, what)?,
+            work: device.room(plan.outline.entries * order * order, what)?,
             pivots: device.zeros(2, what)?,
-            gathered: if consecutive { None } else { Some(device.upload(&rows, what)?) },
-            slots: device.upload(&slots, what)?,
-            runs: device.upload(&runs, what)?,
-            chunks: device.upload(&chunks, what)?,
-            places: device.upload(&places, what)?,
-            values: device.zeros(values as usize, what)?,
+            stream: Stream::lay_out(device, plan, store, &shape)?,
             plan: plan.clone(),
         })
     }
 
     fn factorize(&self, f: &mut CudaFactors, new: &TermValues, shift: Option<f64>) -> Result<Pivots> {
         let (device, plan) = (self.device(), f.plan.clone());
-        let (entries, count) = (plan.columns.len(), plan.ptr.len() - 1);
+        let (entries, count) = (plan.outline.entries, plan.outline.subdomains);
         if count == 0 {
             return Ok(Pivots::default());
         }
-        let block = plan.block(new);
+        let block = plan.outline.block(new);
         for (t, (c, values)) in new.iter().enumerate() {
             device.write(c.values(), &mut f.coefficients, 0)?;
             device.reading(values, &mut f.natural, |natural| {
@@ -158,7 +139,7 @@ impl SubdomainFactors for Cuda {
                         c.rows() as i32,
                         (t == 0) as i32,
                         f.coefficients.pointer(),
-                        f.sources[t].pointer(),
+                        plan.sources(t).pointer(),
                         natural,
                         f.work.pointer()
                     )
@@ -173,14 +154,14 @@ impl SubdomainFactors for Cuda {
                 &f.functions.factor,
                 count,
                 IlduShape::FACTOR_THREADS,
-                IlduShape::factor_shared(plan.order),
-                f.starts.pointer(),
-                f.level_starts.pointer(),
-                f.levels.pointer(),
-                f.row_starts.pointer(),
-                f.columns.pointer(),
-                f.diagonal.pointer(),
-                f.rows.pointer(),
+                IlduShape::factor_shared(plan.outline.order),
+                plan.starts.pointer(),
+                plan.depths.pointer(),
+                plan.levels.pointer(),
+                plan.row_starts.pointer(),
+                plan.columns.pointer(),
+                plan.diagonal.pointer(),
+                plan.rows.pointer(),
                 shift.unwrap_or(0.0),
                 f.work.pointer(),
                 f.pivots.pointer()
@@ -191,14 +172,14 @@ impl SubdomainFactors for Cuda {
                 count,
                 IlduShape::FACTOR_THREADS,
                 0,
-                f.starts.pointer(),
-                f.runs.pointer(),
-                f.row_starts.pointer(),
-                f.diagonal.pointer(),
-                f.chunks.pointer(),
-                f.places.pointer(),
+                plan.starts.pointer(),
+                f.stream.sums.pointer(),
+                plan.row_starts.pointer(),
+                plan.diagonal.pointer(),
+                f.stream.chunks.pointer(),
+                f.stream.places.pointer(),
                 f.work.pointer(),
-                f.values.pointer()
+                f.stream.values.pointer()
             )?;
         }
         let mut found = [0u64; 2];
@@ -214,18 +195,16 @@ impl SubdomainFactors for Cuda {
 
     fn solve_factors(&self, f: &CudaFactors, at: Stride, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         let (device, plan) = (self.device(), &f.plan);
-        let numbers = plan.block_rows * plan.order * at.step;
+        let Outline { order, block_rows, subdomains, .. } = plan.outline;
+        let numbers = block_rows * order * at.step;
         if x.len() != numbers || y.len() != numbers {
             return Err(Error::invalid(format!(
-                "factors of {} block rows of order {}, {} numbers apart, cannot take {} numbers",
-                plan.block_rows,
-                plan.order,
+                "factors of {block_rows} block rows of order {order}, {} numbers apart, cannot take {} numbers",
                 at.step,
                 x.len()
             )));
         }
-        let count = plan.ptr.len() - 1;
-        if count == 0 {
+        if subdomains == 0 {
             return Ok(()); // a rank without rows
         }
         // SAFETY: the parameter types are the kernel's; lengths were checked, arrays are the plan's.
@@ -233,17 +212,17 @@ impl SubdomainFactors for Cuda {
             launch!(
                 device,
                 &f.functions.solve,
-                count,
+                subdomains,
                 32 * f.shape.warps,
                 f.shared,
                 self.halt(),
-                f.starts.pointer(),
-                f.runs.pointer(),
-                f.gathered.as_ref().map_or(0, Buffer::pointer),
-                f.slots.pointer(),
-                f.chunks.pointer(),
-                f.places.pointer(),
-                f.values.pointer(),
+                plan.starts.pointer(),
+                f.stream.sums.pointer(),
+                if plan.consecutive { 0 } else { plan.ascending.pointer() },
+                plan.slots.pointer(),
+                f.stream.chunks.pointer(),
+                f.stream.places.pointer(),
+                f.stream.values.pointer(),
                 at.step as i32,
                 at.offset as i32,
                 x.pointer(),
@@ -253,25 +232,32 @@ impl SubdomainFactors for Cuda {
     }
 
     fn factors_bytes(f: &CudaFactors) -> u64 {
-        let plan = &f.plan;
+        let (plan, stream) = (&f.plan, &f.stream);
+        let Outline { order, block_rows, subdomains, .. } = plan.outline;
         // The stream, slots and rows twice, x and y; what starts a subdomain.
-        let stream = f.values.len() + f.places.len() + 8 * f.chunks.len();
-        let rows = plan.block_rows * (2 * (2 + if f.gathered.is_some() { 4 } else { 0 }) + 16 * plan.order);
-        (stream + rows + 32 * plan.ptr.len()) as u64
+        let bytes = stream.values.len() + stream.places.len() + 8 * stream.chunks.len();
+        let rows = block_rows * (2 * (2 + if plan.consecutive { 0 } else { 4 }) + 16 * order);
+        (bytes + rows + 32 * (subdomains + 1)) as u64
     }
 
     fn read_factors(&self, f: &CudaFactors) -> Result<Vec<f64>> {
-        let plan = &f.plan;
-        let order = plan.order;
-        let mut work = vec![0.0; f.work.len()];
-        self.device().read(&f.work, 0, &mut work)?;
+        let (device, plan) = (self.device(), &f.plan);
+        let Outline { order, block_rows, subdomains, entries, .. } = plan.outline;
+        let (mut work, mut columns) = (vec![0.0; f.work.len()], vec![0u16; entries]);
+        let (mut starts, mut row_starts) = (vec![0i64; subdomains + 1], vec![0i64; block_rows + 1]);
+        let mut diagonal = vec![0i64; block_rows];
+        device.read(&f.work, 0, &mut work)?;
+        device.read(&plan.columns, 0, &mut columns)?;
+        device.read(&plan.starts, 0, &mut starts)?;
+        device.read(&plan.row_starts, 0, &mut row_starts)?;
+        device.read(&plan.diagonal, 0, &mut diagonal)?;
         // What is kept of the lower part is L D: (L D)_ij D_j^-1 is asked for.
         let size = order * order;
         let mut out = work.clone();
-        for p in 0..plan.ptr.len() - 1 {
-            for i in plan.ptr[p]..plan.ptr[p + 1] {
-                for e in plan.row_ptr[i]..plan.diagonal[i] {
-                    let d = plan.diagonal[plan.ptr[p] + plan.columns[e] as usize];
+        for p in 0..subdomains {
+            for i in starts[p] as usize..starts[p + 1] as usize {
+                for e in row_starts[i] as usize..diagonal[i] as usize {
+                    let d = diagonal[starts[p] as usize + columns[e] as usize] as usize;
                     for r in 0..order {
                         for c in 0..order {
                             let term =
@@ -284,4 +270,67 @@ impl SubdomainFactors for Cuda {
         }
         Ok(out)
     }
+}
+
+impl Stream {
+    /// Lays out the factors of a plan: counted first, then written.
+    ///
+    /// # Errors
+    /// Factors that 32-bit offsets cannot count; a device without room.
+    fn lay_out(device: &Arc<Device>, plan: &CudaPlan, store: Store, shape: &IlduShape) -> Result<Self> {
+        let (what, count) = ("incomplete factors", plan.outline.subdomains);
+        let (order, largest) = (plan.outline.order, plan.outline.largest);
+        let sums = device.zeros::<i64>(3 * (count + 1), what)?;
+        let run = |write: bool, chunks: u64, places: u64| {
+            let function = device.function(&specialisations::ildu_stream(order, store, shape, write))?;
+            let shared = shape.layout_shared(largest, write);
+            device.allow_shared(&function, IlduShape::LAYOUT_THREADS, shared)?;
+            // SAFETY: the parameter types are the kernel's; chunks and places have what was counted.
+            unsafe {
+                launch!(
+                    device,
+                    &function,
+                    count,
+                    IlduShape::LAYOUT_THREADS,
+                    shared,
+                    plan.starts.pointer(),
+                    plan.levels.pointer(),
+                    plan.depths.pointer(),
+                    plan.row_starts.pointer(),
+                    plan.diagonal.pointer(),
+                    plan.columns.pointer(),
+                    sums.pointer(),
+                    chunks,
+                    places,
+                    largest as i32
+                )
+            }
+        };
+        let mut totals = [0i64; 3];
+        if count > 0 {
+            run(false, 0, 0)?;
+            scan(device, 3, count, &sums)?;
+            device.read(&sums, 3 * count, &mut totals)?;
+        }
+        let [chunks, places, values] = totals.map(|n| n as usize);
+        if places.max(values) > u32::MAX as usize {
+            return Err(Error::Unsupported(
+                "factors of more than 64 GB on one GPU; take more GPUs or f32 storage".into(),
+            ));
+        }
+        let chunks = device.zeros(chunks + 1, what)?;
+        let (places, values) = (device.room(16 * places, what)?, device.room(16 * values, what)?);
+        if count > 0 {
+            run(true, chunks.pointer(), places.pointer())?;
+        }
+        Ok(Self { sums, chunks, places, values })
+    }
+}
+
+/// Exclusive sums down `columns` interleaved columns of `count` numbers, in place; the totals behind them.
+fn scan(device: &Device, columns: usize, count: usize, values: &Buffer<i64>) -> Result<()> {
+    assert!(values.len() >= columns * (count + 1));
+    let function = device.function(&specialisations::scan_columns(columns))?;
+    // SAFETY: the parameter types are the kernel's; lengths were checked.
+    unsafe { launch!(device, &function, 1, 1024, 0, count as i64, values.pointer()) }
 }

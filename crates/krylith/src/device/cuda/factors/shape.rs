@@ -15,6 +15,15 @@ impl IlduShape {
     /// Threads of a subdomain in the factorisation, a warp a row.
     pub(in crate::device::cuda) const FACTOR_THREADS: usize = 256;
 
+    /// Threads that lay out a subdomain's stream.
+    pub(in crate::device::cuda) const LAYOUT_THREADS: usize = 128;
+
+    /// Bytes of shared memory that laying out takes: four lists of a level's rows, and a chunk where it is written.
+    pub(in crate::device::cuda) fn layout_shared(&self, largest: usize, write: bool) -> usize {
+        let chunk = if write { self.stage.next_multiple_of(16) + 16 * 64 * self.warps } else { 0 };
+        chunk + (8 * largest).next_multiple_of(16)
+    }
+
     /// The mapping for blocks of an order, with a vector of so many bytes in the largest subdomain. A chunk holds at least
     /// two blocks. Where few subdomains fit a multiprocessor, larger chunks keep as much under way.
     pub(in crate::device::cuda) fn choose(order: usize, vector: usize) -> Self {

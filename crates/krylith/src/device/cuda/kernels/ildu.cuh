@@ -1,5 +1,5 @@
-// ildu: how the factors of a subdomain stand in memory. Shared by ildu_solve.cu, which reads them, and ildu_factor.cu, which
-// writes them; the twin on the host is device/cuda/factors/stream.rs.
+// ildu: how the factors of a subdomain stand in memory. Shared by ildu_stream.cu, which lays them out, ildu_factor.cu, which writes
+// the values, and ildu_solve.cu, which reads both.
 //
 // Macros: ORDER (b times s, order of a block, 1 to 32), VALUE (double or float as stored; arithmetic is in double), WARPS (that solve).
 //

@@ -85,16 +85,17 @@ __device__ int invert(double* a, double* inverse, const double* scale, double* f
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-ildu_factor(const long long* __restrict__ starts, const long long* __restrict__ level_starts, const unsigned* __restrict__ levels,
+ildu_factor(const long long* __restrict__ starts, const unsigned* __restrict__ depths, const unsigned* __restrict__ levels,
             const long long* __restrict__ row_starts, const unsigned short* __restrict__ columns, const long long* __restrict__ diagonal,
             const unsigned* __restrict__ rows, double shift, double* work, Pivots* pivots) {
     extern __shared__ double memory[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     double *a = memory + warp * 2 * (ENTRIES + ORDER), *inverse = a + ENTRIES, *factor = inverse + ENTRIES, *scale = factor + ORDER;
     const long long first = starts[blockIdx.x], end = starts[blockIdx.x + 1];
-    const long long level_begin = level_starts[blockIdx.x], level_end = level_starts[blockIdx.x + 1];
-    for (long long level = level_begin; level < level_end; ++level) {
-        const long long to = level + 1 < level_end ? first + levels[level + 1] : end;
+    const int depth = depths[blockIdx.x];
+    levels += first;
+    for (int level = 0; level < depth; ++level) {
+        const long long to = level + 1 < depth ? first + levels[level + 1] : end;
         for (long long i = first + levels[level] + warp; i < to; i += OWN_WARPS) {
             const long long begin = row_starts[i], middle = diagonal[i], last = row_starts[i + 1];
             for (int r = lane; r < ORDER; r += 32) {
@@ -180,12 +181,12 @@ ildu_factor(const long long* __restrict__ starts, const long long* __restrict__ 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-ildu_pack(const long long* __restrict__ starts, const long long* __restrict__ runs, const long long* __restrict__ row_starts,
+ildu_pack(const long long* __restrict__ starts, const long long* __restrict__ sums, const long long* __restrict__ row_starts,
           const long long* __restrict__ diagonal, const Chunk* __restrict__ chunks, const char* __restrict__ places,
           const double* __restrict__ work, char* __restrict__ values) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const long long first = starts[blockIdx.x];
-    for (long long c = runs[blockIdx.x]; c < runs[blockIdx.x + 1]; ++c) {
+    for (long long c = sums[3ll * blockIdx.x]; c < sums[3ll * blockIdx.x + 3]; ++c) {
         const char* place = places + 16ull * chunks[c].place;
         VALUE* out = (VALUE*)(values + 16ull * chunks[c].values);
         const Slice* slices = slices_of(place);

@@ -131,7 +131,7 @@ __device__ __forceinline__ void solve_slice(const Slice& s, const char* place, c
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-ildu_solve(const int* halt, const long long* __restrict__ starts, const long long* __restrict__ runs, const unsigned* __restrict__ rows,
+ildu_solve(const int* halt, const long long* __restrict__ starts, const long long* __restrict__ sums, const unsigned* __restrict__ rows,
            const unsigned short* __restrict__ slots, const Chunk* __restrict__ chunks, const char* __restrict__ places,
            const char* __restrict__ values, const int step, const int offset, const double* __restrict__ x, double* __restrict__ y) {
     if (halt && *halt) return;
@@ -140,8 +140,9 @@ ildu_solve(const int* halt, const long long* __restrict__ starts, const long lon
     double* v = (double*)(memory + DEPTH * STAGE);
     const long long first = starts[blockIdx.x];  // first position of the subdomain
     const int numbers = (int)(starts[blockIdx.x + 1] - first) * ORDER;
-    const Chunk* table = chunks + runs[blockIdx.x];
-    const int count = (int)(runs[blockIdx.x + 1] - runs[blockIdx.x]);
+    const long long chunk = sums[3ll * blockIdx.x];  // sums: chunks before each subdomain, and two numbers that are not read here
+    const Chunk* table = chunks + chunk;
+    const int count = (int)(sums[3ll * blockIdx.x + 3] - chunk);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
     Ring ring;

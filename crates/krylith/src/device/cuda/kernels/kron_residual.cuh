@@ -9,18 +9,7 @@
 // are summed in parts of three numbers, which kron_residual_long takes off. With HALO the ghosts are there already: those of the exchange's
 // last epoch, or with exchange null at `ghosts`.
 
-struct Twofold { double hi, lo; };
-// No contraction to fused operations here: what is rounded away has to be known.
-__device__ __forceinline__ void add(Twofold& s, double v) {
-    const double sum = __dadd_rn(s.hi, v), z = __dsub_rn(sum, s.hi);
-    s.lo = __dadd_rn(s.lo, __dadd_rn(__dsub_rn(s.hi, __dsub_rn(sum, z)), __dsub_rn(v, z)));
-    s.hi = sum;
-}
-__device__ __forceinline__ void add_product(Twofold& s, double a, double b) {
-    const double product = __dmul_rn(a, b);
-    s.lo = __dadd_rn(s.lo, __fma_rn(a, b, -product));
-    add(s, product);
-}
+#include "twofold.cuh"
 
 constexpr int TOGETHER_LANES = 8;
 #ifdef SLOT_TABLE

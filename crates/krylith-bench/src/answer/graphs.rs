@@ -1,0 +1,226 @@
+//! Systems on graphs that no grid describes, without coordinates and numbered at random: a tetrahedral mesh with holes, and a
+//! graph whose degrees follow a power law. Both depend on a seed alone, whatever the number of threads.
+
+use super::system::Raw;
+use crate::systems::{OFFSETS, Random};
+use krylith::{Error, Result};
+use std::ops::Range;
+
+/// Share of the mesh's nodes that are left out.
+const HOLES: f64 = 0.05;
+/// Edges that each node of the power-law graph draws.
+const DRAWN: usize = 8;
+/// What is added to every diagonal entry, relative to the largest that an edge adds.
+const SHIFT: f64 = 0.01;
+
+/// Runs of 0..n, one a thread.
+fn runs(n: usize) -> Vec<Range<usize>> {
+    let threads = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
+    (0..threads).map(|t| n * t / threads..n * (t + 1) / threads).collect()
+}
+
+/// A pseudo-random word of some words: splitmix64 over each.
+fn hash(words: &[u64]) -> u64 {
+    words.iter().fold(0x9E37_79B9_7F4A_7C15, |state, word| {
+        let mut z = (state ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    })
+}
+
+/// A word as a number in [0, 1).
+fn unit(word: u64) -> f64 {
+    (word >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// 0..n in random order.
+fn shuffled(n: usize, seed: u64) -> Vec<u32> {
+    let (mut all, mut random): (Vec<u32>, _) = ((0..n as u32).collect(), Random(seed));
+    for i in (1..n).rev() {
+        let j = ((random.next() + 0.5) * (i + 1) as f64) as usize;
+        all.swap(i, j.min(i));
+    }
+    all
+}
+
+/// Diffusion of `block` coupled components on the nodes of cubes cut into six tetrahedra each, a twentieth of the nodes left out
+/// and the others numbered at random. An edge of weight w couples its ends by −w (I + C) with small random C; the diagonal
+/// block holds the sum of its row's weights and a little more, so that the matrix is definite and not symmetric.
+pub(super) fn tetrahedra(nodes: [usize; 3], block: usize, seed: u64) -> Result<Raw> {
+    let [nx, ny, nz] = nodes;
+    let all = nx * ny * nz;
+    if all >= u32::MAX as usize {
+        return Err(Error::invalid(format!("a mesh of {all} nodes; columns are 32-bit")));
+    }
+    // The number of each node of the grid, and the node of each number.
+    let kept: Vec<u32> =
+        shuffled(all, seed).into_iter().filter(|&i| unit(hash(&[seed, 1, i.into()])) >= HOLES).collect();
+    let mut number = vec![u32::MAX; all];
+    kept.iter().enumerate().for_each(|(new, &old)| number[old as usize] = new as u32);
+    let neighbours = |old: usize, row: &mut Vec<(u32, u32)>| {
+        let at = [old % nx, old / nx % ny, old / (nx * ny)];
+        row.clear();
+        for o in OFFSETS {
+            let to: [Option<usize>; 3] =
+                std::array::from_fn(|d| at[d].checked_add_signed(o[d]).filter(|&x| x < nodes[d]));
+            if let [Some(x), Some(y), Some(z)] = to {
+                let other = x + nx * (y + ny * z);
+                if number[other] != u32::MAX {
+                    row.push((number[other], other as u32));
+                }
+            }
+        }
+        row.sort_unstable();
+    };
+    let bb = block * block;
+    let fill = |run: Range<usize>| {
+        let (mut lengths, mut col, mut values) = (Vec::with_capacity(run.len()), Vec::new(), Vec::new());
+        let mut row = Vec::new();
+        for new in run {
+            let old = kept[new];
+            neighbours(old as usize, &mut row);
+            lengths.push(row.len());
+            let (from, mut sum, mut diagonal) = (values.len(), 0.0, 0);
+            for (place, &(column, other)) in row.iter().enumerate() {
+                col.push(column);
+                if other == old {
+                    diagonal = from + place * bb;
+                    values.extend(std::iter::repeat_n(0.0, bb));
+                    continue;
+                }
+                let edge = [seed, old.min(other).into(), old.max(other).into()];
+                let weight = 0.5 + unit(hash(&edge));
+                sum += weight;
+                for e in 0..bb {
+                    let coupling = 0.2 * (unit(hash(&[seed, old.into(), other.into(), e as u64])) - 0.5);
+                    let identity = if e % (block + 1) == 0 { 1.0 } else { 0.0 };
+                    values.push(-weight * (identity + coupling / block as f64));
+                }
+            }
+            for c in 0..block {
+                values[diagonal + c * (block + 1)] = 1.1 * sum + SHIFT;
+            }
+        }
+        (lengths, col, values)
+    };
+    Ok(join(block, kept.len(), &fill))
+}
+
+/// The Laplacian of a graph, and a little more on its diagonal: symmetric and definite. Node i draws eight others, and
+/// low numbers more often: degrees follow a power law with exponent 2.5, the largest is near 8 n^(2/3). Numbered at random.
+pub(super) fn power_law(n: usize, seed: u64) -> Result<Raw> {
+    if n == 0 || n >= u32::MAX as usize {
+        return Err(Error::invalid(format!("a graph of {n} nodes; columns are 32-bit")));
+    }
+    let number = shuffled(n, seed);
+    let drawn = |i: usize, k: usize| {
+        let u = unit(hash(&[seed, i as u64, k as u64]));
+        ((u * u * u * n as f64) as usize).min(n - 1)
+    };
+    let edges = || {
+        (0..n).flat_map(|i| (0..DRAWN).map(move |k| (i, k))).filter_map(|(i, k)| {
+            let j = drawn(i, k);
+            (i != j).then(|| (number[i], number[j]))
+        })
+    };
+    // Both directions of every edge by row, by counting.
+    let mut start = vec![0usize; n + 1];
+    edges().for_each(|(i, j)| [i, j].into_iter().for_each(|i| start[i as usize + 1] += 1));
+    (0..n).for_each(|i| start[i + 1] += start[i]);
+    let (mut next, mut other) = (start.clone(), vec![0u32; start[n]]);
+    for (i, j) in edges() {
+        for (i, j) in [(i, j), (j, i)] {
+            other[next[i as usize]] = j;
+            next[i as usize] += 1;
+        }
+    }
+    let fill = |run: Range<usize>| {
+        let (mut lengths, mut col, mut values) = (Vec::with_capacity(run.len()), Vec::new(), Vec::new());
+        let mut row: Vec<u32> = Vec::new();
+        for i in run {
+            row.clear();
+            row.extend_from_slice(&other[start[i]..start[i + 1]]);
+            row.push(i as u32);
+            row.sort_unstable();
+            row.dedup();
+            lengths.push(row.len());
+            let from = values.len();
+            let (mut sum, mut diagonal) = (0.0, from);
+            for (place, &j) in row.iter().enumerate() {
+                col.push(j);
+                if j as usize == i {
+                    diagonal = from + place;
+                    values.push(0.0);
+                    continue;
+                }
+                let weight = 0.5 + unit(hash(&[seed, i.min(j as usize) as u64, i.max(j as usize) as u64]));
+                sum += weight;
+                values.push(-weight);
+            }
+            values[diagonal] = sum + SHIFT * (sum + 1.0);
+        }
+        (lengths, col, values)
+    };
+    Ok(join(1, n, &fill))
+}
+
+/// Row lengths, columns and values of a run of rows.
+type Rows = (Vec<usize>, Vec<u32>, Vec<f64>);
+
+/// The rows that `fill` makes of each run, on all threads, one after the other.
+fn join(block: usize, n: usize, fill: &(dyn Fn(Range<usize>) -> Rows + Sync)) -> Raw {
+    let parts: Vec<Rows> = std::thread::scope(|scope| {
+        let threads: Vec<_> = runs(n).into_iter().map(|run| scope.spawn(move || fill(run))).collect();
+        threads.into_iter().map(|t| t.join().expect("rows of a graph")).collect()
+    });
+    let blocks = parts.iter().map(|part| part.1.len()).sum();
+    let (mut row_ptr, mut col) = (Vec::with_capacity(n + 1), Vec::with_capacity(blocks));
+    let mut values = Vec::with_capacity(blocks * block * block);
+    row_ptr.push(0);
+    let mut end = 0;
+    for (lengths, columns, numbers) in parts {
+        row_ptr.extend(lengths.into_iter().map(|length| {
+            end += length;
+            end
+        }));
+        col.extend(columns);
+        values.extend(numbers);
+    }
+    Raw { block, row_ptr, col, values }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::system::symmetric;
+
+    #[test]
+    fn tetrahedra_have_fifteen_blocks_a_row_and_holes() {
+        let a = tetrahedra([12, 11, 10], 4, 5).unwrap().matrix().unwrap();
+        let n = a.block_rows();
+        assert!((0.92..0.98).contains(&(n as f64 / 1320.0)), "{n}");
+        let longest = (0..n).map(|i| a.row_ptr()[i + 1] - a.row_ptr()[i]).max();
+        assert_eq!(longest, Some(15));
+        // A random numbering: neighbours are far from each other.
+        let far = (0..n).flat_map(|i| (a.row_ptr()[i]..a.row_ptr()[i + 1]).map(move |p| (i, p)));
+        let far = far.filter(|&(i, p)| i.abs_diff(a.col()[p] as usize) > n / 10).count();
+        assert!(far as f64 > 0.6 * a.blocks() as f64, "{far} of {}", a.blocks());
+        assert!(!symmetric(&a));
+        for i in 0..a.block_rows() {
+            assert!(a.diagonal_block(i).unwrap()[5] > 0.0, "{i}");
+        }
+    }
+
+    #[test]
+    fn the_power_law_graph_has_hubs_and_is_symmetric() {
+        let a = power_law(5000, 3).unwrap().matrix().unwrap();
+        assert!(symmetric(&a));
+        let mut lengths: Vec<usize> = a.row_ptr().windows(2).map(|w| w[1] - w[0]).collect();
+        lengths.sort_unstable();
+        let (median, largest) = (lengths[2500], lengths[4999]);
+        assert!((10..20).contains(&median) && largest > 1000, "{median} {largest}");
+        let again = power_law(5000, 3).unwrap().matrix().unwrap();
+        assert_eq!((a.col(), a.values()), (again.col(), again.values()));
+    }
+}

@@ -1,0 +1,298 @@
+//! Time to an answer: everything from arrays in memory to x, by part, and beside it in the same run what a user would write with
+//! the vendor's libraries.
+//!
+//! Each way is taken `rounds` times in turn with the others, after one that is thrown away (kernels are then compiled and
+//! libraries loaded); medians count. Arrays are copied and converted before a clock runs. Every x is checked against b − A x on
+//! the host; a way that has no answer has a row without times. What a fresh process takes is measured by starting one.
+
+mod graphs;
+mod ours;
+mod report;
+pub(crate) mod system;
+
+pub(crate) use ours::Answer;
+pub use system::names as answer_systems;
+
+use crate::okp::DeviceChoice;
+use crate::samples::Samples;
+use krylith::{Error, Options, Result};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Instant;
+use system::System;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct AnswerOptions {
+    /// One device.
+    pub device: DeviceChoice,
+    /// Names of the table, generated problems, matrix files or folders of them; none stands for the table.
+    pub systems: Vec<String>,
+    /// Times that each way is taken after the first.
+    pub rounds: usize,
+    /// Factor on the size of the table's systems. Default: 1 on a GPU, 1/64 on a CPU.
+    pub scale: Option<f64>,
+    /// On a GPU, from arrays in its memory too.
+    pub from_device: bool,
+    /// ‖b − A x‖/‖b‖ that is wanted.
+    pub rtol: f64,
+    /// Threads on a CPU; 0 means all cores.
+    pub threads: usize,
+    /// The command to start for a first solve of a process, `krylith`; without one that is not measured.
+    pub program: Option<PathBuf>,
+    /// Folder of SPE10's permeabilities.
+    pub rock: Option<PathBuf>,
+    /// Folder for `answer.md` and `answer.json`; nothing is written without one.
+    pub out: Option<PathBuf>,
+    /// How the program was called, for the record.
+    pub command: String,
+}
+
+impl Default for AnswerOptions {
+    fn default() -> Self {
+        Self {
+            device: DeviceChoice::Cpu,
+            systems: Vec::new(),
+            rounds: 5,
+            scale: None,
+            from_device: false,
+            rtol: 1e-8,
+            threads: 0,
+            program: None,
+            rock: std::env::var_os("KRYLITH_SPE10").map(PathBuf::from),
+            out: None,
+            command: crate::command_line(),
+        }
+    }
+}
+
+/// What the suite found.
+#[derive(Debug, Clone, Default)]
+pub struct AnswerReport {
+    /// Tables in Markdown.
+    pub tables: String,
+    /// Everything, raw samples too.
+    pub json: Value,
+    /// What has no answer, or could not run.
+    pub failures: Vec<String>,
+    /// Files that were written.
+    pub files: Vec<PathBuf>,
+}
+
+/// One way to the answer of a system, and every time that it was taken.
+pub(crate) struct Way {
+    pub name: String,
+    /// Why there are no times.
+    pub failure: Option<String>,
+    pub taken: Vec<Answer>,
+    pub residual: f64,
+}
+
+/// A system and the ways to its answer.
+pub(crate) struct Found {
+    pub name: String,
+    pub spec: String,
+    pub rows: usize,
+    pub order: usize,
+    pub stored: usize,
+    pub symmetric: bool,
+    pub made: f64,
+    pub from_file: bool,
+    pub ways: Vec<Way>,
+}
+
+/// Takes one way once.
+pub(crate) type Take<'a> = Box<dyn FnMut() -> Result<Answer> + 'a>;
+
+/// Most iterations of a baseline.
+#[cfg(feature = "cuda")]
+const MOST: usize = 10_000;
+
+/// Runs the suite; `progress` hears a line before each part.
+///
+/// # Errors
+/// A device that is missing, a word that names no system, an output file that cannot be written. A way without an answer is no
+/// error: it is listed under `failures`.
+pub fn answer(options: &AnswerOptions, progress: &mut dyn FnMut(&str)) -> Result<AnswerReport> {
+    if options.rounds == 0 {
+        return Err(Error::invalid("rounds must be at least 1"));
+    }
+    if options.scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) || !(options.rtol > 0.0) {
+        return Err(Error::invalid("the scale and the tolerance must be positive numbers"));
+    }
+    let ground = Ground::open(&options.device, options.threads)?;
+    let scale = options.scale.unwrap_or(if ground.is_gpu() { 1.0 } else { 1.0 / 64.0 });
+    let wanted = system::wanted(&options.systems)?;
+    let mut meta = json!({
+        "schema": 1, "suite": "answer", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
+        "device": ground.describe(), "scale": scale, "rounds": options.rounds, "rtol": options.rtol,
+        "seconds_since_epoch": std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+    });
+    meta["process"] = processes(options, &ground, progress);
+    let (mut found, mut made) = (Vec::new(), AnswerReport::default());
+    for wanted in &wanted {
+        let Some(system) = system::make(wanted, scale, options.rock.as_deref())? else { continue };
+        progress(&format!("{}: {}", system.name, system.spec));
+        found.push(one(&system, options, &ground, progress)?);
+        // The next one may be long: what there is by now stays if it is interrupted.
+        made = report::make(&found, meta.clone());
+        write(&mut made, options)?;
+    }
+    Ok(made)
+}
+
+/// Seconds of whole processes that solve a small system, on the host and on the device.
+fn processes(options: &AnswerOptions, ground: &Ground, progress: &mut dyn FnMut(&str)) -> Value {
+    let Some(program) = &options.program else { return Value::Null };
+    let mut devices = vec!["cpu".to_string()];
+    devices.extend(ground.text().filter(|_| ground.is_gpu()));
+    let measure = |device: &String| {
+        progress(&format!("a fresh process that solves a small system on {device}"));
+        let once = || -> Option<f64> {
+            let begin = Instant::now();
+            let mut command = std::process::Command::new(program);
+            let done = command.args(["solve", "laplace:12x12x12", "--quiet", "--device", device]).output();
+            done.ok().filter(|d| d.status.success()).map(|_| begin.elapsed().as_secs_f64())
+        };
+        let all: Option<Vec<f64>> = (0..=options.rounds.max(5)).map(|_| once()).collect();
+        // The first one reads the program from the disk.
+        json!({ "device": device, "seconds": all.map(|all| Samples(all[1..].to_vec()).json()) })
+    };
+    devices.iter().map(measure).collect()
+}
+
+/// Every way to the answer of one system.
+fn one(
+    system: &System,
+    options: &AnswerOptions,
+    ground: &Ground,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Found> {
+    let a = system.assembled()?;
+    let (block_rows, order) = system.arrays.shape();
+    let rhs = vec![1.0; block_rows * order];
+    let symmetric = system::symmetric(&a);
+    let asked = ground.text().map_or("cpu".into(), |text| text.to_string());
+    let threads = if options.threads > 0 { format!(" threads={}", options.threads) } else { String::new() };
+    let asked: Options = format!("device={asked} rtol={:e}{threads}", options.rtol).parse()?;
+    let mut ways: Vec<(String, Take)> =
+        vec![("Krylith".into(), Box::new(|| ours::from_host(system, &asked, &rhs)))];
+    let mut found = Found {
+        name: system.name.clone(),
+        spec: system.spec.clone(),
+        rows: rhs.len(),
+        order,
+        stored: system.arrays.stored(),
+        symmetric,
+        made: system.made,
+        from_file: system.from_file,
+        ways: Vec::new(),
+    };
+    #[cfg(feature = "cuda")]
+    if let Ground::Gpu(gpu, _) = ground {
+        if options.from_device {
+            let take = || ours::from_device(gpu.device(), system, &asked, &rhs);
+            ways.push(("Krylith, from device arrays".into(), Box::new(take)));
+        }
+        match gpu.answers(&a, symmetric, &rhs, options.rtol, MOST) {
+            Ok(all) => ways.extend(all),
+            Err(e) => found.ways.push(Way::failed("vendor libraries", e.to_string())),
+        }
+    }
+    for (name, mut take) in ways {
+        progress(&format!("{}: {name}", system.name));
+        let mut way = Way { name, failure: None, taken: Vec::new(), residual: f64::NAN };
+        for round in 0..=options.rounds {
+            let answer = match take() {
+                Ok(answer) => answer,
+                Err(e) => {
+                    way.failure = Some(e.to_string());
+                    break;
+                }
+            };
+            way.residual = system::residual(&a, &rhs, &answer.x);
+            // The tolerance is the method's; recurrences of baselines may miss it a little.
+            if !(answer.converged && way.residual <= 10.0 * options.rtol) {
+                let Answer { iterations, total, .. } = answer;
+                let residual = way.residual;
+                way.failure = Some(format!(
+                    "{iterations} iterations in {total:.2} s, relative residual {residual:.1e}"
+                ));
+                break;
+            }
+            if round > 0 {
+                way.taken.push(Answer { x: Vec::new(), ..answer });
+            }
+        }
+        if way.failure.is_some() {
+            way.taken.clear();
+        }
+        found.ways.push(way);
+    }
+    Ok(found)
+}
+
+impl Way {
+    #[cfg(feature = "cuda")]
+    fn failed(name: &str, why: String) -> Self {
+        Self { name: name.into(), failure: Some(why), taken: Vec::new(), residual: f64::NAN }
+    }
+}
+
+/// Where the suite runs.
+enum Ground {
+    Cpu(usize),
+    #[cfg(feature = "cuda")]
+    Gpu(Box<crate::cuda::CudaPlatform>, usize),
+}
+
+impl Ground {
+    fn open(device: &DeviceChoice, threads: usize) -> Result<Self> {
+        match device {
+            DeviceChoice::Cpu => Ok(Ground::Cpu(threads)),
+            #[cfg(feature = "cuda")]
+            DeviceChoice::Cuda(gpus) => match gpus[..] {
+                [gpu] => Ok(Ground::Gpu(Box::new(crate::cuda::CudaPlatform::open(gpu)?), gpu)),
+                _ => Err(Error::invalid("this suite runs on one GPU")),
+            },
+            #[cfg(not(feature = "cuda"))]
+            DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),
+        }
+    }
+
+    fn is_gpu(&self) -> bool {
+        !matches!(self, Ground::Cpu(_))
+    }
+
+    /// The device as an option; of a CPU none is needed.
+    fn text(&self) -> Option<String> {
+        match self {
+            Ground::Cpu(_) => None,
+            #[cfg(feature = "cuda")]
+            Ground::Gpu(_, gpu) => Some(format!("cuda:{gpu}")),
+        }
+    }
+
+    fn describe(&self) -> Value {
+        use crate::platform::Platform;
+        match self {
+            Ground::Cpu(threads) => crate::cpu::CpuPlatform::new(*threads).describe(),
+            #[cfg(feature = "cuda")]
+            Ground::Gpu(gpu, _) => gpu.describe(),
+        }
+    }
+}
+
+/// Both files, if a folder is wanted.
+fn write(made: &mut AnswerReport, options: &AnswerOptions) -> Result<()> {
+    let Some(folder) = &options.out else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+    let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
+    for (name, text) in [("answer.md", &made.tables), ("answer.json", &json)] {
+        let path = folder.join(name);
+        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
+        made.files.push(path);
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Krylith's way to an answer, from arrays to x, by part.
+
+use super::system::{Arrays, Raw, System};
+use krylith::matrix::{Bsr, KroneckerSum};
+use krylith::solver::SetupPart;
+use krylith::{Options, Outcome, Problem, Result, Solver};
+use std::time::Instant;
+
+/// One way to an answer, taken once.
+pub(crate) struct Answer {
+    /// Seconds of each part, in the order in which they come.
+    pub parts: Vec<(&'static str, f64)>,
+    /// Seconds from arrays to x.
+    pub total: f64,
+    pub iterations: usize,
+    /// The method says that it converged.
+    pub converged: bool,
+    pub x: Vec<f64>,
+    /// By what means, where they were picked.
+    pub means: String,
+}
+
+impl Answer {
+    /// Seconds before the first iteration.
+    pub fn setup(&self) -> f64 {
+        self.parts.iter().filter(|(name, _)| !matches!(*name, "solve" | "read back")).map(|p| p.1).sum()
+    }
+}
+
+/// The matrices of a system, and which terms they are.
+enum Made {
+    Matrix(Bsr),
+    Kronecker(KroneckerSum),
+}
+
+/// Columns of the table, and the parts of a set-up that each has.
+const COLUMNS: [(&str, &[SetupPart]); 5] = [
+    ("upload", &[SetupPart::Upload]),
+    ("product", &[SetupPart::Product]),
+    ("preconditioner", &[SetupPart::Subdomains, SetupPart::Analysis, SetupPart::Factors]),
+    ("method", &[SetupPart::Method]),
+    ("rest", &[SetupPart::Device, SetupPart::Survey, SetupPart::Compile, SetupPart::Other]),
+];
+
+/// From host arrays, which are copied before the clock runs.
+pub(super) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Result<Answer> {
+    let arrays = system.arrays.clone();
+    let mut x = touched(rhs.len());
+    let begin = Instant::now();
+    let made = match arrays {
+        Arrays::Matrix(raw) => Made::Matrix(raw.matrix()?),
+        Arrays::Kronecker(a, b, tau, terms) => {
+            let [m, l] = *terms;
+            Made::Kronecker(KroneckerSum::new(a, b, tau, m.matrix()?, l.matrix()?)?)
+        }
+    };
+    let mut answer = solve(system, &made, options, begin, |solver| {
+        solver.solve(rhs, &mut x)?;
+        Ok(())
+    })?;
+    answer.x = x;
+    Ok(answer)
+}
+
+/// From arrays in the memory of a GPU, where b is and x stays.
+#[cfg(feature = "cuda")]
+pub(super) fn from_device(
+    device: &std::sync::Arc<krylith::device::cuda::Device>,
+    system: &System,
+    options: &Options,
+    rhs: &[f64],
+) -> Result<Answer> {
+    use krylith::device::cuda::Buffer;
+    type Held = (Buffer<i64>, Buffer<u32>, Buffer<f64>);
+    let put = |raw: &Raw| -> Result<Held> {
+        let row_ptr: Vec<i64> = raw.row_ptr.iter().map(|&p| p as i64).collect();
+        let row_ptr = device.upload(&row_ptr, "row pointers")?;
+        Ok((row_ptr, device.upload(&raw.col, "columns")?, device.upload(&raw.values, "values")?))
+    };
+    let take = |raw: &Raw, held: &Held| -> Result<Bsr> {
+        let n = raw.block_rows();
+        Bsr::from_arrays(raw.block, n, n, &held.0, &held.1, &held.2)
+    };
+    let (b, mut x) = (device.upload(rhs, "b")?, device.zeros::<f64>(rhs.len(), "x")?);
+    let held: Vec<Held> = match &system.arrays {
+        Arrays::Matrix(raw) => vec![put(raw)?],
+        Arrays::Kronecker(_, _, _, terms) => terms.iter().map(put).collect::<Result<_>>()?,
+    };
+    device.wait()?;
+    let begin = Instant::now();
+    let made = match &system.arrays {
+        Arrays::Matrix(raw) => Made::Matrix(take(raw, &held[0])?),
+        Arrays::Kronecker(a, b, tau, terms) => Made::Kronecker(KroneckerSum::new(
+            a.clone(),
+            b.clone(),
+            *tau,
+            take(&terms[0], &held[0])?,
+            take(&terms[1], &held[1])?,
+        )?),
+    };
+    let mut answer = solve(system, &made, options, begin, |solver| {
+        solver.solve(&b, &mut x)?;
+        Ok(())
+    })?;
+    answer.x = vec![0.0; rhs.len()];
+    device.read(&x, 0, &mut answer.x)?;
+    Ok(answer)
+}
+
+/// The solver and its first solve; the clock has run since `begin`.
+fn solve<'a>(
+    system: &'a System,
+    made: &'a Made,
+    options: &Options,
+    begin: Instant,
+    run: impl FnOnce(&mut Solver<'a>) -> Result<()>,
+) -> Result<Answer> {
+    let check = begin.elapsed().as_secs_f64();
+    let mut problem = match made {
+        Made::Matrix(a) => Problem::bsr(a)?,
+        Made::Kronecker(k) => Problem::kronecker(k)?,
+    };
+    if let Some(points) = &system.coordinates {
+        problem = problem.with_coordinates(points.as_slice())?;
+    }
+    if let Some(grid) = system.grid {
+        problem = problem.with_grid(grid);
+    }
+    let mut solver = Solver::new(problem, options)?;
+    run(&mut solver)?;
+    let total = begin.elapsed().as_secs_f64();
+    let solution = solver.solution();
+    let set_up = &solution.setup_parts;
+    let mut parts = vec![("check", check)];
+    parts.extend(COLUMNS.map(|(name, of)| (name, of.iter().map(|part| set_up.of(*part)).sum::<f64>())));
+    parts.push(("solve", solution.solve_seconds));
+    // b to the device, x back, and what no clock of the solver's sees.
+    parts.push(("read back", total - check - set_up.total() - solution.solve_seconds));
+    let attempts = solution.events.iter().filter(|e| e.kind.name() == "fallback").count();
+    let fallbacks = if attempts > 0 { format!(", {attempts} fallbacks") } else { String::new() };
+    Ok(Answer {
+        parts,
+        total,
+        iterations: solution.history.iterations,
+        converged: solution.outcome() == Outcome::Converged,
+        x: Vec::new(),
+        means: format!("{}, {}{fallbacks}", solution.method.title(), solution.precond.text),
+    })
+}
+
+/// Zeros whose pages are there, so that no clock sees the system clear them.
+fn touched(n: usize) -> Vec<f64> {
+    let mut x = vec![1.0; n];
+    x.fill(0.0);
+    x
+}

@@ -1,0 +1,161 @@
+//! Tables in Markdown and JSON from what was measured.
+
+use super::{AnswerReport, Found, Way};
+use crate::samples::Samples;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// Parts that a table has columns for; those of a baseline that it lacks are a dash.
+const COLUMNS: [&str; 8] =
+    ["check", "upload", "product", "preconditioner", "method", "rest", "solve", "read back"];
+
+/// Samples of a part over all rounds; `None` where the way has no such part.
+fn part(way: &Way, name: &str) -> Option<Samples> {
+    let of = |answer: &super::Answer| answer.parts.iter().find(|p| p.0 == name).map(|p| p.1);
+    way.taken.iter().map(of).collect::<Option<Vec<f64>>>().filter(|all| !all.is_empty()).map(Samples)
+}
+
+fn totals(way: &Way) -> Samples {
+    Samples(way.taken.iter().map(|answer| answer.total).collect())
+}
+
+fn setups(way: &Way) -> Samples {
+    Samples(way.taken.iter().map(super::Answer::setup).collect())
+}
+
+/// Milliseconds with three digits, or a dash.
+fn ms(seconds: f64) -> String {
+    match seconds * 1e3 {
+        t if !t.is_finite() => "–".into(),
+        t if t >= 100.0 => format!("{t:.0}"),
+        t if t >= 10.0 => format!("{t:.1}"),
+        t => format!("{t:.2}"),
+    }
+}
+
+pub(super) fn make(found: &[Found], mut meta: Value) -> AnswerReport {
+    let mut text = String::from("# Time to an answer\n\n");
+    let mut failures = Vec::new();
+    // Strings never fail.
+    let _ = writeln!(
+        text,
+        "{}; right-hand side of ones, relative residual {}; milliseconds, medians of {} rounds.\n\n`{}`\n",
+        meta["device"]["name"].as_str().unwrap_or("unknown"),
+        meta["rtol"],
+        meta["rounds"],
+        meta["command"].as_str().unwrap_or("")
+    );
+    for process in meta["process"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            text,
+            "- a fresh process that solves 12³ unknowns on {}: {} ms",
+            process["device"].as_str().unwrap_or(""),
+            process["seconds"]["median"].as_f64().map_or("–".into(), ms)
+        );
+    }
+    for system in found {
+        table(system, &mut text, &mut failures);
+    }
+    meta["systems"] = found.iter().map(json_of).collect();
+    meta["failures"] = json!(failures);
+    AnswerReport { tables: text, json: meta, failures, files: Vec::new() }
+}
+
+fn table(system: &Found, text: &mut String, failures: &mut Vec<String>) {
+    let Found { name, spec, rows, order, stored, made, .. } = system;
+    let kind = if system.symmetric { "symmetric" } else { "not symmetric" };
+    let how = if system.from_file { "read" } else { "generated" };
+    let _ = writeln!(
+        text,
+        "\n## {name}\n\n{spec}: {rows} unknowns in blocks of {order}, {stored} numbers, {kind}; {how} in {} ms\n",
+        ms(*made)
+    );
+    let _ = writeln!(text, "| way | {} | set-up | total | iterations |", COLUMNS.join(" | "));
+    let _ = writeln!(text, "|---|{}", "---:|".repeat(COLUMNS.len() + 3));
+    for way in &system.ways {
+        if let Some(why) = &way.failure {
+            failures.push(format!("{name}, {}: {why}", way.name));
+            let _ = writeln!(text, "| {}: no answer, {why} |{}", way.name, " – |".repeat(COLUMNS.len() + 3));
+            continue;
+        }
+        let parts = COLUMNS.map(|column| part(way, column).map_or("–".into(), |s| ms(s.median())));
+        let last = way.taken.last();
+        let means = last.map_or("", |answer| answer.means.as_str());
+        let label = if means.is_empty() { way.name.clone() } else { format!("{} ({means})", way.name) };
+        let _ = writeln!(
+            text,
+            "| {label} | {} | {} | {} | {} |",
+            parts.join(" | "),
+            ms(setups(way).median()),
+            ms(totals(way).median()),
+            last.map_or(0, |answer| answer.iterations)
+        );
+    }
+}
+
+fn json_of(system: &Found) -> Value {
+    let way = |way: &Way| {
+        let parts: Map<String, Value> = COLUMNS
+            .iter()
+            .filter_map(|column| Some((column.to_string(), part(way, column)?.json())))
+            .collect();
+        let last = way.taken.last();
+        json!({
+            "name": way.name, "failure": way.failure, "means": last.map(|answer| &answer.means),
+            "iterations": last.map(|answer| answer.iterations), "seconds": parts,
+            "setup": last.map(|_| setups(way).json()), "total": last.map(|_| totals(way).json()),
+            "relative_residual": way.residual.is_finite().then_some(way.residual),
+        })
+    };
+    json!({
+        "name": system.name, "system": system.spec, "unknowns": system.rows, "block": system.order,
+        "numbers": system.stored, "symmetric": system.symmetric,
+        "made_by": if system.from_file { "reading" } else { "generating" }, "made_in": system.made,
+        "ways": system.ways.iter().map(way).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Answer;
+
+    fn found() -> Found {
+        let taken = |solve: f64| Answer {
+            parts: vec![("upload", 0.002), ("solve", solve), ("read back", 0.001)],
+            total: solve + 0.003,
+            iterations: 7,
+            converged: true,
+            x: Vec::new(),
+            means: "CG".into(),
+        };
+        let ways = vec![
+            Way {
+                name: "ours".into(),
+                failure: None,
+                taken: vec![taken(0.010), taken(0.030), taken(0.020)],
+                residual: 1e-9,
+            },
+            Way {
+                name: "theirs".into(),
+                failure: Some("10 iterations".into()),
+                taken: Vec::new(),
+                residual: 1.0,
+            },
+        ];
+        let (name, spec) = ("system".into(), "spec".into());
+        Found { name, spec, rows: 5, order: 1, stored: 9, symmetric: true, made: 0.5, from_file: false, ways }
+    }
+
+    #[test]
+    fn medians_stand_in_the_table_and_what_failed_has_no_time() {
+        let made = make(&[found()], json!({ "device": { "name": "cpu" }, "rtol": 1e-8, "rounds": 3 }));
+        let row = "| ours (CG) | – | 2.00 | – | – | – | – | 20.0 | 1.00 | 2.00 | 23.0 | 7 |";
+        assert!(made.tables.contains(row), "{}", made.tables);
+        assert_eq!(made.failures, ["system, theirs: 10 iterations"]);
+        let ways = &made.json["systems"][0]["ways"];
+        assert_eq!(ways[0]["total"]["samples"].as_array().unwrap().len(), 3);
+        assert!(ways[0]["seconds"]["product"].is_null() && ways[1]["total"].is_null());
+        assert_eq!(made.json["systems"][0]["made_by"], "generating");
+    }
+}

@@ -1,0 +1,332 @@
+//! What the suite solves: the systems of its table by name, generated problems by their text, matrix files and folders of them.
+
+use super::graphs;
+use krylith::io::parts::suited_block;
+use krylith::io::{Matrix, read_matrix};
+use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use krylith::{Error, Result};
+use krylith_problems::{Generated, SystemKind};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The arrays of a point-block matrix as an application has them.
+#[derive(Clone)]
+pub(crate) struct Raw {
+    pub block: usize,
+    pub row_ptr: Vec<usize>,
+    pub col: Vec<u32>,
+    pub values: Vec<f64>,
+}
+
+impl Raw {
+    fn of(a: &Bsr) -> Self {
+        Self {
+            block: a.block(),
+            row_ptr: a.row_ptr().to_vec(),
+            col: a.col().to_vec(),
+            values: a.values().to_vec(),
+        }
+    }
+
+    /// Block rows.
+    pub fn block_rows(&self) -> usize {
+        self.row_ptr.len() - 1
+    }
+
+    /// The matrix, checked.
+    pub fn matrix(self) -> Result<Bsr> {
+        let n = self.block_rows();
+        Bsr::new(self.block, n, n, self.row_ptr, self.col, self.values)
+    }
+}
+
+/// The arrays of a system.
+#[derive(Clone)]
+pub(crate) enum Arrays {
+    Matrix(Raw),
+    /// A⊗M + τB⊗L: A, B, τ, M, L.
+    Kronecker(Dense, Dense, f64, Box<[Raw; 2]>),
+}
+
+impl Arrays {
+    /// Block rows, and unknowns of one.
+    pub fn shape(&self) -> (usize, usize) {
+        match self {
+            Arrays::Matrix(a) => (a.block_rows(), a.block),
+            Arrays::Kronecker(a, _, _, terms) => (terms[0].block_rows(), terms[0].block * a.rows()),
+        }
+    }
+
+    /// Numbers that are stored.
+    pub fn stored(&self) -> usize {
+        match self {
+            Arrays::Matrix(a) => a.values.len(),
+            Arrays::Kronecker(_, _, _, terms) => terms.iter().map(|a| a.values.len()).sum(),
+        }
+    }
+}
+
+/// A system, and what it took to make it.
+pub(crate) struct System {
+    pub name: String,
+    pub spec: String,
+    pub arrays: Arrays,
+    pub coordinates: Option<Vec<[f64; 3]>>,
+    pub grid: Option<[usize; 3]>,
+    /// Seconds of generating, or of reading the file.
+    pub made: f64,
+    pub from_file: bool,
+}
+
+impl System {
+    fn generated(name: &str, made: Generated, seconds: f64) -> Self {
+        let arrays = match made.system {
+            SystemKind::Csr(a) => {
+                let (row_ptr, col, values) = (a.row_ptr().to_vec(), a.col().to_vec(), a.values().to_vec());
+                Arrays::Matrix(Raw { block: 1, row_ptr, col, values })
+            }
+            SystemKind::Bsr(a) => Arrays::Matrix(Raw::of(&a)),
+            SystemKind::Kronecker(k) => {
+                let terms = Box::new([Raw::of(&k.m), Raw::of(&k.l)]);
+                Arrays::Kronecker(k.a, k.b, k.tau, terms)
+            }
+        };
+        let Generated { coordinates, grid, spec, .. } = made;
+        Self { name: name.into(), spec, arrays, coordinates, grid, made: seconds, from_file: false }
+    }
+
+    fn graph(name: &str, spec: String, arrays: Raw, made: f64) -> Self {
+        let arrays = Arrays::Matrix(arrays);
+        Self { name: name.into(), spec, arrays, coordinates: None, grid: None, made, from_file: false }
+    }
+
+    /// The system as one point-block matrix, which is what libraries take.
+    pub fn assembled(&self) -> Result<Bsr> {
+        match self.arrays.clone() {
+            Arrays::Matrix(raw) => raw.matrix(),
+            Arrays::Kronecker(a, b, tau, terms) => {
+                let [m, l] = *terms;
+                Ok(KroneckerSum::new(a, b, tau, m.matrix()?, l.matrix()?)?.assemble())
+            }
+        }
+    }
+}
+
+/// A system of the table.
+#[derive(Debug, Clone, Copy)]
+enum Named {
+    /// A generated problem on a grid, with its keys.
+    Grid(&'static str, [usize; 3], &'static str),
+    Tetrahedra([usize; 3], usize),
+    PowerLaw(usize),
+}
+
+/// The systems of the table by name.
+const NAMED: [(&str, Named); 8] = [
+    ("laplace128", Named::Grid("laplace", [128, 128, 128], "")),
+    ("laplace256", Named::Grid("laplace", [256, 256, 256], "")),
+    ("spe10", Named::Grid("spe10", [60, 220, 85], "")),
+    ("radiation64", Named::Grid("radiation", [64, 64, 64], ",components=3")),
+    ("laplace64b4", Named::Grid("laplace", [64, 64, 64], ",block=4")),
+    ("stokes53", Named::Grid("stokes", [53, 53, 54], "")),
+    ("tetrahedra", Named::Tetrahedra([128, 128, 128], 4)),
+    ("powerlaw", Named::PowerLaw(1 << 20)),
+];
+
+/// The names of the table.
+pub fn names() -> Vec<&'static str> {
+    NAMED.iter().map(|(name, _)| *name).collect()
+}
+
+/// What is asked for: a name of the table, the text of a generated problem, or a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Wanted {
+    Named(usize),
+    Spec(String),
+    File(PathBuf),
+}
+
+/// What words ask for; without any, the whole table.
+///
+/// # Errors
+/// A word that is none of these; a folder that cannot be read.
+pub(super) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
+    if words.is_empty() {
+        return Ok((0..NAMED.len()).map(Wanted::Named).collect());
+    }
+    let mut all = Vec::new();
+    for word in words {
+        if let Some(at) = NAMED.iter().position(|(name, _)| name == word) {
+            all.push(Wanted::Named(at));
+        } else if Path::new(word).is_dir() {
+            let read = std::fs::read_dir(word).map_err(|e| Error::io(Path::new(word), e))?;
+            let mut files: Vec<PathBuf> = read.filter_map(|entry| Some(entry.ok()?.path())).collect();
+            files.sort();
+            all.extend(files.into_iter().filter(|f| f.is_file()).map(Wanted::File));
+        } else if Path::new(word).exists() {
+            all.push(Wanted::File(word.into()));
+        } else if word.contains(':') {
+            all.push(Wanted::Spec(word.clone()));
+        } else {
+            return Err(Error::invalid(format!(
+                "{word}: no file, and no system of this suite; it has {}, and takes generated problems NAME:SIZE",
+                names().join(", ")
+            )));
+        }
+    }
+    Ok(all)
+}
+
+/// Makes or reads a system; grids and graphs have `scale` times their size. A file of a folder that holds no square matrix,
+/// such as a right-hand side, is `None`. `rock` is the folder of SPE10's permeabilities.
+///
+/// # Errors
+/// A problem that is not known, a file that cannot be read, no room.
+pub(super) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<Option<System>> {
+    let begin = Instant::now();
+    let generate = |name: &str, spec: &str| {
+        let made = krylith_problems::generate(spec)?;
+        Ok(Some(System::generated(name, made, begin.elapsed().as_secs_f64())))
+    };
+    match wanted {
+        Wanted::Spec(spec) => generate(spec, spec),
+        Wanted::File(path) => file(path, begin),
+        Wanted::Named(at) => {
+            let (name, named) = NAMED[*at];
+            match named {
+                Named::Grid(problem, size, keys) => {
+                    let [x, y, z] = if scale == 1.0 { size } else { crate::systems::scaled(size, scale) };
+                    let rock = rock.filter(|_| problem == "spe10" && scale == 1.0);
+                    let rock = rock.map_or(String::new(), |f| format!(",permeability={}", f.display()));
+                    generate(name, &format!("{problem}:{x}x{y}x{z}{keys}{rock}"))
+                }
+                Named::Tetrahedra(size, block) => {
+                    let size = crate::systems::scaled(size, scale);
+                    let raw = graphs::tetrahedra(size, block, 1)?;
+                    let (n, seconds) = (raw.block_rows(), begin.elapsed().as_secs_f64());
+                    let spec = format!("{n} nodes of tetrahedra, numbered at random, blocks of {block}");
+                    Ok(Some(System::graph(name, spec, raw, seconds)))
+                }
+                Named::PowerLaw(n) => {
+                    let n = ((n as f64 * scale) as usize).max(64);
+                    let raw = graphs::power_law(n, 1)?;
+                    let spec = format!("graph of {n} nodes, degrees by a power law");
+                    Ok(Some(System::graph(name, spec, raw, begin.elapsed().as_secs_f64())))
+                }
+            }
+        }
+    }
+}
+
+/// A matrix file with the block size that suits it.
+fn file(path: &Path, begin: Instant) -> Result<Option<System>> {
+    let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let Ok(read) = read_matrix(path) else { return Ok(None) };
+    let (rows, columns) = (read.matrix.rows(), read.matrix.columns());
+    if rows != columns || rows < 2 {
+        return Ok(None);
+    }
+    let a = match read.matrix {
+        Matrix::Csr(a) => {
+            let block = read.block_hint.filter(|b| rows.is_multiple_of(*b) && *b <= 8);
+            Bsr::from_csr(&a, block.unwrap_or_else(|| suited_block(&a).0))?
+        }
+        Matrix::Bsr(a) => a,
+        Matrix::Dia(_) => return Ok(None),
+    };
+    let (arrays, made) = (Arrays::Matrix(Raw::of(&a)), begin.elapsed().as_secs_f64());
+    let spec = path.display().to_string();
+    Ok(Some(System { name, spec, arrays, coordinates: None, grid: None, made, from_file: true }))
+}
+
+/// Threads' shares of 0..n, summed.
+fn over_rows(n: usize, part: &(dyn Fn(usize) -> f64 + Sync)) -> f64 {
+    let threads = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
+    std::thread::scope(|scope| {
+        let share = |t: usize| n * t / threads..n * (t + 1) / threads;
+        let all: Vec<_> =
+            (0..threads).map(|t| scope.spawn(move || share(t).map(part).sum::<f64>())).collect();
+        all.into_iter().map(|t| t.join().unwrap_or(f64::NAN)).sum()
+    })
+}
+
+/// A = Aᵀ, but for rounding: every block against the one that faces it.
+pub(crate) fn symmetric(a: &Bsr) -> bool {
+    let b = a.block();
+    let differs = |i: usize| -> f64 {
+        let faces = |p: usize| -> bool {
+            let j = a.col()[p] as usize;
+            let row = &a.col()[a.row_ptr()[j]..a.row_ptr()[j + 1]];
+            let Ok(place) = row.binary_search(&(i as u32)) else { return false };
+            let (one, other) = (a.block_values(p), a.block_values(a.row_ptr()[j] + place));
+            (0..b * b).all(|e| {
+                let (x, y) = (one[e], other[e % b * b + e / b]);
+                (x - y).abs() <= 1e-12 * x.abs().max(y.abs())
+            })
+        };
+        if (a.row_ptr()[i]..a.row_ptr()[i + 1]).all(faces) { 0.0 } else { 1.0 }
+    };
+    over_rows(a.block_rows(), &differs) == 0.0
+}
+
+/// ‖b − A x‖/‖b‖ by an f64 loop on all cores: the reference for answers.
+pub(super) fn residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
+    let b = a.block();
+    let row = |i: usize| -> f64 {
+        let mut sum = 0.0;
+        for r in 0..b {
+            let mut left = rhs[i * b + r];
+            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                let xj = &x[a.col()[p] as usize * b..][..b];
+                let values = &a.block_values(p)[r * b..][..b];
+                left -= values.iter().zip(xj).map(|(a, x)| a * x).sum::<f64>();
+            }
+            sum += left * left;
+        }
+        sum
+    };
+    let norm = over_rows(rhs.len(), &|i| rhs[i] * rhs[i]).sqrt();
+    over_rows(a.block_rows(), &row).sqrt() / norm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_makes_a_system_and_a_kronecker_sum_is_assembled_for_libraries() {
+        for (at, (name, _)) in NAMED.iter().enumerate() {
+            let system = make(&Wanted::Named(at), 1e-4, None).unwrap().unwrap();
+            let (a, (n, order)) = (system.assembled().unwrap(), system.arrays.shape());
+            assert_eq!((system.name.as_str(), a.block_rows() * a.block()), (*name, n * order));
+            let expected =
+                matches!(*name, "laplace128" | "laplace256" | "spe10" | "laplace64b4" | "powerlaw");
+            assert!(!expected || symmetric(&a), "{name}");
+        }
+    }
+
+    #[test]
+    fn words_are_names_files_folders_or_problems() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("b.txt"), "1\n2\n").unwrap();
+        let text = "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n2 2 1\n";
+        std::fs::write(folder.path().join("a.mtx"), text).unwrap();
+        let words: Vec<String> =
+            ["laplace128", "laplace:4x4x4,block=2", folder.path().to_str().unwrap()].map(String::from).into();
+        let all = wanted(&words).unwrap();
+        assert_eq!(all.len(), 4);
+        let made: Vec<_> = all[1..].iter().map(|w| make(w, 1.0, None).unwrap()).collect();
+        let shapes: Vec<_> = made.iter().map(|m| m.as_ref().map(|m| m.arrays.shape())).collect();
+        assert_eq!(shapes, [Some((64, 2)), Some((2, 1)), None]);
+        let error = wanted(&["nothing".into()]).unwrap_err().to_string();
+        assert!(error.contains("laplace128, laplace256") && error.contains("nothing"), "{error}");
+        assert_eq!(wanted(&[]).unwrap().len(), NAMED.len());
+    }
+
+    #[test]
+    fn the_reference_residual_is_that_of_the_definition() {
+        let a = Bsr::new(1, 2, 2, vec![0, 2, 3], vec![0, 1, 1], vec![2.0, 1.0, 4.0]).unwrap();
+        assert_eq!(residual(&a, &[3.0, 4.0], &[1.0, 1.0]), 0.0);
+        assert!((residual(&a, &[3.0, 4.0], &[1.0, 2.0]) - 17f64.sqrt() / 5.0).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,304 @@
+//! What a user would write with the vendor's libraries, from arrays to x: cuSPARSE's product and cuBLAS with point Jacobi, and
+//! cuSPARSE's ILU(0) with its analysis. Indices are converted, kernels compiled and settings chosen before a clock runs.
+
+use super::bicgstab::{BiCgStab, Matrix, Modules, Operator};
+use super::kernels::{Arg, File, Kernel, Module};
+use super::{Arrays, HostArrays, Map, Of, POLICIES, Policy, Solves, SubdomainSystem, bsr, csr, policy_name};
+use super::{CudaPlatform, seconds};
+use crate::answer::{Answer, Take};
+use crate::cuda::csr::SpMv;
+use crate::cuda::products::{Layout, bsrmv};
+use crate::cuda::vendor::Vendor;
+use crate::ildu0::Solver;
+use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
+use krylith::Result;
+use krylith::device::cuda::Buffer;
+use krylith::matrix::Bsr;
+use std::rc::Rc;
+use std::time::Instant;
+
+const THREADS: usize = 256;
+
+/// What every way takes: the system on the host as the libraries want it, settings, and compiled kernels.
+struct Inputs {
+    vendor: Rc<Vendor>,
+    system: SubdomainSystem,
+    row_ptr: Vec<i32>,
+    columns: Vec<i32>,
+    /// The values with blocks by columns, where the product is faster with them.
+    turned: Option<Vec<f64>>,
+    rhs: Vec<f64>,
+    algorithm: Option<Algorithm>,
+    modules: Rc<Modules>,
+    invert: Kernel,
+    multiply: Rc<Kernel>,
+    rtol: f64,
+    most: usize,
+}
+
+impl CudaPlatform {
+    /// Ways to the answer of A x = b with the vendor's libraries.
+    ///
+    /// # Errors
+    /// A matrix that the libraries cannot take: 2³¹ blocks or more, a row without a diagonal.
+    pub fn answers(
+        &self,
+        a: &Bsr,
+        symmetric: bool,
+        rhs: &[f64],
+        rtol: f64,
+        most: usize,
+    ) -> Result<Vec<(String, Take<'static>)>> {
+        let v = &self.vendor;
+        let (algorithm, by_columns) = {
+            let matrix = Matrix::new(v, a)?;
+            (matrix.algorithm(), matrix.layout() == Layout::Columns)
+        };
+        let system = SubdomainSystem::whole(a)?;
+        let host = HostArrays::new(&system, by_columns);
+        let (row_ptr, columns) = (host.row_ptr.to_vec(), host.columns.to_vec());
+        let turned = (by_columns && a.block() > 1).then(|| host.values.to_vec());
+        let jacobi = Module::load(v, File::Jacobi, a.block(), THREADS)?;
+        let inputs = Rc::new(Inputs {
+            vendor: v.clone(),
+            row_ptr,
+            columns,
+            turned,
+            rhs: rhs.to_vec(),
+            algorithm,
+            modules: Rc::new(Modules::load(v, a.block())?),
+            invert: jacobi.kernel("invert_diagonal", 0)?,
+            multiply: Rc::new(jacobi.kernel("multiply", 0)?),
+            rtol,
+            most,
+            system,
+        });
+        let simple = inputs.clone();
+        let method = if symmetric { "CG" } else { "BiCGSTAB" };
+        let simple: Take = Box::new(move || simple.jacobi(symmetric));
+        let mut chosen: Option<Policy> = None;
+        let factors: Take = Box::new(move || {
+            if let Some(policy) = chosen {
+                return inputs.factors(policy);
+            }
+            // The first time is thrown away: it finds the faster of the library's two ways.
+            let [one, other] = POLICIES;
+            let (first, second) = (inputs.factors(one)?, inputs.factors(other)?);
+            let faster = first.total <= second.total;
+            chosen = Some(if faster { one } else { other });
+            Ok(if faster { first } else { second })
+        });
+        let names = [format!("cuSPARSE and cuBLAS, Jacobi-{method}"), "cuSPARSE ILU(0), BiCGSTAB".into()];
+        Ok(names.into_iter().zip([simple, factors]).collect())
+    }
+}
+
+/// A clock that is read part after part.
+struct Parts<'a> {
+    vendor: &'a Vendor,
+    begin: Instant,
+    parts: Vec<(&'static str, f64)>,
+}
+
+impl<'a> Parts<'a> {
+    fn begin(vendor: &'a Vendor) -> Result<Self> {
+        vendor.device.wait()?;
+        Ok(Self { vendor, begin: Instant::now(), parts: Vec::new() })
+    }
+
+    fn part<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let (made, t) = seconds(self.vendor, work)?;
+        self.parts.push((name, t));
+        Ok(made)
+    }
+
+    fn end(self, residuals: &[f64], rtol: f64, x: Vec<f64>, means: String) -> Answer {
+        Answer {
+            total: self.begin.elapsed().as_secs_f64(),
+            parts: self.parts,
+            iterations: residuals.len() - 1,
+            converged: residuals.last().is_some_and(|r| *r <= rtol),
+            x,
+            means,
+        }
+    }
+}
+
+/// A product of the vendor's on arrays that are on the device.
+struct Product {
+    spmv: Option<SpMv>,
+    arrays: Rc<Arrays>,
+}
+
+impl Operator for Product {
+    fn apply(&self, vendor: &Vendor, x: u64, y: u64) -> Result<()> {
+        match &self.spmv {
+            Some(spmv) => spmv.run(x, 0.0, y),
+            None => {
+                let a = &*self.arrays;
+                let layout = if a.by_columns { Layout::Columns } else { Layout::Rows };
+                let arrays = [a.row_ptr.pointer(), a.columns.pointer(), a.values.pointer()];
+                bsrmv(vendor, [a.rows, a.rows, a.blocks, a.block], layout, arrays, x, 0.0, y)
+            }
+        }
+    }
+}
+
+/// A preconditioner as a function of two addresses.
+struct Apply<F>(F);
+
+impl<F: Fn(u64, u64) -> Result<()>> Map for Apply<F> {
+    fn name(&self) -> String {
+        "preconditioner".into()
+    }
+    fn notes(&self) -> String {
+        String::new()
+    }
+    fn of(&self) -> Of {
+        Of::Whole
+    }
+    fn solves(&self) -> Solves {
+        Solves::All
+    }
+    fn bytes(&self) -> u64 {
+        0
+    }
+    fn run(&self, x: u64, y: u64) -> Result<()> {
+        (self.0)(x, y)
+    }
+}
+
+impl Inputs {
+    fn host(&self) -> HostArrays<'_> {
+        HostArrays {
+            rows: self.system.block_rows(),
+            block: self.system.block,
+            by_columns: self.turned.is_some(),
+            row_ptr: (&self.row_ptr).into(),
+            columns: (&self.columns).into(),
+            values: self.turned.as_ref().unwrap_or(&self.system.values).into(),
+        }
+    }
+
+    /// The matrix and b on the device, and the product.
+    fn uploaded(&self, parts: &mut Parts) -> Result<(Rc<Arrays>, Buffer<f64>, Rc<Product>)> {
+        let (v, host) = (&self.vendor, self.host());
+        let (arrays, b) = parts.part("upload", || {
+            Ok((Rc::new(host.upload(v)?), v.device.upload(&self.rhs, "the right-hand side")?))
+        })?;
+        let product = parts.part("product", || {
+            let pointers =
+                [arrays.row_ptr.pointer(), arrays.columns.pointer(), arrays.values.pointer(), b.pointer()];
+            let spmv = self.algorithm.map(|way| SpMv::new(v, arrays.rows, arrays.blocks, pointers, way));
+            Ok(Rc::new(Product { spmv: spmv.transpose()?, arrays: arrays.clone() }))
+        })?;
+        Ok((arrays, b, product))
+    }
+
+    /// Point Jacobi, with CG where the matrix is symmetric.
+    fn jacobi(&self, symmetric: bool) -> Result<Answer> {
+        let (v, n) = (&self.vendor, self.rhs.len());
+        let mut x = self.room();
+        let mut parts = Parts::begin(v)?;
+        let (arrays, b, product) = self.uploaded(&mut parts)?;
+        let grid = n.div_ceil(THREADS).min(8 * v.device.multiprocessors());
+        let inverse = parts.part("preconditioner", || {
+            let d = v.zeros(n)?;
+            let addresses = [arrays.row_ptr.pointer(), arrays.columns.pointer(), arrays.values.pointer()];
+            let mut args = vec![Arg::Int(n as i32)];
+            args.extend(addresses.into_iter().chain([d.pointer()]).map(Arg::Pointer));
+            self.invert.launch(grid, &args)?;
+            Ok(d)
+        })?;
+        let multiply = self.multiply.clone();
+        let map = Apply(move |x: u64, y: u64| {
+            let vectors = [inverse.pointer(), x, y].map(Arg::Pointer);
+            multiply.launch(grid, &[&[Arg::Int(n as i32)][..], &vectors].concat())
+        });
+        if !symmetric {
+            return self.bicgstab(parts, product, b, Rc::new(map), x, String::new());
+        }
+        let [z, p, q, solution] =
+            parts.part("method", || Ok([v.zeros(n)?, v.zeros(n)?, v.zeros(n)?, v.zeros(n)?]))?;
+        let residuals = parts.part("solve", || {
+            // x = 0 and r = b, which is overwritten.
+            let (r, norm) = (b.pointer(), v.norm(n, b.pointer())?);
+            let mut residuals = vec![1.0];
+            map.run(r, z.pointer())?;
+            v.copy(z.pointer(), p.pointer(), n)?;
+            let mut rho = v.dot(n, r, z.pointer())?;
+            while residuals.last().is_some_and(|r| *r > self.rtol) && residuals.len() <= self.most {
+                product.apply(v, p.pointer(), q.pointer())?;
+                let alpha = rho / v.dot(n, p.pointer(), q.pointer())?;
+                v.axpy(n, alpha, p.pointer(), solution.pointer())?;
+                v.axpy(n, -alpha, q.pointer(), r)?;
+                residuals.push(v.norm(n, r)? / norm);
+                map.run(r, z.pointer())?;
+                let before = std::mem::replace(&mut rho, v.dot(n, r, z.pointer())?);
+                v.scale(n, rho / before, p.pointer())?;
+                v.axpy(n, 1.0, z.pointer(), p.pointer())?;
+            }
+            Ok(residuals)
+        })?;
+        parts.part("read back", || v.device.read(&solution, 0, &mut x))?;
+        Ok(parts.end(&residuals, self.rtol, x, String::new()))
+    }
+
+    /// ILU(0) of the whole matrix by the library, around its triangular solves.
+    fn factors(&self, policy: Policy) -> Result<Answer> {
+        let (v, n) = (&self.vendor, self.rhs.len());
+        let x = self.room();
+        let mut parts = Parts::begin(v)?;
+        let (arrays, b, product) = self.uploaded(&mut parts)?;
+        let map: Rc<dyn Map> = parts.part("preconditioner", || {
+            let (factors, middle) = (Rc::new(arrays.again(v)?), v.zeros(n)?);
+            if self.system.block == 1 {
+                let ilu = csr::Ilu::new(v, &factors, policy)?;
+                ilu.factorize(&factors)?;
+                ilu.check(&self.system)?;
+                let [lower, upper] =
+                    [false, true].map(|upper| csr::SpSv::new(v, &factors, middle.pointer(), upper));
+                let (lower, upper) = (lower?, upper?);
+                return Ok(Rc::new(Apply(move |x, y| {
+                    let _held = &factors;
+                    lower.run(x, middle.pointer())?;
+                    upper.run(middle.pointer(), y)
+                })) as Rc<dyn Map>);
+            }
+            let ilu = bsr::Ilu::new(v, &factors, policy)?;
+            ilu.factorize(&factors)?;
+            ilu.check(&self.system)?;
+            let [lower, upper] = [false, true].map(|upper| bsr::Solve::new(v, &factors, upper, policy));
+            let (lower, upper) = (lower?, upper?);
+            Ok(Rc::new(Apply(move |x, y| {
+                lower.run(&factors, x, middle.pointer())?;
+                upper.run(&factors, middle.pointer(), y)
+            })) as Rc<dyn Map>)
+        })?;
+        self.bicgstab(parts, product, b, map, x, policy_name(policy).into())
+    }
+
+    fn bicgstab(
+        &self,
+        mut parts: Parts,
+        product: Rc<Product>,
+        b: Buffer<f64>,
+        map: Rc<dyn Map>,
+        mut x: Vec<f64>,
+        means: String,
+    ) -> Result<Answer> {
+        let v = &self.vendor;
+        let mut method = parts
+            .part("method", || BiCgStab::around(v, product, &self.system, b, map, 0.0, &self.modules))?;
+        let residuals = parts.part("solve", || method.solve(self.rtol, self.most))?;
+        parts.part("read back", || v.device.read(method.x(), 0, &mut x))?;
+        Ok(parts.end(&residuals, self.rtol, x, means))
+    }
+
+    /// Room for x whose pages are there.
+    fn room(&self) -> Vec<f64> {
+        let mut x = vec![1.0; self.rhs.len()];
+        x.fill(0.0);
+        x
+    }
+}

@@ -1,0 +1,60 @@
+//! The suite on the CPU, small.
+
+use krylith_bench::{AnswerOptions, answer, answer_systems};
+
+#[test]
+fn a_small_run_on_the_cpu_has_every_part_of_every_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let matrix = folder.path().join("a.mtx");
+    std::fs::write(&matrix, "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 3\n2 2 1\n1 2 1\n")
+        .unwrap();
+    let mut systems: Vec<String> = answer_systems().into_iter().map(String::from).collect();
+    systems.push(matrix.display().to_string());
+    let options = AnswerOptions {
+        systems,
+        rounds: 2,
+        scale: Some(0.0005),
+        threads: 2,
+        out: Some(folder.path().join("made")),
+        rock: None,
+        command: "test".into(),
+        ..AnswerOptions::default()
+    };
+    let mut heard = Vec::new();
+    let report = answer(&options, &mut |text| heard.push(text.to_string())).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    assert_eq!(heard.len(), 2 * 9);
+    let text = std::fs::read_to_string(folder.path().join("made/answer.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("answer")));
+    let all = json["systems"].as_array().unwrap();
+    assert_eq!(all.len(), 9);
+    for system in all {
+        let way = &system["ways"][0];
+        let median = |value: &serde_json::Value| value["median"].as_f64().unwrap();
+        let names = ["check", "upload", "product", "preconditioner", "method", "rest", "solve", "read back"];
+        let sums: Vec<f64> = (0..2)
+            .map(|round| names.iter().map(|n| way["seconds"][n]["samples"][round].as_f64().unwrap()).sum())
+            .collect();
+        for (sum, total) in sums.iter().zip(way["total"]["samples"].as_array().unwrap()) {
+            assert!((sum - total.as_f64().unwrap()).abs() < 1e-9, "{system}");
+        }
+        assert!(median(&way["setup"]) > 0.0 && median(&way["setup"]) < median(&way["total"]));
+        assert!(median(&way["seconds"]["preconditioner"]) > 0.0, "{system}");
+        assert!(way["relative_residual"].as_f64().unwrap() < 1e-7);
+        assert_eq!(system["made_by"], if system["name"] == "a.mtx" { "reading" } else { "generating" });
+    }
+    assert!(report.tables.contains("## powerlaw") && report.tables.contains("| Krylith ("));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for options in [
+        AnswerOptions { rounds: 0, ..AnswerOptions::default() },
+        AnswerOptions { scale: Some(-1.0), ..AnswerOptions::default() },
+        AnswerOptions { systems: vec!["nothing".into()], ..AnswerOptions::default() },
+        AnswerOptions { device: krylith_bench::DeviceChoice::Cuda(vec![0, 1]), ..AnswerOptions::default() },
+    ] {
+        assert!(answer(&options, &mut |_| ()).is_err());
+    }
+}

@@ -1,0 +1,269 @@
+//! Memory of a GPU: a pool for each device, from which an allocation costs a microsecond and not 200, buffers that go back to it,
+//! and copies.
+
+use super::driver::{Device, failure};
+use super::pinned::Pinned;
+use crate::{Error, Result};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::{CudaContext, sys};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Memory that the driver keeps for this process; or none, where every allocation is one of the driver's own.
+pub(super) struct Pool(sys::CUmemoryPool);
+
+// SAFETY: a handle that the driver lets any thread use.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// No pool.
+    fn none() -> Self {
+        Self(std::ptr::null_mut())
+    }
+
+    /// A pool on a GPU, which keeps what is freed until it is dropped; none where the driver has no pools.
+    pub(super) fn new(context: &Arc<CudaContext>, ordinal: usize) -> Self {
+        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
+        if context.attribute(attribute).unwrap_or(0) == 0 || context.bind_to_thread().is_err() {
+            return Self::none();
+        }
+        // SAFETY: plain data for which zeros are a valid value: no handles to share, no limit.
+        let mut properties: sys::CUmemPoolProps = unsafe { std::mem::zeroed() };
+        properties.allocType = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        properties.location.id = ordinal as i32;
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: writes one handle, reads the properties.
+        if unsafe { sys::cuMemPoolCreate(&mut pool, &properties) }.result().is_err() {
+            return Self::none();
+        }
+        let mut keep = u64::MAX;
+        let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        // SAFETY: reads one number of the attribute's type.
+        let _ = unsafe { sys::cuMemPoolSetAttribute(pool, threshold, (&raw mut keep).cast()) };
+        Self(pool)
+    }
+
+    fn is_there(&self) -> bool {
+        !self.0.is_null()
+    }
+
+    fn allocate(&self, bytes: usize, stream: sys::CUstream) -> std::result::Result<u64, DriverError> {
+        let mut pointer = 0;
+        match self.is_there() {
+            // SAFETY: writes one address; the buffer made of it frees it.
+            true => unsafe { sys::cuMemAllocFromPoolAsync(&mut pointer, bytes, self.0, stream) }.result()?,
+            // SAFETY: as above.
+            false => pointer = unsafe { result::malloc_sync(bytes) }?,
+        }
+        Ok(pointer)
+    }
+
+    /// Bytes that it keeps and nobody uses.
+    pub(super) fn idle(&self) -> u64 {
+        let read = |attribute| {
+            let mut value = 0u64;
+            // SAFETY: writes one number of the attribute's type.
+            let done = unsafe { sys::cuMemPoolGetAttribute(self.0, attribute, (&raw mut value).cast()) };
+            done.result().map_or(0, |()| value)
+        };
+        if !self.is_there() {
+            return 0;
+        }
+        let kept = read(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+        kept.saturating_sub(read(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
+    }
+
+    /// Gives back what nobody uses.
+    fn trim(&self) {
+        if self.is_there() {
+            // SAFETY: a live pool.
+            let _ = unsafe { sys::cuMemPoolTrimTo(self.0, 0) };
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.is_there() {
+            // SAFETY: made once, destroyed once; buffers hold the device that owns the pool.
+            let _ = unsafe { sys::cuMemPoolDestroy(self.0) };
+        }
+    }
+}
+
+impl Device {
+    /// `len` zeros.
+    pub fn zeros<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
+        let buffer = self.room(len, what)?;
+        self.clear_bytes(buffer.pointer, buffer.bytes)?;
+        Ok(buffer)
+    }
+
+    /// Room for `len` numbers, whatever they are now.
+    pub(super) fn room<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
+        self.allocate(len, what, &self.pool)
+    }
+
+    /// `len` zeros in memory that other GPUs and processes can be given: what comes from a pool they cannot.
+    pub(super) fn peer_zeros<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
+        let buffer = self.allocate(len, what, &Pool::none())?;
+        self.clear_bytes(buffer.pointer, buffer.bytes)?;
+        Ok(buffer)
+    }
+
+    fn allocate<T: Copy>(self: &Arc<Self>, len: usize, what: &str, pool: &Pool) -> Result<Buffer<T>> {
+        let bytes = (len * size_of::<T>()).max(16);
+        self.bind()?;
+        let stream = self.stream.cu_stream();
+        let mut allocated = pool.allocate(bytes, stream);
+        if matches!(allocated, Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY))) {
+            self.wait()?;
+            self.pool.trim();
+            allocated = pool.allocate(bytes, stream);
+        }
+        let pointer = match allocated {
+            Ok(pointer) => pointer,
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                return Err(Error::Memory {
+                    what: what.into(),
+                    needed: bytes as u64,
+                    free: self.free_memory().unwrap_or(0),
+                    place: self.info.name.clone(),
+                    remedy: "use f32 storage, a smaller restart, or a larger GPU",
+                });
+            }
+            Err(e) => return Err(failure(&self.info.name, "cuMemAlloc", e)),
+        };
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let pooled = pool.is_there();
+        Ok(Buffer { device: self.clone(), pointer, len, bytes, pooled, of: std::marker::PhantomData })
+    }
+
+    fn clear_bytes(&self, pointer: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the whole of a live allocation.
+        self.check("cuMemsetD8Async", unsafe {
+            result::memset_d8_async(pointer, 0, bytes, self.stream.cu_stream())
+        })
+    }
+
+    /// A copy of host numbers.
+    pub fn upload<T: Copy>(self: &Arc<Self>, host: &[T], what: &str) -> Result<Buffer<T>> {
+        let mut buffer = self.room(host.len(), what)?;
+        self.write(host, &mut buffer, 0)?;
+        Ok(buffer)
+    }
+
+    /// Copies to elements `at..` of a buffer. What is on the host may be changed when this returns.
+    pub fn write<T: Copy>(&self, host: &[T], to: &mut Buffer<T>, at: usize) -> Result<()> {
+        assert!(at + host.len() <= to.len);
+        // SAFETY: in bounds by the check above.
+        unsafe { self.send(host, to.at(at)) }
+    }
+
+    /// Copies elements `at..` of a buffer to the host, and waits.
+    pub fn read<T: Copy>(&self, from: &Buffer<T>, at: usize, host: &mut [T]) -> Result<()> {
+        assert!(at + host.len() <= from.len);
+        // SAFETY: in bounds by the check above.
+        unsafe { self.fetch(from.at(at), host) }
+    }
+
+    /// Copies the first `len` numbers of a buffer to pinned memory, and waits.
+    pub(super) fn read_pinned<'p>(
+        &self,
+        from: &Buffer<f64>,
+        len: usize,
+        to: &'p mut Pinned,
+    ) -> Result<&'p [f64]> {
+        self.copy_to_pinned(from, len, to)?;
+        self.wait()?;
+        Ok(&to.numbers()[..len])
+    }
+
+    /// Sets out a copy of the first `len` numbers of a buffer to pinned memory, which must outlive it.
+    pub(super) fn copy_to_pinned(&self, from: &Buffer<f64>, len: usize, to: &mut Pinned) -> Result<()> {
+        assert!(len <= from.len);
+        self.bind()?;
+        let host = &mut to.numbers()[..len];
+        // SAFETY: in bounds by the check above.
+        self.check("cuMemcpyDtoHAsync", unsafe {
+            result::memcpy_dtoh_async(host, from.pointer, self.stream.cu_stream())
+        })
+    }
+
+    /// Copies between buffers of this device.
+    pub fn copy<T: Copy>(&self, from: &Buffer<T>, to: &mut Buffer<T>, len: usize) -> Result<()> {
+        assert!(len <= from.len && len <= to.len);
+        // SAFETY: in bounds by the check above.
+        self.check("cuMemcpyDtoDAsync", unsafe {
+            result::memcpy_dtod_async(to.pointer, from.pointer, len * size_of::<T>(), self.stream.cu_stream())
+        })
+    }
+
+    /// Sets a buffer to zeros.
+    pub fn clear<T: Copy>(&self, buffer: &mut Buffer<T>) -> Result<()> {
+        self.clear_bytes(buffer.pointer, buffer.len * size_of::<T>())
+    }
+}
+
+/// Numbers in the memory of a GPU.
+pub struct Buffer<T> {
+    device: Arc<Device>,
+    pointer: sys::CUdeviceptr,
+    len: usize,
+    /// 0 for a part of another buffer, which is not freed.
+    bytes: usize,
+    pooled: bool,
+    of: std::marker::PhantomData<T>,
+}
+
+impl<T: Copy> Buffer<T> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// Address of the first.
+    pub fn pointer(&self) -> u64 {
+        self.pointer
+    }
+    /// Address of element `i`.
+    pub fn at(&self, i: usize) -> u64 {
+        self.pointer + (i * size_of::<T>()) as u64
+    }
+    /// Lets `work` use `len` numbers from `at` on as a buffer of their own.
+    pub(super) fn with_part<R>(&mut self, at: usize, len: usize, work: impl FnOnce(&mut Self) -> R) -> R {
+        assert!(at + len <= self.len);
+        let (device, pointer) = (self.device.clone(), self.at(at));
+        work(&mut Self { device, pointer, len, bytes: 0, pooled: false, of: std::marker::PhantomData })
+    }
+    /// The device it lives on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        self.device.bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+        if self.device.context.bind_to_thread().is_ok() {
+            // SAFETY: allocated by `allocate` and freed once: memory of the pool after the work that is in the stream now, other
+            // memory when the driver has waited for what uses it.
+            let _ = unsafe {
+                match self.pooled {
+                    true => result::free_async(self.pointer, self.device.stream.cu_stream()),
+                    false => result::free_sync(self.pointer),
+                }
+            };
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Products of scalar rows on a GPU, straight from the arrays of the format: launches of `kernels/csr.cu`.
+//!
+//! A set-up finds which rows go together, by two kernels that read `row_ptr`; columns and values are not looked at.
+
+use super::Cuda;
+use super::driver::{Buffer, Device, launch};
+use super::specialisations::{self as special, CSR_THREADS, CSR_WINDOW};
+use crate::memory::Numbers;
+use crate::space::Store;
+use crate::{Error, Result};
+use cudarc::driver::CudaFunction;
+use std::sync::Arc;
+
+/// One matrix of scalar rows in device memory, and its coefficient.
+pub(super) struct CsrProduct {
+    rows: usize,
+    columns: usize,
+    pattern: CsrPattern,
+    values: Values,
+    coefficient: Buffer<f64>,
+    tiles: Tiles,
+    kernels: Kernels,
+    /// Values on their way to the device or to another precision, kept after the first update.
+    staging: Option<Buffer<f64>>,
+    /// Set by `csr_values`: a value is not finite.
+    broken: Buffer<i32>,
+    /// Grows when values move to another address.
+    version: u64,
+}
+
+/// Where the entries of rows are; rows + 1 offsets, and one column an entry.
+pub(super) struct CsrPattern {
+    pub row_ptr: Arc<Buffer<i64>>,
+    pub col: Arc<Buffer<u32>>,
+}
+
+enum Values {
+    F64(Arc<Buffer<f64>>),
+    F32(Buffer<f32>),
+}
+
+/// Which rows go together: a record of 16 bytes for each tile, and one for where the last ends.
+struct Tiles {
+    records: Buffer<[i64; 2]>,
+    count: usize,
+    /// Row, first and last tile of each row that several tiles share.
+    cuts: Buffer<i32>,
+    cut_rows: usize,
+    /// Up to three numbers for each of the two rows that a tile may share.
+    parts: Buffer<f64>,
+}
+
+struct Kernels {
+    product: CudaFunction,
+    cut_rows: CudaFunction,
+    residual: CudaFunction,
+    residual_cut: CudaFunction,
+    values: CudaFunction,
+}
+
+impl CsrProduct {
+    /// A product from arrays that are on the device.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn new(
+        device: &Arc<Device>,
+        columns: usize,
+        pattern: CsrPattern,
+        values: Arc<Buffer<f64>>,
+        store: Store,
+        coefficient: f64,
+    ) -> Result<Self> {
+        let rows = pattern.row_ptr.len() - 1;
+        let kernel = |entry: &'static str| device.function(&special::csr(entry, store));
+        let kernels = Kernels {
+            product: kernel("csr_product")?,
+            cut_rows: kernel("csr_cut_rows")?,
+            residual: kernel("csr_residual")?,
+            residual_cut: kernel("csr_residual_cut")?,
+            values: kernel("csr_values")?,
+        };
+        let tiles = Tiles::new(device, &pattern, store)?;
+        let mut broken = device.zeros(1, "a flag")?;
+        let values = match store {
+            Store::F64 => Values::F64(values),
+            Store::F32 => {
+                let narrow = device.zeros(values.len(), "matrix values")?;
+                convert(device, &kernels, values.pointer(), narrow.pointer(), narrow.len(), &mut broken)?;
+                Values::F32(narrow)
+            }
+        };
+        let coefficient = device.upload(&[coefficient], "a coefficient")?;
+        Ok(Self {
+            rows,
+            columns,
+            pattern,
+            values,
+            coefficient,
+            tiles,
+            kernels,
+            staging: None,
+            broken,
+            version: 0,
+        })
+    }
+
+    fn values(&self) -> u64 {
+        match &self.values {
+            Values::F64(v) => v.pointer(),
+            Values::F32(v) => v.pointer(),
+        }
+    }
+
+    fn entries(&self) -> usize {
+        self.pattern.col.len()
+    }
+
+    /// `y ← c A x`; lengths were checked.
+    pub fn multiply(&self, space: &Cuda, x: u64, y: u64) -> Result<()> {
+        let (device, t) = (space.device(), &self.tiles);
+        if t.count == 0 {
+            return Ok(());
+        }
+        // SAFETY: the parameter types are the kernels'; lengths were checked, tiles belong to these arrays.
+        unsafe {
+            launch!(
+                device,
+                &self.kernels.product,
+                t.count,
+                CSR_THREADS,
+                0,
+                space.halt(),
+                t.records.pointer(),
+                self.pattern.row_ptr.pointer(),
+                self.pattern.col.pointer(),
+                self.values(),
+                self.entries() as i64,
+                x,
+                y,
+                t.parts.pointer(),
+                self.coefficient.pointer()
+            )?;
+            if t.cut_rows > 0 {
+                launch!(
+                    device,
+                    &self.kernels.cut_rows,
+                    t.cut_rows.div_ceil(4),
+                    128,
+                    0,
+                    space.halt(),
+                    t.cut_rows as i32,
+                    t.cuts.pointer(),
+                    t.parts.pointer(),
+                    y
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked.
+    pub fn residual(&self, space: &Cuda, b: u64, x: u64, r: u64, m: u64) -> Result<()> {
+        let (device, t) = (space.device(), &self.tiles);
+        if t.count == 0 {
+            return Ok(());
+        }
+        // SAFETY: the parameter types are the kernels'; lengths were checked, tiles belong to these arrays.
+        unsafe {
+            launch!(
+                device,
+                &self.kernels.residual,
+                t.count,
+                CSR_THREADS,
+                0,
+                space.halt(),
+                t.records.pointer(),
+                self.pattern.row_ptr.pointer(),
+                self.pattern.col.pointer(),
+                self.values(),
+                x,
+                b,
+                r,
+                m,
+                t.parts.pointer(),
+                self.coefficient.pointer()
+            )?;
+            if t.cut_rows > 0 {
+                launch!(
+                    device,
+                    &self.kernels.residual_cut,
+                    t.cut_rows.div_ceil(4),
+                    128,
+                    0,
+                    space.halt(),
+                    t.cut_rows as i32,
+                    t.cuts.pointer(),
+                    t.parts.pointer(),
+                    b,
+                    r,
+                    m
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// New values in the order of the entries, from the host or from device memory. An array that others read too is left to
+    /// them.
+    ///
+    /// # Errors
+    /// Another number of values; one that is NaN or infinite. Values on the host are checked before anything changes.
+    pub fn update_values(&mut self, device: &Arc<Device>, values: Numbers) -> Result<()> {
+        let entries = self.entries();
+        if values.len() != entries {
+            return Err(Error::invalid(format!(
+                "{} values for {entries} entries; one each was expected",
+                values.len()
+            )));
+        }
+        if let Some(host) = values.as_host()
+            && let Some(e) = host.iter().position(|v| !v.is_finite())
+        {
+            return Err(Error::invalid(format!(
+                "new values of term 0: number {e} is {}; every value must be finite",
+                host[e]
+            )));
+        }
+        if let Values::F64(own) = &mut self.values {
+            if Arc::get_mut(own).is_none() {
+                *own = Arc::new(device.zeros(entries, "matrix values")?);
+                self.version += 1;
+            }
+            if let (Some(host), Some(own)) = (values.as_host(), Arc::get_mut(own)) {
+                device.write(host, own, 0)?;
+                return device.wait();
+            }
+        }
+        let mut staging = match self.staging.take() {
+            Some(buffer) => buffer,
+            None => device.zeros(0, "new values")?,
+        };
+        let done = device.reading(values, &mut staging, |natural| self.convert(device, natural));
+        self.staging = Some(staging);
+        done
+    }
+
+    fn convert(&mut self, device: &Device, from: u64) -> Result<()> {
+        device.clear(&mut self.broken)?;
+        convert(device, &self.kernels, from, self.values(), self.entries(), &mut self.broken)?;
+        let mut broken = [0];
+        device.read(&self.broken, 0, &mut broken)?;
+        match broken {
+            [0] => Ok(()),
+            _ => Err(Error::invalid(
+                "new values of term 0: at least one is NaN or infinite; every value must be finite",
+            )),
+        }
+    }
+
+    /// Another coefficient; recorded launches read it where it stands.
+    pub fn update_coefficient(&mut self, device: &Device, coefficient: f64) -> Result<()> {
+        device.write(&[coefficient], &mut self.coefficient, 0)
+    }
+
+    /// Bytes that one product must move.
+    pub fn bytes(&self) -> u64 {
+        let value = match self.values {
+            Values::F64(_) => 8,
+            Values::F32(_) => 4,
+        };
+        (self.entries() * (value + 4) + 8 * (2 * self.rows + self.columns)) as u64
+    }
+
+    /// Changes with the addresses that recorded launches refer to.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// Values to the precision of the product; `broken` becomes 1 where one is not finite.
+fn convert(
+    device: &Device,
+    kernels: &Kernels,
+    from: u64,
+    to: u64,
+    count: usize,
+    broken: &mut Buffer<i32>,
+) -> Result<()> {
+    let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
+    // SAFETY: the parameter types are the kernel's; both arrays have that many numbers.
+    unsafe { launch!(device, &kernels.values, grid, 256, 0, from, to, count as i64, broken.pointer()) }
+}
+
+impl Tiles {
+    fn new(device: &Arc<Device>, pattern: &CsrPattern, store: Store) -> Result<Self> {
+        let rows = pattern.row_ptr.len() - 1;
+        let count = (rows + pattern.col.len()).div_ceil(CSR_WINDOW);
+        if i32::try_from(count).is_err() {
+            return Err(Error::Unsupported(format!(
+                "a matrix of {} entries on one GPU; share it among several",
+                pattern.col.len()
+            )));
+        }
+        let what = "tiles of rows";
+        let records = device.zeros(count + 1, what)?;
+        // Their number stands behind them.
+        let cuts = device.zeros(3 * count + 1, what)?;
+        let mut cut_rows = [0i32];
+        if count > 0 {
+            let function = device.function(&special::csr("csr_tiles", store))?;
+            // SAFETY: the parameter types are the kernel's; a row that is cut has a tile in which it begins.
+            unsafe {
+                launch!(
+                    device,
+                    &function,
+                    (count + 1).div_ceil(4),
+                    128,
+                    0,
+                    pattern.row_ptr.pointer(),
+                    rows as i32,
+                    count as i32,
+                    records.pointer(),
+                    cuts.pointer(),
+                    cuts.at(3 * count)
+                )?;
+            }
+            device.read(&cuts, 3 * count, &mut cut_rows)?;
+        }
+        let cut_rows = cut_rows[0] as usize;
+        let parts = device.zeros(if cut_rows > 0 { 6 * count } else { 0 }, "partial sums")?;
+        Ok(Self { records, count, cuts, cut_rows, parts })
+    }
+}

@@ -1,0 +1,365 @@
+//! What factors need that values do not change, in the memory of a GPU: analysed there, or on the host where there is fill.
+//!
+//! On the device one block of threads analyses a subdomain (`kernels/ildu_plan.cu`); the host sees a few sums between the passes.
+//! The result is that of [`Plan::new`], number for number.
+
+use super::super::Cuda;
+use super::super::driver::{Buffer, Device, launch};
+use super::super::specialisations as special;
+use super::{MOST_ROWS, scan};
+use crate::operator::{Terms, check_count};
+use crate::partition::Subdomains;
+use crate::precond::{MAX_ORDER, Outline, Plan};
+use crate::{Error, Result};
+use cudarc::driver::CudaFunction;
+use std::sync::Arc;
+
+/// Threads of a subdomain's analysis.
+pub(in crate::device::cuda) const THREADS: usize = 256;
+
+/// Patterns, order and levels of all subdomains.
+pub struct CudaPlan {
+    /// Its counts.
+    pub outline: Outline,
+    /// First position of each subdomain, and the end.
+    pub starts: Buffer<i64>,
+    /// From the subdomain's first position on: first position of each level, relative to it.
+    pub levels: Buffer<u32>,
+    /// Levels of each subdomain.
+    pub depths: Buffer<u32>,
+    /// Position → entries.
+    pub row_starts: Buffer<i64>,
+    /// Position of each entry's column in its subdomain.
+    pub columns: Buffer<u16>,
+    /// Position → its diagonal entry.
+    pub diagonal: Buffer<i64>,
+    /// Block row at each position.
+    pub rows: Buffer<u32>,
+    /// Block rows ascending in each subdomain.
+    pub ascending: Buffer<u32>,
+    /// True where those are 0, 1, 2, …
+    pub consecutive: bool,
+    /// Position of each of them in its subdomain.
+    pub slots: Buffer<u16>,
+    /// For each pattern: the block of each entry in that matrix, or `u32::MAX`.
+    sources: Vec<Buffer<u32>>,
+}
+
+impl CudaPlan {
+    /// Where the entries of term `t` come from.
+    pub fn sources(&self, t: usize) -> &Buffer<u32> {
+        &self.sources[t.min(self.sources.len() - 1)]
+    }
+
+    /// A plan that was made on the host.
+    pub fn upload(device: &Arc<Device>, plan: &Plan) -> Result<Self> {
+        let (what, n) = ("incomplete factors", plan.rows.len());
+        let mut ascending = plan.rows.clone();
+        let (mut slots, mut levels) = (vec![0u16; n], vec![0u32; n]);
+        let mut depths = Vec::with_capacity(plan.count());
+        for p in 0..plan.count() {
+            let own = plan.ptr[p]..plan.ptr[p + 1];
+            if own.len() > MOST_ROWS {
+                return Err(Error::Unsupported(format!(
+                    "a subdomain of {} block rows on a GPU: take subdomains of at most {MOST_ROWS}",
+                    own.len()
+                )));
+            }
+            let rows = &plan.rows[own.clone()];
+            let mut order: Vec<u16> = (0..rows.len() as u32).map(|k| k as u16).collect();
+            order.sort_unstable_by_key(|&k| rows[k as usize]);
+            for (at, k) in own.clone().zip(order) {
+                (ascending[at], slots[at]) = (rows[k as usize], k);
+            }
+            let own_levels = &plan.levels[plan.level_ptr[p]..plan.level_ptr[p + 1]];
+            levels[own.start..own.start + own_levels.len()].copy_from_slice(own_levels);
+            depths.push(own_levels.len() as u32);
+        }
+        let consecutive = ascending.iter().enumerate().all(|(i, &row)| row as usize == i);
+        let signed = |v: &[usize]| -> Vec<i64> { v.iter().map(|&i| i as i64).collect() };
+        let short: Vec<u16> = plan.columns.iter().map(|&c| c as u16).collect();
+        Ok(Self {
+            outline: Outline::from(plan),
+            starts: device.upload(&signed(&plan.ptr), what)?,
+            levels: device.upload(&levels, what)?,
+            depths: device.upload(&depths, what)?,
+            row_starts: device.upload(&signed(&plan.row_ptr), what)?,
+            columns: device.upload(&short, what)?,
+            diagonal: device.upload(&signed(&plan.diagonal), what)?,
+            rows: device.upload(&plan.rows, what)?,
+            ascending: device.upload(&ascending, what)?,
+            consecutive,
+            slots: device.upload(&slots, what)?,
+            sources: plan.sources.iter().map(|s| device.upload(s, what)).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Analyses the terms' patterns without fill where they lie on the device.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn analyse(space: &Cuda, terms: &Terms, subdomains: &Subdomains) -> Result<Self> {
+        let (device, what) = (space.device(), "incomplete factors");
+        let (n, count, largest) = (terms.block_rows(), subdomains.count(), subdomains.largest());
+        let shared = terms.shared_pattern();
+        let patterns = if shared { 1 } else { terms.terms.len() };
+        let resident =
+            terms.terms[..patterns].iter().map(|t| space.resident(&t.1)).collect::<Result<Vec<_>>>()?;
+        // A kernel's argument: row pointers and columns.
+        let pattern = |t: usize| resident.get(t).map_or([0; 2], |m| [m.row_ptr.pointer(), m.col.pointer()]);
+        let (a, b) = (pattern(0), pattern(1));
+        let kernel = |entry| device.function(&special::ildu_plan(entry, patterns));
+
+        let (starts, ascending, home) = rows(device, subdomains)?;
+        let counts = device.room::<u32>(n, what)?;
+        let totals = device.room::<i64>(3 * (count + 1), what)?;
+        let scattered = device.zeros::<i32>(1, what)?;
+        // SAFETY: the parameter types are the kernels', here and below; every array has a number for each row, entry or
+        // subdomain as the kernel's head says, and patterns were checked when the matrices were made.
+        unsafe {
+            launch!(
+                device,
+                &kernel("ildu_count")?,
+                count,
+                THREADS,
+                0,
+                starts.pointer(),
+                ascending.pointer(),
+                home.pointer(),
+                n as u32,
+                a,
+                b,
+                counts.pointer(),
+                totals.pointer(),
+                scattered.pointer()
+            )?;
+        }
+        scan(device, 3, count, &totals)?;
+        let (mut sums, mut flag, mut suspected) = ([0i64; 3], [0i32], [0i32]);
+        device.read(&totals, 3 * count, &mut sums)?;
+        device.read(&scattered, 0, &mut flag)?;
+        let [entries, stored, dropped] = sums.map(|n| n as usize);
+
+        // The pattern in numbers of the subdomains, and whether the natural order will do.
+        let offsets = device.room::<u32>(n, what)?;
+        let at = device.room::<u16>(entries, what)?;
+        let from = (0..patterns).map(|_| device.room::<u32>(entries, what)).collect::<Result<Vec<_>>>()?;
+        let second = |all: &[Buffer<u32>]| all.get(1).map_or(0, Buffer::pointer);
+        let (words, spare) = (device.room::<u32>(n, what)?, device.room::<u32>(n, what)?);
+        let (suspect, suspects) = (device.room::<u32>(count, what)?, device.zeros::<i32>(1, what)?);
+        let shared = |kernel: &CudaFunction, row: usize| {
+            let bytes = (row * largest).next_multiple_of(16);
+            device.allow_shared(kernel, THREADS, bytes).map(|_| bytes)
+        };
+        let inspect = kernel("ildu_inspect")?;
+        let bytes = shared(&inspect, 4)?;
+        // SAFETY: as above.
+        unsafe {
+            launch!(
+                device,
+                &inspect,
+                count,
+                THREADS,
+                bytes,
+                starts.pointer(),
+                ascending.pointer(),
+                home.pointer(),
+                n as u32,
+                a,
+                b,
+                counts.pointer(),
+                totals.pointer(),
+                offsets.pointer(),
+                at.pointer(),
+                from[0].pointer(),
+                second(&from),
+                words.pointer(),
+                spare.pointer(),
+                suspect.pointer(),
+                suspects.pointer()
+            )?;
+        }
+        device.read(&suspects, 0, &mut suspected)?;
+        if suspected[0] > 0 {
+            let order = device.function(&special::ildu_order())?;
+            let bytes = shared(&order, 6)?;
+            let room = || device.room::<u32>(n, what);
+            let (place, parent, degree) = (room()?, room()?, room()?);
+            // SAFETY: as above.
+            unsafe {
+                launch!(
+                    device,
+                    &order,
+                    count,
+                    THREADS,
+                    bytes,
+                    starts.pointer(),
+                    counts.pointer(),
+                    totals.pointer(),
+                    offsets.pointer(),
+                    at.pointer(),
+                    suspect.pointer(),
+                    words.pointer(),
+                    place.pointer(),
+                    parent.pointer(),
+                    degree.pointer(),
+                    spare.pointer(),
+                    largest as i32
+                )?;
+            }
+        }
+        let mut plan = Self {
+            outline: Outline {
+                order: terms.block() * terms.stages(),
+                block_rows: n,
+                subdomains: count,
+                largest,
+                deepest: 0,
+                entries,
+                stored,
+                dropped,
+                blocks: terms.terms.iter().map(|t| t.1.blocks()).collect(),
+            },
+            starts,
+            levels: device.room(n, what)?,
+            depths: device.room(count, what)?,
+            row_starts: device.room(n + 1, what)?,
+            columns: device.room(entries, what)?,
+            diagonal: device.room(n, what)?,
+            rows: device.room(n, what)?,
+            ascending,
+            consecutive: flag[0] == 0,
+            slots: device.room(n, what)?,
+            sources: (0..patterns).map(|_| device.room(entries, what)).collect::<Result<_>>()?,
+        };
+        let finish = kernel("ildu_finish")?;
+        let bytes = shared(&finish, 6)?;
+        // SAFETY: as above.
+        unsafe {
+            launch!(
+                device,
+                &finish,
+                count,
+                THREADS,
+                bytes,
+                plan.starts.pointer(),
+                plan.ascending.pointer(),
+                words.pointer(),
+                counts.pointer(),
+                totals.pointer(),
+                offsets.pointer(),
+                at.pointer(),
+                from[0].pointer(),
+                second(&from),
+                spare.pointer(),
+                plan.rows.pointer(),
+                plan.slots.pointer(),
+                plan.levels.pointer(),
+                plan.depths.pointer(),
+                plan.row_starts.pointer(),
+                plan.columns.pointer(),
+                plan.diagonal.pointer(),
+                plan.sources[0].pointer(),
+                second(&plan.sources),
+                largest as i32
+            )?;
+        }
+        let mut depths = vec![0u32; count];
+        device.read(&plan.depths, 0, &mut depths)?;
+        plan.outline.deepest = depths.into_iter().max().unwrap_or(0) as usize;
+        Ok(plan)
+    }
+
+    /// The same on the host, but for what only the host needs. For tests.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn to_host(&self) -> Result<Plan> {
+        let Outline { order, block_rows: n, subdomains, entries, .. } = self.outline;
+        let device = self.starts.device();
+        fn read<T: Copy + Default>(device: &Device, from: &Buffer<T>, len: usize) -> Result<Vec<T>> {
+            let mut host = vec![T::default(); len];
+            device.read(from, 0, &mut host).map(|()| host)
+        }
+        let unsigned = |v: Vec<i64>| -> Vec<usize> { v.into_iter().map(|i| i as usize).collect() };
+        let ptr = unsigned(read(device, &self.starts, subdomains + 1)?);
+        let (all, depths) = (read(device, &self.levels, n)?, read(device, &self.depths, subdomains)?);
+        let (mut levels, mut level_ptr) = (Vec::new(), vec![0]);
+        for (first, depth) in ptr.iter().zip(depths) {
+            levels.extend_from_slice(&all[*first..first + depth as usize]);
+            level_ptr.push(levels.len());
+        }
+        let sources = self.sources.iter().map(|s| read(device, s, entries)).collect::<Result<Vec<_>>>()?;
+        let sources = (0..self.outline.blocks.len()).map(|t| sources[t.min(sources.len() - 1)].clone());
+        Ok(Plan {
+            order,
+            block_rows: n,
+            ptr,
+            rows: read(device, &self.rows, n)?,
+            level_ptr,
+            levels,
+            row_ptr: unsigned(read(device, &self.row_starts, n + 1)?),
+            columns: read(device, &self.columns, entries)?.into_iter().map(u32::from).collect(),
+            diagonal: unsigned(read(device, &self.diagonal, n)?),
+            sources: sources.collect(),
+            dropped: self.outline.dropped,
+            stored: self.outline.stored,
+            blocks: self.outline.blocks.clone(),
+            matrix_rows: Vec::new(),
+        })
+    }
+
+    /// True where the device analyses such terms itself.
+    pub fn can_analyse(terms: &Terms, subdomains: &Subdomains, fill: usize, room: usize) -> bool {
+        let blocks = terms.terms.iter().map(|t| t.1.blocks()).max().unwrap_or(0);
+        let largest = subdomains.largest();
+        // Six bytes a row of a block's memory, beside the counters of the sort.
+        fill == 0
+            && subdomains.count() > 0
+            && blocks < u32::MAX as usize
+            && largest <= MOST_ROWS
+            && 6 * largest + (9 << 10) <= room
+    }
+}
+
+/// First position of each subdomain, block rows ascending in each, and the subdomain of each row with its number there.
+fn rows(
+    device: &Arc<Device>,
+    subdomains: &Subdomains,
+) -> Result<(Buffer<i64>, Buffer<u32>, Buffer<[u32; 2]>)> {
+    let (what, n, count) = ("subdomains", subdomains.block_rows(), subdomains.count());
+    let home = device.room::<[u32; 2]>(n, what)?;
+    let kernel = |entry| device.function(&special::ildu_plan(entry, 1));
+    if let Some(boxes) = subdomains.as_boxes() {
+        let (starts, rows) = (device.room::<i64>(count + 1, what)?, device.room::<u32>(n, what)?);
+        let ([nx, ny, nz], [sx, sy, sz]) = (boxes.grid.map(|n| n as i32), boxes.size.map(|n| n as i32));
+        let (kernel, threads) = (kernel("ildu_boxes")?, THREADS);
+        let (to, at) = (rows.pointer(), home.pointer());
+        // SAFETY: the parameter types are the kernel's; the boxes make up the grid, which has n points.
+        unsafe {
+            launch!(device, &kernel, count, threads, 0, nx, ny, nz, sx, sy, sz, starts.pointer(), to, at)?
+        };
+        return Ok((starts, rows, home));
+    }
+    let (lists, ptr) = subdomains.all_rows();
+    let rows = device.upload(lists, what)?;
+    let starts = device.room::<i64>(count + 1, what)?;
+    // SAFETY: room for as many numbers of the same size, which are below 2⁶³.
+    unsafe { device.send(ptr, starts.pointer())? };
+    // SAFETY: the parameter types are the kernel's; rows are below n.
+    unsafe {
+        let kernel = kernel("ildu_home")?;
+        launch!(device, &kernel, count, THREADS, 0, starts.pointer(), rows.pointer(), home.pointer())?
+    };
+    Ok((starts, rows, home))
+}
+
+/// Refuses what no plan can be made of, in the host's words.
+pub(super) fn check(terms: &Terms, subdomains: &Subdomains) -> Result<()> {
+    let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
+    check_count(terms.terms.len())?;
+    if !terms.is_square() || subdomains.block_rows() != n || order > MAX_ORDER {
+        return Plan::new(terms, subdomains, 0).map(|_| ());
+    }
+    Ok(())
+}

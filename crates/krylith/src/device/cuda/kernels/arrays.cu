@@ -1,0 +1,36 @@
+// arrays: a caller's matrix, taken over and checked on the device: indices of any width become 64-bit row pointers and 32-bit columns.
+//
+// Macros: ROW, COLUMN (types of the caller's row pointers and columns). `wrong` becomes 1 where an array breaks the rules of the format;
+// what is wrong is then named on the host. Bytes moved: each array read and written once, the pattern read once more.
+
+// Row pointers run from 0 to `entries` and do not decrease.
+extern "C" __global__ void take_row_pointers(long long rows, long long entries, const ROW* __restrict__ from, long long* __restrict__ to, int* wrong) {
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i <= rows; i += (long long)gridDim.x * blockDim.x) {
+        const long long p = (long long)from[i], next = i < rows ? (long long)from[i + 1] : entries;
+        if (p < 0 || p > next || next > entries || (i == 0 && p != 0) || (i == rows && p != entries)) *wrong = 1;
+        to[i] = p;
+    }
+}
+
+extern "C" __global__ void take_columns(long long entries, long long columns, const COLUMN* __restrict__ from, unsigned* __restrict__ to, int* wrong) {
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < entries; i += (long long)gridDim.x * blockDim.x) {
+        const long long j = (long long)from[i];
+        if (j < 0 || j >= columns) *wrong = 1;
+        to[i] = (unsigned)j;
+    }
+}
+
+// Columns ascend in each row.
+extern "C" __global__ void check_columns(long long rows, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, int* wrong) {
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < rows; i += (long long)gridDim.x * blockDim.x)
+        for (long long p = row_ptr[i] + 1; p < row_ptr[i + 1]; ++p)
+            if (col[p - 1] >= col[p]) *wrong = 1;
+}
+
+extern "C" __global__ void take_values(long long count, const double* __restrict__ from, double* __restrict__ to, int* wrong) {
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count; i += (long long)gridDim.x * blockDim.x) {
+        const double v = from[i];
+        if (!(fabs(v) <= 1.7976931348623157e308)) *wrong = 1;
+        to[i] = v;
+    }
+}

@@ -1,0 +1,71 @@
+// ildu_plan: what the kernels of the analysis share: one block of threads looks at a subdomain whose pattern stands in scratch memory, row
+// after row, in the numbers of the subdomain.
+//
+// Macros: THREADS.
+
+#include "scan.cuh"
+
+constexpr unsigned NONE = 0xffffffffu;
+constexpr int GROUP = 8;                       // lanes that share a row
+constexpr int GROUPS = THREADS / GROUP, WARPS = THREADS / 32;
+
+// The pattern of a subdomain, its diagonal included.
+struct Subdomain {
+    int size;
+    const unsigned *offsets, *counts;  // of each row, entries from `at` on
+    const unsigned short* at;          // columns, in any order
+};
+
+// Calls visit(k, j) for every entry off the diagonal.
+template <class Visit> __device__ __forceinline__ void for_couplings(const Subdomain& s, Visit visit) {
+    const int group = threadIdx.x / GROUP, lane = threadIdx.x % GROUP;
+    for (int k = group; k < s.size; k += GROUPS)
+        for (unsigned e = s.offsets[k] + lane, end = s.offsets[k] + s.counts[k]; e < end; e += GROUP) {
+            const int j = s.at[e];
+            if (j != k) visit(k, j);
+        }
+}
+
+// word: level << 16 | place in the order of elimination, with every level 0 at the start. A level is the longest way down to it: raised
+// until nothing changes, the same whatever the order of the threads. Returns the number of levels.
+__device__ int raise_levels(const Subdomain& s, unsigned* word) {
+    __shared__ unsigned deepest;
+    if (threadIdx.x == 0) deepest = 0;
+    bool changed;
+    do {
+        changed = false;
+        for_couplings(s, [&](int k, int j) {
+            const unsigned one = ((volatile unsigned*)word)[k], other = ((volatile unsigned*)word)[j];
+            const bool later = (one & 0xffff) > (other & 0xffff);
+            const unsigned low = later ? other : one, high = later ? one : other, wanted = (low >> 16) + 1;
+            if (high >> 16 < wanted) {
+                atomicMax(word + (later ? k : j), wanted << 16 | (high & 0xffff));
+                changed = true;
+            }
+        });
+    } while (__syncthreads_or(changed));
+    unsigned deep = 0;
+    for (int k = threadIdx.x; k < s.size; k += THREADS) deep = max(deep, word[k] >> 16);
+    atomicMax(&deepest, deep);
+    __syncthreads();
+    const int levels = (int)deepest + 1;
+    __syncthreads();
+    return levels;
+}
+
+// Sum over rows of the distance between the diagonal and the first entry, either way, in the order of places. first: scratch.
+__device__ long long profile_of(const Subdomain& s, const unsigned* word, unsigned* first) {
+    for (int k = threadIdx.x; k < s.size; k += THREADS) first[k] = word[k] & 0xffff;
+    __syncthreads();
+    for_couplings(s, [&](int k, int j) {
+        const unsigned one = word[k] & 0xffff, other = word[j] & 0xffff;
+        const int high = one > other ? k : j;
+        const unsigned low = min(one, other);
+        if (low < ((volatile unsigned*)first)[high]) atomicMin(first + high, low);
+    });
+    __syncthreads();
+    long long sum = 0, total;
+    for (int k = threadIdx.x; k < s.size; k += THREADS) sum += (word[k] & 0xffff) - ((volatile unsigned*)first)[k];
+    block_exclusive(sum, total);
+    return total;
+}

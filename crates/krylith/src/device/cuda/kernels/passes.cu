@@ -1,0 +1,216 @@
+// Passes over all entries of a matrix in the memory of the device, as a set-up needs them: how large entries are, row by row and column by
+// column (entry_maxima), what that says of a sum of terms (survey), factors that bring the largest entries near 1 (scale_factors,
+// powers_of_two) and a scaled copy (scaled_values).
+// Constants: BLOCK (order of the blocks), SCALED (entry_maxima: entries count with their factors, and nothing else is looked for).
+// Bytes moved by a pass: values, 4 a block, 8 a row, and a column's maximum for each entry, mostly from a cache.
+//
+// Mapping: a block of threads a window of WINDOW blocks of the matrix, whichever rows they belong to: the rows are found by a search in
+// row_ptr. In a window 1 to 32 neighbouring lanes take a scalar row. Maxima are the bits of numbers that are not negative, which are ordered
+// as the numbers are; the largest of some does not depend on the order in which they are met, so rows and columns that many threads share are
+// raised by atomics and results are the same every time.
+#ifndef BLOCK
+#define BLOCK 1
+#endif
+#ifndef SCALED
+#define SCALED 0
+#endif
+
+typedef long long i64;
+typedef unsigned long long u64;
+constexpr int THREADS = 256, WINDOW = 2048 / BLOCK;
+
+// The row of an entry, found by one warp: 32 places are looked at together.
+__device__ __forceinline__ int row_of(const i64* __restrict__ row_ptr, int rows, i64 entry) {
+    int low = 0, high = rows;  // the first row that begins behind the entry is among low..=high
+    while (low < high) {
+        const i64 step = ((i64)high - low + 31) / 32, at = low + threadIdx.x % 32 * step;
+        const int before = __popc(__ballot_sync(~0u, at < high && row_ptr[min(at, (i64)high)] <= entry));
+        if (before == 0) break;
+        high = (int)min((i64)high, low + before * step);
+        low = (int)(low + (before - 1) * step + 1);
+    }
+    return low - 1;
+}
+
+// Blocks begin..end of the matrix, rows first..first + rows.
+struct Window { i64 begin, end; int first, rows; };
+__device__ __forceinline__ Window window(const i64* __restrict__ row_ptr, int rows, i64 blocks) {
+    __shared__ int at[2];
+    const i64 begin = blockIdx.x * (i64)WINDOW, end = min(begin + WINDOW, blocks);
+    const int warp = threadIdx.x / 32;
+    if (warp < 2) {
+        const int row = row_of(row_ptr, rows, warp == 0 ? begin : end - 1);
+        if (threadIdx.x % 32 == 0) at[warp] = row;
+    }
+    __syncthreads();
+    return {begin, end, at[0], at[1] - at[0] + 1};
+}
+
+// Calls row(i, r, p, end, step, whole, first lane of the row) for every scalar row of a window; all threads take part.
+template <class Row> __device__ __forceinline__ void each_row(const Window& on, const i64* __restrict__ row_ptr, Row row) {
+    const int items = on.rows * BLOCK;
+    int log = 0;
+    while (log < 5 && items <= THREADS >> (log + 1)) ++log;
+    const int lanes = items << log;
+    for (int o = threadIdx.x; o < ((lanes + 31) & ~31); o += THREADS) {
+        const int item = min(o >> log, items - 1), i = on.first + item / BLOCK, lane = o & ((1 << log) - 1);
+        const i64 begin = row_ptr[i], end = row_ptr[i + 1];
+        const bool whole = begin >= on.begin && end <= on.end;
+        const i64 p = max(begin, on.begin) + lane, last = o < lanes ? min(end, on.end) : 0;
+        row(i, item % BLOCK, p, last, log, whole, o < lanes && lane == 0);
+    }
+}
+
+__device__ __forceinline__ void raise(u64* to, u64 bits) {
+    if (*to < bits) atomicMax(to, bits);
+}
+__device__ __forceinline__ u64 bits_of(double v) { return (u64)__double_as_longlong(v); }
+
+// The smallest and the largest of magnitudes that are not zero, of all threads, to to[0] and to[1].
+struct Extent { u64 smallest, largest; };
+__device__ __forceinline__ void note(Extent& all, double magnitude) {
+    if (!(magnitude > 0.0)) return;
+    all.smallest = min(all.smallest, bits_of(magnitude));
+    all.largest = max(all.largest, bits_of(magnitude));
+}
+__device__ __forceinline__ void tell(Extent all, u64* to) {
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        all.smallest = min(all.smallest, __shfl_xor_sync(~0u, all.smallest, d));
+        all.largest = max(all.largest, __shfl_xor_sync(~0u, all.largest, d));
+    }
+    if (threadIdx.x % 32 > 0) return;
+    if (all.smallest < to[0]) atomicMin(to, all.smallest);
+    raise(to + 1, all.largest);
+}
+
+// Raises the largest magnitude of every scalar row and every scalar column to those of this matrix. SCALED: of weight |v| r c. Otherwise of
+// |v|; diagonal entries and the extent of weight |v| are found too.
+extern "C" __global__ void __launch_bounds__(THREADS)
+entry_maxima(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const i64 blocks,
+             const double weight, u64* row_maxima, u64* column_maxima,
+#if SCALED
+             const double* __restrict__ row_factors, const double* __restrict__ column_factors
+#else
+             double* __restrict__ diagonal, u64* extent
+#endif
+) {
+    const Window on = window(row_ptr, rows, blocks);
+#if !SCALED
+    Extent all = {~0ull, 0};
+#endif
+    each_row(on, row_ptr, [&](int i, int r, i64 p, i64 end, int log, bool whole, bool first) {
+        u64 largest = 0;
+#if SCALED
+        const double factor = row_factors[(i64)i * BLOCK + r];
+#endif
+        for (; p < end; p += 1 << log) {
+            const i64 j = (i64)col[p] * BLOCK;
+            const double* run = values + (p * BLOCK + r) * BLOCK;
+#if !SCALED
+            if (j == (i64)i * BLOCK) diagonal[j + r] = run[r];
+#endif
+#pragma unroll
+            for (int c = 0; c < BLOCK; ++c) {
+#if SCALED
+                const double v = weight * fabs(run[c]) * factor * column_factors[j + c];
+#else
+                const double v = fabs(run[c]);
+                note(all, weight * v);
+#endif
+                const u64 bits = bits_of(v);
+                if (bits == 0) continue;
+                largest = max(largest, bits);
+                raise(column_maxima + j + c, bits);
+            }
+        }
+        for (int d = 1; d < 1 << log; d *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, d));
+        if (!first) return;
+        u64* to = row_maxima + (i64)i * BLOCK + r;
+        if (!whole) raise(to, largest);
+        else if (*to < largest) *to = largest;
+    });
+#if !SCALED
+    tell(all, extent);
+#endif
+}
+
+// Of one term: its coefficient's largest magnitude, its stages with a number in their row or column, as bits, and its diagonal.
+struct Term { double weight, rows, columns, diagonal[4]; };
+
+// What the maxima of one or two terms say of their sum. found: smallest and largest of the rows' largest entries, of the columns', how many
+// unknowns have an empty row, an empty column, a diagonal entry that is zero. Diagonals are added without contraction, as on the host.
+extern "C" __global__ void survey(const int count, const int terms, const int stages, const Term* __restrict__ of, const double* __restrict__ rows0,
+                                  const double* __restrict__ rows1, const double* __restrict__ columns0, const double* __restrict__ columns1,
+                                  const double* __restrict__ diagonal0, const double* __restrict__ diagonal1, u64* found) {
+    Extent rows = {~0ull, 0}, columns = {~0ull, 0};
+    int empty_rows = 0, empty_columns = 0, missing = 0;
+    for (int e = blockIdx.x * blockDim.x + threadIdx.x; e < count; e += gridDim.x * blockDim.x) {
+        double row = 0.0, column = 0.0, diagonal[4] = {};
+        int row_stages = 0, column_stages = 0;
+        for (int t = 0; t < terms; ++t) {
+            const Term& term = of[t];
+            const double row_max = (t ? rows1 : rows0)[e], column_max = (t ? columns1 : columns0)[e], d = (t ? diagonal1 : diagonal0)[e];
+            row = fmax(row, term.weight * row_max);
+            column = fmax(column, term.weight * column_max);
+            if (row_max > 0.0) row_stages |= (int)term.rows;
+            if (column_max > 0.0) column_stages |= (int)term.columns;
+#pragma unroll
+            for (int k = 0; k < 4; ++k) diagonal[k] = __dadd_rn(diagonal[k], __dmul_rn(term.diagonal[k], d));
+        }
+        note(rows, row);
+        note(columns, column);
+        empty_rows += stages - __popc(row_stages);
+        empty_columns += stages - __popc(column_stages);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) missing += k < stages && diagonal[k] == 0.0;
+    }
+    tell(rows, found);
+    tell(columns, found + 2);
+    const int counts[3] = {empty_rows, empty_columns, missing};
+#pragma unroll
+    for (int n = 0; n < 3; ++n) {
+        int sum = counts[n];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(found + 4 + n, (u64)sum);
+    }
+}
+
+// Factors of rows or columns over the roots of their largest entries, which become zero for the next pass.
+extern "C" __global__ void scale_factors(const int count, double* __restrict__ maxima, double* __restrict__ factors) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    const double largest = maxima[i];
+    maxima[i] = 0.0;
+    if (largest > 0.0 && largest <= 1.7976931348623157e308) factors[i] = factors[i] / sqrt(largest);
+}
+
+// The power of two that is nearest on a logarithmic scale; `of` of precond/equilibrated.rs.
+extern "C" __global__ void powers_of_two(const int count, double* __restrict__ factors) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    const u64 bits = bits_of(factors[i]), root = 0x6A09E667F3BCDull;  // the fraction of the square root of 2
+    const i64 exponent = (i64)(bits >> 52) - 1023 + ((bits & 0xFFFFFFFFFFFFFull) >= root);
+    factors[i] = __longlong_as_double((max(-500ll, min(500ll, exponent)) + 1023) << 52);
+}
+
+// R A C; wrong becomes 1 where an entry overflows.
+extern "C" __global__ void __launch_bounds__(THREADS)
+scaled_values(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const i64 blocks,
+              const double* __restrict__ row_factors, const double* __restrict__ column_factors, double* __restrict__ to, int* wrong) {
+    const Window on = window(row_ptr, rows, blocks);
+    each_row(on, row_ptr, [&](int i, int r, i64 p, i64 end, int log, bool, bool) {
+        const double factor = row_factors[(i64)i * BLOCK + r];
+        for (; p < end; p += 1 << log) {
+            const double* factors = column_factors + (i64)col[p] * BLOCK;
+            const i64 at = (p * BLOCK + r) * BLOCK;
+#pragma unroll
+            for (int c = 0; c < BLOCK; ++c) {
+                const double v = factor * values[at + c] * factors[c];
+                if (!(fabs(v) <= 1.7976931348623157e308)) *wrong = 1;
+                to[at + c] = v;
+            }
+        }
+    });
+}

@@ -1,0 +1,341 @@
+//! Passes over the entries of terms in the memory of a GPU: launches of `kernels/passes.cu`.
+//!
+//! Where a system is shared by ranks, what others have in a column goes to its owner through the host, as on a CPU.
+
+use super::Cuda;
+use super::driver::{Buffer, launch};
+use super::resident::Resident;
+use super::specialisations as special;
+use crate::comm::agree;
+use crate::matrix::Dense;
+use crate::operator::Terms;
+use crate::partition::{to_owners, with_ghosts};
+use crate::precond::Scaling;
+use crate::space::Space;
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Threads of a block where each takes a number.
+const THREADS: usize = 256;
+
+/// How large the entries of terms are, in numbers of this rank's own unknowns.
+pub(crate) struct Magnitudes {
+    /// Smallest and largest of all entries that are not zero; infinite and zero where there are none.
+    pub entries: [f64; 2],
+    /// The same of the rows' largest entries.
+    pub rows: [f64; 2],
+    /// The same of the columns'.
+    pub columns: [f64; 2],
+    /// Unknowns with an empty row, with an empty column, without a diagonal entry.
+    pub counts: [usize; 3],
+    terms: Vec<TermMaxima>,
+}
+
+/// Of one term: the largest magnitude of each scalar row, of each scalar column with those of ghosts, and diagonal entries.
+pub(crate) struct TermMaxima<V = Buffer<f64>> {
+    pub rows: V,
+    pub columns: V,
+    pub diagonal: V,
+}
+
+impl Magnitudes {
+    /// The arrays behind the counts, on the host, term by term.
+    pub(crate) fn maxima(&self) -> Result<Vec<TermMaxima<Vec<f64>>>> {
+        let fetch = |v: &Buffer<f64>| {
+            let mut host = vec![0.0; v.len()];
+            v.device().read(v, 0, &mut host).map(|()| host)
+        };
+        let terms = self.terms.iter();
+        terms
+            .map(|t| {
+                Ok(TermMaxima {
+                    rows: fetch(&t.rows)?,
+                    columns: fetch(&t.columns)?,
+                    diagonal: fetch(&t.diagonal)?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// A coefficient as `kernels/passes.cu` wants it: `Term`.
+fn coefficient(c: &Dense) -> [f64; 7] {
+    let s = c.rows();
+    let stages = |has: &dyn Fn(usize) -> bool| (0..s).filter(|&k| has(k)).map(|k| f64::from(1 << k)).sum();
+    let mut out = [0.0; 7];
+    out[0] = c.largest();
+    out[1] = stages(&|k| (0..s).any(|l| c[(k, l)] != 0.0));
+    out[2] = stages(&|k| (0..s).any(|l| c[(l, k)] != 0.0));
+    (0..s).for_each(|k| out[3 + k] = c[(k, k)]);
+    out
+}
+
+impl Cuda {
+    /// The matrices of terms, where all are in the memory of this GPU and the kernels take their shape.
+    fn all_at_hand(&self, terms: &Terms) -> Option<Vec<Arc<Resident>>> {
+        let fits = terms.block() <= 8 && terms.stages() <= 4 && terms.terms.len() <= 2;
+        terms.terms.iter().map(|(_, a)| self.at_hand(a).filter(|_| fits)).collect()
+    }
+
+    /// How large the entries of terms are; `None` where they are not in the memory of this GPU. Collective.
+    ///
+    /// # Errors
+    /// A device without room; a rank that is gone or failed.
+    pub(crate) fn magnitudes(&self, terms: &Terms) -> Result<Option<Magnitudes>> {
+        let Some(matrices) = self.all_at_hand(terms) else { return Ok(None) };
+        let (b, n, device) = (terms.block(), terms.block_rows(), self.device());
+        let what = "the largest entries of rows and columns";
+        let (inf, none) = (f64::INFINITY.to_bits(), 0u64);
+        // Extents of entries, rows and columns, and counts.
+        let found = device.upload(&[inf, none, inf, none, inf, none, 0, 0, 0], what)?;
+        let mut maxima = Vec::with_capacity(matrices.len());
+        for ((c, a), on) in terms.terms.iter().zip(&matrices) {
+            let mut of = TermMaxima {
+                rows: device.zeros::<f64>(n * b, what)?,
+                columns: device.zeros::<f64>(a.columns(), what)?,
+                diagonal: device.zeros::<f64>(n * b, what)?,
+            };
+            let function = device.function(&special::passes("entry_maxima", b, false))?;
+            let windows = a.blocks().div_ceil(special::passes_window(b));
+            if windows > 0 {
+                // SAFETY: the parameter types are the kernel's; the arrays are those of one matrix.
+                unsafe {
+                    launch!(
+                        device,
+                        &function,
+                        windows,
+                        THREADS,
+                        0,
+                        on.row_ptr.pointer(),
+                        on.col.pointer(),
+                        on.values.pointer(),
+                        n as i32,
+                        a.blocks() as i64,
+                        c.largest(),
+                        of.rows.pointer(),
+                        of.columns.pointer(),
+                        of.diagonal.pointer(),
+                        found.pointer()
+                    )?;
+                }
+            }
+            self.columns_to_owners(terms, &mut of.columns)?;
+            maxima.push(of);
+        }
+        let coefficients: Vec<[f64; 7]> = terms.terms.iter().map(|(c, _)| coefficient(c)).collect();
+        let coefficients = device.upload(&coefficients, what)?;
+        let function = device.function(&special::passes("survey", 1, false))?;
+        let second = maxima.last();
+        if let (Some(one), Some(two), true) = (maxima.first(), second, n > 0) {
+            // SAFETY: the parameter types are the kernel's; all arrays have a number for each own row.
+            unsafe {
+                launch!(
+                    device,
+                    &function,
+                    (n * b).div_ceil(THREADS).min(8 * device.multiprocessors()),
+                    THREADS,
+                    0,
+                    (n * b) as i32,
+                    maxima.len() as i32,
+                    terms.stages() as i32,
+                    coefficients.pointer(),
+                    one.rows.pointer(),
+                    two.rows.pointer(),
+                    one.columns.pointer(),
+                    two.columns.pointer(),
+                    one.diagonal.pointer(),
+                    two.diagonal.pointer(),
+                    found.at(2)
+                )?;
+            }
+        }
+        let mut host = [0; 9];
+        device.read(&found, 0, &mut host)?;
+        let extent = |k: usize| [f64::from_bits(host[k]), f64::from_bits(host[k + 1])];
+        Ok(Some(Magnitudes {
+            entries: extent(0),
+            rows: extent(2),
+            columns: extent(4),
+            counts: [6, 7, 8].map(|k| host[k] as usize),
+            terms: maxima,
+        }))
+    }
+
+    /// Scale factors of terms, and the scaled terms; `None` where they are not in the memory of this GPU. Collective.
+    ///
+    /// # Errors
+    /// A device without room; a rank that is gone or failed; an entry that overflows.
+    pub(crate) fn equilibrated(&self, terms: &Terms) -> Result<Option<(Scaling, Terms<'static>)>> {
+        let Some(matrices) = self.all_at_hand(terms) else { return Ok(None) };
+        let (b, device, what) = (terms.block(), self.device(), "scale factors");
+        let (own, columns) = (terms.terms[0].1.rows(), terms.terms[0].1.columns());
+        let ones = |count: usize| device.upload(&vec![1.0f64; count], what);
+        let (r, mut c) = (ones(own)?, ones(columns)?);
+        let row_maxima = device.zeros::<f64>(own, what)?;
+        let mut column_maxima = device.zeros::<f64>(columns, what)?;
+        let maxima = device.function(&special::passes("entry_maxima", b, true))?;
+        let factors = device.function(&special::passes("scale_factors", 1, false))?;
+        let powers = device.function(&special::passes("powers_of_two", 1, false))?;
+        for _ in 0..Scaling::PASSES {
+            for ((coefficient, a), on) in terms.terms.iter().zip(&matrices) {
+                let windows = a.blocks().div_ceil(special::passes_window(b));
+                if windows == 0 {
+                    continue;
+                }
+                // SAFETY: the parameter types are the kernel's; the arrays are those of one matrix.
+                unsafe {
+                    launch!(
+                        device,
+                        &maxima,
+                        windows,
+                        THREADS,
+                        0,
+                        on.row_ptr.pointer(),
+                        on.col.pointer(),
+                        on.values.pointer(),
+                        a.block_rows() as i32,
+                        a.blocks() as i64,
+                        coefficient.largest(),
+                        row_maxima.pointer(),
+                        column_maxima.pointer(),
+                        r.pointer(),
+                        c.pointer()
+                    )?;
+                }
+            }
+            self.columns_to_owners(terms, &mut column_maxima)?;
+            for (maxima, of) in [(&row_maxima, &r), (&column_maxima, &c)] {
+                self.each(&factors, maxima, Some(of))?;
+            }
+            if let Some(halo) = terms.halo.as_ref().filter(|_| self.comm().size() > 1) {
+                let mut host = vec![0.0; own];
+                device.read(&c, 0, &mut host)?;
+                device.write(&with_ghosts(self.comm(), halo, b, &host)?, &mut c, 0)?;
+            }
+        }
+        for of in [&r, &c] {
+            self.each(&powers, of, None)?;
+        }
+        let mut scaling = Scaling { rows: vec![0.0; own], columns: vec![0.0; columns] };
+        device.read(&r, 0, &mut scaling.rows)?;
+        device.read(&c, 0, &mut scaling.columns)?;
+        let scaled = self.scaled(terms, &matrices, &scaling, &r, &c);
+        agree(self.comm(), scaled).map(|terms| Some((scaling, terms)))
+    }
+
+    /// R A C of every term, in new arrays of values.
+    fn scaled(
+        &self,
+        terms: &Terms,
+        matrices: &[Arc<Resident>],
+        scaling: &Scaling,
+        r: &Buffer<f64>,
+        c: &Buffer<f64>,
+    ) -> Result<Terms<'static>> {
+        let (b, device) = (terms.block(), self.device());
+        let function = device.function(&special::passes("scaled_values", b, false))?;
+        let wrong = device.zeros::<i32>(1, "a flag")?;
+        let mut scaled = Vec::with_capacity(matrices.len());
+        for ((coefficient, a), on) in terms.terms.iter().zip(matrices) {
+            let values = device.room::<f64>(on.values.len(), "a scaled matrix")?;
+            let windows = a.blocks().div_ceil(special::passes_window(b));
+            if windows > 0 {
+                // SAFETY: the parameter types are the kernel's; the arrays are those of one matrix.
+                unsafe {
+                    launch!(
+                        device,
+                        &function,
+                        windows,
+                        THREADS,
+                        0,
+                        on.row_ptr.pointer(),
+                        on.col.pointer(),
+                        on.values.pointer(),
+                        a.block_rows() as i32,
+                        a.blocks() as i64,
+                        r.pointer(),
+                        c.pointer(),
+                        values.pointer(),
+                        wrong.pointer()
+                    )?;
+                }
+            }
+            let storage = a.storage().with_device_values(Arc::new(on.with_values(values)));
+            scaled.push((coefficient.clone(), Cow::Owned(a.with_storage(storage))));
+        }
+        let mut found = [0];
+        device.read(&wrong, 0, &mut found)?;
+        if found[0] != 0 {
+            // The host names the entry.
+            return scaling.scaled(terms);
+        }
+        Ok(Terms { terms: scaled, halo: terms.halo.clone() })
+    }
+
+    /// Numbers in (−1, 1): number i of node n is that of the index numbers[n]·order + i, or of its own place.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub(crate) fn random(
+        &self,
+        seed: u64,
+        numbers: Option<&[u64]>,
+        order: usize,
+        to: &mut Buffer<f64>,
+    ) -> Result<()> {
+        let (count, device) = (to.len(), self.device());
+        let function = device.function(&special::random())?;
+        let numbers = numbers.map(|n| device.upload(n, "numbers of nodes")).transpose()?;
+        let at = numbers.as_ref().map_or(0, |n| n.pointer());
+        let grid = count.div_ceil(THREADS).clamp(1, 16 * device.multiprocessors());
+        // SAFETY: the parameter types are the kernel's; there is a number for each node.
+        unsafe {
+            launch!(device, &function, grid, THREADS, 0, count as i64, seed, at, order as i32, to.pointer())
+        }
+    }
+
+    /// What other ranks have in the columns of this one, as maxima. Collective where the terms are shared.
+    fn columns_to_owners(&self, terms: &Terms, maxima: &mut Buffer<f64>) -> Result<()> {
+        let Some(halo) = terms.halo.as_ref().filter(|_| self.comm().size() > 1) else { return Ok(()) };
+        let mut host = vec![0.0; maxima.len()];
+        self.device().read(maxima, 0, &mut host)?;
+        to_owners(self.comm(), halo, terms.block(), &mut host, f64::max)?;
+        self.device().write(&host, maxima, 0)
+    }
+
+    /// A kernel that takes a count and one or two arrays.
+    fn each(
+        &self,
+        function: &cudarc::driver::CudaFunction,
+        first: &Buffer<f64>,
+        second: Option<&Buffer<f64>>,
+    ) -> Result<()> {
+        let (count, device) = (first.len(), self.device());
+        if count == 0 {
+            return Ok(());
+        }
+        let grid = count.div_ceil(THREADS);
+        if i32::try_from(count).is_err() {
+            return Err(Error::Unsupported(format!(
+                "{count} columns on one GPU; share the matrix among several"
+            )));
+        }
+        // SAFETY: the parameter types are the kernels'; both arrays have `count` numbers.
+        unsafe {
+            match second {
+                Some(second) => launch!(
+                    device,
+                    function,
+                    grid,
+                    THREADS,
+                    0,
+                    count as i32,
+                    first.pointer(),
+                    second.pointer()
+                ),
+                None => launch!(device, function, grid, THREADS, 0, count as i32, first.pointer()),
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Matrices in the memory of a GPU, as they were given: what every part of a set-up on the device starts from.
+//!
+//! A matrix comes here once. A solver places its terms before anything looks at them; what a caller has on the GPU already is
+//! copied there, so that the caller's arrays are the caller's again.
+
+use super::Cuda;
+use super::driver::{Buffer, Device, launch};
+use super::specialisations as special;
+use crate::matrix::Bsr;
+use crate::matrix::storage::{OnDevice, Pattern, Storage};
+use crate::memory::{Array, Number, Numbers};
+use crate::operator::Terms;
+use crate::{Error, Result};
+use std::any::Any;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Row pointers, columns and values of a matrix. Patterns may be those of another matrix too.
+pub(crate) struct Resident {
+    device: Arc<Device>,
+    pub row_ptr: Arc<Buffer<i64>>,
+    pub col: Arc<Buffer<u32>>,
+    pub values: Arc<Buffer<f64>>,
+}
+
+impl Resident {
+    /// The same pattern with other values.
+    pub fn with_values(&self, values: Buffer<f64>) -> Self {
+        let (device, row_ptr, col) = (self.device.clone(), self.row_ptr.clone(), self.col.clone());
+        Self { device, row_ptr, col, values: Arc::new(values) }
+    }
+
+    /// The arrays of a matrix that is on the host.
+    fn upload(device: &Arc<Device>, a: &Bsr, pattern: Option<&Resident>) -> Result<Self> {
+        let what = "a matrix";
+        let (row_ptr, col) = match pattern {
+            Some(other) => (other.row_ptr.clone(), other.col.clone()),
+            None => {
+                let row_ptr = device.room::<i64>(a.block_rows() + 1, what)?;
+                // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
+                unsafe { device.send(a.row_ptr(), row_ptr.pointer())? };
+                let mut col = device.room::<u32>(a.blocks(), what)?;
+                device.write(a.col(), &mut col, 0)?;
+                (Arc::new(row_ptr), Arc::new(col))
+            }
+        };
+        let values = Arc::new(device.upload(a.values(), what)?);
+        Ok(Self { device: device.clone(), row_ptr, col, values })
+    }
+}
+
+impl OnDevice for Resident {
+    fn pattern(&self) -> Result<Pattern> {
+        let mut row_ptr = vec![0usize; self.row_ptr.len()];
+        let mut col = vec![0u32; self.col.len()];
+        // SAFETY: as many numbers of the same size, none negative.
+        unsafe { self.device.fetch(self.row_ptr.pointer(), &mut row_ptr)? };
+        self.device.read(&self.col, 0, &mut col)?;
+        Ok(Pattern { row_ptr, col })
+    }
+
+    fn values(&self) -> Result<Vec<f64>> {
+        let mut values = vec![0.0; self.values.len()];
+        self.device.read(&self.values, 0, &mut values)?;
+        Ok(values)
+    }
+
+    fn numbers(&self) -> Numbers<'_> {
+        Numbers::from(&*self.values)
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl Cuda {
+    /// A matrix in the memory of this GPU: where it is, or uploaded.
+    pub(crate) fn resident(&self, a: &Bsr) -> Result<Arc<Resident>> {
+        match self.at_hand(a) {
+            Some(resident) => Ok(resident),
+            None => Resident::upload(self.device(), a, None).map(Arc::new),
+        }
+    }
+
+    /// A matrix that is in the memory of this GPU already.
+    pub(crate) fn at_hand(&self, a: &Bsr) -> Option<Arc<Resident>> {
+        let here = |resident: &Arc<Resident>| resident.device.info().ordinal == self.device().info().ordinal;
+        a.storage().on::<Resident>().filter(here)
+    }
+
+    /// The same terms with their matrices in the memory of this GPU too, patterns that are the same once.
+    pub(crate) fn placed<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
+        let mut placed: Vec<(_, Cow<'a, Bsr>)> = Vec::with_capacity(terms.terms.len());
+        let shared = terms.shared_pattern();
+        let mut first: Option<Arc<Resident>> = None;
+        for (c, a) in &terms.terms {
+            let resident = match self.at_hand(a) {
+                Some(resident) => resident,
+                None => {
+                    let pattern = first.as_deref().filter(|_| shared);
+                    Arc::new(Resident::upload(self.device(), a, pattern)?)
+                }
+            };
+            let mut storage = a.storage().with_device(resident.clone());
+            if let (true, Some((_, first))) = (shared, placed.first()) {
+                storage = storage.sharing_pattern(first.storage());
+            }
+            first = Some(resident);
+            placed.push((c.clone(), Cow::Owned(a.with_storage(storage))));
+        }
+        Ok(Terms { terms: placed, halo: terms.halo.clone() })
+    }
+}
+
+/// Copies a caller's arrays, all on GPU `ordinal`, and checks them there; `None` where something is wrong with them.
+pub(crate) fn take<I: Number, J: Number>(
+    ordinal: usize,
+    columns: usize,
+    row_ptr: Array<I>,
+    col: Array<J>,
+    values: Numbers,
+) -> Result<Option<Arc<dyn OnDevice>>> {
+    let device = Device::open(ordinal)?;
+    let (rows, entries, what) = (row_ptr.len() - 1, col.len(), "a matrix");
+    let function = |entry| device.function(&special::arrays(entry, I::NAME, J::NAME));
+    let mut wrong = device.zeros::<i32>(1, what)?;
+    let (pointers, columns_of) = (device.room::<i64>(rows + 1, what)?, device.room::<u32>(entries, what)?);
+    let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
+    // SAFETY: the parameter types are the kernels'; lengths are those of the buffers.
+    unsafe {
+        let take = function("take_row_pointers")?;
+        device.lent(row_ptr, |from| {
+            let (to, wrong) = (pointers.pointer(), wrong.pointer());
+            launch!(device, &take, grid(rows + 1), 256, 0, rows as i64, entries as i64, from, to, wrong)
+        })?;
+        let take = function("take_columns")?;
+        device.lent(col, |from| {
+            let (to, wrong) = (columns_of.pointer(), wrong.pointer());
+            launch!(device, &take, grid(entries), 256, 0, entries as i64, columns as i64, from, to, wrong)
+        })?;
+    }
+    let copied = copy_finite(&device, values, &mut wrong)?;
+    let mut found = [0];
+    device.read(&wrong, 0, &mut found)?;
+    if found[0] == 0 {
+        // Pointers are within the columns by now.
+        let check = function("check_columns")?;
+        // SAFETY: as above.
+        unsafe {
+            let (rows_at, columns_at) = (pointers.pointer(), columns_of.pointer());
+            launch!(device, &check, grid(rows), 256, 0, rows as i64, rows_at, columns_at, wrong.pointer())?;
+        }
+        device.read(&wrong, 0, &mut found)?;
+    }
+    if found[0] != 0 {
+        return Ok(None);
+    }
+    let (row_ptr, col) = (Arc::new(pointers), Arc::new(columns_of));
+    Ok(Some(Arc::new(Resident { device, row_ptr, col, values: Arc::new(copied) })))
+}
+
+/// The same matrix with new values, where both are on one GPU and nothing of the values is on the host.
+///
+/// # Errors
+/// Another number of values; one that is not finite.
+pub(crate) fn updated(storage: &Storage, values: Numbers) -> Result<Option<Storage>> {
+    let Some(resident) = storage.on::<Resident>().filter(|_| storage.is_on_device_alone()) else {
+        return Ok(None);
+    };
+    if values.gpu() != Some(resident.device.info().ordinal) {
+        return Ok(None);
+    }
+    if values.len() != resident.values.len() {
+        return Err(Error::invalid(format!(
+            "{} new values for a matrix that stores {}",
+            values.len(),
+            resident.values.len()
+        )));
+    }
+    let device = &resident.device;
+    let mut wrong = device.zeros::<i32>(1, "a flag")?;
+    let copied = copy_finite(device, values, &mut wrong)?;
+    let mut found = [0];
+    device.read(&wrong, 0, &mut found)?;
+    if found[0] != 0 {
+        return Err(Error::invalid(
+            "new values: at least one is NaN or infinite; every value must be finite",
+        ));
+    }
+    Ok(Some(storage.with_device_values(Arc::new(resident.with_values(copied)))))
+}
+
+/// A copy of a caller's values; raises `wrong` where one is not finite.
+fn copy_finite(device: &Arc<Device>, values: Numbers, wrong: &mut Buffer<i32>) -> Result<Buffer<f64>> {
+    let to = device.room::<f64>(values.len(), "a matrix")?;
+    let function = device.function(&special::arrays("take_values", "int", "int"))?;
+    let (count, wrong) = (values.len() as i64, wrong.pointer());
+    let grid = values.len().div_ceil(256).clamp(1, 32 * device.multiprocessors());
+    device.lent(values, |from| {
+        // SAFETY: the parameter types are the kernel's; both have that many numbers.
+        unsafe { launch!(device, &function, grid, 256, 0, count, from, to.pointer(), wrong) }
+    })?;
+    Ok(to)
+}

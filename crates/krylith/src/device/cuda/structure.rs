@@ -1,0 +1,63 @@
+//! Structure inside the blocks, found on the GPU (`kernels/structure.cu`).
+
+use super::Cuda;
+use super::driver::launch;
+use super::specialisations;
+use crate::Result;
+use crate::operator::{Structure, Terms};
+
+/// Entries of a block that the kernel takes.
+const MOST: usize = 64;
+/// Numbers that a block of threads looks at together; the twin of the kernel's constant.
+const ROOM: usize = 2048;
+
+impl Cuda {
+    /// The structure that all blocks of each term have in common, as [`Structure::find`] finds it on the host.
+    ///
+    /// Values in the memory of this GPU are read there, once; blocks larger than 8×8 are the host's.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn structure(&self, terms: &Terms) -> Result<Structure> {
+        let (device, entries) = (self.device(), terms.block() * terms.block());
+        if entries > MOST {
+            return Ok(Structure::find(terms));
+        }
+        let each = entries + 1;
+        let found = device.zeros::<u64>(each * terms.terms.len(), "structure inside the blocks")?;
+        let function = device.function(&specialisations::structure())?;
+        let mut empty = Vec::new();
+        for (t, (_, a)) in terms.terms.iter().enumerate() {
+            empty.push(a.blocks() == 0);
+            if a.blocks() == 0 {
+                continue;
+            }
+            let resident = self.resident(a)?;
+            let grid = a.blocks().div_ceil(ROOM / entries).min(8 * device.multiprocessors());
+            // SAFETY: the parameter types are the kernel's; there are that many values, and room for the bits.
+            unsafe {
+                launch!(
+                    device,
+                    &function,
+                    grid,
+                    256,
+                    0,
+                    entries as i32,
+                    a.blocks() as i64,
+                    resident.values.pointer(),
+                    found.at(each * t)
+                )?;
+            }
+        }
+        let mut bits = vec![0u64; found.len()];
+        device.read(&found, 0, &mut bits)?;
+        let classes = bits.chunks_exact(each).zip(empty).map(|(bits, empty)| {
+            let class = |e: usize| {
+                let like = (0..e).find(|&k| bits[e] >> k & 1 == 0).unwrap_or(e);
+                (bits[entries] >> e & 1 == 1).then_some(like)
+            };
+            if empty { (0..entries).map(Some).collect() } else { (0..entries).map(class).collect() }
+        });
+        Ok(Structure::of_classes(terms.block(), classes))
+    }
+}

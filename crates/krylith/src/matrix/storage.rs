@@ -1,0 +1,180 @@
+//! The arrays of a compressed sparse matrix: shared, so that a copy of a matrix costs nothing until one of the two changes,
+//! and on the host, on a GPU, or on both.
+//!
+//! What was given on the host is there. What was given in the memory of a GPU stays there, and comes to the host when somebody
+//! asks for it there for the first time.
+
+use crate::memory::Numbers;
+use crate::{Error, Result};
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+/// Row pointers and columns.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Pattern {
+    pub row_ptr: Vec<usize>,
+    pub col: Vec<u32>,
+}
+
+/// The arrays of a matrix in the memory of a device.
+pub(crate) trait OnDevice: Any + Send + Sync {
+    /// A copy of the pattern on the host.
+    fn pattern(&self) -> Result<Pattern>;
+    /// A copy of the values on the host.
+    fn values(&self) -> Result<Vec<f64>>;
+    /// The values where they are.
+    fn numbers(&self) -> Numbers<'_>;
+    /// The same, to be told what it is.
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// Pattern and values; `rows`, `columns` and `entries` count blocks where there are some.
+#[derive(Clone)]
+pub(crate) struct Storage {
+    pub rows: usize,
+    pub columns: usize,
+    pub entries: usize,
+    pattern: Arc<OnceLock<Pattern>>,
+    values: Arc<OnceLock<Vec<f64>>>,
+    device: Option<Arc<dyn OnDevice>>,
+}
+
+impl Storage {
+    /// Arrays on the host, checked by the caller.
+    pub fn host(rows: usize, columns: usize, row_ptr: Vec<usize>, col: Vec<u32>, values: Vec<f64>) -> Self {
+        let entries = col.len();
+        let pattern = Arc::new(OnceLock::from(Pattern { row_ptr, col }));
+        Self { rows, columns, entries, pattern, values: Arc::new(OnceLock::from(values)), device: None }
+    }
+
+    /// Arrays on a device, checked by the caller.
+    pub fn device(rows: usize, columns: usize, entries: usize, device: Arc<dyn OnDevice>) -> Self {
+        Self { rows, columns, entries, pattern: Arc::default(), values: Arc::default(), device: Some(device) }
+    }
+
+    /// The same matrix, whose arrays are on this device too.
+    pub fn with_device(&self, device: Arc<dyn OnDevice>) -> Self {
+        Self { device: Some(device), ..self.clone() }
+    }
+
+    /// The same pattern with other values, which are on this device alone.
+    pub fn with_device_values(&self, device: Arc<dyn OnDevice>) -> Self {
+        Self { device: Some(device), values: Arc::default(), ..self.clone() }
+    }
+
+    /// The arrays on a device of this type.
+    pub fn on<D: OnDevice>(&self) -> Option<Arc<D>> {
+        self.device.clone()?.as_any().downcast().ok()
+    }
+
+    /// True where nothing of the values is on the host.
+    pub fn is_on_device_alone(&self) -> bool {
+        self.values.get().is_none()
+    }
+
+    fn pattern(&self) -> &Pattern {
+        self.pattern.get_or_init(|| self.fetch(|device| device.pattern()))
+    }
+
+    /// What is only on the device. A device that fails here has failed for all that follows: the solver's threads turn the panic
+    /// into an error.
+    fn fetch<T>(&self, get: impl FnOnce(&dyn OnDevice) -> Result<T>) -> T {
+        let lost = || Error::Internal("a matrix without arrays".into());
+        let fetched = self.device.as_deref().ok_or_else(lost).and_then(get);
+        fetched.unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    pub fn row_ptr(&self) -> &[usize] {
+        &self.pattern().row_ptr
+    }
+
+    pub fn col(&self) -> &[u32] {
+        &self.pattern().col
+    }
+
+    pub fn values(&self) -> &[f64] {
+        self.values.get_or_init(|| self.fetch(|device| device.values()))
+    }
+
+    /// The values where they can be read without a copy by whoever placed them.
+    pub fn numbers(&self) -> Numbers<'_> {
+        match &self.device {
+            Some(device) => device.numbers(),
+            None => Numbers::from(self.values()),
+        }
+    }
+
+    /// Values on the host, to be changed: those on a device are then no longer this matrix's.
+    pub fn values_mut(&mut self) -> &mut [f64] {
+        self.values();
+        if let Some(device) = self.device.take() {
+            // The pattern must outlive the device's copy of it.
+            self.pattern.get_or_init(|| device.pattern().unwrap_or_else(|e| panic!("{e}")));
+        }
+        if Arc::get_mut(&mut self.values).is_none() {
+            let own = self.values().to_vec();
+            self.values = Arc::new(OnceLock::from(own));
+        }
+        let values = Arc::get_mut(&mut self.values).and_then(OnceLock::get_mut);
+        values.map_or(&mut [], |values| &mut values[..])
+    }
+
+    /// True where both are known to be the same arrays, without a look at them.
+    pub fn shares_pattern(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pattern, &other.pattern)
+    }
+
+    /// True when both have the same shape and pattern.
+    pub fn same_pattern(&self, other: &Self) -> bool {
+        let shape = |s: &Self| (s.rows, s.columns, s.entries);
+        shape(self) == shape(other)
+            && (self.shares_pattern(other)
+                || (same(self.row_ptr(), other.row_ptr()) && same(self.col(), other.col())))
+    }
+
+    /// The same values with the pattern of `other`, which is the same.
+    pub fn sharing_pattern(&self, other: &Self) -> Self {
+        Self { pattern: other.pattern.clone(), ..self.clone() }
+    }
+}
+
+/// Equal slices, compared on all threads.
+fn same<T: PartialEq + Sync>(a: &[T], b: &[T]) -> bool {
+    use rayon::prelude::*;
+    const CHUNK: usize = 1 << 18;
+    a.len() == b.len() && a.par_chunks(CHUNK).zip(b.par_chunks(CHUNK)).all(|(a, b)| a == b)
+}
+
+impl PartialEq for Storage {
+    fn eq(&self, other: &Self) -> bool {
+        self.same_pattern(other) && self.values() == other.values()
+    }
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = if self.is_on_device_alone() { " on a device" } else { "" };
+        write!(f, "{}×{} with {} stored{place}", self.rows, self.columns, self.entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_share_until_one_changes() {
+        let a = Storage::host(2, 2, vec![0, 1, 2], vec![0, 1], vec![1.0, 2.0]);
+        let mut b = a.clone();
+        assert!(b.shares_pattern(&a) && std::ptr::eq(a.values().as_ptr(), b.values().as_ptr()));
+        b.values_mut()[1] = 3.0;
+        assert_eq!((a.values(), b.values()), (&[1.0, 2.0][..], &[1.0, 3.0][..]));
+        let before = b.values().as_ptr();
+        b.values_mut()[0] = 0.5;
+        assert!(std::ptr::eq(before, b.values().as_ptr()), "nobody shares them: nothing is copied");
+        assert!(a != b && a.same_pattern(&b));
+        let other = Storage::host(2, 2, vec![0, 1, 2], vec![0, 1], vec![5.0, 6.0]);
+        assert!(!other.shares_pattern(&a) && other.same_pattern(&a));
+        assert!(other.sharing_pattern(&a).shares_pattern(&a));
+    }
+}

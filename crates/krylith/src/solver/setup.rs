@@ -1,0 +1,195 @@
+//! Where the seconds of a set-up go: a clock of this thread that always runs for one part, the innermost that was begun.
+//!
+//! Whatever sets something up calls [`begin`] and keeps what it returns. A part that is begun inside another stops the
+//! other's clock, so parts never overlap and add up to the whole. Outside a set-up, [`begin_inside`] does nothing.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::time::Instant;
+
+/// What a set-up consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetupPart {
+    /// Opening the device: its context, streams and threads.
+    Device,
+    /// Copies of the system's arrays to the device.
+    Upload,
+    /// A look at all entries, and the test for symmetry.
+    Survey,
+    /// The operator.
+    Product,
+    /// Cutting the system into subdomains.
+    Subdomains,
+    /// What the preconditioner finds out about the pattern.
+    Analysis,
+    /// What the preconditioner computes of the values.
+    Factors,
+    /// Kernels compiled, or loaded from where they are kept.
+    Compile,
+    /// The method's vectors.
+    Method,
+    /// Everything else.
+    Other,
+}
+
+impl SetupPart {
+    /// All of them, in the order of a set-up.
+    pub const ALL: [SetupPart; 10] = [
+        SetupPart::Device,
+        SetupPart::Upload,
+        SetupPart::Survey,
+        SetupPart::Product,
+        SetupPart::Subdomains,
+        SetupPart::Analysis,
+        SetupPart::Factors,
+        SetupPart::Compile,
+        SetupPart::Method,
+        SetupPart::Other,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            SetupPart::Device => "device",
+            SetupPart::Upload => "upload",
+            SetupPart::Survey => "survey",
+            SetupPart::Product => "product",
+            SetupPart::Subdomains => "subdomains",
+            SetupPart::Analysis => "analysis",
+            SetupPart::Factors => "factors",
+            SetupPart::Compile => "compile",
+            SetupPart::Method => "method",
+            SetupPart::Other => "other",
+        }
+    }
+}
+
+/// Seconds of a set-up by part. Work that a GPU does beside the host counts where the host waits for it.
+///
+/// ```
+/// use krylith::matrix::Csr;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0)])?;
+/// let solution = krylith::solve(&a, &[5.0, 2.0])?;
+/// for (part, seconds) in solution.setup_parts.iter() {
+///     println!("{:10} {seconds:.6} s", part.name());
+/// }
+/// let sum: f64 = solution.setup_parts.iter().map(|(_, seconds)| seconds).sum();
+/// assert!((sum - solution.setup_seconds).abs() < 1e-9);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SetupParts([f64; SetupPart::ALL.len()]);
+
+impl SetupParts {
+    /// Every part with its seconds.
+    pub fn iter(&self) -> impl Iterator<Item = (SetupPart, f64)> + '_ {
+        SetupPart::ALL.into_iter().map(|part| (part, self.of(part)))
+    }
+
+    /// Seconds of one part.
+    pub fn of(&self, part: SetupPart) -> f64 {
+        self.0[part as usize]
+    }
+
+    /// Seconds of all parts.
+    pub fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+
+    /// Adds those of another thread.
+    pub(super) fn add(&mut self, other: SetupParts) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
+    }
+}
+
+thread_local! {
+    /// The part whose clock runs, and since when.
+    static RUNNING: Cell<Option<(SetupPart, Instant)>> = const { Cell::new(None) };
+    static SPENT: Cell<SetupParts> = const { Cell::new(SetupParts([0.0; SetupPart::ALL.len()])) };
+}
+
+/// A part whose clock runs; the one before goes on when this is dropped. It belongs to its thread.
+#[must_use = "the part ends when this is dropped"]
+pub(crate) struct Running {
+    before: Option<SetupPart>,
+    began: bool,
+    _thread: PhantomData<*const ()>,
+}
+
+/// Starts the clock of a part, and stops that of the part around it.
+pub(crate) fn begin(part: SetupPart) -> Running {
+    Running { before: switch(Some(part)), began: true, _thread: PhantomData }
+}
+
+/// As [`begin`] where a set-up is under way on this thread: a kernel that is loaded in a solve belongs to the solve.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // CPUs compile nothing
+pub(crate) fn begin_inside(part: SetupPart) -> Running {
+    match RUNNING.get() {
+        Some(_) => begin(part),
+        None => Running { before: None, began: false, _thread: PhantomData },
+    }
+}
+
+/// The parts of this thread since they were last taken.
+pub(super) fn take() -> SetupParts {
+    SPENT.take()
+}
+
+/// Lets the clock run for another part, and says which one it ran for.
+fn switch(next: Option<SetupPart>) -> Option<SetupPart> {
+    let now = Instant::now();
+    let before = RUNNING.replace(next.map(|part| (part, now)));
+    before.map(|(part, since)| {
+        let mut spent = SPENT.get();
+        spent.0[part as usize] += now.duration_since(since).as_secs_f64();
+        SPENT.set(spent);
+        part
+    })
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.began {
+            switch(self.before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const STEP: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn a_part_inside_another_stops_its_clock() {
+        take();
+        let start = Instant::now();
+        {
+            let _outer = begin(SetupPart::Product);
+            std::thread::sleep(STEP);
+            {
+                let _inner = begin_inside(SetupPart::Compile);
+                std::thread::sleep(3 * STEP);
+            }
+            std::thread::sleep(STEP);
+        }
+        let whole = start.elapsed().as_secs_f64();
+        // Nothing is under way any more.
+        drop(begin_inside(SetupPart::Compile));
+        let spent = take();
+        assert!(spent.of(SetupPart::Compile) >= 3.0 * STEP.as_secs_f64());
+        assert!(spent.of(SetupPart::Product) >= 2.0 * STEP.as_secs_f64());
+        assert!(spent.total() <= whole, "{} of {whole}", spent.total());
+        assert_eq!(spent.of(SetupPart::Other), 0.0);
+        assert_eq!(take(), SetupParts::default(), "parts are taken once");
+    }
+
+    #[test]
+    fn parts_are_numbered_in_their_order() {
+        for (i, part) in SetupPart::ALL.into_iter().enumerate() {
+            assert_eq!(part as usize, i, "{}", part.name());
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a device finds in passes over the entries of a matrix: the same, bit for bit, as the host finds.
+
+use super::Make;
+use super::distributed::{MakeShare, partitions};
+use crate::common::{Random, random_bsr, random_kronecker};
+use krylith::comm::{Communicator, Team};
+use krylith::device::cpu::Cpu;
+use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use krylith::operator::Terms;
+use krylith::partition::split;
+use krylith::solver::SolverSpace;
+use krylith::space::Space;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Sums with entries far from 1, zeros among them, empty rows and columns, and diagonal entries that are missing or cancel.
+fn systems() -> Vec<(String, Terms<'static>)> {
+    let mut rng = Random(131);
+    let mut all = Vec::new();
+    let owned = |k: KroneckerSum| {
+        let terms = Terms::kronecker(&k).terms;
+        let terms = terms.into_iter().map(|(c, a)| (c, Cow::Owned(a.into_owned())));
+        Terms { terms: terms.collect(), halo: None }
+    };
+    let spread = |rng: &mut Random, a: &mut Bsr| {
+        a.values_mut().iter_mut().for_each(|v| *v *= 10f64.powi(rng.below(40) as i32 - 20));
+        a.values_mut().iter_mut().for_each(|v| *v = if rng.below(5) == 0 { 0.0 } else { *v });
+    };
+    for b in 1..=8 {
+        for (s, same) in [(1, true), (2, false), (4, true)] {
+            let mut k = random_kronecker(&mut rng, b, s, 400, 3, same, s == 2);
+            spread(&mut rng, &mut k.m);
+            spread(&mut rng, &mut k.l);
+            all.push((format!("b={b} s={s} same={same}"), owned(k)));
+        }
+        let mut a = random_bsr(&mut rng, b, 3000, 3000, 6, true);
+        spread(&mut rng, &mut a);
+        let c = Dense::new(1, 1, vec![-3.0]).unwrap();
+        all.push((format!("b={b}, one term"), Terms { terms: vec![(c, Cow::Owned(a))], halo: None }));
+    }
+    // Stages without a coefficient, and diagonals that cancel.
+    let mut k = random_kronecker(&mut rng, 2, 3, 90, 3, true, true);
+    k.l = k.m.clone();
+    k.tau = 1.0;
+    (k.a, k.b) = (Dense::identity(3), Dense::identity(3));
+    (k.a[(1, 1)], k.b[(1, 1)], k.b[(2, 2)]) = (0.0, 0.0, -1.0);
+    all.push(("stages without a coefficient".into(), owned(k)));
+    // One row of all columns and one column of all rows; nothing at all.
+    let n = 20_000;
+    let (mut row_ptr, mut col) = (vec![0], Vec::new());
+    for i in 0..n as u32 {
+        match i {
+            7 => col.extend(0..n as u32),
+            _ => col.extend([3, i].into_iter().take(if i == 3 { 1 } else { 2 })),
+        }
+        col[row_ptr[i as usize]..].sort_unstable();
+        row_ptr.push(col.len());
+    }
+    let a = Bsr::new(1, n, n, row_ptr, col.clone(), rng.numbers(col.len())).unwrap();
+    let one = |a: Bsr| Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None };
+    all.push(("a full row and a full column".into(), one(a)));
+    all.push(("no entries".into(), one(Bsr::new(2, 50, 50, vec![0; 51], vec![], vec![]).unwrap())));
+    all
+}
+
+/// Extents, empty rows and columns, missing diagonals; scale factors and scaled values.
+pub fn passes_find_what_the_host_finds<S: SolverSpace>(make: Make<S>) {
+    for (what, terms) in systems() {
+        let (space, host) = (make(terms.rows()), Cpu::new(terms.rows(), 1));
+        let placed = space.place(&terms).unwrap();
+        assert!(space.survey(&placed).unwrap() == host.survey(&terms).unwrap(), "{what}: another survey");
+        let (scaling, scaled) = space.equilibrate(&placed).unwrap();
+        let (expected, by) = host.equilibrate(&terms).unwrap();
+        assert!(scaling == expected, "{what}: other factors");
+        for ((c, a), (expected_c, expected)) in scaled.terms.iter().zip(&by.terms) {
+            assert!(c == expected_c && a.same_pattern(expected), "{what}: another pattern");
+            assert!(a.values() == expected.values(), "{what}: other scaled values");
+        }
+    }
+}
+
+/// The same over ranks, each of which finds its share.
+pub fn passes_of_ranks<S: SolverSpace>(sizes: &[usize], make: MakeShare<S>) {
+    for (what, terms) in systems().iter().step_by(5) {
+        let run = terms.block() * terms.stages();
+        for &ranks in sizes {
+            for (shape, partition) in partitions(terms.block_rows(), ranks) {
+                let parts = split(terms, &partition).unwrap();
+                let work = |comm: Arc<dyn Communicator>| {
+                    let part = &parts[comm.rank()];
+                    let space = make(&comm, part.rows.len() * run)?;
+                    let host = Cpu::distributed(
+                        part.rows.len() * run,
+                        Arc::new(krylith::device::cpu::Pool::new(1)),
+                        comm.clone(),
+                    );
+                    let placed = space.place(&part.terms)?;
+                    let what = format!("{what}, {ranks} ranks, {shape}");
+                    assert!(space.survey(&placed)? == host.survey(&part.terms)?, "{what}: another survey");
+                    let ((scaling, _), (expected, _)) =
+                        (space.equilibrate(&placed)?, host.equilibrate(&part.terms)?);
+                    assert!(scaling == expected, "{what}: other factors");
+                    Ok(())
+                };
+                Team::run(ranks, |comm| work(comm)).unwrap();
+            }
+        }
+    }
+}
+
+/// Random numbers depend on the seed and the place in the whole alone.
+pub fn random_numbers_are_those_of_the_host<S: SolverSpace>(make: Make<S>) {
+    for (n, order) in [(1, 1), (33, 1), (10_000, 4), (999, 3)] {
+        let (space, host) = (make(n * order), Cpu::new(n * order, 1));
+        let numbers: Vec<u64> = (0..n as u64).map(|i| (1 << 40) - 7 * i).collect();
+        for numbers in [None, Some(&numbers[..])] {
+            for seed in [0, 1] {
+                let (mut x, mut y) = (space.vector().unwrap(), host.vector().unwrap());
+                space.random(seed, numbers, order, &mut x).unwrap();
+                host.random(seed, numbers, order, &mut y).unwrap();
+                let [mut here, mut there] = [vec![0.0; n * order], vec![0.0; n * order]];
+                space.read(&x, &mut here).unwrap();
+                host.read(&y, &mut there).unwrap();
+                assert!(here == there, "{n} nodes of {order}, seed {seed}: other numbers");
+                assert!(here.iter().all(|v| v.abs() <= 1.0) && (n < 3 || here[0] != here[1]));
+            }
+        }
+    }
+}
