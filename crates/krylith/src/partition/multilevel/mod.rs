@@ -16,8 +16,8 @@ mod coarsen;
 mod refine;
 
 use super::adjacency::Adjacency;
-use rayon::prelude::*;
 pub(crate) use coarsen::{LONELY, ROUNDS as MATCHING_ROUNDS, most};
+use rayon::prelude::*;
 pub(crate) use refine::Room;
 
 /// Coarse nodes that a side of a bisection has at least.

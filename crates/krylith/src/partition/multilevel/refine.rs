@@ -174,7 +174,8 @@ fn wishes(
         let size = u64::from(graph.size[v]);
         let inside = list.iter().find(|l| l.0 == own).map_or(0, |l| l.1);
         let fits = |g: u32| weight[g as usize] + size <= cap[g as usize];
-        let best = list.iter().filter(|l| l.0 != own && fits(l.0)).max_by_key(|l| (l.1, hash(l.0, round), l.0))?;
+        let best =
+            list.iter().filter(|l| l.0 != own && fits(l.0)).max_by_key(|l| (l.1, hash(l.0, round), l.0))?;
         let gain = best.1 - inside;
         (gain >= 0 || -gain * 4 < inside).then_some(Move { node: v as u32, to: best.0, gain })
     };
