@@ -138,6 +138,13 @@ fn main() {
             |d| conformance::arrangement::arrangement_speed(&|n| Cuda::new(d, n).unwrap()),
             true,
         ),
+        test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
+        test(
+            "cut::other_cuts_are_left_to_the_host",
+            conformance::cut::other_cuts_are_left_to_the_host,
+            false,
+        ),
+        test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
     ];
     let arguments = Arguments::from_args();

@@ -173,6 +173,20 @@ impl Subdomains {
         Self { lists: OnceLock::from(lists), boxes: None }
     }
 
+    /// From the subdomain of each block row, all below `count`: ordered by their smallest row, whatever the labels are.
+    pub(crate) fn by_first_row(mut labels: Vec<u32>, count: usize) -> Self {
+        let (mut name, mut named) = (vec![u32::MAX; count], 0);
+        for label in &mut labels {
+            let name = &mut name[*label as usize];
+            if *name == u32::MAX {
+                *name = named;
+                named += 1;
+            }
+            *label = *name;
+        }
+        Self::from_labels(&labels, named as usize).expect("labels count subdomains")
+    }
+
     /// Boxes of `size` points of a grid whose points are numbered x fastest, then y, then z; those at the far sides
     /// may be smaller (the ILDU paper's Alg. 3.1).
     ///
@@ -227,7 +241,10 @@ impl Subdomains {
                 why = "auto: few rows are coupled to others";
                 runs(&nodes, parts)
             }
-            SubdomainCut::Multilevel => multilevel::cut(Adjacency::of(terms), rows),
+            SubdomainCut::Multilevel => {
+                let (labels, count) = multilevel::cut(Adjacency::of(terms), rows);
+                return Ok((Self::by_first_row(labels, count), why));
+            }
             SubdomainCut::Graph => by_graph(terms, rows)?,
             #[cfg(feature = "metis")]
             SubdomainCut::TwoLevel => by_metis(terms, COARSE.min(parts / 8).max(1), rows)?,
