@@ -116,7 +116,7 @@ pub struct SolveArgs {
     pub equilibrate: bool,
 
     /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together; under mpirun each
-    /// rank takes one of them [default: auto, which is the first GPU if one can be used]
+    /// rank takes one of them [default: auto, the first GPU if one can be used and an estimate says that it is sooner]
     #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
     pub device: Option<DeviceSpec>,
     /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric, graph (METIS)

@@ -9,7 +9,7 @@ use crate::report::{self, Event, Report};
 use crate::summary;
 use crate::system::{self, System};
 use crate::{files, interrupt, null_space, plot, ranks, share};
-use krylith::solver::{Solution, check_gpus};
+use krylith::solver::{Solution, check_gpus, open_ahead};
 use krylith::{DeviceSpec, History, Options, Outcome, Solver, Store, io};
 use std::path::Path;
 use std::time::Instant;
@@ -50,6 +50,11 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         }
     };
     ranks::together(start())?;
+    // The driver starts while the system is read; ranks open what is theirs.
+    let _opening = match &given.device {
+        Some(DeviceSpec::Cuda(list)) if comm.size() == 1 => Some(open_ahead(list)),
+        _ => None,
+    };
     let loading = Instant::now();
     let mut system = match comm.size() {
         1 => system::load(&args.system, block, ordering)?,

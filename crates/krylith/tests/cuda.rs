@@ -81,6 +81,7 @@ fn main() {
         each!(method::flexible_cg_keeps_directions_conjugate),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
         test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
+        test("solvers_on_many_threads", |_| solvers_on_many_threads(), false),
         test("plans_are_those_of_the_host", plans_are_those_of_the_host, false),
         each!(arrangement::tiles_are_those_of_the_host),
         each!(arrangement::products_on_meshes),
@@ -137,6 +138,13 @@ fn main() {
             |d| conformance::arrangement::arrangement_speed(&|n| Cuda::new(d, n).unwrap()),
             true,
         ),
+        test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
+        test(
+            "cut::other_cuts_are_left_to_the_host",
+            conformance::cut::other_cuts_are_left_to_the_host,
+            false,
+        ),
+        test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
     ];
     let arguments = Arguments::from_args();
@@ -150,6 +158,10 @@ fn a_solver_gives_the_same_on_every_device(_: &Arc<Device>) {
     let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
     let devices = ["cpu".to_string(), "cuda:0".into(), format!("cuda:{}", all.join(","))];
     conformance::programs::the_same_program_gives_the_same(&devices);
+}
+
+fn solvers_on_many_threads() {
+    conformance::programs::solvers_on_many_threads("cuda:0");
 }
 
 fn two_solvers_use_the_same_gpus_at_once() {

@@ -1,6 +1,7 @@
 //! The one place that knows which devices there are: picks one, says why, and opens it on the thread that will own it.
 
 use super::attempt::{Engine, Rank};
+use super::estimate::{Estimate, Size};
 use super::setup::{self, SetupPart};
 use super::solution::DeviceUsed;
 use super::{SolverSpace, host, ladder};
@@ -9,7 +10,7 @@ use crate::device::cpu::{Cpu, Pool};
 use crate::method::MethodSpec;
 use crate::options::{DeviceSpec, Options};
 use crate::precond::SubdomainFactors;
-use crate::problem::LocalProblem;
+use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -32,8 +33,9 @@ impl Choice {
     }
 }
 
-/// Picks the device that the options name. Collective.
-pub(super) fn choose(comm: &dyn Communicator, options: &Options) -> Result<Choice> {
+/// Picks the device that the options name; where they leave it open, the one that solves sooner by an estimate. Collective.
+pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
+    let comm = &*problem.comm;
     let _device = setup::begin(SetupPart::Device);
     let cpu = |reason: &str| Choice::Cpu { reason: reason.into() };
     match options.device.clone().unwrap_or_default() {
@@ -43,6 +45,10 @@ pub(super) fn choose(comm: &dyn Communicator, options: &Options) -> Result<Choic
             Ok(Choice::Cuda { ordinals, reason: "as asked for".into() })
         }
         DeviceSpec::Auto => {
+            let estimate = estimate(problem);
+            if let Some(estimate) = estimate.filter(Estimate::prefers_cpu) {
+                return Ok(cpu(&format!("auto: {}", estimate.text())));
+            }
             // Ranks take GPUs together or not at all.
             let missing = missing(comm.host().ranks_on_host.len());
             let mut count = [f64::from(u8::from(missing.is_some()))];
@@ -50,10 +56,21 @@ pub(super) fn choose(comm: &dyn Communicator, options: &Options) -> Result<Choic
             Ok(match missing {
                 Some(why) => cpu(&format!("auto: {why}")),
                 None if count[0] > 0.0 => cpu("auto: another rank has no GPU of its own"),
-                None => Choice::Cuda { ordinals: Vec::new(), reason: "auto: the first GPU".into() },
+                None => {
+                    let why = estimate.map_or(String::new(), |estimate| format!("; {}", estimate.text()));
+                    Choice::Cuda { ordinals: Vec::new(), reason: format!("auto: the first GPU{why}") }
+                }
             })
         }
     }
+}
+
+/// How long the host and a GPU would take; `None` where that decides nothing: there is no GPU, the system lies on one, or ranks
+/// share it. Starts no driver.
+fn estimate(problem: &Problem) -> Option<Estimate> {
+    let on_gpu = || problem.terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
+    let alone = problem.comm.size() == 1 && seems_there() && !on_gpu();
+    alone.then(|| Estimate::of(Size::of(&problem.terms), host::cores(), is_open(0)))
 }
 
 /// A device as far as it matters to what will be tried there.
@@ -180,15 +197,17 @@ impl SolverSpace for Cpu {
 }
 
 #[cfg(feature = "cuda")]
-pub use cuda::check;
+pub use cuda::{Opening, check, open_ahead};
 #[cfg(feature = "cuda")]
-use cuda::{look_cuda, missing, open_cuda};
+use cuda::{is_open, look_cuda, missing, open_cuda, seems_there};
 
 /// NVIDIA GPUs.
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::*;
+    use crate::device::cuda::ahead::kernels;
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
+    pub(in super::super) use crate::device::cuda::{is_open, seems_there};
     use crate::operator::Terms;
     use crate::precond::Scaling;
     use crate::solver::survey::{Survey, survey};
@@ -225,6 +244,26 @@ mod cuda {
         }
     }
 
+    /// A GPU that is being opened; whoever drops this waits until that is done.
+    #[must_use = "to drop this is to wait"]
+    pub struct Opening(Option<std::thread::JoinHandle<()>>);
+
+    /// Begins to open the first of some GPUs, or GPU 0, on a thread of its own: the driver takes a third of a second, in which a
+    /// system can be read. An error is that of whoever uses the GPU.
+    pub fn open_ahead(list: &[usize]) -> Opening {
+        let ordinal = list.first().copied().unwrap_or(0);
+        let open = move || drop(Gpu::open(ordinal));
+        Opening(std::thread::Builder::new().name("krylith-driver".into()).spawn(open).ok())
+    }
+
+    impl Drop for Opening {
+        fn drop(&mut self) {
+            if let Some(thread) = self.0.take() {
+                let _ = thread.join(); // what goes wrong is told where the GPU is used
+            }
+        }
+    }
+
     /// A GPU's name, bytes free there, and most block rows of a subdomain.
     pub(in super::super) fn look_cuda(ordinal: usize, order: usize) -> Result<(String, u64, usize)> {
         let gpu = Gpu::open(ordinal)?;
@@ -246,6 +285,7 @@ mod cuda {
                 None => ordinal(&**comm, ordinals)?,
             };
             let gpu = Gpu::open(own)?;
+            gpu.fetch_ahead(kernels(local.terms, options, comm.size()));
             let room = room(Some(gpu.free_memory()?), options);
             fits(local, options, room, &gpu.info().name)?;
             Ok((gpu, room, transport()?))
@@ -325,6 +365,26 @@ mod cuda {
             Cuda::random(self, seed, numbers, order, to)
         }
     }
+}
+
+/// Nothing is opened: GPUs are not in this build.
+#[cfg(not(feature = "cuda"))]
+pub struct Opening;
+
+/// Opens nothing: GPUs are not in this build.
+#[cfg(not(feature = "cuda"))]
+pub fn open_ahead(_: &[usize]) -> Opening {
+    Opening
+}
+
+#[cfg(not(feature = "cuda"))]
+fn seems_there() -> bool {
+    false
+}
+
+#[cfg(not(feature = "cuda"))]
+fn is_open(_: usize) -> bool {
+    false
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -9,6 +9,7 @@ mod crew;
 mod crowded;
 mod device;
 mod diagnosis;
+mod estimate;
 pub mod host;
 mod ladder;
 mod null_space;
@@ -23,7 +24,7 @@ mod survey;
 mod symmetric;
 mod watch;
 
-pub use device::check as check_gpus;
+pub use device::{Opening, check as check_gpus, open_ahead};
 pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use ladder::Memory;
 pub use plan::{Plan, PlannedAttempt};
@@ -180,7 +181,7 @@ impl<'a> Solver<'a> {
         let problem = problem.try_into().map_err(Into::into)?;
         let options = Arc::new(options.settled()?);
         let _ = setup::take(); // what an error has left
-        let choice = device::choose(&*problem.comm, &options)?;
+        let choice = device::choose(&problem, &options)?;
         let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
         let mut crew = match (&choice, Crew::new(&problem, &options, &choice)) {
             (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {

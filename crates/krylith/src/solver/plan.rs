@@ -60,7 +60,7 @@ impl Plan {
             return Err(Error::Unsupported("a plan is made on one rank".into()));
         }
         let (options, local) = (options.settled()?, problem.part_of_one());
-        let choice = device::choose(&*problem.comm, &options)?;
+        let choice = device::choose(problem, &options)?;
         let place = device::look(&choice, local.order(), &options)?;
         let open = matches!(options.method, None | Some(MethodName::Auto));
         // A second copy of a matrix that barely fits is not worth an answer.

@@ -71,3 +71,54 @@ pub fn two_solvers_at_once(device: &str) {
         scope.spawn(|| solves(format!("method=bicgstab precond=ildu:rows=60 {device}")));
     });
 }
+
+/// Solvers on several threads ask for the same kernels and for different ones at the same time, and those after them for what is
+/// there already; each gets the answer that one thread of a CPU gets. Parts of each set-up add up.
+pub fn solvers_on_many_threads(device: &str) {
+    const CASES: [(usize, &str); 6] = [
+        (1, "method=cg precond=jacobi"),
+        (1, "method=bicgstab precond=ildu"),
+        (2, "method=bicgstab precond=ildu"),
+        (3, "method=gmres restart=20 precond=jacobi"),
+        (4, "method=bicgstab precond=ildu+jacobi"),
+        (4, "method=gmres restart=20 precond=ildu store=f32"),
+    ];
+    let one = |(block, text): (usize, &str)| {
+        // A chain of nodes whose blocks are well conditioned.
+        let n = 700;
+        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+        for i in 0..n as usize {
+            for j in i.saturating_sub(1)..=(i + 1).min(n - 1) {
+                col.push(j as u32);
+                for e in 0..block * block {
+                    let diagonal = i == j && e % (block + 1) == 0;
+                    values.push(if diagonal { 4.0 } else { -0.3 / (1 + e % block) as f64 });
+                }
+            }
+            row_ptr.push(col.len());
+        }
+        let a = krylith::matrix::Bsr::new(block, n, n, row_ptr, col, values).unwrap();
+        let b: Vec<f64> = (0..n * block).map(|i| (i as f64 * 0.7).sin()).collect();
+        let solve = |device: &str| {
+            let options = format!("{text} rtol=1e-11 device={device}").parse().unwrap();
+            let mut solver = krylith::Solver::new(&a, &options).unwrap();
+            let mut x = vec![0.0; b.len()];
+            let solution = solver.solve(&b, &mut x).unwrap();
+            assert!(solution.converged(), "{block} {text} {device}: {}", solution.outcome());
+            let parts = &solution.setup_parts;
+            assert!((parts.total() - solution.setup_seconds).abs() <= 1e-9, "{block} {text} {device}");
+            assert!(parts.of(krylith::solver::SetupPart::Product) > 0.0, "{block} {text} {device}");
+            x
+        };
+        let (here, cpu) = (solve(device), solve("cpu threads=1"));
+        let worst = here.iter().zip(&cpu).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+        assert!(worst <= 1e-9, "{block} {text}: {worst:e}");
+    };
+    for _ in 0..2 {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                CASES.into_iter().cycle().take(12).map(|case| scope.spawn(move || one(case))).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+}

@@ -15,6 +15,11 @@ use std::time::Duration;
 const DEVICE: &str = "cpu threads=1";
 
 #[test]
+fn solvers_on_many_threads() {
+    crate::conformance::programs::solvers_on_many_threads(DEVICE);
+}
+
+#[test]
 fn a_thousand_solves_of_two_solvers_at_once() {
     solver::a_thousand_solves_of_two_solvers_at_once(DEVICE);
 }

@@ -8,11 +8,13 @@
 use crate::{Error, Result};
 use cudarc::nvrtc::{result as nvrtc, sys};
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 /// A kernel file, the constants it is specialised on, and the function in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,8 +28,8 @@ pub struct Kernel {
 }
 
 /// A compiled kernel file.
-pub(super) struct Module {
-    pub(super) image: Vec<u8>,
+struct Module {
+    image: Vec<u8>,
 }
 
 macro_rules! sources {
@@ -42,6 +44,10 @@ sources! {
     "block_diagonal.cu" => "kernels/block_diagonal.cu",
     "combine.cu" => "kernels/combine.cu",
     "csr.cu" => "kernels/csr.cu",
+    "cut.cuh" => "kernels/cut.cuh",
+    "cut_coarsen.cu" => "kernels/cut_coarsen.cu",
+    "cut_refine.cu" => "kernels/cut_refine.cu",
+    "cut_scan.cu" => "kernels/cut_scan.cu",
     "diagonals.cu" => "kernels/diagonals.cu",
     "gather.cu" => "kernels/gather.cu",
     "ildu.cuh" => "kernels/ildu.cuh",
@@ -124,8 +130,33 @@ fn hash(kernel: &Kernel, source: &str, target: Target) -> [u8; 32] {
     ])
 }
 
+/// An image, once it is there; whoever looks for it or compiles it holds the lock.
+type Place = Arc<Mutex<Option<Arc<[u8]>>>>;
+/// Images by file, constants and architecture.
+type Images = HashMap<(&'static str, Vec<(String, String)>, (i32, i32)), Place>;
+
+/// The compiled kernel, kept as long as the process. Threads that ask for different ones do not wait for each other.
+///
+/// # Errors
+/// A kernel that is nowhere and cannot be compiled; the next one who asks tries again.
+pub(super) fn image(kernel: &Kernel, arch: (i32, i32)) -> Result<Arc<[u8]>> {
+    static IMAGES: Mutex<Option<Images>> = Mutex::new(None);
+    let key = (kernel.file, kernel.defines.clone(), arch);
+    let place = {
+        let mut images = IMAGES.lock().unwrap_or_else(|e| e.into_inner());
+        images.get_or_insert_default().entry(key).or_default().clone()
+    };
+    let mut image = place.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(image) = &*image {
+        return Ok(image.clone());
+    }
+    let made: Arc<[u8]> = module(kernel, arch)?.image.into();
+    *image = Some(made.clone());
+    Ok(made)
+}
+
 /// The compiled kernel: embedded, else from the cache, else compiled and kept, else embedded PTX.
-pub(super) fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
+fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
     let source = source(kernel);
     let target = Target::Cubin(arch.0, arch.1);
     let name = hash(kernel, &source, target);
@@ -146,8 +177,8 @@ pub(super) fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
     if let Some(image) = load(&path) {
         return Ok(Module { image });
     }
-    // One process compiles while the others wait, then find the file.
-    let _lock = Lock::take(&folder);
+    // One process compiles, on all of its threads, while the others wait, then find the file.
+    let _lock = LOCK.take(&folder);
     if let Some(image) = load(&path) {
         return Ok(Module { image });
     }
@@ -330,28 +361,50 @@ fn store(path: &PathBuf, image: &[u8]) -> std::io::Result<()> {
     })
 }
 
-/// An exclusive lock on the cache folder, held while it lives; none where the file system has no locks.
-struct Lock {
-    _file: Option<std::fs::File>,
+/// An exclusive lock of this process on the cache folder, for as many of its threads as compile at a time; none where the file
+/// system has no locks.
+struct FolderLock(Mutex<(usize, Option<std::fs::File>)>);
+
+static LOCK: FolderLock = FolderLock(Mutex::new((0, None)));
+
+/// The lock, held while this lives.
+struct Held<'a>(&'a FolderLock);
+
+impl FolderLock {
+    fn take(&self, folder: &std::path::Path) -> Held<'_> {
+        let mut held = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        if held.0 == 0 {
+            held.1 = wait_for(folder);
+        }
+        held.0 += 1;
+        Held(self)
+    }
 }
 
-impl Lock {
-    fn take(folder: &std::path::Path) -> Self {
-        let path = folder.join("lock");
-        let file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).ok();
-        if let Some(file) = &file {
-            // Bounded: a process that died holding it released it; one that hangs must not hang us.
-            for _ in 0..600 {
-                // SAFETY: a valid descriptor.
-                if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-                    break;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(100));
-            }
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut held = self.0.0.lock().unwrap_or_else(|e| e.into_inner());
+        held.0 -= 1;
+        if held.0 == 0 {
+            held.1 = None;
         }
-        Self { _file: file }
     }
+}
+
+/// The lock file of a folder, locked.
+fn wait_for(folder: &std::path::Path) -> Option<std::fs::File> {
+    let path = folder.join("lock");
+    let file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
+    // Bounded: a process that died holding it released it; one that hangs must not hang us.
+    for _ in 0..600 {
+        // SAFETY: a valid descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    Some(file)
 }
 
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
@@ -386,6 +439,24 @@ mod tests {
             std::fs::write(&path, &bent).unwrap();
             assert_eq!(load(&path), None, "byte {n} changed");
         }
+    }
+
+    #[test]
+    fn threads_of_a_process_share_its_lock_and_others_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = || {
+            let file = std::fs::File::open(folder.path().join("lock")).unwrap();
+            // SAFETY: a valid descriptor, closed with the file.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+        };
+        let lock = FolderLock(Mutex::new((0, None)));
+        let first = lock.take(folder.path());
+        let second = std::thread::scope(|scope| scope.spawn(|| lock.take(folder.path())).join().unwrap());
+        assert!(!free(), "both hold it");
+        drop(first);
+        assert!(!free(), "one holds it");
+        drop(second);
+        assert!(free(), "nobody holds it");
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use super::DRIVER_NEEDED;
 pub use super::buffer::Buffer;
 use super::buffer::Pool;
-use super::compiler::{Kernel, Module};
+use super::compiler::Kernel;
 use super::fabric::Watch;
+use super::modules::{Ahead, Modules, Wanted};
 use super::staging::Staging;
 use crate::solver::setup::{self, SetupPart};
 use crate::{Error, Result};
@@ -147,9 +148,24 @@ fn text(e: &DriverError) -> String {
     text.unwrap_or_else(|| format!("{e:?}"))
 }
 
+/// Contexts of this process.
+static KEPT: Mutex<Vec<(usize, Arc<CudaContext>)>> = Mutex::new(Vec::new());
+
+/// True where this process has opened a GPU, or is about to.
+pub(crate) fn is_open(ordinal: usize) -> bool {
+    match KEPT.try_lock() {
+        Ok(kept) => kept.iter().any(|(kept, _)| *kept == ordinal),
+        Err(_) => true, // somebody opens one now
+    }
+}
+
+/// True where the system has files of a driver; the driver is not started.
+pub(crate) fn seems_there() -> bool {
+    ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|path| std::path::Path::new(path).exists())
+}
+
 /// The primary context of a GPU, kept as long as the process: to make one takes a quarter of a second.
 fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError> {
-    static KEPT: Mutex<Vec<(usize, Arc<CudaContext>)>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
     if let Some((_, context)) = kept.iter().find(|(kept, _)| *kept == ordinal) {
         return Ok(context.clone());
@@ -168,6 +184,9 @@ pub struct Device {
     pub(super) stream: Arc<CudaStream>,
     pub(super) info: DeviceInfo,
     multiprocessors: usize,
+    modules: Arc<Modules>,
+    /// Kernels that are fetched before they are asked for.
+    ahead: Mutex<Option<Ahead>>,
     kernels: Mutex<HashMap<Kernel, CudaFunction>>,
     /// The same for kernels made from a method's text, by where that text stands: the text itself is long to put together.
     by_text: Mutex<HashMap<TextKey, CudaFunction>>,
@@ -202,6 +221,7 @@ impl Device {
             .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
             .map_err(|e| fail("cuDeviceGetAttribute", e))? as usize;
         let pool = Pool::new(&context, ordinal);
+        let modules = Modules::of(&context, &info.name, info.arch);
         Ok(Arc::new(Self {
             context,
             pool,
@@ -209,6 +229,8 @@ impl Device {
             stream,
             info,
             multiprocessors,
+            modules,
+            ahead: Mutex::default(),
             kernels: Mutex::default(),
             by_text: Mutex::default(),
             allocations: AtomicUsize::new(0),
@@ -258,18 +280,22 @@ impl Device {
 
     /// The function of a specialised kernel, compiled or loaded at its first use.
     pub(super) fn function(&self, kernel: &Kernel) -> Result<CudaFunction> {
-        let mut kernels = self.kernels.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(function) = kernels.get(kernel) {
+        let kernels = || self.kernels.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(function) = kernels().get(kernel) {
             return Ok(function.clone());
         }
         let _compile = setup::begin_inside(SetupPart::Compile);
-        let Module { image, .. } = super::compiler::module(kernel, self.info.arch)?;
-        let module =
-            self.check("cuModuleLoadData", self.context.load_module(cudarc::nvrtc::Ptx::from_binary(image)))?;
+        let module = self.modules.load(kernel)?;
         let function = self.check("cuModuleGetFunction", module.load_function(kernel.entry))?;
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        kernels.insert(kernel.clone(), function.clone());
+        kernels().insert(kernel.clone(), function.clone());
         Ok(function)
+    }
+
+    /// Starts to compile and load kernels on threads of their own, for whoever asks for them later.
+    pub(crate) fn fetch_ahead(&self, wanted: Wanted) {
+        let ahead = Ahead::fetch(&self.modules, wanted);
+        *self.ahead.lock().unwrap_or_else(|e| e.into_inner()) = Some(ahead);
     }
 
     /// The function of a kernel that is made from static text, put together at its first use.
@@ -286,9 +312,8 @@ impl Device {
     /// A module of its own for an operator: constant memory is not shared with others of the same kernel.
     pub(super) fn private_module(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
         let _compile = setup::begin_inside(SetupPart::Compile);
-        let Module { image, .. } = super::compiler::module(kernel, self.info.arch)?;
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        self.check("cuModuleLoadData", self.context.load_module(cudarc::nvrtc::Ptx::from_binary(image)))
+        self.modules.load_another(kernel)
     }
 
     /// A function of a module.
@@ -302,7 +327,8 @@ impl Device {
         self.context.attribute(attribute).map_or(48 << 10, |n| n as usize)
     }
 
-    /// Lets a function have `shared` bytes, and says how many blocks of threads then fit a multiprocessor.
+    /// Lets a function have `shared` bytes, and says how many blocks of threads then fit a multiprocessor. What others that have
+    /// the function were allowed stays.
     pub(super) fn allow_shared(
         &self,
         function: &CudaFunction,
@@ -310,7 +336,10 @@ impl Device {
         shared: usize,
     ) -> Result<usize> {
         let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        self.check("cuFuncSetAttribute", function.set_attribute(attribute, shared as i32))?;
+        let allowed = self.check("cuFuncGetAttribute", function.get_attribute(attribute))?;
+        if shared as i32 > allowed {
+            self.check("cuFuncSetAttribute", function.set_attribute(attribute, shared as i32))?;
+        }
         let resident = function.occupancy_max_active_blocks_per_multiprocessor(threads as u32, shared, None);
         self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", resident).map(|n| (n as usize).max(1))
     }

@@ -4,10 +4,12 @@
 //! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
 //! lengths share it.
 
+pub(crate) mod ahead;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
 mod csr;
+mod cut;
 mod diagonal;
 mod diagonals;
 mod driver;
@@ -16,6 +18,7 @@ mod exchange;
 mod fabric;
 mod factors;
 mod graph;
+mod modules;
 mod nccl;
 mod passes;
 mod peers;
@@ -36,6 +39,7 @@ pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
 pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
+pub(crate) use driver::{is_open, seems_there};
 pub use embedded::{embedded_kernels, write_archive};
 pub use fabric::{Fabric, Transport};
 pub use factors::CudaPlan;

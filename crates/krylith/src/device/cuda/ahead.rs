@@ -1,0 +1,139 @@
+//! The kernels that a solve will ask for, as far as its options and sizes tell: threads fetch them while the system is placed.
+//!
+//! What is missing here is fetched when it is asked for, and costs that moment; what is too much costs a thread's time.
+
+use super::factors::IlduShape;
+use super::modules::Wanted;
+use super::specialisations as special;
+use crate::method::{KERNELS, MethodName};
+use crate::operator::Terms;
+use crate::options::Options;
+use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, STAGE_SWEEPS};
+use crate::space::{Store, SweepSource};
+
+/// Those of the first attempt at a problem of such terms on so many ranks. Where kernels of several GPUs wait for each other they
+/// are only compiled: to load one may wait for what runs.
+pub(crate) fn kernels(terms: &Terms, options: &Options, ranks: usize) -> Wanted {
+    let (b, s, store) = (terms.block(), terms.stages(), options.store.unwrap_or_default());
+    let mut wanted = Wanted::default();
+    let all = &mut wanted.shared;
+    // One entry stands for all of its file.
+    if (b, s, terms.terms.len()) == (1, 1, 1) {
+        all.push(special::csr("csr_product", store));
+    } else {
+        // The product itself depends on what is found inside the blocks.
+        all.extend([special::structure(), special::tiling("tiling_cut")]);
+    }
+    all.extend([special::passes("entry_maxima", b, false), special::passes("survey", 1, false)]);
+    let precond = options.precond_or_auto();
+    let method = options.method.unwrap_or_default();
+    let open = method == MethodName::Auto;
+    // The test for symmetry, and GMRES.
+    if open || method == MethodName::Gmres {
+        all.push(special::random());
+        all.extend(special::bases(if open { Store::F64 } else { store }));
+    }
+    add_preconditioner(precond, terms, store, all);
+    if options.equilibrate.unwrap_or(false) {
+        all.extend(sweeps(EQUILIBRATED_SWEEPS));
+    }
+    let [common, bicgstab, cg, gmres] = KERNELS;
+    let (steps, passes) = match method {
+        MethodName::Gmres => gmres,
+        MethodName::Cg => cg,
+        MethodName::Auto | MethodName::Bicgstab => bicgstab,
+    };
+    let first = open && precond.keeps_symmetry();
+    let families = [Some(common), Some(cg).filter(|_| first), Some((steps, passes))];
+    for (steps, passes) in families.into_iter().flatten() {
+        all.extend(steps.iter().map(special::step));
+        all.extend(sweeps(passes));
+    }
+    if ranks > 1 {
+        wanted.private.append(&mut wanted.shared);
+    }
+    wanted
+}
+
+fn sweeps(of: &[SweepSource]) -> impl Iterator<Item = super::Kernel> + '_ {
+    of.iter().map(special::sweep)
+}
+
+fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &mut Vec<super::Kernel>) {
+    let (b, s) = (terms.block(), terms.stages());
+    let mut factors = |order: usize, rows: usize| {
+        if !(1..=32).contains(&order) {
+            return;
+        }
+        let shape = IlduShape::choose(order, 8 * rows.min(terms.block_rows()) * order);
+        // Two terms have one pattern as a rule; to compare them takes longer than to load another kernel.
+        all.extend([special::ildu_plan("ildu_count", 1), special::scan_columns(3)]);
+        all.extend([false, true].map(|write| special::ildu_stream(order, store, &shape, write)));
+        all.extend([special::ildu_form(order), special::ildu_factor(order)]);
+        all.extend([
+            special::ildu_pack(order, store, &shape),
+            special::ildu_solve(order, store, &shape, true),
+        ]);
+    };
+    match precond {
+        PrecondSpec::None => {}
+        PrecondSpec::Jacobi { block } => {
+            let order = block.unwrap_or(b) * s;
+            if order <= 32 {
+                all.push(special::jacobi("jacobi_invert", order, store));
+                all.push(special::block_diagonal(order, store));
+            }
+        }
+        // The first rung of the ladder.
+        PrecondSpec::Auto => {
+            let ildu = crate::precond::IlduSpec::default();
+            factors(b * s, ildu.most_rows(b * s));
+        }
+        PrecondSpec::Ildu(ildu) => factors(b * s, ildu.most_rows(b * s)),
+        PrecondSpec::Stage(ildu) => {
+            factors(b, ildu.most_rows(b));
+            all.extend(sweeps(STAGE_SWEEPS));
+        }
+        PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+            for part in &**parts {
+                add_preconditioner(part, terms, store, all);
+            }
+            all.extend(sweeps(COMPOSE_SWEEPS));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Bsr;
+
+    /// Every kernel is one of those that CI compiles, so that nothing is fetched that cannot be.
+    #[test]
+    fn what_is_fetched_ahead_is_compiled_in_ci() {
+        let known: std::collections::HashSet<_> =
+            special::vector_kernels().into_iter().map(|kernel| (kernel.file, kernel.defines)).collect();
+        for b in [1, 3, 4] {
+            let n = 5;
+            let (row_ptr, col) = ((0..=n).collect(), (0..n as u32).collect());
+            let a = Bsr::new(b, n, n, row_ptr, col, vec![1.0; n * b * b]).unwrap();
+            for text in [
+                "",
+                "method=gmres precond=jacobi store=f32",
+                "method=cg precond=ildu:fill=1",
+                "method=bicgstab precond=ildu+jacobi",
+                "precond=none",
+            ] {
+                let wanted = kernels(&Terms::bsr(&a), &text.parse().unwrap(), 1);
+                let all: Vec<_> = wanted.shared.iter().chain(&wanted.private).collect();
+                assert!(all.len() >= 3, "{b} {text}");
+                let of_two = kernels(&Terms::bsr(&a), &text.parse().unwrap(), 2);
+                assert_eq!((of_two.shared.len(), of_two.private.len()), (0, all.len()), "{b} {text}");
+                for kernel in all {
+                    let source = (kernel.file, kernel.defines.clone());
+                    assert!(known.contains(&source), "{b} {text}: {} {}", kernel.file, kernel.entry);
+                }
+            }
+        }
+    }
+}

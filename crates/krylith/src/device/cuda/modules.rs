@@ -1,0 +1,125 @@
+//! Kernels of the GPUs of this process: a file with its constants is compiled and loaded once, by whichever thread asks first,
+//! and stays loaded. Threads that ask for different ones do not wait for each other.
+
+use super::compiler::{self, Kernel};
+use super::driver::failure;
+use crate::Result;
+use cudarc::driver::{CudaContext, CudaModule};
+use cudarc::nvrtc::Ptx;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+/// Most threads that fetch kernels ahead: a solve has some twenty.
+const THREADS: usize = 8;
+
+/// What makes a module: the file and its constants, whichever of its functions is wanted.
+type Source = (&'static str, Vec<(String, String)>);
+
+fn source(kernel: &Kernel) -> Source {
+    (kernel.file, kernel.defines.clone())
+}
+
+/// A module, once it is loaded; whoever loads it holds the lock.
+type Place = Arc<Mutex<Option<Arc<CudaModule>>>>;
+
+/// The modules that are loaded on one GPU.
+pub(super) struct Modules {
+    context: Arc<CudaContext>,
+    ordinal: usize,
+    name: String,
+    arch: (i32, i32),
+    loaded: Mutex<HashMap<Source, Place>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Modules {
+    /// Those of a GPU, the same for all who open it.
+    pub(super) fn of(context: &Arc<CudaContext>, name: &str, arch: (i32, i32)) -> Arc<Self> {
+        static KEPT: Mutex<Vec<Arc<Modules>>> = Mutex::new(Vec::new());
+        let (mut kept, ordinal) = (lock(&KEPT), context.ordinal());
+        if let Some(modules) = kept.iter().find(|modules| modules.ordinal == ordinal) {
+            return modules.clone();
+        }
+        let (context, name) = (context.clone(), name.into());
+        let modules = Arc::new(Self { context, ordinal, name, arch, loaded: Mutex::default() });
+        kept.push(modules.clone());
+        modules
+    }
+
+    /// The module of a kernel, loaded if it is not.
+    pub(super) fn load(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
+        let place = lock(&self.loaded).entry(source(kernel)).or_default().clone();
+        let mut module = lock(&place);
+        if let Some(module) = &*module {
+            return Ok(module.clone());
+        }
+        let made = self.load_another(kernel)?;
+        *module = Some(made.clone());
+        Ok(made)
+    }
+
+    /// A module that nobody else has: its constant memory is the caller's.
+    pub(super) fn load_another(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
+        let image = compiler::image(kernel, self.arch)?;
+        let made = self.context.load_module(Ptx::from_binary(image.to_vec()));
+        made.map_err(|e| failure(&self.name, "cuModuleLoadData", e))
+    }
+}
+
+/// Threads that compile and load kernels before they are asked for. They stop when this is dropped.
+pub(super) struct Ahead {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Kernels to be fetched, in the order in which they will be wanted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// Of modules that all share.
+    pub shared: Vec<Kernel>,
+    /// Of modules that each operator loads for itself; these are only compiled.
+    pub private: Vec<Kernel>,
+}
+
+impl Ahead {
+    /// Starts fetching. What cannot be had is left to whoever asks for it, with the error.
+    pub(super) fn fetch(modules: &Arc<Modules>, wanted: Wanted) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let private = wanted.private.into_iter().map(|kernel| (kernel, true));
+        let all: Vec<(Kernel, bool)> = private.chain(wanted.shared.into_iter().map(|k| (k, false))).collect();
+        let count = std::thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS).min(all.len());
+        let work = Arc::new((all, AtomicUsize::new(0)));
+        let start = |_| {
+            let (modules, stop, work) = (modules.clone(), stop.clone(), work.clone());
+            let fetch = move || {
+                while let Some((kernel, private)) = work.0.get(work.1.fetch_add(1, Ordering::Relaxed)) {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    // An error is the asker's to hear.
+                    let _ = match private {
+                        true => compiler::image(kernel, modules.arch).map(|_| ()),
+                        // The function too: the driver may put loading off until it is named.
+                        false => modules.load(kernel).map(|module| drop(module.load_function(kernel.entry))),
+                    };
+                }
+            };
+            std::thread::Builder::new().name("krylith-kernels".into()).spawn(fetch).ok()
+        };
+        Self { threads: (0..count).filter_map(start).collect(), stop }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // a panic of the loading layer is turned into an error before
+        }
+    }
+}

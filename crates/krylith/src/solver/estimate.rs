@@ -1,0 +1,153 @@
+//! Where a system is solved sooner, on the host's threads or on a GPU, as far as its size tells: the rule of `device=auto`.
+//!
+//! Both times are those of a first solve: what starts the device, the set-up, and as many iterations of BiCGSTAB with ILDU(0) as
+//! nobody can know before. Bandwidths are those of ordinary machines. So the estimate is good to a factor of two or so, which
+//! is enough: where both times are near each other either choice is a good one.
+
+use crate::operator::Terms;
+use crate::text::seconds;
+
+/// Iterations that are reckoned with.
+const ITERATIONS: f64 = 200.0;
+/// Vectors that an iteration reads and writes; matrix and factors are read twice.
+const VECTORS: f64 = 20.0;
+
+/// Seconds until a GPU that this process has not opened is ready, measured on an H200: the driver's start and a context.
+const COLD: f64 = 0.34;
+/// Seconds of a set-up on a GPU whatever the size: kernels loaded, graphs recorded.
+const GPU_SETUP: f64 = 0.01;
+/// Seconds of the launches of an iteration in a graph, and of reading how it went.
+const GPU_ITERATION: f64 = 40e-6;
+/// Bytes a second that a GPU of a data centre reads, and that pageable memory brings there.
+const GPU_RATE: f64 = 1.5e12;
+const UPLOAD_RATE: f64 = 8e9;
+
+/// Bytes a second that a core reads from memory, and at most all of them.
+const CORE_RATE: f64 = 8e9;
+const HOST_RATE: f64 = 200e9;
+/// Bytes a second that a core reads from a cache, and bytes of matrix and factors that stand in one.
+const CACHED_RATE: f64 = 20e9;
+const CACHED: f64 = 16e6;
+/// Bytes of the matrix that a core sets up in a second: structure, plan, factors.
+const SETUP_RATE: f64 = 0.4e9;
+/// Seconds of the barriers of an iteration on a CPU with several threads.
+const CPU_ITERATION: f64 = 20e-6;
+
+/// What counts of a system: bytes of the matrices, of factors that have as many blocks, and of a vector.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Size {
+    pub matrix: f64,
+    pub factors: f64,
+    pub vector: f64,
+}
+
+impl Size {
+    /// Of a sum of terms; nothing is read but sizes.
+    pub fn of(terms: &Terms) -> Self {
+        let square = (terms.block() * terms.stages()).pow(2) as f64;
+        let bytes = |blocks: usize, numbers: f64| blocks as f64 * (8.0 * numbers + 4.0);
+        let block = terms.block().pow(2) as f64;
+        let matrix = terms.terms.iter().map(|(_, a)| bytes(a.blocks(), block)).sum::<f64>();
+        // The pattern of two terms is one as a rule.
+        let blocks = terms.terms.iter().map(|(_, a)| a.blocks()).max().unwrap_or(0);
+        Self { matrix, factors: bytes(blocks, square), vector: 8.0 * terms.rows() as f64 }
+    }
+}
+
+/// Seconds of a first solve on the host and on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Estimate {
+    pub cpu: f64,
+    pub gpu: f64,
+}
+
+impl Estimate {
+    /// With so many cores, and a GPU that this process has opened or not.
+    pub fn of(size: Size, cores: usize, opened: bool) -> Self {
+        let traffic = ITERATIONS * (2.0 * (size.matrix + size.factors) + VECTORS * size.vector);
+        let cores = cores.max(1) as f64;
+        let setup = (size.matrix + size.factors) / (SETUP_RATE * cores.min(16.0));
+        let rate = if size.matrix + size.factors <= CACHED { CACHED_RATE } else { CORE_RATE };
+        let cpu = setup + traffic / (rate * cores).min(HOST_RATE) + ITERATIONS * CPU_ITERATION;
+        let start = if opened { 0.0 } else { COLD };
+        let gpu =
+            start + GPU_SETUP + size.matrix / UPLOAD_RATE + traffic / GPU_RATE + ITERATIONS * GPU_ITERATION;
+        Self { cpu, gpu }
+    }
+
+    /// The host is sooner.
+    pub fn prefers_cpu(&self) -> bool {
+        self.cpu <= self.gpu
+    }
+
+    /// Both, in words.
+    pub fn text(&self) -> String {
+        let (cpu, gpu) = (seconds(self.cpu), seconds(self.gpu));
+        format!("{ITERATIONS} iterations would take some {cpu} on the CPU and {gpu} on a GPU")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A system of so many unknowns and stored numbers, in blocks.
+    fn size(unknowns: f64, numbers: f64, block: f64) -> Size {
+        let matrix = numbers * (8.0 + 4.0 / (block * block));
+        Size { matrix, factors: matrix, vector: 8.0 * unknowns }
+    }
+
+    /// Unknowns and entries of the ten collected matrices, the largest first.
+    const SMALL: [(f64, f64); 10] = [
+        (4884.0, 290_378.0),
+        (5625.0, 77_475.0),
+        (2475.0, 72_933.0),
+        (1784.0, 34_656.0),
+        (3081.0, 20_971.0),
+        (2205.0, 14_133.0),
+        (600.0, 13_760.0),
+        (459.0, 11_277.0),
+        (236.0, 5856.0),
+        (1000.0, 3750.0),
+    ];
+
+    #[test]
+    fn small_systems_do_not_wait_for_a_gpu_and_large_ones_do() {
+        for (unknowns, numbers) in SMALL {
+            for cores in [1, 2, 16, 128] {
+                let found = Estimate::of(size(unknowns, numbers, 1.0), cores, false);
+                assert!(found.prefers_cpu(), "{unknowns} unknowns, {cores} cores: {}", found.text());
+            }
+        }
+        // The grid of 128³ points, its blocks of four on 64³, and 256³.
+        for (unknowns, numbers, block) in [(2.1e6, 14.6e6, 1.0), (1.05e6, 29e6, 4.0), (16.8e6, 117e6, 1.0)] {
+            for cores in [1, 2, 16, 128] {
+                for opened in [false, true] {
+                    let found = Estimate::of(size(unknowns, numbers, block), cores, opened);
+                    assert!(!found.prefers_cpu(), "{unknowns} unknowns, {cores} cores: {}", found.text());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_open_gpu_is_preferred_sooner_and_more_cores_later() {
+        let one = size(60_000.0, 1.2e6, 1.0);
+        assert!(Estimate::of(one, 2, false).prefers_cpu() || !Estimate::of(one, 2, true).prefers_cpu());
+        let (few, many) = (Estimate::of(one, 1, true), Estimate::of(one, 64, true));
+        assert!(many.cpu < few.cpu && many.gpu == few.gpu);
+        assert!((Estimate::of(one, 4, false).gpu - Estimate::of(one, 4, true).gpu - COLD).abs() < 1e-12);
+        assert_eq!(
+            Estimate { cpu: 0.05, gpu: 0.36 }.text(),
+            "200 iterations would take some 50.0 ms on the CPU and 360.0 ms on a GPU"
+        );
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_terms() {
+        use crate::matrix::Bsr;
+        let a = Bsr::new(2, 2, 2, vec![0, 1, 3], vec![0, 0, 1], vec![1.0; 12]).unwrap();
+        let found = Size::of(&Terms::bsr(&a));
+        assert_eq!(found, Size { matrix: 3.0 * 36.0, factors: 3.0 * 36.0, vector: 32.0 });
+    }
+}
