@@ -78,7 +78,8 @@ pub fn tiles_are_those_of_the_host(make: Make<Cuda>) {
     }
 }
 
-/// Products on meshes large enough for windows of several pieces, for all block sizes and stages.
+/// Products on meshes large enough for windows of several pieces, for all block sizes and stages, dense blocks and others, and
+/// what new values make of them.
 pub fn products_on_meshes(make: Make<Cuda>) {
     let mut rng = Random(72);
     let sparse = mesh(24, &[[1, 0, 0], [0, 1, 0], [0, 0, 1]], |i| i);
@@ -91,11 +92,26 @@ pub fn products_on_meshes(make: Make<Cuda>) {
         l.values_mut().iter_mut().for_each(|v| *v *= 0.75);
         for s in 1..=4 {
             let square = |rng: &mut Random| Dense::new(s, s, rng.numbers(s * s)).unwrap();
-            let k = KroneckerSum::new(square(&mut rng), square(&mut rng), 0.5, m.clone(), l.clone()).unwrap();
+            let mut k =
+                KroneckerSum::new(square(&mut rng), square(&mut rng), 0.5, m.clone(), l.clone()).unwrap();
             let x = rng.numbers(k.rows());
-            let operator = PointBlock::kronecker(&make(k.rows()), &k, Store::F64).unwrap();
-            let d = distance(&apply(&make(k.rows()), &operator, &x, k.rows()), &by_rows(&k, &x));
-            assert!(d <= 1e-13, "b={b} s={s}: {d:e}");
+            let space = make(k.rows());
+            for diagonal in [false, true] {
+                if diagonal {
+                    // Multiples of the identity.
+                    for block in k.m.values_mut().chunks_exact_mut(b * b) {
+                        let first = block[0];
+                        (0..b * b).for_each(|e| block[e] = if e % (b + 1) == 0 { first } else { 0.0 });
+                    }
+                }
+                let mut operator = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+                let d = distance(&apply(&space, &operator, &x, k.rows()), &by_rows(&k, &x));
+                assert!(d <= 1e-13, "b={b} s={s} diagonal {diagonal}: {d:e}");
+                k.m.values_mut().iter_mut().for_each(|v| *v *= 3.0);
+                operator.update_values(&space, 0, k.m.values()).unwrap();
+                let d = distance(&apply(&space, &operator, &x, k.rows()), &by_rows(&k, &x));
+                assert!(d <= 1e-13, "b={b} s={s} diagonal {diagonal}, updated: {d:e}");
+            }
         }
     }
 }
