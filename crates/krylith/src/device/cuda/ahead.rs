@@ -11,6 +11,15 @@ use crate::options::Options;
 use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, STAGE_SWEEPS};
 use crate::space::{Store, SweepSource};
 
+/// What decides about [`kernels`].
+pub(crate) fn key(terms: &Terms, options: &Options, ranks: usize) -> String {
+    let (b, s, count) = (terms.block(), terms.stages(), terms.terms.len());
+    let (method, precond, store) = (options.method, options.precond_or_auto(), options.store);
+    let rows = terms.block_rows().max(1).ilog2(); // how large subdomains are
+    let scaled = options.equilibrate.unwrap_or(false);
+    format!("{b} {s} {count} {method:?} {precond} {store:?} {rows} {scaled} {}", ranks > 1)
+}
+
 /// Those of the first attempt at a problem of such terms on so many ranks. Where kernels of several GPUs wait for each other they
 /// are only compiled: to load one may wait for what runs.
 pub(crate) fn kernels(terms: &Terms, options: &Options, ranks: usize) -> Wanted {
