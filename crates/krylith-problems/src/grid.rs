@@ -63,10 +63,10 @@ impl Grid {
         own.start.saturating_sub(plane)..(own.end + plane).min(self.len())
     }
 
-    /// The blocks of row `i`, by ascending column, and how many there are.
-    fn links(&self, i: usize) -> ([Link; 7], usize) {
+    /// The blocks of the row of point `i`, which stands at (x, y, z), by ascending column; and how many there are.
+    #[inline(always)]
+    fn links(&self, i: usize, [x, y, z]: [usize; 3]) -> ([Link; 7], usize) {
         let [nx, ny, nz] = self.sizes;
-        let [x, y, z] = self.position(i);
         let faces = [
             (z > 0, i.wrapping_sub(nx * ny), Some(2)),
             (y > 0, i.wrapping_sub(nx), Some(1)),
@@ -77,11 +77,38 @@ impl Grid {
             (z + 1 < nz, i + nx * ny, Some(2)),
         ];
         let (mut links, mut count) = ([Link { cell: i, axis: None }; 7], 0);
-        for (_, cell, axis) in faces.into_iter().filter(|face| face.0) {
-            links[count] = Link { cell, axis };
-            count += 1;
+        for (there, cell, axis) in faces {
+            // Written in any case, and kept by counting on; none comes behind the seventh.
+            links[count.min(6)] = Link { cell, axis };
+            count += usize::from(there);
         }
         (links, count)
+    }
+
+    /// Blocks in the rows before that of point `i`.
+    fn links_before(&self, i: usize) -> usize {
+        let [nx, ny, _] = self.sizes;
+        let (plane, all) = (nx * ny, self.len());
+        if all == 0 {
+            return 0;
+        }
+        // Rows before i in the first and in the last place of each axis, which have no neighbour there.
+        let (first_x, last_x) = (i.div_ceil(nx), i / nx);
+        let in_plane = i % plane;
+        let first_y = i / plane * nx + in_plane.min(nx);
+        let last_y = i / plane * nx + in_plane.saturating_sub(plane - nx);
+        let (first_z, last_z) = (i.min(plane), i.saturating_sub(all - plane));
+        7 * i - first_x - last_x - first_y - last_y - first_z - last_z
+    }
+
+    /// The position behind another.
+    fn next(&self, [x, y, z]: [usize; 3]) -> [usize; 3] {
+        let [nx, ny, _] = self.sizes;
+        match (x + 1 < nx, y + 1 < ny) {
+            (true, _) => [x + 1, y, z],
+            (false, true) => [0, y + 1, z],
+            (false, false) => [0, 0, z + 1],
+        }
     }
 }
 
@@ -164,13 +191,13 @@ fn rows<P: SevenPoint, C: Clone + Default + Send>(
     column: impl Fn(usize) -> C + Sync,
 ) -> RowsOf<C> {
     let (grid, own, bb) = (problem.grid(), problem.own(), problem.block() * problem.block());
-    let mut row_ptr = Vec::with_capacity(own.len() + 1);
-    row_ptr.push(0);
-    let mut total = 0;
-    row_ptr.extend(own.clone().map(|i| {
-        total += grid.links(i).1;
-        total
-    }));
+    let begin = grid.links_before(own.start);
+    let row_ptr: Vec<usize> = (own.start..own.end + 1)
+        .into_par_iter()
+        .with_min_len(CHUNK)
+        .map(|i| grid.links_before(i) - begin)
+        .collect();
+    let total = row_ptr[own.len()];
 
     let (mut col, mut values) = (vec![C::default(); total], vec![0.0; total * bb]);
     let mut tasks = Vec::with_capacity(own.len().div_ceil(CHUNK));
@@ -185,8 +212,10 @@ fn rows<P: SevenPoint, C: Clone + Default + Send>(
     }
     tasks.into_par_iter().for_each(|(rows, columns, blocks)| {
         let begin = row_ptr[rows.start];
+        let mut position = grid.position(own.start + rows.start);
         for p in rows {
-            let (links, count) = grid.links(own.start + p);
+            let (links, count) = grid.links(own.start + p, position);
+            position = grid.next(position);
             let at = row_ptr[p] - begin;
             for (column_of, link) in columns[at..][..count].iter_mut().zip(&links) {
                 *column_of = column(link.cell);
@@ -210,4 +239,38 @@ fn rhs<P: SevenPoint>(problem: &P) -> Result<Vec<f64>> {
 
 fn coordinates<P: SevenPoint>(problem: &P) -> Vec<[f64; 3]> {
     problem.own().into_par_iter().with_min_len(CHUNK).map(|i| problem.coordinate(i)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_begin_where_those_before_end() {
+        for sizes in [[1, 1, 1], [5, 1, 1], [1, 4, 3], [3, 1, 4], [4, 3, 1], [2, 3, 4], [5, 4, 3]] {
+            let grid = Grid::new(sizes).unwrap();
+            let (mut before, mut position) = (0, [0; 3]);
+            for i in 0..grid.len() {
+                assert_eq!(
+                    (grid.links_before(i), grid.position(i)),
+                    (before, position),
+                    "{sizes:?}, row {i}"
+                );
+                let (links, count) = grid.links(i, position);
+                // One for each face that another point shares, and the point itself, ascending.
+                let apart =
+                    |j: usize| (0..3).map(|d| grid.position(j)[d].abs_diff(position[d])).sum::<usize>();
+                let near: Vec<usize> = (0..grid.len()).filter(|&j| apart(j) <= 1).collect();
+                let cells: Vec<usize> = links[..count].iter().map(|link| link.cell).collect();
+                assert_eq!(cells, near, "{sizes:?}, row {i}");
+                for link in &links[..count] {
+                    let axis = (0..3).find(|&d| grid.position(link.cell)[d] != position[d]);
+                    assert_eq!(link.axis, axis, "{sizes:?}, row {i}");
+                }
+                before += count;
+                position = grid.next(position);
+            }
+            assert_eq!(grid.links_before(grid.len()), before, "{sizes:?}");
+        }
+    }
 }

@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use krylith::matrix::{Bsr, Butcher, Csr, KroneckerSum};
 use krylith::{Error, Result};
+use rayon::prelude::*;
 
 pub use catalogue::{Key, Problem, catalogue};
 pub use data::{DuctData, InletRamp};
@@ -165,7 +166,7 @@ impl Step {
 
 /// Refuses a right-hand side that parameters made overflow; it begins with scalar row `first`.
 fn check_rhs(rhs: &[f64], stages: usize, first: usize) -> Result<()> {
-    match rhs.iter().position(|v| !v.is_finite()) {
+    match rhs.par_iter().with_min_len(1 << 16).position_first(|v| !v.is_finite()) {
         None => Ok(()),
         Some(i) => Err(Error::NotFinite {
             what: "right-hand side".into(),

@@ -27,8 +27,7 @@ pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
         .matrices(0..n)
         .map(|(row_ptr, col, values)| Bsr::new(b, n, n, row_ptr, col, values));
     let (a, coefficients) = stages(s, seed);
-    let mut random = Random::new(seed, 5, 0);
-    let rhs = (0..n * b * s).map(|_| 2.0 * random.unit() - 1.0).collect();
+    let rhs = rhs(seed, 0..n * b * s);
     Ok(Generated {
         system: SystemKind::Kronecker(KroneckerSum::new(a, coefficients, tau, m?, l?)?),
         rhs,
@@ -57,10 +56,8 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
         col: col.into_iter().map(u64::from).collect(),
         values,
     });
-    let mut random = Random::new(seed, 5, 0);
-    random.skip((own.start * b * s) as u64);
     Ok(GeneratedRows {
-        rhs: (0..own.len() * b * s).map(|_| 2.0 * random.unit() - 1.0).collect(),
+        rhs: rhs(seed, own.start * b * s..own.end * b * s),
         nodes: n,
         coordinates: None,
         grid: None,
@@ -71,6 +68,18 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
         },
         spec: spec.full(),
     })
+}
+
+/// Numbers `range` of the right-hand side.
+fn rhs(seed: u64, range: Range<usize>) -> Vec<f64> {
+    const CHUNK: usize = 4096;
+    let mut rhs = vec![0.0; range.len()];
+    rhs.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
+        let mut random = Random::new(seed, 5, 0);
+        random.skip((range.start + chunk * CHUNK) as u64);
+        out.iter_mut().for_each(|v| *v = 2.0 * random.unit() - 1.0);
+    });
+    rhs
 }
 
 /// What the text says.
@@ -157,7 +166,7 @@ fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values
             row[diagonal] = 4.0 * others.max(1.0);
         }
     });
-    ((0..=own.len()).map(|p| p * width).collect(), col, numbers)
+    ((0..own.len() + 1).into_par_iter().with_min_len(4096).map(|p| p * width).collect(), col, numbers)
 }
 
 /// SplitMix64 (Steele, Lea & Flood, 2014), seeded by stream and place so that order and threads do not matter.
@@ -193,5 +202,18 @@ impl Random {
     /// In 0..n.
     fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_hand_side_is_one_stream_of_numbers() {
+        let mut random = Random::new(7, 5, 0);
+        let all: Vec<f64> = (0..10_000).map(|_| 2.0 * random.unit() - 1.0).collect();
+        assert!(rhs(7, 0..10_000) == all);
+        assert!(rhs(7, 4000..9001) == all[4000..9001]);
     }
 }

@@ -230,16 +230,31 @@ impl Role {
     }
 }
 
+/// Rows that one task makes at least.
+const LEAST: usize = 4096;
+
 /// Row pointers and columns of the rows `own`: every node with its neighbours along the edges of the tetrahedra.
 pub(crate) fn pattern(mesh: &DuctMesh, own: Range<usize>) -> (Vec<usize>, Vec<u32>) {
-    let mut row_ptr = Vec::with_capacity(own.len() + 1);
-    let mut col = Vec::with_capacity(own.len() * POINTS);
-    row_ptr.push(0);
-    for i in own {
+    let neighbours = |i: usize| {
         let at = mesh.position(i);
-        col.extend(OFFSETS.iter().filter_map(|&o| neighbour(mesh, at, o)).map(|j| j as u32));
-        row_ptr.push(col.len());
+        OFFSETS.iter().filter_map(move |&o| neighbour(mesh, at, o))
+    };
+    let mut row_ptr = vec![0; own.len() + 1];
+    let counts = row_ptr[1..].par_iter_mut().with_min_len(LEAST).zip(own.clone());
+    counts.for_each(|(count, i)| *count = neighbours(i).count());
+    (0..own.len()).for_each(|p| row_ptr[p + 1] += row_ptr[p]);
+    let mut col = vec![0; row_ptr[own.len()]];
+    let mut rest = &mut col[..];
+    let mut tasks = Vec::with_capacity(own.len().div_ceil(LEAST));
+    for first in own.clone().step_by(LEAST) {
+        let last = (first + LEAST).min(own.end);
+        let (rows, tail) = rest.split_at_mut(row_ptr[last - own.start] - row_ptr[first - own.start]);
+        tasks.push((first..last, rows));
+        rest = tail;
     }
+    tasks.into_par_iter().for_each(|(nodes, col)| {
+        col.iter_mut().zip(nodes.flat_map(neighbours)).for_each(|(to, j)| *to = j as u32);
+    });
     (row_ptr, col)
 }
 

@@ -133,6 +133,18 @@ fn main() {
         test("a_gpu_that_fails_ends_the_others", |_| a_gpu_that_fails_ends_the_others(), false),
         // Measures; run by `cargo xtask bench` and gpu-out/run.sh.
         test("sweeps_reach_the_bandwidth", sweeps_reach_the_bandwidth, true),
+        test(
+            "arrangement_speed",
+            |d| conformance::arrangement::arrangement_speed(&|n| Cuda::new(d, n).unwrap()),
+            true,
+        ),
+        test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
+        test(
+            "cut::other_cuts_are_left_to_the_host",
+            conformance::cut::other_cuts_are_left_to_the_host,
+            false,
+        ),
+        test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
     ];
     let arguments = Arguments::from_args();

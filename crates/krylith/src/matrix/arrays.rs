@@ -43,15 +43,16 @@ impl Csr {
 }
 
 impl Csr {
-    /// New values under the same pattern, from the host or from device memory. Of a matrix that is on that GPU alone they stay
-    /// there, of others they are read back.
+    /// New values under the same pattern, from the host or from device memory, where they stay until they are asked for on the host.
     ///
     /// # Errors
     /// A wrong length; a value that is not finite, which the matrix then holds.
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
         let values = values.into();
         #[cfg(feature = "cuda")]
-        if let Some(storage) = crate::device::cuda::resident::updated(self.storage(), values)? {
+        if let Some(storage) =
+            crate::device::cuda::resident::updated(self.storage(), self.nonzeros(), values)?
+        {
             *self = Self::from_storage(storage);
             return Ok(());
         }
@@ -61,15 +62,15 @@ impl Csr {
 }
 
 impl Bsr {
-    /// New values under the same pattern, from the host or from device memory. Of a matrix that is on that GPU alone they stay
-    /// there, of others they are read back.
+    /// New values under the same pattern, from the host or from device memory, where they stay until they are asked for on the host.
     ///
     /// # Errors
     /// A wrong length; a value that is not finite, which the matrix then holds.
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
         let values = values.into();
         #[cfg(feature = "cuda")]
-        if let Some(storage) = crate::device::cuda::resident::updated(self.storage(), values)? {
+        if let Some(storage) = crate::device::cuda::resident::updated(self.storage(), self.stored(), values)?
+        {
             *self = self.with_storage(storage);
             return Ok(());
         }

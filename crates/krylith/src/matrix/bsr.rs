@@ -147,6 +147,10 @@ impl Bsr {
     pub fn blocks(&self) -> usize {
         self.storage.entries
     }
+    /// Stored numbers: b² a block.
+    pub fn stored(&self) -> usize {
+        self.blocks() * self.block * self.block
+    }
     /// `block_rows + 1` offsets, counted in blocks.
     pub fn row_ptr(&self) -> &[usize] {
         self.storage.row_ptr()

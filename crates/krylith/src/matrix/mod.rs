@@ -48,7 +48,8 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
             col.len()
         )));
     }
-    if let Some(i) = (0..rows).find(|&i| row_ptr[i] > row_ptr[i + 1]) {
+    let decrease = |&i: &usize| row_ptr[i] > row_ptr[i + 1];
+    if let Some(i) = (0..rows).into_par_iter().with_min_len(1 << 16).find_first(decrease) {
         return Err(Error::invalid(format!("{what}: the pointers of row {i} decrease")));
     }
     let wrong = |i: usize| {

@@ -16,6 +16,9 @@ pub(crate) struct Pattern {
     pub col: Vec<u32>,
 }
 
+/// A pattern that a matrix and others hold.
+pub(crate) type SharedPattern = Arc<OnceLock<Pattern>>;
+
 /// The arrays of a matrix in the memory of a device.
 pub(crate) trait OnDevice: Any + Send + Sync {
     /// A copy of the pattern on the host.
@@ -74,6 +77,12 @@ impl Storage {
 
     fn pattern(&self) -> &Pattern {
         self.pattern.get_or_init(|| self.fetch(|device| device.pattern()))
+    }
+
+    /// The pattern, on the host, to be kept without the values.
+    pub fn shared_pattern(&self) -> SharedPattern {
+        self.pattern();
+        self.pattern.clone()
     }
 
     /// What is only on the device. A device that fails here has failed for all that follows: the solver's threads turn the panic

@@ -15,7 +15,7 @@ mod ghosts;
 #[cfg(feature = "metis")]
 mod graph;
 mod halo;
-mod multilevel;
+pub(crate) mod multilevel;
 mod partitioner;
 mod quality;
 mod split;

@@ -512,7 +512,7 @@ impl PrecondSpec {
             // Every stage has its factors, with blocks of M's order; the product that couples them is stored like L.
             PrecondSpec::Stage(ildu) => {
                 let (b, stages) = (terms.block(), terms.stages() as u64);
-                let coupling: u64 = terms.terms.iter().map(|t| t.1.values().len() as u64 * width).sum();
+                let coupling: u64 = terms.terms.iter().map(|t| t.1.stored() as u64 * width).sum();
                 stages * factors(terms, ildu.fill, b as u64, width) + coupling + 8 * n
             }
             PrecondSpec::Sum(parts) => both(parts) + 8 * n,

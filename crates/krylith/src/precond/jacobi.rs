@@ -86,7 +86,7 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
         let mut work = vec![0.0; order * order];
         let diagonal = |a: &Bsr| {
             let at = |i: usize| a.diagonal_position(i).unwrap_or(NONE);
-            Diagonal { numbers: a.values().len(), blocks: (0..a.block_rows()).map(at).collect() }
+            Diagonal { numbers: a.stored(), blocks: (0..a.block_rows()).map(at).collect() }
         };
         let diagonals: Vec<Diagonal> = terms.terms.iter().map(|t| diagonal(&t.1)).collect();
         let mut scratch = <[Vec<f64>; 2]>::default();

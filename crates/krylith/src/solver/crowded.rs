@@ -24,7 +24,7 @@ pub(super) struct Crowded {
 impl Crowded {
     /// Of a whole system with zeros on its diagonal; `None` where no rows are crowded, or it would take long to tell.
     pub fn of(terms: &Terms) -> Option<Self> {
-        let stored: usize = terms.terms.iter().map(|(_, a)| a.values().len()).sum();
+        let stored: usize = terms.terms.iter().map(|(_, a)| a.stored()).sum();
         let found = terms.structural_rank(stored.saturating_mul(LOOKS))?;
         let rows = found.crowded_rows.clone();
         if rows.is_empty() || rows.len() > MOST {

@@ -151,8 +151,8 @@ impl Memory {
         let (n, width) = (terms.rows() as u64, store.bytes() as u64);
         let shared = terms.shared_pattern();
         let matrix = terms.terms.iter().enumerate().map(|(t, (_, a))| {
-            let pattern = if t > 0 && shared { 0 } else { 4 * a.blocks() + 8 * a.row_ptr().len() };
-            width * a.values().len() as u64 + pattern as u64
+            let pattern = if t > 0 && shared { 0 } else { 4 * a.blocks() + 8 * (a.block_rows() + 1) };
+            width * a.stored() as u64 + pattern as u64
         });
         let (basis, vectors) = method.memory(n);
         Self { matrix: matrix.sum(), preconditioner: precond.memory(terms, store), basis, vectors }

@@ -45,6 +45,7 @@ use crate::{Error, Result};
 use attempt::Update;
 use crew::{Crew, Seat};
 use device::Choice;
+use rayon::prelude::*;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -324,8 +325,8 @@ impl<'a> Solver<'a> {
 
     /// New values of one term of a sum: of A⊗M + τB⊗L, M is term 0 and L term 1.
     ///
-    /// Values in the memory of the GPU that solves are read there; a copy of them goes to the host, for residuals and for
-    /// other preconditioners.
+    /// Values in the memory of the GPU that solves are read there, and a copy stays there; they come to the host only where
+    /// something works there: several GPUs, refinement of rounded matrices, residuals by field.
     ///
     /// # Errors
     /// As [`update_values`](Self::update_values).
@@ -337,16 +338,15 @@ impl<'a> Solver<'a> {
         let Some((_, matrix)) = terms.get_mut(term) else {
             return Err(Error::invalid(format!("there is no term {term}; the problem has {count}")));
         };
-        if values.len() != matrix.values().len() {
+        if values.len() != matrix.stored() {
             return Err(Error::invalid(format!(
                 "{} new values for a matrix that stores {}",
                 values.len(),
-                matrix.values().len()
+                matrix.stored()
             )));
         }
         values.as_host().map_or(Ok(()), finite)?;
-        values.read(matrix.to_mut().values_mut())?;
-        finite(matrix.values())?;
+        matrix.to_mut().update_values(values)?;
         if let Some(parts) = &mut self.crew.parts {
             parts.update_values(&self.problem.terms, term)?;
         }
@@ -493,7 +493,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Refuses values that are not finite.
 fn finite(values: &[f64]) -> Result<()> {
-    match values.iter().position(|v| !v.is_finite()) {
+    match values.par_iter().with_min_len(1 << 16).position_first(|v| !v.is_finite()) {
         Some(e) => Err(Error::invalid(format!("new value {e} is {}; every value must be finite", values[e]))),
         None => Ok(()),
     }

@@ -6,8 +6,9 @@ use crate::common::*;
 use krylith::device::cpu::Cpu;
 use krylith::device::cuda::Cuda;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
-use krylith::operator::{LinearOperator, PointBlock, Structure, TermValues, Terms};
+use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Structure, TermValues, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
+use krylith::space::Space;
 use krylith::{Result, Store};
 use std::borrow::Cow;
 
@@ -212,5 +213,67 @@ pub fn bad_diagonal_blocks_are_named(make: Make<Cuda>) {
         let here = text(BlockJacobi::new(&gpu, &Terms::bsr(&missing), Store::F64).map(drop));
         assert_eq!(here, text(BlockJacobi::new(&cpu, &Terms::bsr(&missing), Store::F64).map(drop)));
         assert!(here.is_err_and(|e| e.contains("missing")));
+    }
+}
+
+/// Prints what the set-up of a product and of point-block Jacobi takes from arrays that are on the GPU, and one product.
+pub fn arrangement_speed(make: Make<Cuda>) {
+    let axes = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
+    let tetrahedra = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]];
+    // Numbers of a pattern's blocks, made by f(block, entry).
+    let fill = |sparse: &Bsr, b: usize, f: &dyn Fn(usize, usize) -> f64| {
+        let values = (0..sparse.blocks()).flat_map(|p| (0..b * b).map(move |e| (p, e)));
+        let values = values.map(|(p, e)| f(p, e)).collect();
+        let (n, row_ptr, col) = (sparse.block_rows(), sparse.row_ptr().to_vec(), sparse.col().to_vec());
+        Bsr::new(b, n, n, row_ptr, col, values).unwrap()
+    };
+    let any = |p: usize, e: usize| ((p * 67 + e * 31) % 1013) as f64 + 1.0;
+    let mass = |p: usize, e: usize| if e % 5 == 0 && e < 15 { any(p, 0) } else { 0.0 };
+    let stiffness = |p: usize, e: usize| match (e / 4, e % 4) {
+        (r, c) if r == 3 || c == 3 => any(p, e),
+        (r, c) if r == c => any(p, 0),
+        _ => 0.0,
+    };
+    let (tet, grid) = (mesh(53, &tetrahedra, |i| i), mesh(64, &axes, |i| i));
+    let large = mesh(126, &axes, |i| i);
+    let (m, l) = (fill(&tet, 4, &mass), fill(&tet, 4, &stiffness));
+    let two = |s: usize| vec![(Dense::identity(s), m.clone()), (Dense::identity(s), l.clone())];
+    let one = |a: Bsr| vec![(Dense::identity(1), a)];
+    let cases = [
+        ("Stokes 53^3, b = 4, s = 2", two(2), false),
+        ("the same, dense", two(2), true),
+        ("64^3, b = 3", one(fill(&grid, 3, &any)), false),
+        ("64^3, b = 4", one(fill(&grid, 4, &any)), false),
+        ("126^3, b = 4", one(fill(&large, 4, &any)), false),
+    ];
+    for (name, terms, dense) in cases {
+        let sum = terms.iter().map(|(c, a)| (c.clone(), Cow::Borrowed(a))).collect();
+        let terms = Terms { terms: sum, halo: None };
+        let space = make(terms.rows());
+        let placed = space.place(&terms).unwrap();
+        let time = |rounds: usize, work: &mut dyn FnMut()| {
+            let mut best = f64::INFINITY;
+            for _ in 0..10 {
+                space.wait().unwrap();
+                let start = std::time::Instant::now();
+                (0..rounds).for_each(|_| work());
+                space.wait().unwrap();
+                best = best.min(start.elapsed().as_secs_f64() / rounds as f64);
+            }
+            1e3 * best
+        };
+        let structure = time(1, &mut || drop(space.structure(&placed).unwrap()));
+        let product = time(1, &mut || drop(PointBlock::new(&space, &placed, Store::F64, dense).unwrap()));
+        let (tile, cluster) = if dense || terms.stages() == 1 { (120, false) } else { (240, true) };
+        let tiles = time(1, &mut || space.make_tiles(&placed.terms[0].1, tile, cluster).unwrap());
+        let apart = time(1, &mut || space.make_tiles(&placed.terms[0].1, tile, !cluster).unwrap());
+        let jacobi = time(1, &mut || drop(BlockJacobi::new(&space, &placed, Store::F64).unwrap()));
+        let operator = PointBlock::new(&space, &placed, Store::F64, dense).unwrap();
+        let (x, mut y) = (space.vector().unwrap(), space.vector().unwrap());
+        let once = time(50, &mut || operator.apply(&space, &x, &mut y).unwrap());
+        println!(
+            "{name}: structure {structure:.3} ms, tiles {tiles:.3} ms (clustered {cluster}; the other way {apart:.3}), product \
+             {product:.3} ms in all, Jacobi {jacobi:.3} ms; one product {once:.4} ms"
+        );
     }
 }

@@ -5,6 +5,8 @@
 pub mod arrangement;
 pub mod compose;
 pub mod csr;
+#[cfg(feature = "cuda")]
+pub mod cut;
 pub mod distributed;
 pub mod ildu;
 #[cfg(feature = "cuda")]

@@ -187,19 +187,27 @@ fn strips(len: usize) -> usize {
     len.div_ceil(CHUNK).clamp(1, STRIPS)
 }
 
-/// `n` zeros, or an error that names the bytes.
-fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
-    let mut zeros = Vec::new();
-    crate::memory::reserve(&mut zeros, n).map_err(|_| Error::Memory {
+/// `n` zeros, or an error that names the bytes. Nothing of a large array is touched: its zeros are the system's, page by
+/// page at the first touch, by the thread that comes there first.
+pub(crate) fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
+    drop(room::<T>(n, what)?); // is there enough?
+    let mut zeros = vec![T::default(); n];
+    ask_for_large_pages(&mut zeros);
+    Ok(zeros)
+}
+
+/// Room for `n` numbers, or an error that names the bytes.
+pub(crate) fn room<T>(n: usize, what: &str) -> Result<Vec<T>> {
+    let mut room = Vec::new();
+    crate::memory::reserve(&mut room, n).map_err(|_| Error::Memory {
         what: what.into(),
         needed: (n * size_of::<T>()) as u64,
         free: 0,
         place: "the host".into(),
         remedy: "use a smaller restart, f32 storage or a machine with more memory",
     })?;
-    ask_for_large_pages(&mut zeros);
-    zeros.resize(n, T::default());
-    Ok(zeros)
+    ask_for_large_pages(&mut room);
+    Ok(room)
 }
 
 /// Large pages spare a stream of many megabytes most of its address translations; a hint, before the first touch.

@@ -10,10 +10,12 @@ use super::outer::Outer;
 use super::pool::{Disjoint, Pool};
 use super::{Cpu, Wide, prefetch};
 use crate::matrix::Dense;
+use crate::matrix::storage::{Pattern, SharedPattern};
 use crate::memory::Numbers;
 use crate::operator::{PointBlockSum, Terms, check_lengths};
 use crate::space::Store;
 use crate::{Error, Result};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// Terms in host memory; with the share of the ghosts, where they are one rank's rows of a distributed sum.
@@ -38,11 +40,17 @@ pub(super) struct Rows {
 
 /// Terms of one pattern.
 pub(super) struct Group {
-    pub row_ptr: Vec<usize>,
-    pub col: Vec<u32>,
+    pattern: SharedPattern,
     pub values: Values,
     /// Terms whose values stand here: number (r, c) of term t of block p is at ((p b + c) T + t) b + r.
     pub terms: Range<usize>,
+}
+
+impl std::ops::Deref for Group {
+    type Target = Pattern;
+    fn deref(&self) -> &Pattern {
+        self.pattern.get().expect("a pattern that was fetched")
+    }
 }
 
 /// Numbers behind the last block, which a whole vector may load and nothing uses.
@@ -132,8 +140,8 @@ impl Rows {
                     Store::F64 => Values::F64(super::zeros(total + PADDING, "a matrix")?),
                     Store::F32 => Values::F32(super::zeros(total + PADDING, "a matrix")?),
                 };
-                let (row_ptr, col) = (first.row_ptr().to_vec(), first.col().to_vec());
-                let mut group = Group { row_ptr, col, values, terms: range.clone() };
+                let pattern = first.storage().shared_pattern();
+                let mut group = Group { pattern, values, terms: range.clone() };
                 for t in range {
                     group.store(t, b, terms.terms[t].1.values());
                 }
@@ -258,16 +266,36 @@ impl Group {
     /// Writes the row-major blocks of term `t` into place.
     fn store(&mut self, t: usize, b: usize, values: &[f64]) {
         let (t, count) = (t - self.terms.start, self.terms.len());
-        for (p, block) in values.chunks_exact(b * b).enumerate() {
-            for (e, &x) in block.iter().enumerate() {
-                let at = ((p * b + e % b) * count + t) * b + e / b;
-                match &mut self.values {
-                    Values::F64(v) => v[at] = x,
-                    Values::F32(v) => v[at] = x as f32,
-                }
-            }
+        match &mut self.values {
+            Values::F64(to) => store(to, t, count, b, values, |v| v),
+            Values::F32(to) => store(to, t, count, b, values, |v| v as f32),
         }
     }
+}
+
+/// Writes the row-major blocks of the `t`-th of `count` terms into place, on all threads.
+fn store<V: Send>(
+    to: &mut [V],
+    t: usize,
+    count: usize,
+    b: usize,
+    values: &[f64],
+    narrow: impl Fn(f64) -> V + Sync,
+) {
+    const BLOCKS: usize = 1 << 14;
+    let tasks = to.par_chunks_mut(BLOCKS * count * b * b).zip(values.par_chunks(BLOCKS * b * b));
+    tasks.for_each(|(to, values)| {
+        if b == 1 {
+            to[t..].iter_mut().step_by(count).zip(values).for_each(|(to, &v)| *to = narrow(v));
+            return;
+        }
+        for (to, block) in to.chunks_exact_mut(count * b * b).zip(values.chunks_exact(b * b)) {
+            for (c, column) in to.chunks_exact_mut(count * b).enumerate() {
+                let from = block[c..].iter().step_by(b);
+                column[t * b..(t + 1) * b].iter_mut().zip(from).for_each(|(to, &v)| *to = narrow(v));
+            }
+        }
+    });
 }
 
 /// Runs of block rows, of about equal work (a block counts as much as a row's overhead).

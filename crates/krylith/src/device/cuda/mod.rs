@@ -9,6 +9,7 @@ mod buffer;
 pub(crate) mod caller;
 mod compiler;
 mod csr;
+mod cut;
 mod diagonal;
 mod diagonals;
 mod driver;

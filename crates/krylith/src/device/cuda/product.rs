@@ -466,11 +466,10 @@ impl Group {
     }
 
     fn pack(&mut self, device: &Device, t: usize, natural: u64) -> Result<()> {
-        let (tiles, none) = (&self.tiles, 0u64);
+        let tiles = &self.tiles;
         if tiles.count == 0 {
             return Ok(());
         }
-        let (m, l) = if t == self.terms.0 { (natural, none) } else { (none, natural) };
         let values = self.values();
         // SAFETY: the parameter types are the kernel's; `natural` holds the values of one term.
         unsafe {
@@ -485,8 +484,8 @@ impl Group {
                 tiles.row_starts.pointer(),
                 tiles.part_starts.pointer(),
                 tiles.sources.pointer(),
-                m,
-                l,
+                natural,
+                (t - self.terms.0) as i32,
                 values,
                 self.broken.pointer()
             )

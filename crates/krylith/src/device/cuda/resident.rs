@@ -32,19 +32,11 @@ impl Resident {
 
     /// The arrays of a matrix that is on the host.
     fn upload(device: &Arc<Device>, a: &Bsr, pattern: Option<&Resident>) -> Result<Self> {
-        let what = "a matrix";
         let (row_ptr, col) = match pattern {
             Some(other) => (other.row_ptr.clone(), other.col.clone()),
-            None => {
-                let row_ptr = device.room::<i64>(a.block_rows() + 1, what)?;
-                // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
-                unsafe { device.send(a.row_ptr(), row_ptr.pointer())? };
-                let mut col = device.room::<u32>(a.blocks(), what)?;
-                device.write(a.col(), &mut col, 0)?;
-                (Arc::new(row_ptr), Arc::new(col))
-            }
+            None => upload_pattern(device, a.storage())?,
         };
-        let values = Arc::new(device.upload(a.values(), what)?);
+        let values = Arc::new(device.upload(a.values(), "a matrix")?);
         Ok(Self { device: device.clone(), row_ptr, col, values })
     }
 }
@@ -160,27 +152,23 @@ pub(crate) fn take<I: Number, J: Number>(
     Ok(Some(Arc::new(Resident { device, row_ptr, col, values: Arc::new(copied) })))
 }
 
-/// The same matrix with new values, where both are on one GPU and nothing of the values is on the host.
+/// The same matrix with new values that are on a GPU, where they stay: its pattern goes there too, if it is not there already.
 ///
 /// # Errors
-/// Another number of values; one that is not finite.
-pub(crate) fn updated(storage: &Storage, values: Numbers) -> Result<Option<Storage>> {
-    let Some(resident) = storage.on::<Resident>().filter(|_| storage.is_on_device_alone()) else {
-        return Ok(None);
+/// Another number of values; one that is not finite; a GPU without room.
+pub(crate) fn updated(storage: &Storage, stored: usize, values: Numbers) -> Result<Option<Storage>> {
+    let Some(ordinal) = values.gpu() else { return Ok(None) };
+    if values.len() != stored {
+        return Err(Error::invalid(format!("{} new values for a matrix that stores {stored}", values.len())));
+    }
+    let here = storage.on::<Resident>().filter(|resident| resident.device.info().ordinal == ordinal);
+    let device = here.as_ref().map_or_else(|| Device::open(ordinal), |here| Ok(here.device.clone()))?;
+    let (row_ptr, col) = match here {
+        Some(here) => (here.row_ptr.clone(), here.col.clone()),
+        None => upload_pattern(&device, storage)?,
     };
-    if values.gpu() != Some(resident.device.info().ordinal) {
-        return Ok(None);
-    }
-    if values.len() != resident.values.len() {
-        return Err(Error::invalid(format!(
-            "{} new values for a matrix that stores {}",
-            values.len(),
-            resident.values.len()
-        )));
-    }
-    let device = &resident.device;
     let mut wrong = device.zeros::<i32>(1, "a flag")?;
-    let copied = copy_finite(device, values, &mut wrong)?;
+    let copied = copy_finite(&device, values, &mut wrong)?;
     let mut found = [0];
     device.read(&wrong, 0, &mut found)?;
     if found[0] != 0 {
@@ -188,7 +176,16 @@ pub(crate) fn updated(storage: &Storage, values: Numbers) -> Result<Option<Stora
             "new values: at least one is NaN or infinite; every value must be finite",
         ));
     }
-    Ok(Some(storage.with_device_values(Arc::new(resident.with_values(copied)))))
+    let resident = Resident { device, row_ptr, col, values: Arc::new(copied) };
+    Ok(Some(storage.with_device_values(Arc::new(resident))))
+}
+
+/// Row pointers and columns of a matrix that is on the host.
+fn upload_pattern(device: &Arc<Device>, a: &Storage) -> Result<(Arc<Buffer<i64>>, Arc<Buffer<u32>>)> {
+    let row_ptr = device.room::<i64>(a.rows + 1, "a matrix")?;
+    // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
+    unsafe { device.send(a.row_ptr(), row_ptr.pointer())? };
+    Ok((Arc::new(row_ptr), Arc::new(device.upload(a.col(), "a matrix")?)))
 }
 
 /// A copy of a caller's values; raises `wrong` where one is not finite.

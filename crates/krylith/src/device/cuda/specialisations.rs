@@ -291,6 +291,29 @@ fn all_arrays(row: &str, column: &str) -> Vec<Kernel> {
         .into()
 }
 
+/// A kernel of the graph cut.
+pub(super) fn cut(file: &'static str, entry: &'static str) -> Kernel {
+    use super::cut::{LINKS, LONGEST, SCAN_ITEMS, SCAN_THREADS, SLOTS, WARPS};
+    let defines = match file {
+        "cut_coarsen.cu" => {
+            vec![define("WARPS", WARPS), define("SLOTS", SLOTS), define("LONGEST", LONGEST)]
+        }
+        "cut_refine.cu" => vec![define("LINKS", LINKS)],
+        _ => vec![define("THREADS", SCAN_THREADS), define("ITEMS", SCAN_ITEMS)],
+    };
+    Kernel { file, entry, defines }
+}
+
+/// All of them.
+fn cuts() -> Vec<Kernel> {
+    let coarsen = ["symmetric", "alone", "propose", "join", "leaders", "pair", "contract"];
+    let refine = ["spread", "wish", "weigh_again", "enlist", "admit"];
+    let scan = ["scan_blocks", "scan_sums", "scan_places"];
+    let coarsen = coarsen.map(|entry| cut("cut_coarsen.cu", entry));
+    let rest = refine.map(|entry| cut("cut_refine.cu", entry));
+    coarsen.into_iter().chain(rest).chain(scan.map(|entry| cut("cut_scan.cu", entry))).collect()
+}
+
 /// The bandwidth measurement.
 pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
@@ -334,6 +357,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
             }
         }
     }
+    all.extend(cuts());
     all.extend(steps_and_sweeps());
     all
 }

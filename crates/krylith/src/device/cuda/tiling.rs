@@ -223,6 +223,17 @@ impl DeviceTiling {
 }
 
 impl Cuda {
+    /// Makes tiles and drops them: to be timed.
+    ///
+    /// # Errors
+    /// A device without room.
+    #[doc(hidden)]
+    pub fn make_tiles(&self, a: &Bsr, tile: usize, cluster: bool) -> Result<()> {
+        let resident = self.resident(a)?;
+        let pattern = DevicePattern::of(a, &resident);
+        DeviceTiling::new(self.device(), pattern, tile, cluster, a.block_columns()).map(drop)
+    }
+
     /// Makes tiles of at most `tile` blocks, columns from `own` on being ghosts, and compares them with the host's, byte by
     /// byte: for tests.
     ///

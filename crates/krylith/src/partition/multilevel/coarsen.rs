@@ -6,9 +6,9 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Rounds of proposals. On a mesh the first joins about half of the nodes, and the fourth leaves 5 to 9 in a hundred.
-const ROUNDS: usize = 4;
+pub(crate) const ROUNDS: usize = 4;
 /// Where more than one node in this many found nobody, those with the same favourite are joined.
-const LONELY: usize = 8;
+pub(crate) const LONELY: usize = 8;
 /// A level with more than this share of the nodes of the one before it ends the coarsening.
 const STALLED: f64 = 0.95;
 /// Coarse nodes that one task contracts.
@@ -60,12 +60,16 @@ fn favourite(graph: &Graph, v: u32, level: u32, open: impl Fn(u32) -> bool) -> u
     best.1
 }
 
+/// Rows that a pair has at most, where `n` nodes have `rows` together: twice those of two average nodes, else few nodes
+/// would take all.
+pub(crate) fn most(rows: u64, n: usize) -> u64 {
+    (4 * rows).div_ceil(n as u64).max(2)
+}
+
 /// The partner of each node, itself where it has none.
 fn matching(graph: &Graph, level: u32) -> Vec<u32> {
     let n = graph.len();
-    let total: u64 = graph.size.par_iter().map(|&s| u64::from(s)).sum();
-    // Twice the pair of two average nodes, else few nodes would take all.
-    let limit = (4 * total).div_ceil(n as u64).max(2);
+    let limit = most(graph.size.par_iter().map(|&s| u64::from(s)).sum(), n);
     let fits =
         |v: u32, u: u32| u64::from(graph.size[v as usize]) + u64::from(graph.size[u as usize]) <= limit;
     let mate: Vec<AtomicU32> = (0..n as u32).into_par_iter().map(AtomicU32::new).collect();

@@ -16,11 +16,10 @@ mod coarsen;
 mod refine;
 
 use super::adjacency::Adjacency;
+pub(crate) use coarsen::{LONELY, ROUNDS as MATCHING_ROUNDS, most};
 use rayon::prelude::*;
-use refine::Room;
+pub(crate) use refine::Room;
 
-/// Parts are this full on average: what is left lets nodes move.
-const FILL: f64 = 0.96;
 /// Coarse nodes that a side of a bisection has at least.
 const SIDE: usize = 16;
 /// Rounds of refinement at a coarse level, and at the finest, where a round costs most and finds least.
@@ -30,12 +29,12 @@ const FINE_ROUNDS: usize = 3;
 const NONE: u32 = u32::MAX;
 
 /// One level: neighbours of each node with the fine edges that an edge stands for, and the rows that a node stands for.
-pub(super) struct Graph {
-    ptr: Vec<usize>,
-    col: Vec<u32>,
+pub(crate) struct Graph {
+    pub ptr: Vec<usize>,
+    pub col: Vec<u32>,
     /// Empty: 1 each.
-    weight: Vec<u32>,
-    size: Vec<u32>,
+    pub weight: Vec<u32>,
+    pub size: Vec<u32>,
 }
 
 impl Graph {
@@ -65,37 +64,58 @@ fn hash(a: u32, b: u32) -> u32 {
     mix(a ^ mix(b))
 }
 
-/// Cuts the nodes of a graph into groups of at most `rows` nodes, about as large; some may be empty.
-pub(super) fn cut(graph: Adjacency, rows: usize) -> Vec<Vec<u32>> {
+/// Cuts the nodes of a graph into groups of at most `rows` nodes, about as large: the group of each, and how many there are.
+pub(super) fn cut(graph: Adjacency, rows: usize) -> (Vec<u32>, usize) {
     let n = graph.row_ptr.len() - 1;
-    let rows = rows.clamp(1, n.max(1));
-    let parts = ((n as f64 / (FILL * rows as f64)).ceil() as usize).clamp(1, n.max(1));
-    let mut levels = vec![Graph { ptr: graph.row_ptr, col: graph.col, weight: Vec::new(), size: vec![1; n] }];
-    let mut maps = Vec::new();
-    while levels[levels.len() - 1].len() > 2 * SIDE {
-        let finer = &levels[levels.len() - 1];
-        let Some((map, coarser)) = coarsen::coarsen(finer, levels.len() as u32) else { break };
+    let mut room = Room::new(n, rows);
+    let graph = Graph { ptr: graph.row_ptr, col: graph.col, weight: Vec::new(), size: vec![1; n] };
+    let (mut label, levels) = labels(graph, 0, &mut room);
+    while let Some(mut over) = room.overfull(&label) {
+        // Nobody near could take what a group has too much: it becomes two.
+        split(&levels, &mut label, &mut over, 1);
+        room.parts.resize(over.parts.len(), 1);
+    }
+    (label, room.parts.len())
+}
+
+/// True where a graph of that many nodes is not made coarser.
+pub(crate) fn is_coarse(nodes: usize) -> bool {
+    nodes <= 2 * SIDE
+}
+
+/// Groups the nodes of a level, where level 0 has the rows themselves: coarser levels first, and this one on the way back.
+pub(crate) fn labels(graph: Graph, level: usize, room: &mut Room) -> (Vec<u32>, Graph) {
+    let (mut levels, mut maps) = (vec![graph], Vec::new());
+    while !is_coarse(levels[levels.len() - 1].len()) {
+        let next = level + levels.len();
+        let Some((map, coarser)) = coarsen::coarsen(&levels[levels.len() - 1], next as u32) else { break };
         maps.push(map);
         levels.push(coarser);
     }
-    let mut room = Room::new(n, parts, rows);
     let mut label = vec![0u32; levels[levels.len() - 1].len()];
-    for (level, graph) in levels.iter().enumerate().rev() {
-        if level + 1 < levels.len() {
-            label = maps[level].par_iter().map(|&c| label[c as usize]).collect();
-        }
-        let (least, rounds) = if level == 0 { (1, FINE_ROUNDS) } else { (2 * SIDE, ROUNDS) };
-        while split(graph, &mut label, &mut room, least) {}
-        refine::refine(graph, &mut label, &room, rounds);
+    settle(&levels[levels.len() - 1], level + levels.len() - 1, &mut label, room);
+    while levels.len() > 1 {
+        levels.pop();
+        label = spread(&maps[levels.len() - 1], &label);
+        settle(&levels[levels.len() - 1], level + levels.len() - 1, &mut label, room);
     }
-    while let Some(mut over) = room.overfull(&label) {
-        // Nobody near could take what a group has too much: it becomes two.
-        split(&levels[0], &mut label, &mut over, 1);
-        room.parts.resize(over.parts.len(), 1);
-    }
-    let mut groups = vec![Vec::new(); room.parts.len()];
-    label.iter().enumerate().for_each(|(i, &p)| groups[p as usize].push(i as u32));
-    groups
+    (label, levels.remove(0))
+}
+
+/// The labels of a finer level.
+pub(crate) fn spread(map: &[u32], label: &[u32]) -> Vec<u32> {
+    map.par_iter().map(|&c| label[c as usize]).collect()
+}
+
+/// Splits the groups that can be split at this level, and refines all.
+pub(crate) fn settle(graph: &Graph, level: usize, label: &mut [u32], room: &mut Room) {
+    while split(graph, label, room, if level == 0 { 1 } else { 2 * SIDE }) {}
+    refine::refine(graph, label, room, rounds(level));
+}
+
+/// Rounds of refinement at a level.
+pub(crate) fn rounds(level: usize) -> usize {
+    if level == 0 { FINE_ROUNDS } else { ROUNDS }
 }
 
 /// Bisects each group of `least` nodes or more that is to become several parts; false if there is none.
@@ -167,6 +187,13 @@ mod tests {
         Adjacency { row_ptr: super::super::adjacency::offsets(lengths.iter()), col: rows.concat() }
     }
 
+    fn cut(graph: &Adjacency, rows: usize) -> Vec<Vec<u32>> {
+        let (label, count) = super::cut(graph.clone(), rows);
+        let mut groups = vec![Vec::new(); count];
+        label.iter().enumerate().for_each(|(i, &p)| groups[p as usize].push(i as u32));
+        groups
+    }
+
     /// The share of edges between groups.
     fn crossing(graph: &Adjacency, groups: &[Vec<u32>]) -> f64 {
         let n = graph.row_ptr.len() - 1;
@@ -185,7 +212,7 @@ mod tests {
     fn a_shuffled_mesh_is_cut_as_by_metis() {
         let graph = mesh(24);
         for rows in [64, 512] {
-            let groups = cut(graph.clone(), rows);
+            let groups = cut(&graph, rows);
             let used: Vec<usize> = groups.iter().map(Vec::len).filter(|&l| l > 0).collect();
             assert!(used.iter().all(|&l| l <= rows), "{:?} rows", used.iter().max());
             let fill = 24f64.powi(3) / (used.len() * rows) as f64;
@@ -209,7 +236,7 @@ mod tests {
         let graph = mesh(20);
         let on = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| cut(graph.clone(), 100))
+            pool.install(|| cut(&graph, 100))
         };
         let one = on(1);
         assert!(crossing(&graph, &one) < 0.5);
@@ -241,7 +268,7 @@ mod tests {
             let graph =
                 Adjacency { row_ptr: super::super::adjacency::offsets(lengths.iter()), col: rows.concat() };
             for size in [1, 3, 32, 200, 5000] {
-                let groups = cut(graph.clone(), size);
+                let groups = cut(&graph, size);
                 let used: Vec<usize> = groups.iter().map(Vec::len).filter(|&l| l > 0).collect();
                 assert!(used.iter().all(|&l| l <= size), "{what}: {:?} rows of {size}", used.iter().max());
                 let least = rows.len().div_ceil(size);

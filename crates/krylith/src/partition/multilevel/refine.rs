@@ -13,17 +13,29 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 /// Nodes with more neighbours than this sort their groups instead of searching a list.
 const MANY: usize = 96;
 
+/// Parts are this full on average: what is left lets nodes move.
+const FILL: f64 = 0.96;
+
 /// How many parts each group is to become, and how many rows that allows.
-pub(super) struct Room {
+pub(crate) struct Room {
     pub parts: Vec<usize>,
     rows: u64,
     mean: f64,
 }
 
 impl Room {
-    /// One group of `n` rows that is to become `parts` parts of at most `rows`.
-    pub fn new(n: usize, parts: usize, rows: usize) -> Self {
+    /// One group of `n` rows that is to become parts of at most `rows`.
+    pub fn new(n: usize, rows: usize) -> Self {
+        let rows = rows.clamp(1, n.max(1));
+        let parts = ((n as f64 / (FILL * rows as f64)).ceil() as usize).clamp(1, n.max(1));
         Self { parts: vec![parts], rows: rows as u64, mean: n as f64 / parts as f64 }
+    }
+
+    /// The rows of each part, where every group is one and none has too many.
+    pub fn settled(&self, graph: &Graph, label: &[u32]) -> Option<Vec<u32>> {
+        let weight = weigh(graph, label, self.parts.len());
+        let fits = self.parts.iter().all(|&p| p == 1) && weight.iter().all(|&w| w <= self.rows);
+        fits.then(|| weight.into_iter().map(|w| w as u32).collect())
     }
 
     /// Groups above the limit of a part, and what they are to become; `None` where there are none.
@@ -38,6 +50,9 @@ impl Room {
     /// The rows that a group of `parts` parts may have. The more parts it is to become, the nearer to the mean: they will
     /// need room of their own.
     pub fn cap(&self, parts: usize) -> u64 {
+        if parts == 1 {
+            return self.rows;
+        }
         let rows = self.rows as f64;
         let slack = (rows - self.mean).max(0.0) / (1.0 + (parts as f64).log2());
         ((self.mean + slack) * parts as f64).floor() as u64
@@ -97,11 +112,8 @@ pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usiz
     let mut resting = vec![false; n];
     let mut rested: Vec<u32> = Vec::new();
     for round in 0..rounds as u32 {
-        let over = relieve(graph, label, &cap, &mut weight);
+        relieve(graph, label, &cap, &mut weight);
         let wishes = wishes(graph, label, &cap, &weight, &resting, round);
-        if wishes.is_empty() && !over {
-            break;
-        }
         wishes.par_iter().for_each(|m| {
             to[m.node as usize].store(m.to, Relaxed);
             gain[m.node as usize].store(m.gain, Relaxed);
@@ -127,9 +139,6 @@ pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usiz
         wishes.par_iter().for_each(|m| to[m.node as usize].store(NONE, Relaxed));
         rested.drain(..).for_each(|v| resting[v as usize] = false);
         let admitted = admit(graph, kept, &cap, &weight, round);
-        if admitted.is_empty() && !over {
-            break;
-        }
         for m in &admitted {
             resting[m.node as usize] = true;
             rested.push(m.node);
@@ -165,7 +174,8 @@ fn wishes(
         let size = u64::from(graph.size[v]);
         let inside = list.iter().find(|l| l.0 == own).map_or(0, |l| l.1);
         let fits = |g: u32| weight[g as usize] + size <= cap[g as usize];
-        let best = list.iter().filter(|l| l.0 != own && fits(l.0)).max_by_key(|l| (l.1, hash(l.0, round)))?;
+        let best =
+            list.iter().filter(|l| l.0 != own && fits(l.0)).max_by_key(|l| (l.1, hash(l.0, round), l.0))?;
         let gain = best.1 - inside;
         (gain >= 0 || -gain * 4 < inside).then_some(Move { node: v as u32, to: best.0, gain })
     };
@@ -182,10 +192,11 @@ fn admit(graph: &Graph, mut moves: Vec<Move>, cap: &[u64], weight: &[u64], round
         let mut kept = Vec::new();
         for m in moves.iter() {
             let size = u64::from(graph.size[m.node as usize]);
-            if size <= left {
-                left -= size;
-                kept.push(*m);
+            if size > left {
+                break;
             }
+            left -= size;
+            kept.push(*m);
         }
         kept
     };

@@ -48,13 +48,35 @@ impl Boxes {
     }
 
     fn lists(&self) -> Lists {
-        let ([nx, ny, nz], size, count) = (self.grid, self.size, self.counts());
-        let label = |i: usize| {
-            let [x, y, z] = [i % nx / size[0], i / nx % ny / size[1], i / (nx * ny) / size[2]];
-            (x + count[0] * (y + count[1] * z)) as u32
+        let (Self { grid, size }, count) = (*self, self.counts());
+        let [nx, ny, nz] = grid;
+        // Points of box p along each axis.
+        let edges = |p: usize| -> [std::ops::Range<usize>; 3] {
+            let at = [p % count[0], p / count[0] % count[1], p / (count[0] * count[1])];
+            std::array::from_fn(|d| at[d] * size[d]..((at[d] + 1) * size[d]).min(grid[d]))
         };
-        let labels: Vec<u32> = (0..nx * ny * nz).into_par_iter().map(label).collect();
-        Lists::from_labels(&labels, count.iter().product())
+        let boxes: usize = count.iter().product();
+        let mut ptr = Vec::with_capacity(boxes + 1);
+        ptr.push(0);
+        for p in 0..boxes {
+            ptr.push(ptr[p] + edges(p).iter().map(|edge| edge.len()).product::<usize>());
+        }
+        let mut rows = vec![0; nx * ny * nz];
+        let mut rest = &mut rows[..];
+        let mut places = Vec::with_capacity(boxes);
+        for p in 0..boxes {
+            let (own, tail) = rest.split_at_mut(ptr[p + 1] - ptr[p]);
+            places.push(own);
+            rest = tail;
+        }
+        places.into_par_iter().enumerate().with_min_len(16).for_each(|(p, rows)| {
+            let [x, y, z] = edges(p);
+            let lines = z.flat_map(|z| y.clone().map(move |y| nx * (y + ny * z)));
+            for (line, rows) in lines.zip(rows.chunks_exact_mut(x.len().max(1))) {
+                rows.iter_mut().zip(x.clone()).for_each(|(to, x)| *to = (line + x) as u32);
+            }
+        });
+        Lists { rows, ptr }
     }
 }
 
@@ -151,6 +173,20 @@ impl Subdomains {
         Self { lists: OnceLock::from(lists), boxes: None }
     }
 
+    /// From the subdomain of each block row, all below `count`: ordered by their smallest row, whatever the labels are.
+    pub(crate) fn by_first_row(mut labels: Vec<u32>, count: usize) -> Self {
+        let (mut name, mut named) = (vec![u32::MAX; count], 0);
+        for label in &mut labels {
+            let name = &mut name[*label as usize];
+            if *name == u32::MAX {
+                *name = named;
+                named += 1;
+            }
+            *label = *name;
+        }
+        Self::from_labels(&labels, named as usize).expect("labels count subdomains")
+    }
+
     /// Boxes of `size` points of a grid whose points are numbered x fastest, then y, then z; those at the far sides
     /// may be smaller (the ILDU paper's Alg. 3.1).
     ///
@@ -205,7 +241,10 @@ impl Subdomains {
                 why = "auto: few rows are coupled to others";
                 runs(&nodes, parts)
             }
-            SubdomainCut::Multilevel => multilevel::cut(Adjacency::of(terms), rows),
+            SubdomainCut::Multilevel => {
+                let (labels, count) = multilevel::cut(Adjacency::of(terms), rows);
+                return Ok((Self::by_first_row(labels, count), why));
+            }
             SubdomainCut::Graph => by_graph(terms, rows)?,
             #[cfg(feature = "metis")]
             SubdomainCut::TwoLevel => by_metis(terms, COARSE.min(parts / 8).max(1), rows)?,
@@ -242,6 +281,10 @@ impl Subdomains {
             Some(boxes) => boxes.counts().iter().product(),
             None => self.lists().ptr.len() - 1,
         }
+    }
+    /// Where each begins among the block rows of all, and the end: one more than there are.
+    pub(crate) fn starts(&self) -> &[usize] {
+        &self.lists().ptr
     }
     /// Block rows of subdomain `p`, ascending.
     pub fn rows(&self, p: usize) -> &[u32] {

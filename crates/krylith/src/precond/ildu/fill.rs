@@ -4,6 +4,7 @@
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A square pattern in compressed rows; columns ascend and every diagonal entry is there.
+#[derive(Default)]
 pub(super) struct Pattern {
     pub row_ptr: Vec<usize>,
     pub col: Vec<u32>,
@@ -126,18 +127,37 @@ impl Pattern {
         out
     }
 
+    /// Diagonal entry of row `i`.
+    pub fn diagonal(&self, i: usize) -> usize {
+        self.row_ptr[i] + self.row(i).partition_point(|&j| (j as usize) < i)
+    }
+
     /// The level of each row: one more than the highest level of the rows before it to which it is coupled, either
-    /// way. Rows of one level can be solved at once, forward with L and backward with U.
-    pub fn levels(&self) -> Vec<u32> {
-        let mut level = vec![0u32; self.len()];
-        for i in 0..self.len() {
-            let row = self.row(i);
-            let before = row.iter().take_while(|&&j| (j as usize) < i);
-            level[i] = before.map(|&j| level[j as usize] + 1).fold(level[i], u32::max);
-            for &j in row.iter().rev().take_while(|&&j| j as usize > i) {
-                level[j as usize] = level[j as usize].max(level[i] + 1);
+    /// way. Rows of one level can be solved at once, forward with L and backward with U. Says how far from the diagonal
+    /// the farthest entry is.
+    pub fn levels_into(&self, diagonal: &[usize], level: &mut Vec<u32>) -> usize {
+        level.clear();
+        level.resize(self.len(), 0);
+        let mut width = 0;
+        for (i, (&diagonal, bounds)) in diagonal.iter().zip(self.row_ptr.windows(2)).enumerate() {
+            let (before, behind) = (&self.col[bounds[0]..diagonal], &self.col[diagonal + 1..bounds[1]]);
+            let own = before.iter().fold(level[i], |own, &j| own.max(level[j as usize] + 1));
+            level[i] = own;
+            for &j in behind {
+                level[j as usize] = level[j as usize].max(own + 1);
             }
+            let (first, last) =
+                (before.first().map_or(i, |&j| j as usize), behind.last().map_or(i, |&j| j as usize));
+            width = width.max(i - first).max(last - i);
         }
-        level
+        width
+    }
+
+    /// The levels alone.
+    pub fn levels(&self) -> Vec<u32> {
+        let diagonal: Vec<usize> = (0..self.len()).map(|i| self.diagonal(i)).collect();
+        let mut levels = Vec::new();
+        self.levels_into(&diagonal, &mut levels);
+        levels
     }
 }

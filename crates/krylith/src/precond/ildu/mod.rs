@@ -10,6 +10,7 @@
 //!
 //! Ledger of one application: every factor and its column once, x and y once.
 
+mod analysis;
 mod fill;
 mod order;
 mod outline;

@@ -24,15 +24,21 @@
 
 use super::fill::Pattern;
 
-/// The order of elimination, or `None` for the natural one.
-pub(super) fn choose(pattern: &Pattern) -> Option<Vec<u32>> {
+/// The order of elimination, or `None` for the natural one, whose levels these are; no entry is farther than `width`
+/// from the diagonal.
+pub(super) fn choose(pattern: &Pattern, levels: &[u32], width: usize) -> Option<Vec<u32>> {
+    let n = pattern.len();
     // Too few rows for a difference.
-    if pattern.len() < 8 {
+    if n < 8 {
         return None;
     }
-    let (levels, natural) = (pattern.levels(), profile(pattern));
-    let count = level_count(&levels);
-    if !suspect(pattern, &levels, count, natural) {
+    let count = level_count(levels);
+    // P ≤ n · width spares most patterns a look at their profile.
+    if 6 * width <= n && (count as u128).pow(3) <= 64 * n as u128 {
+        return None;
+    }
+    let natural = profile(pattern);
+    if !suspect(pattern, levels, count, natural) {
         return None;
     }
     let order = reverse_cuthill_mckee(pattern);
@@ -134,19 +140,20 @@ fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
 }
 
 /// Rows sorted by level, in their order within one, and where each level begins.
-pub(super) fn by_level(levels: &[u32]) -> (Vec<u32>, Vec<u32>) {
-    let count = levels.iter().max().map_or(0, |&l| l as usize + 1);
-    let mut begin = vec![0u32; count + 1];
-    levels.iter().for_each(|&l| begin[l as usize + 1] += 1);
-    (0..count).for_each(|l| begin[l + 1] += begin[l]);
-    let mut next = begin.clone();
-    let mut order = vec![0u32; levels.len()];
+pub(super) fn by_level(levels: &[u32], order: &mut Vec<u32>, begin: &mut Vec<u32>) {
+    let count = level_count(levels);
+    begin.clear();
+    begin.resize(count + 1, 0);
+    // The place of the next row of a level stands one behind it, and is the level's end when all have theirs.
+    levels.iter().filter(|&&l| (l as usize) + 1 < count).for_each(|&l| begin[l as usize + 2] += 1);
+    (2..=count).for_each(|l| begin[l] += begin[l - 1]);
+    order.resize(levels.len(), 0);
     for (i, &l) in levels.iter().enumerate() {
-        order[next[l as usize] as usize] = i as u32;
-        next[l as usize] += 1;
+        let next = &mut begin[l as usize + 1];
+        order[*next as usize] = i as u32;
+        *next += 1;
     }
     begin.truncate(count);
-    (order, begin)
 }
 
 #[cfg(test)]
@@ -210,7 +217,7 @@ mod tests {
             [("shuffled", grid(n, &FACES, shuffled)), ("winding", grid(n, &FACES, winding))]
         {
             assert!(is_suspect(&pattern), "{label}");
-            assert!(choose(&pattern).is_some(), "{label}");
+            assert!(choose(&pattern, &pattern.levels(), pattern.len()).is_some(), "{label}");
         }
     }
 }

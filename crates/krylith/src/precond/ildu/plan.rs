@@ -1,11 +1,13 @@
 //! What factors need that values do not change: patterns, order and levels of every subdomain.
 
-use super::fill::{NONE, Pattern};
-use super::order;
+use super::analysis::{Analysis, Count, Found, Places, Scratch};
+use crate::device::cpu::zeros;
+use crate::matrix::storage::{Pattern, SharedPattern};
 use crate::operator::{TermValues, Terms, check_count};
 use crate::partition::Subdomains;
 use crate::{Error, Result};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Everything about the factors of all subdomains that values do not change.
 ///
@@ -41,23 +43,19 @@ pub struct Plan {
     pub stored: usize,
     /// Stored blocks of each term's matrix.
     pub blocks: Vec<usize>,
-    /// Row pointers of each term's matrix; of the first alone where all patterns are the same.
-    pub matrix_rows: Vec<Vec<usize>>,
+    /// Pattern of each term's matrix; of the first alone where all are the same.
+    pub(crate) patterns: Vec<SharedPattern>,
 }
 
-/// One subdomain's share of a plan; positions and entries are relative to its first.
-struct Local {
-    order: Vec<u32>,
-    levels: Vec<u32>,
-    row_ptr: Vec<usize>,
-    columns: Vec<u32>,
-    sources: Vec<Vec<u32>>,
-    dropped: usize,
-    stored: usize,
-}
+/// Block rows that one task analyses, where its subdomains allow.
+const TASK: usize = 16384;
 
-/// Subdomains analysed before their results are put behind each other.
-const BATCH: usize = 4096;
+/// One task's part of a plan: what was counted, and the fill, which must be found to be counted.
+struct Task {
+    subdomains: Range<usize>,
+    counts: Vec<Count>,
+    found: Vec<Found>,
+}
 
 impl Plan {
     /// Analyses every subdomain with ILU(`fill`), in parallel; the result does not depend on threads.
@@ -89,63 +87,88 @@ impl Plan {
                 "incomplete factors of a matrix with {most} stored blocks; the most is 2³² − 2: use more ranks"
             )));
         }
-        // Subdomain of each own row, and its place there.
-        let mut home = vec![(0u32, 0u32); n];
-        for p in 0..subdomains.count() {
-            for (k, &i) in subdomains.rows(p).iter().enumerate() {
-                home[i as usize] = (p as u32, k as u32);
-            }
-        }
+        let shared = terms.shared_pattern();
+        let matrices = if shared { &terms.terms[..1] } else { &terms.terms[..] };
+        let analysis = Analysis::new(matrices.iter().map(|(_, a)| &**a).collect(), subdomains, fill)?;
+        let tasks: Vec<Task> = tasks(subdomains)
+            .into_par_iter()
+            .map_init(Scratch::default, |scratch, subdomains| count(&analysis, subdomains, scratch))
+            .collect();
+
+        let all = || tasks.iter().flat_map(|task| &task.counts);
+        let entries = all().map(|count| count.entries).sum();
+        let what = "the plan of incomplete factors";
         let mut plan = Self {
             order,
             block_rows: n,
-            ptr: vec![0],
-            rows: Vec::with_capacity(n),
-            level_ptr: vec![0],
+            ptr: subdomains.starts().to_vec(),
+            rows: zeros(n, what)?,
+            level_ptr: Vec::with_capacity(subdomains.count() + 1),
             levels: Vec::new(),
-            row_ptr: vec![0],
-            columns: Vec::new(),
-            diagonal: Vec::with_capacity(n),
-            sources: vec![Vec::new(); terms.terms.len()],
-            dropped: 0,
-            stored: 0,
+            row_ptr: zeros(n + 1, what)?,
+            columns: zeros(entries, what)?,
+            diagonal: zeros(n, what)?,
+            sources: terms.terms.iter().map(|_| zeros(entries, what)).collect::<Result<_>>()?,
+            dropped: all().map(|count| count.dropped).sum(),
+            stored: all().map(|count| count.stored).sum(),
             blocks,
-            matrix_rows: Vec::new(),
+            patterns: matrices.iter().map(|(_, a)| a.storage().shared_pattern()).collect(),
         };
-        let shared = terms.shared_pattern();
-        let patterns = if shared { 1 } else { terms.terms.len() };
-        plan.matrix_rows = terms.terms[..patterns].iter().map(|t| t.1.row_ptr().to_vec()).collect();
-        let all: Vec<usize> = (0..subdomains.count()).collect();
-        for batch in all.chunks(BATCH) {
-            let analysed: Vec<Local> = batch
-                .par_iter()
-                .map(|&p| analyse(terms, shared, &home, p as u32, subdomains.rows(p), fill))
-                .collect();
-            for (local, &p) in analysed.iter().zip(batch) {
-                plan.append(local, subdomains.rows(p));
-            }
-        }
+        plan.write(&analysis, tasks);
         Ok(plan)
     }
 
-    /// Puts one subdomain behind the others.
-    fn append(&mut self, local: &Local, rows: &[u32]) {
-        let first = self.columns.len();
-        self.rows.extend(local.order.iter().map(|&k| rows[k as usize]));
-        self.ptr.push(self.rows.len());
-        self.levels.extend_from_slice(&local.levels);
-        self.level_ptr.push(self.levels.len());
-        self.row_ptr.extend(local.row_ptr[1..].iter().map(|&e| first + e));
-        self.columns.extend_from_slice(&local.columns);
-        for (i, w) in local.row_ptr.windows(2).enumerate() {
-            let row = &local.columns[w[0]..w[1]];
-            self.diagonal.push(first + w[0] + row.partition_point(|&j| (j as usize) < i));
+    /// Finds what was only counted, and writes everything to its place.
+    fn write(&mut self, analysis: &Analysis, tasks: Vec<Task>) {
+        let mut rest = Places {
+            rows: &mut self.rows,
+            row_ptr: &mut self.row_ptr[1..],
+            diagonal: &mut self.diagonal,
+            columns: &mut self.columns,
+            sources: self.sources.iter_mut().map(|s| &mut s[..]).collect(),
+        };
+        let (ptr, mut first) = (&self.ptr, 0);
+        let mut shares = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let rows = ptr[task.subdomains.end] - ptr[task.subdomains.start];
+            let entries = task.counts.iter().map(|count| count.entries).sum();
+            shares.push((first, rest.split_off(rows, entries), task));
+            first += entries;
         }
-        for (to, from) in self.sources.iter_mut().zip(&local.sources) {
-            to.extend_from_slice(from);
+        // Levels are few, and counted when they are found.
+        let levels: Vec<(Vec<u32>, Vec<u32>)> = shares
+            .into_par_iter()
+            .map_init(Scratch::default, |scratch, (mut first, mut places, task)| {
+                let (mut levels, mut counts) = (Vec::new(), Vec::with_capacity(task.counts.len()));
+                let mut kept = task.found.into_iter();
+                for (p, count) in task.subdomains.zip(&task.counts) {
+                    match kept.next() {
+                        Some(found) => scratch.found = found,
+                        None => analysis.find(p, scratch),
+                    }
+                    let to = places.split_off(ptr[p + 1] - ptr[p], count.entries);
+                    analysis.write(p, &scratch.found, first, to, &mut scratch.place);
+                    first += count.entries;
+                    levels.extend_from_slice(&scratch.found.levels);
+                    counts.push(scratch.found.levels.len() as u32);
+                }
+                (levels, counts)
+            })
+            .collect();
+        self.level_ptr.push(0);
+        self.levels.reserve_exact(levels.iter().map(|(levels, _)| levels.len()).sum());
+        for (levels, counts) in levels {
+            for count in counts {
+                self.level_ptr.push(self.level_ptr[self.level_ptr.len() - 1] + count as usize);
+            }
+            self.levels.extend_from_slice(&levels);
         }
-        self.dropped += local.dropped;
-        self.stored += local.stored;
+    }
+
+    /// The pattern of term `t`.
+    pub(crate) fn pattern(&self, t: usize) -> &Pattern {
+        let shared = &self.patterns[t.min(self.patterns.len() - 1)];
+        shared.get().expect("a pattern that was fetched")
     }
 
     /// Subdomains.
@@ -188,88 +211,32 @@ impl Plan {
 /// The largest order of a block.
 pub(crate) const MAX_ORDER: usize = 32;
 
-/// Pattern, order and levels of subdomain `p`.
-fn analyse(terms: &Terms, shared: bool, home: &[(u32, u32)], p: u32, rows: &[u32], fill: usize) -> Local {
-    let (union, mut sources, dropped, stored) = union(terms, shared, home, p, rows);
-    let ordered = order::choose(&union);
-    let mut pattern = match &ordered {
-        Some(order) => union.permuted(order),
-        None => union,
-    };
-    if fill > 0 {
-        pattern = pattern.filled(fill);
+/// Runs of subdomains of about [`TASK`] block rows each.
+fn tasks(subdomains: &Subdomains) -> Vec<Range<usize>> {
+    let ptr = subdomains.starts();
+    let (mut tasks, mut start) = (Vec::new(), 0);
+    while start < subdomains.count() {
+        let end = ptr.partition_point(|&row| row <= ptr[start] + TASK) - 1;
+        let end = end.max(start + 1);
+        tasks.push(start..end);
+        start = end;
     }
-    let (by_level, levels) = order::by_level(&pattern.levels());
-    let pattern = pattern.permuted(&by_level);
-    let order = match ordered {
-        Some(order) => by_level.iter().map(|&k| order[k as usize]).collect(),
-        None => by_level,
-    };
-    for sources in &mut sources {
-        *sources = pattern.from.iter().map(|&e| if e == NONE { NONE } else { sources[e as usize] }).collect();
-    }
-    if shared {
-        sources.push(sources[0].clone());
-    }
-    Local { order, levels, row_ptr: pattern.row_ptr, columns: pattern.col, sources, dropped, stored }
+    tasks
 }
 
-/// The union of the terms' patterns within a subdomain, rows by ascending own number; for each term which block each
-/// entry is (of the first alone where all patterns are the same); blocks dropped, and stored.
-fn union(
-    terms: &Terms,
-    shared: bool,
-    home: &[(u32, u32)],
-    p: u32,
-    rows: &[u32],
-) -> (Pattern, Vec<Vec<u32>>, usize, usize) {
-    let all = if shared { &terms.terms[..1] } else { &terms.terms[..] };
-    let mut pattern = Pattern { row_ptr: vec![0], col: Vec::new(), from: Vec::new() };
-    let mut sources = vec![Vec::new(); all.len()];
-    let (mut dropped, mut stored) = (0, 0);
-    let mut next = vec![0usize; all.len()];
-    for (k, &i) in rows.iter().enumerate() {
-        let i = i as usize;
-        next.iter_mut().zip(all).for_each(|(next, (_, a))| *next = a.row_ptr()[i]);
-        let mut diagonal = false;
-        let push = |pattern: &mut Pattern, j: u32| {
-            pattern.from.push(pattern.col.len() as u32);
-            pattern.col.push(j);
-        };
-        loop {
-            // The lowest column that is left in any term.
-            let column = |(next, (_, a)): (&usize, &(_, std::borrow::Cow<crate::matrix::Bsr>))| {
-                (*next < a.row_ptr()[i + 1]).then(|| a.col()[*next])
-            };
-            let Some(j) = next.iter().zip(all).filter_map(column).min() else { break };
-            stored += 1;
-            let local = home.get(j as usize).filter(|home| home.0 == p).map(|home| home.1);
-            match local {
-                None => dropped += 1,
-                Some(local) => {
-                    if !diagonal && local as usize >= k {
-                        if local as usize > k {
-                            push(&mut pattern, k as u32);
-                            sources.iter_mut().for_each(|s| s.push(NONE));
-                        }
-                        diagonal = true;
-                    }
-                    push(&mut pattern, local);
-                }
-            }
-            for ((next, (_, a)), sources) in next.iter_mut().zip(all).zip(&mut sources) {
-                let here = *next < a.row_ptr()[i + 1] && a.col()[*next] == j;
-                if local.is_some() {
-                    sources.push(if here { *next as u32 } else { NONE });
-                }
-                *next += usize::from(here);
-            }
+/// How many entries each subdomain has.
+fn count(analysis: &Analysis, subdomains: Range<usize>, scratch: &mut Scratch) -> Task {
+    let mut counts: Vec<Count> = subdomains.clone().map(|p| analysis.count(p, scratch)).collect();
+    let mut found = Vec::new();
+    if analysis.fills() {
+        for (p, count) in subdomains.clone().zip(&mut counts) {
+            analysis.find(p, scratch);
+            count.entries = scratch.found.entries();
+            found.push(std::mem::take(&mut scratch.found));
         }
-        if !diagonal {
-            push(&mut pattern, k as u32);
-            sources.iter_mut().for_each(|s| s.push(NONE));
-        }
-        pattern.row_ptr.push(pattern.col.len());
     }
-    (pattern, sources, dropped, stored)
+    Task { subdomains, counts, found }
 }
+
+#[cfg(test)]
+mod tests;

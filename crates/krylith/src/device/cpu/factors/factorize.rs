@@ -6,14 +6,11 @@ use crate::device::cpu::{Wide, zeros};
 use crate::operator::HostTerms;
 use crate::precond::{MAX_ORDER, PivotKind, Pivots, Plan};
 
-/// "No entry in this row."
-const NONE: u32 = u32::MAX;
-
 /// One thread's memory for the largest of its subdomains.
 pub(super) struct Scratch {
     /// Row-major blocks in the plan's order, from the subdomain's first entry on.
     pub values: Vec<f64>,
-    /// Column → entry of the row in work.
+    /// Column → its entry in the last row that has one, so entries of the row in work are those from its first on.
     entry: Vec<u32>,
     /// The largest entry of each scalar row.
     scale: Vec<f64>,
@@ -24,9 +21,11 @@ impl Scratch {
     pub fn new(plan: &Plan) -> Result<Self> {
         let (m, what, rows) = (plan.order, "the work space of incomplete factors", plan.largest());
         let entries = plan.ptr.windows(2).map(|w| plan.row_ptr[w[1]] - plan.row_ptr[w[0]]).max().unwrap_or(0);
-        let mut entry = zeros(rows, what)?;
-        entry.fill(NONE);
-        Ok(Self { values: zeros(entries * m * m, what)?, entry, scale: zeros(rows * m, what)? })
+        Ok(Self {
+            values: zeros(entries * m * m, what)?,
+            entry: zeros(rows, what)?,
+            scale: zeros(rows * m, what)?,
+        })
     }
 }
 
@@ -38,14 +37,17 @@ pub(super) fn subdomain(
     shift: Option<f64>,
     scratch: &mut Scratch,
 ) -> Pivots {
-    gather(plan, terms, p, scratch);
+    let one = numbers(plan, terms);
+    if one.is_none() {
+        gather(plan, terms, p, scratch);
+    }
     let cell = std::cell::RefCell::new((scratch, Pivots::default()));
     pulp::Arch::new().dispatch(Wide(
         #[inline(always)]
         || {
             let (scratch, pivots) = &mut *cell.borrow_mut();
             *pivots = match plan.order {
-                1 => eliminate(1, plan, terms, p, shift, scratch),
+                1 => eliminate_scalar(plan, terms, one, p, shift, scratch),
                 2 => eliminate(2, plan, terms, p, shift, scratch),
                 3 => eliminate(3, plan, terms, p, shift, scratch),
                 4 => eliminate(4, plan, terms, p, shift, scratch),
@@ -58,6 +60,18 @@ pub(super) fn subdomain(
         },
     ));
     cell.into_inner().1
+}
+
+/// One matrix of numbers, which elimination gathers itself: its coefficient, its values, and where entries have theirs.
+type Numbers<'a> = (f64, &'a [f64], &'a [u32]);
+
+/// The matrix of numbers, where terms are one.
+fn numbers<'a>(plan: &'a Plan, terms: &'a HostTerms) -> Option<Numbers<'a>> {
+    let mut all = terms.iter().flatten();
+    match (all.next(), all.next()) {
+        (Some((c, a)), None) if plan.order == 1 => Some((c[(0, 0)], &a[..], &plan.sources[0])),
+        _ => None,
+    }
 }
 
 /// The subdomain's part of Σ Cₜ ⊗ Aₜ, and the largest entry of each of its scalar rows.
@@ -120,6 +134,7 @@ fn eliminate(
     let mut pivots = Pivots::default();
     let (mut work, mut inverse) = ([0.0; MAX_ORDER * MAX_ORDER], [0.0; MAX_ORDER * MAX_ORDER]);
     let (work, inverse) = (&mut work[..mm], &mut inverse[..mm]);
+    entry[..rows.len()].fill(0);
     for i in rows.clone() {
         let (begin, diagonal, end) =
             (plan.row_ptr[i] - first, plan.diagonal[i] - first, plan.row_ptr[i + 1] - first);
@@ -138,19 +153,12 @@ fn eliminate(
             add_product(m, 1.0, work, &done[pivot * mm..][..mm], l);
             work.copy_from_slice(l);
             for u in pivot + 1..plan.row_ptr[k + 1] - first {
-                let to = entry[plan.columns[first + u] as usize];
-                if to != NONE {
-                    add_product(
-                        m,
-                        -1.0,
-                        work,
-                        &done[u * mm..][..mm],
-                        &mut row[(to as usize - begin) * mm..][..mm],
-                    );
+                let to = entry[plan.columns[first + u] as usize] as usize;
+                if to >= begin {
+                    add_product(m, -1.0, work, &done[u * mm..][..mm], &mut row[(to - begin) * mm..][..mm]);
                 }
             }
         }
-        columns.iter().for_each(|&j| entry[j as usize] = NONE);
         let scale = &scale[(i - rows.start) * m..][..m];
         let row = &mut values[begin * mm..end * mm];
         invert_pivot(
@@ -175,6 +183,65 @@ fn eliminate(
             work.copy_from_slice(u);
             u.fill(0.0);
             add_product(m, 1.0, d, work, u);
+        }
+    }
+    pivots
+}
+
+/// The same for numbers instead of blocks; those of one matrix are gathered on the way.
+#[inline(always)]
+fn eliminate_scalar(
+    plan: &Plan,
+    terms: &HostTerms,
+    one: Option<Numbers>,
+    p: usize,
+    shift: Option<f64>,
+    scratch: &mut Scratch,
+) -> Pivots {
+    let rows = plan.ptr[p]..plan.ptr[p + 1];
+    let (first, last) = (plan.row_ptr[rows.start], plan.row_ptr[rows.end]);
+    let Scratch { values, entry, scale } = scratch;
+    let (values, entry) = (&mut values[..last - first], &mut entry[..rows.len()]);
+    let columns = &plan.columns[first..last];
+    let (row_ptr, diagonals) = (&plan.row_ptr[rows.start..=rows.end], &plan.diagonal[rows.clone()]);
+    let mut pivots = Pivots::default();
+    let (mut work, mut inverse) = ([0.0], [0.0]);
+    entry.fill(0);
+    for i in 0..rows.len() {
+        let (begin, diagonal, end) = (row_ptr[i] - first, diagonals[i] - first, row_ptr[i + 1] - first);
+        let (done, row) = values[..end].split_at_mut(begin);
+        for (e, &j) in columns[begin..end].iter().enumerate() {
+            entry[j as usize] = (begin + e) as u32;
+        }
+        if let Some((c, a, sources)) = one {
+            let mut largest = 0.0f64;
+            for (to, &source) in row.iter_mut().zip(&sources[first + begin..first + end]) {
+                *to = if source == u32::MAX { 0.0 } else { c * a[source as usize] };
+                largest = to.abs().max(largest);
+            }
+            scale[i] = largest;
+        }
+        for e in 0..diagonal - begin {
+            let k = columns[begin + e] as usize;
+            let (pivot, behind) = (diagonals[k] - first, row_ptr[k + 1] - first);
+            let l = row[e] * done[pivot];
+            row[e] = l;
+            for (&j, &u) in columns[pivot + 1..behind].iter().zip(&done[pivot + 1..behind]) {
+                let to = entry[j as usize] as usize;
+                if to >= begin {
+                    row[to - begin] -= l * u;
+                }
+            }
+        }
+        let number = plan.rows[rows.start + i];
+        let (scale, at) = (&scale[i..=i], diagonal - begin);
+        invert_pivot(1, plan, number, terms, shift, scale, row, at, &mut work, &mut inverse, &mut pivots);
+    }
+    // U = D⁻¹ times what is right of the diagonal, now that no row needs that any more.
+    for (bounds, &diagonal) in row_ptr.windows(2).zip(diagonals) {
+        let row = &mut values[diagonal - first..bounds[1] - first];
+        if let Some((d, u)) = row.split_first_mut() {
+            u.iter_mut().for_each(|u| *u *= *d);
         }
     }
     pivots
@@ -255,7 +322,7 @@ fn largest_of_row(plan: &Plan, terms: &HostTerms, number: u32, r: usize) -> f64 
         let s = c.rows();
         let b = plan.order / s;
         let weight = (0..s).map(|l| c[(r % s, l)].abs()).fold(0.0, f64::max);
-        let row_ptr = &plan.matrix_rows[t.min(plan.matrix_rows.len() - 1)];
+        let row_ptr = &plan.pattern(t).row_ptr;
         for p in row_ptr[i]..row_ptr[i + 1] {
             let row = &a[p * b * b + r / s * b..][..b];
             largest = row.iter().fold(largest, |most, v| most.max(weight * v.abs()));

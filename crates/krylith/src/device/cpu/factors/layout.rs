@@ -9,8 +9,11 @@
 //! slots one after the other (D⁻¹ first), a slot m columns of m rows of W numbers. Columns: one a block of L and U,
 //! in the same order.
 
+use crate::Result;
+use crate::device::cpu::zeros;
 use crate::precond::Plan;
 use crate::space::Store;
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows side by side at most.
@@ -60,45 +63,49 @@ fn widths(m: usize) -> &'static [usize] {
     }
 }
 
+/// Subdomains that one task lays out.
+const TASK: usize = 16;
+
 impl Layout {
     /// Chooses the width of each subdomain's slices: the one that reads fewest bytes, a slice counted as 64 beside
     /// what it holds, for its loop.
     pub fn new(plan: &Plan, store: Store) -> Self {
         let m = plan.order;
         let block = m * m * store.bytes() + 2;
-        let mut out = Self { pieces: Vec::new(), slices: Vec::new(), all_columns: 0, values: 0, order: m };
-        let mut candidate = Vec::new();
-        for p in 0..plan.count() {
-            let mut best: Option<(usize, usize)> = None;
-            for &lanes in widths(m) {
-                candidate.clear();
-                slices(plan, p, lanes, Side::Lower, &mut candidate);
-                slices(plan, p, lanes, Side::Upper, &mut candidate);
-                let slots: usize = candidate.iter().map(|s| s.slots as usize * lanes).sum();
-                let cost = (slots + candidate.len() * lanes / 2) * block + candidate.len() * 64;
-                if best.is_none_or(|best| cost < best.0) {
-                    best = Some((cost, lanes));
+        // Of each subdomain its width, and its slices; then where they go.
+        let tasks: Vec<(Vec<(usize, usize)>, Vec<Slice>)> = (0..plan.count().div_ceil(TASK))
+            .into_par_iter()
+            .map_init(Lengths::default, |lengths, task| {
+                let (mut widths, mut slices) = (Vec::with_capacity(TASK), Vec::new());
+                for p in task * TASK..((task + 1) * TASK).min(plan.count()) {
+                    lengths.read(plan, p);
+                    let lanes = lengths.best(plan, p, m, block);
+                    let from = slices.len();
+                    lengths.slices(plan, p, lanes, &mut slices);
+                    widths.push((lanes, slices.len() - from));
                 }
+                (widths, slices)
+            })
+            .collect();
+        let mut slices = Vec::with_capacity(tasks.iter().map(|task| task.1.len()).sum());
+        let mut pieces = Vec::with_capacity(plan.count());
+        let (mut columns, mut values) = (0, 0);
+        for (widths, of_task) in tasks {
+            let mut of_task = &of_task[..];
+            for (lanes, count) in widths {
+                let (own, rest) = of_task.split_at(count);
+                of_task = rest;
+                // As many slices of L as of U.
+                let (from, middle) = (slices.len(), slices.len() + count / 2);
+                slices.extend_from_slice(own);
+                let (lower, upper) = (from..middle, middle..slices.len());
+                pieces.push(Piece { lanes, lower, upper, columns, values });
+                let slots: usize = own.iter().map(|s| s.slots as usize).sum();
+                columns += slots * lanes;
+                values += (slots + count / 2) * lanes * m * m;
             }
-            let lanes = best.expect("there is a width").1;
-            let from = out.slices.len();
-            slices(plan, p, lanes, Side::Lower, &mut out.slices);
-            let middle = out.slices.len();
-            slices(plan, p, lanes, Side::Upper, &mut out.slices);
-            let to = out.slices.len();
-            let piece = Piece {
-                lanes,
-                lower: from..middle,
-                upper: middle..to,
-                columns: out.all_columns,
-                values: out.values,
-            };
-            let slots: usize = out.slices[from..].iter().map(|s| s.slots as usize).sum();
-            out.all_columns += slots * lanes;
-            out.values += (slots + (to - middle)) * lanes * m * m;
-            out.pieces.push(piece);
         }
-        out
+        Self { pieces, slices, all_columns: columns, values, order: m }
     }
 
     /// The values of subdomain `p`.
@@ -106,73 +113,124 @@ impl Layout {
         self.pieces[p].values..self.pieces.get(p + 1).map_or(self.values, |next| next.values)
     }
 
-    /// Columns in order of application; a missing block has that of its slice's first row, times zero.
-    pub fn columns<C: Copy>(&self, plan: &Plan, narrow: impl Fn(u32) -> C) -> Vec<C> {
-        let mut columns = Vec::with_capacity(self.all_columns);
-        for (p, piece) in self.pieces.iter().enumerate() {
-            for (side, slices) in [(Side::Lower, piece.lower.clone()), (Side::Upper, piece.upper.clone())] {
-                for slice in &self.slices[slices] {
-                    for slot in 0..slice.slots as usize {
-                        for lane in 0..piece.lanes {
-                            let entry = entries(plan, p, slice.start as usize + lane, side)
-                                .filter(|_| in_level(plan, p, slice.start, lane))
-                                .and_then(|entries| (slot < entries.len()).then(|| entries.start + slot));
-                            columns.push(narrow(entry.map_or(slice.start, |e| plan.columns[e])));
-                        }
-                    }
-                }
-            }
+    /// Columns in order of application, where a missing block has that of its slice's first row, times zero; and zeros
+    /// for the values but for ones on the diagonals of the rows that are missing in slices.
+    pub fn arrays<C, T>(&self, plan: &Plan, narrow: impl Fn(u32) -> C + Sync) -> Result<(Vec<C>, Vec<T>)>
+    where
+        C: Copy + Default + Send,
+        T: Stored + Default + Send,
+    {
+        let what = "incomplete factors";
+        let (mut columns, mut values) = (zeros(self.all_columns, what)?, zeros(self.values, what)?);
+        let mut tasks = Vec::with_capacity(self.pieces.len().div_ceil(TASK));
+        let (mut more_columns, mut more_values) = (&mut columns[..], &mut values[..]);
+        for first in (0..self.pieces.len()).step_by(TASK) {
+            let end = (first + TASK).min(self.pieces.len());
+            let (columns_end, values_end) = self
+                .pieces
+                .get(end)
+                .map_or((self.all_columns, self.values), |next| (next.columns, next.values));
+            let (columns, rest) = more_columns.split_at_mut(columns_end - self.pieces[first].columns);
+            let (values, others) = more_values.split_at_mut(values_end - self.pieces[first].values);
+            (more_columns, more_values) = (rest, others);
+            tasks.push((first..end, columns, values));
         }
-        columns
+        tasks.into_par_iter().for_each(|(subdomains, columns, values)| {
+            let first = subdomains.start;
+            for p in subdomains {
+                let columns = &mut columns[self.pieces[p].columns - self.pieces[first].columns..];
+                let values = &mut values[self.pieces[p].values - self.pieces[first].values..];
+                self.columns_of(plan, p, columns, &narrow);
+                self.pad(plan, p, values);
+            }
+        });
+        Ok((columns, values))
     }
 
-    /// Puts ones on the diagonals of the rows that are missing in slices.
-    pub fn padded<T: Stored>(&self, plan: &Plan, mut zeros: Vec<T>) -> Vec<T> {
-        let m = self.order;
-        for (p, piece) in self.pieces.iter().enumerate() {
-            let block = piece.lanes * m * m;
-            let lower: usize = self.slices[piece.lower.clone()].iter().map(|s| s.slots as usize).sum();
-            let mut at = piece.values + lower * block;
-            for slice in &self.slices[piece.upper.clone()] {
-                for lane in (0..piece.lanes).filter(|&lane| !in_level(plan, p, slice.start, lane)) {
-                    for r in 0..m {
-                        zeros[at + (r * m + r) * piece.lanes + lane] = T::narrow(1.0);
-                    }
-                }
-                at += (1 + slice.slots as usize) * block;
-            }
-        }
-        zeros
-    }
-
-    /// Calls `f(entry, at, lanes)` for every block of subdomain `p`: its number in the plan and where its first number
-    /// stands among the subdomain's values.
-    fn blocks(&self, plan: &Plan, p: usize, mut f: impl FnMut(usize, usize, usize)) {
-        let piece = &self.pieces[p];
-        let (lanes, block) = (piece.lanes, piece.lanes * self.order * self.order);
+    /// The columns of subdomain `p`, from its first on.
+    fn columns_of<C: Copy>(&self, plan: &Plan, p: usize, columns: &mut [C], narrow: impl Fn(u32) -> C) {
+        let (lanes, first) = (self.pieces[p].lanes, plan.ptr[p]);
         let mut at = 0;
-        for (side, slices) in [(Side::Lower, piece.lower.clone()), (Side::Upper, piece.upper.clone())] {
-            let diagonal = usize::from(side == Side::Upper);
-            for slice in &self.slices[slices] {
-                for lane in (0..lanes).take_while(|&lane| in_level(plan, p, slice.start, lane)) {
-                    let row = slice.start as usize + lane;
-                    if diagonal == 1 {
-                        f(plan.diagonal[plan.ptr[p] + row], at + lane, lanes);
-                    }
-                    for (slot, e) in entries(plan, p, row, side).into_iter().flatten().enumerate() {
-                        f(e, at + (diagonal + slot) * block + lane, lanes);
-                    }
-                }
-                at += (diagonal + slice.slots as usize) * block;
+        self.each_slice(plan, p, |side, slice, rows| {
+            let own = &mut columns[at..at + slice.slots as usize * lanes];
+            own.fill(narrow(slice.start));
+            for (lane, row) in rows.enumerate().filter(|_| slice.slots > 0) {
+                let of_row = &plan.columns[entries(plan, first + row, side)];
+                own[lane..].iter_mut().step_by(lanes).zip(of_row).for_each(|(to, &j)| *to = narrow(j));
             }
-        }
+            at += own.len();
+        });
+    }
+
+    /// Ones on the diagonals of the rows that are missing in slices of subdomain `p`, whose values these are.
+    fn pad<T: Stored>(&self, plan: &Plan, p: usize, values: &mut [T]) {
+        let (m, lanes) = (self.order, self.pieces[p].lanes);
+        let mut at = 0;
+        self.each_slice(plan, p, |side, slice, rows| {
+            let upper = usize::from(side == Side::Upper);
+            for lane in (rows.len()..lanes).filter(|_| upper == 1) {
+                for r in 0..m {
+                    values[at + (r * m + r) * lanes + lane] = T::narrow(1.0);
+                }
+            }
+            at += (upper + slice.slots as usize) * lanes * m * m;
+        });
+    }
+
+    /// Calls `f` for every slice of subdomain `p` in order of application, with the rows that it has.
+    #[inline(always)]
+    fn each_slice(&self, plan: &Plan, p: usize, mut f: impl FnMut(Side, Slice, Range<usize>)) {
+        let piece = &self.pieces[p];
+        let levels = plan.level_ptr[p]..plan.level_ptr[p + 1];
+        let mut slices = self.slices[piece.lower.start..piece.upper.end].iter();
+        let mut of_level = |l: usize, side: Side| {
+            let rows = level(plan, p, l);
+            for (start, &slice) in rows.clone().step_by(piece.lanes).zip(&mut slices) {
+                f(side, slice, start..(start + piece.lanes).min(rows.end));
+            }
+        };
+        levels.clone().for_each(|l| of_level(l, Side::Lower));
+        levels.rev().for_each(|l| of_level(l, Side::Upper));
+    }
+
+    /// Calls `f(entry, at)` for every block of subdomain `p`: its number in the plan and where its first number stands
+    /// among the subdomain's values.
+    #[inline(always)]
+    fn blocks(&self, plan: &Plan, p: usize, mut f: impl FnMut(usize, usize)) {
+        let (lanes, first) = (self.pieces[p].lanes, plan.ptr[p]);
+        let block = lanes * self.order * self.order;
+        let mut at = 0;
+        self.each_slice(plan, p, |side, slice, rows| {
+            for (lane, row) in rows.enumerate() {
+                // D⁻¹ stands before U.
+                let entries = match side {
+                    Side::Lower => entries(plan, first + row, side),
+                    Side::Upper => plan.diagonal[first + row]..plan.row_ptr[first + row + 1],
+                };
+                for (slot, e) in entries.enumerate() {
+                    f(e, at + slot * block + lane);
+                }
+            }
+            at += (usize::from(side == Side::Upper) + slice.slots as usize) * block;
+        });
     }
 
     /// Puts the factors of subdomain `p`, row-major blocks in the plan's order from the subdomain's first entry on,
     /// where they belong.
     pub fn store<T: Stored>(&self, plan: &Plan, p: usize, from: &[f64], to: &mut [T]) {
-        let (m, first) = (self.order, plan.row_ptr[plan.ptr[p]]);
-        self.blocks(plan, p, |e, at, lanes| {
+        match self.order {
+            1 => self.store_order(1, plan, p, from, to),
+            2 => self.store_order(2, plan, p, from, to),
+            3 => self.store_order(3, plan, p, from, to),
+            4 => self.store_order(4, plan, p, from, to),
+            m => self.store_order(m, plan, p, from, to),
+        }
+    }
+
+    #[inline(always)]
+    fn store_order<T: Stored>(&self, m: usize, plan: &Plan, p: usize, from: &[f64], to: &mut [T]) {
+        let (first, lanes) = (plan.row_ptr[plan.ptr[p]], self.pieces[p].lanes);
+        self.blocks(plan, p, |e, at| {
             let block = &from[(e - first) * m * m..][..m * m];
             for c in 0..m {
                 for r in 0..m {
@@ -184,8 +242,8 @@ impl Layout {
 
     /// The reverse of [`store`](Self::store), to the plan's order of all entries.
     pub fn load<T: Stored>(&self, plan: &Plan, p: usize, from: &[T], to: &mut [f64]) {
-        let m = self.order;
-        self.blocks(plan, p, |e, at, lanes| {
+        let (m, lanes) = (self.order, self.pieces[p].lanes);
+        self.blocks(plan, p, |e, at| {
             for c in 0..m {
                 for r in 0..m {
                     to[e * m * m + r * m + c] = from[at + (c * m + r) * lanes].widen();
@@ -193,6 +251,68 @@ impl Layout {
             }
         });
     }
+}
+
+/// Blocks left and right of the diagonal in each row of a subdomain.
+#[derive(Default)]
+struct Lengths {
+    lower: Vec<u32>,
+    upper: Vec<u32>,
+}
+
+impl Lengths {
+    /// Those of subdomain `p`.
+    fn read(&mut self, plan: &Plan, p: usize) {
+        let rows = plan.ptr[p]..plan.ptr[p + 1];
+        let length = |side| move |i| entries(plan, i, side).len() as u32;
+        self.lower.clear();
+        self.lower.extend(rows.clone().map(length(Side::Lower)));
+        self.upper.clear();
+        self.upper.extend(rows.map(length(Side::Upper)));
+    }
+
+    /// The best width.
+    fn best(&self, plan: &Plan, p: usize, m: usize, block: usize) -> usize {
+        let cost = |&lanes: &usize| {
+            let (mut slots, mut count) = (0, 0);
+            if lanes == 1 {
+                let sum = |lengths: &[u32]| lengths.iter().map(|&l| l as usize).sum::<usize>();
+                (slots, count) = (sum(&self.lower) + sum(&self.upper), 2 * self.lower.len());
+            } else {
+                for l in plan.level_ptr[p]..plan.level_ptr[p + 1] {
+                    let rows = level(plan, p, l);
+                    let longest = |lengths: &[u32]| -> usize {
+                        lengths[rows.clone()].chunks(lanes).map(|c| longest(c) as usize).sum()
+                    };
+                    slots += longest(&self.lower) + longest(&self.upper);
+                    count += 2 * rows.len().div_ceil(lanes);
+                }
+            }
+            (slots * lanes + count * lanes / 2) * block + count * 64
+        };
+        *widths(m).iter().min_by_key(|lanes| cost(lanes)).expect("there is a width")
+    }
+
+    /// The slices of L, forward, and of U, backward.
+    fn slices(&self, plan: &Plan, p: usize, lanes: usize, out: &mut Vec<Slice>) {
+        let mut of_level = |l: usize, lengths: &[u32]| {
+            let rows = level(plan, p, l);
+            let starts = rows.clone().step_by(lanes);
+            out.extend(
+                starts
+                    .zip(lengths[rows].chunks(lanes))
+                    .map(|(start, c)| Slice { start: start as u32, slots: longest(c) }),
+            );
+        };
+        let levels = plan.level_ptr[p]..plan.level_ptr[p + 1];
+        levels.clone().for_each(|l| of_level(l, &self.lower));
+        levels.rev().for_each(|l| of_level(l, &self.upper));
+    }
+}
+
+/// The largest of some lengths.
+fn longest(lengths: &[u32]) -> u32 {
+    lengths.iter().fold(0, |most, &l| most.max(l))
 }
 
 /// A stored number.
@@ -229,13 +349,13 @@ enum Side {
     Upper,
 }
 
-/// Entries left or right of the diagonal of a row of subdomain `p`, if it has such a row.
-fn entries(plan: &Plan, p: usize, row: usize, side: Side) -> Option<Range<usize>> {
-    let i = plan.ptr[p] + row;
-    (i < plan.ptr[p + 1]).then(|| match side {
-        Side::Lower => plan.row_ptr[i]..plan.diagonal[i],
-        Side::Upper => plan.diagonal[i] + 1..plan.row_ptr[i + 1],
-    })
+/// Entries left or right of the diagonal at a position.
+#[inline(always)]
+fn entries(plan: &Plan, position: usize, side: Side) -> Range<usize> {
+    match side {
+        Side::Lower => plan.row_ptr[position]..plan.diagonal[position],
+        Side::Upper => plan.diagonal[position] + 1..plan.row_ptr[position + 1],
+    }
 }
 
 /// Level `level` (of all) as rows of its subdomain `p`.
@@ -246,31 +366,4 @@ fn level(plan: &Plan, p: usize, level: usize) -> Range<usize> {
         plan.ptr[p + 1] - plan.ptr[p]
     };
     plan.levels[level] as usize..end
-}
-
-/// True when the row `lane` behind `start` is of the same level.
-fn in_level(plan: &Plan, p: usize, start: u32, lane: usize) -> bool {
-    if lane == 0 {
-        return true;
-    }
-    let levels = plan.level_ptr[p]..plan.level_ptr[p + 1];
-    let next = levels.start + plan.levels[levels.clone()].partition_point(|&first| first <= start);
-    start as usize + lane < level(plan, p, next - 1).end
-}
-
-/// The slices of L, forward, or of U, backward.
-fn slices(plan: &Plan, p: usize, lanes: usize, side: Side, out: &mut Vec<Slice>) {
-    let levels = plan.level_ptr[p]..plan.level_ptr[p + 1];
-    let mut of_level = |l: usize| {
-        let rows = level(plan, p, l);
-        for start in rows.clone().step_by(lanes) {
-            let lane = start..(start + lanes).min(rows.end);
-            let slots = lane.filter_map(|row| entries(plan, p, row, side)).map(|e| e.len()).max();
-            out.push(Slice { start: start as u32, slots: slots.unwrap_or(0) as u32 });
-        }
-    };
-    match side {
-        Side::Lower => levels.for_each(&mut of_level),
-        Side::Upper => levels.rev().for_each(&mut of_level),
-    }
 }

@@ -76,14 +76,24 @@ impl SubdomainFactors for Cpu {
     fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<CpuFactors> {
         let layout = Layout::new(plan, store);
         let what = "incomplete factors";
-        let columns = if plan.largest() <= 1 << 16 {
-            Columns::U16(layout.columns(plan, |j| j as u16))
-        } else {
-            Columns::U32(layout.columns(plan, |j| j))
-        };
-        let values = match store {
-            Store::F64 => Values::F64(layout.padded(plan, super::zeros(layout.values, what)?)),
-            Store::F32 => Values::F32(layout.padded(plan, super::zeros(layout.values, what)?)),
+        let narrow = plan.largest() <= 1 << 16;
+        let (columns, values) = match (narrow, store) {
+            (true, Store::F64) => {
+                let (columns, values) = layout.arrays(plan, |j| j as u16)?;
+                (Columns::U16(columns), Values::F64(values))
+            }
+            (true, Store::F32) => {
+                let (columns, values) = layout.arrays(plan, |j| j as u16)?;
+                (Columns::U16(columns), Values::F32(values))
+            }
+            (false, Store::F64) => {
+                let (columns, values) = layout.arrays(plan, |j| j)?;
+                (Columns::U32(columns), Values::F64(values))
+            }
+            (false, Store::F32) => {
+                let (columns, values) = layout.arrays(plan, |j| j)?;
+                (Columns::U32(columns), Values::F32(values))
+            }
         };
         let bytes = layout.values * store.bytes();
         let pieces = pieces(plan, self.pool().pieces(bytes));

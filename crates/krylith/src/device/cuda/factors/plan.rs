@@ -305,7 +305,7 @@ impl CudaPlan {
             dropped: self.outline.dropped,
             stored: self.outline.stored,
             blocks: self.outline.blocks.clone(),
-            matrix_rows: Vec::new(),
+            patterns: Vec::new(),
         })
     }
 

@@ -40,11 +40,6 @@ __device__ int invert(double* a, double* inverse, const double* scale, double* f
     for (int e = 0; e < ENTRIES; ++e) finite &= isfinite(a[e]);
     if (!finite) return NOT_FINITE;
     __syncwarp();
-    if constexpr (ORDER == 1) {
-        if (lane == 0) inverse[0] = 1 / a[0];
-        __syncwarp();
-        return a[0] == 0 ? ZERO : fabs(a[0]) < 1e-14 * scale[0] ? TINY : isfinite(inverse[0]) ? GOOD : NOT_FINITE;
-    }
     for (int e = lane; e < ENTRIES; e += 32) {
         const double unit = scale[e / ORDER] > 0 ? scale[e / ORDER] : 1;  // rows of unlike units are compared by what the matrix has in them
         a[e] /= unit;
@@ -84,16 +79,74 @@ __device__ int invert(double* a, double* inverse, const double* scale, double* f
     return finite ? GOOD : NOT_FINITE;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-ildu_factor(const long long* __restrict__ starts, const unsigned* __restrict__ depths, const unsigned* __restrict__ levels,
-            const long long* __restrict__ row_starts, const unsigned short* __restrict__ columns, const long long* __restrict__ diagonal,
-            const unsigned* __restrict__ rows, double shift, double* work, Pivots* pivots) {
-    extern __shared__ double memory[];
+// What becomes of a pivot: counted where it is bad, by one lane.
+__device__ __forceinline__ void count_pivot(Pivots* pivots, unsigned row, int kind, bool shifted) {
+    if (kind != GOOD) {
+        atomicAdd(&pivots->bad, 1u);
+        atomicMin(&pivots->first, (unsigned long long)row * 4 + kind);
+    } else if (shifted) {
+        atomicAdd(&pivots->shifted, 1u);
+    }
+}
+
+// The factorisation of scalar rows, SHARE lanes a row: they are short, and a level has more of them than there are warps.
+constexpr int SHARE = 8;
+__device__ void factor_scalars(long long first, long long end, int depth, const unsigned* __restrict__ levels, const long long* __restrict__ row_starts,
+                               const unsigned short* __restrict__ columns, const long long* __restrict__ diagonal,
+                               const unsigned* __restrict__ rows, double shift, double* work, Pivots* pivots) {
+    const int lane = threadIdx.x % SHARE;
+    const unsigned mask = ((1u << SHARE) - 1) << (threadIdx.x % 32 / SHARE * SHARE);
+    for (int level = 0; level < depth; ++level) {
+        const long long to = level + 1 < depth ? first + levels[level + 1] : end;
+        for (long long i = first + levels[level] + threadIdx.x / SHARE; i < to; i += THREADS / SHARE) {
+            const long long begin = row_starts[i], middle = diagonal[i], last = row_starts[i + 1];
+            double most = 0;
+            for (long long p = begin + lane; p < last; p += SHARE) most = fmax(most, fabs(work[p]));
+#pragma unroll
+            for (int d = 1; d < SHARE; d *= 2) most = fmax(most, __shfl_xor_sync(mask, most, d));
+            for (long long p = begin; p < middle; ++p) {
+                const long long k = first + columns[p], q_end = row_starts[k + 1];
+                const double lower = work[p];
+                for (long long q = diagonal[k] + 1 + lane; q < q_end; q += SHARE) {
+                    const int column = columns[q];
+                    long long low = p + 1, high = last;
+                    while (low < high) {
+                        const long long mid = (low + high) / 2;
+                        if (columns[mid] < column) low = mid + 1; else high = mid;
+                    }
+                    if (low < last && columns[low] == column) work[low] -= lower * work[q];
+                }
+                __syncwarp(mask);
+            }
+            const double found = work[middle];
+            double inverse = 1 / found;
+            auto judge = [&](double a) { return !isfinite(a) ? NOT_FINITE : a == 0 ? ZERO : fabs(a) < 1e-14 * most ? TINY : isfinite(1 / a) ? GOOD : NOT_FINITE; };
+            int kind = judge(found);
+            const bool shifted = kind != GOOD && shift > 0;
+            if (shifted) {
+                const double more = found + shift * (most > 0 ? most : 1);
+                kind = judge(more);
+                inverse = 1 / more;
+            }
+            // A bad pivot's row and column take no part in what follows.
+            if (kind != GOOD) inverse = 0;
+            __syncwarp(mask);  // the pivot is read
+            if (lane == 0) {
+                count_pivot(pivots, rows[i], kind, shifted);
+                work[middle] = inverse;
+            }
+            for (long long q = middle + 1 + lane; q < last; q += SHARE) work[q] = kind == GOOD ? inverse * work[q] : 0;
+        }
+        __syncthreads();
+    }
+}
+
+// The same for blocks, a warp a row. memory: two blocks and two columns for each warp.
+__device__ void factor_blocks(long long first, long long end, int depth, const unsigned* __restrict__ levels, const long long* __restrict__ row_starts,
+                              const unsigned short* __restrict__ columns, const long long* __restrict__ diagonal,
+                              const unsigned* __restrict__ rows, double shift, double* work, Pivots* pivots, double* memory) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     double *a = memory + warp * 2 * (ENTRIES + ORDER), *inverse = a + ENTRIES, *factor = inverse + ENTRIES, *scale = factor + ORDER;
-    const long long first = starts[blockIdx.x], end = starts[blockIdx.x + 1];
-    const int depth = depths[blockIdx.x];
-    levels += first;
     for (int level = 0; level < depth; ++level) {
         const long long to = level + 1 < depth ? first + levels[level + 1] : end;
         for (long long i = first + levels[level] + warp; i < to; i += OWN_WARPS) {
@@ -121,19 +174,15 @@ ildu_factor(const long long* __restrict__ starts, const unsigned* __restrict__ d
                         }
                         if (low < last && columns[low] == column) at = low;
                     }
-                    if constexpr (ORDER == 1) {
-                        if (at >= 0) work[at] -= work[p] * work[q];
-                    } else {
-                        for (unsigned found = __ballot_sync(ALL, at >= 0); found; found &= found - 1) {
-                            const int which = __ffs(found) - 1;
-                            const long long to_block = __shfl_sync(ALL, at, which) * ENTRIES, u = (q0 + which) * ENTRIES;
-                            for (int e = lane; e < ENTRIES; e += 32) {
-                                const int r = e / ORDER, c = e % ORDER;
-                                double sum = work[to_block + e];
+                    for (unsigned found = __ballot_sync(ALL, at >= 0); found; found &= found - 1) {
+                        const int which = __ffs(found) - 1;
+                        const long long to_block = __shfl_sync(ALL, at, which) * ENTRIES, u = (q0 + which) * ENTRIES;
+                        for (int e = lane; e < ENTRIES; e += 32) {
+                            const int r = e / ORDER, c = e % ORDER;
+                            double sum = work[to_block + e];
 #pragma unroll 4
-                                for (int m = 0; m < ORDER; ++m) sum -= work[p * ENTRIES + r * ORDER + m] * work[u + m * ORDER + c];
-                                work[to_block + e] = sum;
-                            }
+                            for (int m = 0; m < ORDER; ++m) sum -= work[p * ENTRIES + r * ORDER + m] * work[u + m * ORDER + c];
+                            work[to_block + e] = sum;
                         }
                     }
                     __syncwarp();
@@ -150,11 +199,7 @@ ildu_factor(const long long* __restrict__ starts, const unsigned* __restrict__ d
                 kind = invert(a, inverse, scale, factor, lane);
                 __syncwarp();
                 if (kind != GOOD && !pass && shift > 0) continue;
-                if (lane == 0 && kind != GOOD) {
-                    atomicAdd(&pivots->bad, 1u);
-                    atomicMin(&pivots->first, (unsigned long long)rows[i] * 4 + kind);
-                }
-                if (lane == 0 && kind == GOOD && pass) atomicAdd(&pivots->shifted, 1u);
+                if (lane == 0) count_pivot(pivots, rows[i], kind, pass);
                 break;
             }
             // A bad pivot's row and column take no part in what follows.
@@ -178,6 +223,18 @@ ildu_factor(const long long* __restrict__ starts, const unsigned* __restrict__ d
         }
         __syncthreads();
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+ildu_factor(const long long* __restrict__ starts, const unsigned* __restrict__ depths, const unsigned* __restrict__ levels,
+            const long long* __restrict__ row_starts, const unsigned short* __restrict__ columns, const long long* __restrict__ diagonal,
+            const unsigned* __restrict__ rows, double shift, double* work, Pivots* pivots) {
+    extern __shared__ double memory[];
+    const long long first = starts[blockIdx.x], end = starts[blockIdx.x + 1];
+    const int depth = depths[blockIdx.x];
+    levels += first;
+    if (ORDER == 1) factor_scalars(first, end, depth, levels, row_starts, columns, diagonal, rows, shift, work, pivots);
+    else factor_blocks(first, end, depth, levels, row_starts, columns, diagonal, rows, shift, work, pivots, memory);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -1,17 +1,19 @@
-// kron_pack: values from natural order [block][r][c] to the packed order of each tile, [slice][OWN / VECTOR][width][VECTOR], as
-// update_values needs it: nothing is analysed again. Included by kron_product.cu, whose layout it writes.
+// kron_pack: values from natural order [block][r][c] to the packed order of each tile, [slice][OWN / VECTOR][width][VECTOR], as set-up and
+// update_values need it: nothing is analysed again. Included by kron_product.cu, whose layout it writes.
 //
-// sources: for each slot term * BLOCK * BLOCK + r * BLOCK + c of an entry that holds its number. A term whose pointer is null keeps its
-// slots. Bytes moved: the natural values of the terms given, and their slots. One CTA a tile.
+// natural: the values of one term of the group, its number `term`; other terms keep their slots. sources: for each slot
+// term * BLOCK * BLOCK + r * BLOCK + c of an entry that holds its number. Bytes moved: the natural values, and the term's slots. One CTA a
+// tile; a piece of its blocks at a time goes through shared memory, so that both sides are whole lines.
 //
 // broken[0] becomes 1 where an entry differs from the one that its slot is taken from, or is not zero where all were; broken[1] where a
 // stored number is NaN or infinite.
 
 extern "C" __global__ void kron_pack(const unsigned* __restrict__ starts, const char* __restrict__ records, const long long* __restrict__ row_starts,
                                      const long long* __restrict__ part_starts, const int* __restrict__ sources,
-                                     const double* __restrict__ m, const double* __restrict__ l, VALUE* __restrict__ values, int* broken) {
+                                     const double* __restrict__ natural, const int term, VALUE* __restrict__ values, int* broken) {
+    constexpr int ENTRIES = BLOCK * BLOCK, NUMBERS = ENTRIES | 1, PIECE = 1536 / NUMBERS;  // odd, against bank conflicts
     __shared__ long long from[TILE];  // where each block of the tile lies in natural order
-    constexpr int ENTRIES = BLOCK * BLOCK;
+    __shared__ double piece[PIECE * NUMBERS];
     const char* record = records + (unsigned long long)starts[blockIdx.x] * 16;
     const Header tile = *(const Header*)record;
     const int blocks = tile.blocks, width = (blocks + ROUND - 1) / ROUND * ROUND, rows = tile.rows;
@@ -22,21 +24,27 @@ extern "C" __global__ void kron_pack(const unsigned* __restrict__ starts, const 
         const long long first = ids[i] < 0 ? part_starts[~ids[i]] : row_starts[ids[i]];
         for (int p = begin; p < ends[i]; ++p) from[p] = (first + p - begin) * ENTRIES;
     }
-    __syncthreads();
-    auto natural = [&](int entry, int p) { return entry < ENTRIES ? m[from[p] + entry] : l[from[p] + entry - ENTRIES]; };
-    for (int i = threadIdx.x; i < width * SLOTS; i += blockDim.x) {
-        const int p = i / VECTOR % width, s = i / (VECTOR * width) * VECTOR + i % VECTOR, entry = sources[s];
-        if (entry < ENTRIES ? m == nullptr : l == nullptr) continue;
-        const double value = p < blocks ? natural(entry, p) : 0.0;
-        values[(unsigned long long)tile.position * (4 * SLOTS) + i] = (VALUE)value;
-        if (!(fabs(value) <= 1.7976931348623157e308)) broken[1] = 1;
-    }
+    VALUE* const packed = values + (unsigned long long)tile.position * (4 * SLOTS);
+    for (int p0 = 0; p0 < blocks; p0 += PIECE) {
+        const int n = min(PIECE, blocks - p0);
+        __syncthreads();  // the last piece is used up, and places are known
+        for (int i = threadIdx.x; i < n * ENTRIES; i += blockDim.x) {
+            const int p = i / ENTRIES, entry = i % ENTRIES;
+            piece[p * NUMBERS + entry] = natural[from[p0 + p] + entry];
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < n * SLOTS; i += blockDim.x) {
+            const int p = i / VECTOR % n, s = i / (VECTOR * n) * VECTOR + i % VECTOR, entry = sources[s] - term * ENTRIES;
+            if (entry < 0 || entry >= ENTRIES) continue;
+            const double value = piece[p * NUMBERS + entry];
+            packed[(s / VECTOR * width + p0 + p) * VECTOR + s % VECTOR] = (VALUE)value;
+            if (!(fabs(value) <= 1.7976931348623157e308)) broken[1] = 1;
+        }
 #ifdef SLOT_TABLE
-    for (int i = threadIdx.x; i < blocks * TERMS * ENTRIES; i += blockDim.x) {
-        const int p = i / (TERMS * ENTRIES), entry = i % (TERMS * ENTRIES);
-        if (entry < ENTRIES ? m == nullptr : l == nullptr) continue;
-        const int s = slot(entry / ENTRIES, entry / BLOCK % BLOCK, entry % BLOCK);
-        if (natural(entry, p) != (s < 0 ? 0.0 : natural(sources[s], p))) broken[0] = 1;
-    }
+        for (int i = threadIdx.x; i < n * ENTRIES; i += blockDim.x) {
+            const int p = i / ENTRIES, entry = i % ENTRIES, s = slot(term, entry / BLOCK, entry % BLOCK);
+            if (piece[p * NUMBERS + entry] != (s < 0 ? 0.0 : piece[p * NUMBERS + sources[s] - term * ENTRIES])) broken[0] = 1;
+        }
 #endif
+    }
 }

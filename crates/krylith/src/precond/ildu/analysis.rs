@@ -1,0 +1,314 @@
+//! The analysis of one subdomain: the union of its terms' patterns, the order of elimination, fill and levels.
+//!
+//! Every pass reads a subdomain's rows once, in memory that a thread keeps from one subdomain to the next: first the
+//! entries that stay inside are counted, then they are gathered with their levels, and at last written by level straight
+//! to their place in the plan.
+
+use super::fill::{NONE, Pattern};
+use super::order;
+use crate::Result;
+use crate::device::cpu::room;
+use crate::matrix::Bsr;
+use crate::partition::Subdomains;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What all subdomains are analysed from.
+pub(super) struct Analysis<'a> {
+    /// The different patterns of the terms.
+    matrices: Vec<&'a Bsr>,
+    subdomains: &'a Subdomains,
+    /// Of each own row its subdomain, above 32 bits, and its place there.
+    home: Vec<AtomicU64>,
+    fill: usize,
+}
+
+/// What the union of a subdomain's patterns has, without fill.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Count {
+    /// Entries inside, with every diagonal one.
+    pub entries: usize,
+    /// Stored blocks that lead out.
+    pub dropped: usize,
+    /// Stored blocks.
+    pub stored: usize,
+}
+
+/// Where one subdomain's part of the plan goes, all of its slices.
+pub(super) struct Places<'a> {
+    pub rows: &'a mut [u32],
+    /// The end of each row.
+    pub row_ptr: &'a mut [usize],
+    pub diagonal: &'a mut [usize],
+    pub columns: &'a mut [u32],
+    /// One for each term.
+    pub sources: Vec<&'a mut [u32]>,
+}
+
+impl<'a> Places<'a> {
+    /// Takes the places of so many rows and entries off the front.
+    pub fn split_off(&mut self, rows: usize, entries: usize) -> Places<'a> {
+        fn take<'a, T>(from: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+            from.split_off_mut(..count).expect("places for all that was counted")
+        }
+        Places {
+            rows: take(&mut self.rows, rows),
+            row_ptr: take(&mut self.row_ptr, rows),
+            diagonal: take(&mut self.diagonal, rows),
+            columns: take(&mut self.columns, entries),
+            sources: self.sources.iter_mut().map(|s| take(s, entries)).collect(),
+        }
+    }
+}
+
+/// A subdomain's rows in the order of elimination, with fill and levels.
+#[derive(Default)]
+pub(super) struct Found {
+    pattern: Pattern,
+    /// Of each pattern the block that stands at an entry of the union; empty where there is one pattern, whose blocks
+    /// `pattern.from` names by itself.
+    sources: Vec<Vec<u32>>,
+    /// The order of elimination, empty for the natural one.
+    order: Vec<u32>,
+    /// Rows in the order of elimination, by level.
+    by_level: Vec<u32>,
+    /// Where each level begins.
+    pub levels: Vec<u32>,
+}
+
+/// A thread's memory.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub found: Found,
+    level: Vec<u32>,
+    diagonal: Vec<usize>,
+    /// Row in the order of elimination → position.
+    pub place: Vec<u32>,
+}
+
+impl Found {
+    /// Entries with fill.
+    pub fn entries(&self) -> usize {
+        self.pattern.col.len()
+    }
+}
+
+impl<'a> Analysis<'a> {
+    /// True where entries are more than those of the matrices.
+    pub fn fills(&self) -> bool {
+        self.fill > 0
+    }
+
+    /// Looks up where every row belongs.
+    pub fn new(matrices: Vec<&'a Bsr>, subdomains: &'a Subdomains, fill: usize) -> Result<Self> {
+        let n = subdomains.block_rows();
+        let mut home = room(n, "the subdomains of rows")?;
+        (0..n).into_par_iter().map(|_| AtomicU64::new(0)).collect_into_vec(&mut home);
+        (0..subdomains.count()).into_par_iter().with_min_len(16).for_each(|p| {
+            for (k, &i) in subdomains.rows(p).iter().enumerate() {
+                home[i as usize].store((p as u64) << 32 | k as u64, Relaxed);
+            }
+        });
+        Ok(Self { matrices, subdomains, home, fill })
+    }
+
+    /// The place of column `j` in subdomain `p`, if it is inside.
+    #[inline(always)]
+    fn local(&self, p: usize, j: u32) -> Option<u32> {
+        let home = self.home.get(j as usize).map_or(u64::MAX, |home| home.load(Relaxed));
+        ((home >> 32) as usize == p).then_some(home as u32)
+    }
+
+    /// Counts the entries of subdomain `p`.
+    pub fn count(&self, p: usize, scratch: &mut Scratch) -> Count {
+        let [a] = self.matrices[..] else { return self.union(p, scratch) };
+        let mut count = Count::default();
+        let (row_ptr, col) = (a.row_ptr(), a.col());
+        for (k, &i) in self.subdomains.rows(p).iter().enumerate() {
+            let row = &col[row_ptr[i as usize]..row_ptr[i as usize + 1]];
+            let (mut inside, mut diagonal) = (0, false);
+            for &j in row {
+                let local = self.local(p, j);
+                inside += usize::from(local.is_some());
+                diagonal |= local == Some(k as u32);
+            }
+            count.stored += row.len();
+            count.dropped += row.len() - inside;
+            count.entries += inside + usize::from(!diagonal);
+        }
+        count
+    }
+
+    /// Analyses subdomain `p` and leaves the result in `scratch.found`.
+    pub fn find(&self, p: usize, scratch: &mut Scratch) {
+        let n = self.subdomains.rows(p).len();
+        match self.matrices[..] {
+            [a] => self.inside(a, p, scratch),
+            _ => _ = self.union(p, scratch),
+        }
+        let Scratch { found, level, diagonal, .. } = scratch;
+        let width = found.pattern.levels_into(diagonal, level);
+        found.order.clear();
+        if let Some(order) = order::choose(&found.pattern, level, width) {
+            found.pattern = found.pattern.permuted(&order);
+            found.order = order;
+        }
+        if self.fill > 0 {
+            found.pattern = found.pattern.filled(self.fill);
+        }
+        if self.fill > 0 || !found.order.is_empty() {
+            diagonal.clear();
+            diagonal.extend((0..n).map(|i| found.pattern.diagonal(i)));
+            found.pattern.levels_into(diagonal, level);
+        }
+        order::by_level(level, &mut found.by_level, &mut found.levels);
+    }
+
+    /// The entries of one matrix inside subdomain `p`, diagonal ones added.
+    fn inside(&self, a: &Bsr, p: usize, scratch: &mut Scratch) {
+        let (pattern, diagonal) = (&mut scratch.found.pattern, &mut scratch.diagonal);
+        let (row_ptr, col) = (a.row_ptr(), a.col());
+        let rows = self.subdomains.rows(p);
+        let most = rows.iter().map(|&i| row_ptr[i as usize + 1] - row_ptr[i as usize] + 1).sum::<usize>() + 1;
+        pattern.row_ptr.clear();
+        pattern.row_ptr.push(0);
+        diagonal.clear();
+        pattern.col.resize(most, 0);
+        pattern.from.resize(most, 0);
+        let mut at = 0;
+        for (k, &i) in rows.iter().enumerate() {
+            let begin = at;
+            let (k, mut lower) = (k as u32, 0);
+            let range = row_ptr[i as usize]..row_ptr[i as usize + 1];
+            for (e, &j) in (range.start as u32..).zip(&col[range]) {
+                let local = self.local(p, j);
+                // Written in any case, and kept by counting on.
+                pattern.col[at] = local.unwrap_or(0);
+                pattern.from[at] = e;
+                at += usize::from(local.is_some());
+                lower += usize::from(local.is_some_and(|local| local < k));
+            }
+            let place = begin + lower;
+            if place == at || pattern.col[place] != k {
+                pattern.col.copy_within(place..at, place + 1);
+                pattern.from.copy_within(place..at, place + 1);
+                (pattern.col[place], pattern.from[place]) = (k, NONE);
+                at += 1;
+            }
+            diagonal.push(place);
+            pattern.row_ptr.push(at);
+        }
+        pattern.col.truncate(at);
+        pattern.from.truncate(at);
+    }
+
+    /// The same for the union of several patterns.
+    fn union(&self, p: usize, scratch: &mut Scratch) -> Count {
+        let Scratch { found: Found { pattern, sources, .. }, diagonal, .. } = scratch;
+        sources.resize(self.matrices.len(), Vec::new());
+        sources.iter_mut().for_each(Vec::clear);
+        pattern.row_ptr.clear();
+        pattern.row_ptr.push(0);
+        pattern.col.clear();
+        diagonal.clear();
+        let mut count = Count::default();
+        let mut next = vec![0usize; self.matrices.len()];
+        for (k, &i) in self.subdomains.rows(p).iter().enumerate() {
+            let i = i as usize;
+            next.iter_mut().zip(&self.matrices).for_each(|(next, a)| *next = a.row_ptr()[i]);
+            let left = |(next, a): (&usize, &&Bsr)| (*next < a.row_ptr()[i + 1]).then(|| a.col()[*next]);
+            let mut passed = false;
+            let add_diagonal = |pattern: &mut Pattern, sources: &mut [Vec<u32>]| {
+                pattern.col.push(k as u32);
+                sources.iter_mut().for_each(|s| s.push(NONE));
+            };
+            // The lowest column that is left in any term.
+            while let Some(j) = next.iter().zip(&self.matrices).filter_map(left).min() {
+                count.stored += 1;
+                let local = self.local(p, j);
+                match local {
+                    None => count.dropped += 1,
+                    Some(local) => {
+                        if !passed && local as usize >= k {
+                            (passed, _) = (true, diagonal.push(pattern.col.len()));
+                            if local as usize > k {
+                                add_diagonal(pattern, sources);
+                            }
+                        }
+                        pattern.col.push(local);
+                    }
+                }
+                for ((next, a), sources) in next.iter_mut().zip(&self.matrices).zip(&mut *sources) {
+                    let here = left((next, a)) == Some(j);
+                    if local.is_some() {
+                        sources.push(if here { *next as u32 } else { NONE });
+                    }
+                    *next += usize::from(here);
+                }
+            }
+            if !passed {
+                diagonal.push(pattern.col.len());
+                add_diagonal(pattern, sources);
+            }
+            pattern.row_ptr.push(pattern.col.len());
+        }
+        pattern.from.clear();
+        pattern.from.extend(0..pattern.col.len() as u32);
+        count.entries = pattern.col.len();
+        count
+    }
+
+    /// Writes what was found for subdomain `p` to its places; `first` is its first entry.
+    pub fn write(&self, p: usize, found: &Found, first: usize, to: Places, place: &mut Vec<u32>) {
+        let rows = self.subdomains.rows(p);
+        let Found { pattern, sources, order, by_level, .. } = found;
+        let Places { rows: to_rows, row_ptr, diagonal, columns, sources: mut to_sources } = to;
+        let several = self.matrices.len() > 1;
+        place.resize(rows.len(), 0);
+        by_level.iter().enumerate().for_each(|(position, &k)| place[k as usize] = position as u32);
+        let mut at = 0;
+        let mut sorted: Vec<(u32, u32)> = Vec::new();
+        for (position, &k) in by_level.iter().enumerate() {
+            let natural = if order.is_empty() { k } else { order[k as usize] };
+            to_rows[position] = rows[natural as usize];
+            let range = pattern.row_ptr[k as usize]..pattern.row_ptr[k as usize + 1];
+            let (col, from) = (&pattern.col[range.clone()], &pattern.from[range]);
+            let end = at + col.len();
+            let columns = &mut columns[at..end];
+            let (mut before, mut last, mut ascending) = (0, None, true);
+            for (to, &j) in columns.iter_mut().zip(col) {
+                let j = place[j as usize];
+                *to = j;
+                before += usize::from((j as usize) < position);
+                ascending &= last < Some(j);
+                last = Some(j);
+            }
+            if ascending {
+                to_sources[0][at..end].copy_from_slice(from);
+            } else {
+                sorted.clear();
+                sorted.extend(columns.iter().copied().zip(from.iter().copied()));
+                sorted.sort_unstable();
+                for (e, &(j, from)) in sorted.iter().enumerate() {
+                    (columns[e], to_sources[0][at + e]) = (j, from);
+                }
+            }
+            diagonal[position] = first + at + before;
+            row_ptr[position] = first + end;
+            at = end;
+        }
+        // Entries of the union become blocks of each matrix; terms that share a pattern share those.
+        let (one, others) = to_sources.split_at_mut(1);
+        for (t, other) in others.iter_mut().enumerate() {
+            if several {
+                let source = |&e: &u32| if e == NONE { NONE } else { sources[t + 1][e as usize] };
+                other.iter_mut().zip(&*one[0]).for_each(|(to, e)| *to = source(e));
+            } else {
+                other.copy_from_slice(one[0]);
+            }
+        }
+        if several {
+            one[0].iter_mut().filter(|e| **e != NONE).for_each(|e| *e = sources[0][*e as usize]);
+        }
+    }
+}
