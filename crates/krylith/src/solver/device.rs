@@ -285,8 +285,7 @@ mod cuda {
                 None => ordinal(&**comm, ordinals)?,
             };
             let gpu = Gpu::open(own)?;
-            let key = ahead::key(local.terms, options, comm.size());
-            gpu.fetch_ahead(key, || ahead::kernels(local.terms, options, comm.size()));
+            gpu.fetch_ahead(ahead::key(local, options), || ahead::kernels(local, options));
             let room = room(Some(gpu.free_memory()?), options);
             fits(local, options, room, &gpu.info().name)?;
             Ok((gpu, room, transport()?))
