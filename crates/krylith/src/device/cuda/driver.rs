@@ -292,10 +292,13 @@ impl Device {
         Ok(function)
     }
 
-    /// Starts to compile and load kernels on threads of their own, for whoever asks for them later.
-    pub(crate) fn fetch_ahead(&self, wanted: Wanted) {
-        let ahead = Ahead::fetch(&self.modules, wanted);
-        *self.ahead.lock().unwrap_or_else(|e| e.into_inner()) = Some(ahead);
+    /// Starts to compile and load kernels on threads of their own, for whoever asks for them later. What `key` stands for is wanted
+    /// once a process.
+    pub(crate) fn fetch_ahead(&self, key: String, wanted: impl FnOnce() -> Wanted) {
+        if self.modules.is_new(key) {
+            let ahead = Ahead::fetch(&self.modules, wanted());
+            *self.ahead.lock().unwrap_or_else(|e| e.into_inner()) = Some(ahead);
+        }
     }
 
     /// The function of a kernel that is made from static text, put together at its first use.

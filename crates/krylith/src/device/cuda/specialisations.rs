@@ -329,7 +329,7 @@ pub(super) fn cut(file: &'static str, entry: &'static str) -> Kernel {
 }
 
 /// All of them.
-fn cuts() -> Vec<Kernel> {
+pub(super) fn cuts() -> Vec<Kernel> {
     let coarsen = ["symmetric", "alone", "propose", "join", "leaders", "pair", "contract"];
     let refine = ["spread", "wish", "weigh_again", "enlist", "admit"];
     let scan = ["scan_blocks", "scan_sums", "scan_places"];
