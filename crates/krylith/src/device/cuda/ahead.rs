@@ -19,7 +19,7 @@ pub(crate) fn kernels(terms: &Terms, options: &Options, ranks: usize) -> Wanted 
     let all = &mut wanted.shared;
     // One entry stands for all of its file.
     if (b, s, terms.terms.len()) == (1, 1, 1) {
-        all.push(special::csr("csr_product", store));
+        all.push(special::CsrShape::choose(store).kernel("csr_product"));
     } else {
         // The product itself depends on what is found inside the blocks.
         all.extend([special::structure(), special::tiling("tiling_cut")]);
