@@ -141,7 +141,19 @@ pub(crate) fn take<I: Number, J: Number>(
         // SAFETY: as above.
         unsafe {
             let (rows_at, columns_at) = (pointers.pointer(), columns_of.pointer());
-            launch!(device, &check, grid(rows), 256, 0, rows as i64, rows_at, columns_at, wrong.pointer())?;
+            let (rows, entries) = (rows as i64, entries as i64);
+            launch!(
+                device,
+                &check,
+                grid(col.len()),
+                256,
+                0,
+                rows,
+                entries,
+                rows_at,
+                columns_at,
+                wrong.pointer()
+            )?;
         }
         device.read(&wrong, 0, &mut found)?;
     }

@@ -20,11 +20,17 @@ extern "C" __global__ void take_columns(long long entries, long long columns, co
     }
 }
 
-// Columns ascend in each row.
-extern "C" __global__ void check_columns(long long rows, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, int* wrong) {
-    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < rows; i += (long long)gridDim.x * blockDim.x)
-        for (long long p = row_ptr[i] + 1; p < row_ptr[i + 1]; ++p)
-            if (col[p - 1] >= col[p]) *wrong = 1;
+// Columns ascend in each row: where they do not, a row must begin. Entry by entry, so that one long row is shared too.
+extern "C" __global__ void check_columns(long long rows, long long entries, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, int* wrong) {
+    for (long long p = 1 + blockIdx.x * (long long)blockDim.x + threadIdx.x; p < entries; p += (long long)gridDim.x * blockDim.x) {
+        if (col[p - 1] < col[p]) continue;
+        long long low = 0, high = rows;
+        while (low < high) {
+            const long long middle = (low + high) / 2;
+            if (row_ptr[middle] < p) low = middle + 1; else high = middle;
+        }
+        if (row_ptr[low] != p) *wrong = 1;
+    }
 }
 
 extern "C" __global__ void take_values(long long count, const double* __restrict__ from, double* __restrict__ to, int* wrong) {
