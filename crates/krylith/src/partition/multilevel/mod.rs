@@ -120,6 +120,9 @@ pub(crate) fn rounds(level: usize) -> usize {
 
 /// Bisects each group of `least` nodes or more that is to become several parts; false if there is none.
 fn split(graph: &Graph, label: &mut [u32], room: &mut Room, least: usize) -> bool {
+    if room.parts.iter().all(|&p| p == 1) {
+        return false;
+    }
     let mut begin = vec![0usize; room.parts.len() + 1];
     label.iter().for_each(|&g| begin[g as usize + 1] += 1);
     let eligible: Vec<u32> = (0..room.parts.len())

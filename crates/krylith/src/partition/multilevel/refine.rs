@@ -112,7 +112,6 @@ pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usiz
     let to: Vec<AtomicU32> = (0..n).into_par_iter().map(|_| AtomicU32::new(NONE)).collect();
     let gain: Vec<AtomicI64> = (0..n).into_par_iter().map(|_| AtomicI64::new(0)).collect();
     let mut resting = vec![false; n];
-    let mut rested: Vec<u32> = Vec::new();
     for round in 0..rounds as u32 {
         relieve(graph, label, &cap, &mut weight);
         let wishes = wishes(graph, label, &cap, &weight, &resting, round);
@@ -139,13 +138,11 @@ pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usiz
             })
             .collect();
         wishes.par_iter().for_each(|m| to[m.node as usize].store(NONE, Relaxed));
-        rested.drain(..).for_each(|v| resting[v as usize] = false);
         let admitted = admit(graph, kept, &cap, &weight, round);
-        for m in &admitted {
-            resting[m.node as usize] = true;
-            rested.push(m.node);
-        }
-        apply(graph, label, &mut weight, &admitted);
+        apply(graph, label, &mut weight, &admitted, &to);
+        resting.par_iter_mut().zip(&to).for_each(|(rests, to)| {
+            *rests = to.swap(NONE, Relaxed) != NONE;
+        });
     }
     for _ in 0..8 {
         if !relieve(graph, label, &cap, &mut weight) {
@@ -205,12 +202,22 @@ fn admit(graph: &Graph, mut moves: Vec<Move>, cap: &[u64], weight: &[u64], round
     by_group.par_iter().flat_map_iter(admitted).collect()
 }
 
-fn apply(graph: &Graph, label: &mut [u32], weight: &mut [u64], moves: &[Move]) {
-    for m in moves {
+/// Makes moves, and leaves where nodes went in `to`.
+fn apply(graph: &Graph, label: &mut [u32], weight: &mut [u64], moves: &[Move], to: &[AtomicU32]) {
+    let (came, went): (Vec<_>, Vec<_>) =
+        weight.iter().map(|_| (AtomicU64::new(0), AtomicU64::new(0))).unzip();
+    moves.par_iter().for_each(|m| {
         let size = u64::from(graph.size[m.node as usize]);
-        weight[label[m.node as usize] as usize] -= size;
-        weight[m.to as usize] += size;
-        label[m.node as usize] = m.to;
+        came[m.to as usize].fetch_add(size, Relaxed);
+        went[label[m.node as usize] as usize].fetch_add(size, Relaxed);
+        to[m.node as usize].store(m.to, Relaxed);
+    });
+    label.par_iter_mut().zip(to).for_each(|(label, to)| {
+        let to = to.load(Relaxed);
+        *label = if to == NONE { *label } else { to };
+    });
+    for (weight, (came, went)) in weight.iter_mut().zip(came.into_iter().zip(went)) {
+        *weight = *weight + came.into_inner() - went.into_inner();
     }
 }
 
@@ -271,6 +278,11 @@ fn relieve(graph: &Graph, label: &mut [u32], cap: &[u64], weight: &mut [u64]) ->
     if moves.is_empty() {
         return false;
     }
-    apply(graph, label, weight, &moves);
+    for m in &moves {
+        let size = u64::from(graph.size[m.node as usize]);
+        weight[label[m.node as usize] as usize] -= size;
+        weight[m.to as usize] += size;
+        label[m.node as usize] = m.to;
+    }
     true
 }
