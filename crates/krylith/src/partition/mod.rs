@@ -30,6 +30,7 @@ pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
 pub use split::split;
+pub(crate) use subdomains::of_whole_on;
 pub use subdomains::{
     Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, of_rank, of_whole,
     slabs_fit,

@@ -275,11 +275,17 @@ fn auto<S: SolverSpace>(
 }
 
 /// The subdomains of own rows, planned before or cut now. Collective.
-fn subdomains(local: &LocalProblem, terms: &Terms, spec: &IlduSpec) -> Result<(Subdomains, String)> {
+fn subdomains<S: SolverSpace>(
+    space: &S,
+    local: &LocalProblem,
+    terms: &Terms,
+    spec: &IlduSpec,
+) -> Result<(Subdomains, String)> {
     let _cutting = setup::begin(SetupPart::Subdomains);
     let spec = spec.subdomains(terms.block() * terms.stages());
     let Some(numbers) = local.numbers else {
-        return partition::of_whole(terms, local.coordinates, local.grid, spec);
+        let device = |rows| space.cut_graph(terms, rows);
+        return partition::of_whole_on(terms, local.coordinates, local.grid, spec, &device);
     };
     match local.subdomains.filter(|planned| planned.spec == spec) {
         Some(planned) => Ok((planned.subdomains.clone(), planned.reason.clone())),
@@ -299,7 +305,7 @@ fn ildu<S: SolverSpace>(
     let comm = space.comm();
     let (order, whole) = (terms.block() * terms.stages(), local.numbers.is_none());
     let spec = &if whole { spec.as_one(order, terms.block_rows(), space.most_rows(order)) } else { *spec };
-    let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
+    let (subdomains, way) = agree(comm, subdomains(space, local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
     let _analysis = setup::begin(SetupPart::Analysis);
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
@@ -321,7 +327,7 @@ fn stage<S: SolverSpace>(
     let start = Instant::now();
     let (comm, s) = (space.comm(), terms.stages());
     let spec = &spec.of_stage();
-    let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
+    let (subdomains, way) = agree(comm, subdomains(space, local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
     let options = StageOptions { ildu: options, coupled: true };
     let _analysis = setup::begin(SetupPart::Analysis);

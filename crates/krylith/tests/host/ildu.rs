@@ -6,7 +6,7 @@ use krylith::matrix::{Bsr, Csr};
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::partition::{Partition, Subdomains, split};
-use krylith::precond::{BlockJacobi, Ildu, IlduOptions, Plan, SubdomainFactors, invert_block};
+use krylith::precond::{BlockJacobi, Ildu, IlduOptions, Outline, Plan, SubdomainFactors, invert_block};
 use krylith::{Error, Outcome, Stop, Store};
 use std::collections::BTreeMap;
 
@@ -266,7 +266,7 @@ fn one_subdomain_is_global_ilu() {
     // On a grid in natural order levels are the planes x + y + z.
     let plan = Plan::new(&Terms::bsr(&a), &Subdomains::whole(210), 0).unwrap();
     assert_eq!((plan.levels.len(), plan.dropped, plan.stored), (7 + 6 + 5 - 2, 0, a.blocks()));
-    assert_eq!(plan.fill(), 1.0);
+    assert_eq!(Outline::from(&plan).fill(), 1.0);
 }
 
 /// Boxes of a grid, ragged at the far sides, and every block accounted for.

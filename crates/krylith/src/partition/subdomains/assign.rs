@@ -4,7 +4,7 @@
 //! preconditioner is then the same on any number of them. Where no rank ever holds the whole, boxes of a grid are still the
 //! same if runs of rows end between them; elsewhere each rank cuts its own rows, and the text says so.
 
-use super::{Subdomains, boxes};
+use super::{CutGraph, Subdomains, boxes};
 use crate::Result;
 use crate::comm::Communicator;
 use crate::matrix::Bsr;
@@ -101,12 +101,23 @@ pub fn of_whole(
     grid: Option<[usize; 3]>,
     spec: SubdomainSpec,
 ) -> Result<(Subdomains, String)> {
+    of_whole_on(terms, coordinates, grid, spec, &|_| Ok(None))
+}
+
+/// The same, with a device that may cut the graph.
+pub(crate) fn of_whole_on(
+    terms: &Terms,
+    coordinates: Option<&[[f64; 3]]>,
+    grid: Option<[usize; 3]>,
+    spec: SubdomainSpec,
+    device: CutGraph,
+) -> Result<(Subdomains, String)> {
     let nodes = terms.block_rows();
     if let Some((subdomains, size)) = grid.and_then(|grid| boxes::of_grid(grid, nodes, spec)) {
         return Ok((subdomains, boxes_of(size)));
     }
     let points = coordinates.filter(|points| points.len() == nodes);
-    let (subdomains, why) = Subdomains::cut(terms, points, spec.cut, spec.rows)?;
+    let (subdomains, why) = Subdomains::cut_on(terms, points, spec.cut, spec.rows, device)?;
     Ok((subdomains, or_name(spec, why)))
 }
 

@@ -7,6 +7,7 @@
 mod assign;
 mod boxes;
 
+pub(crate) use assign::of_whole_on;
 pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign, of_rank, of_whole};
 pub use boxes::slabs_fit;
 
@@ -18,6 +19,9 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Subdomains of at most so many block rows by [`SubdomainCut::Multilevel`], where a device can cut them.
+pub(crate) type CutGraph<'a> = &'a dyn Fn(usize) -> Result<Option<Subdomains>>;
 
 /// Disjoint groups of block rows that together are all of them; none is empty.
 #[derive(Debug, Clone)]
@@ -212,6 +216,17 @@ impl Subdomains {
         way: SubdomainCut,
         rows: usize,
     ) -> Result<(Self, &'static str)> {
+        Self::cut_on(terms, coordinates, way, rows, &|_| Ok(None))
+    }
+
+    /// The same, with a device that may cut the graph: it gives what the host would, or nothing.
+    pub(crate) fn cut_on(
+        terms: &Terms,
+        coordinates: Option<&[[f64; 3]]>,
+        way: SubdomainCut,
+        rows: usize,
+        device: CutGraph,
+    ) -> Result<(Self, &'static str)> {
         let n = terms.block_rows();
         if rows == 0 {
             return Err(Error::invalid("subdomains of 0 block rows; they need at least 1"));
@@ -227,6 +242,16 @@ impl Subdomains {
                 if way == SubdomainCut::Whole { why } else { "the system is no larger than a subdomain" };
             return Ok((Self::whole(n), why));
         }
+        if way == SubdomainCut::Multilevel && !(asked == SubdomainCut::Auto && loose(terms)) {
+            let cut = match device(rows)? {
+                Some(cut) => cut,
+                None => {
+                    let (labels, count) = multilevel::cut(Adjacency::of(terms), rows);
+                    Self::by_first_row(labels, count)
+                }
+            };
+            return Ok((cut, why));
+        }
         let parts = n.div_ceil(rows);
         let mut nodes: Vec<u32> = (0..n as u32).collect();
         let groups: Vec<Vec<u32>> = match way {
@@ -238,13 +263,9 @@ impl Subdomains {
                 nodes.par_sort_unstable_by_key(|&i| (place[i as usize], i));
                 runs(&nodes, parts)
             }
-            SubdomainCut::Multilevel if asked == SubdomainCut::Auto && loose(terms) => {
+            SubdomainCut::Multilevel => {
                 why = "auto: few rows are coupled to others";
                 runs(&nodes, parts)
-            }
-            SubdomainCut::Multilevel => {
-                let (labels, count) = multilevel::cut(Adjacency::of(terms), rows);
-                return Ok((Self::by_first_row(labels, count), why));
             }
             SubdomainCut::Graph => by_graph(terms, rows)?,
             #[cfg(feature = "metis")]

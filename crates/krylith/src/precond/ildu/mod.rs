@@ -107,6 +107,11 @@ pub trait SubdomainFactors: Space {
     type Plan;
     /// Factors on the device, with the memory that computing them takes.
     type Factors;
+    /// Subdomains of at most `rows` block rows by the graph of terms that are on this device, those of
+    /// [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel); `None` where the host must cut.
+    fn cut_graph(&self, _terms: &Terms, _rows: usize) -> Result<Option<Subdomains>> {
+        Ok(None)
+    }
     /// Analyses every subdomain with ILU(`fill`): patterns, order of elimination, levels. The result depends on the patterns
     /// alone.
     ///

@@ -3,7 +3,7 @@
 use super::analysis::{Analysis, Count, Found, Places, Scratch};
 use crate::device::cpu::zeros;
 use crate::matrix::storage::{Pattern, SharedPattern};
-use crate::operator::{TermValues, Terms, check_count};
+use crate::operator::{Terms, check_count};
 use crate::partition::Subdomains;
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -64,29 +64,9 @@ impl Plan {
     /// A matrix that is not square, blocks of order above 32, more than 2³² − 2 stored blocks, or subdomains of
     /// another number of block rows.
     pub fn new(terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Self> {
+        Self::check(terms, subdomains)?;
         let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
-        check_count(terms.terms.len())?;
-        if !terms.is_square() {
-            return Err(Error::invalid("a preconditioner needs a square matrix"));
-        }
-        if subdomains.block_rows() != n {
-            return Err(Error::invalid(format!(
-                "subdomains of {} block rows for a matrix of {n}",
-                subdomains.block_rows()
-            )));
-        }
-        if order > MAX_ORDER {
-            return Err(Error::Unsupported(format!(
-                "incomplete factors with blocks of order {order}; the largest is {MAX_ORDER}: use a smaller block size \
-                 or fewer stages"
-            )));
-        }
-        let blocks: Vec<usize> = terms.terms.iter().map(|t| t.1.blocks()).collect();
-        if let Some(most) = blocks.iter().find(|&&b| b >= u32::MAX as usize) {
-            return Err(Error::Unsupported(format!(
-                "incomplete factors of a matrix with {most} stored blocks; the most is 2³² − 2: use more ranks"
-            )));
-        }
+        let blocks = terms.terms.iter().map(|t| t.1.blocks()).collect();
         let shared = terms.shared_pattern();
         let matrices = if shared { &terms.terms[..1] } else { &terms.terms[..] };
         let analysis = Analysis::new(matrices.iter().map(|(_, a)| &**a).collect(), subdomains, fill)?;
@@ -116,6 +96,34 @@ impl Plan {
         };
         plan.write(&analysis, tasks);
         Ok(plan)
+    }
+
+    /// Refuses what no plan can be made of: see [`new`](Self::new).
+    pub(crate) fn check(terms: &Terms, subdomains: &Subdomains) -> Result<()> {
+        let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
+        check_count(terms.terms.len())?;
+        if !terms.is_square() {
+            return Err(Error::invalid("a preconditioner needs a square matrix"));
+        }
+        if subdomains.block_rows() != n {
+            return Err(Error::invalid(format!(
+                "subdomains of {} block rows for a matrix of {n}",
+                subdomains.block_rows()
+            )));
+        }
+        if order > MAX_ORDER {
+            return Err(Error::Unsupported(format!(
+                "incomplete factors with blocks of order {order}; the largest is {MAX_ORDER}: use a smaller block size \
+                 or fewer stages"
+            )));
+        }
+        let mut blocks = terms.terms.iter().map(|t| t.1.blocks());
+        if let Some(most) = blocks.find(|&b| b >= u32::MAX as usize) {
+            return Err(Error::Unsupported(format!(
+                "incomplete factors of a matrix with {most} stored blocks; the most is 2³² − 2: use more ranks"
+            )));
+        }
+        Ok(())
     }
 
     /// Finds what was only counted, and writes everything to its place.
@@ -181,30 +189,9 @@ impl Plan {
         self.columns.len()
     }
 
-    /// Blocks of the factors over stored blocks of the matrix.
-    pub fn fill(&self) -> f64 {
-        if self.stored > 0 { self.columns.len() as f64 / self.stored as f64 } else { 1.0 }
-    }
-
     /// Block rows of the largest subdomain.
     pub fn largest(&self) -> usize {
         self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
-    }
-
-    /// Refuses values of another shape than those of the terms that the plan was made for.
-    ///
-    /// # Errors
-    /// Another order of blocks, number of terms, or of stored blocks.
-    pub fn check(&self, values: &TermValues) -> Result<()> {
-        let (stages, block) = (values.stages(), self.block(values));
-        // An order that the stages do not divide leaves no block size, and no number of values fits.
-        let size = if block * stages == self.order { block * block } else { usize::MAX };
-        values.check(stages, self.blocks.iter().map(|&blocks| blocks.saturating_mul(size)))
-    }
-
-    /// Block size b of values that belong to the plan.
-    pub(crate) fn block(&self, values: &TermValues) -> usize {
-        self.order / values.stages().max(1)
     }
 }
 

@@ -63,10 +63,14 @@ impl SubdomainFactors for Cuda {
         (self.device().shared_memory().saturating_sub(shape.ring()) / (8 * order)).min(MOST_ROWS)
     }
 
+    fn cut_graph(&self, terms: &Terms, rows: usize) -> Result<Option<Subdomains>> {
+        self.subdomains(terms, rows)
+    }
+
     fn analyse(&self, terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Arc<CudaPlan>> {
-        plan::check(terms, subdomains)?;
+        Plan::check(terms, subdomains)?;
         let room = self.device().shared_memory();
-        let plan = match CudaPlan::can_analyse(terms, subdomains, fill, room) {
+        let plan = match CudaPlan::can_analyse(subdomains, fill, room) {
             true => CudaPlan::analyse(self, terms, subdomains)?,
             false => CudaPlan::upload(self.device(), &Plan::new(terms, subdomains, fill)?)?,
         };

@@ -7,9 +7,9 @@ use super::super::Cuda;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::specialisations as special;
 use super::{MOST_ROWS, scan};
-use crate::operator::{Terms, check_count};
+use crate::operator::Terms;
 use crate::partition::Subdomains;
-use crate::precond::{MAX_ORDER, Outline, Plan};
+use crate::precond::{Outline, Plan};
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
 use std::sync::Arc;
@@ -309,16 +309,11 @@ impl CudaPlan {
         })
     }
 
-    /// True where the device analyses such terms itself.
-    pub fn can_analyse(terms: &Terms, subdomains: &Subdomains, fill: usize, room: usize) -> bool {
-        let blocks = terms.terms.iter().map(|t| t.1.blocks()).max().unwrap_or(0);
+    /// True where the device, whose blocks of threads have `room` bytes of their own memory, analyses such subdomains itself.
+    pub fn can_analyse(subdomains: &Subdomains, fill: usize, room: usize) -> bool {
         let largest = subdomains.largest();
         // Six bytes a row of a block's memory, beside the counters of the sort.
-        fill == 0
-            && subdomains.count() > 0
-            && blocks < u32::MAX as usize
-            && largest <= MOST_ROWS
-            && 6 * largest + (9 << 10) <= room
+        fill == 0 && subdomains.count() > 0 && largest <= MOST_ROWS && 6 * largest + (9 << 10) <= room
     }
 }
 
@@ -352,14 +347,4 @@ fn rows(
         launch!(device, &kernel, count, THREADS, 0, starts.pointer(), rows.pointer(), home.pointer())?
     };
     Ok((starts, rows, home))
-}
-
-/// Refuses what no plan can be made of, in the host's words.
-pub(super) fn check(terms: &Terms, subdomains: &Subdomains) -> Result<()> {
-    let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
-    check_count(terms.terms.len())?;
-    if !terms.is_square() || subdomains.block_rows() != n || order > MAX_ORDER {
-        return Plan::new(terms, subdomains, 0).map(|_| ());
-    }
-    Ok(())
 }
