@@ -104,7 +104,7 @@ impl<'a> Analysis<'a> {
         let n = subdomains.block_rows();
         let mut home = room(n, "the subdomains of rows")?;
         (0..n).into_par_iter().map(|_| AtomicU64::new(0)).collect_into_vec(&mut home);
-        (0..subdomains.count()).into_par_iter().with_min_len(16).for_each(|p| {
+        (0..subdomains.count()).into_par_iter().for_each(|p| {
             for (k, &i) in subdomains.rows(p).iter().enumerate() {
                 home[i as usize].store((p as u64) << 32 | k as u64, Relaxed);
             }
@@ -230,7 +230,8 @@ impl<'a> Analysis<'a> {
                     None => count.dropped += 1,
                     Some(local) => {
                         if !passed && local as usize >= k {
-                            (passed, _) = (true, diagonal.push(pattern.col.len()));
+                            passed = true;
+                            diagonal.push(pattern.col.len());
                             if local as usize > k {
                                 add_diagonal(pattern, sources);
                             }
