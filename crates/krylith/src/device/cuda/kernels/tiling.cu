@@ -11,7 +11,7 @@
 // Constants: none. Bytes moved: row pointers three times, columns three times (those of clustered rows about once more for each new
 // column of a tile, from the L1 and L2 caches), records once.
 
-constexpr int WINDOW = 2048, TABLE = 2048, SAMPLES = 256;  // TABLE: at least twice the blocks of any tile, 1020
+constexpr int WINDOW = 1024, TABLE = 2048, SAMPLES = 256;  // TABLE: at least twice the blocks of any tile, 1020
 constexpr unsigned GHOSTS = 0x4000, LONG = 0x8000, NONE = 0xffff, EMPTY = 0xffffffff;
 constexpr unsigned ALL = 0xffffffff;
 
@@ -86,6 +86,12 @@ tiling_cut(const Windows all, const int windows, const long long* __restrict__ r
         if (i >= 0) {
             const long long begin = row_ptr[i], end = row_ptr[i + 1];
             const bool ghosts = halo && end > begin && col[end - 1] >= own;
+            // One warp walks these columns later, and each miss is a wait: they come to the L1 cache now.
+            if (most_nodes > 0 && end - begin <= tile)
+                for (long long p = begin; p < end; p += 8) {
+                    unsigned unused;
+                    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(unused) : "l"(col + p));
+                }
             s = end - begin > tile ? LONG | ghosts : (unsigned)(end - begin) | (ghosts ? GHOSTS : 0);
         }
         state[l] = (unsigned short)s;
