@@ -48,18 +48,20 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
             col.len()
         )));
     }
-    let decrease = |&i: &usize| row_ptr[i] > row_ptr[i + 1];
-    if let Some(i) = (0..rows).into_par_iter().with_min_len(1 << 16).find_first(decrease) {
+    // Both passes read the whole pattern: on all threads, a run of rows each, and the first wrong row is named.
+    const ROWS: usize = 8192;
+    let first = |wrong: &(dyn Fn(usize) -> bool + Sync)| {
+        let runs = (0..rows.div_ceil(ROWS)).into_par_iter();
+        runs.find_map_first(|run| (run * ROWS..rows.min((run + 1) * ROWS)).find(|&i| wrong(i)))
+    };
+    if let Some(i) = first(&|i| row_ptr[i] > row_ptr[i + 1]) {
         return Err(Error::invalid(format!("{what}: the pointers of row {i} decrease")));
     }
     let wrong = |i: usize| {
         let row = &col[row_ptr[i]..row_ptr[i + 1]];
         row.last().is_some_and(|&j| j as usize >= columns) || row.windows(2).any(|w| w[0] >= w[1])
     };
-    // The first wrong row, looked for in parallel: this pass reads the whole pattern.
-    let Some(i) = (0..rows).into_par_iter().with_min_len(4096).find_first(|&i| wrong(i)) else {
-        return Ok(());
-    };
+    let Some(i) = first(&wrong) else { return Ok(()) };
     match col[row_ptr[i]..row_ptr[i + 1]].iter().find(|&&j| j as usize >= columns) {
         Some(j) => {
             Err(Error::invalid(format!("{what}: column {j} in row {i} is out of range; there are {columns}")))
@@ -69,8 +71,13 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
 }
 
 /// Where the first value that is not finite stands.
-fn first_not_finite(values: &[f64]) -> Option<usize> {
-    values.par_iter().with_min_len(1 << 16).position_first(|v| !v.is_finite())
+pub(crate) fn first_not_finite(values: &[f64]) -> Option<usize> {
+    const CHUNK: usize = 1 << 16;
+    values.par_chunks(CHUNK).enumerate().find_map_first(|(c, chunk)| {
+        // A fold of flags and no early end, so that the compiler takes several at once.
+        let wrong = chunk.iter().fold(false, |wrong, v| wrong | !v.is_finite());
+        if wrong { chunk.iter().position(|v| !v.is_finite()).map(|i| c * CHUNK + i) } else { None }
+    })
 }
 
 /// Refuses dimensions that do not fit 32-bit columns.

@@ -1,7 +1,7 @@
 //! A matrix that stands whole in memory, cut into every rank's part.
 
 use super::halo::{Halo, check_local};
-use super::{Part, Partition, distribute::sort_row};
+use super::{Part, Partition};
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::{Error, Result};
@@ -107,37 +107,61 @@ impl<'a> Cut<'a> {
     fn ghosts(&self, rank: usize) -> Vec<u32> {
         let mut ghosts = Vec::new();
         for (_, a) in &self.terms.terms {
-            for &i in &self.rows[rank] {
-                let row = &a.col()[a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1]];
-                ghosts.extend(row.iter().copied().filter(|&j| self.owner(j) != rank));
-            }
-            ghosts.sort_unstable_by_key(|&j| self.order(j));
+            let of_others = |rows: &[u64]| -> Vec<u32> {
+                let rows =
+                    rows.iter().map(|&i| &a.col()[a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1]]);
+                let mut found: Vec<u32> =
+                    rows.flatten().copied().filter(|&j| self.owner(j) != rank).collect();
+                found.sort_unstable_by_key(|&j| self.order(j));
+                found.dedup();
+                found
+            };
+            let found: Vec<Vec<u32>> = self.rows[rank].par_chunks(ROWS).map(of_others).collect();
+            ghosts.extend(found.into_iter().flatten());
+            ghosts.par_sort_unstable_by_key(|&j| self.order(j));
             ghosts.dedup();
         }
         ghosts
     }
 }
 
-/// The block rows `rows` of `a` in local columns.
-fn local_matrix(a: &Bsr, rows: &[u64], columns: usize, local: impl Fn(u32) -> u32) -> Result<Bsr> {
+/// Rows that one thread takes at once.
+const ROWS: usize = 4096;
+
+/// The block rows `rows` of `a` in local columns, on all threads.
+fn local_matrix(a: &Bsr, rows: &[u64], columns: usize, local: impl Fn(u32) -> u32 + Sync) -> Result<Bsr> {
     let bb = a.block() * a.block();
+    let range = |i: u64| a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1];
     let mut row_ptr = Vec::with_capacity(rows.len() + 1);
     row_ptr.push(0);
-    let blocks = rows.iter().map(|&i| a.row_ptr()[i as usize + 1] - a.row_ptr()[i as usize]).sum();
-    let (mut col, mut values) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks * bb));
-    let mut order = Vec::new();
     for &i in rows {
-        let range = a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1];
-        let columns = a.col()[range.clone()].iter().map(|&j| local(j));
-        sort_row(
-            columns,
-            &a.values()[range.start * bb..range.end * bb],
-            bb,
-            &mut order,
-            &mut col,
-            &mut values,
-        );
-        row_ptr.push(col.len());
+        row_ptr.push(row_ptr[row_ptr.len() - 1] + range(i).len());
     }
+    let blocks = row_ptr[rows.len()];
+    let (mut col, mut values) = (vec![0; blocks], vec![0.0; blocks * bb]);
+    let mut runs = Vec::with_capacity(rows.len().div_ceil(ROWS));
+    let (mut rest_col, mut rest_values) = (&mut col[..], &mut values[..]);
+    for (k, rows) in rows.chunks(ROWS).enumerate() {
+        let count = row_ptr[k * ROWS + rows.len()] - row_ptr[k * ROWS];
+        let (own_col, tail) = rest_col.split_at_mut(count);
+        let (own_values, tail_values) = rest_values.split_at_mut(count * bb);
+        runs.push((rows, own_col, own_values));
+        (rest_col, rest_values) = (tail, tail_values);
+    }
+    runs.into_par_iter().for_each(|(rows, col, values)| {
+        let (mut order, mut at) = (Vec::new(), 0);
+        for &i in rows {
+            let range = range(i);
+            order.clear();
+            order.extend(a.col()[range.clone()].iter().enumerate().map(|(p, &j)| (local(j), p)));
+            order.sort_unstable();
+            let blocks = &a.values()[range.start * bb..range.end * bb];
+            for &(j, p) in &order {
+                col[at] = j;
+                values[at * bb..][..bb].copy_from_slice(&blocks[p * bb..][..bb]);
+                at += 1;
+            }
+        }
+    });
     Bsr::new(a.block(), rows.len(), columns, row_ptr, col, values)
 }

@@ -99,7 +99,9 @@ pub(crate) fn build<S: SolverSpace>(
     let (mut p, info);
     if equilibrate {
         let comm = space.comm();
+        let survey = setup::begin(SetupPart::Survey);
         let (scaling, terms) = space.equilibrate(local.terms)?;
+        drop(survey);
         let own = match wanted.multiplies() {
             true => {
                 let operator = agree(comm, PointBlock::new(space, &terms, store, false))?;

@@ -205,7 +205,7 @@ use cuda::{is_open, look_cuda, missing, open_cuda, seems_there};
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::*;
-    use crate::device::cuda::ahead::kernels;
+    use crate::device::cuda::ahead;
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
     pub(in super::super) use crate::device::cuda::{is_open, seems_there};
     use crate::operator::Terms;
@@ -285,7 +285,7 @@ mod cuda {
                 None => ordinal(&**comm, ordinals)?,
             };
             let gpu = Gpu::open(own)?;
-            gpu.fetch_ahead(kernels(local.terms, options, comm.size()));
+            gpu.fetch_ahead(ahead::key(local, options), || ahead::kernels(local, options));
             let room = room(Some(gpu.free_memory()?), options);
             fits(local, options, room, &gpu.info().name)?;
             Ok((gpu, room, transport()?))

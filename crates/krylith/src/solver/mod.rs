@@ -45,7 +45,6 @@ use crate::{Error, Result};
 use attempt::Update;
 use crew::{Crew, Seat};
 use device::Choice;
-use rayon::prelude::*;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -493,7 +492,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Refuses values that are not finite.
 fn finite(values: &[f64]) -> Result<()> {
-    match values.par_iter().with_min_len(1 << 16).position_first(|v| !v.is_finite()) {
+    match crate::matrix::first_not_finite(values) {
         Some(e) => Err(Error::invalid(format!("new value {e} is {}; every value must be finite", values[e]))),
         None => Ok(()),
     }

@@ -14,7 +14,7 @@ pub enum SetupPart {
     Device,
     /// Copies of the system's arrays to the device.
     Upload,
-    /// A look at all entries, and the test for symmetry.
+    /// A look at all entries, the test for symmetry, and scaling where it is wanted.
     Survey,
     /// The operator.
     Product,

@@ -9,17 +9,30 @@ use crate::method::{KERNELS, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, STAGE_SWEEPS};
+use crate::problem::LocalProblem;
 use crate::space::{Store, SweepSource};
 
-/// Those of the first attempt at a problem of such terms on so many ranks. Where kernels of several GPUs wait for each other they
+/// What decides about [`kernels`].
+pub(crate) fn key(local: &LocalProblem, options: &Options) -> String {
+    let (terms, ranks) = (local.terms, local.comm.size());
+    let (b, s, count) = (terms.block(), terms.stages(), terms.terms.len());
+    let (method, precond, store) = (options.method, options.precond_or_auto(), options.store);
+    let rows = terms.block_rows().max(1).ilog2(); // how large subdomains are
+    let scaled = options.equilibrate.unwrap_or(false);
+    let graph = by_graph(local);
+    format!("{b} {s} {count} {method:?} {precond} {store:?} {rows} {scaled} {graph} {}", ranks > 1)
+}
+
+/// Those of the first attempt at a problem. Where kernels of several GPUs wait for each other they
 /// are only compiled: to load one may wait for what runs.
-pub(crate) fn kernels(terms: &Terms, options: &Options, ranks: usize) -> Wanted {
+pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
+    let (terms, ranks) = (local.terms, local.comm.size());
     let (b, s, store) = (terms.block(), terms.stages(), options.store.unwrap_or_default());
     let mut wanted = Wanted::default();
     let all = &mut wanted.shared;
     // One entry stands for all of its file.
     if (b, s, terms.terms.len()) == (1, 1, 1) {
-        all.push(special::csr("csr_product", store));
+        all.push(special::CsrShape::choose(store).kernel("csr_product"));
     } else {
         // The product itself depends on what is found inside the blocks.
         all.extend([special::structure(), special::tiling("tiling_cut")]);
@@ -34,6 +47,9 @@ pub(crate) fn kernels(terms: &Terms, options: &Options, ranks: usize) -> Wanted 
         all.extend(special::bases(if open { Store::F64 } else { store }));
     }
     add_preconditioner(precond, terms, store, all);
+    if by_graph(local) && !matches!(precond, PrecondSpec::None | PrecondSpec::Jacobi { .. }) {
+        all.extend(special::cuts());
+    }
     if options.equilibrate.unwrap_or(false) {
         all.extend(sweeps(EQUILIBRATED_SWEEPS));
     }
@@ -53,6 +69,11 @@ pub(crate) fn kernels(terms: &Terms, options: &Options, ranks: usize) -> Wanted 
         wanted.private.append(&mut wanted.shared);
     }
     wanted
+}
+
+/// Subdomains of the whole are cut by its graph.
+fn by_graph(local: &LocalProblem) -> bool {
+    local.numbers.is_none() && local.grid.is_none() && local.coordinates.is_none()
 }
 
 fn sweeps(of: &[SweepSource]) -> impl Iterator<Item = super::Kernel> + '_ {
@@ -106,6 +127,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Problem;
     use crate::matrix::Bsr;
 
     /// Every kernel is one of those that CI compiles, so that nothing is fetched that cannot be.
@@ -124,11 +146,10 @@ mod tests {
                 "method=bicgstab precond=ildu+jacobi",
                 "precond=none",
             ] {
-                let wanted = kernels(&Terms::bsr(&a), &text.parse().unwrap(), 1);
+                let problem = Problem::bsr(&a).unwrap();
+                let wanted = kernels(&problem.part_of_one(), &text.parse().unwrap());
                 let all: Vec<_> = wanted.shared.iter().chain(&wanted.private).collect();
                 assert!(all.len() >= 3, "{b} {text}");
-                let of_two = kernels(&Terms::bsr(&a), &text.parse().unwrap(), 2);
-                assert_eq!((of_two.shared.len(), of_two.private.len()), (0, all.len()), "{b} {text}");
                 for kernel in all {
                     let source = (kernel.file, kernel.defines.clone());
                     assert!(known.contains(&source), "{b} {text}: {} {}", kernel.file, kernel.entry);

@@ -4,7 +4,7 @@
 
 use super::Cuda;
 use super::driver::{Buffer, Device, launch};
-use super::specialisations::{self as special, CSR_THREADS, CSR_WINDOW};
+use super::specialisations::CsrShape;
 use crate::memory::Numbers;
 use crate::space::Store;
 use crate::{Error, Result};
@@ -51,6 +51,9 @@ struct Tiles {
 }
 
 struct Kernels {
+    shape: CsrShape,
+    /// Blocks of threads that the device runs at once.
+    grid: usize,
     product: CudaFunction,
     cut_rows: CudaFunction,
     residual: CudaFunction,
@@ -72,15 +75,20 @@ impl CsrProduct {
         coefficient: f64,
     ) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
-        let kernel = |entry: &'static str| device.function(&special::csr(entry, store));
+        let shape = CsrShape::choose(store);
+        let kernel = |entry: &'static str| device.function(&shape.kernel(entry));
+        let product = kernel("csr_product")?;
+        let resident = device.allow_shared(&product, shape.threads, shape.shared())?;
         let kernels = Kernels {
-            product: kernel("csr_product")?,
+            shape,
+            grid: device.multiprocessors() * resident,
+            product,
             cut_rows: kernel("csr_cut_rows")?,
             residual: kernel("csr_residual")?,
             residual_cut: kernel("csr_residual_cut")?,
             values: kernel("csr_values")?,
         };
-        let tiles = Tiles::new(device, &pattern, store)?;
+        let tiles = Tiles::new(device, &pattern, &shape)?;
         let mut broken = device.zeros(1, "a flag")?;
         let values = match store {
             Store::F64 => Values::F64(values),
@@ -127,10 +135,11 @@ impl CsrProduct {
             launch!(
                 device,
                 &self.kernels.product,
-                t.count,
-                CSR_THREADS,
-                0,
+                t.count.min(self.kernels.grid),
+                self.kernels.shape.threads,
+                self.kernels.shape.shared(),
                 space.halt(),
+                t.count as i32,
                 t.records.pointer(),
                 self.pattern.row_ptr.pointer(),
                 self.pattern.col.pointer(),
@@ -171,7 +180,7 @@ impl CsrProduct {
                 device,
                 &self.kernels.residual,
                 t.count,
-                CSR_THREADS,
+                self.kernels.shape.threads,
                 0,
                 space.halt(),
                 t.records.pointer(),
@@ -293,9 +302,9 @@ fn convert(
 }
 
 impl Tiles {
-    fn new(device: &Arc<Device>, pattern: &CsrPattern, store: Store) -> Result<Self> {
+    fn new(device: &Arc<Device>, pattern: &CsrPattern, shape: &CsrShape) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
-        let count = (rows + pattern.col.len()).div_ceil(CSR_WINDOW);
+        let count = (rows + pattern.col.len()).div_ceil(shape.window());
         if i32::try_from(count).is_err() {
             return Err(Error::Unsupported(format!(
                 "a matrix of {} entries on one GPU; share it among several",
@@ -308,7 +317,7 @@ impl Tiles {
         let cuts = device.zeros(3 * count + 1, what)?;
         let mut cut_rows = [0i32];
         if count > 0 {
-            let function = device.function(&special::csr("csr_tiles", store))?;
+            let function = device.function(&shape.kernel("csr_tiles"))?;
             // SAFETY: the parameter types are the kernel's; a row that is cut has a tile in which it begins.
             unsafe {
                 launch!(

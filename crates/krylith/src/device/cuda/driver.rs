@@ -172,6 +172,9 @@ fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError>
     }
     let context = CudaContext::new(ordinal)?;
     kept.push((ordinal, context.clone()));
+    // Pinned memory takes some milliseconds, and the first copy wants it; one that fails is asked for again, and then says why.
+    let own = context.clone();
+    std::thread::spawn(move || Staging::of(&own, ordinal).map(drop));
     Ok(context)
 }
 
@@ -191,8 +194,6 @@ pub struct Device {
     /// The same for kernels made from a method's text, by where that text stands: the text itself is long to put together.
     by_text: Mutex<HashMap<TextKey, CudaFunction>>,
     pub(super) pool: Pool,
-    /// Made when it is first wanted: pinning memory takes a millisecond.
-    pub(super) staging: OnceLock<Arc<Staging>>,
     pub(super) allocations: AtomicUsize,
     pub(super) bytes: AtomicU64,
     compiled: AtomicUsize,
@@ -225,7 +226,6 @@ impl Device {
         Ok(Arc::new(Self {
             context,
             pool,
-            staging: OnceLock::new(),
             stream,
             info,
             multiprocessors,
@@ -292,10 +292,13 @@ impl Device {
         Ok(function)
     }
 
-    /// Starts to compile and load kernels on threads of their own, for whoever asks for them later.
-    pub(crate) fn fetch_ahead(&self, wanted: Wanted) {
-        let ahead = Ahead::fetch(&self.modules, wanted);
-        *self.ahead.lock().unwrap_or_else(|e| e.into_inner()) = Some(ahead);
+    /// Starts to compile and load kernels on threads of their own, for whoever asks for them later. What `key` stands for is wanted
+    /// once a process.
+    pub(crate) fn fetch_ahead(&self, key: String, wanted: impl FnOnce() -> Wanted) {
+        if self.modules.is_new(key) {
+            let ahead = Ahead::fetch(&self.modules, wanted());
+            *self.ahead.lock().unwrap_or_else(|e| e.into_inner()) = Some(ahead);
+        }
     }
 
     /// The function of a kernel that is made from static text, put together at its first use.

@@ -6,7 +6,7 @@ use super::driver::failure;
 use crate::Result;
 use cudarc::driver::{CudaContext, CudaModule};
 use cudarc::nvrtc::Ptx;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -31,6 +31,8 @@ pub(super) struct Modules {
     name: String,
     arch: (i32, i32),
     loaded: Mutex<HashMap<Source, Place>>,
+    /// What was fetched ahead.
+    fetched: Mutex<HashSet<String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -46,9 +48,15 @@ impl Modules {
             return modules.clone();
         }
         let (context, name) = (context.clone(), name.into());
-        let modules = Arc::new(Self { context, ordinal, name, arch, loaded: Mutex::default() });
+        let (loaded, fetched) = (Mutex::default(), Mutex::default());
+        let modules = Arc::new(Self { context, ordinal, name, arch, loaded, fetched });
         kept.push(modules.clone());
         modules
+    }
+
+    /// True the first time that this is asked.
+    pub(super) fn is_new(&self, key: String) -> bool {
+        lock(&self.fetched).insert(key)
     }
 
     /// The module of a kernel, loaded if it is not.

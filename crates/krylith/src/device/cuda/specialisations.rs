@@ -223,24 +223,48 @@ pub(super) fn scan_columns(columns: usize) -> Kernel {
 /// Orders of blocks whose factors CI compiles: all of one stage, and b·s of Kronecker systems.
 const ILDU_ORDERS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32];
 
-/// Threads of a block of `kernels/csr.cu`.
-pub(super) const CSR_THREADS: usize = 256;
-/// Most entries of a tile of scalar rows.
-const CSR_CAPACITY: usize = 2048;
-/// Rows up to this length stand in one tile.
-const CSR_LONG: usize = 120;
-/// Rows and entries of a tile; the rest is room for the end of its last row and for alignment.
-pub(super) const CSR_WINDOW: usize = CSR_CAPACITY - CSR_LONG - 8;
+/// How products of scalar rows are mapped: constants of `kernels/csr.cu`, tuned on an H200.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CsrShape {
+    /// Threads a block of threads.
+    pub threads: usize,
+    /// Most entries of a tile.
+    capacity: usize,
+    /// Blocks of threads a multiprocessor, as far as registers go.
+    resident: usize,
+    store: Store,
+}
 
-/// A kernel of `csr.cu`: products of scalar rows.
-pub(super) fn csr(entry: &'static str, store: Store) -> Kernel {
-    let defines = vec![
-        value(store),
-        define("THREADS", CSR_THREADS),
-        define("CAPACITY", CSR_CAPACITY),
-        define("LONG", CSR_LONG),
-    ];
-    Kernel { file: "csr.cu", entry, defines }
+impl CsrShape {
+    /// Rows up to this length stand in one tile.
+    const LONG: usize = 120;
+
+    /// The mapping for a precision. Four blocks of threads leave a cache of 60 KB for x; tiles of 2048 entries would halve it.
+    pub fn choose(store: Store) -> Self {
+        Self { threads: 256, capacity: 1984, resident: 4, store }
+    }
+
+    /// Rows and entries of a tile; the rest is room for the end of its last row and for alignment.
+    pub fn window(&self) -> usize {
+        self.capacity - Self::LONG - 8
+    }
+
+    /// Dynamic shared memory of a product in bytes: two tiles.
+    pub fn shared(&self) -> usize {
+        2 * self.capacity * (self.store.bytes() + 4)
+    }
+
+    /// A kernel of `csr.cu`.
+    pub fn kernel(&self, entry: &'static str) -> Kernel {
+        let defines = vec![
+            value(self.store),
+            define("THREADS", self.threads),
+            define("CTAS", self.resident),
+            define("CAPACITY", self.capacity),
+            define("LONG", Self::LONG),
+        ];
+        Kernel { file: "csr.cu", entry, defines }
+    }
 }
 
 /// Blocks of a matrix that a block of threads of `passes.cu` looks at.
@@ -305,7 +329,7 @@ pub(super) fn cut(file: &'static str, entry: &'static str) -> Kernel {
 }
 
 /// All of them.
-fn cuts() -> Vec<Kernel> {
+pub(super) fn cuts() -> Vec<Kernel> {
     let coarsen = ["symmetric", "alone", "propose", "join", "leaders", "pair", "contract"];
     let refine = ["spread", "wish", "weigh_again", "enlist", "admit"];
     let scan = ["scan_blocks", "scan_sums", "scan_places"];
@@ -346,7 +370,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     all.extend(ILDU_ORDERS.iter().flat_map(|&order| [ildu_form(order), ildu_factor(order)]));
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
-        all.push(csr("csr_product", store));
+        all.push(CsrShape::choose(store).kernel("csr_product"));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
         for order in ILDU_ORDERS {
@@ -532,7 +556,7 @@ pub fn embedded() -> Vec<Kernel> {
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
-        all.push(csr("csr_product", store));
+        all.push(CsrShape::choose(store).kernel("csr_product"));
     }
     let store = Store::F64;
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {

@@ -4,18 +4,19 @@
 
 use super::driver::Device;
 use crate::{Error, Result};
-use cudarc::driver::sys;
+use cudarc::driver::result::DriverError;
+use cudarc::driver::{CudaContext, sys};
 use rayon::prelude::*;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes of a piece.
-const PIECE: usize = 512 << 10;
+const PIECE: usize = 256 << 10;
 /// Shorter copies are left to the driver.
 const SHORT: usize = 2 << 20;
-/// Most threads: from eight on the link is the limit.
-const THREADS: usize = 8;
+/// Most threads: 16 reach most of the link's speed.
+const THREADS: usize = 16;
 /// Pieces of a thread: one is filled while the other travels.
 const OWN: usize = 2;
 
@@ -31,20 +32,35 @@ unsafe impl Send for Staging {}
 unsafe impl Sync for Staging {}
 
 impl Staging {
-    fn new(device: &Device) -> Result<Self> {
-        device.bind()?;
+    /// That of a GPU, made when it is first wanted and kept as long as the process, like the context that it belongs to.
+    pub(super) fn of(
+        context: &Arc<CudaContext>,
+        ordinal: usize,
+    ) -> std::result::Result<Arc<Self>, DriverError> {
+        static KEPT: Mutex<Vec<(usize, Arc<Staging>)>> = Mutex::new(Vec::new());
+        let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((_, staging)) = kept.iter().find(|(kept, _)| *kept == ordinal) {
+            return Ok(staging.clone());
+        }
+        let staging = Arc::new(Self::new(context)?);
+        kept.push((ordinal, staging.clone()));
+        Ok(staging)
+    }
+
+    fn new(context: &Arc<CudaContext>) -> std::result::Result<Self, DriverError> {
+        context.bind_to_thread()?;
         let threads = rayon::current_num_threads().clamp(1, THREADS);
         let mut memory = std::ptr::null_mut();
         let (bytes, flags) = (threads * OWN * PIECE, sys::CU_MEMHOSTALLOC_PORTABLE);
         // SAFETY: writes one pointer.
-        device.driver("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&mut memory, bytes, flags) })?;
+        unsafe { sys::cuMemHostAlloc(&mut memory, bytes, flags) }.result()?;
         let mut staging = Self { memory: memory.cast(), lanes: Vec::new() };
         for _ in 0..threads {
             let mut events = [std::ptr::null_mut(); OWN];
             for event in &mut events {
                 let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
                 // SAFETY: writes one handle.
-                device.driver("cuEventCreate", unsafe { sys::cuEventCreate(event, flags) })?;
+                unsafe { sys::cuEventCreate(event, flags) }.result()?;
             }
             staging.lanes.push(Mutex::new(events));
         }
@@ -55,19 +71,6 @@ impl Staging {
         let events = self.lanes[i].lock().unwrap_or_else(|e| e.into_inner());
         // SAFETY: within the allocation: there are OWN pieces a lane.
         (events, unsafe { self.memory.add(i * OWN * PIECE) })
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        for lane in &mut self.lanes {
-            for event in lane.get_mut().unwrap_or_else(|e| e.into_inner()) {
-                // SAFETY: made once, destroyed once, with its last copy done.
-                let _ = unsafe { (sys::cuEventSynchronize(*event), sys::cuEventDestroy_v2(*event)) };
-            }
-        }
-        // SAFETY: allocated once, freed once; no copy is under way.
-        let _ = unsafe { sys::cuMemFreeHost(self.memory.cast()) };
     }
 }
 
@@ -90,11 +93,7 @@ impl Shared {
 
 impl Device {
     fn staging(&self) -> Result<Arc<Staging>> {
-        if let Some(staging) = self.staging.get() {
-            return Ok(staging.clone());
-        }
-        let made = Arc::new(Staging::new(self)?);
-        Ok(self.staging.get_or_init(|| made).clone())
+        self.check("cuMemHostAlloc", Staging::of(&self.context, self.info.ordinal))
     }
 
     /// Sets out a copy from the host in stream order; the host's numbers may be changed when this returns.

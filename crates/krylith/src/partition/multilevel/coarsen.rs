@@ -34,30 +34,21 @@ pub(super) fn coarsen(graph: &Graph, level: u32) -> Option<(Vec<u32>, Graph)> {
 }
 
 /// What an edge is worth: its weight against the sizes that it joins; ties by a hash that both ends share.
-fn rating(graph: &Graph, v: u32, u: u32, weight: u32, level: u32) -> u64 {
-    let tie = u64::from(mix((v ^ u).wrapping_mul(0x9e37_79b9) ^ v.wrapping_add(u).wrapping_add(level)));
-    if graph.weight.is_empty() {
-        return tie;
-    }
-    let weight = weight as f32;
-    let rating = weight * weight / (graph.size[v as usize] as f32 * graph.size[u as usize] as f32);
+fn rating(v: u32, u: u32, weight: u32, sizes: [u32; 2], level: u32) -> u64 {
     // Bits of non-negative numbers order as they do.
-    u64::from(rating.to_bits()) << 32 | tie
+    let weight = weight as f32;
+    let rating = weight * weight / (sizes[0] as f32 * sizes[1] as f32);
+    u64::from(rating.to_bits()) << 32 | tie(v, u, level)
 }
 
-/// The best neighbour of `v` among those that are `open`.
-fn favourite(graph: &Graph, v: u32, level: u32, open: impl Fn(u32) -> bool) -> u32 {
-    let mut best = (0, NONE);
-    for (u, w) in graph.edges(v as usize) {
-        if open(u) {
-            let rating = rating(graph, v, u, w, level);
-            // No two edges of a node tie, unless their ratings and hashes do.
-            if best.1 == NONE || (rating, u) > best {
-                best = (rating, u);
-            }
-        }
-    }
-    best.1
+fn tie(v: u32, u: u32, level: u32) -> u64 {
+    u64::from(mix((v ^ u).wrapping_mul(0x9e37_79b9) ^ v.wrapping_add(u).wrapping_add(level)))
+}
+
+/// The best neighbour of `v`, for which `rating` gives more than 0; 0 stands for one that cannot be taken.
+fn favourite(graph: &Graph, v: u32, rating: impl Fn(u32, u32) -> u64) -> u32 {
+    let best = graph.edges(v as usize).map(|(u, w)| (rating(u, w), u)).max();
+    best.filter(|best| best.0 > 0).map_or(NONE, |best| best.1)
 }
 
 /// Rows that a pair has at most, where `n` nodes have `rows` together: twice those of two average nodes, else few nodes
@@ -74,24 +65,43 @@ fn matching(graph: &Graph, level: u32) -> Vec<u32> {
         |v: u32, u: u32| u64::from(graph.size[v as usize]) + u64::from(graph.size[u as usize]) <= limit;
     let mate: Vec<AtomicU32> = (0..n as u32).into_par_iter().map(AtomicU32::new).collect();
     let want: Vec<AtomicU32> = (0..n).into_par_iter().map(|_| AtomicU32::new(NONE)).collect();
+    // The size of a node that is free, else 0: one look for both.
+    let open: Vec<AtomicU32> = graph.size.par_iter().map(|&s| AtomicU32::new(s)).collect();
+    let rows_alone = graph.weight.is_empty();
     let mut free: Vec<u32> = (0..n as u32).collect();
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         free.par_iter().for_each(|&v| {
-            let open = |u: u32| mate[u as usize].load(Relaxed) == u && fits(v, u);
-            want[v as usize].store(favourite(graph, v, level, open), Relaxed);
+            let own = graph.size[v as usize];
+            let rate = |u: u32, w: u32| {
+                let other = open[u as usize].load(Relaxed);
+                match other > 0 && u64::from(own) + u64::from(other) <= limit {
+                    true if rows_alone => 1 << 32 | tie(v, u, level),
+                    true => 1 << 63 | rating(v, u, w, [own, other], level),
+                    false => 0,
+                }
+            };
+            let best = match rows_alone && round == 0 {
+                true => favourite(graph, v, |u, _| 1 << 32 | tie(v, u, level)), // all are free, all fit
+                false => favourite(graph, v, rate),
+            };
+            want[v as usize].store(best, Relaxed);
         });
         free.par_iter().for_each(|&v| {
             let u = want[v as usize].load(Relaxed);
             if u != NONE && want[u as usize].load(Relaxed) == v {
                 mate[v as usize].store(u, Relaxed);
+                open[v as usize].store(0, Relaxed);
             }
         });
-        free = free.into_par_iter().filter(|&v| mate[v as usize].load(Relaxed) == v).collect();
+        free = free.into_par_iter().filter(|&v| open[v as usize].load(Relaxed) > 0).collect();
     }
     if free.len() > n / LONELY {
         // Leaves of one hub, and nodes without neighbours.
-        let mut wanting: Vec<(u32, u32)> =
-            free.par_iter().map(|&v| (favourite(graph, v, level, |_| true), v)).collect();
+        let any = |v: u32| {
+            let sizes = |u: u32| [graph.size[v as usize], graph.size[u as usize]];
+            favourite(graph, v, |u, w| 1 << 63 | rating(v, u, w, sizes(u), level))
+        };
+        let mut wanting: Vec<(u32, u32)> = free.par_iter().map(|&v| (any(v), v)).collect();
         wanting.par_sort_unstable();
         wanting.par_chunk_by(|a, b| a.0 == b.0).for_each(|same| {
             for pair in same.chunks_exact(2) {

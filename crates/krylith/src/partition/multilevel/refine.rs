@@ -8,7 +8,7 @@
 use super::{Graph, NONE, hash};
 use rayon::prelude::*;
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Nodes with more neighbours than this sort their groups instead of searching a list.
 const MANY: usize = 96;
@@ -93,9 +93,11 @@ fn links(graph: &Graph, label: &[u32], v: usize, links: &mut Links) {
 
 /// Rows of each group.
 fn weigh(graph: &Graph, label: &[u32], groups: usize) -> Vec<u64> {
-    let mut weight = vec![0u64; groups];
-    label.iter().zip(&graph.size).for_each(|(&g, &s)| weight[g as usize] += u64::from(s));
-    weight
+    let weight: Vec<AtomicU64> = (0..groups).map(|_| AtomicU64::new(0)).collect();
+    label.par_iter().zip(&graph.size).for_each(|(&g, &s)| {
+        weight[g as usize].fetch_add(u64::from(s), Relaxed); // whole numbers: in any order
+    });
+    weight.into_iter().map(AtomicU64::into_inner).collect()
 }
 
 /// Up to `rounds` rounds, after groups above their limit have given away what they have too much.

@@ -10,6 +10,7 @@ use crate::comm::Communicator;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::partition::{Partition, PartitionSpec, SubdomainCut, choose};
+use rayon::prelude::*;
 use std::borrow::Cow;
 
 /// Subdomains as a preconditioner asks for them.
@@ -158,6 +159,7 @@ fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<
     };
     // In the order of the ranks that have most of their rows, so that what lies together stays together.
     let mut order: Vec<(u32, usize, u64)> = (0..count)
+        .into_par_iter()
         .map(|p| {
             let mut rows = vec![0u32; ranks];
             subdomains.rows(p).iter().for_each(|&i| rows[near.owner[i as usize] as usize] += 1);

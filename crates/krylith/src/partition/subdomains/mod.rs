@@ -17,6 +17,7 @@ use crate::operator::Terms;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Disjoint groups of block rows that together are all of them; none is empty.
 #[derive(Debug, Clone)]
@@ -318,16 +319,30 @@ impl Subdomains {
 
 impl Lists {
     fn from_labels(labels: &[u32], count: usize) -> Self {
-        let mut next = vec![0usize; count + 1];
-        labels.iter().for_each(|&p| next[p as usize + 1] += 1);
-        (0..count).for_each(|p| next[p + 1] += next[p]);
-        let mut ptr = next.clone();
-        ptr.dedup();
-        let mut rows = vec![0; labels.len()];
-        for (i, &p) in labels.iter().enumerate() {
-            rows[next[p as usize]] = i as u32;
-            next[p as usize] += 1;
+        // Each chunk counts for itself, and then knows where its rows of each subdomain begin.
+        let chunk = (4 * count).max(1 << 16);
+        let counted = |labels: &[u32]| {
+            let mut counts = vec![0usize; count];
+            labels.iter().for_each(|&p| counts[p as usize] += 1);
+            counts
+        };
+        let mut begins: Vec<Vec<usize>> = labels.par_chunks(chunk).map(counted).collect();
+        let (mut ptr, mut end) = (vec![0usize], 0);
+        for p in 0..count {
+            for begin in &mut begins {
+                end += std::mem::replace(&mut begin[p], end);
+            }
+            ptr.push(end);
         }
+        ptr.dedup();
+        let rows: Vec<AtomicU32> = labels.par_iter().map(|_| AtomicU32::new(0)).collect();
+        labels.par_chunks(chunk).zip(begins).enumerate().for_each(|(k, (labels, mut next))| {
+            for (i, &p) in labels.iter().enumerate() {
+                rows[next[p as usize]].store((k * chunk + i) as u32, Relaxed);
+                next[p as usize] += 1;
+            }
+        });
+        let rows = rows.into_par_iter().map(AtomicU32::into_inner).collect();
         Self { rows, ptr }
     }
 }

@@ -1,7 +1,7 @@
 // csr_product: y = c A x of scalar rows, straight from the arrays of the format: nothing is sorted, packed or copied before. Beside it what
 // the product needs once (csr_tiles, csr_values), the rows that several tiles share (csr_cut_rows) and the residual that certifies an answer.
-// Constants: VALUE (double or float as stored), THREADS, CAPACITY (most entries of a tile, and the gap that alignment leaves), LONG (rows up to
-// this length are never cut).
+// Constants: VALUE (double or float as stored), THREADS, CTAS (resident, by registers), CAPACITY (most entries of a tile, and the gap that
+// alignment leaves), LONG (rows up to this length are never cut).
 // Bytes it must move: of each entry the value and 4 bytes, of each row 8 of row_ptr, 8 of y and 8 of x. For 7 entries a row in f64: 107 a row.
 //
 // Tiles. Entry p of row r has the key p + r, the end of row r the key row_ptr[r + 1] + r: one key for each entry and each row, so that equal
@@ -9,10 +9,11 @@
 // WINDOW keys, whole; only a row longer than LONG is cut where windows end. What a tile has of a cut row goes to parts[2t] if the row began
 // before, else to parts[2t + 1], and csr_cut_rows adds the parts in order.
 //
-// Mapping. A block of threads a tile. Values and columns come to shared memory by asynchronous copies, past L1, which is left to x. Then, where
-// rows are even, 1 to 32 neighbouring lanes take a row and gather x as they go: lanes of neighbouring rows read neighbouring x. In uneven tiles
-// all threads multiply first, every 256th entry each, and rows are summed from the products, those far above the mean by whole warps. Lanes
-// depend on the tile alone and sums on nothing else, so results are the same every time.
+// Mapping. Resident blocks of threads walk tiles; values and columns of the next tile come to shared memory, past L1, while this one is summed:
+// by bulk copies of one thread where the GPU has them (sm_90), by asynchronous copies of all threads elsewhere. Where rows are even, 1 to 32
+// neighbouring lanes take a row and gather x as they go: lanes of neighbouring rows read neighbouring x. In uneven tiles all threads multiply
+// first, every THREADS-th entry each, and rows are summed from the products, those far above the mean by whole warps. Lanes depend on the tile
+// alone and sums on nothing else, so results are the same every time.
 #ifndef VALUE
 #define VALUE double
 #endif
@@ -25,15 +26,13 @@ constexpr int ALIGN = 8;  // tiles are read from a multiple of this many entries
 constexpr int WINDOW = CAPACITY - LONG - ALIGN;
 constexpr int MOST = 32;  // entries a lane of a row in an even tile
 constexpr int TOGETHER = 8;  // gathers of a lane in flight
-constexpr int HEAD = 1, UNEVEN = 2;
-// Of a tile: its first entry, its first row (one more if it begins with a part of a row that began before: HEAD), and its kind.
+constexpr int HEAD = 1, UNEVEN = 2, LANES = 4;
+// Of a tile: its first entry, its first row (one more if it begins with a part of a row that began before: HEAD), and its kind, in which LANES
+// counts the lanes of an item, as a power of two.
 struct __align__(16) Tile { i64 entry; int row, kind; };
 
-// Every 32 numbers in shared memory are followed by a gap of 16 bytes, so that rows of 16 or 32 entries do not meet in one bank.
-template <int per> __device__ __forceinline__ int place(int p) { return p + (p >> 5) * per; }
-constexpr int PER = 16 / sizeof(VALUE);
-constexpr int VALUES = CAPACITY / 32 * (32 + PER) * sizeof(VALUE), COLUMNS = CAPACITY / 32 * 36 * 4;
-static_assert(CAPACITY / 32 * 34 * 8 <= VALUES + COLUMNS, "products take the place of values and columns");
+constexpr int STAGE = CAPACITY * (sizeof(VALUE) + 4);  // bytes of values and columns of a tile
+static_assert(CAPACITY * 8 <= STAGE, "products take the place of values and columns");
 
 // Lanes for each of the items of a tile, as a power of two.
 __device__ __forceinline__ int lanes_of(int items) {
@@ -42,147 +41,256 @@ __device__ __forceinline__ int lanes_of(int items) {
     return log;
 }
 
-// Values and columns are read once: what they push out of the L2 cache should be others of them, not x.
-__device__ __forceinline__ void copy_once(unsigned address, const void* from, int bytes, unsigned long long policy) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(address), "l"(from), "r"(bytes), "l"(policy));
-}
-
 // What a tile does: items are its rows, the part of a row that began before it being the first.
 struct Items {
-    Tile here, next;
-    i64 base;
-    int head, first, count;
-    __device__ __forceinline__ Items(const Tile* __restrict__ tiles) {
-        const int4 a = ((const int4*)tiles)[blockIdx.x], b = ((const int4*)tiles)[blockIdx.x + 1];
-        here = *(const Tile*)&a;
-        next = *(const Tile*)&b;
-        base = here.entry & ~(i64)(ALIGN - 1);
-        head = here.kind & HEAD;
-        first = here.row - head;
-        count = next.row - first;
-    }
+    const Tile* at;  // the tile and the next
+    __device__ __forceinline__ i64 base() const { return at[0].entry & ~(i64)(ALIGN - 1); }
+    __device__ __forceinline__ int head() const { return at[0].kind & HEAD; }
+    __device__ __forceinline__ int first() const { return at[0].row - head(); }
+    __device__ __forceinline__ int count() const { return at[1].row - first(); }
+    __device__ __forceinline__ int log() const { return at[0].kind / LANES; }
+    // The last item goes on in the next tile.
+    __device__ __forceinline__ bool cut() const { return at[1].kind & HEAD; }
+    // Where a part of a row goes; -1: the item is a whole row.
+    __device__ __forceinline__ int part(int i) const { return i == 0 && head() ? 0 : i == count() - 1 && cut() ? 1 : -1; }
 };
-// Entries of an item, counted from the base of its tile; `cut`: the row goes on in the next tile.
-struct Range { int begin, end; bool cut; };
-__device__ __forceinline__ Range range(const Items& on, const i64* __restrict__ row_ptr, int i) {
-    const i64 begin = row_ptr[on.first + i], end = row_ptr[on.first + i + 1];
-    return {(int)(max(begin, on.here.entry) - on.base), (int)(min(end, on.next.entry) - on.base), end > on.next.entry};
+// Where a row's entries are, without the upper halves: what is counted from the base of a tile needs none. It is asked for long before it is
+// needed, and nothing is computed from it until then.
+struct Row { unsigned begin, end; };
+__device__ __forceinline__ Row row_at(const Items& on, const i64* __restrict__ row_ptr, int i) {
+    const unsigned* at = (const unsigned*)(row_ptr + on.first() + i);
+    return {at[0], at[2]};
+}
+// Entries of an item, counted from the base of its tile.
+struct Range { int begin, end; };
+__device__ __forceinline__ Range range(const Items& on, const Row& row, int i) {
+    const i64 base = on.base();
+    Range of = {(int)(row.begin - (unsigned)base), (int)(row.end - (unsigned)base)};
+    if (i == 0 && on.head()) of.begin = (int)(on.at[0].entry - base);
+    if (i == on.count() - 1 && on.cut()) of.end = (int)(on.at[1].entry - base);
+    return of;
 }
 
-// sum(o, range) of each item, by 2^log lanes that are given to `write` added up. All threads take part.
-template <class Sum, class Write>
-__device__ __forceinline__ void each_item(const Items& on, const i64* __restrict__ row_ptr, Range ahead, int log, Sum sum, Write write) {
-    const int lanes = on.count << log, whole = (lanes + 31) & ~31;
-    for (int o = threadIdx.x; o < whole; o += THREADS) {
-        const Range mine = ahead;
-        if (o + THREADS < lanes) ahead = range(on, row_ptr, (o + THREADS) >> log);
-        double all = o < lanes ? sum(o, mine) : 0.0;
-        for (int d = 1; d < 1 << log; d *= 2) all += __shfl_xor_sync(~0u, all, d);
-        if (o < lanes && (o & ((1 << log) - 1)) == 0) write(o >> log, mine, all);
-    }
-}
+__device__ __forceinline__ unsigned address_of(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 6)
-csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
-            const VALUE* __restrict__ values, const i64 entries, const double* __restrict__ x, double* __restrict__ y,
-            double* __restrict__ parts, const double* __restrict__ coefficient) {
-    __shared__ __align__(16) char shared[VALUES + COLUMNS];
-    __shared__ int many, list[CAPACITY / MOST];
-    VALUE* const value = (VALUE*)shared;
-    unsigned* const column = (unsigned*)(shared + VALUES);
-    const int halted = halt ? *halt : 0;
-    const Items on(tiles);
-    const double c = *coefficient;
-    if (halted) return;
-
+// Brings tiles to shared memory, two under way at most.
+struct Copies {
+    char* stages;
+    const unsigned* col;
+    const VALUE* values;
+    i64 entries;
+    const Tile* tiles;
+    Tile* places;  // [4][2]: this tile and the next of some; what is copied with a tile tells where the next but one is
+#if __CUDA_ARCH__ >= 900
+    unsigned long long* full;  // a barrier for each stage, which counts its bytes
     unsigned long long policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    // Some copies with a policy whose shared address has a part in a uniform register become illegal instructions (ptxas 13.0). The shuffle,
-    // of each lane with itself, hides from the compiler that the base is uniform.
-    const unsigned to = __shfl_sync(~0u, (unsigned)__cvta_generic_to_shared(shared), threadIdx.x % 32);
-    const int begin = (int)(on.here.entry - on.base), end = (int)(on.next.entry - on.base);
-    const int left = (int)min(entries - on.base, (i64)CAPACITY);
-#pragma unroll
-    for (int k = 0; k < CAPACITY / (4 * THREADS); ++k) {
-        const int o = threadIdx.x + k * THREADS;
-        if (4 * o < end) copy_once(to + VALUES + 16 * (o + (o >> 3)), col + on.base + 4 * o, min(16, 4 * (left - 4 * o)), policy);
+    __device__ __forceinline__ void start(unsigned long long* barriers) {
+        full = barriers;
+        // Values and columns are read once: what they push out of the L2 cache should be others of them, not x.
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        if (threadIdx.x == 0) {
+            for (int d = 0; d < 2; ++d) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address_of(full + d)));
+            asm volatile("fence.mbarrier_init.release.cluster;");
+        }
+        __syncthreads();
     }
-#pragma unroll
-    for (int k = 0; k < CAPACITY / (PER * THREADS); ++k) {
-        const int o = threadIdx.x + k * THREADS;
-        if (PER * o < end)
-            copy_once(to + 16 * (o + o * PER / 32), values + on.base + PER * o, min(16, (int)sizeof(VALUE) * (left - PER * o)), policy);
+    __device__ __forceinline__ void copy(char* to, const void* from, unsigned bytes, int stage) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(address_of(to)),
+                     "l"(from), "r"(bytes), "r"(address_of(full + stage)), "l"(policy)
+                     : "memory");
     }
-    const int log = lanes_of(on.count), lanes = 1 << log, lane = threadIdx.x & (lanes - 1);
-    Range mine = {};
-    if (threadIdx.x >> log < on.count) mine = range(on, row_ptr, threadIdx.x >> log);
-    auto write = [&](int i, const Range& of, double sum) {
-        sum *= c;
-        if (on.head && i == 0) parts[2 * blockIdx.x] = sum;
-        else if (of.cut) parts[2 * blockIdx.x + 1] = sum;
-        else y[on.first + i] = sum;
+    // Asks for the n-th tile of this block of threads, and for where tile `next` is (-1: there is none), which will be the next but one.
+    // Comes after a wait of all threads for each other that follows the last use of the stage.
+    __device__ __forceinline__ void fetch(bool wanted, unsigned n, i64 next) {
+        if (threadIdx.x != 0 || !wanted) return;
+        const int stage = n & 1;
+        const Items on = {places + 2 * (n & 3)};
+        const i64 base = on.base();
+        const int count = (int)(on.at[1].entry - base), left = (int)min(entries - base, (i64)CAPACITY);
+        const int most = min((count + 3) & ~3, left & ~3);  // pieces of 16 bytes; the last three entries of a matrix may be none
+        char* const to = stages + stage * STAGE;
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address_of(full + stage)), "r"(most * (int)(sizeof(VALUE) + 4) + (next < 0 ? 0 : 32)) : "memory");
+        if (next >= 0) copy((char*)(places + 2 * (n + 2 & 3)), tiles + next, 32, stage);
+        if (most > 0) {
+            copy(to + CAPACITY * sizeof(VALUE), col + base, most * 4, stage);
+            copy(to, values + base, most * (int)sizeof(VALUE), stage);
+        }
+        for (int p = most; p < count; ++p) {
+            ((VALUE*)to)[p] = values[base + p];
+            ((unsigned*)(to + CAPACITY * sizeof(VALUE)))[p] = col[base + p];
+        }
+    }
+    // The n-th tile is here.
+    __device__ __forceinline__ void wait(unsigned n) {
+        const unsigned stage = n & 1, parity = n >> 1 & 1;
+        asm volatile(
+            "{\n.reg .pred p;\nagain: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(address_of(full + stage)),
+            "r"(parity)
+            : "memory");
+    }
+    // What was written to a stage comes before what a copy brings there.
+    __device__ __forceinline__ void written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#else
+    __device__ __forceinline__ void start(unsigned long long*) {}
+    __device__ __forceinline__ void copy(char* to, const void* from, int bytes) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address_of(to)), "l"(from), "r"(bytes) : "memory");
+    }
+    __device__ __forceinline__ void fetch(bool wanted, unsigned n, i64 next) {
+        const Items on = {places + 2 * (n & 3)};
+        const i64 base = on.base();
+        const int count = wanted ? (int)(on.at[1].entry - base) : 0, left = (int)min(entries - base, (i64)CAPACITY);
+        char* const to = stages + (n & 1) * STAGE;
+        if (wanted && next >= 0 && threadIdx.x < 2) copy((char*)(places + 2 * (n + 2 & 3) + threadIdx.x), tiles + next + threadIdx.x, 16);
+        for (int p = 4 * threadIdx.x; p < count; p += 4 * THREADS) copy(to + CAPACITY * sizeof(VALUE) + 4 * p, col + base + p, min(16, 4 * (left - p)));
+        constexpr int PER = 16 / sizeof(VALUE);
+        for (int p = PER * threadIdx.x; p < count; p += PER * THREADS)
+            copy(to + sizeof(VALUE) * p, values + base + p, min(16, (int)sizeof(VALUE) * (left - p)));
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    __device__ __forceinline__ void wait(unsigned) {
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        __syncthreads();
+    }
+    __device__ __forceinline__ void written() {}
+#endif
+};
+
+// sum(range) of each item, by 2^log lanes that are given to `write` added up. All threads take part.
+template <int log, class Sum, class Write>
+__device__ __forceinline__ void each_item(const Items& on, const i64* __restrict__ row_ptr, Row ahead, Sum sum, Write write) {
+    const int lanes = on.count() << log, whole = (lanes + 31) & ~31;
+    for (int o = threadIdx.x; o < whole; o += THREADS) {
+        const Range mine = range(on, ahead, o >> log);
+        if (o + THREADS < lanes) ahead = row_at(on, row_ptr, (o + THREADS) >> log);
+        double all = o < lanes ? sum(mine) : 0.0;
+#pragma unroll
+        for (int d = 1; d < 1 << log; d *= 2) all += __shfl_xor_sync(~0u, all, d);
+        if (o < lanes && o % (1 << log) == 0) write(o >> log, mine, all);
+    }
+}
+
+// An even tile: lanes gather x for their entries as they sum.
+template <int log, class Write>
+__device__ __forceinline__ void sum_even(const Items& on, const i64* __restrict__ row_ptr, const Row& ahead, const VALUE* value, const unsigned* column,
+                                         const double* __restrict__ x, Write write) {
+    auto gathered = [&](const Range& of) {
+        double sum = 0.0;
+        for (int p = of.begin + threadIdx.x % (1 << log); p < of.end; p += TOGETHER << log) {
+            double v[TOGETHER];
+#pragma unroll
+            for (int k = 0; k < TOGETHER; ++k)
+                if (p + (k << log) < of.end) v[k] = x[column[p + (k << log)]];
+#pragma unroll
+            for (int k = 0; k < TOGETHER; ++k)
+                if (p + (k << log) < of.end) sum = fma((double)value[p + (k << log)], v[k], sum);
+        }
+        return sum;
     };
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    __syncthreads();
+    each_item<log>(on, row_ptr, ahead, gathered, [&](int i, const Range&, double sum) { write(i, sum); });
+}
 
-    if (!(on.here.kind & UNEVEN)) {
-        auto gathered = [&](int, const Range& of) {
-            double sum = 0.0;
-            for (int p = of.begin + lane; p < of.end; p += TOGETHER << log) {
-                double v[TOGETHER];
-#pragma unroll
-                for (int k = 0; k < TOGETHER; ++k) {
-                    const int q = p + (k << log);
-                    v[k] = q < of.end ? x[column[place<4>(q)]] : 0.0;
-                }
-#pragma unroll
-                for (int k = 0; k < TOGETHER; ++k) {
-                    const int q = p + (k << log);
-                    if (q < of.end) sum = fma((double)value[place<PER>(q)], v[k], sum);
-                }
-            }
-            return sum;
-        };
-        each_item(on, row_ptr, mine, log, gathered, write);
-        return;
-    }
-
-    double product[CAPACITY / THREADS];
-#pragma unroll
-    for (int k = 0; k < CAPACITY / THREADS; ++k) {
-        const int p = threadIdx.x + k * THREADS;
-        product[k] = p >= begin && p < end ? (double)value[place<PER>(p)] * x[column[place<4>(p)]] : 0.0;
-    }
-    if (threadIdx.x == 0) many = 0;
-    __syncthreads();
-    double* const products = (double*)shared;
-#pragma unroll
-    for (int k = 0; k < CAPACITY / THREADS; ++k) {
-        const int p = threadIdx.x + k * THREADS;
-        if (p < end) products[place<2>(p)] = product[k];
-    }
-    __syncthreads();
-    // Sums of what lies `step` apart; the order is that of the entries.
+// An uneven tile, its products in shared memory.
+template <int log, class Write>
+__device__ __forceinline__ void sum_uneven(const Items& on, const i64* __restrict__ row_ptr, const Row& ahead, const double* products, int* many, int* list,
+                                           Write write) {
     auto added = [&](int p, int end, int step) {
         double sum = 0.0;
 #pragma unroll 4
-        for (; p < end; p += step) sum += products[place<2>(p)];
+        for (; p < end; p += step) sum += products[p];
         return sum;
     };
     auto is_long = [&](const Range& of) { return of.end - of.begin > MOST << log; };
-    auto summed = [&](int, const Range& of) { return is_long(of) ? 0.0 : added(of.begin + lane, of.end, lanes); };
+    auto summed = [&](const Range& of) { return is_long(of) ? 0.0 : added(of.begin + threadIdx.x % (1 << log), of.end, 1 << log); };
     auto write_or_list = [&](int i, const Range& of, double sum) {
-        if (is_long(of)) list[atomicAdd(&many, 1)] = i;
-        else write(i, of, sum);
+        if (is_long(of)) list[atomicAdd(many, 1)] = i;
+        else write(i, sum);
     };
-    each_item(on, row_ptr, mine, log, summed, write_or_list);
+    each_item<log>(on, row_ptr, ahead, summed, write_or_list);
     __syncthreads();
-    for (int w = threadIdx.x / 32; w < many; w += THREADS / 32) {
-        const Range of = range(on, row_ptr, list[w]);
+    for (int w = threadIdx.x / 32; w < *many; w += THREADS / 32) {
+        const Range of = range(on, row_at(on, row_ptr, list[w]), list[w]);
         double sum = added(of.begin + threadIdx.x % 32, of.end, 32);
 #pragma unroll
         for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-        if (threadIdx.x % 32 == 0) write(list[w], of, sum);
+        if (threadIdx.x % 32 == 0) write(list[w], sum);
+    }
+}
+
+// Calls f with the number as a constant, 0 to 5.
+template <int n> struct Constant { static constexpr int value = n; };
+template <class F> __device__ __forceinline__ void with_constant(int log, F f) {
+    switch (log) {
+        case 0: return f(Constant<0>());
+        case 1: return f(Constant<1>());
+        case 2: return f(Constant<2>());
+        case 3: return f(Constant<3>());
+        case 4: return f(Constant<4>());
+        default: return f(Constant<5>());
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, CTAS)
+csr_product(const int* halt, const int count, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
+            const VALUE* __restrict__ values, const i64 entries, const double* __restrict__ x, double* __restrict__ y,
+            double* __restrict__ parts, const double* __restrict__ coefficient) {
+    extern __shared__ __align__(128) char shared[];  // two stages
+    __shared__ unsigned long long barriers[2];
+    __shared__ int many, list[CAPACITY / MOST];
+    __shared__ __align__(32) Tile places[8];
+    const int halted = halt ? *halt : 0, step = gridDim.x;
+    int t = blockIdx.x;  // the grid is no larger than `count`
+    if (threadIdx.x < 4 && t + (i64)(threadIdx.x / 2) * step < count) places[threadIdx.x] = tiles[t + threadIdx.x / 2 * step + threadIdx.x % 2];
+    const double c = *coefficient;
+    if (halted) return;
+    Copies copies = {shared, col, values, entries, tiles, places};
+    copies.start(barriers);
+    copies.written();
+    __syncthreads();
+    // Where the n-th tile after this one is, -1: there is none.
+    auto after = [&](int n) { return t + (i64)n * step < count ? t + (i64)n * step : -1; };
+    copies.fetch(true, 0, after(2));
+    auto first_row_of = [&](const Items& of) {
+        const int i = threadIdx.x >> of.log();
+        return i < of.count() ? row_at(of, row_ptr, i) : Row{};
+    };
+    Row mine = first_row_of(Items{places});
+    for (unsigned n = 0; t < count; t += step, ++n) {
+        __syncthreads();  // the other stage is used up
+        const Items on = {places + 2 * (n & 3)}, ahead = {places + 2 * (n + 1 & 3)};
+        copies.fetch(after(1) >= 0, n + 1, after(3));
+        const Row mine_ahead = after(1) >= 0 ? first_row_of(ahead) : Row{};
+        auto write = [&](int i, double sum) {
+            const int part = on.part(i);
+            if (part < 0) y[on.first() + i] = c * sum;
+            else parts[2 * (i64)t + part] = c * sum;
+        };
+        copies.wait(n);
+        VALUE* const value = (VALUE*)(shared + (n & 1) * STAGE);
+        const unsigned* const column = (const unsigned*)(value + CAPACITY);
+        if (!(on.at[0].kind & UNEVEN)) {
+            with_constant(on.log(), [&](auto lanes) { sum_even<decltype(lanes)::value>(on, row_ptr, mine, value, column, x, write); });
+        } else {
+            const int begin = (int)(on.at[0].entry - on.base()), end = (int)(on.at[1].entry - on.base());
+            constexpr int EACH = (CAPACITY + THREADS - 1) / THREADS;
+            double product[EACH];
+#pragma unroll
+            for (int k = 0; k < EACH; ++k) {
+                const int p = threadIdx.x + k * THREADS;
+                if (p >= begin && p < end) product[k] = (double)value[p] * x[column[p]];
+            }
+            if (threadIdx.x == 0) many = 0;
+            __syncthreads();
+            double* const products = (double*)value;
+#pragma unroll
+            for (int k = 0; k < EACH; ++k) {
+                const int p = threadIdx.x + k * THREADS;
+                if (p >= begin && p < end) products[p] = product[k];
+            }
+            copies.written();
+            __syncthreads();
+            with_constant(on.log(), [&](auto lanes) { sum_uneven<decltype(lanes)::value>(on, row_ptr, mine, products, &many, list, write); });
+        }
+        mine = mine_ahead;
     }
 }
 
@@ -216,17 +324,18 @@ csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restr
              const VALUE* __restrict__ values, const double* __restrict__ x, const double* __restrict__ b, double* __restrict__ r,
              double* __restrict__ m, double* __restrict__ parts, const double* __restrict__ coefficient) {
     if (halt && *halt) return;
-    const Items on(tiles);
+    const Items on = {tiles + blockIdx.x};
     const double c = -*coefficient;
-    const int log = lanes_of(on.count), lanes = on.count << log;
+    const int log = on.log(), lanes = on.count() << log;
+    const i64 base = on.base();
     for (int o = threadIdx.x; o < ((lanes + 31) & ~31); o += THREADS) {
         const int i = o >> log, lane = o & ((1 << log) - 1);
         Range of = {};
-        if (o < lanes) of = range(on, row_ptr, i);
+        if (o < lanes) of = range(on, row_at(on, row_ptr, i), i);
         Twofold sum = {};
         double size = 0.0;
         for (int p = of.begin + lane; p < of.end; p += 1 << log) {
-            const double a = (double)values[on.base + p], v = x[col[on.base + p]];
+            const double a = (double)values[base + p], v = x[col[base + p]];
             add_product(sum, a, v);
             size += fabs(a * v);
         }
@@ -235,16 +344,16 @@ csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restr
             add(sum, other_lane(sum, d));
         }
         if (o >= lanes || lane > 0) continue;
-        const bool part = (on.head && i == 0) || of.cut;
-        Twofold all = {part ? 0.0 : b[on.first + i], 0.0};
+        const int part = on.part(i);
+        Twofold all = {part < 0 ? b[on.first() + i] : 0.0, 0.0};
         size = fma(fabs(c), size, fabs(all.hi));
         add_product(all, c, sum.hi);
         all.lo = __dadd_rn(all.lo, __dmul_rn(c, sum.lo));
-        if (!part) {
-            r[on.first + i] = __dadd_rn(all.hi, all.lo);
-            m[on.first + i] = size;
+        if (part < 0) {
+            r[on.first() + i] = __dadd_rn(all.hi, all.lo);
+            m[on.first() + i] = size;
         } else {
-            double* to = parts + 3 * (2 * (i64)blockIdx.x + !(on.head && i == 0));
+            double* to = parts + 3 * (2 * (i64)blockIdx.x + part);
             to[0] = all.hi;
             to[1] = all.lo;
             to[2] = size;
@@ -317,8 +426,9 @@ extern "C" __global__ void csr_tiles(const i64* __restrict__ row_ptr, const int 
         for (int r = row + lane; r < end; r += 32) longest = max(longest, (int)min(row_ptr[r + 1] - row_ptr[r], (i64)CAPACITY));
 #pragma unroll
         for (int d = 1; d < 32; d *= 2) longest = max(longest, __shfl_xor_sync(~0u, longest, d));
-        const int items = end - row + tile.kind;
-        if (items * 32 < THREADS || longest > MOST << lanes_of(items)) tile.kind |= UNEVEN;
+        const int items = end - row + tile.kind, log = lanes_of(items);
+        if (items * 32 < THREADS || longest > MOST << log) tile.kind |= UNEVEN;
+        tile.kind |= log * LANES;
     }
     if (lane == 0) tiles[t] = tile;
 }
