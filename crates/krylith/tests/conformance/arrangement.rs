@@ -243,7 +243,7 @@ pub fn arrangement_speed(make: Make<Cuda>) {
         let (n, row_ptr, col) = (sparse.block_rows(), sparse.row_ptr().to_vec(), sparse.col().to_vec());
         Bsr::new(b, n, n, row_ptr, col, values).unwrap()
     };
-    let any = |p: usize, e: usize| (p as f64 * 0.37 + e as f64 * 1.91).sin() + 2.0;
+    let any = |p: usize, e: usize| (p as f64 * 0.37 + (e * e) as f64 * 1.91).sin() + 2.0;
     let mass = |p: usize, e: usize| if e % 5 == 0 && e < 15 { any(p, 0) } else { 0.0 };
     let stiffness = |p: usize, e: usize| match (e / 4, e % 4) {
         (r, c) if r == 3 || c == 3 => any(p, e),

@@ -86,12 +86,6 @@ tiling_cut(const Windows all, const int windows, const long long* __restrict__ r
         if (i >= 0) {
             const long long begin = row_ptr[i], end = row_ptr[i + 1];
             const bool ghosts = halo && end > begin && col[end - 1] >= own;
-            // One warp walks these columns later, and each miss is a wait: they come to the L1 cache now.
-            if (most_nodes > 0 && end - begin <= tile)
-                for (long long p = begin; p < end; p += 8) {
-                    unsigned unused;
-                    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(unused) : "l"(col + p));
-                }
             s = end - begin > tile ? LONG | ghosts : (unsigned)(end - begin) | (ghosts ? GHOSTS : 0);
         }
         state[l] = (unsigned short)s;
