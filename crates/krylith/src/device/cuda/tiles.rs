@@ -14,7 +14,7 @@
 use rayon::prelude::*;
 
 /// Most rows of a window; the twin of the kernel's constant.
-pub(super) const WINDOW: usize = 2048;
+pub(super) const WINDOW: usize = 1024;
 /// Pieces of rows that a window is made of where rows are clustered.
 const PLANES: usize = 4;
 /// Rows of which the stride is found; the twin of the kernel's constant.

@@ -11,7 +11,7 @@
 // Constants: none. Bytes moved: row pointers three times, columns three times (those of clustered rows about once more for each new
 // column of a tile, from the L1 and L2 caches), records once.
 
-constexpr int WINDOW = 2048, TABLE = 2048, SAMPLES = 256;  // TABLE: at least twice the blocks of any tile, 1020
+constexpr int WINDOW = 1024, TABLE = 2048, SAMPLES = 256;  // TABLE: at least twice the blocks of any tile, 1020
 constexpr unsigned GHOSTS = 0x4000, LONG = 0x8000, NONE = 0xffff, EMPTY = 0xffffffff;
 constexpr unsigned ALL = 0xffffffff;
 
