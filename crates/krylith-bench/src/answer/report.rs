@@ -6,8 +6,19 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 /// Parts that a table has columns for; those of a baseline that it lacks are a dash.
-const COLUMNS: [&str; 8] =
-    ["check", "upload", "product", "preconditioner", "method", "rest", "solve", "read back"];
+const COLUMNS: [&str; 11] = [
+    "check",
+    "device",
+    "upload",
+    "product",
+    "survey",
+    "preconditioner",
+    "compile",
+    "method",
+    "other",
+    "solve",
+    "read back",
+];
 
 /// Samples of a part over all rounds; `None` where the way has no such part.
 fn part(way: &Way, name: &str) -> Option<Samples> {
@@ -150,7 +161,7 @@ mod tests {
     #[test]
     fn medians_stand_in_the_table_and_what_failed_has_no_time() {
         let made = make(&[found()], json!({ "device": { "name": "cpu" }, "rtol": 1e-8, "rounds": 3 }));
-        let row = "| ours (CG) | – | 2.00 | – | – | – | – | 20.0 | 1.00 | 2.00 | 23.0 | 7 |";
+        let row = "| ours (CG) | – | – | 2.00 | – | – | – | – | – | – | 20.0 | 1.00 | 2.00 | 23.0 | 7 |";
         assert!(made.tables.contains(row), "{}", made.tables);
         assert_eq!(made.failures, ["system, theirs: 10 iterations"]);
         let ways = &made.json["systems"][0]["ways"];

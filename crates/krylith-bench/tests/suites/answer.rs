@@ -32,7 +32,8 @@ fn a_small_run_on_the_cpu_has_every_part_of_every_system() {
     for system in all {
         let way = &system["ways"][0];
         let median = |value: &serde_json::Value| value["median"].as_f64().unwrap();
-        let names = ["check", "upload", "product", "preconditioner", "method", "rest", "solve", "read back"];
+        let names = "check,device,upload,product,survey,preconditioner,compile,method,other,solve,read back";
+        let names: Vec<&str> = names.split(',').collect();
         let sums: Vec<f64> = (0..2)
             .map(|round| names.iter().map(|n| way["seconds"][n]["samples"][round].as_f64().unwrap()).sum())
             .collect();
