@@ -100,7 +100,7 @@ pub(crate) fn build<S: SolverSpace>(
     if equilibrate {
         let comm = space.comm();
         let survey = setup::begin(SetupPart::Survey);
-        let (scaling, terms) = space.equilibrate(local.terms)?;
+        let (factors, terms) = space.equilibrate(local.terms)?;
         drop(survey);
         let own = match wanted.multiplies() {
             true => {
@@ -111,7 +111,7 @@ pub(crate) fn build<S: SolverSpace>(
         };
         let inner;
         (inner, info) = by_name(space, &terms, local, wanted, store, own.as_ref().unwrap_or(a), notes)?;
-        let scaled = agree(comm, Equilibrated::new(space, &scaling, inner))?;
+        let scaled = agree(comm, Equilibrated::with_factors(space, factors, inner))?;
         p = Some(Box::new(Scaled { scaled, operator: own }) as Box<dyn Preconditioner<S>>);
     } else {
         (p, info) = by_name(space, local.terms, local, wanted, store, a, notes)?;
@@ -448,7 +448,7 @@ impl<S: SolverSpace> Preconditioner<S> for SmallJacobi<S> {
 
 impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
-        let (scaling, terms) = space.equilibrate(terms)?;
+        let (factors, terms) = space.equilibrate(terms)?;
         if let Some(a) = &self.operator {
             let mut a = a.borrow_mut();
             for (t, (_, matrix)) in terms.terms.iter().enumerate() {
@@ -457,7 +457,7 @@ impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
             let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
             space.update_coefficients(a.product_mut(), &coefficients)?;
         }
-        self.scaled.update(space, &scaling)?;
+        self.scaled.update(space, &factors)?;
         let values = TermValues::from(&terms);
         self.scaled.inner_mut().map_or(Ok(()), |p| p.update_values(space, &terms, values))
     }

@@ -126,15 +126,49 @@ fn power_of_two(v: f64) -> f64 {
     f64::from_bits(((exponent.clamp(-500, 500) + 1023) as u64) << 52)
 }
 
+/// Scale factors beside the vectors of a space: one for each number, those of a row the same in all stages.
+pub struct Factors<S: Space> {
+    /// Diagonal of R.
+    pub rows: S::Vector,
+    /// Diagonal of C.
+    pub columns: S::Vector,
+}
+
 /// C P̂⁻¹ R, with P̂ built for the terms of [`Scaling::scaled`], or C R.
 pub struct Equilibrated<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>> {
-    rows: S::Vector,
-    columns: S::Vector,
+    factors: Factors<S>,
     work: RefCell<S::Vector>,
     scalars: RefCell<S::Scalars>,
     inner: Option<P>,
-    host: Vec<f64>,
+    /// Numbers of a vector.
+    len: usize,
     key: u64,
+}
+
+impl<S: Space> Factors<S> {
+    /// Puts factors that were found on the host there.
+    ///
+    /// # Errors
+    /// Fewer columns than rows, or factors that do not divide the length of a vector; a device without room.
+    pub fn upload(space: &S, scaling: &Scaling) -> Result<Self> {
+        let (mut rows, mut columns, n) = (space.vector()?, space.vector()?, scaling.rows.len());
+        if n == 0 && space.len() == 0 {
+            return Ok(Self { rows, columns }); // a rank without rows
+        }
+        if n == 0 || scaling.columns.len() < n || !space.len().is_multiple_of(n) {
+            return Err(Error::invalid(format!(
+                "{n} row and {} column factors cannot scale vectors of {} numbers",
+                scaling.columns.len(),
+                space.len()
+            )));
+        }
+        let mut host = vec![0.0; space.len()];
+        for (from, to) in [(&scaling.rows, &mut rows), (&scaling.columns, &mut columns)] {
+            host.chunks_exact_mut(space.len() / n).zip(from).for_each(|(h, &v)| h.fill(v));
+            space.write(&host, to)?;
+        }
+        Ok(Self { rows, columns })
+    }
 }
 
 impl<S: Space> Equilibrated<S> {
@@ -153,36 +187,26 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
     /// # Errors
     /// Fewer columns than rows, or factors that do not divide the length of a vector.
     pub fn new(space: &S, scaling: &Scaling, inner: Option<P>) -> Result<Self> {
-        let (rows, columns, work) = (space.vector()?, space.vector()?, RefCell::new(space.vector()?));
-        let scalars = RefCell::new(space.scalars(1)?);
-        let host = vec![0.0; space.len()];
-        let mut out = Self { rows, columns, work, scalars, inner, host, key: fresh_key() };
-        out.update(space, scaling)?;
-        Ok(out)
+        Self::with_factors(space, Factors::upload(space, scaling)?, inner)
     }
 
-    /// New factors for new values; the preconditioner inside is refreshed through [`inner_mut`](Self::inner_mut).
+    /// The same with factors that are beside the vectors already.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
-    pub fn update(&mut self, space: &S, scaling: &Scaling) -> Result<()> {
-        let n = scaling.rows.len();
-        if n == 0 && self.host.is_empty() {
-            return Ok(()); // a rank without rows
-        }
-        if n == 0 || scaling.columns.len() < n || !self.host.len().is_multiple_of(n) {
-            return Err(Error::invalid(format!(
-                "{n} row and {} column factors cannot scale vectors of {} numbers",
-                scaling.columns.len(),
-                self.host.len()
-            )));
-        }
-        let stages = self.host.len() / n;
-        for (from, to) in [(&scaling.rows, &mut self.rows), (&scaling.columns, &mut self.columns)] {
-            self.host.chunks_exact_mut(stages).zip(from).for_each(|(h, &v)| h.fill(v));
-            space.write(&self.host, to)?;
-        }
-        Ok(())
+    /// A device without room.
+    pub fn with_factors(space: &S, factors: Factors<S>, inner: Option<P>) -> Result<Self> {
+        let (work, scalars) = (RefCell::new(space.vector()?), RefCell::new(space.scalars(1)?));
+        Ok(Self { factors, work, scalars, inner, len: space.len(), key: fresh_key() })
+    }
+
+    /// New factors for new values, in the place of the old ones; the preconditioner inside is refreshed through
+    /// [`inner_mut`](Self::inner_mut).
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn update(&mut self, space: &S, factors: &Factors<S>) -> Result<()> {
+        space.copy(&factors.rows, &mut self.factors.rows)?;
+        space.copy(&factors.columns, &mut self.factors.columns)
     }
 
     /// The preconditioner inside, to be given new values.
@@ -195,12 +219,19 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let scalars = &mut *self.scalars.borrow_mut();
         let Some(p) = &self.inner else {
-            return space.sweep(scale_twice, scalars, [], [&self.columns, &self.rows, x], [y], []);
+            return space.sweep(
+                scale_twice,
+                scalars,
+                [],
+                [&self.factors.columns, &self.factors.rows, x],
+                [y],
+                [],
+            );
         };
         let work = &mut *self.work.borrow_mut();
-        space.sweep(scale_into, scalars, [], [&self.rows, x], [&mut *work], [])?;
+        space.sweep(scale_into, scalars, [], [&self.factors.rows, x], [&mut *work], [])?;
         p.apply(space, work, y)?;
-        space.sweep(scale, scalars, [], [&self.columns], [y], [])
+        space.sweep(scale, scalars, [], [&self.factors.columns], [y], [])
     }
     fn key(&self) -> u64 {
         self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))
@@ -208,7 +239,7 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
     fn bytes(&self) -> u64 {
         // R, x, C and y with what is between them.
         let vectors = if self.inner.is_some() { 6 } else { 4 };
-        8 * vectors * self.host.len() as u64 + self.inner.as_ref().map_or(0, |p| p.bytes())
+        8 * vectors * self.len as u64 + self.inner.as_ref().map_or(0, |p| p.bytes())
     }
     fn recordable(&self) -> bool {
         self.inner.as_ref().is_none_or(|p| p.recordable())

@@ -13,7 +13,7 @@ mod stage;
 pub(crate) use build::{Boxed, SharedOperator, build};
 pub use build::{PrecondInfo, Preconditioner, Value};
 pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
-pub use equilibrated::{Equilibrated, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
+pub use equilibrated::{Equilibrated, Factors, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
 pub use ildu::{Ildu, IlduOptions, Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
 pub(crate) use invert::eliminate;

@@ -209,7 +209,7 @@ mod cuda {
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
     pub(in super::super) use crate::device::cuda::{is_open, seems_there};
     use crate::operator::Terms;
-    use crate::precond::Scaling;
+    use crate::precond::{Factors, Scaling};
     use crate::solver::survey::{Survey, survey};
     use crate::space::Space;
     use crate::text::plural;
@@ -349,11 +349,12 @@ mod cuda {
                 None => survey(terms, self.comm()),
             }
         }
-        fn equilibrate(&self, terms: &Terms) -> Result<(Scaling, Terms<'static>)> {
-            match self.equilibrated(terms)? {
-                Some(done) => Ok(done),
-                None => Scaling::on_host(terms, self.comm()),
+        fn equilibrate(&self, terms: &Terms) -> Result<(Factors<Self>, Terms<'static>)> {
+            if let Some(done) = self.equilibrated(terms)? {
+                return Ok(done);
             }
+            let (scaling, terms) = Scaling::on_host(terms, self.comm())?;
+            Ok((agree(self.comm(), Factors::upload(self, &scaling))?, terms))
         }
         fn random(
             &self,

@@ -34,11 +34,12 @@ pub use solution::{DeviceUsed, Event, EventKind, Solution};
 pub use survey::{Extent, Survey};
 pub use watch::Cancel;
 
+use crate::comm::agree;
 use crate::matrix::Dense;
 use crate::memory::{Numbers, NumbersMut, Transfer};
 use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
-use crate::precond::{BlockDiagonal, Scaling, SubdomainFactors};
+use crate::precond::{BlockDiagonal, Factors, Scaling, SubdomainFactors};
 use crate::problem::Problem;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
@@ -51,7 +52,7 @@ use std::time::{Duration, Instant};
 use watch::Run;
 
 /// A device on which every method and preconditioner runs.
-pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transfer + 'static {
+pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transfer + Sized + 'static {
     /// Bytes a second that it reads, measured now.
     fn read_bandwidth(&self) -> Option<f64> {
         None
@@ -71,8 +72,9 @@ pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transf
     ///
     /// # Errors
     /// An entry that overflows; a rank that is gone or failed.
-    fn equilibrate(&self, terms: &Terms) -> Result<(Scaling, Terms<'static>)> {
-        Scaling::on_host(terms, self.comm())
+    fn equilibrate(&self, terms: &Terms) -> Result<(Factors<Self>, Terms<'static>)> {
+        let (scaling, terms) = Scaling::on_host(terms, self.comm())?;
+        Ok((agree(self.comm(), Factors::upload(self, &scaling))?, terms))
     }
     /// Random numbers in (−1, 1): number i of node n is that of the index numbers[n]·order + i, or of its own place.
     ///

@@ -6,7 +6,7 @@ use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::precond::{BlockJacobi, Equilibrated, NullSpace, Scaling};
+use krylith::precond::{BlockJacobi, Equilibrated, Factors, NullSpace, Scaling};
 use krylith::{History, Outcome, Stop, Store};
 
 fn gmres(
@@ -181,7 +181,7 @@ fn equilibration_saves_badly_scaled_systems() {
             let r: Vec<f64> = multiply(&dense(&k), &x).iter().zip(&b).map(|(q, b)| b - q).collect();
             assert!(norm(&r) <= 1.001e-10 * norm(&b));
         }
-        both.update(&space, &scaling).unwrap();
+        both.update(&space, &Factors::upload(&space, &scaling).unwrap()).unwrap();
         both.inner_mut().unwrap().update_values(&space, &scaled).unwrap();
     }
 }

@@ -10,7 +10,7 @@ use crate::comm::agree;
 use crate::matrix::Dense;
 use crate::operator::Terms;
 use crate::partition::{to_owners, with_ghosts};
-use crate::precond::Scaling;
+use crate::precond::{Factors, Scaling};
 use crate::space::Space;
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -166,12 +166,14 @@ impl Cuda {
     ///
     /// # Errors
     /// A device without room; a rank that is gone or failed; an entry that overflows.
-    pub(crate) fn equilibrated(&self, terms: &Terms) -> Result<Option<(Scaling, Terms<'static>)>> {
+    pub(crate) fn equilibrated(&self, terms: &Terms) -> Result<Option<(Factors<Self>, Terms<'static>)>> {
         let Some(matrices) = self.all_at_hand(terms) else { return Ok(None) };
         let (b, device, what) = (terms.block(), self.device(), "scale factors");
         let (own, columns) = (terms.terms[0].1.rows(), terms.terms[0].1.columns());
-        let ones = |count: usize| device.upload(&vec![1.0f64; count], what);
-        let (r, mut c) = (ones(own)?, ones(columns)?);
+        let ones = device.function(&special::passes("ones", 1, false))?;
+        let (r, mut c) = (device.room(own, what)?, device.room(columns, what)?);
+        self.each(&ones, &r, None)?;
+        self.each(&ones, &c, None)?;
         let row_maxima = device.zeros::<f64>(own, what)?;
         let mut column_maxima = device.zeros::<f64>(columns, what)?;
         let maxima = device.function(&special::passes("entry_maxima", b, true))?;
@@ -217,11 +219,26 @@ impl Cuda {
         for of in [&r, &c] {
             self.each(&powers, of, None)?;
         }
-        let mut scaling = Scaling { rows: vec![0.0; own], columns: vec![0.0; columns] };
-        device.read(&r, 0, &mut scaling.rows)?;
-        device.read(&c, 0, &mut scaling.columns)?;
-        let scaled = self.scaled(terms, &matrices, &scaling, &r, &c);
-        agree(self.comm(), scaled).map(|terms| Some((scaling, terms)))
+        let made = self.scaled(terms, &matrices, &r, &c).and_then(|scaled| {
+            let stages = terms.stages();
+            Ok((Factors { rows: self.repeated(&r, stages)?, columns: self.repeated(&c, stages)? }, scaled))
+        });
+        agree(self.comm(), made).map(Some)
+    }
+
+    /// The first factors, as many times over as there are stages: a vector of this space.
+    fn repeated(&self, factors: &Buffer<f64>, stages: usize) -> Result<Buffer<f64>> {
+        let (device, to) = (self.device(), self.vector()?);
+        let function = device.function(&special::passes("repeat", 1, false))?;
+        let grid = to.len().div_ceil(THREADS);
+        if grid > 0 {
+            // SAFETY: the parameter types are the kernel's; there is a factor for `stages` numbers each.
+            unsafe {
+                let (count, stages) = (to.len() as i32, stages as i32);
+                launch!(device, &function, grid, THREADS, 0, count, stages, factors.pointer(), to.pointer())?
+            }
+        }
+        Ok(to)
     }
 
     /// R A C of every term, in new arrays of values.
@@ -229,7 +246,6 @@ impl Cuda {
         &self,
         terms: &Terms,
         matrices: &[Arc<Resident>],
-        scaling: &Scaling,
         r: &Buffer<f64>,
         c: &Buffer<f64>,
     ) -> Result<Terms<'static>> {
@@ -268,6 +284,9 @@ impl Cuda {
         device.read(&wrong, 0, &mut found)?;
         if found[0] != 0 {
             // The host names the entry.
+            let mut scaling = Scaling { rows: vec![0.0; r.len()], columns: vec![0.0; c.len()] };
+            device.read(r, 0, &mut scaling.rows)?;
+            device.read(c, 0, &mut scaling.columns)?;
             return scaling.scaled(terms);
         }
         Ok(Terms { terms: scaled, halo: terms.halo.clone() })

@@ -186,6 +186,17 @@ extern "C" __global__ void scale_factors(const int count, double* __restrict__ m
     if (largest > 0.0 && largest <= 1.7976931348623157e308) factors[i] = factors[i] / sqrt(largest);
 }
 
+extern "C" __global__ void ones(const int count, double* __restrict__ to) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) to[i] = 1.0;
+}
+
+// Each number `stages` times.
+extern "C" __global__ void repeat(const int count, const int stages, const double* __restrict__ from, double* __restrict__ to) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) to[i] = from[i / stages];
+}
+
 // The power of two that is nearest on a logarithmic scale; `of` of precond/equilibrated.rs.
 extern "C" __global__ void powers_of_two(const int count, double* __restrict__ factors) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
