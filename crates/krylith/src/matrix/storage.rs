@@ -27,6 +27,8 @@ pub(crate) trait OnDevice: Any + Send + Sync {
     fn values(&self) -> Result<Vec<f64>>;
     /// The values where they are.
     fn numbers(&self) -> Numbers<'_>;
+    /// True where both patterns, of the same shape, are known to be the same; `None` where this device cannot tell.
+    fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool>;
     /// The same, to be told what it is.
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
@@ -136,9 +138,15 @@ impl Storage {
     /// True when both have the same shape and pattern.
     pub fn same_pattern(&self, other: &Self) -> bool {
         let shape = |s: &Self| (s.rows, s.columns, s.entries);
-        shape(self) == shape(other)
-            && (self.shares_pattern(other)
-                || (same(self.row_ptr(), other.row_ptr()) && same(self.col(), other.col())))
+        if shape(self) != shape(other) || self.shares_pattern(other) {
+            return shape(self) == shape(other);
+        }
+        // Patterns that are not on the host are compared where they are.
+        let away = self.pattern.get().is_none() || other.pattern.get().is_none();
+        let there = self.device.as_ref().zip(other.device.as_ref()).filter(|_| away);
+        there
+            .and_then(|(one, two)| one.same_pattern(two))
+            .unwrap_or_else(|| same(self.row_ptr(), other.row_ptr()) && same(self.col(), other.col()))
     }
 
     /// The same values with the pattern of `other`, which is the same.

@@ -30,6 +30,25 @@ impl Resident {
         Self { device, row_ptr, col, values: Arc::new(values) }
     }
 
+    /// True where row pointers and columns of both, as many, are the same.
+    fn compare(&self, other: &Self) -> Result<bool> {
+        let device = &self.device;
+        let function = device.function(&special::arrays("compare_patterns", "int", "int"))?;
+        let differ = device.zeros::<i32>(1, "a flag")?;
+        let (rows, entries) = (self.row_ptr.len(), self.col.len());
+        let grid = rows.max(entries).div_ceil(256).clamp(1, 32 * device.multiprocessors());
+        // SAFETY: the parameter types are the kernel's; both have as many row pointers and columns.
+        unsafe {
+            let (one, two) = (self.row_ptr.pointer(), other.row_ptr.pointer());
+            let (col, other_col) = (self.col.pointer(), other.col.pointer());
+            let (rows, entries, differ) = (rows as i64, entries as i64, differ.pointer());
+            launch!(device, &function, grid, 256, 0, rows, entries, one, two, col, other_col, differ)?;
+        }
+        let mut found = [0];
+        device.read(&differ, 0, &mut found)?;
+        Ok(found[0] == 0)
+    }
+
     /// The arrays of a matrix that is on the host.
     fn upload(device: &Arc<Device>, a: &Bsr, pattern: Option<&Resident>) -> Result<Self> {
         let (row_ptr, col) = match pattern {
@@ -59,6 +78,18 @@ impl OnDevice for Resident {
 
     fn numbers(&self) -> Numbers<'_> {
         Numbers::from(&*self.values)
+    }
+
+    fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool> {
+        let other = other.clone().as_any().downcast::<Self>().ok()?;
+        if other.device.info().ordinal != self.device.info().ordinal {
+            return None;
+        }
+        if Arc::ptr_eq(&self.row_ptr, &other.row_ptr) && Arc::ptr_eq(&self.col, &other.col) {
+            return Some(true);
+        }
+        // A device that fails here fails again where somebody can say so.
+        self.compare(&other).ok()
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

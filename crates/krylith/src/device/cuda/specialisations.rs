@@ -310,7 +310,7 @@ pub(super) fn arrays(entry: &'static str, row: &str, column: &str) -> Kernel {
 
 /// All of [`arrays`], for one width of row pointers and columns.
 fn all_arrays(row: &str, column: &str) -> Vec<Kernel> {
-    ["take_row_pointers", "take_columns", "check_columns", "take_values"]
+    ["take_row_pointers", "take_columns", "check_columns", "take_values", "compare_patterns"]
         .map(|entry| arrays(entry, row, column))
         .into()
 }

@@ -245,6 +245,12 @@ impl Subdomains {
         if way == SubdomainCut::Multilevel && !(asked == SubdomainCut::Auto && loose(terms)) {
             let cut = match device(rows)? {
                 Some(cut) => cut,
+                // Rows that are coupled to most others cannot be cut off, and to look for it takes seconds.
+                None if asked == SubdomainCut::Auto && has_hubs(terms) => {
+                    let nodes: Vec<u32> = (0..n as u32).collect();
+                    let why = "auto: some rows are coupled to too many others for a cut";
+                    return Ok((Self::from_groups(runs(&nodes, n.div_ceil(rows))), why));
+                }
                 None => {
                     let (labels, count) = multilevel::cut(Adjacency::of(terms), rows);
                     Self::by_first_row(labels, count)
@@ -386,6 +392,14 @@ fn points(coordinates: Option<&[[f64; 3]]>, n: usize) -> Result<&[[f64; 3]]> {
         )));
     }
     Ok(points)
+}
+
+/// True where a row has more than 512 blocks and 32 times as many as the mean. No device cuts graphs with such rows.
+fn has_hubs(terms: &Terms) -> bool {
+    terms.terms.iter().any(|(_, a)| {
+        let longest = a.row_ptr().par_windows(2).with_min_len(1 << 14).map(|w| w[1] - w[0]).max();
+        longest.is_some_and(|longest| longest > 512 && longest > 32 * a.blocks() / a.block_rows().max(1))
+    })
 }
 
 /// True where at most one row in sixteen is coupled to another.

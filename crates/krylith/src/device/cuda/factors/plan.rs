@@ -152,7 +152,7 @@ impl CudaPlan {
             device.allow_shared(kernel, THREADS, bytes).map(|_| bytes)
         };
         let inspect = kernel("ildu_inspect")?;
-        let bytes = shared(&inspect, 4)?;
+        let bytes = shared(&inspect, 5)?;
         // SAFETY: as above.
         unsafe {
             launch!(
@@ -176,7 +176,8 @@ impl CudaPlan {
                 words.pointer(),
                 spare.pointer(),
                 suspect.pointer(),
-                suspects.pointer()
+                suspects.pointer(),
+                largest as i32
             )?;
         }
         device.read(&suspects, 0, &mut suspected)?;

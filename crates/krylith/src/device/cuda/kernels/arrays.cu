@@ -40,3 +40,13 @@ extern "C" __global__ void take_values(long long count, const double* __restrict
         to[i] = v;
     }
 }
+
+// differ becomes 1 where two patterns of the same shape are not the same.
+extern "C" __global__ void compare_patterns(long long pointers, long long entries, const long long* __restrict__ one, const long long* __restrict__ two,
+                                            const unsigned* __restrict__ col, const unsigned* __restrict__ other, int* differ) {
+    bool same = true;
+    const long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = (long long)gridDim.x * blockDim.x;
+    for (long long i = first; i < pointers; i += step) same &= one[i] == two[i];
+    for (long long p = first; p < entries; p += step) same &= col[p] == other[p];
+    if (!same) *differ = 1;
+}

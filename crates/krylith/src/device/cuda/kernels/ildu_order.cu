@@ -115,7 +115,7 @@ ildu_order(const long long* __restrict__ starts, const unsigned* __restrict__ co
     for (int k = threadIdx.x; k < size; k += THREADS) word[k] = size - 1 - t.place[k];
     __syncthreads();
     const long long profile = profile_of(s, word, t.list);
-    const int levels = raise_levels(s, word);
+    const int levels = raise_levels(s, word, (unsigned char*)queue);  // the queue is done with
     if (2 * profile < natural_profile || 2 * levels < natural_levels)
         for (int k = threadIdx.x; k < size; k += THREADS) words[first + k] = word[k];
 }

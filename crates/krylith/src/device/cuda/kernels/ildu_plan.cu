@@ -162,7 +162,8 @@ __device__ void sort_pass(int size, From from, Key key, To to, unsigned (*counte
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_inspect(const long long* __restrict__ starts, const unsigned* __restrict__ rows, const uint2* __restrict__ home, unsigned own,
              Matrix a, Matrix b, const unsigned* __restrict__ counts, const long long* __restrict__ totals, unsigned* offsets,
-             unsigned short* at, unsigned* from_a, unsigned* from_b, unsigned* words, unsigned* spare, unsigned* suspect, int* suspects) {
+             unsigned short* at, unsigned* from_a, unsigned* from_b, unsigned* words, unsigned* spare, unsigned* suspect, int* suspects,
+             int largest) {
     extern __shared__ unsigned word[];
     const int group = threadIdx.x / GROUP, lane = threadIdx.x % GROUP;
     const unsigned mask = group_mask(), below = (1u << (threadIdx.x % 32)) - 1;
@@ -212,7 +213,7 @@ ildu_inspect(const long long* __restrict__ starts, const unsigned* __restrict__ 
     }
     __syncthreads();
 
-    const long long levels = raise_levels(s, word), n = size;
+    const long long levels = raise_levels(s, word, (unsigned char*)(word + largest)), n = size;
     bool bad = false;
     if (size >= 8) {
         bad = 6 * profile_of(s, word, spare + first) > n * n;

@@ -27,30 +27,55 @@ template <class Visit> __device__ __forceinline__ void for_couplings(const Subdo
 }
 
 // word: level << 16 | place in the order of elimination, with every level 0 at the start. A level is the longest way down to it: raised
-// until nothing changes, the same whatever the order of the threads. Returns the number of levels.
-__device__ int raise_levels(const Subdomain& s, unsigned* word) {
+// until nothing changes, the same whatever the order of the threads. changed: scratch, a byte a row. Returns the number of levels.
+//
+// Rows whose level has changed raise those that come later, which is all there is to do where the pattern is symmetric; a look at all
+// couplings, either way, then says whether it was.
+__device__ int raise_levels(const Subdomain& s, unsigned* word, unsigned char* changed) {
     __shared__ unsigned deepest;
+    volatile unsigned* const levels = word;
+    volatile unsigned char* const marks = changed;
     if (threadIdx.x == 0) deepest = 0;
-    bool changed;
+    for (int k = threadIdx.x; k < s.size; k += THREADS) marks[k] = 1;
+    __syncthreads();
+    bool more;
     do {
-        changed = false;
+        do {
+            more = false;
+            for (int k = threadIdx.x; k < s.size; k += THREADS) {
+                if (!marks[k]) continue;
+                marks[k] = 0;
+                __threadfence_block();  // who raises this row from here on marks it again
+                const unsigned own = levels[k], wanted = (own >> 16) + 1;
+                for (unsigned e = s.offsets[k], end = e + s.counts[k]; e < end; ++e) {
+                    const int j = s.at[e];
+                    const unsigned other = levels[j];
+                    if ((other & 0xffff) <= (own & 0xffff) || other >> 16 >= wanted) continue;
+                    atomicMax(word + j, wanted << 16 | (other & 0xffff));
+                    __threadfence_block();
+                    marks[j] = 1;
+                    more = true;
+                }
+            }
+        } while (__syncthreads_or(more));
         for_couplings(s, [&](int k, int j) {
-            const unsigned one = ((volatile unsigned*)word)[k], other = ((volatile unsigned*)word)[j];
+            const unsigned one = levels[k], other = levels[j];
             const bool later = (one & 0xffff) > (other & 0xffff);
             const unsigned low = later ? other : one, high = later ? one : other, wanted = (low >> 16) + 1;
             if (high >> 16 < wanted) {
                 atomicMax(word + (later ? k : j), wanted << 16 | (high & 0xffff));
-                changed = true;
+                marks[later ? k : j] = 1;
+                more = true;
             }
         });
-    } while (__syncthreads_or(changed));
+    } while (__syncthreads_or(more));
     unsigned deep = 0;
     for (int k = threadIdx.x; k < s.size; k += THREADS) deep = max(deep, word[k] >> 16);
     atomicMax(&deepest, deep);
     __syncthreads();
-    const int levels = (int)deepest + 1;
+    const int count = (int)deepest + 1;
     __syncthreads();
-    return levels;
+    return count;
 }
 
 // Sum over rows of the distance between the diagonal and the first entry, either way, in the order of places. first: scratch.
