@@ -470,7 +470,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
             self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
-        let refreshed = match (refresh, &mut self.current) {
+        match (refresh, &mut self.current) {
             (Refresh::Keep, _) | (_, None) => Ok(()),
             (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
             (Refresh::Refresh, Some(current)) => {
@@ -484,8 +484,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
                     done => done,
                 }
             }
-        };
-        refreshed
+        }
     }
 
     fn solution(&mut self) -> &mut Solution {

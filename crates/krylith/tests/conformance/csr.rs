@@ -13,7 +13,7 @@ fn rows_of(lengths: &[usize], rng: &mut Random, number: &mut dyn FnMut(&mut Rand
     let (mut row_ptr, mut col) = (vec![0], Vec::new());
     for i in 0..n {
         let len = lengths.get(i).copied().unwrap_or(0);
-        let (first, step) = (rng.below(n), if len > 0 { n / len } else { 1 });
+        let (first, step) = (rng.below(n), n.checked_div(len).unwrap_or(1));
         let mut row: Vec<u32> = (0..len).map(|k| ((first + k * step) % n) as u32).collect();
         row.sort_unstable();
         col.extend(row);

@@ -87,7 +87,7 @@ pub fn solvers_on_many_threads(device: &str) {
         // A chain of nodes whose blocks are well conditioned.
         let n = 700;
         let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-        for i in 0..n as usize {
+        for i in 0usize..n {
             for j in i.saturating_sub(1)..=(i + 1).min(n - 1) {
                 col.push(j as u32);
                 for e in 0..block * block {

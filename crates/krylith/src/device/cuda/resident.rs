@@ -223,8 +223,11 @@ pub(crate) fn updated(storage: &Storage, stored: usize, values: Numbers) -> Resu
     Ok(Some(storage.with_device_values(Arc::new(resident))))
 }
 
-/// Row pointers and columns of a matrix that is on the host.
-fn upload_pattern(device: &Arc<Device>, a: &Storage) -> Result<(Arc<Buffer<i64>>, Arc<Buffer<u32>>)> {
+/// Row pointers and columns.
+type PatternArrays = (Arc<Buffer<i64>>, Arc<Buffer<u32>>);
+
+/// Those of a matrix that is on the host.
+fn upload_pattern(device: &Arc<Device>, a: &Storage) -> Result<PatternArrays> {
     let row_ptr = device.room::<i64>(a.rows + 1, "a matrix")?;
     // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
     unsafe { device.send(a.row_ptr(), row_ptr.pointer())? };

@@ -418,7 +418,8 @@ impl Shape {
                 // One thread a block; as many blocks as fit 40 KB with what they add to their rows.
                 let bytes = structure.slots * store.bytes() + 8 * stride(block, s);
                 let tile = [240, 120, 60].into_iter().find(|t| t * bytes <= 40_000).unwrap_or(30);
-                (128, 1, 1, tile, false, true)
+                // Where little is saved, x is as small a part of the traffic as with dense blocks, and clustering costs set-up.
+                (128, 1, 1, tile, false, many || 3 * structure.slots < 2 * structure.table.len())
             }
             (4, _) if store == Store::F32 => (128, 1, 1, 120, false, s >= 2),
             (1, 1 | 2) => (256, 1, 1, 1020, false, true),

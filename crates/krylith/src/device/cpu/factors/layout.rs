@@ -73,7 +73,8 @@ impl Layout {
         let m = plan.order;
         let block = m * m * store.bytes() + 2;
         // Of each subdomain its width, and its slices; then where they go.
-        let tasks: Vec<(Vec<(usize, usize)>, Vec<Slice>)> = (0..plan.count().div_ceil(TASK))
+        type Widths = Vec<(usize, usize)>;
+        let tasks: Vec<(Widths, Vec<Slice>)> = (0..plan.count().div_ceil(TASK))
             .into_par_iter()
             .map_init(Lengths::default, |lengths, task| {
                 let (mut widths, mut slices) = (Vec::with_capacity(TASK), Vec::new());

@@ -319,10 +319,10 @@ impl CudaPlan {
 }
 
 /// First position of each subdomain, block rows ascending in each, and the subdomain of each row with its number there.
-fn rows(
-    device: &Arc<Device>,
-    subdomains: &Subdomains,
-) -> Result<(Buffer<i64>, Buffer<u32>, Buffer<[u32; 2]>)> {
+type Rows = (Buffer<i64>, Buffer<u32>, Buffer<[u32; 2]>);
+
+/// See [`Rows`].
+fn rows(device: &Arc<Device>, subdomains: &Subdomains) -> Result<Rows> {
     let (what, n, count) = ("subdomains", subdomains.block_rows(), subdomains.count());
     let home = device.room::<[u32; 2]>(n, what)?;
     let kernel = |entry| device.function(&special::ildu_plan(entry, 1));
