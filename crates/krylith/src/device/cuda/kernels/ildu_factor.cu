@@ -37,8 +37,9 @@ constexpr int ZERO = 0, TINY = 1, NOT_FINITE = 2, GOOD = 3;
 // row of the matrix. a is destroyed.
 __device__ int invert(double* a, double* inverse, const double* scale, double* factor, int lane) {
     bool finite = true;
-    for (int e = lane; e < ENTRIES; e += 32) finite &= isfinite(a[e]);
-    if (!__all_sync(ALL, finite)) return NOT_FINITE;
+    for (int e = 0; e < ENTRIES; ++e) finite &= isfinite(a[e]);
+    if (!finite) return NOT_FINITE;
+    __syncwarp();
     for (int e = lane; e < ENTRIES; e += 32) {
         const double unit = scale[e / ORDER] > 0 ? scale[e / ORDER] : 1;  // rows of unlike units are compared by what the matrix has in them
         a[e] /= unit;
@@ -74,8 +75,8 @@ __device__ int invert(double* a, double* inverse, const double* scale, double* f
         }
         __syncwarp();
     }
-    for (int e = lane; e < ENTRIES; e += 32) finite &= isfinite(inverse[e]);
-    return __all_sync(ALL, finite) ? GOOD : NOT_FINITE;
+    for (int e = 0; e < ENTRIES; ++e) finite &= isfinite(inverse[e]);
+    return finite ? GOOD : NOT_FINITE;
 }
 
 // What becomes of a pivot: counted where it is bad, by one lane.
@@ -150,14 +151,12 @@ __device__ void factor_blocks(long long first, long long end, int depth, const u
         const long long to = level + 1 < depth ? first + levels[level + 1] : end;
         for (long long i = first + levels[level] + warp; i < to; i += OWN_WARPS) {
             const long long begin = row_starts[i], middle = diagonal[i], last = row_starts[i + 1];
-            for (int r = lane; r < ORDER; r += 32) scale[r] = 0;
-            __syncwarp();
-            // Bits of numbers that are not negative are ordered as they are.
-            const double* row = work + begin * ENTRIES;
-#pragma unroll 4
-            for (int e = lane; e < (int)(last - begin) * ENTRIES; e += 32) {
-                const double v = fabs(row[e]);
-                if (v > 0) atomicMax((unsigned long long*)scale + e % ENTRIES / ORDER, (unsigned long long)__double_as_longlong(v));
+            for (int r = lane; r < ORDER; r += 32) {
+                double most = 0;
+                for (long long p = begin; p < last; ++p)
+#pragma unroll
+                    for (int c = 0; c < ORDER; ++c) most = fmax(most, fabs(work[(p * ORDER + r) * ORDER + c]));
+                scale[r] = most;
             }
             __syncwarp();
             for (long long p = begin; p < middle; ++p) {
