@@ -195,11 +195,13 @@ impl Bsr {
     }
 
     /// The same matrix with its arrays elsewhere.
+    #[cfg(feature = "cuda")]
     pub(crate) fn with_storage(&self, storage: Storage) -> Self {
         Self { block: self.block, storage }
     }
 
     /// A matrix whose arrays were checked where they lie.
+    #[cfg(feature = "cuda")]
     pub(crate) fn from_storage(block: usize, storage: Storage) -> Self {
         Self { block, storage }
     }

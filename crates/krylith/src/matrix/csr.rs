@@ -128,6 +128,7 @@ impl Csr {
     }
 
     /// A matrix whose arrays were checked where they lie.
+    #[cfg(feature = "cuda")]
     pub(crate) fn from_storage(storage: Storage) -> Self {
         Self { storage }
     }

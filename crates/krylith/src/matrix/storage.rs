@@ -30,6 +30,7 @@ pub(crate) trait OnDevice: Any + Send + Sync {
     /// True where both patterns, of the same shape, are known to be the same; `None` where this device cannot tell.
     fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool>;
     /// The same, to be told what it is.
+    #[cfg(feature = "cuda")]
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -53,21 +54,25 @@ impl Storage {
     }
 
     /// Arrays on a device, checked by the caller.
+    #[cfg(feature = "cuda")]
     pub fn device(rows: usize, columns: usize, entries: usize, device: Arc<dyn OnDevice>) -> Self {
         Self { rows, columns, entries, pattern: Arc::default(), values: Arc::default(), device: Some(device) }
     }
 
     /// The same matrix, whose arrays are on this device too.
+    #[cfg(feature = "cuda")]
     pub fn with_device(&self, device: Arc<dyn OnDevice>) -> Self {
         Self { device: Some(device), ..self.clone() }
     }
 
     /// The same pattern with other values, which are on this device alone.
+    #[cfg(feature = "cuda")]
     pub fn with_device_values(&self, device: Arc<dyn OnDevice>) -> Self {
         Self { device: Some(device), values: Arc::default(), ..self.clone() }
     }
 
     /// The arrays on a device of this type.
+    #[cfg(feature = "cuda")]
     pub fn on<D: OnDevice>(&self) -> Option<Arc<D>> {
         self.device.clone()?.as_any().downcast().ok()
     }
@@ -150,6 +155,7 @@ impl Storage {
     }
 
     /// The same values with the pattern of `other`, which is the same.
+    #[cfg(any(test, feature = "cuda"))]
     pub fn sharing_pattern(&self, other: &Self) -> Self {
         Self { pattern: other.pattern.clone(), ..self.clone() }
     }

@@ -20,7 +20,7 @@ const GPU_SETUP: f64 = 0.01;
 const GPU_ITERATION: f64 = 40e-6;
 /// Bytes a second that a GPU of a data centre reads, and that pageable memory brings there.
 const GPU_RATE: f64 = 1.5e12;
-const UPLOAD_RATE: f64 = 8e9;
+const UPLOAD_RATE: f64 = 30e9;
 
 /// Bytes a second that a core reads from memory, and at most all of them.
 const CORE_RATE: f64 = 8e9;

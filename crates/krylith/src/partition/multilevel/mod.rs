@@ -16,6 +16,7 @@ mod coarsen;
 mod refine;
 
 use super::adjacency::Adjacency;
+#[cfg(feature = "cuda")]
 pub(crate) use coarsen::{LONELY, ROUNDS as MATCHING_ROUNDS, most};
 use rayon::prelude::*;
 pub(crate) use refine::Room;

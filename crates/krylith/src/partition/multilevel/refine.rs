@@ -32,6 +32,7 @@ impl Room {
     }
 
     /// The rows of each part, where every group is one and none has too many.
+    #[cfg(feature = "cuda")]
     pub fn settled(&self, graph: &Graph, label: &[u32]) -> Option<Vec<u32>> {
         let weight = weigh(graph, label, self.parts.len());
         let fits = self.parts.iter().all(|&p| p == 1) && weight.iter().all(|&w| w <= self.rows);

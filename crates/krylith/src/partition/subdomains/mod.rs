@@ -334,10 +334,12 @@ impl Subdomains {
         }
     }
     /// The boxes that they are, where they are some.
+    #[cfg(feature = "cuda")]
     pub(crate) fn as_boxes(&self) -> Option<Boxes> {
         self.boxes
     }
     /// Block rows by subdomain, and where those of each begin; the end last.
+    #[cfg(feature = "cuda")]
     pub(crate) fn all_rows(&self) -> (&[u32], &[usize]) {
         let Lists { rows, ptr } = self.lists();
         (rows, ptr)
