@@ -76,7 +76,7 @@ pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transf
         let (scaling, terms) = Scaling::on_host(terms, self.comm())?;
         Ok((agree(self.comm(), Factors::upload(self, &scaling))?, terms))
     }
-    /// Random numbers in (−1, 1): number i of node n is that of the index numbers[n]·order + i, or of its own place.
+    /// Random numbers in (−1, 1): number i of node n is that of the index `numbers[n]·order + i`, or of its own place.
     ///
     /// # Errors
     /// A device without room.
