@@ -83,7 +83,7 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
     let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
     let parts: Vec<Part> = terms.terms.iter().map(|(c, a)| Part::new(c, a)).collect();
     let none = || Found { largest: vec![0.0; parts.len() * b], ..Found::default() };
-    let rows = fold_rows(n, none, |found, i| found.with_row(&parts, i), Found::and);
+    let rows = fold_rows(n, none, |found, i| found.with_row(&parts, b, i), Found::and);
 
     let mut maxima = Vec::with_capacity(parts.len());
     for mut part in parts.iter().map(|part| part.columns.take()) {
@@ -153,7 +153,9 @@ impl Survey {
 /// One term, and what its coefficient does to it.
 struct Part<'a> {
     c: &'a Dense,
-    a: &'a Bsr,
+    row_ptr: &'a [usize],
+    col: &'a [u32],
+    values: &'a [f64],
     /// max|C|.
     weight: f64,
     /// Stages k with an entry in row k of C.
@@ -173,8 +175,17 @@ impl<'a> Part<'a> {
             has_column: (0..s).map(|k| (0..s).any(|l| c[(l, k)] != 0.0)).collect(),
             columns: ColumnMaxima::new(a.columns()),
             c,
-            a,
+            row_ptr: a.row_ptr(),
+            col: a.col(),
+            values: a.values(),
         }
+    }
+
+    /// The diagonal block of block row `i`, of b² numbers, if it is stored.
+    fn diagonal(&self, i: usize, square: usize) -> Option<&'a [f64]> {
+        let begin = self.row_ptr[i];
+        let at = self.col[begin..self.row_ptr[i + 1]].binary_search(&(i as u32)).ok()?;
+        Some(&self.values[(begin + at) * square..][..square])
     }
 }
 
@@ -192,16 +203,17 @@ struct Found {
 }
 
 impl Found {
-    /// The same and block row `i`.
-    fn with_row(mut self, parts: &[Part], i: usize) -> Self {
-        let (b, s) = (parts[0].a.block(), parts[0].c.rows());
+    /// The same and block row `i`, of blocks of order `b`.
+    fn with_row(mut self, parts: &[Part], b: usize, i: usize) -> Self {
+        let s = parts[0].c.rows();
         let mut maxima = std::mem::take(&mut self.largest);
         for (part, largest) in parts.iter().zip(maxima.chunks_exact_mut(b)) {
             largest.fill(0.0);
-            let a = part.a;
-            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-                let j = a.col()[p] as usize * b;
-                for (values, largest) in a.block_values(p).chunks_exact(b).zip(&mut *largest) {
+            let range = part.row_ptr[i]..part.row_ptr[i + 1];
+            let blocks = part.values[range.start * b * b..range.end * b * b].chunks_exact(b * b);
+            for (&j, block) in part.col[range].iter().zip(blocks) {
+                let j = j as usize * b;
+                for (values, largest) in block.chunks_exact(b).zip(&mut *largest) {
                     for (c, v) in values.iter().enumerate().filter(|(_, v)| **v != 0.0) {
                         *largest = largest.max(v.abs());
                         part.columns.raise(j + c, v.abs());
@@ -210,13 +222,13 @@ impl Found {
                 }
             }
         }
+        let diagonal = |part: &Part, r: usize| part.diagonal(i, b * b).map_or(0.0, |d| d[r * b + r]);
         for r in 0..b {
             let both = || parts.iter().zip(maxima.chunks_exact(b)).map(|(part, max)| (part, max[r]));
             self.extent.add(both().map(|(part, max)| part.weight * max).fold(0.0, f64::max));
             let place = (i * b + r) * s;
             for k in 0..s {
-                let entry =
-                    |part: &Part| part.a.diagonal_block(i).map_or(0.0, |d| part.c[(k, k)] * d[r * b + r]);
+                let entry = |part: &Part| part.c[(k, k)] * diagonal(part, r);
                 if parts.iter().map(entry).sum::<f64>() == 0.0 {
                     self.missing += 1;
                     if self.first_missing.len() < NAMED {

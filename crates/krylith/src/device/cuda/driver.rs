@@ -6,7 +6,6 @@ use super::buffer::Pool;
 use super::compiler::Kernel;
 use super::fabric::Watch;
 use super::modules::{Ahead, Modules, Wanted};
-use super::staging::Staging;
 use crate::solver::setup::{self, SetupPart};
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
@@ -172,9 +171,6 @@ fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError>
     }
     let context = CudaContext::new(ordinal)?;
     kept.push((ordinal, context.clone()));
-    // Pinned memory takes some milliseconds, and the first copy wants it; one that fails is asked for again, and then says why.
-    let own = context.clone();
-    std::thread::spawn(move || Staging::of(&own, ordinal).map(drop));
     Ok(context)
 }
 
