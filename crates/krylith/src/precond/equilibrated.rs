@@ -44,13 +44,6 @@ impl Scaling {
     /// Passes of Ruiz' iteration; each takes the square root of what is left to do.
     pub(crate) const PASSES: usize = 8;
 
-    /// The factors of terms and the scaled terms, on the host. Collective; an error is every rank's.
-    pub(crate) fn on_host(terms: &Terms, comm: &dyn Communicator) -> Result<(Self, Terms<'static>)> {
-        let scaling = Self::find(terms, comm)?;
-        let scaled = agree(comm, scaling.scaled(terms))?;
-        Ok((scaling, scaled))
-    }
-
     /// From the largest entries of rows and columns of Σ max|Cₜ| |Aₜ|, on all threads of the host. Empty rows and columns are
     /// left alone. The factors do not depend on how rows are shared among ranks. Collective.
     ///
@@ -146,6 +139,13 @@ pub struct Equilibrated<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<
 }
 
 impl<S: Space> Factors<S> {
+    /// The factors of terms, found on the host, and the scaled terms. Collective; an error is every rank's.
+    pub(crate) fn on_host(space: &S, terms: &Terms) -> Result<(Self, Terms<'static>)> {
+        let scaling = Scaling::find(terms, space.comm())?;
+        let made = scaling.scaled(terms).and_then(|terms| Ok((Self::upload(space, &scaling)?, terms)));
+        agree(space.comm(), made)
+    }
+
     /// Puts factors that were found on the host there.
     ///
     /// # Errors

@@ -209,7 +209,7 @@ mod cuda {
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
     pub(in super::super) use crate::device::cuda::{is_open, seems_there};
     use crate::operator::Terms;
-    use crate::precond::{Factors, Scaling};
+    use crate::precond::Factors;
     use crate::solver::survey::{Survey, survey};
     use crate::space::Space;
     use crate::text::plural;
@@ -350,11 +350,10 @@ mod cuda {
             }
         }
         fn equilibrate(&self, terms: &Terms) -> Result<(Factors<Self>, Terms<'static>)> {
-            if let Some(done) = self.equilibrated(terms)? {
-                return Ok(done);
+            match self.equilibrated(terms)? {
+                Some(done) => Ok(done),
+                None => Factors::on_host(self, terms),
             }
-            let (scaling, terms) = Scaling::on_host(terms, self.comm())?;
-            Ok((agree(self.comm(), Factors::upload(self, &scaling))?, terms))
         }
         fn random(
             &self,

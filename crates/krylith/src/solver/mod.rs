@@ -34,12 +34,11 @@ pub use solution::{DeviceUsed, Event, EventKind, Solution};
 pub use survey::{Extent, Survey};
 pub use watch::Cancel;
 
-use crate::comm::agree;
 use crate::matrix::Dense;
 use crate::memory::{Numbers, NumbersMut, Transfer};
 use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
-use crate::precond::{BlockDiagonal, Factors, Scaling, SubdomainFactors};
+use crate::precond::{BlockDiagonal, Factors, SubdomainFactors};
 use crate::problem::Problem;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
@@ -73,8 +72,7 @@ pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transf
     /// # Errors
     /// An entry that overflows; a rank that is gone or failed.
     fn equilibrate(&self, terms: &Terms) -> Result<(Factors<Self>, Terms<'static>)> {
-        let (scaling, terms) = Scaling::on_host(terms, self.comm())?;
-        Ok((agree(self.comm(), Factors::upload(self, &scaling))?, terms))
+        Factors::on_host(self, terms)
     }
     /// Random numbers in (−1, 1): number i of node n is that of the index `numbers[n]·order + i`, or of its own place.
     ///

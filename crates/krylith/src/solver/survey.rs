@@ -153,9 +153,7 @@ impl Survey {
 /// One term, and what its coefficient does to it.
 struct Part<'a> {
     c: &'a Dense,
-    row_ptr: &'a [usize],
-    col: &'a [u32],
-    values: &'a [f64],
+    a: &'a Bsr,
     /// max|C|.
     weight: f64,
     /// Stages k with an entry in row k of C.
@@ -175,17 +173,8 @@ impl<'a> Part<'a> {
             has_column: (0..s).map(|k| (0..s).any(|l| c[(l, k)] != 0.0)).collect(),
             columns: ColumnMaxima::new(a.columns()),
             c,
-            row_ptr: a.row_ptr(),
-            col: a.col(),
-            values: a.values(),
+            a,
         }
-    }
-
-    /// The diagonal block of block row `i`, of b² numbers, if it is stored.
-    fn diagonal(&self, i: usize, square: usize) -> Option<&'a [f64]> {
-        let begin = self.row_ptr[i];
-        let at = self.col[begin..self.row_ptr[i + 1]].binary_search(&(i as u32)).ok()?;
-        Some(&self.values[(begin + at) * square..][..square])
     }
 }
 
@@ -209,9 +198,9 @@ impl Found {
         let mut maxima = std::mem::take(&mut self.largest);
         for (part, largest) in parts.iter().zip(maxima.chunks_exact_mut(b)) {
             largest.fill(0.0);
-            let range = part.row_ptr[i]..part.row_ptr[i + 1];
-            let blocks = part.values[range.start * b * b..range.end * b * b].chunks_exact(b * b);
-            for (&j, block) in part.col[range].iter().zip(blocks) {
+            let range = part.a.row_ptr()[i]..part.a.row_ptr()[i + 1];
+            let blocks = part.a.values()[range.start * b * b..range.end * b * b].chunks_exact(b * b);
+            for (&j, block) in part.a.col()[range].iter().zip(blocks) {
                 let j = j as usize * b;
                 for (values, largest) in block.chunks_exact(b).zip(&mut *largest) {
                     for (c, v) in values.iter().enumerate().filter(|(_, v)| **v != 0.0) {
@@ -222,13 +211,13 @@ impl Found {
                 }
             }
         }
-        let diagonal = |part: &Part, r: usize| part.diagonal(i, b * b).map_or(0.0, |d| d[r * b + r]);
         for r in 0..b {
             let both = || parts.iter().zip(maxima.chunks_exact(b)).map(|(part, max)| (part, max[r]));
             self.extent.add(both().map(|(part, max)| part.weight * max).fold(0.0, f64::max));
             let place = (i * b + r) * s;
             for k in 0..s {
-                let entry = |part: &Part| part.c[(k, k)] * diagonal(part, r);
+                let entry =
+                    |part: &Part| part.a.diagonal_block(i).map_or(0.0, |d| part.c[(k, k)] * d[r * b + r]);
                 if parts.iter().map(entry).sum::<f64>() == 0.0 {
                     self.missing += 1;
                     if self.first_missing.len() < NAMED {

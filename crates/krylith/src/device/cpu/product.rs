@@ -174,7 +174,7 @@ impl Rows {
                 group.col.len() * bb
             )));
         }
-        if let Some(e) = values.iter().position(|v| !v.is_finite()) {
+        if let Some(e) = crate::matrix::first_not_finite(values) {
             let block = e / bb;
             return Err(Error::NotFinite {
                 what: format!("new values of term {t}"),

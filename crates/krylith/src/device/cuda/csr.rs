@@ -228,7 +228,7 @@ impl CsrProduct {
             )));
         }
         if let Some(host) = values.as_host()
-            && let Some(e) = host.iter().position(|v| !v.is_finite())
+            && let Some(e) = crate::matrix::first_not_finite(host)
         {
             return Err(Error::invalid(format!(
                 "new values of term 0: number {e} is {}; every value must be finite",

@@ -176,7 +176,7 @@ impl PointBlockSum for Cuda {
         }
         // What is on the host is looked at before anything is changed, what is not by the kernel that packs it.
         if let Some(host) = values.as_host() {
-            if let Some(e) = host.iter().position(|v| !v.is_finite()) {
+            if let Some(e) = crate::matrix::first_not_finite(host) {
                 return Err(Error::invalid(format!(
                     "new values of term {t}: number {} of block {} is {}; every value must be finite",
                     e % (b * b),
