@@ -2,7 +2,7 @@
 
 use super::krylov::{magnitude, subtract};
 use crate::Result;
-use crate::operator::LinearOperator;
+use crate::operator::{Dots, LinearOperator};
 use crate::space::{BoundSweep, FLAGS, HALT, Phase, SmallStep, Space};
 
 /// What a recurrence works on: a space, A, P and its scalars.
@@ -29,6 +29,29 @@ impl<S: Space> Work<'_, S> {
         self.a.apply(self.space, from, to)?;
         self.space.mark(Phase::Orthogonalization);
         Ok(())
+    }
+
+    /// `to = A from`, with sums in the same pass where A can make them; false where the caller still has to.
+    pub fn multiply_with_dots(&mut self, from: &S::Vector, to: &mut S::Vector, dots: Dots) -> Result<bool> {
+        self.space.mark(Phase::Product);
+        let summed = self.a.apply_with_dots(self.space, from, to, self.scalars, dots)?;
+        self.space.mark(Phase::Orthogonalization);
+        Ok(summed)
+    }
+
+    /// `to = P⁻¹ from` with sums in the same pass where P can make them, or `from` itself where there is no P; false where
+    /// the caller still has to sum.
+    pub fn precondition_with_dots<'v>(
+        &mut self,
+        from: &'v S::Vector,
+        to: &'v mut S::Vector,
+        dots: Dots,
+    ) -> Result<(&'v S::Vector, bool)> {
+        let Some(p) = self.p else { return Ok((from, false)) };
+        self.space.mark(Phase::Preconditioner);
+        let summed = p.apply_with_dots(self.space, from, to, self.scalars, dots)?;
+        self.space.mark(Phase::Orthogonalization);
+        Ok((to, summed))
     }
 
     /// `r = b − A x`.

@@ -1,6 +1,6 @@
 //! An operator that iterations apply in a rounded copy, and residuals as given.
 
-use super::LinearOperator;
+use super::{Dots, LinearOperator};
 use crate::Result;
 use crate::space::Space;
 
@@ -18,6 +18,16 @@ pub struct Mixed<'a, S: Space> {
 impl<S: Space> LinearOperator<S> for Mixed<'_, S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.rounded.apply(space, x, y)
+    }
+    fn apply_with_dots(
+        &self,
+        space: &S,
+        x: &S::Vector,
+        y: &mut S::Vector,
+        scalars: &mut S::Scalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        self.rounded.apply_with_dots(space, x, y, scalars, dots)
     }
     fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.exact.apply_exact(space, x, y)

@@ -21,10 +21,33 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Sums that an application makes beside `y ← A x`, and the slots of [`Scalars`](crate::space::Schedule::Scalars) where they go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dots {
+    /// (x, y) in this slot: the curvature (p, A p) of a product.
+    Xy(usize),
+    /// (x, x) in this slot and (x, y) in the next: (r, r) and (r, z) of a preconditioner.
+    XxXy(usize),
+}
+
 /// A linear map on the vectors of a space: matrices, Kronecker sums, preconditioners.
 pub trait LinearOperator<S: Space> {
     /// `y ← A x`. Asynchronous on a GPU; allocates nothing.
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()>;
+
+    /// `y ← A x`, with sums over x and y made in the same pass where the operator can: true says that they are in their slots, over
+    /// all ranks; false that `y ← A x` is all that was done, and the caller sums by a sweep.
+    fn apply_with_dots(
+        &self,
+        space: &S,
+        x: &S::Vector,
+        y: &mut S::Vector,
+        _scalars: &mut S::Scalars,
+        _dots: Dots,
+    ) -> Result<bool> {
+        self.apply(space, x, y)?;
+        Ok(false)
+    }
 
     /// The product for true residuals; the same, unless the iteration works on a rounded copy (see [`Mixed`]).
     fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
@@ -67,6 +90,16 @@ macro_rules! behind {
             fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
                 (**self).apply(space, x, y)
             }
+            fn apply_with_dots(
+                &self,
+                space: &S,
+                x: &S::Vector,
+                y: &mut S::Vector,
+                scalars: &mut S::Scalars,
+                dots: Dots,
+            ) -> Result<bool> {
+                (**self).apply_with_dots(space, x, y, scalars, dots)
+            }
             fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
                 (**self).apply_exact(space, x, y)
             }
@@ -98,6 +131,16 @@ behind!(Box<T>, &T, Rc<T>, Arc<T>);
 impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.borrow().apply(space, x, y)
+    }
+    fn apply_with_dots(
+        &self,
+        space: &S,
+        x: &S::Vector,
+        y: &mut S::Vector,
+        scalars: &mut S::Scalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        self.borrow().apply_with_dots(space, x, y, scalars, dots)
     }
     fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.borrow().apply_exact(space, x, y)

@@ -4,7 +4,7 @@
 //! scalar CSR matrix is one with 1×1 blocks. Nothing is formed: (C ⊗ A) x = (A X) Cᵀ, and C is folded in after
 //! the sums over a row, so no intermediate vector exists (the paper's Alg. 2 writes and reads two).
 
-use super::{LinearOperator, fresh_key};
+use super::{Dots, LinearOperator, fresh_key};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
 use crate::memory::Numbers;
 use crate::partition::Halo;
@@ -106,6 +106,19 @@ pub trait PointBlockSum: Space {
     fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product>;
     /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
     fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// The same with sums in one pass, where the kernel of this product makes them; see
+    /// [`LinearOperator::apply_with_dots`].
+    fn multiply_with_dots(
+        &self,
+        product: &Self::Product,
+        x: &Self::Vector,
+        y: &mut Self::Vector,
+        _scalars: &mut Self::Scalars,
+        _dots: Dots,
+    ) -> Result<bool> {
+        self.multiply(product, x, y)?;
+        Ok(false)
+    }
     /// `r ← b − Σ (Cₜ ⊗ Aₜ) x`, each entry computed in twice the working precision and then rounded, and
     /// `m ← |b| + Σ |Cₜ ⊗ Aₜ| |x|`, by which rounding is measured.
     fn residual(
@@ -260,6 +273,16 @@ impl<S: PointBlockSum> PointBlock<S> {
 impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         space.multiply(&self.product, x, y)
+    }
+    fn apply_with_dots(
+        &self,
+        space: &S,
+        x: &S::Vector,
+        y: &mut S::Vector,
+        scalars: &mut S::Scalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        space.multiply_with_dots(&self.product, x, y, scalars, dots)
     }
     fn residual(
         &self,
