@@ -161,6 +161,8 @@ impl RunOnDevice {
             let storage = Storage::device(rows, nodes, count, to);
             own.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
         }
+        // Whoever uses the arrays does so in a stream of its own.
+        device.wait()?;
         Ok((made, Terms { terms: own, halo: None }))
     }
 
