@@ -80,6 +80,7 @@ fn main() {
         each!(method::operators_write_to_columns),
         each!(method::cg_matches_a_direct_solve),
         each!(method::cg_follows_the_textbook),
+        each!(method::cg_takes_the_sums_of_operators),
         each!(method::flexible_cg_keeps_directions_conjugate),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
         test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
@@ -518,6 +519,7 @@ fn passes_of_ranks() {
 fn gpus_solve_as_one(transport: Transport) {
     conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
     conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));
+    conformance::distributed::cg_over_ranks_is_cg(&counts_for(transport), &share(transport));
 }
 
 fn updates_reach_all_gpus() {
