@@ -101,7 +101,9 @@ impl Cuda {
 }
 
 fn bytes(numbers: &[f64]) -> Vec<u8> {
-    numbers.iter().flat_map(|v| v.to_le_bytes()).collect()
+    let mut bytes = Vec::with_capacity(8 * numbers.len());
+    numbers.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+    bytes
 }
 
 fn numbers(bytes: &[u8], rank: usize, to: &mut [f64]) -> Result<()> {
