@@ -4,7 +4,8 @@ use crate::common::*;
 use krylith::comm::{Communicator, Team, gather};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::method::{
-    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgOptions, Gmres, GmresOptions, Method,
+    Orthogonalization, Reductions,
 };
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::{Part, Partition, Subdomains, split};
@@ -98,6 +99,7 @@ pub enum Chosen {
     Gmres(GmresOptions),
     Bicgstab(BicgstabOptions),
     Cbcg(CbcgOptions),
+    Cg(CgOptions),
 }
 
 impl Chosen {
@@ -106,6 +108,7 @@ impl Chosen {
             Chosen::Gmres(options) => Box::new(Gmres::new(space, options)?),
             Chosen::Bicgstab(options) => Box::new(Bicgstab::new(space, options)?),
             Chosen::Cbcg(options) => Box::new(Cbcg::new(space, options)?),
+            Chosen::Cg(options) => Box::new(Cg::new(space, options)?),
         })
     }
 }
@@ -268,6 +271,41 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal + SubdomainFacto
     }
 }
 
+/// CG in every form does over ranks what it does on one, also where its sums are on their way during a product.
+pub fn cg_over_ranks_is_cg<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
+    sizes: &[usize],
+    make: MakeShare<S>,
+) {
+    let (n, rhs) = (180, Random(67).numbers(360));
+    let matrix = super::method::symmetric(&mut Random(68), 2, n, 1.0);
+    let terms = Terms::bsr(&matrix);
+    for form in super::method::CG_FORMS {
+        for jacobi in [false, true] {
+            let setup = Setup { method: Chosen::Cg(CgOptions { form }), jacobi, ..Setup::default() };
+            let one = |ranks: usize, partition: &Partition| {
+                let parts = split(&terms, partition).unwrap();
+                let work =
+                    |comm: Arc<dyn Communicator>| solve_part(&comm, make, &parts[comm.rank()], &rhs, setup);
+                Team::run(ranks, |comm| work(comm)).unwrap()
+            };
+            let (x, reference) = one(1, &Partition::new(vec![0; n], 1).unwrap()).remove(0);
+            assert_eq!(reference.outcome, Outcome::Converged, "{form}");
+            for &ranks in sizes {
+                for (shape, partition) in partitions(n, ranks) {
+                    let case = format!("cg {form}, jacobi={jacobi}, {ranks} ranks, {shape}");
+                    let all = one(ranks, &partition);
+                    for (own, history) in &all {
+                        compare(&case, setup.method, &reference, history);
+                        assert!(history.residuals == all[0].1.residuals, "{case}: ranks differ");
+                        assert!(own == &all[0].0, "{case}: answers differ");
+                    }
+                    assert!(distance(&all[0].0, &x) < 1e-8, "{case}: {:e}", distance(&all[0].0, &x));
+                }
+            }
+        }
+    }
+}
+
 /// |ρₖ − ρ′ₖ| ≤ 1e-10 ρ₀ over the first iterations, and the same outcome and final true residual.
 pub fn compare(case: &str, method: Chosen, reference: &History, history: &History) {
     assert_eq!(history.outcome, reference.outcome, "{case}");
@@ -277,6 +315,7 @@ pub fn compare(case: &str, method: Chosen, reference: &History, history: &Histor
         Chosen::Bicgstab(_) => (6, 2 + reference.iterations / 10),
         // Two steps; the end of a solve is the end of a step.
         Chosen::Cbcg(options) => (2 * options.steps + 1, options.steps),
+        Chosen::Cg(_) => (31, 1),
     };
     let first = reference.residuals.len().min(history.residuals.len()).min(entries);
     for k in 0..first {

@@ -1,6 +1,6 @@
 //! The conformance tests of several ranks, on CPUs; ranks are threads here.
 
-use crate::conformance::{cbcg, distributed, residual};
+use crate::conformance::{cbcg, dia, distributed, residual};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use std::sync::Arc;
@@ -12,6 +12,16 @@ fn share(comm: &Arc<dyn Communicator>, len: usize) -> krylith::Result<Cpu> {
 #[test]
 fn many_ranks_solve_as_one() {
     distributed::many_ranks_solve_as_one(&[1, 2, 3, 4, 5, 6, 7, 8], &share);
+}
+
+#[test]
+fn cg_over_ranks_is_cg() {
+    distributed::cg_over_ranks_is_cg(&[1, 2, 3, 8], &share);
+}
+
+#[test]
+fn ranks_share_diagonals() {
+    dia::ranks_share_diagonals(&[1, 2, 3, 4], &share);
 }
 
 #[test]
