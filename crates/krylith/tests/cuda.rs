@@ -155,7 +155,8 @@ fn main() {
             "cbcg_block_speed",
             |d| {
                 let bandwidth = d.read_bandwidth().unwrap();
-                conformance::cbcg::block_speed(&|n| Cuda::new(d, n).unwrap(), 256 * 128 * 512, bandwidth)
+                let make = |n| Cuda::new(d, n).unwrap();
+                conformance::cbcg::block_speed(&make, 256 * 128 * 512, &[4, 8, 12, 16], bandwidth);
             },
             true,
         ),

@@ -35,8 +35,8 @@
 //! The largest eigenvalue of P⁻¹A, by [`LANCZOS`] steps of Lanczos' method (the coefficients of CG on a random vector), before the
 //! first solve with these operators. Kuczyński and Woźniakowski (1992) bound what that misses, in the mean over random vectors, by
 //! 0.103 (ln N / 23)², 5 % for 10⁷ unknowns; 100 power steps may miss 0.87 ln N / 99, 14 %. The estimate, which comes from below,
-//! is λ as it is: measured with s = 12 on a seven-point matrix of contrast 1,000, an interval 8 % too short to 6 % too long changes
-//! nothing, one 17 % too long adds half to the products, and one 20 % too short as much. The lower end is 0. λ is kept for later
+//! is λ as it is: measured with s = 12 and Jacobi on a seven-point matrix of contrast 1,000, 8 % too small to 6 % too large changes
+//! nothing, 17 % too large adds half to the products, and 20 % too small as much. The lower end is 0. λ is kept for later
 //! solves with the same operators, and estimated anew where the last solve had to leave directions out.
 //!
 //! # Directions that depend on others

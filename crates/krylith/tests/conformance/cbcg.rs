@@ -300,9 +300,9 @@ pub fn cbcg_of_ranks<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
 }
 
 /// What each block operation takes at 16.8 M unknowns, and its share of a bandwidth in bytes per second.
-pub fn block_speed<S: Space>(make: Make<S>, n: usize, bandwidth: f64) {
+pub fn block_speed<S: Space>(make: Make<S>, n: usize, widths: &[usize], bandwidth: f64) {
     let space = make(n);
-    for s in [4, 8, 12, 16] {
+    for &s in widths {
         let [x, y] = [(); 2].map(|()| space.block(s).unwrap());
         let [mut q, mut aq] = [(); 2].map(|()| space.block(s).unwrap());
         let [mut v, mut r] = [(); 2].map(|()| space.vector().unwrap());

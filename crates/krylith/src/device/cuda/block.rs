@@ -5,12 +5,36 @@ use super::{Cuda, specialisations as special};
 use crate::space::{MOST_COLUMNS, block_sums};
 use crate::{Error, Result};
 
-/// Threads of a block of threads.
+/// Threads of a block of `block_advance`.
 const THREADS: usize = 256;
 /// Rows that a block of threads takes at a time, at least: what the grid of a short vector is made for.
 const ROWS: usize = 128;
-/// Resident blocks a multiprocessor: of the products, and of the update with its many registers.
-const RESIDENT: [usize; 2] = [2, 1];
+/// Resident blocks of `block_products` on a multiprocessor, at most.
+const MOST_RESIDENT: usize = 3;
+
+/// How blocks are mapped: constants of `kernels/block.cu`, tuned on an H200.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockShape {
+    /// Warps of a block of threads, of products and of updates.
+    pub warps: [usize; 2],
+    /// Tiles of eight rows that a warp loads at a time.
+    pub ahead: [usize; 2],
+    /// Resident blocks of products on a multiprocessor; of updates there is one.
+    pub resident: usize,
+    /// Updates load the next rows while they work on these.
+    pub pipeline: bool,
+}
+
+impl BlockShape {
+    /// The mapping for so many columns.
+    pub fn choose(columns: usize) -> Self {
+        match columns {
+            0..=4 => Self { warps: [8, 16], ahead: [2, 2], resident: 3, pipeline: true },
+            5..=8 => Self { warps: [8, 8], ahead: [2, 4], resident: 2, pipeline: false },
+            _ => Self { warps: [8, 8], ahead: [1, 2], resident: 3, pipeline: false },
+        }
+    }
+}
 
 /// Addresses of a block's columns, as `struct Block` of the kernel.
 type Columns = [u64; MOST_COLUMNS];
@@ -18,7 +42,7 @@ type Columns = [u64; MOST_COLUMNS];
 impl Cuda {
     /// Numbers that the sums of all blocks of threads take, for s columns.
     fn block_scratch(&self, s: usize) -> usize {
-        self.device().multiprocessors() * (RESIDENT[0] * s * s).max(RESIDENT[1] * block_sums(s))
+        self.device().multiprocessors() * (MOST_RESIDENT * s * s).max(block_sums(s))
     }
 
     /// A block of zeros, and room for what its sums need.
@@ -61,14 +85,14 @@ impl Cuda {
         let s = x.len();
         let (x, y) = (self.columns(x, s)?, self.columns(y, s)?);
         let function = self.device().function(&special::block("block_products", s))?;
-        let scratch = self.block_room(s)?;
+        let (scratch, shape) = (self.block_room(s)?, BlockShape::choose(s));
         // SAFETY: the parameter types are the kernel's; scratch was made for this grid.
         unsafe {
             launch!(
                 self.device(),
                 &function,
-                self.block_grid(RESIDENT[0]),
-                THREADS,
+                self.block_grid(shape.resident),
+                32 * shape.warps[0],
                 0,
                 self.halt(),
                 self.vector_len() as i32,
@@ -102,8 +126,8 @@ impl Cuda {
             launch!(
                 self.device(),
                 &function,
-                self.block_grid(RESIDENT[1]),
-                THREADS,
+                self.block_grid(1),
+                32 * BlockShape::choose(s).warps[1],
                 0,
                 self.halt(),
                 self.vector_len() as i32,

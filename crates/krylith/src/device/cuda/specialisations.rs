@@ -143,7 +143,17 @@ pub(super) fn sweep(source: &SweepSource) -> Kernel {
 
 /// A kernel of `block.cu`, for blocks of so many vectors.
 pub(super) fn block(entry: &'static str, columns: usize) -> Kernel {
-    Kernel { file: "block.cu", entry, defines: vec![define("COLUMNS", columns)] }
+    let shape = super::block::BlockShape::choose(columns);
+    let defines = vec![
+        define("COLUMNS", columns),
+        define("WARPS_PRODUCTS", shape.warps[0]),
+        define("WARPS_UPDATE", shape.warps[1]),
+        define("AHEAD_PRODUCTS", shape.ahead[0]),
+        define("AHEAD_UPDATE", shape.ahead[1]),
+        define("RESIDENT_PRODUCTS", shape.resident),
+        define("PIPELINE", shape.pipeline as u32),
+    ];
+    Kernel { file: "block.cu", entry, defines }
 }
 
 /// All of [`block`] for some numbers of vectors.

@@ -7,7 +7,12 @@
 //
 // Bytes moved: 8n for each vector read or written.
 //
-// Macro: COLUMNS  s, 1 to 16
+// Macros, tuned on an H200 (BlockShape):
+//   COLUMNS                          s, 1 to 16
+//   WARPS_PRODUCTS, WARPS_UPDATE     warps of a block of threads
+//   AHEAD_PRODUCTS, AHEAD_UPDATE     tiles of 8 rows that a warp loads at a time
+//   RESIDENT_PRODUCTS                resident blocks a multiprocessor; one of block_update
+//   PIPELINE                         1: block_update loads the next rows while it works on these
 //
 // Sums of all pairs do not fit one thread, so tensor cores make them: mma.m8n8k4 in f64. Of a tile of 8 rows, lane (g, t),
 // g = lane / 4, t = lane % 4, holds rows 2t and 2t + 1 of column g, one 16-byte load: the first rows of all lanes are one operand of
@@ -21,18 +26,10 @@
 
 #include "peers.cuh"
 
-#ifndef COLUMNS
-#define COLUMNS 12
-#endif
 constexpr int S = COLUMNS;
-constexpr int WARPS = 8;
 constexpr int ROWS = 8;                    // of a tile
 constexpr int WIDE = (S + 7) / 8;          // tiles of 8 columns
 constexpr int DEEP = (S + 3) / 4;          // tiles of 4 columns
-
-// Tiles of 8 rows that a warp loads at a time: bytes under way against registers.
-constexpr int AHEAD_PRODUCTS = 4;
-constexpr int AHEAD_UPDATE = S > 8 ? 2 : 4;
 
 struct Block {
     double* column[16];
@@ -59,8 +56,12 @@ __device__ __forceinline__ void store(double* p, int left, const double (&v)[2])
     else if (left == 1) *p = v[0];
 }
 
+// Warps whose sums find room in shared memory at once: of more, half add to what the others left.
+__device__ constexpr int slots(int warps) { return warps > 8 ? (warps + 1) / 2 : warps; }
+
 // The blocks' sums to `out`, in block order, over the GPUs too. `from[k]`, in shared memory, is this block's share of sum k; the whole block
 // calls it behind a barrier.
+template <int WARPS>
 __device__ __forceinline__ void finish(const double* from, int sums, double* out, double* scratch, unsigned* counter, Group* peers) {
     __shared__ bool last;
     for (int k = threadIdx.x; k < sums; k += WARPS * 32) {
@@ -100,13 +101,19 @@ __device__ __forceinline__ void finish(const double* from, int sums, double* out
     close_round(peers);
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32, 2)
+// Rows of two blocks that a warp multiplies: pairs of rows of column g, on their way while others are used.
+struct Pairs {
+    double a[AHEAD_PRODUCTS][WIDE][2], b[AHEAD_PRODUCTS][WIDE][2];
+};
+
+extern "C" __global__ void __launch_bounds__(WARPS_PRODUCTS * 32, RESIDENT_PRODUCTS)
 block_products(const int* halt, const int n, const Block x, const Block y, double* out, double* scratch, unsigned* counter, Group* peers) {
     if (halt && *halt) return;
-    __shared__ double tiles[WARPS][WIDE * WIDE * 64];
+    constexpr int U = AHEAD_PRODUCTS, WARPS = WARPS_PRODUCTS;
+    constexpr int SLOTS = slots(WARPS);
+    __shared__ double tiles[SLOTS][WIDE * WIDE * 64];
     __shared__ double own[S * S];
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    constexpr int U = AHEAD_PRODUCTS;
     const double *px[WIDE], *py[WIDE];
 #pragma unroll
     for (int i = 0; i < WIDE; ++i) {
@@ -114,17 +121,17 @@ block_products(const int* halt, const int n, const Block x, const Block y, doubl
         px[i] = x.column[column] + 2 * t, py[i] = y.column[column] + 2 * t;
     }
     double sum[WIDE][WIDE][2] = {};
-    const long long step = (long long)gridDim.x * WARPS * U * ROWS;
-    for (long long row = ((long long)blockIdx.x * WARPS + warp) * U * ROWS; row < n; row += step) {
-        double a[U][WIDE][2], b[U][WIDE][2];
+    auto fetch = [&](Pairs& to, long long row) {
 #pragma unroll
         for (int u = 0; u < U; ++u)
 #pragma unroll
             for (int i = 0; i < WIDE; ++i) {
-                const int left = 8 * i + g < S ? (int)min(n - row - u * ROWS - 2 * t, 2ll) : 0;
-                load(px[i] + row + u * ROWS, left, a[u][i]);
-                load(py[i] + row + u * ROWS, left, b[u][i]);
+                const int left = 8 * i + g < S ? (int)max(min(n - row - u * ROWS - 2 * t, 2ll), 0ll) : 0;
+                load(px[i] + row + u * ROWS, left, to.a[u][i]);
+                load(py[i] + row + u * ROWS, left, to.b[u][i]);
             }
+    };
+    auto use = [&](const Pairs& from) {
 #pragma unroll
         for (int u = 0; u < U; ++u)
 #pragma unroll
@@ -132,38 +139,61 @@ block_products(const int* halt, const int n, const Block x, const Block y, doubl
 #pragma unroll
                 for (int i = 0; i < WIDE; ++i)
 #pragma unroll
-                    for (int j = 0; j < WIDE; ++j) multiply(sum[i][j], a[u][i][h], b[u][j][h]);
+                    for (int j = 0; j < WIDE; ++j) multiply(sum[i][j], from.a[u][i][h], from.b[u][j][h]);
+    };
+    const long long step = (long long)gridDim.x * WARPS * U * ROWS;
+    Pairs even, odd;
+    long long row = ((long long)blockIdx.x * WARPS + warp) * U * ROWS;
+    fetch(even, row);
+    for (; row < n; row += 2 * step) {
+        fetch(odd, row + step);
+        use(even);
+        fetch(even, row + 2 * step);
+        use(odd);
     }
+    for (int round = SLOTS < WARPS ? 0 : 1; round < 2; ++round) {
+        const bool add = round && warp + SLOTS < WARPS;
+        if (round == 0 ? warp >= SLOTS : warp < SLOTS)
 #pragma unroll
-    for (int i = 0; i < WIDE; ++i)
+            for (int i = 0; i < WIDE; ++i)
 #pragma unroll
-        for (int j = 0; j < WIDE; ++j)
+                for (int j = 0; j < WIDE; ++j)
 #pragma unroll
-            for (int h = 0; h < 2; ++h) tiles[warp][(i * WIDE + j) * 64 + g * 8 + 2 * t + h] = sum[i][j][h];
-    __syncthreads();
+                    for (int h = 0; h < 2; ++h) {
+                        double& slot = tiles[warp % SLOTS][(i * WIDE + j) * 64 + g * 8 + 2 * t + h];
+                        slot = sum[i][j][h] + (add ? slot : 0);
+                    }
+        __syncthreads();
+    }
     for (int k = threadIdx.x; k < S * S; k += WARPS * 32) {
         const int i = k / S, j = k % S;
         double all = 0;
-        for (int w = 0; w < WARPS; ++w) all += tiles[w][(i / 8 * WIDE + j / 8) * 64 + i % 8 * 8 + j % 8];
+        for (int w = 0; w < SLOTS; ++w) all += tiles[w][(i / 8 * WIDE + j / 8) * 64 + i % 8 * 8 + j % 8];
         own[k] = all;
     }
     __syncthreads();
-    finish(own, S * S, out, scratch, counter, peers);
+    finish<WARPS>(own, S * S, out, scratch, counter, peers);
 }
 
 constexpr int UPPER = WIDE * (WIDE + 1) / 2;   // tiles of a symmetric matrix: (0, 0), then (0, 1), (1, 1)
 constexpr int HALF = S * (S + 1) / 2;
 constexpr int SUMS = S * (S + 3) + 1;
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32, 1)
+// Rows of the update: S and A S as pairs of rows of column g, which become Q and A Q; Q and A Q before as row g of column t; r.
+struct Strip {
+    double made[AHEAD_UPDATE][2][WIDE][2], before[AHEAD_UPDATE][2][DEEP], rest[AHEAD_UPDATE][2];
+};
+
+extern "C" __global__ void __launch_bounds__(WARPS_UPDATE * 32, 1)
 block_update(const int* halt, const int n, const Block basis, const Block products, const double* r, const Block q, const Block aq,
              const double* combination, double* out, double* scratch, unsigned* counter, Group* peers) {
     if (halt && *halt) return;
-    __shared__ double tiles[WARPS][2 * UPPER * 64];
+    constexpr int U = AHEAD_UPDATE, WARPS = WARPS_UPDATE;
+    constexpr int SLOTS = slots(WARPS);
+    __shared__ double tiles[SLOTS][2 * UPPER * 64];
     __shared__ double with_r[WARPS][2 * S + 1];
     __shared__ double own[SUMS];
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    constexpr int U = AHEAD_UPDATE;
     // -B^T: what goes from column 4k + t of Q to column 8i + g.
     double b[WIDE][DEEP];
 #pragma unroll
@@ -173,13 +203,13 @@ block_update(const int* halt, const int n, const Block basis, const Block produc
             const bool there = 8 * i + g < S && 4 * k + t < S;
             b[i][k] = there ? -combination[(8 * i + g) * S + 4 * k + t] : 0;
         }
-    const double *from[2][WIDE], *old[2][DEEP];
-    double* to[2][WIDE];
+    const double *source[2][WIDE], *old[2][DEEP];
+    double* target[2][WIDE];
 #pragma unroll
     for (int i = 0; i < WIDE; ++i) {
         const int column = min(8 * i + g, S - 1);
-        from[0][i] = basis.column[column] + 2 * t, from[1][i] = products.column[column] + 2 * t;
-        to[0][i] = q.column[column] + 2 * t, to[1][i] = aq.column[column] + 2 * t;
+        source[0][i] = basis.column[column] + 2 * t, source[1][i] = products.column[column] + 2 * t;
+        target[0][i] = q.column[column] + 2 * t, target[1][i] = aq.column[column] + 2 * t;
     }
 #pragma unroll
     for (int k = 0; k < DEEP; ++k) {
@@ -187,56 +217,86 @@ block_update(const int* halt, const int n, const Block basis, const Block produc
         old[0][k] = q.column[column] + g, old[1][k] = aq.column[column] + g;
     }
     double gram[2][UPPER][2] = {}, dot[2][WIDE] = {}, square = 0;
-    const long long step = (long long)gridDim.x * WARPS * U * ROWS;
-    for (long long row = ((long long)blockIdx.x * WARPS + warp) * U * ROWS; row < n; row += step) {
-        double made[U][2][WIDE][2], before[U][2][DEEP], rest[U][2];
+    auto fetch = [&](Strip& to, long long row) {
 #pragma unroll
         for (int u = 0; u < U; ++u) {
             const long long at = row + u * ROWS;
-            const int pair = (int)min(n - at - 2 * t, 2ll);
+            const int pair = (int)max(min(n - at - 2 * t, 2ll), 0ll);
 #pragma unroll
             for (int m = 0; m < 2; ++m) {
 #pragma unroll
-                for (int i = 0; i < WIDE; ++i) load(from[m][i] + at, 8 * i + g < S ? pair : 0, made[u][m][i]);
+                for (int i = 0; i < WIDE; ++i) load(source[m][i] + at, 8 * i + g < S ? pair : 0, to.made[u][m][i]);
 #pragma unroll
-                for (int k = 0; k < DEEP; ++k) before[u][m][k] = 4 * k + t < S && at + g < n ? __ldcs(old[m][k] + at) : 0;
+                for (int k = 0; k < DEEP; ++k) to.before[u][m][k] = 4 * k + t < S && at + g < n ? __ldcs(old[m][k] + at) : 0;
             }
-            load(r + at + 2 * t, pair, rest[u]);
+            load(r + at + 2 * t, pair, to.rest[u]);
         }
+    };
+    auto use = [&](Strip& strip, long long row) {
 #pragma unroll
         for (int u = 0; u < U; ++u) {
             const long long at = row + u * ROWS;
-            const int pair = (int)min(n - at - 2 * t, 2ll);
+            const int pair = (int)max(min(n - at - 2 * t, 2ll), 0ll);
+            auto& made = strip.made[u];
 #pragma unroll
             for (int m = 0; m < 2; ++m)
 #pragma unroll
                 for (int i = 0; i < WIDE; ++i) {
 #pragma unroll
-                    for (int k = 0; k < DEEP; ++k) multiply(made[u][m][i], b[i][k], before[u][m][k]);
-                    store(to[m][i] + at, 8 * i + g < S ? pair : 0, made[u][m][i]);
+                    for (int k = 0; k < DEEP; ++k) multiply(made[m][i], b[i][k], strip.before[u][m][k]);
+                    store(target[m][i] + at, 8 * i + g < S ? pair : 0, made[m][i]);
                 }
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
+                const double rest = strip.rest[u][h];
 #pragma unroll
                 for (int j = 0; j < WIDE; ++j)
 #pragma unroll
                     for (int i = 0; i <= j; ++i)
 #pragma unroll
-                        for (int m = 0; m < 2; ++m) multiply(gram[m][i + j * (j + 1) / 2], made[u][m][i][h], made[u][1][j][h]);
+                        for (int m = 0; m < 2; ++m) multiply(gram[m][i + j * (j + 1) / 2], made[m][i][h], made[1][j][h]);
 #pragma unroll
                 for (int m = 0; m < 2; ++m)
 #pragma unroll
-                    for (int i = 0; i < WIDE; ++i) dot[m][i] = fma(made[u][m][i][h], rest[u][h], dot[m][i]);
-                square = fma(rest[u][h], rest[u][h], square);
+                    for (int i = 0; i < WIDE; ++i) dot[m][i] = fma(made[m][i][h], rest, dot[m][i]);
+                square = fma(rest, rest, square);
             }
         }
+    };
+    const long long step = (long long)gridDim.x * WARPS * U * ROWS;
+    long long row = ((long long)blockIdx.x * WARPS + warp) * U * ROWS;
+    Strip even;
+#if PIPELINE
+    Strip odd;
+    fetch(even, row);
+    for (; row < n; row += 2 * step) {
+        fetch(odd, row + step);
+        use(even, row);
+        fetch(even, row + 2 * step);
+        use(odd, row + step);
+    }
+#else
+    for (; row < n; row += step) {
+        fetch(even, row);
+        use(even, row);
+    }
+#endif
+    for (int round = SLOTS < WARPS ? 0 : 1; round < 2; ++round) {
+        const bool add = round && warp + SLOTS < WARPS;
+        if (round == 0 ? warp >= SLOTS : warp < SLOTS)
+#pragma unroll
+            for (int m = 0; m < 2; ++m)
+#pragma unroll
+                for (int i = 0; i < UPPER; ++i)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        double& slot = tiles[warp % SLOTS][(m * UPPER + i) * 64 + g * 8 + 2 * t + h];
+                        slot = gram[m][i][h] + (add ? slot : 0);
+                    }
+        __syncthreads();
     }
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-#pragma unroll
-        for (int i = 0; i < UPPER; ++i)
-#pragma unroll
-            for (int h = 0; h < 2; ++h) tiles[warp][(m * UPPER + i) * 64 + g * 8 + 2 * t + h] = gram[m][i][h];
 #pragma unroll
         for (int i = 0; i < WIDE; ++i) {
             dot[m][i] += __shfl_xor_sync(~0u, dot[m][i], 1);
@@ -255,24 +315,24 @@ block_update(const int* halt, const int n, const Block basis, const Block produc
             while (j >= S - i) j -= S - i, ++i;
             j += i;
             const int tile = k / HALF * UPPER + i / 8 + (j / 8) * (j / 8 + 1) / 2;
-            for (int w = 0; w < WARPS; ++w) all += tiles[w][tile * 64 + i % 8 * 8 + j % 8];
+            for (int w = 0; w < SLOTS; ++w) all += tiles[w][tile * 64 + i % 8 * 8 + j % 8];
         } else {
             for (int w = 0; w < WARPS; ++w) all += with_r[w][k - 2 * HALF];
         }
         own[k] = all;
     }
     __syncthreads();
-    finish(own, SUMS, out, scratch, counter, peers);
+    finish<WARPS>(own, SUMS, out, scratch, counter, peers);
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32)
+extern "C" __global__ void __launch_bounds__(256)
 block_advance(const int* halt, const int n, const Block q, const Block aq, double* x, double* r, const double* a) {
     if (halt && *halt) return;
     double c[S];
 #pragma unroll
     for (int i = 0; i < S; ++i) c[i] = a[i];
-    const long long step = 2ll * gridDim.x * WARPS * 32;
-    for (long long row = 2ll * (blockIdx.x * WARPS * 32 + threadIdx.x); row < n; row += step) {
+    const long long step = 2ll * gridDim.x * 256;
+    for (long long row = 2ll * (blockIdx.x * 256 + threadIdx.x); row < n; row += step) {
         const int left = (int)min(n - row, 2ll);
         double u[2], v[2];
         load(x + row, left, u);
