@@ -34,6 +34,7 @@ mod space;
 pub mod specialisations;
 mod staging;
 mod structure;
+mod sums;
 mod tiles;
 mod tiling;
 mod waiting;
