@@ -58,6 +58,17 @@ fn main() {
             csr::gpu::scalar_rows_are_updated_from_device_memory,
             false,
         ),
+        each!(dia::products_by_diagonals),
+        each!(dia::residuals_by_diagonals),
+        each!(dia::diagonals_are_updated),
+        each!(dia::products_by_diagonals_sum),
+        test(
+            "dia::diagonals_are_updated_from_device_memory",
+            conformance::dia::gpu::diagonals_are_updated_from_device_memory,
+            false,
+        ),
+        test("dia::gpus_share_diagonals_by_peer_stores", |_| gpus_share_diagonals(Transport::Peers), false),
+        test("dia::gpus_share_diagonals_through_nccl", |_| gpus_share_diagonals(Transport::Nccl), false),
         each!(passes::passes_find_what_the_host_finds),
         each!(passes::random_numbers_are_those_of_the_host),
         test("passes_of_ranks", |_| passes_of_ranks(), false),
@@ -150,6 +161,7 @@ fn main() {
         ),
         test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
+        test("dia_speed", conformance::dia::gpu::dia_speed, true),
     ];
     let arguments = Arguments::from_args();
     if device.is_none() && (arguments.ignored || arguments.include_ignored) {
@@ -520,6 +532,10 @@ fn gpus_solve_as_one(transport: Transport) {
     conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
     conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));
     conformance::distributed::cg_over_ranks_is_cg(&counts_for(transport), &share(transport));
+}
+
+fn gpus_share_diagonals(transport: Transport) {
+    conformance::dia::ranks_share_diagonals(&counts_for(transport), &share(transport));
 }
 
 fn updates_reach_all_gpus() {

@@ -1,6 +1,7 @@
 //! Everything that maps a vector to a vector.
 
 mod dia;
+mod format;
 mod maxima;
 mod mixed;
 mod point_block;
@@ -8,6 +9,8 @@ mod structure;
 mod term_values;
 
 pub use dia::{DiagonalFormat, Diagonals};
+pub use format::Format;
+pub(crate) use format::{MOST_DIAGONALS, diagonals_of, mirrored, not_by_diagonals, worth_diagonals};
 pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima};
 pub use mixed::Mixed;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
@@ -28,6 +31,22 @@ pub enum Dots {
     Xy(usize),
     /// (x, x) in this slot and (x, y) in the next: (r, r) and (r, z) of a preconditioner.
     XxXy(usize),
+}
+
+impl Dots {
+    /// The first slot.
+    pub(crate) fn slot(self) -> usize {
+        let (Dots::Xy(slot) | Dots::XxXy(slot)) = self;
+        slot
+    }
+
+    /// How many sums there are, in slots one after the other; (x, y) is the last.
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Dots::Xy(_) => 1,
+            Dots::XxXy(_) => 2,
+        }
+    }
 }
 
 /// A linear map on the vectors of a space: matrices, Kronecker sums, preconditioners.

@@ -4,7 +4,7 @@
 //! scalar CSR matrix is one with 1×1 blocks. Nothing is formed: (C ⊗ A) x = (A X) Cᵀ, and C is folded in after
 //! the sums over a row, so no intermediate vector exists (the paper's Alg. 2 writes and reads two).
 
-use super::{Dots, LinearOperator, fresh_key};
+use super::{Dots, Format, LinearOperator, fresh_key};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
 use crate::memory::Numbers;
 use crate::partition::Halo;
@@ -103,7 +103,13 @@ pub trait PointBlockSum: Space {
         Ok(terms.clone())
     }
     /// Uploads and arranges; finds structure inside the blocks unless `dense`.
-    fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product>;
+    fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product> {
+        self.prepare_as(terms, store, dense, Format::Auto)
+    }
+    /// The same in a format; collective where the terms have a halo.
+    fn prepare_as(&self, terms: &Terms, store: Store, dense: bool, format: Format) -> Result<Self::Product>;
+    /// The format that was taken; `auto` for those of blocks.
+    fn format(product: &Self::Product) -> Format;
     /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
     fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
     /// The same with sums in one pass, where the kernel of this product makes them; see
@@ -192,7 +198,19 @@ impl<S: PointBlockSum> PointBlock<S> {
 
     /// Any sum of terms; `dense` ignores structure inside the blocks.
     pub fn new(space: &S, terms: &Terms, store: Store, dense: bool) -> Result<Self> {
-        let product = space.prepare(terms, store, dense)?;
+        Self::of(terms, space.prepare(terms, store, dense)?)
+    }
+
+    /// Any sum of terms, one of scalar rows stored in a format. Collective where the terms have a halo.
+    ///
+    /// # Errors
+    /// Diagonals asked for where there are more than 32 of them or they are too empty, or where terms are not one of scalar rows;
+    /// a device without room.
+    pub fn with_format(space: &S, terms: &Terms, store: Store, format: Format) -> Result<Self> {
+        Self::of(terms, space.prepare_as(terms, store, false, format)?)
+    }
+
+    fn of(terms: &Terms, product: S::Product) -> Result<Self> {
         Ok(Self {
             product,
             key: fresh_key(),
@@ -257,6 +275,11 @@ impl<S: PointBlockSum> PointBlock<S> {
             }
         }
         space.update_coefficients(&mut self.product, &self.coefficients)
+    }
+
+    /// How the product is stored; `auto` for formats of blocks.
+    pub fn format(&self) -> Format {
+        S::format(&self.product)
     }
 
     /// What the device holds.

@@ -7,6 +7,7 @@ pub mod compose;
 pub mod csr;
 #[cfg(feature = "cuda")]
 pub mod cut;
+pub mod dia;
 pub mod distributed;
 pub mod ildu;
 #[cfg(feature = "cuda")]

@@ -69,6 +69,18 @@ fn scalar_rows_of_every_length() {
 }
 
 #[test]
+fn products_by_diagonals() {
+    each(|space| conformance::dia::products_by_diagonals(space));
+    each(|space| conformance::dia::products_by_diagonals_sum(space));
+}
+
+#[test]
+fn residuals_and_updates_by_diagonals() {
+    each(|space| conformance::dia::residuals_by_diagonals(space));
+    each(|space| conformance::dia::diagonals_are_updated(space));
+}
+
+#[test]
 fn passes_do_not_depend_on_threads() {
     each(|space| conformance::passes::passes_find_what_the_host_finds(space));
     each(|space| conformance::passes::random_numbers_are_those_of_the_host(space));

@@ -1,6 +1,6 @@
 //! The conformance tests of several ranks, on CPUs; ranks are threads here.
 
-use crate::conformance::{distributed, residual};
+use crate::conformance::{dia, distributed, residual};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use std::sync::Arc;
@@ -17,6 +17,11 @@ fn many_ranks_solve_as_one() {
 #[test]
 fn cg_over_ranks_is_cg() {
     distributed::cg_over_ranks_is_cg(&[1, 2, 3, 8], &share);
+}
+
+#[test]
+fn ranks_share_diagonals() {
+    dia::ranks_share_diagonals(&[1, 2, 3, 4], &share);
 }
 
 #[test]

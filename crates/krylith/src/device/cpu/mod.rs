@@ -5,6 +5,7 @@
 
 mod basis;
 mod crowd;
+mod dia;
 mod diagonal;
 mod diagonals;
 mod factors;

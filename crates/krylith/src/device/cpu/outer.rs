@@ -6,7 +6,7 @@
 //! used where it lands.
 
 use super::pool::Disjoint;
-use super::product::Rows;
+use super::product::{Own, Rows};
 use super::{Cpu, pool::share};
 use crate::comm::{Channel, Communicator, Message};
 use crate::matrix::{Bsr, Dense};
@@ -36,7 +36,12 @@ pub(super) struct Outer {
 
 impl Outer {
     /// D and O of a rank's terms.
-    pub(super) fn cut(space: &Cpu, terms: &Terms, halo: &Arc<Halo>, store: Store) -> Result<(Rows, Self)> {
+    pub(super) fn cut(
+        space: &Cpu,
+        terms: &Terms,
+        halo: &Arc<Halo>,
+        store: Store,
+    ) -> Result<(Terms<'static>, Self)> {
         if !terms.is_square() {
             return Err(Error::invalid(format!(
                 "a distributed matrix of {} block rows with {} ghosts must have as many block columns together",
@@ -55,7 +60,7 @@ impl Outer {
             inner.push((c.clone(), Cow::Owned(d)));
             outer.push((c.clone(), Cow::Owned(o)));
         }
-        let inner = Rows::new(space, &Terms { terms: inner, halo: None }, store)?;
+        let inner = Terms { terms: inner, halo: None };
         let product = Rows::new(space, &Terms { terms: outer, halo: None }, store)?;
         let run = product.run();
         let outer = Self {
@@ -89,17 +94,21 @@ impl Outer {
         space.waiting(|| channel.start())
     }
 
-    /// Waits for the ghosts and adds O g.
-    pub(super) fn finish(&self, space: &Cpu, y: &mut [f64]) -> Result<()> {
+    /// Waits for the ghosts and adds O g; the sum of x O g where x is given.
+    pub(super) fn finish(&self, space: &Cpu, y: &mut [f64], x: Option<&[f64]>) -> Result<f64> {
         let (run, mut sums) = (self.product.run(), self.sums.borrow_mut());
         let mut channel = self.channel.borrow_mut();
         let ghosts = space.waiting(|| channel.finish())?;
         self.product.multiply(space.pool(), ghosts, &mut sums);
+        let mut dot = 0.0;
         for (sum, &row) in sums.chunks_exact(run).zip(&self.rows) {
             let y = &mut y[row as usize * run..][..run];
             y.iter_mut().zip(sum).for_each(|(y, sum)| *y += sum);
+            if let Some(x) = x {
+                dot += x[row as usize * run..][..run].iter().zip(sum).map(|(x, sum)| x * sum).sum::<f64>();
+            }
         }
-        Ok(())
+        Ok(dot)
     }
 
     /// Room for what `len` numbers lack.
@@ -122,9 +131,8 @@ impl Outer {
     }
 
     /// New values of term `t` of the whole share, to D (`inner`) and to O.
-    pub(super) fn update_values(&mut self, inner: &mut Rows, t: usize, values: &[f64]) -> Result<()> {
-        let bb = inner.block() * inner.block();
-        let (d, o) = (inner.row_ptr(t), self.product.row_ptr(t));
+    pub(super) fn update_values(&mut self, inner: &mut Own, t: usize, values: &[f64]) -> Result<()> {
+        let ((d, bb), o) = (inner.row_ptr(t), self.product.row_ptr(t));
         let expected = (d[d.len() - 1] + o[o.len() - 1]) * bb;
         if values.len() != expected {
             return Err(Error::invalid(format!(

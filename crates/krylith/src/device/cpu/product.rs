@@ -6,24 +6,34 @@
 //! Blocks are stored by columns, the terms of one pattern side by side: column c of a block is T·b numbers, a whole
 //! vector or two, which meet one number x[c, k] a stage. So nothing is shuffled and nothing is summed across a vector.
 
+use super::dia::Diagonals;
 use super::outer::Outer;
 use super::pool::{Disjoint, Pool};
-use super::{Cpu, Wide, prefetch};
+use super::{Cpu, CpuScalars, Wide, prefetch};
+use crate::comm::agree;
 use crate::matrix::Dense;
 use crate::matrix::storage::{Pattern, SharedPattern};
 use crate::memory::Numbers;
-use crate::operator::{PointBlockSum, Terms, check_lengths};
-use crate::space::Store;
+use crate::operator::{Dots, Format, PointBlockSum, Terms, check_lengths};
+use crate::space::{Space, Store};
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 
 /// Terms in host memory; with the share of the ghosts, where they are one rank's rows of a distributed sum.
 pub struct CpuProduct {
-    pub(super) own: Rows,
+    pub(super) own: Own,
     pub(super) outer: Option<Outer>,
+    /// Sums come from the pass of a product, on every rank.
+    dots: bool,
     /// New values that came from a GPU.
     scratch: Vec<f64>,
+}
+
+/// What multiplies own columns.
+pub(super) enum Own {
+    Rows(Rows),
+    Diagonals(Diagonals),
 }
 
 /// Block rows of terms. Terms of one pattern share its pointers and columns.
@@ -65,26 +75,84 @@ pub(super) enum Values {
 impl PointBlockSum for Cpu {
     type Product = CpuProduct;
 
-    fn prepare(&self, terms: &Terms, store: Store, _dense: bool) -> Result<CpuProduct> {
-        match &terms.halo {
-            None => Ok(CpuProduct { own: Rows::new(self, terms, store)?, outer: None, scratch: Vec::new() }),
-            Some(halo) => {
-                let (own, outer) = Outer::cut(self, terms, halo, store)?;
-                Ok(CpuProduct { own, outer: Some(outer), scratch: Vec::new() })
-            }
+    fn prepare_as(&self, terms: &Terms, store: Store, _dense: bool, format: Format) -> Result<CpuProduct> {
+        let (b, s, count) = (terms.block(), terms.stages(), terms.terms.len());
+        let scalar = (b, s, count) == (1, 1, 1);
+        if !scalar && format != Format::Auto {
+            return Err(Error::Unsupported(format!(
+                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows"
+            )));
+        }
+        let Some(halo) = &terms.halo else {
+            let own = Own::new(self, terms, store, format)?;
+            let dots = own.by_diagonals() && self.comm.size() == 1;
+            return Ok(CpuProduct { own, outer: None, dots, scratch: Vec::new() });
+        };
+        let (inner, outer) = Outer::cut(self, terms, halo, store)?;
+        let own = Own::new(self, &inner, store, format);
+        if !scalar || self.comm.size() == 1 {
+            let own = own?;
+            return Ok(CpuProduct { dots: own.by_diagonals(), own, outer: Some(outer), scratch: Vec::new() });
+        }
+        // A rank that sums in its product and one that sums afterwards would wait for each other for ever.
+        let own = agree(self.comm(), own)?;
+        let mut ranks = [own.by_diagonals() as u32 as f64];
+        self.comm.sum(&mut ranks)?;
+        let dots = ranks[0] == self.comm.size() as f64;
+        Ok(CpuProduct { own, outer: Some(outer), dots, scratch: Vec::new() })
+    }
+
+    fn format(p: &CpuProduct) -> Format {
+        match &p.own {
+            Own::Diagonals(d) => d.format(),
+            Own::Rows(rows) if (rows.block, rows.stages, rows.coefficients.len()) == (1, 1, 1) => Format::Csr,
+            Own::Rows(_) => Format::Auto,
         }
     }
 
     fn multiply(&self, p: &CpuProduct, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
-        let run = p.own.run();
-        check_lengths(p.own.block_rows * run, p.own.block_columns * run, x.len(), y.len())?;
+        p.own.check(x, y)?;
         let Some(outer) = &p.outer else {
-            p.own.multiply(self.pool(), x, y);
+            p.own.multiply(self, x, y);
             return Ok(());
         };
         outer.start(self, x)?;
-        p.own.multiply(self.pool(), x, y);
-        outer.finish(self, y)
+        p.own.multiply(self, x, y);
+        outer.finish(self, y, None).map(drop)
+    }
+
+    fn multiply_with_dots(
+        &self,
+        p: &CpuProduct,
+        x: &Vec<f64>,
+        y: &mut Vec<f64>,
+        scalars: &mut CpuScalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        let diagonals = match &p.own {
+            Own::Diagonals(d) if p.dots && (p.outer.is_some() || d.rows() == self.len()) => d,
+            _ => {
+                self.multiply(p, x, y)?;
+                return Ok(false);
+            }
+        };
+        p.own.check(x, y)?;
+        if self.stops(scalars) {
+            return Ok(true);
+        }
+        let (mut sums, count) = ([0.0; 2], dots.count());
+        let sums = &mut sums[..count];
+        match &p.outer {
+            None => diagonals.multiply_with_dots(self, x, y, dots, sums),
+            Some(outer) => {
+                outer.start(self, x)?;
+                diagonals.multiply_with_dots(self, x, y, dots, sums);
+                sums[count - 1] += outer.finish(self, y, Some(x))?;
+            }
+        }
+        self.total(sums)?;
+        scalars.values[dots.slot()..dots.slot() + count].copy_from_slice(sums);
+        Ok(true)
     }
 
     fn residual(
@@ -107,7 +175,14 @@ impl PointBlockSum for Cpu {
     }
 
     fn update_coefficients(&self, p: &mut CpuProduct, coefficients: &[Dense]) -> Result<()> {
-        p.own.update_coefficients(coefficients)?;
+        match &mut p.own {
+            Own::Rows(rows) => rows.update_coefficients(coefficients)?,
+            Own::Diagonals(_) if coefficients.len() != 1 || coefficients[0].rows() != 1 => {
+                let what = "several coefficients or stages of a product of scalar rows; build the operator with them";
+                return Err(Error::Unsupported(what.into()));
+            }
+            Own::Diagonals(d) => d.set_coefficient(coefficients[0][(0, 0)]),
+        }
         p.outer.as_mut().map_or(Ok(()), |outer| outer.update_coefficients(self, coefficients))
     }
 
@@ -117,6 +192,63 @@ impl PointBlockSum for Cpu {
 
     fn product_key(_: &CpuProduct) -> u64 {
         0 // nothing is recorded on a CPU
+    }
+}
+
+impl Own {
+    fn new(space: &Cpu, terms: &Terms, store: Store, format: Format) -> Result<Self> {
+        if let [(c, a)] = &terms.terms[..]
+            && (a.block(), c.rows()) == (1, 1)
+            && let Some(diagonals) = Diagonals::new(a, store, c[(0, 0)], format)?
+        {
+            return Ok(Own::Diagonals(diagonals));
+        }
+        Rows::new(space, terms, store).map(Own::Rows)
+    }
+
+    fn by_diagonals(&self) -> bool {
+        matches!(self, Own::Diagonals(_))
+    }
+
+    /// Refuses vectors of other lengths.
+    pub(super) fn check(&self, x: &[f64], y: &[f64]) -> Result<()> {
+        match self {
+            Own::Rows(rows) => {
+                let run = rows.run();
+                check_lengths(rows.block_rows * run, rows.block_columns * run, x.len(), y.len())
+            }
+            Own::Diagonals(d) => check_lengths(d.rows(), d.rows(), x.len(), y.len()),
+        }
+    }
+
+    fn multiply(&self, space: &Cpu, x: &[f64], y: &mut [f64]) {
+        match self {
+            Own::Rows(rows) => rows.multiply(space.pool(), x, y),
+            Own::Diagonals(d) => d.multiply(space, x, y),
+        }
+    }
+
+    /// New values of term `t`.
+    pub(super) fn update_values(&mut self, t: usize, values: &[f64]) -> Result<()> {
+        match self {
+            Own::Rows(rows) => rows.update_values(t, values),
+            Own::Diagonals(d) => d.update_values(t, values),
+        }
+    }
+
+    /// First block of each row of term `t`, and numbers of a block.
+    pub(super) fn row_ptr(&self, t: usize) -> (&[usize], usize) {
+        match self {
+            Own::Rows(rows) => (rows.row_ptr(t), rows.block * rows.block),
+            Own::Diagonals(d) => (d.row_ptr(), 1),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Own::Rows(rows) => rows.bytes(),
+            Own::Diagonals(d) => d.bytes(),
+        }
     }
 }
 
@@ -244,16 +376,6 @@ impl Rows {
     /// Stages s.
     pub(super) fn stages(&self) -> usize {
         self.stages
-    }
-
-    /// Block rows.
-    pub(super) fn block_rows(&self) -> usize {
-        self.block_rows
-    }
-
-    /// Block columns.
-    pub(super) fn block_columns(&self) -> usize {
-        self.block_columns
     }
 
     /// Numbers of one node: b·s.

@@ -4,7 +4,7 @@
 //! after the first. A batch of iterations ends with one of these at most, so this need not be as fast as the product.
 
 use super::pool::Disjoint;
-use super::product::{Group, Number, PADDING, Rows, Values};
+use super::product::{Group, Number, Own, PADDING, Rows, Values};
 use super::{Cpu, CpuProduct, Wide};
 use crate::Result;
 use crate::operator::check_lengths;
@@ -36,8 +36,7 @@ impl CpuProduct {
         m: &mut [f64],
     ) -> Result<()> {
         let own = &self.own;
-        let run = own.run();
-        check_lengths(own.block_rows() * run, own.block_columns() * run, x.len(), r.len())?;
+        own.check(x, r)?;
         check_lengths(r.len(), m.len(), b.len(), m.len())?;
         let Some(outer) = &self.outer else {
             own.residual(space, b, x, r, m, None);
@@ -47,6 +46,23 @@ impl CpuProduct {
         let mut low = outer.low(r.len());
         own.residual(space, b, x, r, m, Some(&mut low));
         outer.subtract(space, r, m, &low)
+    }
+}
+
+impl Own {
+    fn residual(
+        &self,
+        space: &Cpu,
+        b: &[f64],
+        x: &[f64],
+        r: &mut [f64],
+        m: &mut [f64],
+        low: Option<&mut [f64]>,
+    ) {
+        match self {
+            Own::Rows(rows) => rows.residual(space, b, x, r, m, low),
+            Own::Diagonals(d) => d.residual(space, b, x, r, m, low),
+        }
     }
 }
 

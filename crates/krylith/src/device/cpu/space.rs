@@ -484,7 +484,7 @@ impl Schedule for Cpu {
 
 impl Cpu {
     /// True where work on these scalars is guarded and they say that it should not be done.
-    fn stops(&self, scalars: &CpuScalars) -> bool {
+    pub(super) fn stops(&self, scalars: &CpuScalars) -> bool {
         self.guarded.get() && scalars.flags[HALT] != 0
     }
 }

@@ -48,6 +48,8 @@ sources! {
     "cut_coarsen.cu" => "kernels/cut_coarsen.cu",
     "cut_refine.cu" => "kernels/cut_refine.cu",
     "cut_scan.cu" => "kernels/cut_scan.cu",
+    "dia.cu" => "kernels/dia.cu",
+    "dia_detect.cu" => "kernels/dia_detect.cu",
     "diagonals.cu" => "kernels/diagonals.cu",
     "gather.cu" => "kernels/gather.cu",
     "ildu.cuh" => "kernels/ildu.cuh",

@@ -10,6 +10,7 @@ pub(crate) mod caller;
 mod compiler;
 mod csr;
 mod cut;
+mod dia;
 mod diagonal;
 mod diagonals;
 mod driver;

@@ -4,15 +4,17 @@
 //! two, the second adding. One matrix of scalar rows without ghosts needs no tiles of blocks (`csr.rs`). Block sizes over 8 and more than 4 stages are refused by name.
 
 use super::csr::{CsrPattern, CsrProduct};
+use super::dia::DiaProduct;
 use super::driver::{Buffer, Constant, Device, launch};
 use super::exchange::Exchange;
+use super::scalars::CudaScalars;
 use super::specialisations::{self as special, Shape};
 use super::tiling::{DevicePattern, DeviceTiling};
 use super::{Cuda, compiler::Kernel};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
 use crate::memory::Numbers;
-use crate::operator::{PointBlockSum, Structure, Terms, check_lengths};
+use crate::operator::{Dots, Format, PointBlockSum, Structure, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
@@ -28,6 +30,8 @@ pub struct CudaProduct {
     pub(super) block_columns: usize,
     /// One matrix of scalar rows; then there are no groups.
     pub(super) csr: Option<CsrProduct>,
+    /// The same by diagonals.
+    pub(super) dia: Option<DiaProduct>,
     pub(super) groups: Vec<Group>,
     version: u64,
     /// How ghosts arrive, where the product is one rank's share and has neighbours.
@@ -109,18 +113,38 @@ impl PointBlockSum for Cuda {
         self.placed(terms)
     }
 
-    fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<CudaProduct> {
+    fn prepare_as(&self, terms: &Terms, store: Store, dense: bool, format: Format) -> Result<CudaProduct> {
         let scalar = terms.block() == 1 && terms.stages() == 1 && terms.terms.len() == 1;
+        if !scalar && format != Format::Auto {
+            let (count, b, s) = (terms.terms.len(), terms.block(), terms.stages());
+            return Err(Error::Unsupported(format!(
+                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows"
+            )));
+        }
+        if scalar && let Some(product) = CudaProduct::by_diagonals(self, terms, store, format)? {
+            return Ok(product);
+        }
         if scalar && (terms.halo.is_none() || self.comm().size() == 1) {
             return agree(self.comm(), CudaProduct::rows(self, terms, store));
         }
         CudaProduct::tiled(self, terms, store, dense)
     }
 
+    fn format(p: &CudaProduct) -> Format {
+        match (&p.dia, &p.csr) {
+            (Some(dia), _) => dia.format(),
+            (None, Some(_)) => Format::Csr,
+            _ => Format::Auto,
+        }
+    }
+
     fn multiply(&self, p: &CudaProduct, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         let bs = p.block * p.stages;
         check_lengths(p.block_rows * bs, p.block_columns * bs, x.len(), y.len())?;
         let (x, y, own) = (x.pointer(), y.pointer(), p.block_columns as i32);
+        if let Some(dia) = &p.dia {
+            return dia.multiply(self, x, y, p.exchange.as_ref(), None);
+        }
         if let Some(csr) = &p.csr {
             return csr.multiply(self, x, y);
         }
@@ -149,6 +173,23 @@ impl PointBlockSum for Cuda {
         Ok(())
     }
 
+    fn multiply_with_dots(
+        &self,
+        p: &CudaProduct,
+        x: &Buffer<f64>,
+        y: &mut Buffer<f64>,
+        scalars: &mut CudaScalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        let Some(dia) = &p.dia else {
+            self.multiply(p, x, y)?;
+            return Ok(false);
+        };
+        check_lengths(p.block_rows, p.block_columns, x.len(), y.len())?;
+        dia.multiply(self, x.pointer(), y.pointer(), p.exchange.as_ref(), Some((dots, scalars)))?;
+        Ok(true)
+    }
+
     fn residual(
         &self,
         p: &CudaProduct,
@@ -162,6 +203,9 @@ impl PointBlockSum for Cuda {
 
     fn update_values(&self, p: &mut CudaProduct, t: usize, values: Numbers) -> Result<()> {
         let (b, device) = (p.block, self.device());
+        if let Some(dia) = &mut p.dia {
+            return dia.update_values(self, values);
+        }
         if let Some(csr) = &mut p.csr {
             return csr.update_values(device, values);
         }
@@ -202,11 +246,15 @@ impl PointBlockSum for Cuda {
         if !(1..=4).contains(&s) {
             return Err(Error::Unsupported(format!("{s} stages on a GPU; 1 to 4 are supported")));
         }
+        if (p.csr.is_some() || p.dia.is_some()) && s != 1 {
+            let what = format!("{s} stages of a product of scalar rows; build the operator with them");
+            return Err(Error::Unsupported(what));
+        }
+        if let Some(dia) = &mut p.dia {
+            dia.update_coefficient(self.device(), coefficients[0][(0, 0)])?;
+            return self.wait();
+        }
         if let Some(csr) = &mut p.csr {
-            if s != 1 {
-                let what = format!("{s} stages of a product of scalar rows; build the operator with them");
-                return Err(Error::Unsupported(what));
-            }
             csr.update_coefficient(self.device(), coefficients[0][(0, 0)])?;
             return self.wait();
         }
@@ -234,6 +282,9 @@ impl PointBlockSum for Cuda {
     }
 
     fn product_bytes(p: &CudaProduct) -> u64 {
+        if let Some(dia) = &p.dia {
+            return dia.bytes();
+        }
         if let Some(csr) = &p.csr {
             return csr.bytes();
         }
@@ -245,11 +296,43 @@ impl PointBlockSum for Cuda {
     }
 
     fn product_key(p: &CudaProduct) -> u64 {
-        p.version + p.csr.as_ref().map_or(0, |csr| csr.version())
+        p.version
+            + p.csr.as_ref().map_or(0, |csr| csr.version())
+            + p.dia.as_ref().map_or(0, |dia| dia.version())
     }
 }
 
 impl CudaProduct {
+    /// One matrix of scalar rows by diagonals, where it lies on few of them on every rank. Collective.
+    fn by_diagonals(space: &Cuda, terms: &Terms, store: Store, format: Format) -> Result<Option<Self>> {
+        if format == Format::Csr {
+            return Ok(None);
+        }
+        let ((c, a), comm) = (&terms.terms[0], space.comm());
+        let halo = terms.halo.as_ref().filter(|_| comm.size() > 1);
+        let own = a.block_columns() - terms.halo.as_ref().map_or(0, |h| h.ghosts);
+        let found = agree(comm, DiaProduct::new(space, a, own, store, c[(0, 0)], format))?;
+        // Halves of a product that differ would send the same, and sum in different ways.
+        let mut ranks = [found.is_some() as u32 as f64];
+        if comm.size() > 1 {
+            comm.sum(&mut ranks)?;
+        }
+        let Some(dia) = found.filter(|_| ranks[0] == comm.size() as f64) else { return Ok(None) };
+        let exchange = halo.map(|halo| Exchange::new(space, halo, 1)).transpose()?;
+        Ok(Some(Self {
+            block: 1,
+            stages: 1,
+            block_rows: a.block_rows(),
+            block_columns: own,
+            csr: None,
+            dia: Some(dia),
+            groups: Vec::new(),
+            version: 0,
+            exchange,
+            low: None,
+        }))
+    }
+
     /// One matrix of scalar rows, from the arrays of the format.
     fn rows(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
         let ((c, a), device) = (&terms.terms[0], space.device());
@@ -263,6 +346,7 @@ impl CudaProduct {
             block_rows: rows,
             block_columns: columns,
             csr: Some(CsrProduct::new(device, columns, pattern, values, store, c[(0, 0)])?),
+            dia: None,
             groups: Vec::new(),
             version: 0,
             exchange: None,
@@ -312,6 +396,7 @@ impl CudaProduct {
             block_rows: terms.block_rows(),
             block_columns: terms.terms[0].1.block_columns() - ghosts,
             csr: None,
+            dia: None,
             groups,
             version: 0,
             exchange,
@@ -321,7 +406,11 @@ impl CudaProduct {
 
     /// Numbers stored for each block, of all terms that share its pattern: b² a term where blocks are dense.
     pub fn slots(&self) -> usize {
-        if self.csr.is_some() { 1 } else { self.groups.iter().map(|g| g.structure.slots).sum() }
+        if self.csr.is_some() || self.dia.is_some() {
+            1
+        } else {
+            self.groups.iter().map(|g| g.structure.slots).sum()
+        }
     }
 }
 

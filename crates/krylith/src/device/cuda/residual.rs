@@ -1,6 +1,7 @@
 //! r = b − A x on a GPU in twice the working precision: launches of `kernels/kron_residual.cuh`.
 
 use super::Cuda;
+use super::dia::ResidualOf;
 use super::driver::{Buffer, launch};
 use super::product::{CudaProduct, Group};
 use crate::Result;
@@ -36,6 +37,14 @@ impl CudaProduct {
         let run = self.block * self.stages;
         check_lengths(self.block_rows * run, self.block_columns * run, x.len(), r.len())?;
         check_lengths(r.len(), m.len(), b.len(), m.len())?;
+        if let Some(dia) = &self.dia {
+            let on = ResidualOf { b: b.pointer(), x: x.pointer(), r: r.pointer(), m: m.pointer() };
+            if self.exchange.is_some() {
+                // Ghosts stay until the next product but one.
+                space.multiply(self, x, r)?;
+            }
+            return dia.residual(space, &on, self.exchange.as_ref());
+        }
         if let Some(csr) = &self.csr {
             return csr.residual(space, b.pointer(), x.pointer(), r.pointer(), m.pointer());
         }

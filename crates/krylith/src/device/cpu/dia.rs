@@ -1,0 +1,476 @@
+//! Products with matrices stored by diagonals on the CPU.
+//!
+//! Ledger of one product: every stored place once, x and y once; of a symmetric matrix the main diagonal and those above it are stored, and
+//! v₋ₖ[i] = vₖ[i − k] is read again from the cache. For seven diagonals in f64 72 bytes a row, symmetric 48.
+//!
+//! A row is the sum of v[base + i] x[i + offset] over diagonals, in both ways of storage, in the order of offsets. Which
+//! diagonals have places changes in a few rows alone, so between those all rows are alike: up to nine diagonals are one pass over runs of rows
+//! without branches, and more are several while y is in the first-level cache.
+
+use super::pool::{Disjoint, share};
+use super::product::{Number, Values};
+use super::{CHUNK, Cpu, Wide, basis};
+use crate::matrix::Bsr;
+use crate::matrix::storage::SharedPattern;
+use crate::operator::{Dots, Format, diagonals_of, mirrored, not_by_diagonals};
+use crate::space::Store;
+use crate::twofold::Twofold;
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Rows that a pass sums side by side.
+const WIDTH: usize = 16;
+/// Diagonals of one pass.
+const PASS: usize = 9;
+/// Numbers between diagonals beyond the rows: those of a power of two would all meet in the same sets of a cache.
+const SKEW: usize = 72;
+
+/// One matrix of scalar rows by diagonals, with its coefficient.
+pub(super) struct Diagonals {
+    rows: usize,
+    pattern: SharedPattern,
+    /// Of all diagonals, ascending.
+    offsets: Vec<i32>,
+    symmetric: bool,
+    values: Values,
+    stride: usize,
+    /// Runs of rows in which the same diagonals have places, in order.
+    runs: Vec<Run>,
+    coefficient: f64,
+}
+
+/// Rows whose sums have the same terms.
+struct Run {
+    rows: Range<usize>,
+    terms: Vec<Term>,
+}
+
+/// v[base + i] x[i + offset] is part of row i.
+#[derive(Clone, Copy)]
+struct Term {
+    base: isize,
+    offset: isize,
+}
+
+impl Diagonals {
+    /// A matrix by diagonals, where its entries lie on few.
+    ///
+    /// # Errors
+    /// Diagonals asked for by name where they do not fit; no room.
+    pub(super) fn new(a: &Bsr, store: Store, coefficient: f64, format: Format) -> Result<Option<Self>> {
+        // Without a fused multiply–add the passes would call a function for each.
+        let slow = matches!(pulp::Arch::new(), pulp::Arch::Scalar) && cfg!(target_arch = "x86_64");
+        if format == Format::Csr || (slow && format == Format::Auto) {
+            return Ok(None);
+        }
+        let offsets = match diagonals_of(a, a.block_columns()) {
+            Ok(offsets) => offsets,
+            Err(why) if format.wants_diagonals() => return Err(not_by_diagonals(why)),
+            Err(_) => return Ok(None),
+        };
+        let symmetric = format != Format::DiaFull && mirrored(&offsets);
+        let mut diagonals = Self {
+            rows: a.block_rows(),
+            pattern: a.storage().shared_pattern(),
+            offsets,
+            symmetric,
+            values: match store {
+                Store::F64 => Values::F64(Vec::new()),
+                Store::F32 => Values::F32(Vec::new()),
+            },
+            stride: (a.block_rows() + SKEW).next_multiple_of(8),
+            runs: Vec::new(),
+            coefficient,
+        };
+        diagonals.make_room()?;
+        diagonals.store(a.values())?;
+        Ok(Some(diagonals))
+    }
+
+    /// `dia` or `dia-full`.
+    pub(super) fn format(&self) -> Format {
+        if self.symmetric { Format::Dia } else { Format::DiaFull }
+    }
+
+    /// First entry of each row.
+    pub(super) fn row_ptr(&self) -> &[usize] {
+        &self.pattern.get().expect("a pattern that was fetched").row_ptr
+    }
+
+    /// Rows, and columns.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) fn set_coefficient(&mut self, coefficient: f64) {
+        self.coefficient = coefficient;
+    }
+
+    /// The offsets whose diagonals are stored.
+    fn kept(&self) -> &[i32] {
+        if self.symmetric { &self.offsets[self.offsets.len() / 2..] } else { &self.offsets }
+    }
+
+    /// Room for the diagonals that are stored, and the runs of rows for them.
+    fn make_room(&mut self) -> Result<()> {
+        let numbers = self.stride * self.kept().len();
+        match &mut self.values {
+            Values::F64(v) => *v = super::zeros(numbers, "a matrix")?,
+            Values::F32(v) => *v = super::zeros(numbers, "a matrix")?,
+        }
+        let (n, stride, count) = (self.rows as isize, self.stride as isize, self.offsets.len());
+        let term = |k: usize| {
+            let offset = self.offsets[k] as isize;
+            let base = match self.symmetric {
+                true if offset < 0 => (count / 2 - k) as isize * stride + offset,
+                true => (k - count / 2) as isize * stride,
+                false => k as isize * stride,
+            };
+            Term { base, offset }
+        };
+        let mut cuts: Vec<isize> = self
+            .offsets
+            .iter()
+            .map(|&o| if o < 0 { -(o as isize) } else { n - o as isize })
+            .chain([0, n])
+            .collect();
+        cuts.retain(|c| (0..=n).contains(c));
+        cuts.sort_unstable();
+        cuts.dedup();
+        let run = |pair: &[isize]| {
+            let has = |t: &Term| pair[0] + t.offset >= 0 && pair[1] - 1 + t.offset < n;
+            Run {
+                rows: pair[0] as usize..pair[1] as usize,
+                terms: (0..count).map(term).filter(has).collect(),
+            }
+        };
+        self.runs = cuts.windows(2).map(run).collect();
+        Ok(())
+    }
+
+    /// New values in the order of the entries. Where they are not symmetric and the old were, all diagonals are stored from here on.
+    ///
+    /// # Errors
+    /// Another number of values; one that is not finite, with its row and column; nothing has changed then.
+    pub(super) fn update_values(&mut self, t: usize, values: &[f64]) -> Result<()> {
+        let pattern = self.pattern.get().expect("a pattern that was fetched");
+        if values.len() != pattern.col.len() {
+            return Err(Error::invalid(format!(
+                "{} values for {} blocks of 1×1; {1} were expected",
+                values.len(),
+                pattern.col.len()
+            )));
+        }
+        if let Some(e) = crate::matrix::first_not_finite(values) {
+            return Err(Error::NotFinite {
+                what: format!("new values of term {t}"),
+                row: pattern.row_ptr.partition_point(|&q| q <= e) - 1,
+                column: pattern.col[e] as usize,
+                value: values[e],
+            });
+        }
+        self.store(values)
+    }
+
+    /// Values to their places.
+    fn store(&mut self, natural: &[f64]) -> Result<()> {
+        loop {
+            let pattern = self.pattern.get().expect("a pattern that was fetched");
+            let (offsets, stride) = (&self.offsets, self.stride);
+            let (row_ptr, col) = (&pattern.row_ptr[..], &pattern.col[..]);
+            let stored = match &mut self.values {
+                Values::F64(to) => pack(to, offsets, self.symmetric, stride, row_ptr, col, natural, |v| v),
+                Values::F32(to) => {
+                    pack(to, offsets, self.symmetric, stride, row_ptr, col, natural, |v| v as f32)
+                }
+            };
+            if stored {
+                return Ok(());
+            }
+            self.symmetric = false;
+            self.make_room()?;
+        }
+    }
+
+    /// y = c A x.
+    pub(super) fn multiply(&self, space: &Cpu, x: &[f64], y: &mut [f64]) {
+        let (n, y) = (self.rows, Disjoint::new(y));
+        let chunks = n.div_ceil(CHUNK);
+        let pieces = space.pool().pieces(self.bytes() as usize).min(chunks.max(1));
+        space.pool().run(pieces, |piece| {
+            let chunks = share(chunks, piece, pieces);
+            let rows = chunks.start * CHUNK..(chunks.end * CHUNK).min(n);
+            // SAFETY: pieces do not overlap.
+            let y = unsafe { y.range(rows.clone()) };
+            pulp_rows(self, rows, x, y);
+        });
+    }
+
+    /// y = c A x with this rank's part of the sums, in a space of vectors of this length.
+    pub(super) fn multiply_with_dots(
+        &self,
+        space: &Cpu,
+        x: &[f64],
+        y: &mut [f64],
+        dots: Dots,
+        sums: &mut [f64],
+    ) {
+        let (y, both) = (Disjoint::new(y), dots.count() == 2);
+        space.sum_strips(
+            2 + self.kept().len(),
+            dots.count(),
+            sums,
+            #[inline(always)]
+            |range, out| {
+                let mut at = range.start;
+                while at < range.end {
+                    let rows = at..(at + CHUNK).min(range.end);
+                    // SAFETY: strips do not overlap.
+                    let y = unsafe { y.range(rows.clone()) };
+                    self.multiply_rows(rows.clone(), x, y);
+                    let x = &x[rows.clone()];
+                    if both {
+                        out[0] += basis::dot(x, x);
+                    }
+                    out[both as usize] += basis::dot(x, y);
+                    at = rows.end;
+                }
+            },
+        );
+    }
+
+    /// Rows of c A x.
+    #[inline(always)]
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+        match &self.values {
+            Values::F64(v) => self.rows_of(v, rows, x, y),
+            Values::F32(v) => self.rows_of(v, rows, x, y),
+        }
+    }
+
+    #[inline(always)]
+    fn rows_of<V: Number>(&self, values: &[V], rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+        assert!(x.len() == self.rows && values.len() >= self.stride * self.kept().len());
+        for run in &self.runs {
+            let (mut at, end) = (run.rows.start.max(rows.start), run.rows.end.min(rows.end));
+            while at < end {
+                let next = (at + CHUNK).min(end);
+                let y = &mut y[at - rows.start..next - rows.start];
+                let mut terms = &run.terms[..];
+                if terms.is_empty() {
+                    y.fill(0.0);
+                }
+                let mut first = true;
+                while !terms.is_empty() {
+                    let (now, later) = terms.split_at(terms.len().min(PASS));
+                    let c = if later.is_empty() { self.coefficient } else { 1.0 };
+                    // SAFETY: these rows have places on each of these diagonals, and columns in x.
+                    unsafe {
+                        match now.len() {
+                            1 => pass::<1, V>(values, now, at, x, y, first, c),
+                            2 => pass::<2, V>(values, now, at, x, y, first, c),
+                            3 => pass::<3, V>(values, now, at, x, y, first, c),
+                            4 => pass::<4, V>(values, now, at, x, y, first, c),
+                            5 => pass::<5, V>(values, now, at, x, y, first, c),
+                            6 => pass::<6, V>(values, now, at, x, y, first, c),
+                            7 => pass::<7, V>(values, now, at, x, y, first, c),
+                            8 => pass::<8, V>(values, now, at, x, y, first, c),
+                            _ => pass::<PASS, V>(values, now, at, x, y, first, c),
+                        }
+                    }
+                    (terms, first) = (later, false);
+                }
+                at = next;
+            }
+        }
+    }
+
+    /// r = b − c A x and m = |b| + |c A| |x| in twice the working precision; what r lacks goes to `low`.
+    pub(super) fn residual(
+        &self,
+        space: &Cpu,
+        b: &[f64],
+        x: &[f64],
+        r: &mut [f64],
+        m: &mut [f64],
+        low: Option<&mut [f64]>,
+    ) {
+        let (r, m, low) = (Disjoint::new(r), Disjoint::new(m), low.map(Disjoint::new));
+        let chunks = self.rows.div_ceil(CHUNK);
+        let pieces = space.pool().pieces(self.bytes() as usize).min(chunks.max(1));
+        space.pool().run(pieces, |piece| {
+            let chunks = share(chunks, piece, pieces);
+            let rows = chunks.start * CHUNK..(chunks.end * CHUNK).min(self.rows);
+            // SAFETY: pieces do not overlap.
+            let (r, m) = unsafe { (r.range(rows.clone()), m.range(rows.clone())) };
+            // SAFETY: as above.
+            let mut low = low.as_ref().map(|low| unsafe { low.range(rows.clone()) });
+            for run in &self.runs {
+                for i in run.rows.start.max(rows.start)..run.rows.end.min(rows.end) {
+                    let (mut sum, mut size, at) = (Twofold::default(), 0.0, i - rows.start);
+                    for t in &run.terms {
+                        let (v, x) =
+                            (self.value((i as isize + t.base) as usize), x[(i as isize + t.offset) as usize]);
+                        sum.add_product(v, x);
+                        size += (v * x).abs();
+                    }
+                    let mut all = Twofold::from(b[i]);
+                    all.add_multiple(-self.coefficient, sum);
+                    r[at] = all.value();
+                    m[at] = b[i].abs() + self.coefficient.abs() * size;
+                    if let Some(low) = &mut low {
+                        low[at] = (all.hi - all.value()) + all.lo;
+                    }
+                }
+            }
+        });
+    }
+
+    #[inline(always)]
+    fn value(&self, at: usize) -> f64 {
+        match &self.values {
+            Values::F64(v) => v[at],
+            Values::F32(v) => v[at] as f64,
+        }
+    }
+
+    /// Bytes that one product must move at least.
+    pub(super) fn bytes(&self) -> u64 {
+        let value = match &self.values {
+            Values::F64(_) => 8,
+            Values::F32(_) => 4,
+        };
+        (self.rows * (value * self.kept().len() + 16)) as u64
+    }
+}
+
+/// Rows with the widest SIMD there is.
+fn pulp_rows(a: &Diagonals, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+    let (len, y) = (y.len(), Disjoint::new(y));
+    pulp::Arch::new().dispatch(Wide(
+        #[inline(always)]
+        // SAFETY: the closure runs once, and y is not used beside it.
+        || a.multiply_rows(rows.clone(), x, unsafe { y.range(0..len) }),
+    ));
+}
+
+/// y[i] = c (y[i] + Σ v[base + row + i] x[row + i + offset]) over `T` terms, without y where `first`.
+///
+/// # Safety
+/// For each of these rows and terms, both places are inside of `values` and x.
+#[inline(always)]
+unsafe fn pass<const T: usize, V: Number>(
+    values: &[V],
+    terms: &[Term],
+    row: usize,
+    x: &[f64],
+    y: &mut [f64],
+    first: bool,
+    c: f64,
+) {
+    let row = row as isize;
+    let v: [*const V; T] = std::array::from_fn(|t| values.as_ptr().wrapping_offset(terms[t].base + row));
+    let x: [*const f64; T] = std::array::from_fn(|t| x.as_ptr().wrapping_offset(terms[t].offset + row));
+    let (blocks, rest) = y.as_chunks_mut::<WIDTH>();
+    let done = blocks.len() * WIDTH;
+    for (block, y) in blocks.iter_mut().enumerate() {
+        let mut sums = if first { [0.0; WIDTH] } else { *y };
+        for t in 0..T {
+            // SAFETY: the caller's promise.
+            let (v, x) = unsafe {
+                (
+                    v[t].add(block * WIDTH).cast::<[V; WIDTH]>().read_unaligned(),
+                    x[t].add(block * WIDTH).cast::<[f64; WIDTH]>().read_unaligned(),
+                )
+            };
+            for l in 0..WIDTH {
+                sums[l] = v[l].widen().mul_add(x[l], sums[l]);
+            }
+        }
+        for l in 0..WIDTH {
+            y[l] = c * sums[l];
+        }
+    }
+    for (i, y) in rest.iter_mut().enumerate() {
+        let mut sum = if first { 0.0 } else { *y };
+        for t in 0..T {
+            // SAFETY: the caller's promise.
+            let (v, x) = unsafe { (*v[t].add(done + i), *x[t].add(done + i)) };
+            sum = v.widen().mul_add(x, sum);
+        }
+        *y = c * sum;
+    }
+}
+
+/// Values in the order of the entries to the diagonals that are kept, and 0 where there is no entry, on all threads. False where half of them are kept
+/// and are not the mirror image of the others.
+fn pack<V: Number + Send + Sync + PartialEq + Default>(
+    to: &mut [V],
+    offsets: &[i32],
+    symmetric: bool,
+    stride: usize,
+    row_ptr: &[usize],
+    col: &[u32],
+    natural: &[f64],
+    narrow: impl Fn(f64) -> V + Sync,
+) -> bool {
+    const ROWS: usize = 1 << 13;
+    let rows = row_ptr.len() - 1;
+    let skipped = if symmetric { offsets.len() / 2 } else { 0 };
+    let starts = 0..rows.div_ceil(ROWS);
+    {
+        let to = Disjoint::new(to);
+        starts.clone().into_par_iter().for_each(|p| {
+            let range = p * ROWS..((p + 1) * ROWS).min(rows);
+            for i in range {
+                walk(offsets, row_ptr[i]..row_ptr[i + 1], i, col, natural, &narrow, |k, value| {
+                    if k >= skipped {
+                        let at = (k - skipped) * stride + i;
+                        // SAFETY: every place belongs to one row, and every row to one task.
+                        let place = unsafe { to.range(at..at + 1) };
+                        place[0] = value;
+                    }
+                });
+            }
+        });
+    }
+    if !symmetric {
+        return true;
+    }
+    let to = &*to;
+    starts.into_par_iter().all(|p| {
+        let mut same = true;
+        for i in p * ROWS..((p + 1) * ROWS).min(rows) {
+            walk(offsets, row_ptr[i]..row_ptr[i + 1], i, col, natural, &narrow, |k, value| {
+                let below = -(offsets[k] as i64);
+                if below > 0 && i as i64 >= below {
+                    same &= value == to[(skipped - k) * stride + i - below as usize];
+                }
+            });
+        }
+        same
+    })
+}
+
+/// Calls `place(k, value)` for every diagonal k of row i, in order.
+#[inline(always)]
+fn walk<V: Default>(
+    offsets: &[i32],
+    mut entries: Range<usize>,
+    i: usize,
+    col: &[u32],
+    natural: &[f64],
+    narrow: &impl Fn(f64) -> V,
+    mut place: impl FnMut(usize, V),
+) {
+    for (k, &offset) in offsets.iter().enumerate() {
+        let p = entries.start;
+        if p < entries.end && col[p] as i64 - i as i64 == offset as i64 {
+            place(k, narrow(natural[p]));
+            entries.start += 1;
+        } else {
+            place(k, V::default());
+        }
+    }
+}

@@ -1,0 +1,703 @@
+//! Products with matrices stored by diagonals on a GPU: launches of `kernels/dia.cu`.
+//!
+//! A set-up finds the diagonals in one pass over columns, says in a word a row which of them it has, and packs values; afterwards nothing of the
+//! arrays by rows is kept but row pointers. New values find their places by those words alone.
+
+use super::driver::{Buffer, Device, launch};
+use super::exchange::Exchange;
+use super::scalars::CudaScalars;
+use super::specialisations::{self as special, DiaShape};
+use super::{Cuda, compiler::Kernel};
+use crate::matrix::Bsr;
+use crate::memory::Numbers;
+use crate::operator::{
+    Dots, Format, MOST_DIAGONALS, diagonals_of, mirrored, not_by_diagonals, worth_diagonals,
+};
+use crate::space::Store;
+use crate::{Error, Result};
+use cudarc::driver::CudaFunction;
+use std::sync::Arc;
+
+/// Places of the table in which `dia_detect.cu` gathers offsets.
+const SLOTS: usize = 64;
+/// A place that holds none.
+const EMPTY: i32 = i32::MIN;
+/// Rows of a plane from which on it pays to march from plane to plane: those between are as many as the first-level caches hold.
+const PLANE: usize = 4096;
+/// Numbers between diagonals beyond the rows: diagonals of a power of two would all begin in the same place of a cache.
+const SKEW: usize = 272;
+
+/// One matrix by diagonals in device memory, its coefficient, and what is in columns of other ranks.
+pub(super) struct DiaProduct {
+    rows: usize,
+    /// Entries by rows, those in columns of other ranks too.
+    entries: usize,
+    /// Of all diagonals, ascending.
+    offsets: Vec<i32>,
+    row_ptr: Arc<Buffer<i64>>,
+    /// Which diagonals a row has.
+    masks: Buffer<u32>,
+    stored: Stored,
+    store: Store,
+    coefficient: Buffer<f64>,
+    ghosts: GhostRows,
+    /// Sums of blocks of threads, and how many have ended.
+    parts: Buffer<f64>,
+    counter: Buffer<u32>,
+    /// Values on their way to the device, kept after the first update.
+    staging: Option<Buffer<f64>>,
+    /// Set by the kernels that pack: what is stored once is not symmetric; a value is not finite.
+    broken: Buffer<i32>,
+    /// Grows when values move to another address.
+    version: u64,
+}
+
+/// Values by diagonals, with the kernels for them.
+struct Stored {
+    symmetric: bool,
+    count: usize,
+    offsets: [i32; MOST_DIAGONALS],
+    values: Values,
+    stride: usize,
+    kernels: Kernels,
+}
+
+enum Values {
+    F64(Buffer<f64>),
+    F32(Buffer<f32>),
+}
+
+impl Values {
+    fn new(device: &Arc<Device>, store: Store, numbers: usize) -> Result<Self> {
+        Ok(match store {
+            Store::F64 => Values::F64(device.room(numbers, "diagonals of a matrix")?),
+            Store::F32 => Values::F32(device.room(numbers, "diagonals of a matrix")?),
+        })
+    }
+
+    fn pointer(&self) -> u64 {
+        match self {
+            Values::F64(v) => v.pointer(),
+            Values::F32(v) => v.pointer(),
+        }
+    }
+}
+
+/// Rows with entries in columns of other ranks.
+struct GhostRows {
+    rows: Buffer<i32>,
+    starts: Buffer<i32>,
+    columns: Buffer<i32>,
+    values: Values,
+}
+
+/// How a product is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Walk {
+    march: bool,
+    /// Runs of rows, or of rows of several planes.
+    items: usize,
+    /// Planes of an item.
+    steps: usize,
+    /// Blocks of threads.
+    grid: usize,
+}
+
+/// By number of sums.
+struct Kernels {
+    walk: Walk,
+    product: [CudaFunction; 3],
+    ghosts: [CudaFunction; 3],
+    residual: CudaFunction,
+    pack: CudaFunction,
+    mirror: CudaFunction,
+    pack_ghosts: CudaFunction,
+}
+
+/// The twin of `struct Sums` in `kernels/dia.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    parts: u64,
+    counter: u64,
+    places: [u64; 2],
+    peers: u64,
+    first: i32,
+    total: i32,
+    last: i32,
+    unused: i32,
+}
+
+/// The twin of `struct Ghosts` in `kernels/dia.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Ghosts {
+    count: i32,
+    unused: i32,
+    rows: u64,
+    starts: u64,
+    columns: u64,
+    values: u64,
+}
+const _: () = assert!(size_of::<Sums>() == 56 && size_of::<Ghosts>() == 40);
+
+/// Addresses of b, x and what a residual writes.
+pub(super) struct ResidualOf {
+    pub b: u64,
+    pub x: u64,
+    pub r: u64,
+    pub m: u64,
+}
+
+/// Blocks of [`DiaShape::THREADS`] for so many items of one thread.
+fn blocks(items: usize) -> usize {
+    items.div_ceil(DiaShape::THREADS).max(1)
+}
+
+impl DiaProduct {
+    /// A product by diagonals, where the entries lie on few; `own` columns are those of vectors, the others are ghosts.
+    ///
+    /// # Errors
+    /// Diagonals asked for by name where they do not fit; a device without room.
+    pub fn new(
+        space: &Cuda,
+        a: &Bsr,
+        own: usize,
+        store: Store,
+        coefficient: f64,
+        format: Format,
+    ) -> Result<Option<Self>> {
+        let (device, rows) = (space.device(), a.block_rows());
+        let found = match format {
+            Format::Csr => None,
+            _ if rows != own => None,
+            _ => diagonals_on_device(space, a)?,
+        };
+        let Some(offsets) = found else {
+            // What a device only counts is named by the host.
+            return match diagonals_of(a, own) {
+                Err(why) if format.wants_diagonals() => Err(not_by_diagonals(why)),
+                Ok(_) if format.wants_diagonals() => Err(not_by_diagonals("the diagonals were not found")),
+                _ => Ok(None),
+            };
+        };
+        let resident = space.resident(a)?;
+        let masks = device.room::<u32>(rows, "diagonals of rows")?;
+        let ghosts = GhostRows::find(space, a, own, &offsets, &masks, store)?;
+        let symmetric = format != Format::DiaFull && mirrored(&offsets);
+        let stored = Stored::new(space, rows, &offsets, symmetric, store)?;
+        let parts = device.zeros(2 * stored.parts(device, &ghosts), "partial sums")?;
+        let mut product = Self {
+            rows,
+            entries: a.blocks(),
+            offsets,
+            row_ptr: resident.row_ptr.clone(),
+            masks,
+            stored,
+            store,
+            coefficient: device.upload(&[coefficient], "a coefficient")?,
+            ghosts,
+            parts,
+            counter: device.zeros(1, "a reduction counter")?,
+            staging: None,
+            broken: device.zeros(2, "two flags")?,
+            version: 0,
+        };
+        product.pack(space, resident.values.pointer())?;
+        Ok(Some(product))
+    }
+
+    /// `dia` or `dia-full`.
+    pub fn format(&self) -> Format {
+        if self.stored.symmetric { Format::Dia } else { Format::DiaFull }
+    }
+
+    /// `y ← c A x`, with sums in the same pass; lengths were checked.
+    pub fn multiply(
+        &self,
+        space: &Cuda,
+        x: u64,
+        y: u64,
+        exchange: Option<&Exchange>,
+        dots: Option<(Dots, &CudaScalars)>,
+    ) -> Result<()> {
+        let (device, stored) = (space.device(), &self.stored);
+        let (sums, walk) = (dots.map_or(0, |(dots, _)| dots.count()), &stored.kernels.walk);
+        let beyond = exchange.map_or(0, |_| self.ghosts.grid(device));
+        let mut to = Sums {
+            parts: self.parts.pointer(),
+            counter: self.counter.pointer(),
+            peers: space.fabric().group(),
+            total: (walk.grid + beyond) as i32,
+            last: exchange.is_none() as i32,
+            ..Sums::default()
+        };
+        if let Some((dots, scalars)) = dots {
+            to.places = [scalars.value(dots.slot()), scalars.value(dots.slot() + sums - 1)];
+        }
+        let inside = exchange.and_then(|e| e.inside()).unwrap_or(0);
+        if let Some(e) = exchange.filter(|e| e.inside().is_none()) {
+            e.start(space, x)?;
+        }
+        // SAFETY: the parameter types are the kernels'; lengths were checked, and parts were made for both grids.
+        unsafe {
+            launch!(
+                device,
+                &stored.kernels.product[sums],
+                walk.grid,
+                DiaShape::THREADS,
+                0,
+                space.halt(),
+                self.rows as u32,
+                stored.count as i32,
+                stored.offsets,
+                stored.values.pointer(),
+                stored.stride as i64,
+                x,
+                y,
+                self.coefficient.pointer(),
+                walk.items as i32,
+                walk.steps as i32,
+                to,
+                inside
+            )?;
+            if let Some(e) = exchange {
+                if inside == 0 {
+                    e.finish(device)?;
+                }
+                (to.first, to.last) = (walk.grid as i32, 1);
+                launch!(
+                    device,
+                    &stored.kernels.ghosts[sums],
+                    beyond,
+                    DiaShape::THREADS,
+                    0,
+                    space.halt(),
+                    self.ghosts.twin(),
+                    e.ghosts(),
+                    x,
+                    y,
+                    self.coefficient.pointer(),
+                    to,
+                    inside
+                )?;
+            }
+        }
+        match dots {
+            Some((dots, scalars)) => space.fabric().total(scalars.value(dots.slot()), sums),
+            None => Ok(()),
+        }
+    }
+
+    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked; of an exchange the ghosts that the last product
+    /// with this x brought.
+    pub fn residual(&self, space: &Cuda, on: &ResidualOf, exchange: Option<&Exchange>) -> Result<()> {
+        let (device, stored) = (space.device(), &self.stored);
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let inside = exchange.and_then(|e| e.inside()).unwrap_or(0);
+        let ghosts = exchange.map_or(0, |e| e.ghosts());
+        // SAFETY: the parameter types are the kernel's; lengths were checked.
+        unsafe {
+            launch!(
+                device,
+                &stored.kernels.residual,
+                blocks(self.rows).min(8 * device.multiprocessors()),
+                DiaShape::THREADS,
+                0,
+                space.halt(),
+                self.rows as u32,
+                stored.count as i32,
+                stored.offsets,
+                stored.values.pointer(),
+                stored.stride as i64,
+                on.x,
+                on.b,
+                on.r,
+                on.m,
+                self.coefficient.pointer(),
+                self.ghosts.twin(),
+                ghosts,
+                inside
+            )
+        }
+    }
+
+    /// New values in the order of the entries, from the host or from device memory. Where they are not symmetric and the old were, all
+    /// diagonals are stored from here on.
+    ///
+    /// # Errors
+    /// Another number of values; one that is NaN or infinite. Values on the host are checked before anything changes.
+    pub fn update_values(&mut self, space: &Cuda, values: Numbers) -> Result<()> {
+        let (device, entries) = (space.device(), self.entries);
+        if values.len() != entries {
+            return Err(Error::invalid(format!(
+                "{} values for {entries} entries; one each was expected",
+                values.len()
+            )));
+        }
+        if let Some(host) = values.as_host()
+            && let Some(e) = crate::matrix::first_not_finite(host)
+        {
+            return Err(Error::invalid(format!(
+                "new values of term 0: number {e} is {}; every value must be finite",
+                host[e]
+            )));
+        }
+        let mut staging = match self.staging.take() {
+            Some(buffer) => buffer,
+            None => device.zeros(0, "new values")?,
+        };
+        let done = device.reading(values, &mut staging, |natural| self.pack(space, natural));
+        self.staging = Some(staging);
+        done
+    }
+
+    /// Values to their places; all diagonals where half of them are not the mirror image of the others.
+    fn pack(&mut self, space: &Cuda, natural: u64) -> Result<()> {
+        let device = space.device();
+        for attempt in 0..2 {
+            device.clear(&mut self.broken)?;
+            self.launch_pack(device, natural)?;
+            let mut broken = [0; 2];
+            device.read(&self.broken, 0, &mut broken)?;
+            match broken {
+                [_, 1] => {
+                    return Err(Error::invalid(
+                        "new values of term 0: at least one is NaN or infinite; every value must be finite",
+                    ));
+                }
+                [1, _] if attempt == 0 => {
+                    self.stored = Stored::new(space, self.rows, &self.offsets, false, self.store)?;
+                    let parts = 2 * self.stored.parts(device, &self.ghosts);
+                    if self.parts.len() < parts {
+                        self.parts = device.zeros(parts, "partial sums")?;
+                    }
+                    self.version += 1;
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn launch_pack(&mut self, device: &Device, natural: u64) -> Result<()> {
+        let (stored, kernels) = (&self.stored, &self.stored.kernels);
+        let (row_ptr, masks, broken) = (self.row_ptr.pointer(), self.masks.pointer(), self.broken.pointer());
+        let (rows, count) = (self.rows as u32, stored.count as i32);
+        let (values, stride) = (stored.values.pointer(), stored.stride as i64);
+        let threads = DiaShape::THREADS;
+        // SAFETY: the parameter types are the kernels'; `natural` holds a value for each entry of the pattern.
+        unsafe {
+            if self.rows > 0 {
+                launch!(
+                    device,
+                    &kernels.pack,
+                    blocks(self.rows),
+                    threads,
+                    0,
+                    rows,
+                    count,
+                    row_ptr,
+                    masks,
+                    natural,
+                    values,
+                    stride,
+                    broken
+                )?;
+            }
+            if self.rows > 0 && stored.symmetric && stored.count > 1 {
+                launch!(
+                    device,
+                    &kernels.mirror,
+                    blocks(self.rows),
+                    threads,
+                    0,
+                    rows,
+                    count,
+                    stored.offsets,
+                    row_ptr,
+                    masks,
+                    natural,
+                    values,
+                    stride,
+                    broken
+                )?;
+            }
+            let ghosts = self.ghosts.twin();
+            if ghosts.count > 0 {
+                launch!(
+                    device,
+                    &kernels.pack_ghosts,
+                    blocks(ghosts.count as usize),
+                    threads,
+                    0,
+                    ghosts.count,
+                    ghosts.rows,
+                    ghosts.starts,
+                    row_ptr,
+                    natural,
+                    ghosts.values,
+                    broken
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Another coefficient; recorded launches read it where it stands.
+    pub fn update_coefficient(&mut self, device: &Device, coefficient: f64) -> Result<()> {
+        device.write(&[coefficient], &mut self.coefficient, 0)
+    }
+
+    /// Bytes that one product must move.
+    pub fn bytes(&self) -> u64 {
+        let (value, ghosts) = (self.store.bytes(), &self.ghosts);
+        let own = self.rows * (value * self.stored.count + 16);
+        (own + ghosts.columns.len() * (value + 12) + 24 * ghosts.rows.len()) as u64
+    }
+
+    /// Changes with the addresses and kernels that recorded launches refer to.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+impl Stored {
+    /// Room for all diagonals, or for those from the main one on.
+    fn new(space: &Cuda, rows: usize, all: &[i32], symmetric: bool, store: Store) -> Result<Self> {
+        let device = space.device();
+        let kept = if symmetric { &all[all.len() / 2..] } else { all };
+        let mut offsets = [0; MOST_DIAGONALS];
+        offsets[..kept.len()].copy_from_slice(kept);
+        let stride = (rows + SKEW).next_multiple_of(16);
+        let shape = DiaShape::choose(kept.len(), symmetric, store);
+        let kernels = Kernels::new(device, &shape, rows, kept, mirrored(all))?;
+        let values = Values::new(device, store, stride * kept.len())?;
+        Ok(Self { symmetric, count: kept.len(), offsets, values, stride, kernels })
+    }
+
+    /// Blocks of threads that leave sums.
+    fn parts(&self, device: &Device, ghosts: &GhostRows) -> usize {
+        self.kernels.walk.grid + ghosts.grid(device)
+    }
+}
+
+impl Kernels {
+    fn new(
+        device: &Arc<Device>,
+        shape: &DiaShape,
+        rows: usize,
+        offsets: &[i32],
+        mirrored: bool,
+    ) -> Result<Self> {
+        let kernel = |entry: &'static str| device.function(&shape.kernel(entry));
+        let outermost = offsets[offsets.len() - 1] as usize;
+        let march = shape.exact() && mirrored && outermost >= PLANE && rows >= 4 * outermost;
+        let names = match march {
+            false => ["dia_product", "dia_product_xy", "dia_product_xxxy"],
+            true => ["dia_march", "dia_march_xy", "dia_march_xxxy"],
+        };
+        let product = [kernel(names[0])?, kernel(names[1])?, kernel(names[2])?];
+        let resident = device.allow_shared(&product[2], DiaShape::THREADS, 0)?;
+        let grid = device.multiprocessors() * resident;
+        Ok(Self {
+            walk: if march { Walk::planes(rows, outermost, grid) } else { Walk::rows(rows, grid) },
+            product,
+            ghosts: [kernel("dia_ghosts")?, kernel("dia_ghosts_xy")?, kernel("dia_ghosts_xxxy")?],
+            residual: kernel("dia_residual")?,
+            pack: kernel("dia_pack")?,
+            mirror: kernel("dia_mirror")?,
+            pack_ghosts: kernel("dia_pack_ghosts")?,
+        })
+    }
+}
+
+impl Walk {
+    /// Row by row.
+    fn rows(rows: usize, grid: usize) -> Self {
+        let items = rows.div_ceil(DiaShape::THREADS);
+        Self { march: false, items, steps: 1, grid: items.clamp(1, grid) }
+    }
+
+    /// Plane by plane: as many at a time as leave blocks of threads the least to do, where to begin costs as much as a plane.
+    fn planes(rows: usize, plane: usize, grid: usize) -> Self {
+        let (tiles, planes) = (plane.div_ceil(DiaShape::THREADS), rows.div_ceil(plane));
+        let items = |steps: usize| tiles * planes.div_ceil(steps);
+        let work = |steps: &usize| items(*steps).div_ceil(grid) * (steps + 1);
+        let steps = (1..=planes.min(64)).min_by_key(work).unwrap_or(1);
+        Self { march: true, items: items(steps), steps, grid: items(steps).clamp(1, grid) }
+    }
+}
+
+impl GhostRows {
+    /// Says which diagonals each row has, and gathers what is in columns of other ranks.
+    fn find(
+        space: &Cuda,
+        a: &Bsr,
+        own: usize,
+        offsets: &[i32],
+        masks: &Buffer<u32>,
+        store: Store,
+    ) -> Result<Self> {
+        let (device, rows, resident) = (space.device(), a.block_rows(), space.resident(a)?);
+        let mut all = [i32::MAX; MOST_DIAGONALS];
+        all[..offsets.len()].copy_from_slice(offsets);
+        let (row_ptr, col) = (resident.row_ptr.pointer(), resident.col.pointer());
+        let (threads, grid) = (DiaShape::THREADS, blocks(rows));
+        let mut counts = device.zeros::<u64>(grid, "ghosts of rows")?;
+        if rows > 0 {
+            let function = device.function(&special::dia_detect("dia_masks"))?;
+            // SAFETY: the parameter types are the kernel's; masks are as long as the rows.
+            unsafe {
+                let (masks, counts) = (masks.pointer(), counts.pointer());
+                launch!(
+                    device,
+                    &function,
+                    grid,
+                    threads,
+                    0,
+                    rows as u32,
+                    own as u32,
+                    row_ptr,
+                    col,
+                    all,
+                    masks,
+                    counts
+                )?;
+            }
+        }
+        let (mut count, mut entries) = (0, 0);
+        if a.block_columns() > own {
+            let mut before = vec![0u64; grid];
+            device.read(&counts, 0, &mut before)?;
+            for b in &mut before {
+                let here = std::mem::replace(b, (entries as u64) << 32 | count as u64);
+                (count, entries) = (count + (here & 0xffff_ffff) as usize, entries + (here >> 32) as usize);
+            }
+            if i32::try_from(entries).is_err() {
+                return Err(Error::Unsupported(format!(
+                    "{entries} entries in columns of other ranks on one GPU; share the rows among more"
+                )));
+            }
+            device.write(&before, &mut counts, 0)?;
+        }
+        let mut starts = device.zeros::<i32>(count + 1, "ghosts of rows")?;
+        device.write(&[entries as i32], &mut starts, count)?;
+        let found = Self {
+            rows: device.zeros(count, "rows with ghosts")?,
+            starts,
+            columns: device.zeros(entries, "ghosts of rows")?,
+            values: Values::new(device, store, entries)?,
+        };
+        if count > 0 {
+            let function = device.function(&special::dia_detect("dia_ghost_rows"))?;
+            // SAFETY: the parameter types are the kernel's; the arrays are as long as was counted.
+            unsafe {
+                let (masks, before) = (masks.pointer(), counts.pointer());
+                let (to, starts, columns) =
+                    (found.rows.pointer(), found.starts.pointer(), found.columns.pointer());
+                launch!(
+                    device,
+                    &function,
+                    grid,
+                    threads,
+                    0,
+                    rows as u32,
+                    own as u32,
+                    row_ptr,
+                    col,
+                    masks,
+                    before,
+                    to,
+                    starts,
+                    columns
+                )?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn twin(&self) -> Ghosts {
+        Ghosts {
+            count: self.rows.len() as i32,
+            unused: 0,
+            rows: self.rows.pointer(),
+            starts: self.starts.pointer(),
+            columns: self.columns.pointer(),
+            values: self.values.pointer(),
+        }
+    }
+
+    /// Blocks of threads of the launch that adds ghosts; one waits for them where no row has any.
+    fn grid(&self, device: &Device) -> usize {
+        blocks(self.rows.len()).min(2 * device.multiprocessors())
+    }
+}
+
+/// The diagonals of a square matrix, ascending, found on the GPU; columns from the number of rows on are ghosts. `None` where they are too many
+/// or hold too little.
+fn diagonals_on_device(space: &Cuda, a: &Bsr) -> Result<Option<Vec<i32>>> {
+    let (device, rows, resident) = (space.device(), a.block_rows(), space.resident(a)?);
+    if rows == 0 {
+        return Ok(Some(vec![0]));
+    }
+    // A table, how many it holds, whether they are too many, and entries as two words.
+    let mut state = [EMPTY; SLOTS + 4];
+    state[SLOTS..].fill(0);
+    let found = device.upload(&state, "diagonals of a matrix")?;
+    let function = device.function(&special::dia_detect("dia_offsets"))?;
+    let grid = blocks(rows).min(8 * device.multiprocessors());
+    // SAFETY: the parameter types are the kernel's; the words of the entries begin on a multiple of 8 bytes.
+    unsafe {
+        launch!(
+            device,
+            &function,
+            grid,
+            DiaShape::THREADS,
+            0,
+            rows as u32,
+            rows as u32,
+            resident.row_ptr.pointer(),
+            resident.col.pointer(),
+            found.pointer(),
+            found.at(SLOTS + 1),
+            found.at(SLOTS + 2)
+        )?;
+    }
+    device.read(&found, 0, &mut state)?;
+    let entries = state[SLOTS + 2] as u32 as u64 | (state[SLOTS + 3] as u32 as u64) << 32;
+    if state[SLOTS + 1] != 0 {
+        return Ok(None);
+    }
+    let mut offsets: Vec<i32> = state[..SLOTS].iter().copied().filter(|&o| o != EMPTY).collect();
+    offsets.sort_unstable();
+    if offsets.is_empty() {
+        offsets.push(0);
+    }
+    Ok(worth_diagonals(rows, offsets.len(), entries as usize).then_some(offsets))
+}
+
+impl DiaShape {
+    fn kernel(&self, entry: &'static str) -> Kernel {
+        special::dia(self, entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_are_shared_evenly() {
+        // A grid of 128³ on 132 multiprocessors: every plane is walked, and no block of threads has much more than its share.
+        for (side, grid) in [(128, 660), (256, 660), (128, 1), (64, 1056)] {
+            let walk = Walk::planes(side * side * side, side * side, grid);
+            let tiles = (side * side).div_ceil(DiaShape::THREADS);
+            assert!(walk.march && walk.items >= tiles * side.div_ceil(walk.steps), "{walk:?}");
+            let most = walk.items.div_ceil(walk.grid) * walk.steps * walk.grid;
+            assert!(most <= tiles * side * 3 / 2 + tiles * walk.steps, "{side}: {walk:?} walks {most}");
+        }
+    }
+}

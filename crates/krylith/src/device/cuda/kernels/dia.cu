@@ -1,0 +1,369 @@
+// dia_product: y = c A x with A stored by diagonals, and what belongs to it: the same with sums over x and y (dia_product_xy, _xxxy), marching
+// (dia_march…), the columns of other ranks (dia_ghosts…), the residual that certifies an answer (dia_residual), and values on their way
+// into this format (dia_pack, dia_mirror, dia_pack_ghosts).
+// Constants: VALUE (double or float as stored), COUNT (most diagonals of this module), EXACT (1: there are COUNT, else `count`), SYMMETRIC (1:
+// the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k]), THREADS, CTAS (resident, by registers).
+// Bytes it must move: 8 a stored place (4 in f32), of each row 8 of x and 8 of y. For seven diagonals in f64: 72 a row, symmetric 48.
+//
+// Place i of diagonal k, whose offset is offsets.at[k], holds entry (i, i + offset), or 0 where the pattern has none; diagonals begin `stride` numbers
+// apart. Offsets ascend, and a row is summed in their order, so both ways of storage have the same bits.
+//
+// Mapping. A thread takes a row at a time; every load of a warp is one run of lines, whatever the offset. dia_product walks runs of THREADS rows.
+// dia_march walks THREADS rows and those `march` further on, step by step, where ±march are the outermost diagonals: for a grid the planes
+// above. What it read as the upper neighbour is its own number a step later and the lower neighbour after that, so x and, in
+// symmetric storage, the outermost diagonal come from the caches once and not three times. All other neighbours come from L1 and L2.
+// Blocks of threads and the order of sums depend on sizes and the GPU alone: results are the same every time.
+//
+// With columns of other ranks a product is two launches. The first sends what neighbours need (halo.cuh) and multiplies own columns; the second waits
+// for the ghosts and adds theirs, to the rows that have any. Sums are finished by the second.
+
+#ifndef VALUE
+#define VALUE double
+#endif
+constexpr int RUN = 1, PAIR = 1, PIECES = 1;
+#include "halo.cuh"
+#include "twofold.cuh"
+
+typedef long long i64;
+
+struct Offsets { int at[COUNT]; };
+
+// Where sums go: a number of each block of threads to parts[k * total + first + block], their totals to places[k].
+struct Sums {
+    double* parts;
+    unsigned* counter;
+    double* places[2];
+    Group* peers;     // null, or the GPUs over which the last block sums on
+    int first, total;
+    int last, unused; // last: this launch adds up
+};
+
+// Entries in columns of other ranks, by the rows that have any.
+struct Ghosts {
+    int count, unused;
+    const int* rows;
+    const int* starts;
+    const int* columns;
+    const VALUE* values;
+};
+
+__device__ __forceinline__ double number(const VALUE* __restrict__ values, i64 at) { return (double)__ldg(values + at); }
+// A diagonal that is read once.
+__device__ __forceinline__ double number_once(const VALUE* __restrict__ values, i64 at) { return (double)__ldcs(values + at); }
+
+// One row, times no coefficient. i + offset wraps round where it is negative, and is then no row either.
+__device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, const Offsets& offsets, const VALUE* __restrict__ values, i64 stride,
+                                          const double* __restrict__ x) {
+    double sum = 0.0;
+#if SYMMETRIC
+#pragma unroll
+    for (int k = COUNT - 1; k > 0; --k) {
+        if (!EXACT && k >= count) continue;
+        const unsigned j = i - (unsigned)offsets.at[k];
+        const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? __ldg(x + j) : 0.0;
+        sum = fma(a, v, sum);
+    }
+    sum = fma(number_once(values, i), __ldg(x + i), sum);
+#pragma unroll
+    for (int k = 1; k < COUNT; ++k) {
+        if (!EXACT && k >= count) continue;
+        const unsigned j = i + (unsigned)offsets.at[k];
+        const double a = number(values, k * stride + i), v = j < rows ? __ldg(x + j) : 0.0;
+        sum = fma(a, v, sum);
+    }
+#else
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) {
+        if (!EXACT && k >= count) continue;
+        const unsigned j = i + (unsigned)offsets.at[k];
+        const double a = number_once(values, k * stride + i), v = j < rows ? __ldg(x + j) : 0.0;
+        sum = fma(a, v, sum);
+    }
+#endif
+    return sum;
+}
+
+// Adds sums[k] over all blocks of the launch, in their order, and over all ranks. Every thread calls it.
+template <int DOTS>
+__device__ __forceinline__ void add_up(const Sums& to, double (&sums)[DOTS]) {
+    __shared__ double part[DOTS][THREADS / 32];
+    __shared__ bool last;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int k = 0; k < DOTS; ++k) {
+#pragma unroll
+        for (int bit = 16; bit; bit /= 2) sums[k] += __shfl_xor_sync(~0u, sums[k], bit);
+        if (lane == 0) part[k][warp] = sums[k];
+    }
+    __syncthreads();
+    if (threadIdx.x < DOTS) {
+        double sum = 0.0;
+        for (int w = 0; w < THREADS / 32; ++w) sum += part[threadIdx.x][w];
+        to.parts[threadIdx.x * (i64)to.total + to.first + blockIdx.x] = sum;
+        __threadfence();
+    }
+    if (!to.last) return;
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicInc(to.counter, gridDim.x - 1) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+#pragma unroll
+    for (int k = 0; k < DOTS; ++k) {
+        double sum = 0.0;
+        for (int b = threadIdx.x; b < to.total; b += THREADS) sum += __ldcg(to.parts + k * (i64)to.total + b);
+#pragma unroll
+        for (int bit = 16; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+        if (lane == 0) part[k][warp] = sum;
+    }
+    __syncthreads();
+    if (warp < DOTS) {
+        Round round = {};
+        if (to.peers) round = open_round(to.peers);
+        double sum = lane < THREADS / 32 ? part[warp][lane] : 0.0;
+#pragma unroll
+        for (int bit = 16; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+        if (to.peers && lane < 8) post(round, warp, sum);
+        if (lane == 0) *to.places[warp] = to.peers ? collect(to.peers, round, warp) : sum;
+    }
+    if (to.peers) close_round(to.peers);
+}
+
+// (x, y) last, (x, x) before it.
+template <int DOTS>
+__device__ __forceinline__ void count_in(double (&sums)[DOTS], double x, double y) {
+    if (DOTS == 2) sums[0] = fma(x, x, sums[0]);
+    sums[DOTS - 1] = fma(x, y, sums[DOTS - 1]);
+}
+
+// Stores what neighbours need into their ghosts; every block of the launch takes part.
+__device__ __forceinline__ void send(Exchange* exchange, const double* x) {
+    __shared__ u64 tickets[2];
+    if (!exchange || exchange->group->failed) return;  // of an earlier launch: nobody waits in this one
+    if (threadIdx.x == 0) tickets[0] = atomicAdd(&exchange->ticket, 1ull);
+    __syncthreads();
+    send_all(exchange, tickets, x);
+}
+
+// items: runs of THREADS rows, or of THREADS rows of `steps` planes each, plane by plane.
+template <int DOTS, bool MARCH>
+__device__ __forceinline__ void multiply(const int* halt, const unsigned rows, const int count, const Offsets& offsets, const VALUE* __restrict__ values,
+                                         const i64 stride, const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient,
+                                         const int items, const int steps, const Sums& to, Exchange* exchange) {
+    if (halt && *halt) return;
+    send(exchange, x);
+    const double c = *coefficient;
+    double sums[DOTS > 0 ? DOTS : 1] = {};
+    if (!MARCH) {
+        for (int item = blockIdx.x; item < items; item += gridDim.x) {
+            const unsigned i = (unsigned)item * THREADS + threadIdx.x;
+            if (i >= rows) continue;
+            const double sum = c * row_sum(i, rows, count, offsets, values, stride, x);
+            y[i] = sum;
+            if (DOTS > 0) count_in(sums, __ldg(x + i), sum);
+        }
+    } else {
+        constexpr int LAST = COUNT - 1;
+        const unsigned march = offsets.at[LAST], tiles = (march + THREADS - 1) / THREADS;
+        const VALUE* const outer = values + LAST * stride;
+        for (int item = blockIdx.x; item < items; item += gridDim.x) {
+            const unsigned in_plane = item % tiles * THREADS + threadIdx.x;
+            const i64 from = (i64)(item / tiles) * steps * march + in_plane;
+            if (in_plane >= march || from >= rows) continue;
+            unsigned i = (unsigned)from;
+            double below = i >= march ? __ldg(x + i - march) : 0.0, here = __ldg(x + i);
+            double coupling = SYMMETRIC && i >= march ? number(outer, i - march) : 0.0;
+            for (int t = 0; t < steps && i < rows; ++t, i += march) {
+                const double above = i + march < rows ? __ldg(x + i + march) : 0.0;
+                const double upper = number_once(outer, i);
+#if SYMMETRIC
+                double sum = coupling * below;
+                coupling = upper;
+#pragma unroll
+                for (int k = LAST - 1; k > 0; --k) {
+                    const unsigned j = i - (unsigned)offsets.at[k];
+                    const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? __ldg(x + j) : 0.0;
+                    sum = fma(a, v, sum);
+                }
+                sum = fma(number_once(values, i), here, sum);
+#pragma unroll
+                for (int k = 1; k < LAST; ++k) {
+                    const unsigned j = i + (unsigned)offsets.at[k];
+                    const double a = number(values, k * stride + i), v = j < rows ? __ldg(x + j) : 0.0;
+                    sum = fma(a, v, sum);
+                }
+#else
+                double sum = number_once(values, i) * below;
+#pragma unroll
+                for (int k = 1; k < LAST; ++k) {
+                    const unsigned j = i + (unsigned)offsets.at[k];
+                    const double a = number_once(values, k * stride + i), v = k == COUNT / 2 ? here : j < rows ? __ldg(x + j) : 0.0;
+                    sum = fma(a, v, sum);
+                }
+#endif
+                sum = c * fma(upper, above, sum);
+                y[i] = sum;
+                if (DOTS > 0) count_in(sums, here, sum);
+                below = here;
+                here = above;
+            }
+        }
+    }
+    if (DOTS > 0) add_up(to, sums);
+}
+
+#define PRODUCT(name, dots, march)                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, CTAS)                                                                                         \
+    name(const int* halt, const unsigned rows, const int count, const Offsets offsets, const VALUE* __restrict__ values, const i64 stride,              \
+         const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient, const int items, const int steps, const Sums to, \
+         Exchange* exchange) {                                                                                                                          \
+        multiply<dots, march>(halt, rows, count, offsets, values, stride, x, y, coefficient, items, steps, to, exchange);                               \
+    }
+PRODUCT(dia_product, 0, false)
+PRODUCT(dia_product_xy, 1, false)
+PRODUCT(dia_product_xxxy, 2, false)
+PRODUCT(dia_march, 0, true)
+PRODUCT(dia_march_xy, 1, true)
+PRODUCT(dia_march_xxxy, 2, true)
+
+// y += c O g in the rows that have ghosts: at `ghosts`, or those of an exchange that an earlier launch began.
+// Bytes it must move: of each entry the value, 4 and a ghost; of each row 8, y twice and, for sums, x.
+template <int DOTS>
+__device__ __forceinline__ void add_ghosts(const int* halt, const Ghosts& on, const double* ghosts, const double* __restrict__ x, double* __restrict__ y,
+                                           const double* __restrict__ coefficient, const Sums& to, Exchange* exchange) {
+    if (halt && *halt) return;
+    bool here = true;
+    if (exchange) {
+        const u64 epoch = exchange->ticket >> EPOCH_SHIFT;
+        here = !exchange->group->failed;
+        here = __syncthreads_and(here) && await_neighbours(exchange, epoch);
+        ghosts = exchange->ghosts[epoch & 1];
+    }
+    const double c = *coefficient;
+    double sums[DOTS > 0 ? DOTS : 1] = {};
+    for (int r = blockIdx.x * THREADS + threadIdx.x; here && r < on.count; r += gridDim.x * THREADS) {
+        const int row = on.rows[r], end = on.starts[r + 1];
+        double sum = 0.0;
+        for (int p = on.starts[r]; p < end; ++p) sum = fma((double)on.values[p], ghosts[on.columns[p]], sum);
+        sum *= c;
+        y[row] += sum;
+        if (DOTS > 0) sums[DOTS - 1] = fma(x[row], sum, sums[DOTS - 1]);
+    }
+    if (DOTS > 0) add_up(to, sums);
+}
+#define GHOSTS(name, dots)                                                                                                                             \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                                                                              \
+    name(const int* halt, const Ghosts on, const double* ghosts, const double* __restrict__ x, double* __restrict__ y,                                 \
+         const double* __restrict__ coefficient, const Sums to, Exchange* exchange) {                                                                  \
+        add_ghosts<dots>(halt, on, ghosts, x, y, coefficient, to, exchange);                                                                           \
+    }
+GHOSTS(dia_ghosts, 0)
+GHOSTS(dia_ghosts_xy, 1)
+GHOSTS(dia_ghosts_xxxy, 2)
+
+// r = b - c A x and m = |b| + |c A| |x|, each number summed in twice the working precision and then rounded. Ghosts as above, and all here:
+// a product with the same x came before. Bytes it must move: what a product does, b read and m written. At most one launch a batch.
+extern "C" __global__ void __launch_bounds__(THREADS)
+dia_residual(const int* halt, const unsigned rows, const int count, const Offsets offsets, const VALUE* __restrict__ values, const i64 stride,
+             const double* __restrict__ x, const double* __restrict__ b, double* __restrict__ r, double* __restrict__ m,
+             const double* __restrict__ coefficient, const Ghosts on, const double* ghosts, const Exchange* exchange) {
+    if (halt && *halt) return;
+    if (exchange) ghosts = exchange->ghosts[exchange->ticket >> EPOCH_SHIFT & 1];
+    const double c = -*coefficient;
+    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < rows; i += gridDim.x * THREADS) {
+        Twofold sum = {};
+        double size = 0.0;
+        auto take = [&](double a, double v) {
+            add_product(sum, a, v);
+            size += fabs(a * v);
+        };
+#if SYMMETRIC
+        for (int k = count - 1; k > 0; --k) {
+            const unsigned j = i - (unsigned)offsets.at[k];
+            if (j < rows) take(number(values, k * stride + j), x[j]);
+        }
+#endif
+        for (int k = 0; k < count; ++k) {
+            const unsigned j = i + (unsigned)offsets.at[k];
+            if (j < rows) take(number(values, k * stride + i), x[j]);
+        }
+        if (on.count > 0) {
+            int low = 0, high = on.count;
+            while (low < high) {
+                const int middle = (low + high) / 2;
+                if ((unsigned)on.rows[middle] < i) low = middle + 1; else high = middle;
+            }
+            if (low < on.count && (unsigned)on.rows[low] == i)
+                for (int p = on.starts[low]; p < on.starts[low + 1]; ++p) take((double)on.values[p], ghosts[on.columns[p]]);
+        }
+        Twofold all = {b[i], 0.0};
+        m[i] = fma(fabs(c), size, fabs(all.hi));
+        add_product(all, c, sum.hi);
+        all.lo = __dadd_rn(all.lo, __dmul_rn(c, sum.lo));
+        r[i] = __dadd_rn(all.hi, all.lo);
+    }
+}
+
+// Diagonals of the pattern up to number k of all of them, stored or not.
+__device__ __forceinline__ int below(unsigned mask, int k) { return __popc(mask & ((1u << k) - 1)); }
+constexpr double HUGEST = 1.7976931348623157e308;
+
+// Values in the order of the entries to diagonals, and 0 where there is no entry. masks[i]: which diagonals row i has, in the order of offsets, those
+// below the main diagonal too. broken[1] becomes 1 where a value is NaN or infinite. Bytes moved: row_ptr, masks, values, places.
+extern "C" __global__ void __launch_bounds__(THREADS)
+dia_pack(const unsigned rows, const int count, const i64* __restrict__ row_ptr, const unsigned* __restrict__ masks, const double* __restrict__ natural,
+         VALUE* __restrict__ values, const i64 stride, int* broken) {
+    const unsigned i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= rows) return;
+    const unsigned mask = masks[i];
+    const i64 first = row_ptr[i];
+    const int skipped = SYMMETRIC ? count - 1 : 0;
+    bool finite = true;
+    for (int k = 0; k < count; ++k) {
+        double value = 0.0;
+        if (mask >> (skipped + k) & 1) {
+            value = natural[first + below(mask, skipped + k)];
+            finite = finite && fabs(value) <= HUGEST;
+        }
+        values[k * stride + i] = (VALUE)value;
+    }
+    if (!finite) broken[1] = 1;
+}
+
+// Looks whether what is below the main diagonal is what is stored for it, after dia_pack: broken[0] becomes 1 where it is not.
+extern "C" __global__ void __launch_bounds__(THREADS)
+dia_mirror(const unsigned rows, const int count, const Offsets offsets, const i64* __restrict__ row_ptr, const unsigned* __restrict__ masks,
+           const double* __restrict__ natural, const VALUE* __restrict__ values, const i64 stride, int* broken) {
+    const unsigned i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= rows) return;
+    const unsigned mask = masks[i];
+    const i64 first = row_ptr[i];
+    bool finite = true, same = true;
+    for (int k = 1; k < count; ++k) {
+        const unsigned j = i - (unsigned)offsets.at[k];
+        if (j >= rows) continue;
+        double value = 0.0;
+        if (mask >> (count - 1 - k) & 1) {
+            value = natural[first + below(mask, count - 1 - k)];
+            finite = finite && fabs(value) <= HUGEST;
+        }
+        same = same && (VALUE)value == values[k * stride + j];
+    }
+    if (!same) broken[0] = 1;
+    if (!finite) broken[1] = 1;
+}
+
+// Values in columns of other ranks: the last of their rows. Bytes moved: those of the values twice, and 16 a row.
+extern "C" __global__ void __launch_bounds__(THREADS)
+dia_pack_ghosts(const int count, const int* __restrict__ ghost_rows, const int* __restrict__ starts, const i64* __restrict__ row_ptr,
+                const double* __restrict__ natural, VALUE* __restrict__ values, int* broken) {
+    const int r = blockIdx.x * THREADS + threadIdx.x;
+    if (r >= count) return;
+    const int begin = starts[r], end = starts[r + 1];
+    const i64 first = row_ptr[ghost_rows[r] + 1] - end;
+    for (int p = begin; p < end; ++p) {
+        const double value = natural[first + p];
+        values[p] = (VALUE)value;
+        if (!(fabs(value) <= HUGEST)) broken[1] = 1;
+    }
+}
