@@ -41,6 +41,7 @@ sources! {
     "all_reduce.cu" => "kernels/all_reduce.cu",
     "append.cu" => "kernels/append.cu",
     "arrays.cu" => "kernels/arrays.cu",
+    "block.cu" => "kernels/block.cu",
     "block_diagonal.cu" => "kernels/block_diagonal.cu",
     "combine.cu" => "kernels/combine.cu",
     "csr.cu" => "kernels/csr.cu",

@@ -5,6 +5,7 @@
 //! lengths share it.
 
 pub(crate) mod ahead;
+mod block;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
