@@ -5,7 +5,7 @@ use crate::matrix::{Bsr, Dense};
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::partition::{LocalSubdomains, Part, Partition, assign, split};
+use crate::partition::{LocalSubdomains, Part, Partition, PartitionSpec, assign, assign_planes, split};
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -38,7 +38,13 @@ impl Parts {
         let spec = options.precond_or_auto().subdomains(run);
         let wanted = options.partition.unwrap_or_default();
         let points = problem.coordinates.as_deref();
-        let whole = assign(terms, points, problem.grid, count, wanted, spec)?;
+        let planes = options.planes().zip(problem.grid).filter(|_| wanted == PartitionSpec::Auto);
+        let planes =
+            planes.map(|(planes, grid)| assign_planes(terms, grid, count, planes)).transpose()?.flatten();
+        let whole = match planes {
+            Some(planes) => planes,
+            None => assign(terms, points, problem.grid, count, wanted, spec)?,
+        };
         let team = Team::new(count)?;
         let parts = split(terms, &whole.partition)?.into_iter().zip(team).map(|(part, comm)| {
             let null = problem.null.iter().map(|n| own(&part.rows, run, n).collect()).collect();

@@ -4,6 +4,7 @@
 //! order: results are bitwise the same for any number of threads.
 
 mod basis;
+mod block_tiles;
 mod crowd;
 mod diagonal;
 mod diagonals;
@@ -16,6 +17,7 @@ mod space;
 mod transfer;
 
 pub use basis::CpuBasis;
+pub use block_tiles::CpuTiles;
 pub use diagonal::CpuBlocks;
 pub use diagonals::CpuDiagonals;
 pub use factors::CpuFactors;

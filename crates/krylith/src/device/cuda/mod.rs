@@ -5,6 +5,7 @@
 //! lengths share it.
 
 pub(crate) mod ahead;
+mod block_tiles;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
@@ -35,6 +36,7 @@ mod tiles;
 mod tiling;
 mod waiting;
 
+pub use block_tiles::CudaTiles;
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
 pub use diagonals::CudaDiagonals;
