@@ -405,6 +405,11 @@ impl Options {
         self.precond_or_auto().subdomains(order)
     }
 
+    /// Planes of a grid that a tile of the preconditioner has, where it wants ranks to hold whole planes.
+    pub fn planes(&self) -> Option<usize> {
+        self.precond_or_auto().planes()
+    }
+
     /// The preconditioner, or `auto`.
     pub(crate) fn precond_or_auto(&self) -> &PrecondSpec {
         self.precond.as_ref().unwrap_or(&PrecondSpec::Auto)

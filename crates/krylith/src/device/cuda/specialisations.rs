@@ -469,6 +469,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
         all.push(CsrShape::choose(store).kernel("csr_product"));
+        all.extend(super::block_tiles::kernels(store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
         for order in ILDU_ORDERS {
@@ -664,6 +665,7 @@ pub fn embedded() -> Vec<Kernel> {
         all.push(CsrShape::choose(store).kernel("csr_product"));
     }
     let store = Store::F64;
+    all.extend(super::block_tiles::kernels(store));
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
         all.extend([ildu_form(order), ildu_factor(order)]);
         for shape in IlduShape::all(order) {
