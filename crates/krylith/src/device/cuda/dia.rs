@@ -223,13 +223,15 @@ impl DiaProduct {
     ) -> Result<()> {
         let (device, stored) = (space.device(), &self.stored);
         let (sums, walk) = (dots.map_or(0, |(dots, _)| dots.count()), &stored.kernels.walk);
-        let beyond = exchange.map_or(0, |_| self.ghosts.grid(device));
+        // What adds ghosts also sums over the GPUs of other ranks.
+        let second = exchange.is_some() || (sums > 0 && space.fabric().group() != 0);
+        let beyond = if second { self.ghosts.grid(device) } else { 0 };
         let mut to = Sums {
             parts: self.parts.pointer(),
             counter: self.counter.pointer(),
             peers: space.fabric().group(),
             total: (walk.grid + beyond) as i32,
-            last: exchange.is_none() as i32,
+            last: !second as i32,
             ..Sums::default()
         };
         if let Some((dots, scalars)) = dots {
@@ -261,10 +263,10 @@ impl DiaProduct {
                 to,
                 inside
             )?;
-            if let Some(e) = exchange {
-                if inside == 0 {
-                    e.finish(device)?;
-                }
+            if let Some(e) = exchange.filter(|_| inside == 0) {
+                e.finish(device)?;
+            }
+            if second {
                 (to.first, to.last) = (walk.grid as i32, 1);
                 launch!(
                     device,
@@ -274,7 +276,7 @@ impl DiaProduct {
                     0,
                     space.halt(),
                     self.ghosts.twin(),
-                    e.ghosts(),
+                    exchange.map_or(0, |e| e.ghosts()),
                     x,
                     y,
                     self.coefficient.pointer(),

@@ -301,11 +301,16 @@ impl DiaShape {
 
     /// Blocks of threads a multiprocessor, as far as registers go: every load of a row should be under way at once.
     fn resident(&self) -> usize {
-        match self.most * (1 + self.symmetric as usize) {
-            ..=10 => 5,
-            ..=16 => 4,
+        match (self.symmetric, self.most) {
+            (false, ..=9) => 5,
+            (true, ..=5) | (false, ..=15) => 4,
             _ => 3,
         }
+    }
+
+    /// A step of a march asks for the numbers of the next.
+    fn ahead(&self) -> bool {
+        self.symmetric && self.most <= 5
     }
 
     /// Every one.
@@ -329,6 +334,7 @@ pub(super) fn dia(shape: &DiaShape, entry: &'static str) -> Kernel {
         define("COUNT", shape.most),
         define("EXACT", shape.exact as u32),
         define("SYMMETRIC", shape.symmetric as u32),
+        define("AHEAD", shape.ahead() as u32),
         define("THREADS", DiaShape::THREADS),
         define("CTAS", shape.resident()),
     ];
