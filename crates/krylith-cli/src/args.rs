@@ -156,9 +156,9 @@ pub struct SolveArgs {
     /// [default: merged]
     #[arg(long, value_name = "merged|classical", help_heading = "Method")]
     pub reductions: Option<Reductions>,
-    /// How CG forms its recurrence: textbook (two reductions an iteration), one-reduction, or flexible (for preconditioners
-    /// that vary) [default: textbook]
-    #[arg(long, value_name = "textbook|one-reduction|flexible", help_heading = "Method")]
+    /// How CG forms its recurrence: textbook (two reductions an iteration), one-reduction, flexible (for preconditioners
+    /// that vary), or pipelined (one reduction behind the next product) [default: textbook]
+    #[arg(long, value_name = "textbook|one-reduction|flexible|pipelined", help_heading = "Method")]
     pub form: Option<CgForm>,
     /// Preconditioner, NAME[:key=value,…]: auto (ildu, then stronger ones if it fails), none, jacobi (inverts each
     /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu (incomplete factors of subdomains; keys

@@ -107,7 +107,7 @@ pub struct Parameters {
     /// Of BiCGSTAB: `merged` or `classical`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reductions: Option<String>,
-    /// Of CG: `textbook`, `one-reduction` or `flexible`.
+    /// Of CG: `textbook`, `one-reduction`, `flexible` or `pipelined`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
     /// Relative tolerance.

@@ -34,7 +34,7 @@ const fn key(name: &'static str, default: &'static str, unit: &'static str, help
     Key { name, default, unit, help }
 }
 
-static CATALOGUE: [Problem; 5] = [
+static CATALOGUE: [Problem; 6] = [
     Problem {
         name: "stokes",
         size: "NXxNYxNZ",
@@ -107,6 +107,34 @@ static CATALOGUE: [Problem; 5] = [
                 "emission linear by its derivative (not symmetric) or its secant (symmetric); 3 components",
             ),
             key("seed", "1", "", "seed of lumps and front"),
+        ],
+    },
+    Problem {
+        name: "poisson-multiphase",
+        size: "NXxNYxNZ",
+        help: "pressure of an incompressible flow of gas, liquid and solid: 7 points, 1/density at faces, walls and open \
+               sides (symmetric positive definite); 256x128x512 is a usual share of one GPU",
+        example: "poisson-multiphase:16x16x16,contrast=1000",
+        keys: &[
+            key("contrast", "1000", "", "density of the liquid over that of the gas"),
+            key("solid", "8", "", "density of the solid over that of the liquid"),
+            key("dz", "2", "dx", "edge of a cell along z; dx = dy = 1"),
+            key(
+                "bubbles",
+                "4",
+                "",
+                "places for a bubble along the shortest edge, a quarter of them taken; 0 for none",
+            ),
+            key("columns", "3", "", "solid columns along the shorter edge of x and y; 0 for no solid"),
+            key("gap", "0", "dx", "layer of gas within each column; thin ones are hard to solve for"),
+            key("width", "1", "dx", "half the thickness over which densities change"),
+            key(
+                "outlet",
+                "open",
+                "open|top|none",
+                "p = 0 on all sides but the floor, on top alone (harder), or nowhere (constants are a null space)",
+            ),
+            key("seed", "1", "", "seed of phases and velocity"),
         ],
     },
     Problem {

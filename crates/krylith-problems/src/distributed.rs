@@ -7,6 +7,7 @@ use krylith::matrix::Dense;
 use krylith::partition::{RowBlocks, Rows, contiguous};
 
 use crate::laplace::Laplacian;
+use crate::multiphase::Multiphase;
 use crate::radiation::Radiation;
 use crate::spe10::Reservoir;
 use crate::spec::Spec;
@@ -48,6 +49,7 @@ pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedR
         "laplace" => grid::part(&Laplacian::new(&spec, rank, ranks)?, spec.full()),
         "spe10" => grid::part(&Reservoir::new(&spec, rank, ranks)?, spec.full()),
         "radiation" => grid::part(&Radiation::new(&spec, rank, ranks)?, spec.full()),
+        "poisson-multiphase" => grid::part(&Multiphase::new(&spec, rank, ranks)?, spec.full()),
         _ => random::generate_rows(&spec, rank, ranks),
     }
 }

@@ -159,6 +159,45 @@ pub(crate) fn whole<P: SevenPoint>(problem: &P, spec: String) -> Result<Generate
     Ok(Generated { system, rhs, coordinates, grid: Some(grid.sizes()), mesh: None, spec })
 }
 
+/// The matrix alone, of scalar rows.
+///
+/// # Errors
+/// Values that are not finite.
+pub(crate) fn matrix<P: SevenPoint>(problem: &P) -> Result<Csr> {
+    let n = problem.grid().len();
+    let RowsOf { row_ptr, col, values } = rows(problem, |j| j as u32);
+    Csr::new(n, n, row_ptr, col, values)
+}
+
+/// The values of [`matrix`].
+///
+/// # Errors
+/// Another number of values.
+pub(crate) fn values_into<P: SevenPoint>(problem: &P, values: &mut [f64]) -> Result<()> {
+    let grid = problem.grid();
+    let (n, given, total) = (grid.len(), values.len(), grid.links_before(grid.len()));
+    if given != total {
+        return Err(Error::invalid(format!("{}: {given} values for a matrix of {total}", P::NAME)));
+    }
+    let (mut tasks, mut more) = (Vec::with_capacity(n.div_ceil(CHUNK)), values);
+    for first in (0..n).step_by(CHUNK) {
+        let last = (first + CHUNK).min(n);
+        let (own, rest) = more.split_at_mut(grid.links_before(last) - grid.links_before(first));
+        more = rest;
+        tasks.push((first..last, own));
+    }
+    tasks.into_par_iter().for_each(|(rows, values)| {
+        let (mut position, mut at) = (grid.position(rows.start), 0);
+        for i in rows {
+            let (links, count) = grid.links(i, position);
+            position = grid.next(position);
+            problem.row(i, &links[..count], &mut values[at..at + count]);
+            at += count;
+        }
+    });
+    Ok(())
+}
+
 /// The own rows of the same.
 ///
 /// # Errors

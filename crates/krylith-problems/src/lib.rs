@@ -15,6 +15,7 @@
 //! - `laplace` is the 7-point Laplacian on a grid, by scalars or by blocks of weakly coupled components;
 //! - `spe10` is the pressure of an oil reservoir of very uneven rock, generated or read, with a five-spot of wells;
 //! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
+//! - `poisson-multiphase` is the pressure equation of a flow of gas, liquid and solid: [`multiphase`];
 //! - `random` is a random point-block Kronecker system with diagonally dominant blocks.
 //!
 //! What is generated does not depend on the number of threads.
@@ -26,6 +27,7 @@ mod grid;
 mod laplace;
 mod memory;
 mod mesh;
+pub mod multiphase;
 mod noise;
 mod radiation;
 mod random;
@@ -114,6 +116,7 @@ pub fn generate(spec: &str) -> Result<Generated> {
         "laplace" => grid::whole(&laplace::Laplacian::new(&spec, 0, 1)?, spec.full()),
         "spe10" => grid::whole(&spe10::Reservoir::new(&spec, 0, 1)?, spec.full()),
         "radiation" => grid::whole(&radiation::Radiation::new(&spec, 0, 1)?, spec.full()),
+        "poisson-multiphase" => grid::whole(&multiphase::Multiphase::new(&spec, 0, 1)?, spec.full()),
         _ => random::generate(&spec),
     }
 }

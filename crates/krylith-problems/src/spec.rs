@@ -76,6 +76,15 @@ impl Spec {
             .ok_or_else(|| self.bad(key, "a positive number"))
     }
 
+    /// A number of at least 0, finite.
+    pub fn nonnegative(&self, key: &str) -> Result<f64> {
+        let text = self.text(key);
+        text.parse()
+            .ok()
+            .filter(|x: &f64| x.is_finite() && *x >= 0.0)
+            .ok_or_else(|| self.bad(key, "a number of at least 0"))
+    }
+
     /// A number in [0, 1).
     pub fn fraction(&self, key: &str) -> Result<f64> {
         let text = self.text(key);

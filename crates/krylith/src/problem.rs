@@ -3,7 +3,7 @@
 use crate::comm::{Communicator, Solo};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use crate::operator::Terms;
-use crate::partition::{LocalSubdomains, Part, Rows, distribute};
+use crate::partition::{LocalSubdomains, Part, RowNumbers, Rows, distribute};
 use crate::solver::OriginalSystem;
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -46,7 +46,7 @@ pub(crate) struct LocalProblem<'a> {
     /// The ranks that hold the system together.
     pub comm: &'a dyn Communicator,
     /// Global number of each own block row; `None` where they are all of the system.
-    pub numbers: Option<&'a [u64]>,
+    pub numbers: Option<RowNumbers<'a>>,
     /// Unknowns of the whole system.
     pub unknowns: usize,
     /// Where nodes lie: those of the own rows, or of the whole system.
@@ -294,7 +294,7 @@ impl<'a> Problem<'a> {
         LocalProblem {
             terms: &self.terms,
             comm: &*self.comm,
-            numbers: self.numbers.as_deref(),
+            numbers: self.numbers.as_deref().map(RowNumbers::List),
             unknowns: self.unknowns,
             coordinates: self.coordinates.as_deref(),
             grid: self.grid,

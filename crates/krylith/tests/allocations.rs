@@ -6,9 +6,10 @@ mod common;
 use common::*;
 use krylith::comm::{Communicator, Message, Solo, Team};
 use krylith::device::cpu::Cpu;
-use krylith::matrix::Dense;
+use krylith::matrix::{Csr, Dense};
 use krylith::method::{
-    Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
+    Bicgstab, BicgstabOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method, Orthogonalization,
+    Reductions,
 };
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::partition::Subdomains;
@@ -47,6 +48,7 @@ fn a_second_solve_allocates_nothing() {
     ranks_allocate_nothing();
     factors_allocate_nothing();
     compositions_allocate_nothing();
+    cg_allocates_nothing();
     solvers_allocate_nothing();
     let mut rng = Random(1);
     // 10 × 4 takes the product of any size.
@@ -111,6 +113,30 @@ fn method(space: &Cpu, which: usize) -> (Box<dyn Method<Cpu>>, String) {
     (Box::new(Gmres::new(space, options).unwrap()), format!("{options:?}"))
 }
 
+/// CG in every form, with and without a preconditioner.
+fn cg_allocates_nothing() {
+    let mut entries: Vec<(u32, u32, f64)> = (0..300).map(|i| (i, i, 2.5 + f64::from(i % 5))).collect();
+    entries.extend((1..300).flat_map(|i| [(i, i - 1, -1.0), (i - 1, i, -1.0)]));
+    let matrix = Csr::from_triplets(300, 300, &entries).unwrap();
+    let (space, rhs) = (eager(300, 2), Random(5).numbers(300));
+    let a = PointBlock::csr(&space, &matrix, Store::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&matrix).unwrap(), Store::F64).unwrap();
+    for form in [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined] {
+        let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
+        let mut x = vec![0.0; 300];
+        let short = Stop { rtol: 0.5, ..Stop::default() };
+        cg.solve(&space, &a, Some(&jacobi), &rhs, &mut x, &short, &mut ()).unwrap();
+        let before = ALLOCATIONS.load(Relaxed);
+        for p in [None, Some(&jacobi as &dyn LinearOperator<Cpu>)] {
+            x.fill(0.0);
+            let long = Stop { rtol: 1e-11, ..Stop::default() };
+            let outcome = cg.solve(&space, &a, p, &rhs, &mut x, &long, &mut ()).unwrap().outcome;
+            assert_eq!(outcome, Outcome::Converged, "{form}");
+        }
+        assert_eq!(ALLOCATIONS.load(Relaxed), before, "allocations of cg, {form} form");
+    }
+}
+
 /// Sums and halos of ranks that are threads, after the first of each length.
 fn ranks_allocate_nothing() {
     let counts = Team::run(3, |comm| {
@@ -119,9 +145,14 @@ fn ranks_allocate_nothing() {
         let mut halo = comm.channel(&[message(one.min(other), 0), message(one.max(other), 40)])?;
         let mut values = [1.0; 65];
         comm.sum(&mut values)?;
+        comm.start_sum(&mut values)?;
+        comm.finish_sum(&mut values)?;
         let before = ALLOCATIONS.load(Relaxed);
         for length in (0..1000).map(|step| step % 66) {
             halo.start()?;
+            comm.start_sum(&mut values[65 - length..])?;
+            comm.sum(&mut [1.0])?;
+            comm.finish_sum(&mut values[65 - length..])?;
             comm.sum(&mut values[..length])?;
             halo.finish()?;
         }

@@ -12,11 +12,13 @@ use conformance::{csr, solver};
 use krylith::comm::{Communicator, Team, agree};
 use krylith::device::cpu::Cpu;
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport, devices};
+use krylith::matrix::Bsr;
+use krylith::memory::Numbers;
 use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::{BlockJacobi, Ildu, IlduOptions};
 use krylith::space::{Clock, Schedule, Space};
-use krylith::{Stop, Store};
+use krylith::{Problem, Solver, Stop, Store};
 use libtest_mimic::{Arguments, Trial};
 use std::sync::Arc;
 
@@ -89,6 +91,7 @@ fn main() {
         each!(method::operators_write_to_columns),
         each!(method::cg_matches_a_direct_solve),
         each!(method::cg_follows_the_textbook),
+        each!(method::cg_takes_the_sums_of_operators),
         each!(method::flexible_cg_keeps_directions_conjugate),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
         test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
@@ -140,6 +143,7 @@ fn main() {
         test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
         test("gpus_solve_as_one_through_nccl", |_| gpus_solve_as_one(Transport::Nccl), false),
         test("updates_reach_all_gpus", |_| updates_reach_all_gpus(), false),
+        test("runs_are_cut_on_the_gpus", |_| runs_are_cut_on_the_gpus(), false),
         test("solves_on_many_gpus_leave_memory_flat", |_| solves_on_many_gpus_leave_memory_flat(), false),
         test("a_gpu_that_fails_ends_the_others", |_| a_gpu_that_fails_ends_the_others(), false),
         // Measures; run by `cargo xtask bench` and gpu-out/run.sh.
@@ -527,6 +531,7 @@ fn passes_of_ranks() {
 fn gpus_solve_as_one(transport: Transport) {
     conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
     conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));
+    conformance::distributed::cg_over_ranks_is_cg(&counts_for(transport), &share(transport));
 }
 
 fn gpus_share_diagonals(transport: Transport) {
@@ -536,6 +541,94 @@ fn gpus_share_diagonals(transport: Transport) {
 fn updates_reach_all_gpus() {
     for transport in [Transport::Auto, Transport::Nccl] {
         conformance::distributed::updates_reach_all_ranks(&counts_for(transport), &share(transport));
+    }
+}
+
+/// Runs of rows that each GPU cuts out itself, from the host and from the memory of either GPU: the answer of one GPU, in as many
+/// iterations where the preconditioner is the same, and again with new values.
+fn runs_are_cut_on_the_gpus() {
+    if all_gpus().len() < 2 {
+        eprintln!("skipped: there is one GPU");
+        return;
+    }
+    // A lower neighbour in x, y and z comes before the run's own rows, an upper one behind them.
+    let stencil = |[nx, ny, nz]: [usize; 3], block: usize, seed: u64| -> Bsr {
+        let n = nx * ny * nz;
+        let (mut row_ptr, mut col) = (vec![0], Vec::new());
+        for i in 0..n {
+            let (x, y, z) = (i % nx, i / nx % ny, i / (nx * ny));
+            let near = [(z > 0, nx * ny), (y > 0, nx), (x > 0, 1)];
+            col.extend(near.iter().filter(|(is, _)| *is).map(|(_, by)| (i - by) as u32));
+            col.push(i as u32);
+            let far = [(x + 1 < nx, 1), (y + 1 < ny, nx), (z + 1 < nz, nx * ny)];
+            col.extend(far.iter().filter(|(is, _)| *is).map(|(_, by)| (i + by) as u32));
+            row_ptr.push(col.len());
+        }
+        let mut values = common::Random(seed).numbers(col.len() * block * block);
+        for i in 0..n {
+            let diagonal = (row_ptr[i]..row_ptr[i + 1]).find(|&p| col[p] as usize == i).unwrap();
+            (0..block).for_each(|c| values[(diagonal * block + c) * block + c] = 8.0 * block as f64);
+        }
+        Bsr::new(block, n, n, row_ptr, col, values).unwrap()
+    };
+    for (grid, block, precond) in [
+        ([8, 8, 32], 1, "ildu:rows=64"),
+        ([5, 3, 40], 3, "ildu:rows=60"),
+        ([7, 6, 33], 2, "jacobi"),
+        ([40, 1, 1], 4, "none"),
+        ([3, 3, 1], 1, "ildu:rows=4"), // boxes cannot be shared evenly: the host cuts
+    ] {
+        let (a, new) = (stencil(grid, block, 5), stencil(grid, block, 6));
+        let rhs = common::Random(7).numbers(a.rows());
+        let solve = |a: &Bsr, new: &[Numbers], device: &str| {
+            let options =
+                format!("device={device} precond={precond} method=bicgstab rtol=1e-10 equilibrate=true");
+            let problem = Problem::bsr(a).unwrap().with_grid(grid);
+            let mut solver = Solver::new(&problem, &options.parse().unwrap()).unwrap();
+            let mut all = Vec::new();
+            for update in 0..=new.len() {
+                if update > 0 {
+                    solver.update_values(new[update - 1]).unwrap();
+                }
+                let mut x = vec![0.0; rhs.len()];
+                let solution = solver.solve(&rhs, &mut x).unwrap();
+                assert!(solution.converged(), "{grid:?} {precond} on {device}: {:?}", solution.outcome());
+                all.push((x, solution.history.iterations, solution.device.reason.clone()));
+            }
+            all
+        };
+        let expected = solve(&a, &[Numbers::from(new.values())], "cuda:0");
+        for source in [None, Some(0), Some(1)] {
+            let application = Application::new(source.unwrap_or(0), false);
+            let (mut old, mut fresh) =
+                (application.lender(a.stored(), true), application.lender(a.stored(), true));
+            old.fill(a.values());
+            fresh.fill(new.values());
+            let matrix;
+            let (matrix, new) = match source {
+                None => (&a, Numbers::from(new.values())),
+                Some(_) => {
+                    // The pattern goes to the GPU with the first values that lie there.
+                    let mut on_gpu = a.clone();
+                    on_gpu.update_values(old.lend()).unwrap();
+                    matrix = on_gpu;
+                    (&matrix, fresh.lend())
+                }
+            };
+            let found = solve(matrix, &[new, new], "cuda:0,1");
+            let even = precond != "ildu:rows=4";
+            assert_eq!(found[0].2.contains("cut where they are"), even, "{grid:?}: {}", found[0].2);
+            for ((x, iterations, _), (y, wanted, _)) in
+                found.iter().zip([&expected[0], &expected[1], &expected[1]])
+            {
+                let differ = x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+                assert!(differ < 1e-8, "{grid:?} {precond} from {source:?}: x differs by {differ:e}");
+                assert!(
+                    iterations.abs_diff(*wanted) <= 1,
+                    "{grid:?} {precond}: {iterations}, not {wanted} iterations"
+                );
+            }
+        }
     }
 }
 

@@ -171,13 +171,13 @@ fn one(
 ) -> Result<Found> {
     let a = system.assembled()?;
     let (block_rows, order) = system.arrays.shape();
-    let rhs = vec![1.0; block_rows * order];
+    let rhs = &vec![1.0; block_rows * order][..];
     let symmetric = system::symmetric(&a);
     let asked = ground.text().map_or("cpu".into(), |text| text.to_string());
     let threads = if options.threads > 0 { format!(" threads={}", options.threads) } else { String::new() };
     let asked: Options = format!("device={asked} rtol={:e}{threads}", options.rtol).parse()?;
     let mut ways: Vec<(String, Take)> =
-        vec![("Krylith".into(), Box::new(|| ours::from_host(system, &asked, &rhs)))];
+        vec![("Krylith".into(), Box::new(|| ours::from_host(system, &asked, rhs)))];
     let mut found = Found {
         name: system.name.clone(),
         spec: system.spec.clone(),
@@ -192,10 +192,22 @@ fn one(
     #[cfg(feature = "cuda")]
     if let Ground::Gpu(gpu, _) = ground {
         if options.from_device {
-            let take = || ours::from_device(gpu.device(), system, &asked, &rhs);
+            let take = || ours::from_device(gpu.device(), system, &asked, rhs);
             ways.push(("Krylith, from device arrays".into(), Box::new(take)));
         }
-        match gpu.answers(&a, symmetric, &rhs, options.rtol, MOST) {
+        let several = options.device.gpus();
+        if several.len() > 1 {
+            let list: Vec<String> = several.iter().map(usize::to_string).collect();
+            let asked: Options = format!("device=cuda:{} rtol={:e}", list.join(","), options.rtol).parse()?;
+            let (all, name) = (asked.clone(), format!("Krylith on {} GPUs", several.len()));
+            let take = move || ours::from_host(system, &asked, rhs);
+            ways.push((name.clone(), Box::new(take)));
+            if options.from_device {
+                let take = move || ours::from_device(gpu.device(), system, &all, rhs);
+                ways.push((format!("{name}, from arrays on the first"), Box::new(take)));
+            }
+        }
+        match gpu.answers(&a, symmetric, rhs, options.rtol, MOST) {
             Ok(all) => ways.extend(all),
             Err(e) => found.ways.push(Way::failed("vendor libraries", e.to_string())),
         }
@@ -211,7 +223,7 @@ fn one(
                     break;
                 }
             };
-            way.residual = system::residual(&a, &rhs, &answer.x);
+            way.residual = system::residual(&a, rhs, &answer.x);
             // The tolerance is the method's; recurrences of baselines may miss it a little.
             if !(answer.converged && way.residual <= 10.0 * options.rtol) {
                 let Answer { iterations, total, .. } = answer;
@@ -253,8 +265,8 @@ impl Ground {
             DeviceChoice::Cpu => Ok(Ground::Cpu(threads)),
             #[cfg(feature = "cuda")]
             DeviceChoice::Cuda(gpus) => match gpus[..] {
-                [gpu] => Ok(Ground::Gpu(Box::new(crate::cuda::CudaPlatform::open(gpu)?), gpu)),
-                _ => Err(Error::invalid("this suite runs on one GPU")),
+                [gpu, ..] => Ok(Ground::Gpu(Box::new(crate::cuda::CudaPlatform::open(gpu)?), gpu)),
+                [] => Err(Error::invalid("no GPU is named")),
             },
             #[cfg(not(feature = "cuda"))]
             DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),

@@ -29,6 +29,16 @@ pub enum DeviceChoice {
     Cuda(Vec<usize>),
 }
 
+impl DeviceChoice {
+    /// The GPUs, none of a CPU.
+    pub fn gpus(&self) -> &[usize] {
+        match self {
+            DeviceChoice::Cpu => &[],
+            DeviceChoice::Cuda(gpus) => gpus,
+        }
+    }
+}
+
 impl FromStr for DeviceChoice {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {

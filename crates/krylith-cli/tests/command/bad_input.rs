@@ -39,10 +39,14 @@ fn malformed_matrices_name_file_and_line() {
 fn a_file_that_is_missing_and_a_problem_spelt_wrong() {
     let f = Folder::new();
     f.line("solve missing.mtx").fails(2, &["missing.mtx", "No such file"]);
-    f.line("solve stoke")
-        .fails(2, &["stoke", "generated problems are stokes, laplace, spe10, radiation, random"]);
-    f.line("solve stoke:4x4x4")
-        .fails(2, &["unknown problem `stoke`", "stokes, laplace, spe10, radiation, random"]);
+    f.line("solve stoke").fails(
+        2,
+        &["stoke", "generated problems are stokes, laplace, spe10, radiation, poisson-multiphase, random"],
+    );
+    f.line("solve stoke:4x4x4").fails(
+        2,
+        &["unknown problem `stoke`", "stokes, laplace, spe10, radiation, poisson-multiphase, random"],
+    );
     f.line("solve stokes:4x4").fails(2, &["stokes:NXxNYxNZ"]);
     f.line("solve stokes:4x4x4,mu=1").fails(2, &["unknown key `mu`", "tau, nu"]);
     f.line("solve stokes:4x4x4,tau=-1").fails(2, &["tau=-1", "positive"]);

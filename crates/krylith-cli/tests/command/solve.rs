@@ -151,6 +151,7 @@ fn files_of_a_problem_give_the_same_answer() {
         ("laplace:5x4x3", "mtx"),
         ("spe10:4x5x6,injector=5000", "mtx"),
         ("radiation:4x3x5,components=3", "petsc"),
+        ("poisson-multiphase:4x3x5,contrast=1e4", "mtx"),
     ] {
         f.run(&["problem", spec, "--out", "d", "--format", format]).works();
         f.run(&["solve", spec, "--out", "a.npy"]).works();

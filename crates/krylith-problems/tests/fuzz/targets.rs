@@ -191,6 +191,7 @@ const PROBLEM: &[&[u8]] = &[
     b"laplace:",
     b"spe10:",
     b"radiation:",
+    b"poisson-multiphase:",
     b"random:",
     b"x",
     b",",

@@ -71,6 +71,8 @@ fn parts_are_the_whole() {
         "radiation:5x3x4",
         "radiation:3x4x5,components=3,seed=9",
         "radiation:4x3x3,components=3,linearization=secant,dt=1",
+        "poisson-multiphase:4x5x6",
+        "poisson-multiphase:6x5x7,seed=3,gap=1,width=0,outlet=none",
         "random:37",
         "random:9,block=1,stages=1,seed=18446744073709551615",
         "random:40,block=3,stages=3,pattern=different,tau=2",
@@ -104,9 +106,12 @@ fn a_part_costs_what_a_part_is() {
     assert_eq!(part.rows.numbers[0], 1_234_567 * 400);
     let part = generate_rows("random:4000000000", 9_999_999, 10_000_000).unwrap();
     assert_eq!(part.rows.numbers.last(), Some(&3_999_999_999));
-    for spec in
-        ["laplace:1000x2000x2000,block=3", "spe10:1000x2000x2000", "radiation:1000x2000x2000,components=3"]
-    {
+    for spec in [
+        "laplace:1000x2000x2000,block=3",
+        "spe10:1000x2000x2000",
+        "radiation:1000x2000x2000,components=3",
+        "poisson-multiphase:1000x2000x2000",
+    ] {
         let part = generate_rows(spec, 1_234_567, 10_000_000).unwrap();
         assert_eq!((part.nodes, part.rows.numbers.len()), (4_000_000_000, 400), "{spec}");
     }
@@ -123,6 +128,7 @@ fn wrong_texts_are_refused_alike() {
         "spe10:4x4x4,radius=4",
         "spe10:4x4x4,permeability=/nowhere",
         "radiation:4x4x4,cold=2",
+        "poisson-multiphase:4x4x4,dz=0",
         "random:1",
         "nonsense:3",
         "stokes:4x4x4,tau=1e-320,nu=1e300",

@@ -4,6 +4,7 @@ mod common;
 mod distributed;
 mod grids;
 mod iterations;
+mod multiphase;
 mod orthogonality;
 mod space_order;
 mod spec;

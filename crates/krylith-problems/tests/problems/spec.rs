@@ -11,6 +11,7 @@ fn the_full_text_generates_the_same_again() {
         "laplace:3x2x4,block=2",
         "spe10:3x4x5,seed=7,injector=1e4",
         "radiation:3x4x5,components=3,dt=1e-3",
+        "poisson-multiphase:3x4x5,contrast=1e6,outlet=none",
     ] {
         let first = generate(text).unwrap();
         let again = generate(&first.spec).unwrap();
@@ -36,10 +37,10 @@ fn the_catalogue_is_true() {
 #[test]
 fn what_is_wrong_is_named() {
     for (text, named) in [
-        ("", "stokes, laplace, spe10, radiation, random"),
+        ("", "stokes, laplace, spe10, radiation, poisson-multiphase, random"),
         (
             "navier:3x3x3",
-            "unknown problem `navier`; the known ones are stokes, laplace, spe10, radiation, random",
+            "unknown problem `navier`; the known ones are stokes, laplace, spe10, radiation, poisson-multiphase, random",
         ),
         ("stokes", "expected stokes:NXxNYxNZ"),
         ("stokes:", "expected stokes:NXxNYxNZ"),
@@ -86,6 +87,12 @@ fn what_is_wrong_is_named() {
         ("radiation:4x4x4,opacity=2", "unknown key `opacity`; radiation knows components, dt"),
         ("radiation:4x4x4,dt=1e-320", "finite"),
         ("radiation:1000x1000x1000,components=3", "bytes"),
+        ("poisson-multiphase:4x4x4,contrast=0", "contrast=0: expected a positive number"),
+        ("poisson-multiphase:4x4x4,gap=-1", "gap=-1: expected a number of at least 0"),
+        ("poisson-multiphase:4x4x4,outlet=left", "outlet=left: expected open or top or none"),
+        ("poisson-multiphase:4x4x4,bubbles=1.5", "bubbles=1.5: expected a whole number"),
+        ("poisson-multiphase:4x4x4,tau=1", "unknown key `tau`; poisson-multiphase knows contrast, solid, dz"),
+        ("poisson-multiphase:5000x2000x2000", "32-bit"),
         ("random:1", "at least 2"),
         ("random:10x10", "expected random:N"),
         ("random:10,stages=0", "stages=0"),

@@ -102,6 +102,7 @@ fn the_same_on_one_thread_and_two() {
         "laplace:5x6x7,block=2",
         "spe10:21x22x23",
         "radiation:21x22x23,components=3",
+        "poisson-multiphase:21x22x23,gap=1",
     ] {
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -53,6 +53,22 @@ pub trait Communicator: Send + Sync {
     /// A rank that is gone or failed, or the time limit.
     fn sum(&self, values: &mut [f64]) -> Result<()>;
 
+    /// Begins a [`sum`](Self::sum) that [`finish_sum`](Self::finish_sum) ends, with the same numbers in the same place; between the two a
+    /// rank may do anything but begin another. Without a way of its own it is done at once.
+    ///
+    /// # Errors
+    /// As `sum`.
+    fn start_sum(&self, values: &mut [f64]) -> Result<()> {
+        self.sum(values)
+    }
+    /// Waits for the sum that was begun, which then stands in `values`.
+    ///
+    /// # Errors
+    /// As `sum`.
+    fn finish_sum(&self, _values: &mut [f64]) -> Result<()> {
+        Ok(())
+    }
+
     /// One message from every rank to every rank: `out[q]` goes to rank q, entry q of the answer came from there. For
     /// set-up, not for loops.
     ///

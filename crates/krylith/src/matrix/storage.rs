@@ -82,6 +82,12 @@ impl Storage {
         self.values.get().is_none()
     }
 
+    /// True where the pattern is on the host.
+    #[cfg(feature = "cuda")]
+    pub fn has_host_pattern(&self) -> bool {
+        self.pattern.get().is_some()
+    }
+
     fn pattern(&self) -> &Pattern {
         self.pattern.get_or_init(|| self.fetch(|device| device.pattern()))
     }

@@ -2,23 +2,39 @@
 //!
 //! Memory traffic of an iteration, vectors of N numbers: one product, one preconditioner, and
 //!
-//! | pass | `textbook` | `flexible` | `one-reduction` |
-//! |---|---|---|---|
-//! | (p, q), q = A p | 2 read, **reduction** | the same | |
-//! | x += α p, r −= α q | 4 read, 2 written | the same | with p = z + β p, s = q + β s: 6 read, 4 written |
-//! | (r, r), (r, z), z = P⁻¹ r | 2 read, **reduction** | with (z, q): 3 read, **reduction** | with (z, q), q = A z: 3 read, **reduction** |
-//! | p = z + β p | 2 read, 1 written | the same | |
-//! | all | 13 N | 14 N | 13 N |
+//! | pass | `textbook` | `flexible` | `one-reduction` | `pipelined` |
+//! |---|---|---|---|---|
+//! | (p, q), q = A p | 2 read, **reduction** | the same | | |
+//! | r −= α q | 2 read, 1 written | the same | in one pass with x, p = z + β p and s = q + β s: 6 read, 4 written | in one pass with all other recurrences and the sums: 10 read, 8 written, **reduction** |
+//! | (r, r), (r, z), z = P⁻¹ r | 2 read, **reduction** | with (z, q): 3 read, **reduction** | with (z, q), q = A z: 3 read, **reduction** | |
+//! | x += α p, p = z + β p | 3 read, 2 written | the same | | |
+//! | all | 12 N | 13 N | 13 N | 18 N |
+//! | where z = r | 10 N | 10 N | 11 N | 13 N |
+//!
+//! Where A sums (p, q) in the pass of its product and P sums (r, r) and (r, z) in its own
+//! ([`LinearOperator::apply_with_dots`](crate::operator::LinearOperator::apply_with_dots)), `textbook` moves 8 N and `flexible` 11 N.
+//! In these two x waits for the next p: an iteration that ends a batch leaves α p in `pending`, which `finish` adds.
 //!
 //! `flexible` takes β = (z, r − r₋₁)/(z₋₁, r₋₁) (Golub and Ye 1999; Notay 2000), which keeps p conjugate to the last direction
 //! where P varies too; r − r₋₁ is −α q, so nothing more is stored. For a fixed symmetric P this is (r, z − z₋₁)/ρ₋₁.
 //! `one-reduction` (Chronopoulos and Gear 1989) has s = A p by recurrence: one vector more, and a residual that drifts sooner.
+//!
+//! `pipelined` (Ghysels and Vanroose 2014, Alg. 4) has all of z = P⁻¹ r, w = A z, s = A p, q = P⁻¹ s and v = A q by recurrence, so its
+//! one reduction travels while m = P⁻¹ w and n = A m of the next iteration are computed. That gains where a reduction takes about as
+//! long as a product and a preconditioner: on many ranks. On a GPU sums are in stream order and nothing overlaps. An
+//! iteration that ends the solve has multiplied once for nothing.
+//!
+//! Rounding in the recurrences grows with their number, so the residuals of the last two forms part from b − A x, of `pipelined` the
+//! soonest (Cools et al. 2018). The driver replaces them by the true one whenever they claim to be done, and the recurrence begins
+//! anew from there. Drift can also turn the sign of (p, A p), which is a recurrence too: the first time, and whenever the true
+//! residual has halved since the last time, that is a restart rather than a breakdown.
 //!
 //! A may be negative definite, and P too: (p, A p) and (r, P⁻¹ r) must keep the signs that they begin with. Where one
 //! changes, the matrix or the preconditioner is not definite, and the solve ends in a breakdown that says which.
 
 use super::krylov::{Krylov, Recurrence};
 use super::work::Work;
+use crate::operator::Dots;
 use crate::space::{Reason, Space};
 use crate::{Result, steps, sweeps};
 
@@ -29,6 +45,10 @@ steps! {
         rho_next, zq, pq,
         /// (r, z) and (z, A z) that the iteration works with; (r, z) before it, 0 after a restart.
         rho, delta, rho_old, alpha, beta,
+        /// Share of p that x still lacks, where the batch ended before x was brought up; else 0.
+        pending,
+        /// The true residual's norm before the iterations in which (p, A p) by recurrence last changed its sign; 0 where it never did.
+        excused,
         /// ±1: the sign of (p, A p) and that of (r, z); 0 where it is not known yet.
         sign_a, sign_p
     }
@@ -44,6 +64,7 @@ steps! {
             if (s.reason != NONE) { s.halt = 1; }
             s.alpha = s.rho / s.pq;
             s.rho_old = s.rho;
+            s.pending = 0.0;
         }
         fn end_iteration(s; history) {
             s.rho = s.rho_next;
@@ -54,7 +75,7 @@ steps! {
             if (!(s.norm_recurrence < HUGE)) { s.reason = NOT_FINITE; }
             else if (s.norm_recurrence <= s.target) { s.reason = ESTIMATE; }
             // No halt at the end of a full batch: the next one needs the new p.
-            if (s.reason != NONE || s.completed >= s.remaining) { s.halt = 1; }
+            if (s.reason != NONE || s.completed >= s.remaining) { s.halt = 1; s.pending = s.alpha; }
         }
     }
     /// Every step.
@@ -66,8 +87,13 @@ steps! {
     /// β = ρ/ρ₋₁ and α = ρ/(p, A p), where (p, A p) = (z, A z) − β ρ/α₋₁.
     find_alpha_beta(s, _) {
         s.pq = s.delta;
-        if (s.rho_old != 0.0) { s.beta = s.rho / s.rho_old; s.pq = s.delta - s.beta * s.rho / s.alpha; }
+        let last = s.rho_old;
+        if (last != 0.0) { s.beta = s.rho / last; s.pq = s.delta - s.beta * s.rho / s.alpha; }
         form_alpha(s);
+        if (s.reason >= INDEFINITE_MATRIX && last != 0.0 && (s.excused == 0.0 || s.norm < 0.5 * s.excused)) {
+            s.reason = DRIFTED;
+            s.excused = s.norm;
+        }
     }
     /// β = ρ/ρ₋₁.
     find_beta(s, _) { s.beta = s.rho_next / s.rho; end_iteration(s, history); }
@@ -80,20 +106,30 @@ steps! {
 sweeps! {
     /// The vector passes of this method.
     pub const SWEEPS for Scalars;
-    /// p = 0.
-    clear: () [] [p] -> [] { p = 0.0; }
+    /// p = z.
+    begin_direction: () [z] [p] -> [] { p = z; }
     /// p = s = 0.
     clear_both: () [] [p, s] -> [] { p = 0.0; s = 0.0; }
+    /// p = s = q = v = 0.
+    clear_all: () [] [p, s, q, v] -> [] { p = 0.0; s = 0.0; q = 0.0; v = 0.0; }
     /// (p, q).
     curvature: () [p, q] [] -> [pq] { pq += p * q; }
-    /// x += α p, r −= α q.
-    advance: (alpha) [p, q] [x, r] -> [] { x += alpha * p; r -= alpha * q; }
+    /// r −= α q.
+    reduce: (alpha) [q] [r] -> [] { r -= alpha * q; }
+    /// r −= α q, (r, r), (r, z) where z = r.
+    reduce_plain: (alpha) [q] [r] -> [rr, rho_next] { r -= alpha * q; rr += r * r; rho_next += r * r; }
+    /// The same with (z, q).
+    reduce_flexible_plain: (alpha) [q] [r] -> [rr, rho_next, zq] {
+        r -= alpha * q; rr += r * r; rho_next += r * r; zq += r * q;
+    }
     /// (r, r), (r, z).
     dots: () [r, z] [] -> [rr, rho_next] { rr += r * r; rho_next += r * z; }
     /// (r, r), (r, z), (z, q).
     dots_flexible: () [r, z, q] [] -> [rr, rho_next, zq] { rr += r * r; rho_next += r * z; zq += z * q; }
-    /// p = z + β p.
-    direction: (beta) [z] [p] -> [] { p = z + beta * p; }
+    /// x += α p, p = z + β p.
+    advance: (alpha, beta) [z] [x, p] -> [] { x += alpha * p; p = z + beta * p; }
+    /// x += α p of the last iteration, if it ended the batch.
+    settle: (pending) [p] [x] -> [] { x += pending * p; }
     /// p = z + β p, s = q + β s, x += α p, r −= α s.
     advance_both: (alpha, beta) [z, q] [p, s, x, r] -> [] {
         p = z + beta * p; s = q + beta * s; x += alpha * p; r -= alpha * s;
@@ -101,6 +137,18 @@ sweeps! {
     /// The same where z = r.
     advance_both_plain: (alpha, beta) [q] [p, s, x, r] -> [] {
         p = r + beta * p; s = q + beta * s; x += alpha * p; r -= alpha * s;
+    }
+    /// v = n + β v, q = m + β q, s = w + β s, p = z + β p, x += α p, r −= α s, z −= α q, w −= α v; (r, r), (r, z), (z, w).
+    advance_all: (alpha, beta) [m, n] [v, q, s, p, x, r, z, w] -> [rr, rho_next, zq] {
+        v = n + beta * v; q = m + beta * q; s = w + beta * s; p = z + beta * p;
+        x += alpha * p; r -= alpha * s; z -= alpha * q; w -= alpha * v;
+        rr += r * r; rho_next += r * z; zq += z * w;
+    }
+    /// The same where z = r, m = w and q = s.
+    advance_all_plain: (alpha, beta) [n] [v, s, p, x, r, w] -> [rr, rho_next, zq] {
+        v = n + beta * v; s = w + beta * s; p = r + beta * p;
+        x += alpha * p; r -= alpha * s; w -= alpha * v;
+        rr += r * r; rho_next += r * r; zq += r * w;
     }
 }
 
@@ -114,6 +162,8 @@ pub enum CgForm {
     OneReduction,
     /// For preconditioners that vary; two reductions.
     Flexible,
+    /// One reduction, on its way during the next preconditioner and product; for very many ranks.
+    Pipelined,
 }
 
 /// What [`Cg`] is built with.
@@ -123,7 +173,7 @@ pub struct CgOptions {
     pub form: CgForm,
 }
 
-/// Conjugate gradients and their workspace of eight vectors, nine with one reduction.
+/// Conjugate gradients and their workspace of eight vectors, nine with one reduction and 13 pipelined.
 pub type Cg<S> = Krylov<S, CgRecurrence<S>>;
 
 /// The vectors of CG.
@@ -135,6 +185,58 @@ pub struct CgRecurrence<S: Space> {
     q: S::Vector,
     /// A p, where it is a recurrence.
     s: Option<S::Vector>,
+    pipeline: Option<Pipeline<S>>,
+}
+
+/// What `pipelined` has besides: w = A z, m = P⁻¹ w, n = A m, v = A q.
+struct Pipeline<S: Space> {
+    w: S::Vector,
+    m: S::Vector,
+    n: S::Vector,
+    v: S::Vector,
+}
+
+impl<S: Space> Pipeline<S> {
+    fn new(space: &S) -> Result<Self> {
+        Ok(Self { w: space.vector()?, m: space.vector()?, n: space.vector()?, v: space.vector()? })
+    }
+
+    /// m = P⁻¹ w and n = A m, while the sums of the last pass arrive.
+    fn ahead(&mut self, on: &mut Work<S>) -> Result<()> {
+        let m = on.precondition(&self.w, &mut self.m)?;
+        on.multiply(m, &mut self.n)?;
+        on.arrive()
+    }
+}
+
+impl<S: Space> CgRecurrence<S> {
+    /// The residual, P⁻¹ r and the sums over both; β and the end of the iteration.
+    fn end_textbook(&mut self, on: &mut Work<S>, j: usize) -> Result<()> {
+        let Self { r, z, q, .. } = self;
+        if !on.preconditioned() {
+            on.sweep(reduce_plain, [q], [r])?;
+            return on.step(find_beta, j);
+        }
+        on.sweep(reduce, [q], [r])?;
+        let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
+        if !summed {
+            on.sweep(dots, [r, z], [])?;
+        }
+        on.step(find_beta, j)
+    }
+
+    /// The same with (z, q), which no preconditioner sums.
+    fn end_flexible(&mut self, on: &mut Work<S>, j: usize) -> Result<()> {
+        let Self { r, z, q, .. } = self;
+        if !on.preconditioned() {
+            on.sweep(reduce_flexible_plain, [q], [r])?;
+            return on.step(find_beta_flexible, j);
+        }
+        on.sweep(reduce, [q], [r])?;
+        let z = on.precondition(r, z)?;
+        on.sweep(dots_flexible, [r, z, q], [])?;
+        on.step(find_beta_flexible, j)
+    }
 }
 
 impl<S: Space> Recurrence<S> for CgRecurrence<S> {
@@ -144,8 +246,10 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
 
     fn new(space: &S, CgOptions { form }: CgOptions) -> Result<Self> {
         let (r, z, p, q) = (space.vector()?, space.vector()?, space.vector()?, space.vector()?);
-        let s = if form == CgForm::OneReduction { Some(space.vector()?) } else { None };
-        Ok(Self { form, r, z, p, q, s })
+        let s =
+            matches!(form, CgForm::OneReduction | CgForm::Pipelined).then(|| space.vector()).transpose()?;
+        let pipeline = (form == CgForm::Pipelined).then(|| Pipeline::new(space)).transpose()?;
+        Ok(Self { form, r, z, p, q, s, pipeline })
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
@@ -158,22 +262,42 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
     }
 
     fn restart(&mut self, on: &mut Work<S>) -> Result<()> {
-        let Self { r, z, p, q, s, .. } = self;
-        let z = on.precondition(r, z)?;
+        let Self { r, z, p, q, s, pipeline, .. } = self;
+        if let (Some(s), Some(pipeline)) = (&mut *s, pipeline) {
+            let z = on.precondition(r, z)?;
+            on.multiply(z, &mut pipeline.w)?;
+            on.sweep(clear_all, [], [p, s, q, &mut pipeline.v])?;
+            on.sweep_ahead(dots_flexible, [r, z, &pipeline.w], [])?;
+            pipeline.ahead(on)?;
+            return on.step(adopt, 0);
+        }
         if let Some(s) = s {
+            let z = on.precondition(r, z)?;
             on.multiply(z, q)?;
             on.sweep(clear_both, [], [p, s])?;
             on.sweep(dots_flexible, [r, z, q], [])?;
             return on.step(adopt, 0);
         }
-        on.sweep(clear, [], [p])?;
-        on.sweep(dots, [r, z], [])?;
+        let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
+        if !summed {
+            on.sweep(dots, [r, z], [])?;
+        }
         on.step(adopt, 0)?;
-        on.sweep(direction, [z], [p])
+        on.sweep(begin_direction, [z], [p])
     }
 
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
-        let Self { form, r, z, p, q, s } = self;
+        let Self { r, z, p, q, s, pipeline, .. } = self;
+        if let (Some(s), Some(pipeline)) = (&mut *s, pipeline) {
+            on.step(find_alpha_beta, j)?;
+            let Pipeline { w, m, n, v } = pipeline;
+            match on.preconditioned() {
+                true => on.sweep_ahead(advance_all, [m, n], [v, q, s, p, x, r, z, w])?,
+                false => on.sweep_ahead(advance_all_plain, [n], [v, s, p, x, r, w])?,
+            }
+            pipeline.ahead(on)?;
+            return on.step(end, j);
+        }
         if let Some(s) = s {
             on.step(find_alpha_beta, j)?;
             match on.preconditioned() {
@@ -185,18 +309,23 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
             on.sweep(dots_flexible, [r, z, q], [])?;
             return on.step(end, j);
         }
-        on.multiply(p, q)?; // q = A p
-        on.sweep(curvature, [p, q], [])?;
-        on.step(find_alpha, j)?;
-        on.sweep(advance, [p, q], [x, r])?;
-        let z = on.precondition(r, z)?;
-        if *form == CgForm::Flexible {
-            on.sweep(dots_flexible, [r, z, q], [])?;
-            on.step(find_beta_flexible, j)?;
-        } else {
-            on.sweep(dots, [r, z], [])?;
-            on.step(find_beta, j)?;
+        // q = A p
+        if !on.multiply_with_dots(p, q, Dots::Xy(Scalars::<usize, usize>::AT.pq))? {
+            on.sweep(curvature, [p, q], [])?;
         }
-        on.sweep(direction, [z], [p])
+        on.step(find_alpha, j)?;
+        match self.form {
+            CgForm::Flexible => self.end_flexible(on, j)?,
+            _ => self.end_textbook(on, j)?,
+        }
+        let z = if on.preconditioned() { &self.z } else { &self.r };
+        on.sweep(advance, [z], [x, &mut self.p])
+    }
+
+    fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
+        match self.form {
+            CgForm::Textbook | CgForm::Flexible => on.sweep(settle, [&self.p], [x]),
+            CgForm::OneReduction | CgForm::Pipelined => Ok(()),
+        }
     }
 }

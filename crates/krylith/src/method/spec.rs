@@ -114,6 +114,7 @@ impl CgForm {
             CgForm::Textbook => "textbook",
             CgForm::OneReduction => "one-reduction",
             CgForm::Flexible => "flexible",
+            CgForm::Pipelined => "pipelined",
         }
     }
 }
@@ -121,7 +122,8 @@ impl CgForm {
 impl FromStr for CgForm {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        named("form of cg", text, &[CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible], Self::name)
+        let all = [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined];
+        named("form of cg", text, &all, Self::name)
     }
 }
 
@@ -294,6 +296,7 @@ impl MethodSpec {
         let (m, width, vectors) = match self {
             MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 12),
             MethodSpec::Bicgstab(_) => (0, Store::F64.bytes() as u64, 16),
+            MethodSpec::Cg(CgOptions { form: CgForm::Pipelined }) => (0, Store::F64.bytes() as u64, 18),
             MethodSpec::Cg(_) => (0, Store::F64.bytes() as u64, 14),
         };
         (n * m * width, vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8)
@@ -344,16 +347,16 @@ fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
     8.0 * f64::from(vectors)
 }
 
-/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/cg.rs`.
+/// Bytes an unknown of the vector passes of an iteration, at most: the ledger of `method/cg.rs`.
 fn cg_bytes(form: CgForm, preconditioned: bool) -> f64 {
     let vectors = match (form, preconditioned) {
-        (CgForm::Textbook, true) => 13,
-        (CgForm::Flexible, true) => 14,
-        (CgForm::OneReduction, true) => 13,
+        (CgForm::Textbook, true) => 12,
+        (CgForm::Flexible | CgForm::OneReduction, true) => 13,
+        (CgForm::Pipelined, true) => 18,
         // z is r, which is read once.
-        (CgForm::Textbook, false) => 12,
-        (CgForm::Flexible, false) => 13,
+        (CgForm::Textbook | CgForm::Flexible, false) => 10,
         (CgForm::OneReduction, false) => 11,
+        (CgForm::Pipelined, false) => 13,
     };
     8.0 * f64::from(vectors)
 }

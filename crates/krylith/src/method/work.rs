@@ -111,6 +111,25 @@ impl<S: Space> Work<'_, S> {
         self.space.sweep(kernel, self.scalars, K::READS, x, y, K::SUMS)
     }
 
+    /// As [`sweep`](Self::sweep), with sums that are in their slots after [`arrive`](Self::arrive): over ranks they travel while
+    /// products and preconditioners are asked for.
+    pub fn sweep_ahead<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+        &mut self,
+        kernel: K,
+        x: [&S::Vector; X],
+        y: [&mut S::Vector; Y],
+    ) -> Result<()>
+    where
+        K: BoundSweep<A, X, Y, O>,
+    {
+        self.space.sweep_ahead(kernel, self.scalars, K::READS, x, y, K::SUMS)
+    }
+
+    /// Waits for the sums of the last [`sweep_ahead`](Self::sweep_ahead).
+    pub fn arrive(&mut self) -> Result<()> {
+        self.space.arrive(self.scalars)
+    }
+
     /// One small step, of iteration j.
     pub fn step<T: SmallStep>(&mut self, step: T, j: usize) -> Result<()> {
         self.space.step(step, self.scalars, j)

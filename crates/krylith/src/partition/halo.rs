@@ -92,7 +92,7 @@ impl Halo {
     }
 
     /// Puts a halo together from the ghosts that each rank owns and the own nodes that each rank needs.
-    pub(super) fn new(own: usize, receive: &[usize], to: Vec<Vec<u32>>) -> Halo {
+    pub(crate) fn new(own: usize, receive: &[usize], to: Vec<Vec<u32>>) -> Halo {
         let mut halo = Halo { own, ghosts: receive.iter().sum(), ..Halo::default() };
         let mut first = 0;
         for (rank, (&count, nodes)) in receive.iter().zip(to).enumerate() {

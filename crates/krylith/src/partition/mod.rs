@@ -16,6 +16,7 @@ mod ghosts;
 mod graph;
 mod halo;
 pub(crate) mod multilevel;
+mod numbers;
 mod partitioner;
 mod quality;
 mod split;
@@ -26,10 +27,14 @@ pub use distribute::{RowBlocks, Rows, distribute};
 pub(crate) use ghosts::to_owners;
 pub use ghosts::with_ghosts;
 pub use halo::{Halo, Neighbour, Numbering};
+pub(crate) use numbers::OwnRows;
+pub use numbers::RowNumbers;
 pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
 pub use split::split;
+#[cfg(feature = "cuda")]
+pub(crate) use subdomains::layer;
 pub(crate) use subdomains::of_whole_on;
 pub use subdomains::{
     Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, of_rank, of_whole,

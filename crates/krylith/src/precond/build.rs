@@ -189,7 +189,7 @@ fn none<S: SolverSpace>(reason: &str) -> (Boxed<S>, PrecondInfo) {
 
 /// A block row of one rank under its number in the whole system.
 fn numbered<T>(local: &LocalProblem, result: Result<T>) -> Result<T> {
-    let number = |row: usize| local.numbers.map_or(row, |numbers| numbers[row] as usize);
+    let number = |row: usize| local.numbers.map_or(row, |numbers| numbers.at(row) as usize);
     result.map_err(|e| match e {
         Error::SingularBlock { row, kind, remedy } => Error::SingularBlock { row: number(row), kind, remedy },
         Error::Pivot { row, kind, remedy } => Error::Pivot { row: number(row), kind, remedy },

@@ -46,7 +46,7 @@ impl Crew {
             [] => None,
             _ => {
                 let _cutting = setup::begin(SetupPart::Subdomains);
-                Some(Parts::new(problem, options, ordinals.len())?)
+                Some(Parts::new(problem, options, ordinals)?)
             }
         };
         let choice = match (choice, &parts) {

@@ -209,6 +209,7 @@ mod cuda {
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
     pub(in super::super) use crate::device::cuda::{is_open, seems_there};
     use crate::operator::Terms;
+    use crate::partition::RowNumbers;
     use crate::precond::Factors;
     use crate::solver::survey::{Survey, survey};
     use crate::space::Space;
@@ -358,7 +359,7 @@ mod cuda {
         fn random(
             &self,
             seed: u64,
-            numbers: Option<&[u64]>,
+            numbers: Option<RowNumbers>,
             order: usize,
             to: &mut Self::Vector,
         ) -> Result<()> {

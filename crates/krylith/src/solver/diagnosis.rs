@@ -280,7 +280,7 @@ impl Indices {
 /// The number of an own unknown in the whole system.
 fn global(local: &LocalProblem, unknown: usize) -> u64 {
     let order = local.order();
-    let node = local.numbers.map_or((unknown / order) as u64, |numbers| numbers[unknown / order]);
+    let node = local.numbers.map_or((unknown / order) as u64, |numbers| numbers.at(unknown / order));
     node * order as u64 + (unknown % order) as u64
 }
 

@@ -38,6 +38,7 @@ use crate::matrix::Dense;
 use crate::memory::{Numbers, NumbersMut, Transfer};
 use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
+use crate::partition::RowNumbers;
 use crate::precond::{BlockDiagonal, Factors, SubdomainFactors};
 use crate::problem::Problem;
 use crate::space::{Observer, Stop};
@@ -78,9 +79,15 @@ pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transf
     ///
     /// # Errors
     /// A device without room.
-    fn random(&self, seed: u64, numbers: Option<&[u64]>, order: usize, to: &mut Self::Vector) -> Result<()> {
+    fn random(
+        &self,
+        seed: u64,
+        numbers: Option<RowNumbers>,
+        order: usize,
+        to: &mut Self::Vector,
+    ) -> Result<()> {
         let index = |i: usize| {
-            numbers.map_or((i / order) as u64, |n| n[i / order]) * order as u64 + (i % order) as u64
+            numbers.map_or((i / order) as u64, |n| n.at(i / order)) * order as u64 + (i % order) as u64
         };
         let host: Vec<f64> = (0..self.len()).map(|i| symmetric::random(seed, index(i))).collect();
         self.write(&host, to)

@@ -5,16 +5,23 @@ use crate::matrix::{Bsr, Dense};
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::partition::{LocalSubdomains, Part, Partition, assign, split};
+use crate::partition::{LocalSubdomains, OwnRows, Part, Partition, RowNumbers, assign, split};
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
+#[cfg(feature = "cuda")]
+use {
+    crate::device::cuda::part::{RunOnDevice, pointer},
+    crate::partition::{Halo, MANY_GHOSTS, PartitionSpec, Partitioner, layer},
+    std::ops::Range,
+};
 
 /// The parts of all devices.
 pub(super) struct Parts {
     parts: Vec<One>,
-    partition: Partition,
+    /// Who owns which rows, where those are not runs that were cut on the devices.
+    partition: Option<Partition>,
     /// Numbers of a node.
     run: usize,
     /// Why each part has these rows.
@@ -23,17 +30,30 @@ pub(super) struct Parts {
 
 /// What one device holds.
 struct One {
-    part: Part,
+    rows: OwnRows,
+    terms: Terms<'static>,
     null: Vec<Vec<f64>>,
     subdomains: Option<LocalSubdomains>,
     comm: Arc<dyn Communicator>,
     /// Of each term, where each of the part's blocks stands among the blocks of the whole; found at the first update.
     sources: Vec<Vec<usize>>,
+    /// How the run was cut on the device.
+    #[cfg(feature = "cuda")]
+    cut: Option<RunOnDevice>,
 }
 
 impl Parts {
-    /// Assigns block rows and subdomains to `count` devices.
-    pub fn new(problem: &Problem, options: &Options, count: usize) -> Result<Self> {
+    /// Assigns block rows and subdomains to devices.
+    pub fn new(problem: &Problem, options: &Options, ordinals: &[usize]) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if let Some(parts) = Self::on_devices(problem, options, ordinals)? {
+            return Ok(parts);
+        }
+        Self::on_host(problem, options, ordinals.len())
+    }
+
+    /// The same from a partition that is found, and cut, on the host.
+    fn on_host(problem: &Problem, options: &Options, count: usize) -> Result<Self> {
         let (terms, run) = (&problem.terms, problem.block() * problem.stages());
         let spec = options.precond_or_auto().subdomains(run);
         let wanted = options.partition.unwrap_or_default();
@@ -41,21 +61,77 @@ impl Parts {
         let whole = assign(terms, points, problem.grid, count, wanted, spec)?;
         let team = Team::new(count)?;
         let parts = split(terms, &whole.partition)?.into_iter().zip(team).map(|(part, comm)| {
-            let null = problem.null.iter().map(|n| own(&part.rows, run, n).collect()).collect();
-            let subdomains = whole.local(&part.rows)?;
-            Ok(One { part, null, subdomains, comm: Arc::new(comm), sources: Vec::new() })
+            let Part { rows, terms, .. } = part;
+            let subdomains = whole.local(&rows)?;
+            let rows = OwnRows::List(rows);
+            Ok(One {
+                null: null(problem, rows.borrowed(), run),
+                rows,
+                terms,
+                subdomains,
+                comm: Arc::new(comm),
+                sources: Vec::new(),
+                #[cfg(feature = "cuda")]
+                cut: None,
+            })
         });
         let parts = parts.collect::<Result<_>>()?;
-        Ok(Self { parts, partition: whole.partition, run, reason: whole.reason })
+        Ok(Self { parts, partition: Some(whole.partition), run, reason: whole.reason })
+    }
+
+    /// Runs of rows of whole subdomains, cut by the devices that hold them; `None` where runs do not balance, have much to
+    /// exchange, or cut subdomains.
+    #[cfg(feature = "cuda")]
+    fn on_devices(problem: &Problem, options: &Options, ordinals: &[usize]) -> Result<Option<Self>> {
+        use crate::solver::setup::{self, SetupPart};
+        let (terms, run, count) = (&problem.terms, problem.block() * problem.stages(), ordinals.len());
+        let Some(cuts) = runs(problem, options, count)? else { return Ok(None) };
+        let upload = setup::begin(SetupPart::Upload);
+        let ranges: Vec<_> = cuts.windows(2).map(|w| w[0]..w[1]).collect();
+        let made: Vec<Result<_>> = std::thread::scope(|scope| {
+            let threads = ordinals.iter().zip(&ranges);
+            let threads: Vec<_> = threads
+                .map(|(&ordinal, run)| scope.spawn(move || RunOnDevice::cut(ordinal, terms, run.clone())))
+                .collect();
+            let lost = || Err(Error::Internal("a thread that cuts rows was lost".into()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+        });
+        drop(upload);
+        let made = made.into_iter().collect::<Result<Vec<(RunOnDevice, Terms<'static>)>>>()?;
+        let share = |(rows, (cut, _)): (&Range<usize>, &(RunOnDevice, _))| {
+            cut.ghosts.len() as f64 / rows.len() as f64
+        };
+        let most = ranges.iter().zip(&made).map(share).fold(0.0, f64::max);
+        if most > MANY_GHOSTS && options.partition.is_none_or(|p| p == PartitionSpec::Auto) {
+            return Ok(None);
+        }
+        let halos = halos(&ranges, &made.iter().map(|(cut, _)| &cut.ghosts[..]).collect::<Vec<_>>());
+        let parts = made.into_iter().zip(halos).zip(ranges).zip(Team::new(count)?);
+        let parts = parts.map(|((((cut, terms), halo), rows), comm)| {
+            let rows = OwnRows::Run(rows.start as u64..rows.end as u64);
+            let null = null(problem, rows.borrowed(), run);
+            let terms = Terms { halo: Some(Arc::new(halo)), ..terms };
+            One {
+                null,
+                rows,
+                terms,
+                subdomains: None,
+                comm: Arc::new(comm),
+                sources: Vec::new(),
+                cut: Some(cut),
+            }
+        });
+        let reason = format!("runs of rows with at most {most:.2} ghosts a node, cut where they are");
+        Ok(Some(Self { parts: parts.collect(), partition: None, run, reason }))
     }
 
     /// One device's part of the problem.
     pub fn local<'p>(&'p self, number: usize, problem: &'p Problem) -> LocalProblem<'p> {
-        let One { part, null, subdomains, comm, .. } = &self.parts[number];
+        let One { rows, terms, null, subdomains, comm, .. } = &self.parts[number];
         LocalProblem {
-            terms: &part.terms,
+            terms,
             comm: &**comm,
-            numbers: Some(&part.rows),
+            numbers: Some(rows.borrowed()),
             null,
             subdomains: subdomains.as_ref(),
             ..problem.part_of_one()
@@ -74,40 +150,36 @@ impl Parts {
 
     /// Copies a device's rows out of a vector of the whole, which may be anywhere.
     pub fn take_own(&self, number: usize, whole: Numbers, to: &mut [f64]) -> Result<()> {
-        let rows = &self.parts[number].part.rows;
         let mut scratch = Vec::new();
         let whole = whole.on_host(&mut scratch)?;
-        to.iter_mut().zip(own(rows, self.run, whole)).for_each(|(to, v)| *to = v);
+        self.parts[number].rows.borrowed().take(self.run, whole, to);
         Ok(())
     }
 
     /// Copies a device's rows into a vector of the whole.
     pub fn put_own(&self, number: usize, from: &[f64], whole: &mut NumbersMut) -> Result<()> {
-        let put = |whole: &mut [f64]| {
-            let rows = self.parts[number].part.rows.iter().map(|&i| i as usize * self.run);
-            rows.zip(from.chunks_exact(self.run))
-                .for_each(|(at, values)| whole[at..at + self.run].copy_from_slice(values));
-        };
+        let rows = self.parts[number].rows.borrowed();
         if let Some(host) = whole.as_host() {
-            put(host);
+            rows.put(self.run, from, host);
             return Ok(());
         }
         let mut host = whole.as_array().to_vec()?;
-        put(&mut host);
+        rows.put(self.run, from, &mut host);
         whole.write(&host)
     }
 
     /// New values of a term of the whole.
     pub fn update_values(&mut self, terms: &Terms, term: usize) -> Result<()> {
+        let Some(partition) = &self.partition else { return self.update_runs(terms, term) };
         if self.parts.iter().any(|one| one.sources.is_empty()) {
             for t in 0..terms.terms.len() {
-                let sources = sources(&terms.terms[t].1, &self.partition)?;
+                let sources = sources(&terms.terms[t].1, partition)?;
                 self.parts.iter_mut().zip(sources).for_each(|(one, sources)| one.sources.push(sources));
             }
         }
         let (square, values) = (terms.block() * terms.block(), terms.terms[term].1.values());
         for one in &mut self.parts {
-            let matrix = one.part.terms.terms[term].1.to_mut().values_mut();
+            let matrix = one.terms.terms[term].1.to_mut().values_mut();
             for (block, &from) in matrix.chunks_exact_mut(square).zip(&one.sources[term]) {
                 block.copy_from_slice(&values[from * square..][..square]);
             }
@@ -115,15 +187,109 @@ impl Parts {
         Ok(())
     }
 
+    /// The same where devices cut their runs themselves: each takes its values, at the same time.
+    #[cfg(feature = "cuda")]
+    fn update_runs(&mut self, terms: &Terms, term: usize) -> Result<()> {
+        let whole = &terms.terms[term].1;
+        let updated: Vec<Result<Bsr>> = std::thread::scope(|scope| {
+            let update = |one: &One| match &one.cut {
+                Some(cut) => cut.update(term, whole, &one.terms.terms[term].1),
+                None => Err(Error::Internal("a part without a cut".into())),
+            };
+            let threads: Vec<_> = self.parts.iter().map(|one| scope.spawn(move || update(one))).collect();
+            let lost = || Err(Error::Internal("a thread that takes new values was lost".into()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+        });
+        for (one, updated) in self.parts.iter_mut().zip(updated) {
+            one.terms.terms[term].1 = Cow::Owned(updated?);
+        }
+        Ok(())
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn update_runs(&mut self, _: &Terms, _: usize) -> Result<()> {
+        Err(Error::Internal("parts without a partition".into()))
+    }
+
     /// New coefficients of a term, on every device.
     pub fn for_coefficients(&mut self, term: usize, mut set: impl FnMut(&mut Dense)) {
-        self.parts.iter_mut().for_each(|one| set(&mut one.part.terms.terms[term].0));
+        self.parts.iter_mut().for_each(|one| set(&mut one.terms.terms[term].0));
     }
 }
 
-/// A device's rows of a vector of the whole.
-fn own<'a>(rows: &'a [u64], run: usize, whole: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
-    rows.iter().flat_map(move |&i| &whole[i as usize * run..][..run]).copied()
+/// Null vectors of the whole, these rows of them.
+fn null(problem: &Problem, rows: RowNumbers, run: usize) -> Vec<Vec<f64>> {
+    let own = |whole: &Vec<f64>| {
+        let mut own = vec![0.0; rows.len() * run];
+        rows.take(run, whole, &mut own);
+        own
+    };
+    problem.null.iter().map(own).collect()
+}
+
+/// A run may have this many times its share of the blocks before another partition is looked for.
+#[cfg(feature = "cuda")]
+const UNEVEN: f64 = 1.1;
+
+/// Where the run of each of `count` devices begins, and the end of the last: about as many blocks each, and whole subdomains where a
+/// preconditioner wants some.
+#[cfg(feature = "cuda")]
+fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec<usize>>> {
+    let (terms, n) = (&problem.terms, problem.terms.block_rows());
+    let by_runs = matches!(
+        options.partition.unwrap_or_default(),
+        PartitionSpec::Auto | PartitionSpec::By(Partitioner::Nonzeros)
+    );
+    let spec = options.precond_or_auto().subdomains(problem.block() * problem.stages());
+    let layer = match spec {
+        None => Some(1),
+        Some(spec) => problem.grid.and_then(|grid| layer(grid, n, spec)),
+    };
+    let Some(layer) = layer.filter(|_| by_runs && terms.halo.is_none() && count <= n) else {
+        return Ok(None);
+    };
+    let before = |i: usize| -> Result<usize> {
+        terms.terms.iter().map(|(_, a)| pointer(a, i)).sum::<Result<usize>>().map(|blocks| blocks + i)
+    };
+    let (total, layers) = (before(n)?, n.div_ceil(layer));
+    let row = |k: usize| (k * layer).min(n);
+    let mut cuts = vec![0];
+    for device in 1..count {
+        let wanted = (total as u128 * device as u128 / count as u128) as usize;
+        // The layer that begins nearest to this share.
+        let (mut low, mut high) = (0, layers);
+        while low < high {
+            let middle = (low + high) / 2;
+            if before(row(middle))? < wanted { low = middle + 1 } else { high = middle }
+        }
+        let nearer = low > 0 && wanted - before(row(low - 1))? < before(row(low))?.abs_diff(wanted);
+        cuts.push(row(if nearer { low - 1 } else { low }));
+    }
+    cuts.push(n);
+    let shares = cuts.windows(2).map(|w| Ok(before(w[1])? - before(w[0])?)).collect::<Result<Vec<_>>>()?;
+    let most = shares.iter().max().copied().unwrap_or(0) as f64 * count as f64 / total as f64;
+    let fits = cuts.windows(2).all(|w| w[0] < w[1]) && most <= UNEVEN;
+    Ok(fits.then_some(cuts))
+}
+
+/// The halo of each run, from the ghosts of all.
+#[cfg(feature = "cuda")]
+fn halos(runs: &[Range<usize>], ghosts: &[&[u32]]) -> Vec<Halo> {
+    let of = |rank: usize, owner: usize| {
+        let (ghosts, run) = (ghosts[rank], &runs[owner]);
+        let at = |row: usize| ghosts.partition_point(|&j| (j as usize) < row);
+        &ghosts[at(run.start)..at(run.end)]
+    };
+    let ranks = 0..runs.len();
+    ranks
+        .clone()
+        .map(|rank| {
+            let receive: Vec<usize> = ranks.clone().map(|owner| of(rank, owner).len()).collect();
+            let own = |&j: &u32| j - runs[rank].start as u32;
+            let send = ranks.clone().map(|other| of(other, rank).iter().map(own).collect()).collect();
+            Halo::new(runs[rank].len(), &receive, send)
+        })
+        .collect()
 }
 
 /// Of each part's blocks the place in the whole: what the cut makes of a matrix whose numbers are its places.
@@ -162,11 +328,11 @@ mod tests {
         let mut a = Bsr::new(2, n, n, row_ptr, col, values).unwrap();
         let problem = Problem::bsr(&a).unwrap().into_owned();
         let options: Options = "precond=ildu:rows=2,cut=runs".parse().unwrap();
-        let mut parts = Parts::new(&problem, &options, 3).unwrap();
+        let mut parts = Parts::on_host(&problem, &options, 3).unwrap();
         a.values_mut().iter_mut().for_each(|v| *v = 1000.0 - *v);
         let new = Problem::bsr(&a).unwrap();
         parts.update_values(&new.terms, 0).unwrap();
-        let expected = split(&new.terms, &parts.partition).unwrap();
+        let expected = split(&new.terms, parts.partition.as_ref().unwrap()).unwrap();
         for (number, expected) in expected.iter().enumerate() {
             let local = parts.local(number, &problem);
             assert_eq!(local.terms.terms[0].1, expected.terms.terms[0].1, "{number}");
@@ -177,7 +343,10 @@ mod tests {
             parts.put_own(number, &own, &mut NumbersMut::from(&mut back)).unwrap();
             let rows = local.numbers.unwrap();
             for (i, v) in back.iter().enumerate() {
-                assert_eq!(*v, if rows.contains(&(i as u64 / 2)) { i as f64 } else { -1.0 });
+                assert_eq!(
+                    *v,
+                    if (0..rows.len()).any(|k| rows.at(k) == i as u64 / 2) { i as f64 } else { -1.0 }
+                );
             }
         }
     }

@@ -6,6 +6,7 @@ use super::SolverSpace;
 use crate::Result;
 use crate::comm::agree;
 use crate::operator::LinearOperator;
+use crate::partition::RowNumbers;
 use crate::space::{FLAGS, Store};
 
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the operator counts as symmetric: sums of many numbers are rounded differently.
@@ -28,7 +29,7 @@ pub(super) struct Symmetry {
 pub(super) fn symmetry<S: SolverSpace>(
     space: &S,
     a: &dyn LinearOperator<S>,
-    numbers: Option<&[u64]>,
+    numbers: Option<RowNumbers>,
     order: usize,
 ) -> Result<Symmetry> {
     let room = (|| Ok((space.basis(2, Store::F64)?, space.scalars(4)?, space.vector()?, space.vector()?)))();
@@ -107,7 +108,7 @@ mod tests {
                 let part = &parts[comm.rank()];
                 let space = Cpu::distributed(part.rows.len(), Arc::new(Pool::new(1)), comm);
                 let operator = PointBlock::new(&space, &part.terms, Store::F32, false)?;
-                symmetry(&space, &operator, Some(&part.rows), 1)
+                symmetry(&space, &operator, Some(RowNumbers::List(&part.rows)), 1)
             });
             // Stored in f32, what differs by less than that is symmetric.
             let symmetric = symmetric || (upper as f32) == -1.0;

@@ -109,6 +109,27 @@ pub trait Space: Schedule + Clock {
     where
         K: Sweep<A, X, Y, O>;
 
+    /// As [`sweep`](Self::sweep), but its sums may be on their way over the ranks when it returns: they are in their slots after
+    /// [`arrive`](Self::arrive), which comes before the next such sweep. A device that sums in stream order has nothing to gain.
+    fn sweep_ahead<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+        &self,
+        kernel: K,
+        scalars: &mut Self::Scalars,
+        a: [usize; A],
+        x: [&Self::Vector; X],
+        y: [&mut Self::Vector; Y],
+        o: [usize; O],
+    ) -> Result<()>
+    where
+        K: Sweep<A, X, Y, O>,
+    {
+        self.sweep(kernel, scalars, a, x, y, o)
+    }
+    /// Waits for the sums of [`sweep_ahead`](Self::sweep_ahead) and puts them into their slots.
+    fn arrive(&self, _scalars: &mut Self::Scalars) -> Result<()> {
+        Ok(())
+    }
+
     /// Dot products of columns with one vector: `to[i] ← v[columns.start + i]ᵀ x`. One reduction.
     fn project(
         &self,

@@ -38,22 +38,24 @@ reasons! {
     NotFinite = NOT_FINITE: 3, "a sum is NaN or infinite";
     /// The residual grew until its recurrence had no digit left.
     Grew = GREW: 4, "the residual grew until its recurrence had no digit left";
+    /// CG: a sign by recurrence changed, as rounding in it may do.
+    Drifted = DRIFTED: 5, "the recurrences of the residual drifted from it";
     /// The observer asked to stop.
-    Stopped = STOPPED: 5, "the observer asked to stop";
+    Stopped = STOPPED: 6, "the observer asked to stop";
     /// GMRES: the recurrence satisfies the tolerance, as the norm of its last column tells that came with the next one.
-    Confirmed = CONFIRMED: 6, "the residual by recurrence was smaller than the true one";
+    Confirmed = CONFIRMED: 7, "the residual by recurrence was smaller than the true one";
     /// GMRES: the Krylov space is invariant to working precision.
-    Invariant = INVARIANT: 7, "the Krylov space cannot be extended: A maps it to itself";
+    Invariant = INVARIANT: 8, "the Krylov space cannot be extended: A maps it to itself";
     /// BiCGSTAB: (r̂, A p̂) vanishes, so that α has no value; the iteration was not taken.
-    AlphaVanishes = ALPHA: 8, "pivot breakdown: (r̂, A p) vanishes";
+    AlphaVanishes = ALPHA: 9, "pivot breakdown: (r̂, A p) vanishes";
     /// BiCGSTAB: ω vanishes, A ŝ being orthogonal to s.
-    OmegaVanishes = OMEGA: 9, "stabilisation breakdown: ω vanishes";
+    OmegaVanishes = OMEGA: 10, "stabilisation breakdown: ω vanishes";
     /// BiCGSTAB: (r̂, r) vanishes.
-    RhoVanishes = RHO: 10, "Lanczos breakdown: (r̂, r) vanishes";
+    RhoVanishes = RHO: 11, "Lanczos breakdown: (r̂, r) vanishes";
     /// CG: (p, A p) changes its sign or vanishes.
-    IndefiniteMatrix = INDEFINITE_MATRIX: 11, "the matrix is not definite: (p, A p) changes its sign";
+    IndefiniteMatrix = INDEFINITE_MATRIX: 12, "the matrix is not definite: (p, A p) changes its sign";
     /// CG: (r, P⁻¹ r) changes its sign or vanishes.
-    IndefinitePreconditioner = INDEFINITE_PRECONDITIONER: 12,
+    IndefinitePreconditioner = INDEFINITE_PRECONDITIONER: 13,
         "the preconditioner is not definite: (r, P⁻¹ r) changes its sign";
 }
 

@@ -4,7 +4,7 @@ use crate::common::*;
 use krylith::comm::{Communicator, Team, gather};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::method::{
-    Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
+    Bicgstab, BicgstabOptions, Cg, CgOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
 };
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::{Part, Partition, Subdomains, split};
@@ -97,6 +97,7 @@ fn hub(n: usize) -> KroneckerSum {
 pub enum Chosen {
     Gmres(GmresOptions),
     Bicgstab(BicgstabOptions),
+    Cg(CgOptions),
 }
 
 impl Chosen {
@@ -104,6 +105,7 @@ impl Chosen {
         Ok(match self {
             Chosen::Gmres(options) => Box::new(Gmres::new(space, options)?),
             Chosen::Bicgstab(options) => Box::new(Bicgstab::new(space, options)?),
+            Chosen::Cg(options) => Box::new(Cg::new(space, options)?),
         })
     }
 }
@@ -266,6 +268,41 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal + SubdomainFacto
     }
 }
 
+/// CG in every form does over ranks what it does on one, also where its sums are on their way during a product.
+pub fn cg_over_ranks_is_cg<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
+    sizes: &[usize],
+    make: MakeShare<S>,
+) {
+    let (n, rhs) = (180, Random(67).numbers(360));
+    let matrix = super::method::symmetric(&mut Random(68), 2, n, 1.0);
+    let terms = Terms::bsr(&matrix);
+    for form in super::method::CG_FORMS {
+        for jacobi in [false, true] {
+            let setup = Setup { method: Chosen::Cg(CgOptions { form }), jacobi, ..Setup::default() };
+            let one = |ranks: usize, partition: &Partition| {
+                let parts = split(&terms, partition).unwrap();
+                let work =
+                    |comm: Arc<dyn Communicator>| solve_part(&comm, make, &parts[comm.rank()], &rhs, setup);
+                Team::run(ranks, |comm| work(comm)).unwrap()
+            };
+            let (x, reference) = one(1, &Partition::new(vec![0; n], 1).unwrap()).remove(0);
+            assert_eq!(reference.outcome, Outcome::Converged, "{form}");
+            for &ranks in sizes {
+                for (shape, partition) in partitions(n, ranks) {
+                    let case = format!("cg {form}, jacobi={jacobi}, {ranks} ranks, {shape}");
+                    let all = one(ranks, &partition);
+                    for (own, history) in &all {
+                        compare(&case, setup.method, &reference, history);
+                        assert!(history.residuals == all[0].1.residuals, "{case}: ranks differ");
+                        assert!(own == &all[0].0, "{case}: answers differ");
+                    }
+                    assert!(distance(&all[0].0, &x) < 1e-8, "{case}: {:e}", distance(&all[0].0, &x));
+                }
+            }
+        }
+    }
+}
+
 /// |ρₖ − ρ′ₖ| ≤ 1e-10 ρ₀ over the first iterations, and the same outcome and final true residual.
 pub fn compare(case: &str, method: Chosen, reference: &History, history: &History) {
     assert_eq!(history.outcome, reference.outcome, "{case}");
@@ -273,6 +310,7 @@ pub fn compare(case: &str, method: Chosen, reference: &History, history: &Histor
     let (entries, slack) = match method {
         Chosen::Gmres(_) => (31, 1),
         Chosen::Bicgstab(_) => (6, 2 + reference.iterations / 10),
+        Chosen::Cg(_) => (31, 1),
     };
     let first = reference.residuals.len().min(history.residuals.len()).min(entries);
     for k in 0..first {

@@ -3,18 +3,20 @@
 use super::{Make, apply};
 use crate::common::*;
 use krylith::matrix::{Bsr, Csr};
+use krylith::method::cg;
 use krylith::method::{
     Bicgstab, BicgstabOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method, Orthogonalization,
     Reductions,
 };
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::operator::{Dots, LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
 use krylith::space::{FLAGS, Space};
 use krylith::{History, Observer, Outcome, Progress, Result, Stop, Store};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-pub const CG_FORMS: [CgForm; 3] = [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible];
+pub const CG_FORMS: [CgForm; 4] =
+    [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined];
 
 /// An operator that works on the host: the caller's closure, on any device.
 pub struct OnHost<F>(pub F);
@@ -206,7 +208,7 @@ pub fn operators_write_to_columns<S: PointBlockSum>(make: Make<S>) {
 }
 
 /// A symmetric matrix with dominant diagonal, in blocks; the sign is that of its eigenvalues.
-fn symmetric(rng: &mut Random, b: usize, n: usize, sign: f64) -> Bsr {
+pub fn symmetric(rng: &mut Random, b: usize, n: usize, sign: f64) -> Bsr {
     let rows = n * b;
     let mut sums = vec![0.0; rows];
     let mut entries = Vec::new();
@@ -247,7 +249,8 @@ pub fn cg_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make<S>
                     }
                     let history = &all[0];
                     assert_eq!(history.outcome, Outcome::Converged, "{what}: {}", brief(history));
-                    let each = if form == CgForm::OneReduction { 1 } else { 2 };
+                    let one = matches!(form, CgForm::OneReduction | CgForm::Pipelined);
+                    let each = if one { 1 } else { 2 };
                     assert_eq!(history.reductions, each * history.iterations, "{what}");
                     // The product with the answer, by the operator that was checked elsewhere.
                     let mut x = vec![0.0; n * b];
@@ -310,6 +313,83 @@ pub fn cg_follows_the_textbook<S: PointBlockSum>(make: Make<S>) {
                 assert!((got - want).abs() <= 1e-9 * want, "{form:?} iteration {j}: {got:e} and {want:e}");
             }
         }
+    }
+}
+
+/// An operator that sums in the pass of its application, as far as the method can tell.
+struct Summing<'a, S: Space>(&'a dyn LinearOperator<S>, Cell<usize>);
+
+impl<S: Space> LinearOperator<S> for Summing<'_, S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.0.apply(space, x, y)
+    }
+    fn apply_with_dots(
+        &self,
+        space: &S,
+        x: &S::Vector,
+        y: &mut S::Vector,
+        scalars: &mut S::Scalars,
+        sums: Dots,
+    ) -> Result<bool> {
+        self.0.apply(space, x, y)?;
+        match sums {
+            Dots::Xy(slot) => space.sweep(cg::curvature, scalars, [], [x, y], [], [slot])?,
+            Dots::XxXy(slot) => space.sweep(cg::dots, scalars, [], [x, y], [], [slot, slot + 1])?,
+        }
+        self.1.set(self.1.get() + 1);
+        Ok(true)
+    }
+    fn residual(
+        &self,
+        space: &S,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        m: &mut S::Vector,
+    ) -> Result<bool> {
+        self.0.residual(space, b, x, r, m)
+    }
+    fn key(&self) -> u64 {
+        self.0.key().rotate_left(7)
+    }
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+}
+
+/// Sums that an operator makes in its own pass take the place of the method's, and change no bit.
+pub fn cg_takes_the_sums_of_operators<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
+    let n = 3000;
+    let (matrix, rhs) = (symmetric(&mut Random(65), 1, n, 1.0), Random(66).numbers(n));
+    let space = make(n);
+    let a = PointBlock::bsr(&space, &matrix, Store::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::bsr(&matrix), Store::F64).unwrap();
+    let (summing_a, summing_p) = (Summing(&a, Cell::new(0)), Summing(&jacobi, Cell::new(0)));
+    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(&rhs, &mut b).unwrap();
+    for form in CG_FORMS {
+        let mut answers = Vec::new();
+        for (a, p) in
+            [(&a as &dyn LinearOperator<S>, &jacobi as &dyn LinearOperator<S>), (&summing_a, &summing_p)]
+        {
+            for max_iterations in [1, 7, 8, 9, 1000] {
+                let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
+                space.write(&vec![0.0; n], &mut x).unwrap();
+                let stop = Stop { rtol: 1e-10, max_iterations, atol: 0.0 };
+                let history = cg.solve(&space, a, Some(p), &b, &mut x, &stop, &mut ()).unwrap();
+                let mut answer = vec![0.0; n];
+                space.read(&x, &mut answer).unwrap();
+                answers.push((history.clone(), answer));
+            }
+        }
+        assert_eq!(answers[4].0.outcome, Outcome::Converged, "{form}: {}", brief(&answers[4].0));
+        assert!(answers[..5] == answers[5..], "{form}: sums of operators change the answer");
+        let served = (summing_a.1.take() > 0, summing_p.1.take() > 0);
+        let expected = match form {
+            CgForm::Textbook | CgForm::Flexible => (true, true), // P of the second where it begins
+            CgForm::OneReduction | CgForm::Pipelined => (false, false),
+        };
+        assert_eq!(served, expected, "{form}");
     }
 }
 

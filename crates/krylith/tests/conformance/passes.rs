@@ -7,7 +7,7 @@ use krylith::comm::{Communicator, Team};
 use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::operator::Terms;
-use krylith::partition::split;
+use krylith::partition::{RowNumbers, split};
 use krylith::precond::Factors;
 use krylith::solver::SolverSpace;
 use krylith::space::Space;
@@ -123,7 +123,8 @@ pub fn random_numbers_are_those_of_the_host<S: SolverSpace>(make: Make<S>) {
     for (n, order) in [(1, 1), (33, 1), (10_000, 4), (999, 3)] {
         let (space, host) = (make(n * order), Cpu::new(n * order, 1));
         let numbers: Vec<u64> = (0..n as u64).map(|i| (1 << 40) - 7 * i).collect();
-        for numbers in [None, Some(&numbers[..])] {
+        let run = RowNumbers::Run { first: 1 << 33, count: n };
+        for numbers in [None, Some(RowNumbers::List(&numbers)), Some(run)] {
             for seed in [0, 1] {
                 let (mut x, mut y) = (space.vector().unwrap(), host.vector().unwrap());
                 space.random(seed, numbers, order, &mut x).unwrap();

@@ -8,8 +8,15 @@ pub fn the_same_program_gives_the_same(devices: &[String]) {
     let stages = super::distributed::grid(3, 1, 10);
     let line = super::method::line(700);
     let rhs = Random(71).numbers(stages.rows().max(line.rows()));
-    for method in ["gmres:restart=20", "bicgstab", "auto", "cg", "cg:form=one-reduction", "cg:form=flexible"]
-    {
+    for method in [
+        "gmres:restart=20",
+        "bicgstab",
+        "auto",
+        "cg",
+        "cg:form=one-reduction",
+        "cg:form=flexible",
+        "cg:form=pipelined",
+    ] {
         for precond in ["jacobi", "ildu:rows=120"] {
             let answers = devices.iter().map(|device| {
                 let text = format!("method={method} precond={precond} rtol=1e-11 device={device}");

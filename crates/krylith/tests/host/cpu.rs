@@ -122,6 +122,11 @@ fn cg_follows_the_textbook() {
 }
 
 #[test]
+fn cg_takes_the_sums_of_operators() {
+    each(|space| conformance::method::cg_takes_the_sums_of_operators(space));
+}
+
+#[test]
 fn flexible_cg_keeps_directions_conjugate() {
     each(|space| conformance::method::flexible_cg_keeps_directions_conjugate(space));
 }

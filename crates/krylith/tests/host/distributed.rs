@@ -15,6 +15,11 @@ fn many_ranks_solve_as_one() {
 }
 
 #[test]
+fn cg_over_ranks_is_cg() {
+    distributed::cg_over_ranks_is_cg(&[1, 2, 3, 8], &share);
+}
+
+#[test]
 fn ranks_share_diagonals() {
     dia::ranks_share_diagonals(&[1, 2, 3, 4], &share);
 }

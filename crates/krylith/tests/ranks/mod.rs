@@ -26,6 +26,13 @@ fn number(parts: &[u64]) -> f64 {
 /// Everything below.
 pub fn conform(comm: &dyn Communicator) {
     sums(comm, |values| comm.sum(values), true);
+    let apart = |values: &mut [f64]| {
+        comm.start_sum(values)?;
+        comm.sum(&mut [1.0, 2.0])?; // other calls may come between
+        comm.sum(&mut [3.0])?;
+        comm.finish_sum(values)
+    };
+    sums(comm, apart, true);
     all_to_all(comm);
     halos(comm);
     halos_that_do_not_fit(comm);

@@ -34,6 +34,25 @@ const PASS_ON: Duration = Duration::from_millis(100);
 pub struct Mpi {
     world: Arc<World>,
     sums: Mutex<Sums>,
+    ahead: Mutex<Ahead>,
+}
+
+/// A sum that was begun and not ended yet: MPI may read and write its buffers.
+#[derive(Default)]
+struct Ahead {
+    sums: Sums,
+    request: Option<ffi::MPI_Request>,
+}
+
+// SAFETY: a request is a number or a pointer that MPI lets any thread use, one at a time; see `World`.
+unsafe impl Send for Ahead {}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        if self.request.is_some() {
+            std::mem::forget(std::mem::take(&mut self.sums));
+        }
+    }
 }
 
 /// What a sum sends and gathers.
@@ -88,7 +107,7 @@ impl Mpi {
     /// Lets the ranks of a new communicator tell each other who they are.
     fn meet(world: World) -> Result<Arc<Self>> {
         let world = Arc::new(world);
-        let mpi = Arc::new(Self { world: world.clone(), sums: Mutex::default() });
+        let mpi = Arc::new(Self { world: world.clone(), sums: Mutex::default(), ahead: Mutex::default() });
         let identities = gather(&*mpi, &Identity::own().to_bytes())?;
         let identities = identities.iter().map(|bytes| Identity::from_bytes(bytes)).collect();
         world.meet(Peers::new(world.rank, identities));
@@ -138,6 +157,33 @@ impl Mpi {
     }
 }
 
+impl Mpi {
+    /// Begins to gather what all ranks bring; the buffers must stay until a wait for it has ended well.
+    fn gather_numbers(&self, sums: &mut Sums, values: &[f64]) -> Result<ffi::MPI_Request> {
+        let n = count(values.len())?;
+        let Sums { mine, all } = sums;
+        mine.clear();
+        mine.extend_from_slice(values);
+        all.resize(all.len().max(values.len() * self.size()), 0.0);
+        let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+        // SAFETY: n numbers are sent and n from each rank fit; both buffers stay until the wait has ended well.
+        self.world.start("MPI_Iallgather", |comm, request| unsafe {
+            ffi::MPI_Iallgather(from, n, ffi::RSMPI_DOUBLE, to, n, ffi::RSMPI_DOUBLE, comm, request)
+        })
+    }
+}
+
+impl Sums {
+    /// Adds what was gathered, in rank order.
+    fn add(&self, ranks: usize, values: &mut [f64]) {
+        let length = values.len();
+        values.copy_from_slice(&self.all[..length]);
+        for theirs in (1..ranks).map(|q| &self.all[q * length..(q + 1) * length]) {
+            values.iter_mut().zip(theirs).for_each(|(sum, v)| *sum += v);
+        }
+    }
+}
+
 /// Leaves the buffers of a failed operation where MPI may still write.
 fn keep_on_error(sums: &mut Sums, done: Result<()>) -> Result<()> {
     if done.is_err() {
@@ -170,24 +216,37 @@ impl Communicator for Mpi {
         if self.size() > GATHERED {
             return self.reduce(values);
         }
-        let n = count(values.len())?;
         let mut sums = self.sums.lock().unwrap_or_else(|e| e.into_inner());
-        let Sums { mine, all } = &mut *sums;
-        mine.clear();
-        mine.extend_from_slice(values);
-        all.resize(all.len().max(values.len() * self.size()), 0.0);
-        let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
-        // SAFETY: n numbers are sent and n from each rank fit; both buffers stay until the wait has ended well.
-        let request = self.world.start("MPI_Iallgather", |comm, request| unsafe {
-            ffi::MPI_Iallgather(from, n, ffi::RSMPI_DOUBLE, to, n, ffi::RSMPI_DOUBLE, comm, request)
-        });
+        let request = self.gather_numbers(&mut sums, values);
         let done = request.and_then(|r| self.world.wait("MPI_Iallgather", &mut [r], &[]));
         keep_on_error(&mut sums, done)?;
-        let length = values.len();
-        values.copy_from_slice(&sums.all[..length]);
-        for theirs in (1..self.size()).map(|q| &sums.all[q * length..(q + 1) * length]) {
-            values.iter_mut().zip(theirs).for_each(|(sum, v)| *sum += v);
+        sums.add(self.size(), values);
+        Ok(())
+    }
+
+    /// Beyond 64 ranks the whole sum is made where it is begun, see [`Mpi::reduce`].
+    fn start_sum(&self, values: &mut [f64]) -> Result<()> {
+        if self.size() > GATHERED {
+            return self.reduce(values);
         }
+        let mut ahead = self.ahead.lock().unwrap_or_else(|e| e.into_inner());
+        if ahead.request.is_some() {
+            return Err(Error::invalid("a sum is begun while another is on its way"));
+        }
+        ahead.request = Some(self.gather_numbers(&mut ahead.sums, values)?);
+        Ok(())
+    }
+
+    fn finish_sum(&self, values: &mut [f64]) -> Result<()> {
+        if self.size() > GATHERED {
+            return Ok(());
+        }
+        let mut ahead = self.ahead.lock().unwrap_or_else(|e| e.into_inner());
+        let request =
+            ahead.request.take().ok_or_else(|| Error::invalid("a sum is ended that was not begun"))?;
+        let done = self.world.wait("MPI_Iallgather", &mut [request], &[]);
+        keep_on_error(&mut ahead.sums, done)?;
+        ahead.sums.add(self.size(), values);
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Collective calls are numbered. A rank lays what it brings into its slot of the call's parity, shows the number, and
 //! waits until all show it; then it reads the slots of all, in rank order. It writes a slot again two calls later, when
-//! all have shown the call between and so have read.
+//! all have shown the call between and so have read. Sums that are begun and ended apart have numbers and slots of their own, so
+//! any call may come between.
 
 mod channel;
 mod run;
@@ -64,6 +65,9 @@ struct Calls {
     channels: u64,
     /// Longest sum so far: what its slots have room for.
     room: usize,
+    /// How many sums were begun apart, and the longest.
+    begun: u64,
+    room_ahead: usize,
 }
 
 /// What all ranks of a team look at.
@@ -87,6 +91,9 @@ struct Seat {
     bell: Bell,
     /// What it brings to a sum, by parity of the call, with the call's number.
     numbers: [RwLock<(u64, Vec<f64>)>; 2],
+    /// Number of the sum that it has begun apart, and what it brings to those, likewise.
+    begun: AtomicU64,
+    ahead: [RwLock<(u64, Vec<f64>)>; 2],
     /// What it brings to an all-to-all, likewise, by receiver.
     letters: [Mutex<(u64, Vec<Vec<u8>>)>; 2],
 }
@@ -147,7 +154,12 @@ impl Shared {
     /// Shows call `n` of `rank` and waits until all show it.
     fn meet(&self, rank: usize, n: u64) -> Result<()> {
         self.seats[rank].shown.store(n, Ordering::SeqCst);
-        let missing = || self.seats.iter().position(|seat| seat.shown.load(Ordering::SeqCst) < n);
+        self.wait(rank, n, |seat| &seat.shown)
+    }
+
+    /// Waits until the counters of all ranks have come to `n`.
+    fn wait(&self, rank: usize, n: u64, counter: fn(&Seat) -> &AtomicU64) -> Result<()> {
+        let missing = || self.seats.iter().position(|seat| counter(seat).load(Ordering::SeqCst) < n);
         if missing().is_none() {
             self.ring_all();
             return Ok(());
@@ -155,8 +167,8 @@ impl Shared {
         let poll = || {
             let (mut all, mut gone) = (true, None);
             for (q, seat) in self.seats.iter().enumerate() {
-                let left = seat.left.load(Ordering::SeqCst); // before `shown`: it may come, then leave
-                if seat.shown.load(Ordering::SeqCst) < n {
+                let left = seat.left.load(Ordering::SeqCst); // before the counter: it may come, then leave
+                if counter(seat).load(Ordering::SeqCst) < n {
                     all = false;
                     gone = gone.or(left.then_some(q));
                 }
@@ -192,6 +204,42 @@ impl TeamRank {
     fn seat(&self) -> &Seat {
         &self.member.shared.seats[self.member.rank]
     }
+
+    /// Adds what all ranks have laid into their slots of sum `n`, in rank order.
+    fn add(
+        &self,
+        slot: impl Fn(&Seat) -> &RwLock<(u64, Vec<f64>)>,
+        n: u64,
+        values: &mut [f64],
+    ) -> Result<()> {
+        for (q, seat) in self.member.shared.seats.iter().enumerate() {
+            let slot = slot(seat).read().unwrap_or_else(|e| e.into_inner());
+            if slot.0 != n || slot.1.len() != values.len() {
+                return Err(out_of_step(self.rank(), q, &format!("a sum of {} numbers", values.len())));
+            }
+            match q {
+                0 => values.copy_from_slice(&slot.1),
+                _ => values.iter_mut().zip(&slot.1).for_each(|(sum, v)| *sum += v),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lays a rank's numbers into its slot of sum `n`.
+fn lay(slots: &[RwLock<(u64, Vec<f64>)>; 2], room: &mut usize, n: u64, values: &[f64]) {
+    if values.len() > *room {
+        *room = values.len();
+        for slot in slots {
+            let mut slot = slot.write().unwrap_or_else(|e| e.into_inner());
+            let more = values.len() - slot.1.len();
+            slot.1.reserve(more); // both slots, so that the next call allocates nothing
+        }
+    }
+    let mut slot = slots[(n % 2) as usize].write().unwrap_or_else(|e| e.into_inner());
+    slot.0 = n;
+    slot.1.clear();
+    slot.1.extend_from_slice(values);
 }
 
 impl Communicator for TeamRank {
@@ -205,32 +253,27 @@ impl Communicator for TeamRank {
 
     fn sum(&self, values: &mut [f64]) -> Result<()> {
         let (mut calls, n, parity) = self.begin()?;
-        if values.len() > calls.room {
-            calls.room = values.len();
-            for slot in &self.seat().numbers {
-                let mut slot = slot.write().unwrap_or_else(|e| e.into_inner());
-                let more = values.len() - slot.1.len();
-                slot.1.reserve(more); // both slots, so that the next call allocates nothing
-            }
-        }
-        {
-            let mut slot = self.seat().numbers[parity].write().unwrap_or_else(|e| e.into_inner());
-            slot.0 = n;
-            slot.1.clear();
-            slot.1.extend_from_slice(values);
-        }
+        lay(&self.seat().numbers, &mut calls.room, n, values);
         self.member.shared.meet(self.rank(), n)?;
-        for (q, seat) in self.member.shared.seats.iter().enumerate() {
-            let slot = seat.numbers[parity].read().unwrap_or_else(|e| e.into_inner());
-            if slot.0 != n || slot.1.len() != values.len() {
-                return Err(out_of_step(self.rank(), q, &format!("a sum of {} numbers", values.len())));
-            }
-            match q {
-                0 => values.copy_from_slice(&slot.1),
-                _ => values.iter_mut().zip(&slot.1).for_each(|(sum, v)| *sum += v),
-            }
-        }
+        self.add(|seat| &seat.numbers[parity], n, values)
+    }
+
+    fn start_sum(&self, values: &mut [f64]) -> Result<()> {
+        self.member.shared.check()?;
+        let mut calls = self.calls.lock().unwrap_or_else(|e| e.into_inner());
+        let n = calls.begun + 1;
+        calls.begun = n;
+        lay(&self.seat().ahead, &mut calls.room_ahead, n, values);
+        self.seat().begun.store(n, Ordering::SeqCst);
+        self.member.shared.ring_all();
         Ok(())
+    }
+
+    fn finish_sum(&self, values: &mut [f64]) -> Result<()> {
+        self.member.shared.check()?;
+        let n = self.calls.lock().unwrap_or_else(|e| e.into_inner()).begun;
+        self.member.shared.wait(self.rank(), n, |seat| &seat.begun)?;
+        self.add(|seat| &seat.ahead[(n % 2) as usize], n, values)
     }
 
     fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {

@@ -46,6 +46,15 @@ pub struct Cpu {
     guarded: Cell<bool>,
     clock: Cell<(Phase, Option<Instant>)>,
     phases: Cell<Phases>,
+    ahead: Cell<Ahead>,
+}
+
+/// Sums of a pass that are on their way over the ranks, and where they go.
+#[derive(Clone, Copy, Default)]
+struct Ahead {
+    sums: [f64; space::MAX_SUMS],
+    slots: [usize; space::MAX_SUMS],
+    count: usize,
 }
 
 /// A few scalars and flags in host memory.
@@ -71,7 +80,7 @@ impl Cpu {
     pub fn distributed(len: usize, pool: Arc<Pool>, comm: Arc<dyn Communicator>) -> Self {
         let clock = Cell::new((Phase::Other, None));
         let (partials, guarded, phases) = (RefCell::default(), Cell::default(), Cell::default());
-        Self { len, pool, comm, partials, guarded, clock, phases }
+        Self { len, pool, comm, partials, guarded, clock, phases, ahead: Cell::default() }
     }
 
     /// The team.

@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Elements that a sweep works on side by side, so that sums vectorise.
 const LANES: usize = 8;
 /// Sums that a sweep may have without any allocation.
-const MAX_SUMS: usize = 8;
+pub(super) const MAX_SUMS: usize = 8;
 
 impl Space for Cpu {
     type Vector = Vec<f64>;
@@ -67,54 +67,54 @@ impl Space for Cpu {
     where
         K: Sweep<A, X, Y, O>,
     {
-        for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
-            same_length(n, self.len)?;
-        }
         if self.stops(scalars) {
             return Ok(());
         }
-        let a = a.map(|slot| scalars.values[slot]);
-        let y = y.map(|y| Disjoint::new(y));
-        let mut sums = [0.0; O];
-        self.sum_strips(
-            X + Y,
-            O,
-            &mut sums,
-            #[inline(always)]
-            |range, out| {
-                let x: [&[f64]; X] = std::array::from_fn(|k| &x[k][range.clone()]);
-                // SAFETY: strips do not overlap.
-                let y: [&mut [f64]; Y] = std::array::from_fn(|k| unsafe { y[k].range(range.clone()) });
-                let n = range.len();
-                let mut lanes = [[0.0; O]; LANES];
-                let mut i = 0;
-                while i < n {
-                    let width = LANES.min(n - i);
-                    for (lane, sums) in lanes.iter_mut().enumerate().take(width) {
-                        let at = i + lane;
-                        let (updated, o) = K::at(
-                            a,
-                            std::array::from_fn(|k| x[k][at]),
-                            std::array::from_fn(|k| y[k][at]),
-                            *sums,
-                        );
-                        for k in 0..Y {
-                            y[k][at] = updated[k];
-                        }
-                        *sums = o;
-                    }
-                    i += width;
-                }
-                for sums in lanes {
-                    for k in 0..O {
-                        out[k] += sums[k];
-                    }
-                }
-            },
-        );
+        let mut sums = self.sums_of::<K, A, X, Y, O>(scalars, a, x, y)?;
         self.total(&mut sums)?;
         for k in 0..O {
             scalars.values[o[k]] = sums[k];
+        }
+        Ok(())
+    }
+
+    fn sweep_ahead<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+        &self,
+        _: K,
+        scalars: &mut CpuScalars,
+        a: [usize; A],
+        x: [&Vec<f64>; X],
+        y: [&mut Vec<f64>; Y],
+        o: [usize; O],
+    ) -> Result<()>
+    where
+        K: Sweep<A, X, Y, O>,
+    {
+        const { assert!(O <= MAX_SUMS) };
+        if self.stops(scalars) {
+            return Ok(());
+        }
+        let sums = self.sums_of::<K, A, X, Y, O>(scalars, a, x, y)?;
+        let mut ahead = self.ahead.get();
+        ahead.count = O;
+        for k in 0..O {
+            (ahead.sums[k], ahead.slots[k]) = (sums[k], o[k]);
+        }
+        if self.comm.size() > 1 && O > 0 {
+            self.waiting(|| self.comm.start_sum(&mut ahead.sums[..O]))?;
+        }
+        self.ahead.set(ahead);
+        Ok(())
+    }
+    fn arrive(&self, scalars: &mut CpuScalars) -> Result<()> {
+        // A sweep that was halted started nothing.
+        let mut ahead = self.ahead.take();
+        let sums = &mut ahead.sums[..ahead.count];
+        if self.comm.size() > 1 && !sums.is_empty() {
+            self.waiting(|| self.comm.finish_sum(sums))?;
+        }
+        for (sum, slot) in sums.iter().zip(ahead.slots) {
+            scalars.values[slot] = *sum;
         }
         Ok(())
     }
@@ -360,6 +360,65 @@ impl Clock for Cpu {
 }
 
 /// Nothing is recorded and nothing runs ahead: work is done when it is asked for.
+impl Cpu {
+    /// One fused pass over this rank's share: its sums, before those of the other ranks.
+    #[inline]
+    fn sums_of<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+        &self,
+        scalars: &CpuScalars,
+        a: [usize; A],
+        x: [&Vec<f64>; X],
+        y: [&mut Vec<f64>; Y],
+    ) -> Result<[f64; O]>
+    where
+        K: Sweep<A, X, Y, O>,
+    {
+        for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
+            same_length(n, self.len)?;
+        }
+        let a = a.map(|slot| scalars.values[slot]);
+        let y = y.map(|y| Disjoint::new(y));
+        let mut sums = [0.0; O];
+        self.sum_strips(
+            X + Y,
+            O,
+            &mut sums,
+            #[inline(always)]
+            |range, out| {
+                let x: [&[f64]; X] = std::array::from_fn(|k| &x[k][range.clone()]);
+                // SAFETY: strips do not overlap.
+                let y: [&mut [f64]; Y] = std::array::from_fn(|k| unsafe { y[k].range(range.clone()) });
+                let n = range.len();
+                let mut lanes = [[0.0; O]; LANES];
+                let mut i = 0;
+                while i < n {
+                    let width = LANES.min(n - i);
+                    for (lane, sums) in lanes.iter_mut().enumerate().take(width) {
+                        let at = i + lane;
+                        let (updated, o) = K::at(
+                            a,
+                            std::array::from_fn(|k| x[k][at]),
+                            std::array::from_fn(|k| y[k][at]),
+                            *sums,
+                        );
+                        for k in 0..Y {
+                            y[k][at] = updated[k];
+                        }
+                        *sums = o;
+                    }
+                    i += width;
+                }
+                for sums in lanes {
+                    for k in 0..O {
+                        out[k] += sums[k];
+                    }
+                }
+            },
+        );
+        Ok(sums)
+    }
+}
+
 impl Schedule for Cpu {
     type Scalars = CpuScalars;
     type Recording = ();

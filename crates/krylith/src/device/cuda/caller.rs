@@ -193,7 +193,7 @@ impl Device {
     ///
     /// # Safety
     /// Both addresses must have that many bytes until the stream has come to the copy.
-    unsafe fn copy_anywhere(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+    pub(super) unsafe fn copy_anywhere(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller's promise; with unified addressing the driver knows where each address is.
         self.driver("cuMemcpyAsync", unsafe {

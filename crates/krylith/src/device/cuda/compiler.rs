@@ -64,6 +64,7 @@ sources! {
     "kron_residual.cuh" => "kernels/kron_residual.cuh",
     "kron_product.cu" => "kernels/kron_product.cu",
     "peers.cuh" => "kernels/peers.cuh",
+    "part.cu" => "kernels/part.cu",
     "passes.cu" => "kernels/passes.cu",
     "random.cu" => "kernels/random.cu",
     "project.cu" => "kernels/project.cu",

@@ -9,7 +9,7 @@ use super::specialisations as special;
 use crate::comm::agree;
 use crate::matrix::Dense;
 use crate::operator::Terms;
-use crate::partition::{to_owners, with_ghosts};
+use crate::partition::RowNumbers;
 use crate::precond::{Factors, Scaling};
 use crate::space::Space;
 use crate::{Error, Result};
@@ -211,9 +211,7 @@ impl Cuda {
                 self.each(&factors, maxima, Some(of))?;
             }
             if let Some(halo) = terms.halo.as_ref().filter(|_| self.comm().size() > 1) {
-                let mut host = vec![0.0; own];
-                device.read(&c, 0, &mut host)?;
-                device.write(&with_ghosts(self.comm(), halo, b, &host)?, &mut c, 0)?;
+                self.ghosts_from_owners(halo, b, &mut c)?;
             }
         }
         for of in [&r, &c] {
@@ -299,28 +297,33 @@ impl Cuda {
     pub(crate) fn random(
         &self,
         seed: u64,
-        numbers: Option<&[u64]>,
+        numbers: Option<RowNumbers>,
         order: usize,
         to: &mut Buffer<f64>,
     ) -> Result<()> {
         let (count, device) = (to.len(), self.device());
         let function = device.function(&special::random())?;
-        let numbers = numbers.map(|n| device.upload(n, "numbers of nodes")).transpose()?;
-        let at = numbers.as_ref().map_or(0, |n| n.pointer());
+        let (mut first, mut list) = (0, None);
+        match numbers {
+            Some(RowNumbers::Run { first: at, .. }) => first = at * order as u64,
+            Some(RowNumbers::List(numbers)) => list = Some(device.upload(numbers, "numbers of nodes")?),
+            None => {}
+        }
+        let at = list.as_ref().map_or(0, |n| n.pointer());
         let grid = count.div_ceil(THREADS).clamp(1, 16 * device.multiprocessors());
         // SAFETY: the parameter types are the kernel's; there is a number for each node.
         unsafe {
-            launch!(device, &function, grid, THREADS, 0, count as i64, seed, at, order as i32, to.pointer())
+            let (count, order, to) = (count as i64, order as i32, to.pointer());
+            launch!(device, &function, grid, THREADS, 0, count, seed, at, first, order, to)
         }
     }
 
     /// What other ranks have in the columns of this one, as maxima. Collective where the terms are shared.
     fn columns_to_owners(&self, terms: &Terms, maxima: &mut Buffer<f64>) -> Result<()> {
-        let Some(halo) = terms.halo.as_ref().filter(|_| self.comm().size() > 1) else { return Ok(()) };
-        let mut host = vec![0.0; maxima.len()];
-        self.device().read(maxima, 0, &mut host)?;
-        to_owners(self.comm(), halo, terms.block(), &mut host, f64::max)?;
-        self.device().write(&host, maxima, 0)
+        match terms.halo.as_ref().filter(|_| self.comm().size() > 1) {
+            Some(halo) => self.larger_to_owners(halo, terms.block(), maxima),
+            None => Ok(()),
+        }
     }
 
     /// A kernel that takes a count and one or two arrays.

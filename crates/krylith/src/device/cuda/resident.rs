@@ -30,6 +30,35 @@ impl Resident {
         Self { device, row_ptr, col, values: Arc::new(values) }
     }
 
+    /// Room for a matrix of so many block rows and blocks of `square` numbers.
+    pub fn room(device: &Arc<Device>, rows: usize, blocks: usize, square: usize) -> Result<Self> {
+        let what = "a matrix";
+        Ok(Self {
+            device: device.clone(),
+            row_ptr: Arc::new(device.room(rows + 1, what)?),
+            col: Arc::new(device.room(blocks, what)?),
+            values: Arc::new(device.room(blocks * square, what)?),
+        })
+    }
+
+    /// The GPU that has it.
+    pub fn ordinal(&self) -> usize {
+        self.device.info().ordinal
+    }
+
+    /// Where the entries of block row `i` begin.
+    pub fn pointer(&self, i: usize) -> Result<usize> {
+        let mut pointer = [0];
+        self.device.read(&self.row_ptr, i, &mut pointer)?;
+        Ok(pointer[0] as usize)
+    }
+
+    /// Lets another GPU copy from here; what this one was asked for is done then.
+    pub fn open_to(&self, other: &Device) -> Result<()> {
+        self.device.open_pool_to(other)?;
+        self.device.wait()
+    }
+
     /// True where row pointers and columns of both, as many, are the same.
     fn compare(&self, other: &Self) -> Result<bool> {
         let device = &self.device;

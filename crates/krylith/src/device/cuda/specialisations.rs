@@ -367,6 +367,17 @@ fn all_passes(blocks: impl IntoIterator<Item = usize>) -> impl Iterator<Item = K
     blocks.into_iter().flat_map(|b| [false, true].map(|scaled| passes("entry_maxima", b, scaled)))
 }
 
+/// A kernel of `part.cu`: one run of block rows in local columns.
+pub(super) fn part(entry: &'static str) -> Kernel {
+    Kernel { file: "part.cu", entry, defines: Vec::new() }
+}
+
+/// Everything that cuts a run of rows out of a matrix.
+fn parts() -> Vec<Kernel> {
+    let entries = ["part_mark", "part_words", "part_ghosts", "part_rows", "part_values"];
+    entries.map(part).into_iter().chain([scan_columns(1)]).collect()
+}
+
 /// Product by diagonals.
 pub(super) fn diagonals() -> Kernel {
     Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
@@ -441,6 +452,7 @@ pub(super) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel 
 pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
+    all.extend(parts());
     all.push(dia_detect("dia_offsets"));
     all.extend(DiaShape::all().iter().map(|shape| dia(shape, "dia_product")));
     all.extend(all_passes(1..=8));
@@ -631,6 +643,7 @@ pub fn products() -> Vec<Kernel> {
 pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
+    all.extend(parts());
     all.push(dia_detect("dia_offsets"));
     let seven = [DiaShape::choose(7, false, Store::F64), DiaShape::choose(4, true, Store::F64)];
     all.extend(seven.iter().map(|shape| dia(shape, "dia_product")));

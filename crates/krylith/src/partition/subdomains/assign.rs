@@ -9,7 +9,7 @@ use crate::Result;
 use crate::comm::Communicator;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
-use crate::partition::{Partition, PartitionSpec, SubdomainCut, choose};
+use crate::partition::{Partition, PartitionSpec, RowNumbers, SubdomainCut, choose};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -128,13 +128,14 @@ pub(crate) fn of_whole_on(
 pub fn of_rank(
     comm: &dyn Communicator,
     terms: &Terms,
-    numbers: &[u64],
+    numbers: RowNumbers,
     coordinates: Option<&[[f64; 3]]>,
     grid: Option<[usize; 3]>,
     spec: SubdomainSpec,
 ) -> Result<(Subdomains, String)> {
     if let Some(grid) = grid {
-        let slab = boxes::of_slab(grid, numbers, spec);
+        let run = numbers.as_run().map(|run| run.start as usize..run.end as usize);
+        let slab = run.and_then(|run| boxes::of_slab(grid, run, spec));
         let mut without = [f64::from(u8::from(slab.is_none()))];
         comm.sum(&mut without)?;
         if let Some((subdomains, size)) = slab.filter(|_| without[0] == 0.0) {
@@ -219,14 +220,17 @@ fn local(subdomains: &Subdomains, rows: &[u64]) -> Result<Subdomains> {
 /// One point for each of a rank's own nodes, from those points or from all of them.
 fn own_points<'a>(
     coordinates: Option<&'a [[f64; 3]]>,
-    numbers: &[u64],
+    numbers: RowNumbers,
     nodes: usize,
 ) -> Option<Cow<'a, [[f64; 3]]>> {
     let all = coordinates?;
     if all.len() == nodes {
         return Some(Cow::Borrowed(all));
     }
-    numbers.iter().map(|&i| all.get(i as usize).copied()).collect::<Option<Vec<_>>>().map(Cow::Owned)
+    (0..numbers.len())
+        .map(|i| all.get(numbers.at(i) as usize).copied())
+        .collect::<Option<Vec<_>>>()
+        .map(Cow::Owned)
 }
 
 #[cfg(test)]

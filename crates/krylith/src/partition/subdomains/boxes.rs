@@ -3,21 +3,21 @@
 
 use super::{SubdomainCut, SubdomainSpec, Subdomains};
 use crate::partition::contiguous;
+use std::ops::Range;
 
 /// The boxes of the whole grid that a run of its rows consists of; `None` where the run cuts some.
 pub(super) fn of_slab(
     grid: [usize; 3],
-    numbers: &[u64],
+    run: Range<usize>,
     spec: SubdomainSpec,
 ) -> Option<(Subdomains, [usize; 3])> {
     let [nx, ny, nz] = grid;
     let wanted = wanted(spec) && nx * ny * nz > spec.rows;
-    let (first, end) = (*numbers.first()? as usize, *numbers.last()? as usize + 1);
+    let Range { start: first, end } = run;
     let size = box_size(grid, spec.rows);
     let layer = nx * ny * size[2];
-    let fits = end - first == numbers.len()
-        && first.is_multiple_of(layer)
-        && (end.is_multiple_of(layer) || end == nx * ny * nz);
+    let fits =
+        first < end && first.is_multiple_of(layer) && (end.is_multiple_of(layer) || end == nx * ny * nz);
     (wanted && fits).then(|| (Subdomains::boxes([nx, ny, (end - first) / (nx * ny)], size), size))
 }
 
@@ -25,10 +25,12 @@ pub(super) fn of_slab(
 /// each rank holds its own rows alone.
 pub fn slabs_fit(grid: [usize; 3], spec: SubdomainSpec, ranks: usize) -> bool {
     let nodes = grid.iter().product();
-    (0..ranks).all(|rank| {
-        let numbers: Vec<u64> = contiguous(nodes, rank, ranks).map(|i| i as u64).collect();
-        of_slab(grid, &numbers, spec).is_some()
-    })
+    (0..ranks).all(|rank| of_slab(grid, contiguous(nodes, rank, ranks), spec).is_some())
+}
+
+/// Rows of a layer of boxes of the whole grid, where those are its subdomains: runs of whole layers are then whole subdomains.
+pub(crate) fn layer(grid: [usize; 3], nodes: usize, spec: SubdomainSpec) -> Option<usize> {
+    of_grid(grid, nodes, spec).map(|(_, size)| grid[0] * grid[1] * size[2])
 }
 
 /// Boxes of at most `rows` points, where that is the way wanted and the grid is all there is.
@@ -107,8 +109,7 @@ mod tests {
         let (grid, spec) = ([8, 8, 16], SubdomainSpec { cut: SubdomainCut::Auto, rows: 64 });
         assert!(slabs_fit(grid, spec, 2) && slabs_fit(grid, spec, 4) && !slabs_fit(grid, spec, 3));
         let (whole, _) = of_grid(grid, 1024, spec).unwrap();
-        let upper: Vec<u64> = (512..1024).collect();
-        let (own, size) = of_slab(grid, &upper, spec).unwrap();
+        let (own, size) = of_slab(grid, 512..1024, spec).unwrap();
         assert_eq!((size, own.count()), ([4, 4, 4], 8));
         for p in 0..8 {
             let rows: Vec<u32> = own.rows(p).iter().map(|i| i + 512).collect();

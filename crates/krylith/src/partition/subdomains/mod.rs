@@ -9,6 +9,7 @@ mod boxes;
 
 pub(crate) use assign::of_whole_on;
 pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign, of_rank, of_whole};
+pub(crate) use boxes::layer;
 pub use boxes::slabs_fit;
 
 use super::adjacency::Adjacency;

@@ -1,0 +1,119 @@
+//! Numbers of ghosts, once, from their owners and back, outside of a solve: `partition/ghosts.rs` for numbers that lie on a GPU. Only
+//! what travels comes to the host.
+
+use super::Cuda;
+use super::driver::{Buffer, launch};
+use super::specialisations as special;
+use crate::partition::Halo;
+use crate::space::Space;
+use crate::{Error, Result};
+
+const THREADS: usize = 256;
+
+impl Cuda {
+    /// Fills the numbers of the ghosts, which stand behind this rank's own in `all`, `run` a node. Collective.
+    ///
+    /// # Errors
+    /// A device without room; a rank that is gone or failed.
+    pub(super) fn ghosts_from_owners(&self, halo: &Halo, run: usize, all: &mut Buffer<f64>) -> Result<()> {
+        let (device, what) = (self.device(), "ghosts");
+        let packed = device.room::<f64>(halo.send.len() * run, what)?;
+        let mut own = vec![0.0; packed.len()];
+        if !own.is_empty() {
+            let nodes: Vec<i32> = halo.send.iter().map(|&node| node as i32).collect();
+            let (nodes, function) = (device.upload(&nodes, what)?, device.function(&special::gather())?);
+            let grid = own.len().div_ceil(THREADS).min(16 * device.multiprocessors());
+            // SAFETY: the parameter types are the kernel's; nodes are own ones, and there is room for all of them.
+            unsafe {
+                let (count, run, nodes) = (halo.send.len() as i32, run as i32, nodes.pointer());
+                launch!(
+                    device,
+                    &function,
+                    grid,
+                    THREADS,
+                    0,
+                    0u64,
+                    count,
+                    run,
+                    nodes,
+                    all.pointer(),
+                    packed.pointer()
+                )?;
+            }
+            device.read(&packed, 0, &mut own)?;
+        }
+        let mut out = vec![Vec::new(); self.comm().size()];
+        for n in &halo.neighbours {
+            out[n.rank] = bytes(&own[n.send.start * run..n.send.end * run]);
+        }
+        let received = self.comm().all_to_all(out)?;
+        let mut ghosts = vec![0.0; halo.ghosts * run];
+        for n in &halo.neighbours {
+            let to = &mut ghosts[n.receive.start * run..n.receive.end * run];
+            numbers(&received[n.rank], n.rank, to)?;
+        }
+        device.write(&ghosts, all, halo.own * run)
+    }
+
+    /// Gives the numbers of every ghost, none negative, to its owner, who keeps the larger. Ghosts keep what they had. Collective.
+    ///
+    /// # Errors
+    /// A device without room; a rank that is gone or failed.
+    pub(super) fn larger_to_owners(&self, halo: &Halo, run: usize, all: &mut Buffer<f64>) -> Result<()> {
+        let (device, what) = (self.device(), "ghosts");
+        let mut ghosts = vec![0.0; halo.ghosts * run];
+        if !ghosts.is_empty() {
+            device.read(all, halo.own * run, &mut ghosts)?;
+        }
+        let mut out = vec![Vec::new(); self.comm().size()];
+        for n in &halo.neighbours {
+            out[n.rank] = bytes(&ghosts[n.receive.start * run..n.receive.end * run]);
+        }
+        let received = self.comm().all_to_all(out)?;
+        let mut theirs = vec![0.0; halo.send.len() * run];
+        for n in &halo.neighbours {
+            let to = &mut theirs[n.send.start * run..n.send.end * run];
+            numbers(&received[n.rank], n.rank, to)?;
+        }
+        if theirs.is_empty() {
+            return Ok(());
+        }
+        let (nodes, theirs) = (device.upload(&halo.send, what)?, device.upload(&theirs, what)?);
+        let function = device.function(&special::passes("raise", 1, false))?;
+        // SAFETY: the parameter types are the kernel's; nodes are own ones, with `run` numbers each.
+        unsafe {
+            let (count, run) = (theirs.len() as i32, run as i32);
+            let grid = theirs.len().div_ceil(THREADS);
+            launch!(
+                device,
+                &function,
+                grid,
+                THREADS,
+                0,
+                count,
+                run,
+                nodes.pointer(),
+                theirs.pointer(),
+                all.pointer()
+            )
+        }
+    }
+}
+
+fn bytes(numbers: &[f64]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(8 * numbers.len());
+    numbers.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+    bytes
+}
+
+fn numbers(bytes: &[u8], rank: usize, to: &mut [f64]) -> Result<()> {
+    if bytes.len() != 8 * to.len() {
+        return Err(Error::invalid(format!(
+            "rank {rank} sent {} bytes of ghosts; {} were expected",
+            bytes.len(),
+            8 * to.len()
+        )));
+    }
+    to.iter_mut().zip(bytes.as_chunks::<8>().0).for_each(|(to, bytes)| *to = f64::from_le_bytes(*bytes));
+    Ok(())
+}

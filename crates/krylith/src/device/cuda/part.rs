@@ -1,0 +1,294 @@
+//! One run of a matrix's block rows cut out on the GPU that will hold it, in local columns (`kernels/part.cu`): what several GPUs of
+//! one process start from.
+//!
+//! Only the run travels: from the host, from this GPU, or from another. Its columns are renumbered here, and the numbers of its ghosts
+//! are all that comes back.
+
+use super::driver::{Buffer, Device, launch};
+use super::resident::Resident;
+use super::specialisations as special;
+use crate::matrix::Bsr;
+use crate::matrix::storage::Storage;
+use crate::operator::Terms;
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What its buffers are for, in errors.
+const WHAT: &str = "one GPU's rows of a matrix";
+/// Words of 32 bits that a block of threads counts at once.
+const WORDS: usize = 1024;
+
+/// A run of rows of terms that stand whole, on the GPU that holds it.
+pub(crate) struct RunOnDevice {
+    device: Arc<Device>,
+    run: Range<usize>,
+    /// Ghosts that stand before the run in the whole.
+    low: usize,
+    /// Global numbers of the ghosts, ascending.
+    pub ghosts: Vec<u32>,
+    /// Where the entries of the run begin in each term, and where they end.
+    entries: Vec<Range<usize>>,
+}
+
+/// Addresses of the run's arrays, as they stand in the whole, and what keeps them.
+struct Raw {
+    row_ptr: u64,
+    col: u64,
+    values: u64,
+    kept: (Option<Arc<Resident>>, Vec<Buffer<u8>>),
+}
+
+impl RunOnDevice {
+    /// Cuts rows `run` of the terms, and gives them in local numbers, without a halo.
+    ///
+    /// # Errors
+    /// A GPU without room, or that fails.
+    pub fn cut(ordinal: usize, terms: &Terms, run: Range<usize>) -> Result<(Self, Terms<'static>)> {
+        let device = Device::open(ordinal)?;
+        let patterns = if terms.shared_pattern() { 1 } else { terms.terms.len() };
+        let entries = terms
+            .terms
+            .iter()
+            .map(|(_, a)| Ok(pointer(a, run.start)?..pointer(a, run.end)?))
+            .collect::<Result<Vec<_>>>()?;
+        let mut raw = Vec::with_capacity(terms.terms.len());
+        for (t, (_, a)) in terms.terms.iter().enumerate() {
+            raw.push(bring(&device, a, &run, &entries[t], t < patterns)?);
+        }
+        let columns = terms.block_rows();
+        let words = columns.div_ceil(32).max(1);
+        let bits = device.zeros::<u32>(words, WHAT)?;
+        let before = device.room::<u32>(words, WHAT)?;
+        let blocks = words.div_ceil(WORDS);
+        let sums = device.zeros::<i64>(blocks + 1, WHAT)?;
+        let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
+        let kernel = |entry| device.function(&special::part(entry));
+        // SAFETY: the parameter types are the kernels', here and below; there is a bit for every column, and a number before every
+        // word.
+        unsafe {
+            let mark = kernel("part_mark")?;
+            for t in 0..patterns {
+                let (count, described) = (entries[t].len(), [run.start as i64, run.end as i64, 0, 0]);
+                launch!(
+                    device,
+                    &mark,
+                    grid(count),
+                    256,
+                    0,
+                    count as i64,
+                    described,
+                    raw[t].col,
+                    bits.pointer()
+                )?;
+            }
+            let (count, scan) = (kernel("part_words")?, device.function(&special::scan_columns(1))?);
+            for pass in 0..2i32 {
+                let (bits, sums, before) = (bits.pointer(), sums.pointer(), before.pointer());
+                launch!(device, &count, blocks, WORDS, 0, words as i64, pass, bits, sums, before)?;
+                if pass == 0 {
+                    launch!(device, &scan, 1, 1024, 0, blocks as i64, sums)?;
+                }
+            }
+        }
+        let mut total = [0i64];
+        device.read(&sums, blocks, &mut total)?;
+        let mut ghosts = vec![0u32; total[0] as usize];
+        let list = device.room::<u32>(ghosts.len(), WHAT)?;
+        // SAFETY: as above; the list has room for every set bit.
+        unsafe {
+            let (bits, before) = (bits.pointer(), before.pointer());
+            launch!(
+                device,
+                &kernel("part_ghosts")?,
+                grid(words),
+                256,
+                0,
+                words as i64,
+                bits,
+                before,
+                list.pointer()
+            )?;
+        }
+        if !ghosts.is_empty() {
+            device.read(&list, 0, &mut ghosts)?;
+        }
+        let low = ghosts.partition_point(|&j| (j as usize) < run.start);
+        let square = terms.block() * terms.block();
+        let mut own: Vec<(_, Cow<'static, Bsr>)> = Vec::with_capacity(terms.terms.len());
+        let nodes = run.len() + ghosts.len();
+        let rows = run.len();
+        let mut first: Option<Arc<Resident>> = None;
+        let made = Self { device: device.clone(), run, low, ghosts, entries };
+        for (t, (c, a)) in terms.terms.iter().enumerate() {
+            let count = made.entries[t].len();
+            if t >= patterns {
+                let pattern =
+                    first.clone().ok_or_else(|| Error::Internal("a term without a pattern".into()))?;
+                let values = made.reorder(&pattern, raw[t].values, square)?;
+                let resident = Arc::new(pattern.with_values(values));
+                let storage = Storage::device(rows, nodes, count, resident);
+                let storage = storage.sharing_pattern(own[0].1.storage());
+                own.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
+                continue;
+            }
+            let to = Resident::room(&device, rows, count, square)?;
+            let described = made.described(made.entries[t].start);
+            // SAFETY: as above; the new arrays are as long as the run's.
+            unsafe {
+                launch!(
+                    device,
+                    &kernel("part_rows")?,
+                    (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors()),
+                    256,
+                    0,
+                    rows as i64,
+                    described,
+                    square as i32,
+                    raw[t].row_ptr,
+                    raw[t].col,
+                    raw[t].values,
+                    bits.pointer(),
+                    before.pointer(),
+                    to.row_ptr.pointer(),
+                    to.col.pointer(),
+                    to.values.pointer()
+                )?;
+            }
+            let to = Arc::new(to);
+            first = Some(to.clone());
+            let storage = Storage::device(rows, nodes, count, to);
+            own.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
+        }
+        // Whoever uses the arrays does so in a stream of its own.
+        device.wait()?;
+        Ok((made, Terms { terms: own, halo: None }))
+    }
+
+    /// The run's rows of term `t` with the values that the whole has now.
+    ///
+    /// # Errors
+    /// A GPU without room, or that fails.
+    pub fn update(&self, t: usize, whole: &Bsr, own: &Bsr) -> Result<Bsr> {
+        let (device, square) = (&self.device, whole.block() * whole.block());
+        let old = own.storage().on::<Resident>();
+        let old = old.ok_or_else(|| Error::Internal("a run of rows that is not on its GPU".into()))?;
+        let raw = bring(device, whole, &self.run, &self.entries[t], false)?;
+        let values = self.reorder(&old, raw.values, square)?;
+        device.wait()?;
+        drop(raw);
+        Ok(own.with_storage(own.storage().with_device_values(Arc::new(old.with_values(values)))))
+    }
+
+    /// `Run` of the kernels; `base` entries stand before the run in the whole.
+    fn described(&self, base: usize) -> [i64; 4] {
+        [self.run.start as i64, self.run.end as i64, base as i64, self.low as i64]
+    }
+
+    /// Values of the run as they stand in the whole, in the local order of a pattern.
+    fn reorder(&self, pattern: &Resident, values: u64, square: usize) -> Result<Buffer<f64>> {
+        let (device, rows) = (&self.device, self.run.len());
+        let to = device.room::<f64>(pattern.col.len() * square, WHAT)?;
+        let run = self.described(0);
+        let grid = (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors());
+        let function = device.function(&special::part("part_values"))?;
+        let (row_ptr, col) = (pattern.row_ptr.pointer(), pattern.col.pointer());
+        // SAFETY: the parameter types are the kernel's; both arrays of values are as long as the pattern.
+        unsafe {
+            let square = square as i32;
+            launch!(
+                device,
+                &function,
+                grid,
+                256,
+                0,
+                rows as i64,
+                run,
+                square,
+                row_ptr,
+                col,
+                values,
+                to.pointer()
+            )?;
+        }
+        Ok(to)
+    }
+}
+
+/// Where the entries of block row `i` begin.
+pub(crate) fn pointer(a: &Bsr, i: usize) -> Result<usize> {
+    match a.storage().on::<Resident>().filter(|_| !a.storage().has_host_pattern()) {
+        Some(resident) => resident.pointer(i),
+        None => Ok(a.row_ptr()[i]),
+    }
+}
+
+/// The arrays of a run of rows where this GPU reads them: where they are, or copied.
+fn bring(
+    device: &Arc<Device>,
+    a: &Bsr,
+    run: &Range<usize>,
+    entries: &Range<usize>,
+    pattern: bool,
+) -> Result<Raw> {
+    let square = a.block() * a.block();
+    let (first, numbers) = (entries.start, entries.start * square..entries.end * square);
+    let on_gpu = a.storage().on::<Resident>();
+    // GPUs that cannot reach each other talk through the host.
+    let reached = |on: &Arc<Resident>| on.ordinal() == device.info().ordinal || on.open_to(device).is_ok();
+    if let Some(resident) = on_gpu.filter(|on| a.storage().is_on_device_alone() && reached(on)) {
+        if resident.ordinal() == device.info().ordinal {
+            return Ok(Raw {
+                row_ptr: resident.row_ptr.at(run.start),
+                col: resident.col.at(first),
+                values: resident.values.at(numbers.start),
+                kept: (Some(resident), Vec::new()),
+            });
+        }
+        let copy = |from: u64, bytes: usize| -> Result<Buffer<u8>> {
+            let to = device.room::<u8>(bytes, WHAT)?;
+            // SAFETY: as many bytes of a live array, whose device has finished with it.
+            unsafe { device.copy_anywhere(to.pointer(), from, bytes)? };
+            Ok(to)
+        };
+        let values = copy(resident.values.at(numbers.start), 8 * numbers.len())?;
+        let (mut raw, mut kept) =
+            (Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) }, vec![values]);
+        if pattern {
+            let pointers = copy(resident.row_ptr.at(run.start), 8 * (run.len() + 1))?;
+            let col = copy(resident.col.at(first), 4 * entries.len())?;
+            (raw.row_ptr, raw.col) = (pointers.pointer(), col.pointer());
+            kept.extend([pointers, col]);
+        }
+        raw.kept = (Some(resident), kept);
+        return Ok(raw);
+    }
+    let send = |bytes: usize| device.room::<u8>(bytes, WHAT);
+    let values = send(8 * numbers.len())?;
+    // SAFETY: room for as many numbers, here and below; offsets are below 2⁶³.
+    unsafe { device.send(&a.values()[numbers], values.pointer())? };
+    let (mut raw, mut kept) =
+        (Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) }, vec![values]);
+    if pattern {
+        let (pointers, col) = (send(8 * (run.len() + 1))?, send(4 * entries.len())?);
+        // SAFETY: as above.
+        unsafe {
+            device.send(&a.row_ptr()[run.start..=run.end], pointers.pointer())?;
+            device.send(&a.col()[entries.clone()], col.pointer())?;
+        }
+        (raw.row_ptr, raw.col) = (pointers.pointer(), col.pointer());
+        kept.extend([pointers, col]);
+    }
+    raw.kept = (None, kept);
+    Ok(raw)
+}
+
+impl Drop for Raw {
+    /// Copies from another GPU's memory end before that may be freed.
+    fn drop(&mut self) {
+        if let (Some(_), Some(copy)) = (&self.kept.0, self.kept.1.first()) {
+            let _ = copy.device().wait(); // a device that failed says so where it is used
+        }
+    }
+}
