@@ -4,6 +4,7 @@ use crate::failure::{DONE, Result};
 use crate::options::{self, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use krylith::method::{CgForm, MethodName, Orthogonalization, Reductions};
+use krylith::operator::Format;
 use krylith::options::tolerance;
 use krylith::partition::{PartitionSpec, Partitioner};
 use krylith::precond::PrecondSpec;
@@ -133,6 +134,10 @@ pub struct SolveArgs {
     /// counts [default: f64]
     #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
     pub store: Option<Store>,
+    /// How a product of scalar rows is stored: csr (by rows), dia (by diagonals, half of them where the matrix is symmetric) or
+    /// dia-full (all of them) [default: auto, which is dia where the entries lie on at most 32 diagonals and fill most of them]
+    #[arg(long, value_name = "auto|csr|dia|dia-full", help_heading = "Machine")]
+    pub format: Option<Format>,
 
     /// Krylov method: auto, gmres, bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
     /// may rise and fall), or cg (for symmetric definite systems: seven vectors, one product) [default: auto, which is cg
@@ -198,12 +203,15 @@ impl SolveArgs {
             orthogonalization: self.orthogonalization,
             reductions: self.reductions,
             form: self.form,
+            s: None,
+            basis: None,
             precond: self.precond.clone(),
             rtol: self.rtol,
             atol: self.atol,
             max_iters: self.max_iters,
             time_limit: None,
             store: self.store,
+            format: self.format,
             device: self.device.clone(),
             threads: self.threads,
             deterministic: self.deterministic.then_some(true),
