@@ -119,7 +119,8 @@ impl<S: SolverSpace> Rank<S> {
         let diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
         drop(survey_part);
         let most_rows = space.most_rows(local.order());
-        let ladder = ladder::ladder(local, options, most_rows, symmetric, diagnosis.spread());
+        let tiles = symmetric && ladder::tiles_fit(&space, local)?;
+        let ladder = ladder::ladder(local, options, most_rows, symmetric, tiles, diagnosis.spread());
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
