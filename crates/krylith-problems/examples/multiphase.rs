@@ -1,7 +1,7 @@
 //! Moves gas, liquid and solid in a closed vessel with an outlet on top: one solver for the pressure of all steps.
 //!
 //! `cargo run --release -p krylith-problems --example multiphase [CELLS [STEPS [FOLDER]]]` (32 cells along x and z, half as
-//! many along y, 10 steps, the current folder by default) writes a slice of each step as `multiphase_NNN.svg`: gas white,
+//! many along y, 40 steps, the current folder by default) writes a slice of each step as `multiphase_NNN.svg`: gas white,
 //! liquid blue, solid brown.
 //!
 //! A step of length Δt:
@@ -44,7 +44,7 @@ pub struct Report {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default| arguments.next().map_or(Some(default), |a| a.parse().ok());
-    let (Some(cells @ 4..), Some(steps)) = (number(32), number(10)) else {
+    let (Some(cells @ 4..), Some(steps)) = (number(32), number(40)) else {
         eprintln!("usage: multiphase [CELLS [STEPS [FOLDER]]], with at least 4 cells");
         std::process::exit(2);
     };
@@ -133,8 +133,9 @@ impl Flow {
     }
 
     fn density(&self) -> Vec<f64> {
-        let shares = self.liquid.iter().zip(&self.solid);
-        shares.map(|(&l, &s)| self.phases.density([1.0 - l - s, l, s])).collect()
+        // A divergence that is not quite 0 may leave a share as little below 0.
+        let shares = self.liquid.iter().zip(&self.solid).map(|(l, s)| (l.max(0.0), s.max(0.0)));
+        shares.map(|(l, s)| self.phases.density([(1.0 - l - s).max(0.0), l, s])).collect()
     }
 
     /// ‖∇·u‖₂.
@@ -143,12 +144,16 @@ impl Flow {
         each.map(|d| d * d).sum::<f64>().sqrt()
     }
 
-    /// Nothing crosses more than a share of a cell, nor falls so far from rest.
-    fn step_length(&self) -> f64 {
+    /// Cells that fluid crosses in a unit of time, at most: along x, y and z together.
+    fn rate(&self) -> f64 {
         let h = self.projection.spacing();
         let fastest = |d: usize| self.velocity.across[d].iter().fold(0.0f64, |m, u| m.max(u.abs()));
-        let rate: f64 = (0..3).map(|d| fastest(d) / h[d]).sum();
-        COURANT / (rate + (GRAVITY / h[2]).sqrt())
+        (0..3).map(|d| fastest(d) / h[d]).sum()
+    }
+
+    /// Nothing crosses more than a share of a cell, nor falls so far from rest.
+    fn step_length(&self) -> f64 {
+        COURANT / (self.rate() + (GRAVITY / self.projection.spacing()[2]).sqrt())
     }
 
     /// Component `d` of u at a place in units of cells, between the eight nearest faces; constant outside.
@@ -193,8 +198,16 @@ impl Flow {
         self.velocity = next;
     }
 
-    /// Each face carries what the cell before it holds; from above comes gas.
+    /// Moves liquid and solid, in several parts where the projection has made u faster than the step was made for.
     fn advect(&mut self, dt: f64) {
+        let parts = (dt * self.rate() / COURANT).ceil().max(1.0);
+        for _ in 0..parts as usize {
+            self.carry(dt / parts);
+        }
+    }
+
+    /// Each face carries what the cell before it holds; from above comes gas.
+    fn carry(&mut self, dt: f64) {
         let (cells, h) = (self.projection.sizes(), self.projection.spacing());
         let stride = [1, cells[0], cells[0] * cells[1]];
         for field in [&mut self.liquid, &mut self.solid] {
