@@ -317,8 +317,8 @@ pub struct ModelArgs {
     /// What kernels and links take: written by `krylith bench links`; several for --weak and --strong
     #[arg(long, value_name = "FILE.toml")]
     pub machine: Vec<PathBuf>,
-    /// Numbers of GPUs [default: 1,2,4]
-    #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, requires = "system")]
+    /// Numbers of GPUs of SYSTEM or --poisson [default: 1,2,4; of --poisson what others have measured, else those]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, conflicts_with_all = ["weak", "strong", "compare"])]
     pub gpus: Vec<usize>,
     /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
     #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
@@ -338,6 +338,13 @@ pub struct ModelArgs {
     /// Strong scaling: UNKNOWNS of the Stokes duct shared by all GPUs
     #[arg(long, value_name = "UNKNOWNS", conflicts_with_all = ["system", "compare"])]
     pub strong: Option<f64>,
+    /// P-CG and P-CBCG of a 7-point Poisson equation on a grid NXxNYxNZ cut into boxes, with and without overlap, and the error
+    /// against what others have published of this machine (bench/machines/summit.toml, abci.toml: 1280x1280x4608)
+    #[arg(long, value_name = "NXxNYxNZ", conflicts_with_all = ["system", "weak", "strong", "compare", "to"])]
+    pub poisson: Option<String>,
+    /// Vectors of P-CBCG's basis, 1 to 64 [default: 12]
+    #[arg(long = "s", value_name = "S", value_parser = clap::value_parser!(u8).range(1..=64), requires = "poisson")]
+    pub steps: Option<u8>,
     /// Largest number of GPUs of --weak and --strong [default: 8192]
     #[arg(long, value_name = "P", value_parser = options::ranks)]
     pub to: Option<usize>,
