@@ -7,7 +7,6 @@ mod basis;
 mod crowd;
 mod dia;
 mod diagonal;
-mod diagonals;
 mod factors;
 mod outer;
 mod pool;
@@ -18,7 +17,6 @@ mod transfer;
 
 pub use basis::CpuBasis;
 pub use diagonal::CpuBlocks;
-pub use diagonals::CpuDiagonals;
 pub use factors::CpuFactors;
 pub use pool::Pool;
 pub use product::CpuProduct;

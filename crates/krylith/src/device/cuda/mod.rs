@@ -12,7 +12,6 @@ mod csr;
 mod cut;
 mod dia;
 mod diagonal;
-mod diagonals;
 mod driver;
 mod embedded;
 mod exchange;
@@ -40,7 +39,6 @@ mod waiting;
 
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
-pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
 pub(crate) use driver::{is_open, seems_there};
 pub use embedded::{embedded_kernels, write_archive};
