@@ -161,7 +161,8 @@ pub struct SolveArgs {
     #[arg(long, value_name = "textbook|one-reduction|flexible|pipelined", help_heading = "Method")]
     pub form: Option<CgForm>,
     /// Preconditioner, NAME[:key=value,…]: auto (ildu, then stronger ones if it fails), none, jacobi (inverts each
-    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu (incomplete factors of subdomains; keys
+    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), block-jacobi (IC(0) or ILU(0) of the tiles of a
+    /// structured grid with a 7-point stencil; keys tile=XxYxZ|whole|slab, factor=ic0|ilu0), ildu (incomplete factors of subdomains; keys
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
     /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to the residual that A leaves
     /// [default: auto]
@@ -202,6 +203,8 @@ impl SolveArgs {
             orthogonalization: self.orthogonalization,
             reductions: self.reductions,
             form: self.form,
+            s: None,
+            basis: None,
             precond: self.precond.clone(),
             rtol: self.rtol,
             atol: self.atol,

@@ -132,6 +132,11 @@ fn factors_match_the_textbook() {
 }
 
 #[test]
+fn factors_sum_what_they_pass() {
+    each(|space| conformance::ildu::factors_sum_what_they_pass(space, false));
+}
+
+#[test]
 fn factors_are_refreshed() {
     each(|space| conformance::ildu::factors_are_refreshed(space));
 }
@@ -139,6 +144,40 @@ fn factors_are_refreshed() {
 #[test]
 fn bad_pivots_are_named() {
     each(|space| conformance::ildu::bad_pivots_are_named(space));
+}
+
+#[test]
+fn tiles_match_the_textbook() {
+    each(|space| conformance::block_tiles::tiles_match_the_textbook(space));
+}
+
+#[test]
+fn tiles_sum_what_they_pass() {
+    each(|space| conformance::block_tiles::tiles_sum_what_they_pass(space));
+}
+
+#[test]
+fn tiles_are_refreshed() {
+    each(|space| conformance::block_tiles::tiles_are_refreshed(space));
+}
+
+#[test]
+fn pivots_of_tiles_are_mended() {
+    each(|space| conformance::block_tiles::pivots_of_tiles_are_mended(space));
+}
+
+#[test]
+fn other_matrices_are_refused_by_tiles() {
+    each(|space| conformance::block_tiles::other_matrices_are_refused_by_tiles(space));
+}
+
+#[test]
+fn tiles_of_ranks_are_those_of_one() {
+    let share = |comm: &std::sync::Arc<dyn krylith::comm::Communicator>, n: usize| {
+        let pool = std::sync::Arc::new(krylith::device::cpu::Pool::eager(2));
+        Ok(Cpu::distributed(n, pool, comm.clone()))
+    };
+    conformance::block_tiles::tiles_of_ranks(&[1, 2, 4, 5], &|n| eager(n, 2), &share);
 }
 
 #[test]
@@ -186,4 +225,19 @@ fn lent_memory_gives_what_slices_give() {
         conformance::memory::lent_values_are_checked(space, &lend);
         conformance::memory::lent_vectors_equal_slices(space, &lend);
     });
+}
+
+#[test]
+fn blocks_match_plain_loops() {
+    each(|space| conformance::cbcg::blocks_match_plain_loops(space));
+}
+
+#[test]
+fn cbcg_converges_as_cg() {
+    each(|space| conformance::cbcg::cbcg_converges_as_cg(space));
+}
+
+#[test]
+fn cbcg_copes_with_hard_cases() {
+    each(|space| conformance::cbcg::cbcg_copes_with_hard_cases(space));
 }

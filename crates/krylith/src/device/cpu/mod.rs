@@ -4,6 +4,8 @@
 //! order: results are bitwise the same for any number of threads.
 
 mod basis;
+mod block;
+mod block_tiles;
 mod crowd;
 mod dia;
 mod diagonal;
@@ -16,6 +18,7 @@ mod space;
 mod transfer;
 
 pub use basis::CpuBasis;
+pub use block_tiles::CpuTiles;
 pub use diagonal::CpuBlocks;
 pub use factors::CpuFactors;
 pub use pool::Pool;

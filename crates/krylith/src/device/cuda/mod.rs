@@ -5,6 +5,8 @@
 //! lengths share it.
 
 pub(crate) mod ahead;
+mod block;
+mod block_tiles;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
@@ -33,10 +35,12 @@ mod space;
 pub mod specialisations;
 mod staging;
 mod structure;
+mod sums;
 mod tiles;
 mod tiling;
 mod waiting;
 
+pub use block_tiles::CudaTiles;
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
