@@ -48,7 +48,6 @@ fn main() {
         each!(products_of_awkward_patterns),
         each!(updates_equal_a_fresh_operator),
         each!(rounded_storage_reaches_the_tolerance),
-        each!(diagonals_match_rows),
         each!(structure_changes_nothing),
         each!(csr::scalar_rows_of_every_length),
         each!(csr::residuals_of_scalar_rows),

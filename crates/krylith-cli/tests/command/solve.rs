@@ -369,6 +369,21 @@ fn bicgstab_says_when_and_why_it_restarts() {
 }
 
 #[test]
+fn the_format_of_a_product_is_chosen_and_told() {
+    let f = Folder::new();
+    for (given, taken, words) in [
+        ("", "dia", "products by half the diagonals"),
+        (" --format dia-full", "dia-full", "products by diagonals"),
+        (" --format csr", "csr", ""),
+    ] {
+        let ran = f.line(&format!("solve laplace:9x8x7 --device cpu --report r.json{given}"));
+        assert!(ran.works().out.contains(words), "{ran:#?}");
+        assert_eq!(report(&f, "r.json")["run"]["format"], taken, "{given}");
+    }
+    f.line("solve random:50 --format dia").fails(2, &["format=dia", "format=auto"]);
+}
+
+#[test]
 fn stored_in_f32_the_given_system_is_solved() {
     let f = Folder::new();
     f.line("solve random:50 --store f32 --rtol 1e-12 --method bicgstab --report r.json").works();

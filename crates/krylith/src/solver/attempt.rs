@@ -14,7 +14,7 @@ use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
-use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
@@ -544,8 +544,9 @@ fn operator<S: SolverSpace>(
 ) -> Result<PointBlock<S>> {
     let _product = setup::begin(SetupPart::Product);
     let terms: &Terms = local.terms;
+    let format = options.format.unwrap_or_default();
     match local.stages {
-        Some((_, b)) => PointBlock::stages(space, terms, b, store),
-        None => PointBlock::with_format(space, terms, store, options.format.unwrap_or_default()),
+        Some((_, b)) if format == Format::Auto => PointBlock::stages(space, terms, b, store),
+        _ => PointBlock::with_format(space, terms, store, format),
     }
 }

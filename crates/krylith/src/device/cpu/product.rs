@@ -85,7 +85,7 @@ impl PointBlockSum for Cpu {
         let scalar = (b, s, count) == (1, 1, 1);
         if !scalar && format != Format::Auto {
             return Err(Error::Unsupported(format!(
-                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows"
+                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows, and format=auto takes any"
             )));
         }
         let Some(halo) = &terms.halo else {

@@ -54,7 +54,6 @@ sources! {
     "cut_scan.cu" => "kernels/cut_scan.cu",
     "dia.cu" => "kernels/dia.cu",
     "dia_detect.cu" => "kernels/dia_detect.cu",
-    "diagonals.cu" => "kernels/diagonals.cu",
     "gather.cu" => "kernels/gather.cu",
     "ildu.cuh" => "kernels/ildu.cuh",
     "ildu_factor.cu" => "kernels/ildu_factor.cu",

@@ -52,7 +52,7 @@ impl PointBlockSum for Cuda {
         if !scalar && format != Format::Auto {
             let (count, b, s) = (terms.terms.len(), terms.block(), terms.stages());
             return Err(Error::Unsupported(format!(
-                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows"
+                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows, and format=auto takes any"
             )));
         }
         if scalar && let Some(product) = CudaProduct::by_diagonals(self, terms, store, format)? {

@@ -310,11 +310,6 @@ fn parts() -> Vec<Kernel> {
     entries.map(part).into_iter().chain([scan_columns(1)]).collect()
 }
 
-/// Product by diagonals.
-pub(super) fn diagonals() -> Kernel {
-    Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
-}
-
 /// Sums over the GPUs of a host.
 pub(super) fn all_reduce() -> Kernel {
     Kernel { file: "all_reduce.cu", entry: "all_reduce_values", defines: Vec::new() }
@@ -382,7 +377,7 @@ pub(super) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel 
 
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
+    let mut all = vec![read(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
     all.extend(parts());
     all.extend(super::dia::kernels());
@@ -574,7 +569,7 @@ pub fn products() -> Vec<Kernel> {
 
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
+    let mut all = vec![read(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
     all.extend(parts());
     all.extend(super::dia::common());

@@ -39,15 +39,16 @@ impl DiaShape {
     /// Blocks of threads a multiprocessor, as far as registers go: every load of a row should be under way at once.
     fn resident(&self) -> usize {
         match (self.symmetric, self.most) {
-            (false, ..=9) => 5,
-            (true, ..=5) | (false, ..=15) => 4,
+            _ if self.ahead() => 4,
+            (true, ..=5) | (false, ..=9) => 5,
+            (false, ..=15) => 4,
             _ => 3,
         }
     }
 
-    /// A step of a march asks for the numbers of the next.
-    fn ahead(&self) -> bool {
-        self.symmetric && self.most <= 5
+    /// A step of a march asks for the numbers of the next: of seven and nine points in f64, for which the registers are there.
+    pub fn ahead(&self) -> bool {
+        self.symmetric && matches!(self.most, 4 | 5) && self.store == Store::F64
     }
 
     /// Every one, once.
@@ -93,4 +94,13 @@ pub(in crate::device::cuda) fn kernels() -> Vec<Kernel> {
 pub(in crate::device::cuda) fn common() -> Vec<Kernel> {
     let seven = [DiaShape::choose(7, false, Store::F64), DiaShape::choose(4, true, Store::F64)];
     seven.iter().map(|shape| dia(shape, "dia_product")).chain([dia_detect("dia_offsets")]).collect()
+}
+
+/// Those for a matrix of so many entries in a full row, if it is stored by diagonals.
+pub(in crate::device::cuda) fn likely(entries: usize, store: Store) -> Vec<Kernel> {
+    if !(1..=32).contains(&entries) {
+        return Vec::new();
+    }
+    let shape = DiaShape::choose(entries / 2 + 1, true, store);
+    vec![dia_detect("dia_offsets"), dia(&shape, "dia_product")]
 }
