@@ -3,7 +3,8 @@
 //! What is not given is `None` and left to the solver, or to whom the options are merged with: the command line comes before
 //! the `[solver]` section of a file, and both before the defaults ([`Options::or`]).
 
-use crate::method::{CgForm, MethodName, MethodSpec, Orthogonalization, Reductions};
+use crate::method::cbcg::MOST_STEPS;
+use crate::method::{CbcgBasis, CgForm, MethodName, MethodSpec, Orthogonalization, Reductions};
 use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
 use crate::space::{Stop, Store};
@@ -53,6 +54,12 @@ pub struct Options {
     /// Of CG: the form of its recurrence.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub form: Option<CgForm>,
+    /// Of CBCG: directions of a step, products between two pairs of reductions, from 1 to 16. The default is 12.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub s: Option<usize>,
+    /// Of CBCG: the polynomials that span a step's directions.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub basis: Option<CbcgBasis>,
     /// Preconditioner. The default is `auto`.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub precond: Option<PrecondSpec>,
@@ -238,12 +245,14 @@ fn yes_or_no(text: &str) -> Result<bool> {
 }
 
 /// The keys of the text form.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 19] = [
     "method=NAME[:key=value,…]",
     "restart",
     "orthogonalization",
     "reductions",
     "form",
+    "s",
+    "basis",
     "precond",
     "rtol",
     "atol",
@@ -286,7 +295,15 @@ impl Options {
 
     /// The same with a method and all of its options.
     pub fn method(self, method: MethodSpec) -> Self {
-        let cleared = Self { restart: None, orthogonalization: None, reductions: None, form: None, ..self };
+        let cleared = Self {
+            restart: None,
+            orthogonalization: None,
+            reductions: None,
+            form: None,
+            s: None,
+            basis: None,
+            ..self
+        };
         method.options().or(&cleared)
     }
 
@@ -321,13 +338,15 @@ impl Options {
         let aside = self.method.filter(|m| *m != MethodName::Auto);
         let of = |owner| aside.is_none_or(|m| m == owner);
         let (gmres, bicgstab) = (of(MethodName::Gmres), of(MethodName::Bicgstab));
-        let cg = of(MethodName::Cg);
+        let (cg, cbcg) = (of(MethodName::Cg), of(MethodName::Cbcg));
         Options {
             method: self.method.or(other.method),
             restart: self.restart.or(other.restart.filter(|_| gmres)),
             orthogonalization: self.orthogonalization.or(other.orthogonalization.filter(|_| gmres)),
             reductions: self.reductions.or(other.reductions.filter(|_| bicgstab)),
             form: self.form.or(other.form.filter(|_| cg)),
+            s: self.s.or(other.s.filter(|_| cbcg)),
+            basis: self.basis.or(other.basis.filter(|_| cbcg)),
             precond: self.precond.clone().or_else(|| other.precond.clone()),
             rtol: self.rtol.or(other.rtol),
             atol: self.atol.or(other.atol),
@@ -351,6 +370,7 @@ impl Options {
         let wrong = |key: &'static str, message: String| Err::<Options, _>(Error::Option { key, message });
         for (key, value, from, to) in [
             ("restart", self.restart, 1, MOST_RESTART),
+            ("s", self.s, 1, MOST_STEPS),
             ("max_iters", self.max_iters, 0, MOST_ITERATIONS),
             ("threads", self.threads, 1, MOST_THREADS),
         ] {
@@ -401,9 +421,11 @@ impl Options {
                         .split_once('=')
                         .ok_or_else(|| Error::invalid(format!("`{pair}` in `{value}` is not key=value")))?;
                     match key {
-                        "restart" | "orthogonalization" | "reductions" | "form" => self.set(key, value)?,
+                        "restart" | "orthogonalization" | "reductions" | "form" | "s" | "basis" => {
+                            self.set(key, value)?
+                        }
                         _ => {
-                            let known = ["restart", "orthogonalization", "reductions", "form"];
+                            let known = ["restart", "orthogonalization", "reductions", "form", "s", "basis"];
                             unknown("key of a method", key, &known)?
                         }
                     }
@@ -413,6 +435,8 @@ impl Options {
             "orthogonalization" => self.orthogonalization = Some(value.parse()?),
             "reductions" => self.reductions = Some(value.parse()?),
             "form" => self.form = Some(value.parse()?),
+            "s" => self.s = Some(whole_number(value, 1, MOST_STEPS)?),
+            "basis" => self.basis = Some(value.parse()?),
             "precond" => self.precond = Some(value.parse()?),
             "rtol" => self.rtol = Some(tolerance(value)?),
             "atol" => self.atol = Some(tolerance(value)?),
@@ -465,6 +489,8 @@ impl Display for Options {
         add(&mut own, "orthogonalization", &self.orthogonalization);
         add(&mut own, "reductions", &self.reductions);
         add(&mut own, "form", &self.form);
+        add(&mut own, "s", &self.s);
+        add(&mut own, "basis", &self.basis);
         let mut words = Vec::new();
         match (&self.method, own.is_empty()) {
             (Some(method), true) => words.push(format!("method={method}")),

@@ -93,6 +93,10 @@ fn main() {
         each!(method::cg_follows_the_textbook),
         each!(method::cg_takes_the_sums_of_operators),
         each!(method::flexible_cg_keeps_directions_conjugate),
+        each!(cbcg::blocks_match_plain_loops),
+        each!(cbcg::cbcg_converges_as_cg),
+        each!(cbcg::cbcg_copes_with_hard_cases),
+        test("cbcg_of_ranks", |_| cbcg_of_ranks(), false),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
         test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
         test("solvers_on_many_threads", |_| solvers_on_many_threads(), false),
@@ -147,6 +151,14 @@ fn main() {
         test("solves_on_many_gpus_leave_memory_flat", |_| solves_on_many_gpus_leave_memory_flat(), false),
         test("a_gpu_that_fails_ends_the_others", |_| a_gpu_that_fails_ends_the_others(), false),
         // Measures; run by `cargo xtask bench` and gpu-out/run.sh.
+        test(
+            "cbcg_block_speed",
+            |d| {
+                let bandwidth = d.read_bandwidth().unwrap();
+                conformance::cbcg::block_speed(&|n| Cuda::new(d, n).unwrap(), 256 * 128 * 512, bandwidth)
+            },
+            true,
+        ),
         test("sweeps_reach_the_bandwidth", sweeps_reach_the_bandwidth, true),
         test(
             "arrangement_speed",
@@ -536,6 +548,12 @@ fn gpus_solve_as_one(transport: Transport) {
 
 fn gpus_share_diagonals(transport: Transport) {
     conformance::dia::ranks_share_diagonals(&counts_for(transport), &share(transport));
+}
+
+fn cbcg_of_ranks() {
+    for transport in [Transport::Auto, Transport::Nccl] {
+        conformance::cbcg::cbcg_of_ranks(&counts_for(transport), &share(transport));
+    }
 }
 
 fn updates_reach_all_gpus() {

@@ -272,8 +272,14 @@ pub(super) fn check_points(name: &Path, n: usize, rows: usize, block: Option<usi
 
 /// Refuses numbers that no option takes. An option of another method is not refused here: who names a method sets it aside.
 fn check_solver(solver: &Options) -> Result<(), String> {
-    let numbers =
-        Options { method: None, orthogonalization: None, reductions: None, form: None, ..solver.clone() };
+    let numbers = Options {
+        method: None,
+        orthogonalization: None,
+        reductions: None,
+        form: None,
+        basis: None,
+        ..solver.clone()
+    };
     match numbers.settled() {
         Err(Error::Option { key, message }) => Err(format!("`solver.{key}` {message}")),
         Err(e) => Err(e.to_string()),

@@ -149,8 +149,22 @@ pub trait Recurrence<S: Space>: Sized {
     fn scalars(m: usize) -> usize {
         Self::SCALARS + m + 1
     }
+    /// Finds out what it must know of the operators before a solve; `key` is the same where they are the same, but for new values, and
+    /// there is none where they cannot tell.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn prepare(&mut self, _: &mut Work<S>, _key: Option<u64>) -> Result<()> {
+        Ok(())
+    }
     /// What its own scalars are before a solve; zeros where it says nothing.
     fn write_scalars(&self, _: &mut [f64]) {}
+    /// Takes what its scalars are after a solve.
+    fn read_scalars(&mut self, _: &[f64]) {}
+    /// What is worth saying of the last solve.
+    fn remark(&self) -> Option<String> {
+        None
+    }
     /// Reductions of a batch that took so many iterations and ended for this reason.
     fn reductions(&self, iterations: usize, reason: Reason) -> usize;
     /// Where the driver leaves r = b − A x before a restart.
@@ -253,6 +267,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         let on = &Operators::new(a, p);
         let mut convergence = Convergence::new(norm_b, stop);
         self.choose_length(s, on)?;
+        self.recurrence.prepare(&mut on.work(s, &mut self.scalars, true), on.key)?;
         self.write_header(s, &convergence)?;
         self.open(s, on)?;
 
@@ -320,6 +335,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 (outcome, self.history.reason) = (Outcome::RoundingLimit, Some(UNDERFLOW));
             }
         }
+        self.recurrence.read_scalars(&self.host);
         self.history.outcome = outcome;
         s.wait()?;
         self.history.true_relative_residual = norm / norm_b;
@@ -586,5 +602,9 @@ impl<S: Space, R: Recurrence<S>> Method<S> for Krylov<S, R> {
         observer: &mut dyn Observer,
     ) -> Result<&History> {
         Krylov::solve(self, space, a, p, b, x, stop, observer)
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.recurrence.remark()
     }
 }

@@ -1,6 +1,7 @@
 //! Krylov methods: one a file, written once for every device, and what is common to all in [`krylov`].
 
 pub mod bicgstab;
+pub mod cbcg;
 pub mod cg;
 pub mod gmres;
 pub mod krylov;
@@ -8,6 +9,7 @@ mod spec;
 mod work;
 
 pub use bicgstab::{Bicgstab, BicgstabOptions, Reductions};
+pub use cbcg::{Cbcg, CbcgBasis, CbcgOptions};
 pub use cg::{Cg, CgForm, CgOptions};
 pub use gmres::{Gmres, GmresOptions, Orthogonalization};
 pub use krylov::Krylov;
@@ -20,9 +22,10 @@ use crate::operator::LinearOperator;
 use crate::space::{History, Observer, Space, StepSource, Stop, SweepSource};
 
 /// The small steps and the sweeps of every method: what a device compiles.
-pub const KERNELS: [(&[StepSource], &[SweepSource]); 4] = [
+pub const KERNELS: [(&[StepSource], &[SweepSource]); 5] = [
     (krylov::STEPS, krylov::SWEEPS),
     (bicgstab::STEPS, bicgstab::SWEEPS),
+    (cbcg::STEPS, cbcg::SWEEPS),
     (cg::STEPS, cg::SWEEPS),
     (gmres::STEPS, gmres::SWEEPS),
 ];
@@ -43,4 +46,9 @@ pub trait Method<S: Space> {
         stop: &Stop,
         observer: &mut dyn Observer,
     ) -> Result<&History>;
+
+    /// What is worth saying of the last solve, such as directions that depended on others.
+    fn remark(&self) -> Option<String> {
+        None
+    }
 }

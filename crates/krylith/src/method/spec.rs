@@ -1,8 +1,8 @@
 //! Methods by name: the one place that knows which there are.
 
 use super::{
-    Bicgstab, BicgstabOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method, Orthogonalization,
-    Reductions,
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method,
+    Orthogonalization, Reductions,
 };
 use crate::options::{Options, named};
 use crate::space::{Space, Store};
@@ -28,12 +28,14 @@ pub enum MethodName {
     Bicgstab,
     /// Conjugate gradients, for symmetric definite systems.
     Cg,
+    /// Communication-avoiding conjugate gradients, for symmetric definite systems on many ranks.
+    Cbcg,
 }
 
 impl MethodName {
     /// All of them.
-    pub const ALL: [MethodName; 4] =
-        [MethodName::Auto, MethodName::Gmres, MethodName::Bicgstab, MethodName::Cg];
+    pub const ALL: [MethodName; 5] =
+        [MethodName::Auto, MethodName::Gmres, MethodName::Bicgstab, MethodName::Cg, MethodName::Cbcg];
 
     /// Its name in options and reports.
     pub fn name(self) -> &'static str {
@@ -42,6 +44,7 @@ impl MethodName {
             MethodName::Gmres => "gmres",
             MethodName::Bicgstab => "bicgstab",
             MethodName::Cg => "cg",
+            MethodName::Cbcg => "cbcg",
         }
     }
 }
@@ -150,6 +153,8 @@ pub enum MethodSpec {
     Bicgstab(BicgstabOptions),
     /// Conjugate gradients.
     Cg(CgOptions),
+    /// Communication-avoiding conjugate gradients.
+    Cbcg(CbcgOptions),
 }
 
 impl MethodSpec {
@@ -165,6 +170,10 @@ impl MethodSpec {
                 MethodSpec::Bicgstab(BicgstabOptions { reductions: options.reductions.unwrap_or_default() })
             }
             MethodName::Cg => MethodSpec::Cg(CgOptions { form: options.form.unwrap_or_default() }),
+            MethodName::Cbcg => MethodSpec::Cbcg(CbcgOptions {
+                steps: options.s.unwrap_or(CbcgOptions::default().steps),
+                basis: options.basis.unwrap_or_default(),
+            }),
         }
     }
 
@@ -178,6 +187,8 @@ impl MethodSpec {
             ("orthogonalization", MethodName::Gmres, options.orthogonalization.is_some()),
             ("reductions", MethodName::Bicgstab, options.reductions.is_some()),
             ("form", MethodName::Cg, options.form.is_some()),
+            ("s", MethodName::Cbcg, options.s.is_some()),
+            ("basis", MethodName::Cbcg, options.basis.is_some()),
         ];
         let mut given = given.iter().filter(|option| option.2);
         let method = match options.method.unwrap_or_default() {
@@ -210,6 +221,12 @@ impl MethodSpec {
             MethodSpec::Cg(cg) => {
                 Options { method: Some(MethodName::Cg), form: Some(cg.form), ..Options::default() }
             }
+            MethodSpec::Cbcg(cbcg) => Options {
+                method: Some(MethodName::Cbcg),
+                s: Some(cbcg.steps),
+                basis: Some(cbcg.basis),
+                ..Options::default()
+            },
         }
     }
 
@@ -219,6 +236,7 @@ impl MethodSpec {
             MethodSpec::Gmres(_) => MethodName::Gmres,
             MethodSpec::Bicgstab(_) => MethodName::Bicgstab,
             MethodSpec::Cg(_) => MethodName::Cg,
+            MethodSpec::Cbcg(_) => MethodName::Cbcg,
         }
     }
 
@@ -228,6 +246,7 @@ impl MethodSpec {
             MethodSpec::Gmres(gmres) => format!("GMRES({})", gmres.restart),
             MethodSpec::Bicgstab(_) => "BiCGSTAB".into(),
             MethodSpec::Cg(_) => "CG".into(),
+            MethodSpec::Cbcg(cbcg) => format!("CBCG({})", cbcg.steps),
         }
     }
 
@@ -237,6 +256,7 @@ impl MethodSpec {
             MethodSpec::Gmres(gmres) => format!("{} orthogonalisation", gmres.orthogonalization),
             MethodSpec::Bicgstab(bicgstab) => format!("{} reductions", bicgstab.reductions),
             MethodSpec::Cg(cg) => format!("{} form", cg.form),
+            MethodSpec::Cbcg(cbcg) => format!("{} basis", cbcg.basis),
         }
     }
 
@@ -252,7 +272,7 @@ impl MethodSpec {
     pub fn restart(&self) -> Option<usize> {
         match self {
             MethodSpec::Gmres(gmres) => Some(gmres.restart),
-            MethodSpec::Bicgstab(_) | MethodSpec::Cg(_) => None,
+            MethodSpec::Bicgstab(_) | MethodSpec::Cg(_) | MethodSpec::Cbcg(_) => None,
         }
     }
 
@@ -275,6 +295,7 @@ impl MethodSpec {
             MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
             MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),
             MethodSpec::Cg(options) => Box::new(Cg::new(space, *options)?),
+            MethodSpec::Cbcg(options) => Box::new(Cbcg::new(space, *options)?),
         })
     }
 
@@ -287,6 +308,7 @@ impl MethodSpec {
                 2.0 * fixed + n * bicgstab_bytes(options.reductions, preconditioned)
             }
             MethodSpec::Cg(options) => fixed + n * cg_bytes(options.form, preconditioned),
+            MethodSpec::Cbcg(options) => fixed + n * cbcg_bytes(options.steps, preconditioned),
         }
     }
 
@@ -298,6 +320,7 @@ impl MethodSpec {
             MethodSpec::Bicgstab(_) => (0, Store::F64.bytes() as u64, 16),
             MethodSpec::Cg(CgOptions { form: CgForm::Pipelined }) => (0, Store::F64.bytes() as u64, 18),
             MethodSpec::Cg(_) => (0, Store::F64.bytes() as u64, 14),
+            MethodSpec::Cbcg(options) => (4 * options.steps as u64, Store::F64.bytes() as u64, 13),
         };
         (n * m * width, vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8)
     }
@@ -361,15 +384,25 @@ fn cg_bytes(form: CgForm, preconditioned: bool) -> f64 {
     8.0 * f64::from(vectors)
 }
 
+/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/cbcg.rs`.
+fn cbcg_bytes(steps: usize, preconditioned: bool) -> f64 {
+    let s = steps as f64;
+    let basis = 4.0 * s - if steps > 1 { 5.0 } else { 4.0 };
+    8.0 * (10.0 * s + 5.0 + basis + if preconditioned { 0.0 } else { 2.0 }) / s
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn specs_are_text() {
-        for text in
-            ["gmres:restart=7,orthogonalization=mgs", "bicgstab:reductions=classical", "cg:form=flexible"]
-        {
+        for text in [
+            "gmres:restart=7,orthogonalization=mgs",
+            "bicgstab:reductions=classical",
+            "cg:form=flexible",
+            "cbcg:s=8,basis=monomial",
+        ] {
             assert_eq!(text.parse::<MethodSpec>().unwrap().to_string(), text);
         }
         assert_eq!("gmres".parse::<MethodSpec>().unwrap(), MethodSpec::Gmres(GmresOptions::default()));

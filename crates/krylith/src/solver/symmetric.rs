@@ -7,6 +7,7 @@ use crate::Result;
 use crate::comm::agree;
 use crate::operator::LinearOperator;
 use crate::partition::RowNumbers;
+pub(super) use crate::space::random;
 use crate::space::{FLAGS, Store};
 
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the operator counts as symmetric: sums of many numbers are rounded differently.
@@ -56,14 +57,6 @@ pub(super) fn symmetry<S: SolverSpace>(
     let scale = (au * squares[1]).sqrt().max((av * squares[0]).sqrt());
     let symmetric = (uv - vu).abs() <= ROUNDING * scale && scale.is_finite();
     Ok(Symmetry { symmetric, one_sign: uu * vv > 0.0 })
-}
-
-/// A number in (−1, 1) that depends on a seed and an index alone: splitmix64.
-pub(super) fn random(seed: u64, index: u64) -> f64 {
-    let mut z = (seed << 32 ^ index).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
 }
 
 #[cfg(test)]

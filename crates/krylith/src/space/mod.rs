@@ -44,6 +44,14 @@ impl Store {
     }
 }
 
+/// A number in (−1, 1) that depends on a seed and an index alone: splitmix64.
+pub(crate) fn random(seed: u64, index: u64) -> f64 {
+    let mut z = (seed << 32 ^ index).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+}
+
 /// Flag slots of [`Schedule::Scalars`]: small integers that steps and launches share. Not 0: launches under the guard
 /// return at once.
 pub const HALT: usize = 0;
@@ -63,6 +71,14 @@ pub const VERIFIED: usize = 6;
 pub const BATCH: usize = 7;
 /// Number of flag slots.
 pub const FLAGS: usize = 8;
+
+/// Most vectors of a block: of [`Space::block_products`] and its like.
+pub const MOST_COLUMNS: usize = 16;
+
+/// Sums of [`Space::block_update`] for blocks of s vectors.
+pub const fn block_sums(s: usize) -> usize {
+    s * (s + 3) + 1
+}
 
 /// Vectors of one length on one device (and, with a communicator beneath, of one rank's share of a length).
 ///
@@ -85,6 +101,11 @@ pub trait Space: Schedule + Clock {
     fn vector(&self) -> Result<Self::Vector>;
     /// `columns` columns of zeros.
     fn basis(&self, columns: usize, store: Store) -> Result<Self::Basis>;
+    /// A block of `columns` vectors of zeros, at most [`MOST_COLUMNS`], with the room that sums over blocks of this width need.
+    ///
+    /// # Errors
+    /// A device without room; too many columns.
+    fn block(&self, columns: usize) -> Result<Vec<Self::Vector>>;
 
     /// Copies from the host; lengths must agree.
     fn write(&self, host: &[f64], to: &mut Self::Vector) -> Result<()>;
@@ -92,6 +113,12 @@ pub trait Space: Schedule + Clock {
     fn read(&self, from: &Self::Vector, host: &mut [f64]) -> Result<()>;
     /// `to ← from`.
     fn copy(&self, from: &Self::Vector, to: &mut Self::Vector) -> Result<()>;
+
+    /// Random numbers in (−1, 1), which depend on the seed and their places on this device alone.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn fill_random(&self, seed: u64, to: &mut Self::Vector) -> Result<()>;
 
     /// Waits for everything asked for.
     fn wait(&self) -> Result<()>;
@@ -203,6 +230,39 @@ pub trait Space: Schedule + Clock {
         scalars: &mut Self::Scalars,
         from: usize,
         beside: T,
+    ) -> Result<()>;
+    /// Products of each of s vectors with each of s others, at most [`MOST_COLUMNS`]: `to[i·s + j] ← x[i]ᵀ y[j]`. One reduction of s²
+    /// numbers.
+    fn block_products(
+        &self,
+        x: &[Self::Vector],
+        y: &[Self::Vector],
+        scalars: &mut Self::Scalars,
+        to: usize,
+    ) -> Result<()>;
+    /// Takes combinations of s vectors off s others, and sums what comes out, in one pass: `q[j] ← basis[j] − Σ b[j·s + i] q[i]` and the
+    /// same of `aq` with `products`; then from slot `to` on, in one reduction of s (s + 3) + 1 numbers,
+    /// `[QᵀAQ by rows from the diagonal on | (AQ)ᵀAQ likewise | Qᵀr | (AQ)ᵀr | rᵀr]`.
+    fn block_update(
+        &self,
+        basis: &[Self::Vector],
+        products: &[Self::Vector],
+        r: &Self::Vector,
+        q: &mut [Self::Vector],
+        aq: &mut [Self::Vector],
+        scalars: &mut Self::Scalars,
+        b: usize,
+        to: usize,
+    ) -> Result<()>;
+    /// `x ← x + Σ a[i] q[i]`, `r ← r − Σ a[i] aq[i]`.
+    fn block_advance(
+        &self,
+        q: &[Self::Vector],
+        aq: &[Self::Vector],
+        x: &mut Self::Vector,
+        r: &mut Self::Vector,
+        scalars: &mut Self::Scalars,
+        a: usize,
     ) -> Result<()>;
     /// One small step on the scalars; `j` is the iteration within the batch.
     fn step<T: SmallStep>(&self, step: T, scalars: &mut Self::Scalars, j: usize) -> Result<()>;

@@ -4,7 +4,8 @@ use crate::common::*;
 use krylith::comm::{Communicator, Team, gather};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::method::{
-    Bicgstab, BicgstabOptions, Cg, CgOptions, Gmres, GmresOptions, Method, Orthogonalization, Reductions,
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgOptions, Gmres, GmresOptions, Method,
+    Orthogonalization, Reductions,
 };
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::{Part, Partition, Subdomains, split};
@@ -97,6 +98,7 @@ fn hub(n: usize) -> KroneckerSum {
 pub enum Chosen {
     Gmres(GmresOptions),
     Bicgstab(BicgstabOptions),
+    Cbcg(CbcgOptions),
     Cg(CgOptions),
 }
 
@@ -105,6 +107,7 @@ impl Chosen {
         Ok(match self {
             Chosen::Gmres(options) => Box::new(Gmres::new(space, options)?),
             Chosen::Bicgstab(options) => Box::new(Bicgstab::new(space, options)?),
+            Chosen::Cbcg(options) => Box::new(Cbcg::new(space, options)?),
             Chosen::Cg(options) => Box::new(Cg::new(space, options)?),
         })
     }
@@ -310,6 +313,8 @@ pub fn compare(case: &str, method: Chosen, reference: &History, history: &Histor
     let (entries, slack) = match method {
         Chosen::Gmres(_) => (31, 1),
         Chosen::Bicgstab(_) => (6, 2 + reference.iterations / 10),
+        // Two steps; the end of a solve is the end of a step.
+        Chosen::Cbcg(options) => (2 * options.steps + 1, options.steps),
         Chosen::Cg(_) => (31, 1),
     };
     let first = reference.residuals.len().min(history.residuals.len()).min(entries);

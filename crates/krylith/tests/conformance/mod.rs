@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 pub mod arrangement;
+pub mod cbcg;
 pub mod compose;
 pub mod csr;
 #[cfg(feature = "cuda")]

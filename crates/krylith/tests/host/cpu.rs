@@ -192,3 +192,18 @@ fn lent_memory_gives_what_slices_give() {
         conformance::memory::lent_vectors_equal_slices(space, &lend);
     });
 }
+
+#[test]
+fn blocks_match_plain_loops() {
+    each(|space| conformance::cbcg::blocks_match_plain_loops(space));
+}
+
+#[test]
+fn cbcg_converges_as_cg() {
+    each(|space| conformance::cbcg::cbcg_converges_as_cg(space));
+}
+
+#[test]
+fn cbcg_copes_with_hard_cases() {
+    each(|space| conformance::cbcg::cbcg_copes_with_hard_cases(space));
+}

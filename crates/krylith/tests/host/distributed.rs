@@ -1,6 +1,6 @@
 //! The conformance tests of several ranks, on CPUs; ranks are threads here.
 
-use crate::conformance::{dia, distributed, residual};
+use crate::conformance::{cbcg, dia, distributed, residual};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use std::sync::Arc;
@@ -32,4 +32,9 @@ fn updates_reach_all_ranks() {
 #[test]
 fn residuals_of_ranks_are_rounded_once() {
     residual::residuals_of_ranks_are_rounded_once(&[1, 2, 5], &share);
+}
+
+#[test]
+fn cbcg_of_ranks() {
+    cbcg::cbcg_of_ranks(&[2, 3, 4], &share);
 }

@@ -4,6 +4,7 @@
 //! order: results are bitwise the same for any number of threads.
 
 mod basis;
+mod block;
 mod crowd;
 mod dia;
 mod diagonal;

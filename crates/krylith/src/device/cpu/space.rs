@@ -3,7 +3,10 @@
 use super::pool::Disjoint;
 use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
 use crate::comm::Communicator;
-use crate::space::{COLUMNS, Clock, FLAGS, HALT, Phase, Phases, Schedule, SmallStep, Space, Store, Sweep};
+use crate::space::{
+    COLUMNS, Clock, FLAGS, HALT, MOST_COLUMNS, Phase, Phases, Schedule, SmallStep, Space, Store, Sweep,
+    random,
+};
 use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
@@ -48,6 +51,22 @@ impl Space for Cpu {
             2,
             #[inline(always)]
             |_, range| unsafe { to.range(range.clone()) }.copy_from_slice(&from[range]),
+        );
+        Ok(())
+    }
+    fn block(&self, columns: usize) -> Result<Vec<Vec<f64>>> {
+        self.make_block(columns)
+    }
+    fn fill_random(&self, seed: u64, to: &mut Vec<f64>) -> Result<()> {
+        let to = Disjoint::new(to);
+        self.for_strips(
+            1,
+            #[inline(always)]
+            |_, range| {
+                // SAFETY: strips do not overlap.
+                let to = unsafe { to.range(range.clone()) };
+                to.iter_mut().zip(range).for_each(|(to, i)| *to = random(seed, i as u64));
+            },
         );
         Ok(())
     }
@@ -333,6 +352,48 @@ impl Space for Cpu {
                 );
             },
         );
+        Ok(())
+    }
+    fn block_products(
+        &self,
+        x: &[Vec<f64>],
+        y: &[Vec<f64>],
+        scalars: &mut CpuScalars,
+        to: usize,
+    ) -> Result<()> {
+        if self.stops(scalars) { Ok(()) } else { self.products_of_blocks(x, y, &mut scalars.values[to..]) }
+    }
+    fn block_update(
+        &self,
+        basis: &[Vec<f64>],
+        products: &[Vec<f64>],
+        r: &Vec<f64>,
+        q: &mut [Vec<f64>],
+        aq: &mut [Vec<f64>],
+        scalars: &mut CpuScalars,
+        b: usize,
+        to: usize,
+    ) -> Result<()> {
+        if self.stops(scalars) {
+            return Ok(());
+        }
+        let mut combination = [0.0; MOST_COLUMNS * MOST_COLUMNS];
+        let s = basis.len();
+        combination[..s * s].copy_from_slice(&scalars.values[b..b + s * s]);
+        self.update_by_blocks([basis, products], r, [q, aq], &combination[..s * s], &mut scalars.values[to..])
+    }
+    fn block_advance(
+        &self,
+        q: &[Vec<f64>],
+        aq: &[Vec<f64>],
+        x: &mut Vec<f64>,
+        r: &mut Vec<f64>,
+        scalars: &mut CpuScalars,
+        a: usize,
+    ) -> Result<()> {
+        if !self.stops(scalars) {
+            self.advance_by_blocks([q, aq], [x, r], &scalars.values[a..a + q.len()]);
+        }
         Ok(())
     }
     fn step<T: SmallStep>(&self, _: T, scalars: &mut CpuScalars, j: usize) -> Result<()> {

@@ -53,10 +53,11 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
     if options.equilibrate.unwrap_or(false) {
         all.extend(sweeps(EQUILIBRATED_SWEEPS));
     }
-    let [common, bicgstab, cg, gmres] = KERNELS;
+    let [common, bicgstab, cbcg, cg, gmres] = KERNELS;
     let (steps, passes) = match method {
         MethodName::Gmres => gmres,
         MethodName::Cg => cg,
+        MethodName::Cbcg => cbcg,
         MethodName::Auto | MethodName::Bicgstab => bicgstab,
     };
     let first = open && precond.keeps_symmetry();

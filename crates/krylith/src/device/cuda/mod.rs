@@ -5,6 +5,7 @@
 //! lengths share it.
 
 pub(crate) mod ahead;
+mod block;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
@@ -34,6 +35,7 @@ mod space;
 pub mod specialisations;
 mod staging;
 mod structure;
+mod sums;
 mod tiles;
 mod tiling;
 mod waiting;

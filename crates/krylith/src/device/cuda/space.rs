@@ -30,6 +30,8 @@ pub struct Cuda {
     len: usize,
     scratch: Buffer<f64>,
     counter: Buffer<u32>,
+    /// Scratch for the sums of blocks, once there is a block.
+    pub(super) block_sums: RefCell<Option<Buffer<f64>>>,
     timing: Cell<bool>,
     marks: RefCell<Vec<(Phase, CudaEvent)>>,
 }
@@ -83,6 +85,7 @@ impl Cuda {
             len,
             scratch: device.zeros(MAX_SUMS * blocks, "reduction scratch")?,
             counter: device.zeros(1, "a reduction counter")?,
+            block_sums: RefCell::default(),
             timing: Cell::new(false),
             marks: RefCell::default(),
         })
@@ -107,6 +110,16 @@ impl Cuda {
     /// Address of the flag that ends launches early, or null.
     pub(super) fn halt(&self) -> u64 {
         self.device.halt()
+    }
+
+    /// Length of a vector on this GPU.
+    pub(super) fn vector_len(&self) -> usize {
+        self.len
+    }
+
+    /// Where the blocks of a launch are counted.
+    pub(super) fn counter_pointer(&self) -> u64 {
+        self.counter.pointer()
     }
 
     fn check_len(&self, n: usize) -> Result<()> {
@@ -275,6 +288,13 @@ impl Space for Cuda {
         self.check_len(from.len())?;
         self.check_len(to.len())?;
         self.device.copy(from, to, self.len)
+    }
+    fn block(&self, columns: usize) -> Result<Vec<Buffer<f64>>> {
+        self.make_block(columns)
+    }
+    fn fill_random(&self, seed: u64, to: &mut Buffer<f64>) -> Result<()> {
+        self.check_len(to.len())?;
+        self.random(seed, None, 1, to)
     }
     fn wait(&self) -> Result<()> {
         self.device.wait()
@@ -448,6 +468,42 @@ impl Space for Cuda {
                 scalars.flag(0)
             )
         }
+    }
+    fn block_products(
+        &self,
+        x: &[Buffer<f64>],
+        y: &[Buffer<f64>],
+        scalars: &mut CudaScalars,
+        to: usize,
+    ) -> Result<()> {
+        self.products_of_blocks(x, y, scalars.value(to))
+    }
+    fn block_update(
+        &self,
+        basis: &[Buffer<f64>],
+        products: &[Buffer<f64>],
+        r: &Buffer<f64>,
+        q: &mut [Buffer<f64>],
+        aq: &mut [Buffer<f64>],
+        scalars: &mut CudaScalars,
+        b: usize,
+        to: usize,
+    ) -> Result<()> {
+        self.check_len(r.len())?;
+        self.update_by_blocks([basis, products], r, [q, aq], scalars.value(b), scalars.value(to))
+    }
+    fn block_advance(
+        &self,
+        q: &[Buffer<f64>],
+        aq: &[Buffer<f64>],
+        x: &mut Buffer<f64>,
+        r: &mut Buffer<f64>,
+        scalars: &mut CudaScalars,
+        a: usize,
+    ) -> Result<()> {
+        self.check_len(x.len())?;
+        self.check_len(r.len())?;
+        self.advance_by_blocks([q, aq], [x, r], scalars.value(a))
     }
     fn step<T: SmallStep>(&self, _: T, scalars: &mut CudaScalars, j: usize) -> Result<()> {
         let key = special::step_key(&T::SOURCE, 0);

@@ -1,0 +1,153 @@
+//! Blocks of a few vectors on a GPU: the launches of `kernels/block.cu`.
+
+use super::driver::{Buffer, launch};
+use super::{Cuda, specialisations as special};
+use crate::space::{MOST_COLUMNS, block_sums};
+use crate::{Error, Result};
+
+/// Threads of a block of threads.
+const THREADS: usize = 256;
+/// Rows that a block of threads takes at a time, at least: what the grid of a short vector is made for.
+const ROWS: usize = 128;
+/// Resident blocks a multiprocessor: of the products, and of the update with its many registers.
+const RESIDENT: [usize; 2] = [2, 1];
+
+/// Addresses of a block's columns, as `struct Block` of the kernel.
+type Columns = [u64; MOST_COLUMNS];
+
+impl Cuda {
+    /// Numbers that the sums of all blocks of threads take, for s columns.
+    fn block_scratch(&self, s: usize) -> usize {
+        self.device().multiprocessors() * (RESIDENT[0] * s * s).max(RESIDENT[1] * block_sums(s))
+    }
+
+    /// A block of zeros, and room for what its sums need.
+    pub(super) fn make_block(&self, columns: usize) -> Result<Vec<Buffer<f64>>> {
+        if columns > MOST_COLUMNS {
+            return Err(Error::invalid(format!("a block of {columns} vectors; at most {MOST_COLUMNS}")));
+        }
+        let mut scratch = self.block_sums.borrow_mut();
+        let needed = self.block_scratch(columns);
+        if scratch.as_ref().is_none_or(|scratch| scratch.len() < needed) {
+            *scratch = Some(self.device().zeros(needed, "reduction scratch")?);
+        }
+        (0..columns).map(|_| self.device().zeros(self.vector_len(), "a vector of a block")).collect()
+    }
+
+    fn columns(&self, block: &[Buffer<f64>], s: usize) -> Result<Columns> {
+        let len = self.vector_len();
+        if block.len() != s || s > MOST_COLUMNS || block.iter().any(|v| v.len() != len) {
+            return Err(Error::invalid(format!(
+                "blocks must have the same number of vectors, at most {MOST_COLUMNS}, of {len} numbers"
+            )));
+        }
+        Ok(std::array::from_fn(|i| block.get(i).map_or(0, |v| v.pointer())))
+    }
+
+    /// A fixed grid for a fixed length: sums come out the same every time.
+    fn block_grid(&self, resident: usize) -> usize {
+        self.vector_len().div_ceil(ROWS).clamp(1, resident * self.device().multiprocessors())
+    }
+
+    fn block_room(&self, s: usize) -> Result<u64> {
+        match &*self.block_sums.borrow() {
+            Some(scratch) if scratch.len() >= self.block_scratch(s) => Ok(scratch.pointer()),
+            _ => Err(Error::invalid("blocks must be made by the space that works on them")),
+        }
+    }
+
+    /// All products of two blocks.
+    pub(super) fn products_of_blocks(&self, x: &[Buffer<f64>], y: &[Buffer<f64>], out: u64) -> Result<()> {
+        let s = x.len();
+        let (x, y) = (self.columns(x, s)?, self.columns(y, s)?);
+        let function = self.device().function(&special::block("block_products", s))?;
+        let scratch = self.block_room(s)?;
+        // SAFETY: the parameter types are the kernel's; scratch was made for this grid.
+        unsafe {
+            launch!(
+                self.device(),
+                &function,
+                self.block_grid(RESIDENT[0]),
+                THREADS,
+                0,
+                self.halt(),
+                self.vector_len() as i32,
+                x,
+                y,
+                out,
+                scratch,
+                self.counter_pointer(),
+                self.fabric().group()
+            )?;
+        }
+        self.fabric().total(out, s * s)
+    }
+
+    /// Q ← S − Q B and AQ ← AS − AQ B, with their sums: `from` is (S, A S), `to` (Q, A Q), B by columns.
+    pub(super) fn update_by_blocks(
+        &self,
+        from: [&[Buffer<f64>]; 2],
+        r: &Buffer<f64>,
+        to: [&mut [Buffer<f64>]; 2],
+        b: u64,
+        out: u64,
+    ) -> Result<()> {
+        let s = from[0].len();
+        let [basis, products] = [self.columns(from[0], s)?, self.columns(from[1], s)?];
+        let [q, aq] = [self.columns(to[0], s)?, self.columns(to[1], s)?];
+        let function = self.device().function(&special::block("block_update", s))?;
+        let scratch = self.block_room(s)?;
+        // SAFETY: the parameter types are the kernel's; scratch was made for this grid.
+        unsafe {
+            launch!(
+                self.device(),
+                &function,
+                self.block_grid(RESIDENT[1]),
+                THREADS,
+                0,
+                self.halt(),
+                self.vector_len() as i32,
+                basis,
+                products,
+                r.pointer(),
+                q,
+                aq,
+                b,
+                out,
+                scratch,
+                self.counter_pointer(),
+                self.fabric().group()
+            )?;
+        }
+        self.fabric().total(out, block_sums(s))
+    }
+
+    /// x += Q a, r −= AQ a: `by` is (Q, A Q), `to` (x, r).
+    pub(super) fn advance_by_blocks(
+        &self,
+        by: [&[Buffer<f64>]; 2],
+        to: [&mut Buffer<f64>; 2],
+        a: u64,
+    ) -> Result<()> {
+        let s = by[0].len();
+        let [q, aq] = [self.columns(by[0], s)?, self.columns(by[1], s)?];
+        let function = self.device().function(&special::block("block_advance", s))?;
+        // SAFETY: the parameter types are the kernel's.
+        unsafe {
+            launch!(
+                self.device(),
+                &function,
+                self.vector_len().div_ceil(2 * THREADS).clamp(1, 8 * self.device().multiprocessors()),
+                THREADS,
+                0,
+                self.halt(),
+                self.vector_len() as i32,
+                q,
+                aq,
+                to[0].pointer(),
+                to[1].pointer(),
+                a
+            )
+        }
+    }
+}

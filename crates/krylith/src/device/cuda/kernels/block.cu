@@ -1,0 +1,292 @@
+// block: what P-CBCG does with blocks of COLUMNS vectors of n numbers, one pass over memory each.
+//
+//   block_products   out[i*s + j] = x_i'y_j                                             reads 2s
+//   block_update     Q <- S - Q B, AQ <- AS - AQ B (B by columns), and with the new ones
+//                    out = [ Q'AQ | (AQ)'AQ (both by rows from the diagonal on) | Q'r | (AQ)'r | r'r ]   reads 4s + 1, writes 2s
+//   block_advance    x += Q a, r -= AQ a                                                reads 2s + 2, writes 2
+//
+// Bytes moved: 8n for each vector read or written.
+//
+// Macro: COLUMNS  s, 1 to 16
+//
+// Sums of all pairs do not fit one thread, so tensor cores make them: mma.m8n8k4 in f64. Of a tile of 8 rows, lane (g, t),
+// g = lane / 4, t = lane % 4, holds rows 2t and 2t + 1 of column g, one 16-byte load: the first rows of all lanes are one operand of
+// four rows, the second rows another, because the order in which rows are summed is free. The update is made transposed, Q^T <- S^T - B^T Q^T: B^T
+// stays in registers, Q^T comes as row g of column t, and what comes out lies as a pair of rows of column g again, ready to be stored and
+// to be multiplied for the sums. All loads of a tile come before its stores, and no other warp touches its rows: Q may be updated in place.
+//
+// Columns come as pointers in the arguments, 16-byte aligned; rows >= n are neither read nor written.
+// scratch: gridDim.x numbers for each sum.  counter: one zeroed word.  peers: null, or the GPUs (peers.cuh) over which sums are
+// totalled by the last block, which adds the blocks' sums in block order: deterministic.
+
+#include "peers.cuh"
+
+#ifndef COLUMNS
+#define COLUMNS 12
+#endif
+constexpr int S = COLUMNS;
+constexpr int WARPS = 8;
+constexpr int ROWS = 8;                    // of a tile
+constexpr int WIDE = (S + 7) / 8;          // tiles of 8 columns
+constexpr int DEEP = (S + 3) / 4;          // tiles of 4 columns
+
+// Tiles of 8 rows that a warp loads at a time: bytes under way against registers.
+constexpr int AHEAD_PRODUCTS = 4;
+constexpr int AHEAD_UPDATE = S > 8 ? 2 : 4;
+
+struct Block {
+    double* column[16];
+};
+
+// D += A B, 8 x 4 times 4 x 8.
+__device__ __forceinline__ void multiply(double (&d)[2], double a, double b) {
+    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+d"(d[0]), "+d"(d[1]) : "d"(a), "d"(b));
+}
+
+// Two rows of a column, rows from `left` on as zeros. The column must exist if any row is wanted.
+__device__ __forceinline__ void load(const double* p, int left, double (&v)[2]) {
+    v[0] = v[1] = 0;
+    if (left >= 2) {
+        const double2 pair = __ldcs(reinterpret_cast<const double2*>(p));
+        v[0] = pair.x, v[1] = pair.y;
+    } else if (left == 1) {
+        v[0] = *p;
+    }
+}
+__device__ __forceinline__ void store(double* p, int left, const double (&v)[2]) {
+    if (left >= 2) __stcs(reinterpret_cast<double2*>(p), make_double2(v[0], v[1]));
+    else if (left == 1) *p = v[0];
+}
+
+// The blocks' sums to `out`, in block order, over the GPUs too. `from[k]`, in shared memory, is this block's share of sum k; the whole block
+// calls it behind a barrier.
+__device__ __forceinline__ void finish(const double* from, int sums, double* out, double* scratch, unsigned* counter, Group* peers) {
+    __shared__ bool last;
+    for (int k = threadIdx.x; k < sums; k += WARPS * 32) {
+        scratch[(long long)k * gridDim.x + blockIdx.x] = from[k];
+        __threadfence();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    constexpr int AT_ONCE = 4;
+    Round round = {};
+    if (peers) round = open_round(peers);
+    for (int k = warp; k < sums; k += AT_ONCE * WARPS) {
+        double x[AT_ONCE] = {};
+        const double* at[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) at[i] = scratch + (long long)min(k + i * WARPS, sums - 1) * gridDim.x;
+#pragma unroll 4
+        for (int b = lane; b < gridDim.x; b += 32)
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) x[i] += __ldcg(at[i] + b);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            for (int bit = 16; bit; bit /= 2) x[i] += __shfl_xor_sync(~0u, x[i], bit);
+            if (!peers && lane == 0 && k + i * WARPS < sums) out[k + i * WARPS] = x[i];
+        }
+        if (!peers) continue;
+        const int mine = lane / 8;  // eight lanes post a sum
+        const double low = mine % 2 ? x[1] : x[0], high = mine % 2 ? x[3] : x[2];
+        if (k + mine * WARPS < sums) post(round, k + mine * WARPS, mine < 2 ? low : high);
+    }
+    if (!peers) return;
+    for (int k = threadIdx.x; k < sums; k += WARPS * 32) out[k] = collect(peers, round, k);
+    close_round(peers);
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32, 2)
+block_products(const int* halt, const int n, const Block x, const Block y, double* out, double* scratch, unsigned* counter, Group* peers) {
+    if (halt && *halt) return;
+    __shared__ double tiles[WARPS][WIDE * WIDE * 64];
+    __shared__ double own[S * S];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    constexpr int U = AHEAD_PRODUCTS;
+    const double *px[WIDE], *py[WIDE];
+#pragma unroll
+    for (int i = 0; i < WIDE; ++i) {
+        const int column = min(8 * i + g, S - 1);
+        px[i] = x.column[column] + 2 * t, py[i] = y.column[column] + 2 * t;
+    }
+    double sum[WIDE][WIDE][2] = {};
+    const long long step = (long long)gridDim.x * WARPS * U * ROWS;
+    for (long long row = ((long long)blockIdx.x * WARPS + warp) * U * ROWS; row < n; row += step) {
+        double a[U][WIDE][2], b[U][WIDE][2];
+#pragma unroll
+        for (int u = 0; u < U; ++u)
+#pragma unroll
+            for (int i = 0; i < WIDE; ++i) {
+                const int left = 8 * i + g < S ? (int)min(n - row - u * ROWS - 2 * t, 2ll) : 0;
+                load(px[i] + row + u * ROWS, left, a[u][i]);
+                load(py[i] + row + u * ROWS, left, b[u][i]);
+            }
+#pragma unroll
+        for (int u = 0; u < U; ++u)
+#pragma unroll
+            for (int h = 0; h < 2; ++h)
+#pragma unroll
+                for (int i = 0; i < WIDE; ++i)
+#pragma unroll
+                    for (int j = 0; j < WIDE; ++j) multiply(sum[i][j], a[u][i][h], b[u][j][h]);
+    }
+#pragma unroll
+    for (int i = 0; i < WIDE; ++i)
+#pragma unroll
+        for (int j = 0; j < WIDE; ++j)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) tiles[warp][(i * WIDE + j) * 64 + g * 8 + 2 * t + h] = sum[i][j][h];
+    __syncthreads();
+    for (int k = threadIdx.x; k < S * S; k += WARPS * 32) {
+        const int i = k / S, j = k % S;
+        double all = 0;
+        for (int w = 0; w < WARPS; ++w) all += tiles[w][(i / 8 * WIDE + j / 8) * 64 + i % 8 * 8 + j % 8];
+        own[k] = all;
+    }
+    __syncthreads();
+    finish(own, S * S, out, scratch, counter, peers);
+}
+
+constexpr int UPPER = WIDE * (WIDE + 1) / 2;   // tiles of a symmetric matrix: (0, 0), then (0, 1), (1, 1)
+constexpr int HALF = S * (S + 1) / 2;
+constexpr int SUMS = S * (S + 3) + 1;
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32, 1)
+block_update(const int* halt, const int n, const Block basis, const Block products, const double* r, const Block q, const Block aq,
+             const double* combination, double* out, double* scratch, unsigned* counter, Group* peers) {
+    if (halt && *halt) return;
+    __shared__ double tiles[WARPS][2 * UPPER * 64];
+    __shared__ double with_r[WARPS][2 * S + 1];
+    __shared__ double own[SUMS];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    constexpr int U = AHEAD_UPDATE;
+    // -B^T: what goes from column 4k + t of Q to column 8i + g.
+    double b[WIDE][DEEP];
+#pragma unroll
+    for (int i = 0; i < WIDE; ++i)
+#pragma unroll
+        for (int k = 0; k < DEEP; ++k) {
+            const bool there = 8 * i + g < S && 4 * k + t < S;
+            b[i][k] = there ? -combination[(8 * i + g) * S + 4 * k + t] : 0;
+        }
+    const double *from[2][WIDE], *old[2][DEEP];
+    double* to[2][WIDE];
+#pragma unroll
+    for (int i = 0; i < WIDE; ++i) {
+        const int column = min(8 * i + g, S - 1);
+        from[0][i] = basis.column[column] + 2 * t, from[1][i] = products.column[column] + 2 * t;
+        to[0][i] = q.column[column] + 2 * t, to[1][i] = aq.column[column] + 2 * t;
+    }
+#pragma unroll
+    for (int k = 0; k < DEEP; ++k) {
+        const int column = min(4 * k + t, S - 1);
+        old[0][k] = q.column[column] + g, old[1][k] = aq.column[column] + g;
+    }
+    double gram[2][UPPER][2] = {}, dot[2][WIDE] = {}, square = 0;
+    const long long step = (long long)gridDim.x * WARPS * U * ROWS;
+    for (long long row = ((long long)blockIdx.x * WARPS + warp) * U * ROWS; row < n; row += step) {
+        double made[U][2][WIDE][2], before[U][2][DEEP], rest[U][2];
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            const long long at = row + u * ROWS;
+            const int pair = (int)min(n - at - 2 * t, 2ll);
+#pragma unroll
+            for (int m = 0; m < 2; ++m) {
+#pragma unroll
+                for (int i = 0; i < WIDE; ++i) load(from[m][i] + at, 8 * i + g < S ? pair : 0, made[u][m][i]);
+#pragma unroll
+                for (int k = 0; k < DEEP; ++k) before[u][m][k] = 4 * k + t < S && at + g < n ? __ldcs(old[m][k] + at) : 0;
+            }
+            load(r + at + 2 * t, pair, rest[u]);
+        }
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            const long long at = row + u * ROWS;
+            const int pair = (int)min(n - at - 2 * t, 2ll);
+#pragma unroll
+            for (int m = 0; m < 2; ++m)
+#pragma unroll
+                for (int i = 0; i < WIDE; ++i) {
+#pragma unroll
+                    for (int k = 0; k < DEEP; ++k) multiply(made[u][m][i], b[i][k], before[u][m][k]);
+                    store(to[m][i] + at, 8 * i + g < S ? pair : 0, made[u][m][i]);
+                }
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+#pragma unroll
+                for (int j = 0; j < WIDE; ++j)
+#pragma unroll
+                    for (int i = 0; i <= j; ++i)
+#pragma unroll
+                        for (int m = 0; m < 2; ++m) multiply(gram[m][i + j * (j + 1) / 2], made[u][m][i][h], made[u][1][j][h]);
+#pragma unroll
+                for (int m = 0; m < 2; ++m)
+#pragma unroll
+                    for (int i = 0; i < WIDE; ++i) dot[m][i] = fma(made[u][m][i][h], rest[u][h], dot[m][i]);
+                square = fma(rest[u][h], rest[u][h], square);
+            }
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+#pragma unroll
+        for (int i = 0; i < UPPER; ++i)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) tiles[warp][(m * UPPER + i) * 64 + g * 8 + 2 * t + h] = gram[m][i][h];
+#pragma unroll
+        for (int i = 0; i < WIDE; ++i) {
+            dot[m][i] += __shfl_xor_sync(~0u, dot[m][i], 1);
+            dot[m][i] += __shfl_xor_sync(~0u, dot[m][i], 2);
+            if (t == 0 && 8 * i + g < S) with_r[warp][m * S + 8 * i + g] = dot[m][i];
+        }
+    }
+    square += __shfl_xor_sync(~0u, square, 1);
+    square += __shfl_xor_sync(~0u, square, 2);
+    if (lane == 0) with_r[warp][2 * S] = square;
+    __syncthreads();
+    for (int k = threadIdx.x; k < SUMS; k += WARPS * 32) {
+        double all = 0;
+        if (k < 2 * HALF) {
+            int i = 0, j = k % HALF;   // row i, and how far behind the diagonal
+            while (j >= S - i) j -= S - i, ++i;
+            j += i;
+            const int tile = k / HALF * UPPER + i / 8 + (j / 8) * (j / 8 + 1) / 2;
+            for (int w = 0; w < WARPS; ++w) all += tiles[w][tile * 64 + i % 8 * 8 + j % 8];
+        } else {
+            for (int w = 0; w < WARPS; ++w) all += with_r[w][k - 2 * HALF];
+        }
+        own[k] = all;
+    }
+    __syncthreads();
+    finish(own, SUMS, out, scratch, counter, peers);
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32)
+block_advance(const int* halt, const int n, const Block q, const Block aq, double* x, double* r, const double* a) {
+    if (halt && *halt) return;
+    double c[S];
+#pragma unroll
+    for (int i = 0; i < S; ++i) c[i] = a[i];
+    const long long step = 2ll * gridDim.x * WARPS * 32;
+    for (long long row = 2ll * (blockIdx.x * WARPS * 32 + threadIdx.x); row < n; row += step) {
+        const int left = (int)min(n - row, 2ll);
+        double u[2], v[2];
+        load(x + row, left, u);
+        load(r + row, left, v);
+        double d[S][2], e[S][2];
+#pragma unroll
+        for (int i = 0; i < S; ++i) load(q.column[i] + row, left, d[i]);
+#pragma unroll
+        for (int i = 0; i < S; ++i) load(aq.column[i] + row, left, e[i]);
+#pragma unroll
+        for (int i = 0; i < S; ++i)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) u[h] = fma(c[i], d[i][h], u[h]), v[h] = fma(-c[i], e[i][h], v[h]);
+        store(x + row, left, u);
+        store(r + row, left, v);
+    }
+}
