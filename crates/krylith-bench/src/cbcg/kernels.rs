@@ -1,9 +1,9 @@
 //! Table III: each kernel of an iteration beside its roofline.
 //!
-//! Flops and bytes are counted for a cell: what must be computed, and what must come from memory or go there once. The roofline is
+//! Flops and bytes are counted for a cell, and for one of the s products of a step where a kernel serves all: what must be computed, and what must come from memory or go there once. The roofline is
 //! the paper's, f/F + b/B, with B measured in the same run. On a CPU F is not known, and its part is left out.
 
-use super::{Case, CbcgSuite, none};
+use super::{Case, CbcgSuite, blocks, none};
 use crate::platform::Platform;
 use crate::samples::{Samples, in_turn};
 use crate::systems::Random;
@@ -33,11 +33,12 @@ impl Roof {
 /// One kernel.
 pub(super) struct Row {
     pub name: String,
-    /// Flops and bytes a cell.
+    /// Flops and bytes a cell and product.
     pub flops: f64,
     pub bytes: f64,
     /// Flops, bytes and share of the roofline in the paper, where it has this kernel.
     pub paper: Option<[f64; 3]>,
+    /// Cells times the products that share one run.
     pub cells: usize,
     pub samples: Samples,
     /// Largest relative difference from the host's loop, or what went wrong.
@@ -45,16 +46,19 @@ pub(super) struct Row {
 }
 
 /// A kernel on its own vectors.
-struct Kernel<'k> {
-    name: String,
-    flops: f64,
-    bytes: f64,
-    paper: Option<[f64; 3]>,
-    run: Box<dyn FnMut() -> Result<()> + 'k>,
+pub(super) struct Kernel<'k> {
+    pub name: String,
+    /// Flops and bytes a cell and product.
+    pub flops: f64,
+    pub bytes: f64,
+    pub paper: Option<[f64; 3]>,
+    /// Products that share one run.
+    pub products: usize,
+    pub run: Box<dyn FnMut() -> Result<()> + 'k>,
     /// What it wrote: vectors, then sums.
-    answer: Box<dyn FnMut() -> Result<Vec<f64>> + 'k>,
+    pub answer: Box<dyn FnMut() -> Result<Vec<f64>> + 'k>,
     /// The same by a loop on the host, from fresh inputs.
-    expected: Box<dyn Fn() -> Vec<f64> + 'k>,
+    pub expected: Box<dyn Fn() -> Vec<f64> + 'k>,
 }
 
 /// Slots of CG's scalars.
@@ -69,9 +73,9 @@ where
 {
     let space = Rc::new(p.space(small.rows())?);
     let checks: Vec<std::result::Result<f64, String>> =
-        all(&space, small)?.iter_mut().map(|kernel| check(kernel).map_err(|e| e.to_string())).collect();
+        all(&space, small, true)?.iter_mut().map(|kernel| check(kernel).map_err(|e| e.to_string())).collect();
     let space = Rc::new(p.space(case.rows())?);
-    let mut kernels = all(&space, case)?;
+    let mut kernels = all(&space, case, false)?;
     if kernels.len() != checks.len() {
         return Err(Error::invalid("the small case has other kernels than the large one"));
     }
@@ -85,7 +89,7 @@ where
             flops: k.flops,
             bytes: k.bytes,
             paper: k.paper,
-            cells: case.rows(),
+            cells: case.rows() * k.products,
             samples: none(),
             check,
         })
@@ -151,8 +155,14 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-fn all<'k, S: PointBlockSum + BlockDiagonal + 'k>(space: &Rc<S>, case: &'k Case) -> Result<Vec<Kernel<'k>>> {
-    Ok(vec![product(space, case)?, directions(space, case)?, residual(space, case)?])
+fn all<'k, S: PointBlockSum + BlockDiagonal + 'k>(
+    space: &Rc<S>,
+    case: &'k Case,
+    check: bool,
+) -> Result<Vec<Kernel<'k>>> {
+    let mut all = vec![product(space, case)?, directions(space, case)?, residual(space, case)?];
+    all.extend(blocks::all(space, case, check)?);
+    Ok(all)
 }
 
 /// q = A p with (p, q): line 3 and the first sum of line 4.
@@ -174,6 +184,7 @@ fn product<'k, S: PointBlockSum + 'k>(space: &Rc<S>, case: &'k Case) -> Result<K
         flops: 2.0 * nonzeros - 1.0 + 2.0,
         bytes: bytes + if fused { 0.0 } else { 16.0 },
         paper: Some([15.0, 92.0, 0.90]),
+        products: 1,
         run: Box::new(move || {
             let State { vectors, scalars } = &mut *held.borrow_mut();
             let [x, y] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };
@@ -204,6 +215,7 @@ fn directions<'k, S: Space + 'k>(space: &Rc<S>, case: &Case) -> Result<Kernel<'k
         flops: 4.0,
         bytes: 40.0,
         paper: Some([3.0, 24.0, 0.85]),
+        products: 1,
         run: Box::new(move || {
             let State { vectors, scalars } = &mut *held.borrow_mut();
             let [z, x, p] = &mut vectors[..] else { return Err(Error::invalid("three vectors")) };
@@ -229,6 +241,7 @@ fn residual<'k, S: Space + 'k>(space: &Rc<S>, case: &Case) -> Result<Kernel<'k>>
         flops: 2.0,
         bytes: 24.0,
         paper: None,
+        products: 1,
         run: Box::new(move || {
             let State { vectors, scalars } = &mut *held.borrow_mut();
             let [q, r] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };

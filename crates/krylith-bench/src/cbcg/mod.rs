@@ -4,6 +4,7 @@
 //! On a GPU the baselines are what a user would write with the vendor's libraries. Every kernel is compared with a loop on the
 //! host, on a case of a 64th of the size, and every solve by b − A x on the host, before a time is kept.
 
+mod blocks;
 mod kernels;
 mod network;
 mod report;
