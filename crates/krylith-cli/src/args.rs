@@ -4,6 +4,7 @@ use crate::failure::{DONE, Result};
 use crate::options::{self, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use krylith::method::{CgForm, MethodName, Orthogonalization, Reductions};
+use krylith::operator::Format;
 use krylith::options::tolerance;
 use krylith::partition::{PartitionSpec, Partitioner};
 use krylith::precond::PrecondSpec;
@@ -133,6 +134,10 @@ pub struct SolveArgs {
     /// counts [default: f64]
     #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
     pub store: Option<Store>,
+    /// How a product of scalar rows is stored: csr (by rows), dia (by diagonals, half of them where the matrix is symmetric) or
+    /// dia-full (all of them) [default: auto, which is dia where the entries lie on at most 32 diagonals and fill most of them]
+    #[arg(long, value_name = "auto|csr|dia|dia-full", help_heading = "Machine")]
+    pub format: Option<Format>,
 
     /// Krylov method: auto, gmres, bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
     /// may rise and fall), or cg (for symmetric definite systems: seven vectors, one product) [default: auto, which is cg
@@ -156,7 +161,8 @@ pub struct SolveArgs {
     #[arg(long, value_name = "textbook|one-reduction|flexible|pipelined", help_heading = "Method")]
     pub form: Option<CgForm>,
     /// Preconditioner, NAME[:key=value,…]: auto (ildu, then stronger ones if it fails), none, jacobi (inverts each
-    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu (incomplete factors of subdomains; keys
+    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), block-jacobi (IC(0) or ILU(0) of the tiles of a
+    /// structured grid with a 7-point stencil; keys tile=XxYxZ|whole|slab, factor=ic0|ilu0), ildu (incomplete factors of subdomains; keys
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
     /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to the residual that A leaves
     /// [default: auto]
@@ -197,12 +203,15 @@ impl SolveArgs {
             orthogonalization: self.orthogonalization,
             reductions: self.reductions,
             form: self.form,
+            s: None,
+            basis: None,
             precond: self.precond.clone(),
             rtol: self.rtol,
             atol: self.atol,
             max_iters: self.max_iters,
             time_limit: None,
             store: self.store,
+            format: self.format,
             device: self.device.clone(),
             threads: self.threads,
             deterministic: self.deterministic.then_some(true),

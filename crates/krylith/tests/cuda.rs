@@ -17,7 +17,7 @@ use krylith::memory::Numbers;
 use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::{BlockJacobi, Ildu, IlduOptions};
-use krylith::space::{Clock, Schedule, Space};
+use krylith::space::{Clock, Space};
 use krylith::{Problem, Solver, Stop, Store};
 use libtest_mimic::{Arguments, Trial};
 use std::sync::Arc;
@@ -110,6 +110,12 @@ fn main() {
         each!(ildu::factors_are_refreshed),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
         each!(ildu::bad_pivots_are_named),
+        each!(block_tiles::tiles_match_the_textbook),
+        each!(block_tiles::tiles_sum_what_they_pass),
+        each!(block_tiles::tiles_are_refreshed),
+        each!(block_tiles::pivots_of_tiles_are_mended),
+        each!(block_tiles::other_matrices_are_refused_by_tiles),
+        test("block_tiles::tiles_of_ranks", |_| tiles_of_ranks(), false),
         each!(compose::compositions_match_dense_algebra),
         each!(compose::compositions_precondition),
         each!(compose::factors_work_on_one_stage),
@@ -159,7 +165,7 @@ fn main() {
             },
             true,
         ),
-        test("sweeps_reach_the_bandwidth", sweeps_reach_the_bandwidth, true),
+        test("sweeps_reach_the_bandwidth", conformance::sweeps::sweeps_reach_the_bandwidth, true),
         test(
             "arrangement_speed",
             |d| conformance::arrangement::arrangement_speed(&|n| Cuda::new(d, n).unwrap()),
@@ -172,6 +178,7 @@ fn main() {
             false,
         ),
         test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
+        test("block_tiles::tile_speed", conformance::block_tiles::tile_speed, true),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
         test("dia_speed", conformance::dia::gpu::dia_speed, true),
     ];
@@ -442,63 +449,6 @@ fn a_solve_is_bitwise_repeatable(device: &Arc<Device>) {
     }
 }
 
-krylith::sweeps! {
-    /// Two passes as methods have them.
-    const SWEEPS;
-    /// r = b − q, and ‖r‖².
-    residual: () [b, q] [r] -> [rr] {
-        r = b - q;
-        rr += r * r;
-    }
-    /// ‖b‖².
-    norm_squared: () [b] [] -> [bb] { bb += b * b; }
-}
-
-/// What a macro-made kernel reaches beside the copy of the driver, and what a launch costs in a graph and alone.
-fn sweeps_reach_the_bandwidth(device: &Arc<Device>) {
-    assert_eq!(SWEEPS.len(), 2);
-    let time = |space: &Cuda, rounds: usize, work: &mut dyn FnMut()| {
-        work();
-        space.wait().unwrap();
-        let mut best = f64::INFINITY;
-        for _ in 0..20 {
-            let start = std::time::Instant::now();
-            (0..rounds).for_each(|_| work());
-            space.wait().unwrap();
-            best = best.min(start.elapsed().as_secs_f64() / rounds as f64);
-        }
-        best
-    };
-    let n = 1 << 27;
-    let space = Cuda::new(device, n).unwrap();
-    let mut s = space.scalars(4).unwrap();
-    let (b, q, mut r) = (space.vector().unwrap(), space.vector().unwrap(), space.vector().unwrap());
-    let copy = time(&space, 10, &mut || space.copy(&b, &mut r).unwrap());
-    let fused = time(&space, 10, &mut || space.sweep(residual, &mut s, [], [&b, &q], [&mut r], [0]).unwrap());
-    let read = time(&space, 10, &mut || space.sweep(norm_squared, &mut s, [], [&b], [], [0]).unwrap());
-    let rate = |vectors: f64, seconds: f64| vectors * 8.0 * n as f64 / seconds / 1e9;
-    println!(
-        "copy {:.0} GB/s, sweep residual {:.0} GB/s, sweep norm {:.0} GB/s",
-        rate(2.0, copy),
-        rate(3.0, fused),
-        rate(1.0, read)
-    );
-
-    let space = Cuda::new(device, 1024).unwrap();
-    let mut s = space.scalars(4).unwrap();
-    let b = space.vector().unwrap();
-    let hundred = |space: &Cuda, s: &mut krylith::device::cuda::CudaScalars| {
-        (0..100).try_for_each(|_| space.sweep(norm_squared, s, [], [&b], [], [0]))
-    };
-    let launches = time(&space, 10, &mut || hundred(&space, &mut s).unwrap());
-    let mut recording = Default::default();
-    let graph = time(&space, 10, &mut || {
-        space.record(&mut recording, Some(1), |space| hundred(space, &mut s)).unwrap()
-    });
-    println!("a small sweep: {:.2} µs launched, {:.2} µs in a graph", launches * 1e4, graph * 1e4);
-    assert!(graph < launches, "a graph must not cost more than its launches");
-}
-
 /// All GPUs of this machine, opened once.
 fn all_gpus() -> &'static [Arc<Device>] {
     static ALL: std::sync::OnceLock<Vec<Arc<Device>>> = std::sync::OnceLock::new();
@@ -538,6 +488,13 @@ fn on_gpus(check: fn(&str)) {
 fn passes_of_ranks() {
     let transport = Transport::Auto;
     conformance::passes::passes_of_ranks(&counts_for(transport), &share(transport));
+}
+
+fn tiles_of_ranks() {
+    let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
+    for transport in [Transport::Auto, Transport::Nccl] {
+        conformance::block_tiles::tiles_of_ranks(&counts_for(transport), &alone, &share(transport));
+    }
 }
 
 fn gpus_solve_as_one(transport: Transport) {

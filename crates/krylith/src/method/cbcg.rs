@@ -590,15 +590,15 @@ mod tests {
     fn the_largest_ritz_value_is_the_largest_eigenvalue() {
         for sign in [1.0, -1.0] {
             let d: Vec<f64> = (0..8).map(|i| sign * (1.0 + i as f64)).collect();
-            let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+            let inner = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
             let mut r = vec![1.0; 8];
             let (mut p, mut rho, mut coefficients) = (r.clone(), 8.0, [0.0; 2 * LANCZOS]);
             for pair in coefficients.chunks_exact_mut(2).take(8) {
                 let q: Vec<f64> = p.iter().zip(&d).map(|(p, d)| p * d).collect();
-                pair[0] = rho / dot(&p, &q);
+                pair[0] = rho / inner(&p, &q);
                 r.iter_mut().zip(&q).for_each(|(r, q)| *r -= pair[0] * q);
-                pair[1] = dot(&r, &r) / rho;
-                rho = dot(&r, &r);
+                pair[1] = inner(&r, &r) / rho;
+                rho = inner(&r, &r);
                 p.iter_mut().zip(&r).for_each(|(p, r)| *p = r + pair[1] * *p);
             }
             assert!((largest_ritz_value(&coefficients) - sign * 8.0).abs() < 1e-9);

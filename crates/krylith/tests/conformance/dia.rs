@@ -293,6 +293,7 @@ pub fn products_by_diagonals_sum<S: PointBlockSum>(make: Make<S>) {
                 continue;
             };
             let y = apply(&space, &operator, &x, a.rows());
+            check(&y, &reference(1.5, &a, store, &x), &what);
             for both in [false, true] {
                 let found = with_dots(&space, &operator, &x, both);
                 assert_eq!(found.is_some(), taken != Format::Csr, "{what}");

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 pub mod arrangement;
+pub mod block_tiles;
 pub mod cbcg;
 pub mod compose;
 pub mod csr;
@@ -19,6 +20,8 @@ pub mod passes;
 pub mod programs;
 pub mod residual;
 pub mod solver;
+#[cfg(feature = "cuda")]
+pub mod sweeps;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};

@@ -147,6 +147,40 @@ fn bad_pivots_are_named() {
 }
 
 #[test]
+fn tiles_match_the_textbook() {
+    each(|space| conformance::block_tiles::tiles_match_the_textbook(space));
+}
+
+#[test]
+fn tiles_sum_what_they_pass() {
+    each(|space| conformance::block_tiles::tiles_sum_what_they_pass(space));
+}
+
+#[test]
+fn tiles_are_refreshed() {
+    each(|space| conformance::block_tiles::tiles_are_refreshed(space));
+}
+
+#[test]
+fn pivots_of_tiles_are_mended() {
+    each(|space| conformance::block_tiles::pivots_of_tiles_are_mended(space));
+}
+
+#[test]
+fn other_matrices_are_refused_by_tiles() {
+    each(|space| conformance::block_tiles::other_matrices_are_refused_by_tiles(space));
+}
+
+#[test]
+fn tiles_of_ranks_are_those_of_one() {
+    let share = |comm: &std::sync::Arc<dyn krylith::comm::Communicator>, n: usize| {
+        let pool = std::sync::Arc::new(krylith::device::cpu::Pool::eager(2));
+        Ok(Cpu::distributed(n, pool, comm.clone()))
+    };
+    conformance::block_tiles::tiles_of_ranks(&[1, 2, 4, 5], &|n| eager(n, 2), &share);
+}
+
+#[test]
 fn compositions_match_dense_algebra() {
     each(|space| conformance::compose::compositions_match_dense_algebra(space));
 }

@@ -5,6 +5,7 @@
 
 mod basis;
 mod block;
+mod block_tiles;
 mod crowd;
 mod dia;
 mod diagonal;
@@ -18,6 +19,7 @@ mod space;
 mod transfer;
 
 pub use basis::CpuBasis;
+pub use block_tiles::CpuTiles;
 pub use diagonal::CpuBlocks;
 pub use diagonals::CpuDiagonals;
 pub use factors::CpuFactors;

@@ -40,6 +40,9 @@ macro_rules! sources {
 sources! {
     "all_reduce.cu" => "kernels/all_reduce.cu",
     "append.cu" => "kernels/append.cu",
+    "tile.cuh" => "kernels/tile.cuh",
+    "tile_factor.cu" => "kernels/tile_factor.cu",
+    "tile_solve.cu" => "kernels/tile_solve.cu",
     "arrays.cu" => "kernels/arrays.cu",
     "block.cu" => "kernels/block.cu",
     "block_diagonal.cu" => "kernels/block_diagonal.cu",

@@ -6,6 +6,7 @@
 
 pub(crate) mod ahead;
 mod block;
+mod block_tiles;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
@@ -40,6 +41,7 @@ mod tiles;
 mod tiling;
 mod waiting;
 
+pub use block_tiles::CudaTiles;
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
 pub use diagonals::CudaDiagonals;
