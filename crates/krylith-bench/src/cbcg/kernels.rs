@@ -3,13 +3,13 @@
 //! Flops and bytes are counted for a cell, and for one of the s products of a step where a kernel serves all: what must be computed, and what must come from memory or go there once. The roofline is
 //! the paper's, f/F + b/B, with B measured in the same run. On a CPU F is not known, and its part is left out.
 
-use super::{Case, CbcgSuite, blocks, none};
+use super::{Case, CbcgSuite, blocks, none, solves, tiles};
 use crate::platform::Platform;
 use crate::samples::{Samples, in_turn};
 use crate::systems::Random;
 use krylith::method::cg;
 use krylith::operator::{Dots, LinearOperator, PointBlock, PointBlockSum};
-use krylith::precond::BlockDiagonal;
+use krylith::precond::TileFactors;
 use krylith::space::{FLAGS, Space};
 use krylith::{Error, Result, Store};
 use std::cell::RefCell;
@@ -62,20 +62,23 @@ pub(super) struct Kernel<'k> {
 }
 
 /// Slots of CG's scalars.
-const AT: cg::Scalars<usize, usize> = cg::Scalars::AT;
+pub(super) const AT: cg::Scalars<usize, usize> = cg::Scalars::AT;
 const ALPHA: f64 = 0.375;
 const BETA: f64 = -0.625;
 
 /// Checks the kernels on `small` and times them on `case`.
 pub(super) fn measure<P: Platform>(p: &P, small: &Case, case: &Case, options: &CbcgSuite) -> Result<Vec<Row>>
 where
-    P::Space: BlockDiagonal,
+    P::Space: TileFactors,
 {
+    let shapes = solves::shapes(options);
     let space = Rc::new(p.space(small.rows())?);
-    let checks: Vec<std::result::Result<f64, String>> =
-        all(&space, small, true)?.iter_mut().map(|kernel| check(kernel).map_err(|e| e.to_string())).collect();
+    let checks: Vec<std::result::Result<f64, String>> = all(&space, small, &shapes, true)?
+        .iter_mut()
+        .map(|kernel| check(kernel).map_err(|e| e.to_string()))
+        .collect();
     let space = Rc::new(p.space(case.rows())?);
-    let mut kernels = all(&space, case, false)?;
+    let mut kernels = all(&space, case, &shapes, false)?;
     if kernels.len() != checks.len() {
         return Err(Error::invalid("the small case has other kernels than the large one"));
     }
@@ -116,13 +119,19 @@ fn check(kernel: &mut Kernel) -> Result<f64> {
 }
 
 /// A kernel's vectors and scalars.
-struct State<S: Space> {
+pub(super) struct State<S: Space> {
     vectors: Vec<S::Vector>,
     scalars: S::Scalars,
 }
 
+impl<S: Space> State<S> {
+    pub fn parts(&mut self) -> (&mut [S::Vector], &mut S::Scalars) {
+        (&mut self.vectors, &mut self.scalars)
+    }
+}
+
 /// Vectors of random numbers, and scalars with α and β.
-fn state<S: Space>(space: &S, numbers: &[Vec<f64>]) -> Result<Rc<RefCell<State<S>>>> {
+pub(super) fn state<S: Space>(space: &S, numbers: &[Vec<f64>]) -> Result<Rc<RefCell<State<S>>>> {
     let mut vectors = Vec::new();
     for numbers in numbers {
         let mut vector = space.vector()?;
@@ -136,7 +145,12 @@ fn state<S: Space>(space: &S, numbers: &[Vec<f64>]) -> Result<Rc<RefCell<State<S
     Ok(Rc::new(RefCell::new(State { vectors, scalars })))
 }
 
-fn read<S: Space>(space: &S, state: &State<S>, vectors: &[usize], slots: &[usize]) -> Result<Vec<f64>> {
+pub(super) fn read<S: Space>(
+    space: &S,
+    state: &State<S>,
+    vectors: &[usize],
+    slots: &[usize],
+) -> Result<Vec<f64>> {
     let mut all = Vec::new();
     for &v in vectors {
         let mut host = vec![0.0; space.len()];
@@ -155,12 +169,14 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-fn all<'k, S: PointBlockSum + BlockDiagonal + 'k>(
+fn all<'k, S: PointBlockSum + TileFactors + 'k>(
     space: &Rc<S>,
     case: &'k Case,
+    shapes: &[[usize; 3]],
     check: bool,
 ) -> Result<Vec<Kernel<'k>>> {
     let mut all = vec![product(space, case)?, directions(space, case)?, residual(space, case)?];
+    all.extend(tiles::all(space, case, shapes)?);
     all.extend(blocks::all(space, case, check)?);
     Ok(all)
 }

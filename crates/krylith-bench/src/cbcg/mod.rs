@@ -9,13 +9,14 @@ mod kernels;
 mod network;
 mod report;
 mod solves;
+mod tiles;
 
 use crate::cpu::CpuPlatform;
 use crate::okp::{DeviceChoice, OkpReport};
 use crate::platform::Platform;
 use crate::samples::Samples;
 use krylith::matrix::Csr;
-use krylith::precond::BlockDiagonal;
+use krylith::precond::TileFactors;
 use krylith::{Error, Result};
 use krylith_problems::SystemKind;
 use serde_json::json;
@@ -175,7 +176,7 @@ struct Found {
 
 fn run<P: Ground>(p: &P, options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport>
 where
-    P::Space: BlockDiagonal,
+    P::Space: TileFactors,
 {
     let gpu = options.device != DeviceChoice::Cpu;
     let scale = options.scale.unwrap_or(if gpu { 1.0 } else { 1.0 / 64.0 });

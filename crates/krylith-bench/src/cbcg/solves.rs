@@ -22,11 +22,31 @@ pub(super) struct Row {
     pub check: std::result::Result<f64, String>,
 }
 
-/// The tiles of the paper's Table I, and Krylith's own for a GPU.
-const TILES: [&str; 9] =
-    ["32x8x4", "16x32x4", "16x16x4", "8x8x16", "16x16x1", "8x8x1", "4x4x4", "2x4x64", "1x8x8"];
+/// Tiles as large as those of the paper's Table I (16×32×4 to 8×8×1 cells), as far as a warp takes them: at most 32 lines along x.
+const TILES: [[usize; 3]; 9] = [
+    [16, 8, 4],
+    [32, 8, 4],
+    [64, 4, 2],
+    [32, 4, 4],
+    [16, 16, 1],
+    [8, 8, 4],
+    [16, 4, 4],
+    [8, 8, 1],
+    [4, 4, 4],
+];
 /// Those that are tried where not all are wanted.
 const SOME: usize = 2;
+
+/// Tiles beside the device's own.
+pub(super) fn shapes(options: &CbcgSuite) -> Vec<[usize; 3]> {
+    let count = match options.device {
+        DeviceChoice::Cpu => 0, // takes slabs
+        _ if options.full => TILES.len(),
+        _ => SOME,
+    };
+    TILES[..count].to_vec()
+}
+
 /// Steps of P-CBCG.
 const STEPS: [usize; 8] = [2, 3, 4, 6, 8, 10, 12, 16];
 
@@ -44,15 +64,12 @@ fn device(options: &CbcgSuite, count: usize) -> String {
 
 /// What is tried, as options.
 fn candidates(options: &CbcgSuite) -> Vec<String> {
-    let gpu = options.device != DeviceChoice::Cpu;
     let mut all: Vec<String> =
         ["jacobi", "ildu", "block-jacobi"].map(|p| format!("method=cg precond={p}")).into();
-    match gpu {
-        true => {
-            let tiles = TILES.iter().take(if options.full { TILES.len() } else { SOME });
-            all.extend(tiles.map(|tile| format!("method=cg precond=block-jacobi:tile={tile}")));
-        }
-        false => all.push("method=cg precond=block-jacobi:tile=whole".into()),
+    let tiles = |[x, y, z]: [usize; 3]| format!("method=cg precond=block-jacobi:tile={x}x{y}x{z}");
+    all.extend(shapes(options).into_iter().map(tiles));
+    if options.device == DeviceChoice::Cpu {
+        all.push("method=cg precond=block-jacobi:tile=whole".into());
     }
     for form in ["one-reduction", "pipelined"] {
         all.push(format!("method=cg:form={form} precond=block-jacobi"));
