@@ -249,32 +249,35 @@ pub enum MatrixFormat {
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
-    /// triangular solves on subdomains and BiCGSTAB; answer, everything from arrays to x, beside what a user would write;
+    /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,
+    /// slow networks); answer, everything from arrays to x, beside what a user would write;
     /// links, what kernels and links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
     /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
-    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0 and
-    /// answer]
+    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0,
+    /// cbcg and answer]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
     /// Threads on a CPU [default: all cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too
+    /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too;
+    /// cbcg: every tile and every s
     #[arg(long)]
     pub full: bool,
     /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
     /// all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Option<Vec<krylith_bench::Series>>,
-    /// okp, ildu0: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 5; 3 on a CPU]
+    /// okp, ildu0, cbcg: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 and cbcg 5; 3 on a
+    /// CPU]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
     /// answer: what to solve: names of its table, generated problems NAME:SIZE, matrix files, folders of them [default: the
-    /// table]
+    /// table]; cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
     /// answer: times that each way is taken; the median counts [default: 5]
@@ -304,6 +307,8 @@ pub enum Suite {
     Ildu0,
     #[allow(missing_docs)]
     Answer,
+    #[allow(missing_docs)]
+    Cbcg,
     #[allow(missing_docs)]
     Links,
 }
