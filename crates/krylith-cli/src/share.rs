@@ -161,6 +161,16 @@ fn generated(
     {
         return Ok(None);
     }
+    // Runs that end between tiles will do.
+    let ends = |planes: usize, [nx, ny, _]: [usize; 3]| {
+        (1..size).all(|rank| (nodes * rank / size).is_multiple_of(nx * ny * planes))
+    };
+    if let (Some(planes), Some(grid)) = (given.planes(), generated.grid)
+        && stored[0] <= CUT_WHOLE as f64
+        && !ends(planes, grid)
+    {
+        return Ok(None);
+    }
     let numbers = generated.rows.numbers.clone();
     let Part { terms, .. } = distribute(&**comm, generated.rows)?;
     let order = Order { block: b, nodes, stages, user: Ordering::Interleaved };

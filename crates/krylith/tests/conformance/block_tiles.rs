@@ -371,15 +371,13 @@ pub fn tile_speed(device: &Arc<krylith::device::cuda::Device>) {
         };
         for (tile, factor, store) in [
             ([32, 8, 4], TileFactor::Ic0, Store::F64),
-            ([32, 8, 4], TileFactor::Ic0, Store::F32),
-            ([32, 8, 4], TileFactor::Ilu0, Store::F64),
             ([16, 8, 4], TileFactor::Ic0, Store::F64),
-            ([24, 8, 4], TileFactor::Ic0, Store::F64),
-            ([64, 8, 4], TileFactor::Ic0, Store::F64),
+            ([32, 8, 4], TileFactor::Ic0, Store::F32),
+            ([16, 8, 4], TileFactor::Ic0, Store::F32),
+            ([32, 8, 4], TileFactor::Ilu0, Store::F64),
+            ([16, 8, 4], TileFactor::Ilu0, Store::F64),
             ([32, 4, 8], TileFactor::Ic0, Store::F64),
-            ([32, 16, 2], TileFactor::Ic0, Store::F64),
-            ([32, 32, 1], TileFactor::Ic0, Store::F64),
-            ([8, 8, 4], TileFactor::Ic0, Store::F64),
+            ([16, 16, 2], TileFactor::Ic0, Store::F64),
         ] {
             let options = BlockTilesOptions { tile: TileShape::Box(tile), factor: Some(factor), store };
             let mut p = BlockTiles::new(&space, &placed, cells, options).unwrap();

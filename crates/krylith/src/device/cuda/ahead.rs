@@ -115,7 +115,10 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
         // The kind that most values take.
         PrecondSpec::BlockJacobi(tiles) => {
             let factor = tiles.factor.unwrap_or(TileFactor::Ic0);
-            all.extend([block_tiles::tile_factor(factor, store), block_tiles::tile_solve(factor, store, 0)]);
+            all.extend([
+                block_tiles::tile_factor(factor, store),
+                block_tiles::tile_solve([32, 8, 4], factor, store, 0),
+            ]);
         }
         // The first rung of the ladder.
         PrecondSpec::Auto => {

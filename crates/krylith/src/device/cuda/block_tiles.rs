@@ -16,6 +16,8 @@ use std::sync::Arc;
 const LANES: usize = 32;
 /// Most warps of a block of threads; the twin of the kernel's constant.
 const MOST_WARPS: usize = 20;
+/// Tiles whose kernels are compiled for their shape, and their most warps: what registers allow.
+const SHAPES: [([usize; 3], usize); 2] = [([16, 8, 4], 10), ([32, 8, 4], 8)];
 /// Shared memory of a block of threads that is not the tiles'.
 const ASIDE: usize = 1024;
 
@@ -86,6 +88,11 @@ fn pitch([lx, ty, tz]: [usize; 3]) -> usize {
         half(0) + half(16)
     };
     (lx..lx + 16).min_by_key(|&pitch| (conflicts(pitch), pitch)).unwrap_or(lx)
+}
+
+/// Most warps of a block of threads.
+fn most_warps(tile: [usize; 3]) -> usize {
+    SHAPES.iter().find(|shape| shape.0 == tile).map_or(MOST_WARPS, |shape| shape.1)
 }
 
 /// Numbers of a cell: lower coefficients with the scale factor, upper ones.
@@ -175,7 +182,7 @@ impl TileFactors for Cuda {
             natural: device.room(0, what)?,
             scratch: device.room(2 * device.multiprocessors(), what)?,
             counter: device.zeros(1, what)?,
-            warps: ((device.shared_memory() - ASIDE) / own).clamp(1, MOST_WARPS),
+            warps: ((device.shared_memory() - ASIDE) / own).clamp(1, most_warps(tiling.tile)),
             functions: Default::default(),
         };
         let report = tiles.factorize(device, &TermValues::from(terms))?;
@@ -285,8 +292,8 @@ impl CudaTiles {
         if let Some(function) = self.functions[sums].get() {
             return Ok(function);
         }
-        let function = device.function(&tile_solve(self.factor, self.store, sums))?;
         let tile = [self.boxes.lx as usize, 1 << self.boxes.log_y, 1 << self.boxes.log_z];
+        let function = device.function(&tile_solve(tile, self.factor, self.store, sums))?;
         let shared = self.warps * shared(tile, self.factor, self.store);
         device.allow_shared(&function, LANES * self.warps, shared)?;
         Ok(self.functions[sums].get_or_init(|| function))
@@ -303,17 +310,32 @@ pub(super) fn tile_factor(factor: TileFactor, store: Store) -> Kernel {
     kernel("tile_factor.cu", "tile_factor", factor, store)
 }
 
-/// Solves with them, with so many sums over the result.
-pub(super) fn tile_solve(factor: TileFactor, store: Store, sums: usize) -> Kernel {
+/// Solves with them, with so many sums over the result; tiles of other shapes than [`SHAPES`] share a kernel.
+pub(super) fn tile_solve(tile: [usize; 3], factor: TileFactor, store: Store, sums: usize) -> Kernel {
     let mut kernel = kernel("tile_solve.cu", "tile_solve", factor, store);
-    kernel.defines.push(("DOTS".into(), sums.to_string()));
+    let known = SHAPES.iter().any(|shape| shape.0 == tile);
+    let [lx, log_y, log_z, pitch] = match known {
+        true => [tile[0], tile[1].ilog2() as usize, tile[2].ilog2() as usize, pitch(tile)],
+        false => [0; 4],
+    };
+    let numbers = [
+        ("DOTS", sums),
+        ("WARPS", most_warps(tile)),
+        ("LX", lx),
+        ("LOG_Y", log_y),
+        ("LOG_Z", log_z),
+        ("PITCH", pitch),
+    ];
+    kernel.defines.extend(numbers.map(|(name, value)| (name.to_string(), value.to_string())));
     kernel
 }
 
 /// All of them, for one precision.
 pub(super) fn kernels(store: Store) -> impl Iterator<Item = Kernel> {
     [TileFactor::Ic0, TileFactor::Ilu0].into_iter().flat_map(move |factor| {
-        let solves = (0..=2).map(move |sums| tile_solve(factor, store, sums));
+        let tiles = SHAPES.map(|shape| shape.0).into_iter().chain([[0; 3]]);
+        let solves =
+            tiles.flat_map(move |tile| (0..=2).map(move |sums| tile_solve(tile, factor, store, sums)));
         solves.chain([tile_factor(factor, store)])
     })
 }
@@ -326,7 +348,7 @@ mod tests {
     fn lines_fill_a_warp_and_meet_no_banks() {
         assert_eq!((lines(128, 512), lines(1, 1), lines(100, 1)), ([8, 4], [1, 1], [32, 1]));
         assert_eq!((lines(1, 100), lines(2, 100), lines(5, 2)), ([1, 32], [2, 16], [8, 2]));
-        for tile in [[32, 8, 4], [32, 4, 8], [32, 16, 2], [32, 32, 1], [7, 8, 4], [16, 8, 1]] {
+        for tile in [[32, 8, 4], [32, 4, 8], [32, 16, 2], [32, 32, 1], [7, 8, 4]] {
             let pitch = pitch(tile);
             assert!((tile[0]..tile[0] + 16).contains(&pitch));
             let [_, ty, tz] = tile;

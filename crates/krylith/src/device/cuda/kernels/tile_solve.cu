@@ -1,7 +1,8 @@
 // tile_solve: z = M^-1 r with the factors of every tile of a box (tile_factor.cu), one launch. A warp a tile at a time.
 //
 // Constants: VALUE double or float (storage; arithmetic is in double), SYMMETRIC 1: one half is stored and read for both sweeps, DOTS 0:
-// no sums, 1: (r, z), 2: (r, r) and (r, z).
+// no sums, 1: (r, z), 2: (r, r) and (r, z). WARPS: most warps of a block. LX, LOG_Y, LOG_Z, PITCH: the
+// shape of a tile where it is known, else 0.
 // Bytes moved a cell: r, z, s and three coefficients, 48 in f64; with both halves 72.
 //
 // With S = diag |s| and the scaled halves L and U, M^-1 = S (I + U)^-1 (I + L)^-1 S, signs of negative pivots apart. The coefficients of a
@@ -15,7 +16,6 @@
 #include "peers.cuh"
 #include "tile.cuh"
 
-constexpr int MOST_WARPS = 20;
 constexpr int AT_ONCE = 4;  // cells of a lane that are written together
 
 __device__ __forceinline__ unsigned address_of(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
@@ -75,10 +75,7 @@ struct Coefficients {
 // A lane's walk over the cells of a tile in runs along x: every 32nd of them, lines one after the other. The same in every tile.
 struct Walk {
     int line, at, lines, cells;
-    __device__ __forceinline__ Walk(int lane, int lx) {
-        line = lane / lx, at = lane % lx;
-        lines = 32 / lx, cells = 32 % lx;
-    }
+    __device__ __forceinline__ Walk(int lane, int lx) : line(lane / lx), at(lane % lx), lines(32 / lx), cells(32 % lx) {}
     __device__ __forceinline__ void next(int lx) {
         at += cells, line += lines;
         if (at >= lx) at -= lx, ++line;
@@ -91,14 +88,20 @@ struct Walk {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS)
-tile_solve(const int* halt, const Boxes b, const VALUE* __restrict__ lower, const VALUE* __restrict__ upper, const double* __restrict__ r,
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALUE* __restrict__ upper, const double* __restrict__ r,
            double* __restrict__ z, double* scratch, unsigned* counter, Group* peers, double* first_sum, double* second_sum) {
     extern __shared__ __align__(128) char room[];
-    __shared__ u64 barriers[MOST_WARPS];
+    __shared__ u64 barriers[WARPS];
     if (halt && *halt) return;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    const int lx = b.lx, steps = steps_of(b), ty = 1 << b.log_y;
+    #if LX
+    // What is known is put where the compiler sees it.
+    constexpr int TY = 1 << LOG_Y, TZ = 1 << LOG_Z, LINES = 32 / LX;
+    static_assert(TY * TZ == 32 && 32 % LX == 0 && TY % LINES == 0, "a warp copies whole lines at a time");
+    b.lx = LX, b.log_y = LOG_Y, b.log_z = LOG_Z, b.pitch = PITCH;
+#endif
+    const int lx = b.lx, ty = 1 << b.log_y;
     const unsigned of_lower = lx * LOWER * sizeof(VALUE), of_upper = SYMMETRIC ? 0 : lx * UPPER * sizeof(VALUE);
     char* const own = room + (size_t)warp * (of_lower + of_upper + 32 * 8 * b.pitch);
     double* const stage = (double*)(own + of_lower + of_upper);
@@ -117,6 +120,18 @@ tile_solve(const int* halt, const Boxes b, const VALUE* __restrict__ lower, cons
     Tile tile(b, t);
     for (; t < b.tiles; t += stride, parity ^= 1) {
         Walk walk = from_first;
+#if LX
+        // Lines of a warp's run k begin k * LINES lines after the lane's own.
+        const bool inside = tile.x + LX <= b.n[0] && tile.y + TY <= b.n[1] && tile.z + TZ <= b.n[2];
+        const int home = tile.x + walk.at + b.n[0] * (tile.y + walk.line + b.n[1] * tile.z);
+        const auto place = [&](int k) { return home + b.n[0] * (k * LINES % TY + b.n[1] * (k * LINES / TY)); };
+        double* const run = stage + walk.line * PITCH + walk.at;
+        if (inside) {
+#pragma unroll
+            for (int k = 0; k < LX; ++k)
+                asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address_of(run + k * LINES * PITCH)), "l"(r + place(k)) : "memory");
+        } else
+#endif
 #pragma unroll 4
         for (int k = 0; k < lx; ++k, walk.next(lx)) {
             const int i = walk.cell(b, tile);
@@ -138,10 +153,52 @@ tile_solve(const int* halt, const Boxes b, const VALUE* __restrict__ lower, cons
         asm volatile("cp.async.wait_all;" ::: "memory");
         coefficients.wait(parity);
 
+#if LX
+        // Known shape: every step is written out, and what the second sweep wants of the first stays in registers. A lane that has no cell at
+        // a step reads others' numbers and holds zero.
+        {
+            constexpr int STEPS = LX + TY + TZ - 2, MOST_LAG = STEPS - LX;
+            const auto has = [&](int l) { return (l >= MOST_LAG && l < LX) || on(l); };
+            const VALUE* const low = (const VALUE*)own + lane;
+            const auto cell = [&](int l) { return has(l) ? mine[l] : mine[lag]; };
+            double solved[STEPS], scales[LX > 16 ? 1 : STEPS];
+            double v = 0, value = cell(0), cx = low[0], cy = low[32], cz = low[64], s = low[96];
+#pragma unroll
+            for (int l = 0; l < STEPS; ++l) {
+                const VALUE* const c = low + (l + 1) % LX * LOWER;
+                const double next_value = cell(l + 1 < STEPS ? l + 1 : l), next_x = c[0], next_y = c[32], next_z = c[64], next_s = c[96];
+                const double from_y = __shfl_sync(ALL, v, below_y), from_z = __shfl_sync(ALL, v, below_z);
+                v = fma(cz, from_z, fma(cy, from_y, fma(cx, v, s * value)));
+                if (!has(l)) v = 0;
+                solved[l] = v;
+                if (LX <= 16) scales[l] = s;
+                if (DOTS == 2 && has(l)) rr = fma(value, value, rr);
+                if (DOTS && SYMMETRIC) rz = fma(v, v, rz);
+                value = next_value, cx = next_x, cy = next_y, cz = next_z, s = next_s;
+            }
+            constexpr int WIDE = SYMMETRIC ? LOWER : UPPER;
+            const VALUE* const high = (const VALUE*)(own + (SYMMETRIC ? 0 : of_lower));
+            const VALUE *const high_x = high + lane, *const high_y = high + 32 + above_y, *const high_z = high + 64 + above_z;
+            double u = 0;
+            cx = high_x[STEPS % LX * WIDE], cy = high_y[STEPS % LX * WIDE], cz = high_z[STEPS % LX * WIDE];
+#pragma unroll
+            for (int l = STEPS - 1; l >= 0; --l) {
+                const int above = l % LX * WIDE;
+                const double next_x = high_x[above], next_y = high_y[above], next_z = high_z[above];
+                const double from_y = __shfl_sync(ALL, u, above_y), from_z = __shfl_sync(ALL, u, above_z);
+                u = fma(cz, from_z, fma(cy, from_y, fma(cx, u, solved[l])));
+                if (!has(l)) u = 0;
+                const double scale = LX <= 16 ? scales[l] : (double)low[l % LX * LOWER + 96];
+                if (has(l)) mine[l] = fabs(scale) * u;
+                cx = next_x, cy = next_y, cz = next_z;
+            }
+        }
+#else
         // Forward. What the next step needs from shared memory is asked for before this one's solution is stored.
         {
             const VALUE* c = (const VALUE*)own + lane;
             const VALUE* const end = c + lx * LOWER;
+            const int steps = steps_of(b);
             double v = 0, value = 0, cx = 0, cy = 0, cz = 0, s = 0;
             if (on(0)) value = mine[0], cx = c[0], cy = c[32], cz = c[64], s = c[96];
 #pragma unroll 2
@@ -160,7 +217,7 @@ tile_solve(const int* halt, const Boxes b, const VALUE* __restrict__ lower, cons
         }
         // Backward, with what the cells above have for this one: theirs is the next row, and zero beyond the tile.
         {
-            const int last = steps - 1, wide = SYMMETRIC ? LOWER : UPPER;
+            const int steps = steps_of(b), last = steps - 1, wide = SYMMETRIC ? LOWER : UPPER;
             const VALUE* const of = (const VALUE*)(own + (SYMMETRIC ? 0 : of_lower));
             const VALUE* const scale = (const VALUE*)own + 96 + lane;
             int row = last % lx, above = steps % lx;
@@ -182,10 +239,22 @@ tile_solve(const int* halt, const Boxes b, const VALUE* __restrict__ lower, cons
                 value = next_value, cx = next_x, cy = next_y, cz = next_z, s = next_s;
             }
         }
+#endif
         if (t + stride < b.tiles) coefficients.fetch(t + stride);
         __syncwarp();
 
         walk = from_first;
+#if LX
+        if (inside) {
+#pragma unroll
+            for (int k = 0; k < LX; ++k) {
+                const double out = run[k * LINES * PITCH];
+                if (DOTS && !SYMMETRIC) rz = fma(r[place(k)], out, rz);
+                z[place(k)] = out;
+            }
+        } else
+#endif
+#pragma unroll 1
         for (int k = 0; k < lx; k += AT_ONCE) {
             double out[AT_ONCE], in[AT_ONCE];
             int to[AT_ONCE];
@@ -206,7 +275,7 @@ tile_solve(const int* halt, const Boxes b, const VALUE* __restrict__ lower, cons
         tile = after;
     }
 #if DOTS
-    __shared__ double part[2][MOST_WARPS];
+    __shared__ double part[2][WARPS];
     __shared__ bool is_last;
     constexpr int SUMS = DOTS;
     double sums[2] = {DOTS == 2 ? rr : rz, rz};
