@@ -3,7 +3,7 @@
 use crate::failure::{DONE, Result};
 use crate::options::{self, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use krylith::method::{CgForm, MethodName, Orthogonalization, Reductions};
+use krylith::method::{CgForm, Orthogonalization, Reductions};
 use krylith::operator::Format;
 use krylith::options::tolerance;
 use krylith::partition::{PartitionSpec, Partitioner};
@@ -140,10 +140,12 @@ pub struct SolveArgs {
     pub format: Option<Format>,
 
     /// Krylov method: auto, gmres, bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
-    /// may rise and fall), or cg (for symmetric definite systems: seven vectors, one product) [default: auto, which is cg
-    /// where the system is symmetric, then bicgstab, then gmres with longer restarts; the method whose options are named]
-    #[arg(long, value_name = "auto|gmres|bicgstab|cg", help_heading = "Method")]
-    pub method: Option<MethodName>,
+    /// may rise and fall), cg (for symmetric definite systems: seven vectors, one product), or cbcg (cg with two reductions in
+    /// s products, for many ranks: 4s + 7 vectors; cbcg:s=12,basis=chebyshev|monomial). Options of a method may follow its
+    /// name, as gmres:restart=50 [default: auto, which is cg where the system is symmetric, then bicgstab, then gmres with
+    /// longer restarts; the method whose options are named]
+    #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, help_heading = "Method")]
+    pub method: Option<Options>,
     /// Basis vectors that GMRES keeps before it restarts; more memory, fewer iterations; refused with bicgstab, which
     /// restarts only when its recurrence ends [default: 30, and more where a solve needs it]
     #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Method")]
@@ -197,14 +199,15 @@ pub struct SolveArgs {
 impl SolveArgs {
     /// What the command line says of the solve.
     pub fn options(&self) -> Options {
+        let method = self.method.clone().unwrap_or_default();
         Options {
-            method: self.method,
-            restart: self.restart,
-            orthogonalization: self.orthogonalization,
-            reductions: self.reductions,
-            form: self.form,
-            s: None,
-            basis: None,
+            method: method.method,
+            restart: self.restart.or(method.restart),
+            orthogonalization: self.orthogonalization.or(method.orthogonalization),
+            reductions: self.reductions.or(method.reductions),
+            form: self.form.or(method.form),
+            s: method.s,
+            basis: method.basis,
             precond: self.precond.clone(),
             rtol: self.rtol,
             atol: self.atol,

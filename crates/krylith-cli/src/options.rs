@@ -125,6 +125,14 @@ pub fn partitioner(text: &str) -> Parsed<Partitioner> {
     known.map_or_else(|| unknown("partition", text, &names), Ok)
 }
 
+/// A method, with options of its own behind its name.
+pub fn method(text: &str) -> Parsed<Options> {
+    match text.contains(char::is_whitespace) {
+        true => Err(Error::invalid(format!("`{text}` is not NAME[:key=value,…]: it has a space"))),
+        false => format!("method={text}").parse(),
+    }
+}
+
 /// Iterations before a restart.
 pub fn restart(text: &str) -> Parsed<usize> {
     whole_number(text, 1, krylith::options::MOST_RESTART)
@@ -148,9 +156,12 @@ pub fn settle(given: &Options, file: &Options, place: &str) -> Result<Options> {
                 "orthogonalization" => given.orthogonalization.is_some(),
                 "reductions" => given.reductions.is_some(),
                 "form" => given.form.is_some(),
+                "s" => given.s.is_some(),
+                "basis" => given.basis.is_some(),
                 _ => true,
             };
             match asked {
+                true if key == "s" || key == "basis" => Failure::usage(format!("--method: {key} {message}")),
                 true => Failure::usage(format!("--{} {message}", key.replace('_', "-"))),
                 false => Failure::usage(format!("{place}: `solver.{key}` {message}")),
             }

@@ -110,6 +110,12 @@ pub struct Parameters {
     /// Of CG: `textbook`, `one-reduction`, `flexible` or `pipelined`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
+    /// Of CBCG: directions of a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s: Option<usize>,
+    /// Of CBCG: `chebyshev` or `monomial`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basis: Option<String>,
     /// Relative tolerance.
     pub rtol: f64,
     /// Absolute tolerance.

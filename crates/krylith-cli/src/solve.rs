@@ -245,6 +245,8 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             orthogonalization: own.orthogonalization.map(|o| o.name().into()),
             reductions: own.reductions.map(|r| r.name().into()),
             form: own.form.map(|f| f.name().into()),
+            s: own.s,
+            basis: own.basis.map(|b| b.name().into()),
             rtol: stop.rtol,
             atol: stop.atol,
             max_iters: stop.max_iterations,

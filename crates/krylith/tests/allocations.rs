@@ -8,8 +8,8 @@ use krylith::comm::{Communicator, Message, Solo, Team};
 use krylith::device::cpu::Cpu;
 use krylith::matrix::{Csr, Dense};
 use krylith::method::{
-    Bicgstab, BicgstabOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method, Orthogonalization,
-    Reductions,
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method,
+    Orthogonalization, Reductions,
 };
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::partition::Subdomains;
@@ -121,8 +121,15 @@ fn cg_allocates_nothing() {
     let (space, rhs) = (eager(300, 2), Random(5).numbers(300));
     let a = PointBlock::csr(&space, &matrix, Store::F64).unwrap();
     let jacobi = BlockJacobi::new(&space, &Terms::csr(&matrix).unwrap(), Store::F64).unwrap();
+    let mut all: Vec<(String, Box<dyn Method<Cpu>>)> = Vec::new();
     for form in [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined] {
-        let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
+        all.push((format!("cg, {form} form"), Box::new(Cg::new(&space, CgOptions { form }).unwrap())));
+    }
+    for steps in [5, 12] {
+        let options = CbcgOptions { steps, ..CbcgOptions::default() };
+        all.push((format!("cbcg, s = {steps}"), Box::new(Cbcg::new(&space, options).unwrap())));
+    }
+    for (name, mut cg) in all {
         let mut x = vec![0.0; 300];
         let short = Stop { rtol: 0.5, ..Stop::default() };
         cg.solve(&space, &a, Some(&jacobi), &rhs, &mut x, &short, &mut ()).unwrap();
@@ -131,9 +138,9 @@ fn cg_allocates_nothing() {
             x.fill(0.0);
             let long = Stop { rtol: 1e-11, ..Stop::default() };
             let outcome = cg.solve(&space, &a, p, &rhs, &mut x, &long, &mut ()).unwrap().outcome;
-            assert_eq!(outcome, Outcome::Converged, "{form}");
+            assert_eq!(outcome, Outcome::Converged, "{name}");
         }
-        assert_eq!(ALLOCATIONS.load(Relaxed), before, "allocations of cg, {form} form");
+        assert_eq!(ALLOCATIONS.load(Relaxed), before, "allocations of {name}");
     }
 }
 

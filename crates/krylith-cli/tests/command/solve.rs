@@ -223,6 +223,18 @@ fn every_choice_of_method_and_storage_solves() {
     }
 }
 
+/// P-CBCG by its text; the report has its parameters and says what a poor basis cost.
+#[test]
+fn cbcg_is_reported() {
+    let f = Folder::new();
+    f.line("solve laplace:13x13x13 --method cbcg:s=8 --precond jacobi --report r.json").works();
+    let r = report(&f, "r.json");
+    assert_eq!((r["method"].as_str(), r["parameters"]["s"].as_u64()), (Some("cbcg"), Some(8)));
+    assert_eq!(r["parameters"]["basis"].as_str(), Some("chebyshev"));
+    let ran = f.line("solve laplace:13x13x13 --method cbcg:s=16,basis=monomial --precond none");
+    assert!(ran.works().out.contains("directions that depended on others"), "{ran:#?}");
+}
+
 /// 2,197 rows are little more than a subdomain holds where its size is bounded.
 #[test]
 fn small_systems_are_not_cut_on_a_cpu() {

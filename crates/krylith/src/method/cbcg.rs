@@ -45,10 +45,13 @@
 //! step is one of CG; with none the space cannot be extended, and the step begins anew without Q. A may be negative definite, and P
 //! too; a direction with (q, A q) of the other sign ends the solve.
 
+mod lambda;
+
 use super::krylov::{Krylov, Recurrence};
 use super::work::Work;
 use crate::space::{BATCH, FLAGS, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
+use lambda::largest_ritz_value;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
@@ -415,38 +418,6 @@ impl<S: Space> CbcgRecurrence<S> {
     }
 }
 
-/// The eigenvalue of largest magnitude of the tridiagonal matrix that the coefficients of CG make; 0 where there are none.
-fn largest_ritz_value(coefficients: &[f64; 2 * LANCZOS]) -> f64 {
-    // T has 1/αⱼ + βⱼ₋₁/αⱼ₋₁ on its diagonal, all of one sign, and √βⱼ₋₁/αⱼ₋₁ beside it. Its rows: the one, and the square of the other.
-    let (mut rows, mut n) = ([(0.0f64, 0.0f64); LANCZOS], 0);
-    while n < LANCZOS && coefficients[2 * n] != 0.0 {
-        let alpha = coefficients[2 * n].abs();
-        rows[n] = (1.0 / alpha, 0.0);
-        if n > 0 {
-            let (before, beta) = (coefficients[2 * n - 2].abs(), coefficients[2 * n - 1]);
-            rows[n] = (1.0 / alpha + beta / before, beta / (before * before));
-        }
-        n += 1;
-    }
-    let rows = &rows[..n];
-    // x is above all eigenvalues where every pivot of T − x I is negative.
-    let above = |x: f64| {
-        let mut pivot = f64::NEG_INFINITY;
-        rows.iter().all(|(diagonal, square)| {
-            pivot = diagonal - x - square / pivot;
-            pivot < 0.0
-        })
-    };
-    let radius = |i: usize| rows[i].1.sqrt() + rows.get(i + 1).map_or(0.0, |next| next.1.sqrt());
-    let mut high = (0..n).map(|i| rows[i].0 + radius(i)).fold(0.0, f64::max);
-    let mut low = rows.iter().map(|row| row.0).fold(0.0, f64::max);
-    for _ in 0..40 {
-        let middle = 0.5 * (low + high);
-        if above(middle) { high = middle } else { low = middle }
-    }
-    high * coefficients[0].signum()
-}
-
 impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
     type Options = CbcgOptions;
     const SCALARS: usize = Scalars::LEN;
@@ -578,31 +549,5 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
         on.step(resume, 0)?;
         on.space.guard(Some(on.scalars));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// CG on a diagonal matrix of as many eigenvalues as steps finds the largest.
-    #[test]
-    fn the_largest_ritz_value_is_the_largest_eigenvalue() {
-        for sign in [1.0, -1.0] {
-            let d: Vec<f64> = (0..8).map(|i| sign * (1.0 + i as f64)).collect();
-            let inner = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-            let mut r = vec![1.0; 8];
-            let (mut p, mut rho, mut coefficients) = (r.clone(), 8.0, [0.0; 2 * LANCZOS]);
-            for pair in coefficients.chunks_exact_mut(2).take(8) {
-                let q: Vec<f64> = p.iter().zip(&d).map(|(p, d)| p * d).collect();
-                pair[0] = rho / inner(&p, &q);
-                r.iter_mut().zip(&q).for_each(|(r, q)| *r -= pair[0] * q);
-                pair[1] = inner(&r, &r) / rho;
-                rho = inner(&r, &r);
-                p.iter_mut().zip(&r).for_each(|(p, r)| *p = r + pair[1] * *p);
-            }
-            assert!((largest_ritz_value(&coefficients) - sign * 8.0).abs() < 1e-9);
-        }
-        assert_eq!(largest_ritz_value(&[0.0; 2 * LANCZOS]), 0.0);
     }
 }

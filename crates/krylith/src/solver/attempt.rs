@@ -279,6 +279,8 @@ impl<S: SolverSpace> Rank<S> {
         let Some(passes) = &mut self.passes else {
             let history = refine::once(&parts, &mut **method, rhs, x, &mut self.on, observer)?;
             copy_history(&mut self.history, history);
+            let remark = method.remark().map(|text| Event::new(EventKind::Choice, None, text));
+            self.solution.events.extend(remark);
             return Ok(());
         };
         let on_host = || Error::Internal("refinement of vectors that are not on the host".into());

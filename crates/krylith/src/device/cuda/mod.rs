@@ -31,6 +31,7 @@ mod product;
 pub(crate) mod resident;
 mod residual;
 mod scalars;
+mod schedule;
 mod space;
 pub mod specialisations;
 mod staging;
@@ -52,7 +53,8 @@ pub use nccl::{Nccl, nccl_version};
 pub(crate) use passes::Magnitudes;
 pub use product::CudaProduct;
 pub use scalars::CudaScalars;
-pub use space::{Cuda, CudaBasis, CudaRecording};
+pub use schedule::CudaRecording;
+pub use space::{Cuda, CudaBasis};
 
 /// The oldest driver that works, as `cuDriverGetVersion` counts (CUDA 13.0; release 580).
 pub const DRIVER_NEEDED: i32 = 13000;

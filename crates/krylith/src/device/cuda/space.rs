@@ -2,14 +2,12 @@
 
 use super::driver::{Buffer, Device, launch};
 use super::fabric::Fabric;
-use super::graph::{Captured, Executable};
 use super::scalars::CudaScalars;
 use super::specialisations as special;
 use crate::comm::Communicator;
-use crate::space::{COLUMNS, Clock, FLAGS, HALT, Phase, Phases, Schedule, SmallStep, Space, Store, Sweep};
+use crate::space::{COLUMNS, Phase, SmallStep, Space, Store, Sweep};
 use crate::{Error, Result};
 use cudarc::driver::CudaEvent;
-use cudarc::driver::sys::CUevent_flags;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,15 +23,15 @@ const KEEP_BYTES: f64 = 30e6;
 
 /// Vectors of one length on one GPU. All work goes to the device's one stream.
 pub struct Cuda {
-    fabric: Arc<Fabric>,
-    device: Arc<Device>,
+    pub(super) fabric: Arc<Fabric>,
+    pub(super) device: Arc<Device>,
     len: usize,
     scratch: Buffer<f64>,
     counter: Buffer<u32>,
     /// Scratch for the sums of blocks, once there is a block.
     pub(super) block_sums: RefCell<Option<Buffer<f64>>>,
-    timing: Cell<bool>,
-    marks: RefCell<Vec<(Phase, CudaEvent)>>,
+    pub(super) timing: Cell<bool>,
+    pub(super) marks: RefCell<Vec<(Phase, CudaEvent)>>,
 }
 
 /// Columns on a GPU, each starting on a 16-byte boundary, with the scratch that their reductions need.
@@ -48,13 +46,6 @@ pub struct CudaBasis {
 enum Data {
     F64(Buffer<f64>),
     F32(Buffer<f32>),
-}
-
-/// A graph of launches, replayed while the key stays the same.
-#[derive(Default)]
-pub struct CudaRecording {
-    key: Option<u64>,
-    graph: Option<Executable>,
 }
 
 impl Cuda {
@@ -130,7 +121,7 @@ impl Cuda {
     }
 
     /// An error where sums are missing because a rank was waited for in vain, which leaves NaN in them.
-    fn check_sums(&self, sums: &[f64]) -> Result<()> {
+    pub(super) fn check_sums(&self, sums: &[f64]) -> Result<()> {
         if sums.iter().any(|v| v.is_nan()) { self.fabric.check() } else { Ok(()) }
     }
 
@@ -511,115 +502,5 @@ impl Space for Cuda {
         let threads = if T::SOURCE.parallel { special::STEP_THREADS } else { 1 };
         // SAFETY: the parameter types are the kernel's; scalars were made as long as the step's arrays need.
         unsafe { launch!(self.device, &function, 1, threads, 0, self.halt(), scalars.flag(0), j as u64) }
-    }
-}
-
-impl Clock for Cuda {
-    fn mark(&self, phase: Phase) {
-        if !self.timing.get() {
-            return;
-        }
-        let stream = self.device.stream();
-        if let Ok(event) = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT)) {
-            self.marks.borrow_mut().push((phase, event));
-        }
-    }
-    fn take_phases(&self) -> Option<Phases> {
-        if !self.timing.get() {
-            return None;
-        }
-        self.wait().ok()?;
-        let marks = std::mem::take(&mut *self.marks.borrow_mut());
-        let mut phases = Phases::default();
-        for pair in marks.windows(2) {
-            let milliseconds = pair[0].1.elapsed_ms(&pair[1].1).ok()?;
-            phases.add(pair[0].0, milliseconds as f64 * 1e-3);
-        }
-        Some(phases)
-    }
-}
-
-impl Schedule for Cuda {
-    type Scalars = CudaScalars;
-    type Recording = CudaRecording;
-
-    fn scalars(&self, len: usize) -> Result<CudaScalars> {
-        CudaScalars::new(&self.device, len)
-    }
-    fn write_scalars(
-        &self,
-        to: &mut CudaScalars,
-        at: usize,
-        host: &[f64],
-        flags: &[i32; FLAGS],
-    ) -> Result<()> {
-        to.write(&self.device, at, host, flags)
-    }
-    fn read_scalars(
-        &self,
-        from: &CudaScalars,
-        at: usize,
-        host: &mut [f64],
-        flags: &mut [i32; FLAGS],
-    ) -> Result<()> {
-        from.read(&self.device, at, host, flags)?;
-        self.check_sums(host)
-    }
-    fn guard(&self, scalars: Option<&CudaScalars>) {
-        self.device.set_guard(scalars.map_or(0, |s| s.flag(HALT)));
-    }
-    fn halted(&self, _: &CudaScalars) -> bool {
-        false
-    }
-    fn record(
-        &self,
-        recording: &mut CudaRecording,
-        key: Option<u64>,
-        mut work: impl FnMut(&Self) -> Result<()>,
-    ) -> Result<()> {
-        let Some(key) = key.filter(|_| !self.timing.get()) else {
-            let done = work(self);
-            self.mark(Phase::Other);
-            return done;
-        };
-        if recording.key != Some(key) || recording.graph.is_none() {
-            *recording = CudaRecording { key: Some(key), graph: None };
-            recording.graph = Some(self.device.instantiate(&self.capture(work)?)?);
-        }
-        match &recording.graph {
-            Some(graph) => self.device.replay(graph),
-            None => Ok(()),
-        }
-    }
-    fn launches(&self, work: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>> {
-        if self.timing.get() { Ok(None) } else { self.capture(work)?.nodes(&self.device).map(Some) }
-    }
-    fn peek(&self, _: &CudaScalars, _: usize) -> Option<f64> {
-        None
-    }
-    fn pipeline_depth(&self) -> usize {
-        1
-    }
-    fn enqueue_readback(&self, scalars: &mut CudaScalars, len: usize) -> Result<()> {
-        scalars.enqueue_readback(&self.device, len)
-    }
-    fn take_readback(
-        &self,
-        scalars: &mut CudaScalars,
-        host: &mut [f64],
-        flags: &mut [i32; FLAGS],
-    ) -> Result<()> {
-        scalars.take_readback(&self.device, host, flags)?;
-        self.check_sums(host)
-    }
-}
-
-impl Cuda {
-    /// The launches that `work` makes, as a graph; none of them runs.
-    fn capture(&self, mut work: impl FnMut(&Self) -> Result<()>) -> Result<Captured> {
-        self.device.begin_capture()?;
-        let done = work(self);
-        let graph = self.device.end_capture();
-        done.and(graph)
     }
 }

@@ -1,0 +1,71 @@
+use super::*;
+
+#[test]
+fn devices() {
+    assert_eq!("cuda:0,1".parse::<DeviceSpec>().unwrap(), DeviceSpec::Cuda(vec![0, 1]));
+    assert_eq!("cuda".parse::<DeviceSpec>().unwrap(), DeviceSpec::Cuda(vec![]));
+    for text in ["cuda:", "cuda:a", "cuda:1,1", "cpu:0", "gpu"] {
+        assert!(text.parse::<DeviceSpec>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn options_survive_the_way_through_text() {
+    for text in [
+        "",
+        "method=gmres:restart=50,orthogonalization=cgs2 precond=ildu:fill=1 rtol=1e-8 device=cuda:0,1",
+        "method=bicgstab:reductions=classical precond=jacobi then ildu+stage:shift=1e-3 max_iters=7",
+        "restart=7 atol=1e-300 time_limit=1.5e0 store=f32 format=dia-full device=cpu threads=3 deterministic=true",
+        "equilibrate=false partition=graph memory_limit=8589934592",
+        "method=auto precond=none",
+        "method=cg:form=one-reduction",
+        "method=cbcg:s=8,basis=monomial",
+    ] {
+        let options: Options = text.parse().unwrap();
+        assert_eq!(options.to_string(), text);
+        let file = toml::to_string(&options).unwrap();
+        assert_eq!(toml::from_str::<Options>(&file).unwrap(), options, "{file}");
+    }
+    let options: Options = "memory_limit=8GiB".parse().unwrap();
+    assert_eq!(options.memory_limit, Some(8 << 30));
+    for (text, words) in [
+        ("rtol=-1", "rtol=-1: expected a number that is finite and not negative"),
+        ("tol=1", "unknown option `tol`; the known ones are method=NAME[:key=value,…], restart"),
+        ("cpu", "`cpu` is not key=value"),
+        ("rtol=1 rtol=2", "`rtol` is given twice"),
+        ("method=cbcg:s=17", "17"),
+        ("method=gmres:m=3", "unknown key of a method `m`"),
+        ("method=gmress", "unknown method `gmress`; the known ones are auto, gmres, bicgstab"),
+        ("memory_limit=8 GB", "a number of bytes"),
+        ("memory_limit=99999999999999TiB", "a number of bytes"),
+        ("deterministic=maybe", "true or false"),
+        ("time_limit=0", "positive number of seconds"),
+    ] {
+        let error = text.parse::<Options>().unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_first_of_two_wins() {
+    let parse = |text: &str| text.parse::<Options>().unwrap();
+    let settle = |one: &str, other: &str| parse(one).or(&parse(other)).settled();
+    let both = settle("rtol=1e-3", "rtol=1e-9 restart=7").unwrap();
+    assert_eq!((both.rtol, both.restart, both.method), (Some(1e-3), Some(7), Some(MethodName::Gmres)));
+    // A method's own options, given to another one.
+    let error = settle("restart=5", "method=bicgstab").unwrap_err();
+    assert!(matches!(&error, Error::Option { key: "restart", .. }), "{error}");
+    assert!(error.to_string().contains("is for method gmres, and bicgstab has no use for it"), "{error}");
+    assert_eq!(settle("method=gmres", "method=bicgstab restart=7").unwrap().restart, Some(7));
+    assert_eq!(settle("method=bicgstab", "restart=7").unwrap().restart, None);
+
+    for (options, key) in [
+        (Options { restart: Some(0), ..Options::new() }, "restart"),
+        (Options::new().rtol(f64::NAN), "rtol"),
+        (Options::new().time_limit(0.0), "time_limit"),
+        (Options::new().threads(0), "threads"),
+    ] {
+        let error = options.settled().unwrap_err().to_string();
+        assert!(error.contains(&format!("`{key}` is")), "{error}");
+    }
+}
