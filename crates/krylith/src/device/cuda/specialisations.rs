@@ -299,17 +299,6 @@ fn all_passes(blocks: impl IntoIterator<Item = usize>) -> impl Iterator<Item = K
     blocks.into_iter().flat_map(|b| [false, true].map(|scaled| passes("entry_maxima", b, scaled)))
 }
 
-/// A kernel of `part.cu`: one run of block rows in local columns.
-pub(super) fn part(entry: &'static str) -> Kernel {
-    Kernel { file: "part.cu", entry, defines: Vec::new() }
-}
-
-/// Everything that cuts a run of rows out of a matrix.
-fn parts() -> Vec<Kernel> {
-    let entries = ["part_mark", "part_words", "part_ghosts", "part_rows", "part_values"];
-    entries.map(part).into_iter().chain([scan_columns(1)]).collect()
-}
-
 /// Sums over the GPUs of a host.
 pub(super) fn all_reduce() -> Kernel {
     Kernel { file: "all_reduce.cu", entry: "all_reduce_values", defines: Vec::new() }
@@ -379,7 +368,7 @@ pub(super) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel 
 pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
-    all.extend(parts());
+    all.extend(super::part::kernels());
     all.extend(super::dia::kernels());
     all.extend(all_passes(1..=8));
     let widths = ["int", "long long", "unsigned", "unsigned long long"];
@@ -571,7 +560,7 @@ pub fn products() -> Vec<Kernel> {
 pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
-    all.extend(parts());
+    all.extend(super::part::kernels());
     all.extend(super::dia::common());
     all.extend(all_passes([1, 2, 3, 4, 5]));
     all.extend(all_arrays("int", "int"));
