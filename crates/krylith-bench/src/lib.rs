@@ -9,6 +9,7 @@
 //! and the fastest is taken; read-back memory is pinned; nothing waits that need not.
 
 pub mod answer;
+pub mod cbcg;
 pub mod count;
 pub mod ildu0;
 pub mod model;
@@ -30,6 +31,7 @@ mod textbook;
 mod triad;
 
 pub use answer::{AnswerOptions, AnswerReport, answer, answer_systems};
+pub use cbcg::{CbcgSuite, cbcg};
 #[cfg(feature = "cuda")]
 pub use cuda::ildu0::compile_all as compile_ildu0_kernels;
 #[cfg(feature = "cuda")]

@@ -4,6 +4,7 @@ use crate::failure::{DONE, Result};
 use crate::options::{self, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use krylith::method::{CgForm, Orthogonalization, Reductions};
+use krylith::operator::Format;
 use krylith::options::tolerance;
 use krylith::partition::{PartitionSpec, Partitioner};
 use krylith::precond::PrecondSpec;
@@ -133,6 +134,10 @@ pub struct SolveArgs {
     /// counts [default: f64]
     #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
     pub store: Option<Store>,
+    /// How a product of scalar rows is stored: csr (by rows), dia (by diagonals, half of them where the matrix is symmetric) or
+    /// dia-full (all of them) [default: auto, which is dia where the entries lie on at most 32 diagonals and fill most of them]
+    #[arg(long, value_name = "auto|csr|dia|dia-full", help_heading = "Machine")]
+    pub format: Option<Format>,
 
     /// Krylov method: auto, gmres, bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
     /// may rise and fall), cg (for symmetric definite systems: seven vectors, one product), or cbcg (cg with two reductions in
@@ -158,7 +163,8 @@ pub struct SolveArgs {
     #[arg(long, value_name = "textbook|one-reduction|flexible|pipelined", help_heading = "Method")]
     pub form: Option<CgForm>,
     /// Preconditioner, NAME[:key=value,…]: auto (ildu, then stronger ones if it fails), none, jacobi (inverts each
-    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), ildu (incomplete factors of subdomains; keys
+    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), block-jacobi (IC(0) or ILU(0) of the tiles of a
+    /// structured grid with a 7-point stencil; keys tile=XxYxZ|whole|slab, factor=ic0|ilu0), ildu (incomplete factors of subdomains; keys
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
     /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to the residual that A leaves
     /// [default: auto]
@@ -208,6 +214,7 @@ impl SolveArgs {
             max_iters: self.max_iters,
             time_limit: None,
             store: self.store,
+            format: self.format,
             device: self.device.clone(),
             threads: self.threads,
             deterministic: self.deterministic.then_some(true),
@@ -245,32 +252,35 @@ pub enum MatrixFormat {
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
-    /// triangular solves on subdomains and BiCGSTAB; answer, everything from arrays to x, beside what a user would write;
+    /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,
+    /// slow networks); answer, everything from arrays to x, beside what a user would write;
     /// links, what kernels and links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
     /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
-    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0 and
-    /// answer]
+    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0,
+    /// cbcg and answer]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
     /// Threads on a CPU [default: all cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too
+    /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too;
+    /// cbcg: every tile and every s
     #[arg(long)]
     pub full: bool,
     /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
     /// all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Option<Vec<krylith_bench::Series>>,
-    /// okp, ildu0: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 5; 3 on a CPU]
+    /// okp, ildu0, cbcg: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 and cbcg 5; 3 on a
+    /// CPU]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
     /// answer: what to solve: names of its table, generated problems NAME:SIZE, matrix files, folders of them [default: the
-    /// table]
+    /// table]; cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
     /// answer: times that each way is taken; the median counts [default: 5]
@@ -301,6 +311,8 @@ pub enum Suite {
     #[allow(missing_docs)]
     Answer,
     #[allow(missing_docs)]
+    Cbcg,
+    #[allow(missing_docs)]
     Links,
 }
 
@@ -313,8 +325,8 @@ pub struct ModelArgs {
     /// What kernels and links take: written by `krylith bench links`; several for --weak and --strong
     #[arg(long, value_name = "FILE.toml")]
     pub machine: Vec<PathBuf>,
-    /// Numbers of GPUs [default: 1,2,4]
-    #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, requires = "system")]
+    /// Numbers of GPUs of SYSTEM or --poisson [default: 1,2,4; of --poisson what others have measured, else those]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, conflicts_with_all = ["weak", "strong", "compare"])]
     pub gpus: Vec<usize>,
     /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
     #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
@@ -334,6 +346,13 @@ pub struct ModelArgs {
     /// Strong scaling: UNKNOWNS of the Stokes duct shared by all GPUs
     #[arg(long, value_name = "UNKNOWNS", conflicts_with_all = ["system", "compare"])]
     pub strong: Option<f64>,
+    /// P-CG and P-CBCG of a 7-point Poisson equation on a grid NXxNYxNZ cut into boxes, with and without overlap, and the error
+    /// against what others have published of this machine (bench/machines/summit.toml, abci.toml: 1280x1280x4608)
+    #[arg(long, value_name = "NXxNYxNZ", conflicts_with_all = ["system", "weak", "strong", "compare", "to"])]
+    pub poisson: Option<String>,
+    /// Vectors of P-CBCG's basis, 1 to 64 [default: 12]
+    #[arg(long = "s", value_name = "S", value_parser = clap::value_parser!(u8).range(1..=64), requires = "poisson")]
+    pub steps: Option<u8>,
     /// Largest number of GPUs of --weak and --strong [default: 8192]
     #[arg(long, value_name = "P", value_parser = options::ranks)]
     pub to: Option<usize>,

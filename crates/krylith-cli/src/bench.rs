@@ -6,7 +6,8 @@ use crate::{files, output};
 use krylith::DeviceSpec;
 use krylith_bench::model::Machine;
 use krylith_bench::{
-    AnswerOptions, DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, ildu0, okp,
+    AnswerOptions, CbcgSuite, DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, cbcg, ildu0,
+    okp,
 };
 
 /// Runs a suite, prints its tables and says where its files are.
@@ -14,8 +15,11 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     if args.suite == Suite::Answer {
         return answer(args);
     }
-    if !args.systems.is_empty() || args.rounds.is_some() || args.from_device {
-        return Err(Failure::usage("--systems, --rounds and --from-device are for `krylith bench answer`"));
+    if args.rounds.is_some() || args.from_device {
+        return Err(Failure::usage("--rounds and --from-device are for `krylith bench answer`"));
+    }
+    if !args.systems.is_empty() && args.suite != Suite::Cbcg {
+        return Err(Failure::usage("--systems is for `krylith bench answer` and `krylith bench cbcg`"));
     }
     if args.suite == Suite::Links {
         return links(args);
@@ -25,6 +29,9 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     }
     if args.suite == Suite::Ildu0 {
         return triangular(args);
+    }
+    if args.suite == Suite::Cbcg {
+        return structured(args);
     }
     let options = OkpOptions {
         device: device(args.device.as_ref()),
@@ -54,6 +61,28 @@ fn triangular(args: BenchArgs) -> Result<u8> {
         ..Ildu0Options::default()
     };
     finish(&ildu0(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
+}
+
+/// P-CG and P-CBCG.
+fn structured(args: BenchArgs) -> Result<u8> {
+    if args.series.is_some() {
+        return Err(Failure::usage("--series is for `krylith bench okp`"));
+    }
+    let device = device(args.device.as_ref());
+    // What a slow network makes of the methods is measured on a CPU, and keeps a GPU waiting.
+    let ranks = if device == DeviceChoice::Cpu { CbcgSuite::default().ranks } else { 0 };
+    let options = CbcgSuite {
+        device,
+        systems: args.systems,
+        scale: args.scale,
+        out: args.out,
+        full: args.full,
+        threads: args.threads.unwrap_or(0),
+        solves: args.solves,
+        ranks,
+        ..CbcgSuite::default()
+    };
+    finish(&cbcg(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
 }
 
 /// Everything from arrays to x.

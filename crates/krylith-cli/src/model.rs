@@ -5,7 +5,7 @@ use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
 use crate::{files, output, partitions, system};
 use krylith::partition::Partitioner;
 use krylith_bench::model::report::{self, About, Row, Study};
-use krylith_bench::model::{Machine, Shape, loads, scaling};
+use krylith_bench::model::{Machine, Shape, loads, poisson, scaling};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -28,8 +28,11 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     let mut files = Files { folder: args.out.clone(), written: Vec::new() };
     match &args.system {
         Some(system) => predict(&args, system, &machines, &mut files)?,
+        None if args.poisson.is_some() => stencil(&args, &machines, &mut files)?,
         None if args.weak.is_none() && args.strong.is_none() => {
-            return Err(Failure::usage("say what to predict: a SYSTEM, --weak NODES or --strong UNKNOWNS"));
+            return Err(Failure::usage(
+                "say what to predict: a SYSTEM, --weak NODES, --strong UNKNOWNS or --poisson NXxNYxNZ",
+            ));
         }
         None => studies(&args, &machines, &mut files)?,
     }
@@ -49,6 +52,7 @@ fn check_apart(args: &ModelArgs) -> Result<()> {
     let mut names: Vec<String> =
         kinds.flat_map(|(kind, _)| endings.map(|ending| format!("{kind}{ending}"))).collect();
     names.extend(args.system.iter().map(|_| "prediction.json".into()));
+    names.extend(args.poisson.iter().flat_map(|_| ["poisson.txt".into(), "poisson.json".into()]));
     let outputs: Vec<files::Named> = names.iter().map(|name| ("--out", folder.join(name))).collect();
     files::check_apart(&inputs, &outputs)
 }
@@ -143,6 +147,36 @@ fn studies(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<
         }
     }
     Ok(())
+}
+
+/// P-CG and P-CBCG of a Poisson equation.
+fn stencil(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
+    let [machine] = machines else {
+        return Err(Failure::usage("--poisson is predicted for one machine at a time; give one --machine"));
+    };
+    let text = args.poisson.as_deref().unwrap_or_default();
+    let sizes: Option<Vec<usize>> = text.split('x').map(|n| n.parse().ok().filter(|&n| n > 0)).collect();
+    let Some(&[nx, ny, nz]) = sizes.as_deref() else {
+        return Err(Failure::usage(format!(
+            "--poisson {text}: expected NXxNYxNZ in grid points, such as 1280x1280x4608"
+        )));
+    };
+    let (grid, s) = ([nx, ny, nz], args.steps.map_or(poisson::STEPS, usize::from));
+    let mut gpus = args.gpus.clone();
+    if gpus.is_empty() {
+        let published = machine.poisson.iter().flat_map(|p| &p.published).filter(|p| p.grid == grid);
+        gpus = published.flat_map(|p| [Some(p.gpus), p.over]).flatten().collect();
+        gpus.sort_unstable();
+        gpus.dedup();
+        if gpus.is_empty() {
+            gpus = vec![1, 2, 4];
+        }
+    }
+    let study = poisson::Study::new(machine, grid, s, &gpus)?;
+    let tables = study.text(machine);
+    output::print(&tables);
+    files.write("poisson.txt", &tables)?;
+    files.write("poisson.json", &pretty(&study.json(machine, &command())))
 }
 
 /// A prediction beside what was measured; not converged, so to speak, where one is too far off.

@@ -90,6 +90,9 @@ pub struct Run {
     pub seed: Option<u64>,
     /// `f64` or `f32`.
     pub store: String,
+    /// How the product is stored: `csr`, `dia`, `dia-full`, or `blocks`.
+    #[serde(default)]
+    pub format: String,
 }
 
 /// What the method was given.

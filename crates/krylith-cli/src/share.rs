@@ -9,7 +9,8 @@ use krylith::comm::{self, Communicator};
 use krylith::io::parts::{BlockSource, ReadRows, read_rows};
 use krylith::operator::Terms;
 use krylith::partition::{
-    MANY_GHOSTS, Part, PartitionSpec, Partitioner, assign, distribute, enough_rows, slabs_fit, split,
+    MANY_GHOSTS, Part, PartitionSpec, Partitioner, assign, assign_planes, distribute, enough_rows, slabs_fit,
+    split,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -54,8 +55,14 @@ pub fn load(
     ranks::same("a system", &digest(&whole.name, &terms))?;
     let part = (|| {
         let points = whole.coordinates.as_deref();
-        let spec = given.or(&whole.solver).subdomains(terms.block() * terms.stages());
-        let all = assign(&terms, points, whole.grid, comm.size(), wanted, spec)?;
+        let precond = given.or(&whole.solver);
+        let spec = precond.subdomains(terms.block() * terms.stages());
+        let planes = precond.planes().zip(whole.grid).filter(|_| wanted == PartitionSpec::Auto);
+        let planes = planes.map(|(planes, grid)| assign_planes(&terms, grid, comm.size(), planes));
+        let all = match planes.transpose()?.flatten() {
+            Some(planes) => planes,
+            None => assign(&terms, points, whole.grid, comm.size(), wanted, spec)?,
+        };
         let part = split(&terms, &all.partition)?.swap_remove(comm.rank());
         let subdomains = all.local(&part.rows)?;
         Ok((part, subdomains, all.reason))
@@ -151,6 +158,16 @@ fn generated(
     if let Some(spec) = given.subdomains(b * stages)
         && stored[0] <= CUT_WHOLE as f64
         && !generated.grid.is_some_and(|grid| slabs_fit(grid, spec, size))
+    {
+        return Ok(None);
+    }
+    // Runs that end between tiles will do.
+    let ends = |planes: usize, [nx, ny, _]: [usize; 3]| {
+        (1..size).all(|rank| (nodes * rank / size).is_multiple_of(nx * ny * planes))
+    };
+    if let (Some(planes), Some(grid)) = (given.planes(), generated.grid)
+        && stored[0] <= CUT_WHOLE as f64
+        && !ends(planes, grid)
     {
         return Ok(None);
     }

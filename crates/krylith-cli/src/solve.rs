@@ -9,6 +9,7 @@ use crate::report::{self, Event, Report};
 use crate::summary;
 use crate::system::{self, System};
 use crate::{files, interrupt, null_space, plot, ranks, share};
+use krylith::operator::Format;
 use krylith::solver::{Solution, check_gpus, open_ahead};
 use krylith::{DeviceSpec, History, Options, Outcome, Solver, Store, io};
 use std::path::Path;
@@ -233,6 +234,10 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             deterministic: args.deterministic,
             seed: if let Some(Rhs::Random(seed)) = args.rhs { Some(seed) } else { None },
             store: options.store.unwrap_or(Store::F64).name().into(),
+            format: match solution.format {
+                Format::Auto => "blocks".into(),
+                format => format.name().into(),
+            },
         },
         method: solution.method.name().name().into(),
         parameters: report::Parameters {

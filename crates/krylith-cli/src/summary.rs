@@ -5,6 +5,7 @@ use crate::progress::rate_text;
 use crate::solve::Finished;
 use crate::system::{Operator, System};
 use krylith::method::MethodName;
+use krylith::operator::Format;
 use krylith::precond::PrecondSpec;
 use krylith::solver::{EventKind, SetupParts};
 use krylith::text::{count, plural, seconds};
@@ -198,8 +199,13 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
     rows.push(("device", vec![format!("{}{threads} ({})", counted(&device.names), device.reason)]));
     let auto = if matches!(options.method, None | Some(MethodName::Auto)) { " (auto)" } else { "" };
     let stored = if options.store == Some(Store::F32) { ", stored in f32" } else { "" };
+    let by = match solution.format {
+        Format::Dia => ", products by half the diagonals",
+        Format::DiaFull => ", products by diagonals",
+        Format::Csr | Format::Auto => "",
+    };
     let method = &solution.method;
-    let mut lines = vec![format!("{}, {}{stored}{auto}", method.title(), method.manner())];
+    let mut lines = vec![format!("{}, {}{stored}{by}{auto}", method.title(), method.manner())];
     let info = &solution.precond;
     let reason = match (options.precond.as_ref(), info.reason.as_str()) {
         (None | Some(PrecondSpec::Auto), "") => " (auto)".into(),

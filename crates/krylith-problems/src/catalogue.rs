@@ -121,7 +121,7 @@ static CATALOGUE: [Problem; 6] = [
             key("dz", "2", "dx", "edge of a cell along z; dx = dy = 1"),
             key(
                 "bubbles",
-                "4",
+                "1",
                 "",
                 "places for a bubble along the shortest edge, a quarter of them taken; 0 for none",
             ),

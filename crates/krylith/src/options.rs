@@ -5,6 +5,7 @@
 
 use crate::method::cbcg::MOST_STEPS;
 use crate::method::{CbcgBasis, CgForm, MethodName, MethodSpec, Orthogonalization, Reductions};
+use crate::operator::Format;
 use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
 use crate::space::{Stop, Store};
@@ -78,6 +79,9 @@ pub struct Options {
     /// Precision in which matrix, preconditioner and basis are stored. The default is f64.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub store: Option<Store>,
+    /// How the product of one matrix of scalar rows is stored. The default is `auto`: by diagonals where entries lie on few.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
     /// Where to run. The default is `auto`.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceSpec>,
@@ -245,7 +249,7 @@ fn yes_or_no(text: &str) -> Result<bool> {
 }
 
 /// The keys of the text form.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "method=NAME[:key=value,…]",
     "restart",
     "orthogonalization",
@@ -259,6 +263,7 @@ const KEYS: [&str; 19] = [
     "max_iters",
     "time_limit",
     "store",
+    "format",
     "device",
     "threads",
     "deterministic",
@@ -327,6 +332,11 @@ impl Options {
         Self { store: Some(store), ..self }
     }
 
+    /// The same with a format of the product.
+    pub fn format(self, format: Format) -> Self {
+        Self { format: Some(format), ..self }
+    }
+
     /// The same with a limit of bytes on each device.
     pub fn memory_limit(self, bytes: u64) -> Self {
         Self { memory_limit: Some(bytes), ..self }
@@ -353,6 +363,7 @@ impl Options {
             max_iters: self.max_iters.or(other.max_iters),
             time_limit: self.time_limit.or(other.time_limit),
             store: self.store.or(other.store),
+            format: self.format.or(other.format),
             device: self.device.clone().or_else(|| other.device.clone()),
             threads: self.threads.or(other.threads),
             deterministic: self.deterministic.or(other.deterministic),
@@ -405,6 +416,11 @@ impl Options {
         self.precond_or_auto().subdomains(order)
     }
 
+    /// Planes of a grid that a tile of the preconditioner has, where it wants ranks to hold whole planes.
+    pub fn planes(&self) -> Option<usize> {
+        self.precond_or_auto().planes()
+    }
+
     /// The preconditioner, or `auto`.
     pub(crate) fn precond_or_auto(&self) -> &PrecondSpec {
         self.precond.as_ref().unwrap_or(&PrecondSpec::Auto)
@@ -443,6 +459,7 @@ impl Options {
             "max_iters" | "max-iters" => self.max_iters = Some(whole_number(value, 0, MOST_ITERATIONS)?),
             "time_limit" | "time-limit" => self.time_limit = Some(seconds(value)?),
             "store" => self.store = Some(value.parse()?),
+            "format" => self.format = Some(value.parse()?),
             "device" => self.device = Some(value.parse()?),
             "threads" => self.threads = Some(whole_number(value, 1, MOST_THREADS)?),
             "deterministic" => self.deterministic = Some(yes_or_no(value)?),
@@ -504,6 +521,7 @@ impl Display for Options {
         add(&mut words, "max_iters", &self.max_iters);
         add(&mut words, "time_limit", &exact(self.time_limit));
         add(&mut words, "store", &self.store);
+        add(&mut words, "format", &self.format);
         add(&mut words, "device", &self.device);
         add(&mut words, "threads", &self.threads);
         add(&mut words, "deterministic", &self.deterministic);

@@ -4,21 +4,20 @@
 
 mod common;
 mod conformance;
+mod gpus;
 
 use conformance::lender::Application;
 use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
 use conformance::{csr, solver};
-use krylith::comm::{Communicator, Team, agree};
+use gpus::*;
 use krylith::device::cpu::Cpu;
-use krylith::device::cuda::{Cuda, Device, Fabric, Transport, devices};
-use krylith::matrix::Bsr;
-use krylith::memory::Numbers;
+use krylith::device::cuda::{Cuda, Device, Transport, devices};
 use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization};
-use krylith::operator::{LinearOperator, PointBlock, Terms};
+use krylith::operator::{PointBlock, Terms};
 use krylith::precond::{BlockJacobi, Ildu, IlduOptions};
-use krylith::space::{Clock, Schedule, Space};
-use krylith::{Problem, Solver, Stop, Store};
+use krylith::space::{Clock, Space};
+use krylith::{Stop, Store};
 use libtest_mimic::{Arguments, Trial};
 use std::sync::Arc;
 
@@ -48,7 +47,6 @@ fn main() {
         each!(products_of_awkward_patterns),
         each!(updates_equal_a_fresh_operator),
         each!(rounded_storage_reaches_the_tolerance),
-        each!(diagonals_match_rows),
         each!(structure_changes_nothing),
         each!(csr::scalar_rows_of_every_length),
         each!(csr::residuals_of_scalar_rows),
@@ -108,8 +106,19 @@ fn main() {
         each!(arrangement::bad_diagonal_blocks_are_named),
         each!(ildu::factors_match_the_textbook),
         each!(ildu::factors_are_refreshed),
+        test(
+            "factors_sum_what_they_pass",
+            |d| conformance::ildu::factors_sum_what_they_pass(&|n| Cuda::new(d, n).unwrap(), true),
+            false,
+        ),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
         each!(ildu::bad_pivots_are_named),
+        each!(block_tiles::tiles_match_the_textbook),
+        each!(block_tiles::tiles_sum_what_they_pass),
+        each!(block_tiles::tiles_are_refreshed),
+        each!(block_tiles::pivots_of_tiles_are_mended),
+        each!(block_tiles::other_matrices_are_refused_by_tiles),
+        test("block_tiles::tiles_of_ranks", |_| tiles_of_ranks(), false),
         each!(compose::compositions_match_dense_algebra),
         each!(compose::compositions_precondition),
         each!(compose::factors_work_on_one_stage),
@@ -160,7 +169,7 @@ fn main() {
             },
             true,
         ),
-        test("sweeps_reach_the_bandwidth", sweeps_reach_the_bandwidth, true),
+        test("sweeps_reach_the_bandwidth", conformance::sweeps::sweeps_reach_the_bandwidth, true),
         test(
             "arrangement_speed",
             |d| conformance::arrangement::arrangement_speed(&|n| Cuda::new(d, n).unwrap()),
@@ -173,6 +182,7 @@ fn main() {
             false,
         ),
         test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
+        test("block_tiles::tile_speed", conformance::block_tiles::tile_speed, true),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
         test("dia_speed", conformance::dia::gpu::dia_speed, true),
     ];
@@ -440,283 +450,5 @@ fn a_solve_is_bitwise_repeatable(device: &Arc<Device>) {
     let first = conformance::history(&|n| Cuda::new(device, n).unwrap());
     for _ in 0..3 {
         assert_eq!(first, conformance::history(&|n| Cuda::new(device, n).unwrap()));
-    }
-}
-
-krylith::sweeps! {
-    /// Two passes as methods have them.
-    const SWEEPS;
-    /// r = b − q, and ‖r‖².
-    residual: () [b, q] [r] -> [rr] {
-        r = b - q;
-        rr += r * r;
-    }
-    /// ‖b‖².
-    norm_squared: () [b] [] -> [bb] { bb += b * b; }
-}
-
-/// What a macro-made kernel reaches beside the copy of the driver, and what a launch costs in a graph and alone.
-fn sweeps_reach_the_bandwidth(device: &Arc<Device>) {
-    assert_eq!(SWEEPS.len(), 2);
-    let time = |space: &Cuda, rounds: usize, work: &mut dyn FnMut()| {
-        work();
-        space.wait().unwrap();
-        let mut best = f64::INFINITY;
-        for _ in 0..20 {
-            let start = std::time::Instant::now();
-            (0..rounds).for_each(|_| work());
-            space.wait().unwrap();
-            best = best.min(start.elapsed().as_secs_f64() / rounds as f64);
-        }
-        best
-    };
-    let n = 1 << 27;
-    let space = Cuda::new(device, n).unwrap();
-    let mut s = space.scalars(4).unwrap();
-    let (b, q, mut r) = (space.vector().unwrap(), space.vector().unwrap(), space.vector().unwrap());
-    let copy = time(&space, 10, &mut || space.copy(&b, &mut r).unwrap());
-    let fused = time(&space, 10, &mut || space.sweep(residual, &mut s, [], [&b, &q], [&mut r], [0]).unwrap());
-    let read = time(&space, 10, &mut || space.sweep(norm_squared, &mut s, [], [&b], [], [0]).unwrap());
-    let rate = |vectors: f64, seconds: f64| vectors * 8.0 * n as f64 / seconds / 1e9;
-    println!(
-        "copy {:.0} GB/s, sweep residual {:.0} GB/s, sweep norm {:.0} GB/s",
-        rate(2.0, copy),
-        rate(3.0, fused),
-        rate(1.0, read)
-    );
-
-    let space = Cuda::new(device, 1024).unwrap();
-    let mut s = space.scalars(4).unwrap();
-    let b = space.vector().unwrap();
-    let hundred = |space: &Cuda, s: &mut krylith::device::cuda::CudaScalars| {
-        (0..100).try_for_each(|_| space.sweep(norm_squared, s, [], [&b], [], [0]))
-    };
-    let launches = time(&space, 10, &mut || hundred(&space, &mut s).unwrap());
-    let mut recording = Default::default();
-    let graph = time(&space, 10, &mut || {
-        space.record(&mut recording, Some(1), |space| hundred(space, &mut s)).unwrap()
-    });
-    println!("a small sweep: {:.2} µs launched, {:.2} µs in a graph", launches * 1e4, graph * 1e4);
-    assert!(graph < launches, "a graph must not cost more than its launches");
-}
-
-/// All GPUs of this machine, opened once.
-fn all_gpus() -> &'static [Arc<Device>] {
-    static ALL: std::sync::OnceLock<Vec<Arc<Device>>> = std::sync::OnceLock::new();
-    ALL.get_or_init(|| (0..devices().unwrap().len()).map(|i| Device::open(i).unwrap()).collect())
-}
-
-/// Numbers of ranks that this machine has GPUs for.
-fn gpu_counts() -> Vec<usize> {
-    [1, 2, 3, 4, 8].into_iter().filter(|&p| p <= all_gpus().len()).collect()
-}
-
-/// A rank's share on the GPU of its number.
-fn share(transport: Transport) -> impl Fn(&Arc<dyn Communicator>, usize) -> krylith::Result<Cuda> + Sync {
-    move |comm, len| {
-        let fabric = Fabric::new(&all_gpus()[comm.rank()], comm, transport)?;
-        agree(&**comm, Cuda::distributed(&fabric, len))
-    }
-}
-
-/// All counts, or the largest alone where joining takes a second each time.
-fn counts_for(transport: Transport) -> Vec<usize> {
-    let mut counts = gpu_counts();
-    if transport == Transport::Nccl {
-        counts.drain(..counts.len() - 1);
-    }
-    counts
-}
-
-/// Whole solves on the first GPU, and on the first two where there are two.
-fn on_gpus(check: fn(&str)) {
-    check("cuda:0");
-    if devices().is_ok_and(|all| all.len() > 1) {
-        check("cuda:0,1");
-    }
-}
-
-fn passes_of_ranks() {
-    let transport = Transport::Auto;
-    conformance::passes::passes_of_ranks(&counts_for(transport), &share(transport));
-}
-
-fn gpus_solve_as_one(transport: Transport) {
-    conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
-    conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));
-    conformance::distributed::cg_over_ranks_is_cg(&counts_for(transport), &share(transport));
-}
-
-fn gpus_share_diagonals(transport: Transport) {
-    conformance::dia::ranks_share_diagonals(&counts_for(transport), &share(transport));
-}
-
-fn cbcg_of_ranks() {
-    for transport in [Transport::Auto, Transport::Nccl] {
-        conformance::cbcg::cbcg_of_ranks(&counts_for(transport), &share(transport));
-    }
-}
-
-fn updates_reach_all_gpus() {
-    for transport in [Transport::Auto, Transport::Nccl] {
-        conformance::distributed::updates_reach_all_ranks(&counts_for(transport), &share(transport));
-    }
-}
-
-/// Runs of rows that each GPU cuts out itself, from the host and from the memory of either GPU: the answer of one GPU, in as many
-/// iterations where the preconditioner is the same, and again with new values.
-fn runs_are_cut_on_the_gpus() {
-    if all_gpus().len() < 2 {
-        eprintln!("skipped: there is one GPU");
-        return;
-    }
-    // A lower neighbour in x, y and z comes before the run's own rows, an upper one behind them.
-    let stencil = |[nx, ny, nz]: [usize; 3], block: usize, seed: u64| -> Bsr {
-        let n = nx * ny * nz;
-        let (mut row_ptr, mut col) = (vec![0], Vec::new());
-        for i in 0..n {
-            let (x, y, z) = (i % nx, i / nx % ny, i / (nx * ny));
-            let near = [(z > 0, nx * ny), (y > 0, nx), (x > 0, 1)];
-            col.extend(near.iter().filter(|(is, _)| *is).map(|(_, by)| (i - by) as u32));
-            col.push(i as u32);
-            let far = [(x + 1 < nx, 1), (y + 1 < ny, nx), (z + 1 < nz, nx * ny)];
-            col.extend(far.iter().filter(|(is, _)| *is).map(|(_, by)| (i + by) as u32));
-            row_ptr.push(col.len());
-        }
-        let mut values = common::Random(seed).numbers(col.len() * block * block);
-        for i in 0..n {
-            let diagonal = (row_ptr[i]..row_ptr[i + 1]).find(|&p| col[p] as usize == i).unwrap();
-            (0..block).for_each(|c| values[(diagonal * block + c) * block + c] = 8.0 * block as f64);
-        }
-        Bsr::new(block, n, n, row_ptr, col, values).unwrap()
-    };
-    for (grid, block, precond) in [
-        ([8, 8, 32], 1, "ildu:rows=64"),
-        ([5, 3, 40], 3, "ildu:rows=60"),
-        ([7, 6, 33], 2, "jacobi"),
-        ([40, 1, 1], 4, "none"),
-        ([3, 3, 1], 1, "ildu:rows=4"), // boxes cannot be shared evenly: the host cuts
-    ] {
-        let (a, new) = (stencil(grid, block, 5), stencil(grid, block, 6));
-        let rhs = common::Random(7).numbers(a.rows());
-        let solve = |a: &Bsr, new: &[Numbers], device: &str| {
-            let options =
-                format!("device={device} precond={precond} method=bicgstab rtol=1e-10 equilibrate=true");
-            let problem = Problem::bsr(a).unwrap().with_grid(grid);
-            let mut solver = Solver::new(&problem, &options.parse().unwrap()).unwrap();
-            let mut all = Vec::new();
-            for update in 0..=new.len() {
-                if update > 0 {
-                    solver.update_values(new[update - 1]).unwrap();
-                }
-                let mut x = vec![0.0; rhs.len()];
-                let solution = solver.solve(&rhs, &mut x).unwrap();
-                assert!(solution.converged(), "{grid:?} {precond} on {device}: {:?}", solution.outcome());
-                all.push((x, solution.history.iterations, solution.device.reason.clone()));
-            }
-            all
-        };
-        let expected = solve(&a, &[Numbers::from(new.values())], "cuda:0");
-        for source in [None, Some(0), Some(1)] {
-            let application = Application::new(source.unwrap_or(0), false);
-            let (mut old, mut fresh) =
-                (application.lender(a.stored(), true), application.lender(a.stored(), true));
-            old.fill(a.values());
-            fresh.fill(new.values());
-            let matrix;
-            let (matrix, new) = match source {
-                None => (&a, Numbers::from(new.values())),
-                Some(_) => {
-                    // The pattern goes to the GPU with the first values that lie there.
-                    let mut on_gpu = a.clone();
-                    on_gpu.update_values(old.lend()).unwrap();
-                    matrix = on_gpu;
-                    (&matrix, fresh.lend())
-                }
-            };
-            let found = solve(matrix, &[new, new], "cuda:0,1");
-            let even = precond != "ildu:rows=4";
-            assert_eq!(found[0].2.contains("cut where they are"), even, "{grid:?}: {}", found[0].2);
-            for ((x, iterations, _), (y, wanted, _)) in
-                found.iter().zip([&expected[0], &expected[1], &expected[1]])
-            {
-                let differ = x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
-                assert!(differ < 1e-8, "{grid:?} {precond} from {source:?}: x differs by {differ:e}");
-                assert!(
-                    iterations.abs_diff(*wanted) <= 1,
-                    "{grid:?} {precond}: {iterations}, not {wanted} iterations"
-                );
-            }
-        }
-    }
-}
-
-/// 1,000 solves on all GPUs, and nothing is allocated after the second.
-fn solves_on_many_gpus_leave_memory_flat() {
-    let k = conformance::distributed::grid(4, 2, 8);
-    let rhs = common::Random(31).numbers(k.rows());
-    let terms = Terms::kronecker(&k);
-    for &ranks in &gpu_counts() {
-        let (_, partition) = conformance::distributed::partitions(terms.block_rows(), ranks).remove(0);
-        let parts = krylith::partition::split(&terms, &partition).unwrap();
-        let work = |comm: Arc<dyn Communicator>| {
-            let part = &parts[comm.rank()];
-            let own: Vec<f64> =
-                part.rows.iter().flat_map(|&i| &rhs[i as usize * 8..][..8]).copied().collect();
-            let space = share(Transport::Auto)(&comm, own.len())?;
-            let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-            let (mut b, mut x) = (space.vector()?, space.vector()?);
-            space.write(&own, &mut b)?;
-            let mut gmres = Gmres::new(&space, GmresOptions::default())?;
-            let mut before = (0, 0);
-            for solve in 0..1000 {
-                space.write(&vec![0.0; own.len()], &mut x)?;
-                let stop = Stop { rtol: 1e-6, ..Stop::default() };
-                let outcome = gmres.solve(&space, &a, None, &b, &mut x, &stop, &mut ())?.outcome;
-                assert_eq!(outcome, krylith::Outcome::Converged);
-                let now = (space.device().allocations(), space.device().bytes_held());
-                if solve == 1 {
-                    before = now;
-                }
-                assert!(
-                    solve < 2 || now == before,
-                    "solve {solve} on {ranks} GPUs: {before:?} became {now:?}"
-                );
-            }
-            Ok(())
-        };
-        Team::run(ranks, |comm| work(comm)).unwrap();
-    }
-}
-
-/// A rank that stops taking part: the others' kernels give up, and the error names it.
-fn a_gpu_that_fails_ends_the_others() {
-    let ranks = all_gpus().len();
-    if ranks < 2 {
-        return;
-    }
-    let k = conformance::distributed::grid(2, 1, 6);
-    let terms = Terms::kronecker(&k);
-    let (_, partition) = conformance::distributed::partitions(terms.block_rows(), ranks).remove(0);
-    let parts = krylith::partition::split(&terms, &partition).unwrap();
-    for transport in [Transport::Peers, Transport::Nccl] {
-        let begin = std::time::Instant::now();
-        let work = |comm: Arc<dyn Communicator>| {
-            let part = &parts[comm.rank()];
-            let space = share(transport)(&comm, part.rows.len() * 2)?;
-            let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-            let (x, mut y) = (space.vector()?, space.vector()?);
-            for step in 0..100 {
-                if comm.rank() == 1 && step == 50 {
-                    return Err(krylith::Error::invalid("a fault of its own"));
-                }
-                a.apply(&space, &x, &mut y)?;
-                space.wait()?;
-            }
-            Ok(())
-        };
-        let e = Team::run(ranks, |comm| work(comm)).unwrap_err().to_string();
-        assert!(e.contains("a fault of its own"), "{e}");
-        assert!(begin.elapsed().as_secs() < 30, "{transport:?}: {:?}", begin.elapsed());
     }
 }

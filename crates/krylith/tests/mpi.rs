@@ -2,6 +2,7 @@
 //!
 //! Started plainly, this program starts itself through mpirun, once for each test; started by mpirun, it is a rank.
 
+mod namespaces;
 mod ranks;
 
 use krylith::comm::{Communicator, Message, Mpi};
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("conforms_on_{size}_ranks"), move || conforms(size)));
     }
     type Test = fn() -> Result<(), Failed>;
-    let ends: [(&str, Test); 8] = [
+    let ends: [(&str, Test); 9] = [
         ("errors_return_on_a_duplicate", duplicated),
         ("a_killed_rank_ends_the_job", killed),
         ("a_killed_rank_is_named_where_the_launcher_lets_others_live", killed_and_named),
@@ -39,8 +40,16 @@ fn main() -> ExitCode {
         ("a_rank_that_fails_ends_the_job", fails),
         ("a_rank_that_panics_ends_the_job", panics),
         ("a_rank_that_ends_without_finish_ends_the_job", leaves),
+        ("a_rank_that_does_not_come_to_a_sum_is_named", absent),
     ];
     trials.extend(ends.map(|(name, test)| Trial::test(name, test)));
+    let hosts: [(&str, Test); 3] = [
+        ("two_hosts_give_the_bits_of_threads", namespaces::same_bits),
+        ("a_host_that_is_cut_off_is_named_by_all", namespaces::cut_off),
+        ("a_host_that_dies_ends_the_job", namespaces::dies),
+    ];
+    let impossible = !namespaces::are_possible();
+    trials.extend(hosts.map(|(name, test)| Trial::test(name, test).with_ignored_flag(impossible)));
     libtest_mimic::run(&args, trials).exit_code()
 }
 
@@ -79,9 +88,21 @@ impl End {
 
 /// Runs `scenario` and waits for its end and for that of all its processes.
 fn job(size: usize, scenario: &str, options: &[&str], limit: &str) -> Result<End, Failed> {
-    let folder = tempfile::tempdir()?;
     let mut command = mpirun(size);
-    command.args(options).arg(std::env::current_exe()?).arg(scenario);
+    command.args(options);
+    run(command, scenario, limit, &mut |_| Ok(()))
+}
+
+/// Adds `scenario` to a command that starts ranks, and waits for its end and for that of all its processes; `meanwhile` is
+/// called again and again with the folder of their notes.
+fn run(
+    mut command: Command,
+    scenario: &str,
+    limit: &str,
+    meanwhile: &mut dyn FnMut(&Path) -> Result<(), Failed>,
+) -> Result<End, Failed> {
+    let folder = tempfile::tempdir()?;
+    command.arg(std::env::current_exe()?).arg(scenario);
     command.env("KRYLITH_TIMEOUT", limit).env("KRYLITH_TEST_FOLDER", folder.path());
     let begin = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -90,8 +111,9 @@ fn job(size: usize, scenario: &str, options: &[&str], limit: &str) -> Result<End
     while child.try_wait()?.is_none() {
         if begin.elapsed() > Duration::from_secs(120) {
             child.kill()?;
-            return Err(format!("{scenario} on {size} ranks: mpirun {pid} did not end in 120 s").into());
+            return Err(format!("{scenario}: mpirun {pid} did not end in 120 s").into());
         }
+        meanwhile(folder.path())?;
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut end = End { output: child.wait_with_output()?, took: begin.elapsed(), errors: String::new() };
@@ -148,6 +170,12 @@ fn slow() -> Result<(), Failed> {
     let end = job(3, "slow", &[], "1")?;
     end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
     end.must(end.text().contains("rank 1: halo: no answer within 1 s"), "expected the rank's name")
+}
+
+fn absent() -> Result<(), Failed> {
+    let end = job(3, "absent", &[], "1")?;
+    end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
+    end.must(end.text().contains("rank 1: MPI_Iallgather: no answer within 1 s"), "expected the rank's name")
 }
 
 fn fails() -> Result<(), Failed> {
@@ -257,6 +285,29 @@ fn play(mpi: &Mpi, scenario: &str) -> Result<()> {
             let mut halo = mpi.channel(&ring(mpi))?;
             halo.start()?;
             halo.finish().map(drop)
+        }
+        ("absent", true) => {
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        }
+        ("solve", _) => {
+            let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
+            println!("{}", ranks::solve::answer(&comm)?);
+            Ok(())
+        }
+        ("sums", _) => {
+            note("begins\n");
+            loop {
+                mpi.sum(&mut [1.0])?;
+            }
+        }
+        ("halos", _) => {
+            let mut halo = mpi.channel(&ring(mpi))?;
+            note("begins\n");
+            loop {
+                halo.start()?;
+                halo.finish()?;
+            }
         }
         ("fails", true) => Err(Error::invalid("a rank that fails")),
         ("panics", true) => panic!("a rank in panic"),

@@ -181,6 +181,7 @@ fn measure<G: Ground>(
         network: None,
         peers: Vec::new(),
         nccl: Vec::new(),
+        poisson: None,
     };
     if let Some(other) = &options.network {
         machine.gpus_per_host = other.gpus_per_host.max(ground.devices());

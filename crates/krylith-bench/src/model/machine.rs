@@ -131,6 +131,9 @@ pub struct Machine {
     /// The same by NCCL.
     #[serde(default)]
     pub nccl: Vec<Host>,
+    /// P-CG and P-CBCG of a 7-point Poisson equation.
+    #[serde(default)]
+    pub poisson: Option<super::poisson::Poisson>,
 }
 
 impl Machine {
@@ -178,6 +181,9 @@ impl Machine {
             time("network.latency", network.latency)?;
             time("network.hop", network.hop)?;
             positive("network.bandwidth", network.bandwidth)?;
+        }
+        if let Some(poisson) = &self.poisson {
+            poisson.check()?;
         }
         for (name, hosts) in [("peers", &self.peers), ("nccl", &self.nccl)] {
             if hosts.windows(2).any(|w| w[0].gpus >= w[1].gpus) || hosts.iter().any(|h| h.gpus < 2) {
@@ -248,6 +254,9 @@ impl Machine {
                 );
             }
         }
+        if let Some(poisson) = &self.poisson {
+            out += &poisson.text();
+        }
         out
     }
 }
@@ -283,6 +292,7 @@ pub(crate) mod tests {
             network: Some(Network { latency: 5e-6, bandwidth: 1e10, hop: 4e-6 }),
             peers: vec![host(2, 2e-6, 4e-6), host(4, 3e-6, 5e-6)],
             nccl: vec![host(2, 8e-6, 14e-6), host(4, 9e-6, 15e-6)],
+            poisson: None,
         }
     }
 

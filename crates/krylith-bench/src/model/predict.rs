@@ -94,7 +94,7 @@ impl Times {
 }
 
 /// ⌈log₂ n⌉.
-fn levels(n: usize) -> f64 {
+pub(super) fn levels(n: usize) -> f64 {
     f64::from(n.max(1).next_power_of_two().trailing_zeros())
 }
 

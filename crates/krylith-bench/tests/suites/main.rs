@@ -1,5 +1,6 @@
 //! The suites of `krylith bench`, small. One binary, as in crate krylith.
 
 mod answer;
+mod cbcg;
 mod ildu0;
 mod okp;

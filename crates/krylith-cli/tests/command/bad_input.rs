@@ -169,6 +169,7 @@ fn options_refuse_what_they_do_not_know() {
         ("--orthogonalization qr", ["unknown orthogonalization `qr`", "lowsync, cgs2, mgs"]),
         ("--ordering colour", ["unknown ordering `colour`", "interleaved, segregated"]),
         ("--store f16", ["unknown precision `f16`", "f64, f32"]),
+        ("--format coo", ["unknown format `coo`", "auto, csr, dia, dia-full"]),
         ("--device gpu", ["unknown device `gpu`", "cuda"]),
         ("--device cuda:x", ["cuda:x", "number"]),
         ("--rtol -1", ["--rtol", ""]),

@@ -72,6 +72,44 @@ fn scaling_is_drawn_for_every_machine_that_ships() {
 }
 
 #[test]
+fn a_poisson_equation_is_predicted_beside_what_was_published() {
+    let f = Folder::new();
+    for name in ["summit.toml", "abci.toml"] {
+        let ran = f.run(&["model", "--poisson", "1280x1280x4608", "--machine", &shipped(name), "--out", "p"]);
+        let out = &ran.works().out;
+        for word in ["P-CBCG", "Table V", "fitted: network.hop", "Fig. 5", "p/poisson.json"] {
+            assert!(out.contains(word), "{name}: {word}: {out}");
+        }
+        let made = json(&f, "p/poisson.json");
+        let (rows, published) = (made["rows"].as_array().unwrap(), made["published"].as_array().unwrap());
+        assert!(rows.len() >= 6 && published.len() >= 20, "{name}");
+        for row in rows {
+            let seconds = |key: &str| row[key].as_f64().unwrap();
+            assert!(seconds("seconds_per_iteration") <= seconds("seconds_without_overlap"), "{name}: {row}");
+            assert!(seconds("exposed") <= seconds("halo") && seconds("all_reduce") > 0.0, "{name}: {row}");
+        }
+    }
+    let few =
+        ["model", "--poisson", "64x64x64", "--gpus", "1,8", "--s", "4", "--machine", &shipped("abci.toml")];
+    let ran = f.run(&few);
+    let out = &ran.works().out;
+    assert!(out.contains("s = 4") && out.contains("2x2x2") && !out.contains("Table V"), "{out}");
+
+    let summit = shipped("summit.toml");
+    let refused = |words: &[&str], named: &[&str]| {
+        let words = [&["model", "--machine", &summit], words].concat();
+        f.run(&words).fails(2, named);
+    };
+    refused(&["--poisson", "64x64"], &["NXxNYxNZ"]);
+    refused(&["--poisson", "64x0x64"], &["NXxNYxNZ"]);
+    refused(&["--poisson", "2x2x2", "--gpus", "9"], &["9 boxes"]);
+    refused(&["--poisson", "8x8x8", "--s", "0"], &["1..=64"]);
+    refused(&["--poisson", "8x8x8", "--machine", &shipped("jupiter.toml")], &["one machine"]);
+    refused(&["--gpus", "4"], &["SYSTEM"]);
+    f.run(&["model", "--poisson", "8x8x8", "--machine", &shipped("jupiter.toml")]).fails(2, &["[poisson]"]);
+}
+
+#[test]
 fn what_cannot_be_predicted_is_refused() {
     let f = Folder::new();
     let machine = shipped("jupiter.toml");

@@ -1,7 +1,7 @@
 //! Signals, and a system that gives no more memory or threads.
 #![cfg(target_os = "linux")]
 
-use crate::common::{Folder, Ran, mtx};
+use crate::common::{Folder, Ran, array, mtx};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -102,4 +102,52 @@ fn refused_threads_are_one_line() {
         ran.fails(3, &["the system refuses to start", "threads", "ulimit -u"]);
         assert_eq!(ran.err.lines().count(), 1, "{ran:#?}");
     }
+}
+
+/// A solve that would take minutes, stopped by SIGINT.
+#[test]
+fn ctrl_c_keeps_the_best_x() {
+    let f = Folder::new();
+    let mut child = f
+        .command(&[
+            "solve",
+            "laplace:90x90x90",
+            "--rtol",
+            "0",
+            "--atol",
+            "1e-300",
+            "--restart",
+            "3",
+            "--precond",
+            "none",
+            "--max-iters",
+            "100000000",
+            "--out",
+            "x.npy",
+            "--report",
+            "r.json",
+            "--rhs",
+            "random",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let kill = |id: u32| {
+        let done =
+            std::process::Command::new("sh").args(["-c", &format!("kill -INT {id}")]).status().unwrap();
+        assert!(done.success());
+    };
+    // The first line of progress comes once the solve is well under way.
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    let read = err.read_line(&mut line).unwrap();
+    assert!(read > 0 && line.contains("iteration"), "it ended before: {line}");
+    kill(child.id());
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{line}");
+    assert_eq!(array(f.path("x.npy")).shape(), [729_000]);
+    let r: serde_json::Value = serde_json::from_slice(&std::fs::read(f.path("r.json")).unwrap()).unwrap();
+    assert_eq!(r["outcome"], "interrupted");
+    assert!(r["true_relative_residual"].as_f64().unwrap() < 1.0);
 }

@@ -382,6 +382,21 @@ fn bicgstab_says_when_and_why_it_restarts() {
 }
 
 #[test]
+fn the_format_of_a_product_is_chosen_and_told() {
+    let f = Folder::new();
+    for (given, taken, words) in [
+        ("", "dia", "products by half the diagonals"),
+        (" --format dia-full", "dia-full", "products by diagonals"),
+        (" --format csr", "csr", ""),
+    ] {
+        let ran = f.line(&format!("solve laplace:9x8x7 --device cpu --report r.json{given}"));
+        assert!(ran.works().out.contains(words), "{ran:#?}");
+        assert_eq!(report(&f, "r.json")["run"]["format"], taken, "{given}");
+    }
+    f.line("solve random:50 --format dia").fails(2, &["format=dia", "format=auto"]);
+}
+
+#[test]
 fn stored_in_f32_the_given_system_is_solved() {
     let f = Folder::new();
     f.line("solve random:50 --store f32 --rtol 1e-12 --method bicgstab --report r.json").works();
@@ -541,55 +556,4 @@ fn a_closed_pipe_is_no_error() {
     let output =
         std::process::Command::new("sh").args(["-c", &script]).current_dir(f.0.path()).output().unwrap();
     Ran::new(output).works();
-}
-
-/// A solve that would take minutes, stopped by SIGINT.
-#[cfg(unix)]
-#[test]
-fn ctrl_c_keeps_the_best_x() {
-    use std::io::{BufRead, BufReader};
-    use std::process::Stdio;
-    let f = Folder::new();
-    let mut child = f
-        .command(&[
-            "solve",
-            "laplace:90x90x90",
-            "--rtol",
-            "0",
-            "--atol",
-            "1e-300",
-            "--restart",
-            "3",
-            "--precond",
-            "none",
-            "--max-iters",
-            "100000000",
-            "--out",
-            "x.npy",
-            "--report",
-            "r.json",
-            "--rhs",
-            "random",
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let kill = |id: u32| {
-        let done =
-            std::process::Command::new("sh").args(["-c", &format!("kill -INT {id}")]).status().unwrap();
-        assert!(done.success());
-    };
-    // The first line of progress comes once the solve is well under way.
-    let mut err = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    let read = err.read_line(&mut line).unwrap();
-    assert!(read > 0 && line.contains("iteration"), "it ended before: {line}");
-    kill(child.id());
-    let status = child.wait().unwrap();
-    assert_eq!(status.code(), Some(130), "{line}");
-    assert_eq!(array(f.path("x.npy")).shape(), [729_000]);
-    let r = report(&f, "r.json");
-    assert_eq!(r["outcome"], "interrupted");
-    assert!(r["true_relative_residual"].as_f64().unwrap() < 1.0);
 }

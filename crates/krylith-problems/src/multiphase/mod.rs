@@ -11,8 +11,16 @@
 //! Δt = 1; it is the kind of system that the code JUPITER solves for melting reactor cores (Ali et al., 2019).
 //!
 //! With gas at ρ = 1, liquid at `contrast` and solid at `solid`·`contrast`, gas enclosed by liquid or solid gives the
-//! preconditioned matrix one eigenvalue near 0 for each enclosure, so more and smaller bubbles, thin gas layers (`gap`)
-//! and a larger contrast all make it harder.
+//! preconditioned matrix one eigenvalue near 0 for each enclosure, so more bubbles, gas layers in the columns (`gap`)
+//! and a larger contrast all make it harder, and so does an outlet on top alone. Iterations of CG with ILDU(0) subdomains, to
+//! 1e-8 from zero, on a CPU:
+//!
+//! ```text
+//! cells                                        16×8×32   32×16×64   64×32×128   128×64×256
+//! default                                        23         80         180         378
+//! bubbles=4                                       –         56         363        1124
+//! contrast=1e6,outlet=top,gap=1,bubbles=4        76        248       >2200
+//! ```
 
 mod phases;
 mod projection;

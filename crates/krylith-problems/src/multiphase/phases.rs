@@ -30,7 +30,7 @@ pub struct PhaseOptions {
 impl Default for PhaseOptions {
     /// Those of the problem `poisson-multiphase`.
     fn default() -> Self {
-        Self { contrast: 1000.0, solid: 8.0, bubbles: 4, columns: 3, gap: 0.0, width: 1.0, seed: 1 }
+        Self { contrast: 1000.0, solid: 8.0, bubbles: 1, columns: 3, gap: 0.0, width: 1.0, seed: 1 }
     }
 }
 

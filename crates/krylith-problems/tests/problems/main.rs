@@ -5,6 +5,7 @@ mod distributed;
 mod grids;
 mod iterations;
 mod multiphase;
+mod multiphase_steps;
 mod orthogonality;
 mod space_order;
 mod spec;

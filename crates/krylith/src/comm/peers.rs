@@ -51,6 +51,13 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// What people call the host.
+    fn host_name(&self) -> String {
+        self.host.split(' ').next().unwrap_or_default().into()
+    }
+}
+
 /// State letter and start time of a process; `None` if there is none.
 fn state(pid: u32) -> Option<(char, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -63,6 +70,8 @@ fn state(pid: u32) -> Option<(char, u64)> {
 /// The ranks of a job, seen from one of them.
 pub(super) struct Peers {
     host: HostShare,
+    /// Names of the hosts, by rank; empty where all ranks are on one.
+    hosts: Vec<String>,
     /// Processes whose end can be seen from here.
     visible: Vec<(usize, Identity)>,
     looked: Mutex<Instant>,
@@ -75,13 +84,23 @@ impl Peers {
         let ranks_on_host: Vec<usize> =
             (0..identities.len()).filter(|&q| identities[q].host == own.host).collect();
         let rank_on_host = ranks_on_host.iter().position(|&q| q == rank).unwrap_or(0);
+        let hosts = match ranks_on_host.len() == identities.len() {
+            true => Vec::new(),
+            false => identities.iter().map(Identity::host_name).collect(),
+        };
         // Without /proc nothing can be said of a process.
         let sees = Path::new("/proc/self/stat").exists();
         let visible = identities.into_iter().enumerate().filter(|(q, other)| {
             sees && *q != rank && (&other.host, &other.namespace) == (&own.host, &own.namespace)
         });
         let visible = visible.collect();
-        Self { host: HostShare { rank_on_host, ranks_on_host }, visible, looked: Mutex::new(Instant::now()) }
+        let host = HostShare { rank_on_host, ranks_on_host };
+        Self { host, hosts, visible, looked: Mutex::new(Instant::now()) }
+    }
+
+    /// The host of a rank, where there are several.
+    pub(super) fn host_of(&self, rank: usize) -> Option<&str> {
+        self.hosts.get(rank).map(String::as_str)
     }
 
     pub(super) fn host(&self) -> HostShare {
@@ -145,6 +164,7 @@ mod tests {
         };
         let peers = due(Peers::new(0, vec![own.clone(), elsewhere, other]));
         assert_eq!(peers.host(), HostShare { rank_on_host: 0, ranks_on_host: vec![0, 2] });
+        assert_eq!((peers.host_of(1), peers.host_of(3)), (Some("elsewhere"), None));
         assert_eq!(peers.dead(), None);
         drop(child.stdin.take());
         while state(child.id()).is_some_and(|(letter, _)| letter != 'Z') {

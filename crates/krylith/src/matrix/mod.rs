@@ -73,11 +73,15 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
 /// Where the first value that is not finite stands.
 pub(crate) fn first_not_finite(values: &[f64]) -> Option<usize> {
     const CHUNK: usize = 1 << 16;
-    values.par_chunks(CHUNK).enumerate().find_map_first(|(c, chunk)| {
+    let look = |(c, chunk): (usize, &[f64])| {
         // A fold of flags and no early end, so that the compiler takes several at once.
         let wrong = chunk.iter().fold(false, |wrong, v| wrong | !v.is_finite());
         if wrong { chunk.iter().position(|v| !v.is_finite()).map(|i| c * CHUNK + i) } else { None }
-    })
+    };
+    match values.len() <= CHUNK {
+        true => look((0, values)), // other threads are not woken for so little, which may allocate
+        false => values.par_chunks(CHUNK).enumerate().find_map_first(look),
+    }
 }
 
 /// Refuses dimensions that do not fit 32-bit columns.

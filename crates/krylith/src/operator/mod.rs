@@ -1,6 +1,5 @@
 //! Everything that maps a vector to a vector.
 
-mod dia;
 mod format;
 mod maxima;
 mod mixed;
@@ -8,7 +7,6 @@ mod point_block;
 mod structure;
 mod term_values;
 
-pub use dia::{DiagonalFormat, Diagonals};
 pub use format::Format;
 pub(crate) use format::{MOST_DIAGONALS, diagonals_of, mirrored, not_by_diagonals, worth_diagonals};
 pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima};

@@ -37,8 +37,8 @@ pub use split::split;
 pub(crate) use subdomains::layer;
 pub(crate) use subdomains::of_whole_on;
 pub use subdomains::{
-    Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, of_rank, of_whole,
-    slabs_fit,
+    Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, assign_planes, of_rank,
+    of_whole, slabs_fit,
 };
 
 use crate::operator::Terms;

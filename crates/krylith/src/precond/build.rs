@@ -3,9 +3,11 @@
 //! [`by_name`] is the one place where names become operators. Around what it builds stand, in this order, scaling and
 //! null vectors that are projected out.
 
+mod tiles;
+
 use super::{
-    Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace, Outline,
-    PrecondSpec, Stage, StageOptions,
+    Additive, BlockJacobi, BlockTiles, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace,
+    Outline, PrecondSpec, Stage, StageOptions,
 };
 use crate::comm::{self, Communicator, agree};
 use crate::matrix::{Bsr, Dense};
@@ -136,6 +138,7 @@ fn by_name<S: SolverSpace>(
     match wanted {
         PrecondSpec::None => Ok(none("")),
         PrecondSpec::Jacobi { block } => jacobi(space, terms, local, *block, store),
+        PrecondSpec::BlockJacobi(spec) => tiles::build(space, terms, local, spec, store),
         PrecondSpec::Ildu(spec) => ildu(space, terms, local, spec, store),
         PrecondSpec::Stage(spec) => stage(space, terms, local, spec, store),
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
@@ -469,6 +472,12 @@ impl<S: SolverSpace> Preconditioner<S> for BlockJacobi<S> {
     }
 }
 
+impl<S: SolverSpace> Preconditioner<S> for BlockTiles<S> {
+    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
+        BlockTiles::update_values(self, space, terms, values)
+    }
+}
+
 impl<S: SolverSpace> Preconditioner<S> for Ildu<S> {
     fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
         Ildu::update_values(self, space, values)
@@ -516,6 +525,11 @@ impl PrecondSpec {
             PrecondSpec::None => 0,
             // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
             PrecondSpec::Auto | PrecondSpec::Jacobi { .. } => n * order * (8 + width),
+            // Both halves, where it is not known yet whether one is enough.
+            PrecondSpec::BlockJacobi(tiles) => {
+                let numbers = if tiles.factor == Some(super::TileFactor::Ic0) { 4 } else { 7 };
+                n * numbers * width
+            }
             PrecondSpec::Ildu(ildu) => factors(terms, ildu.fill, order, width),
             // Every stage has its factors, with blocks of M's order; the product that couples them is stored like L.
             PrecondSpec::Stage(ildu) => {

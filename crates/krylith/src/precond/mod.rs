@@ -1,5 +1,6 @@
 //! Preconditioners: linear operators that approximate an inverse and can be refreshed with new values.
 
+mod block_tiles;
 mod build;
 mod compose;
 mod equilibrated;
@@ -10,6 +11,10 @@ mod null_space;
 mod spec;
 mod stage;
 
+pub(crate) use block_tiles::DIFFERS;
+pub use block_tiles::{
+    BlockTiles, BlockTilesOptions, TileFactor, TileFactors, TileReport, TileShape, Tiling,
+};
 pub(crate) use build::{Boxed, SharedOperator, build};
 pub use build::{PrecondInfo, Preconditioner, Value};
 pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
@@ -21,5 +26,5 @@ pub(crate) use invert::eliminate;
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use null_space::NullSpace;
-pub use spec::{IlduSpec, PrecondSpec};
+pub use spec::{IlduSpec, PrecondSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

@@ -1,6 +1,7 @@
 //! How preconditioners are written as text: NAME[:key=value,…], `A+B` for both side by side, and `A then B` for one after the
 //! other. `+` binds closer than `then`; both are read from the left.
 
+use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
 use crate::options::{named, unknown, whole_number};
 use crate::partition::{SubdomainCut, SubdomainSpec};
@@ -26,6 +27,8 @@ pub enum PrecondSpec {
         /// Divides the system's block size.
         block: Option<usize>,
     },
+    /// Incomplete factors of the tiles of a structured grid.
+    BlockJacobi(TileSpec),
     /// Incomplete factors of subdomains.
     Ildu(IlduSpec),
     /// Stage by stage, with the lower factor of the Butcher matrix; each stage as `ildu` would.
@@ -34,6 +37,24 @@ pub enum PrecondSpec {
     Sum(Box<[PrecondSpec; 2]>),
     /// The second on what the first leaves over.
     Multiplicative(Box<[PrecondSpec; 2]>),
+}
+
+/// Parameters of `block-jacobi`.
+///
+/// ```
+/// use krylith::precond::{PrecondSpec, TileFactor, TileShape, TileSpec};
+/// let spec: PrecondSpec = "block-jacobi:tile=32x8x4,factor=ic0".parse()?;
+/// let tiles = TileSpec { tile: TileShape::Box([32, 8, 4]), factor: Some(TileFactor::Ic0) };
+/// assert_eq!(spec, PrecondSpec::BlockJacobi(tiles));
+/// assert_eq!(spec.to_string(), "block-jacobi:tile=32x8x4,factor=ic0");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TileSpec {
+    /// The tile; the device's own where none is given.
+    pub tile: TileShape,
+    /// What is computed in each; by the symmetry of the values where none is given.
+    pub factor: Option<TileFactor>,
 }
 
 /// Parameters of `ildu` and of `stage`.
@@ -55,6 +76,9 @@ const AS_ONE: usize = 1 << 12;
 
 /// Levels of fill; more than this is a slip of the finger, and `cut=whole` with it a direct solver of the slow kind.
 const MOST_FILL: usize = 1000;
+
+/// Cells of a tile in one direction; more is a slip.
+const MOST_CELLS: usize = 1 << 20;
 
 /// Parts of a composed preconditioner; more are a slip, or an attempt to overflow the stack.
 const MOST_PARTS: usize = 64;
@@ -115,6 +139,7 @@ impl std::str::FromStr for PrecondSpec {
                 }
                 Ok(PrecondSpec::Jacobi { block })
             }
+            "block-jacobi" => TileSpec::read(parameters).map(PrecondSpec::BlockJacobi),
             // The name of earlier versions stays.
             "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
             "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
@@ -128,6 +153,7 @@ impl std::str::FromStr for PrecondSpec {
                     "auto",
                     "none",
                     "jacobi[:block=B]",
+                    "block-jacobi[:tile=XxYxZ|whole|slab,factor=ic0|ilu0]",
                     "ildu[:fill=K,rows=N,cut=NAME,shift=S]",
                     "stage[:the same keys]",
                     "`A+B` and `A then B` of them",
@@ -157,6 +183,7 @@ impl std::fmt::Display for PrecondSpec {
             PrecondSpec::None => f.write_str("none"),
             PrecondSpec::Jacobi { block: None } => f.write_str("jacobi"),
             PrecondSpec::Jacobi { block: Some(block) } => write!(f, "jacobi:block={block}"),
+            PrecondSpec::BlockJacobi(tiles) => tiles.spelt(f),
             PrecondSpec::Ildu(ildu) => ildu.spelt("ildu", f),
             PrecondSpec::Stage(ildu) => ildu.spelt("stage", f),
             PrecondSpec::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
@@ -178,11 +205,27 @@ impl PrecondSpec {
     /// True where it is symmetric for a symmetric matrix, as far as can be told before it is built.
     pub fn keeps_symmetry(&self) -> bool {
         match self {
-            PrecondSpec::Auto | PrecondSpec::None | PrecondSpec::Jacobi { .. } => true,
+            PrecondSpec::Auto
+            | PrecondSpec::None
+            | PrecondSpec::Jacobi { .. }
+            | PrecondSpec::BlockJacobi(_) => true,
             // With shifted pivots the factors need not be definite where the matrix is.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
             PrecondSpec::Sum(parts) => parts.iter().all(Self::keeps_symmetry),
             PrecondSpec::Multiplicative(_) | PrecondSpec::Stage(_) => false,
+        }
+    }
+
+    /// Planes of a grid that a tile has, where ranks must hold whole planes.
+    pub fn planes(&self) -> Option<usize> {
+        match self {
+            PrecondSpec::BlockJacobi(TileSpec { tile: TileShape::Box([_, _, z]), .. }) => Some(*z),
+            // A multiple of what a GPU takes, and the fewest of a CPU.
+            PrecondSpec::BlockJacobi(_) => Some(8),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+                parts.iter().find_map(|part| part.planes())
+            }
+            _ => None,
         }
     }
 
@@ -195,8 +238,56 @@ impl PrecondSpec {
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
                 parts.iter().find_map(|part| part.subdomains(order))
             }
-            PrecondSpec::None | PrecondSpec::Jacobi { .. } => None,
+            PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_) => None,
         }
+    }
+}
+
+impl TileSpec {
+    fn read(parameters: Vec<(&str, &str)>) -> Result<Self> {
+        parameters.into_iter().try_fold(Self::default(), |tiles, (key, value)| {
+            tiles.with(key, value).map_err(|e| Error::invalid(format!("block-jacobi:{key}={value}: {e}")))
+        })
+    }
+
+    fn with(mut self, key: &str, value: &str) -> Result<Self> {
+        match key {
+            "tile" => {
+                self.tile = match value {
+                    "auto" => TileShape::Auto,
+                    "whole" => TileShape::Whole,
+                    "slab" => TileShape::Slab,
+                    sizes => {
+                        let cells = |n| whole_number(n, 1, MOST_CELLS).ok();
+                        let sizes: Option<Vec<usize>> = sizes.split('x').map(cells).collect();
+                        let sizes = sizes.and_then(|sizes| sizes.try_into().ok());
+                        TileShape::Box(sizes.ok_or_else(|| {
+                            Error::invalid("expected whole, slab, or cells in x, y and z, such as 32x8x4")
+                        })?)
+                    }
+                }
+            }
+            "factor" => {
+                let all = [TileFactor::Ic0, TileFactor::Ilu0];
+                self.factor = Some(named("factor", value, &all, TileFactor::name)?);
+            }
+            _ => return unknown("key of block-jacobi", key, &["tile", "factor"]),
+        }
+        Ok(self)
+    }
+
+    /// As it was written, without what is left to defaults.
+    fn spelt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tile = match self.tile {
+            TileShape::Auto => None,
+            TileShape::Whole => Some("tile=whole".to_string()),
+            TileShape::Slab => Some("tile=slab".into()),
+            TileShape::Box([x, y, z]) => Some(format!("tile={x}x{y}x{z}")),
+        };
+        let factor = self.factor.map(|factor| format!("factor={}", factor.name()));
+        let keys: Vec<String> = tile.into_iter().chain(factor).collect();
+        let colon = if keys.is_empty() { "" } else { ":" };
+        write!(f, "block-jacobi{colon}{}", keys.join(","))
     }
 }
 
@@ -295,6 +386,9 @@ mod tests {
         assert!("jacobi + (ildu0)".parse::<PrecondSpec>().is_err());
         for text in [
             "jacobi:block=2",
+            "block-jacobi",
+            "block-jacobi:tile=whole",
+            "block-jacobi:tile=16x8x4,factor=ilu0",
             "ildu",
             "ildu:fill=2,rows=100,cut=two-level,shift=1e-3",
             "auto",
@@ -317,6 +411,11 @@ mod tests {
             ("ilu0", "ildu:cut=whole"),
             ("jacobi:overlap=2", "unknown key of jacobi `overlap`; the known ones are block"),
             ("jacobi:block", "not key=value"),
+            ("block-jacobi:tile=3x4", "block-jacobi:tile=3x4: expected whole, slab, or cells"),
+            ("block-jacobi:tile=3x0x4", "expected whole, slab, or cells"),
+            ("block-jacobi:tile=3x4x5x6", "expected whole, slab, or cells"),
+            ("block-jacobi:factor=ic1", "unknown factor `ic1`; the known ones are ic0, ilu0"),
+            ("block-jacobi:rows=3", "unknown key of block-jacobi `rows`; the known ones are tile, factor"),
             ("jacobi:block=9", "from 1 to 8"),
             ("jacobi:block=1,block=2", "twice"),
             ("none:block=1", "no parameters"),

@@ -14,7 +14,7 @@ use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
-use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
@@ -105,7 +105,7 @@ impl<S: SolverSpace> Rank<S> {
         let placed = agree(space.comm(), space.place(local.terms))?;
         drop(upload);
         let local = &LocalProblem { terms: &placed, ..*local };
-        let made = operator(&space, local, store)
+        let made = operator(&space, local, store, options)
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;
         let survey_part = setup::begin(SetupPart::Survey);
@@ -119,7 +119,8 @@ impl<S: SolverSpace> Rank<S> {
         let diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
         drop(survey_part);
         let most_rows = space.most_rows(local.order());
-        let ladder = ladder::ladder(local, options, most_rows, symmetric, diagnosis.spread());
+        let tiles = symmetric && ladder::tiles_fit(&space, local)?;
+        let ladder = ladder::ladder(local, options, most_rows, symmetric, tiles, diagnosis.spread());
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
@@ -135,6 +136,7 @@ impl<S: SolverSpace> Rank<S> {
             history: History::with_room(0),
             method: first.method,
             precond: Arc::default(),
+            format: Default::default(),
             equilibrated: first.equilibrate,
             null_vectors: local.null.len(),
             diagnosis: diagnosis.clone(),
@@ -429,6 +431,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         solution.setup_parts = setup::take();
         solution.setup_seconds = solution.setup_parts.total();
         solution.phases = self.space.take_phases();
+        solution.format = self.a.borrow().format();
         solution.device_memory = self.space.memory_held().max(solution.device_memory);
         // Fallbacks stand before restarts.
         let at = solution.events.iter().position(|e| e.kind > EventKind::Fallback);
@@ -456,7 +459,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         drop(product);
         // Values that break what was found inside the blocks want an operator of their own.
         if space.any(updated.is_err())? {
-            let made = operator(space, local, self.options.store.unwrap_or_default());
+            let made = operator(space, local, self.options.store.unwrap_or_default(), &self.options);
             *self.a.borrow_mut() = agree(comm, made)?;
             let why = updated.err().map_or("those of another rank".into(), |e| e.to_string());
             self.pending.push(Event::new(
@@ -535,11 +538,17 @@ impl<S: SolverSpace> Rank<S> {
 }
 
 /// The operator on the device; of a Kronecker sum with what a new τ takes.
-fn operator<S: SolverSpace>(space: &S, local: &LocalProblem, store: Store) -> Result<PointBlock<S>> {
+fn operator<S: SolverSpace>(
+    space: &S,
+    local: &LocalProblem,
+    store: Store,
+    options: &Options,
+) -> Result<PointBlock<S>> {
     let _product = setup::begin(SetupPart::Product);
     let terms: &Terms = local.terms;
+    let format = options.format.unwrap_or_default();
     match local.stages {
-        Some((_, b)) => PointBlock::stages(space, terms, b, store),
-        None => PointBlock::new(space, terms, store, false),
+        Some((_, b)) if format == Format::Auto => PointBlock::stages(space, terms, b, store),
+        _ => PointBlock::with_format(space, terms, store, format),
     }
 }

@@ -5,13 +5,15 @@
 //! guess. Residuals of all attempts make one curve, and each change is an event. What is named is never changed: only what
 //! is left open differs from attempt to attempt.
 
+use crate::Result;
 use crate::method::{MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::partition::SubdomainCut;
-use crate::precond::{IlduSpec, PrecondSpec};
+use crate::precond::{IlduSpec, PrecondSpec, TileFactor, TileShape};
 use crate::problem::LocalProblem;
-use crate::space::{History, Outcome};
+use crate::solver::SolverSpace;
+use crate::space::{History, Outcome, Store};
 
 /// A step of the ladder.
 struct Rung {
@@ -23,7 +25,8 @@ struct Rung {
 
 /// From cheap to strong. BiCGSTAB comes first: on the collected matrices it solves all ten with ILDU(0) of subdomains, where
 /// GMRES(30) stagnates on two. Fill then does more than anything else; the longer the restart, the fewer the surprises.
-/// CG stands before it where A and the preconditioner are symmetric: half the work an iteration.
+/// CG stands before it where A and the preconditioner are symmetric: half the work an iteration; on a structured grid with
+/// [`TILES`], which need as many iterations as subdomains and half the time of each (measured, H200).
 const LADDER: [Rung; 7] = [
     Rung { precond: "ildu", method: MethodName::Cg, restart: 30 },
     Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30 },
@@ -34,6 +37,9 @@ const LADDER: [Rung; 7] = [
     // Auto is jacobi, or none where a diagonal block is singular: it can always be built.
     Rung { precond: "auto", method: MethodName::Gmres, restart: 300 },
 ];
+
+/// Before subdomains, where [`tiles_fit`].
+const TILES: &str = "block-jacobi";
 
 /// Largest entries of rows or columns that differ by more than this are scaled.
 const UNEVEN: f64 = 1e6;
@@ -62,13 +68,14 @@ impl Attempt {
 }
 
 /// The attempts at a problem, at least one, on a device that holds subdomains of at most `most_rows` block rows: where it
-/// cannot hold the whole as one, subdomains as large as that take its place. `symmetric` says that CG may solve it, `spread` by
-/// how much the largest entries of rows or columns differ. The same on every rank.
+/// cannot hold the whole as one, subdomains as large as that take its place. `symmetric` says that CG may solve it, `tiles` what
+/// [`tiles_fit`] said, `spread` by how much the largest entries of rows or columns differ. The same on every rank.
 pub(crate) fn ladder(
     local: &LocalProblem,
     options: &Options,
     most_rows: usize,
     symmetric: bool,
+    tiles: bool,
     spread: f64,
 ) -> Vec<Attempt> {
     let (order, wanted) = (local.order(), options.precond_or_auto());
@@ -86,6 +93,14 @@ pub(crate) fn ladder(
             PrecondSpec::Auto => match rung.precond.parse().expect("the ladder is spelt right") {
                 PrecondSpec::Ildu(ildu) if ildu.cut == SubdomainCut::Whole && nodes > most_rows => {
                     PrecondSpec::Ildu(IlduSpec { cut: SubdomainCut::Auto, rows: Some(most_rows), ..ildu })
+                }
+                PrecondSpec::Ildu(ildu)
+                    if tiles
+                        && rung.method == MethodName::Cg
+                        && nodes > ildu.most_rows(order)
+                        && !as_one(&ildu) =>
+                {
+                    TILES.parse().expect("the ladder is spelt right")
                 }
                 other => other,
             },
@@ -109,6 +124,29 @@ pub(crate) fn ladder(
         }
     }
     attempts.into_iter().map(|(attempt, _)| attempt).collect()
+}
+
+/// True where the matrix can be that of a 7-point stencil on the grid, and its tiles are the same on any number of ranks: own rows
+/// are whole tiles. Collective.
+///
+/// # Errors
+/// A rank that is gone or failed.
+pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<bool> {
+    let fits = || {
+        let ([nx, ny, nz], n) = (local.grid?, local.unknowns);
+        let [(_, a)] = &local.terms.terms[..] else { return None };
+        let run = match local.numbers {
+            None => 0..n,
+            Some(numbers) => numbers.as_run().map(|run| run.start as usize..run.end as usize)?,
+        };
+        let [_, _, planes] = space.tile(TileShape::Auto, [nx, ny, nz], TileFactor::Ic0, Store::F64).ok()?;
+        let (layer, height) = (nx * ny * planes, run.len() / (nx * ny));
+        let whole = run.start % layer == 0 && (run.end % layer == 0 || run.end == n);
+        // Seven a cell, less what the sides in x and y lack.
+        let few = a.blocks() + 2 * height * (nx + ny) <= 7 * run.len();
+        Some(local.order() == 1 && nx * ny * nz == n && whole && few)
+    };
+    Ok(!space.any(!fits().unwrap_or(false))?)
 }
 
 /// True if an attempt that is not the first would not fit `room` bytes, which were there before the first.
@@ -199,7 +237,7 @@ mod tests {
         let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), diagonal).unwrap();
         let options = options.parse::<Options>().unwrap().settled().unwrap();
         let problem = Problem::bsr(&a).unwrap();
-        let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, false, 1e9);
+        let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, false, false, 1e9);
         assert!(ladder.iter().all(|a| a.equilibrate == options.precond.is_none()));
         ladder.iter().map(Attempt::name).collect()
     }
@@ -238,7 +276,7 @@ mod tests {
             ("method=gmres", ["ildu with gmres(3)", "ildu:fill=1,cut=whole with gmres(3)"]),
         ] {
             let options = options.parse::<Options>().unwrap().settled().unwrap();
-            let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, true, 1.0);
+            let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, true, false, 1.0);
             assert_eq!([ladder[0].name(), ladder[1].name()], first);
         }
     }

@@ -39,7 +39,7 @@ use crate::memory::{Numbers, NumbersMut, Transfer};
 use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
 use crate::partition::RowNumbers;
-use crate::precond::{BlockDiagonal, Factors, SubdomainFactors};
+use crate::precond::{BlockDiagonal, Factors, SubdomainFactors, TileFactors};
 use crate::problem::Problem;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
@@ -52,7 +52,9 @@ use std::time::{Duration, Instant};
 use watch::Run;
 
 /// A device on which every method and preconditioner runs.
-pub trait SolverSpace: PointBlockSum + BlockDiagonal + SubdomainFactors + Transfer + Sized + 'static {
+pub trait SolverSpace:
+    PointBlockSum + BlockDiagonal + SubdomainFactors + TileFactors + Transfer + Sized + 'static
+{
     /// Bytes a second that it reads, measured now.
     fn read_bandwidth(&self) -> Option<f64> {
         None

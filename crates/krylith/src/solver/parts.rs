@@ -5,7 +5,9 @@ use crate::matrix::{Bsr, Dense};
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::partition::{LocalSubdomains, OwnRows, Part, Partition, RowNumbers, assign, split};
+use crate::partition::{
+    LocalSubdomains, OwnRows, Part, Partition, PartitionSpec, RowNumbers, assign, assign_planes, split,
+};
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 #[cfg(feature = "cuda")]
 use {
     crate::device::cuda::part::{RunOnDevice, pointer},
-    crate::partition::{Halo, MANY_GHOSTS, PartitionSpec, Partitioner, layer},
+    crate::partition::{Halo, MANY_GHOSTS, Partitioner, layer},
     std::ops::Range,
 };
 
@@ -58,7 +60,13 @@ impl Parts {
         let spec = options.precond_or_auto().subdomains(run);
         let wanted = options.partition.unwrap_or_default();
         let points = problem.coordinates.as_deref();
-        let whole = assign(terms, points, problem.grid, count, wanted, spec)?;
+        let planes = options.planes().zip(problem.grid).filter(|_| wanted == PartitionSpec::Auto);
+        let planes =
+            planes.map(|(planes, grid)| assign_planes(terms, grid, count, planes)).transpose()?.flatten();
+        let whole = match planes {
+            Some(planes) => planes,
+            None => assign(terms, points, problem.grid, count, wanted, spec)?,
+        };
         let team = Team::new(count)?;
         let parts = split(terms, &whole.partition)?.into_iter().zip(team).map(|(part, comm)| {
             let Part { rows, terms, .. } = part;
@@ -241,9 +249,14 @@ fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec
         PartitionSpec::Auto | PartitionSpec::By(Partitioner::Nonzeros)
     );
     let spec = options.precond_or_auto().subdomains(problem.block() * problem.stages());
-    let layer = match spec {
-        None => Some(1),
-        Some(spec) => problem.grid.and_then(|grid| layer(grid, n, spec)),
+    let planes = options.planes().zip(problem.grid).filter(|(_, grid)| grid.iter().product::<usize>() == n);
+    let layer = match (planes, spec) {
+        // Whole tiles, as `assign_planes` gives them.
+        (Some((planes, [nx, ny, nz])), _) => {
+            Some(nx * ny * if nz.div_ceil(planes) >= count { planes } else { 1 })
+        }
+        (None, None) => Some(1),
+        (None, Some(spec)) => problem.grid.and_then(|grid| layer(grid, n, spec)),
     };
     let Some(layer) = layer.filter(|_| by_runs && terms.halo.is_none() && count <= n) else {
         return Ok(None);

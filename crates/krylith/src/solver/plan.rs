@@ -67,13 +67,17 @@ impl Plan {
         let bare = MethodSpec::of(MethodName::Bicgstab, &options, 1);
         let copy = Memory::of(local.terms, &bare, &PrecondSpec::None, &options).total();
         let fits = super::host::memory().is_none_or(|(_, free)| copy <= free);
+        let mut tiles = false;
         let symmetric = open && fits && options.precond_or_auto().keeps_symmetry() && {
             let space = Cpu::new(local.terms.rows(), super::host::cores());
             let operator = PointBlock::new(&space, local.terms, options.store.unwrap_or_default(), false)?;
             let found = symmetric::symmetry(&space, &operator, local.numbers, local.order())?;
+            tiles = ladder::tiles_fit(&space, &local)?;
             found.symmetric && found.one_sign
         };
-        let attempts = ladder::ladder(&local, &options, place.most_rows, symmetric, diagnosis.spread());
+        tiles &= symmetric;
+        let attempts =
+            ladder::ladder(&local, &options, place.most_rows, symmetric, tiles, diagnosis.spread());
         let equilibrate = attempts[0].equilibrate;
         let planned = attempts.iter().map(|attempt| PlannedAttempt {
             name: attempt.name(),

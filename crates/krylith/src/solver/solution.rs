@@ -4,6 +4,7 @@ use super::diagnosis::Diagnosis;
 use super::setup::SetupParts;
 use crate::Outcome;
 use crate::method::MethodSpec;
+use crate::operator::Format;
 use crate::precond::PrecondInfo;
 use crate::space::{History, Phases};
 use std::borrow::Cow;
@@ -29,6 +30,8 @@ pub struct Solution {
     pub method: MethodSpec,
     /// Its preconditioner.
     pub precond: Arc<PrecondInfo>,
+    /// How the product is stored on the first rank; `auto` for blocks and sums of terms, which have formats of their own.
+    pub format: Format,
     /// Rows and columns were scaled for it.
     pub equilibrated: bool,
     /// Null vectors projected out.
@@ -60,6 +63,7 @@ impl Solution {
     pub(super) fn copy_from(&mut self, other: &Solution) {
         copy_history(&mut self.history, &other.history);
         (self.method, self.precond) = (other.method, other.precond.clone());
+        self.format = other.format;
         (self.equilibrated, self.null_vectors) = (other.equilibrated, other.null_vectors);
         (self.device, self.target) = (other.device.clone(), other.target);
         self.diagnosis = other.diagnosis.clone();

@@ -5,7 +5,7 @@ use super::{Make, apply};
 use crate::common::Random;
 use krylith::Store;
 use krylith::comm::{Communicator, Team};
-use krylith::matrix::{Bsr, Dense};
+use krylith::matrix::{Bsr, Dense, Dia};
 use krylith::operator::{Dots, Format, LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::{Part, Partition, split};
 use krylith::space::{FLAGS, Schedule, Space};
@@ -39,6 +39,16 @@ fn stencil(box_: [usize; 3], near: Near, value: &mut dyn FnMut(usize, usize) -> 
     Bsr::new(1, n, n, row_ptr, col, values).unwrap()
 }
 
+/// A matrix that comes by diagonals is multiplied by them.
+fn from_diagonals() -> Bsr {
+    let offsets = vec![-70, -33, -1, 0, 1, 2, 64, 2000];
+    let n = 5000i64;
+    let mut rng = Random(140);
+    let inside = offsets.iter().flat_map(|&o: &i64| (0..n).map(move |i| (0..n).contains(&(i + o))));
+    let values = inside.map(|inside| if inside { rng.number() } else { 0.0 }).collect();
+    Bsr::from_csr(&Dia::new(n as usize, n as usize, offsets, values).unwrap().to_csr(), 1).unwrap()
+}
+
 /// A number for a pair of nodes, the same both ways.
 fn mutual(i: usize, j: usize) -> f64 {
     let (low, high) = (i.min(j), i.max(j));
@@ -66,7 +76,7 @@ fn banded(n: usize, offsets: &[i64], drop: impl Fn(usize, usize) -> bool, rng: &
 /// Matrices, and the format that `auto` takes for each.
 fn matrices() -> Vec<(String, Bsr, Format)> {
     let mut rng = Random(131);
-    let mut all = Vec::new();
+    let mut all = vec![("a matrix by diagonals".into(), from_diagonals(), Format::DiaFull)];
     for n in [1, 5, 31, 33, 255, 257, 1000] {
         all.push((
             format!("{n} rows, three diagonals"),
@@ -74,7 +84,7 @@ fn matrices() -> Vec<(String, Bsr, Format)> {
             Format::DiaFull,
         ));
     }
-    all[0].2 = Format::Dia; // one number is symmetric
+    all[1].2 = Format::Dia; // one number is symmetric
     for sides in [[7, 6, 5], [13, 1, 9], [33, 17, 9], [1, 1, 70], [65, 64, 6]] {
         all.push((format!("7 points, {sides:?}"), stencil(sides, SEVEN, &mut mutual), Format::Dia));
         let mut skew = |i, j| mutual(i, j) + if i > j { 0.25 } else { 0.0 };
@@ -293,6 +303,7 @@ pub fn products_by_diagonals_sum<S: PointBlockSum>(make: Make<S>) {
                 continue;
             };
             let y = apply(&space, &operator, &x, a.rows());
+            check(&y, &reference(1.5, &a, store, &x), &what);
             for both in [false, true] {
                 let found = with_dots(&space, &operator, &x, both);
                 assert_eq!(found.is_some(), taken != Format::Csr, "{what}");

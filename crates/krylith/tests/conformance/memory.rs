@@ -2,12 +2,10 @@
 
 use super::{Make, apply};
 use crate::common::*;
-use krylith::matrix::{Csr, Dense, Dia};
+use krylith::matrix::{Csr, Dense};
 use krylith::memory::{Numbers, NumbersMut, Transfer};
 use krylith::method::{Gmres, GmresOptions};
-use krylith::operator::{
-    DiagonalFormat, Diagonals, LinearOperator, PointBlock, PointBlockSum, TermValues, Terms,
-};
+use krylith::operator::{Format, LinearOperator, PointBlock, PointBlockSum, TermValues, Terms};
 use krylith::partition::Subdomains;
 use krylith::precond::{
     BlockDiagonal, BlockJacobi, Ildu, IlduOptions, Stage, StageOptions, SubdomainFactors,
@@ -169,24 +167,26 @@ where
 /// Values of diagonals, the right-hand side, the initial guess and the solution.
 pub fn lent_vectors_equal_slices<S>(make: Make<S>, lend: Lend)
 where
-    S: DiagonalFormat + PointBlockSum + BlockDiagonal + Transfer,
+    S: PointBlockSum + BlockDiagonal + Transfer,
 {
     let (mut rng, n) = (Random(83), 5000);
     let entries: Vec<(u32, u32, f64)> = (0..n as u32)
         .flat_map(|i| [(i, i, 4.0), (i, i.saturating_sub(1), -1.0), (i, (i + 1).min(n as u32 - 1), -1.5)])
         .collect();
     let csr = Csr::from_triplets(n, n, &entries).unwrap();
-    let mut dia = Dia::from_csr(&csr, 3).unwrap();
     let space = make(n);
-    let mut kept = Diagonals::new(&space, &dia).unwrap();
-    let doubled: Vec<f64> = dia.values().iter().map(|v| 2.0 * v).collect();
+    let mut kept = PointBlock::csr(&space, &csr, Store::F64).unwrap();
+    let doubled: Vec<f64> = csr.values().iter().map(|v| 2.0 * v).collect();
     let mut values = lend(doubled.len());
     values.fill(&doubled);
-    kept.update_values(&space, values.lend()).unwrap();
+    kept.update_values(&space, 0, values.lend()).unwrap();
     values.poison();
-    dia = Dia::new(n, n, dia.offsets().to_vec(), doubled).unwrap();
+    let fresh: Vec<_> = entries.iter().map(|&(i, j, v)| (i, j, 2.0 * v)).collect();
+    let fresh = Csr::from_triplets(n, n, &fresh).unwrap();
+    let fresh = PointBlock::csr(&space, &fresh, Store::F64).unwrap();
+    assert_eq!(kept.format(), Format::DiaFull);
     let x = rng.numbers(n);
-    assert_eq!(applied(&space, &kept, &x), applied(&space, &Diagonals::new(&space, &dia).unwrap(), &x));
+    assert_eq!(applied(&space, &kept, &x), applied(&space, &fresh, &x));
 
     let (rhs, guess) = (rng.numbers(n), rng.numbers(n));
     let a = PointBlock::csr(&space, &csr, Store::F64).unwrap();

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 pub mod arrangement;
+pub mod block_tiles;
 pub mod cbcg;
 pub mod compose;
 pub mod csr;
@@ -19,11 +20,13 @@ pub mod passes;
 pub mod programs;
 pub mod residual;
 pub mod solver;
+#[cfg(feature = "cuda")]
+pub mod sweeps;
 
 use crate::common::*;
-use krylith::matrix::{Bsr, Dense, Dia, KroneckerSum};
+use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization, Reductions};
-use krylith::operator::{DiagonalFormat, Diagonals, LinearOperator, Mixed, PointBlock, PointBlockSum, Terms};
+use krylith::operator::{LinearOperator, Mixed, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
 use krylith::{Outcome, Stop, Store};
 
@@ -189,41 +192,6 @@ pub fn bicgstab_restarts_itself<S: PointBlockSum + BlockDiagonal>(make: Make<S>)
         space.write(&[0.0; 60], &mut x).unwrap();
         let history = method.solve(&space, &a, None, &b, &mut x, &stop, &mut ()).unwrap();
         assert_eq!((history.outcome, history.iterations), (Outcome::MaxIterations, 0), "{options:?}");
-    }
-}
-
-/// Products by diagonals are those of the same matrix by rows, new values too.
-pub fn diagonals_match_rows<S: DiagonalFormat + PointBlockSum>(make: Make<S>) {
-    let mut rng = Random(14);
-    for n in [1usize, 31, 33, 5000] {
-        let reach = n as i64 - 1;
-        let mut offsets: Vec<i64> =
-            [-70, -33, -1, 0, 1, 2, 64, 2000].into_iter().filter(|o: &i64| o.abs() <= reach).collect();
-        offsets.dedup();
-        let mut values = || -> Vec<f64> {
-            let all =
-                offsets.iter().flat_map(|&o| (0..n as i64).map(move |i| (0..n as i64).contains(&(i + o))));
-            all.map(|inside| if inside { rng.number() } else { 0.0 }).collect()
-        };
-        let mut dia = Dia::new(n, n, offsets.clone(), values()).unwrap();
-        let space = make(n);
-        let mut operator = Diagonals::new(&space, &dia).unwrap();
-        for _ in 0..2 {
-            let x: Vec<f64> = Random(15).numbers(n);
-            let csr = dia.to_csr();
-            let reference: Vec<f64> = (0..n)
-                .map(|i| csr.row(i).0.iter().zip(csr.row(i).1).map(|(&j, v)| v * x[j as usize]).sum())
-                .collect();
-            let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
-            space.write(&x, &mut dx).unwrap();
-            space.write(&vec![f64::NAN; n], &mut dy).unwrap();
-            operator.apply(&space, &dx, &mut dy).unwrap();
-            let mut y = vec![0.0; n];
-            space.read(&dy, &mut y).unwrap();
-            assert!(distance(&y, &reference) <= 1e-14, "n={n}");
-            dia = Dia::new(n, n, offsets.clone(), values()).unwrap();
-            operator.update_values(&space, dia.values()).unwrap();
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Ranks that are threads: what every communicator must do, and how a team ends when one of its ranks does.
 
 use crate::ranks;
+use crate::ranks::delayed::Delayed;
 use krylith::comm::{Communicator, Message, Solo, Team, TeamRank};
 use krylith::{Error, Result};
 use std::sync::Arc;
@@ -17,6 +18,29 @@ fn a_team_conforms() {
         })
         .unwrap_or_else(|e| panic!("{size} ranks: {e}"));
     }
+}
+
+#[test]
+fn a_slow_network_changes_no_bit() {
+    let delay = Duration::from_micros(200);
+    let slow = Team::run(3, |comm| {
+        let comm: Arc<dyn Communicator> = Arc::new(Delayed::new(comm, delay));
+        ranks::conform(&*comm);
+        let begin = Instant::now();
+        for _ in 0..20 {
+            comm.sum(&mut [1.0])?;
+        }
+        assert!(begin.elapsed() >= 20 * delay, "20 sums took {:?}", begin.elapsed());
+        // What travels together takes as long as one.
+        comm.start_sum(&mut [1.0])?;
+        std::thread::sleep(delay);
+        let begin = Instant::now();
+        comm.finish_sum(&mut [1.0])?;
+        assert!(begin.elapsed() < Duration::from_millis(100), "an old sum took {:?}", begin.elapsed());
+        ranks::solve::answer(&comm)
+    });
+    let plain = Team::run(3, |comm| ranks::solve::answer(&(comm as Arc<dyn Communicator>)));
+    assert_eq!(slow.unwrap(), plain.unwrap());
 }
 
 #[test]

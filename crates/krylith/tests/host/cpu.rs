@@ -32,11 +32,6 @@ fn rounded_storage_reaches_the_tolerance() {
 }
 
 #[test]
-fn diagonals_match_rows() {
-    each(|space| conformance::diagonals_match_rows(space));
-}
-
-#[test]
 fn structure_changes_nothing() {
     each(|space| conformance::structure_changes_nothing(space));
 }
@@ -137,6 +132,11 @@ fn factors_match_the_textbook() {
 }
 
 #[test]
+fn factors_sum_what_they_pass() {
+    each(|space| conformance::ildu::factors_sum_what_they_pass(space, false));
+}
+
+#[test]
 fn factors_are_refreshed() {
     each(|space| conformance::ildu::factors_are_refreshed(space));
 }
@@ -144,6 +144,40 @@ fn factors_are_refreshed() {
 #[test]
 fn bad_pivots_are_named() {
     each(|space| conformance::ildu::bad_pivots_are_named(space));
+}
+
+#[test]
+fn tiles_match_the_textbook() {
+    each(|space| conformance::block_tiles::tiles_match_the_textbook(space));
+}
+
+#[test]
+fn tiles_sum_what_they_pass() {
+    each(|space| conformance::block_tiles::tiles_sum_what_they_pass(space));
+}
+
+#[test]
+fn tiles_are_refreshed() {
+    each(|space| conformance::block_tiles::tiles_are_refreshed(space));
+}
+
+#[test]
+fn pivots_of_tiles_are_mended() {
+    each(|space| conformance::block_tiles::pivots_of_tiles_are_mended(space));
+}
+
+#[test]
+fn other_matrices_are_refused_by_tiles() {
+    each(|space| conformance::block_tiles::other_matrices_are_refused_by_tiles(space));
+}
+
+#[test]
+fn tiles_of_ranks_are_those_of_one() {
+    let share = |comm: &std::sync::Arc<dyn krylith::comm::Communicator>, n: usize| {
+        let pool = std::sync::Arc::new(krylith::device::cpu::Pool::eager(2));
+        Ok(Cpu::distributed(n, pool, comm.clone()))
+    };
+    conformance::block_tiles::tiles_of_ranks(&[1, 2, 4, 5], &|n| eager(n, 2), &share);
 }
 
 #[test]

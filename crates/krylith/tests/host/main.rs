@@ -10,6 +10,7 @@ mod conformance;
 mod ranks;
 
 mod bicgstab;
+mod block_tiles;
 mod comm;
 mod cpu;
 mod diagnosis;

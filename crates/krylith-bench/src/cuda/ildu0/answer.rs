@@ -73,23 +73,32 @@ impl CudaPlatform {
             most,
             system,
         });
-        let simple = inputs.clone();
+        let (simple, incomplete) = (inputs.clone(), inputs.clone());
         let method = if symmetric { "CG" } else { "BiCGSTAB" };
         let simple: Take = Box::new(move || simple.jacobi(symmetric));
-        let mut chosen: Option<Policy> = None;
-        let factors: Take = Box::new(move || {
-            if let Some(policy) = chosen {
-                return inputs.factors(policy);
-            }
-            // The first time is thrown away: it finds the faster of the library's two ways.
-            let [one, other] = POLICIES;
-            let (first, second) = (inputs.factors(one)?, inputs.factors(other)?);
-            let faster = first.total <= second.total;
-            chosen = Some(if faster { one } else { other });
-            Ok(if faster { first } else { second })
-        });
-        let names = [format!("cuSPARSE and cuBLAS, Jacobi-{method}"), "cuSPARSE ILU(0), BiCGSTAB".into()];
-        Ok(names.into_iter().zip([simple, factors]).collect())
+        let factors = |inputs: Rc<Inputs>, cg: bool| -> Take<'static> {
+            let mut chosen: Option<Policy> = None;
+            Box::new(move || {
+                if let Some(policy) = chosen {
+                    return inputs.factors(policy, cg);
+                }
+                // The first time is thrown away: it finds the faster of the library's two ways.
+                let [one, other] = POLICIES;
+                let (first, second) = (inputs.factors(one, cg)?, inputs.factors(other, cg)?);
+                let faster = first.total <= second.total;
+                chosen = Some(if faster { one } else { other });
+                Ok(if faster { first } else { second })
+            })
+        };
+        let mut all = vec![
+            (format!("cuSPARSE and cuBLAS, Jacobi-{method}"), simple),
+            ("cuSPARSE ILU(0), BiCGSTAB".into(), factors(inputs, false)),
+        ];
+        if symmetric {
+            // Of a symmetric matrix L D Lᵀ, the preconditioner of IC(0), and its solves need no transpose.
+            all.push(("cuSPARSE IC(0) as ILU(0), CG".into(), factors(incomplete, true)));
+        }
+        Ok(all)
     }
 }
 
@@ -198,7 +207,7 @@ impl Inputs {
     /// Point Jacobi, with CG where the matrix is symmetric.
     fn jacobi(&self, symmetric: bool) -> Result<Answer> {
         let (v, n) = (&self.vendor, self.rhs.len());
-        let mut x = self.room();
+        let x = self.room();
         let mut parts = Parts::begin(v)?;
         let (arrays, b, product) = self.uploaded(&mut parts)?;
         let grid = n.div_ceil(THREADS).min(8 * v.device.multiprocessors());
@@ -218,6 +227,20 @@ impl Inputs {
         if !symmetric {
             return self.bicgstab(parts, product, b, Rc::new(map), x, String::new());
         }
+        self.cg(parts, product, b, Rc::new(map), x, String::new())
+    }
+
+    /// CG with point products by cuBLAS.
+    fn cg(
+        &self,
+        mut parts: Parts,
+        product: Rc<Product>,
+        b: Buffer<f64>,
+        map: Rc<dyn Map>,
+        mut x: Vec<f64>,
+        means: String,
+    ) -> Result<Answer> {
+        let (v, n) = (&self.vendor, self.rhs.len());
         let [z, p, q, solution] =
             parts.part("method", || Ok([v.zeros(n)?, v.zeros(n)?, v.zeros(n)?, v.zeros(n)?]))?;
         let residuals = parts.part("solve", || {
@@ -241,11 +264,11 @@ impl Inputs {
             Ok(residuals)
         })?;
         parts.part("read back", || v.device.read(&solution, 0, &mut x))?;
-        Ok(parts.end(&residuals, self.rtol, x, String::new()))
+        Ok(parts.end(&residuals, self.rtol, x, means))
     }
 
-    /// ILU(0) of the whole matrix by the library, around its triangular solves.
-    fn factors(&self, policy: Policy) -> Result<Answer> {
+    /// ILU(0) of the whole matrix by the library, with its triangular solves in CG or BiCGSTAB.
+    fn factors(&self, policy: Policy, cg: bool) -> Result<Answer> {
         let (v, n) = (&self.vendor, self.rhs.len());
         let x = self.room();
         let mut parts = Parts::begin(v)?;
@@ -275,7 +298,10 @@ impl Inputs {
                 upper.run(&factors, middle.pointer(), y)
             })) as Rc<dyn Map>)
         })?;
-        self.bicgstab(parts, product, b, map, x, policy_name(policy).into())
+        match cg {
+            true => self.cg(parts, product, b, map, x, policy_name(policy).into()),
+            false => self.bicgstab(parts, product, b, map, x, policy_name(policy).into()),
+        }
     }
 
     fn bicgstab(

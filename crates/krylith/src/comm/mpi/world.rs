@@ -20,8 +20,15 @@ const DOZE: Duration = Duration::from_millis(100);
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// MPI is entered by one thread of this process at a time, whichever communicator it uses: MPI_THREAD_SERIALIZED.
 static ENTERED: Mutex<()> = Mutex::new(());
-/// Tag of a message without content: its sender has failed. Tag 0 is that of set-up, others are halos'.
+/// Tag of a message without content: its sender has failed. Tag 0 is that of set-up, those beyond `HERE` are halos'.
 const FAILED: c_int = 1;
+/// Tags of a roll-call, without content too: its sender has waited to the time limit and asks who is there; it is.
+const ASK: c_int = 2;
+const HERE: c_int = 3;
+/// How long a roll-call waits for answers; a rank that waits in MPI answers in less than a millisecond.
+const ROLL_CALL: Duration = Duration::from_secs(2);
+/// How long the end of a job may take where its launcher cannot be reached.
+const ABORT: Duration = Duration::from_secs(5);
 
 /// All ranks.
 pub(super) struct World {
@@ -140,7 +147,7 @@ impl World {
             owned,
             finished: AtomicBool::new(false),
             failure: OnceLock::new(),
-            tags: AtomicUsize::new(FAILED as usize + 1),
+            tags: AtomicUsize::new(HERE as usize + 1),
         };
         // MPI writes the handle when the wait ends well; until then it must stay where it is.
         // SAFETY: a null handle, to be overwritten.
@@ -226,17 +233,69 @@ impl World {
     /// Tells the other ranks that this one cannot go on, without waiting for anybody.
     pub(super) fn tell_failure(&self, reason: &str) {
         for q in (0..self.size).filter(|&q| q != self.rank) {
-            // A message without content needs no buffer; its request is never looked at.
-            // SAFETY: nothing is read from the null pointer.
-            let told = self.start("MPI_Isend", |comm, request| unsafe {
-                let nothing = std::ptr::null();
-                ffi::MPI_Isend(nothing, 0, ffi::RSMPI_UINT8_T, q as c_int, FAILED, comm, request)
-            });
-            if told.is_err() {
+            if self.tell(q, FAILED).is_err() {
                 break; // who waits for this rank hears of it by the time limit
             }
         }
         let _ = self.failure.set((Some(self.rank), reason.to_string())); // a failure before it stays
+    }
+
+    /// Sends a message without content, which needs no buffer; its request is never looked at.
+    fn tell(&self, rank: usize, tag: c_int) -> Result<()> {
+        // SAFETY: nothing is read from the null pointer.
+        let told = self.start("MPI_Isend", |comm, request| unsafe {
+            ffi::MPI_Isend(std::ptr::null(), 0, ffi::RSMPI_UINT8_T, rank as c_int, tag, comm, request)
+        });
+        told.map(drop)
+    }
+
+    /// Takes a message without content, if one is here, and says from whom.
+    fn take(&self, tag: c_int) -> Option<usize> {
+        let (mut flag, mut status) = (0, std::mem::MaybeUninit::<ffi::MPI_Status>::uninit());
+        let comm = self.comm;
+        // SAFETY: MPI writes the flag, and the status where the flag is set; the message that was seen is here, so that
+        // receiving it does not wait, and without content it needs no buffer.
+        let taken = self.call("MPI_Iprobe", || unsafe {
+            let code = ffi::MPI_Iprobe(ffi::RSMPI_ANY_SOURCE, tag, comm, &mut flag, status.as_mut_ptr());
+            if code != ffi::MPI_SUCCESS as c_int || flag == 0 {
+                return code;
+            }
+            let (from, nothing) = (status.assume_init_ref().MPI_SOURCE, std::ptr::null_mut());
+            ffi::MPI_Recv(nothing, 0, ffi::RSMPI_UINT8_T, from, tag, comm, status.as_mut_ptr())
+        });
+        if taken.is_err() || flag == 0 {
+            return None;
+        }
+        // SAFETY: written, for the flag is set.
+        Some(unsafe { status.assume_init() }.MPI_SOURCE as usize)
+    }
+
+    /// Answers who asks whether this rank is there.
+    fn answer(&self) {
+        while let Some(rank) = self.take(ASK) {
+            let _ = self.tell(rank, HERE); // who asks has its own time limit
+        }
+    }
+
+    /// The first rank that does not answer a roll-call: it computes, hangs or cannot be reached. Ranks that wait answer.
+    fn silent(&self) -> Option<usize> {
+        let mut here = vec![false; self.size];
+        here[self.rank] = true;
+        for q in (0..self.size).filter(|&q| q != self.rank) {
+            let _ = self.tell(q, ASK); // one that cannot be told does not answer either
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < ROLL_CALL.min(self.limit) && here.contains(&false) {
+            while let Some(q) = self.take(ASK) {
+                here[q] = true;
+                let _ = self.tell(q, HERE);
+            }
+            while let Some(q) = self.take(HERE) {
+                here[q] = true;
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        here.iter().position(|here| !here)
     }
 
     /// A rank that has told of its failure.
@@ -261,7 +320,11 @@ impl World {
     }
 
     /// Notes what keeps this rank from going on, and gives it as an error.
-    fn broken(&self, rank: Option<usize>, message: String) -> Error {
+    fn broken(&self, rank: Option<usize>, mut message: String) -> Error {
+        let host = rank.and_then(|rank| Some((rank, self.peers.get()?.host_of(rank)?)));
+        if let Some((rank, host)) = host {
+            message += &format!("; rank {rank} runs on host {host}");
+        }
         let (rank, message) = self.failure.get_or_init(|| (rank, message));
         fault(*rank, message)
     }
@@ -302,6 +365,7 @@ impl World {
                 }
                 return Err(self.broken(Some(rank), how));
             }
+            self.answer();
             if waited > self.limit {
                 return Err(self.late(name, requests, ranks));
             }
@@ -329,12 +393,13 @@ impl World {
         let (rank, known) = match self.peers.get().and_then(Peers::stopped) {
             Some((rank, how)) => (Some(rank), format!("{how}; ")),
             None => {
+                let silent = self.silent();
                 let pending = requests.chunks_mut(1).zip(ranks);
                 let mut pending = pending.filter_map(|(r, rank)| match self.test(name, r) {
                     Ok(true) => None,
                     _ => Some(*rank),
                 });
-                (pending.next(), String::new())
+                (silent.or_else(|| pending.next()), String::new())
             }
         };
         let message = format!(
@@ -365,6 +430,13 @@ impl World {
 
     /// Ends the whole job with exit code 3.
     pub(super) fn abort(&self) -> ! {
+        // Where the launcher cannot be reached, MPI_Abort waits for it without end.
+        // SAFETY: ends the process, and runs no handlers.
+        let in_time = || unsafe { libc::_exit(3) };
+        let _ = std::thread::Builder::new().spawn(move || {
+            std::thread::sleep(ABORT);
+            in_time()
+        });
         if !self.is_finished() {
             let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
             // SAFETY: MPI runs, and no other thread is inside.

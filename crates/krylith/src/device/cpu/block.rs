@@ -70,7 +70,7 @@ fn products<'a>(
                 let sums = tile([x(i), x(i + 1)], [y(j), y(j + 1)]);
                 add(i, j, sums[0][0]);
                 add(i, j + 1, sums[0][1]);
-                if !upper || i + 1 <= j {
+                if !upper || i < j {
                     add(i + 1, j, sums[1][0]);
                 }
                 add(i + 1, j + 1, sums[1][1]);

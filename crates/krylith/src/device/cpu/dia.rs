@@ -418,10 +418,11 @@ fn pack<V: Number + Send + Sync + PartialEq + Default>(
     const ROWS: usize = 1 << 13;
     let rows = row_ptr.len() - 1;
     let skipped = if symmetric { offsets.len() / 2 } else { 0 };
-    let starts = 0..rows.div_ceil(ROWS);
+    // Other threads are not woken for one piece.
+    let pieces = rows.div_ceil(ROWS);
     {
         let to = Disjoint::new(to);
-        starts.clone().into_par_iter().for_each(|p| {
+        let fill = |p: usize| {
             let range = p * ROWS..((p + 1) * ROWS).min(rows);
             for i in range {
                 walk(offsets, row_ptr[i]..row_ptr[i + 1], i, col, natural, &narrow, |k, value| {
@@ -433,13 +434,17 @@ fn pack<V: Number + Send + Sync + PartialEq + Default>(
                     }
                 });
             }
-        });
+        };
+        match pieces {
+            0 | 1 => (0..pieces).for_each(fill),
+            _ => (0..pieces).into_par_iter().for_each(fill),
+        }
     }
     if !symmetric {
         return true;
     }
     let to = &*to;
-    starts.into_par_iter().all(|p| {
+    let mirrored = |p: usize| {
         let mut same = true;
         for i in p * ROWS..((p + 1) * ROWS).min(rows) {
             walk(offsets, row_ptr[i]..row_ptr[i + 1], i, col, natural, &narrow, |k, value| {
@@ -450,7 +455,11 @@ fn pack<V: Number + Send + Sync + PartialEq + Default>(
             });
         }
         same
-    })
+    };
+    match pieces {
+        0 | 1 => (0..pieces).all(mirrored),
+        _ => (0..pieces).into_par_iter().all(mirrored),
+    }
 }
 
 /// Calls `place(k, value)` for every diagonal k of row i, in order.

@@ -5,10 +5,10 @@
 
 mod basis;
 mod block;
+mod block_tiles;
 mod crowd;
 mod dia;
 mod diagonal;
-mod diagonals;
 mod factors;
 mod outer;
 mod pool;
@@ -18,8 +18,8 @@ mod space;
 mod transfer;
 
 pub use basis::CpuBasis;
+pub use block_tiles::CpuTiles;
 pub use diagonal::CpuBlocks;
-pub use diagonals::CpuDiagonals;
 pub use factors::CpuFactors;
 pub use pool::Pool;
 pub use product::CpuProduct;

@@ -6,10 +6,14 @@
 //! Blocks are stored by columns, the terms of one pattern side by side: column c of a block is T·b numbers, a whole
 //! vector or two, which meet one number x[c, k] a stage. So nothing is shuffled and nothing is summed across a vector.
 
+mod kernels;
+
+pub(super) use kernels::Number;
+
 use super::dia::Diagonals;
 use super::outer::Outer;
 use super::pool::{Disjoint, Pool};
-use super::{Cpu, CpuScalars, Wide, prefetch};
+use super::{Cpu, CpuScalars};
 use crate::comm::agree;
 use crate::matrix::Dense;
 use crate::matrix::storage::{Pattern, SharedPattern};
@@ -17,6 +21,7 @@ use crate::memory::Numbers;
 use crate::operator::{Dots, Format, PointBlockSum, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
+use kernels::kernel;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -80,7 +85,7 @@ impl PointBlockSum for Cpu {
         let scalar = (b, s, count) == (1, 1, 1);
         if !scalar && format != Format::Auto {
             return Err(Error::Unsupported(format!(
-                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows"
+                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows, and format=auto takes any"
             )));
         }
         let Some(halo) = &terms.halo else {
@@ -434,280 +439,4 @@ fn balance(groups: &[Group], rows: usize, pieces: usize) -> Vec<Range<usize>> {
         low
     };
     (0..pieces).map(|p| cut(p)..if p + 1 == pieces { rows } else { cut(p + 1) }).collect()
-}
-
-type Kernel = fn(&Rows, Range<usize>, &[f64], &mut [f64]);
-
-/// The kernel for a block size and a number of stages.
-fn kernel(b: usize, s: usize) -> Kernel {
-    // Block size; for one and for two terms: width of the vectors, and blocks whose sums are kept apart.
-    macro_rules! table {
-        ($(($b:literal, $one:literal, $two:literal, $apart1:literal, $apart2:literal))*) => {
-            match (b, s) {
-                $(($b, 1) => run::<$b, 1, $one, $two, $apart1, $apart2>,
-                ($b, 2) => run::<$b, 2, $one, $two, $apart1, $apart2>,
-                ($b, 3) => run::<$b, 3, $one, $two, $apart1, $apart2>,
-                ($b, 4) => run::<$b, 4, $one, $two, $apart1, $apart2>,)*
-                _ => run_any,
-            }
-        };
-    }
-    if matches!(pulp::Arch::new(), pulp::Arch::Scalar) && cfg!(target_arch = "x86_64") {
-        return run_any; // without a fused multiply–add the others would call a function for each
-    }
-    #[cfg(target_arch = "x86_64")]
-    if (b, s) == (1, 1) && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-        return scalar;
-    }
-    table!((1, 1, 2, 4, 4)(2, 2, 4, 2, 2)(3, 4, 8, 2, 1)(4, 4, 8, 2, 1)(5, 8, 16, 1, 1)(6, 8, 16, 1, 1)(
-        7, 8, 16, 1, 1
-    )(8, 8, 16, 1, 1))
-}
-
-/// b = s = 1 with AVX-512.
-#[cfg(target_arch = "x86_64")]
-fn scalar(p: &Rows, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-    match p.groups.as_slice() {
-        [Group { values: Values::F64(v), terms, .. }] if terms.len() == 1 && x.len() <= i32::MAX as usize => {
-            // SAFETY: `kernel` found both features.
-            unsafe { scalar_rows(p, &p.groups[0], v, rows, x, y) }
-        }
-        _ => run::<1, 1, 1, 2, 4, 4>(p, rows, x, y),
-    }
-}
-
-fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U1: usize, const U2: usize>(
-    p: &Rows,
-    rows: Range<usize>,
-    x: &[f64],
-    y: &mut [f64],
-) {
-    let (len, y) = (y.len(), Disjoint::new(y));
-    pulp::Arch::new().dispatch(Wide(
-        #[inline(always)]
-        || {
-            // SAFETY: the closure runs once, and y is not used beside it.
-            let y = unsafe { y.range(0..len) };
-            match p.groups.as_slice() {
-                [g] if g.terms.len() == 2 => match &g.values {
-                    Values::F64(v) => group::<B, S, 2, P2, U2, f64>(p, g, v, rows.clone(), x, y, false),
-                    Values::F32(v) => group::<B, S, 2, P2, U2, f32>(p, g, v, rows.clone(), x, y, false),
-                },
-                groups => {
-                    for (i, g) in groups.iter().enumerate() {
-                        match &g.values {
-                            Values::F64(v) => {
-                                group::<B, S, 1, P1, U1, f64>(p, g, v, rows.clone(), x, y, i > 0)
-                            }
-                            Values::F32(v) => {
-                                group::<B, S, 1, P1, U1, f32>(p, g, v, rows.clone(), x, y, i > 0)
-                            }
-                        }
-                    }
-                }
-            }
-        },
-    ))
-}
-
-/// A stored number.
-pub(super) trait Number: Copy {
-    fn widen(self) -> f64;
-}
-impl Number for f64 {
-    #[inline(always)]
-    fn widen(self) -> f64 {
-        self
-    }
-}
-impl Number for f32 {
-    #[inline(always)]
-    fn widen(self) -> f64 {
-        self as f64
-    }
-}
-
-/// Bytes that values are asked for in advance: the hardware alone does not run far enough ahead of one core.
-const AHEAD: usize = 4096;
-
-/// Z += A_p X_j, for the block p of each of `T` terms at once; `P` ≥ T·b numbers make a vector, the rest is ignored.
-///
-/// # Safety
-/// `(B − 1) T B + P` numbers stand at `values`, and `B S` at `x`.
-#[inline(always)]
-unsafe fn block<const B: usize, const S: usize, const T: usize, const P: usize, V: Number>(
-    z: &mut [[f64; P]; S],
-    values: *const V,
-    x: *const f64,
-) {
-    if large::<B, T, V>() {
-        let mut line = 0;
-        while line < T * B * B * size_of::<V>() {
-            prefetch(values.wrapping_byte_add(AHEAD + line));
-            line += 64;
-        }
-    }
-    for c in 0..B {
-        // SAFETY: the caller's promise.
-        let column: [V; P] = unsafe { values.add(c * T * B).cast::<[V; P]>().read_unaligned() };
-        for k in 0..S {
-            // SAFETY: the caller's promise.
-            let x = unsafe { *x.add(c * S + k) };
-            for l in 0..P {
-                z[k][l] = column[l].widen().mul_add(x, z[k][l]);
-            }
-        }
-    }
-}
-
-/// True for blocks of a cache line or more, which ask for values block by block; others do so row by row.
-const fn large<const B: usize, const T: usize, V>() -> bool {
-    T * B * B * size_of::<V>() >= 64
-}
-
-/// Rows of one group of `T` terms: Z_t = A_t X for the row, then y = Σ_t Z_t C_tᵀ.
-///
-/// Small blocks add into `U` sums in turn, since one sum would wait for itself. No load is checked: `prepare` took
-/// the pattern from a [`Bsr`](crate::matrix::Bsr), which is sound, and `multiply` saw to the length of x.
-#[inline(always)]
-fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U: usize, V: Number>(
-    p: &Rows,
-    g: &Group,
-    values: &[V],
-    rows: Range<usize>,
-    x: &[f64],
-    y: &mut [f64],
-    add: bool,
-) {
-    const { assert!(P >= T * B && P <= PADDING) };
-    // Entry (k, q) of each coefficient, beside the rows of Z that it meets.
-    let mut coefficients = [[[0.0f64; P]; S]; S];
-    for t in 0..T {
-        let c = &p.coefficients[g.terms.start + t][..S * S];
-        for (k, q) in (0..S * S).map(|e| (e / S, e % S)) {
-            coefficients[k][q][t * B..][..B].fill(c[k * S + q]);
-        }
-    }
-    assert!(values.len() >= g.col.len() * T * B * B + PADDING && x.len() == p.block_columns * B * S);
-    let (values, col, x) = (values.as_ptr(), g.col.as_ptr(), x.as_ptr());
-    // SAFETY: e is an entry of the pattern: its block and the padding behind it are in `values`, its column is one
-    // of `block_columns`.
-    let at = |e: usize| unsafe { (values.add(e * T * B * B), x.add(*col.add(e) as usize * B * S)) };
-    let mut e = g.row_ptr[rows.start];
-    let mut line = values.wrapping_add(e * T * B * B).cast::<i8>();
-    for (&end, y) in g.row_ptr[rows.start + 1..=rows.end].iter().zip(y.chunks_exact_mut(B * S)) {
-        let mut z = [[[0.0f64; P]; S]; U];
-        if !large::<B, T, V>() {
-            let end = values.wrapping_add(end * T * B * B).cast::<i8>();
-            while line < end {
-                prefetch(line.wrapping_add(AHEAD));
-                line = line.wrapping_add(64);
-            }
-        }
-        while e + U <= end {
-            for u in 0..U {
-                let (values, x) = at(e + u);
-                // SAFETY: a block and its x, as above.
-                unsafe { block::<B, S, T, P, V>(&mut z[u], values, x) };
-            }
-            e += U;
-        }
-        while e < end {
-            let (values, x) = at(e);
-            // SAFETY: a block and its x, as above.
-            unsafe { block::<B, S, T, P, V>(&mut z[0], values, x) };
-            e += 1;
-        }
-        let mut sums = z[0];
-        for z in &z[1..] {
-            for k in 0..S {
-                for l in 0..P {
-                    sums[k][l] += z[k][l];
-                }
-            }
-        }
-        for k in 0..S {
-            let mut both = [0.0f64; P];
-            for q in 0..S {
-                for l in 0..P {
-                    both[l] = coefficients[k][q][l].mul_add(sums[q][l], both[l]);
-                }
-            }
-            for r in 0..B {
-                let sum = if T == 2 { both[r] + both[B + r] } else { both[r] };
-                y[r * S + k] = if add { y[r * S + k] + sum } else { sum };
-            }
-        }
-    }
-}
-
-/// Rows of one scalar matrix in f64: eight entries at once, their x gathered.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn scalar_rows(p: &Rows, g: &Group, values: &[f64], rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-    use std::arch::x86_64::*;
-    let c = p.coefficients[g.terms.start][0];
-    assert!(values.len() >= g.col.len() && x.len() == p.block_columns && x.len() <= i32::MAX as usize);
-    let (values, col, x) = (values.as_ptr(), g.col.as_ptr(), x.as_ptr());
-    let mut e = g.row_ptr[rows.start];
-    for (&end, y) in g.row_ptr[rows.start + 1..=rows.end].iter().zip(y) {
-        let mut z = _mm512_setzero_pd();
-        prefetch(col.wrapping_add(e).wrapping_byte_add(AHEAD / 2));
-        while e < end {
-            let mask = if end - e >= 8 { 0xff } else { (1u8 << (end - e)) - 1 };
-            prefetch(values.wrapping_add(e).wrapping_byte_add(AHEAD));
-            // SAFETY: lanes of the mask are entries of the pattern, whose columns are below the length of x, itself
-            // below 2³¹; other lanes load nothing.
-            unsafe {
-                let j = _mm256_maskz_loadu_epi32(mask, col.add(e).cast());
-                let xs = _mm512_mask_i32gather_pd::<8>(_mm512_setzero_pd(), mask, j, x);
-                z = _mm512_fmadd_pd(_mm512_maskz_loadu_pd(mask, values.add(e)), xs, z);
-            }
-            e = (e + 8).min(end);
-        }
-        *y = c * _mm512_reduce_add_pd(z);
-    }
-}
-
-/// Any block size and number of stages.
-fn run_any(p: &Rows, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-    let (b, s) = (p.block, p.stages);
-    // On the stack for any size in use, so that a product allocates nothing.
-    let (mut small, mut large) = ([0.0; 256], Vec::new());
-    let z = if b * s <= small.len() {
-        &mut small[..b * s]
-    } else {
-        large.resize(b * s, 0.0);
-        &mut large[..]
-    };
-    for (i, y) in rows.zip(y.chunks_exact_mut(b * s)) {
-        y.fill(0.0);
-        for g in &p.groups {
-            for t in g.terms.clone() {
-                z.fill(0.0);
-                for e in g.row_ptr[i]..g.row_ptr[i + 1] {
-                    let x = &x[g.col[e] as usize * b * s..][..b * s];
-                    let at = |r: usize, c: usize| ((e * b + c) * g.terms.len() + t - g.terms.start) * b + r;
-                    for r in 0..b {
-                        for c in 0..b {
-                            let v = match &g.values {
-                                Values::F64(v) => v[at(r, c)],
-                                Values::F32(v) => v[at(r, c)] as f64,
-                            };
-                            for k in 0..s {
-                                z[r * s + k] += v * x[c * s + k];
-                            }
-                        }
-                    }
-                }
-                for r in 0..b {
-                    for k in 0..s {
-                        for q in 0..s {
-                            y[r * s + k] += p.coefficients[t][k * s + q] * z[r * s + q];
-                        }
-                    }
-                }
-            }
-        }
-    }
 }

@@ -2,13 +2,14 @@
 //!
 //! What is missing here is fetched when it is asked for, and costs that moment; what is too much costs a thread's time.
 
+use super::block_tiles;
 use super::factors::IlduShape;
 use super::modules::Wanted;
 use super::specialisations as special;
 use crate::method::{KERNELS, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, STAGE_SWEEPS};
+use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, STAGE_SWEEPS, TileFactor};
 use crate::problem::LocalProblem;
 use crate::space::{Store, SweepSource};
 
@@ -33,6 +34,9 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
     // One entry stands for all of its file.
     if (b, s, terms.terms.len()) == (1, 1, 1) {
         all.push(special::CsrShape::choose(store).kernel("csr_product"));
+        // By diagonals if there are as few as the mean row has entries; symmetric as a rule.
+        let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
+        all.extend(super::dia::likely(entries, store));
     } else {
         // The product itself depends on what is found inside the blocks.
         all.extend([special::structure(), special::tiling("tiling_cut")]);
@@ -47,7 +51,9 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
         all.extend(special::bases(if open { Store::F64 } else { store }));
     }
     add_preconditioner(precond, terms, store, all);
-    if by_graph(local) && !matches!(precond, PrecondSpec::None | PrecondSpec::Jacobi { .. }) {
+    if by_graph(local)
+        && !matches!(precond, PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_))
+    {
         all.extend(special::cuts());
     }
     if options.equilibrate.unwrap_or(false) {
@@ -106,6 +112,14 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
                 all.push(special::block_diagonal(order, store));
             }
         }
+        // The kind that most values take.
+        PrecondSpec::BlockJacobi(tiles) => {
+            let factor = tiles.factor.unwrap_or(TileFactor::Ic0);
+            all.extend([
+                block_tiles::tile_factor(factor, store),
+                block_tiles::tile_solve([32, 8, 4], factor, store, 0),
+            ]);
+        }
         // The first rung of the ladder.
         PrecondSpec::Auto => {
             let ildu = crate::precond::IlduSpec::default();
@@ -146,6 +160,7 @@ mod tests {
                 "method=cg precond=ildu:fill=1",
                 "method=bicgstab precond=ildu+jacobi",
                 "precond=none",
+                "precond=block-jacobi",
             ] {
                 let problem = Problem::bsr(&a).unwrap();
                 let wanted = kernels(&problem.part_of_one(), &text.parse().unwrap());

@@ -6,6 +6,7 @@
 
 pub(crate) mod ahead;
 mod block;
+mod block_tiles;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
@@ -13,7 +14,6 @@ mod csr;
 mod cut;
 mod dia;
 mod diagonal;
-mod diagonals;
 mod driver;
 mod embedded;
 mod exchange;
@@ -36,13 +36,14 @@ mod space;
 pub mod specialisations;
 mod staging;
 mod structure;
+mod sums;
 mod tiles;
 mod tiling;
 mod waiting;
 
+pub use block_tiles::CudaTiles;
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
-pub use diagonals::CudaDiagonals;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
 pub(crate) use driver::{is_open, seems_there};
 pub use embedded::{embedded_kernels, write_archive};

@@ -4,6 +4,7 @@
 //! Only the run travels: from the host, from this GPU, or from another. Its columns are renumbered here, and the numbers of its ghosts
 //! are all that comes back.
 
+use super::compiler::Kernel;
 use super::driver::{Buffer, Device, launch};
 use super::resident::Resident;
 use super::specialisations as special;
@@ -14,6 +15,17 @@ use crate::{Error, Result};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// A kernel of `part.cu`.
+fn kernel_of(entry: &'static str) -> Kernel {
+    Kernel { file: "part.cu", entry, defines: Vec::new() }
+}
+
+/// Everything that cuts a run of rows out of a matrix.
+pub(super) fn kernels() -> Vec<Kernel> {
+    let entries = ["part_mark", "part_words", "part_ghosts", "part_rows", "part_values"];
+    entries.map(kernel_of).into_iter().chain([special::scan_columns(1)]).collect()
+}
 
 /// What its buffers are for, in errors.
 const WHAT: &str = "one GPU's rows of a matrix";
@@ -64,7 +76,7 @@ impl RunOnDevice {
         let blocks = words.div_ceil(WORDS);
         let sums = device.zeros::<i64>(blocks + 1, WHAT)?;
         let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
-        let kernel = |entry| device.function(&special::part(entry));
+        let kernel = |entry| device.function(&kernel_of(entry));
         // SAFETY: the parameter types are the kernels', here and below; there is a bit for every column, and a number before every
         // word.
         unsafe {
@@ -192,7 +204,7 @@ impl RunOnDevice {
         let to = device.room::<f64>(pattern.col.len() * square, WHAT)?;
         let run = self.described(0);
         let grid = (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors());
-        let function = device.function(&special::part("part_values"))?;
+        let function = device.function(&kernel_of("part_values"))?;
         let (row_ptr, col) = (pattern.row_ptr.pointer(), pattern.col.pointer());
         // SAFETY: the parameter types are the kernel's; both arrays of values are as long as the pattern.
         unsafe {

@@ -1,26 +1,26 @@
 //! Products of point-block terms on a GPU: the fused kernel and what it needs.
 //!
 //! Terms of one pattern go through one launch of `kernels/kron_product.cu`; terms of different patterns through
-//! two, the second adding. One matrix of scalar rows without ghosts needs no tiles of blocks (`csr.rs`). Block sizes over 8 and more than 4 stages are refused by name.
+//! two, the second adding (`product/group.rs`). One matrix of scalar rows needs no tiles of blocks where it lies on few diagonals (`dia.rs`) or
+//! has no ghosts (`csr.rs`). Block sizes over 8 and more than 4 stages are refused by name.
 
+mod group;
+
+pub(super) use group::Group;
+
+use super::Cuda;
 use super::csr::{CsrPattern, CsrProduct};
 use super::dia::DiaProduct;
-use super::driver::{Buffer, Constant, Device, launch};
+use super::driver::Buffer;
 use super::exchange::Exchange;
 use super::scalars::CudaScalars;
-use super::specialisations::{self as special, Shape};
-use super::tiling::{DevicePattern, DeviceTiling};
-use super::{Cuda, compiler::Kernel};
 use crate::comm::agree;
-use crate::matrix::{Bsr, Dense};
+use crate::matrix::Dense;
 use crate::memory::Numbers;
 use crate::operator::{Dots, Format, PointBlockSum, Structure, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
-use std::ffi::c_void;
-use std::ops::Range;
-use std::sync::Arc;
+use group::{Ghosts, Kernels, breaks_structure};
 
 /// Terms in device memory.
 pub struct CudaProduct {
@@ -40,72 +40,6 @@ pub struct CudaProduct {
     pub(super) low: Option<Buffer<f64>>,
 }
 
-/// Where a launch finds its ghosts; the last arguments of `kernels/kron_product.cu` with HALO.
-#[derive(Clone, Copy, Default)]
-struct Ghosts {
-    /// Own nodes.
-    own: i32,
-    /// Ghosts that are there already.
-    at: u64,
-    /// The exchange that the launch makes itself, or null.
-    exchange: u64,
-    /// The launch begins an exchange.
-    send: i32,
-}
-
-/// Terms that share a pattern.
-pub(super) struct Group {
-    /// The first term, and how many.
-    terms: (usize, usize),
-    structure: Structure,
-    store: Store,
-    blocks: usize,
-    pub tiles: Tiles,
-    values: Values,
-    pub kernels: Kernels,
-    /// Three numbers for each of a part of a row longer than a tile.
-    pub parts: Buffer<f64>,
-    /// Values in natural order on their way to the packed one, kept after the first update.
-    staging: Option<Buffer<f64>>,
-    /// Set by `kernels/kron_pack.cuh`: the structure is broken; a value is not finite.
-    broken: Buffer<i32>,
-    add: bool,
-    halo: bool,
-}
-
-enum Values {
-    F64(Buffer<f64>),
-    F32(Buffer<f32>),
-}
-
-/// Which rows go together.
-pub(super) struct Tiles {
-    made: DeviceTiling,
-    row_starts: Arc<Buffer<i64>>,
-    sources: Buffer<i32>,
-    shape: Shape,
-}
-
-impl std::ops::Deref for Tiles {
-    type Target = DeviceTiling;
-
-    fn deref(&self) -> &DeviceTiling {
-        &self.made
-    }
-}
-
-/// The kernels of one group, and what they are launched with.
-pub(super) struct Kernels {
-    pub residual: CudaFunction,
-    pub residual_long: CudaFunction,
-    product: CudaFunction,
-    long_rows: CudaFunction,
-    pack: CudaFunction,
-    coefficients: Constant,
-    grid: usize,
-    shared: usize,
-}
-
 impl PointBlockSum for Cuda {
     type Product = CudaProduct;
 
@@ -118,7 +52,7 @@ impl PointBlockSum for Cuda {
         if !scalar && format != Format::Auto {
             let (count, b, s) = (terms.terms.len(), terms.block(), terms.stages());
             return Err(Error::Unsupported(format!(
-                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows"
+                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows, and format=auto takes any"
             )));
         }
         if scalar && let Some(product) = CudaProduct::by_diagonals(self, terms, store, format)? {
@@ -411,243 +345,5 @@ impl CudaProduct {
         } else {
             self.groups.iter().map(|g| g.structure.slots).sum()
         }
-    }
-}
-
-impl Group {
-    fn new(
-        space: &Cuda,
-        terms: &Terms,
-        (first, count): (usize, usize),
-        structure: Structure,
-        store: Store,
-        halo: bool,
-    ) -> Result<Self> {
-        let (b, s, device) = (terms.block(), terms.stages(), space.device());
-        let a: &Bsr = &terms.terms[first].1;
-        let own = if halo { terms.block_rows() } else { a.block_columns() };
-        let tiles = Tiles::new(space, a, s, &structure, store, own)?;
-        let numbers = tiles.positions * structure.slots;
-        let values = match store {
-            Store::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
-            Store::F32 => Values::F32(device.zeros(numbers, "matrix values")?),
-        };
-        let kernels = Kernels::new(device, &tiles, &structure, b, s, store, first > 0, halo)?;
-        let parts = device.zeros(3 * tiles.part_starts.len() * b * s, "partial sums")?;
-        let broken = device.zeros(2, "two flags")?;
-        let mut group = Self {
-            terms: (first, count),
-            structure,
-            store,
-            blocks: a.blocks(),
-            tiles,
-            values,
-            kernels,
-            parts,
-            staging: None,
-            broken,
-            add: first > 0,
-            halo,
-        };
-        for t in first..first + count {
-            let natural = space.resident(&terms.terms[t].1)?;
-            group.pack(device, t, natural.values.pointer())?;
-        }
-        let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
-        group.write_coefficients(device, &coefficients)?;
-        device.wait()?;
-        Ok(group)
-    }
-
-    /// Address of the packed values.
-    pub fn values(&self) -> u64 {
-        match &self.values {
-            Values::F64(v) => v.pointer(),
-            Values::F32(v) => v.pointer(),
-        }
-    }
-
-    fn has(&self, t: usize) -> bool {
-        (self.terms.0..self.terms.0 + self.terms.1).contains(&t)
-    }
-
-    /// Walks some tiles; long rows follow the last one.
-    fn multiply(
-        &self,
-        space: &Cuda,
-        run: usize,
-        x: u64,
-        y: u64,
-        tiles: Range<usize>,
-        ghosts: Option<Ghosts>,
-    ) -> Result<()> {
-        let (k, t, device) = (&self.kernels, &self.tiles, space.device());
-        // A launch that sends is made even where there is nothing to multiply.
-        if tiles.is_empty() && ghosts.is_none_or(|g| g.send == 0) {
-            return Ok(());
-        }
-        let values = self.values();
-        // SAFETY: the parameter types are the kernels'; lengths were checked, buffers belong to this tiling.
-        unsafe {
-            let mut halt = space.halt();
-            let (mut end, mut starts, mut records) =
-                (tiles.end as i32, t.starts.pointer(), t.records.pointer());
-            let (mut values, mut x, mut y, mut parts) = (values, x, y, self.parts.pointer());
-            let (mut nodes, mut record) = (t.nodes as i32, t.record as i32);
-            let (mut begin, mut first_boundary) = (tiles.start as i32, t.first_boundary as i32);
-            let mut g = ghosts.unwrap_or_default();
-            let mut arguments = [
-                &mut halt as *mut u64 as *mut c_void,
-                &mut end as *mut i32 as _,
-                &mut starts as *mut u64 as _,
-                &mut records as *mut u64 as _,
-                &mut values as *mut u64 as _,
-                &mut x as *mut u64 as _,
-                &mut y as *mut u64 as _,
-                &mut parts as *mut u64 as _,
-                &mut nodes as *mut i32 as _,
-                &mut record as *mut i32 as _,
-                &mut begin as *mut i32 as _,
-                &mut first_boundary as *mut i32 as _,
-                &mut g.own as *mut i32 as _,
-                &mut g.at as *mut u64 as _,
-                &mut g.exchange as *mut u64 as _,
-                &mut g.send as *mut i32 as _,
-            ];
-            // The kernel without ghosts takes the first ten.
-            let count = if ghosts.is_some() { 16 } else { 10 };
-            let grid = k.grid.min(tiles.len()).max(1);
-            device.launch(&k.product, grid, t.shape.threads, k.shared, &mut arguments[..count])?;
-            let rows = t.long_rows.len() / 3;
-            if rows > 0 && tiles.end == t.count {
-                let (long, parts) = (t.long_rows.pointer(), self.parts.pointer());
-                launch!(
-                    device,
-                    &k.long_rows,
-                    (rows * run).div_ceil(128),
-                    128,
-                    0,
-                    space.halt(),
-                    rows as i32,
-                    long,
-                    parts,
-                    y
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Packs new values of term `t` and says whether they still have the structure.
-    fn update(&mut self, space: &Cuda, t: usize, natural: u64) -> Result<()> {
-        let device = space.device();
-        device.clear(&mut self.broken)?;
-        self.pack(device, t, natural)?;
-        let mut broken = [0; 2];
-        device.read(&self.broken, 0, &mut broken)?;
-        match broken {
-            [0, 0] => Ok(()),
-            [_, 0] => Err(breaks_structure(t)),
-            _ => Err(Error::invalid(format!(
-                "new values of term {t}: at least one is NaN or infinite; every value must be finite"
-            ))),
-        }
-    }
-
-    fn pack(&mut self, device: &Device, t: usize, natural: u64) -> Result<()> {
-        let tiles = &self.tiles;
-        if tiles.count == 0 {
-            return Ok(());
-        }
-        let values = self.values();
-        // SAFETY: the parameter types are the kernel's; `natural` holds the values of one term.
-        unsafe {
-            launch!(
-                device,
-                &self.kernels.pack,
-                tiles.count,
-                256,
-                0,
-                tiles.starts.pointer(),
-                tiles.records.pointer(),
-                tiles.row_starts.pointer(),
-                tiles.part_starts.pointer(),
-                tiles.sources.pointer(),
-                natural,
-                (t - self.terms.0) as i32,
-                values,
-                self.broken.pointer()
-            )
-        }
-    }
-
-    fn write_coefficients(&mut self, device: &Device, all: &[Dense]) -> Result<()> {
-        let (first, count) = self.terms;
-        let mut host = [0.0; 2 * 16];
-        let mut n = 0;
-        for c in &all[first..first + count] {
-            host[n..n + c.values().len()].copy_from_slice(c.values());
-            n += c.values().len();
-        }
-        self.kernels.coefficients.write(device, &host[..n])
-    }
-}
-
-fn breaks_structure(t: usize) -> Error {
-    Error::invalid(format!(
-        "the new values of term {t} break the structure found at set-up (entries that were zero, or equal to others, in \
-         every block): build the operator with dense blocks (PointBlock::new(…, dense = true))"
-    ))
-}
-
-impl Tiles {
-    /// Tiles as large as the shared memory of the device allows.
-    fn new(space: &Cuda, a: &Bsr, s: usize, structure: &Structure, store: Store, own: usize) -> Result<Self> {
-        let (device, resident) = (space.device(), space.resident(a)?);
-        let pattern = DevicePattern::of(a, &resident);
-        let mut shape = Shape::choose(a.block(), s, structure, store);
-        let tiling = loop {
-            let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
-            let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
-            if needed <= device.shared_memory() || shape.tile <= 16 {
-                break tiling;
-            }
-            shape.tile /= 2;
-        };
-        Ok(Self {
-            row_starts: resident.row_ptr.clone(),
-            sources: device.upload(&shape.sources(structure), "indices of the tiles")?,
-            made: tiling,
-            shape,
-        })
-    }
-}
-
-impl Kernels {
-    fn new(
-        device: &Arc<Device>,
-        tiles: &Tiles,
-        structure: &Structure,
-        b: usize,
-        s: usize,
-        store: Store,
-        add: bool,
-        halo: bool,
-    ) -> Result<Self> {
-        let kernel: Kernel = special::kron_product(&tiles.shape, b, s, structure, store, add, halo);
-        let module = device.private_module(&kernel)?;
-        let product = device.entry(&module, "kron_product")?;
-        let shared = tiles.shape.shared(b, s, structure.slots, store, tiles.nodes, tiles.record);
-        let resident = device.allow_shared(&product, tiles.shape.threads, shared)?;
-        Ok(Self {
-            product,
-            residual: device.entry(&module, "kron_residual")?,
-            residual_long: device.entry(&module, "kron_residual_long")?,
-            long_rows: device.entry(&module, "kron_long_rows")?,
-            pack: device.entry(&module, "kron_pack")?,
-            coefficients: Constant::find(device, &module, "coefficients")?,
-            grid: tiles.count.min(device.multiprocessors() * resident).max(1),
-            shared,
-        })
     }
 }

@@ -12,7 +12,7 @@ use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, STAGE_SWEEPS};
 use crate::space::step::HEADER;
 use crate::space::{self, REASONS, SmallStep, StepSource, Store, SweepSource};
 
-fn define(name: &str, value: impl ToString) -> (String, String) {
+pub(super) fn define(name: &str, value: impl ToString) -> (String, String) {
     (name.into(), value.to_string())
 }
 
@@ -288,79 +288,6 @@ impl CsrShape {
     }
 }
 
-/// How products by diagonals are mapped: constants of `kernels/dia.cu`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DiaShape {
-    /// Most diagonals that are stored.
-    most: usize,
-    /// There are as many.
-    exact: bool,
-    symmetric: bool,
-    store: Store,
-}
-
-impl DiaShape {
-    /// Threads a block of threads.
-    pub const THREADS: usize = 256;
-    /// Numbers of diagonals that have kernels of their own: those of stencils of 3, 5, 7, 9, 15, 19 and 27 points; others take the next.
-    const FULL: [usize; 9] = [1, 3, 5, 7, 9, 15, 19, 27, 32];
-    /// Of a symmetric matrix those from the main one on.
-    const HALF: [usize; 8] = [1, 2, 3, 4, 5, 8, 10, 14];
-
-    /// The mapping for as many stored diagonals.
-    pub fn choose(stored: usize, symmetric: bool, store: Store) -> Self {
-        let all: &[usize] = if symmetric { &Self::HALF } else { &Self::FULL };
-        // More than 27 diagonals, half of them stored, are at most 16.
-        let most = all.iter().copied().find(|&most| most >= stored).unwrap_or(16);
-        Self { most, exact: most == stored, symmetric, store }
-    }
-
-    /// Unrolled over as many diagonals as there are.
-    pub fn exact(&self) -> bool {
-        self.exact
-    }
-
-    /// Blocks of threads a multiprocessor, as far as registers go: every load of a row should be under way at once.
-    fn resident(&self) -> usize {
-        match self.most * (1 + self.symmetric as usize) {
-            ..=10 => 5,
-            ..=16 => 4,
-            _ => 3,
-        }
-    }
-
-    /// Every one.
-    fn all() -> Vec<Self> {
-        let of = |symmetric: bool, store: Store| {
-            (1..=if symmetric { 16 } else { 32 }).map(move |stored| Self::choose(stored, symmetric, store))
-        };
-        let mut all: Vec<Self> = [Store::F64, Store::F32]
-            .into_iter()
-            .flat_map(|store| of(false, store).chain(of(true, store)))
-            .collect();
-        all.dedup();
-        all
-    }
-}
-
-/// A kernel of `dia.cu`.
-pub(super) fn dia(shape: &DiaShape, entry: &'static str) -> Kernel {
-    let defines = vec![
-        value(shape.store),
-        define("COUNT", shape.most),
-        define("EXACT", shape.exact as u32),
-        define("SYMMETRIC", shape.symmetric as u32),
-        define("THREADS", DiaShape::THREADS),
-        define("CTAS", shape.resident()),
-    ];
-    Kernel { file: "dia.cu", entry, defines }
-}
-
-/// A kernel of `dia_detect.cu`.
-pub(super) fn dia_detect(entry: &'static str) -> Kernel {
-    Kernel { file: "dia_detect.cu", entry, defines: vec![define("THREADS", DiaShape::THREADS)] }
-}
-
 /// Blocks of a matrix that a block of threads of `passes.cu` looks at.
 pub(super) fn passes_window(block: usize) -> usize {
     2048 / block
@@ -380,22 +307,6 @@ pub(super) fn random() -> Kernel {
 /// The passes over matrices of some block sizes.
 fn all_passes(blocks: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Kernel> {
     blocks.into_iter().flat_map(|b| [false, true].map(|scaled| passes("entry_maxima", b, scaled)))
-}
-
-/// A kernel of `part.cu`: one run of block rows in local columns.
-pub(super) fn part(entry: &'static str) -> Kernel {
-    Kernel { file: "part.cu", entry, defines: Vec::new() }
-}
-
-/// Everything that cuts a run of rows out of a matrix.
-fn parts() -> Vec<Kernel> {
-    let entries = ["part_mark", "part_words", "part_ghosts", "part_rows", "part_values"];
-    entries.map(part).into_iter().chain([scan_columns(1)]).collect()
-}
-
-/// Product by diagonals.
-pub(super) fn diagonals() -> Kernel {
-    Kernel { file: "diagonals.cu", entry: "diagonals", defines: Vec::new() }
 }
 
 /// Sums over the GPUs of a host.
@@ -465,11 +376,10 @@ pub(super) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel 
 
 /// Every kernel but the products, which [`products()`] lists.
 pub fn vector_kernels() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
+    let mut all = vec![read(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
-    all.extend(parts());
-    all.push(dia_detect("dia_offsets"));
-    all.extend(DiaShape::all().iter().map(|shape| dia(shape, "dia_product")));
+    all.extend(super::part::kernels());
+    all.extend(super::dia::kernels());
     all.extend(all_passes(1..=8));
     let widths = ["int", "long long", "unsigned", "unsigned long long"];
     all.extend(widths.iter().flat_map(|width| all_arrays(width, width)));
@@ -479,6 +389,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
         all.push(CsrShape::choose(store).kernel("csr_product"));
+        all.extend(super::block_tiles::kernels(store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
         for order in ILDU_ORDERS {
@@ -657,12 +568,10 @@ pub fn products() -> Vec<Kernel> {
 
 /// What a release embeds: the vector kernels, and the products and diagonals of common sizes.
 pub fn embedded() -> Vec<Kernel> {
-    let mut all = vec![read(), diagonals(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
+    let mut all = vec![read(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
-    all.extend(parts());
-    all.push(dia_detect("dia_offsets"));
-    let seven = [DiaShape::choose(7, false, Store::F64), DiaShape::choose(4, true, Store::F64)];
-    all.extend(seven.iter().map(|shape| dia(shape, "dia_product")));
+    all.extend(super::part::kernels());
+    all.extend(super::dia::common());
     all.extend(all_passes([1, 2, 3, 4, 5]));
     all.extend(all_arrays("int", "int"));
     all.extend(all_arrays("long long", "int"));
@@ -674,6 +583,7 @@ pub fn embedded() -> Vec<Kernel> {
         all.push(CsrShape::choose(store).kernel("csr_product"));
     }
     let store = Store::F64;
+    all.extend(super::block_tiles::kernels(store));
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
         all.extend([ildu_form(order), ildu_factor(order)]);
         for shape in IlduShape::all(order) {

@@ -5,11 +5,11 @@
 //! same if runs of rows end between them; elsewhere each rank cuts its own rows, and the text says so.
 
 use super::{CutGraph, Subdomains, boxes};
-use crate::Result;
 use crate::comm::Communicator;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::partition::{Partition, PartitionSpec, RowNumbers, SubdomainCut, choose};
+use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -89,6 +89,35 @@ pub fn assign(
     let Some(partition) = to_ranks(terms, &all, &without.partition)? else { return Ok(without) };
     let reason = format!("{}, by whole subdomains", without.reason);
     Ok(Distribution { partition, subdomains: Some((spec, all, why)), reason })
+}
+
+/// Gives whole planes of a grid to ranks, in runs along z; multiples of `planes` where there are enough. `None` where there are fewer
+/// planes than ranks.
+///
+/// # Errors
+/// A grid of another number of cells.
+pub fn assign_planes(
+    terms: &Terms,
+    [nx, ny, nz]: [usize; 3],
+    ranks: usize,
+    planes: usize,
+) -> Result<Option<Distribution>> {
+    if nx * ny * nz != terms.block_rows() {
+        return Err(Error::invalid(format!(
+            "{} rows on a grid of {nx}×{ny}×{nz} cells; each needs a row",
+            terms.block_rows()
+        )));
+    }
+    if nz < ranks {
+        return Ok(None);
+    }
+    let run = if nz.div_ceil(planes) >= ranks { planes } else { 1 };
+    let runs = nz.div_ceil(run);
+    // Run k is the first rank's whose share ends behind it.
+    let owner = |i: usize| ((i / (nx * ny) / run + 1) * ranks).div_ceil(runs) - 1;
+    let partition = Partition::new((0..nx * ny * nz).map(|i| owner(i) as u32).collect(), ranks)?;
+    let reason = format!("partition by planes of the grid, in runs of {run}");
+    Ok(Some(Distribution { partition, subdomains: None, reason }))
 }
 
 /// Subdomains of a system that stands whole in memory, and why those.

@@ -8,7 +8,7 @@ mod assign;
 mod boxes;
 
 pub(crate) use assign::of_whole_on;
-pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign, of_rank, of_whole};
+pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign, assign_planes, of_rank, of_whole};
 pub(crate) use boxes::layer;
 pub use boxes::slabs_fit;
 

@@ -2,7 +2,8 @@
 // (dia_march…), the columns of other ranks (dia_ghosts…), the residual that certifies an answer (dia_residual), and values on their way
 // into this format (dia_pack, dia_mirror, dia_pack_ghosts).
 // Constants: VALUE (double or float as stored), COUNT (most diagonals of this module), EXACT (1: there are COUNT, else `count`), SYMMETRIC (1:
-// the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k]), THREADS, CTAS (resident, by registers).
+// the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k]), AHEAD (1: where registers allow to ask for a row's numbers a
+// step before), THREADS, CTAS (resident, by registers).
 // Bytes it must move: 8 a stored place (4 in f32), of each row 8 of x and 8 of y. For seven diagonals in f64: 72 a row, symmetric 48.
 //
 // Place i of diagonal k, whose offset is offsets.at[k], holds entry (i, i + offset), or 0 where the pattern has none; diagonals begin `stride` numbers
@@ -20,7 +21,7 @@
 #ifndef VALUE
 #define VALUE double
 #endif
-constexpr int RUN = 1, PAIR = 1, PIECES = 1;
+constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
 #include "halo.cuh"
 #include "twofold.cuh"
 
@@ -33,7 +34,7 @@ struct Sums {
     double* parts;
     unsigned* counter;
     double* places[2];
-    Group* peers;     // null, or the GPUs over which the last block sums on
+    Group* peers;     // null, or the GPUs over which the last block sums on; not for a product
     int first, total;
     int last, unused; // last: this launch adds up
 };
@@ -50,6 +51,11 @@ struct Ghosts {
 __device__ __forceinline__ double number(const VALUE* __restrict__ values, i64 at) { return (double)__ldg(values + at); }
 // A diagonal that is read once.
 __device__ __forceinline__ double number_once(const VALUE* __restrict__ values, i64 at) { return (double)__ldcs(values + at); }
+
+// Of a row's own numbers in symmetric storage the first is read once; in a march, so is the last.
+__device__ __forceinline__ double own_number(const VALUE* __restrict__ values, int k, i64 stride, unsigned i) {
+    return k == 0 || k == COUNT - 1 ? number_once(values, k * stride + i) : number(values, k * stride + i);
+}
 
 // One row, times no coefficient. i + offset wraps round where it is negative, and is then no row either.
 __device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, const Offsets& offsets, const VALUE* __restrict__ values, i64 stride,
@@ -83,8 +89,16 @@ __device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, 
     return sum;
 }
 
-// Adds sums[k] over all blocks of the launch, in their order, and over all ranks. Every thread calls it.
-template <int DOTS>
+// Sum k over all ranks, in their order. Threads of one warp; the first has it.
+__device__ __forceinline__ double over_ranks(Group* peers, int k, double sum) {
+    const Round round = open_round(peers);
+    if (threadIdx.x % 32 < 8) post(round, k, sum);
+    return threadIdx.x % 32 == 0 ? collect(peers, round, k) : 0.0;
+}
+
+// Adds sums[k] over all blocks of the launch, in their order, and over all ranks. Every thread calls it. Sums over ranks take more registers than
+// a product has: the launch that adds ghosts makes them.
+template <int DOTS, bool RANKS>
 __device__ __forceinline__ void add_up(const Sums& to, double (&sums)[DOTS]) {
     __shared__ double part[DOTS][THREADS / 32];
     __shared__ bool last;
@@ -96,11 +110,14 @@ __device__ __forceinline__ void add_up(const Sums& to, double (&sums)[DOTS]) {
         if (lane == 0) part[k][warp] = sums[k];
     }
     __syncthreads();
-    if (threadIdx.x < DOTS) {
-        double sum = 0.0;
-        for (int w = 0; w < THREADS / 32; ++w) sum += part[threadIdx.x][w];
-        to.parts[threadIdx.x * (i64)to.total + to.first + blockIdx.x] = sum;
-        __threadfence();
+    if (warp < DOTS) {
+        double sum = lane < THREADS / 32 ? part[warp][lane] : 0.0;
+#pragma unroll
+        for (int bit = THREADS / 64; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+        if (lane == 0) {
+            to.parts[warp * to.total + to.first + blockIdx.x] = sum;
+            __threadfence();
+        }
     }
     if (!to.last) return;
     __syncthreads();
@@ -108,25 +125,24 @@ __device__ __forceinline__ void add_up(const Sums& to, double (&sums)[DOTS]) {
     __syncthreads();
     if (!last) return;
     __threadfence();
+    // As many threads for each sum.
+    constexpr int SHARE = THREADS / DOTS;
+    const double* const mine = to.parts + threadIdx.x / SHARE * to.total;
+    double sum = 0.0;
+    for (int b = threadIdx.x % SHARE; b < to.total; b += SHARE) sum += __ldcg(mine + b);
 #pragma unroll
-    for (int k = 0; k < DOTS; ++k) {
-        double sum = 0.0;
-        for (int b = threadIdx.x; b < to.total; b += THREADS) sum += __ldcg(to.parts + k * (i64)to.total + b);
-#pragma unroll
-        for (int bit = 16; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
-        if (lane == 0) part[k][warp] = sum;
-    }
+    for (int bit = 16; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+    double* const all = &part[0][0];
+    if (lane == 0) all[warp] = sum;
     __syncthreads();
     if (warp < DOTS) {
-        Round round = {};
-        if (to.peers) round = open_round(to.peers);
-        double sum = lane < THREADS / 32 ? part[warp][lane] : 0.0;
+        sum = lane < SHARE / 32 ? all[warp * (SHARE / 32) + lane] : 0.0;
 #pragma unroll
-        for (int bit = 16; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
-        if (to.peers && lane < 8) post(round, warp, sum);
-        if (lane == 0) *to.places[warp] = to.peers ? collect(to.peers, round, warp) : sum;
+        for (int bit = SHARE / 64; bit; bit /= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+        if (RANKS && to.peers) sum = over_ranks(to.peers, warp, sum);
+        if (lane == 0) *(warp == 0 ? to.places[0] : to.places[1]) = sum;
     }
-    if (to.peers) close_round(to.peers);
+    if (RANKS && to.peers) close_round(to.peers);
 }
 
 // (x, y) last, (x, x) before it.
@@ -172,27 +188,40 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
             if (in_plane >= march || from >= rows) continue;
             unsigned i = (unsigned)from;
             double below = i >= march ? __ldg(x + i - march) : 0.0, here = __ldg(x + i);
-            double coupling = SYMMETRIC && i >= march ? number(outer, i - march) : 0.0;
-            for (int t = 0; t < steps && i < rows; ++t, i += march) {
-                const double above = i + march < rows ? __ldg(x + i + march) : 0.0;
-                const double upper = number_once(outer, i);
 #if SYMMETRIC
+            double coupling = i >= march ? number(outer, i - march) : 0.0;
+            double now[COUNT], above = i + march < rows ? __ldg(x + i + march) : 0.0;
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) now[k] = own_number(values, k, stride, i);
+#endif
+            for (int t = 0; t < steps && i < rows; ++t, i += march) {
+#if SYMMETRIC
+                const unsigned ahead = i + march;
+                const bool more = t + 1 < steps && ahead < rows;
+                double next[COUNT], beyond;
+                auto ask = [&] {
+#pragma unroll
+                    for (int k = 0; k < COUNT; ++k) next[k] = more ? own_number(values, k, stride, ahead) : 0.0;
+                    beyond = more && ahead + march < rows ? __ldg(x + ahead + march) : 0.0;
+                };
+                if (AHEAD) ask();  // what comes from memory, a step before it is needed
                 double sum = coupling * below;
-                coupling = upper;
 #pragma unroll
                 for (int k = LAST - 1; k > 0; --k) {
                     const unsigned j = i - (unsigned)offsets.at[k];
                     const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? __ldg(x + j) : 0.0;
                     sum = fma(a, v, sum);
                 }
-                sum = fma(number_once(values, i), here, sum);
+                sum = fma(now[0], here, sum);
 #pragma unroll
                 for (int k = 1; k < LAST; ++k) {
                     const unsigned j = i + (unsigned)offsets.at[k];
-                    const double a = number(values, k * stride + i), v = j < rows ? __ldg(x + j) : 0.0;
-                    sum = fma(a, v, sum);
+                    sum = fma(now[k], j < rows ? __ldg(x + j) : 0.0, sum);
                 }
+                sum = c * fma(now[LAST], above, sum);
 #else
+                const double above = i + march < rows ? __ldg(x + i + march) : 0.0;
+                const double upper = number_once(outer, i);
                 double sum = number_once(values, i) * below;
 #pragma unroll
                 for (int k = 1; k < LAST; ++k) {
@@ -200,16 +229,23 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
                     const double a = number_once(values, k * stride + i), v = k == COUNT / 2 ? here : j < rows ? __ldg(x + j) : 0.0;
                     sum = fma(a, v, sum);
                 }
-#endif
                 sum = c * fma(upper, above, sum);
+#endif
                 y[i] = sum;
                 if (DOTS > 0) count_in(sums, here, sum);
                 below = here;
                 here = above;
+#if SYMMETRIC
+                if (!AHEAD) ask();
+                coupling = now[LAST];
+                above = beyond;
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) now[k] = next[k];
+#endif
             }
         }
     }
-    if (DOTS > 0) add_up(to, sums);
+    if constexpr (DOTS > 0) add_up<DOTS, false>(to, sums);
 }
 
 #define PRODUCT(name, dots, march)                                                                                                                      \
@@ -249,7 +285,7 @@ __device__ __forceinline__ void add_ghosts(const int* halt, const Ghosts& on, co
         y[row] += sum;
         if (DOTS > 0) sums[DOTS - 1] = fma(x[row], sum, sums[DOTS - 1]);
     }
-    if (DOTS > 0) add_up(to, sums);
+    if constexpr (DOTS > 0) add_up<DOTS, true>(to, sums);
 }
 #define GHOSTS(name, dots)                                                                                                                             \
     extern "C" __global__ void __launch_bounds__(THREADS)                                                                                              \

@@ -1,0 +1,182 @@
+//! The kernels of a step of P-CBCG on blocks of s vectors, counted a cell and product: what s products share.
+
+use super::Case;
+use super::kernels::Kernel;
+use crate::systems::Random;
+use krylith::Result;
+use krylith::space::{FLAGS, Space, block_sums};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Vectors of a block: the paper's s.
+const S: usize = 12;
+
+/// Blocks, single vectors, and scalars.
+struct State<V, T> {
+    blocks: Vec<Vec<V>>,
+    single: Vec<V>,
+    scalars: T,
+}
+
+type Held<S> = Rc<RefCell<State<<S as Space>::Vector, <S as krylith::space::Schedule>::Scalars>>>;
+
+/// The numbers of vector k of a kernel, in every run the same.
+fn numbers(kernel: u64, k: usize, n: usize) -> Vec<f64> {
+    Random(1000 * kernel + k as u64).numbers(n)
+}
+
+/// Coefficients small enough for a block that is updated again and again.
+fn coefficients(count: usize) -> Vec<f64> {
+    (0..count).map(|k| 0.03 * ((k * 7 % 11) as f64 - 5.0) / 5.0).collect()
+}
+
+/// Blocks and vectors of a kernel: those of the host where its answer is checked, else the device's random numbers.
+fn state<T: Space>(
+    space: &T,
+    kernel: u64,
+    (blocks, single): (usize, usize),
+    values: &[f64],
+    check: bool,
+) -> Result<Held<T>> {
+    let mut made = State { blocks: Vec::new(), single: Vec::new(), scalars: space.scalars(values.len())? };
+    for _ in 0..blocks {
+        made.blocks.push(space.block(S)?);
+    }
+    for _ in 0..single {
+        made.single.push(space.vector()?);
+    }
+    for (k, vector) in made.blocks.iter_mut().flatten().chain(&mut made.single).enumerate() {
+        match check {
+            true => space.write(&numbers(kernel, k, space.len()), vector)?,
+            false => space.fill_random(1000 * kernel + k as u64, vector)?,
+        }
+    }
+    space.write_scalars(&mut made.scalars, 0, values, &[0; FLAGS])?;
+    Ok(Rc::new(RefCell::new(made)))
+}
+
+/// Vectors, then numbers of the scalars.
+fn read<T: Space>(
+    space: &T,
+    vectors: &[&T::Vector],
+    scalars: &T::Scalars,
+    at: usize,
+    count: usize,
+) -> Result<Vec<f64>> {
+    let mut all = vec![0.0; vectors.len() * space.len() + count];
+    for (vector, host) in vectors.iter().zip(all.chunks_mut(space.len().max(1))) {
+        space.read(vector, host)?;
+    }
+    let from = vectors.len() * space.len();
+    let mut flags = [0; FLAGS];
+    space.read_scalars(scalars, at, &mut all[from..], &mut flags)?;
+    Ok(all)
+}
+
+fn dot(x: &[f64], y: &[f64]) -> f64 {
+    x.iter().zip(y).map(|(x, y)| x * y).sum()
+}
+
+/// All of them; `check` where their answers will be read.
+pub(super) fn all<'k, T: Space + 'k>(space: &Rc<T>, case: &Case, check: bool) -> Result<Vec<Kernel<'k>>> {
+    Ok(vec![
+        products(space, case.rows(), check)?,
+        update(space, case.rows(), check)?,
+        advance(space, case.rows(), check)?,
+    ])
+}
+
+/// (AQ)ᵀS: line 11 of Alg. 2. The paper's batched products have line 5 in it too.
+fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
+    let held = state(space.as_ref(), 51, (2, 0), &[0.0; S * S], check)?;
+    let (at, there, own) = (held.clone(), space.clone(), space.clone());
+    Ok(Kernel {
+        name: format!("(AQ)ᵀS, s = {S}"),
+        flops: (2 * S) as f64,
+        bytes: 16.0,
+        paper: Some([48.0, 35.0, 0.95]),
+        products: S,
+        run: Box::new(move || {
+            let State { blocks, scalars, .. } = &mut *held.borrow_mut();
+            own.block_products(&blocks[0], &blocks[1], scalars, 0)
+        }),
+        answer: Box::new(move || read(there.as_ref(), &[], &at.borrow().scalars, 0, S * S)),
+        expected: Box::new(move || {
+            let all: Vec<Vec<f64>> = (0..2 * S).map(|k| numbers(51, k, n)).collect();
+            (0..S * S).map(|k| dot(&all[k / S], &all[S + k % S])).collect()
+        }),
+    })
+}
+
+/// Q ← S − Q B, AQ ← AS − AQ B with the sums of lines 5 and 6: lines 13, 14.
+fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
+    let (b, sums) = (coefficients(S * S), block_sums(S));
+    let values = [b.clone(), vec![0.0; sums]].concat();
+    let held = state(space.as_ref(), 52, (4, 1), &values, check)?;
+    let (at, there, own) = (held.clone(), space.clone(), space.clone());
+    let s = S as f64;
+    Ok(Kernel {
+        name: format!("S − Q B, AS − AQ B and their sums, s = {S}"),
+        flops: (4.0 * s * s + 2.0 * sums as f64) / s,
+        bytes: 8.0 * (6.0 * s + 1.0) / s,
+        paper: Some([54.0, 59.0, 0.81]),
+        products: S,
+        run: Box::new(move || {
+            let State { blocks, single, scalars } = &mut *held.borrow_mut();
+            let [basis, products, q, aq] = &mut blocks[..] else { return Ok(()) };
+            own.block_update(basis, products, &single[0], q, aq, scalars, 0, S * S)
+        }),
+        answer: Box::new(move || {
+            let state = at.borrow();
+            let vectors: Vec<&T::Vector> = state.blocks[2].iter().chain(&state.blocks[3]).collect();
+            read(there.as_ref(), &vectors, &state.scalars, S * S, sums)
+        }),
+        expected: Box::new(move || {
+            let all: Vec<Vec<f64>> = (0..4 * S + 1).map(|k| numbers(52, k, n)).collect();
+            let less = |from: usize, q: usize| -> Vec<Vec<f64>> {
+                let column = |j: usize| {
+                    let take = |i: usize| (0..S).map(|k| b[j * S + k] * all[q + k][i]).sum::<f64>();
+                    (0..n).map(|i| all[from + j][i] - take(i)).collect()
+                };
+                (0..S).map(column).collect()
+            };
+            let (q, aq, r) = (less(0, 2 * S), less(S, 3 * S), &all[4 * S]);
+            let upper = |x: &[Vec<f64>], y: &[Vec<f64>]| -> Vec<f64> {
+                (0..S).flat_map(|i| (i..S).map(move |j| (i, j))).map(|(i, j)| dot(&x[i], &y[j])).collect()
+            };
+            let mut sums = [upper(&q, &aq), upper(&aq, &aq)].concat();
+            sums.extend(q.iter().chain(&aq).map(|v| dot(v, r)));
+            sums.push(dot(r, r));
+            q.into_iter().chain(aq).flatten().chain(sums).collect()
+        }),
+    })
+}
+
+/// x += Q a, r −= AQ a: lines 8, 9.
+fn advance<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
+    let a = coefficients(S);
+    let held = state(space.as_ref(), 53, (2, 2), &a, check)?;
+    let (at, there, own) = (held.clone(), space.clone(), space.clone());
+    Ok(Kernel {
+        name: format!("x + Q a, r − AQ a, s = {S}"),
+        flops: 4.0,
+        bytes: 8.0 * (2 * S + 4) as f64 / S as f64,
+        paper: None,
+        products: S,
+        run: Box::new(move || {
+            let State { blocks, single, scalars } = &mut *held.borrow_mut();
+            let [x, r] = &mut single[..] else { return Ok(()) };
+            own.block_advance(&blocks[0], &blocks[1], x, r, scalars, 0)
+        }),
+        answer: Box::new(move || {
+            let state = at.borrow();
+            read(there.as_ref(), &state.single.iter().collect::<Vec<_>>(), &state.scalars, 0, 0)
+        }),
+        expected: Box::new(move || {
+            let all: Vec<Vec<f64>> = (0..2 * S + 2).map(|k| numbers(53, k, n)).collect();
+            let sum = |from: usize, i: usize| (0..S).map(|k| a[k] * all[from + k][i]).sum::<f64>();
+            let x = (0..n).map(|i| all[2 * S][i] + sum(0, i));
+            x.chain((0..n).map(|i| all[2 * S + 1][i] - sum(S, i))).collect()
+        }),
+    })
+}

@@ -1,0 +1,260 @@
+//! The experiments of the P-CBCG paper (Ali et al. 2019): kernels at the roofline (its Table III), tiles of the preconditioner (Table I),
+//! P-CG and P-CBCG to the tolerance (Fig. 4), and what a slow network makes of both.
+//!
+//! On a GPU the baselines are what a user would write with the vendor's libraries. Every kernel is compared with a loop on the
+//! host, on a case of a 64th of the size, and every solve by b − A x on the host, before a time is kept.
+
+mod blocks;
+mod kernels;
+mod network;
+mod report;
+mod solves;
+mod tiles;
+
+use crate::cpu::CpuPlatform;
+use crate::okp::{DeviceChoice, OkpReport};
+use crate::platform::Platform;
+use crate::samples::Samples;
+use krylith::matrix::Csr;
+use krylith::precond::TileFactors;
+use krylith::{Error, Result};
+use krylith_problems::SystemKind;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct CbcgSuite {
+    /// Device. On several GPUs scaling is measured too.
+    pub device: DeviceChoice,
+    /// Generated problems on a grid, `NAME:NXxNYxNZ[,…]`; none stands for the paper's case.
+    pub systems: Vec<String>,
+    /// Factor on the number of cells of the paper's case, 256×128×512. Default: 1 on a GPU, 1/64 on a CPU.
+    pub scale: Option<f64>,
+    /// Folder for `cbcg.txt`, `cbcg.json` and `cbcg.html`; nothing is written without one.
+    pub out: Option<PathBuf>,
+    /// Samples of a kernel; at least 20 for figures that are quoted.
+    pub repetitions: usize,
+    /// Samples of a whole solve. Default: 5 on a GPU, 3 on a CPU.
+    pub solves: Option<usize>,
+    /// Most iterations.
+    pub iterations: usize,
+    /// Threads on a CPU; 0 means all cores.
+    pub threads: usize,
+    /// Ranks that are threads, between which messages are delayed; 0 leaves that part out.
+    pub ranks: usize,
+    /// Every tile of the paper's Table I and every s from 2 to 16, rather than some.
+    pub full: bool,
+    /// How the program was called, for the record.
+    pub command: String,
+}
+
+impl Default for CbcgSuite {
+    fn default() -> Self {
+        Self {
+            device: DeviceChoice::Cpu,
+            systems: Vec::new(),
+            scale: None,
+            out: None,
+            repetitions: 20,
+            solves: None,
+            iterations: 50_000,
+            threads: 0,
+            ranks: 8,
+            full: false,
+            command: crate::command_line(),
+        }
+    }
+}
+
+/// ‖b − A x‖ ≤ this·‖b‖ ends a solve, as in the paper.
+const RTOL: f64 = 1e-8;
+
+/// The paper's case for one GPU.
+const CELLS: [usize; 3] = [256, 128, 512];
+
+/// Kernels are compared with the host's on a grid that is smaller by this factor.
+const SMALLER: f64 = 1.0 / 64.0;
+
+/// A system on a grid of cells.
+struct Case {
+    spec: String,
+    grid: [usize; 3],
+    a: Csr,
+    rhs: Vec<f64>,
+}
+
+impl Case {
+    fn new(spec: &str) -> Result<Self> {
+        let made = krylith_problems::generate(spec)?;
+        let a = match made.system {
+            SystemKind::Csr(a) => a,
+            SystemKind::Bsr(a) if a.block() == 1 => a.to_csr(),
+            _ => return Err(Error::invalid(format!("{spec}: this suite takes scalar problems"))),
+        };
+        let grid = made.grid.ok_or_else(|| {
+            Error::invalid(format!("{spec}: this suite takes problems on a grid, such as poisson-multiphase"))
+        })?;
+        Ok(Self { spec: made.spec, grid, a, rhs: made.rhs })
+    }
+
+    fn rows(&self) -> usize {
+        self.rhs.len()
+    }
+
+    /// ‖b − A x‖/‖b‖ by a plain loop.
+    fn residual(&self, x: &[f64]) -> f64 {
+        let (mut sum, mut norm) = (0.0, 0.0);
+        for (i, b) in self.rhs.iter().enumerate() {
+            let (columns, values) = self.a.row(i);
+            let product: f64 = columns.iter().zip(values).map(|(&j, v)| v * x[j as usize]).sum();
+            sum += (b - product).powi(2);
+            norm += b * b;
+        }
+        (sum / norm).sqrt()
+    }
+}
+
+/// `NAME:XxYxZ`, with the words behind it of another text of the kind.
+fn resized(spec: &str, [x, y, z]: [usize; 3]) -> String {
+    let name = spec.split(':').next().unwrap_or(spec);
+    let words = spec.split_once(',').map(|(_, words)| format!(",{words}")).unwrap_or_default();
+    format!("{name}:{x}x{y}x{z}{words}")
+}
+
+/// Runs the suite; `progress` hears a line before each part.
+///
+/// # Errors
+/// A device or library that is missing (by name), a problem that is no scalar one on a grid, no room, an output file that cannot be
+/// written. A result that fails its check is no error: it is a row without a time, and is listed under `failures`.
+pub fn cbcg(options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
+    if options.repetitions == 0 || options.iterations == 0 || options.solves == Some(0) {
+        return Err(Error::invalid("repetitions, solves and iterations must be at least 1"));
+    }
+    if options.scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
+        return Err(Error::invalid("the scale must be a positive number"));
+    }
+    match &options.device {
+        DeviceChoice::Cpu => run(&CpuPlatform::new(options.threads), options, progress),
+        #[cfg(feature = "cuda")]
+        DeviceChoice::Cuda(gpus) => {
+            let first = gpus.first().ok_or_else(|| Error::invalid("no GPU is named"))?;
+            run(&crate::cuda::CudaPlatform::open(*first)?, options, progress)
+        }
+        #[cfg(not(feature = "cuda"))]
+        DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),
+    }
+}
+
+/// What a device has beside Krylith's own.
+trait Ground: Platform {
+    /// Ways to the answer by the vendor's libraries.
+    fn vendor(&self, case: &Case, most: usize) -> Result<Vec<(String, crate::answer::Take<'static>)>>;
+}
+
+impl Ground for CpuPlatform {
+    fn vendor(&self, _: &Case, _: usize) -> Result<Vec<(String, crate::answer::Take<'static>)>> {
+        Ok(Vec::new())
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Ground for crate::cuda::CudaPlatform {
+    fn vendor(&self, case: &Case, most: usize) -> Result<Vec<(String, crate::answer::Take<'static>)>> {
+        let a = krylith::matrix::Bsr::from_csr(&case.a, 1)?;
+        self.answers(&a, true, &case.rhs, RTOL, most)
+    }
+}
+
+/// Everything that was measured of one system.
+struct Found {
+    spec: String,
+    grid: [usize; 3],
+    kernels: Vec<kernels::Row>,
+    solves: Vec<solves::Row>,
+}
+
+fn run<P: Ground>(p: &P, options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport>
+where
+    P::Space: TileFactors,
+{
+    let gpu = options.device != DeviceChoice::Cpu;
+    let scale = options.scale.unwrap_or(if gpu { 1.0 } else { 1.0 / 64.0 });
+    let specs = match options.systems.is_empty() {
+        true => vec![resized("poisson-multiphase", crate::systems::scaled(CELLS, scale))],
+        false => options.systems.clone(),
+    };
+    progress("measuring the bandwidth that rooflines are made of");
+    let roof = kernels::Roof { bandwidth: p.bandwidth()?, peak: p.peak() };
+    let mut made = report::Made {
+        meta: json!({
+            "schema": 1, "suite": "cbcg", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
+            "device": p.describe(), "scale": scale, "repetitions": options.repetitions, "rtol": RTOL,
+            "seconds_since_epoch": std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        }),
+        roof,
+        found: Vec::new(),
+        scaling: Vec::new(),
+        network: None,
+    };
+    for spec in &specs {
+        progress(spec);
+        let case = Case::new(spec)?;
+        let small = Case::new(&resized(spec, crate::systems::scaled(case.grid, SMALLER)))?;
+        progress("kernels: against the host's loops, and their times");
+        let kernels = kernels::measure(p, &small, &case, options)?;
+        let solves = solves::measure(p, &case, options, progress)?;
+        let Case { spec, grid, .. } = case;
+        made.found.push(Found { spec, grid, kernels, solves });
+        // The next one may be long: what there is by now stays if it is interrupted.
+        write(&mut report::make(&made), options)?;
+    }
+    if options.device.gpus().len() > 1 {
+        made.scaling = solves::scaling(&specs[0], options, progress)?;
+    }
+    if options.ranks > 0 {
+        made.network = Some(network::measure(&specs[0], options, progress)?);
+    }
+    let mut report = report::make(&made);
+    write(&mut report, options)?;
+    Ok(report)
+}
+
+/// The three files, if a folder is wanted.
+fn write(made: &mut OkpReport, options: &CbcgSuite) -> Result<()> {
+    let Some(folder) = &options.out else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+    let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
+    for (name, text) in [("cbcg.txt", &made.tables), ("cbcg.json", &json), ("cbcg.html", &made.html)] {
+        let path = folder.join(name);
+        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
+        made.files.push(path);
+    }
+    Ok(())
+}
+
+/// Samples that were never taken.
+fn none() -> Samples {
+    Samples::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_keeps_its_words_at_another_size() {
+        assert_eq!(
+            resized("poisson-multiphase:8x4x2,dz=3,seed=5", [4, 2, 1]),
+            "poisson-multiphase:4x2x1,dz=3,seed=5"
+        );
+        assert_eq!(resized("laplace", [4, 2, 1]), "laplace:4x2x1");
+    }
+
+    #[test]
+    fn what_is_no_grid_of_numbers_is_refused() {
+        let error = Case::new("laplace:4x4x4,block=3").map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("scalar"), "{error}");
+    }
+}

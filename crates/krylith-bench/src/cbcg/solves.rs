@@ -1,0 +1,226 @@
+//! Whole solves, from x = 0 to the tolerance: Krylith by its options, and the vendor's libraries.
+
+use super::{Case, CbcgSuite, Ground, RTOL, none, resized};
+use crate::okp::DeviceChoice;
+use crate::samples::Samples;
+use krylith::{Options, Problem, Result, Solver};
+use std::time::Instant;
+
+/// One way to the answer.
+pub(super) struct Row {
+    pub name: String,
+    pub ours: bool,
+    /// Seconds before the first iteration, kernels being compiled.
+    pub setup: f64,
+    /// Seconds of iterations.
+    pub samples: Samples,
+    pub iterations: usize,
+    /// Sums over all ranks.
+    pub reductions: usize,
+    pub residuals: Vec<f64>,
+    /// ‖b − A x‖/‖b‖ at the end, recomputed on the host, or what went wrong.
+    pub check: std::result::Result<f64, String>,
+}
+
+/// Tiles as large as those of the paper's Table I (16×32×4 to 8×8×1 cells), as far as a warp takes them: at most 32 lines along x.
+const TILES: [[usize; 3]; 9] = [
+    [16, 8, 4],
+    [32, 8, 4],
+    [64, 4, 2],
+    [32, 4, 4],
+    [16, 16, 1],
+    [8, 8, 4],
+    [16, 4, 4],
+    [8, 8, 1],
+    [4, 4, 4],
+];
+/// Those that are tried where not all are wanted.
+const SOME: usize = 2;
+
+/// Tiles beside the device's own.
+pub(super) fn shapes(options: &CbcgSuite) -> Vec<[usize; 3]> {
+    let count = match options.device {
+        DeviceChoice::Cpu => 0, // takes slabs
+        _ if options.full => TILES.len(),
+        _ => SOME,
+    };
+    TILES[..count].to_vec()
+}
+
+/// Steps of P-CBCG.
+const STEPS: [usize; 8] = [2, 3, 4, 6, 8, 10, 12, 16];
+
+/// `device=…` of some of the GPUs, or of the CPU.
+fn device(options: &CbcgSuite, count: usize) -> String {
+    match &options.device {
+        DeviceChoice::Cpu if options.threads == 0 => "device=cpu".into(),
+        DeviceChoice::Cpu => format!("device=cpu threads={}", options.threads),
+        DeviceChoice::Cuda(gpus) => {
+            let list: Vec<String> = gpus.iter().take(count).map(usize::to_string).collect();
+            format!("device=cuda:{}", list.join(","))
+        }
+    }
+}
+
+/// What is tried, as options.
+fn candidates(options: &CbcgSuite) -> Vec<String> {
+    let mut all: Vec<String> =
+        ["jacobi", "ildu", "block-jacobi"].map(|p| format!("method=cg precond={p}")).into();
+    let tiles = |[x, y, z]: [usize; 3]| format!("method=cg precond=block-jacobi:tile={x}x{y}x{z}");
+    all.extend(shapes(options).into_iter().map(tiles));
+    if options.device == DeviceChoice::Cpu {
+        all.push("method=cg precond=block-jacobi:tile=whole".into());
+    }
+    for form in ["one-reduction", "pipelined"] {
+        all.push(format!("method=cg:form={form} precond=block-jacobi"));
+    }
+    let steps = STEPS.iter().filter(|s| options.full || [4, 12, 16].contains(s));
+    all.extend(steps.map(|s| format!("method=cbcg:s={s} precond=block-jacobi")));
+    all.push("method=cbcg:s=3,basis=monomial precond=block-jacobi".into());
+    all
+}
+
+/// Krylith's and the vendor's ways, each checked and timed.
+pub(super) fn measure<P: Ground>(
+    p: &P,
+    case: &Case,
+    options: &CbcgSuite,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>> {
+    let rounds = options.solves.unwrap_or(if options.device == DeviceChoice::Cpu { 3 } else { 5 });
+    let mut rows = Vec::new();
+    for text in candidates(options) {
+        progress(&text);
+        rows.push(ours(case, &text, &device(options, 1), options.iterations, rounds));
+    }
+    for (name, mut take) in p.vendor(case, options.iterations)? {
+        progress(&name);
+        let mut row = Row::empty(&name, false);
+        for round in 0..=rounds {
+            let answer = match take() {
+                Ok(answer) => answer,
+                Err(e) => {
+                    row.check = Err(format!("{name}: {e}"));
+                    break;
+                }
+            };
+            row.judge(case.residual(&answer.x), answer.converged, answer.iterations);
+            if row.check.is_err() {
+                break;
+            }
+            if round > 0 {
+                let solve =
+                    answer.parts.iter().find(|part| part.0 == "solve").map_or(f64::NAN, |part| part.1);
+                row.setup = answer.setup();
+                row.samples.0.push(solve);
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+impl Row {
+    fn empty(name: &str, ours: bool) -> Self {
+        Self {
+            name: name.into(),
+            ours,
+            setup: f64::NAN,
+            samples: none(),
+            iterations: 0,
+            reductions: 0,
+            residuals: Vec::new(),
+            check: Ok(f64::NAN),
+        }
+    }
+
+    /// The verdict: recurrences of baselines may drift a little from the true residual, and no more.
+    fn judge(&mut self, residual: f64, converged: bool, iterations: usize) {
+        let most = if self.ours { RTOL * (1.0 + 1e-6) } else { 2.0 * RTOL };
+        self.iterations = iterations;
+        self.check = match converged && residual <= most {
+            true => Ok(residual),
+            false => Err(format!(
+                "{}: after {iterations} iterations ‖b − A x‖/‖b‖ is {residual:.1e}, and {RTOL:.0e} was asked",
+                self.name
+            )),
+        };
+        if self.check.is_err() {
+            self.samples = none();
+        }
+    }
+}
+
+fn ours(case: &Case, text: &str, device: &str, most: usize, rounds: usize) -> Row {
+    let name = text.replace("method=", "").replace(" precond=", ", ");
+    let mut row = Row::empty(&name, true);
+    if let Err(e) = solve(case, &format!("{text} {device} rtol={RTOL:e} max_iters={most}"), rounds, &mut row)
+    {
+        (row.check, row.samples) = (Err(format!("{name}: {e}")), none());
+    }
+    row
+}
+
+fn solve(case: &Case, text: &str, rounds: usize, row: &mut Row) -> Result<()> {
+    let options: Options = text.parse()?;
+    let solver = || -> Result<Solver> { Solver::new(Problem::csr(&case.a)?.with_grid(case.grid), &options) };
+    let mut x = vec![0.0; case.rows()];
+    // The first compiles and loads kernels, which is paid once a machine and not once a matrix.
+    solver()?.solve(&case.rhs, &mut x)?;
+    let begin = Instant::now();
+    let mut solver = solver()?;
+    row.setup = begin.elapsed().as_secs_f64();
+    for round in 0..=rounds {
+        x.fill(0.0);
+        let solution = solver.solve(&case.rhs, &mut x)?;
+        let (seconds, iterations) = (solution.solve_seconds, solution.history.iterations);
+        (row.reductions, row.residuals) = (solution.history.reductions, solution.history.residuals.clone());
+        let converged = solution.converged();
+        if round == 0 {
+            row.judge(case.residual(&x), converged, iterations);
+        }
+        if row.check.is_err() {
+            return Ok(());
+        }
+        if round > 0 {
+            row.samples.0.push(seconds);
+        }
+    }
+    Ok(())
+}
+
+/// One size on one number of GPUs.
+pub(super) struct Scaled {
+    pub series: &'static str,
+    pub gpus: usize,
+    pub grid: [usize; 3],
+    pub row: Row,
+}
+
+/// P-CG and P-CBCG on 1, 2, 4, … GPUs, with the whole system or the same share each.
+pub(super) fn scaling(
+    spec: &str,
+    options: &CbcgSuite,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Scaled>> {
+    let (grid, mut rows) = (Case::new(spec)?.grid, Vec::new());
+    for (series, weak) in [("strong", false), ("weak", true)] {
+        for gpus in crate::okp::counts(options.device.gpus().len()) {
+            let [x, y, z] = grid;
+            let grid = [x, y, if weak { z * gpus } else { z }];
+            let case = Case::new(&resized(spec, grid))?;
+            for text in ["method=cg precond=block-jacobi", "method=cbcg:s=12 precond=block-jacobi"] {
+                progress(&format!("{series} scaling: {text} on {gpus} GPUs, {x}×{y}×{} cells", grid[2]));
+                let row = ours(
+                    &case,
+                    text,
+                    &device(options, gpus),
+                    options.iterations,
+                    options.solves.unwrap_or(3),
+                );
+                rows.push(Scaled { series, gpus, grid, row });
+            }
+        }
+    }
+    Ok(rows)
+}

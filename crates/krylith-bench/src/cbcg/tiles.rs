@@ -1,0 +1,78 @@
+//! The preconditioner: incomplete factors of the tiles of the grid, of the paper's shapes as far as the device takes them.
+
+use super::Case;
+use super::kernels::{AT, Kernel, read, state};
+use crate::ildu0::reference::Factors;
+use crate::ildu0::system::{SubdomainSystem, boxes};
+use crate::systems::Random;
+use krylith::matrix::Bsr;
+use krylith::method::cg;
+use krylith::operator::{Dots, LinearOperator, Terms};
+use krylith::precond::{BlockTiles, BlockTilesOptions, TileFactors, TileShape};
+use krylith::{Error, Result};
+use std::rc::Rc;
+
+/// Tiles that are tried: the device's own first. What a device does not take is left out.
+pub(super) fn all<'k, S: TileFactors + 'k>(
+    space: &Rc<S>,
+    case: &'k Case,
+    shapes: &[[usize; 3]],
+) -> Result<Vec<Kernel<'k>>> {
+    let mut all = vec![one(space, case, TileShape::Auto)?];
+    for &shape in shapes {
+        match one(space, case, TileShape::Box(shape)) {
+            Ok(kernel) => all.push(kernel),
+            Err(Error::Unsupported(_) | Error::Invalid { .. }) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(all)
+}
+
+/// z = M⁻¹ r with (r, r) and (r, z): lines 7 and 8.
+fn one<'k, S: TileFactors + 'k>(space: &Rc<S>, case: &'k Case, shape: TileShape) -> Result<Kernel<'k>> {
+    let n = case.rows();
+    let terms = Terms::csr(&case.a)?;
+    let options = BlockTilesOptions { tile: shape, ..BlockTilesOptions::default() };
+    let tiles = BlockTiles::new(space.as_ref(), &terms, case.grid, options)?;
+    drop(terms);
+    let x = Random(47).numbers(n);
+    let held = state(space.as_ref(), &[x.clone(), vec![f64::NAN; n]])?;
+    let (bytes, tile) = (tiles.bytes() as f64 / n as f64, tiles.tiling().tile);
+    let [a, b, c] = tile;
+    let (at, there, own) = (held.clone(), space.clone(), space.clone());
+    Ok(Kernel {
+        name: format!("tiles {a}×{b}×{c} with their dots"),
+        // Three couplings down and three up, D⁻¹, and two sums.
+        flops: 6.0 + 6.0 + 1.0 + 4.0,
+        bytes,
+        paper: Some([20.0, 128.0, 0.84]),
+        products: 1,
+        run: Box::new(move || {
+            let mut held = held.borrow_mut();
+            let (vectors, scalars) = held.parts();
+            let [x, y] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };
+            match tiles.apply_with_dots(&own, x, y, scalars, Dots::XxXy(AT.rr))? {
+                true => Ok(()),
+                false => own.sweep(cg::dots, scalars, [], [&*x, &*y], [], [AT.rr, AT.rho_next]),
+            }
+        }),
+        answer: Box::new(move || read(there.as_ref(), &at.borrow(), &[1], &[AT.rr, AT.rho_next])),
+        expected: Box::new(move || {
+            let solved = || -> Result<Vec<f64>> {
+                let a = Bsr::from_csr(&case.a, 1)?;
+                let (labels, count) = boxes(case.grid, tile);
+                let system = SubdomainSystem::decompose(&a, &labels, count)?;
+                let factors = Factors::new(&system)?;
+                let lower = factors.scale(&system, &factors.lower(&system, &system.sort(&x)));
+                Ok(system.unsort(&factors.upper(&system, &lower)))
+            };
+            // Without an answer of its own the reference agrees with nothing.
+            let mut z = solved().unwrap_or_default();
+            let dot = |y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+            let sums = [dot(&x), dot(&z)];
+            z.extend(sums);
+            z
+        }),
+    })
+}

@@ -1,0 +1,475 @@
+//! Time of an iteration of P-CG and of its communication-avoiding form P-CBCG for a 7-point Poisson equation on a grid,
+//! cut into boxes, one a GPU. After Ali, Onodera, Idomura, Ina & Imamura (ScalA 2019), whose measurements it is compared with.
+//!
+//! * A kernel takes (f/F + b/B)/ratio: its operations f and bytes b for each point, the GPU's peak F and memory bandwidth B,
+//!   and the share of that roofline which it reaches on one GPU.
+//! * A halo is the surface of a box. Hosts share their link among their GPUs, and of a GPU's part halos reach a share.
+//! * An all-reduce goes up and down a tree over hosts. P-CG has two in an iteration, P-CBCG two in s iterations.
+//! * With overlap, P-CG hides the halo behind the inner part of the product and of the vector update before it, P-CBCG
+//!   behind the inner part of the product alone.
+//!
+//! It leaves out faces within a host, which go faster, and what a small kernel takes at least.
+
+mod study;
+
+use super::Machine;
+use super::predict::levels;
+use krylith::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+pub use study::{Beside, Study, beside};
+
+/// What the model needs besides a machine's memory bandwidth and network.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Poisson {
+    /// F: operations a second at the peak, f64.
+    pub peak: f64,
+    /// Roofline time over measured time on one GPU: the product.
+    pub product: f64,
+    /// The preconditioner.
+    pub preconditioner: f64,
+    /// Updates of vectors.
+    pub vectors: f64,
+    /// Gram matrices of P-CBCG.
+    pub gram: f64,
+    /// Sums of basis vectors of P-CBCG.
+    pub combine: f64,
+    /// What of a GPU's part of the host's link halos reach.
+    pub halo_share: f64,
+    /// Numbers of this file that were fitted to published measurements on several GPUs.
+    #[serde(default)]
+    pub fitted: Vec<String>,
+    /// Measurements that others have published.
+    #[serde(default)]
+    pub published: Vec<Published>,
+}
+
+/// One published number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The table or figure.
+    pub source: String,
+    /// Points in x, y, z.
+    pub grid: [usize; 3],
+    /// Which solver.
+    pub method: Method,
+    /// GPUs.
+    pub gpus: usize,
+    /// What was measured.
+    pub part: Part,
+    /// Whether halos were hidden.
+    #[serde(default)]
+    pub overlap: bool,
+    /// Of a speed-up: over so many GPUs.
+    #[serde(default)]
+    pub over: Option<usize>,
+    /// Milliseconds an iteration; of a speed-up or a share the number itself.
+    pub value: f64,
+    /// Whether a number of the machine file was fitted to it, so that it tests nothing.
+    #[serde(default)]
+    pub fitted: bool,
+}
+
+/// A solver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// P-CG.
+    Cg,
+    /// P-CBCG.
+    Cbcg,
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Method::Cg => "P-CG",
+            Method::Cbcg => "P-CBCG",
+        }
+    }
+}
+
+/// A part of an iteration, or what is derived from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// The product, with its dot product in P-CG.
+    Product,
+    /// The preconditioner.
+    Preconditioner,
+    /// Vector updates and, in P-CBCG, matrix kernels.
+    Vectors,
+    /// The exchange of halos, not hidden.
+    Halo,
+    /// All-reduces.
+    AllReduce,
+    /// The iteration.
+    Total,
+    /// All-reduces over the iteration.
+    AllReduceShare,
+    /// How much sooner than `over` GPUs.
+    SpeedUp,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Part::Product => "product",
+            Part::Preconditioner => "preconditioner",
+            Part::Vectors => "vectors",
+            Part::Halo => "halo",
+            Part::AllReduce => "all-reduce",
+            Part::Total => "iteration",
+            Part::AllReduceShare => "share of all-reduces",
+            Part::SpeedUp => "speed-up",
+        }
+    }
+}
+
+/// Operations and bytes of a kernel for each grid point and iteration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Work {
+    f: f64,
+    b: f64,
+}
+
+// Table III of the paper, of P-CBCG with s = 12. P-CG's kernels are counted from it: the product and the preconditioner
+// do the same and a dot product each (2 operations, no bytes); the preconditioner also updates r (reads w, writes r); x and p
+// are updated in one pass (reads x, p and z, writes x and p). That is 276 bytes of P-CBCG's 338; the paper says "∼1.25×".
+const PRODUCT: Work = Work { f: 15.0, b: 92.0 };
+const PRECONDITIONER: Work = Work { f: 20.0, b: 128.0 };
+const BASIS_VECTORS: Work = Work { f: 3.0, b: 24.0 };
+const GRAM: Work = Work { f: 48.0, b: 35.0 };
+const COMBINE: Work = Work { f: 54.0, b: 59.0 };
+const CG_PRODUCT: Work = Work { f: 17.0, b: 92.0 };
+const CG_PRECONDITIONER: Work = Work { f: 24.0, b: 144.0 };
+const CG_VECTORS: Work = Work { f: 4.0, b: 40.0 };
+
+/// s for which Table III counts.
+pub const STEPS: usize = 12;
+
+/// Seconds of an iteration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Iteration {
+    /// Boxes along x, y, z.
+    pub boxes: [usize; 3],
+    /// The product.
+    pub product: f64,
+    /// The preconditioner.
+    pub preconditioner: f64,
+    /// Vector updates and matrix kernels.
+    pub vectors: f64,
+    /// A halo with nothing to hide behind.
+    pub halo: f64,
+    /// What of it is seen with overlap.
+    pub exposed: f64,
+    /// All-reduces.
+    pub all_reduce: f64,
+}
+
+impl Iteration {
+    /// The whole iteration, with or without overlap.
+    pub fn total(&self, overlap: bool) -> f64 {
+        let halo = if overlap { self.exposed } else { self.halo };
+        self.product + self.preconditioner + self.vectors + halo + self.all_reduce
+    }
+
+    fn part(&self, part: Part, overlap: bool) -> f64 {
+        match part {
+            Part::Product => self.product,
+            Part::Preconditioner => self.preconditioner,
+            Part::Vectors => self.vectors,
+            Part::Halo => self.halo,
+            Part::AllReduce => self.all_reduce,
+            Part::AllReduceShare => self.all_reduce / self.total(overlap),
+            Part::Total | Part::SpeedUp => self.total(overlap),
+        }
+    }
+}
+
+/// The boxes with the least surface among all ways to cut a grid in `count`, and the points of one box's surface that have a
+/// neighbour. No side is cut into more boxes than it has points.
+fn boxes(grid: [usize; 3], count: usize) -> Option<([usize; 3], f64)> {
+    let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
+    let mut best: Option<([usize; 3], f64)> = None;
+    for x in divisors(count).filter(|&x| x <= grid[0]) {
+        for y in divisors(count / x).filter(|&y| y <= grid[1]) {
+            let cuts = [x, y, count / x / y];
+            if cuts[2] > grid[2] {
+                continue;
+            }
+            let side = |d: usize| grid[d] as f64 / cuts[d] as f64;
+            let face = |d: usize| side((d + 1) % 3) * side((d + 2) % 3);
+            let surface = (0..3).map(|d| face(d) * (cuts[d] - 1).min(2) as f64).sum();
+            if best.is_none_or(|(_, least)| surface < least) {
+                best = Some((cuts, surface));
+            }
+        }
+    }
+    best
+}
+
+impl Poisson {
+    /// Refuses numbers that nothing can be predicted from.
+    pub(super) fn check(&self) -> Result<()> {
+        let positive = [
+            ("peak", self.peak),
+            ("product", self.product),
+            ("preconditioner", self.preconditioner),
+            ("vectors", self.vectors),
+            ("gram", self.gram),
+            ("combine", self.combine),
+            ("halo_share", self.halo_share),
+        ];
+        for (name, v) in positive {
+            if !(v.is_finite() && v > 0.0) {
+                return Err(Error::invalid(format!("`poisson.{name}` is {v}; it must be a positive number")));
+            }
+        }
+        for p in &self.published {
+            let sized = p.gpus > 0 && !p.grid.contains(&0) && p.value.is_finite() && p.value > 0.0;
+            if !sized || (p.part == Part::SpeedUp) != p.over.is_some_and(|over| over > 0) {
+                return Err(Error::invalid(format!(
+                    "[[poisson.published]] {}, {} GPUs: grid, gpus and value must be positive, and `over` stands with a \
+                     speed-up alone",
+                    p.source, p.gpus
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The section of a machine file.
+    pub(super) fn text(&self) -> String {
+        let numbers = [
+            ("product", self.product),
+            ("preconditioner", self.preconditioner),
+            ("vectors", self.vectors),
+            ("gram", self.gram),
+            ("combine", self.combine),
+            ("halo_share", self.halo_share),
+        ];
+        let mut out = format!("\n[poisson]\npeak = {:.4e}\n", self.peak);
+        numbers.iter().for_each(|(name, v)| out += &format!("{name} = {v}\n"));
+        out += &format!("fitted = {:?}\n", self.fitted);
+        for p in &self.published {
+            let name = |v: Value| v.to_string();
+            out += &format!(
+                "\n[[poisson.published]]\nsource = {:?}\ngrid = {:?}\nmethod = {}\ngpus = {}\npart = {}\noverlap = {}\nvalue = \
+                 {}\nfitted = {}\n",
+                p.source,
+                p.grid,
+                name(json!(p.method)),
+                p.gpus,
+                name(json!(p.part)),
+                p.overlap,
+                p.value,
+                p.fitted
+            );
+            if let Some(over) = p.over {
+                out += &format!("over = {over}\n");
+            }
+        }
+        out
+    }
+}
+
+impl Machine {
+    /// An iteration on `gpus` GPUs; P-CBCG's basis has `s` vectors.
+    ///
+    /// # Errors
+    /// A machine file without `[poisson]`, or without `[network]` for several hosts; more GPUs than can have boxes; `s` of 0.
+    pub fn poisson(&self, grid: [usize; 3], method: Method, s: usize, gpus: usize) -> Result<Iteration> {
+        let of = self.poisson.as_ref().ok_or_else(|| {
+            Error::invalid(format!(
+                "machine `{}` has no [poisson]: see bench/machines/summit.toml",
+                self.name
+            ))
+        })?;
+        let [nx, ny, nz] = grid;
+        if gpus == 0 || s == 0 {
+            return Err(Error::invalid("at least 1 GPU and a basis of 1 vector are needed"));
+        }
+        let (boxes, surface) = boxes(grid, gpus).ok_or_else(|| {
+            Error::invalid(format!("{nx}x{ny}x{nz} points cannot be cut into {gpus} boxes; take fewer GPUs"))
+        })?;
+        let points = grid.iter().map(|&n| n as f64).product::<f64>() / gpus as f64;
+        let time = |work: Work, ratio: f64| points * (work.f / of.peak + work.b / self.read) / ratio;
+        let (product, preconditioner, vectors) = match method {
+            Method::Cg => (
+                time(CG_PRODUCT, of.product),
+                time(CG_PRECONDITIONER, of.preconditioner),
+                time(CG_VECTORS, of.vectors),
+            ),
+            // Of what Table III counts for s = 12, matrix kernels do work in proportion to s and move the same bytes.
+            Method::Cbcg => {
+                let scaled = |work: Work| Work { f: work.f * s as f64 / STEPS as f64, ..work };
+                (
+                    time(PRODUCT, of.product),
+                    time(PRECONDITIONER, of.preconditioner),
+                    time(BASIS_VECTORS, of.vectors)
+                        + time(scaled(GRAM), of.gram)
+                        + time(scaled(COMBINE), of.combine),
+                )
+            }
+        };
+
+        let hosts = gpus.div_ceil(self.gpus_per_host);
+        let (mut halo, mut all_reduce) = (0.0, 0.0);
+        if gpus > 1 {
+            let network = self.network.as_ref().ok_or_else(|| {
+                Error::invalid(format!(
+                    "machine `{}` has no [network]: it says nothing of several GPUs",
+                    self.name
+                ))
+            })?;
+            halo = network.latency + 8.0 * surface / (network.bandwidth * of.halo_share);
+            let sum = |numbers: usize| {
+                2.0 * levels(hosts) * (network.hop + 8.0 * numbers as f64 / network.bandwidth)
+            };
+            all_reduce = match method {
+                Method::Cg => 2.0 * sum(1),
+                Method::Cbcg => (sum(s * (s + 1) / 2 + s + 1) + sum(s * s)) / s as f64,
+            };
+        }
+        let inner = 1.0 - (surface / points).min(1.0);
+        let behind = match method {
+            Method::Cg => product + vectors,
+            Method::Cbcg => product,
+        };
+        let exposed = (halo - inner * behind).max(0.0);
+        Ok(Iteration { boxes, product, preconditioner, vectors, halo, exposed, all_reduce })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::tests::round;
+    use super::*;
+
+    fn machine() -> Machine {
+        let mut machine = round();
+        machine.poisson = Some(Poisson {
+            peak: 1e13,
+            product: 0.5,
+            preconditioner: 0.5,
+            vectors: 0.5,
+            gram: 0.5,
+            combine: 0.5,
+            halo_share: 0.25,
+            fitted: vec!["nothing".into()],
+            published: Vec::new(),
+        });
+        machine
+    }
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-12 * b.abs(), "{a:e} {b:e}");
+    }
+
+    #[test]
+    fn boxes_have_the_least_surface() {
+        assert_eq!(boxes([64, 64, 64], 1), Some(([1, 1, 1], 0.0)));
+        assert_eq!(boxes([64, 64, 64], 8), Some(([2, 2, 2], 3.0 * 1024.0)));
+        assert_eq!(boxes([10, 10, 1000], 4), Some(([1, 1, 4], 200.0)));
+        assert_eq!(boxes([1280, 1280, 4608], 1024).map(|(cuts, _)| cuts), Some([8, 8, 16]));
+        assert_eq!(boxes([2, 2, 2], 16), None);
+        assert_eq!(boxes([4, 4, 4], 7), None);
+    }
+
+    #[test]
+    fn times_are_those_of_sums_by_hand() {
+        let machine = machine();
+        let points = 1e6;
+        let t = machine.poisson([100, 100, 100], Method::Cg, 12, 1).unwrap();
+        close(t.product, 2.0 * points * (17.0 / 1e13 + 92.0 / 1e12));
+        close(t.vectors, 2.0 * points * (4.0 / 1e13 + 40.0 / 1e12));
+        assert_eq!((t.halo, t.exposed, t.all_reduce), (0.0, 0.0, 0.0));
+        // 8 boxes on 2 hosts: three faces of 50² points at a quarter of 10 GB/s; one level of hosts, up and down.
+        let t = machine.poisson([100, 100, 100], Method::Cg, 12, 8).unwrap();
+        close(t.halo, 5e-6 + 8.0 * 7500.0 / 2.5e9);
+        close(t.all_reduce, 4.0 * (4e-6 + 8.0 / 1e10));
+        let inner = 1.0 - 7500.0 / 125_000.0;
+        close(t.exposed, (t.halo - inner * (t.product + t.vectors)).max(0.0));
+        let c = machine.poisson([100, 100, 100], Method::Cbcg, 12, 8).unwrap();
+        close(c.all_reduce, (4.0 * 4e-6 + 2.0 * 8.0 * (91.0 + 144.0) / 1e10) / 12.0);
+        close(c.exposed, (c.halo - inner * c.product).max(0.0));
+        assert!(c.exposed > 0.0 && c.total(true) < c.total(false));
+        // A longer basis sums less often and computes more.
+        let longer = machine.poisson([100, 100, 100], Method::Cbcg, 16, 8).unwrap();
+        assert!(longer.all_reduce < c.all_reduce && longer.vectors > c.vectors);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let fails = |machine: &Machine, gpus, word: &str| {
+            let text = machine.poisson([9, 9, 9], Method::Cg, 12, gpus).unwrap_err().to_string();
+            assert!(text.contains(word), "{text}");
+        };
+        fails(&round(), 1, "[poisson]");
+        fails(&machine(), 11, "11 boxes");
+        fails(&machine(), 0, "at least 1 GPU");
+        let mut alone = machine();
+        alone.network = None;
+        fails(&alone, 3, "[network]");
+        let text = machine().text();
+        for (from, to, word) in [
+            ("halo_share = 0.25", "halo_share = 0", "poisson.halo_share"),
+            ("gram = 0.5", "gram = nan", "poisson.gram"),
+            ("fitted = [\"nothing\"]", "fited = 1", "fited"),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let error = Machine::parse(&text.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    fn shipped(name: &str) -> Machine {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/machines");
+        Machine::read(&folder.join(name)).unwrap()
+    }
+
+    #[test]
+    fn files_are_written_and_read_again() {
+        for machine in [machine(), shipped("summit.toml"), shipped("abci.toml")] {
+            assert_eq!(Machine::parse(&machine.text()).unwrap(), machine);
+        }
+    }
+
+    /// The bounds are what a model of two fitted constants a machine leaves over: parts to a third, iterations to a fifth.
+    #[test]
+    fn published_figures_are_met_within_bounds() {
+        let grid = [1280, 1280, 4608];
+        for name in ["summit.toml", "abci.toml"] {
+            let machine = shipped(name);
+            let beside = beside(&machine, grid).unwrap();
+            assert!(beside.len() >= 20, "{name}: {}", beside.len());
+            assert!(beside.iter().filter(|b| b.published.fitted).count() <= 2, "{name}");
+            for b in &beside {
+                let p = &b.published;
+                let bound = match (p.part, p.fitted) {
+                    (_, true) => 0.02,
+                    (Part::Total | Part::SpeedUp, _) => 0.21,
+                    (Part::AllReduce | Part::AllReduceShare, _) if p.method == Method::Cbcg => 0.75,
+                    _ => 0.35,
+                };
+                assert!(b.error().abs() <= bound, "{name}: {p:?}: {:.3}, {:+.3}", b.model, b.error());
+            }
+        }
+    }
+
+    /// What the paper concludes: P-CG is faster up to 3,840 GPUs, and on 7,680 both take about the same.
+    #[test]
+    fn communication_avoiding_pays_where_the_paper_says() {
+        let machine = shipped("summit.toml");
+        let time =
+            |method, gpus| machine.poisson([1280, 1280, 4608], method, STEPS, gpus).unwrap().total(true);
+        for gpus in [480, 960, 1920, 3840] {
+            assert!(time(Method::Cg, gpus) < time(Method::Cbcg, gpus), "{gpus}");
+        }
+        let ratio = time(Method::Cg, 7680) / time(Method::Cbcg, 7680);
+        assert!((0.9..1.1).contains(&ratio), "{ratio}");
+    }
+}

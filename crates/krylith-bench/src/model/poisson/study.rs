@@ -1,0 +1,170 @@
+//! Tables and JSON of a prediction, and its errors against what others have published.
+
+use super::{Iteration, Method, Part, Published, STEPS};
+use crate::html::Table;
+use crate::model::Machine;
+use krylith::Result;
+use serde_json::{Value, json};
+
+/// One published number beside what the model says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// What was published.
+    pub published: Published,
+    /// The same from the model, in the same unit.
+    pub model: f64,
+}
+
+impl Beside {
+    /// Model over published, less 1.
+    pub fn error(&self) -> f64 {
+        self.model / self.published.value - 1.0
+    }
+}
+
+/// What has been published of this grid on this machine, and what the model says.
+///
+/// # Errors
+/// As [`Machine::poisson`].
+pub fn beside(machine: &Machine, grid: [usize; 3]) -> Result<Vec<Beside>> {
+    let published = machine.poisson.iter().flat_map(|p| &p.published).filter(|p| p.grid == grid);
+    published
+        .map(|p| {
+            let at = |gpus| machine.poisson(grid, p.method, STEPS, gpus);
+            let here = at(p.gpus)?.part(p.part, p.overlap);
+            let model = match (p.part, p.over) {
+                (Part::SpeedUp, Some(over)) => at(over)?.total(p.overlap) / here,
+                (Part::AllReduceShare, _) => here,
+                _ => 1e3 * here,
+            };
+            Ok(Beside { published: p.clone(), model })
+        })
+        .collect()
+}
+
+/// A prediction of both solvers.
+pub struct Study {
+    /// Points in x, y, z.
+    pub grid: [usize; 3],
+    /// Vectors of P-CBCG's basis.
+    pub s: usize,
+    /// By method, then GPUs.
+    pub rows: Vec<(Method, usize, Iteration)>,
+    /// What others have measured.
+    pub beside: Vec<Beside>,
+}
+
+impl Study {
+    /// Both solvers on these numbers of GPUs.
+    ///
+    /// # Errors
+    /// As [`Machine::poisson`].
+    pub fn new(machine: &Machine, grid: [usize; 3], s: usize, gpus: &[usize]) -> Result<Self> {
+        let mut rows = Vec::new();
+        for method in [Method::Cg, Method::Cbcg] {
+            for &p in gpus {
+                rows.push((method, p, machine.poisson(grid, method, s, p)?));
+            }
+        }
+        Ok(Self { grid, s, rows, beside: beside(machine, grid)? })
+    }
+
+    /// The tables, with what was fitted.
+    pub fn text(&self, machine: &Machine) -> String {
+        let [nx, ny, nz] = self.grid;
+        let title = format!(
+            "P-CG and P-CBCG (s = {}), {nx}x{ny}x{nz}, {}: predicted ms an iteration",
+            self.s, machine.name
+        );
+        let header = [
+            "method",
+            "GPUs",
+            "boxes",
+            "product",
+            "precond.",
+            "vectors",
+            "halo",
+            "all-reduce",
+            "no overlap",
+            "overlap",
+            "speed-up",
+        ];
+        let mut table = Table::new(title, &header);
+        let mut first = (Method::Cg, f64::NAN);
+        for (k, (method, gpus, t)) in self.rows.iter().enumerate() {
+            if k == 0 || first.0 != *method {
+                first = (*method, t.total(true));
+            }
+            let [x, y, z] = t.boxes;
+            let mut line = vec![method.name().to_string(), gpus.to_string(), format!("{x}x{y}x{z}")];
+            let parts =
+                [t.product, t.preconditioner, t.vectors, t.halo, t.all_reduce, t.total(false), t.total(true)];
+            line.extend(parts.map(|v| format!("{:.3}", 1e3 * v)));
+            line.push(format!("{:.2}", first.1 / t.total(true)));
+            table.rows.push(line);
+        }
+        let mut out = table.text();
+        if self.beside.is_empty() {
+            return out;
+        }
+        let fitted = machine.poisson.iter().flat_map(|p| &p.fitted);
+        let fitted: Vec<&str> = fitted.map(String::as_str).collect();
+        let mut table = Table::new(
+            "Published measurements beside the model: ms an iteration, shares and speed-ups",
+            &["source", "method", "GPUs", "", "overlap", "published", "model", "error", ""],
+        );
+        for b in &self.beside {
+            let p = &b.published;
+            let part = p.over.map_or(p.part.name().to_string(), |over| format!("speed-up over {over}"));
+            table.rows.push(vec![
+                p.source.clone(),
+                p.method.name().into(),
+                p.gpus.to_string(),
+                part,
+                if p.overlap { "yes" } else { "no" }.into(),
+                p.value.to_string(),
+                format!("{:.3}", b.model),
+                format!("{:+.1} %", 100.0 * b.error()),
+                if p.fitted { "fitted" } else { "predicted" }.into(),
+            ]);
+        }
+        let predicted = || self.beside.iter().filter(|b| !b.published.fitted);
+        let worst = predicted().map(|b| b.error().abs()).fold(0.0, f64::max);
+        let totals = || predicted().filter(|b| b.published.part == Part::Total);
+        let mean = totals().map(|b| b.error().abs()).sum::<f64>() / totals().count().max(1) as f64;
+        out += &table.text();
+        out += &format!(
+            "fitted: {}; everything else follows from one GPU's kernels and data sheets\nwhole iterations are {:.1} % off on \
+             average, the worst of all predicted numbers {:.1} %\n",
+            fitted.join("; "),
+            100.0 * mean,
+            100.0 * worst
+        );
+        out
+    }
+
+    /// The same as JSON.
+    pub fn json(&self, machine: &Machine, command: &str) -> Value {
+        let rows: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|(method, gpus, t)| {
+                json!({
+                    "method": method, "gpus": gpus, "boxes": t.boxes, "product": t.product,
+                    "preconditioner": t.preconditioner, "vectors": t.vectors, "halo": t.halo,
+                    "exposed": t.exposed, "all_reduce": t.all_reduce,
+                    "seconds_without_overlap": t.total(false), "seconds_per_iteration": t.total(true),
+                })
+            })
+            .collect();
+        let beside: Vec<Value> = self
+            .beside
+            .iter()
+            .map(|b| json!({ "published": b.published, "model": b.model, "error": b.error() }))
+            .collect();
+        json!({
+            "schema": 1, "kind": "poisson", "krylith": env!("CARGO_PKG_VERSION"), "command": command,
+            "machine": machine, "grid": self.grid, "s": self.s, "rows": rows, "published": beside,
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! The suite on the CPU, small.
+
+use krylith_bench::{CbcgSuite, DeviceChoice, cbcg};
+
+#[test]
+fn a_small_run_on_the_cpu_writes_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CbcgSuite {
+        scale: Some(0.0002),
+        out: Some(folder.path().join("made")),
+        repetitions: 2,
+        solves: Some(1),
+        threads: 2,
+        ranks: 2,
+        command: "test <&>".into(),
+        ..CbcgSuite::default()
+    };
+    let mut heard = Vec::new();
+    let report = cbcg(&options, &mut |text| heard.push(text.to_string())).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    let text = std::fs::read_to_string(folder.path().join("made/cbcg.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("cbcg")));
+    let system = &json["systems"][0];
+    let kernels = system["kernels"].as_array().unwrap();
+    assert!(kernels.len() >= 3, "{} kernels", kernels.len());
+    for kernel in kernels {
+        assert_eq!(kernel["check"]["ok"], true, "{kernel}");
+        assert_eq!(kernel["seconds"]["samples"].as_array().unwrap().len(), 2);
+        assert!(kernel["share"].as_f64().unwrap() > 0.0);
+    }
+    let solves = system["solves"].as_array().unwrap();
+    for solve in solves {
+        assert!(solve["check"]["error"].as_f64().unwrap() <= 1.0001e-8, "{}", solve["name"]);
+        assert_eq!(solve["seconds"]["samples"].as_array().unwrap().len(), 1);
+    }
+    // Fewer sums an iteration, which is what all of it is about.
+    let sums = |name: &str| {
+        let solve = solves.iter().find(|s| s["name"].as_str().unwrap().starts_with(name)).unwrap();
+        solve["reductions"].as_f64().unwrap() / solve["iterations"].as_f64().unwrap()
+    };
+    assert!(sums("cg, ") > 1.9 && sums("cg:form=pipelined") < 1.1 && sums("cbcg:s=12") < 0.5);
+    let network = json["network"]["methods"].as_array().unwrap();
+    assert!(network.iter().all(|m| m["check"]["ok"] == true && m["seconds"].as_array().unwrap().len() == 6));
+    assert!(report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;"));
+    assert!(report.tables.contains("share of roofline") && report.tables.contains("500 µs"));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for options in [
+        CbcgSuite { scale: Some(f64::NAN), ..CbcgSuite::default() },
+        CbcgSuite { repetitions: 0, ..CbcgSuite::default() },
+        CbcgSuite { device: DeviceChoice::Cuda(vec![]), ..CbcgSuite::default() },
+        CbcgSuite { systems: vec!["random:100".into()], ..CbcgSuite::default() },
+    ] {
+        assert!(cbcg(&options, &mut |_| ()).is_err());
+    }
+}

@@ -1,0 +1,372 @@
+//! Block-Jacobi with tiles on a GPU: launches of `kernels/tile_factor.cu` and `kernels/tile_solve.cu`.
+
+use super::Cuda;
+use super::compiler::Kernel;
+use super::driver::{Buffer, Device, launch};
+use super::specialisations as special;
+use crate::operator::{Dots, TermValues, Terms, check_lengths};
+use crate::precond::{PivotKind, TINY_PIVOT, TileFactor, TileFactors, TileReport, TileShape, Tiling};
+use crate::space::Store;
+use crate::{Error, Result};
+use cudarc::driver::CudaFunction;
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+/// Lanes of a warp: lines of a tile.
+const LANES: usize = 32;
+/// Most warps of a block of threads; the twin of the kernel's constant.
+const MOST_WARPS: usize = 20;
+/// Tiles whose kernels are compiled for their shape, and their most warps: what registers allow.
+const SHAPES: [([usize; 3], usize); 2] = [([16, 8, 4], 10), ([32, 8, 4], 8)];
+/// Shared memory of a block of threads that is not the tiles'.
+const ASIDE: usize = 1024;
+
+/// Factors of the tiles of a box (see `kernels/tile.cuh` for their order).
+pub struct CudaTiles {
+    boxes: Boxes,
+    len: usize,
+    factor: TileFactor,
+    store: Store,
+    row_ptr: Arc<Buffer<i64>>,
+    col: Arc<Buffer<u32>>,
+    /// Coefficients, lower with the scale factors and upper; bytes.
+    lower: Buffer<u8>,
+    upper: Buffer<u8>,
+    report: Buffer<u64>,
+    /// Values that are not in the memory of this GPU.
+    natural: Buffer<f64>,
+    scratch: Buffer<f64>,
+    counter: Buffer<u32>,
+    warps: usize,
+    /// By number of sums.
+    functions: [OnceCell<CudaFunction>; 3],
+}
+
+/// The twin of `struct Boxes` in `kernels/tile.cuh`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Boxes {
+    cells: [i32; 3],
+    lx: i32,
+    log_y: i32,
+    log_z: i32,
+    across: [i32; 2],
+    tiles: i32,
+    pitch: i32,
+}
+
+impl Boxes {
+    fn new(tiling: &Tiling) -> Self {
+        let [lx, ty, tz] = tiling.tile;
+        let groups = LANES / (ty * tz);
+        let warp = [lx * groups, ty, tz];
+        let counts: [i32; 3] = std::array::from_fn(|k| tiling.cells[k].div_ceil(warp[k]) as i32);
+        Self {
+            cells: tiling.cells.map(|n| n as i32),
+            lx: lx as i32,
+            log_y: ty.ilog2() as i32,
+            log_z: tz.ilog2() as i32,
+            across: [counts[0].max(1), counts[1].max(1)],
+            tiles: counts.iter().product(),
+            pitch: pitch(tiling.tile) as i32,
+        }
+    }
+}
+
+/// Numbers from one line to the next in shared memory, at least a line's, with the fewest bank conflicts: half a warp reads
+/// 16 numbers at once, of line k at k·pitch − y − z.
+fn pitch([lx, ty, tz]: [usize; 3]) -> usize {
+    let conflicts = |pitch: usize| {
+        let half = |first: usize| {
+            let mut banks = [0usize; 16];
+            for line in first..first + 16 {
+                let lag = line % ty + line / ty % tz;
+                banks[(line * pitch + 16 * LANES - lag) % 16] += 1;
+            }
+            banks.into_iter().max().unwrap_or(0)
+        };
+        half(0) + half(16)
+    };
+    (lx..lx + 16).min_by_key(|&pitch| (conflicts(pitch), pitch)).unwrap_or(lx)
+}
+
+/// Most warps of a block of threads.
+fn most_warps(tile: [usize; 3]) -> usize {
+    SHAPES.iter().find(|shape| shape.0 == tile).map_or(MOST_WARPS, |shape| shape.1)
+}
+
+/// Numbers of a cell: lower coefficients with the scale factor, upper ones.
+fn numbers(factor: TileFactor) -> [usize; 2] {
+    if factor == TileFactor::Ic0 { [4, 0] } else { [4, 3] }
+}
+
+/// Shared memory of one warp in bytes.
+fn shared(tile: [usize; 3], factor: TileFactor, store: Store) -> usize {
+    tile[0] * LANES * numbers(factor).iter().sum::<usize>() * store.bytes() + 8 * LANES * pitch(tile)
+}
+
+/// Powers of two for the lines of a tile in a box of ny by nz lines.
+fn lines(ny: usize, nz: usize) -> [usize; 2] {
+    let most = |n: usize| n.max(1).next_power_of_two();
+    let z = most(nz).min(4.max(LANES / most(ny)));
+    let y = most(ny).min(LANES / z);
+    [y, z]
+}
+
+impl TileFactors for Cuda {
+    type Tiles = CudaTiles;
+
+    fn tile(
+        &self,
+        shape: TileShape,
+        cells: [usize; 3],
+        factor: TileFactor,
+        store: Store,
+    ) -> Result<[usize; 3]> {
+        let [_, ny, nz] = cells;
+        let auto = [LANES, lines(ny, nz)[0], lines(ny, nz)[1]];
+        let refuse = |tile: &str, why: String| {
+            Err(Error::Unsupported(format!(
+                "block-jacobi:tile={tile} on a GPU: {why}; take tile={}x{}x{}, or device=cpu",
+                auto[0], auto[1], auto[2]
+            )))
+        };
+        match shape {
+            TileShape::Auto => Ok(auto),
+            TileShape::Whole => refuse("whole", "a warp takes a tile, and keeps it in its own memory".into()),
+            TileShape::Slab => refuse("slab", "a warp takes a tile, and keeps it in its own memory".into()),
+            TileShape::Box([x, y, z]) => {
+                let (name, room) = (format!("{x}x{y}x{z}"), self.device().shared_memory() - ASIDE);
+                if !y.is_power_of_two() || !z.is_power_of_two() || y * z > LANES {
+                    return refuse(
+                        &name,
+                        "its lines in y and in z must be powers of two, together at most 32".into(),
+                    );
+                }
+                let wanted = shared([x, y, z], factor, store);
+                if wanted > room {
+                    return refuse(
+                        &name,
+                        format!("it wants {wanted} bytes of shared memory where {room} are"),
+                    );
+                }
+                Ok([x, y, z])
+            }
+        }
+    }
+
+    fn factorize_tiles(
+        &self,
+        terms: &Terms,
+        tiling: &Tiling,
+        factor: TileFactor,
+        store: Store,
+    ) -> Result<(CudaTiles, TileReport)> {
+        let (device, what) = (self.device(), "block-Jacobi factors");
+        let terms = &self.placed(terms)?;
+        let a = self.resident(&terms.terms[0].1)?;
+        let (boxes, len) = (Boxes::new(tiling), tiling.len());
+        let [lower, upper] = numbers(factor).map(|n| boxes.tiles as usize * tiling.tile[0] * LANES * n);
+        let own = shared(tiling.tile, factor, store);
+        let mut tiles = CudaTiles {
+            boxes,
+            len,
+            factor,
+            store,
+            row_ptr: a.row_ptr.clone(),
+            col: a.col.clone(),
+            // Cells of a tile beyond the box stay zero.
+            lower: device.zeros(lower * store.bytes(), what)?,
+            upper: device.zeros(upper * store.bytes(), what)?,
+            report: device.room(4, what)?,
+            natural: device.room(0, what)?,
+            scratch: device.room(2 * device.multiprocessors(), what)?,
+            counter: device.zeros(1, what)?,
+            warps: ((device.shared_memory() - ASIDE) / own).clamp(1, most_warps(tiling.tile)),
+            functions: Default::default(),
+        };
+        let report = tiles.factorize(device, &TermValues::from(terms))?;
+        Ok((tiles, report))
+    }
+
+    fn refactorize_tiles(&self, tiles: &mut CudaTiles, _: &Terms, values: &TermValues) -> Result<TileReport> {
+        tiles.factorize(self.device(), values)
+    }
+
+    fn solve_tiles(
+        &self,
+        tiles: &CudaTiles,
+        x: &Buffer<f64>,
+        y: &mut Buffer<f64>,
+        sums: Option<(&mut super::scalars::CudaScalars, Dots)>,
+    ) -> Result<()> {
+        check_lengths(tiles.len, tiles.len, x.len(), y.len())?;
+        let device = self.device();
+        let (count, first, second) = match &sums {
+            None if tiles.len == 0 => return Ok(()),
+            None => (0, 0, 0),
+            Some((scalars, Dots::Xy(slot))) => (1, scalars.value(*slot), 0),
+            Some((scalars, Dots::XxXy(slot))) => (2, scalars.value(*slot), scalars.value(slot + 1)),
+        };
+        let function = tiles.function(device, count)?;
+        let tile = [tiles.boxes.lx as usize, 1 << tiles.boxes.log_y, 1 << tiles.boxes.log_z];
+        let shared = tiles.warps * shared(tile, tiles.factor, tiles.store);
+        // A fixed grid for a fixed box: sums come out the same every time.
+        let blocks = (tiles.boxes.tiles as usize).div_ceil(tiles.warps).clamp(1, device.multiprocessors());
+        // SAFETY: the parameter types are the kernel's; lengths were checked; the shared memory is that of its warps.
+        unsafe {
+            launch!(
+                device,
+                function,
+                blocks,
+                LANES * tiles.warps,
+                shared,
+                self.halt(),
+                tiles.boxes,
+                tiles.lower.pointer(),
+                tiles.upper.pointer(),
+                x.pointer(),
+                y.pointer(),
+                tiles.scratch.pointer(),
+                tiles.counter.pointer(),
+                self.fabric().group(),
+                first,
+                second
+            )?;
+        }
+        if count > 0 { self.fabric().total(first, count) } else { Ok(()) }
+    }
+
+    fn tiles_bytes(tiles: &CudaTiles) -> u64 {
+        let numbers = tiles.lower.len() + tiles.upper.len();
+        (numbers + 16 * tiles.len) as u64
+    }
+}
+
+impl CudaTiles {
+    fn factorize(&mut self, device: &Arc<Device>, values: &TermValues) -> Result<TileReport> {
+        let none = u64::MAX;
+        device.write(&[none, none, none, 0], &mut self.report, 0)?;
+        let Some((c, numbers)) = values.term(0).filter(|_| self.len > 0) else {
+            return Ok(TileReport::default());
+        };
+        let function = device.function(&tile_factor(self.factor, self.store))?;
+        let (boxes, report) = (self.boxes, self.report.pointer());
+        let (row_ptr, col) = (self.row_ptr.pointer(), self.col.pointer());
+        let (lower, upper) = (self.lower.pointer(), self.upper.pointer());
+        device.reading(numbers, &mut self.natural, |numbers| {
+            // SAFETY: the parameter types are the kernel's; there is a value for each entry of the pattern.
+            unsafe {
+                launch!(
+                    device,
+                    &function,
+                    (boxes.tiles as usize).div_ceil(4),
+                    4 * LANES,
+                    0,
+                    boxes,
+                    row_ptr,
+                    col,
+                    numbers,
+                    c[(0, 0)],
+                    TINY_PIVOT,
+                    lower,
+                    upper,
+                    report
+                )
+            }
+        })?;
+        let mut found = [0; 4];
+        device.read(&self.report, 0, &mut found)?;
+        let row = |k: usize| (found[k] != none).then_some(found[k] as usize);
+        let kind = |code: usize| if code == 0 { PivotKind::Zero } else { PivotKind::NotFinite };
+        Ok(TileReport {
+            off_stencil: row(0),
+            unsymmetric: row(1),
+            bad: row(2).map(|code| (code / 4, kind(code % 4))),
+            shifted: found[3] as usize,
+        })
+    }
+
+    /// The kernel that makes so many sums, loaded at its first use.
+    fn function(&self, device: &Arc<Device>, sums: usize) -> Result<&CudaFunction> {
+        if let Some(function) = self.functions[sums].get() {
+            return Ok(function);
+        }
+        let tile = [self.boxes.lx as usize, 1 << self.boxes.log_y, 1 << self.boxes.log_z];
+        let function = device.function(&tile_solve(tile, self.factor, self.store, sums))?;
+        let shared = self.warps * shared(tile, self.factor, self.store);
+        device.allow_shared(&function, LANES * self.warps, shared)?;
+        Ok(self.functions[sums].get_or_init(|| function))
+    }
+}
+
+fn kernel(file: &'static str, entry: &'static str, factor: TileFactor, store: Store) -> Kernel {
+    let symmetric = (factor == TileFactor::Ic0) as u32;
+    Kernel { file, entry, defines: vec![special::value(store), ("SYMMETRIC".into(), symmetric.to_string())] }
+}
+
+/// Incomplete factors of the tiles of block-Jacobi.
+pub(super) fn tile_factor(factor: TileFactor, store: Store) -> Kernel {
+    kernel("tile_factor.cu", "tile_factor", factor, store)
+}
+
+/// Solves with them, with so many sums over the result; tiles of other shapes than [`SHAPES`] share a kernel.
+pub(super) fn tile_solve(tile: [usize; 3], factor: TileFactor, store: Store, sums: usize) -> Kernel {
+    let mut kernel = kernel("tile_solve.cu", "tile_solve", factor, store);
+    let known = SHAPES.iter().any(|shape| shape.0 == tile);
+    let [lx, log_y, log_z, pitch] = match known {
+        true => [tile[0], tile[1].ilog2() as usize, tile[2].ilog2() as usize, pitch(tile)],
+        false => [0; 4],
+    };
+    let numbers = [
+        ("DOTS", sums),
+        ("WARPS", most_warps(tile)),
+        ("LX", lx),
+        ("LOG_Y", log_y),
+        ("LOG_Z", log_z),
+        ("PITCH", pitch),
+    ];
+    kernel.defines.extend(numbers.map(|(name, value)| (name.to_string(), value.to_string())));
+    kernel
+}
+
+/// All of them, for one precision.
+pub(super) fn kernels(store: Store) -> impl Iterator<Item = Kernel> {
+    [TileFactor::Ic0, TileFactor::Ilu0].into_iter().flat_map(move |factor| {
+        let tiles = SHAPES.map(|shape| shape.0).into_iter().chain([[0; 3]]);
+        let solves =
+            tiles.flat_map(move |tile| (0..=2).map(move |sums| tile_solve(tile, factor, store, sums)));
+        solves.chain([tile_factor(factor, store)])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fill_a_warp_and_meet_no_banks() {
+        assert_eq!((lines(128, 512), lines(1, 1), lines(100, 1)), ([8, 4], [1, 1], [32, 1]));
+        assert_eq!((lines(1, 100), lines(2, 100), lines(5, 2)), ([1, 32], [2, 16], [8, 2]));
+        for tile in [[32, 8, 4], [32, 4, 8], [32, 16, 2], [32, 32, 1], [7, 8, 4]] {
+            let pitch = pitch(tile);
+            assert!((tile[0]..tile[0] + 16).contains(&pitch));
+            let [_, ty, tz] = tile;
+            let mut banks: Vec<_> =
+                (0..16).map(|line| (line * pitch + 512 - line % ty - line / ty % tz) % 16).collect();
+            banks.sort_unstable();
+            banks.dedup();
+            assert_eq!(banks.len(), 16, "{tile:?}: conflicts with a pitch of {pitch}");
+        }
+    }
+
+    #[test]
+    fn tiles_of_a_warp_cover_the_box() {
+        let boxes = Boxes::new(&Tiling { cells: [256, 128, 512], tile: [32, 8, 4] });
+        assert_eq!((boxes.across, boxes.tiles, boxes.pitch), ([8, 16], 8 * 16 * 128, 35));
+        let boxes = Boxes::new(&Tiling { cells: [33, 1, 1], tile: [8, 1, 1] });
+        assert_eq!((boxes.across, boxes.tiles), ([1, 1], 1));
+        let boxes = Boxes::new(&Tiling { cells: [0; 3], tile: [8, 8, 4] });
+        assert_eq!(boxes.tiles, 0);
+    }
+}

@@ -1,0 +1,211 @@
+//! What a product by diagonals finds out about a pattern on the GPU (`kernels/dia_detect.cu`): its diagonals, those of each row, and rows with entries in
+//! columns of other ranks.
+
+use super::super::Cuda;
+use super::super::driver::{Buffer, Device, launch};
+use super::shape::{DiaShape, dia_detect};
+use crate::matrix::Bsr;
+use crate::operator::{MOST_DIAGONALS, worth_diagonals};
+use crate::space::Store;
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// Places of the table in which `dia_detect.cu` gathers offsets.
+const SLOTS: usize = 64;
+/// A place that holds none.
+const EMPTY: i32 = i32::MIN;
+/// Stored numbers.
+pub(super) enum Values {
+    F64(Buffer<f64>),
+    F32(Buffer<f32>),
+}
+
+impl Values {
+    pub(super) fn new(device: &Arc<Device>, store: Store, numbers: usize) -> Result<Self> {
+        Ok(match store {
+            Store::F64 => Values::F64(device.room(numbers, "diagonals of a matrix")?),
+            Store::F32 => Values::F32(device.room(numbers, "diagonals of a matrix")?),
+        })
+    }
+
+    pub(super) fn pointer(&self) -> u64 {
+        match self {
+            Values::F64(v) => v.pointer(),
+            Values::F32(v) => v.pointer(),
+        }
+    }
+}
+
+/// Rows with entries in columns of other ranks.
+pub(super) struct GhostRows {
+    pub(super) rows: Buffer<i32>,
+    starts: Buffer<i32>,
+    pub(super) columns: Buffer<i32>,
+    values: Values,
+}
+
+/// The twin of `struct Ghosts` in `kernels/dia.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Ghosts {
+    pub count: i32,
+    unused: i32,
+    pub rows: u64,
+    pub starts: u64,
+    pub columns: u64,
+    pub values: u64,
+}
+const _: () = assert!(size_of::<Ghosts>() == 40);
+
+/// Blocks of [`DiaShape::THREADS`] for so many items of one thread.
+pub(super) fn blocks(items: usize) -> usize {
+    items.div_ceil(DiaShape::THREADS).max(1)
+}
+
+impl GhostRows {
+    /// Says which diagonals each row has, and gathers what is in columns of other ranks.
+    pub(super) fn find(
+        space: &Cuda,
+        a: &Bsr,
+        own: usize,
+        offsets: &[i32],
+        masks: &Buffer<u32>,
+        store: Store,
+    ) -> Result<Self> {
+        let (device, rows, resident) = (space.device(), a.block_rows(), space.resident(a)?);
+        let mut all = [i32::MAX; MOST_DIAGONALS];
+        all[..offsets.len()].copy_from_slice(offsets);
+        let (row_ptr, col) = (resident.row_ptr.pointer(), resident.col.pointer());
+        let (threads, grid) = (DiaShape::THREADS, blocks(rows));
+        let mut counts = device.zeros::<u64>(grid, "ghosts of rows")?;
+        if rows > 0 {
+            let function = device.function(&dia_detect("dia_masks"))?;
+            // SAFETY: the parameter types are the kernel's; masks are as long as the rows.
+            unsafe {
+                let (masks, counts) = (masks.pointer(), counts.pointer());
+                launch!(
+                    device,
+                    &function,
+                    grid,
+                    threads,
+                    0,
+                    rows as u32,
+                    own as u32,
+                    row_ptr,
+                    col,
+                    all,
+                    masks,
+                    counts
+                )?;
+            }
+        }
+        let (mut count, mut entries) = (0, 0);
+        if a.block_columns() > own {
+            let mut before = vec![0u64; grid];
+            device.read(&counts, 0, &mut before)?;
+            for b in &mut before {
+                let here = std::mem::replace(b, (entries as u64) << 32 | count as u64);
+                (count, entries) = (count + (here & 0xffff_ffff) as usize, entries + (here >> 32) as usize);
+            }
+            if i32::try_from(entries).is_err() {
+                return Err(Error::Unsupported(format!(
+                    "{entries} entries in columns of other ranks on one GPU; share the rows among more"
+                )));
+            }
+            device.write(&before, &mut counts, 0)?;
+        }
+        let mut starts = device.zeros::<i32>(count + 1, "ghosts of rows")?;
+        device.write(&[entries as i32], &mut starts, count)?;
+        let found = Self {
+            rows: device.zeros(count, "rows with ghosts")?,
+            starts,
+            columns: device.zeros(entries, "ghosts of rows")?,
+            values: Values::new(device, store, entries)?,
+        };
+        if count > 0 {
+            let function = device.function(&dia_detect("dia_ghost_rows"))?;
+            // SAFETY: the parameter types are the kernel's; the arrays are as long as was counted.
+            unsafe {
+                let (masks, before) = (masks.pointer(), counts.pointer());
+                let (to, starts, columns) =
+                    (found.rows.pointer(), found.starts.pointer(), found.columns.pointer());
+                launch!(
+                    device,
+                    &function,
+                    grid,
+                    threads,
+                    0,
+                    rows as u32,
+                    own as u32,
+                    row_ptr,
+                    col,
+                    masks,
+                    before,
+                    to,
+                    starts,
+                    columns
+                )?;
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn twin(&self) -> Ghosts {
+        Ghosts {
+            count: self.rows.len() as i32,
+            unused: 0,
+            rows: self.rows.pointer(),
+            starts: self.starts.pointer(),
+            columns: self.columns.pointer(),
+            values: self.values.pointer(),
+        }
+    }
+
+    /// Blocks of threads of the launch that adds ghosts; one waits for them where no row has any.
+    pub(super) fn grid(&self, device: &Device) -> usize {
+        blocks(self.rows.len()).min(2 * device.multiprocessors())
+    }
+}
+
+/// The diagonals of a square matrix, ascending, found on the GPU; columns from the number of rows on are ghosts. `None` where they are too many
+/// or hold too little.
+pub(super) fn diagonals_on_device(space: &Cuda, a: &Bsr) -> Result<Option<Vec<i32>>> {
+    let (device, rows, resident) = (space.device(), a.block_rows(), space.resident(a)?);
+    if rows == 0 {
+        return Ok(Some(vec![0]));
+    }
+    // A table, how many it holds, whether they are too many, and entries as two words.
+    let mut state = [EMPTY; SLOTS + 4];
+    state[SLOTS..].fill(0);
+    let found = device.upload(&state, "diagonals of a matrix")?;
+    let function = device.function(&dia_detect("dia_offsets"))?;
+    let grid = blocks(rows).min(8 * device.multiprocessors());
+    // SAFETY: the parameter types are the kernel's; the words of the entries begin on a multiple of 8 bytes.
+    unsafe {
+        launch!(
+            device,
+            &function,
+            grid,
+            DiaShape::THREADS,
+            0,
+            rows as u32,
+            rows as u32,
+            resident.row_ptr.pointer(),
+            resident.col.pointer(),
+            found.pointer(),
+            found.at(SLOTS + 1),
+            found.at(SLOTS + 2)
+        )?;
+    }
+    device.read(&found, 0, &mut state)?;
+    let entries = state[SLOTS + 2] as u32 as u64 | (state[SLOTS + 3] as u32 as u64) << 32;
+    if state[SLOTS + 1] != 0 {
+        return Ok(None);
+    }
+    let mut offsets: Vec<i32> = state[..SLOTS].iter().copied().filter(|&o| o != EMPTY).collect();
+    offsets.sort_unstable();
+    if offsets.is_empty() {
+        offsets.push(0);
+    }
+    Ok(worth_diagonals(rows, offsets.len(), entries as usize).then_some(offsets))
+}

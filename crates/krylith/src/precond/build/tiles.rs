@@ -1,0 +1,134 @@
+//! Block-Jacobi with tiles: which box of a grid own rows are, and what there is to say of its tiles.
+
+use super::super::{BlockTiles, BlockTilesOptions, TileFactor, TileSpec};
+use super::{Boxed, PrecondInfo, Value, numbered};
+use crate::comm::agree;
+use crate::operator::Terms;
+use crate::partition::RowNumbers;
+use crate::problem::LocalProblem;
+use crate::solver::SolverSpace;
+use crate::solver::setup::{self, SetupPart};
+use crate::space::Store;
+use crate::text::{plural, seconds};
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::time::Instant;
+
+/// Incomplete factors of the tiles of own rows, which are a box of the grid.
+pub(super) fn build<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    spec: &TileSpec,
+    store: Store,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let (comm, start) = (space.comm(), Instant::now());
+    let _factors = setup::begin(SetupPart::Factors);
+    let cells = agree(comm, local_box(local))?;
+    let options = BlockTilesOptions { tile: spec.tile, factor: spec.factor, store };
+    let p = agree(comm, numbered(local, BlockTiles::new(space, terms, cells, options)))?;
+    let (tiling, factor) = (*p.tiling(), p.factor());
+    let tiles: usize = tiling.counts().iter().product();
+    let mut sums = [tiles, tiling.len(), terms.terms[0].1.blocks(), p.shifted()].map(|n| n as f64);
+    comm.sum(&mut sums)?;
+    let [tiles, rows, matrix, shifted] = sums;
+    let (name, each) = match factor {
+        TileFactor::Ic0 => ("IC(0)", 4.0),
+        TileFactor::Ilu0 => ("ILU(0)", 7.0),
+    };
+    // A tile that is larger than the box is the box.
+    let [x, y, z] = std::array::from_fn(|k| tiling.tile[k].min(tiling.cells[k]));
+    let mut details = vec![format!(
+        "{} of at most {x}×{y}×{z} cells, set up in {}",
+        plural(tiles as usize, "tile"),
+        seconds(start.elapsed().as_secs_f64()),
+    )];
+    if shifted > 0.0 {
+        details.push(format!(
+            "{} not positive enough: each became the largest entry of its row",
+            plural(shifted as usize, "pivot")
+        ));
+    }
+    let parameters = vec![
+        ("tile".to_string(), Value::Text(format!("{x}x{y}x{z}"))),
+        ("factor".into(), Value::Text(factor.name().into())),
+        ("tiles".into(), Value::Count(tiles as u64)),
+        ("shifted".into(), Value::Count(shifted as u64)),
+    ];
+    let info = PrecondInfo {
+        name: "block-jacobi".into(),
+        parameters,
+        numbers: each * rows,
+        matrix,
+        text: format!("block-Jacobi, {name} of tiles"),
+        details,
+        keeps_symmetry: true,
+        ..PrecondInfo::default()
+    };
+    Ok((Some(Box::new(p)), info))
+}
+
+/// The box of grid cells that own rows are, in x, y and z.
+fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
+    let rows = local.terms.block_rows();
+    let no_grid = || {
+        Error::Unsupported(
+            "block-jacobi needs a structured grid, numbered with x fastest: give the problem its grid, or take ildu".into(),
+        )
+    };
+    let Some(numbers) = local.numbers else {
+        let cells = local.grid.or_else(|| grid_of(local.terms)).ok_or_else(no_grid)?;
+        let [x, y, z] = cells;
+        return match x.checked_mul(y).and_then(|n| n.checked_mul(z)) == Some(rows) {
+            true => Ok(cells),
+            false => Err(Error::invalid(format!(
+                "{rows} rows on a grid of {x}×{y}×{z} cells; block-jacobi needs a row for each"
+            ))),
+        };
+    };
+    let [nx, ny, _] = local.grid.ok_or_else(no_grid)?.map(|n| n as u64);
+    if rows == 0 {
+        return Ok([0; 3]);
+    }
+    let (first, last) = (numbers.at(0), numbers.at(rows - 1));
+    let cell = |number: u64| [number % nx, number / nx % ny, number / nx / ny];
+    let (from, to) = (cell(first), cell(last));
+    let cells: [u64; 3] = std::array::from_fn(|k| (to[k] + 1).saturating_sub(from[k]));
+    let number = |i: u64| {
+        let at = [i % cells[0], i / cells[0] % cells[1], i / cells[0] / cells[1]];
+        from[0] + at[0] + nx * (from[1] + at[1] + ny * (from[2] + at[2]))
+    };
+    let [x, y, z] = cells;
+    // Of a run it is enough to look at its ends.
+    let box_of_run = x == nx && (y == ny || z == 1) || (y == 1 && z == 1);
+    let is_box = || match numbers {
+        RowNumbers::Run { .. } => box_of_run,
+        RowNumbers::List(list) => list.par_iter().enumerate().all(|(i, &own)| own == number(i as u64)),
+    };
+    let fits = x * y * z == rows as u64 && is_box();
+    match fits {
+        true => Ok(cells.map(|n| n as usize)),
+        false => Err(Error::Unsupported(format!(
+            "block-jacobi needs rows of each rank that are a box of the grid, numbered with x fastest; those of rank {} ({rows} rows \
+             from {first} to {last}) are not: cut the grid into boxes, or take ildu",
+            local.comm.rank()
+        ))),
+    }
+}
+
+/// The grid of a matrix whose first row couples it to the cells next in x, y and z; set-up looks at all others.
+fn grid_of(terms: &Terms) -> Option<[usize; 3]> {
+    let (_, a) = terms.terms.first()?;
+    if a.storage().is_on_device_alone() {
+        return None;
+    }
+    let (n, end) = (a.block_rows(), *a.row_ptr().get(1)?);
+    let upper: Vec<usize> = a.col()[..end].iter().map(|&j| j as usize).filter(|&j| j > 0 && j < n).collect();
+    let cells = match upper[..] {
+        [] | [1] => [n, 1, 1],
+        [1, nx] => [nx, n / nx, 1],
+        [1, nx, plane] => [nx, plane / nx, n / plane],
+        _ => return None,
+    };
+    (cells.iter().product::<usize>() == n).then_some(cells)
+}
