@@ -1,7 +1,8 @@
 //! Blocks of a few vectors on a GPU: the launches of `kernels/block.cu`.
 
 use super::driver::{Buffer, launch};
-use super::{Cuda, specialisations as special};
+use super::specialisations::define;
+use super::{Cuda, Kernel};
 use crate::space::{MOST_COLUMNS, block_sums};
 use crate::{Error, Result};
 
@@ -34,6 +35,27 @@ impl BlockShape {
             _ => Self { warps: [8, 8], ahead: [1, 2], resident: 3, pipeline: false },
         }
     }
+}
+
+/// A kernel of `block.cu`, for blocks of so many vectors.
+fn kernel(entry: &'static str, columns: usize) -> Kernel {
+    let shape = BlockShape::choose(columns);
+    let defines = vec![
+        define("COLUMNS", columns),
+        define("WARPS_PRODUCTS", shape.warps[0]),
+        define("WARPS_UPDATE", shape.warps[1]),
+        define("AHEAD_PRODUCTS", shape.ahead[0]),
+        define("AHEAD_UPDATE", shape.ahead[1]),
+        define("RESIDENT_PRODUCTS", shape.resident),
+        define("PIPELINE", shape.pipeline as u32),
+    ];
+    Kernel { file: "block.cu", entry, defines }
+}
+
+/// All of `block.cu` for some numbers of vectors.
+pub(super) fn kernels(columns: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Kernel> {
+    let entries = ["block_products", "block_update", "block_advance"];
+    columns.into_iter().flat_map(move |s| entries.map(|entry| kernel(entry, s)))
 }
 
 /// Addresses of a block's columns, as `struct Block` of the kernel.
@@ -84,7 +106,7 @@ impl Cuda {
     pub(super) fn products_of_blocks(&self, x: &[Buffer<f64>], y: &[Buffer<f64>], out: u64) -> Result<()> {
         let s = x.len();
         let (x, y) = (self.columns(x, s)?, self.columns(y, s)?);
-        let function = self.device().function(&special::block("block_products", s))?;
+        let function = self.device().function(&kernel("block_products", s))?;
         let (scratch, shape) = (self.block_room(s)?, BlockShape::choose(s));
         // SAFETY: the parameter types are the kernel's; scratch was made for this grid.
         unsafe {
@@ -119,7 +141,7 @@ impl Cuda {
         let s = from[0].len();
         let [basis, products] = [self.columns(from[0], s)?, self.columns(from[1], s)?];
         let [q, aq] = [self.columns(to[0], s)?, self.columns(to[1], s)?];
-        let function = self.device().function(&special::block("block_update", s))?;
+        let function = self.device().function(&kernel("block_update", s))?;
         let scratch = self.block_room(s)?;
         // SAFETY: the parameter types are the kernel's; scratch was made for this grid.
         unsafe {
@@ -155,7 +177,7 @@ impl Cuda {
     ) -> Result<()> {
         let s = by[0].len();
         let [q, aq] = [self.columns(by[0], s)?, self.columns(by[1], s)?];
-        let function = self.device().function(&special::block("block_advance", s))?;
+        let function = self.device().function(&kernel("block_advance", s))?;
         // SAFETY: the parameter types are the kernel's.
         unsafe {
             launch!(

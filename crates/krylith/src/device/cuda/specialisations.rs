@@ -141,27 +141,6 @@ pub(super) fn sweep(source: &SweepSource) -> Kernel {
     Kernel { file: "sweep.cu", entry: "sweep", defines }
 }
 
-/// A kernel of `block.cu`, for blocks of so many vectors.
-pub(super) fn block(entry: &'static str, columns: usize) -> Kernel {
-    let shape = super::block::BlockShape::choose(columns);
-    let defines = vec![
-        define("COLUMNS", columns),
-        define("WARPS_PRODUCTS", shape.warps[0]),
-        define("WARPS_UPDATE", shape.warps[1]),
-        define("AHEAD_PRODUCTS", shape.ahead[0]),
-        define("AHEAD_UPDATE", shape.ahead[1]),
-        define("RESIDENT_PRODUCTS", shape.resident),
-        define("PIPELINE", shape.pipeline as u32),
-    ];
-    Kernel { file: "block.cu", entry, defines }
-}
-
-/// All of [`block`] for some numbers of vectors.
-fn blocks(columns: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Kernel> {
-    let entries = ["block_products", "block_update", "block_advance"];
-    columns.into_iter().flat_map(move |s| entries.map(|entry| block(entry, s)))
-}
-
 /// Block-diagonal product.
 pub(super) fn block_diagonal(order: usize, store: Store) -> Kernel {
     let defines = vec![define("ORDER", order), value(store)];
@@ -401,7 +380,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
         }
     }
     all.extend(cuts());
-    all.extend(blocks(1..=space::MOST_COLUMNS));
+    all.extend(super::block::kernels(1..=space::MOST_COLUMNS));
     all.extend(steps_and_sweeps());
     all
 }
@@ -576,7 +555,7 @@ pub fn embedded() -> Vec<Kernel> {
     all.extend(all_arrays("int", "int"));
     all.extend(all_arrays("long long", "int"));
     all.extend(ildu_plans());
-    all.extend(blocks([8, 12, 16]));
+    all.extend(super::block::kernels([8, 12, 16]));
     all.extend(steps_and_sweeps());
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
