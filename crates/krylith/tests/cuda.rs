@@ -106,11 +106,6 @@ fn main() {
         each!(arrangement::bad_diagonal_blocks_are_named),
         each!(ildu::factors_match_the_textbook),
         each!(ildu::factors_are_refreshed),
-        test(
-            "factors_sum_what_they_pass",
-            |d| conformance::ildu::factors_sum_what_they_pass(&|n| Cuda::new(d, n).unwrap(), true),
-            false,
-        ),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
         each!(ildu::bad_pivots_are_named),
         each!(block_tiles::tiles_match_the_textbook),

@@ -3,7 +3,7 @@
 use super::Make;
 use crate::common::*;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
-use krylith::operator::{Dots, LinearOperator, Terms};
+use krylith::operator::{LinearOperator, Terms};
 use krylith::partition::Subdomains;
 use krylith::precond::{Ildu, IlduOptions, Plan, SubdomainFactors, invert_block};
 use krylith::{Error, Store};
@@ -219,44 +219,6 @@ pub fn factors_are_refreshed<S: SubdomainFactors>(make: Make<S>) {
         let fresh = Ildu::new(&space, &Terms::kronecker(&k), &cut, IlduOptions::default()).unwrap();
         let x = rng.numbers(k.rows());
         assert_eq!(applied(&space, &kept, &x), applied(&space, &fresh, &x), "round {round}");
-    }
-}
-
-/// Sums in the pass of an application are those of its result, and the result is the same; `fused`: the device makes them.
-pub fn factors_sum_what_they_pass<S: SubdomainFactors>(make: Make<S>, fused: bool) {
-    let mut rng = Random(45);
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    for (sides, b, rows) in [
-        ([1, 1, 1], 1, 1),
-        ([7, 5, 3], 1, 31),
-        ([9, 8, 7], 3, 64),
-        ([40, 30, 20], 1, 500),
-        ([12, 9, 5], 8, 33),
-    ] {
-        let a = grid(&mut rng, sides, b);
-        let (n, space) = (a.block_rows(), make(a.rows()));
-        let p = Ildu::new(&space, &Terms::bsr(&a), &runs(n, rows), IlduOptions::default()).unwrap();
-        let x = rng.numbers(a.rows());
-        let alone = applied(&space, &p, &x);
-        let mut last = None;
-        for _ in 0..3 {
-            let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
-            let mut scalars = space.scalars(4).unwrap();
-            space.write_scalars(&mut scalars, 0, &[-1.0; 4], &Default::default()).unwrap();
-            space.write(&x, &mut dx).unwrap();
-            let done = p.apply_with_dots(&space, &dx, &mut dy, &mut scalars, Dots::XxXy(1)).unwrap();
-            assert_eq!(done, fused);
-            let (mut y, mut sums) = (vec![0.0; x.len()], [0.0; 4]);
-            space.read(&dy, &mut y).unwrap();
-            space.read_scalars(&scalars, 0, &mut sums, &mut Default::default()).unwrap();
-            assert!(y == alone, "{sides:?}: another result with sums");
-            let expected = if fused { [-1.0, dot(&x, &x), dot(&x, &alone), -1.0] } else { [-1.0; 4] };
-            let room = 1e-13 * (dot(&x, &x) * dot(&alone, &alone)).sqrt().max(dot(&x, &x));
-            for (sum, expected) in sums.iter().zip(expected) {
-                assert!((sum - expected).abs() <= room, "{sides:?}: {sum} for {expected}");
-            }
-            assert_eq!(*last.get_or_insert(sums), sums, "{sides:?}: other sums the next time");
-        }
     }
 }
 

@@ -132,11 +132,6 @@ fn factors_match_the_textbook() {
 }
 
 #[test]
-fn factors_sum_what_they_pass() {
-    each(|space| conformance::ildu::factors_sum_what_they_pass(space, false));
-}
-
-#[test]
 fn factors_are_refreshed() {
     each(|space| conformance::ildu::factors_are_refreshed(space));
 }
