@@ -76,7 +76,6 @@ sources! {
     "step.cu" => "kernels/step.cu",
     "step.cuh" => "kernels/step.cuh",
     "twofold.cuh" => "kernels/twofold.cuh",
-    "sums.cuh" => "kernels/sums.cuh",
     "sweep.cu" => "kernels/sweep.cu",
     "read.cu" => "kernels/read.cu",
     "jacobi.cu" => "kernels/jacobi.cu",

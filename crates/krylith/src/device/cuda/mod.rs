@@ -36,7 +36,6 @@ mod space;
 pub mod specialisations;
 mod staging;
 mod structure;
-mod sums;
 mod tiles;
 mod tiling;
 mod waiting;

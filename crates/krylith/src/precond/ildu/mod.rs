@@ -20,7 +20,7 @@ pub use outline::Outline;
 pub(crate) use plan::MAX_ORDER;
 pub use plan::Plan;
 
-use crate::operator::{Dots, LinearOperator, TermValues, Terms, fresh_key};
+use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::partition::Subdomains;
 use crate::solver::setup::{self, SetupPart};
 use crate::space::{Space, Store};
@@ -146,18 +146,6 @@ pub trait SubdomainFactors: Space {
         x: &Self::Vector,
         y: &mut Self::Vector,
     ) -> Result<()>;
-    /// The same on whole vectors, with sums over x and y in the same pass; false where the caller still has to sum.
-    fn solve_factors_with_dots(
-        &self,
-        factors: &Self::Factors,
-        x: &Self::Vector,
-        y: &mut Self::Vector,
-        _scalars: &mut Self::Scalars,
-        _dots: Dots,
-    ) -> Result<bool> {
-        self.solve_factors(factors, Stride::ALL, x, y)?;
-        Ok(false)
-    }
     /// Bytes that one application must move at least.
     fn factors_bytes(factors: &Self::Factors) -> u64;
     /// The factors in the plan's order of entries: row-major blocks, D⁻¹ on the diagonal. For tests.
@@ -271,16 +259,6 @@ impl<S: SubdomainFactors> Ildu<S> {
 impl<S: SubdomainFactors> LinearOperator<S> for Ildu<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.apply_at(space, Stride::ALL, x, y)
-    }
-    fn apply_with_dots(
-        &self,
-        space: &S,
-        x: &S::Vector,
-        y: &mut S::Vector,
-        scalars: &mut S::Scalars,
-        dots: Dots,
-    ) -> Result<bool> {
-        space.solve_factors_with_dots(&self.factors, x, y, scalars, dots)
     }
     fn key(&self) -> u64 {
         self.key

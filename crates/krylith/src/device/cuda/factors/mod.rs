@@ -11,10 +11,8 @@ pub use shape::IlduShape;
 
 use super::Cuda;
 use super::driver::{Buffer, Device, launch};
-use super::scalars::CudaScalars;
 use super::specialisations;
-use super::sums::{SumParts, Sums};
-use crate::operator::{Dots, TermValues, Terms};
+use crate::operator::{TermValues, Terms};
 use crate::partition::Subdomains;
 use crate::precond::{Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
@@ -37,7 +35,6 @@ pub struct CudaFactors {
     work: Buffer<f64>,
     pivots: Buffer<u64>,
     stream: Stream,
-    sums: SumParts,
 }
 
 /// Where the values of all subdomains stand in the order of use, and what places them.
@@ -118,7 +115,6 @@ impl SubdomainFactors for Cuda {
             work: device.room(plan.outline.entries * order * order, what)?,
             pivots: device.zeros(2, what)?,
             stream: Stream::lay_out(device, plan, store, &shape)?,
-            sums: SumParts::new(device, plan.outline.subdomains)?,
             plan: plan.clone(),
         })
     }
@@ -202,25 +198,41 @@ impl SubdomainFactors for Cuda {
     }
 
     fn solve_factors(&self, f: &CudaFactors, at: Stride, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
-        f.solve(self, at, x, y, Sums::default())
-    }
-
-    fn solve_factors_with_dots(
-        &self,
-        f: &CudaFactors,
-        x: &Buffer<f64>,
-        y: &mut Buffer<f64>,
-        scalars: &mut CudaScalars,
-        dots: Dots,
-    ) -> Result<bool> {
-        let subdomains = f.plan.outline.subdomains;
-        let Dots::XxXy(slot) = dots else { return self.solve_factors(f, Stride::ALL, x, y).map(|()| false) };
-        if subdomains == 0 {
-            return Ok(false); // a rank without rows: the caller's sweep sums as many numbers
+        let (device, plan) = (self.device(), &f.plan);
+        let Outline { order, block_rows, subdomains, .. } = plan.outline;
+        let numbers = block_rows * order * at.step;
+        if x.len() != numbers || y.len() != numbers {
+            return Err(Error::invalid(format!(
+                "factors of {block_rows} block rows of order {order}, {} numbers apart, cannot take {} numbers",
+                at.step,
+                x.len()
+            )));
         }
-        f.solve(self, Stride::ALL, x, y, f.sums.two(self, subdomains, scalars, slot))?;
-        SumParts::finish(self, scalars, slot, 2)?;
-        Ok(true)
+        if subdomains == 0 {
+            return Ok(()); // a rank without rows
+        }
+        // SAFETY: the parameter types are the kernel's; lengths were checked, arrays are the plan's.
+        unsafe {
+            launch!(
+                device,
+                &f.functions.solve,
+                subdomains,
+                32 * f.shape.warps,
+                f.shared,
+                self.halt(),
+                plan.starts.pointer(),
+                f.stream.sums.pointer(),
+                if plan.consecutive { 0 } else { plan.ascending.pointer() },
+                plan.slots.pointer(),
+                f.stream.chunks.pointer(),
+                f.stream.places.pointer(),
+                f.stream.values.pointer(),
+                at.step as i32,
+                at.offset as i32,
+                x.pointer(),
+                y.pointer()
+            )
+        }
     }
 
     fn factors_bytes(f: &CudaFactors) -> u64 {
@@ -261,55 +273,6 @@ impl SubdomainFactors for Cuda {
             }
         }
         Ok(out)
-    }
-}
-
-impl CudaFactors {
-    /// One application; `sums` says where (x, x) and (x, y) go.
-    fn solve(
-        &self,
-        space: &Cuda,
-        at: Stride,
-        x: &Buffer<f64>,
-        y: &mut Buffer<f64>,
-        sums: Sums,
-    ) -> Result<()> {
-        let (device, plan) = (space.device(), &self.plan);
-        let Outline { order, block_rows, subdomains, .. } = plan.outline;
-        let numbers = block_rows * order * at.step;
-        if x.len() != numbers || y.len() != numbers {
-            return Err(Error::invalid(format!(
-                "factors of {block_rows} block rows of order {order}, {} numbers apart, cannot take {} numbers",
-                at.step,
-                x.len()
-            )));
-        }
-        if subdomains == 0 {
-            return Ok(()); // a rank without rows
-        }
-        // SAFETY: the parameter types are the kernel's; lengths were checked, arrays are the plan's.
-        unsafe {
-            launch!(
-                device,
-                &self.functions.solve,
-                subdomains,
-                32 * self.shape.warps,
-                self.shared,
-                space.halt(),
-                plan.starts.pointer(),
-                self.stream.sums.pointer(),
-                if plan.consecutive { 0 } else { plan.ascending.pointer() },
-                plan.slots.pointer(),
-                self.stream.chunks.pointer(),
-                self.stream.places.pointer(),
-                self.stream.values.pointer(),
-                at.step as i32,
-                at.offset as i32,
-                x.pointer(),
-                y.pointer(),
-                sums
-            )
-        }
     }
 }
 

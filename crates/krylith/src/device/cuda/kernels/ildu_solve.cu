@@ -11,13 +11,11 @@
 // asynchronous copies of all threads elsewhere. The vector stays in shared memory from x to y. The order in which a row is summed is
 // fixed: results have the same bits every time.
 //
-// sums (sums.cuh): (x, x) and (x, y), where they are wanted; x comes from the cache by then.
 // step, offset: number i of the factors stands at i * step + offset of x and of y, which keeps all others: one stage of several.
 
 #include "ildu.cuh"
 
 constexpr int THREADS = 32 * WARPS;
-#include "sums.cuh"
 
 __device__ __forceinline__ unsigned address_of(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 __device__ __forceinline__ unsigned long long read_once() {
@@ -135,8 +133,7 @@ __device__ __forceinline__ void solve_slice(const Slice& s, const char* place, c
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_solve(const int* halt, const long long* __restrict__ starts, const long long* __restrict__ sums, const unsigned* __restrict__ rows,
            const unsigned short* __restrict__ slots, const Chunk* __restrict__ chunks, const char* __restrict__ places,
-           const char* __restrict__ values, const int step, const int offset, const double* __restrict__ x, double* __restrict__ y,
-           const Sums to) {
+           const char* __restrict__ values, const int step, const int offset, const double* __restrict__ x, double* __restrict__ y) {
     if (halt && *halt) return;
     extern __shared__ __align__(16) char memory[];
     __shared__ unsigned long long barriers[DEPTH];
@@ -194,16 +191,5 @@ ildu_solve(const int* halt, const long long* __restrict__ starts, const long lon
         }
     }
     __syncthreads();
-    double dots[2] = {0.0, 0.0};
-    for (int i = threadIdx.x; i < numbers; i += THREADS) {
-        const double own = v[slots[first + i / ORDER] * ORDER + i % ORDER];
-        const long long at = place_of(i);
-        if (to.total) {
-            const double before = x[at];
-            dots[0] = fma(before, before, dots[0]);
-            dots[1] = fma(before, own, dots[1]);
-        }
-        y[at] = own;
-    }
-    if (to.total) add_up(to, dots);
+    for (int i = threadIdx.x; i < numbers; i += THREADS) y[place_of(i)] = v[slots[first + i / ORDER] * ORDER + i % ORDER];
 }
