@@ -281,8 +281,9 @@ __device__ __forceinline__ void add_ghosts(const int* halt, const Ghosts& on, co
         const int row = on.rows[r], end = on.starts[r + 1];
         double sum = 0.0;
         for (int p = on.starts[r]; p < end; ++p) sum = fma((double)on.values[p], ghosts[on.columns[p]], sum);
-        sum *= c;
-        y[row] += sum;
+        // Rounded twice, whatever is summed beside: results have the same bits with sums and without.
+        sum = __dmul_rn(sum, c);
+        y[row] = __dadd_rn(y[row], sum);
         if (DOTS > 0) sums[DOTS - 1] = fma(x[row], sum, sums[DOTS - 1]);
     }
     if constexpr (DOTS > 0) add_up<DOTS, true>(to, sums);
