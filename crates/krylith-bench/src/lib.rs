@@ -31,7 +31,7 @@ mod textbook;
 mod triad;
 
 pub use answer::{AnswerOptions, AnswerReport, answer, answer_systems};
-pub use cbcg::{CbcgSuite, cbcg};
+pub use cbcg::{CbcgSuite, Part as CbcgPart, cbcg};
 #[cfg(feature = "cuda")]
 pub use cuda::ildu0::compile_all as compile_ildu0_kernels;
 #[cfg(feature = "cuda")]

@@ -275,6 +275,9 @@ pub struct BenchArgs {
     /// all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Option<Vec<krylith_bench::Series>>,
+    /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU) [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub parts: Option<Vec<krylith_bench::CbcgPart>>,
     /// okp, ildu0, cbcg: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 and cbcg 5; 3 on a
     /// CPU]
     #[arg(long, value_name = "N", value_parser = options::restart)]

@@ -21,6 +21,9 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     if !args.systems.is_empty() && args.suite != Suite::Cbcg {
         return Err(Failure::usage("--systems is for `krylith bench answer` and `krylith bench cbcg`"));
     }
+    if args.parts.is_some() && args.suite != Suite::Cbcg {
+        return Err(Failure::usage("--parts is for `krylith bench cbcg`"));
+    }
     if args.suite == Suite::Links {
         return links(args);
     }
@@ -80,6 +83,7 @@ fn structured(args: BenchArgs) -> Result<u8> {
         threads: args.threads.unwrap_or(0),
         solves: args.solves,
         ranks,
+        parts: args.parts.unwrap_or(CbcgSuite::default().parts),
         ..CbcgSuite::default()
     };
     finish(&cbcg(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
@@ -87,7 +91,8 @@ fn structured(args: BenchArgs) -> Result<u8> {
 
 /// Everything from arrays to x.
 fn answer(args: BenchArgs) -> Result<u8> {
-    let foreign = args.series.is_some() || args.solves.is_some() || args.full || args.quick;
+    let foreign =
+        args.parts.is_some() || args.series.is_some() || args.solves.is_some() || args.full || args.quick;
     if foreign || args.network.is_some() {
         return Err(Failure::usage(
             "`krylith bench answer` takes --systems, --rounds, --from-device and --scale",

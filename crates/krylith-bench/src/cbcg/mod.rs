@@ -22,6 +22,43 @@ use krylith_problems::SystemKind;
 use serde_json::json;
 use std::path::PathBuf;
 
+/// A part of the suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Kernels beside their rooflines.
+    Kernels,
+    /// Krylith's solves.
+    Solves,
+    /// The vendor's, on a GPU; they take the longest.
+    Vendor,
+    /// One GPU and several.
+    Scaling,
+    /// Ranks with delayed messages, on a CPU.
+    Network,
+}
+
+impl Part {
+    /// All of them, with their names.
+    pub const ALL: [(Part, &'static str); 5] = [
+        (Part::Kernels, "kernels"),
+        (Part::Solves, "solves"),
+        (Part::Vendor, "vendor"),
+        (Part::Scaling, "scaling"),
+        (Part::Network, "network"),
+    ];
+}
+
+impl std::str::FromStr for Part {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Part::ALL.iter().find(|(_, name)| *name == text);
+        known.map(|known| known.0).ok_or_else(|| {
+            let names = Part::ALL.map(|(_, name)| name).join(", ");
+            Error::invalid(format!("unknown part `{text}`; the known ones are {names}"))
+        })
+    }
+}
+
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct CbcgSuite {
@@ -43,6 +80,8 @@ pub struct CbcgSuite {
     pub threads: usize,
     /// Ranks that are threads, between which messages are delayed; 0 leaves that part out.
     pub ranks: usize,
+    /// What is measured.
+    pub parts: Vec<Part>,
     /// Every tile of the paper's Table I and every s from 2 to 16, rather than some.
     pub full: bool,
     /// How the program was called, for the record.
@@ -61,6 +100,7 @@ impl Default for CbcgSuite {
             iterations: 50_000,
             threads: 0,
             ranks: 8,
+            parts: Part::ALL.map(|(part, _)| part).to_vec(),
             full: false,
             command: crate::command_line(),
         }
@@ -198,22 +238,28 @@ where
         scaling: Vec::new(),
         network: None,
     };
-    for spec in &specs {
+    let wanted = |part| options.parts.contains(&part);
+    let systems = wanted(Part::Kernels) || wanted(Part::Solves) || wanted(Part::Vendor);
+    for spec in specs.iter().filter(|_| systems) {
         progress(spec);
         let case = Case::new(spec)?;
         let small = Case::new(&resized(spec, crate::systems::scaled(case.grid, SMALLER)))?;
-        progress("kernels: against the host's loops, and their times");
-        let kernels = kernels::measure(p, &small, &case, options)?;
+        let mut kernels = Vec::new();
+        if wanted(Part::Kernels) {
+            progress("kernels: against the host's loops, and their times");
+            kernels = kernels::measure(p, &small, &case, options)?;
+        }
         let solves = solves::measure(p, &case, options, progress)?;
         let Case { spec, grid, .. } = case;
         made.found.push(Found { spec, grid, kernels, solves });
         // The next one may be long: what there is by now stays if it is interrupted.
         write(&mut report::make(&made), options)?;
     }
-    if options.device.gpus().len() > 1 {
+    if options.device.gpus().len() > 1 && wanted(Part::Scaling) {
         made.scaling = solves::scaling(&specs[0], options, progress)?;
+        write(&mut report::make(&made), options)?;
     }
-    if options.ranks > 0 {
+    if options.ranks > 0 && wanted(Part::Network) {
         made.network = Some(network::measure(&specs[0], options, progress)?);
     }
     let mut report = report::make(&made);

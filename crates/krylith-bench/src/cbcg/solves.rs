@@ -1,6 +1,6 @@
 //! Whole solves, from x = 0 to the tolerance: Krylith by its options, and the vendor's libraries.
 
-use super::{Case, CbcgSuite, Ground, RTOL, none, resized};
+use super::{Case, CbcgSuite, Ground, Part, RTOL, none, resized};
 use crate::okp::DeviceChoice;
 use crate::samples::Samples;
 use krylith::{Options, Problem, Result, Solver};
@@ -89,11 +89,16 @@ pub(super) fn measure<P: Ground>(
 ) -> Result<Vec<Row>> {
     let rounds = options.solves.unwrap_or(if options.device == DeviceChoice::Cpu { 3 } else { 5 });
     let mut rows = Vec::new();
-    for text in candidates(options) {
+    let candidates = if options.parts.contains(&Part::Solves) { candidates(options) } else { Vec::new() };
+    for text in candidates {
         progress(&text);
         rows.push(ours(case, &text, &device(options, 1), options.iterations, rounds));
     }
-    for (name, mut take) in p.vendor(case, options.iterations)? {
+    let vendor = match options.parts.contains(&Part::Vendor) {
+        true => p.vendor(case, options.iterations)?,
+        false => Vec::new(),
+    };
+    for (name, mut take) in vendor {
         progress(&name);
         let mut row = Row::empty(&name, false);
         for round in 0..=rounds {
