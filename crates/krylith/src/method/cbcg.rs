@@ -40,7 +40,7 @@
 //! solves with the same operators, and estimated anew where the last solve had to leave directions out.
 //!
 //! # Directions that depend on others
-//! QᵀAQ is factorised by columns. A pivot below [`RANK`] of its column's energy before it was made conjugate is rounding noise: that
+//! QᵀAQ is factorised by columns. A pivot below `RANK` of its column's energy before it was made conjugate is rounding noise: that
 //! direction and those behind it are left out of this step, and counted ([`CbcgRecurrence::dropped`]). With one direction left a
 //! step is one of CG; with none the space cannot be extended, and the step begins anew without Q. A may be negative definite, and P
 //! too; a direction with (q, A q) of the other sign ends the solve.

@@ -6,6 +6,7 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OwnRows {
     /// Rows that follow one another.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     Run(Range<u64>),
     /// Any others.
     List(Vec<u64>),

@@ -8,7 +8,9 @@ use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Dense, Dia};
 use krylith::operator::{Dots, Format, LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::{Part, Partition, split};
-use krylith::space::{FLAGS, Schedule, Space};
+use krylith::space::FLAGS;
+#[cfg(feature = "cuda")]
+use krylith::space::{Schedule, Space};
 use std::borrow::Cow;
 use std::sync::Arc;
 

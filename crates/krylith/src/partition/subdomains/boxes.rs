@@ -29,6 +29,7 @@ pub fn slabs_fit(grid: [usize; 3], spec: SubdomainSpec, ranks: usize) -> bool {
 }
 
 /// Rows of a layer of boxes of the whole grid, where those are its subdomains: runs of whole layers are then whole subdomains.
+#[cfg(feature = "cuda")]
 pub(crate) fn layer(grid: [usize; 3], nodes: usize, spec: SubdomainSpec) -> Option<usize> {
     of_grid(grid, nodes, spec).map(|(_, size)| grid[0] * grid[1] * size[2])
 }

@@ -9,6 +9,7 @@ mod boxes;
 
 pub(crate) use assign::of_whole_on;
 pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign, assign_planes, of_rank, of_whole};
+#[cfg(feature = "cuda")]
 pub(crate) use boxes::layer;
 pub use boxes::slabs_fit;
 
