@@ -129,6 +129,11 @@ impl Device {
         Ok(buffer)
     }
 
+    /// Gives the driver back what this pool keeps and nobody uses.
+    pub(super) fn trim_pool(&self) {
+        self.pool.trim();
+    }
+
     /// Lets another GPU copy from memory of this one's pool.
     ///
     /// # Errors

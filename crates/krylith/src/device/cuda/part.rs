@@ -173,8 +173,10 @@ impl RunOnDevice {
             let storage = Storage::device(rows, nodes, count, to);
             own.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
         }
-        // Whoever uses the arrays does so in a stream of its own.
+        // Whoever uses the arrays does so in a stream, and from a pool, of its own: what was brought as it stood is given back.
+        drop(raw);
         device.wait()?;
+        device.trim_pool();
         Ok((made, Terms { terms: own, halo: None }))
     }
 
