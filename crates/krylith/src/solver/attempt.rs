@@ -13,7 +13,7 @@ use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
 use crate::memory::{Numbers, NumbersMut};
-use crate::method::{Method, MethodName};
+use crate::method::{Method, MethodName, MethodSpec};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
@@ -324,7 +324,8 @@ impl<S: SolverSpace> Rank<S> {
             let is_last = k + 1 == self.ladder.len();
             let own = Stop { max_iterations: stop.max_iterations - done, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
-            let pace = (!is_last).then(Pace::new);
+            let rises = matches!(method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_));
+            let pace = (!is_last).then(|| Pace::new(rises));
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
             let start = Instant::now();
             let ended = self.attempt(local, own, rhs, x.as_array(), &mut watch);

@@ -52,12 +52,15 @@ pub(super) struct Run {
 }
 
 /// Whether an attempt is too slow to be waited for: how many iterations are left to the tolerance if the residual goes on
-/// falling as it did, at the best of its pace so far and its pace of late. Decided by residuals alone, so that every rank and
+/// falling as it did, at the best of its pace so far and its pace of late; of conjugate gradients, whose residual may rise a long way
+/// before it falls, also at its pace since it was largest. Decided by residuals alone, so that every rank and
 /// every run decides alike, and whatever the limit of iterations is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     start: f64,
     best: f64,
+    /// Iteration and largest residual, where the method's may rise.
+    peak: Option<(usize, f64)>,
     /// Iteration and smallest residual when the pace was taken last.
     mark: (usize, f64),
     /// When it is taken next.
@@ -74,9 +77,11 @@ const PATIENCE: f64 = 8.0;
 const SMALLEST: f64 = 1e-15;
 
 impl Pace {
-    pub fn new() -> Self {
+    /// `rises`: the method's residual may rise while its error falls.
+    pub fn new(rises: bool) -> Self {
         let (start, mark) = (f64::NAN, (0, f64::NAN));
-        Self { start, best: f64::INFINITY, mark, next: FEW / 2, too_slow: None }
+        let peak = rises.then_some((0, 0.0));
+        Self { start, best: f64::INFINITY, peak, mark, next: FEW / 2, too_slow: None }
     }
 
     fn tell(&mut self, p: Progress) {
@@ -84,12 +89,22 @@ impl Pace {
             (self.start, self.mark) = (p.relative_residual, (p.iteration, p.relative_residual));
         }
         self.best = self.best.min(p.relative_residual);
+        if let Some(peak) = self.peak.as_mut().filter(|peak| p.relative_residual >= peak.1) {
+            *peak = (p.iteration, p.relative_residual);
+        }
         if p.iteration < self.next {
             return;
         }
         let pace = |(from, residual): (usize, f64)| (residual / self.best).ln() / (p.iteration - from) as f64;
         let best = pace((0, self.start)).max(pace(self.mark));
-        let left = (self.best / p.target.max(SMALLEST)).ln() / best;
+        let target = p.target.max(SMALLEST);
+        let mut left = (self.best / target).ln() / best;
+        if let Some((from, peak)) = self.peak.filter(|peak| peak.0 < p.iteration) {
+            let since = (peak / p.relative_residual).ln() / (p.iteration - from) as f64;
+            if since > 0.0 {
+                left = left.min((p.relative_residual / target).ln() / since);
+            }
+        }
         if p.iteration >= FEW && !(left <= PATIENCE * p.iteration as f64) {
             self.too_slow = Some(left);
         }
@@ -154,7 +169,10 @@ mod tests {
 
     /// The iteration at which an attempt with these residuals is given up.
     fn given_up(residual: impl Fn(usize) -> f64, every: usize) -> Option<usize> {
-        let mut pace = Pace::new();
+        slow(Pace::new(false), residual, every)
+    }
+
+    fn slow(mut pace: Pace, residual: impl Fn(usize) -> f64, every: usize) -> Option<usize> {
         (0..20_000).step_by(every).find(|&iteration| {
             pace.tell(Progress { iteration, relative_residual: residual(iteration), target: 1e-8 });
             pace.too_slow.is_some()
@@ -171,6 +189,19 @@ mod tests {
             // A plateau, and then a fall: the pace of late counts.
             let late = |i: usize| if i < 450 { 1.0 } else { 1e-8f64.powf((i - 450) as f64 / 2000.0) };
             assert_eq!(given_up(late, every), None);
+            // Conjugate gradients: up to twelve times the first residual, and then a steady fall.
+            let hill = |i: usize| {
+                if i < 150 {
+                    1.0 + 11.0 * i as f64 / 150.0
+                } else {
+                    12.0 * 1e-9f64.powf((i - 150) as f64 / 2000.0)
+                }
+            };
+            assert_eq!(slow(Pace::new(true), hill, every), None);
+            // Up, down a little, and no further.
+            let ledge = |i: usize| if i < 150 { 12.0 } else { 3.0 };
+            assert!(slow(Pace::new(true), ledge, every).is_some_and(|i| i < 2500));
+            assert!(slow(Pace::new(true), |_| f64::NAN, every).is_some());
             // Not a number: no pace.
             assert!(given_up(|_| f64::NAN, every).is_some());
         }
