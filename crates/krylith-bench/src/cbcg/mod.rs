@@ -253,31 +253,18 @@ where
         let Case { spec, grid, .. } = case;
         made.found.push(Found { spec, grid, kernels, solves });
         // The next one may be long: what there is by now stays if it is interrupted.
-        write(&mut report::make(&made), options)?;
+        report::make(&made).write(options.out.as_deref(), "cbcg")?;
     }
     if options.device.gpus().len() > 1 && wanted(Part::Scaling) {
         made.scaling = solves::scaling(&specs[0], options, progress)?;
-        write(&mut report::make(&made), options)?;
+        report::make(&made).write(options.out.as_deref(), "cbcg")?;
     }
     if options.ranks > 0 && wanted(Part::Network) {
         made.network = Some(network::measure(&specs[0], options, progress)?);
     }
     let mut report = report::make(&made);
-    write(&mut report, options)?;
+    report.write(options.out.as_deref(), "cbcg")?;
     Ok(report)
-}
-
-/// The three files, if a folder is wanted.
-fn write(made: &mut OkpReport, options: &CbcgSuite) -> Result<()> {
-    let Some(folder) = &options.out else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
-    for (name, text) in [("cbcg.txt", &made.tables), ("cbcg.json", &json), ("cbcg.html", &made.html)] {
-        let path = folder.join(name);
-        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
-        made.files.push(path);
-    }
-    Ok(())
 }
 
 /// Samples that were never taken.

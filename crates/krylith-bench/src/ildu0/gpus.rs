@@ -5,7 +5,7 @@
 //! and a weighted sum of an application, the first five residuals of BiCGSTAB and its true residual must be those of
 //! one GPU.
 
-use super::{BOX, Ildu0Options, RTOL, write};
+use super::{BOX, Ildu0Options, RTOL};
 use crate::cuda::CudaPlatform;
 use crate::html::{Table, page};
 use crate::okp::OkpReport;
@@ -77,7 +77,7 @@ pub(super) fn run(
     }
     let failures: Vec<String> = runs.iter().filter_map(|r| r.check.as_ref().err().cloned()).collect();
     let mut made = report(&runs, bandwidth, describe, options, gpus, failures);
-    write(&mut made, options)?;
+    made.write(options.out.as_deref(), "ildu0")?;
     Ok(made)
 }
 

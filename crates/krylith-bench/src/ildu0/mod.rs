@@ -128,10 +128,10 @@ fn run<P: Ground>(p: &P, options: &Ildu0Options, progress: &mut dyn FnMut(&str))
         let case = case(grid, block)?;
         found.push(measure::case(p, &case, &plan, progress)?);
         // The next one may be long: what there is by now stays if it is interrupted.
-        write(&mut report::make(bandwidth, &found, meta.clone()), options)?;
+        report::make(bandwidth, &found, meta.clone()).write(options.out.as_deref(), "ildu0")?;
     }
     let mut made = report::make(bandwidth, &found, meta);
-    write(&mut made, options)?;
+    made.write(options.out.as_deref(), "ildu0")?;
     Ok(made)
 }
 
@@ -171,17 +171,4 @@ fn case(grid: [usize; 3], block: usize) -> Result<Case> {
         decomposed,
         partition: [labelled, cut],
     })
-}
-
-/// The three files, if a folder is wanted.
-fn write(made: &mut OkpReport, options: &Ildu0Options) -> Result<()> {
-    let Some(folder) = &options.out else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
-    for (name, text) in [("ildu0.txt", &made.tables), ("ildu0.json", &json), ("ildu0.html", &made.html)] {
-        let path = folder.join(name);
-        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
-        made.files.push(path);
-    }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 //! strong scaling at the paper's size and at eight times it, weak scaling at the paper's size a GPU.
 
 use super::gpus_report::{Findings, make};
-use super::{OkpOptions, OkpReport, RESTART, Series, write};
+use super::{OkpOptions, OkpReport, RESTART, Series};
 use crate::cuda::CudaPlatform;
 use crate::cuda::multi::{Baseline, ours};
 use crate::multi::{Job, Session, Solve, Times, share};
@@ -105,7 +105,7 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
     let first = strong.runs[0].clone();
     found.experiments.push(strong);
     // The rest is long: what there is by now stays if it is interrupted.
-    write(&mut make(&found, meta.clone()), options)?;
+    make(&found, meta.clone()).write(options.out.as_deref(), "okp")?;
 
     if options.series.contains(&Series::Weak) {
         let [x, y, z] = nodes;
@@ -126,7 +126,7 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
             )?);
         }
         found.experiments.push(weak);
-        write(&mut make(&found, meta.clone()), options)?;
+        make(&found, meta.clone()).write(options.out.as_deref(), "okp")?;
     }
 
     if options.series.contains(&Series::Large) {
@@ -135,7 +135,7 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
         found.experiments.push(strong);
     }
     let mut made = make(&found, meta);
-    write(&mut made, options)?;
+    made.write(options.out.as_deref(), "okp")?;
     Ok(made)
 }
 

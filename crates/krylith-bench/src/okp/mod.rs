@@ -17,7 +17,7 @@ use crate::platform::{Effort, Platform};
 use crate::systems::{self, PAPER};
 use krylith::{Error, Result, Store};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Where a suite runs.
@@ -147,6 +147,21 @@ pub struct OkpReport {
     pub files: Vec<PathBuf>,
 }
 
+impl OkpReport {
+    /// Tables, raw data and the page as `NAME.txt`, `.json` and `.html`, if a folder is wanted.
+    pub(crate) fn write(&mut self, folder: Option<&Path>, name: &str) -> Result<()> {
+        let Some(folder) = folder else { return Ok(()) };
+        std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+        let json = serde_json::to_string_pretty(&self.json).unwrap_or_default();
+        for (kind, text) in [("txt", &self.tables), ("json", &json), ("html", &self.html)] {
+            let path = folder.join(format!("{name}.{kind}"));
+            krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
+            self.files.push(path);
+        }
+        Ok(())
+    }
+}
+
 /// GMRES(m).
 const RESTART: usize = 30;
 
@@ -247,7 +262,7 @@ fn run<P: Platform>(p: &P, options: &OkpOptions, progress: &mut dyn FnMut(&str))
     if options.full {
         for b in 1..=8usize {
             // The sweep is long: what there is by now stays if it is interrupted.
-            write(&mut report::make(&found, meta.clone()), options)?;
+            report::make(&found, meta.clone()).write(options.out.as_deref(), "okp")?;
             let per_node = 15.0 * (16 * b * b + 4) as f64;
             let side = (1.05 * plan.traffic as f64 / per_node).cbrt().ceil() as usize;
             let mut k = systems::random([side; 3], b, 1, b as u64)?;
@@ -262,19 +277,6 @@ fn run<P: Platform>(p: &P, options: &OkpOptions, progress: &mut dyn FnMut(&str))
     }
 
     let mut made = report::make(&found, meta);
-    write(&mut made, options)?;
+    made.write(options.out.as_deref(), "okp")?;
     Ok(made)
-}
-
-/// The three files, if a folder is wanted.
-fn write(made: &mut OkpReport, options: &OkpOptions) -> Result<()> {
-    let Some(folder) = &options.out else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
-    for (name, text) in [("okp.txt", &made.tables), ("okp.json", &json), ("okp.html", &made.html)] {
-        let path = folder.join(name);
-        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
-        made.files.push(path);
-    }
-    Ok(())
 }

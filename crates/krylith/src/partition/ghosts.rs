@@ -31,18 +31,7 @@ pub fn with_ghosts(comm: &dyn Communicator, halo: &Halo, run: usize, own: &[f64]
     all.resize((halo.own + halo.ghosts) * run, 0.0);
     for n in &halo.neighbours {
         let ghosts = &mut all[(halo.own + n.receive.start) * run..(halo.own + n.receive.end) * run];
-        let bytes = &received[n.rank];
-        if bytes.len() != 8 * ghosts.len() {
-            return Err(Error::invalid(format!(
-                "rank {} sent {} bytes of ghosts; {} were expected",
-                n.rank,
-                bytes.len(),
-                8 * ghosts.len()
-            )));
-        }
-        for (ghost, bytes) in ghosts.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *ghost = f64::from_le_bytes(*bytes);
-        }
+        from_bytes(&received[n.rank], n.rank, ghosts)?;
     }
     Ok(all)
 }
@@ -68,7 +57,7 @@ pub(crate) fn to_owners(
     let mut out = vec![Vec::new(); comm.size()];
     for n in &halo.neighbours {
         let ghosts = &all[(halo.own + n.receive.start) * run..(halo.own + n.receive.end) * run];
-        out[n.rank] = ghosts.iter().flat_map(|v| v.to_le_bytes()).collect();
+        out[n.rank] = to_bytes(ghosts);
     }
     let received = comm.all_to_all(out)?;
     for n in &halo.neighbours {
@@ -87,6 +76,26 @@ pub(crate) fn to_owners(
             all[place] = join(all[place], f64::from_le_bytes(*bytes));
         }
     }
+    Ok(())
+}
+
+/// Numbers as a message.
+pub(crate) fn to_bytes(numbers: &[f64]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(8 * numbers.len());
+    numbers.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+    bytes
+}
+
+/// The numbers of a message from `rank`, which must be as many as there is room for.
+pub(crate) fn from_bytes(bytes: &[u8], rank: usize, to: &mut [f64]) -> Result<()> {
+    if bytes.len() != 8 * to.len() {
+        return Err(Error::invalid(format!(
+            "rank {rank} sent {} bytes of ghosts; {} were expected",
+            bytes.len(),
+            8 * to.len()
+        )));
+    }
+    to.iter_mut().zip(bytes.as_chunks::<8>().0).for_each(|(to, bytes)| *to = f64::from_le_bytes(*bytes));
     Ok(())
 }
 

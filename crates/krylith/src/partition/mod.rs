@@ -26,6 +26,8 @@ pub use choose::{MANY_GHOSTS, PartitionSpec, choose, enough_rows};
 pub use distribute::{RowBlocks, Rows, distribute};
 pub(crate) use ghosts::to_owners;
 pub use ghosts::with_ghosts;
+#[cfg(feature = "cuda")]
+pub(crate) use ghosts::{from_bytes, to_bytes};
 pub use halo::{Halo, Neighbour, Numbering};
 pub(crate) use numbers::OwnRows;
 pub use numbers::RowNumbers;

@@ -134,6 +134,11 @@ pub(crate) fn ladder(
 pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<bool> {
     let fits = || {
         let ([nx, ny, nz], n) = (local.grid?, local.unknowns);
+        // A grid of the caller's may be that of another system.
+        let cells = nx.checked_mul(ny)?.checked_mul(nz)?;
+        if local.order() != 1 || cells != n || n == 0 {
+            return None;
+        }
         let [(_, a)] = &local.terms.terms[..] else { return None };
         let run = match local.numbers {
             None => 0..n,
@@ -144,7 +149,7 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
         let whole = run.start % layer == 0 && (run.end % layer == 0 || run.end == n);
         // Seven a cell, less what the sides in x and y lack.
         let few = a.blocks() + 2 * height * (nx + ny) <= 7 * run.len();
-        Some(local.order() == 1 && nx * ny * nz == n && whole && few)
+        Some(whole && few)
     };
     Ok(!space.any(!fits().unwrap_or(false))?)
 }
@@ -279,6 +284,22 @@ mod tests {
             let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, true, false, 1.0);
             assert_eq!([ladder[0].name(), ladder[1].name()], first);
         }
+    }
+
+    #[test]
+    fn tiles_want_the_stencil_of_the_grid_that_is_there() {
+        let (n, fits) = (12, |grid: [usize; 3], a: &Bsr| {
+            let problem = Problem::bsr(a).unwrap().with_grid(grid);
+            tiles_fit(&crate::device::cpu::Cpu::new(12, 1), &problem.part_of_one()).unwrap()
+        });
+        let diagonal = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
+        assert!(fits([3, 2, 2], &diagonal) && fits([12, 1, 1], &diagonal));
+        for grid in [[0, 3, 4], [3, 3, 3], [0; 3], [usize::MAX, 2, 2]] {
+            assert!(!fits(grid, &diagonal), "{grid:?}");
+        }
+        let col = (0..n).flat_map(|_| 0..n as u32).collect();
+        let full = Bsr::new(1, n, n, (0..=n).map(|i| i * n).collect(), col, vec![1.0; n * n]).unwrap();
+        assert!(!fits([3, 2, 2], &full));
     }
 
     #[test]

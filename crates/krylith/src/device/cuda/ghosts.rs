@@ -4,9 +4,9 @@
 use super::Cuda;
 use super::driver::{Buffer, launch};
 use super::specialisations as special;
-use crate::partition::Halo;
+use crate::Result;
+use crate::partition::{Halo, from_bytes, to_bytes};
 use crate::space::Space;
-use crate::{Error, Result};
 
 const THREADS: usize = 256;
 
@@ -44,13 +44,13 @@ impl Cuda {
         }
         let mut out = vec![Vec::new(); self.comm().size()];
         for n in &halo.neighbours {
-            out[n.rank] = bytes(&own[n.send.start * run..n.send.end * run]);
+            out[n.rank] = to_bytes(&own[n.send.start * run..n.send.end * run]);
         }
         let received = self.comm().all_to_all(out)?;
         let mut ghosts = vec![0.0; halo.ghosts * run];
         for n in &halo.neighbours {
             let to = &mut ghosts[n.receive.start * run..n.receive.end * run];
-            numbers(&received[n.rank], n.rank, to)?;
+            from_bytes(&received[n.rank], n.rank, to)?;
         }
         device.write(&ghosts, all, halo.own * run)
     }
@@ -67,13 +67,13 @@ impl Cuda {
         }
         let mut out = vec![Vec::new(); self.comm().size()];
         for n in &halo.neighbours {
-            out[n.rank] = bytes(&ghosts[n.receive.start * run..n.receive.end * run]);
+            out[n.rank] = to_bytes(&ghosts[n.receive.start * run..n.receive.end * run]);
         }
         let received = self.comm().all_to_all(out)?;
         let mut theirs = vec![0.0; halo.send.len() * run];
         for n in &halo.neighbours {
             let to = &mut theirs[n.send.start * run..n.send.end * run];
-            numbers(&received[n.rank], n.rank, to)?;
+            from_bytes(&received[n.rank], n.rank, to)?;
         }
         if theirs.is_empty() {
             return Ok(());
@@ -98,22 +98,4 @@ impl Cuda {
             )
         }
     }
-}
-
-fn bytes(numbers: &[f64]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(8 * numbers.len());
-    numbers.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
-    bytes
-}
-
-fn numbers(bytes: &[u8], rank: usize, to: &mut [f64]) -> Result<()> {
-    if bytes.len() != 8 * to.len() {
-        return Err(Error::invalid(format!(
-            "rank {rank} sent {} bytes of ghosts; {} were expected",
-            bytes.len(),
-            8 * to.len()
-        )));
-    }
-    to.iter_mut().zip(bytes.as_chunks::<8>().0).for_each(|(to, bytes)| *to = f64::from_le_bytes(*bytes));
-    Ok(())
 }

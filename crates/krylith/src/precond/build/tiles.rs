@@ -86,7 +86,8 @@ fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
             ))),
         };
     };
-    let [nx, ny, _] = local.grid.ok_or_else(no_grid)?.map(|n| n as u64);
+    let grid = local.grid.filter(|grid| grid.iter().all(|&n| n > 0));
+    let [nx, ny, _] = grid.ok_or_else(no_grid)?.map(|n| n as u64);
     if rows == 0 {
         return Ok([0; 3]);
     }
