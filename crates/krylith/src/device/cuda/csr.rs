@@ -52,8 +52,6 @@ struct Tiles {
 
 struct Kernels {
     shape: CsrShape,
-    /// Blocks of threads that the device runs at once.
-    grid: usize,
     product: CudaFunction,
     cut_rows: CudaFunction,
     residual: CudaFunction,
@@ -77,12 +75,9 @@ impl CsrProduct {
         let rows = pattern.row_ptr.len() - 1;
         let shape = CsrShape::choose(store);
         let kernel = |entry: &'static str| device.function(&shape.kernel(entry));
-        let product = kernel("csr_product")?;
-        let resident = device.allow_shared(&product, shape.threads, shape.shared())?;
         let kernels = Kernels {
             shape,
-            grid: device.multiprocessors() * resident,
-            product,
+            product: kernel("csr_product")?,
             cut_rows: kernel("csr_cut_rows")?,
             residual: kernel("csr_residual")?,
             residual_cut: kernel("csr_residual_cut")?,
@@ -135,11 +130,10 @@ impl CsrProduct {
             launch!(
                 device,
                 &self.kernels.product,
-                t.count.min(self.kernels.grid),
+                t.count,
                 self.kernels.shape.threads,
-                self.kernels.shape.shared(),
+                0,
                 space.halt(),
-                t.count as i32,
                 t.records.pointer(),
                 self.pattern.row_ptr.pointer(),
                 self.pattern.col.pointer(),
@@ -304,7 +298,7 @@ fn convert(
 impl Tiles {
     fn new(device: &Arc<Device>, pattern: &CsrPattern, shape: &CsrShape) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
-        let count = (rows + pattern.col.len()).div_ceil(shape.window());
+        let count = shape.tiles(rows, pattern.col.len());
         if i32::try_from(count).is_err() {
             return Err(Error::Unsupported(format!(
                 "a matrix of {} entries on one GPU; share it among several",

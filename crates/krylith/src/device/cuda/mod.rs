@@ -7,6 +7,7 @@
 pub(crate) mod ahead;
 mod block;
 mod block_tiles;
+mod bounce;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
