@@ -71,6 +71,10 @@ pub fn gpus_share_diagonals(transport: Transport) {
     conformance::dia::ranks_share_diagonals(&counts_for(transport), &share(transport));
 }
 
+pub fn gpus_share_scalar_rows(transport: Transport) {
+    conformance::csr::scalar_rows_of_ranks(&counts_for(transport), &share(transport));
+}
+
 pub fn cbcg_of_ranks() {
     for transport in [Transport::Auto, Transport::Nccl] {
         conformance::cbcg::cbcg_of_ranks(&counts_for(transport), &share(transport));

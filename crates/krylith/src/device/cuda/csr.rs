@@ -3,6 +3,7 @@
 //! A set-up finds which rows go together, by two kernels that read `row_ptr`; columns and values are not looked at.
 
 use super::Cuda;
+use super::dia::ResidualOf;
 use super::driver::{Buffer, Device, launch};
 use super::specialisations::CsrShape;
 use crate::memory::Numbers;
@@ -108,15 +109,27 @@ impl CsrProduct {
         })
     }
 
-    fn values(&self) -> u64 {
+    /// Address of the stored values.
+    pub fn values(&self) -> u64 {
         match &self.values {
             Values::F64(v) => v.pointer(),
             Values::F32(v) => v.pointer(),
         }
     }
 
-    fn entries(&self) -> usize {
+    /// Stored entries.
+    pub fn entries(&self) -> usize {
         self.pattern.col.len()
+    }
+
+    /// Where they are.
+    pub fn pattern(&self) -> &CsrPattern {
+        &self.pattern
+    }
+
+    /// Address of the coefficient.
+    pub fn coefficient(&self) -> u64 {
+        self.coefficient.pointer()
     }
 
     /// `y ← c A x`; lengths were checked.
@@ -162,9 +175,11 @@ impl CsrProduct {
         Ok(())
     }
 
-    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked.
-    pub fn residual(&self, space: &Cuda, b: u64, x: u64, r: u64, m: u64) -> Result<()> {
+    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked; of `b` 0 stands for zeros. What r lacks goes to `low`,
+    /// where that is not 0.
+    pub fn residual(&self, space: &Cuda, on: &ResidualOf, low: u64) -> Result<()> {
         let (device, t) = (space.device(), &self.tiles);
+        let ResidualOf { b, x, r, m } = *on;
         if t.count == 0 {
             return Ok(());
         }
@@ -186,7 +201,8 @@ impl CsrProduct {
                 r,
                 m,
                 t.parts.pointer(),
-                self.coefficient.pointer()
+                self.coefficient.pointer(),
+                low
             )?;
             if t.cut_rows > 0 {
                 launch!(
@@ -201,7 +217,8 @@ impl CsrProduct {
                     t.parts.pointer(),
                     b,
                     r,
-                    m
+                    m,
+                    low
                 )?;
             }
         }

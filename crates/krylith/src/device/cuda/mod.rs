@@ -12,6 +12,7 @@ mod buffer;
 pub(crate) mod caller;
 mod compiler;
 mod csr;
+mod csr_halo;
 mod cut;
 mod dia;
 mod diagonal;

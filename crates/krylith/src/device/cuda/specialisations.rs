@@ -367,6 +367,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
         all.push(CsrShape::choose(store).kernel("csr_product"));
+        all.extend(super::csr_halo::kernels(store));
         all.extend(super::block_tiles::kernels(store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
@@ -559,6 +560,7 @@ pub fn embedded() -> Vec<Kernel> {
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
         all.push(CsrShape::choose(store).kernel("csr_product"));
+        all.extend(super::csr_halo::kernels(store));
     }
     let store = Store::F64;
     all.extend(super::block_tiles::kernels(store));

@@ -220,13 +220,16 @@ __device__ __forceinline__ Twofold other_lane(const Twofold& s, int d) {
     return {__shfl_xor_sync(~0u, s.hi, d), __shfl_xor_sync(~0u, s.lo, d)};
 }
 
+// What a sum loses when it is rounded.
+__device__ __forceinline__ double lost(const Twofold& s, double rounded) { return __dadd_rn(__dsub_rn(s.hi, rounded), s.lo); }
+
 // r = b - c A x and m = |b| + |c A| |x|, each number summed in twice the working precision and then rounded: the residual that says whether a
 // solve has converged, and what rounding may make of it. At most one launch a batch of iterations. Bytes it must move: what a product does, b
-// read and m written. Values come straight from memory; a part of a row is three numbers.
+// read and m written. Values come straight from memory; a part of a row is three numbers. b null: 0. low: what r lacks, or null.
 extern "C" __global__ void __launch_bounds__(THREADS)
 csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
              const VALUE* __restrict__ values, const double* __restrict__ x, const double* __restrict__ b, double* __restrict__ r,
-             double* __restrict__ m, double* __restrict__ parts, const double* __restrict__ coefficient) {
+             double* __restrict__ m, double* __restrict__ parts, const double* __restrict__ coefficient, double* __restrict__ low) {
     if (halt && *halt) return;
     const Items on = {tiles + blockIdx.x};
     const double c = -*coefficient;
@@ -249,13 +252,15 @@ csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restr
         }
         if (o >= lanes || lane > 0) continue;
         const int part = on.part(i);
-        Twofold all = {part < 0 ? b[on.first() + i] : 0.0, 0.0};
+        Twofold all = {part < 0 && b ? b[on.first() + i] : 0.0, 0.0};
         size = fma(fabs(c), size, fabs(all.hi));
         add_product(all, c, sum.hi);
         all.lo = __dadd_rn(all.lo, __dmul_rn(c, sum.lo));
         if (part < 0) {
-            r[on.first() + i] = __dadd_rn(all.hi, all.lo);
+            const double rounded = __dadd_rn(all.hi, all.lo);
+            r[on.first() + i] = rounded;
             m[on.first() + i] = size;
+            if (low) low[on.first() + i] = lost(all, rounded);
         } else {
             double* to = parts + 3 * (2 * (i64)blockIdx.x + part);
             to[0] = all.hi;
@@ -267,12 +272,13 @@ csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restr
 
 // The residuals of rows that several tiles share, a warp a row.
 extern "C" __global__ void csr_residual_cut(const int* halt, const int count, const int* __restrict__ cuts, const double* __restrict__ parts,
-                                            const double* __restrict__ b, double* __restrict__ r, double* __restrict__ m) {
+                                            const double* __restrict__ b, double* __restrict__ r, double* __restrict__ m,
+                                            double* __restrict__ low) {
     if (halt && *halt) return;
     const int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (i >= count) return;
     const int row = cuts[3 * i], first = cuts[3 * i + 1], last = cuts[3 * i + 2];
-    Twofold sum = {lane == 0 ? b[row] : 0.0, 0.0};
+    Twofold sum = {lane == 0 && b ? b[row] : 0.0, 0.0};
     double size = fabs(sum.hi);
     for (int t = first + lane; t <= last; t += 32) {
         const double* part = parts + 3 * (2 * (i64)t + (t == first));
@@ -285,8 +291,10 @@ extern "C" __global__ void csr_residual_cut(const int* halt, const int count, co
         add(sum, other_lane(sum, d));
     }
     if (lane > 0) return;
-    r[row] = __dadd_rn(sum.hi, sum.lo);
+    const double rounded = __dadd_rn(sum.hi, sum.lo);
+    r[row] = rounded;
     m[row] = size;
+    if (low) low[row] = lost(sum, rounded);
 }
 
 // The first of the rows low..high whose key is not below `key`, or high: a warp looks at 32 places at once.
