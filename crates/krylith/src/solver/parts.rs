@@ -34,7 +34,8 @@ pub(super) struct Parts {
 
 /// The rows of all parts, where they follow one another.
 fn in_sequence(parts: &[One]) -> Option<Vec<Range<u64>>> {
-    let runs: Vec<Range<u64>> = parts.iter().map(|one| one.rows.borrowed().as_run()).collect::<Option<_>>()?;
+    let runs: Vec<Range<u64>> =
+        parts.iter().map(|one| one.rows.borrowed().as_run()).collect::<Option<_>>()?;
     let follow = runs.first().is_some_and(|run| run.start == 0)
         && runs.windows(2).all(|pair| pair[0].end == pair[1].start);
     follow.then_some(runs)

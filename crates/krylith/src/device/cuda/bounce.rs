@@ -84,7 +84,9 @@ impl Device {
         let (near, far) = (&source.device, &target.device);
         let mut bounce = source.bounce.lock().unwrap_or_else(|e| e.into_inner());
         bounce.open(near, far)?;
-        let Bounce { buffer: Some(buffer), read, .. } = &mut *bounce else { unreachable!("it was made above") };
+        let Bounce { buffer: Some(buffer), read, .. } = &mut *bounce else {
+            unreachable!("it was made above")
+        };
         let begin = Event::record(self)?;
         begin.awaited_by(near)?;
         begin.awaited_by(far)?;

@@ -76,6 +76,21 @@ impl Pool {
         kept.saturating_sub(read(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
     }
 
+    /// Lets GPU `ordinal` read and write what is allocated here.
+    fn open_to(&self, ordinal: usize) -> std::result::Result<(), DriverError> {
+        if !self.is_there() {
+            return Ok(());
+        }
+        let location = sys::CUmemLocation {
+            type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: ordinal as i32,
+        };
+        let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        let access = sys::CUmemAccessDesc { location, flags };
+        // SAFETY: reads one description.
+        unsafe { sys::cuMemPoolSetAccess(self.0, &access, 1) }.result()
+    }
+
     /// Gives back what nobody uses.
     fn trim(&self) {
         if self.is_there() {
@@ -117,6 +132,15 @@ impl Device {
     /// Gives the driver back what this pool keeps and nobody uses.
     pub(super) fn trim_pool(&self) {
         self.pool.trim();
+    }
+
+    /// Lets GPU `ordinal` read and write memory of this one's pool.
+    ///
+    /// # Errors
+    /// GPUs that cannot reach each other.
+    pub(super) fn open_pool_to_gpu(&self, ordinal: usize) -> Result<()> {
+        self.bind()?;
+        self.check("cuMemPoolSetAccess", self.pool.open_to(ordinal))
     }
 
     fn allocate<T: Copy>(self: &Arc<Self>, len: usize, what: &str, pool: &Pool) -> Result<Buffer<T>> {
@@ -247,6 +271,15 @@ impl<T: Copy> Buffer<T> {
         assert!(at + len <= self.len);
         let (device, pointer) = (self.device.clone(), self.at(at));
         work(&mut Self { device, pointer, len, bytes: 0, pooled: false, of: std::marker::PhantomData })
+    }
+    /// `len` numbers from `at` on as a buffer of their own, which frees nothing.
+    ///
+    /// # Safety
+    /// It must not be used when this buffer is gone.
+    pub(super) unsafe fn view(&self, at: usize, len: usize) -> Self {
+        assert!(at + len <= self.len);
+        let (device, pointer) = (self.device.clone(), self.at(at));
+        Self { device, pointer, len, bytes: 0, pooled: false, of: std::marker::PhantomData }
     }
     /// The device it lives on.
     pub fn device(&self) -> &Arc<Device> {

@@ -389,7 +389,9 @@ impl Caller {
             Some(theirs) => Event::record(device).and_then(|event| {
                 self.within(|| {
                     // SAFETY: both are alive.
-                    self.driver("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(theirs, event.handle(), 0) })
+                    self.driver("cuStreamWaitEvent", unsafe {
+                        sys::cuStreamWaitEvent(theirs, event.handle(), 0)
+                    })
                 })
             }),
             None if self.stream.is_none() => device.wait(),

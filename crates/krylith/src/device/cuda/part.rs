@@ -269,8 +269,10 @@ fn bring(
         resident.settled()?;
         // GPUs that cannot reach each other talk through the host.
         if let Ok(values) = copy(resident.values.at(numbers.start), 8 * numbers.len()) {
-            let (mut raw, mut kept) =
-                (Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) }, vec![values]);
+            let (mut raw, mut kept) = (
+                Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) },
+                vec![values],
+            );
             if pattern {
                 let pointers = copy(resident.row_ptr.at(run.start), 8 * (run.len() + 1))?;
                 let col = copy(resident.col.at(first), 4 * entries.len())?;
