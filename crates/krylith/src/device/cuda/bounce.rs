@@ -50,7 +50,7 @@ impl Bounce {
             self.buffer = Some(own.peer_zeros(2 * HALF, "copies to another GPU")?);
             own.wait()?;
         }
-        if self.open_to.contains(&to.info().ordinal) {
+        if own.info().ordinal == to.info().ordinal || self.open_to.contains(&to.info().ordinal) {
             return Ok(());
         }
         to.bind()?;

@@ -239,10 +239,10 @@ impl CsrShape {
     /// Rows up to this length stand in one tile.
     const LONG: usize = 64;
 
-    /// The mapping for a precision: of 4 to 16 entries a thread and 64 to 512 threads the one that was fastest in the mean of ten kinds of
+    /// The mapping for a precision: of 4 to 16 entries a thread and 64 to 512 threads, the one that was fastest in the mean of ten kinds of
     /// matrix.
     pub fn choose(store: Store) -> Self {
-        Self { threads: 128, capacity: 1536, resident: 8, store }
+        Self { threads: 128, capacity: 1280, resident: 8, store }
     }
 
     /// Tiles of a matrix: windows of equal work, a row counting as much as an eighth of an entry.

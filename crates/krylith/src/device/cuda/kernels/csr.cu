@@ -10,11 +10,11 @@
 // csr_cut_rows adds the parts in order.
 //
 // Mapping. A block of threads takes a tile. Each thread loads pairs of neighbouring entries, past L1, all of them at once, then gathers x for
-// them all: 12 entries in flight a thread and 1,024 threads a multiprocessor keep the memory busy, and most of L1 is left to x. Products go to
+// them all: 10 entries in flight a thread and 1,024 threads a multiprocessor keep the memory busy, and most of L1 is left to x. Products go to
 // shared memory, from where 1 to 32 neighbouring lanes add up a row, and whole warps those far above the mean. Lanes depend on the tile alone
 // and sums on nothing else, so results are the same every time. Measured beside it on an H200: tiles brought to shared memory by bulk copies,
-// two ahead (81 % of read bandwidth for 83 % on 7 points, 51 for 64 % on rows like a web crawl's: the copies' room was L1's), and neighbouring
-// tiles in one block of threads (83 and 61 %).
+// two ahead, whose room was L1's (81 % of read bandwidth for 89 % on 7 points, 51 for 69 % on rows like a web crawl's). Several neighbouring
+// tiles in one block of threads, one entry a load and padding against bank conflicts were slower as well.
 #ifndef VALUE
 #define VALUE double
 #endif
