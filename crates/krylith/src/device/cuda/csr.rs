@@ -130,7 +130,7 @@ impl CsrProduct {
     /// Loads what [`multiply_to`](Self::multiply_to) needs.
     pub fn prepare_for_others(&mut self, device: &Device) -> Result<()> {
         let shape = &self.kernels.shape;
-        let kernel = |entry| device.function(&shape.to_others(entry));
+        let kernel = |entry| device.function(&shape.kernel_for_others(entry));
         let product = kernel("csr_product")?;
         device.allow_shared(&product, shape.threads, shape.shared())?;
         self.to_others = Some((product, kernel("csr_cut_rows")?));
