@@ -71,6 +71,10 @@ pub fn gpus_share_diagonals(transport: Transport) {
     conformance::dia::ranks_share_diagonals(&counts_for(transport), &share(transport));
 }
 
+pub fn gpus_share_scalar_rows(transport: Transport) {
+    conformance::csr::scalar_rows_of_ranks(&counts_for(transport), &share(transport));
+}
+
 /// Whole vectors on the GPU of a rank's number.
 fn whole(comm: &Arc<dyn Communicator>, len: usize) -> krylith::Result<Cuda> {
     Cuda::new(&all_gpus()[comm.rank()], len)

@@ -11,8 +11,10 @@
 //! mapped, so ranks that are processes are refused.
 
 use super::Cuda;
+use super::bounce::At;
 use super::compiler::Kernel;
 use super::csr::{CsrPattern, CsrProduct};
+use super::dia::ResidualOf;
 use super::driver::{Buffer, Device, launch};
 use super::fabric::{Fabric, Transport};
 use super::peers::{MAX_RANKS, Shared};
@@ -309,7 +311,7 @@ impl SharedRows for Cuda {
         let (b, x, r, m) = (b.pointer(), x.pointer(), r.pointer(), m.pointer());
         p.exchange(&[r, m], |piece| {
             let at = 8 * piece.rows.start as u64;
-            piece.product.residual(self, b + at, x, r + at, m + at)
+            piece.product.residual(self, &ResidualOf { b: b + at, x, r: r + at, m: m + at }, 0)
         })
     }
 
@@ -410,17 +412,7 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
             kept = Some(resident);
             (from, first, col, values)
         }
-        Some(resident) if resident.open_to(device).is_ok() => {
-            let (col, values) = (device.room(entries.len(), WHAT)?, device.room(entries.len(), WHAT)?);
-            // SAFETY: room for as many numbers; the matrix is held until the copies are done.
-            unsafe {
-                let copy =
-                    |to: u64, from: u64, bytes: usize| device.copy_beside(device.stream(), to, from, bytes);
-                copy(row_ptr.pointer(), resident.row_ptr.at(rows.start), 8 * row_ptr.len())?;
-                copy(col.pointer(), resident.col.at(entries.start), 4 * entries.len())?;
-                copy(values.pointer(), resident.values.at(entries.start), 8 * entries.len())?;
-            }
-            device.wait()?;
+        Some(resident) if let Ok((col, values)) = rows_from(device, &resident, run, &row_ptr) => {
             (row_ptr.pointer(), entries.start, col, values)
         }
         _ => {
@@ -438,6 +430,30 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
     let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
     let product = CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Store::F64, 1.0)?;
     Ok((product, kept))
+}
+
+/// Columns and values of a run of rows, and into `row_ptr` where they begin, from the memory of another GPU.
+fn rows_from(
+    device: &Arc<Device>,
+    from: &Resident,
+    run: &Run,
+    row_ptr: &Buffer<i64>,
+) -> Result<(Buffer<u32>, Buffer<f64>)> {
+    let Run { rows, entries } = run;
+    from.settled()?;
+    let (col, values) = (device.room(entries.len(), WHAT)?, device.room(entries.len(), WHAT)?);
+    // SAFETY: room for as many numbers; the caller holds the matrix until the copies are done.
+    unsafe {
+        let copy = |to: u64, pointer: u64, bytes: usize| {
+            let own = At { ordinal: device.info().ordinal, pointer: to };
+            device.copy_between(own, At { ordinal: from.ordinal(), pointer }, bytes)
+        };
+        copy(row_ptr.pointer(), from.row_ptr.at(rows.start), 8 * row_ptr.len())?;
+        copy(col.pointer(), from.col.at(entries.start), 4 * entries.len())?;
+        copy(values.pointer(), from.values.at(entries.start), 8 * entries.len())?;
+    }
+    device.wait()?;
+    Ok((col, values))
 }
 
 impl Device {
