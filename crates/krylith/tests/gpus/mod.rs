@@ -83,6 +83,9 @@ fn whole(comm: &Arc<dyn Communicator>, len: usize) -> krylith::Result<Cuda> {
 pub fn products_of_whole_vectors() {
     conformance::replicated::products_of_whole_vectors(&gpu_counts(), &whole);
     conformance::replicated::other_systems_are_refused::<Cuda>(all_gpus().len(), &whole);
+    if all_gpus().len() > 1 {
+        conformance::replicated::a_rank_that_fails_ends_the_others::<Cuda>(all_gpus().len(), &whole);
+    }
 }
 
 pub fn cg_of_whole_vectors() {

@@ -138,7 +138,7 @@ impl CsrProduct {
     /// Loads what [`multiply_to`](Self::multiply_to) needs.
     pub fn prepare_for_others(&mut self, device: &Device) -> Result<()> {
         let shape = &self.kernels.shape;
-        let kernel = |entry| device.function(&shape.to_others(entry));
+        let kernel = |entry| device.function(&shape.kernel_for_others(entry));
         self.to_others = Some((kernel("csr_product")?, kernel("csr_cut_rows")?));
         Ok(())
     }

@@ -220,7 +220,7 @@ pub struct CudaShared {
     stages: Vec<Stage>,
     /// The products' kernels store into the vectors of all.
     fused: bool,
-    _whole: Option<Arc<Resident>>,
+    _matrix: Option<Arc<Resident>>,
 }
 
 struct Stage {
@@ -238,14 +238,9 @@ pub struct CudaGathered {
     links: Arc<CudaLinks>,
     rows: Range<usize>,
     product: Option<CsrProduct>,
-    whole: Whole,
-    _whole: Option<Arc<Resident>>,
-}
-
-enum Whole {
-    /// One rank multiplies its own vector.
-    Own,
-    Shared(Shared<f64>, Places),
+    /// None on one rank, which multiplies its own vector.
+    whole: Option<Shared<f64>>,
+    _matrix: Option<Arc<Resident>>,
 }
 
 impl SharedRows for Cuda {
@@ -291,7 +286,7 @@ impl SharedRows for Cuda {
             .map(|stage| Ok(Stage { pieces: pieces(&stage.runs[rank])?, redundant: stage.redundant }))
             .collect::<Result<Vec<_>>>();
         let stages = links.agree(stages.and_then(|stages| self.wait().map(|()| stages)))?;
-        Ok(CudaShared { links: links.clone(), rows: a.rows(), stages, fused, _whole: kept })
+        Ok(CudaShared { links: links.clone(), rows: a.rows(), stages, fused, _matrix: kept })
     }
 
     fn multiply_shared(&self, p: &CudaShared, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
@@ -328,31 +323,29 @@ impl SharedRows for Cuda {
         };
         let product = links.agree(product)?;
         let whole = match &links.0 {
-            None => Whole::Own,
+            None => None,
             Some(joined) => {
                 let whole = self.device().peer_zeros(a.columns(), "a gathered vector");
-                let whole = Shared::new(&*joined.comm, agree(&*joined.comm, whole)?)?;
-                let mut places = [0; MAX_RANKS];
-                (0..joined.comm.size()).for_each(|q| places[q] = whole.of(q));
-                Whole::Shared(whole, places)
+                Some(Shared::new(&*joined.comm, agree(&*joined.comm, whole)?)?)
             }
         };
         let (product, kept) = product.map_or((None, None), |(product, kept)| (Some(product), kept));
-        Ok(CudaGathered { links: links.clone(), rows: own.rows.clone(), product, whole, _whole: kept })
+        Ok(CudaGathered { links: links.clone(), rows: own.rows.clone(), product, whole, _matrix: kept })
     }
 
     fn multiply_gathered(&self, p: &CudaGathered, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         check_lengths(p.rows.len(), p.rows.len(), x.len(), y.len())?;
         let (mut x, y) = (x.pointer(), y.pointer());
-        if let (Some(joined), Whole::Shared(whole, places)) = (&p.links.0, &p.whole) {
-            let (device, at) = (self.device(), 8 * p.rows.start as u64);
+        if let (Some(joined), Some(whole)) = (&p.links.0, &p.whole) {
+            let (device, own, at) = (self.device(), whole.own().pointer(), 8 * p.rows.start as u64);
+            let mut places = [0; MAX_RANKS];
+            (0..joined.comm.size()).for_each(|q| places[q] = whole.of(q));
             joined.enter()?;
             // SAFETY: own rows lie in both.
-            unsafe { device.copy_beside(device.stream(), whole.own().pointer() + at, x, 8 * p.rows.len())? };
-            // Own numbers stand at their place of the whole vector now.
-            joined.send(std::iter::once(&p.rows), |_| whole.own().pointer(), &[places])?;
-            joined.leave(whole.own().pointer())?;
-            x = whole.own().pointer();
+            unsafe { device.copy_beside(device.stream(), own + at, x, 8 * p.rows.len())? };
+            joined.send(std::iter::once(&p.rows), |_| own, &[&places])?;
+            joined.leave(own)?;
+            x = own;
         }
         p.product.iter().try_for_each(|product| product.multiply(self, x, y))
     }

@@ -266,7 +266,7 @@ impl CsrShape {
     }
 
     /// The same that stores each number of y into the vectors of other GPUs as well.
-    pub fn to_others(&self, entry: &'static str) -> Kernel {
+    pub fn kernel_for_others(&self, entry: &'static str) -> Kernel {
         let mut kernel = self.kernel(entry);
         kernel.defines.push(define("PEERS", 1));
         kernel
@@ -376,7 +376,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
         all.extend(bases(store));
         all.push(CsrShape::choose(store).kernel("csr_product"));
         all.extend(super::csr_halo::kernels(store));
-        all.push(CsrShape::choose(store).to_others("csr_product"));
+        all.push(CsrShape::choose(store).kernel_for_others("csr_product"));
         all.extend(super::block_tiles::kernels(store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
@@ -573,7 +573,7 @@ pub fn embedded() -> Vec<Kernel> {
         all.extend(super::csr_halo::kernels(store));
     }
     let store = Store::F64;
-    all.push(CsrShape::choose(store).to_others("csr_product"));
+    all.push(CsrShape::choose(store).kernel_for_others("csr_product"));
     all.extend(super::block_tiles::kernels(store));
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
         all.extend([ildu_form(order), ildu_factor(order)]);
