@@ -156,14 +156,32 @@ pub(super) fn sums_before(counts: &[usize]) -> Vec<usize> {
 /// Where draws repeat too often, columns from the middle of the row on fill the rest. `want` is at most n, and no less than what `out`
 /// holds.
 pub(super) fn distinct(out: &mut Vec<u32>, want: usize, n: usize, mut draw: impl FnMut() -> usize) {
-    const ROUNDS: usize = 5;
+    const ROUNDS: usize = 6;
+    // So few are put where they belong one by one.
+    const FEW: usize = 16;
+    while out.len() < want {
+        out.push(draw() as u32);
+    }
+    out.sort_unstable();
+    out.dedup();
     for _ in 0..ROUNDS {
-        while out.len() < want {
-            out.push(draw() as u32);
+        let sorted = out.len();
+        if want - sorted <= FEW {
+            for _ in sorted..want {
+                let column = draw() as u32;
+                if let Err(at) = out.binary_search(&column) {
+                    out.insert(at, column);
+                }
+            }
+        } else {
+            while out.len() < want {
+                out.push(draw() as u32);
+            }
+            out[sorted..].sort_unstable();
+            out.sort(); // stable, which merges two sorted runs
+            out.dedup();
         }
-        out.sort_unstable();
-        out.dedup();
-        if out.len() >= want {
+        if out.len() == want {
             return;
         }
     }

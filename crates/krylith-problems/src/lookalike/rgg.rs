@@ -9,6 +9,7 @@
 //! longest rows are the original's; elsewhere as many edges go or come. These few changes are a list.
 
 use rayon::prelude::*;
+use std::ops::Range;
 
 use super::Shape;
 use super::build::{Pattern, offsets};
@@ -31,24 +32,30 @@ pub(super) struct Rgg {
     seed: u64,
 }
 
-/// The points of a cell and of those around it.
+/// The points of a cell and of those around it, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Near {
-    /// Points of the cell.
-    own: std::ops::Range<usize>,
-    points: Vec<Point>,
+    /// Numbers of the cell's points, and where the first of them stands in the arrays.
+    own: Range<usize>,
+    first: usize,
+    number: Vec<u32>,
+    x: Vec<f64>,
+    y: Vec<f64>,
+    /// Room for a row.
+    found: Vec<u32>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Point {
-    number: u32,
-    at: [f64; 2],
-}
+impl Near {
+    /// Squares of the distances of all points from point `i` of the cell.
+    fn apart(&self, i: usize) -> impl Iterator<Item = f64> + '_ {
+        let at = self.first + i - self.own.start;
+        let (x, y) = (self.x[at], self.y[at]);
+        self.x.iter().zip(&self.y).map(move |(p, q)| (p - x) * (p - x) + (q - y) * (q - y))
+    }
 
-impl Point {
-    fn apart(&self, other: &Point) -> f64 {
-        let [x, y] = [self.at[0] - other.at[0], self.at[1] - other.at[1]];
-        x * x + y * y
+    /// Neighbours of point `i` of the cell; the point itself is none.
+    fn count(&self, i: usize, reach: f64) -> usize {
+        self.apart(i).map(|d| usize::from(d < reach)).sum::<usize>() - 1
     }
 }
 
@@ -78,9 +85,7 @@ impl Rgg {
     }
 
     fn degrees(&self) -> Vec<u32> {
-        self.over_cells(|near| {
-            near.own.clone().map(|i| self.count(near, i, self.reach) as u32).collect::<Vec<_>>()
-        })
+        self.over_cells(|near| near.own.clone().map(|i| near.count(i, self.reach) as u32).collect::<Vec<_>>())
     }
 
     /// What `of` makes of each cell, one after the other.
@@ -108,7 +113,7 @@ impl Rgg {
                 cells
                     .map(|cell| {
                         rgg.gather(cell, &mut near);
-                        near.own.clone().map(|i| rgg.count(&near, i, rgg.reach) as u64).sum::<u64>()
+                        near.own.clone().map(|i| near.count(i, rgg.reach) as u64).sum::<u64>()
                     })
                     .sum::<u64>()
             });
@@ -127,10 +132,9 @@ impl Rgg {
             };
             let mut between = self.over_cells(|near| {
                 let mut found = Vec::new();
-                let joinable = |p: &Point| p.number as usize != self.lonely;
-                for own in self.own(near).iter().filter(|p| joinable(p)) {
-                    let after = near.points.iter().filter(|p| p.number > own.number && joinable(p));
-                    found.extend(after.map(|p| p.apart(own)).filter(|d| (low..high).contains(d)));
+                for i in near.own.clone() {
+                    let after = near.apart(i).zip(&near.number).filter(|(_, j)| **j as usize > i);
+                    found.extend(after.map(|(d, _)| d).filter(|d| (low..high).contains(d)));
                 }
                 found
             });
@@ -166,12 +170,11 @@ impl Rgg {
         }
         let Some(i) = self.lengths.par_iter().position_first(|&l| l == most) else { return };
         let (near, joined) = (self.near(i), self.row(i));
-        let Some(own) = near.points.iter().find(|p| p.number as usize == i).copied() else { return };
-        let mut free: Vec<Point> =
-            near.points.iter().filter(|p| !joined.contains(&p.number)).copied().collect();
-        free.sort_by(|a, b| a.apart(&own).total_cmp(&b.apart(&own)).then(a.number.cmp(&b.number)));
-        for point in free {
-            let j = point.number as usize;
+        let mut free: Vec<(f64, u32)> = near.apart(i).zip(near.number.iter().copied()).collect();
+        free.retain(|(_, j)| !joined.contains(j));
+        free.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        for (_, j) in free {
+            let j = j as usize;
             if self.lengths[i] < max && self.lengths[j] + 1 < max && j != i && j != self.lonely {
                 self.change(i, j, true);
             }
@@ -197,7 +200,7 @@ impl Rgg {
                 continue;
             }
             let (near, joined) = (self.near(i), self.row(i));
-            let mut others = near.points.iter().map(|p| p.number);
+            let mut others = near.number.iter().copied();
             let found = others.find(|j| *j as usize != i && joined.contains(j) != more && fit(*j as usize));
             if let Some(j) = found {
                 self.change(i, j as usize, more);
@@ -235,39 +238,35 @@ impl Rgg {
         self.begin.partition_point(|&first| first <= i) - 1
     }
 
-    /// The points of `cell` and of the eight around it, in the order of their numbers.
+    /// The points of `cell` and of the eight around it. The lonely one is sent far away.
     fn gather(&self, cell: usize, near: &mut Near) {
         let side = self.side;
         let around = |c: usize| c.saturating_sub(1)..(c + 2).min(side);
         near.own = self.begin[cell]..self.begin[cell + 1];
-        near.points.clear();
+        near.number.clear();
+        near.x.clear();
+        near.y.clear();
         for y in around(cell / side) {
             for x in around(cell % side) {
-                let cell = y * side + x;
-                near.points.extend((self.begin[cell]..self.begin[cell + 1]).map(|i| {
+                let next = y * side + x;
+                if next == cell {
+                    near.first = near.number.len();
+                }
+                for i in self.begin[next]..self.begin[next + 1] {
                     let word = mix((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.seed);
                     let unit = |bits: u64| (bits & 0xffff_ffff) as f64 / (1u64 << 32) as f64;
-                    Point { number: i as u32, at: [x as f64 + unit(word), y as f64 + unit(word >> 32)] }
-                }));
+                    near.number.push(i as u32);
+                    near.x.push(if i == self.lonely { FAR } else { x as f64 + unit(word) });
+                    near.y.push(y as f64 + unit(word >> 32));
+                }
             }
         }
-    }
-
-    /// The cell's own among the points near it.
-    fn own<'a>(&self, near: &'a Near) -> &'a [Point] {
-        let first = near.points.partition_point(|p| (p.number as usize) < near.own.start);
-        &near.points[first..first + near.own.len()]
-    }
-
-    /// Neighbours of point `i` within `reach`, before changes.
-    fn count(&self, near: &Near, i: usize, reach: f64) -> usize {
-        let own = self.own(near)[i - near.own.start];
-        if i == self.lonely {
-            return 0;
-        }
-        near.points.iter().filter(|p| p.apart(&own) < reach && p.number as usize != self.lonely).count() - 1
+        near.found.resize(near.number.len(), 0);
     }
 }
+
+/// In cells; further than any cell is.
+const FAR: f64 = 1e9;
 
 impl Pattern for Rgg {
     type Scratch = Near;
@@ -281,14 +280,17 @@ impl Pattern for Rgg {
         if !near.own.contains(&i) {
             self.gather(self.cell(i), near);
         }
-        let own = self.own(near)[i - near.own.start];
-        if i != self.lonely {
-            let joined = near.points.iter().filter(|p| p.apart(&own) < self.reach && p.number != own.number);
-            out.extend(joined.map(|p| p.number).filter(|&j| j as usize != self.lonely));
+        // Without a branch that nobody can foresee.
+        let (mut found, mut count) = (std::mem::take(&mut near.found), 0);
+        for (d, &j) in near.apart(i).zip(&near.number) {
+            found[count] = j;
+            count += usize::from(d < self.reach && j as usize != i);
         }
-        let first = self.changed.partition_point(|&(p, _)| p < own.number);
+        out.extend_from_slice(&found[..count]);
+        near.found = found;
+        let first = self.changed.partition_point(|&(p, _)| (p as usize) < i);
         for &(p, j) in &self.changed[first..] {
-            if p != own.number {
+            if p as usize != i {
                 break;
             }
             match out.binary_search(&j) {
@@ -312,5 +314,43 @@ fn poisson(mean: f64, seed: u64) -> impl Fn(usize) -> u32 + Send + Sync {
     move |cell| {
         let u = Random::new(seed, 3, cell as u64).unit();
         below.partition_point(|&sum| sum <= u) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_within_reach_are_joined_but_for_a_few_changes() {
+        for (rows, entries, max) in [(2048, 31_006, 40), (1000, 9000, 30), (1500, 36_000, 34)] {
+            let rgg = Rgg::new(&Shape::new(rows, entries, 0, max), 11);
+            let n = rows as usize;
+            let points: Vec<[f64; 2]> = (0..n)
+                .map(|i| {
+                    let near = rgg.near(i);
+                    let at = near.first + i - near.own.start;
+                    assert_eq!(near.number[at] as usize, i);
+                    [near.x[at], near.y[at]]
+                })
+                .collect();
+            let changed = |i: usize, j: usize| rgg.changed.contains(&(i as u32, j as u32));
+            for i in 0..n {
+                let expected: Vec<u32> = (0..n)
+                    .filter(|&j| {
+                        let apart =
+                            (points[i][0] - points[j][0]).powi(2) + (points[i][1] - points[j][1]).powi(2);
+                        i != j && (apart < rgg.reach) != changed(i, j)
+                    })
+                    .map(|j| j as u32)
+                    .collect();
+                assert!(rgg.row(i) == expected, "{rows} rows: row {i}");
+                assert_eq!(rgg.length(i), expected.len());
+            }
+            assert_eq!(rgg.lengths.iter().map(|&l| u64::from(l)).sum::<u64>(), entries, "{rows} rows");
+            assert_eq!(rgg.lengths.iter().max(), Some(&max), "{rows} rows");
+            assert_eq!(rgg.length(rgg.lonely), 0);
+            assert!(rgg.changed.len() < 400, "{rows} rows: {} changes", rgg.changed.len());
+        }
     }
 }

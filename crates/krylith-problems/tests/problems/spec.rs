@@ -38,10 +38,10 @@ fn the_catalogue_is_true() {
 #[test]
 fn what_is_wrong_is_named() {
     for (text, named) in [
-        ("", "stokes, laplace, spe10, radiation, poisson-multiphase, random"),
+        ("", "stokes, laplace, spe10, radiation, poisson-multiphase, random, lookalike"),
         (
             "navier:3x3x3",
-            "unknown problem `navier`; the known ones are stokes, laplace, spe10, radiation, poisson-multiphase, random",
+            "unknown problem `navier`; the known ones are stokes, laplace, spe10, radiation, poisson-multiphase, random, lookalike",
         ),
         ("stokes", "expected stokes:NXxNYxNZ"),
         ("stokes:", "expected stokes:NXxNYxNZ"),
