@@ -41,11 +41,17 @@ fn a_file_that_is_missing_and_a_problem_spelt_wrong() {
     f.line("solve missing.mtx").fails(2, &["missing.mtx", "No such file"]);
     f.line("solve stoke").fails(
         2,
-        &["stoke", "generated problems are stokes, laplace, spe10, radiation, poisson-multiphase, random"],
+        &[
+            "stoke",
+            "generated problems are stokes, laplace, spe10, radiation, poisson-multiphase, random, lookalike",
+        ],
     );
     f.line("solve stoke:4x4x4").fails(
         2,
-        &["unknown problem `stoke`", "stokes, laplace, spe10, radiation, poisson-multiphase, random"],
+        &[
+            "unknown problem `stoke`",
+            "stokes, laplace, spe10, radiation, poisson-multiphase, random, lookalike",
+        ],
     );
     f.line("solve stokes:4x4").fails(2, &["stokes:NXxNYxNZ"]);
     f.line("solve stokes:4x4x4,mu=1").fails(2, &["unknown key `mu`", "tau, nu"]);
