@@ -21,6 +21,8 @@ pub(super) struct CsrProduct {
     coefficient: Buffer<f64>,
     tiles: Tiles,
     kernels: Kernels,
+    /// The kernels of [`multiply_to`](Self::multiply_to).
+    to_others: Option<(CudaFunction, CudaFunction)>,
     /// Values on their way to the device or to another precision, kept after the first update.
     staging: Option<Buffer<f64>>,
     /// Set by `csr_values`: a value is not finite.
@@ -53,8 +55,6 @@ struct Tiles {
 
 struct Kernels {
     shape: CsrShape,
-    /// Blocks of threads that the device runs at once.
-    grid: usize,
     product: CudaFunction,
     cut_rows: CudaFunction,
     residual: CudaFunction,
@@ -78,12 +78,9 @@ impl CsrProduct {
         let rows = pattern.row_ptr.len() - 1;
         let shape = CsrShape::choose(store);
         let kernel = |entry: &'static str| device.function(&shape.kernel(entry));
-        let product = kernel("csr_product")?;
-        let resident = device.allow_shared(&product, shape.threads, shape.shared())?;
         let kernels = Kernels {
             shape,
-            grid: device.multiprocessors() * resident,
-            product,
+            product: kernel("csr_product")?,
             cut_rows: kernel("csr_cut_rows")?,
             residual: kernel("csr_residual")?,
             residual_cut: kernel("csr_residual_cut")?,
@@ -108,6 +105,7 @@ impl CsrProduct {
             coefficient,
             tiles,
             kernels,
+            to_others: None,
             staging: None,
             broken,
             version: 0,
@@ -137,8 +135,37 @@ impl CsrProduct {
         self.coefficient.pointer()
     }
 
+    /// Loads what [`multiply_to`](Self::multiply_to) needs.
+    pub fn prepare_for_others(&mut self, device: &Device) -> Result<()> {
+        let shape = &self.kernels.shape;
+        let kernel = |entry| device.function(&shape.kernel_for_others(entry));
+        self.to_others = Some((kernel("csr_product")?, kernel("csr_cut_rows")?));
+        Ok(())
+    }
+
     /// `y ← c A x`; lengths were checked.
     pub fn multiply(&self, space: &Cuda, x: u64, y: u64) -> Result<()> {
+        let Kernels { product, cut_rows, .. } = &self.kernels;
+        self.launch_product(space, product, cut_rows, x, y, [0; 16])
+    }
+
+    /// The same, each number stored into the vectors of other GPUs as well: their addresses, and in the last place how many.
+    pub fn multiply_to(&self, space: &Cuda, x: u64, y: u64, others: [u64; 16]) -> Result<()> {
+        let lacking = || Error::Internal("a product that was not prepared for other GPUs".into());
+        let (product, cut_rows) = self.to_others.as_ref().ok_or_else(lacking)?;
+        self.launch_product(space, product, cut_rows, x, y, others)
+    }
+
+    /// `others` is one argument more than kernels take that store into y alone; they do not see it.
+    fn launch_product(
+        &self,
+        space: &Cuda,
+        product: &CudaFunction,
+        cut_rows: &CudaFunction,
+        x: u64,
+        y: u64,
+        others: [u64; 16],
+    ) -> Result<()> {
         let (device, t) = (space.device(), &self.tiles);
         if t.count == 0 {
             return Ok(());
@@ -147,12 +174,11 @@ impl CsrProduct {
         unsafe {
             launch!(
                 device,
-                &self.kernels.product,
-                t.count.min(self.kernels.grid),
+                product,
+                t.count,
                 self.kernels.shape.threads,
-                self.kernels.shape.shared(),
+                0,
                 space.halt(),
-                t.count as i32,
                 t.records.pointer(),
                 self.pattern.row_ptr.pointer(),
                 self.pattern.col.pointer(),
@@ -161,12 +187,13 @@ impl CsrProduct {
                 x,
                 y,
                 t.parts.pointer(),
-                self.coefficient.pointer()
+                self.coefficient.pointer(),
+                others
             )?;
             if t.cut_rows > 0 {
                 launch!(
                     device,
-                    &self.kernels.cut_rows,
+                    cut_rows,
                     t.cut_rows.div_ceil(4),
                     128,
                     0,
@@ -174,7 +201,8 @@ impl CsrProduct {
                     t.cut_rows as i32,
                     t.cuts.pointer(),
                     t.parts.pointer(),
-                    y
+                    y,
+                    others
                 )?;
             }
         }
@@ -321,7 +349,7 @@ fn convert(
 impl Tiles {
     fn new(device: &Arc<Device>, pattern: &CsrPattern, shape: &CsrShape) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
-        let count = (rows + pattern.col.len()).div_ceil(shape.window());
+        let count = shape.tiles(rows, pattern.col.len());
         if i32::try_from(count).is_err() {
             return Err(Error::Unsupported(format!(
                 "a matrix of {} entries on one GPU; share it among several",
