@@ -222,7 +222,7 @@ pub(super) fn weights(terms: &Terms) -> Vec<u64> {
     let blocks =
         |i: usize| terms.terms.iter().map(|(_, a)| (a.row_ptr()[i + 1] - a.row_ptr()[i]) as u64).sum();
     // An empty row costs something too, and a matrix without blocks can be cut.
-    (0..terms.block_rows()).map(|i| 1u64.max(blocks(i))).collect()
+    (0..terms.block_rows()).into_par_iter().map(|i| 1u64.max(blocks(i))).collect()
 }
 
 /// Sums of the first 0, 1, …, n weights.

@@ -104,6 +104,32 @@ pub fn scalar_rows_of_every_length<S: PointBlockSum>(make: Make<S>) {
     }
 }
 
+/// Products with rows that several threads share, first, last and side by side: right, and handed back to be compared bit by bit.
+pub fn rows_shared_by_threads<S: PointBlockSum>(make: Make<S>) -> Vec<f64> {
+    let n = 70_000;
+    let mut lengths = vec![1; n];
+    for (row, len) in [(0, n), (100, 32_769), (101, 32_768), (102, 65_536), (40_000, 66_000), (n - 1, 50_000)]
+    {
+        lengths[row] = len;
+    }
+    let mut rng = Random(126);
+    let mut a = rows_of(&lengths, &mut rng, &mut |rng| rng.number());
+    let (space, x) = (make(n), rng.numbers(n));
+    let mut all = Vec::new();
+    for store in [Store::F64, Store::F32] {
+        let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
+        let mut operator = PointBlock::new(&space, &terms(-2.5, &a), store, false).unwrap();
+        for _ in 0..2 {
+            let y = apply(&space, &operator, &x, n);
+            check(&y, &reference(-2.5, &a, stored, &x), &format!("{store:?}"));
+            all.extend(y);
+            a.values_mut().iter_mut().for_each(|v| *v = rng.number());
+            operator.update_values(&space, 0, a.values()).unwrap();
+        }
+    }
+    all
+}
+
 /// A matrix of whole numbers with an x, for which integers give 3 A x, a right-hand side beside it, and the residual exactly.
 struct Exact {
     a: Bsr,

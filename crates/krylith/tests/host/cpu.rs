@@ -64,6 +64,15 @@ fn scalar_rows_of_every_length() {
 }
 
 #[test]
+fn rows_shared_by_threads_have_the_same_bits() {
+    let of = |threads: usize| conformance::csr::rows_shared_by_threads(&|n| eager(n, threads));
+    let one = of(1);
+    for threads in [2, 3, 5] {
+        assert!(of(threads) == one, "{threads} threads have other bits than one");
+    }
+}
+
+#[test]
 fn products_by_diagonals() {
     each(|space| conformance::dia::products_by_diagonals(space));
     each(|space| conformance::dia::products_by_diagonals_sum(space));

@@ -7,6 +7,7 @@
 //! vector or two, which meet one number x[c, k] a stage. So nothing is shuffled and nothing is summed across a vector.
 
 mod kernels;
+mod scalar;
 
 pub(super) use kernels::Number;
 
@@ -23,6 +24,7 @@ use crate::space::{Space, Store};
 use crate::{Error, Result};
 use kernels::kernel;
 use rayon::prelude::*;
+use scalar::LongRows;
 use std::ops::Range;
 
 /// Terms in host memory; with the share of the ghosts, where they are one rank's rows of a distributed sum.
@@ -51,6 +53,8 @@ pub(super) struct Rows {
     pub(super) coefficients: Vec<Vec<f64>>,
     /// Runs of block rows of about equal work.
     pub(super) pieces: Vec<Range<usize>>,
+    /// Rows of scalars that several threads share.
+    long: LongRows,
 }
 
 /// Terms of one pattern.
@@ -293,8 +297,12 @@ impl Rows {
             groups,
             coefficients: terms.terms.iter().map(|t| t.0.values().to_vec()).collect(),
             pieces: Vec::new(),
+            long: LongRows::default(),
         };
         rows.pieces = balance(&rows.groups, rows.block_rows, space.pool().pieces(rows.bytes() as usize));
+        if rows.is_scalar() {
+            rows.long = LongRows::new(&rows.groups[0].row_ptr, &rows.pieces);
+        }
         Ok(rows)
     }
 
@@ -357,7 +365,12 @@ impl Rows {
 
     /// y = A x.
     pub(super) fn multiply(&self, pool: &Pool, x: &[f64], y: &mut [f64]) {
-        let (run, bs) = (kernel(self.block, self.stages), self.block * self.stages);
+        let scalar = self.is_scalar();
+        if scalar && !self.long.is_empty() {
+            return self.long.multiply(self, pool, x, y);
+        }
+        let run = if scalar { scalar::KERNEL } else { kernel(self.block, self.stages) };
+        let bs = self.block * self.stages;
         let y = Disjoint::new(y);
         pool.run(self.pieces.len(), |piece| {
             let rows = self.pieces[piece].clone();
@@ -365,6 +378,11 @@ impl Rows {
             let y = unsafe { y.range(rows.start * bs..rows.end * bs) };
             run(self, rows, x, y);
         });
+    }
+
+    /// One term of scalars without stages, on a processor that has a kernel for it.
+    fn is_scalar(&self) -> bool {
+        (self.block, self.stages, self.coefficients.len()) == (1, 1, 1) && scalar::available()
     }
 
     /// First block of each row of the group that holds term `t`.

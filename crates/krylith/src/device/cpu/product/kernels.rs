@@ -24,25 +24,9 @@ pub(super) fn kernel(b: usize, s: usize) -> Kernel {
     if matches!(pulp::Arch::new(), pulp::Arch::Scalar) && cfg!(target_arch = "x86_64") {
         return run_any; // without a fused multiply–add the others would call a function for each
     }
-    #[cfg(target_arch = "x86_64")]
-    if (b, s) == (1, 1) && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-        return scalar;
-    }
     table!((1, 1, 2, 4, 4)(2, 2, 4, 2, 2)(3, 4, 8, 2, 1)(4, 4, 8, 2, 1)(5, 8, 16, 1, 1)(6, 8, 16, 1, 1)(
         7, 8, 16, 1, 1
     )(8, 8, 16, 1, 1))
-}
-
-/// b = s = 1 with AVX-512.
-#[cfg(target_arch = "x86_64")]
-fn scalar(p: &Rows, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-    match p.groups.as_slice() {
-        [Group { values: Values::F64(v), terms, .. }] if terms.len() == 1 && x.len() <= i32::MAX as usize => {
-            // SAFETY: `kernel` found both features.
-            unsafe { scalar_rows(p, &p.groups[0], v, rows, x, y) }
-        }
-        _ => run::<1, 1, 1, 2, 4, 4>(p, rows, x, y),
-    }
 }
 
 fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U1: usize, const U2: usize>(
@@ -97,7 +81,7 @@ impl Number for f32 {
 }
 
 /// Bytes that values are asked for in advance: the hardware alone does not run far enough ahead of one core.
-const AHEAD: usize = 4096;
+const AHEAD: usize = 8192;
 
 /// Z += A_p X_j, for the block p of each of `T` terms at once; `P` ≥ T·b numbers make a vector, the rest is ignored.
 ///
@@ -207,34 +191,6 @@ fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U
                 y[r * S + k] = if add { y[r * S + k] + sum } else { sum };
             }
         }
-    }
-}
-
-/// Rows of one scalar matrix in f64: eight entries at once, their x gathered.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn scalar_rows(p: &Rows, g: &Group, values: &[f64], rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-    use std::arch::x86_64::*;
-    let c = p.coefficients[g.terms.start][0];
-    assert!(values.len() >= g.col.len() && x.len() == p.block_columns && x.len() <= i32::MAX as usize);
-    let (values, col, x) = (values.as_ptr(), g.col.as_ptr(), x.as_ptr());
-    let mut e = g.row_ptr[rows.start];
-    for (&end, y) in g.row_ptr[rows.start + 1..=rows.end].iter().zip(y) {
-        let mut z = _mm512_setzero_pd();
-        prefetch(col.wrapping_add(e).wrapping_byte_add(AHEAD / 2));
-        while e < end {
-            let mask = if end - e >= 8 { 0xff } else { (1u8 << (end - e)) - 1 };
-            prefetch(values.wrapping_add(e).wrapping_byte_add(AHEAD));
-            // SAFETY: lanes of the mask are entries of the pattern, whose columns are below the length of x, itself
-            // below 2³¹; other lanes load nothing.
-            unsafe {
-                let j = _mm256_maskz_loadu_epi32(mask, col.add(e).cast());
-                let xs = _mm512_mask_i32gather_pd::<8>(_mm512_setzero_pd(), mask, j, x);
-                z = _mm512_fmadd_pd(_mm512_maskz_loadu_pd(mask, values.add(e)), xs, z);
-            }
-            e = (e + 8).min(end);
-        }
-        *y = c * _mm512_reduce_add_pd(z);
     }
 }
 
