@@ -25,6 +25,7 @@ mod data;
 mod distributed;
 mod grid;
 mod laplace;
+pub mod lookalike;
 mod memory;
 mod mesh;
 pub mod multiphase;

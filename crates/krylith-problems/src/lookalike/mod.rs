@@ -1,0 +1,153 @@
+//! Look-alikes of the 24 matrices of the multi-GPU SpMV paper (its Table 2).
+//!
+//! The originals lie in the SuiteSparse Matrix Collection and hold up to two billion entries. A look-alike is generated
+//! on all host threads and has the original's rows, entries, and shortest, longest and mean row. Where its entries
+//! stand is an assumption, which each kind's file names; `permuted` renumbers rows and columns at random, which shows how much
+//! of a result the assumption carries.
+//!
+//! ```
+//! use krylith_problems::lookalike::{self, Shape};
+//! let web = lookalike::by_name("indochina-2004").unwrap();
+//! let a = web.generate(1.0 / 4096.0, 1, false)?;
+//! assert_eq!(Shape::of(&a), web.scaled(1.0 / 4096.0)?);
+//! # Ok::<(), krylith::Error>(())
+//! ```
+
+use krylith::matrix::Csr;
+use krylith::{Error, Result};
+use rayon::prelude::*;
+
+/// A matrix of Table 2 and how to generate one like it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lookalike {
+    /// The paper's number, 1 to 24.
+    pub id: usize,
+    /// Name in the SuiteSparse Matrix Collection, without its group.
+    pub name: &'static str,
+    /// Rows, and columns.
+    pub rows: u64,
+    /// Stored entries.
+    pub nonzeros: u64,
+    /// Entries of the shortest row.
+    pub min: u32,
+    /// Entries of the longest row.
+    pub max: u32,
+    kind: Kind,
+}
+
+/// What the entries come from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Kmer,
+    Web,
+    /// Share of empty rows, and of links that stay near.
+    Social {
+        empty: f64,
+        near: f64,
+    },
+    Rgg,
+    /// Grid points along an edge of the cube.
+    Nlpkkt {
+        edge: u64,
+    },
+    Stokes,
+    FullChip,
+}
+
+const fn like(
+    id: usize,
+    name: &'static str,
+    rows: u64,
+    nonzeros: u64,
+    row: [u32; 2],
+    kind: Kind,
+) -> Lookalike {
+    Lookalike { id, name, rows, nonzeros, min: row[0], max: row[1], kind }
+}
+
+/// The 24 matrices, in the paper's order.
+#[rustfmt::skip]
+pub static TABLE2: [Lookalike; 24] = [
+    like(1, "kmer_U1a", 67_716_231, 138_778_562, [1, 35], Kind::Kmer),
+    like(2, "kmer_A2a", 170_728_175, 360_585_172, [1, 40], Kind::Kmer),
+    like(3, "kmer_V2a", 55_042_369, 117_217_600, [1, 39], Kind::Kmer),
+    like(4, "kmer_P1a", 139_353_211, 297_829_984, [1, 40], Kind::Kmer),
+    like(5, "kmer_V1r", 214_005_017, 465_410_904, [1, 8], Kind::Kmer),
+    like(6, "webbase-2001", 118_142_155, 1_019_903_190, [0, 3_841], Kind::Web),
+    like(7, "FullChip", 2_987_012, 26_621_983, [1, 2_312_481], Kind::FullChip),
+    like(8, "ljournal-2008", 5_363_260, 79_023_142, [0, 2_469], Kind::Social { empty: 0.10, near: 0.3 }),
+    like(9, "rgg_n_2_23_s0", 8_388_608, 127_002_786, [0, 40], Kind::Rgg),
+    like(10, "rgg_n_2_24_s0", 16_777_216, 265_114_400, [0, 40], Kind::Rgg),
+    like(11, "uk-2002", 18_520_486, 298_113_762, [0, 2_450], Kind::Web),
+    like(12, "com-LiveJournal", 3_997_962, 69_362_378, [1, 14_815], Kind::Social { empty: 0.0, near: 0.1 }),
+    like(13, "uk-2005", 39_459_925, 936_364_282, [0, 5_213], Kind::Web),
+    like(14, "GAP-twitter", 61_578_415, 1_468_364_884, [0, 2_997_469], Kind::Social { empty: 0.35, near: 0.02 }),
+    like(15, "indochina-2004", 7_414_866, 194_109_311, [0, 6_985], Kind::Web),
+    like(16, "nlpkkt160", 8_345_600, 225_422_112, [5, 28], Kind::Nlpkkt { edge: 160 }),
+    like(17, "nlpkkt200", 16_240_000, 440_225_632, [5, 28], Kind::Nlpkkt { edge: 200 }),
+    like(18, "nlpkkt240", 27_993_600, 760_648_352, [5, 28], Kind::Nlpkkt { edge: 240 }),
+    like(19, "it-2004", 41_291_594, 1_150_725_436, [0, 9_964], Kind::Web),
+    like(20, "arabic-2005", 22_744_080, 639_999_458, [0, 9_905], Kind::Web),
+    like(21, "stokes", 11_449_533, 349_321_980, [1, 720], Kind::Stokes),
+    like(22, "twitter7", 41_652_230, 1_468_365_182, [0, 2_997_469], Kind::Social { empty: 0.04, near: 0.02 }),
+    like(23, "GAP-web", 50_636_151, 1_930_292_948, [0, 12_869], Kind::Web),
+    like(24, "sk-2005", 50_636_154, 1_949_412_601, [0, 12_870], Kind::Web),
+];
+
+/// The matrix called `name`, as Table 2 spells it.
+pub fn by_name(name: &str) -> Option<&'static Lookalike> {
+    TABLE2.iter().find(|m| m.name == name)
+}
+
+impl Lookalike {
+    /// The matrix at `scale` times the paper's rows, 1 for its size; `permuted` renumbers rows and columns by one random
+    /// permutation.
+    ///
+    /// # Errors
+    /// A scale that is not above 0 and at most 1, or leaves too few rows; not enough memory.
+    pub fn generate(&self, _scale: f64, _seed: u64, _permuted: bool) -> Result<Csr> {
+        Err(Error::invalid("look-alikes are not generated yet"))
+    }
+
+    /// What [`generate`](Self::generate) aims at.
+    ///
+    /// Rows and entries shrink by `scale`, the longest row at most to the number of rows; of `nlpkkt` the edge of
+    /// the cube shrinks by the cube root.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn scaled(&self, _scale: f64) -> Result<Shape> {
+        Err(Error::invalid("look-alikes are not generated yet"))
+    }
+}
+
+/// What Table 2 says of a matrix.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// Rows.
+    pub rows: u64,
+    /// Stored entries.
+    pub nonzeros: u64,
+    /// Entries a row.
+    pub mean: f64,
+    /// Entries of the shortest row.
+    pub min: u32,
+    /// Entries of the longest row.
+    pub max: u32,
+}
+
+impl Shape {
+    /// The shape of a matrix.
+    pub fn of(a: &Csr) -> Self {
+        let ends = a.row_ptr();
+        let (min, max) = (ends.par_windows(2).with_min_len(1 << 14))
+            .map(|w| (w[1] - w[0]) as u32)
+            .fold(|| (u32::MAX, 0), |(low, high), len| (len.min(low), len.max(high)))
+            .reduce(|| (u32::MAX, 0), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        Self::new(a.rows() as u64, a.nonzeros() as u64, min.min(max), max)
+    }
+
+    fn new(rows: u64, nonzeros: u64, min: u32, max: u32) -> Self {
+        Self { rows, nonzeros, mean: nonzeros as f64 / rows.max(1) as f64, min, max }
+    }
+}
