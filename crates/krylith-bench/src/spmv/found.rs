@@ -132,7 +132,9 @@ impl Found {
 /// The pick of a short trial over all ways, one device among them: its name, its seconds and how much longer than the best it takes.
 pub(super) fn auto(found: &Found) -> Option<(String, f64, f64)> {
     let one = found.single.iter().find(|r| r.name == super::ground::OURS);
-    let all = || one.into_iter().chain(found.multi.iter().filter(|r| r.name != PCSR)).filter(|r| !r.samples.is_empty());
+    let all = || {
+        one.into_iter().chain(found.multi.iter().filter(|r| r.name != PCSR)).filter(|r| !r.samples.is_empty())
+    };
     let pick = all().min_by(|a, b| a.trial.total_cmp(&b.trial))?;
     let best = all().map(Row::seconds).fold(f64::INFINITY, f64::min);
     Some((pick.name.clone(), pick.seconds(), pick.seconds() / best - 1.0))

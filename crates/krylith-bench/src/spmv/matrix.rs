@@ -106,9 +106,18 @@ impl Case {
         let mut worst = 0.0f64;
         for &(i, value, scale) in self.known.iter().filter(|k| (first..first + y.len()).contains(&k.0)) {
             let error = (y[i - first] - value).abs();
-            let share = if scale > 0.0 { error / scale } else if error == 0.0 { 0.0 } else { f64::INFINITY };
+            let share = if scale > 0.0 {
+                error / scale
+            } else if error == 0.0 {
+                0.0
+            } else {
+                f64::INFINITY
+            };
             if !(share <= TOLERANCE) {
-                return Err(format!("row {i} is {} and should be {value}: {share:.1e} of Σ|a x|", y[i - first]));
+                return Err(format!(
+                    "row {i} is {} and should be {value}: {share:.1e} of Σ|a x|",
+                    y[i - first]
+                ));
             }
             worst = worst.max(share);
         }

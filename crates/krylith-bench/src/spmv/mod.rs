@@ -14,6 +14,7 @@ mod means;
 mod multi;
 mod report;
 mod run;
+mod shared;
 mod single;
 
 use crate::okp::{DeviceChoice, OkpReport};
@@ -21,7 +22,8 @@ use krylith::{Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use ground::{Candidate, Given};
+pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, OURS, One, VECTOR};
+pub(crate) use matrix::Case;
 
 /// A part of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
