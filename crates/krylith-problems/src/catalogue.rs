@@ -7,7 +7,7 @@ use krylith::{Error, Result};
 pub struct Problem {
     /// What stands before the colon.
     pub name: &'static str,
-    /// How its size is written: `NXxNYxNZ` or `N`, in nodes.
+    /// How its size is written: `NXxNYxNZ` or `N`, in nodes, or `NAME`.
     pub size: &'static str,
     /// One line on what it is.
     pub help: &'static str,
@@ -34,7 +34,7 @@ const fn key(name: &'static str, default: &'static str, unit: &'static str, help
     Key { name, default, unit, help }
 }
 
-static CATALOGUE: [Problem; 6] = [
+static CATALOGUE: [Problem; 7] = [
     Problem {
         name: "stokes",
         size: "NXxNYxNZ",
@@ -148,6 +148,26 @@ static CATALOGUE: [Problem; 6] = [
             key("seed", "1", "", "seed of every random number"),
             key("pattern", "same", "same|different", "whether M and L share one pattern"),
             key("tau", "0.125", "", "factor of B(x)L"),
+        ],
+    },
+    Problem {
+        name: "lookalike",
+        size: "NAME",
+        help: "a matrix with the rows, entries and shortest, longest and mean row of one of SuiteSparse's 24 of the \
+               multi-GPU SpMV paper: kmer_U1a, kmer_A2a, kmer_V2a, kmer_P1a, kmer_V1r, webbase-2001, FullChip, \
+               ljournal-2008, rgg_n_2_23_s0, rgg_n_2_24_s0, uk-2002, com-LiveJournal, uk-2005, GAP-twitter, \
+               indochina-2004, nlpkkt160, nlpkkt200, nlpkkt240, it-2004, arabic-2005, stokes, twitter7, GAP-web, \
+               sk-2005; its right-hand side is A times ones",
+        example: "lookalike:FullChip,scale=1/1024",
+        keys: &[
+            key("scale", "1", "0 < s <= 1", "rows over the original's: a number, or a ratio such as 1/256"),
+            key(
+                "permuted",
+                "false",
+                "true|false",
+                "rows and columns renumbered at random; also without a value",
+            ),
+            key("seed", "1", "", "seed of every random number"),
         ],
     },
 ];

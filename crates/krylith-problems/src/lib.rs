@@ -16,7 +16,8 @@
 //! - `spe10` is the pressure of an oil reservoir of very uneven rock, generated or read, with a five-spot of wells;
 //! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
 //! - `poisson-multiphase` is the pressure equation of a flow of gas, liquid and solid: [`multiphase`];
-//! - `random` is a random point-block Kronecker system with diagonally dominant blocks.
+//! - `random` is a random point-block Kronecker system with diagonally dominant blocks;
+//! - [`lookalike`] is a matrix like one of the 24 of the multi-GPU SpMV paper.
 //!
 //! What is generated does not depend on the number of threads.
 
@@ -118,6 +119,7 @@ pub fn generate(spec: &str) -> Result<Generated> {
         "spe10" => grid::whole(&spe10::Reservoir::new(&spec, 0, 1)?, spec.full()),
         "radiation" => grid::whole(&radiation::Radiation::new(&spec, 0, 1)?, spec.full()),
         "poisson-multiphase" => grid::whole(&multiphase::Multiphase::new(&spec, 0, 1)?, spec.full()),
+        "lookalike" => lookalike::generate(&spec),
         _ => random::generate(&spec),
     }
 }

@@ -4,12 +4,17 @@ use krylith::{Error, Result};
 
 use crate::catalogue::{Problem, find};
 
+/// The size of a problem that is called by a name.
+const NAME: &str = "NAME";
+
 /// A problem's text, taken apart: every key of the problem with the value given or its default.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
     pub problem: &'static Problem,
-    /// One number or three, as the problem's size has.
+    /// One number or three, as the problem's size has; none where it is a name.
     pub size: Vec<usize>,
+    /// What stands for the size where that is a name, and else nothing.
+    pub label: String,
     /// In the catalogue's order; given, or the default.
     values: Vec<(&'static str, String)>,
 }
@@ -29,9 +34,13 @@ impl Spec {
         let wrong = |message: String| Error::invalid(format!("problem `{text}`: {message}"));
 
         let shape = problem.size;
-        let size: Option<Vec<usize>> = size.split('x').map(|n| n.trim().parse().ok()).collect();
+        let label = if shape == NAME { size.trim().to_string() } else { String::new() };
+        let size: Option<Vec<usize>> = match shape {
+            NAME => (!label.is_empty()).then(Vec::new),
+            _ => size.split('x').map(|n| n.trim().parse().ok()).collect(),
+        };
         let size = size
-            .filter(|size| size.len() == shape.split('x').count())
+            .filter(|size| shape == NAME || size.len() == shape.split('x').count())
             .ok_or_else(|| wrong(format!("expected {name}:{shape}, such as `{}`", problem.example)))?;
         if size.iter().any(|&n| n < 2) {
             return Err(wrong("sizes count nodes and must be at least 2 each way".into()));
@@ -40,7 +49,10 @@ impl Spec {
         let mut values: Vec<_> = problem.keys.iter().map(|key| (key.name, key.default.to_string())).collect();
         let mut given = vec![false; values.len()];
         for part in parts {
-            let Some((key, value)) = part.split_once('=') else {
+            let switch = |key: &str| problem.keys.iter().any(|k| k.name == key && k.default == "false");
+            let Some((key, value)) =
+                part.split_once('=').or_else(|| switch(part.trim()).then_some((part, "true")))
+            else {
                 return Err(wrong(format!("`{part}` is not key=value")));
             };
             let (key, value) = (key.trim(), value.trim());
@@ -53,7 +65,7 @@ impl Spec {
             }
             values[at].1 = value.to_string();
         }
-        Ok(Self { problem, size, values })
+        Ok(Self { problem, size, label, values })
     }
 
     /// The text of a key's value.
@@ -74,6 +86,17 @@ impl Spec {
             .ok()
             .filter(|x: &f64| x.is_finite() && *x > 0.0)
             .ok_or_else(|| self.bad(key, "a positive number"))
+    }
+
+    /// A positive number, or one over another, such as 1/256.
+    pub fn ratio(&self, key: &str) -> Result<f64> {
+        let text = self.text(key);
+        let (over, under) = text.split_once('/').unwrap_or((text, "1"));
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|x| x.is_finite() && *x > 0.0);
+        number(over)
+            .zip(number(under))
+            .map(|(over, under)| over / under)
+            .ok_or_else(|| self.bad(key, "a positive number or a ratio such as 1/256"))
     }
 
     /// A number of at least 0, finite.
@@ -119,7 +142,7 @@ impl Spec {
     pub fn full(&self) -> String {
         let size: Vec<_> = self.size.iter().map(ToString::to_string).collect();
         let keys: String = self.values.iter().map(|(key, value)| format!(",{key}={value}")).collect();
-        format!("{}:{}{keys}", self.problem.name, size.join("x"))
+        format!("{}:{}{}{keys}", self.problem.name, size.join("x"), self.label)
     }
 
     /// The error for a value that does not do.

@@ -13,9 +13,28 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 
+mod build;
+mod fullchip;
+mod hash;
+mod kmer;
+mod lengths;
+mod nlpkkt;
+mod problem;
+mod rgg;
+mod social;
+mod stokes;
+mod web;
+
 use krylith::matrix::Csr;
+use krylith::partition::contiguous;
 use krylith::{Error, Result};
 use rayon::prelude::*;
+
+use crate::memory;
+use build::{Arrays, Pattern, Values, build};
+use hash::{Permutation, mix};
+
+pub(crate) use problem::{generate, generate_rows};
 
 /// A matrix of Table 2 and how to generate one like it.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,8 +124,10 @@ impl Lookalike {
     ///
     /// # Errors
     /// A scale that is not above 0 and at most 1, or leaves too few rows; not enough memory.
-    pub fn generate(&self, _scale: f64, _seed: u64, _permuted: bool) -> Result<Csr> {
-        Err(Error::invalid("look-alikes are not generated yet"))
+    pub fn generate(&self, scale: f64, seed: u64, permuted: bool) -> Result<Csr> {
+        let Arrays { row_ptr, col, values } = self.rows(scale, seed, permuted, 0, 1)?;
+        let n = row_ptr.len() - 1;
+        Csr::new(n, n, row_ptr, col, values)
     }
 
     /// What [`generate`](Self::generate) aims at.
@@ -115,9 +136,86 @@ impl Lookalike {
     /// the cube shrinks by the cube root.
     ///
     /// # Errors
-    /// As [`generate`](Self::generate).
-    pub fn scaled(&self, _scale: f64) -> Result<Shape> {
-        Err(Error::invalid("look-alikes are not generated yet"))
+    /// A scale that is not above 0 and at most 1, or leaves too few rows.
+    pub fn scaled(&self, scale: f64) -> Result<Shape> {
+        if !(scale > 0.0 && scale <= 1.0) {
+            return Err(Error::invalid(format!(
+                "{}: scale {scale}: expected a number above 0 and at most 1, the size of the original",
+                self.name
+            )));
+        }
+        let few = |rows: u64, least: u64| {
+            let (name, least) = (self.name, least as f64 / self.rows as f64);
+            let message =
+                format!("{name}: scale {scale} leaves {rows} rows; choose a scale of at least {least:.1e}");
+            Err(Error::invalid(message))
+        };
+        if let Kind::Nlpkkt { edge } = self.kind {
+            let edge = (edge as f64 * scale.cbrt()).round() as u64;
+            let shape = nlpkkt::Nlpkkt::shape(edge.max(1));
+            return if edge < 4 { few(shape.rows, nlpkkt::Nlpkkt::shape(4).rows) } else { Ok(shape) };
+        }
+        let rows = (self.rows as f64 * scale).round() as u64;
+        if rows < LEAST {
+            return few(rows, LEAST);
+        }
+        let nonzeros = (self.nonzeros as f64 * scale).round() as u64;
+        // Edges without a diagonal make entries in pairs.
+        let nonzeros = if matches!(self.kind, Kind::Kmer | Kind::Rgg) { nonzeros / 2 * 2 } else { nonzeros };
+        Ok(Shape::new(rows, nonzeros, self.min, u64::from(self.max).min(rows) as u32))
+    }
+
+    /// The rows of `rank` among `ranks`, bit for bit those of the whole.
+    fn rows<C: From<u32> + Clone + Default + Send>(
+        &self,
+        scale: f64,
+        seed: u64,
+        permuted: bool,
+        rank: usize,
+        ranks: usize,
+    ) -> Result<Arrays<C>> {
+        let shape = self.scaled(scale)?;
+        let n = shape.rows as usize;
+        // Columns and values, and beside them the row pointers and lengths.
+        let entry = 8 + std::mem::size_of::<C>() as u64;
+        memory::check(self.name, shape.nonzeros / ranks as u64 * entry + shape.rows * 12)?;
+        let seed = mix(seed ^ mix(self.id as u64));
+        let order = permuted.then(|| Permutation::new(n, mix(!seed)));
+        let make = Make { seed, order, own: contiguous(n, rank, ranks) };
+        Ok(match self.kind {
+            Kind::Kmer => make.rows(&kmer::Kmer::new(&shape, seed), shape.max),
+            Kind::Web => make.rows(&web::Web::new(&shape, seed), POPULAR),
+            Kind::Social { empty, near } => {
+                make.rows(&social::Social::new(&shape, empty, near, seed), POPULAR)
+            }
+            Kind::Rgg => make.rows(&rgg::Rgg::new(&shape, seed), shape.max),
+            Kind::Nlpkkt { edge } => {
+                let edge = (edge as f64 * scale.cbrt()).round() as usize;
+                make.rows(&nlpkkt::Nlpkkt::new(edge), shape.max)
+            }
+            Kind::Stokes => make.rows(&stokes::Stokes::new(&shape, seed), shape.max),
+            Kind::FullChip => make.rows(&fullchip::FullChip::new(&shape, seed), POPULAR),
+        })
+    }
+}
+
+/// The fewest rows that every kind has room in.
+const LEAST: u64 = 720;
+
+/// More entries than any column has where columns are not bounded as rows are.
+const POPULAR: u32 = 1 << 24;
+
+/// What is common to all kinds.
+struct Make {
+    seed: u64,
+    order: Option<Permutation>,
+    own: std::ops::Range<usize>,
+}
+
+impl Make {
+    fn rows<P: Pattern, C: From<u32> + Clone + Default + Send>(self, pattern: &P, longest: u32) -> Arrays<C> {
+        let values = Values::new(mix(self.seed ^ 1), longest, P::SYMMETRIC);
+        build(pattern, &values, self.order.as_ref(), self.own)
     }
 }
 

@@ -76,6 +76,8 @@ fn parts_are_the_whole() {
         "random:37",
         "random:9,block=1,stages=1,seed=18446744073709551615",
         "random:40,block=3,stages=3,pattern=different,tau=2",
+        "lookalike:rgg_n_2_23_s0,scale=1/8192",
+        "lookalike:indochina-2004,scale=1/8192,permuted,seed=3",
     ] {
         for ranks in [1, 2, 3, 5, 8, 60] {
             same(spec, ranks);

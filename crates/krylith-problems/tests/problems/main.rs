@@ -4,6 +4,7 @@ mod common;
 mod distributed;
 mod grids;
 mod iterations;
+mod lookalike;
 mod multiphase;
 mod multiphase_steps;
 mod orthogonality;

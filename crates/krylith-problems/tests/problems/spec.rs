@@ -12,6 +12,7 @@ fn the_full_text_generates_the_same_again() {
         "spe10:3x4x5,seed=7,injector=1e4",
         "radiation:3x4x5,components=3,dt=1e-3",
         "poisson-multiphase:3x4x5,contrast=1e6,outlet=none",
+        "lookalike:FullChip,scale=1/4000,permuted",
     ] {
         let first = generate(text).unwrap();
         let again = generate(&first.spec).unwrap();
@@ -100,6 +101,16 @@ fn what_is_wrong_is_named() {
         ("random:10,pattern=other", "same or different"),
         ("random:18446744073709551615", "32-bit"),
         ("random:1000000000", "bytes"),
+        ("random:10,seed", "`seed` is not key=value"),
+        ("lookalike", "expected lookalike:NAME"),
+        ("lookalike:", "expected lookalike:NAME"),
+        ("lookalike:uk-2001", "unknown matrix `uk-2001`; the known ones are kmer_U1a"),
+        ("lookalike:stokes,scale=0", "scale=0: expected a positive number or a ratio"),
+        ("lookalike:stokes,scale=1/0", "scale=1/0: expected"),
+        ("lookalike:stokes,scale=2", "stokes: scale 2: expected a number above 0 and at most 1"),
+        ("lookalike:stokes,scale=1e-6", "leaves 11 rows; choose a scale of at least"),
+        ("lookalike:nlpkkt160,scale=1e-6", "leaves 40 rows; choose a scale of at least"),
+        ("lookalike:stokes,permuted=maybe", "permuted=maybe: expected false or true"),
     ] {
         let message = generate(text).expect_err(text).to_string();
         assert!(message.contains(named), "`{text}`: {message}");

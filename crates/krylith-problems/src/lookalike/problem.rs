@@ -1,0 +1,73 @@
+//! Look-alikes as problems: `lookalike:NAME[,scale=1/256][,permuted][,seed=N]`.
+
+use krylith::Result;
+use krylith::matrix::{Csr, Dense};
+use krylith::partition::{RowBlocks, Rows, contiguous};
+use rayon::prelude::*;
+
+use super::{Arrays, Lookalike, TABLE2, by_name};
+use crate::spec::Spec;
+use crate::{Generated, GeneratedRows, SystemKind};
+
+/// What the text says.
+struct Parameters {
+    matrix: &'static Lookalike,
+    scale: f64,
+    seed: u64,
+    permuted: bool,
+}
+
+impl Parameters {
+    fn of(spec: &Spec) -> Result<Self> {
+        let matrix = by_name(&spec.label).ok_or_else(|| {
+            let known: Vec<_> = TABLE2.iter().map(|m| m.name).collect();
+            krylith::Error::invalid(format!(
+                "problem lookalike: unknown matrix `{}`; the known ones are {}",
+                spec.label,
+                known.join(", ")
+            ))
+        })?;
+        let scale = spec.ratio("scale")?;
+        let seed = spec.whole("seed", 0..=u64::MAX)?;
+        Ok(Self { matrix, scale, seed, permuted: spec.choice("permuted", &["false", "true"])? == 1 })
+    }
+}
+
+/// The matrix, with A·1 as right-hand side: that of an empty row is 0, as it must be.
+pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
+    let Parameters { matrix, scale, seed, permuted } = Parameters::of(spec)?;
+    let a: Csr = matrix.generate(scale, seed, permuted)?;
+    let rhs = sums(a.row_ptr(), a.values());
+    Ok(Generated {
+        system: SystemKind::Csr(a),
+        rhs,
+        coordinates: None,
+        grid: None,
+        mesh: None,
+        spec: spec.full(),
+    })
+}
+
+/// One rank's rows of the same.
+pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<GeneratedRows> {
+    let Parameters { matrix, scale, seed, permuted } = Parameters::of(spec)?;
+    let nodes = matrix.scaled(scale)?.rows as usize;
+    let Arrays { row_ptr, col, values } = matrix.rows(scale, seed, permuted, rank, ranks)?;
+    Ok(GeneratedRows {
+        rhs: sums(&row_ptr, &values),
+        nodes,
+        coordinates: None,
+        grid: None,
+        rows: Rows {
+            numbers: contiguous(nodes, rank, ranks).map(|i| i as u64).collect(),
+            block: 1,
+            terms: vec![(Dense::identity(1), RowBlocks { row_ptr, col, values })],
+        },
+        spec: spec.full(),
+    })
+}
+
+/// The sum of each row.
+fn sums(row_ptr: &[usize], values: &[f64]) -> Vec<f64> {
+    row_ptr.par_windows(2).with_min_len(1 << 12).map(|w| values[w[0]..w[1]].iter().sum()).collect()
+}
