@@ -179,7 +179,6 @@ pub(crate) fn curves(title: &str, curves: &[(String, &[f64])]) -> String {
 }
 
 /// Values over the number of GPUs, one line a name, upwards from 0.
-#[cfg(any(test, feature = "cuda"))]
 pub(crate) fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)]) -> String {
     let (width, height) = (900.0, 430.0);
     let (left, right, top, bottom) = (70.0, 560.0, 20.0, 380.0);

@@ -53,6 +53,7 @@ Examples:
   krylith model stokes:53x53x54 --machine machine.toml --gpus 1,2,4 --out predicted
   krylith bench okp --device cuda:0,1,2,3 --out okp
   krylith model --compare predicted/prediction.json okp/okp.json    exit code 1 beyond 15 %
+  krylith model --spmv spmv/spmv.json --machine machine.toml --out predicted
   krylith model --weak 151686 --to 8192 --machine machine.toml --machine bench/machines/jupiter.toml --out scaling
   krylith model --strong 1e9 --to 8192 --machine machine.toml --out scaling
 
@@ -355,7 +356,7 @@ pub struct ModelArgs {
     /// What kernels and links take: written by `krylith bench links`; several for --weak and --strong
     #[arg(long, value_name = "FILE.toml")]
     pub machine: Vec<PathBuf>,
-    /// Numbers of GPUs of SYSTEM or --poisson [default: 1,2,4; of --poisson what others have measured, else those]
+    /// Numbers of GPUs of SYSTEM, --spmv or --poisson [default: 1,2,4; of --spmv 1 to 64; of --poisson what others have measured, else those]
     #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, conflicts_with_all = ["weak", "strong", "compare"])]
     pub gpus: Vec<usize>,
     /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
@@ -380,6 +381,10 @@ pub struct ModelArgs {
     /// against what others have published of this machine (bench/machines/summit.toml, abci.toml: 1280x1280x4608)
     #[arg(long, value_name = "NXxNYxNZ", conflicts_with_all = ["system", "weak", "strong", "compare", "to"])]
     pub poisson: Option<String>,
+    /// Products of the matrices in a file of `krylith bench spmv`, by each way to share them over GPUs whose vectors are whole, and
+    /// the error against what that file has measured
+    #[arg(long, value_name = "SPMV.json", conflicts_with_all = ["system", "weak", "strong", "poisson", "compare", "to"])]
+    pub spmv: Option<PathBuf>,
     /// Vectors of P-CBCG's basis, 1 to 64 [default: 12]
     #[arg(long = "s", value_name = "S", value_parser = clap::value_parser!(u8).range(1..=64), requires = "poisson")]
     pub steps: Option<u8>,

@@ -32,6 +32,15 @@ impl Shape {
     }
 }
 
+/// Entries before each 256th of the rows as a share of all, and where the longest row is as a share of the rows.
+pub(super) fn profile(row_ptr: &[usize]) -> (Vec<f64>, f64) {
+    let rows = row_ptr.len() - 1;
+    let all = row_ptr[rows].max(1) as f64;
+    let before = (0..=256).map(|k| row_ptr[rows * k / 256] as f64 / all).collect();
+    let longest = (0..rows).max_by_key(|&i| row_ptr[i + 1] - row_ptr[i]).unwrap_or(0);
+    (before, longest as f64 / rows.max(1) as f64)
+}
+
 /// One way to a product, or to a number of iterations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Row {
@@ -87,6 +96,10 @@ pub(super) struct Found {
     pub shape: Shape,
     /// Table 2's.
     pub table: Option<Shape>,
+    /// Entries before each 256th of the rows, as a share of all, for `krylith model`.
+    pub profile: Vec<f64>,
+    /// Where the longest row is, as a share of the rows.
+    pub longest: f64,
     /// Seconds to generate or read it.
     pub made: f64,
     pub device: Value,

@@ -17,7 +17,7 @@ pub(super) const SETS: [Set; 4] = [
 ];
 
 /// Arithmetic and geometric mean of what is a positive number; NaN of nothing.
-pub(super) fn means(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn means(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let all: Vec<f64> = values.filter(|v| v.is_finite() && *v > 0.0).collect();
     let n = all.len() as f64;
     (all.iter().sum::<f64>() / n, (all.iter().map(|v| v.ln()).sum::<f64>() / n).exp())

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, OURS, One, VECTOR};
 pub(crate) use matrix::Case;
+pub(crate) use means::means;
+pub(crate) use report::kind;
 
 /// A part of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

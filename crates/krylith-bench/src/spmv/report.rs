@@ -19,7 +19,7 @@ pub(super) fn number(x: f64, digits: usize) -> String {
 }
 
 /// What a row is called over all matrices: parameters differ, the mode does not.
-pub(super) fn kind(name: &str) -> String {
+pub(crate) fn kind(name: &str) -> String {
     match name.find(':') {
         Some(colon) => format!("{}{}", &name[..colon], if name.ends_with(')') { ")" } else { "" }),
         None => name.into(),

@@ -1,6 +1,6 @@
 //! Matrices one after the other, each in a process of its own where there is a program to start, and what is kept of them.
 
-use super::found::Found;
+use super::found::{self, Found};
 use super::ground::{Ground, Threads};
 use super::matrix::{Case, wanted};
 use super::shared::Shared;
@@ -168,7 +168,10 @@ where
 {
     progress(&format!("{name}: making the matrix"));
     let case = Case::new(name, options)?;
+    let (profile, longest) = found::profile(case.a.row_ptr());
     let mut found = Found {
+        profile,
+        longest,
         id: case.id,
         name: name.into(),
         source: case.source.clone(),

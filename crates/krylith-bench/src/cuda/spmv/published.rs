@@ -218,6 +218,6 @@ mod tests {
     fn threads_a_row_are_the_paper_s() {
         let of = |mean: usize| threads_a_row(100, 100 * mean);
         assert_eq!([1, 2, 3, 9, 16, 17, 1000].map(of), [2, 2, 4, 16, 16, 32, 32]);
-        assert_eq!(threads_a_row(0, 0), 32);
+        assert_eq!(threads_a_row(0, 0), 2);
     }
 }
