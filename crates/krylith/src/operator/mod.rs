@@ -4,6 +4,7 @@ mod format;
 mod maxima;
 mod mixed;
 mod point_block;
+mod replicated;
 mod structure;
 mod term_values;
 
@@ -14,6 +15,7 @@ pub(crate) use format::{diagonals_of, mirrored, not_by_diagonals};
 pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima};
 pub use mixed::Mixed;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
+pub use replicated::{Gathered, Replicated, SetupTimes, SharedRows};
 pub use structure::Structure;
 pub use term_values::TermValues;
 pub(crate) use term_values::{HostTerms, check_count};

@@ -19,6 +19,7 @@ pub(crate) mod multilevel;
 mod numbers;
 mod partitioner;
 mod quality;
+pub mod replicated;
 mod split;
 mod subdomains;
 

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod method;
 pub mod passes;
 pub mod programs;
+pub mod replicated;
 pub mod residual;
 pub mod solver;
 #[cfg(feature = "cuda")]

@@ -71,6 +71,20 @@ pub fn gpus_share_diagonals(transport: Transport) {
     conformance::dia::ranks_share_diagonals(&counts_for(transport), &share(transport));
 }
 
+/// Whole vectors on the GPU of a rank's number.
+fn whole(comm: &Arc<dyn Communicator>, len: usize) -> krylith::Result<Cuda> {
+    Cuda::new(&all_gpus()[comm.rank()], len)
+}
+
+pub fn products_of_whole_vectors() {
+    conformance::replicated::products_of_whole_vectors(&gpu_counts(), &whole);
+    conformance::replicated::other_systems_are_refused::<Cuda>(all_gpus().len(), &whole);
+}
+
+pub fn cg_of_whole_vectors() {
+    conformance::replicated::cg_of_whole_vectors(&gpu_counts(), &whole, &share(Transport::Peers));
+}
+
 pub fn cbcg_of_ranks() {
     for transport in [Transport::Auto, Transport::Nccl] {
         conformance::cbcg::cbcg_of_ranks(&counts_for(transport), &share(transport));

@@ -176,6 +176,21 @@ fn tiles_of_ranks_are_those_of_one() {
 }
 
 #[test]
+fn ranks_share_products_of_whole_vectors() {
+    use krylith::comm::Communicator;
+    use krylith::device::cpu::Pool;
+    use std::sync::Arc;
+    let whole = |_: &Arc<dyn Communicator>, n: usize| Ok(eager(n, 1));
+    let share = |comm: &Arc<dyn Communicator>, n: usize| {
+        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
+    };
+    let sizes = [1, 2, 3, 4, 5, 6, 7, 8];
+    conformance::replicated::products_of_whole_vectors(&sizes, &whole);
+    conformance::replicated::cg_of_whole_vectors(&[1, 2, 3, 8], &whole, &share);
+    conformance::replicated::other_systems_are_refused::<Cpu>(3, &whole);
+}
+
+#[test]
 fn compositions_match_dense_algebra() {
     each(|space| conformance::compose::compositions_match_dense_algebra(space));
 }

@@ -13,6 +13,7 @@ mod factors;
 mod outer;
 mod pool;
 mod product;
+mod replicated;
 mod residual;
 mod space;
 mod transfer;
@@ -23,6 +24,7 @@ pub use diagonal::CpuBlocks;
 pub use factors::CpuFactors;
 pub use pool::Pool;
 pub use product::CpuProduct;
+pub use replicated::{CpuGathered, CpuShared};
 
 use crate::comm::{Communicator, Solo};
 use crate::space::{Clock, FLAGS, Phase, Phases};

@@ -139,8 +139,16 @@ impl Device {
     /// # Errors
     /// GPUs that cannot reach each other.
     pub(super) fn open_pool_to(&self, other: &Device) -> Result<()> {
+        self.open_pool_to_gpu(other.info().ordinal)
+    }
+
+    /// Lets GPU `ordinal` read and write memory of this one's pool.
+    ///
+    /// # Errors
+    /// GPUs that cannot reach each other.
+    pub(super) fn open_pool_to_gpu(&self, ordinal: usize) -> Result<()> {
         self.bind()?;
-        self.check("cuMemPoolSetAccess", self.pool.open_to(other.info().ordinal))
+        self.check("cuMemPoolSetAccess", self.pool.open_to(ordinal))
     }
 
     fn allocate<T: Copy>(self: &Arc<Self>, len: usize, what: &str, pool: &Pool) -> Result<Buffer<T>> {
@@ -271,6 +279,15 @@ impl<T: Copy> Buffer<T> {
         assert!(at + len <= self.len);
         let (device, pointer) = (self.device.clone(), self.at(at));
         work(&mut Self { device, pointer, len, bytes: 0, pooled: false, of: std::marker::PhantomData })
+    }
+    /// `len` numbers from `at` on as a buffer of their own, which frees nothing.
+    ///
+    /// # Safety
+    /// It must not be used when this buffer is gone.
+    pub(super) unsafe fn view(&self, at: usize, len: usize) -> Self {
+        assert!(at + len <= self.len);
+        let (device, pointer) = (self.device.clone(), self.at(at));
+        Self { device, pointer, len, bytes: 0, pooled: false, of: std::marker::PhantomData }
     }
     /// The device it lives on.
     pub fn device(&self) -> &Arc<Device> {

@@ -70,6 +70,7 @@ sources! {
     "part.cu" => "kernels/part.cu",
     "passes.cu" => "kernels/passes.cu",
     "random.cu" => "kernels/random.cu",
+    "replicated.cu" => "kernels/replicated.cu",
     "project.cu" => "kernels/project.cu",
     "scan.cu" => "kernels/scan.cu",
     "scan.cuh" => "kernels/scan.cuh",

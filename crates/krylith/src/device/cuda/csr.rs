@@ -20,6 +20,8 @@ pub(super) struct CsrProduct {
     coefficient: Buffer<f64>,
     tiles: Tiles,
     kernels: Kernels,
+    /// The kernels of [`multiply_to`](Self::multiply_to).
+    to_others: Option<(CudaFunction, CudaFunction)>,
     /// Values on their way to the device or to another precision, kept after the first update.
     staging: Option<Buffer<f64>>,
     /// Set by `csr_values`: a value is not finite.
@@ -107,6 +109,7 @@ impl CsrProduct {
             coefficient,
             tiles,
             kernels,
+            to_others: None,
             staging: None,
             broken,
             version: 0,
@@ -124,8 +127,39 @@ impl CsrProduct {
         self.pattern.col.len()
     }
 
+    /// Loads what [`multiply_to`](Self::multiply_to) needs.
+    pub fn prepare_for_others(&mut self, device: &Device) -> Result<()> {
+        let shape = &self.kernels.shape;
+        let kernel = |entry| device.function(&shape.to_others(entry));
+        let product = kernel("csr_product")?;
+        device.allow_shared(&product, shape.threads, shape.shared())?;
+        self.to_others = Some((product, kernel("csr_cut_rows")?));
+        Ok(())
+    }
+
     /// `y ← c A x`; lengths were checked.
     pub fn multiply(&self, space: &Cuda, x: u64, y: u64) -> Result<()> {
+        let Kernels { product, cut_rows, .. } = &self.kernels;
+        self.launch_product(space, product, cut_rows, x, y, [0; 16])
+    }
+
+    /// The same, each number stored into the vectors of other GPUs as well: their addresses, and in the last place how many.
+    pub fn multiply_to(&self, space: &Cuda, x: u64, y: u64, others: [u64; 16]) -> Result<()> {
+        let lacking = || Error::Internal("a product that was not prepared for other GPUs".into());
+        let (product, cut_rows) = self.to_others.as_ref().ok_or_else(lacking)?;
+        self.launch_product(space, product, cut_rows, x, y, others)
+    }
+
+    /// `others` is one argument more than kernels take that store into y alone; they do not see it.
+    fn launch_product(
+        &self,
+        space: &Cuda,
+        product: &CudaFunction,
+        cut_rows: &CudaFunction,
+        x: u64,
+        y: u64,
+        others: [u64; 16],
+    ) -> Result<()> {
         let (device, t) = (space.device(), &self.tiles);
         if t.count == 0 {
             return Ok(());
@@ -134,7 +168,7 @@ impl CsrProduct {
         unsafe {
             launch!(
                 device,
-                &self.kernels.product,
+                product,
                 t.count.min(self.kernels.grid),
                 self.kernels.shape.threads,
                 self.kernels.shape.shared(),
@@ -148,12 +182,13 @@ impl CsrProduct {
                 x,
                 y,
                 t.parts.pointer(),
-                self.coefficient.pointer()
+                self.coefficient.pointer(),
+                others
             )?;
             if t.cut_rows > 0 {
                 launch!(
                     device,
-                    &self.kernels.cut_rows,
+                    cut_rows,
                     t.cut_rows.div_ceil(4),
                     128,
                     0,
@@ -161,7 +196,8 @@ impl CsrProduct {
                     t.cut_rows as i32,
                     t.cuts.pointer(),
                     t.parts.pointer(),
-                    y
+                    y,
+                    others
                 )?;
             }
         }

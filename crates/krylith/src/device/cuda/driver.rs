@@ -445,6 +445,23 @@ impl Device {
         shared: usize,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_in(&self.stream, function, grid, block, shared, arguments) }
+    }
+
+    /// The same in another stream of this device.
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    pub(super) unsafe fn launch_in(
+        &self,
+        stream: &CudaStream,
+        function: &CudaFunction,
+        grid: usize,
+        block: usize,
+        shared: usize,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
         let (grid, block) = ((grid as u32, 1, 1), (block as u32, 1, 1));
         // SAFETY: the caller's promise.
         let done = unsafe {
@@ -453,7 +470,7 @@ impl Device {
                 grid,
                 block,
                 shared as u32,
-                self.stream.cu_stream(),
+                stream.cu_stream(),
                 arguments,
             )
         };

@@ -265,6 +265,13 @@ impl CsrShape {
         ];
         Kernel { file: "csr.cu", entry, defines }
     }
+
+    /// The same that stores each number of y into the vectors of other GPUs as well.
+    pub fn to_others(&self, entry: &'static str) -> Kernel {
+        let mut kernel = self.kernel(entry);
+        kernel.defines.push(define("PEERS", 1));
+        kernel
+    }
 }
 
 /// Blocks of a matrix that a block of threads of `passes.cu` looks at.
@@ -358,6 +365,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     let mut all = vec![read(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
     all.extend(super::part::kernels());
+    all.extend(super::replicated::kernels());
     all.extend(super::dia::kernels());
     all.extend(all_passes(1..=8));
     let widths = ["int", "long long", "unsigned", "unsigned long long"];
@@ -368,6 +376,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
         all.push(CsrShape::choose(store).kernel("csr_product"));
+        all.push(CsrShape::choose(store).to_others("csr_product"));
         all.extend(super::block_tiles::kernels(store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
@@ -550,6 +559,7 @@ pub fn embedded() -> Vec<Kernel> {
     let mut all = vec![read(), all_reduce(), gather(), tiling("tiling_cut"), structure()];
     all.push(random());
     all.extend(super::part::kernels());
+    all.extend(super::replicated::kernels());
     all.extend(super::dia::common());
     all.extend(all_passes([1, 2, 3, 4, 5]));
     all.extend(all_arrays("int", "int"));
@@ -562,6 +572,7 @@ pub fn embedded() -> Vec<Kernel> {
         all.push(CsrShape::choose(store).kernel("csr_product"));
     }
     let store = Store::F64;
+    all.push(CsrShape::choose(store).to_others("csr_product"));
     all.extend(super::block_tiles::kernels(store));
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
         all.extend([ildu_form(order), ildu_factor(order)]);

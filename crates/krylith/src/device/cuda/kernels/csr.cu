@@ -229,10 +229,20 @@ template <class F> __device__ __forceinline__ void with_constant(int log, F f) {
     }
 }
 
+// With PEERS each number of y goes to other GPUs too, straight from the registers: every GPU wants the whole y.
+#ifdef PEERS
+struct Others { double* y[15]; i64 count; };
+#define OTHERS , const Others others
+#define TO_OTHERS(row, value) for (int q = 0; q < others.count; ++q) others.y[q][row] = value
+#else
+#define OTHERS
+#define TO_OTHERS(row, value)
+#endif
+
 extern "C" __global__ void __launch_bounds__(THREADS, CTAS)
 csr_product(const int* halt, const int count, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
             const VALUE* __restrict__ values, const i64 entries, const double* __restrict__ x, double* __restrict__ y,
-            double* __restrict__ parts, const double* __restrict__ coefficient) {
+            double* __restrict__ parts, const double* __restrict__ coefficient OTHERS) {
     extern __shared__ __align__(128) char shared[];  // two stages
     __shared__ unsigned long long barriers[2];
     __shared__ int many, list[CAPACITY / MOST];
@@ -261,8 +271,10 @@ csr_product(const int* halt, const int count, const Tile* __restrict__ tiles, co
         const Row mine_ahead = after(1) >= 0 ? first_row_of(ahead) : Row{};
         auto write = [&](int i, double sum) {
             const int part = on.part(i);
-            if (part < 0) y[on.first() + i] = c * sum;
-            else parts[2 * (i64)t + part] = c * sum;
+            if (part < 0) {
+                y[on.first() + i] = c * sum;
+                TO_OTHERS(on.first() + i, c * sum);
+            } else parts[2 * (i64)t + part] = c * sum;
         };
         copies.wait(n);
         VALUE* const value = (VALUE*)(shared + (n & 1) * STAGE);
@@ -296,7 +308,7 @@ csr_product(const int* halt, const int count, const Tile* __restrict__ tiles, co
 
 // Rows that several tiles share: adds their parts in order, a warp a row. cuts: row, first tile and last tile of each.
 extern "C" __global__ void csr_cut_rows(const int* halt, const int count, const int* __restrict__ cuts, const double* __restrict__ parts,
-                                        double* __restrict__ y) {
+                                        double* __restrict__ y OTHERS) {
     if (halt && *halt) return;
     const int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (i >= count) return;
@@ -305,7 +317,9 @@ extern "C" __global__ void csr_cut_rows(const int* halt, const int count, const 
     for (int t = first + lane; t <= last; t += 32) sum += parts[2 * (i64)t + (t == first)];
 #pragma unroll
     for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    if (lane == 0) y[row] = sum;
+    if (lane > 0) return;
+    y[row] = sum;
+    TO_OTHERS(row, sum);
 }
 
 __device__ __forceinline__ void add(Twofold& s, const Twofold& other) {

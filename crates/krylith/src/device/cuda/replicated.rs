@@ -1,0 +1,543 @@
+//! GPUs that share the rows of a product and all want the whole result, or the whole argument (`kernels/replicated.cu`).
+//!
+//! Products follow each other in the space's stream; what they compute leaves in a stream for each other GPU, by copies that need no
+//! multiprocessor, straight into the others' y. Two waits of all for all keep that safe: none of y may be stored before its GPU has come
+//! to this product, whose y it may have been reading until then; and a product is done when the numbers of all have landed. The first
+//! wait stands in the stream of the copies, so the first product hides it. Mode `fused` has no copies: the kernel of the product
+//! stores into all vectors, between the two waits.
+//!
+//! y is the caller's, and so of another address on every GPU: ranks tell each other in each call, and a recorded product keeps the
+//! addresses. Memory of a pool is opened to the other GPUs of the process. What another process has allocated in a pool cannot be
+//! mapped, so ranks that are processes are refused.
+
+use super::Cuda;
+use super::compiler::Kernel;
+use super::csr::{CsrPattern, CsrProduct};
+use super::driver::{Buffer, Device, launch};
+use super::fabric::{Fabric, Transport};
+use super::peers::{MAX_RANKS, Shared};
+use super::resident::Resident;
+use crate::comm::{Communicator, agree, gather};
+use crate::matrix::{Bsr, Csr};
+use crate::operator::{SharedRows, Terms, check_lengths};
+use crate::partition::replicated::{Cuts, Mode, OnHost, RowPointers, Run, Search};
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+use cudarc::driver::{CudaFunction, CudaStream};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A kernel of `replicated.cu`.
+fn kernel_of(entry: &'static str) -> Kernel {
+    Kernel { file: "replicated.cu", entry, defines: Vec::new() }
+}
+
+/// Everything that cuts rows and lets GPUs wait for each other.
+pub(super) fn kernels() -> Vec<Kernel> {
+    ["longest_row", "row_pointers", "search_rows", "rebase", "wait_for_all"].map(kernel_of).into()
+}
+
+/// What its buffers are for, in errors.
+const WHAT: &str = "rows of a shared product";
+/// Row pointers and searches of a launch: the twins of those in the kernels.
+const POINTERS: usize = 8;
+const SEARCHES: usize = 32;
+
+/// The twin of `struct Meeting` in the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Meeting {
+    epoch: u64,
+    rank: u32,
+    size: u32,
+    group: u64,
+    flags: u64,
+    flag: [u64; MAX_RANKS],
+}
+const _: () = assert!(size_of::<Meeting>() == 160);
+
+/// How the GPUs of all ranks reach each other; one rank alone needs nothing.
+pub struct CudaLinks(Option<Joined>);
+
+struct Joined {
+    comm: Arc<dyn Communicator>,
+    fabric: Arc<Fabric>,
+    meeting: Buffer<Meeting>,
+    _flags: Shared<u64>,
+    wait: CudaFunction,
+    /// One for each other rank, in their order.
+    streams: Vec<Arc<CudaStream>>,
+    /// Addresses in halves of 32 bits, which a sum over the ranks leaves as they are.
+    halves: RefCell<Vec<f64>>,
+}
+
+/// Addresses of one vector, by rank.
+type Places = [u64; MAX_RANKS];
+
+impl CudaLinks {
+    fn new(space: &Cuda, comm: &Arc<dyn Communicator>) -> Result<Self> {
+        let device = space.device();
+        if comm.size() == 1 {
+            return Ok(Self(None));
+        }
+        if !comm.shares_address_space() {
+            return Err(Error::Unsupported(
+                "vectors that stand whole on GPUs of several processes; give all GPUs to one process, such as --device cuda:0,1".into(),
+            ));
+        }
+        let (rank, size) = (comm.rank(), comm.size());
+        // A distributed space has joined the GPUs already.
+        let fabric = match space.fabric().group() {
+            0 => Fabric::new(device, comm, Transport::Peers)?,
+            _ => space.fabric().clone(),
+        };
+        let mine = (|| {
+            let wait = device.function(&kernel_of("wait_for_all"))?;
+            let streams = (1..size).map(|_| device.second_stream()).collect::<Result<_>>()?;
+            Ok((wait, streams, device.peer_zeros::<u64>(MAX_RANKS, "flags")?))
+        })();
+        let (wait, streams, flags) = agree(&**comm, mine)?;
+        let flags = Shared::new(&**comm, flags)?;
+        let ordinals = gather(&**comm, &(device.info().ordinal as u64).to_le_bytes())?;
+        let open = |bytes: &Vec<u8>| {
+            let ordinal = bytes.as_slice().try_into().map_or(0, u64::from_le_bytes) as usize;
+            if ordinal == device.info().ordinal { Ok(()) } else { device.open_pool_to_gpu(ordinal) }
+        };
+        agree(&**comm, ordinals.iter().try_for_each(open))?;
+        let mut flag = [0; MAX_RANKS];
+        (0..size).for_each(|q| flag[q] = flags.of(q) + 8 * rank as u64);
+        let meeting = Meeting {
+            epoch: 0,
+            rank: rank as u32,
+            size: size as u32,
+            group: fabric.group(),
+            flags: flags.own().pointer(),
+            flag,
+        };
+        let meeting = agree(&**comm, device.upload(&[meeting], "a meeting of ranks"))?;
+        let (comm, halves) = (comm.clone(), RefCell::default());
+        Ok(Self(Some(Joined { comm, fabric, meeting, _flags: flags, wait, streams, halves })))
+    }
+
+    fn rank(&self) -> usize {
+        self.0.as_ref().map_or(0, |joined| joined.comm.rank())
+    }
+
+    /// Ends a stretch of set-up on all ranks alike.
+    fn agree<T>(&self, mine: Result<T>) -> Result<T> {
+        match &self.0 {
+            None => mine,
+            Some(joined) => agree(&*joined.comm, mine),
+        }
+    }
+
+    /// An error where a wait for another GPU was given up, which leaves NaN in what was computed. It waits for the device.
+    ///
+    /// # Errors
+    /// The rank that was waited for, or is gone.
+    pub fn check(&self) -> Result<()> {
+        let Some(joined) = &self.0 else { return Ok(()) };
+        joined.fabric.device().wait()?;
+        joined.fabric.check()
+    }
+}
+
+impl Joined {
+    /// Where each rank has the vector that is here at `own`. Collective.
+    fn places(&self, own: u64) -> Result<Places> {
+        let (rank, size) = (self.comm.rank(), self.comm.size());
+        let mut halves = self.halves.borrow_mut();
+        halves.clear();
+        halves.resize(2 * size, 0.0);
+        (halves[2 * rank], halves[2 * rank + 1]) = ((own >> 32) as f64, (own as u32) as f64);
+        self.comm.sum(&mut halves)?;
+        let mut places = [0; MAX_RANKS];
+        for (place, halves) in places.iter_mut().zip(halves.chunks_exact(2)) {
+            *place = (halves[0] as u64) << 32 | halves[1] as u64;
+        }
+        Ok(places)
+    }
+
+    /// Waits in a stream until all GPUs have come here; the number at `broken` becomes NaN if one does not.
+    fn meet(&self, stream: &CudaStream, broken: u64) -> Result<()> {
+        let (mut meeting, mut broken) = (self.meeting.pointer(), broken);
+        let mut arguments = [&raw mut meeting, &raw mut broken].map(|argument| argument.cast());
+        // SAFETY: the parameter types are the kernel's; a null address is not used.
+        unsafe { self.fabric.device().launch_in(stream, &self.wait, 1, 32, 0, &mut arguments) }
+    }
+
+    /// Lets the streams of the copies wait until all GPUs have come here; what follows in the device's own stream does not wait.
+    fn enter(&self) -> Result<()> {
+        let (device, first) = (self.fabric.device(), &self.streams[0]);
+        device.fork(first)?;
+        self.meet(first, 0)?;
+        if self.streams.len() > 1 {
+            let event = device.check("cuEventRecord", first.record_event(None))?;
+            let wait = |stream: &Arc<CudaStream>| device.check("cuStreamWaitEvent", stream.wait(&event));
+            self.streams[1..].iter().try_for_each(wait)?;
+        }
+        Ok(())
+    }
+
+    /// Sends rows of a vector to where all other GPUs have it, after what is in the device's stream now.
+    fn send<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r Range<usize>> + Clone,
+        from: impl Fn(usize) -> u64,
+        to: &[&Places],
+    ) -> Result<()> {
+        let (device, rank) = (self.fabric.device(), self.comm.rank());
+        let event = device.check("cuEventRecord", device.stream().record_event(None))?;
+        let others = (0..self.comm.size()).filter(|q| *q != rank);
+        for (q, stream) in others.zip(&self.streams) {
+            device.check("cuStreamWaitEvent", stream.wait(&event))?;
+            for (vector, places) in to.iter().enumerate() {
+                for rows in rows.clone() {
+                    let at = 8 * rows.start as u64;
+                    // SAFETY: every rank has a vector of as many numbers there, and is between the two waits of this product.
+                    unsafe { device.copy_beside(stream, places[q] + at, from(vector) + at, 8 * rows.len())? };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What follows in the device's stream comes after all that all GPUs sent.
+    fn leave(&self, broken: u64) -> Result<()> {
+        let device = self.fabric.device();
+        self.streams.iter().try_for_each(|stream| device.join(stream))?;
+        self.meet(device.stream(), broken)
+    }
+}
+
+/// A rank's rows of a product whose result all ranks want.
+pub struct CudaShared {
+    links: Arc<CudaLinks>,
+    rows: usize,
+    stages: Vec<Stage>,
+    /// The products' kernels store into the vectors of all.
+    fused: bool,
+    _whole: Option<Arc<Resident>>,
+}
+
+struct Stage {
+    pieces: Vec<Piece>,
+    redundant: bool,
+}
+
+struct Piece {
+    rows: Range<usize>,
+    product: CsrProduct,
+}
+
+/// A rank's rows of a product, and the vector that it multiplies, gathered.
+pub struct CudaGathered {
+    links: Arc<CudaLinks>,
+    rows: Range<usize>,
+    product: Option<CsrProduct>,
+    whole: Whole,
+    _whole: Option<Arc<Resident>>,
+}
+
+enum Whole {
+    /// One rank multiplies its own vector.
+    Own,
+    Shared(Shared<f64>, Places),
+}
+
+impl SharedRows for Cuda {
+    type Links = CudaLinks;
+    type Shared = CudaShared;
+    type Gathered = CudaGathered;
+
+    fn hold(&self, a: &Csr) -> Result<Csr> {
+        let placed = self.placed(&Terms::csr(a)?)?;
+        self.wait()?;
+        Ok(Csr::from_storage(placed.terms[0].1.storage().clone()))
+    }
+
+    fn link(&self, comm: &Arc<dyn Communicator>) -> Result<Arc<CudaLinks>> {
+        CudaLinks::new(self, comm).map(Arc::new)
+    }
+
+    fn cut_rows(&self, a: &Csr, mode: &Mode, ranks: usize) -> Result<Cuts> {
+        match self.at_hand(&Bsr::from_csr(a, 1)?) {
+            Some(resident) => Cuts::find(&OnDevice::new(self.device(), resident)?, mode, ranks),
+            None => Cuts::find(&OnHost(a.row_ptr()), mode, ranks),
+        }
+    }
+
+    fn share_rows(&self, links: &Arc<CudaLinks>, a: &Csr, cuts: &Cuts, mode: &Mode) -> Result<CudaShared> {
+        let fused = *mode == Mode::Fused;
+        let mut kept = None;
+        let mut pieces = |runs: &[Run]| -> Result<Vec<Piece>> {
+            let piece = |run: &Run| {
+                let (mut product, whole) = rows_of(self, a, run)?;
+                if fused && links.0.is_some() {
+                    product.prepare_for_others(self.device())?;
+                }
+                kept = whole;
+                Ok(Piece { rows: run.rows.clone(), product })
+            };
+            runs.iter().map(piece).collect()
+        };
+        let rank = links.rank();
+        let stages = cuts
+            .stages
+            .iter()
+            .map(|stage| Ok(Stage { pieces: pieces(&stage.runs[rank])?, redundant: stage.redundant }))
+            .collect::<Result<Vec<_>>>();
+        let stages = links.agree(stages.and_then(|stages| self.wait().map(|()| stages)))?;
+        Ok(CudaShared { links: links.clone(), rows: a.rows(), stages, fused, _whole: kept })
+    }
+
+    fn multiply_shared(&self, p: &CudaShared, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+        check_lengths(p.rows, p.rows, x.len(), y.len())?;
+        let (x, y) = (x.pointer(), y.pointer());
+        match &p.links.0 {
+            Some(joined) if p.fused => p.store_into_all(self, joined, x, y),
+            _ => p.exchange(&[y], |piece| piece.product.multiply(self, x, y + 8 * piece.rows.start as u64)),
+        }
+    }
+
+    fn residual_shared(
+        &self,
+        p: &CudaShared,
+        b: &Buffer<f64>,
+        x: &Buffer<f64>,
+        r: &mut Buffer<f64>,
+        m: &mut Buffer<f64>,
+    ) -> Result<()> {
+        check_lengths(p.rows, p.rows, x.len(), r.len())?;
+        check_lengths(p.rows, p.rows, b.len(), m.len())?;
+        let (b, x, r, m) = (b.pointer(), x.pointer(), r.pointer(), m.pointer());
+        p.exchange(&[r, m], |piece| {
+            let at = 8 * piece.rows.start as u64;
+            piece.product.residual(self, b + at, x, r + at, m + at)
+        })
+    }
+
+    fn gather_for(&self, links: &Arc<CudaLinks>, a: &Csr, rows: &[Run]) -> Result<CudaGathered> {
+        let own = &rows[links.rank()];
+        let product = match own.rows.is_empty() {
+            true => Ok(None),
+            false => rows_of(self, a, own).map(Some),
+        };
+        let product = links.agree(product)?;
+        let whole = match &links.0 {
+            None => Whole::Own,
+            Some(joined) => {
+                let whole = self.device().peer_zeros(a.columns(), "a gathered vector");
+                let whole = Shared::new(&*joined.comm, agree(&*joined.comm, whole)?)?;
+                let mut places = [0; MAX_RANKS];
+                (0..joined.comm.size()).for_each(|q| places[q] = whole.of(q));
+                Whole::Shared(whole, places)
+            }
+        };
+        let (product, kept) = product.map_or((None, None), |(product, kept)| (Some(product), kept));
+        Ok(CudaGathered { links: links.clone(), rows: own.rows.clone(), product, whole, _whole: kept })
+    }
+
+    fn multiply_gathered(&self, p: &CudaGathered, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+        check_lengths(p.rows.len(), p.rows.len(), x.len(), y.len())?;
+        let (mut x, y) = (x.pointer(), y.pointer());
+        if let (Some(joined), Whole::Shared(whole, places)) = (&p.links.0, &p.whole) {
+            let (device, at) = (self.device(), 8 * p.rows.start as u64);
+            joined.enter()?;
+            // SAFETY: own rows lie in both.
+            unsafe { device.copy_beside(device.stream(), whole.own().pointer() + at, x, 8 * p.rows.len())? };
+            // Own numbers stand at their place of the whole vector now.
+            joined.send(std::iter::once(&p.rows), |_| whole.own().pointer(), &[places])?;
+            joined.leave(whole.own().pointer())?;
+            x = whole.own().pointer();
+        }
+        p.product.iter().try_for_each(|product| product.multiply(self, x, y))
+    }
+}
+
+impl CudaShared {
+    /// Computes the pieces, stage after stage, and sends what they leave in the vectors at `outputs`.
+    fn exchange(&self, outputs: &[u64], compute: impl Fn(&Piece) -> Result<()>) -> Result<()> {
+        let Some(joined) = &self.links.0 else {
+            return self.stages.iter().flat_map(|stage| &stage.pieces).try_for_each(compute);
+        };
+        let mut places = [[0; MAX_RANKS]; 2];
+        for (places, &own) in places.iter_mut().zip(outputs) {
+            *places = joined.places(own)?;
+        }
+        let places = [&places[0], &places[1]];
+        joined.enter()?;
+        for stage in &self.stages {
+            stage.pieces.iter().try_for_each(&compute)?;
+            if !stage.redundant && !stage.pieces.is_empty() {
+                let rows = stage.pieces.iter().map(|piece| &piece.rows);
+                joined.send(rows, |vector| outputs[vector], &places[..outputs.len()])?;
+            }
+        }
+        joined.leave(outputs[0])
+    }
+
+    /// The same by kernels that store each number into all vectors.
+    fn store_into_all(&self, space: &Cuda, joined: &Joined, x: u64, y: u64) -> Result<()> {
+        let places = joined.places(y)?;
+        let (rank, size, stream) = (joined.comm.rank(), joined.comm.size(), space.device().stream());
+        joined.meet(stream, 0)?;
+        for piece in self.stages.iter().flat_map(|stage| &stage.pieces) {
+            let at = 8 * piece.rows.start as u64;
+            let mut others = [0; 16];
+            others[15] = size as u64 - 1;
+            let theirs = (0..size).filter(|q| *q != rank).map(|q| places[q] + at);
+            others.iter_mut().zip(theirs).for_each(|(to, place)| *to = place);
+            piece.product.multiply_to(space, x, y + at, others)?;
+        }
+        joined.meet(stream, y)
+    }
+}
+
+/// The product of a run of rows: of arrays of this GPU where they lie, else of copies, from another GPU or from the host.
+fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<Resident>>)> {
+    let (device, Run { rows, entries }) = (space.device(), run);
+    let resident = a.storage().on::<Resident>();
+    let here = |on: &Arc<Resident>| on.ordinal() == device.info().ordinal;
+    let row_ptr = device.room::<i64>(rows.len() + 1, WHAT)?;
+    let mut kept = None;
+    let (from, base, col, values) = match resident {
+        Some(resident) if here(&resident) => {
+            // Copies of tiles begin on whole sectors, so what is looked at may begin up to 7 entries before the first row's.
+            let first = entries.start & !7;
+            // SAFETY: the matrix is kept beside the product.
+            let (col, values) = unsafe {
+                (
+                    resident.col.view(first, entries.end - first),
+                    resident.values.view(first, entries.end - first),
+                )
+            };
+            let from = resident.row_ptr.at(rows.start);
+            kept = Some(resident);
+            (from, first, col, values)
+        }
+        Some(resident) if resident.open_to(device).is_ok() => {
+            let (col, values) = (device.room(entries.len(), WHAT)?, device.room(entries.len(), WHAT)?);
+            // SAFETY: room for as many numbers; the matrix is held until the copies are done.
+            unsafe {
+                let copy =
+                    |to: u64, from: u64, bytes: usize| device.copy_beside(device.stream(), to, from, bytes);
+                copy(row_ptr.pointer(), resident.row_ptr.at(rows.start), 8 * row_ptr.len())?;
+                copy(col.pointer(), resident.col.at(entries.start), 4 * entries.len())?;
+                copy(values.pointer(), resident.values.at(entries.start), 8 * entries.len())?;
+            }
+            device.wait()?;
+            (row_ptr.pointer(), entries.start, col, values)
+        }
+        _ => {
+            // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
+            unsafe { device.send(&a.row_ptr()[rows.start..=rows.end], row_ptr.pointer())? };
+            let col = device.upload(&a.col()[entries.clone()], WHAT)?;
+            (row_ptr.pointer(), entries.start, col, device.upload(&a.values()[entries.clone()], WHAT)?)
+        }
+    };
+    let rebase = device.function(&kernel_of("rebase"))?;
+    let count = row_ptr.len();
+    let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
+    // SAFETY: the parameter types are the kernel's; both arrays have that many numbers.
+    unsafe { launch!(device, &rebase, grid, 256, 0, count as i64, base as i64, from, row_ptr.pointer())? };
+    let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
+    let product = CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Store::F64, 1.0)?;
+    Ok((product, kept))
+}
+
+impl Device {
+    /// Copies bytes between any two GPUs, or within one, in a stream of this device.
+    ///
+    /// # Safety
+    /// Both addresses must have that many bytes until the stream has come to the copy.
+    unsafe fn copy_beside(&self, stream: &CudaStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        use cudarc::driver::sys;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.bind()?;
+        // SAFETY: the caller's promise; with unified addressing the driver knows where each address is.
+        self.driver("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to, from, bytes, stream.cu_stream()) })
+    }
+}
+
+/// Row pointers in the memory of a GPU; a call is a launch or two and one copy back.
+struct OnDevice {
+    device: Arc<Device>,
+    on: Arc<Resident>,
+    answers: Buffer<i64>,
+}
+
+impl OnDevice {
+    fn new(device: &Arc<Device>, on: Arc<Resident>) -> Result<Self> {
+        Ok(Self { device: device.clone(), on, answers: device.zeros(2 * SEARCHES, WHAT)? })
+    }
+
+    fn read(&self, count: usize) -> Result<Vec<u64>> {
+        let mut answers = vec![0i64; count];
+        self.device.read(&self.answers, 0, &mut answers)?;
+        Ok(answers.into_iter().map(|n| n as u64).collect())
+    }
+}
+
+impl RowPointers for OnDevice {
+    fn rows(&self) -> usize {
+        self.on.row_ptr.len() - 1
+    }
+
+    fn entries(&self) -> u64 {
+        self.on.col.len() as u64
+    }
+
+    fn longest(&self) -> Result<usize> {
+        let (device, rows) = (&self.device, self.rows());
+        if rows == 0 {
+            return Ok(0);
+        }
+        let key = device.zeros::<u64>(1, WHAT)?;
+        let function = device.function(&kernel_of("longest_row"))?;
+        let grid = rows.div_ceil(1024).clamp(1, 8 * device.multiprocessors());
+        // SAFETY: the parameter types are the kernel's; there is one row pointer more than rows.
+        unsafe {
+            launch!(device, &function, grid, 256, 0, rows as i64, self.on.row_ptr.pointer(), key.pointer())?;
+        }
+        let mut found = [0];
+        device.read(&key, 0, &mut found)?;
+        Ok((u32::MAX - found[0] as u32) as usize)
+    }
+
+    fn at(&self, rows: &[usize]) -> Result<Vec<u64>> {
+        let function = self.device.function(&kernel_of("row_pointers"))?;
+        let mut all = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(POINTERS) {
+            let (mut asked, count) = ([0i64; POINTERS], rows.len());
+            asked.iter_mut().zip(rows).for_each(|(to, &row)| *to = row as i64);
+            let (row_ptr, to) = (self.on.row_ptr.pointer(), self.answers.pointer());
+            // SAFETY: the parameter types are the kernel's; rows are at most as many as the matrix has.
+            unsafe { launch!(self.device, &function, 1, POINTERS, 0, asked, count as i32, row_ptr, to)? };
+            all.extend(self.read(count)?);
+        }
+        Ok(all)
+    }
+
+    fn search(&self, searches: &[Search]) -> Result<Vec<(usize, u64)>> {
+        let function = self.device.function(&kernel_of("search_rows"))?;
+        let mut all = Vec::with_capacity(searches.len());
+        for some in searches.chunks(SEARCHES) {
+            let mut asked = [[0i64; 6]; SEARCHES];
+            for (to, s) in asked.iter_mut().zip(some) {
+                let (fold, wanted) = (&s.fold, s.wanted as i64);
+                let (start, skipped) = (fold.start as i64, fold.skipped as i64);
+                *to = [start, skipped, fold.entries as i64, s.low as i64, s.high as i64, wanted];
+            }
+            let (count, row_ptr, to) = (some.len() as i32, self.on.row_ptr.pointer(), self.answers.pointer());
+            // SAFETY: the parameter types are the kernel's; searches are among the rows of the matrix.
+            unsafe { launch!(self.device, &function, 1, SEARCHES, 0, asked, count, row_ptr, to)? };
+            let found = self.read(2 * some.len())?;
+            all.extend(found.chunks_exact(2).map(|pair| (pair[0] as usize, pair[1])));
+        }
+        Ok(all)
+    }
+}
