@@ -7,7 +7,7 @@ use super::found::Row;
 use super::ground::Ground;
 use super::matrix::Case;
 use super::multi::{self, Way, meet};
-use super::shared::{Mode, Shared};
+use super::shared::{Mode, Shared, rows_of};
 use krylith::comm::{Communicator, Solo, Team, largest};
 use krylith::method::{Cg, CgForm, CgOptions};
 use krylith::operator::{LinearOperator, PointBlock};
@@ -21,6 +21,9 @@ use std::time::Instant;
 pub(super) const ONE: &str = "CG on one device";
 /// Vectors in parts, ghosts by halos.
 pub(super) const HALO: &str = "CG, distributed vectors";
+
+/// The paper's baseline: vectors in parts, gathered before every product.
+pub(super) const COMP: &str = "CG(comp)";
 
 /// Solves of which the fastest counts; each is a thousand products, so there is little to spread.
 const SOLVES: usize = 2;
@@ -42,6 +45,8 @@ where
     if ranks == 1 {
         return rows;
     }
+    progress(&format!("{}: {iterations} iterations of {COMP} on {ranks} ranks", case.name));
+    rows.push(row(COMP, ranks, comp(ground, case, iterations)));
     for way in multi::ways(case, ranks) {
         let name = match &way {
             Way::Replicated(Mode::TwoNz) => continue,
@@ -70,6 +75,21 @@ fn alone<G: Ground>(ground: &G, case: &Case, iterations: usize) -> Result<Vec<f6
     let space = ground.alone(0, case.rows())?;
     let operator = PointBlock::csr(&space, &case.a, Store::F64)?;
     solves(&space, &Solo, &operator, &case.x, iterations)
+}
+
+fn comp<G: Ground>(ground: &G, case: &Case, iterations: usize) -> Result<Vec<f64>>
+where
+    G::Space: Shared,
+{
+    let rows = rows_of(&case.a, ground.ranks())?;
+    let all = Team::run(ground.ranks(), |comm| {
+        let comm: Arc<dyn Communicator> = comm;
+        let own = rows[comm.rank()].clone();
+        let space = ground.joined(&comm, own.len())?;
+        let operator = G::Space::gathered(&space, &comm, &case.a)?;
+        solves(&space, &*comm, &*operator, &case.x[own], iterations)
+    })?;
+    Ok(all.into_iter().next().unwrap_or_default())
 }
 
 fn several<G: Ground>(
