@@ -1,6 +1,6 @@
 //! Tables, JSON and the page.
 
-use super::found::{Found, PCSR, Point, Row, auto};
+use super::found::{Found, Point, Row, auto};
 use super::ground::{CUSPARSE, OURS, VECTOR};
 use super::means::{SETS, means};
 use super::{SpmvOptions, cg, figures, multi};
@@ -345,7 +345,15 @@ fn transfer(found: &[&Found]) -> Table {
 /// Table 4: what cuts cost, in products on one device.
 fn setup(found: &[&Found]) -> Table {
     let ways = names(found, |f| &f.multi);
-    let header = ["", "minimum", "arithmetic mean", "geometric mean", "maximum"];
+    let header = [
+        "",
+        "minimum",
+        "arithmetic mean",
+        "geometric mean",
+        "maximum",
+        "products until it pays, geometric mean",
+        "pays on",
+    ];
     let mut out = Table::new("Set-up in products on one device (Table 4)", &header);
     for way in &ways {
         let ratio = |f: &&Found| {
@@ -356,13 +364,23 @@ fn setup(found: &[&Found]) -> Table {
         let (arithmetic, geometric) = means(all.iter().copied());
         let least = all.iter().copied().fold(f64::INFINITY, f64::min);
         let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut line = vec![if way == PCSR { PCSR.into() } else { way.clone() }];
+        let mut line = vec![way.clone()];
         line.extend([least, arithmetic, geometric, most].map(|v| number(v, 2)));
+        // Set-up over what each product gains; where it gains nothing it never pays.
+        let gains = found.iter().filter_map(|f| {
+            let row = f.multi.iter().find(|r| kind(&r.name) == *way && !r.samples.is_empty())?;
+            let gain = f.ours() - row.seconds();
+            (gain > 0.0).then(|| row.setup / gain)
+        });
+        let gains: Vec<f64> = gains.collect();
+        line.push(number(means(gains.iter().copied()).1, 1));
+        line.push(format!("{} of {}", gains.len(), all.len()));
         out.rows.push(line);
     }
     for (gpus, values) in TABLE4 {
         let mut line = vec![format!("the paper, {gpus} V100")];
         line.extend(values.map(|v| number(v, 2)));
+        line.resize(header.len(), String::new());
         out.rows.push(line);
     }
     out
