@@ -78,7 +78,7 @@ pub enum Command {
     Problem(ProblemArgs),
     /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
     #[command(after_help = BENCH_EXAMPLES)]
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Predict the time of a GMRES iteration on many GPUs and hosts from a machine file
     #[command(after_help = MODEL_EXAMPLES)]
     Model(Box<ModelArgs>),

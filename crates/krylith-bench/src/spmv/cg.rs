@@ -150,3 +150,33 @@ fn solves<S: Space>(
     }
     Ok(seconds)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use krylith::device::cpu::Cpu;
+    use krylith::matrix::Csr;
+
+    /// Iterations and norms of CG in a form.
+    fn history(a: &Csr, form: CgForm, max_iterations: usize) -> (usize, Vec<f64>) {
+        let space = Cpu::new(a.rows(), 1);
+        let operator = PointBlock::csr(&space, a, Store::F64).unwrap();
+        let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
+        let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations };
+        let made = cg.solve(&space, &operator, None, &b, &mut x, &stop, &mut ()).unwrap();
+        (made.iterations, made.residuals.clone())
+    }
+
+    #[test]
+    fn a_fixed_number_of_iterations_is_the_textbook_s_and_ends_for_nothing() {
+        let laplace = Case::new("laplace:6x5x4", &SpmvOptions::default()).unwrap().a;
+        assert_eq!(history(&laplace, CgForm::Unchecked, 12), history(&laplace, CgForm::Textbook, 12));
+        // (p, A p) changes its sign at once, and nobody may stop for that.
+        let n = 50;
+        let values = (0..n).map(|i| if i % 3 == 0 { -2.0 - i as f64 } else { 1.0 + i as f64 }).collect();
+        let indefinite = Csr::new(n, n, (0..=n).collect(), (0..n as u32).collect(), values).unwrap();
+        assert!(history(&indefinite, CgForm::Textbook, 40).0 < 40);
+        assert_eq!(history(&indefinite, CgForm::Unchecked, 40).0, 40);
+    }
+}

@@ -285,8 +285,8 @@ fn paper(found: &[&Found]) -> Table {
         out.rows.push(line);
     }
     let ranks = found.iter().map(|f| f.ranks).max().unwrap_or(0);
-    let bases: [(&str, fn(&Found) -> f64); 2] =
-        [("our product on one", Found::ours), ("CSR-vector on one", |f| f.single(VECTOR))];
+    type Base = (&'static str, fn(&Found) -> f64);
+    let bases: [Base; 2] = [("our product on one", Found::ours), ("CSR-vector on one", |f| f.single(VECTOR))];
     for (name, base) in bases {
         let mut line = vec![format!("here, {ranks} devices, over {name}")];
         for way in &header[1..] {
@@ -390,7 +390,7 @@ fn setup(found: &[&Found]) -> Table {
 pub(super) fn swept(found: &[&Found], inside: fn(usize) -> bool, long: f64, redundant: f64) -> f64 {
     let at = |p: &&Point| (p.long - long).abs() < 1e-9 && (p.redundant - redundant).abs() < 1e-9;
     let speed = |f: &&Found| f.sweep.iter().find(at).map_or(f64::NAN, |p| f.ours() / p.seconds);
-    means(found.iter().filter(|f| inside(f.id)).map(|f| speed(f))).0
+    means(found.iter().filter(|f| inside(f.id)).map(speed)).0
 }
 
 /// d_l and d_c of the sweep.

@@ -155,7 +155,7 @@ impl One for Gpu {
         ));
         let merge = Merge::best(vendor, &shared.held, vectors);
         all.push(published(&shared, "merge-based (Merrill and Garland)", merge));
-        let adaptive = Adaptive::new(vendor, row_ptr);
+        let adaptive = Adaptive::make(vendor, row_ptr);
         all.push(published(&shared, "CSR-adaptive (Greathouse and Daga)", adaptive));
         for (algorithm, name) in [
             (Algorithm::CUSPARSE_SPMV_ALG_DEFAULT, "default"),

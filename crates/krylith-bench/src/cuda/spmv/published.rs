@@ -144,7 +144,7 @@ pub(super) struct Adaptive {
 
 impl Adaptive {
     /// Row blocks are found on the host, as published.
-    pub fn new(vendor: &Rc<Vendor>, row_ptr: &[usize]) -> Result<Made> {
+    pub fn make(vendor: &Rc<Vendor>, row_ptr: &[usize]) -> Result<Made> {
         let module = Module::load(vendor, 32, 7)?;
         let (kernel, clear) = (module.kernel("adaptive", 256)?, module.kernel("clear_rows", 256)?);
         let begin = Instant::now();
