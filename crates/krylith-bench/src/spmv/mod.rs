@@ -22,7 +22,10 @@ use krylith::{Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, OURS, One, VECTOR};
+pub(crate) use ground::OURS;
+#[cfg(feature = "cuda")]
+pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, VECTOR};
+#[cfg(feature = "cuda")]
 pub(crate) use matrix::Case;
 pub(crate) use means::means;
 pub(crate) use report::kind;
