@@ -259,6 +259,24 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         }
     }
 
+    /// The first `mid` numbers and the others.
+    ///
+    /// # Panics
+    /// More than there are, as with slices.
+    pub fn split_at(self, mid: usize) -> (ArrayMut<'a, T>, ArrayMut<'a, T>) {
+        match self.place {
+            Place::Host(host) => {
+                let (first, second) = host.split_at_mut(mid);
+                (ArrayMut::from(first), ArrayMut::from(second))
+            }
+            #[cfg(feature = "cuda")]
+            Place::Device(remote) => {
+                let part = |range| ArrayMut { place: Place::Device(remote.range(range, size_of::<T>())) };
+                (part(0..mid), part(mid..remote.len))
+            }
+        }
+    }
+
     /// Copies `from` to the numbers; what the caller's stream gets later sees them.
     ///
     /// # Errors

@@ -56,6 +56,8 @@ fn main() {
             csr::gpu::scalar_rows_are_updated_from_device_memory,
             false,
         ),
+        test("csr::gpus_share_scalar_rows_by_peers", |_| gpus_share_scalar_rows(Transport::Peers), false),
+        test("csr::gpus_share_scalar_rows_through_nccl", |_| gpus_share_scalar_rows(Transport::Nccl), false),
         each!(dia::products_by_diagonals),
         each!(dia::residuals_by_diagonals),
         each!(dia::diagonals_are_updated),
@@ -182,6 +184,7 @@ fn main() {
         test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
         test("block_tiles::tile_speed", conformance::block_tiles::tile_speed, true),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
+        test("csr_halo_speed", |_| csr::gpu::csr_halo_speed(all_gpus().len(), &share(Transport::Auto)), true),
         test("dia_speed", conformance::dia::gpu::dia_speed, true),
     ];
     let arguments = Arguments::from_args();

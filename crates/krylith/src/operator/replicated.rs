@@ -109,7 +109,8 @@ pub struct SetupTimes {
 /// use std::sync::Arc;
 ///
 /// let a = Csr::new(3, 3, vec![0, 1, 2, 3], vec![0, 1, 2], vec![2.0, 3.0, 4.0])?;
-/// let all = Team::run(2, |comm: Arc<dyn Communicator>| {
+/// let all = Team::run(2, |comm| {
+///     let comm: Arc<dyn Communicator> = comm;
 ///     let space = Cpu::new(3, 1);
 ///     let operator = Replicated::new(&space, &comm, &a, Mode::Lra { long: 0.5 })?;
 ///     let (mut x, mut y) = (space.vector()?, space.vector()?);

@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex};
 /// What one thread holds.
 pub(super) struct Seat {
     pub engine: Box<dyn Engine>,
-    /// Own rows of b and x, where this process drives several devices.
+    /// Own rows of b and x, where this process drives several devices and a device's rows do not follow one another; made by the first
+    /// solve.
     pub own: [Vec<f64>; 2],
 }
 
@@ -74,8 +75,7 @@ impl Crew {
                     open(Some(ordinals[number]), &parts.local(number, problem), parts.comm(number))?
                 }
             };
-            let n = parts.as_ref().map_or(0, |parts| parts.local(number, problem).terms.rows());
-            *seat = Some(Seat { engine, own: [vec![0.0; n], vec![0.0; n]] });
+            *seat = Some(Seat { engine, own: [Vec::new(), Vec::new()] });
             Ok(())
         })?;
         crew.parts = parts;

@@ -51,6 +51,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use watch::Run;
 
+/// Most devices that take their runs of a caller's vectors without a copy on the host.
+const MOST_RUNS: usize = 16;
+
 /// A device on which every method and preconditioner runs.
 pub trait SolverSpace:
     PointBlockSum + BlockDiagonal + SubdomainFactors + TileFactors + Transfer + Sized + 'static
@@ -276,6 +279,15 @@ impl<'a> Solver<'a> {
         };
         let Self { problem, crew, solution, .. } = self;
         let parts = crew.parts.take();
+        // Each device takes its run of b and x from where they are; rows that are scattered are gathered on the host.
+        let mut pieces = [const { Mutex::new(None) }; MOST_RUNS];
+        let runs = parts.as_ref().and_then(|parts| parts.runs(MOST_RUNS));
+        let (mut x, in_runs) = (x, runs.is_some());
+        for (run, piece) in runs.into_iter().flatten().zip(&mut pieces) {
+            let (own, others) = x.split_at(run.len());
+            *piece = Mutex::new(Some((b.range(run), own)));
+            x = others;
+        }
         let (x, observer, answer) = (Mutex::new(x), Mutex::new(Some(observer)), Mutex::new(&mut *solution));
         let done = crew.command(&|number, seat| {
             let Seat { engine, own } = seat.as_mut().ok_or_else(lost_thread)?;
@@ -287,8 +299,16 @@ impl<'a> Solver<'a> {
             };
             match &parts {
                 None => engine.solve(&problem.part_of_one(), &run, b, lock(&x).reborrow(), observer)?,
+                Some(parts) if in_runs => {
+                    let piece = lock(&pieces[number]).take();
+                    let (b, x) = piece.ok_or_else(|| Error::Internal("a device without a run".into()))?;
+                    engine.solve(&parts.local(number, problem), &run, b, x, observer)?;
+                }
                 Some(parts) => {
                     let [own_b, own_x] = own;
+                    let rows = parts.local(number, problem).terms.rows();
+                    own_b.resize(rows, 0.0);
+                    own_x.resize(rows, 0.0);
                     parts.take_own(number, b, own_b)?;
                     parts.take_own(number, lock(&x).as_array(), own_x)?;
                     let (local, b) = (parts.local(number, problem), Numbers::from(&*own_b));

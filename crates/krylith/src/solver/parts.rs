@@ -11,12 +11,12 @@ use crate::partition::{
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 #[cfg(feature = "cuda")]
 use {
     crate::device::cuda::part::{RunOnDevice, pointer},
     crate::partition::{Halo, MANY_GHOSTS, Partitioner, layer},
-    std::ops::Range,
 };
 
 /// The parts of all devices.
@@ -24,10 +24,21 @@ pub(super) struct Parts {
     parts: Vec<One>,
     /// Who owns which rows, where those are not runs that were cut on the devices.
     partition: Option<Partition>,
+    /// Every part's rows, where they follow one another from part to part.
+    runs: Option<Vec<Range<u64>>>,
     /// Numbers of a node.
     run: usize,
     /// Why each part has these rows.
     pub reason: String,
+}
+
+/// The rows of all parts, where they follow one another.
+fn in_sequence(parts: &[One]) -> Option<Vec<Range<u64>>> {
+    let runs: Vec<Range<u64>> =
+        parts.iter().map(|one| one.rows.borrowed().as_run()).collect::<Option<_>>()?;
+    let follow = runs.first().is_some_and(|run| run.start == 0)
+        && runs.windows(2).all(|pair| pair[0].end == pair[1].start);
+    follow.then_some(runs)
 }
 
 /// What one device holds.
@@ -83,8 +94,9 @@ impl Parts {
                 cut: None,
             })
         });
-        let parts = parts.collect::<Result<_>>()?;
-        Ok(Self { parts, partition: Some(whole.partition), run, reason: whole.reason })
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let runs = in_sequence(&parts);
+        Ok(Self { parts, partition: Some(whole.partition), runs, run, reason: whole.reason })
     }
 
     /// Runs of rows of whole subdomains, cut by the devices that hold them; `None` where runs do not balance, have much to
@@ -130,7 +142,9 @@ impl Parts {
             }
         });
         let reason = format!("runs of rows with at most {most:.2} ghosts a node, cut where they are");
-        Ok(Some(Self { parts: parts.collect(), partition: None, run, reason }))
+        let parts: Vec<One> = parts.collect();
+        let runs = in_sequence(&parts);
+        Ok(Some(Self { parts, partition: None, runs, run, reason }))
     }
 
     /// One device's part of the problem.
@@ -154,6 +168,13 @@ impl Parts {
     /// All ends.
     pub fn team(&self) -> Vec<Arc<dyn Communicator>> {
         self.parts.iter().map(|one| one.comm.clone()).collect()
+    }
+
+    /// The numbers of each device in a vector of the whole, where one device's follow the other's and there are at most `most` devices.
+    pub fn runs(&self, most: usize) -> Option<impl Iterator<Item = Range<usize>>> {
+        let range = |run: &Range<u64>| run.start as usize * self.run..run.end as usize * self.run;
+        let runs = self.runs.as_ref().filter(|runs| runs.len() <= most);
+        runs.map(|runs| runs.iter().map(range))
     }
 
     /// Copies a device's rows out of a vector of the whole, which may be anywhere.

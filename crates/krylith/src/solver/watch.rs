@@ -69,7 +69,7 @@ pub(super) struct Pace {
     pub too_slow: Option<f64>,
 }
 
-/// Iterations that an attempt has at least.
+/// Iterations that an attempt has at least; twice as many where the residual may rise before it falls.
 const FEW: usize = 500;
 /// As many times the iterations so far may be left.
 const PATIENCE: f64 = 8.0;
@@ -105,7 +105,8 @@ impl Pace {
                 left = left.min((p.relative_residual / target).ln() / since);
             }
         }
-        if p.iteration >= FEW && !(left <= PATIENCE * p.iteration as f64) {
+        let few = if self.peak.is_some() { 2 * FEW } else { FEW };
+        if p.iteration >= few && !(left <= PATIENCE * p.iteration as f64) {
             self.too_slow = Some(left);
         }
         self.mark = (p.iteration, self.best);
@@ -198,6 +199,9 @@ mod tests {
                 }
             };
             assert_eq!(slow(Pace::new(true), hill, every), None);
+            // The same hill, jagged, and half as high again where it was first looked at.
+            let jagged = |i: usize| hill(i) * if i.is_multiple_of(2) && i < 700 { 9.0 } else { 1.0 };
+            assert_eq!(slow(Pace::new(true), jagged, every), None);
             // Up, down a little, and no further.
             let ledge = |i: usize| if i < 150 { 12.0 } else { 3.0 };
             assert!(slow(Pace::new(true), ledge, every).is_some_and(|i| i < 2500));

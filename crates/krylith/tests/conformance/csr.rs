@@ -1,11 +1,15 @@
 //! Scalar rows of every length: products, residuals and new values against sums that share nothing with a device.
 
+use super::distributed::{MakeShare, partitions};
 use super::{Make, apply};
 use crate::common::Random;
-use krylith::Store;
+use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Dense};
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::operator::{Format, LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::partition::{Part, Partition, split};
+use krylith::{Result, Store};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A square matrix whose first rows have these lengths, of distinct columns that begin anywhere; values from `number`.
 fn rows_of(lengths: &[usize], rng: &mut Random, number: &mut dyn FnMut(&mut Random) -> f64) -> Bsr {
@@ -100,38 +104,158 @@ pub fn scalar_rows_of_every_length<S: PointBlockSum>(make: Make<S>) {
     }
 }
 
+/// A matrix of whole numbers with an x, for which integers give 3 A x, a right-hand side beside it, and the residual exactly.
+struct Exact {
+    a: Bsr,
+    x: Vec<f64>,
+    b: Vec<f64>,
+    r: Vec<f64>,
+    m: Vec<f64>,
+}
+
+const THREE: i128 = 3;
+
+impl Exact {
+    fn new(mut a: Bsr, rng: &mut Random) -> Self {
+        a.values_mut().iter_mut().for_each(|v| *v = (1e6 * rng.number()).round() + 0.0);
+        let x: Vec<f64> = (0..a.rows()).map(|_| (4e7 * rng.number()).round()).collect();
+        let exact = |i: usize| -> (i128, i128) {
+            let products = (a.row_ptr()[i]..a.row_ptr()[i + 1])
+                .map(|p| THREE * a.values()[p] as i128 * x[a.col()[p] as usize] as i128);
+            products.fold((0, 0), |(sum, size), v| (sum + v, size + v.abs()))
+        };
+        let sums: Vec<(i128, i128)> = (0..a.rows()).map(exact).collect();
+        let b: Vec<f64> = sums.iter().map(|s| s.0 as f64).collect();
+        let r = sums.iter().zip(&b).map(|(s, b)| (*b as i128 - s.0) as f64).collect();
+        let m = sums.iter().zip(&b).map(|(s, b)| b.abs() + s.1 as f64).collect();
+        Self { a, x, b, r, m }
+    }
+
+    /// The residual that a device makes of the rows `own`.
+    fn check<S: PointBlockSum>(&self, space: &S, operator: &PointBlock<S>, own: &[usize], what: &str) {
+        let pick = |v: &[f64]| own.iter().map(|&i| v[i]).collect::<Vec<f64>>();
+        let [mut b, mut x, mut r, mut m] = [(); 4].map(|()| space.vector().unwrap());
+        space.write(&pick(&self.b), &mut b).unwrap();
+        space.write(&pick(&self.x), &mut x).unwrap();
+        for poison in [&mut r, &mut m] {
+            space.write(&vec![f64::NAN; own.len()], poison).unwrap();
+        }
+        assert!(operator.residual(space, &b, &x, &mut r, &mut m).unwrap(), "{what}");
+        let mut host = [vec![0.0; own.len()], vec![0.0; own.len()]];
+        space.read(&r, &mut host[0]).unwrap();
+        space.read(&m, &mut host[1]).unwrap();
+        for (k, &i) in own.iter().enumerate() {
+            let (expected, size, r, m) = (self.r[i], self.m[i], host[0][k], host[1][k]);
+            let bound = f64::EPSILON * expected.abs() + 1e-27 * size;
+            assert!((r - expected).abs() <= bound, "{what}, row {i}: {r:e}, not {expected:e}");
+            assert!((m - size).abs() <= 1e-13 * size, "{what}, row {i}: magnitude {m:e}, not {size:e}");
+        }
+    }
+}
+
 /// Residuals of whole numbers, which integers give exactly, and magnitudes.
 pub fn residuals_of_scalar_rows<S: PointBlockSum>(make: Make<S>) {
     let mut rng = Random(122);
     for (what, lengths) in lengths(&mut rng) {
-        let a = rows_of(&lengths, &mut rng, &mut |rng| (1e6 * rng.number()).round() + 0.0);
-        let x: Vec<f64> = (0..a.rows()).map(|_| (4e7 * rng.number()).round()).collect();
-        let c = 3i128;
-        let exact = |i: usize| -> (i128, i128) {
-            let products = (a.row_ptr()[i]..a.row_ptr()[i + 1])
-                .map(|p| c * a.values()[p] as i128 * x[a.col()[p] as usize] as i128);
-            products.fold((0, 0), |(sum, size), v| (sum + v, size + v.abs()))
-        };
-        let sums: Vec<(i128, i128)> = (0..a.rows()).map(exact).collect();
-        let rhs: Vec<f64> = sums.iter().map(|s| s.0 as f64).collect();
-        let space = make(a.rows());
-        let operator = PointBlock::new(&space, &terms(c as f64, &a), Store::F64, false).unwrap();
-        let [mut b, mut dx, mut r, mut m] = [(); 4].map(|()| space.vector().unwrap());
-        space.write(&rhs, &mut b).unwrap();
-        space.write(&x, &mut dx).unwrap();
-        for poison in [&mut r, &mut m] {
-            space.write(&vec![f64::NAN; a.rows()], poison).unwrap();
-        }
-        assert!(operator.residual(&space, &b, &dx, &mut r, &mut m).unwrap(), "{what}");
-        let mut host = [vec![0.0; a.rows()], vec![0.0; a.rows()]];
-        space.read(&r, &mut host[0]).unwrap();
-        space.read(&m, &mut host[1]).unwrap();
-        for (i, (sum, size)) in sums.iter().enumerate() {
-            let (expected, size) = ((rhs[i] as i128 - sum) as f64, rhs[i].abs() + *size as f64);
-            let (r, m) = (host[0][i], host[1][i]);
-            let bound = f64::EPSILON * expected.abs() + 1e-27 * size;
-            assert!((r - expected).abs() <= bound, "{what}, row {i}: {r:e}, not {expected:e}");
-            assert!((m - size).abs() <= 1e-13 * size, "{what}, row {i}: magnitude {m:e}, not {size:e}");
+        let exact = Exact::new(rows_of(&lengths, &mut rng, &mut |_| 1.0), &mut rng);
+        let space = make(exact.a.rows());
+        let operator = PointBlock::new(&space, &terms(THREE as f64, &exact.a), Store::F64, false).unwrap();
+        exact.check(&space, &operator, &(0..exact.a.rows()).collect::<Vec<_>>(), &what);
+    }
+}
+
+/// A matrix from the columns of its rows, which need not be sorted.
+fn of_columns(rows: Vec<Vec<u32>>) -> Bsr {
+    let (n, mut row_ptr, mut col) = (rows.len(), vec![0], Vec::new());
+    for mut row in rows {
+        row.sort_unstable();
+        row.dedup();
+        col.extend(row);
+        row_ptr.push(col.len());
+    }
+    let values = vec![1.0; col.len()];
+    Bsr::new(1, n, n, row_ptr, col, values).unwrap()
+}
+
+/// Matrices whose shares have few ghosts a row, many, more than one block of threads sums at once, and none.
+fn matrices_of_ranks(rng: &mut Random) -> Vec<(&'static str, Bsr)> {
+    let n = 3000u32;
+    let line = |i: u32| vec![i, (i + n - 1) % n, (i + 7) % n, (i * 13 + 5) % n];
+    let arrow = |i: u32| match i {
+        1700 => (0..n).collect(),
+        _ if i % 5 == 3 => Vec::new(), // an empty row, which the dense column leaves empty too
+        _ => vec![i, (i + 1) % n, 900],
+    };
+    let apart = |i: u32| vec![i, i / 60 * 60, i / 60 * 60 + (7 * i) % 60];
+    let mut all = vec![
+        ("few ghosts", of_columns((0..n).map(line).collect())),
+        ("a dense row and a dense column", of_columns((0..n).map(arrow).collect())),
+        ("blocks that nothing couples", of_columns((0..n).map(apart).collect())),
+        ("no entries", of_columns(vec![Vec::new(); 50])),
+    ];
+    let law: Vec<usize> =
+        (0..4000).map(|_| (1.0 / rng.number().abs()).powf(0.8).min(3000.0) as usize).collect();
+    all.push(("a law of powers", rows_of(&law, rng, &mut |_| 1.0)));
+    let even: Vec<usize> = (0..2000).map(|i| 40 + i % 3).collect();
+    all.push(("40 in every row", rows_of(&even, rng, &mut |_| 1.0)));
+    all
+}
+
+/// Products, residuals and new values of scalar rows among ranks, some without rows and some without ghosts, straight from the arrays by rows.
+pub fn scalar_rows_of_ranks<S: PointBlockSum>(counts: &[usize], make: MakeShare<S>) {
+    let mut rng = Random(125);
+    for (name, a) in matrices_of_ranks(&mut rng) {
+        let exact = Exact::new(a, &mut rng);
+        let (n, mut new) = (exact.a.rows(), exact.a.clone());
+        new.values_mut().iter_mut().for_each(|v| *v = rng.number());
+        let x = rng.numbers(n);
+        for &ranks in counts {
+            let mut ways = partitions(n, ranks);
+            ways.push(("all on the first rank", Partition::new(vec![0; n], ranks).unwrap()));
+            for (shape, partition) in ways {
+                let what = format!("{name}, {ranks} ranks, {shape}");
+                let whole = split(&terms(THREE as f64, &exact.a), &partition).unwrap();
+                let again = split(&terms(THREE as f64, &new), &partition).unwrap();
+                let work = |comm: Arc<dyn Communicator>| -> Result<()> {
+                    let (part, next): (&Part, &Part) = (&whole[comm.rank()], &again[comm.rank()]);
+                    let own: Vec<usize> = part.rows.iter().map(|&i| i as usize).collect();
+                    let share: Vec<f64> = own.iter().map(|&i| x[i]).collect();
+                    let space = make(&comm, own.len())?;
+                    for store in [Store::F64, Store::F32] {
+                        let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
+                        let expected = |a: &Bsr| -> Vec<(f64, f64)> {
+                            let all = reference(THREE as f64, a, stored, &x);
+                            own.iter().map(|&i| all[i]).collect()
+                        };
+                        let mut operator = PointBlock::with_format(&space, &part.terms, store, Format::Csr)?;
+                        assert_eq!(operator.format(), Format::Csr, "{what}");
+                        let y = apply(&space, &operator, &share, own.len());
+                        check(&y, &expected(&exact.a), &format!("{what}, {store:?}"));
+                        if store == Store::F64 {
+                            exact.check(&space, &operator, &own, &what);
+                        }
+                        let same = y == apply(&space, &operator, &share, own.len());
+                        assert!(same, "{what}, {store:?}: other bits after a residual");
+                        operator.update_values(&space, 0, next.terms.terms[0].1.values())?;
+                        let y = apply(&space, &operator, &share, own.len());
+                        check(&y, &expected(&new), &format!("{what}, {store:?}, new values"));
+                        let fresh = PointBlock::with_format(&space, &next.terms, store, Format::Csr)?;
+                        let same = y == apply(&space, &fresh, &share, own.len());
+                        assert!(same, "{what}, {store:?}: new values are not those of a new operator");
+                        if own.len() > 10 && next.terms.terms[0].1.stored() > 0 {
+                            let mut wrong = next.terms.terms[0].1.values().to_vec();
+                            *wrong.last_mut().expect("an entry") = f64::NAN;
+                            let e = operator.update_values(&space, 0, &wrong[..]).unwrap_err().to_string();
+                            assert!(e.contains("finite"), "{what}: {e}");
+                            assert!(operator.update_values(&space, 0, &wrong[1..]).is_err(), "{what}");
+                        }
+                        let same = y == apply(&space, &operator, &share, own.len());
+                        assert!(same, "{what}, {store:?}: refused values were taken");
+                    }
+                    Ok(())
+                };
+                Team::run(ranks, |comm| work(comm)).unwrap();
+            }
         }
     }
 }
@@ -208,6 +332,73 @@ pub mod gpu {
         }
         let values = (0..col.len()).map(|p| 1.0 + (p % 7) as f64).collect();
         Bsr::new(1, n * n * n, n * n * n, row_ptr, col, values).unwrap()
+    }
+
+    /// Milliseconds of a product on all GPUs by rows, beside that of tiles and that of one GPU, and of its set-up from arrays on the GPUs.
+    pub fn csr_halo_speed(ranks: usize, make: MakeShare<Cuda>) {
+        let seven = |o: [i64; 3]| o.iter().map(|v| v.abs()).sum::<i64>() <= 1;
+        let mut rng = Random(7);
+        let n = 1_000_000;
+        let lengths: Vec<usize> =
+            (0..n).map(|_| (1.0 / rng.number().abs().max(1e-7)).powf(0.75) as usize * 2).collect();
+        let mut arrow = vec![3; n];
+        arrow[n / 2] = n;
+        let mut of = |lengths: &[usize]| rows_of(lengths, &mut rng, &mut |_| 1.0);
+        let all = [
+            ("7 points, 256^3", grid(256, seven)),
+            ("27 points, 100^3", grid(100, |_| true)),
+            ("a law of powers", of(&lengths)),
+            ("3 a row and a row of 1 million", of(&arrow)),
+        ];
+        for (name, a) in &all {
+            for ranks in [1, ranks] {
+                let partition = Partition::by_nonzeros(&terms(1.0, a), ranks).unwrap();
+                let parts = split(&terms(1.0, a), &partition).unwrap();
+                let work = |comm: Arc<dyn Communicator>| -> Result<[f64; 4]> {
+                    let part = &parts[comm.rank()];
+                    let space = make(&comm, part.rows.len())?;
+                    let placed = space.place(&part.terms)?;
+                    let seconds = |work: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
+                        work()?;
+                        let mut best = f64::INFINITY;
+                        for _ in 0..10 {
+                            space.wait()?;
+                            comm.sum(&mut [0.0])?;
+                            let start = Instant::now();
+                            (0..20).try_for_each(|_| work())?;
+                            space.wait()?;
+                            best = best.min(start.elapsed().as_secs_f64() / 20.0);
+                        }
+                        Ok(best)
+                    };
+                    let make = || PointBlock::with_format(&space, &placed, Store::F64, Format::Csr);
+                    let mut operator = make()?;
+                    space.wait()?;
+                    let mut set_up = f64::INFINITY;
+                    for _ in 0..5 {
+                        let begin = Instant::now();
+                        operator = make()?;
+                        space.wait()?;
+                        set_up = set_up.min(begin.elapsed().as_secs_f64());
+                    }
+                    let (mut x, mut y) = (space.vector()?, space.vector()?);
+                    space.write(&vec![1.0; part.rows.len()], &mut x)?;
+                    let rows = seconds(&mut || operator.apply(&space, &x, &mut y))?;
+                    let (mut r, mut m) = (space.vector()?, space.vector()?);
+                    let residual =
+                        seconds(&mut || operator.residual(&space, &y, &x, &mut r, &mut m).map(drop))?;
+                    *operator.product_mut() = CudaProduct::tiled(&space, &placed, Store::F64, false)?;
+                    let tiled = seconds(&mut || operator.apply(&space, &x, &mut y))?;
+                    Ok([rows, tiled, residual, set_up].map(|s| 1e3 * s))
+                };
+                let [rows, tiled, residual, set_up] = Team::run(ranks, |comm| work(comm)).unwrap()[0];
+                let ghosts = parts.iter().map(|p| p.terms.halo.as_ref().map_or(0, |h| h.ghosts)).max();
+                println!(
+                    "{name}, {ranks} GPUs, at most {} ghosts: {rows:.4} ms, tiles {tiled:.4} ms, residual {residual:.4} ms, set-up {set_up:.3} ms",
+                    ghosts.unwrap_or(0)
+                );
+            }
+        }
     }
 
     /// Milliseconds of a product and its share of the bandwidth, beside the product of tiles; of a set-up, with all copies.

@@ -280,3 +280,26 @@ pub fn other_systems_are_refused<S: SharedRows>(ranks: usize, make: MakeShare<S>
         assert!(e.contains("5 rows") && e.contains("4 numbers"), "{e}");
     }
 }
+
+/// A rank that stops taking part ends the products of the others, with its name.
+pub fn a_rank_that_fails_ends_the_others<S: SharedRows>(ranks: usize, make: MakeShare<S>) {
+    let a = &rows_of(&[3; 400], &mut Random(215));
+    for mode in ["lra+rc:0.3/0.1", "fused"].map(mode) {
+        let work = |comm: Arc<dyn Communicator>| {
+            let space = make(&comm, 400)?;
+            let operator = Replicated::new(&space, &comm, a, mode)?;
+            let (x, mut y) = (space.vector()?, space.vector()?);
+            for step in 0..100 {
+                if comm.rank() == 1 && step == 50 {
+                    return Err(krylith::Error::invalid("a fault of its own"));
+                }
+                operator.apply(&space, &x, &mut y)?;
+            }
+            space.wait()
+        };
+        let begin = std::time::Instant::now();
+        let e = Team::run(ranks, |comm| work(comm)).unwrap_err().to_string();
+        assert!(e.contains("a fault of its own"), "{mode}: {e}");
+        assert!(begin.elapsed().as_secs() < 30, "{mode}: {:?}", begin.elapsed());
+    }
+}

@@ -71,6 +71,10 @@ pub fn gpus_share_diagonals(transport: Transport) {
     conformance::dia::ranks_share_diagonals(&counts_for(transport), &share(transport));
 }
 
+pub fn gpus_share_scalar_rows(transport: Transport) {
+    conformance::csr::scalar_rows_of_ranks(&counts_for(transport), &share(transport));
+}
+
 /// Whole vectors on the GPU of a rank's number.
 fn whole(comm: &Arc<dyn Communicator>, len: usize) -> krylith::Result<Cuda> {
     Cuda::new(&all_gpus()[comm.rank()], len)
@@ -79,6 +83,9 @@ fn whole(comm: &Arc<dyn Communicator>, len: usize) -> krylith::Result<Cuda> {
 pub fn products_of_whole_vectors() {
     conformance::replicated::products_of_whole_vectors(&gpu_counts(), &whole);
     conformance::replicated::other_systems_are_refused::<Cuda>(all_gpus().len(), &whole);
+    if all_gpus().len() > 1 {
+        conformance::replicated::a_rank_that_fails_ends_the_others::<Cuda>(all_gpus().len(), &whole);
+    }
 }
 
 pub fn cg_of_whole_vectors() {

@@ -188,6 +188,7 @@ fn ranks_share_products_of_whole_vectors() {
     conformance::replicated::products_of_whole_vectors(&sizes, &whole);
     conformance::replicated::cg_of_whole_vectors(&[1, 2, 3, 8], &whole, &share);
     conformance::replicated::other_systems_are_refused::<Cpu>(3, &whole);
+    conformance::replicated::a_rank_that_fails_ends_the_others::<Cpu>(3, &whole);
 }
 
 #[test]

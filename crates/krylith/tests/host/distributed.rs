@@ -1,6 +1,6 @@
 //! The conformance tests of several ranks, on CPUs; ranks are threads here.
 
-use crate::conformance::{cbcg, dia, distributed, residual};
+use crate::conformance::{cbcg, csr, dia, distributed, residual};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use std::sync::Arc;
@@ -22,6 +22,11 @@ fn cg_over_ranks_is_cg() {
 #[test]
 fn ranks_share_diagonals() {
     dia::ranks_share_diagonals(&[1, 2, 3, 4], &share);
+}
+
+#[test]
+fn scalar_rows_of_ranks() {
+    csr::scalar_rows_of_ranks(&[1, 2, 3, 5, 8], &share);
 }
 
 #[test]

@@ -34,6 +34,9 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
     // One entry stands for all of its file.
     if (b, s, terms.terms.len()) == (1, 1, 1) {
         all.push(special::CsrShape::choose(store).kernel("csr_product"));
+        if ranks > 1 {
+            all.extend(super::csr_halo::kernels(store));
+        }
         // By diagonals if there are as few as the mean row has entries; symmetric as a rule.
         let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
         all.extend(super::dia::likely(entries, store));

@@ -134,14 +134,6 @@ impl Device {
         self.pool.trim();
     }
 
-    /// Lets another GPU copy from memory of this one's pool.
-    ///
-    /// # Errors
-    /// GPUs that cannot reach each other.
-    pub(super) fn open_pool_to(&self, other: &Device) -> Result<()> {
-        self.open_pool_to_gpu(other.info().ordinal)
-    }
-
     /// Lets GPU `ordinal` read and write memory of this one's pool.
     ///
     /// # Errors

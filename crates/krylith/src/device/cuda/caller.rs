@@ -5,6 +5,7 @@
 //! the stream that they are recorded in, which is not ours where the caller made another.
 
 use super::Cuda;
+use super::bounce::{At, Event};
 use super::driver::{Buffer, Device, devices, failure};
 use crate::memory::{Array, ArrayMut, Number, Numbers, NumbersMut, Place, Remote, Transfer, check_len};
 use crate::space::Space;
@@ -76,6 +77,10 @@ impl<'a, T: Number> From<&'a mut Buffer<T>> for ArrayMut<'a, T> {
 }
 
 impl Remote {
+    fn at(&self) -> At {
+        At { ordinal: self.ordinal, pointer: self.pointer }
+    }
+
     fn of<T: Number>(buffer: &Buffer<T>) -> Self {
         let device = buffer.device();
         let stream = Some(device.stream().cu_stream() as usize);
@@ -157,14 +162,14 @@ impl Device {
         if from.len == 0 {
             return Ok(());
         }
+        let (own, theirs) = (self.at(to.pointer()), from.at());
         // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
-        let done = Caller::of::<T>(from)?.ordered(self, || unsafe {
-            self.copy_anywhere(to.pointer(), from.pointer, from.len * size_of::<T>())
-        });
+        let done = Caller::of::<T>(from)?
+            .ordered(self, || unsafe { self.copy_to_or_from(own, theirs, from.len * size_of::<T>()) });
         if done.is_ok() || from.ordinal == self.info().ordinal {
             return done;
         }
-        // Not every allocation can be copied from GPU to GPU: memory pools may be closed to others.
+        // GPUs that cannot reach each other talk through the host.
         let mut host = vec![T::default(); from.len];
         read(from, &mut host)?;
         self.write(&host, to, 0)?;
@@ -177,10 +182,10 @@ impl Device {
         if to.len == 0 {
             return Ok(());
         }
+        let (own, theirs) = (self.at(from.pointer()), to.at());
         // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
-        let done = Caller::of::<T>(to)?.ordered(self, || unsafe {
-            self.copy_anywhere(to.pointer, from.pointer(), to.len * size_of::<T>())
-        });
+        let done = Caller::of::<T>(to)?
+            .ordered(self, || unsafe { self.copy_to_or_from(theirs, own, to.len * size_of::<T>()) });
         if done.is_ok() || to.ordinal == self.info().ordinal {
             return done;
         }
@@ -189,7 +194,26 @@ impl Device {
         write(&host, to)
     }
 
-    /// Copies bytes between any two GPUs, or within one, in this device's stream.
+    /// An address in the memory of this GPU.
+    fn at(&self, pointer: u64) -> At {
+        At { ordinal: self.info().ordinal, pointer }
+    }
+
+    /// Copies bytes within this GPU, or between it and another, in the order of this device's stream.
+    ///
+    /// # Safety
+    /// As [`copy_between`](Self::copy_between).
+    unsafe fn copy_to_or_from(&self, to: At, from: At, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match to.ordinal == from.ordinal {
+                true => self.copy_anywhere(to.pointer, from.pointer, bytes),
+                false => self.copy_between(to, from, bytes),
+            }
+        }
+    }
+
+    /// Copies bytes within memory that this GPU reaches, in this device's stream.
     ///
     /// # Safety
     /// Both addresses must have that many bytes until the stream has come to the copy.
@@ -356,19 +380,18 @@ impl Caller {
         let ours = device.stream().cu_stream();
         let apart = self.stream.filter(|&theirs| theirs != ours);
         if let Some(theirs) = apart {
-            let event = self.within(|| Event::record(theirs, &|call, code| self.driver(call, code)))?;
-            device.bind()?;
-            // SAFETY: both are alive.
-            device.driver("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(ours, event.0, 0) })?;
+            let event = self.within(|| Event::record_in(theirs, &|call, code| self.driver(call, code)))?;
+            event.awaited_by(device)?;
         }
         let done = work();
         // Also after an error: part of the work may be under way.
         let after = match apart {
-            Some(theirs) => device.bind().and_then(|()| {
-                let event = Event::record(ours, &|call, code| device.driver(call, code))?;
+            Some(theirs) => Event::record(device).and_then(|event| {
                 self.within(|| {
                     // SAFETY: both are alive.
-                    self.driver("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(theirs, event.0, 0) })
+                    self.driver("cuStreamWaitEvent", unsafe {
+                        sys::cuStreamWaitEvent(theirs, event.handle(), 0)
+                    })
                 })
             }),
             None if self.stream.is_none() => device.wait(),
@@ -390,29 +413,5 @@ impl Drop for Caller {
             // SAFETY: retained once.
             let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) };
         }
-    }
-}
-
-/// A mark in a stream, without time.
-struct Event(sys::CUevent);
-
-impl Event {
-    /// Made and recorded in the context that is current, which must be the stream's.
-    fn record(stream: sys::CUstream, driver: &dyn Fn(&str, sys::CUresult) -> Result<()>) -> Result<Self> {
-        let mut event = std::ptr::null_mut();
-        let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
-        // SAFETY: writes one handle.
-        driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
-        let event = Self(event);
-        // SAFETY: a fresh event and a live stream.
-        driver("cuEventRecord", unsafe { sys::cuEventRecord(event.0, stream) })?;
-        Ok(event)
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: made once; the driver keeps what streams still wait for.
-        let _ = unsafe { sys::cuEventDestroy_v2(self.0) };
     }
 }

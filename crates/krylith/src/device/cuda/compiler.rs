@@ -48,6 +48,8 @@ sources! {
     "block_diagonal.cu" => "kernels/block_diagonal.cu",
     "combine.cu" => "kernels/combine.cu",
     "csr.cu" => "kernels/csr.cu",
+    "csr_ghosts.cu" => "kernels/csr_ghosts.cu",
+    "csr_split.cu" => "kernels/csr_split.cu",
     "cut.cuh" => "kernels/cut.cuh",
     "cut_coarsen.cu" => "kernels/cut_coarsen.cu",
     "cut_refine.cu" => "kernels/cut_refine.cu",

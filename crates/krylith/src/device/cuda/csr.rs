@@ -3,6 +3,7 @@
 //! A set-up finds which rows go together, by two kernels that read `row_ptr`; columns and values are not looked at.
 
 use super::Cuda;
+use super::dia::ResidualOf;
 use super::driver::{Buffer, Device, launch};
 use super::specialisations::CsrShape;
 use crate::memory::Numbers;
@@ -54,8 +55,6 @@ struct Tiles {
 
 struct Kernels {
     shape: CsrShape,
-    /// Blocks of threads that the device runs at once.
-    grid: usize,
     product: CudaFunction,
     cut_rows: CudaFunction,
     residual: CudaFunction,
@@ -79,12 +78,9 @@ impl CsrProduct {
         let rows = pattern.row_ptr.len() - 1;
         let shape = CsrShape::choose(store);
         let kernel = |entry: &'static str| device.function(&shape.kernel(entry));
-        let product = kernel("csr_product")?;
-        let resident = device.allow_shared(&product, shape.threads, shape.shared())?;
         let kernels = Kernels {
             shape,
-            grid: device.multiprocessors() * resident,
-            product,
+            product: kernel("csr_product")?,
             cut_rows: kernel("csr_cut_rows")?,
             residual: kernel("csr_residual")?,
             residual_cut: kernel("csr_residual_cut")?,
@@ -116,24 +112,34 @@ impl CsrProduct {
         })
     }
 
-    fn values(&self) -> u64 {
+    /// Address of the stored values.
+    pub fn values(&self) -> u64 {
         match &self.values {
             Values::F64(v) => v.pointer(),
             Values::F32(v) => v.pointer(),
         }
     }
 
-    fn entries(&self) -> usize {
+    /// Stored entries.
+    pub fn entries(&self) -> usize {
         self.pattern.col.len()
+    }
+
+    /// Where they are.
+    pub fn pattern(&self) -> &CsrPattern {
+        &self.pattern
+    }
+
+    /// Address of the coefficient.
+    pub fn coefficient(&self) -> u64 {
+        self.coefficient.pointer()
     }
 
     /// Loads what [`multiply_to`](Self::multiply_to) needs.
     pub fn prepare_for_others(&mut self, device: &Device) -> Result<()> {
         let shape = &self.kernels.shape;
-        let kernel = |entry| device.function(&shape.to_others(entry));
-        let product = kernel("csr_product")?;
-        device.allow_shared(&product, shape.threads, shape.shared())?;
-        self.to_others = Some((product, kernel("csr_cut_rows")?));
+        let kernel = |entry| device.function(&shape.kernel_for_others(entry));
+        self.to_others = Some((kernel("csr_product")?, kernel("csr_cut_rows")?));
         Ok(())
     }
 
@@ -169,11 +175,10 @@ impl CsrProduct {
             launch!(
                 device,
                 product,
-                t.count.min(self.kernels.grid),
+                t.count,
                 self.kernels.shape.threads,
-                self.kernels.shape.shared(),
+                0,
                 space.halt(),
-                t.count as i32,
                 t.records.pointer(),
                 self.pattern.row_ptr.pointer(),
                 self.pattern.col.pointer(),
@@ -204,9 +209,11 @@ impl CsrProduct {
         Ok(())
     }
 
-    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked.
-    pub fn residual(&self, space: &Cuda, b: u64, x: u64, r: u64, m: u64) -> Result<()> {
+    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked; of `b` 0 stands for zeros. What r lacks goes to `low`,
+    /// where that is not 0.
+    pub fn residual(&self, space: &Cuda, on: &ResidualOf, low: u64) -> Result<()> {
         let (device, t) = (space.device(), &self.tiles);
+        let ResidualOf { b, x, r, m } = *on;
         if t.count == 0 {
             return Ok(());
         }
@@ -228,7 +235,8 @@ impl CsrProduct {
                 r,
                 m,
                 t.parts.pointer(),
-                self.coefficient.pointer()
+                self.coefficient.pointer(),
+                low
             )?;
             if t.cut_rows > 0 {
                 launch!(
@@ -243,7 +251,8 @@ impl CsrProduct {
                     t.parts.pointer(),
                     b,
                     r,
-                    m
+                    m,
+                    low
                 )?;
             }
         }
@@ -340,7 +349,7 @@ fn convert(
 impl Tiles {
     fn new(device: &Arc<Device>, pattern: &CsrPattern, shape: &CsrShape) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
-        let count = (rows + pattern.col.len()).div_ceil(shape.window());
+        let count = shape.tiles(rows, pattern.col.len());
         if i32::try_from(count).is_err() {
             return Err(Error::Unsupported(format!(
                 "a matrix of {} entries on one GPU; share it among several",

@@ -7,10 +7,12 @@
 pub(crate) mod ahead;
 mod block;
 mod block_tiles;
+mod bounce;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
 mod csr;
+mod csr_halo;
 mod cut;
 mod dia;
 mod diagonal;

@@ -4,6 +4,7 @@
 //! Only the run travels: from the host, from this GPU, or from another. Its columns are renumbered here, and the numbers of its ghosts
 //! are all that comes back.
 
+use super::bounce::At;
 use super::compiler::Kernel;
 use super::driver::{Buffer, Device, launch};
 use super::resident::Resident;
@@ -249,9 +250,7 @@ fn bring(
     let square = a.block() * a.block();
     let (first, numbers) = (entries.start, entries.start * square..entries.end * square);
     let on_gpu = a.storage().on::<Resident>();
-    // GPUs that cannot reach each other talk through the host.
-    let reached = |on: &Arc<Resident>| on.ordinal() == device.info().ordinal || on.open_to(device).is_ok();
-    if let Some(resident) = on_gpu.filter(|on| a.storage().is_on_device_alone() && reached(on)) {
+    if let Some(resident) = on_gpu.filter(|_| a.storage().is_on_device_alone()) {
         if resident.ordinal() == device.info().ordinal {
             return Ok(Raw {
                 row_ptr: resident.row_ptr.at(run.start),
@@ -262,21 +261,27 @@ fn bring(
         }
         let copy = |from: u64, bytes: usize| -> Result<Buffer<u8>> {
             let to = device.room::<u8>(bytes, WHAT)?;
+            let own = At { ordinal: device.info().ordinal, pointer: to.pointer() };
             // SAFETY: as many bytes of a live array, whose device has finished with it.
-            unsafe { device.copy_anywhere(to.pointer(), from, bytes)? };
+            unsafe { device.copy_between(own, At { ordinal: resident.ordinal(), pointer: from }, bytes)? };
             Ok(to)
         };
-        let values = copy(resident.values.at(numbers.start), 8 * numbers.len())?;
-        let (mut raw, mut kept) =
-            (Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) }, vec![values]);
-        if pattern {
-            let pointers = copy(resident.row_ptr.at(run.start), 8 * (run.len() + 1))?;
-            let col = copy(resident.col.at(first), 4 * entries.len())?;
-            (raw.row_ptr, raw.col) = (pointers.pointer(), col.pointer());
-            kept.extend([pointers, col]);
+        resident.settled()?;
+        // GPUs that cannot reach each other talk through the host.
+        if let Ok(values) = copy(resident.values.at(numbers.start), 8 * numbers.len()) {
+            let (mut raw, mut kept) = (
+                Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) },
+                vec![values],
+            );
+            if pattern {
+                let pointers = copy(resident.row_ptr.at(run.start), 8 * (run.len() + 1))?;
+                let col = copy(resident.col.at(first), 4 * entries.len())?;
+                (raw.row_ptr, raw.col) = (pointers.pointer(), col.pointer());
+                kept.extend([pointers, col]);
+            }
+            raw.kept = (Some(resident), kept);
+            return Ok(raw);
         }
-        raw.kept = (Some(resident), kept);
-        return Ok(raw);
     }
     let send = |bytes: usize| device.room::<u8>(bytes, WHAT);
     let values = send(8 * numbers.len())?;

@@ -1,8 +1,8 @@
 //! Products of point-block terms on a GPU: the fused kernel and what it needs.
 //!
 //! Terms of one pattern go through one launch of `kernels/kron_product.cu`; terms of different patterns through
-//! two, the second adding (`product/group.rs`). One matrix of scalar rows needs no tiles of blocks where it lies on few diagonals (`dia.rs`) or
-//! has no ghosts (`csr.rs`). Block sizes over 8 and more than 4 stages are refused by name.
+//! two, the second adding (`product/group.rs`). One matrix of scalar rows needs no tiles of blocks: it is multiplied by diagonals where it lies
+//! on few (`dia.rs`), else by rows (`csr.rs`, among ranks `csr_halo.rs`). Block sizes over 8 and more than 4 stages are refused by name.
 
 mod group;
 
@@ -10,6 +10,7 @@ pub(super) use group::Group;
 
 use super::Cuda;
 use super::csr::{CsrPattern, CsrProduct};
+use super::csr_halo::CsrHalo;
 use super::dia::DiaProduct;
 use super::driver::Buffer;
 use super::exchange::Exchange;
@@ -30,6 +31,8 @@ pub struct CudaProduct {
     pub(super) block_columns: usize,
     /// One matrix of scalar rows; then there are no groups.
     pub(super) csr: Option<CsrProduct>,
+    /// The same among ranks; then there is an exchange.
+    pub(super) csr_halo: Option<CsrHalo>,
     /// The same by diagonals.
     pub(super) dia: Option<DiaProduct>,
     pub(super) groups: Vec<Group>,
@@ -58,17 +61,17 @@ impl PointBlockSum for Cuda {
         if scalar && let Some(product) = CudaProduct::by_diagonals(self, terms, store, format)? {
             return Ok(product);
         }
-        if scalar && (terms.halo.is_none() || self.comm().size() == 1) {
-            return agree(self.comm(), CudaProduct::rows(self, terms, store));
+        if scalar {
+            return CudaProduct::rows(self, terms, store);
         }
         CudaProduct::tiled(self, terms, store, dense)
     }
 
     fn format(p: &CudaProduct) -> Format {
-        match (&p.dia, &p.csr) {
-            (Some(dia), _) => dia.format(),
-            (None, Some(_)) => Format::Csr,
-            _ => Format::Auto,
+        match &p.dia {
+            Some(dia) => dia.format(),
+            None if p.by_rows() => Format::Csr,
+            None => Format::Auto,
         }
     }
 
@@ -81,6 +84,9 @@ impl PointBlockSum for Cuda {
         }
         if let Some(csr) = &p.csr {
             return csr.multiply(self, x, y);
+        }
+        if let (Some(csr), Some(exchange)) = (&p.csr_halo, &p.exchange) {
+            return csr.multiply(self, x, y, exchange);
         }
         let Some(e) = &p.exchange else {
             return p.groups.iter().try_for_each(|g| g.multiply(self, bs, x, y, 0..g.tiles.count, None));
@@ -143,6 +149,9 @@ impl PointBlockSum for Cuda {
         if let Some(csr) = &mut p.csr {
             return csr.update_values(device, values);
         }
+        if let Some(csr) = &mut p.csr_halo {
+            return csr.update_values(device, values);
+        }
         let g = p.groups.iter_mut().find(|g| g.has(t)).expect("the term was checked");
         let expected = g.blocks * b * b;
         if values.len() != expected {
@@ -180,7 +189,7 @@ impl PointBlockSum for Cuda {
         if !(1..=4).contains(&s) {
             return Err(Error::Unsupported(format!("{s} stages on a GPU; 1 to 4 are supported")));
         }
-        if (p.csr.is_some() || p.dia.is_some()) && s != 1 {
+        if (p.by_rows() || p.dia.is_some()) && s != 1 {
             let what = format!("{s} stages of a product of scalar rows; build the operator with them");
             return Err(Error::Unsupported(what));
         }
@@ -189,6 +198,10 @@ impl PointBlockSum for Cuda {
             return self.wait();
         }
         if let Some(csr) = &mut p.csr {
+            csr.update_coefficient(self.device(), coefficients[0][(0, 0)])?;
+            return self.wait();
+        }
+        if let Some(csr) = &mut p.csr_halo {
             csr.update_coefficient(self.device(), coefficients[0][(0, 0)])?;
             return self.wait();
         }
@@ -222,6 +235,9 @@ impl PointBlockSum for Cuda {
         if let Some(csr) = &p.csr {
             return csr.bytes();
         }
+        if let Some(csr) = &p.csr_halo {
+            return csr.bytes();
+        }
         let groups = p.groups.iter().map(|g| {
             let value = g.store.bytes() * g.structure.slots;
             g.blocks * (value + 4) + 4 * p.block_rows
@@ -232,6 +248,7 @@ impl PointBlockSum for Cuda {
     fn product_key(p: &CudaProduct) -> u64 {
         p.version
             + p.csr.as_ref().map_or(0, |csr| csr.version())
+            + p.csr_halo.as_ref().map_or(0, |csr| csr.version())
             + p.dia.as_ref().map_or(0, |dia| dia.version())
     }
 }
@@ -259,6 +276,7 @@ impl CudaProduct {
             block_rows: a.block_rows(),
             block_columns: own,
             csr: None,
+            csr_halo: None,
             dia: Some(dia),
             groups: Vec::new(),
             version: 0,
@@ -267,29 +285,44 @@ impl CudaProduct {
         }))
     }
 
-    /// One matrix of scalar rows, from the arrays of the format.
+    /// One matrix of scalar rows, from the arrays of the format. Collective.
     fn rows(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
-        let ((c, a), device) = (&terms.terms[0], space.device());
-        let resident = space.resident(a)?;
-        let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
-        let values = resident.values.clone();
-        let (rows, columns) = (a.block_rows(), a.block_columns());
-        Ok(Self {
+        let ((c, a), comm) = (&terms.terms[0], space.comm());
+        let (rows, c) = (a.block_rows(), c[(0, 0)]);
+        let made = |columns: usize, csr: Option<CsrProduct>, csr_halo: Option<CsrHalo>| Self {
             block: 1,
             stages: 1,
             block_rows: rows,
             block_columns: columns,
-            csr: Some(CsrProduct::new(device, columns, pattern, values, store, c[(0, 0)])?),
+            csr,
+            csr_halo,
             dia: None,
             groups: Vec::new(),
             version: 0,
             exchange: None,
             low: None,
-        })
+        };
+        if let Some(halo) = terms.halo.as_ref().filter(|_| comm.size() > 1) {
+            let own = a.block_columns() - halo.ghosts;
+            let csr = agree(comm, CsrHalo::new(space, a, own, store, c))?;
+            let exchange = Some(Exchange::new(space, halo, 1)?);
+            return Ok(Self { exchange, ..made(own, None, Some(csr)) });
+        }
+        let csr = (|| {
+            let resident = space.resident(a)?;
+            let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
+            CsrProduct::new(space.device(), a.block_columns(), pattern, resident.values.clone(), store, c)
+        })();
+        Ok(made(a.block_columns(), Some(agree(comm, csr)?), None))
     }
 
-    /// Terms of any shape in tiles of blocks; what [`PointBlockSum::prepare`] makes of all but one matrix of scalar rows without
-    /// ghosts, for which this is there to compare with. Collective.
+    /// Stored as rows of scalars.
+    fn by_rows(&self) -> bool {
+        self.csr.is_some() || self.csr_halo.is_some()
+    }
+
+    /// Terms of any shape in tiles of blocks; what [`PointBlockSum::prepare`] makes of all but one matrix of scalar rows, for
+    /// which this is there to compare with. Collective.
     ///
     /// # Errors
     /// As [`PointBlockSum::prepare`].
@@ -330,6 +363,7 @@ impl CudaProduct {
             block_rows: terms.block_rows(),
             block_columns: terms.terms[0].1.block_columns() - ghosts,
             csr: None,
+            csr_halo: None,
             dia: None,
             groups,
             version: 0,
@@ -340,7 +374,7 @@ impl CudaProduct {
 
     /// Numbers stored for each block, of all terms that share its pattern: b² a term where blocks are dense.
     pub fn slots(&self) -> usize {
-        if self.csr.is_some() || self.dia.is_some() {
+        if self.by_rows() || self.dia.is_some() {
             1
         } else {
             self.groups.iter().map(|g| g.structure.slots).sum()

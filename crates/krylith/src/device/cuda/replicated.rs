@@ -11,8 +11,10 @@
 //! mapped, so ranks that are processes are refused.
 
 use super::Cuda;
+use super::bounce::At;
 use super::compiler::Kernel;
 use super::csr::{CsrPattern, CsrProduct};
+use super::dia::ResidualOf;
 use super::driver::{Buffer, Device, launch};
 use super::fabric::{Fabric, Transport};
 use super::peers::{MAX_RANKS, Shared};
@@ -218,7 +220,7 @@ pub struct CudaShared {
     stages: Vec<Stage>,
     /// The products' kernels store into the vectors of all.
     fused: bool,
-    _whole: Option<Arc<Resident>>,
+    _matrix: Option<Arc<Resident>>,
 }
 
 struct Stage {
@@ -236,14 +238,9 @@ pub struct CudaGathered {
     links: Arc<CudaLinks>,
     rows: Range<usize>,
     product: Option<CsrProduct>,
-    whole: Whole,
-    _whole: Option<Arc<Resident>>,
-}
-
-enum Whole {
-    /// One rank multiplies its own vector.
-    Own,
-    Shared(Shared<f64>, Places),
+    /// None on one rank, which multiplies its own vector.
+    whole: Option<Shared<f64>>,
+    _matrix: Option<Arc<Resident>>,
 }
 
 impl SharedRows for Cuda {
@@ -289,7 +286,7 @@ impl SharedRows for Cuda {
             .map(|stage| Ok(Stage { pieces: pieces(&stage.runs[rank])?, redundant: stage.redundant }))
             .collect::<Result<Vec<_>>>();
         let stages = links.agree(stages.and_then(|stages| self.wait().map(|()| stages)))?;
-        Ok(CudaShared { links: links.clone(), rows: a.rows(), stages, fused, _whole: kept })
+        Ok(CudaShared { links: links.clone(), rows: a.rows(), stages, fused, _matrix: kept })
     }
 
     fn multiply_shared(&self, p: &CudaShared, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
@@ -314,7 +311,7 @@ impl SharedRows for Cuda {
         let (b, x, r, m) = (b.pointer(), x.pointer(), r.pointer(), m.pointer());
         p.exchange(&[r, m], |piece| {
             let at = 8 * piece.rows.start as u64;
-            piece.product.residual(self, b + at, x, r + at, m + at)
+            piece.product.residual(self, &ResidualOf { b: b + at, x, r: r + at, m: m + at }, 0)
         })
     }
 
@@ -326,31 +323,29 @@ impl SharedRows for Cuda {
         };
         let product = links.agree(product)?;
         let whole = match &links.0 {
-            None => Whole::Own,
+            None => None,
             Some(joined) => {
                 let whole = self.device().peer_zeros(a.columns(), "a gathered vector");
-                let whole = Shared::new(&*joined.comm, agree(&*joined.comm, whole)?)?;
-                let mut places = [0; MAX_RANKS];
-                (0..joined.comm.size()).for_each(|q| places[q] = whole.of(q));
-                Whole::Shared(whole, places)
+                Some(Shared::new(&*joined.comm, agree(&*joined.comm, whole)?)?)
             }
         };
         let (product, kept) = product.map_or((None, None), |(product, kept)| (Some(product), kept));
-        Ok(CudaGathered { links: links.clone(), rows: own.rows.clone(), product, whole, _whole: kept })
+        Ok(CudaGathered { links: links.clone(), rows: own.rows.clone(), product, whole, _matrix: kept })
     }
 
     fn multiply_gathered(&self, p: &CudaGathered, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         check_lengths(p.rows.len(), p.rows.len(), x.len(), y.len())?;
         let (mut x, y) = (x.pointer(), y.pointer());
-        if let (Some(joined), Whole::Shared(whole, places)) = (&p.links.0, &p.whole) {
-            let (device, at) = (self.device(), 8 * p.rows.start as u64);
+        if let (Some(joined), Some(whole)) = (&p.links.0, &p.whole) {
+            let (device, own, at) = (self.device(), whole.own().pointer(), 8 * p.rows.start as u64);
+            let mut places = [0; MAX_RANKS];
+            (0..joined.comm.size()).for_each(|q| places[q] = whole.of(q));
             joined.enter()?;
             // SAFETY: own rows lie in both.
-            unsafe { device.copy_beside(device.stream(), whole.own().pointer() + at, x, 8 * p.rows.len())? };
-            // Own numbers stand at their place of the whole vector now.
-            joined.send(std::iter::once(&p.rows), |_| whole.own().pointer(), &[places])?;
-            joined.leave(whole.own().pointer())?;
-            x = whole.own().pointer();
+            unsafe { device.copy_beside(device.stream(), own + at, x, 8 * p.rows.len())? };
+            joined.send(std::iter::once(&p.rows), |_| own, &[&places])?;
+            joined.leave(own)?;
+            x = own;
         }
         p.product.iter().try_for_each(|product| product.multiply(self, x, y))
     }
@@ -417,17 +412,7 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
             kept = Some(resident);
             (from, first, col, values)
         }
-        Some(resident) if resident.open_to(device).is_ok() => {
-            let (col, values) = (device.room(entries.len(), WHAT)?, device.room(entries.len(), WHAT)?);
-            // SAFETY: room for as many numbers; the matrix is held until the copies are done.
-            unsafe {
-                let copy =
-                    |to: u64, from: u64, bytes: usize| device.copy_beside(device.stream(), to, from, bytes);
-                copy(row_ptr.pointer(), resident.row_ptr.at(rows.start), 8 * row_ptr.len())?;
-                copy(col.pointer(), resident.col.at(entries.start), 4 * entries.len())?;
-                copy(values.pointer(), resident.values.at(entries.start), 8 * entries.len())?;
-            }
-            device.wait()?;
+        Some(resident) if let Ok((col, values)) = rows_from(device, &resident, run, &row_ptr) => {
             (row_ptr.pointer(), entries.start, col, values)
         }
         _ => {
@@ -445,6 +430,30 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
     let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
     let product = CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Store::F64, 1.0)?;
     Ok((product, kept))
+}
+
+/// Columns and values of a run of rows, and into `row_ptr` where they begin, from the memory of another GPU.
+fn rows_from(
+    device: &Arc<Device>,
+    from: &Resident,
+    run: &Run,
+    row_ptr: &Buffer<i64>,
+) -> Result<(Buffer<u32>, Buffer<f64>)> {
+    let Run { rows, entries } = run;
+    from.settled()?;
+    let (col, values) = (device.room(entries.len(), WHAT)?, device.room(entries.len(), WHAT)?);
+    // SAFETY: room for as many numbers; the caller holds the matrix until the copies are done.
+    unsafe {
+        let copy = |to: u64, pointer: u64, bytes: usize| {
+            let own = At { ordinal: device.info().ordinal, pointer: to };
+            device.copy_between(own, At { ordinal: from.ordinal(), pointer }, bytes)
+        };
+        copy(row_ptr.pointer(), from.row_ptr.at(rows.start), 8 * row_ptr.len())?;
+        copy(col.pointer(), from.col.at(entries.start), 4 * entries.len())?;
+        copy(values.pointer(), from.values.at(entries.start), 8 * entries.len())?;
+    }
+    device.wait()?;
+    Ok((col, values))
 }
 
 impl Device {

@@ -46,17 +46,16 @@ impl Resident {
         self.device.info().ordinal
     }
 
+    /// Waits until the GPU that holds the arrays has done what it was asked for.
+    pub fn settled(&self) -> Result<()> {
+        self.device.wait()
+    }
+
     /// Where the entries of block row `i` begin.
     pub fn pointer(&self, i: usize) -> Result<usize> {
         let mut pointer = [0];
         self.device.read(&self.row_ptr, i, &mut pointer)?;
         Ok(pointer[0] as usize)
-    }
-
-    /// Lets another GPU copy from here; what this one was asked for is done then.
-    pub fn open_to(&self, other: &Device) -> Result<()> {
-        self.device.open_pool_to(other)?;
-        self.device.wait()
     }
 
     /// True where row pointers and columns of both, as many, are the same.

@@ -37,8 +37,8 @@ impl CudaProduct {
         let run = self.block * self.stages;
         check_lengths(self.block_rows * run, self.block_columns * run, x.len(), r.len())?;
         check_lengths(r.len(), m.len(), b.len(), m.len())?;
+        let on = ResidualOf { b: b.pointer(), x: x.pointer(), r: r.pointer(), m: m.pointer() };
         if let Some(dia) = &self.dia {
-            let on = ResidualOf { b: b.pointer(), x: x.pointer(), r: r.pointer(), m: m.pointer() };
             if self.exchange.is_some() {
                 // Ghosts stay until the next product but one.
                 space.multiply(self, x, r)?;
@@ -46,7 +46,10 @@ impl CudaProduct {
             return dia.residual(space, &on, self.exchange.as_ref());
         }
         if let Some(csr) = &self.csr {
-            return csr.residual(space, b.pointer(), x.pointer(), r.pointer(), m.pointer());
+            return csr.residual(space, &on, 0);
+        }
+        if let (Some(csr), Some(exchange)) = (&self.csr_halo, &self.exchange) {
+            return csr.residual(space, &on, exchange);
         }
         let ghosts = match &self.exchange {
             None => None,

@@ -1,19 +1,20 @@
 // csr_product: y = c A x of scalar rows, straight from the arrays of the format: nothing is sorted, packed or copied before. Beside it what
 // the product needs once (csr_tiles, csr_values), the rows that several tiles share (csr_cut_rows) and the residual that certifies an answer.
-// Constants: VALUE (double or float as stored), THREADS, CTAS (resident, by registers), CAPACITY (most entries of a tile, and the gap that
-// alignment leaves), LONG (rows up to this length are never cut).
+// Constants: VALUE (double or float as stored), THREADS, CTAS (resident, by registers), CAPACITY (most entries of a tile), LONG (rows up to this
+// length are never cut).
 // Bytes it must move: of each entry the value and 4 bytes, of each row 8 of row_ptr, 8 of y and 8 of x. For 7 entries a row in f64: 107 a row.
 //
-// Tiles. Entry p of row r has the key p + r, the end of row r the key row_ptr[r + 1] + r: one key for each entry and each row, so that equal
-// windows of keys are equal work, whatever the rows (merge path; Merrill and Garland 2016). Tile t takes the rows that begin in its window of
-// WINDOW keys, whole; only a row longer than LONG is cut where windows end. What a tile has of a cut row goes to parts[2t] if the row began
-// before, else to parts[2t + 1], and csr_cut_rows adds the parts in order.
+// Tiles. Entry p of row r has the key p + r / 8, and equal windows of keys are equal work, whatever the rows (merge path; Merrill and Garland
+// 2016), a row counting as much as an eighth of an entry. Tile t takes the rows that begin in its window of WINDOW keys, whole; only a row longer
+// than LONG is cut where windows end. What a tile has of a cut row goes to parts[2t] if the row began before, else to parts[2t + 1], and
+// csr_cut_rows adds the parts in order.
 //
-// Mapping. Resident blocks of threads walk tiles; values and columns of the next tile come to shared memory, past L1, while this one is summed:
-// by bulk copies of one thread where the GPU has them (sm_90), by asynchronous copies of all threads elsewhere. Where rows are even, 1 to 32
-// neighbouring lanes take a row and gather x as they go: lanes of neighbouring rows read neighbouring x. In uneven tiles all threads multiply
-// first, every THREADS-th entry each, and rows are summed from the products, those far above the mean by whole warps. Lanes depend on the tile
-// alone and sums on nothing else, so results are the same every time.
+// Mapping. A block of threads takes a tile. Each thread loads pairs of neighbouring entries, past L1, all of them at once, then gathers x for
+// them all: 10 entries in flight a thread and 1,024 threads a multiprocessor keep the memory busy, and most of L1 is left to x. Products go to
+// shared memory, from where 1 to 32 neighbouring lanes add up a row, and whole warps those far above the mean. Lanes depend on the tile alone
+// and sums on nothing else, so results are the same every time. Measured beside it on an H200: tiles brought to shared memory by bulk copies,
+// two ahead, whose room was L1's (81 % of read bandwidth for 89 % on 7 points, 51 for 69 % on rows like a web crawl's). Several neighbouring
+// tiles in one block of threads, one entry a load and padding against bank conflicts were slower as well.
 #ifndef VALUE
 #define VALUE double
 #endif
@@ -22,17 +23,16 @@
 
 typedef long long i64;
 
-constexpr int ALIGN = 8;  // tiles are read from a multiple of this many entries on: whole sectors of columns
+constexpr int EACH = CAPACITY / THREADS;  // entries of a thread
+constexpr int ALIGN = 2;  // tiles are read from a multiple of this many entries on: pairs
 constexpr int WINDOW = CAPACITY - LONG - ALIGN;
-constexpr int MOST = 32;  // entries a lane of a row in an even tile
-constexpr int TOGETHER = 8;  // gathers of a lane in flight
+constexpr int ROW = 3;  // a row counts as much as 2^-ROW entries
+constexpr int MOST = 32;  // entries of a row that a lane adds up
 constexpr int HEAD = 1, UNEVEN = 2, LANES = 4;
+static_assert(EACH % 2 == 0 && EACH * THREADS == CAPACITY, "threads take pairs");
 // Of a tile: its first entry, its first row (one more if it begins with a part of a row that began before: HEAD), and its kind, in which LANES
 // counts the lanes of an item, as a power of two.
 struct __align__(16) Tile { i64 entry; int row, kind; };
-
-constexpr int STAGE = CAPACITY * (sizeof(VALUE) + 4);  // bytes of values and columns of a tile
-static_assert(CAPACITY * 8 <= STAGE, "products take the place of values and columns");
 
 // Lanes for each of the items of a tile, as a power of two.
 __device__ __forceinline__ int lanes_of(int items) {
@@ -71,87 +71,25 @@ __device__ __forceinline__ Range range(const Items& on, const Row& row, int i) {
     return of;
 }
 
-__device__ __forceinline__ unsigned address_of(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
-
-// Brings tiles to shared memory, two under way at most.
-struct Copies {
-    char* stages;
-    const unsigned* col;
-    const VALUE* values;
-    i64 entries;
-    const Tile* tiles;
-    Tile* places;  // [4][2]: this tile and the next of some; what is copied with a tile tells where the next but one is
-#if __CUDA_ARCH__ >= 900
-    unsigned long long* full;  // a barrier for each stage, which counts its bytes
+// Loads two neighbouring entries past L1, and lets them leave L2 first: what is read once should not push out x.
+struct Stream {
+#if __CUDA_ARCH__ >= 800
     unsigned long long policy;
-    __device__ __forceinline__ void start(unsigned long long* barriers) {
-        full = barriers;
-        // Values and columns are read once: what they push out of the L2 cache should be others of them, not x.
-        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-        if (threadIdx.x == 0) {
-            for (int d = 0; d < 2; ++d) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address_of(full + d)));
-            asm volatile("fence.mbarrier_init.release.cluster;");
-        }
-        __syncthreads();
+    __device__ __forceinline__ Stream() { asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy)); }
+    __device__ __forceinline__ void pair(const double* from, double* to) const {
+        asm("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.f64 {%0, %1}, [%2], %3;" : "=d"(to[0]), "=d"(to[1]) : "l"(from), "l"(policy));
     }
-    __device__ __forceinline__ void copy(char* to, const void* from, unsigned bytes, int stage) {
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(address_of(to)),
-                     "l"(from), "r"(bytes), "r"(address_of(full + stage)), "l"(policy)
-                     : "memory");
+    __device__ __forceinline__ void pair(const float* from, float* to) const {
+        asm("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.f32 {%0, %1}, [%2], %3;" : "=f"(to[0]), "=f"(to[1]) : "l"(from), "l"(policy));
     }
-    // Asks for the n-th tile of this block of threads, and for where tile `next` is (-1: there is none), which will be the next but one.
-    // Comes after a wait of all threads for each other that follows the last use of the stage.
-    __device__ __forceinline__ void fetch(bool wanted, unsigned n, i64 next) {
-        if (threadIdx.x != 0 || !wanted) return;
-        const int stage = n & 1;
-        const Items on = {places + 2 * (n & 3)};
-        const i64 base = on.base();
-        const int count = (int)(on.at[1].entry - base), left = (int)min(entries - base, (i64)CAPACITY);
-        const int most = min((count + 3) & ~3, left & ~3);  // pieces of 16 bytes; the last three entries of a matrix may be none
-        char* const to = stages + stage * STAGE;
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address_of(full + stage)), "r"(most * (int)(sizeof(VALUE) + 4) + (next < 0 ? 0 : 32)) : "memory");
-        if (next >= 0) copy((char*)(places + 2 * (n + 2 & 3)), tiles + next, 32, stage);
-        if (most > 0) {
-            copy(to + CAPACITY * sizeof(VALUE), col + base, most * 4, stage);
-            copy(to, values + base, most * (int)sizeof(VALUE), stage);
-        }
-        for (int p = most; p < count; ++p) {
-            ((VALUE*)to)[p] = values[base + p];
-            ((unsigned*)(to + CAPACITY * sizeof(VALUE)))[p] = col[base + p];
-        }
+    __device__ __forceinline__ void pair(const unsigned* from, unsigned* to) const {
+        asm("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;" : "=r"(to[0]), "=r"(to[1]) : "l"(from), "l"(policy));
     }
-    // The n-th tile is here.
-    __device__ __forceinline__ void wait(unsigned n) {
-        const unsigned stage = n & 1, parity = n >> 1 & 1;
-        asm volatile(
-            "{\n.reg .pred p;\nagain: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(address_of(full + stage)),
-            "r"(parity)
-            : "memory");
-    }
-    // What was written to a stage comes before what a copy brings there.
-    __device__ __forceinline__ void written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #else
-    __device__ __forceinline__ void start(unsigned long long*) {}
-    __device__ __forceinline__ void copy(char* to, const void* from, int bytes) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address_of(to)), "l"(from), "r"(bytes) : "memory");
+    template <class T> __device__ __forceinline__ void pair(const T* from, T* to) const {
+        to[0] = from[0];
+        to[1] = from[1];
     }
-    __device__ __forceinline__ void fetch(bool wanted, unsigned n, i64 next) {
-        const Items on = {places + 2 * (n & 3)};
-        const i64 base = on.base();
-        const int count = wanted ? (int)(on.at[1].entry - base) : 0, left = (int)min(entries - base, (i64)CAPACITY);
-        char* const to = stages + (n & 1) * STAGE;
-        if (wanted && next >= 0 && threadIdx.x < 2) copy((char*)(places + 2 * (n + 2 & 3) + threadIdx.x), tiles + next + threadIdx.x, 16);
-        for (int p = 4 * threadIdx.x; p < count; p += 4 * THREADS) copy(to + CAPACITY * sizeof(VALUE) + 4 * p, col + base + p, min(16, 4 * (left - p)));
-        constexpr int PER = 16 / sizeof(VALUE);
-        for (int p = PER * threadIdx.x; p < count; p += PER * THREADS)
-            copy(to + sizeof(VALUE) * p, values + base + p, min(16, (int)sizeof(VALUE) * (left - p)));
-        asm volatile("cp.async.commit_group;" ::: "memory");
-    }
-    __device__ __forceinline__ void wait(unsigned) {
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-        __syncthreads();
-    }
-    __device__ __forceinline__ void written() {}
 #endif
 };
 
@@ -169,29 +107,9 @@ __device__ __forceinline__ void each_item(const Items& on, const i64* __restrict
     }
 }
 
-// An even tile: lanes gather x for their entries as they sum.
+// Rows of a tile, from its products; `many` is 0.
 template <int log, class Write>
-__device__ __forceinline__ void sum_even(const Items& on, const i64* __restrict__ row_ptr, const Row& ahead, const VALUE* value, const unsigned* column,
-                                         const double* __restrict__ x, Write write) {
-    auto gathered = [&](const Range& of) {
-        double sum = 0.0;
-        for (int p = of.begin + threadIdx.x % (1 << log); p < of.end; p += TOGETHER << log) {
-            double v[TOGETHER];
-#pragma unroll
-            for (int k = 0; k < TOGETHER; ++k)
-                if (p + (k << log) < of.end) v[k] = x[column[p + (k << log)]];
-#pragma unroll
-            for (int k = 0; k < TOGETHER; ++k)
-                if (p + (k << log) < of.end) sum = fma((double)value[p + (k << log)], v[k], sum);
-        }
-        return sum;
-    };
-    each_item<log>(on, row_ptr, ahead, gathered, [&](int i, const Range&, double sum) { write(i, sum); });
-}
-
-// An uneven tile, its products in shared memory.
-template <int log, class Write>
-__device__ __forceinline__ void sum_uneven(const Items& on, const i64* __restrict__ row_ptr, const Row& ahead, const double* products, int* many, int* list,
+__device__ __forceinline__ void sum_rows(const Items& on, const i64* __restrict__ row_ptr, const Row& ahead, const double* products, int* many, int* list,
                                            Write write) {
     auto added = [&](int p, int end, int step) {
         double sum = 0.0;
@@ -199,13 +117,14 @@ __device__ __forceinline__ void sum_uneven(const Items& on, const i64* __restric
         for (; p < end; p += step) sum += products[p];
         return sum;
     };
-    auto is_long = [&](const Range& of) { return of.end - of.begin > MOST << log; };
+    auto is_long = [&](const Range& of) { return log < 5 && of.end - of.begin > MOST << log; };
     auto summed = [&](const Range& of) { return is_long(of) ? 0.0 : added(of.begin + threadIdx.x % (1 << log), of.end, 1 << log); };
     auto write_or_list = [&](int i, const Range& of, double sum) {
         if (is_long(of)) list[atomicAdd(many, 1)] = i;
         else write(i, sum);
     };
     each_item<log>(on, row_ptr, ahead, summed, write_or_list);
+    if (!(on.at[0].kind & UNEVEN)) return;
     __syncthreads();
     for (int w = threadIdx.x / 32; w < *many; w += THREADS / 32) {
         const Range of = range(on, row_at(on, row_ptr, list[w]), list[w]);
@@ -240,70 +159,55 @@ struct Others { double* y[15]; i64 count; };
 #endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, CTAS)
-csr_product(const int* halt, const int count, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
+csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
             const VALUE* __restrict__ values, const i64 entries, const double* __restrict__ x, double* __restrict__ y,
             double* __restrict__ parts, const double* __restrict__ coefficient OTHERS) {
-    extern __shared__ __align__(128) char shared[];  // two stages
-    __shared__ unsigned long long barriers[2];
+    __shared__ __align__(16) double products[CAPACITY];
     __shared__ int many, list[CAPACITY / MOST];
-    __shared__ __align__(32) Tile places[8];
-    const int halted = halt ? *halt : 0, step = gridDim.x;
-    int t = blockIdx.x;  // the grid is no larger than `count`
-    if (threadIdx.x < 4 && t + (i64)(threadIdx.x / 2) * step < count) places[threadIdx.x] = tiles[t + threadIdx.x / 2 * step + threadIdx.x % 2];
+    const int halted = halt ? *halt : 0, t = blockIdx.x;
     const double c = *coefficient;
+    const Tile both[2] = {tiles[t], tiles[t + 1]};
     if (halted) return;
-    Copies copies = {shared, col, values, entries, tiles, places};
-    copies.start(barriers);
-    copies.written();
-    __syncthreads();
-    // Where the n-th tile after this one is, -1: there is none.
-    auto after = [&](int n) { return t + (i64)n * step < count ? t + (i64)n * step : -1; };
-    copies.fetch(true, 0, after(2));
-    auto first_row_of = [&](const Items& of) {
-        const int i = threadIdx.x >> of.log();
-        return i < of.count() ? row_at(of, row_ptr, i) : Row{};
-    };
-    Row mine = first_row_of(Items{places});
-    for (unsigned n = 0; t < count; t += step, ++n) {
-        __syncthreads();  // the other stage is used up
-        const Items on = {places + 2 * (n & 3)}, ahead = {places + 2 * (n + 1 & 3)};
-        copies.fetch(after(1) >= 0, n + 1, after(3));
-        const Row mine_ahead = after(1) >= 0 ? first_row_of(ahead) : Row{};
-        auto write = [&](int i, double sum) {
-            const int part = on.part(i);
-            if (part < 0) {
-                y[on.first() + i] = c * sum;
-                TO_OTHERS(on.first() + i, c * sum);
-            } else parts[2 * (i64)t + part] = c * sum;
-        };
-        copies.wait(n);
-        VALUE* const value = (VALUE*)(shared + (n & 1) * STAGE);
-        const unsigned* const column = (const unsigned*)(value + CAPACITY);
-        if (!(on.at[0].kind & UNEVEN)) {
-            with_constant(on.log(), [&](auto lanes) { sum_even<decltype(lanes)::value>(on, row_ptr, mine, value, column, x, write); });
+    const Items on = {both};
+    const i64 base = on.base();
+    const int count = (int)(on.at[1].entry - base);
+    if (threadIdx.x == 0) many = 0;
+    const Stream stream;
+    VALUE value[EACH];
+    unsigned column[EACH];
+    // Entry k of this thread; what lies outside of the tile is multiplied as any other and belongs to no row.
+    auto entry = [](int k) { return (int)(2 * (threadIdx.x + k / 2 * THREADS) + k % 2); };
+#pragma unroll
+    for (int k = 0; k < EACH; k += 2) {
+        const int p = entry(k);
+        value[k] = value[k + 1] = 0;
+        column[k] = column[k + 1] = 0;
+        if (p >= count) continue;
+        if (base + p + 1 < entries) {
+            stream.pair(values + base + p, value + k);
+            stream.pair(col + base + p, column + k);
         } else {
-            const int begin = (int)(on.at[0].entry - on.base()), end = (int)(on.at[1].entry - on.base());
-            constexpr int EACH = (CAPACITY + THREADS - 1) / THREADS;
-            double product[EACH];
-#pragma unroll
-            for (int k = 0; k < EACH; ++k) {
-                const int p = threadIdx.x + k * THREADS;
-                if (p >= begin && p < end) product[k] = (double)value[p] * x[column[p]];
-            }
-            if (threadIdx.x == 0) many = 0;
-            __syncthreads();
-            double* const products = (double*)value;
-#pragma unroll
-            for (int k = 0; k < EACH; ++k) {
-                const int p = threadIdx.x + k * THREADS;
-                if (p >= begin && p < end) products[p] = product[k];
-            }
-            copies.written();
-            __syncthreads();
-            with_constant(on.log(), [&](auto lanes) { sum_uneven<decltype(lanes)::value>(on, row_ptr, mine, products, &many, list, write); });
+            value[k] = values[base + p];
+            column[k] = col[base + p];
         }
-        mine = mine_ahead;
     }
+    Row mine = {};
+    if ((int)(threadIdx.x >> on.log()) < on.count()) mine = row_at(on, row_ptr, threadIdx.x >> on.log());
+    double neighbour[EACH];
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) neighbour[k] = entry(k) < count ? x[column[k]] : 0.0;
+#pragma unroll
+    for (int k = 0; k < EACH; k += 2)
+        *(double2*)(products + entry(k)) = {(double)value[k] * neighbour[k], (double)value[k + 1] * neighbour[k + 1]};
+    __syncthreads();
+    auto write = [&](int i, double sum) {
+        const int part = on.part(i);
+        if (part < 0) {
+            y[on.first() + i] = c * sum;
+            TO_OTHERS(on.first() + i, c * sum);
+        } else parts[2 * (i64)t + part] = c * sum;
+    };
+    with_constant(on.log(), [&](auto lanes) { sum_rows<decltype(lanes)::value>(on, row_ptr, mine, products, &many, list, write); });
 }
 
 // Rows that several tiles share: adds their parts in order, a warp a row. cuts: row, first tile and last tile of each.
@@ -330,13 +234,16 @@ __device__ __forceinline__ Twofold other_lane(const Twofold& s, int d) {
     return {__shfl_xor_sync(~0u, s.hi, d), __shfl_xor_sync(~0u, s.lo, d)};
 }
 
+// What a sum loses when it is rounded.
+__device__ __forceinline__ double lost(const Twofold& s, double rounded) { return __dadd_rn(__dsub_rn(s.hi, rounded), s.lo); }
+
 // r = b - c A x and m = |b| + |c A| |x|, each number summed in twice the working precision and then rounded: the residual that says whether a
 // solve has converged, and what rounding may make of it. At most one launch a batch of iterations. Bytes it must move: what a product does, b
-// read and m written. Values come straight from memory; a part of a row is three numbers.
+// read and m written. Values come straight from memory; a part of a row is three numbers. b null: 0. low: what r lacks, or null.
 extern "C" __global__ void __launch_bounds__(THREADS)
 csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
              const VALUE* __restrict__ values, const double* __restrict__ x, const double* __restrict__ b, double* __restrict__ r,
-             double* __restrict__ m, double* __restrict__ parts, const double* __restrict__ coefficient) {
+             double* __restrict__ m, double* __restrict__ parts, const double* __restrict__ coefficient, double* __restrict__ low) {
     if (halt && *halt) return;
     const Items on = {tiles + blockIdx.x};
     const double c = -*coefficient;
@@ -359,13 +266,15 @@ csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restr
         }
         if (o >= lanes || lane > 0) continue;
         const int part = on.part(i);
-        Twofold all = {part < 0 ? b[on.first() + i] : 0.0, 0.0};
+        Twofold all = {part < 0 && b ? b[on.first() + i] : 0.0, 0.0};
         size = fma(fabs(c), size, fabs(all.hi));
         add_product(all, c, sum.hi);
         all.lo = __dadd_rn(all.lo, __dmul_rn(c, sum.lo));
         if (part < 0) {
-            r[on.first() + i] = __dadd_rn(all.hi, all.lo);
+            const double rounded = __dadd_rn(all.hi, all.lo);
+            r[on.first() + i] = rounded;
             m[on.first() + i] = size;
+            if (low) low[on.first() + i] = lost(all, rounded);
         } else {
             double* to = parts + 3 * (2 * (i64)blockIdx.x + part);
             to[0] = all.hi;
@@ -377,12 +286,13 @@ csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restr
 
 // The residuals of rows that several tiles share, a warp a row.
 extern "C" __global__ void csr_residual_cut(const int* halt, const int count, const int* __restrict__ cuts, const double* __restrict__ parts,
-                                            const double* __restrict__ b, double* __restrict__ r, double* __restrict__ m) {
+                                            const double* __restrict__ b, double* __restrict__ r, double* __restrict__ m,
+                                            double* __restrict__ low) {
     if (halt && *halt) return;
     const int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (i >= count) return;
     const int row = cuts[3 * i], first = cuts[3 * i + 1], last = cuts[3 * i + 2];
-    Twofold sum = {lane == 0 ? b[row] : 0.0, 0.0};
+    Twofold sum = {lane == 0 && b ? b[row] : 0.0, 0.0};
     double size = fabs(sum.hi);
     for (int t = first + lane; t <= last; t += 32) {
         const double* part = parts + 3 * (2 * (i64)t + (t == first));
@@ -395,15 +305,17 @@ extern "C" __global__ void csr_residual_cut(const int* halt, const int count, co
         add(sum, other_lane(sum, d));
     }
     if (lane > 0) return;
-    r[row] = __dadd_rn(sum.hi, sum.lo);
+    const double rounded = __dadd_rn(sum.hi, sum.lo);
+    r[row] = rounded;
     m[row] = size;
+    if (low) low[row] = lost(sum, rounded);
 }
 
 // The first of the rows low..high whose key is not below `key`, or high: a warp looks at 32 places at once.
 __device__ __forceinline__ int first_row(const i64* __restrict__ row_ptr, int low, int high, i64 key) {
     while (low < high) {
         const i64 step = ((i64)high - low + 31) / 32, at = low + threadIdx.x % 32 * step;
-        const int below = __popc(__ballot_sync(~0u, at < high && row_ptr[min(at, (i64)high)] + at < key));
+        const int below = __popc(__ballot_sync(~0u, at < high && row_ptr[min(at, (i64)high)] + (at >> ROW) < key));
         if (below == 0) return low;
         high = (int)min((i64)high, low + below * step);
         low = (int)(low + (below - 1) * step + 1);
@@ -423,25 +335,25 @@ extern "C" __global__ void csr_tiles(const i64* __restrict__ row_ptr, const int 
     if (row > 0) {
         const int r = row - 1;
         const i64 begin = row_ptr[r];
-        if (whole - begin > LONG && key - r < whole) {
-            tile.entry = key - r;
+        if (whole - begin > LONG && key - (r >> ROW) < whole) {
+            tile.entry = key - (r >> ROW);
             tile.kind = HEAD;
-            if (lane == 0 && (begin + r) / WINDOW == t - 1) {
+            if (lane == 0 && (begin + (r >> ROW)) / WINDOW == t - 1) {
                 const int i = atomicAdd(cut_rows, 1);
                 cuts[3 * i] = r;
                 cuts[3 * i + 1] = t - 1;
-                cuts[3 * i + 2] = (int)((whole - 1 + r) / WINDOW);
+                cuts[3 * i + 2] = (int)((whole - 1 + (r >> ROW)) / WINDOW);
             }
         }
     }
     if (t < count) {
-        const int end = first_row(row_ptr, row, (int)min((i64)rows, (i64)row + WINDOW), key + WINDOW);
+        const int end = first_row(row_ptr, row, (int)min((i64)rows, (i64)row + ((WINDOW + 1) << ROW)), key + WINDOW);
         int longest = (int)min(whole - tile.entry, (i64)CAPACITY);
         for (int r = row + lane; r < end; r += 32) longest = max(longest, (int)min(row_ptr[r + 1] - row_ptr[r], (i64)CAPACITY));
 #pragma unroll
         for (int d = 1; d < 32; d *= 2) longest = max(longest, __shfl_xor_sync(~0u, longest, d));
         const int items = end - row + tile.kind, log = lanes_of(items);
-        if (items * 32 < THREADS || longest > MOST << log) tile.kind |= UNEVEN;
+        if (log < 5 && longest > MOST << log) tile.kind |= UNEVEN;
         tile.kind |= log * LANES;
     }
     if (lane == 0) tiles[t] = tile;

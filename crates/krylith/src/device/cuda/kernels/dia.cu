@@ -152,22 +152,13 @@ __device__ __forceinline__ void count_in(double (&sums)[DOTS], double x, double 
     sums[DOTS - 1] = fma(x, y, sums[DOTS - 1]);
 }
 
-// Stores what neighbours need into their ghosts; every block of the launch takes part.
-__device__ __forceinline__ void send(Exchange* exchange, const double* x) {
-    __shared__ u64 tickets[2];
-    if (!exchange || exchange->group->failed) return;  // of an earlier launch: nobody waits in this one
-    if (threadIdx.x == 0) tickets[0] = atomicAdd(&exchange->ticket, 1ull);
-    __syncthreads();
-    send_all(exchange, tickets, x);
-}
-
 // items: runs of THREADS rows, or of THREADS rows of `steps` planes each, plane by plane.
 template <int DOTS, bool MARCH>
 __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, const int count, const Offsets& offsets, const VALUE* __restrict__ values,
                                          const i64 stride, const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient,
                                          const int items, const int steps, const Sums& to, Exchange* exchange) {
     if (halt && *halt) return;
-    send(exchange, x);
+    begin_exchange(exchange, x);
     const double c = *coefficient;
     double sums[DOTS > 0 ? DOTS : 1] = {};
     if (!MARCH) {
@@ -268,13 +259,8 @@ template <int DOTS>
 __device__ __forceinline__ void add_ghosts(const int* halt, const Ghosts& on, const double* ghosts, const double* __restrict__ x, double* __restrict__ y,
                                            const double* __restrict__ coefficient, const Sums& to, Exchange* exchange) {
     if (halt && *halt) return;
-    bool here = true;
-    if (exchange) {
-        const u64 epoch = exchange->ticket >> EPOCH_SHIFT;
-        here = !exchange->group->failed;
-        here = __syncthreads_and(here) && await_neighbours(exchange, epoch);
-        ghosts = exchange->ghosts[epoch & 1];
-    }
+    if (exchange) ghosts = awaited_ghosts(exchange);
+    const bool here = ghosts || !exchange;
     const double c = *coefficient;
     double sums[DOTS > 0 ? DOTS : 1] = {};
     for (int r = blockIdx.x * THREADS + threadIdx.x; here && r < on.count; r += gridDim.x * THREADS) {

@@ -129,3 +129,19 @@ __device__ __forceinline__ bool await_neighbours(const Exchange* exchange, u64 e
     }
     return !__syncthreads_or(over);
 }
+
+// For products whose launch sends at its very beginning: every block of the launch takes part.
+__device__ __forceinline__ void begin_exchange(Exchange* exchange, const double* x) {
+    __shared__ u64 tickets[2];
+    if (!exchange || exchange->group->failed) return;  // of an earlier launch: nobody waits in this one
+    if (threadIdx.x == 0) tickets[0] = atomicAdd(&exchange->ticket, 1ull);
+    __syncthreads();
+    send_all(exchange, tickets, x);
+}
+
+// The ghosts of an exchange that an earlier launch began, or null where the wait was given up. The whole CTA calls it.
+__device__ __forceinline__ const double* awaited_ghosts(Exchange* exchange) {
+    const u64 epoch = exchange->ticket >> EPOCH_SHIFT;
+    const bool whole = __syncthreads_and(!exchange->group->failed);
+    return whole && await_neighbours(exchange, epoch) ? exchange->ghosts[epoch & 1] : nullptr;
+}

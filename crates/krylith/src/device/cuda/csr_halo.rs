@@ -1,0 +1,451 @@
+//! Products of scalar rows among several GPUs, straight from the arrays of the format: y = c A_own x + c A_ghost g.
+//!
+//! A set-up splits the rows of this rank on the GPU (`kernels/csr_split.cu`): A_own has the columns of own numbers, A_ghost those of ghosts, for
+//! the rows that have any. Both are products of `csr.rs`, so rows of any length are shared evenly. A product begins the exchange, makes
+//! A_own x meanwhile, waits for the ghosts and adds theirs (`kernels/csr_ghosts.cu`). A rank without entries in columns of ghosts shares the
+//! arrays of its matrix.
+
+use super::Cuda;
+use super::compiler::Kernel;
+use super::csr::{CsrPattern, CsrProduct};
+use super::dia::ResidualOf;
+use super::driver::{Buffer, Device, launch};
+use super::exchange::Exchange;
+use super::specialisations::{self as special, define, value};
+use crate::matrix::Bsr;
+use crate::memory::Numbers;
+use crate::space::Store;
+use crate::{Error, Result};
+use cudarc::driver::CudaFunction;
+use std::sync::Arc;
+
+/// Threads of a block.
+const THREADS: usize = 256;
+/// Entries whose bits a block of `split_mark` makes; `WINDOW` in `kernels/csr_split.cu`.
+const WINDOW: usize = 32 * THREADS;
+/// Rows of a thread of `split_rows`; `ROWS` in the same file.
+const ROWS: usize = 8;
+/// Up to so many ghosts of a row are summed where they are awaited; A_ghost with longer rows is a product of its own.
+const SHORT: i64 = 512;
+
+/// One rank's rows, its columns of ghosts apart.
+pub(super) struct CsrHalo {
+    own: CsrProduct,
+    ghosts: Option<GhostPart>,
+    /// Ghosts where products and residuals read them, after the wait.
+    here: Buffer<f64>,
+    /// What the own columns' share of a residual lacks after rounding.
+    low: Buffer<f64>,
+    kernels: Kernels,
+}
+
+/// The columns of ghosts, of the rows that have any.
+struct GhostPart {
+    product: CsrProduct,
+    rows: Buffer<u32>,
+    /// The most entries of a row.
+    longest: i64,
+    /// A_ghost g, or what it takes off a residual, what that lacks, and its magnitude.
+    sums: [Buffer<f64>; 3],
+    split: Split,
+}
+
+/// Which entries are in columns of ghosts.
+struct Split {
+    entries: usize,
+    store: Store,
+    words: Buffer<[u32; 2]>,
+    /// Ghosts before each window.
+    sums: Buffer<i64>,
+    /// Set where a value is not finite.
+    broken: Buffer<i32>,
+    place: CudaFunction,
+    /// Values on their way to the device, kept after the first update.
+    staging: Option<Buffer<f64>>,
+}
+
+struct Kernels {
+    send: CudaFunction,
+    ghosts: CudaFunction,
+    wait: CudaFunction,
+    add_rows: CudaFunction,
+    add_residuals: CudaFunction,
+}
+
+/// A kernel of `csr_split.cu`.
+fn split_kernel(entry: &'static str, store: Store) -> Kernel {
+    Kernel { file: "csr_split.cu", entry, defines: vec![value(store), define("THREADS", THREADS)] }
+}
+
+/// A kernel of `csr_ghosts.cu`.
+fn ghosts_kernel(entry: &'static str, store: Store) -> Kernel {
+    Kernel { file: "csr_ghosts.cu", entry, defines: vec![value(store), define("THREADS", THREADS)] }
+}
+
+/// What ranks need beside the kernels of one GPU: one entry stands for all of its file.
+pub(super) fn kernels(store: Store) -> [Kernel; 2] {
+    [split_kernel("split_entries", store), ghosts_kernel("csr_ghosts", store)]
+}
+
+/// Blocks of threads for so many items of one thread, as many as run at once.
+fn blocks(device: &Device, items: usize) -> usize {
+    items.div_ceil(THREADS).clamp(1, 8 * device.multiprocessors())
+}
+
+impl CsrHalo {
+    /// Splits the rows of a rank, whose columns from `own` on are `ghosts` ghosts.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn new(space: &Cuda, a: &Bsr, own: usize, store: Store, coefficient: f64) -> Result<Self> {
+        let (device, rows, ghosts) = (space.device(), a.block_rows(), a.block_columns() - own);
+        let resident = space.resident(a)?;
+        let whole = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
+        let found = match ghosts {
+            0 => None,
+            _ => Split::new(device, &whole, own, store)?,
+        };
+        let (own, ghosts_part) = match found {
+            None => (CsrProduct::new(device, own, whole, resident.values.clone(), store, coefficient)?, None),
+            Some((split, beyond)) => {
+                let values = resident.values.pointer();
+                let (own, part) =
+                    GhostPart::cut(device, &whole, values, [own, ghosts], split, beyond, coefficient)?;
+                (own, Some(part))
+            }
+        };
+        let kernel = |entry| device.function(&ghosts_kernel(entry, store));
+        Ok(Self {
+            own,
+            here: device.zeros(ghosts, "ghosts")?,
+            low: device.zeros(if ghosts_part.is_some() { rows } else { 0 }, "a residual")?,
+            ghosts: ghosts_part,
+            kernels: Kernels {
+                send: kernel("csr_send")?,
+                ghosts: kernel("csr_ghosts")?,
+                wait: kernel("csr_await")?,
+                add_rows: kernel("csr_add_rows")?,
+                add_residuals: kernel("csr_add_residuals")?,
+            },
+        })
+    }
+
+    /// `y ← c A x` from addresses whose lengths were checked.
+    pub fn multiply(&self, space: &Cuda, x: u64, y: u64, exchange: &Exchange) -> Result<()> {
+        let device = space.device();
+        self.send(space, x, exchange)?;
+        self.own.multiply(space, x, y)?;
+        let Some(part) = &self.ghosts else { return self.wait(space, exchange).map(drop) };
+        if part.longest > SHORT {
+            let ghosts = self.wait(space, exchange)?;
+            part.product.multiply(space, ghosts, part.sums[0].pointer())?;
+            let count = part.rows.len();
+            // SAFETY: the parameter types are the kernel's; there is a sum for every row of the list, and rows are those of y.
+            return unsafe {
+                launch!(
+                    device,
+                    &self.kernels.add_rows,
+                    count.div_ceil(THREADS),
+                    THREADS,
+                    0,
+                    space.halt(),
+                    count as i32,
+                    part.rows.pointer(),
+                    part.sums[0].pointer(),
+                    y
+                )
+            };
+        }
+        exchange.finish(device)?;
+        let lanes = part.product.entries().div_ceil(part.rows.len()).clamp(1, 32).next_power_of_two();
+        let pattern = part.product.pattern();
+        // SAFETY: the parameter types are the kernel's; rows are those of y, and columns ghosts of the exchange.
+        unsafe {
+            launch!(
+                device,
+                &self.kernels.ghosts,
+                blocks(device, part.rows.len() * lanes),
+                THREADS,
+                0,
+                space.halt(),
+                part.rows.len() as i32,
+                part.rows.pointer(),
+                pattern.row_ptr.pointer(),
+                pattern.col.pointer(),
+                part.product.values(),
+                lanes.ilog2() as i32,
+                exchange.ghosts(),
+                y,
+                part.product.coefficient(),
+                exchange.inside().unwrap_or(0)
+            )
+        }
+    }
+
+    /// Begins the exchange of x.
+    fn send(&self, space: &Cuda, x: u64, exchange: &Exchange) -> Result<()> {
+        let Some(inside) = exchange.inside() else { return exchange.start(space, x) };
+        let device = space.device();
+        let grid = exchange.halo().send.len().div_ceil(THREADS).clamp(1, 2 * device.multiprocessors());
+        // SAFETY: the parameter types are the kernel's; the exchange names own numbers of x.
+        unsafe { launch!(device, &self.kernels.send, grid, THREADS, 0, space.halt(), x, inside) }
+    }
+
+    /// Waits for the ghosts; where they are.
+    fn wait(&self, space: &Cuda, exchange: &Exchange) -> Result<u64> {
+        let device = space.device();
+        let Some(inside) = exchange.inside() else {
+            exchange.finish(device)?;
+            return Ok(exchange.ghosts());
+        };
+        let (count, grid) = (self.here.len(), blocks(device, self.here.len().div_ceil(4)));
+        // SAFETY: the parameter types are the kernel's; the halo has as many ghosts as there is room for.
+        unsafe {
+            let here = self.here.pointer();
+            launch!(device, &self.kernels.wait, grid, THREADS, 0, space.halt(), count as i32, here, inside)?;
+        }
+        Ok(self.here.pointer())
+    }
+
+    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked.
+    pub fn residual(&self, space: &Cuda, on: &ResidualOf, exchange: &Exchange) -> Result<()> {
+        let device = space.device();
+        self.send(space, on.x, exchange)?;
+        self.own.residual(space, on, self.ghosts.as_ref().map_or(0, |_| self.low.pointer()))?;
+        let ghosts = self.wait(space, exchange)?;
+        let Some(part) = &self.ghosts else { return Ok(()) };
+        let [r, low, m] = [0, 1, 2].map(|k| part.sums[k].pointer());
+        part.product.residual(space, &ResidualOf { b: 0, x: ghosts, r, m }, low)?;
+        let count = part.rows.len();
+        // SAFETY: the parameter types are the kernel's; there are three sums for every row of the list.
+        unsafe {
+            launch!(
+                device,
+                &self.kernels.add_residuals,
+                count.div_ceil(THREADS),
+                THREADS,
+                0,
+                space.halt(),
+                count as i32,
+                part.rows.pointer(),
+                r,
+                low,
+                m,
+                self.low.pointer(),
+                on.r,
+                on.m
+            )
+        }
+    }
+
+    /// New values in the order of the entries, from the host or from device memory.
+    ///
+    /// # Errors
+    /// Another number of values; one that is NaN or infinite. Values on the host are checked before anything changes.
+    pub fn update_values(&mut self, device: &Arc<Device>, values: Numbers) -> Result<()> {
+        let Some(part) = &mut self.ghosts else { return self.own.update_values(device, values) };
+        let (own, ghosts) = (self.own.values(), part.product.values());
+        part.split.update(device, values, own, ghosts)
+    }
+
+    /// Another coefficient; recorded launches read it where it stands.
+    pub fn update_coefficient(&mut self, device: &Device, coefficient: f64) -> Result<()> {
+        if let Some(part) = &mut self.ghosts {
+            part.product.update_coefficient(device, coefficient)?;
+        }
+        self.own.update_coefficient(device, coefficient)
+    }
+
+    /// Bytes that one product must move, without what is sent.
+    pub fn bytes(&self) -> u64 {
+        let beyond = |part: &GhostPart| part.product.bytes() + 12 * part.rows.len() as u64;
+        self.own.bytes() + self.ghosts.as_ref().map_or(0, beyond)
+    }
+
+    /// Changes with the addresses that recorded launches refer to.
+    pub fn version(&self) -> u64 {
+        self.own.version()
+    }
+}
+
+impl Split {
+    /// Finds the entries in columns from `own` on, and how many there are; `None` where there are none.
+    fn new(
+        device: &Arc<Device>,
+        whole: &CsrPattern,
+        own: usize,
+        store: Store,
+    ) -> Result<Option<(Self, usize)>> {
+        let (entries, what) = (whole.col.len(), "ghosts of rows");
+        // One place behind the last entry is asked for too.
+        let windows = entries / WINDOW + 1;
+        let words = device.room::<[u32; 2]>(windows * THREADS, what)?;
+        let sums = device.zeros::<i64>(windows + 1, what)?;
+        let (mark, scan) = (
+            device.function(&split_kernel("split_mark", store))?,
+            device.function(&special::scan_columns(1))?,
+        );
+        // SAFETY: the parameter types are the kernels'; there is a word for every 32 entries, and a sum for every window.
+        unsafe {
+            let (col, words, sums) = (whole.col.pointer(), words.pointer(), sums.pointer());
+            launch!(device, &mark, windows, THREADS, 0, entries as i64, own as u32, col, words, sums)?;
+            launch!(device, &scan, 1, 1024, 0, windows as i64, sums)?;
+        }
+        let mut total = [0i64];
+        device.read(&sums, windows, &mut total)?;
+        if total == [0] {
+            return Ok(None);
+        }
+        let split = Self {
+            entries,
+            store,
+            words,
+            sums,
+            broken: device.zeros(1, "a flag")?,
+            place: device.function(&split_kernel("split_entries", store))?,
+            staging: None,
+        };
+        Ok(Some((split, total[0] as usize)))
+    }
+
+    /// Values, and columns where `columns` has addresses of the whole's, of A_own's and of A_ghost's, to their places by `place`.
+    fn place(
+        &self,
+        device: &Device,
+        place: &CudaFunction,
+        own: usize,
+        columns: [u64; 3],
+        values: [u64; 3],
+    ) -> Result<()> {
+        let grid = self.entries.div_ceil(THREADS).clamp(1, 32 * device.multiprocessors());
+        // SAFETY: the parameter types are the kernel's; arrays are as long as was counted.
+        unsafe {
+            launch!(
+                device,
+                place,
+                grid,
+                THREADS,
+                0,
+                self.entries as i64,
+                own as u32,
+                self.words.pointer(),
+                self.sums.pointer(),
+                columns[0],
+                values[0],
+                columns[1],
+                values[1],
+                columns[2],
+                values[2],
+                self.broken.pointer()
+            )
+        }
+    }
+
+    /// New values in the order of the whole to those of A_own and of A_ghost.
+    fn update(&mut self, device: &Arc<Device>, values: Numbers, own: u64, ghosts: u64) -> Result<()> {
+        let entries = self.entries;
+        if values.len() != entries {
+            return Err(Error::invalid(format!(
+                "{} values for {entries} entries; one each was expected",
+                values.len()
+            )));
+        }
+        if let Some(host) = values.as_host()
+            && let Some(e) = crate::matrix::first_not_finite(host)
+        {
+            return Err(Error::invalid(format!(
+                "new values of term 0: number {e} is {}; every value must be finite",
+                host[e]
+            )));
+        }
+        let mut staging = match self.staging.take() {
+            Some(buffer) => buffer,
+            None => device.zeros(0, "new values")?,
+        };
+        device.clear(&mut self.broken)?;
+        let done = device.reading(values, &mut staging, |natural| {
+            self.place(device, &self.place, 0, [0; 3], [natural, own, ghosts])
+        });
+        self.staging = Some(staging);
+        done?;
+        let mut broken = [0];
+        device.read(&self.broken, 0, &mut broken)?;
+        match broken {
+            [0] => Ok(()),
+            _ => Err(Error::invalid(
+                "new values of term 0: at least one is NaN or infinite; every value must be finite",
+            )),
+        }
+    }
+}
+
+impl GhostPart {
+    /// Both parts of a matrix that has `beyond` entries in columns of ghosts; `columns` are those of own numbers, and ghosts.
+    fn cut(
+        device: &Arc<Device>,
+        whole: &CsrPattern,
+        values: u64,
+        [own, ghosts]: [usize; 2],
+        split: Split,
+        beyond: usize,
+        coefficient: f64,
+    ) -> Result<(CsrProduct, Self)> {
+        let (rows, store, what) = (whole.row_ptr.len() - 1, split.store, "rows with ghosts");
+        let count_of = rows.div_ceil(ROWS * THREADS);
+        let own_ptr = device.room::<i64>(rows + 1, what)?;
+        // Rows of each block of threads, their sum, and the most entries of a row.
+        let counts = device.zeros::<i64>(count_of + 2, what)?;
+        let (function, scan) = (
+            device.function(&split_kernel("split_rows", store))?,
+            device.function(&special::scan_columns(1))?,
+        );
+        let pass = |number: i32, ghost_rows: u64, ghost_ptr: u64| {
+            // SAFETY: the parameter types are the kernel's; row pointers have a place more than rows.
+            unsafe {
+                launch!(
+                    device,
+                    &function,
+                    count_of,
+                    THREADS,
+                    0,
+                    rows as i32,
+                    number,
+                    whole.row_ptr.pointer(),
+                    split.words.pointer(),
+                    split.sums.pointer(),
+                    own_ptr.pointer(),
+                    counts.pointer(),
+                    counts.at(count_of + 1),
+                    ghost_rows,
+                    ghost_ptr
+                )
+            }
+        };
+        pass(0, 0, 0)?;
+        // SAFETY: the parameter types are the kernel's; the sum has its place.
+        unsafe { launch!(device, &scan, 1, 1024, 0, count_of as i64, counts.pointer())? };
+        let mut found = [0i64; 2];
+        device.read(&counts, count_of, &mut found)?;
+        let (count, longest) = (found[0] as usize, found[1]);
+        let (ghost_rows, ghost_ptr) =
+            (device.room::<u32>(count, what)?, device.room::<i64>(count + 1, what)?);
+        pass(1, ghost_rows.pointer(), ghost_ptr.pointer())?;
+        let entries = split.entries - beyond;
+        let (own_col, ghost_col) = (device.room::<u32>(entries, what)?, device.room::<u32>(beyond, what)?);
+        let own_values = device.room::<f64>(entries, "matrix values")?;
+        let ghost_values = device.room::<f64>(beyond, "matrix values")?;
+        // As they are given; a product narrows them itself.
+        let place = device.function(&split_kernel("split_entries", Store::F64))?;
+        let columns = [whole.col.pointer(), own_col.pointer(), ghost_col.pointer()];
+        split.place(device, &place, own, columns, [values, own_values.pointer(), ghost_values.pointer()])?;
+        let product = |columns: usize, row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>| {
+            let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
+            CsrProduct::new(device, columns, pattern, Arc::new(values), store, coefficient)
+        };
+        let own = product(own, own_ptr, own_col, own_values)?;
+        let product = product(ghosts, ghost_ptr, ghost_col, ghost_values)?;
+        let sum = || device.zeros::<f64>(count, "sums of ghosts");
+        let sums = [sum()?, sum()?, sum()?];
+        Ok((own, Self { product, rows: ghost_rows, longest, sums, split }))
+    }
+}
