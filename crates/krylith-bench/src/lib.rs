@@ -14,6 +14,7 @@ pub mod count;
 pub mod ildu0;
 pub mod model;
 pub mod okp;
+pub mod spmv;
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -35,11 +36,14 @@ pub use cbcg::{CbcgSuite, Part as CbcgPart, cbcg};
 #[cfg(feature = "cuda")]
 pub use cuda::ildu0::compile_all as compile_ildu0_kernels;
 #[cfg(feature = "cuda")]
+pub use cuda::spmv::compile_products as compile_spmv_kernels;
+#[cfg(feature = "cuda")]
 pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_paper_kernels};
 pub use ildu0::{Ildu0Options, ildu0};
 pub use links::{LinksOptions, LinksReport, links};
 pub use okp::{DeviceChoice, OkpOptions, OkpReport, Series, okp};
 pub use samples::Samples;
+pub use spmv::{Part as SpmvPart, SpmvOptions, spmv};
 
 /// The command line of this process, for reports; what is not Unicode in it is replaced.
 pub fn command_line() -> String {

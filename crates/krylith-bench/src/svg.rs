@@ -1,4 +1,4 @@
-//! Four pictures as SVG text, with nothing to load.
+//! Five pictures as SVG text, with nothing to load.
 
 use std::fmt::Write;
 
@@ -179,7 +179,6 @@ pub(crate) fn curves(title: &str, curves: &[(String, &[f64])]) -> String {
 }
 
 /// Values over the number of GPUs, one line a name, upwards from 0.
-#[cfg(any(test, feature = "cuda"))]
 pub(crate) fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)]) -> String {
     let (width, height) = (900.0, 430.0);
     let (left, right, top, bottom) = (70.0, 560.0, 20.0, 380.0);
@@ -218,6 +217,48 @@ pub(crate) fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)
         }
     }
     let names: Vec<String> = lines.iter().map(|l| l.0.clone()).collect();
+    legend(&mut out, right + 20.0, top + 20.0, &names);
+    out + "</svg>\n"
+}
+
+/// Values over named things, one colour a series, upwards from 0; names stand upright below.
+pub(crate) fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) -> String {
+    let (width, height) = (1100.0, 470.0);
+    let (left, right, top, bottom) = (50.0, 850.0, 20.0, 330.0);
+    let values = series.iter().flat_map(|s| s.1.iter().copied()).filter(|v| v.is_finite());
+    let most = values.fold(1.0f64, f64::max) * 1.05;
+    let step = (right - left) / names.len().max(1) as f64;
+    let py = |v: f64| bottom - (bottom - top) * v / most;
+    let mut out = open(width, height, title);
+    for k in 0..=4 {
+        let value = most * k as f64 / 4.0;
+        line(&mut out, (left, py(value)), (right, py(value)), "stroke=\"#dddddd\"");
+        text(&mut out, left - 6.0, py(value) + 4.0, "end", &format!("{value:.1}"));
+    }
+    let bar = 0.8 * step / series.len().max(1) as f64;
+    for (i, name) in names.iter().enumerate() {
+        let x = left + step * (i as f64 + 0.5);
+        let y = bottom + 10.0;
+        let _ = writeln!(
+            out,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"end\" transform=\"rotate(-60 {x:.1} {y:.1})\">{}</text>",
+            escape(name)
+        );
+        for (k, (series, values)) in series.iter().enumerate() {
+            let Some(value) = values.get(i).copied().filter(|v| v.is_finite() && *v >= 0.0) else { continue };
+            let x = left + step * (i as f64 + 0.1) + bar * k as f64;
+            let _ = writeln!(
+                out,
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{bar:.1}\" height=\"{:.1}\" fill=\"{}\"><title>{}, {}: {value:.2}</title></rect>",
+                py(value),
+                bottom - py(value),
+                COLOURS[k % COLOURS.len()],
+                escape(name),
+                escape(series)
+            );
+        }
+    }
+    let names: Vec<String> = series.iter().map(|s| s.0.clone()).collect();
     legend(&mut out, right + 20.0, top + 20.0, &names);
     out + "</svg>\n"
 }
@@ -266,5 +307,7 @@ mod tests {
         let lines = [("a & b".to_string(), vec![1.0, f64::NAN, 3.5]), ("none".to_string(), vec![])];
         assert_well_formed(&over_gpus("speed-up", &[1, 2, 4], &lines));
         assert_well_formed(&over_gpus("none", &[], &[]));
+        assert_well_formed(&over_names("bars", &["a < b".to_string(), "c".to_string()], &lines));
+        assert_well_formed(&over_names("none", &[], &[]));
     }
 }

@@ -1,6 +1,8 @@
 //! The papers' own kernels compile, without a GPU.
 
-use krylith_bench::{compile_exchange_kernels, compile_ildu0_kernels, compile_paper_kernels};
+use krylith_bench::{
+    compile_exchange_kernels, compile_ildu0_kernels, compile_paper_kernels, compile_spmv_kernels,
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Reported as ignored, and never as passed, where NVRTC is not installed; with `KRYLITH_NVRTC` set it must be there.
@@ -11,7 +13,8 @@ fn main() {
         eprintln!("skipped: {e}");
     }
     type Test = fn() -> Result<(), Failed>;
-    let tests: [(&str, Test); 2] = [("the_kernels_of_ildu0", ildu0), ("the_kernels_of_okp", okp)];
+    let tests: [(&str, Test); 3] =
+        [("the_kernels_of_ildu0", ildu0), ("the_kernels_of_okp", okp), ("the_kernels_of_spmv", spmv)];
     let mut all =
         tests.map(|(name, test)| Trial::test(name, test).with_ignored_flag(missing.is_some())).into();
     let arguments = Arguments::from_args();
@@ -53,6 +56,16 @@ fn okp() -> Result<(), Failed> {
             let ptx = compile_paper_kernels(b, s, 256, (8, 0))?.to_src();
             assert!(ptx.contains("stage_combination"));
             assert_eq!(ptx.contains("warp_per_block_row"), b <= 5, "b={b}");
+        }
+    }
+    Ok(())
+}
+
+fn spmv() -> Result<(), Failed> {
+    for (threads, items) in [(2, 5), (4, 7), (8, 9), (16, 11), (32, 7)] {
+        let ptx = compile_spmv_kernels(threads, items, (9, 0))?.to_src();
+        for kernel in ["csr_vector", "merge_search", "merge_product", "merge_fix", "clear_rows", "adaptive"] {
+            assert!(ptx.contains(&format!(".entry {kernel}(")), "{kernel}, {threads} threads a row");
         }
     }
     Ok(())

@@ -43,6 +43,8 @@ Examples:
   krylith bench okp --device cuda --full --out okp               one GPU beside cuBLAS and cuSPARSE
   krylith bench okp --device cuda:0,1,2,3 --out okp4             GMRES(30) on 1, 2 and 4 GPUs
   krylith bench ildu0 --device cuda --out ildu0                  triangular solves beside cuSPARSE and the paper's kernels
+  krylith bench spmv --device cuda:0,1 --out spmv                products of 24 matrices on one GPU and on both
+  krylith bench spmv --device cpu --scale 0.004 --only FullChip  one of them, small, on this CPU
   krylith bench links --device cuda:0,1,2,3 --out machine.toml   what `krylith model` needs to know of these GPUs";
 
 const MODEL_EXAMPLES: &str = "\
@@ -51,6 +53,7 @@ Examples:
   krylith model stokes:53x53x54 --machine machine.toml --gpus 1,2,4 --out predicted
   krylith bench okp --device cuda:0,1,2,3 --out okp
   krylith model --compare predicted/prediction.json okp/okp.json    exit code 1 beyond 15 %
+  krylith model --spmv spmv/spmv.json --machine machine.toml --out predicted
   krylith model --weak 151686 --to 8192 --machine machine.toml --machine bench/machines/jupiter.toml --out scaling
   krylith model --strong 1e9 --to 8192 --machine machine.toml --out scaling
 
@@ -75,7 +78,7 @@ pub enum Command {
     Problem(ProblemArgs),
     /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
     #[command(after_help = BENCH_EXAMPLES)]
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Predict the time of a GMRES iteration on many GPUs and hosts from a machine file
     #[command(after_help = MODEL_EXAMPLES)]
     Model(Box<ModelArgs>),
@@ -254,14 +257,15 @@ pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
     /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,
     /// slow networks); answer, everything from arrays to x, beside what a user would write;
+    /// spmv, products of 24 large sparse matrices on one device and several, and CG around them;
     /// links, what kernels and links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
     /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
-    /// Factor on the number of mesh nodes; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, and 1/64 for ildu0,
-    /// cbcg and answer]
+    /// Factor on the number of mesh nodes or rows; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, 1/64 for ildu0,
+    /// cbcg and answer, and 1/256 for spmv]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
     /// Threads on a CPU [default: all cores]
@@ -275,9 +279,31 @@ pub struct BenchArgs {
     /// all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Option<Vec<krylith_bench::Series>>,
-    /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU) [default: all]
+    /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU); spmv: of single,
+    /// multi, cg and sweep [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub parts: Option<Vec<krylith_bench::CbcgPart>>,
+    pub parts: Option<Vec<String>>,
+    /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the table]
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub only: Vec<String>,
+    /// spmv: rows and columns of look-alikes in a random order
+    #[arg(long)]
+    pub permuted: bool,
+    /// spmv: folder of NAME.mtx, which are taken instead of look-alikes
+    #[arg(long, value_name = "DIR")]
+    pub matrices: Option<PathBuf>,
+    /// spmv: iterations of CG [default: 1000 on a GPU, 50 on a CPU]
+    #[arg(long, value_name = "N", value_parser = options::restart)]
+    pub iterations: Option<usize>,
+    /// spmv: ranks on a CPU, which are threads [default: 2]
+    #[arg(long, value_name = "N", value_parser = options::restart)]
+    pub ranks: Option<usize>,
+    /// spmv: seconds that a matrix may take [default: 300]
+    #[arg(long, value_name = "SECONDS", value_parser = options::restart)]
+    pub limit: Option<usize>,
+    /// spmv: all matrices in this process; with --out each has one of its own otherwise
+    #[arg(long)]
+    pub in_process: bool,
     /// okp, ildu0, cbcg: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 and cbcg 5; 3 on a
     /// CPU]
     #[arg(long, value_name = "N", value_parser = options::restart)]
@@ -286,7 +312,7 @@ pub struct BenchArgs {
     /// table]; cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
-    /// answer: times that each way is taken; the median counts [default: 5]
+    /// answer, spmv: times that each way is taken; the median counts [default: 5, spmv 20]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub rounds: Option<usize>,
     /// answer: from arrays in the GPU's memory too
@@ -316,6 +342,8 @@ pub enum Suite {
     #[allow(missing_docs)]
     Cbcg,
     #[allow(missing_docs)]
+    Spmv,
+    #[allow(missing_docs)]
     Links,
 }
 
@@ -328,7 +356,7 @@ pub struct ModelArgs {
     /// What kernels and links take: written by `krylith bench links`; several for --weak and --strong
     #[arg(long, value_name = "FILE.toml")]
     pub machine: Vec<PathBuf>,
-    /// Numbers of GPUs of SYSTEM or --poisson [default: 1,2,4; of --poisson what others have measured, else those]
+    /// Numbers of GPUs of SYSTEM, --spmv or --poisson [default: 1,2,4; of --spmv 1 to 64; of --poisson what others have measured, else those]
     #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, conflicts_with_all = ["weak", "strong", "compare"])]
     pub gpus: Vec<usize>,
     /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
@@ -353,6 +381,10 @@ pub struct ModelArgs {
     /// against what others have published of this machine (bench/machines/summit.toml, abci.toml: 1280x1280x4608)
     #[arg(long, value_name = "NXxNYxNZ", conflicts_with_all = ["system", "weak", "strong", "compare", "to"])]
     pub poisson: Option<String>,
+    /// Products of the matrices in a file of `krylith bench spmv`, by each way to share them over GPUs whose vectors are whole, and
+    /// the error against what that file has measured
+    #[arg(long, value_name = "SPMV.json", conflicts_with_all = ["system", "weak", "strong", "poisson", "compare", "to"])]
+    pub spmv: Option<PathBuf>,
     /// Vectors of P-CBCG's basis, 1 to 64 [default: 12]
     #[arg(long = "s", value_name = "S", value_parser = clap::value_parser!(u8).range(1..=64), requires = "poisson")]
     pub steps: Option<u8>,

@@ -6,8 +6,8 @@ use crate::{files, output};
 use krylith::DeviceSpec;
 use krylith_bench::model::Machine;
 use krylith_bench::{
-    AnswerOptions, CbcgSuite, DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, cbcg, ildu0,
-    okp,
+    AnswerOptions, CbcgSuite, DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, SpmvOptions,
+    cbcg, ildu0, okp, spmv,
 };
 
 /// Runs a suite, prints its tables and says where its files are.
@@ -15,14 +15,27 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     if args.suite == Suite::Answer {
         return answer(args);
     }
+    if args.suite == Suite::Spmv {
+        return products(args);
+    }
+    if !args.only.is_empty() || args.permuted || args.matrices.is_some() || args.iterations.is_some() {
+        return Err(Failure::usage(
+            "--only, --permuted, --matrices and --iterations are for `krylith bench spmv`",
+        ));
+    }
+    if args.ranks.is_some() || args.limit.is_some() || args.in_process {
+        return Err(Failure::usage("--ranks, --limit and --in-process are for `krylith bench spmv`"));
+    }
     if args.rounds.is_some() || args.from_device {
-        return Err(Failure::usage("--rounds and --from-device are for `krylith bench answer`"));
+        return Err(Failure::usage(
+            "--rounds is for `krylith bench answer` and `krylith bench spmv`, --from-device for the first",
+        ));
     }
     if !args.systems.is_empty() && args.suite != Suite::Cbcg {
         return Err(Failure::usage("--systems is for `krylith bench answer` and `krylith bench cbcg`"));
     }
     if args.parts.is_some() && args.suite != Suite::Cbcg {
-        return Err(Failure::usage("--parts is for `krylith bench cbcg`"));
+        return Err(Failure::usage("--parts is for `krylith bench cbcg` and `krylith bench spmv`"));
     }
     if args.suite == Suite::Links {
         return links(args);
@@ -83,10 +96,61 @@ fn structured(args: BenchArgs) -> Result<u8> {
         threads: args.threads.unwrap_or(0),
         solves: args.solves,
         ranks,
-        parts: args.parts.unwrap_or(CbcgSuite::default().parts),
+        parts: parts(args.parts)?.unwrap_or(CbcgSuite::default().parts),
         ..CbcgSuite::default()
     };
     finish(&cbcg(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
+}
+
+/// Sparse products on one device and several.
+fn products(args: BenchArgs) -> Result<u8> {
+    let foreign = args.series.is_some()
+        || args.solves.is_some()
+        || args.full
+        || args.quick
+        || args.from_device
+        || args.network.is_some()
+        || !args.systems.is_empty();
+    if foreign {
+        return Err(Failure::usage(
+            "`krylith bench spmv` takes --only, --permuted, --matrices, --parts, --rounds, --iterations, --ranks, --limit, \
+             --in-process, --scale, --threads and --out",
+        ));
+    }
+    let options = SpmvOptions::default();
+    let options = SpmvOptions {
+        device: device(args.device.as_ref()),
+        scale: args.scale,
+        only: args.only,
+        permuted: args.permuted,
+        parts: parts(args.parts)?.unwrap_or(options.parts),
+        matrices: args.matrices,
+        out: args.out,
+        repetitions: args.rounds.unwrap_or(options.repetitions),
+        iterations: args.iterations,
+        threads: args.threads.unwrap_or(0),
+        ranks: args.ranks.unwrap_or(options.ranks),
+        program: std::env::current_exe().ok().filter(|_| !args.in_process),
+        limit: args.limit.map_or(options.limit, |seconds| std::time::Duration::from_secs(seconds as u64)),
+        command: options.command,
+    };
+    if let DeviceChoice::Cuda(gpus) = &options.device {
+        let there = krylith::device::cuda::devices()?.len();
+        if let Some(gpu) = gpus.iter().find(|gpu| **gpu >= there) {
+            return Err(Failure::machine(format!("no GPU {gpu}; there are {there}, counted from 0")));
+        }
+    }
+    let begin = std::time::Instant::now();
+    finish(&spmv(&options, &mut |line| {
+        eprintln!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
+    })?)
+}
+
+/// The words of --parts, as a suite knows them.
+fn parts<T: std::str::FromStr<Err = krylith::Error>>(words: Option<Vec<String>>) -> Result<Option<Vec<T>>> {
+    let Some(words) = words else { return Ok(None) };
+    let parse = |word: &String| word.parse().map_err(|e| Failure::usage(format!("--parts {word}: {e}")));
+    words.iter().map(parse).collect::<Result<_>>().map(Some)
 }
 
 /// Everything from arrays to x.

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
                 process::start_threads()?;
                 problem::problem(args)
             }
-            Some(args::Command::Bench(args)) => bench::bench(args),
+            Some(args::Command::Bench(args)) => bench::bench(*args),
             Some(args::Command::Model(args)) => model::model(*args),
             Some(args::Command::Info(args)) => info::info(args),
         }

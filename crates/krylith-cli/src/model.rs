@@ -5,7 +5,7 @@ use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
 use crate::{files, output, partitions, system};
 use krylith::partition::Partitioner;
 use krylith_bench::model::report::{self, About, Row, Study};
-use krylith_bench::model::{Machine, Shape, loads, poisson, scaling};
+use krylith_bench::model::{Machine, Shape, loads, poisson, scaling, spmv};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -29,9 +29,10 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     match &args.system {
         Some(system) => predict(&args, system, &machines, &mut files)?,
         None if args.poisson.is_some() => stencil(&args, &machines, &mut files)?,
+        None if args.spmv.is_some() => products(&args, &machines, &mut files)?,
         None if args.weak.is_none() && args.strong.is_none() => {
             return Err(Failure::usage(
-                "say what to predict: a SYSTEM, --weak NODES, --strong UNKNOWNS or --poisson NXxNYxNZ",
+                "say what to predict: a SYSTEM, --weak NODES, --strong UNKNOWNS, --poisson NXxNYxNZ or --spmv SPMV.json",
             ));
         }
         None => studies(&args, &machines, &mut files)?,
@@ -52,6 +53,10 @@ fn check_apart(args: &ModelArgs) -> Result<()> {
     let mut names: Vec<String> =
         kinds.flat_map(|(kind, _)| endings.map(|ending| format!("{kind}{ending}"))).collect();
     names.extend(args.system.iter().map(|_| "prediction.json".into()));
+    names.extend(
+        args.spmv.iter().flat_map(|_| ["products.txt", "products.json", "products.svg"].map(String::from)),
+    );
+    inputs.extend(args.spmv.iter().map(|path| ("--spmv", path.clone())));
     names.extend(args.poisson.iter().flat_map(|_| ["poisson.txt".into(), "poisson.json".into()]));
     let outputs: Vec<files::Named> = names.iter().map(|name| ("--out", folder.join(name))).collect();
     files::check_apart(&inputs, &outputs)
@@ -121,6 +126,21 @@ fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
     };
     output::print(&report::table(&about, machine, &rows));
     files.write("prediction.json", &pretty(&report::prediction(&about, machine, &rows)))
+}
+
+/// Products of the matrices that `krylith bench spmv` has seen.
+fn products(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
+    let [machine] = machines else {
+        return Err(Failure::usage("products are predicted for one machine at a time; give one --machine"));
+    };
+    let Some(path) = &args.spmv else { return Ok(()) };
+    let gpus = if args.gpus.is_empty() { vec![1, 2, 4, 8, 16, 32, 64] } else { args.gpus.clone() };
+    let profiles = spmv::profiles(&json(path)?)?;
+    let study = spmv::study(machine, &profiles, &gpus);
+    output::print(&study.text);
+    files.write("products.txt", &study.text)?;
+    files.write("products.json", &pretty(&study.json))?;
+    files.write("products.svg", &study.picture)
 }
 
 /// Weak and strong scaling on every machine.

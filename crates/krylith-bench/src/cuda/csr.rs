@@ -15,7 +15,7 @@ const TYPE: sparse::cudaDataType = sparse::cudaDataType::CUDA_R_64F;
 const OP: sparse::cusparseOperation_t = sparse::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
 
 /// A CSR matrix, an algorithm and its analysed buffer. The arrays belong to the caller and must outlive it.
-pub(super) struct SpMv {
+pub(crate) struct SpMv {
     vendor: Rc<Vendor>,
     matrix: sparse::cusparseSpMatDescr_t,
     x: sparse::cusparseDnVecDescr_t,
@@ -34,8 +34,20 @@ impl SpMv {
         vendor: &Rc<Vendor>,
         rows: usize,
         nonzeros: usize,
+        arrays: [u64; 4],
+        algorithm: Algorithm,
+    ) -> Result<Self> {
+        Self::prepared(vendor, rows, nonzeros, arrays, algorithm, true)
+    }
+
+    /// With or without `cusparseSpMV_preprocess`.
+    pub fn prepared(
+        vendor: &Rc<Vendor>,
+        rows: usize,
+        nonzeros: usize,
         [row_ptr, col, values, vector]: [u64; 4],
         algorithm: Algorithm,
+        preprocess: bool,
     ) -> Result<Self> {
         let mut matrix: sparse::cusparseSpMatDescr_t = std::ptr::null_mut();
         let mut x: sparse::cusparseDnVecDescr_t = std::ptr::null_mut();
@@ -83,6 +95,10 @@ impl SpMv {
         };
         vendor.sparse("cusparseSpMV_bufferSize", done)?;
         let buffer: Buffer<u8> = vendor.device.zeros(bytes.max(16), "SpMV's buffer")?;
+        if !preprocess {
+            made.buffer = Some(buffer);
+            return Ok(made);
+        }
         // SAFETY: as above, with a buffer of the size that was asked for.
         let done = unsafe {
             sparse::cusparseSpMV_preprocess(

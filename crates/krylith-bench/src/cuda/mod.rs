@@ -7,6 +7,7 @@ mod machine;
 pub(crate) mod multi;
 pub(crate) mod paper;
 mod products;
+pub(crate) mod spmv;
 mod vendor;
 
 use crate::platform::{Effort, Orthogonalizer, Platform, Product};

@@ -3,6 +3,7 @@
 //! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets;
 //! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both;
 //! * [`poisson`]: the same of P-CG and P-CBCG for a 7-point Poisson equation, beside what others have published;
+//! * [`spmv`]: products whose vectors every GPU holds whole;
 //! * [`scaling`]: weak and strong scaling over boxes, where no partition can be built;
 //! * [`report`]: tables, pictures, predictions as JSON, and their comparison with what was measured.
 
@@ -11,6 +12,7 @@ pub mod poisson;
 mod predict;
 pub mod report;
 pub mod scaling;
+pub mod spmv;
 
 pub use machine::{Curve, Host, Kernels, Machine, Network};
 pub use predict::{Load, Shape, Times, loads};

@@ -4,3 +4,4 @@ mod answer;
 mod cbcg;
 mod ildu0;
 mod okp;
+mod spmv;

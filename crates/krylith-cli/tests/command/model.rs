@@ -49,6 +49,27 @@ fn a_prediction_is_written_and_compared() {
 }
 
 #[test]
+fn products_that_were_measured_are_predicted_for_more_gpus() {
+    let f = Folder::new();
+    // Each matrix in a process of its own; what is there is not measured again.
+    let line = "bench spmv --device cpu --threads 1 --scale 0.0003 --only FullChip nlpkkt160 --parts single --rounds 2 --out b";
+    let ran = f.line(line);
+    assert!(ran.works().out.contains("wrote b/spmv.html"), "{ran:#?}");
+    assert!(f.path("b/raw/FullChip.json").exists() && f.path("b/raw/nlpkkt160.json").exists());
+    f.line(line).works();
+    let machine = shipped("h200-nvlink.toml");
+    let ran =
+        f.run(&["model", "--spmv", "b/spmv.json", "--machine", &machine, "--gpus", "2,64", "--out", "p"]);
+    assert!(ran.works().out.contains("geometric mean of 2 matrices"), "{ran:#?}");
+    let made = json(&f, "p/products.json");
+    let rows = made["predictions"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 2 * 5);
+    assert!(rows.iter().all(|r| r["seconds"].as_f64().unwrap() > 0.0));
+    assert!(made["errors"].as_array().unwrap().is_empty(), "a CPU's times are not compared");
+    f.line(&format!("model --spmv p/products.json --machine {machine}")).fails(2, &["krylith bench spmv"]);
+}
+
+#[test]
 fn scaling_is_drawn_for_every_machine_that_ships() {
     let f = Folder::new();
     let machines = ["h200-nvlink.toml", "okp-a100.toml", "okp-v100.toml", "jupiter.toml"].map(shipped);

@@ -97,6 +97,17 @@ steps! {
     }
     /// β = ρ/ρ₋₁.
     find_beta(s, _) { s.beta = s.rho_next / s.rho; end_iteration(s, history); }
+    /// α without a look at signs and sizes.
+    find_alpha_unchecked(s, _) { s.alpha = s.rho / s.pq; s.rho_old = s.rho; s.pending = 0.0; }
+    /// β and the end of an iteration that nothing but the limit ends.
+    find_beta_unchecked(s, _) {
+        s.beta = s.rho_next / s.rho;
+        s.rho = s.rho_next;
+        s.norm_recurrence = sqrt(s.rr);
+        s.completed += 1;
+        history[at(s.completed)] = s.norm_recurrence;
+        if (s.completed >= s.remaining) { s.halt = 1; s.pending = s.alpha; }
+    }
     /// β = (z, r − r₋₁)/ρ₋₁ with r − r₋₁ = −α q.
     find_beta_flexible(s, _) { s.beta = -s.alpha * s.zq / s.rho; end_iteration(s, history); }
     /// The end of an iteration whose β comes later.
@@ -164,6 +175,9 @@ pub enum CgForm {
     Flexible,
     /// One reduction, on its way during the next preconditioner and product; for very many ranks.
     Pipelined,
+    /// The textbook's, which goes on to the last iteration whatever becomes of the numbers: for measuring the time of a fixed number of
+    /// iterations with any matrix, and no way to an answer.
+    Unchecked,
 }
 
 /// What [`Cg`] is built with.
@@ -213,16 +227,17 @@ impl<S: Space> CgRecurrence<S> {
     /// The residual, P⁻¹ r and the sums over both; β and the end of the iteration.
     fn end_textbook(&mut self, on: &mut Work<S>, j: usize) -> Result<()> {
         let Self { r, z, q, .. } = self;
+        let unchecked = self.form == CgForm::Unchecked;
         if !on.preconditioned() {
             on.sweep(reduce_plain, [q], [r])?;
-            return on.step(find_beta, j);
+            return if unchecked { on.step(find_beta_unchecked, j) } else { on.step(find_beta, j) };
         }
         on.sweep(reduce, [q], [r])?;
         let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
         if !summed {
             on.sweep(dots, [r, z], [])?;
         }
-        on.step(find_beta, j)
+        if unchecked { on.step(find_beta_unchecked, j) } else { on.step(find_beta, j) }
     }
 
     /// The same with (z, q), which no preconditioner sums.
@@ -313,7 +328,10 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
         if !on.multiply_with_dots(p, q, Dots::Xy(Scalars::<usize, usize>::AT.pq))? {
             on.sweep(curvature, [p, q], [])?;
         }
-        on.step(find_alpha, j)?;
+        match self.form {
+            CgForm::Unchecked => on.step(find_alpha_unchecked, j)?,
+            _ => on.step(find_alpha, j)?,
+        }
         match self.form {
             CgForm::Flexible => self.end_flexible(on, j)?,
             _ => self.end_textbook(on, j)?,
@@ -324,7 +342,7 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
 
     fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
         match self.form {
-            CgForm::Textbook | CgForm::Flexible => on.sweep(settle, [&self.p], [x]),
+            CgForm::Textbook | CgForm::Flexible | CgForm::Unchecked => on.sweep(settle, [&self.p], [x]),
             CgForm::OneReduction | CgForm::Pipelined => Ok(()),
         }
     }

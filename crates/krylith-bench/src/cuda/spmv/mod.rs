@@ -1,0 +1,282 @@
+//! GPUs for `krylith bench spmv`: the ways to a product on one, and pCSR on several.
+
+mod kernels;
+mod pcsr;
+mod published;
+
+pub use kernels::compile as compile_products;
+
+use super::CudaPlatform;
+use super::csr::SpMv;
+use super::vendor::Vendor;
+use crate::platform::Platform;
+use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, OURS, One, VECTOR};
+use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
+use kernels::Arg;
+use krylith::comm::Communicator;
+use krylith::device::cuda::{Buffer, Cuda, Device, Fabric, Transport};
+use krylith::matrix::Bsr;
+use krylith::operator::{LinearOperator, PointBlock};
+use krylith::{Error, Result, Store};
+use published::{Adaptive, CsrVector, Merge, Published, threads_a_row};
+use serde_json::Value;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Numbers that are read to empty the caches: more than twice the largest second-level cache.
+const EVICTED: usize = 32 << 20;
+/// Matrices below this many bytes are multiplied with cold caches.
+const CACHE: u64 = 256 << 20;
+
+/// GPUs of this host, one a rank.
+pub(crate) struct Gpus {
+    ordinals: Vec<usize>,
+    devices: Vec<Arc<Device>>,
+}
+
+impl Gpus {
+    pub fn open(gpus: &[usize]) -> Result<Self> {
+        let devices = gpus.iter().map(|&gpu| Device::open(gpu)).collect::<Result<_>>()?;
+        Ok(Self { ordinals: gpus.to_vec(), devices })
+    }
+}
+
+impl Ground for Gpus {
+    type Space = Cuda;
+    fn ranks(&self) -> usize {
+        self.devices.len()
+    }
+    fn one(&self) -> Result<Box<dyn One + '_>> {
+        let platform = CudaPlatform::open(self.ordinals[0])?;
+        let evicted = platform.vendor.zeros(EVICTED + 1)?;
+        Ok(Box::new(Gpu { platform, evicted }))
+    }
+    fn alone(&self, rank: usize, len: usize) -> Result<Cuda> {
+        Cuda::new(&self.devices[rank], len)
+    }
+    fn joined(&self, comm: &Arc<dyn Communicator>, len: usize) -> Result<Cuda> {
+        Cuda::distributed(&Fabric::new(&self.devices[comm.rank()], comm, Transport::Auto)?, len)
+    }
+    fn pcsr(&self, case: &Case, samples: usize) -> Result<(f64, Vec<f64>, Vec<f64>)> {
+        pcsr::measure(&self.devices, &case.a, &case.x, samples)
+    }
+}
+
+/// A matrix and two vectors on the device, for all that is published.
+pub(super) struct Held {
+    pub rows: usize,
+    pub entries: usize,
+    ptr: Buffer<i64>,
+    col: Buffer<u32>,
+    values: Buffer<f64>,
+}
+
+impl Held {
+    fn arrays(&self) -> [Arg; 3] {
+        [self.ptr.pointer(), self.col.pointer(), self.values.pointer()].map(Arg::Pointer)
+    }
+}
+
+/// What every candidate of one GPU shares.
+struct Shared {
+    vendor: Rc<Vendor>,
+    held: Held,
+    /// Row pointers for cuSPARSE.
+    short: Option<Buffer<i32>>,
+    x: Buffer<f64>,
+    y: Buffer<f64>,
+}
+
+impl Shared {
+    fn read(&self) -> Result<Vec<f64>> {
+        let mut host = vec![0.0; self.held.rows];
+        self.vendor.device.read(&self.y, 0, &mut host)?;
+        // What the next one does not write is no number.
+        self.vendor.fill(self.y.pointer(), self.held.rows, 0xFF)?;
+        Ok(host)
+    }
+}
+
+/// One GPU.
+struct Gpu {
+    platform: CudaPlatform,
+    evicted: Buffer<f64>,
+}
+
+impl One for Gpu {
+    fn describe(&self) -> Value {
+        self.platform.describe()
+    }
+    fn bandwidth(&self) -> Result<(&'static str, f64)> {
+        self.platform.bandwidth()
+    }
+    fn cache(&self) -> u64 {
+        CACHE
+    }
+    fn evict(&self) -> Result<()> {
+        // Only reads, so that nothing is left to write back.
+        let (from, to) = (self.evicted.pointer(), self.evicted.at(EVICTED));
+        self.platform.vendor.dot_on_device(EVICTED, from, from, to)
+    }
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+        self.platform.time(work)
+    }
+    fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>> {
+        let (vendor, device) = (&self.platform.vendor, &self.platform.device);
+        let row_ptr = case.a.row_ptr();
+        let (rows, entries) = (case.a.rows(), case.a.nonzeros());
+        let wide: Vec<i64> = row_ptr.iter().map(|&p| p as i64).collect();
+        let held = Held {
+            rows,
+            entries,
+            ptr: device.upload(&wide, "row pointers")?,
+            col: device.upload(case.a.col(), "columns")?,
+            values: device.upload(case.a.values(), "values")?,
+        };
+        drop(wide);
+        let short = if entries <= i32::MAX as usize && rows <= i32::MAX as usize {
+            let short: Vec<i32> = row_ptr.iter().map(|&p| p as i32).collect();
+            Some(device.upload(&short, "32-bit row pointers")?)
+        } else {
+            None
+        };
+        let (x, y) = (device.upload(&case.x, "x")?, device.zeros(rows, "y")?);
+        let shared = Rc::new(Shared { vendor: vendor.clone(), held, short, x, y });
+        let mut all = vec![ours(&shared)];
+        let vectors = [shared.x.pointer(), shared.y.pointer()];
+        let rule = CsrVector::new(vendor, &shared.held, threads_a_row(rows, entries), vectors);
+        all.push(published(&shared, VECTOR, rule.map(|made| (Box::new(made) as _, 0.0))));
+        let best = CsrVector::best(vendor, &shared.held, vectors);
+        all.push(published(
+            &shared,
+            "CSR-vector, best threads a row",
+            best.map(|made| (Box::new(made) as _, 0.0)),
+        ));
+        let merge = Merge::best(vendor, &shared.held, vectors);
+        all.push(published(&shared, "merge-based (Merrill and Garland)", merge));
+        let adaptive = Adaptive::make(vendor, row_ptr);
+        all.push(published(&shared, "CSR-adaptive (Greathouse and Daga)", adaptive));
+        for (algorithm, name) in [
+            (Algorithm::CUSPARSE_SPMV_ALG_DEFAULT, "default"),
+            (Algorithm::CUSPARSE_SPMV_CSR_ALG1, "ALG1"),
+            (Algorithm::CUSPARSE_SPMV_CSR_ALG2, "ALG2"),
+        ] {
+            for preprocess in [false, true] {
+                all.push(cusparse(&shared, algorithm, name, preprocess));
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn ours(shared: &Rc<Shared>) -> Given<'static> {
+    let make = || -> Result<(f64, Ours)> {
+        let (held, device) = (&shared.held, &shared.vendor.device);
+        let a = Bsr::from_arrays(1, held.rows, held.rows, &held.ptr, &held.col, &held.values)?;
+        let space = Cuda::new(device, held.rows)?;
+        // The first compiles kernels, which is paid once a machine.
+        drop(PointBlock::bsr(&space, &a, Store::F64)?);
+        device.wait()?;
+        let begin = Instant::now();
+        let product = PointBlock::bsr(&space, &a, Store::F64)?;
+        device.wait()?;
+        let setup = begin.elapsed().as_secs_f64();
+        let y = device.zeros(held.rows, "y")?;
+        Ok((setup, Ours { shared: shared.clone(), space, product, y }))
+    };
+    match make() {
+        Ok((setup, ours)) => Given { name: OURS.into(), setup, candidate: Ok(Box::new(ours)) },
+        Err(e) => Given { name: OURS.into(), setup: 0.0, candidate: Err(e) },
+    }
+}
+
+struct Ours {
+    shared: Rc<Shared>,
+    space: Cuda,
+    product: PointBlock<Cuda>,
+    y: Buffer<f64>,
+}
+
+impl Candidate for Ours {
+    fn notes(&self) -> String {
+        self.product.format().to_string()
+    }
+    fn run(&mut self) -> Result<()> {
+        self.product.apply(&self.space, &self.shared.x, &mut self.y)
+    }
+    fn read(&mut self) -> Result<Vec<f64>> {
+        let mut host = vec![0.0; self.shared.held.rows];
+        self.shared.vendor.device.read(&self.y, 0, &mut host)?;
+        Ok(host)
+    }
+}
+
+fn published(shared: &Rc<Shared>, name: &str, made: Result<published::Made>) -> Given<'static> {
+    let (setup, candidate) = match made {
+        Ok((product, setup)) => {
+            let candidate: Box<dyn Candidate> = Box::new(Other { shared: shared.clone(), product });
+            (setup, Ok(candidate))
+        }
+        Err(e) => (0.0, Err(e)),
+    };
+    Given { name: name.into(), setup, candidate }
+}
+
+struct Other {
+    shared: Rc<Shared>,
+    product: Box<dyn Published>,
+}
+
+impl Candidate for Other {
+    fn notes(&self) -> String {
+        self.product.notes()
+    }
+    fn run(&mut self) -> Result<()> {
+        let s = &self.shared;
+        self.product.run(&s.held, s.x.pointer(), s.y.pointer())
+    }
+    fn read(&mut self) -> Result<Vec<f64>> {
+        self.shared.read()
+    }
+}
+
+fn cusparse(shared: &Rc<Shared>, algorithm: Algorithm, name: &str, preprocess: bool) -> Given<'static> {
+    let how = if preprocess { ", preprocessed" } else { "" };
+    let name = format!("{CUSPARSE} {name}{how}");
+    let make = || -> Result<(f64, SpMv)> {
+        let (held, vendor) = (&shared.held, &shared.vendor);
+        let Some(short) = &shared.short else {
+            return Err(Error::Unsupported(format!(
+                "{} nonzeros are more than 32-bit offsets count, and cuSPARSE wants columns as wide as offsets",
+                held.entries
+            )));
+        };
+        let arrays = [short.pointer(), held.col.pointer(), held.values.pointer(), shared.x.pointer()];
+        vendor.device.wait()?;
+        let begin = Instant::now();
+        let made = SpMv::prepared(vendor, held.rows, held.entries, arrays, algorithm, preprocess)?;
+        vendor.device.wait()?;
+        Ok((begin.elapsed().as_secs_f64(), made))
+    };
+    match make() {
+        Ok((setup, spmv)) => {
+            Given { name, setup, candidate: Ok(Box::new(Library { shared: shared.clone(), spmv })) }
+        }
+        Err(e) => Given { name, setup: 0.0, candidate: Err(e) },
+    }
+}
+
+struct Library {
+    shared: Rc<Shared>,
+    spmv: SpMv,
+}
+
+impl Candidate for Library {
+    fn run(&mut self) -> Result<()> {
+        self.spmv.run(self.shared.x.pointer(), 0.0, self.shared.y.pointer())
+    }
+    fn read(&mut self) -> Result<Vec<f64>> {
+        self.shared.read()
+    }
+}

@@ -1,0 +1,180 @@
+//! pCSR-SpMV of MSREP (Chen et al. 2022): as many nonzeros for every GPU, rows broken; each GPU's sums are copied to the host,
+//! where those of broken rows are added up. Kernel, copy and merge count, as in the paper.
+
+use super::Held;
+use super::published::{CsrVector, Published, threads_a_row};
+use crate::cuda::vendor::Vendor;
+use cudarc::driver::result as driver;
+use krylith::comm::{Communicator, Team, largest};
+use krylith::device::cuda::Device;
+use krylith::matrix::Csr;
+use krylith::{Error, Result};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// A GPU's share: entries, the rows that these lie in, and whether another GPU has the beginning of the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Share {
+    entries: Range<usize>,
+    rows: Range<usize>,
+    broken: bool,
+}
+
+/// Every GPU's share.
+fn shares(ends: &[usize], ranks: usize) -> Vec<Share> {
+    let (rows, entries) = (ends.len() - 1, ends[ends.len() - 1]);
+    let (mut all, mut first, mut broken) = (Vec::new(), 0, false);
+    for p in 0..ranks {
+        let (from, to) = (entries * p / ranks, entries * (p + 1) / ranks);
+        // Rows that begin before the end; the last share has the empty ones behind it too.
+        let last = if p + 1 == ranks { rows } else { ends[..rows].partition_point(|&e| e < to).max(first) };
+        all.push(Share { entries: from..to, rows: first..last, broken });
+        broken = last > first && last <= rows && to < ends[last] && to > ends[last - 1];
+        first = if broken { last - 1 } else { last };
+    }
+    all
+}
+
+/// Page-locked memory of the host.
+struct Pinned {
+    at: *mut f64,
+    len: usize,
+}
+
+// SAFETY: memory without an owner thread; ranks write disjoint ranges of it, and the first reads when all have met.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    fn new(len: usize) -> Result<Self> {
+        // SAFETY: freed once, in `drop`; the caller has bound a context.
+        let at = unsafe { driver::malloc_host(8 * len.max(1), 1) };
+        let at = at.map_err(|e| Error::invalid(format!("{} bytes of page-locked memory: {e}", 8 * len)))?;
+        Ok(Self { at: at.cast(), len })
+    }
+
+    /// Address of number `i`, which is in bounds.
+    fn address(&self, i: usize) -> *mut f64 {
+        assert!(i <= self.len);
+        self.at.wrapping_add(i)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: made once in `new`.
+        let _ = unsafe { driver::free_host(self.at.cast()) };
+    }
+}
+
+/// Seconds of the set-up (ranges and pointers, on the host), of every product, and y.
+pub(super) fn measure(
+    devices: &[Arc<Device>],
+    a: &Csr,
+    x: &[f64],
+    samples: usize,
+) -> Result<(f64, Vec<f64>, Vec<f64>)> {
+    let (ranks, n) = (devices.len(), a.rows());
+    let begin = Instant::now();
+    let shares = shares(a.row_ptr(), ranks);
+    let pointers: Vec<Vec<i64>> = shares
+        .iter()
+        .map(|s| {
+            let clamp = |e: usize| (e.clamp(s.entries.start, s.entries.end) - s.entries.start) as i64;
+            a.row_ptr()[s.rows.start..=s.rows.end].iter().map(|&e| clamp(e)).collect()
+        })
+        .collect();
+    let setup = begin.elapsed().as_secs_f64();
+    devices[0].stream().context().bind_to_thread().map_err(|e| Error::invalid(e.to_string()))?;
+    // y, and behind it each GPU's part of a row that another one begins.
+    let host = Pinned::new(n + ranks)?;
+    let answer = Mutex::new(Vec::new());
+    let all = Team::run(ranks, |comm| {
+        let rank = comm.rank();
+        let (share, device) = (&shares[rank], &devices[rank]);
+        let vendor = Vendor::open(device)?;
+        let held = Held {
+            rows: share.rows.len(),
+            entries: share.entries.len(),
+            ptr: device.upload(&pointers[rank], "row pointers")?,
+            col: device.upload(&a.col()[share.entries.clone()], "columns")?,
+            values: device.upload(&a.values()[share.entries.clone()], "values")?,
+        };
+        let (x, y) = (device.upload(x, "x")?, device.zeros::<f64>(held.rows.max(1), "y")?);
+        let threads = threads_a_row(held.rows, held.entries);
+        let kernel = CsrVector::new(&vendor, &held, threads, [x.pointer(), y.pointer()])?;
+        let own = usize::from(share.broken);
+        // Numbers of y from `from` on, to `to` in the host's memory.
+        let copy = |from: usize, to: usize, count: usize| -> Result<()> {
+            if count == 0 {
+                return Ok(());
+            }
+            assert!(to + count <= host.len && from + count <= held.rows.max(1));
+            // SAFETY: in bounds of both; no other rank writes these numbers, and nobody reads before all have met.
+            let done = unsafe {
+                let to = std::slice::from_raw_parts_mut(host.address(to), count);
+                driver::memcpy_dtoh_async(to, y.at(from), device.stream().cu_stream())
+            };
+            done.map_err(|e| vendor.failure("cuMemcpyDtoHAsync", e))
+        };
+        let product = || -> Result<f64> {
+            device.wait()?;
+            comm.sum(&mut [0.0])?;
+            let begin = Instant::now();
+            kernel.run(&held, x.pointer(), y.pointer())?;
+            copy(own, share.rows.start + own, held.rows - own)?;
+            copy(0, n + rank, own)?;
+            device.wait()?;
+            comm.sum(&mut [0.0])?;
+            if rank == 0 {
+                for (p, share) in shares.iter().enumerate().filter(|(_, s)| s.broken) {
+                    // SAFETY: in bounds; all ranks have met, and none goes on before they meet again.
+                    unsafe { *host.address(share.rows.start) += *host.address(n + p) };
+                }
+            }
+            comm.sum(&mut [0.0])?;
+            largest(&*comm, begin.elapsed().as_secs_f64())
+        };
+        (0..3).try_for_each(|_| product().map(|_| ()))?;
+        let taken = (0..samples).map(|_| product()).collect::<Result<Vec<f64>>>()?;
+        if rank == 0 {
+            // SAFETY: n numbers, which nobody writes any more.
+            let y = unsafe { std::slice::from_raw_parts(host.address(0), n) }.to_vec();
+            *answer.lock().unwrap_or_else(|e| e.into_inner()) = y;
+        }
+        Ok(taken)
+    })?;
+    let y = answer.into_inner().unwrap_or_else(|e| e.into_inner());
+    Ok((setup, all.into_iter().next().unwrap_or_default(), y))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_hold_every_entry_once_and_every_row_at_least_once() {
+        for lengths in
+            [vec![2, 0, 3, 0, 0, 40, 1, 0], vec![4, 4, 4, 4], vec![0, 0, 9], vec![1], vec![5, 0, 0, 5, 0]]
+        {
+            let mut ends = vec![0];
+            lengths.iter().for_each(|l| ends.push(ends[ends.len() - 1] + l));
+            for ranks in 1..=8 {
+                let all = shares(&ends, ranks);
+                let mut sums = vec![0usize; lengths.len()];
+                let mut written = vec![0; lengths.len()];
+                for s in &all {
+                    for i in s.rows.clone() {
+                        let clamp = |e: usize| e.clamp(s.entries.start, s.entries.end);
+                        sums[i] += clamp(ends[i + 1]) - clamp(ends[i]);
+                        written[i] += usize::from(!(s.broken && i == s.rows.start));
+                    }
+                }
+                assert_eq!(sums, lengths, "{ranks} ranks");
+                assert!(written.iter().all(|&w| w == 1), "{ranks} ranks: {written:?}, {all:?}");
+            }
+        }
+    }
+}

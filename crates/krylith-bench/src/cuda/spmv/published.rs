@@ -1,0 +1,223 @@
+//! CSR-vector, merge-based and CSR-adaptive products.
+
+use super::Held;
+use super::kernels::{Arg, Kernel, Module};
+use crate::cuda::quick;
+use crate::cuda::vendor::Vendor;
+use krylith::device::cuda::Buffer;
+use krylith::{Error, Result};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// As in `products.cu`.
+const VECTOR_THREADS: usize = 256;
+const MERGE_THREADS: usize = 128;
+const PIECE: usize = 1024;
+const GIANT: usize = 16384;
+
+/// A published product that is ready.
+pub(super) trait Published {
+    fn notes(&self) -> String;
+    fn run(&self, a: &Held, x: u64, y: u64) -> Result<()>;
+}
+
+/// What is made, and the seconds of its set-up.
+pub(super) type Made = (Box<dyn Published>, f64);
+
+/// Threads a row by the mean length of its rows, as CUSP has them.
+pub(super) fn threads_a_row(rows: usize, entries: usize) -> usize {
+    let mean = entries as f64 / rows.max(1) as f64;
+    [2, 4, 8, 16].into_iter().find(|&t| mean <= t as f64).unwrap_or(32)
+}
+
+pub(super) struct CsrVector {
+    kernel: Kernel,
+    threads: usize,
+    blocks: usize,
+}
+
+impl CsrVector {
+    /// With one of two grids, the faster.
+    pub fn new(vendor: &Rc<Vendor>, a: &Held, threads: usize, [x, y]: [u64; 2]) -> Result<Self> {
+        let module = Module::load(vendor, threads, 7)?;
+        let whole = a.rows.div_ceil(VECTOR_THREADS / threads);
+        let resident = whole.min(8 * vendor.device.multiprocessors());
+        let mut best: Option<(f64, Self)> = None;
+        for blocks in [whole, resident] {
+            let made = Self { kernel: module.kernel("csr_vector", VECTOR_THREADS)?, threads, blocks };
+            let time = quick(vendor, &mut || made.run(a, x, y))?;
+            if best.as_ref().is_none_or(|b| time < b.0) {
+                best = Some((time, made));
+            }
+        }
+        best.map(|b| b.1).ok_or_else(|| Error::invalid("no grid was tried"))
+    }
+
+    /// The fastest number of threads a row.
+    pub fn best(vendor: &Rc<Vendor>, a: &Held, [x, y]: [u64; 2]) -> Result<Self> {
+        let mut best: Option<(f64, Self)> = None;
+        for threads in [2, 4, 8, 16, 32] {
+            let made = Self::new(vendor, a, threads, [x, y])?;
+            let time = quick(vendor, &mut || made.run(a, x, y))?;
+            if best.as_ref().is_none_or(|b| time < b.0) {
+                best = Some((time, made));
+            }
+        }
+        best.map(|b| b.1).ok_or_else(|| Error::invalid("no number of threads was tried"))
+    }
+}
+
+impl Published for CsrVector {
+    fn notes(&self) -> String {
+        format!("{} threads a row, {} blocks", self.threads, self.blocks)
+    }
+    fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
+        let [ptr, col, val] = a.arrays();
+        self.kernel
+            .launch(self.blocks, &[ptr, col, val, Arg::Pointer(x), Arg::Pointer(y), Arg::Long(a.rows as i64)])
+    }
+}
+
+pub(super) struct Merge {
+    items: usize,
+    blocks: usize,
+    product: Kernel,
+    fix: Kernel,
+    search: Kernel,
+    first: Buffer<i64>,
+    carry: Buffer<f64>,
+}
+
+impl Merge {
+    /// With the number of items that runs fastest.
+    pub fn best(vendor: &Rc<Vendor>, a: &Held, [x, y]: [u64; 2]) -> Result<Made> {
+        let mut best: Option<(f64, Self)> = None;
+        for items in [5, 7, 9, 11] {
+            let made = Self::new(vendor, a, items)?;
+            let time = quick(vendor, &mut || made.run(a, x, y))?;
+            if best.as_ref().is_none_or(|b| time < b.0) {
+                best = Some((time, made));
+            }
+        }
+        // The search belongs to every product, as in CUB.
+        best.map(|b| (Box::new(b.1) as _, 0.0)).ok_or_else(|| Error::invalid("no number of items was tried"))
+    }
+
+    fn new(vendor: &Rc<Vendor>, a: &Held, items: usize) -> Result<Self> {
+        let module = Module::load(vendor, 32, items)?;
+        let blocks = (a.rows + a.entries).div_ceil(MERGE_THREADS * items);
+        Ok(Self {
+            items,
+            blocks,
+            product: module.kernel("merge_product", MERGE_THREADS)?,
+            fix: module.kernel("merge_fix", 256)?,
+            search: module.kernel("merge_search", 256)?,
+            first: vendor.device.zeros(blocks + 1, "shares of the path")?,
+            carry: vendor.device.zeros(blocks, "sums of blocks")?,
+        })
+    }
+}
+
+impl Published for Merge {
+    fn notes(&self) -> String {
+        format!("{} items a thread", self.items)
+    }
+    fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
+        let [ptr, col, val] = a.arrays();
+        let (first, carry) = (Arg::Pointer(self.first.pointer()), Arg::Pointer(self.carry.pointer()));
+        let [rows, entries, blocks] = [a.rows, a.entries, self.blocks].map(|n| Arg::Long(n as i64));
+        let (x, y) = (Arg::Pointer(x), Arg::Pointer(y));
+        self.search.launch((self.blocks + 1).div_ceil(256), &[ptr, first, rows, entries, blocks])?;
+        self.product.launch(self.blocks, &[ptr, col, val, x, y, first, carry, rows, entries])?;
+        self.fix.launch(self.blocks.div_ceil(256), &[first, carry, y, rows, blocks])
+    }
+}
+
+pub(super) struct Adaptive {
+    blocks: usize,
+    kernel: Kernel,
+    clear: Kernel,
+    pieces: Buffer<u32>,
+    giants: Buffer<u32>,
+    count: usize,
+}
+
+impl Adaptive {
+    /// Row blocks are found on the host, as published.
+    pub fn make(vendor: &Rc<Vendor>, row_ptr: &[usize]) -> Result<Made> {
+        let module = Module::load(vendor, 32, 7)?;
+        let (kernel, clear) = (module.kernel("adaptive", 256)?, module.kernel("clear_rows", 256)?);
+        let begin = Instant::now();
+        let (pieces, giants) = pieces(row_ptr);
+        let device = &vendor.device;
+        let made = Self {
+            blocks: pieces.len() / 3,
+            kernel,
+            clear,
+            pieces: device.upload(&pieces, "row blocks")?,
+            count: giants.len(),
+            giants: device.upload(if giants.is_empty() { &[0] } else { &giants[..] }, "giant rows")?,
+        };
+        device.wait()?;
+        Ok((Box::new(made), begin.elapsed().as_secs_f64()))
+    }
+}
+
+/// Blocks of rows as `products.cu` takes them, and the rows that several blocks add to.
+fn pieces(row_ptr: &[usize]) -> (Vec<u32>, Vec<u32>) {
+    let (mut pieces, mut giants) = (Vec::new(), Vec::new());
+    let rows = row_ptr.len() - 1;
+    let mut first = 0;
+    while first < rows {
+        let length = row_ptr[first + 1] - row_ptr[first];
+        if length > GIANT {
+            giants.push(first as u32);
+            (0..length.div_ceil(GIANT)).for_each(|k| pieces.extend([first as u32, 1, k as u32 + 1]));
+            first += 1;
+            continue;
+        }
+        let mut end = first + 1;
+        while end < rows && end - first < PIECE && row_ptr[end + 1] - row_ptr[first] <= PIECE {
+            end += 1;
+        }
+        pieces.extend([first as u32, (end - first) as u32, 0]);
+        first = end;
+    }
+    (pieces, giants)
+}
+
+impl Published for Adaptive {
+    fn notes(&self) -> String {
+        format!("{} row blocks", self.blocks)
+    }
+    fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
+        let [ptr, col, val] = a.arrays();
+        let (x, y) = (Arg::Pointer(x), Arg::Pointer(y));
+        let list = Arg::Pointer(self.giants.pointer());
+        self.clear.launch(self.count.div_ceil(256), &[list, y, Arg::Long(self.count as i64)])?;
+        self.kernel.launch(self.blocks, &[ptr, col, val, x, y, Arg::Pointer(self.pieces.pointer())])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_blocks_hold_every_row_once_and_giants_in_pieces() {
+        let lengths = [0, 3, 1020, 2, 2000, GIANT, GIANT + 1, 1, 0];
+        let mut row_ptr = vec![0];
+        lengths.iter().for_each(|l| row_ptr.push(row_ptr[row_ptr.len() - 1] + l));
+        let (pieces, giants) = pieces(&row_ptr);
+        assert_eq!(giants, [6]);
+        let wanted = [[0, 3, 0], [3, 1, 0], [4, 1, 0], [5, 1, 0], [6, 1, 1], [6, 1, 2], [7, 2, 0]];
+        assert_eq!(pieces, wanted.concat());
+    }
+
+    #[test]
+    fn threads_a_row_are_the_paper_s() {
+        let of = |mean: usize| threads_a_row(100, 100 * mean);
+        assert_eq!([1, 2, 3, 9, 16, 17, 1000].map(of), [2, 2, 4, 16, 16, 32, 32]);
+        assert_eq!(threads_a_row(0, 0), 2);
+    }
+}

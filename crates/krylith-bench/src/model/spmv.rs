@@ -1,0 +1,365 @@
+//! Time of a product whose vectors every GPU holds whole, by the modes of Gao, Ji and Wang 2024 (NZ, 2NZ, LRA, LRA+RC) and by stores
+//! that travel while the product runs.
+//!
+//! * A block of rows takes the time of the product on one GPU, by the bytes that it moves: 12 an entry, 16 a row, and x once.
+//! * What a GPU has computed goes to every other: over the host's links by the machine file's curve, and between hosts once a host,
+//!   its GPUs sharing the links.
+//! * A second block hides the transfer of the first, redundant rows that of the last; stores by the product hide all but what
+//!   exceeds it.
+//!
+//! Blocks are found as by the product itself, from a [`Profile`] of the matrix: entries before each 256th of its rows. It leaves out
+//! that x is read by more GPUs from the same caches, and that transfers take memory bandwidth from kernels.
+
+use super::Machine;
+use crate::html::Table;
+use crate::spmv::means;
+use crate::svg;
+use krylith::{Error, Result};
+use serde_json::{Value, json};
+
+/// Names of the modes, as the suite has them.
+const MODES: [&str; 5] = ["nz", "2nz", "lra", "lra+rc", "fused"];
+/// Entries a row below which the paper's Table 3 has other parameters.
+const SHORT: f64 = 8.0;
+
+/// A matrix as the model sees it.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Rows.
+    pub rows: f64,
+    /// Entries before each of equal parts of the rows, as a share of all; from 0 to 1.
+    pub before: Vec<f64>,
+    /// Entries.
+    pub entries: f64,
+    /// Where the longest row is, as a share of the rows.
+    pub longest: f64,
+    /// Seconds of the product on one GPU, measured; without, the bytes at the machine's bandwidth.
+    pub seconds: Option<f64>,
+    /// GPUs, mode and seconds, where measured.
+    pub measured: Vec<(usize, String, f64)>,
+}
+
+/// Rows and entries of a block.
+type Block = [f64; 2];
+
+impl Profile {
+    /// Share of the entries in the first share `x` of the rows.
+    fn share(&self, x: f64) -> f64 {
+        let parts = (self.before.len() - 1) as f64;
+        let at = (x.clamp(0.0, 1.0) * parts).min(parts - 1e-9);
+        let (i, rest) = (at as usize, at.fract());
+        self.before[i] + rest * (self.before[i + 1] - self.before[i])
+    }
+
+    /// Rows from share `a` to share `b`.
+    fn block(&self, a: f64, b: f64) -> Block {
+        [self.rows * (b - a).max(0.0), self.entries * (self.share(b) - self.share(a)).max(0.0)]
+    }
+
+    /// Where a share `s` of the entries of some runs of rows ends, by bisection over their rows.
+    fn cut(&self, runs: &[[f64; 2]], ranks: usize) -> Vec<Block> {
+        let all: f64 = runs.iter().map(|r| self.block(r[0], r[1])[1]).sum();
+        let length: f64 = runs.iter().map(|r| (r[1] - r[0]).max(0.0)).sum();
+        // The first `x` of the runs' rows, one run after the other.
+        let up_to = |x: f64| -> Block {
+            let (mut left, mut sum) = (x, [0.0; 2]);
+            for r in runs {
+                let part = (r[1] - r[0]).max(0.0).min(left);
+                let block = self.block(r[0], r[0] + part);
+                (sum, left) = ([sum[0] + block[0], sum[1] + block[1]], left - part);
+            }
+            sum
+        };
+        let end = |p: usize| -> Block {
+            let wanted = all * p as f64 / ranks as f64;
+            let (mut low, mut high) = (0.0, length);
+            for _ in 0..50 {
+                let middle = 0.5 * (low + high);
+                if up_to(middle)[1] < wanted { low = middle } else { high = middle }
+            }
+            up_to(if p == ranks { length } else { low })
+        };
+        let ends: Vec<Block> = (0..=ranks).map(end).collect();
+        ends.windows(2).map(|w| [w[1][0] - w[0][0], w[1][1] - w[0][1]]).collect()
+    }
+
+    fn bytes(&self, [rows, entries]: Block) -> f64 {
+        12.0 * entries + 16.0 * rows
+    }
+}
+
+/// Where A_l lies: the first rows if the longest is there, the last if it is there, else around it.
+fn long_block(longest: f64, share: f64) -> [f64; 2] {
+    match longest {
+        x if x <= share => [0.0, share],
+        x if x >= 1.0 - share => [1.0 - share, 1.0],
+        x => [x - 0.5 * share, x + 0.5 * share],
+    }
+}
+
+/// d_l of LRA, and d_l and d_c of LRA+RC, by the paper's Table 3.
+fn rule(mean: f64, gpus: usize) -> [f64; 3] {
+    match (mean < SHORT, gpus <= 2) {
+        (true, true) => [0.5, 0.4, 0.15],
+        (true, false) => [0.5, 0.35, 0.2],
+        (false, true) => [0.3, 0.25, 0.05],
+        (false, false) => [0.35, 0.25, 0.05],
+    }
+}
+
+impl Machine {
+    /// Seconds until each of `gpus` GPUs has sent its rows to all others.
+    fn spread(&self, blocks: &[Block], gpus: usize) -> f64 {
+        if gpus < 2 {
+            return 0.0;
+        }
+        let rows = |f: fn(f64, f64) -> f64| blocks.iter().map(|b| b[0]).fold(0.0, f);
+        let near = gpus.min(self.gpus_per_host.max(1));
+        let host =
+            self.peers.iter().rev().find(|h| h.gpus <= near).or(self.peers.first()).or(self.nccl.first());
+        let own = 8.0 * rows(f64::max) * (near - 1) as f64;
+        let inside = if near > 1 { host.map_or(0.0, |h| h.exchange.at(own)) } else { 0.0 };
+        let hosts = gpus.div_ceil(self.gpus_per_host.max(1)) as f64;
+        let outside = self.network.as_ref().filter(|_| hosts > 1.0).map_or(0.0, |n| {
+            let foreign = 8.0 * rows(|a, b| a + b) * (1.0 - 1.0 / hosts);
+            n.latency + foreign / (near as f64 * n.bandwidth)
+        });
+        inside + outside
+    }
+
+    /// Seconds of a product on some GPUs by each of the modes.
+    pub fn product(&self, p: &Profile, gpus: usize) -> Vec<(&'static str, f64)> {
+        let x = 8.0 * p.rows;
+        let bytes = p.bytes([p.rows, p.entries]) + x;
+        let one = p.seconds.unwrap_or(bytes / self.read);
+        if gpus < 2 {
+            return MODES.map(|mode| (mode, one)).to_vec();
+        }
+        // x is read once a GPU, by its blocks together.
+        let speed = bytes / one;
+        let kernel = |block: &Block, share: f64| self.launch + (p.bytes(*block) + share * x) / speed;
+        let longest =
+            |blocks: &[Block], share: f64| blocks.iter().map(|b| kernel(b, share)).fold(0.0, f64::max);
+        let two = |first: &[Block], second: &[Block], again: f64| {
+            let (k1, k2) = (longest(first, 0.5), longest(second, 0.5));
+            let (c1, c2) = (self.spread(first, gpus), self.spread(second, gpus));
+            // The links take the second block when both its kernel and the first block's transfer are done.
+            k1 + k2.max(c1) + c2.max(again)
+        };
+        let whole = p.cut(&[[0.0, 1.0]], gpus);
+        let middle = {
+            let half = p.cut(&[[0.0, 1.0]], 2)[0][0] / p.rows;
+            [[0.0, half], [half, 1.0]]
+        };
+        let [long, long_rc, redundant] = rule(p.entries / p.rows.max(1.0), gpus);
+        let lra = {
+            let [a, b] = long_block(p.longest, long);
+            two(&p.cut(&[[0.0, a], [b, 1.0]], gpus), &p.cut(&[[a, b]], gpus), 0.0)
+        };
+        let rc = {
+            let [a, b] = long_block(p.longest, long_rc);
+            // Of the places beside A_l and at the ends, the one with fewer entries.
+            let places = [[0.0, redundant], [1.0 - redundant, 1.0], [a - redundant, a], [b, b + redundant]];
+            let free =
+                |r: &[f64; 2]| r[0] >= -1e-9 && r[1] <= 1.0 + 1e-9 && (r[1] <= a + 1e-9 || r[0] >= b - 1e-9);
+            let entries = |r: &[f64; 2]| p.block(r[0], r[1])[1];
+            let place = places.into_iter().filter(free).min_by(|r, s| entries(r).total_cmp(&entries(s)));
+            let [c, d] = place.unwrap_or([a, a]);
+            let runs = if d <= a { [[0.0, c], [d, a], [b, 1.0]] } else { [[0.0, a], [b, c], [d, 1.0]] };
+            let again = kernel(&p.block(c, d), 0.0);
+            two(&p.cut(&runs, gpus), &p.cut(&[[a, b]], gpus), again)
+        };
+        let nz = longest(&whole, 1.0);
+        vec![
+            ("nz", nz + self.spread(&whole, gpus)),
+            ("2nz", two(&p.cut(&middle[..1], gpus), &p.cut(&middle[1..], gpus), 0.0)),
+            ("lra", lra),
+            ("lra+rc", rc),
+            ("fused", nz.max(self.spread(&whole, gpus))),
+        ]
+    }
+}
+
+/// What `krylith bench spmv` wrote, as the model needs it.
+///
+/// # Errors
+/// JSON of something else.
+pub fn profiles(json: &Value) -> Result<Vec<Profile>> {
+    let matrices = json["matrices"].as_array().filter(|_| json["suite"] == "spmv");
+    let matrices = matrices.ok_or_else(|| {
+        Error::invalid("this is not what `krylith bench spmv` wrote: it has no list of matrices".to_string())
+    })?;
+    let number = |v: &Value| v.as_f64();
+    let one = |m: &Value| -> Option<Profile> {
+        let before: Vec<f64> = m["profile"].as_array()?.iter().filter_map(number).collect();
+        if before.len() < 2 {
+            return None;
+        }
+        let seconds = |row: &Value| {
+            let samples = row["samples"].as_array()?.iter().filter_map(number).collect::<Vec<f64>>();
+            Some(crate::Samples(samples).median()).filter(|s| s.is_finite())
+        };
+        let rows = |part: &str| m[part].as_array().cloned().unwrap_or_default();
+        let gpu = m["device"]["kind"] == "cuda";
+        let ours = rows("single").into_iter().find(|r| r["name"] == crate::spmv::OURS);
+        let measured = rows("multi").into_iter().filter_map(|r| {
+            let mode = crate::spmv::kind(r["name"].as_str()?);
+            Some((r["ranks"].as_u64()? as usize, mode, seconds(&r)?))
+        });
+        Some(Profile {
+            name: m["name"].as_str()?.into(),
+            rows: number(&m["shape"]["rows"])?,
+            entries: number(&m["shape"]["nonzeros"])?,
+            before,
+            longest: number(&m["longest"])?,
+            // A CPU's times say nothing of a machine of GPUs.
+            seconds: ours.filter(|_| gpu).and_then(|r| seconds(&r)),
+            measured: measured.filter(|_| gpu).collect(),
+        })
+    };
+    Ok(matrices.iter().filter_map(one).collect())
+}
+
+/// A study of several matrices on one machine.
+#[derive(Debug, Clone)]
+pub struct Study {
+    /// Tables for a terminal.
+    pub text: String,
+    /// The same as numbers.
+    pub json: Value,
+    /// Speed-up over GPUs, as SVG.
+    pub picture: String,
+}
+
+/// Tables of speed-ups by mode and number of GPUs, and how far they are from what was measured.
+pub fn study(machine: &Machine, profiles: &[Profile], gpus: &[usize]) -> Study {
+    let mut speed = Table::new(
+        format!(
+            "{}: predicted speed-up over one GPU, geometric mean of {} matrices",
+            machine.name,
+            profiles.len()
+        ),
+        &["GPUs", "nz", "2nz", "lra", "lra+rc", "fused"],
+    );
+    let mut lines: Vec<(String, Vec<f64>)> = MODES.iter().map(|m| (m.to_string(), Vec::new())).collect();
+    let mut rows = Vec::new();
+    for &count in gpus {
+        let all: Vec<_> =
+            profiles.iter().map(|p| (machine.product(p, 1)[0].1, machine.product(p, count))).collect();
+        let mut line = vec![count.to_string()];
+        for (k, mode) in MODES.iter().enumerate() {
+            let mean = means(all.iter().map(|(one, modes)| one / modes[k].1)).1;
+            lines[k].1.push(mean);
+            line.push(if mean.is_finite() { format!("{mean:.2}") } else { "–".into() });
+            rows.extend(profiles.iter().zip(&all).map(|(p, (one, modes))| {
+                json!({ "matrix": p.name, "gpus": count, "mode": mode, "seconds": modes[k].1, "speedup": one / modes[k].1 })
+            }));
+        }
+        speed.rows.push(line);
+    }
+    let mut beside = Table::new("", &["matrix", "GPUs", "mode", "predicted, µs", "measured, µs", "error"]);
+    let mut errors = Vec::new();
+    for p in profiles {
+        for (count, mode, measured) in &p.measured {
+            let modes = machine.product(p, *count);
+            let Some((_, seconds)) = modes.iter().find(|m| m.0 == mode) else { continue };
+            let error = seconds / measured - 1.0;
+            errors.push(error.abs());
+            let numbers = [seconds, measured].map(|s| format!("{:.1}", 1e6 * s));
+            let mut line = vec![p.name.clone(), count.to_string(), mode.clone()];
+            line.extend(numbers);
+            line.push(format!("{:+.1} %", 100.0 * error));
+            beside.rows.push(line);
+        }
+    }
+    let good = errors.iter().filter(|e| **e <= 0.15).count();
+    beside.title = format!("Beside what was measured: {good} of {} within 15 %", errors.len());
+    let mut text = speed.text();
+    if !errors.is_empty() {
+        text += &format!("\n{}", beside.text());
+    }
+    let title = format!("{}: predicted speed-up of products", machine.name);
+    let json = json!({ "schema": 1, "machine": machine.name, "predictions": rows, "errors": errors });
+    Study { text, json, picture: svg::over_gpus(&title, gpus, &lines) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Host, Network};
+
+    fn profile(before: Vec<f64>, longest: f64) -> Profile {
+        let (name, rows, entries) = ("m".to_string(), 1e8, 3e8);
+        Profile { name, rows, before, entries, longest, seconds: None, measured: Vec::new() }
+    }
+
+    fn machine(bandwidth: f64) -> Machine {
+        let exchange = crate::model::Curve::line(0.0, bandwidth);
+        Machine {
+            read: 4e12,
+            launch: 0.0,
+            gpus_per_host: 8,
+            peers: vec![Host { gpus: 2, exchange, ..Host::default() }],
+            network: Some(Network { latency: 0.0, bandwidth: 5e10, hop: 0.0 }),
+            ..crate::model::tests::round()
+        }
+    }
+
+    #[test]
+    fn blocks_add_up_and_have_as_many_entries() {
+        let p = profile(vec![0.0, 0.6, 0.7, 0.8, 1.0], 0.1);
+        for runs in [vec![[0.0, 1.0]], vec![[0.0, 0.3], [0.5, 1.0]], vec![[0.2, 0.4]]] {
+            let whole =
+                runs.iter().map(|r| p.block(r[0], r[1])).fold([0.0; 2], |s, b| [s[0] + b[0], s[1] + b[1]]);
+            for ranks in [1, 2, 5] {
+                let blocks = p.cut(&runs, ranks);
+                let sum = blocks.iter().fold([0.0; 2], |s, b| [s[0] + b[0], s[1] + b[1]]);
+                assert!((sum[0] / whole[0] - 1.0).abs() < 1e-9 && (sum[1] / whole[1] - 1.0).abs() < 1e-9);
+                assert!(
+                    blocks.iter().all(|b| (b[1] * ranks as f64 / whole[1] - 1.0).abs() < 1e-6),
+                    "{blocks:?}"
+                );
+            }
+        }
+        assert_eq!(long_block(0.1, 0.3), [0.0, 0.3]);
+        assert_eq!(long_block(0.9, 0.3), [0.7, 1.0]);
+        assert!((long_block(0.5, 0.3)[0] - 0.35).abs() < 1e-12);
+    }
+
+    #[test]
+    fn free_links_leave_kernels_and_slow_ones_make_hiding_worth_it() {
+        let p = profile((0..=256).map(|i| f64::from(i) / 256.0).collect(), 0.05);
+        let of = |m: &Machine, gpus| -> Vec<f64> { m.product(&p, gpus).iter().map(|t| t.1).collect() };
+        let fast = of(&machine(1e18), 2);
+        // Half of the entries and rows, and all of x.
+        let wanted = (0.5 * (12.0 * 3e8 + 16.0 * 1e8) + 8e8) / 4e12;
+        assert!(fast[..3].iter().all(|t| (t / wanted - 1.0).abs() < 0.01), "{fast:?} {wanted}");
+        assert!(fast[3] > fast[2], "redundant rows only cost where links are free");
+        let slow = of(&machine(3e11), 2);
+        assert!(slow[4] < slow[2] && slow[2] < slow[0], "{slow:?}");
+        assert!(slow[3] < slow[0]);
+        assert!(
+            of(&machine(3e11), 16)[0] > 8e8 * 0.5 / (8.0 * 5e10),
+            "the network between hosts is not free"
+        );
+        assert_eq!(of(&machine(1.0), 1)[0], (12.0 * 3e8 + 24.0 * 1e8) / 4e12);
+    }
+
+    #[test]
+    fn only_what_the_suite_wrote_is_read() {
+        assert!(profiles(&json!({ "suite": "okp" })).is_err());
+        let matrix = json!({
+            "name": "a", "shape": { "rows": 100, "nonzeros": 300 }, "profile": [0.0, 0.5, 1.0], "longest": 0.2,
+            "device": { "kind": "cuda" }, "single": [{ "name": "Krylith", "samples": [1e-3] }],
+            "multi": [{ "name": "lra:0.5", "ranks": 2, "samples": [7e-4] }],
+        });
+        let all = profiles(&json!({ "suite": "spmv", "matrices": [matrix, { "name": "failed" }] })).unwrap();
+        assert_eq!((all.len(), all[0].seconds), (1, Some(1e-3)));
+        assert_eq!(all[0].measured, [(2, "lra".to_string(), 7e-4)]);
+        let made = study(&machine(3e11), &all, &[1, 2, 64]);
+        assert!(made.text.contains("of 1 within 15 %"), "{}", made.text);
+        crate::svg::assert_well_formed(&made.picture);
+    }
+}

@@ -1,0 +1,182 @@
+//! Conjugate gradients of a fixed number of iterations (the paper's Figs. 15 to 17).
+//!
+//! Many of the 24 are not symmetric, and none is asked for an answer: what counts is the time of the paper's 1,000 iterations.
+
+use super::SpmvOptions;
+use super::found::Row;
+use super::ground::Ground;
+use super::matrix::Case;
+use super::multi::{self, Way, meet};
+use super::shared::{Mode, Shared, rows_of};
+use krylith::comm::{Communicator, Solo, Team, largest};
+use krylith::method::{Cg, CgForm, CgOptions};
+use krylith::operator::{LinearOperator, PointBlock};
+use krylith::partition::Part;
+use krylith::space::Space;
+use krylith::{Result, Stop, Store};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Ours on one device, that speed-ups are counted from.
+pub(super) const ONE: &str = "CG on one device";
+/// Vectors in parts, ghosts by halos.
+pub(super) const HALO: &str = "CG, distributed vectors";
+
+/// The paper's baseline: vectors in parts, gathered before every product.
+pub(super) const COMP: &str = "CG(comp)";
+
+/// Solves of which the fastest counts; each is a thousand products, so there is little to spread.
+const SOLVES: usize = 2;
+/// Iterations of the first solve, which compiles and records.
+const WARM: usize = 16;
+
+pub(super) fn measure<G: Ground>(
+    ground: &G,
+    case: &Case,
+    options: &SpmvOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Row>
+where
+    G::Space: Shared,
+{
+    let (iterations, ranks) = (options.iterations(), ground.ranks());
+    progress(&format!("{}: {iterations} iterations of CG on one device", case.name));
+    let mut rows = vec![row(ONE, 1, alone(ground, case, iterations))];
+    if ranks == 1 {
+        return rows;
+    }
+    progress(&format!("{}: {iterations} iterations of {COMP} on {ranks} ranks", case.name));
+    rows.push(row(COMP, ranks, comp(ground, case, iterations)));
+    for way in multi::ways(case, ranks) {
+        let name = match &way {
+            Way::Replicated(Mode::TwoNz) => continue,
+            Way::Replicated(mode) => format!("CG({mode})"),
+            Way::Halo => HALO.into(),
+        };
+        progress(&format!("{}: {iterations} iterations of {name} on {ranks} ranks", case.name));
+        let parts = match &way {
+            Way::Halo => multi::parts(case, ranks).map(|made| made.0),
+            Way::Replicated(_) => Ok(Vec::new()),
+        };
+        let done = parts.and_then(|parts| several(ground, case, &way, &parts, iterations));
+        rows.push(row(&name, ranks, done));
+    }
+    rows
+}
+
+fn row(name: &str, ranks: usize, done: Result<Vec<f64>>) -> Row {
+    match done {
+        Ok(samples) => Row { name: name.into(), ranks, samples, ..Row::default() },
+        Err(e) => Row { ranks, ..Row::failed(name, e) },
+    }
+}
+
+fn alone<G: Ground>(ground: &G, case: &Case, iterations: usize) -> Result<Vec<f64>> {
+    let space = ground.alone(0, case.rows())?;
+    let operator = PointBlock::csr(&space, &case.a, Store::F64)?;
+    solves(&space, &Solo, &operator, &case.x, iterations)
+}
+
+fn comp<G: Ground>(ground: &G, case: &Case, iterations: usize) -> Result<Vec<f64>>
+where
+    G::Space: Shared,
+{
+    let rows = rows_of(&case.a, ground.ranks())?;
+    let all = Team::run(ground.ranks(), |comm| {
+        let comm: Arc<dyn Communicator> = comm;
+        let own = rows[comm.rank()].clone();
+        let space = ground.joined(&comm, own.len())?;
+        let operator = G::Space::gathered(&space, &comm, &case.a)?;
+        solves(&space, &*comm, &*operator, &case.x[own], iterations)
+    })?;
+    Ok(all.into_iter().next().unwrap_or_default())
+}
+
+fn several<G: Ground>(
+    ground: &G,
+    case: &Case,
+    way: &Way,
+    parts: &[Part],
+    iterations: usize,
+) -> Result<Vec<f64>>
+where
+    G::Space: Shared,
+{
+    let all = Team::run(ground.ranks(), |comm| {
+        let comm: Arc<dyn Communicator> = comm;
+        match way {
+            Way::Replicated(mode) => {
+                let space = ground.alone(comm.rank(), case.rows())?;
+                let (operator, _) = G::Space::replicated(&space, &comm, &case.a, mode)?;
+                solves(&space, &*comm, &*operator, &case.x, iterations)
+            }
+            Way::Halo => {
+                let part = &parts[comm.rank()];
+                let space = ground.joined(&comm, part.halo.own)?;
+                let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+                let first = part.rows.first().map_or(0, |&r| r as usize);
+                let b = &case.x[first..first + part.halo.own];
+                solves(&space, &*comm, &operator, b, iterations)
+            }
+        }
+    })?;
+    Ok(all.into_iter().next().unwrap_or_default())
+}
+
+fn solves<S: Space>(
+    space: &S,
+    comm: &dyn Communicator,
+    operator: &dyn LinearOperator<S>,
+    rhs: &[f64],
+    iterations: usize,
+) -> Result<Vec<f64>> {
+    let mut cg = Cg::new(space, CgOptions { form: CgForm::Unchecked })?;
+    let (mut b, mut x) = (space.vector()?, space.vector()?);
+    space.write(rhs, &mut b)?;
+    let zero = space.vector()?;
+    let mut seconds = Vec::new();
+    for solve in 0..=SOLVES {
+        space.copy(&zero, &mut x)?;
+        meet(space, comm)?;
+        let max_iterations = if solve == 0 { WARM.min(iterations) } else { iterations };
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations };
+        let begin = Instant::now();
+        cg.solve(space, operator, None, &b, &mut x, &stop, &mut ())?;
+        space.wait()?;
+        let taken = largest(comm, begin.elapsed().as_secs_f64())?;
+        if solve > 0 {
+            seconds.push(taken);
+        }
+    }
+    Ok(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use krylith::device::cpu::Cpu;
+    use krylith::matrix::Csr;
+
+    /// Iterations and norms of CG in a form.
+    fn history(a: &Csr, form: CgForm, max_iterations: usize) -> (usize, Vec<f64>) {
+        let space = Cpu::new(a.rows(), 1);
+        let operator = PointBlock::csr(&space, a, Store::F64).unwrap();
+        let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
+        let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations };
+        let made = cg.solve(&space, &operator, None, &b, &mut x, &stop, &mut ()).unwrap();
+        (made.iterations, made.residuals.clone())
+    }
+
+    #[test]
+    fn a_fixed_number_of_iterations_is_the_textbook_s_and_ends_for_nothing() {
+        let laplace = Case::new("laplace:6x5x4", &SpmvOptions::default()).unwrap().a;
+        assert_eq!(history(&laplace, CgForm::Unchecked, 12), history(&laplace, CgForm::Textbook, 12));
+        // (p, A p) changes its sign at once, and nobody may stop for that.
+        let n = 50;
+        let values = (0..n).map(|i| if i % 3 == 0 { -2.0 - i as f64 } else { 1.0 + i as f64 }).collect();
+        let indefinite = Csr::new(n, n, (0..=n).collect(), (0..n as u32).collect(), values).unwrap();
+        assert!(history(&indefinite, CgForm::Textbook, 40).0 < 40);
+        assert_eq!(history(&indefinite, CgForm::Unchecked, 40).0, 40);
+    }
+}

@@ -1,0 +1,192 @@
+//! What the suite asks of a device, and the CPU's answers.
+
+use super::matrix::Case;
+use crate::cpu::CpuPlatform;
+use crate::platform::Platform;
+use krylith::comm::Communicator;
+use krylith::device::cpu::{Cpu, Pool};
+use krylith::operator::{LinearOperator, PointBlock, PointBlockSum};
+use krylith::{Error, Result, Store};
+use serde_json::Value;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Our product on one device.
+pub(crate) const OURS: &str = "Krylith";
+/// The paper's baseline.
+pub(crate) const VECTOR: &str = "CSR-vector (the paper's rule)";
+/// cuSPARSE's algorithms begin so.
+pub(crate) const CUSPARSE: &str = "cuSPARSE";
+
+/// y = A x on one device, set up.
+pub(crate) trait Candidate {
+    /// Settings that were chosen by measurement.
+    fn notes(&self) -> String {
+        String::new()
+    }
+    /// One product; it may still run when this returns.
+    fn run(&mut self) -> Result<()>;
+    /// y of the last one.
+    fn read(&mut self) -> Result<Vec<f64>>;
+}
+
+/// A way to a product on one device.
+pub(crate) struct Given<'a> {
+    pub name: String,
+    /// Seconds, kernels being compiled.
+    pub setup: f64,
+    pub candidate: Result<Box<dyn Candidate + 'a>>,
+}
+
+/// One device and the ways to a product there.
+pub(crate) trait One {
+    fn describe(&self) -> Value;
+    fn bandwidth(&self) -> Result<(&'static str, f64)>;
+    /// Matrices below this many bytes would stay in a cache between two products.
+    fn cache(&self) -> u64;
+    /// Empties the caches.
+    fn evict(&self) -> Result<()>;
+    /// Seconds that `work` takes on the device.
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64>;
+    /// Ours first.
+    fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>>;
+}
+
+/// Devices that work together, one a rank.
+pub(crate) trait Ground: Sync {
+    type Space: PointBlockSum;
+    fn ranks(&self) -> usize;
+    /// The first device, with the baselines there are.
+    fn one(&self) -> Result<Box<dyn One + '_>>;
+    /// Vectors that this rank holds alone.
+    fn alone(&self, rank: usize, len: usize) -> Result<Self::Space>;
+    /// This rank's share of vectors; collective.
+    fn joined(&self, comm: &Arc<dyn Communicator>, len: usize) -> Result<Self::Space>;
+    /// pCSR on all devices: seconds of its set-up, of every product, and y.
+    ///
+    /// # Errors
+    /// Not offered here; no room.
+    fn pcsr(&self, case: &Case, samples: usize) -> Result<(f64, Vec<f64>, Vec<f64>)>;
+}
+
+/// The threads of this process as some ranks.
+pub(super) struct Threads {
+    pub threads: usize,
+    pub ranks: usize,
+}
+
+impl Threads {
+    fn all(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        if self.threads == 0 { cores } else { self.threads }
+    }
+    fn pool(&self) -> Arc<Pool> {
+        Arc::new(Pool::new((self.all() / self.ranks).max(1)))
+    }
+}
+
+impl Ground for Threads {
+    type Space = Cpu;
+    fn ranks(&self) -> usize {
+        self.ranks
+    }
+    fn one(&self) -> Result<Box<dyn One + '_>> {
+        Ok(Box::new(Host { platform: CpuPlatform::new(self.threads), pool: Arc::new(Pool::new(self.all())) }))
+    }
+    fn alone(&self, _: usize, len: usize) -> Result<Cpu> {
+        Ok(Cpu::with_pool(len, self.pool()))
+    }
+    fn joined(&self, comm: &Arc<dyn Communicator>, len: usize) -> Result<Cpu> {
+        Ok(Cpu::distributed(len, self.pool(), comm.clone()))
+    }
+    fn pcsr(&self, _: &Case, _: usize) -> Result<(f64, Vec<f64>, Vec<f64>)> {
+        Err(Error::Unsupported("it copies from GPUs to the host".into()))
+    }
+}
+
+/// All threads together.
+struct Host {
+    platform: CpuPlatform,
+    pool: Arc<Pool>,
+}
+
+impl One for Host {
+    fn describe(&self) -> Value {
+        self.platform.describe()
+    }
+    fn bandwidth(&self) -> Result<(&'static str, f64)> {
+        self.platform.bandwidth()
+    }
+    fn cache(&self) -> u64 {
+        0 // larger than any; a CPU's caches are not emptied
+    }
+    fn evict(&self) -> Result<()> {
+        Ok(())
+    }
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+        self.platform.time(work)
+    }
+    fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>> {
+        let space = Cpu::with_pool(case.rows(), self.pool.clone());
+        let begin = Instant::now();
+        let product = PointBlock::csr(&space, &case.a, Store::F64);
+        let setup = begin.elapsed().as_secs_f64();
+        let (x, y) = (case.x.clone(), vec![f64::NAN; case.rows()]);
+        let ours = product.map(|product| -> Box<dyn Candidate> { Box::new(Ours { space, product, x, y }) });
+        let plain: Box<dyn Candidate> =
+            Box::new(Plain { pool: &self.pool, case, y: vec![f64::NAN; case.rows()] });
+        Ok(vec![
+            Given { name: OURS.into(), setup, candidate: ours },
+            Given { name: "plain loop, rows over threads".into(), setup: 0.0, candidate: Ok(plain) },
+        ])
+    }
+}
+
+struct Ours {
+    space: Cpu,
+    product: PointBlock<Cpu>,
+    x: Vec<f64>,
+    y: Vec<f64>,
+}
+
+impl Candidate for Ours {
+    fn run(&mut self) -> Result<()> {
+        self.product.apply(&self.space, &self.x, &mut self.y)
+    }
+    fn read(&mut self) -> Result<Vec<f64>> {
+        Ok(self.y.clone())
+    }
+}
+
+/// What one would write: as many rows for each thread, a sum a row.
+struct Plain<'a> {
+    pool: &'a Pool,
+    case: &'a Case,
+    y: Vec<f64>,
+}
+
+impl Candidate for Plain<'_> {
+    fn run(&mut self) -> Result<()> {
+        let (threads, n, case) = (self.pool.threads(), self.y.len(), self.case);
+        let mut rest = self.y.as_mut_slice();
+        let mut parts = Vec::with_capacity(threads);
+        for rank in 0..threads {
+            let (first, end) = (n * rank / threads, n * (rank + 1) / threads);
+            let (part, tail) = rest.split_at_mut(end - first);
+            parts.push(Mutex::new((first, part)));
+            rest = tail;
+        }
+        self.pool.run(threads, |rank| {
+            let mut part = parts[rank].lock().unwrap_or_else(|e| e.into_inner());
+            let first = part.0;
+            for (i, y) in part.1.iter_mut().enumerate() {
+                let (columns, values) = case.a.row(first + i);
+                *y = columns.iter().zip(values).map(|(&j, v)| v * case.x[j as usize]).sum();
+            }
+        });
+        Ok(())
+    }
+    fn read(&mut self) -> Result<Vec<f64>> {
+        Ok(self.y.clone())
+    }
+}

@@ -1,0 +1,193 @@
+//! A matrix of the suite, a vector to multiply, and some rows of the product by compensated sums.
+
+use super::SpmvOptions;
+use super::found::Shape;
+use crate::systems::Random;
+use krylith::matrix::Csr;
+use krylith::{Error, Result};
+use krylith_problems::SystemKind;
+use krylith_problems::lookalike::{self, TABLE2};
+use std::time::Instant;
+
+/// Rows that are compared.
+const SAMPLE: usize = 1000;
+/// Largest error as a share of Σ|a x|.
+pub(super) const TOLERANCE: f64 = 1e-13;
+const SEED: u64 = 2024;
+
+/// A row of A x: its number, its value, and Σ|a x|.
+type Known = (usize, f64, f64);
+
+pub(crate) struct Case {
+    pub(super) name: String,
+    pub(super) id: usize,
+    pub(super) source: String,
+    pub(super) table: Option<Shape>,
+    pub(super) made: f64,
+    pub(super) shape: Shape,
+    pub(crate) a: Csr,
+    pub(crate) x: Vec<f64>,
+    known: Vec<Known>,
+}
+
+/// Names that are wanted, in the order of the table.
+///
+/// # Errors
+/// A name that is neither in the table nor a generated problem.
+pub(super) fn wanted(options: &SpmvOptions) -> Result<Vec<String>> {
+    let all = || TABLE2.iter().map(|l| l.name.to_string());
+    if options.only.is_empty() {
+        return Ok(all().collect());
+    }
+    let unknown = |name: &&String| !name.contains(':') && lookalike::by_name(name).is_none();
+    if let Some(name) = options.only.iter().find(unknown) {
+        let names: Vec<String> = all().collect();
+        return Err(Error::invalid(format!(
+            "no matrix is called `{name}`; there are {}, and generated problems NAME:SIZE",
+            names.join(", ")
+        )));
+    }
+    Ok(options.only.clone())
+}
+
+impl Case {
+    /// # Errors
+    /// A file that cannot be read, a problem that is not scalar or not square, no room.
+    pub fn new(name: &str, options: &SpmvOptions) -> Result<Self> {
+        let begin = Instant::now();
+        let file = options.matrices.as_ref().map(|folder| folder.join(format!("{name}.mtx")));
+        let known = lookalike::by_name(name);
+        let (a, source) = match (file.filter(|f| f.exists()), known) {
+            (Some(file), _) => (krylith::io::matrix_market::read(&file)?, file.display().to_string()),
+            (None, Some(like)) => {
+                let order = if options.permuted { ", permuted" } else { "" };
+                let a = like.generate(options.scale(), SEED, options.permuted)?;
+                (a, format!("look-alike, scale {}{order}", options.scale()))
+            }
+            (None, None) => (generated(name)?, "generated".into()),
+        };
+        if a.rows() != a.columns() || a.rows() == 0 {
+            return Err(Error::invalid(format!(
+                "{name}: {}×{}; this suite takes square matrices with rows",
+                a.rows(),
+                a.columns()
+            )));
+        }
+        let made = begin.elapsed().as_secs_f64();
+        let x = Random(7).numbers(a.rows());
+        let known_rows = sample(&a, &x);
+        Ok(Self {
+            name: name.into(),
+            id: known.map_or(0, |l| l.id),
+            source,
+            table: known.map(|l| Shape {
+                rows: l.rows,
+                nonzeros: l.nonzeros,
+                min: l.min.into(),
+                max: l.max.into(),
+            }),
+            made,
+            shape: Shape::of(a.row_ptr()),
+            a,
+            x,
+            known: known_rows,
+        })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.x.len()
+    }
+
+    /// Largest error of the sample as a share of Σ|a x|, of rows that `global` numbers (all of them where it is `None`).
+    ///
+    /// # Errors
+    /// An error beyond 1e-13, with the row.
+    pub(super) fn check(&self, first: usize, y: &[f64]) -> std::result::Result<f64, String> {
+        let mut worst = 0.0f64;
+        for &(i, value, scale) in self.known.iter().filter(|k| (first..first + y.len()).contains(&k.0)) {
+            let error = (y[i - first] - value).abs();
+            let share = if scale > 0.0 {
+                error / scale
+            } else if error == 0.0 {
+                0.0
+            } else {
+                f64::INFINITY
+            };
+            if !(share <= TOLERANCE) {
+                return Err(format!(
+                    "row {i} is {} and should be {value}: {share:.1e} of Σ|a x|",
+                    y[i - first]
+                ));
+            }
+            worst = worst.max(share);
+        }
+        Ok(worst)
+    }
+}
+
+fn generated(spec: &str) -> Result<Csr> {
+    match krylith_problems::generate(spec)?.system {
+        SystemKind::Csr(a) => Ok(a),
+        SystemKind::Bsr(a) => Ok(a.to_csr()),
+        _ => Err(Error::invalid(format!("{spec}: this suite takes one matrix, not a Kronecker sum"))),
+    }
+}
+
+/// Rows spread over the matrix, the first, the last and the longest, by compensated sums (Dot2 of Ogita, Rump and Oishi).
+fn sample(a: &Csr, x: &[f64]) -> Vec<Known> {
+    let n = a.rows();
+    let mut random = Random(11);
+    let mut rows: Vec<usize> =
+        (0..SAMPLE.min(n)).map(|_| (((random.next() + 0.5) * n as f64) as usize).min(n - 1)).collect();
+    let length = |i: &usize| a.row_ptr()[i + 1] - a.row_ptr()[*i];
+    rows.extend([0, n - 1]);
+    rows.extend((0..n).max_by_key(length));
+    rows.sort_unstable();
+    rows.dedup();
+    let row = |i: usize| {
+        let (columns, values) = a.row(i);
+        let (mut sum, mut low, mut scale) = (0.0f64, 0.0f64, 0.0f64);
+        for (&j, &v) in columns.iter().zip(values) {
+            let x = x[j as usize];
+            let product = v * x;
+            let next = sum + product;
+            let back = next - sum;
+            low += (sum - (next - back)) + (product - back) + v.mul_add(x, -product);
+            sum = next;
+            scale += product.abs();
+        }
+        (i, sum + low, scale)
+    };
+    rows.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_row_of_the_sample_is_found() {
+        let case = Case::new("laplace:5x4x3", &SpmvOptions::default()).unwrap();
+        let mut y: Vec<f64> = (0..case.rows())
+            .map(|i| {
+                let (columns, values) = case.a.row(i);
+                columns.iter().zip(values).map(|(&j, v)| v * case.x[j as usize]).sum()
+            })
+            .collect();
+        assert!(case.check(0, &y).unwrap() <= 1e-15);
+        assert!(case.check(20, &y[20..]).is_ok());
+        let last = y.len() - 1;
+        y[last] *= 1.0 + 1e-11;
+        assert!(case.check(0, &y).unwrap_err().contains(&format!("row {last} ")));
+        y[last] = f64::NAN;
+        assert!(case.check(0, &y).is_err());
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_those_there_are() {
+        let options = SpmvOptions { only: vec!["kmer_U1b".into()], ..SpmvOptions::default() };
+        let error = wanted(&options).unwrap_err().to_string();
+        assert!(error.contains("kmer_U1b") && error.contains("FullChip"), "{error}");
+        assert_eq!(wanted(&SpmvOptions::default()).unwrap().len(), 24);
+    }
+}

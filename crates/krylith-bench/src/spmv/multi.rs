@@ -1,0 +1,300 @@
+//! Products on several devices: the paper's modes, ours, and halos.
+
+use super::SpmvOptions;
+use super::found::{PCSR, Point, Row};
+use super::ground::Ground;
+use super::matrix::Case;
+use super::shared::{Mode, Shared};
+use super::single::{MOST, TRIAL, products};
+use crate::samples::Samples;
+use krylith::comm::{Communicator, Team, largest};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
+use krylith::partition::{Part, Partitioner, split};
+use krylith::space::Space;
+use krylith::{Error, Result, Store};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The distributed product, of which every rank has its rows and gets the ghosts that these need.
+pub(super) const HALO: &str = "halo, contiguous";
+
+/// A way to share a product.
+#[derive(Debug, Clone)]
+pub(super) enum Way {
+    Replicated(Mode),
+    Halo,
+}
+
+impl Way {
+    pub fn name(&self) -> String {
+        match self {
+            Way::Replicated(mode) => mode.to_string(),
+            Way::Halo => HALO.into(),
+        }
+    }
+}
+
+/// The paper's modes with the parameters of its Table 3, and ours.
+pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
+    let [long, redundant] = Mode::by_rule(case.shape.mean(), ranks);
+    let mut all: Vec<Way> =
+        [Mode::Nz, Mode::TwoNz, long, redundant, Mode::Fused].into_iter().map(Way::Replicated).collect();
+    all.push(Way::Halo);
+    all
+}
+
+/// The parts of a matrix for the halo's way.
+pub(super) fn parts(case: &Case, ranks: usize) -> Result<(Vec<Part>, f64)> {
+    let begin = Instant::now();
+    let terms = Terms::csr(&case.a)?;
+    let partition = Partitioner::Nonzeros.partition(&terms, None, ranks)?;
+    let parts = split(&terms, &partition)?;
+    Ok((parts, begin.elapsed().as_secs_f64()))
+}
+
+/// What a rank says.
+struct Measured {
+    setup: f64,
+    samples: Vec<f64>,
+    check: std::result::Result<f64, String>,
+}
+
+/// Every way, one after the other: each holds the matrix once.
+pub(super) fn measure<G: Ground>(
+    ground: &G,
+    case: &Case,
+    options: &SpmvOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Row>
+where
+    G::Space: Shared,
+{
+    let mut rows = Vec::new();
+    for way in ways(case, ground.ranks()) {
+        progress(&format!("{}: {} on {} ranks", case.name, way.name(), ground.ranks()));
+        rows.push(row(ground, case, &way, options));
+    }
+    let nz = Mode::Nz.to_string();
+    if let Some(row) = rows.iter_mut().find(|r| r.name == nz && r.failure.is_none()) {
+        row.kernel = kernels(ground, case).ok();
+    }
+    progress(&format!("{}: {PCSR}", case.name));
+    rows.extend(pcsr(ground, case, options));
+    rows
+}
+
+fn row<G: Ground>(ground: &G, case: &Case, way: &Way, options: &SpmvOptions) -> Row
+where
+    G::Space: Shared,
+{
+    let name = way.name();
+    let cut = match way {
+        Way::Halo => match parts(case, ground.ranks()) {
+            Ok(made) => made,
+            Err(e) => return Row::failed(&name, e),
+        },
+        Way::Replicated(_) => (Vec::new(), 0.0),
+    };
+    let done = Team::run(ground.ranks(), |comm| {
+        let comm: Arc<dyn Communicator> = comm;
+        one_rank(ground, &comm, case, way, &cut.0, TRIAL + options.repetitions)
+    });
+    let all = match done {
+        Ok(all) => all,
+        Err(e) => return Row::failed(&name, e),
+    };
+    let mut row = Row { name, ranks: ground.ranks(), ..Row::default() };
+    row.setup = cut.1 + all.iter().map(|r| r.setup).fold(0.0, f64::max);
+    for one in &all {
+        match &one.check {
+            Ok(error) => row.error = row.error.max(*error),
+            Err(why) => (row.failure, row.wrong) = (Some(why.clone()), true),
+        }
+    }
+    if !row.wrong {
+        // Every rank has the largest of all.
+        let (trial, rest) = all[0].samples.split_at(TRIAL);
+        (row.trial, row.samples) = (Samples(trial.to_vec()).median(), rest.to_vec());
+    }
+    row
+}
+
+fn one_rank<G: Ground>(
+    ground: &G,
+    comm: &Arc<dyn Communicator>,
+    case: &Case,
+    way: &Way,
+    parts: &[Part],
+    samples: usize,
+) -> Result<Measured>
+where
+    G::Space: Shared,
+{
+    let rank = comm.rank();
+    match way {
+        Way::Replicated(mode) => {
+            let space = ground.alone(rank, case.rows())?;
+            let (operator, setup) = G::Space::replicated(&space, comm, &case.a, mode)?;
+            timed(&space, comm, &*operator, case, 0, setup, samples)
+        }
+        Way::Halo => {
+            let part = &parts[rank];
+            let space = ground.joined(comm, part.halo.own)?;
+            // The first compiles kernels, which is paid once a machine.
+            drop(PointBlock::new(&space, &part.terms, Store::F64, false)?);
+            meet(&space, &**comm)?;
+            let begin = Instant::now();
+            let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+            space.wait()?;
+            let setup = begin.elapsed().as_secs_f64();
+            let first = part.rows.first().map_or(0, |&r| r as usize);
+            timed(&space, comm, &operator, case, first, setup, samples)
+        }
+    }
+}
+
+/// Nobody goes on before all have come, with nothing left to do on the device.
+pub(super) fn meet<S: Space>(space: &S, comm: &dyn Communicator) -> Result<()> {
+    space.wait()?;
+    comm.sum(&mut [0.0])
+}
+
+fn timed<S: Space>(
+    space: &S,
+    comm: &Arc<dyn Communicator>,
+    operator: &dyn LinearOperator<S>,
+    case: &Case,
+    first: usize,
+    setup: f64,
+    samples: usize,
+) -> Result<Measured> {
+    let n = space.len();
+    let (mut x, mut y) = (space.vector()?, space.vector()?);
+    space.write(&case.x[first..first + n], &mut x)?;
+    operator.apply(space, &x, &mut y)?;
+    let mut host = vec![f64::NAN; n];
+    space.read(&y, &mut host)?;
+    let check = case.check(first, &host);
+    drop(host);
+    let mut take = |inner: usize| -> Result<f64> {
+        meet(space, &**comm)?;
+        let begin = Instant::now();
+        for _ in 0..inner {
+            operator.apply(space, &x, &mut y)?;
+        }
+        space.wait()?;
+        Ok(largest(&**comm, begin.elapsed().as_secs_f64())? / inner as f64)
+    };
+    // Waiting for a device takes as long as a short product, so that counts less in a longer sample.
+    let inner = products(take(2)? / 3.0).min(MOST);
+    let samples = (0..samples).map(|_| take(inner)).collect::<Result<_>>()?;
+    Ok(Measured { setup, samples, check })
+}
+
+/// Seconds of the longest of the ranks' kernels, of as many nonzeros each, with no exchange.
+fn kernels<G: Ground>(ground: &G, case: &Case) -> Result<f64> {
+    let ranks = ground.ranks();
+    let ends = case.a.row_ptr();
+    let cut = |p: usize| match p {
+        0 => 0,
+        p if p == ranks => case.rows(),
+        p => ends.partition_point(|&e| e < case.a.nonzeros() * p / ranks).min(case.rows()),
+    };
+    let all = Team::run(ranks, |comm| {
+        let rows = cut(comm.rank())..cut(comm.rank() + 1).max(cut(comm.rank()));
+        let (from, to) = (ends[rows.start], ends[rows.end]);
+        let own = krylith::matrix::Csr::new(
+            rows.len(),
+            case.a.columns(),
+            ends[rows.start..=rows.end].iter().map(|e| e - from).collect(),
+            case.a.col()[from..to].to_vec(),
+            case.a.values()[from..to].to_vec(),
+        )?;
+        let space = ground.alone(comm.rank(), rows.len())?;
+        let operator = PointBlock::csr(&space, &own, Store::F64)?;
+        let whole = ground.alone(comm.rank(), case.rows())?;
+        let (mut x, mut y) = (whole.vector()?, space.vector()?);
+        whole.write(&case.x, &mut x)?;
+        whole.wait()?;
+        let mut samples = Vec::new();
+        for _ in 0..8 {
+            meet(&space, &*comm)?;
+            let begin = Instant::now();
+            for _ in 0..4 {
+                operator.apply(&space, &x, &mut y)?;
+            }
+            space.wait()?;
+            samples.push(begin.elapsed().as_secs_f64() / 4.0);
+        }
+        Ok(Samples(samples[3..].to_vec()).median())
+    })?;
+    Ok(all.into_iter().fold(0.0, f64::max))
+}
+
+/// MSREP's product, where there are GPUs.
+fn pcsr<G: Ground>(ground: &G, case: &Case, options: &SpmvOptions) -> Option<Row> {
+    let (setup, samples, y) = match ground.pcsr(case, options.repetitions) {
+        Ok(done) => done,
+        Err(Error::Unsupported(_)) => return None,
+        Err(e) => return Some(Row::failed(PCSR, e)),
+    };
+    let mut row = Row { name: PCSR.into(), ranks: ground.ranks(), setup, ..Row::default() };
+    match case.check(0, &y) {
+        Ok(error) => {
+            (row.error, row.trial, row.samples) = (error, Samples(samples.clone()).median(), samples)
+        }
+        Err(why) => (row.failure, row.wrong) = (Some(why), true),
+    }
+    Some(row)
+}
+
+/// The paper's sweep: d_l from 0.2 to 0.6, d_c from 0 to 0.3, in steps of 0.05.
+pub(super) fn sweep<G: Ground>(
+    ground: &G,
+    case: &Case,
+    notes: &mut Vec<String>,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Point>
+where
+    G::Space: Shared,
+{
+    progress(&format!("{}: d_l and d_c", case.name));
+    let points = grid();
+    let done = Team::run(ground.ranks(), |comm| {
+        let comm: Arc<dyn Communicator> = comm;
+        let space = ground.alone(comm.rank(), case.rows())?;
+        let modes: Vec<Mode> = points.iter().map(|&(long, redundant)| mode(long, redundant)).collect();
+        G::Space::swept(&space, &comm, case, &modes)
+    });
+    match done {
+        Ok(all) => points
+            .iter()
+            .zip(&all[0])
+            .map(|(&(long, redundant), &seconds)| Point { long, redundant, seconds })
+            .collect(),
+        Err(e) => {
+            notes.push(format!("{}: no sweep: {e}", case.name));
+            Vec::new()
+        }
+    }
+}
+
+fn mode(long: f64, redundant: f64) -> Mode {
+    if redundant == 0.0 { Mode::Lra { long } } else { Mode::LraRc { long, redundant } }
+}
+
+/// The sweep's points.
+fn grid() -> Vec<(f64, f64)> {
+    let step = |i: usize| f64::from(5 * i as u32) / 100.0;
+    (4..=12).flat_map(|l| (0..=6).map(move |c| (step(l), step(c)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_sweep_is_the_paper_s() {
+        let grid = super::grid();
+        assert_eq!((grid.len(), grid[0], grid[62]), (63, (0.2, 0.0), (0.6, 0.3)));
+        assert!(grid.contains(&(0.35, 0.05)));
+    }
+}

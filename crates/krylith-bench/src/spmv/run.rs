@@ -1,0 +1,229 @@
+//! Matrices one after the other, each in a process of its own where there is a program to start, and what is kept of them.
+
+use super::found::{self, Found};
+use super::ground::{Ground, Threads};
+use super::matrix::{Case, wanted};
+use super::shared::Shared;
+use super::{Part, SpmvOptions, cg, multi, report, single};
+use crate::okp::{DeviceChoice, OkpReport};
+use krylith::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub(super) fn all(options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
+    let names = wanted(options)?;
+    let key = key(options);
+    let mut found = Vec::new();
+    for name in &names {
+        found.push(one(name, &key, options, progress)?);
+        // The next one may be long: what there is by now stays if it is interrupted.
+        report::make(&found, options).write(options.out.as_deref(), "spmv")?;
+    }
+    let mut report = report::make(&found, options);
+    report.write(options.out.as_deref(), "spmv")?;
+    Ok(report)
+}
+
+/// Where a matrix's numbers are kept; names of generated problems have letters that files cannot.
+fn raw(folder: &Path, name: &str, options: &SpmvOptions) -> PathBuf {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let order = if options.permuted { ".permuted" } else { "" };
+    folder.join("raw").join(format!("{}{order}.json", name.chars().map(plain).collect::<String>()))
+}
+
+/// What the same build and options left, be it that nothing was measured.
+fn left(path: &Path, key: &str) -> Option<Found> {
+    let found: Found = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+    (found.key == key).then_some(found)
+}
+
+/// What they measured; what failed is tried again.
+fn kept(path: &Path, key: &str) -> Option<Found> {
+    left(path, key).filter(|found| found.failure.is_none())
+}
+
+/// The build, by its bytes, and every option that changes a number.
+fn key(options: &SpmvOptions) -> String {
+    let program = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
+    // FNV-1a, eight bytes at a time.
+    let build = program.chunks(8).fold(0xcbf2_9ce4_8422_2325u64, |hash, bytes| {
+        let word = bytes.iter().fold(0u64, |word, &b| word << 8 | u64::from(b));
+        (hash ^ word).wrapping_mul(0x0100_0000_01b3)
+    });
+    let parts: Vec<&str> = options.parts.iter().map(|p| p.name()).collect();
+    format!(
+        "{} {build:016x} {:?} scale={} permuted={} parts={} repetitions={} iterations={} threads={} ranks={} matrices={:?}",
+        env!("CARGO_PKG_VERSION"),
+        options.device,
+        options.scale(),
+        options.permuted,
+        parts.join(","),
+        options.repetitions,
+        options.iterations(),
+        options.threads,
+        options.ranks,
+        options.matrices,
+    )
+}
+
+fn one(name: &str, key: &str, options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<Found> {
+    let path = options.out.as_ref().map(|folder| raw(folder, name, options));
+    if let Some(found) = path.as_ref().and_then(|path| kept(path, key)) {
+        progress(&format!("{name}: kept from an earlier run"));
+        return Ok(found);
+    }
+    let found = match (&options.program, &path) {
+        (Some(program), Some(path)) => {
+            let _ = std::fs::remove_file(path); // of another build, or of a failure
+            match child(program, name, options) {
+                Ok(end) => left(path, key).ok_or_else(|| format!("its process left no numbers: {end}")),
+                Err(why) => Err(why),
+            }
+        }
+        _ => here(name, options, progress).map_err(|e| e.to_string()),
+    };
+    let mut found = found.unwrap_or_else(|why| {
+        progress(&format!("{name}: not measured: {why}"));
+        Found { name: name.into(), failure: Some(why), ..Found::default() }
+    });
+    found.key = key.into();
+    if let Some(path) = &path {
+        let folder = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+        let text = serde_json::to_string(&found).unwrap_or_default();
+        krylith::io::atomic::write(path, |file| file.write_all(text.as_bytes()))?;
+    }
+    Ok(found)
+}
+
+/// A process that measures one matrix and leaves its numbers in the folder.
+fn child(
+    program: &Path,
+    name: &str,
+    options: &SpmvOptions,
+) -> std::result::Result<std::process::ExitStatus, String> {
+    let mut command = Command::new(program);
+    command.args(["bench", "spmv", "--in-process", "--only", name]);
+    let device = match &options.device {
+        DeviceChoice::Cpu => "cpu".to_string(),
+        DeviceChoice::Cuda(gpus) => {
+            format!("cuda:{}", gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(","))
+        }
+    };
+    let parts: Vec<&str> = options.parts.iter().map(|p| p.name()).collect();
+    command.args(["--device", &device, "--scale", &options.scale().to_string()]);
+    command.args(["--parts", &parts.join(","), "--rounds", &options.repetitions.to_string()]);
+    command.args(["--iterations", &options.iterations().to_string(), "--ranks", &options.ranks.to_string()]);
+    if options.threads > 0 {
+        command.args(["--threads", &options.threads.to_string()]);
+    }
+    if options.permuted {
+        command.arg("--permuted");
+    }
+    for (flag, path) in [("--out", &options.out), ("--matrices", &options.matrices)] {
+        if let Some(path) = path {
+            command.arg(flag).arg(path);
+        }
+    }
+    let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let mut process = spawned.map_err(|e| format!("{}: {e}", program.display()))?;
+    let begin = Instant::now();
+    loop {
+        match process.try_wait() {
+            // What failed its check is among the numbers; a process that fails otherwise leaves none.
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) if begin.elapsed() > options.limit => {
+                let _ = process.kill();
+                let _ = process.wait();
+                return Err(format!("it took more than {} s", options.limit.as_secs()));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Err(e) => return Err(e.to_string()),
+        }
+    }
+}
+
+/// In this process.
+fn here(name: &str, options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<Found> {
+    match &options.device {
+        DeviceChoice::Cpu => {
+            on(&Threads { threads: options.threads, ranks: options.ranks }, name, options, progress)
+        }
+        #[cfg(feature = "cuda")]
+        DeviceChoice::Cuda(gpus) => on(&crate::cuda::spmv::Gpus::open(gpus)?, name, options, progress),
+        #[cfg(not(feature = "cuda"))]
+        DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),
+    }
+}
+
+fn on<G: Ground>(
+    ground: &G,
+    name: &str,
+    options: &SpmvOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Found>
+where
+    G::Space: Shared,
+{
+    progress(&format!("{name}: making the matrix"));
+    let case = Case::new(name, options)?;
+    let (profile, longest) = found::profile(case.a.row_ptr());
+    let mut found = Found {
+        profile,
+        longest,
+        id: case.id,
+        name: name.into(),
+        source: case.source.clone(),
+        shape: case.shape,
+        table: case.table,
+        made: case.made,
+        ranks: ground.ranks(),
+        iterations: options.iterations(),
+        ..Found::default()
+    };
+    {
+        let one = ground.one()?;
+        let (of, bandwidth) = one.bandwidth()?;
+        (found.device, found.bandwidth) = (one.describe(), (of.into(), bandwidth));
+        if options.wants(Part::Single) {
+            found.single = single::measure(&*one, &case, options, progress)?;
+        }
+    }
+    if ground.ranks() > 1 {
+        if options.wants(Part::Multi) {
+            found.multi = multi::measure(ground, &case, options, progress);
+        }
+        if options.wants(Part::Sweep) {
+            found.sweep = multi::sweep(ground, &case, &mut found.notes, progress);
+        }
+    }
+    if options.wants(Part::Cg) {
+        found.cg = cg::measure(ground, &case, options, progress);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_other_options_measured_is_not_taken() {
+        let folder = std::env::temp_dir().join(format!("krylith-spmv-{}", std::process::id()));
+        let options = SpmvOptions::default();
+        let path = raw(&folder, "laplace:4x4x4", &options);
+        assert!(path.ends_with("raw/laplace_4x4x4.json"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let one = key(&options);
+        let write = |found: &Found| std::fs::write(&path, serde_json::to_string(found).unwrap()).unwrap();
+        write(&Found { key: one.clone(), name: "n".into(), ..Found::default() });
+        assert_eq!(kept(&path, &one).unwrap().name, "n");
+        let other = key(&SpmvOptions { permuted: true, ..options.clone() });
+        assert!(other != one && kept(&path, &other).is_none());
+        // What failed is tried again.
+        write(&Found { key: one.clone(), failure: Some("no room".into()), ..Found::default() });
+        assert!(kept(&path, &one).is_none());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,90 @@
+//! Products on one device.
+
+use super::SpmvOptions;
+use super::found::Row;
+use super::ground::{Candidate, One};
+use super::matrix::Case;
+use crate::samples::{Samples, in_turn};
+use krylith::Result;
+
+/// A sample takes at least this long where caches need not be emptied, so that clocks and launches do not count.
+pub(super) const LEAST: f64 = 2e-3;
+/// Most products of a sample.
+pub(super) const MOST: usize = 50;
+/// Samples of the trial by which `auto` picks.
+pub(super) const TRIAL: usize = 3;
+
+/// Every way, checked and then timed in turn.
+pub(super) fn measure(
+    one: &dyn One,
+    case: &Case,
+    options: &SpmvOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>> {
+    let cold = case.shape.bytes() < one.cache();
+    let (mut rows, mut ready) = (Vec::new(), Vec::new());
+    for given in one.candidates(case)? {
+        let mut row = Row { name: given.name, ranks: 1, setup: given.setup, ..Row::default() };
+        progress(&format!("{}: {}", case.name, row.name));
+        let made = given.candidate.and_then(|mut candidate| {
+            let inner = check(one, case, &mut *candidate, &mut row, cold)?;
+            Ok((candidate, inner))
+        });
+        let made = match made {
+            Ok(made) => Some(made),
+            Err(e) => {
+                row.failure = Some(e.to_string());
+                None
+            }
+        };
+        ready.push(made.filter(|_| row.failure.is_none()));
+        rows.push(row);
+    }
+    let samples = in_turn(rows.len(), 0, TRIAL + options.repetitions, |i| {
+        let Some((candidate, inner)) = &mut ready[i] else { return Ok(f64::NAN) };
+        let inner = *inner;
+        if cold {
+            one.evict()?;
+        }
+        let done = one.time(&mut || (0..inner).try_for_each(|_| candidate.run()));
+        Ok(done.map(|seconds| seconds / inner as f64).unwrap_or_else(|e| {
+            rows[i].failure = Some(e.to_string());
+            f64::NAN
+        }))
+    })?;
+    for (row, samples) in rows.iter_mut().zip(samples).filter(|(row, _)| row.failure.is_none()) {
+        let (trial, rest) = samples.0.split_at(TRIAL);
+        row.trial = Samples(trial.to_vec()).median();
+        row.samples = rest.to_vec();
+    }
+    Ok(rows)
+}
+
+/// The first product: is it right? Then how many of them make a sample.
+fn check(
+    one: &dyn One,
+    case: &Case,
+    candidate: &mut dyn Candidate,
+    row: &mut Row,
+    cold: bool,
+) -> Result<usize> {
+    candidate.run()?;
+    let y = candidate.read()?;
+    row.notes = candidate.notes();
+    match case.check(0, &y) {
+        Ok(error) => row.error = error,
+        Err(why) => (row.failure, row.wrong) = (Some(why), true),
+    }
+    drop(y);
+    if cold || row.failure.is_some() {
+        return Ok(1);
+    }
+    candidate.run()?;
+    let seconds = one.time(&mut || candidate.run())?;
+    Ok(products(seconds))
+}
+
+/// Products of a sample where one takes so long.
+pub(super) fn products(seconds: f64) -> usize {
+    ((LEAST / seconds.max(1e-9)).ceil() as usize).clamp(1, MOST)
+}

@@ -1,0 +1,77 @@
+//! The suite on the CPU, small.
+
+use krylith_bench::{DeviceChoice, SpmvOptions, spmv};
+
+#[test]
+fn a_small_run_on_the_cpu_writes_everything_and_a_second_one_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SpmvOptions {
+        only: vec!["laplace:12x10x8".into()],
+        out: Some(folder.path().join("made")),
+        repetitions: 2,
+        iterations: Some(5),
+        threads: 2,
+        command: "test <&>".into(),
+        ..SpmvOptions::default()
+    };
+    let mut heard = Vec::new();
+    let report = spmv(&options, &mut |text| heard.push(text.to_string())).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    let text = std::fs::read_to_string(folder.path().join("made/spmv.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("spmv")));
+    assert_eq!(json["notes"], serde_json::json!([]));
+    let matrix = &json["matrices"][0];
+    assert_eq!((matrix["shape"]["rows"].as_u64(), matrix["shape"]["max"].as_u64()), (Some(960), Some(7)));
+    // Ours and the plain loop; NZ, 2NZ, LRA, LRA+RC, fused and the halo.
+    for (part, rows) in [("single", 2), ("multi", 6)] {
+        let timed: Vec<_> =
+            matrix[part].as_array().unwrap().iter().filter(|r| r["failure"].is_null()).collect();
+        assert_eq!(timed.len(), rows, "{part}");
+        for row in timed {
+            assert_eq!(row["samples"].as_array().unwrap().len(), 2, "{}", row["name"]);
+            assert!(row["error"].as_f64().unwrap() <= 1e-13, "{}", row["name"]);
+        }
+    }
+    assert_eq!(matrix["sweep"].as_array().unwrap().len(), 63);
+    let cg = matrix["cg"].as_array().unwrap();
+    assert!(cg.len() >= 5 && cg.iter().all(|r| r["failure"].is_null()), "{cg:?}");
+    assert!(report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;"));
+    for title in ["One device", "2 devices", "Fig. 6", "Table 3", "Table 4", "Figs. 15 to 17"] {
+        assert!(report.tables.contains(title), "{title}");
+    }
+
+    let again = spmv(&options, &mut |text| heard.push(text.to_string())).unwrap();
+    assert!(heard.last().unwrap().contains("kept"), "{heard:?}");
+    assert_eq!(again.json["matrices"], json["matrices"]);
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for options in [
+        SpmvOptions { scale: Some(f64::NAN), ..SpmvOptions::default() },
+        SpmvOptions { scale: Some(2.0), ..SpmvOptions::default() },
+        SpmvOptions { repetitions: 0, ..SpmvOptions::default() },
+        SpmvOptions { ranks: 0, ..SpmvOptions::default() },
+        SpmvOptions { device: DeviceChoice::Cuda(vec![]), ..SpmvOptions::default() },
+        SpmvOptions { device: DeviceChoice::Cuda(vec![0, 0]), ..SpmvOptions::default() },
+        SpmvOptions { only: vec!["no such matrix".into()], ..SpmvOptions::default() },
+    ] {
+        assert!(spmv(&options, &mut |_| ()).is_err());
+    }
+}
+
+#[test]
+fn a_matrix_that_cannot_be_made_is_a_note() {
+    let options = SpmvOptions {
+        only: vec!["okp:3x3x3".into(), "laplace:4x4x4".into()],
+        parts: vec!["single".parse().unwrap()],
+        repetitions: 1,
+        threads: 1,
+        ..SpmvOptions::default()
+    };
+    let report = spmv(&options, &mut |_| ()).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    assert!(report.tables.contains("okp:3x3x3 was not measured"), "{}", report.tables);
+    assert!(report.json["matrices"][1]["failure"].is_null());
+}
