@@ -135,6 +135,17 @@ impl CsrProduct {
         self.coefficient.pointer()
     }
 
+    /// Loads every kernel that is only loaded when it is launched: a driver may wait for what runs on the device then, and that may wait
+    /// for another rank.
+    pub fn load(&self, device: &Device) -> Result<()> {
+        let Kernels { shape, product, cut_rows, residual, residual_cut, .. } = &self.kernels;
+        let others = self.to_others.iter().flat_map(|(product, cut_rows)| [product, cut_rows]);
+        let all = [product, cut_rows, residual, residual_cut].into_iter().chain(others);
+        // What is asked about a function is known when it is loaded.
+        all.map(|function| device.allow_shared(function, shape.threads, 0))
+            .try_for_each(|asked| asked.map(drop))
+    }
+
     /// Loads what [`multiply_to`](Self::multiply_to) needs.
     pub fn prepare_for_others(&mut self, device: &Device) -> Result<()> {
         let shape = &self.kernels.shape;

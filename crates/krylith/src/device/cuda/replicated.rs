@@ -96,6 +96,7 @@ impl CudaLinks {
         };
         let mine = (|| {
             let wait = device.function(&kernel_of("wait_for_all"))?;
+            device.allow_shared(&wait, 32, 0)?; // loaded before anything waits
             let streams = (1..size).map(|_| device.second_stream()).collect::<Result<_>>()?;
             Ok((wait, streams, device.peer_zeros::<u64>(MAX_RANKS, "flags")?))
         })();
@@ -274,6 +275,7 @@ impl SharedRows for Cuda {
                 if fused && links.0.is_some() {
                     product.prepare_for_others(self.device())?;
                 }
+                product.load(self.device())?;
                 kept = whole;
                 Ok(Piece { rows: run.rows.clone(), product })
             };
