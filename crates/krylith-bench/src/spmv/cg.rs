@@ -4,14 +4,14 @@
 
 use super::SpmvOptions;
 use super::found::Row;
-use super::ground::Ground;
+use super::ground::{Ground, Piece};
 use super::matrix::Case;
 use super::multi::{self, Way, meet};
 use super::shared::{Mode, Shared, rows_of};
 use krylith::comm::{Communicator, Solo, Team, largest};
+use krylith::matrix::Csr;
 use krylith::method::{Cg, CgForm, CgOptions};
 use krylith::operator::{LinearOperator, PointBlock};
-use krylith::partition::Part;
 use krylith::space::Space;
 use krylith::{Result, Stop, Store};
 use std::sync::Arc;
@@ -47,18 +47,20 @@ where
     }
     progress(&format!("{}: {iterations} iterations of {COMP} on {ranks} ranks", case.name));
     rows.push(row(COMP, ranks, comp(ground, case, iterations)));
+    let held = multi::held(ground, case);
     for way in multi::ways(case, ranks) {
         let name = match &way {
-            Way::Replicated(Mode::TwoNz) => continue,
+            Way::Replicated(Mode::TwoNz | Mode::Staged { blocks: 4 | 16 } | Mode::Fused) => continue,
             Way::Replicated(mode) => format!("CG({mode})"),
             Way::Halo => HALO.into(),
         };
         progress(&format!("{}: {iterations} iterations of {name} on {ranks} ranks", case.name));
         let parts = match &way {
-            Way::Halo => multi::parts(case, ranks).map(|made| made.0),
+            Way::Halo => ground.parts(case).map(|made| made.0),
             Way::Replicated(_) => Ok(Vec::new()),
         };
-        let done = parts.and_then(|parts| several(ground, case, &way, &parts, iterations));
+        let a = held.as_ref().unwrap_or(&case.a);
+        let done = parts.and_then(|parts| several(ground, (case, a), &way, &parts, iterations));
         rows.push(row(&name, ranks, done));
     }
     rows
@@ -94,9 +96,9 @@ where
 
 fn several<G: Ground>(
     ground: &G,
-    case: &Case,
+    (case, held): (&Case, &Csr),
     way: &Way,
-    parts: &[Part],
+    parts: &[Piece],
     iterations: usize,
 ) -> Result<Vec<f64>>
 where
@@ -107,16 +109,14 @@ where
         match way {
             Way::Replicated(mode) => {
                 let space = ground.alone(comm.rank(), case.rows())?;
-                let (operator, _) = G::Space::replicated(&space, &comm, &case.a, mode)?;
+                let (operator, _) = G::Space::replicated(&space, &comm, held, mode)?;
                 solves(&space, &*comm, &*operator, &case.x, iterations)
             }
             Way::Halo => {
                 let part = &parts[comm.rank()];
-                let space = ground.joined(&comm, part.halo.own)?;
+                let space = ground.joined(&comm, part.rows.len())?;
                 let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-                let first = part.rows.first().map_or(0, |&r| r as usize);
-                let b = &case.x[first..first + part.halo.own];
-                solves(&space, &*comm, &operator, b, iterations)
+                solves(&space, &*comm, &operator, &case.x[part.rows.clone()], iterations)
             }
         }
     })?;

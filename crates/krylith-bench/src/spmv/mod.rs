@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub(crate) use ground::OURS;
 #[cfg(feature = "cuda")]
-pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, VECTOR};
+pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, Piece, VECTOR};
 #[cfg(feature = "cuda")]
 pub(crate) use matrix::Case;
 pub(crate) use means::means;

@@ -2,14 +2,14 @@
 
 use super::SpmvOptions;
 use super::found::{PCSR, Point, Row};
-use super::ground::Ground;
+use super::ground::{Ground, Piece};
 use super::matrix::Case;
 use super::shared::{Mode, Shared};
 use super::single::{MOST, TRIAL, products};
 use crate::samples::Samples;
 use krylith::comm::{Communicator, Team, largest};
-use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::partition::{Part, Partitioner, split};
+use krylith::matrix::Csr;
+use krylith::operator::{LinearOperator, PointBlock};
 use krylith::space::Space;
 use krylith::{Error, Result, Store};
 use std::sync::Arc;
@@ -37,19 +37,11 @@ impl Way {
 /// The paper's modes with the parameters of its Table 3, and ours.
 pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
     let [long, redundant] = Mode::by_rule(case.shape.mean(), ranks);
-    let mut all: Vec<Way> =
-        [Mode::Nz, Mode::TwoNz, long, redundant, Mode::Fused].into_iter().map(Way::Replicated).collect();
+    let staged = [4, 8, 16].map(|blocks| Mode::Staged { blocks });
+    let modes = [Mode::Nz, Mode::TwoNz, long, redundant].into_iter().chain(staged).chain([Mode::Fused]);
+    let mut all: Vec<Way> = modes.map(Way::Replicated).collect();
     all.push(Way::Halo);
     all
-}
-
-/// The parts of a matrix for the halo's way.
-pub(super) fn parts(case: &Case, ranks: usize) -> Result<(Vec<Part>, f64)> {
-    let begin = Instant::now();
-    let terms = Terms::csr(&case.a)?;
-    let partition = Partitioner::Nonzeros.partition(&terms, None, ranks)?;
-    let parts = split(&terms, &partition)?;
-    Ok((parts, begin.elapsed().as_secs_f64()))
 }
 
 /// What a rank says.
@@ -70,10 +62,15 @@ where
     G::Space: Shared,
 {
     let mut rows = Vec::new();
+    let held = match held(ground, case) {
+        Ok(held) => held,
+        Err(e) => return vec![Row::failed(HALO, e)],
+    };
     for way in ways(case, ground.ranks()) {
         progress(&format!("{}: {} on {} ranks", case.name, way.name(), ground.ranks()));
-        rows.push(row(ground, case, &way, options));
+        rows.push(row(ground, case, &held, &way, options));
     }
+    drop(held);
     let nz = Mode::Nz.to_string();
     if let Some(row) = rows.iter_mut().find(|r| r.name == nz && r.failure.is_none()) {
         row.kernel = kernels(ground, case).ok();
@@ -83,13 +80,21 @@ where
     rows
 }
 
-fn row<G: Ground>(ground: &G, case: &Case, way: &Way, options: &SpmvOptions) -> Row
+/// The matrix, whose arrays the first device holds: rows are cut, and taken by the others, from there.
+pub(super) fn held<G: Ground>(ground: &G, case: &Case) -> Result<Csr>
+where
+    G::Space: Shared,
+{
+    G::Space::held(&ground.alone(0, case.rows())?, &case.a)
+}
+
+fn row<G: Ground>(ground: &G, case: &Case, held: &Csr, way: &Way, options: &SpmvOptions) -> Row
 where
     G::Space: Shared,
 {
     let name = way.name();
     let cut = match way {
-        Way::Halo => match parts(case, ground.ranks()) {
+        Way::Halo => match ground.parts(case) {
             Ok(made) => made,
             Err(e) => return Row::failed(&name, e),
         },
@@ -97,7 +102,7 @@ where
     };
     let done = Team::run(ground.ranks(), |comm| {
         let comm: Arc<dyn Communicator> = comm;
-        one_rank(ground, &comm, case, way, &cut.0, TRIAL + options.repetitions)
+        one_rank(ground, &comm, (case, held), way, &cut.0, TRIAL + options.repetitions)
     });
     let all = match done {
         Ok(all) => all,
@@ -122,9 +127,9 @@ where
 fn one_rank<G: Ground>(
     ground: &G,
     comm: &Arc<dyn Communicator>,
-    case: &Case,
+    (case, held): (&Case, &Csr),
     way: &Way,
-    parts: &[Part],
+    parts: &[Piece],
     samples: usize,
 ) -> Result<Measured>
 where
@@ -134,12 +139,12 @@ where
     match way {
         Way::Replicated(mode) => {
             let space = ground.alone(rank, case.rows())?;
-            let (operator, setup) = G::Space::replicated(&space, comm, &case.a, mode)?;
+            let (operator, setup) = G::Space::replicated(&space, comm, held, mode)?;
             timed(&space, comm, &*operator, case, 0, setup, samples)
         }
         Way::Halo => {
             let part = &parts[rank];
-            let space = ground.joined(comm, part.halo.own)?;
+            let space = ground.joined(comm, part.rows.len())?;
             // The first compiles kernels, which is paid once a machine.
             drop(PointBlock::new(&space, &part.terms, Store::F64, false)?);
             meet(&space, &**comm)?;
@@ -147,8 +152,7 @@ where
             let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
             space.wait()?;
             let setup = begin.elapsed().as_secs_f64();
-            let first = part.rows.first().map_or(0, |&r| r as usize);
-            timed(&space, comm, &operator, case, first, setup, samples)
+            timed(&space, comm, &operator, case, part.rows.start, setup, samples)
         }
     }
 }
@@ -203,7 +207,7 @@ fn kernels<G: Ground>(ground: &G, case: &Case) -> Result<f64> {
     let all = Team::run(ranks, |comm| {
         let rows = cut(comm.rank())..cut(comm.rank() + 1).max(cut(comm.rank()));
         let (from, to) = (ends[rows.start], ends[rows.end]);
-        let own = krylith::matrix::Csr::new(
+        let own = Csr::new(
             rows.len(),
             case.a.columns(),
             ends[rows.start..=rows.end].iter().map(|e| e - from).collect(),
@@ -260,11 +264,13 @@ where
 {
     progress(&format!("{}: d_l and d_c", case.name));
     let points = grid();
-    let done = Team::run(ground.ranks(), |comm| {
-        let comm: Arc<dyn Communicator> = comm;
-        let space = ground.alone(comm.rank(), case.rows())?;
-        let modes: Vec<Mode> = points.iter().map(|&(long, redundant)| mode(long, redundant)).collect();
-        G::Space::swept(&space, &comm, case, &modes)
+    let done = held(ground, case).and_then(|held| {
+        Team::run(ground.ranks(), |comm| {
+            let comm: Arc<dyn Communicator> = comm;
+            let space = ground.alone(comm.rank(), case.rows())?;
+            let modes: Vec<Mode> = points.iter().map(|&(long, redundant)| mode(long, redundant)).collect();
+            G::Space::swept(&space, &comm, (case, &held), &modes)
+        })
     });
     match done {
         Ok(all) => points

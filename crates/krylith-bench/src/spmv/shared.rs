@@ -21,6 +21,8 @@ pub(super) fn rows_of(a: &Csr, ranks: usize) -> Result<Vec<Range<usize>>> {
 
 /// A device whose ranks can hold vectors whole.
 pub(super) trait Shared: Space + Sized {
+    /// The matrix, whose arrays this device holds too.
+    fn held(space: &Self, a: &Csr) -> Result<Csr>;
     /// The operator, and the seconds that its cuts take.
     fn replicated(
         space: &Self,
@@ -32,10 +34,19 @@ pub(super) trait Shared: Space + Sized {
     fn gathered(space: &Self, comm: &Arc<dyn Communicator>, a: &Csr)
     -> Result<Box<dyn LinearOperator<Self>>>;
     /// Median seconds of a product by each mode, of the slowest rank.
-    fn swept(space: &Self, comm: &Arc<dyn Communicator>, case: &Case, modes: &[Mode]) -> Result<Vec<f64>>;
+    fn swept(
+        space: &Self,
+        comm: &Arc<dyn Communicator>,
+        on: (&Case, &Csr),
+        modes: &[Mode],
+    ) -> Result<Vec<f64>>;
 }
 
 impl<S: SharedRows + 'static> Shared for S {
+    fn held(space: &S, a: &Csr) -> Result<Csr> {
+        space.hold(a)
+    }
+
     fn replicated(
         space: &S,
         comm: &Arc<dyn Communicator>,
@@ -52,14 +63,19 @@ impl<S: SharedRows + 'static> Shared for S {
         Ok(Box::new(Gathered::new(space, comm, a)?))
     }
 
-    fn swept(space: &S, comm: &Arc<dyn Communicator>, case: &Case, modes: &[Mode]) -> Result<Vec<f64>> {
+    fn swept(
+        space: &S,
+        comm: &Arc<dyn Communicator>,
+        (case, a): (&Case, &Csr),
+        modes: &[Mode],
+    ) -> Result<Vec<f64>> {
         let Some(&first) = modes.first() else { return Ok(Vec::new()) };
-        let mut operator = Replicated::new(space, comm, &case.a, first)?;
+        let mut operator = Replicated::new(space, comm, a, first)?;
         let (mut x, mut y) = (space.vector()?, space.vector()?);
         space.write(&case.x, &mut x)?;
         let mut all = Vec::new();
         for &mode in modes {
-            operator = operator.recut(space, &case.a, mode)?;
+            operator = operator.recut(space, a, mode)?;
             let mut take = |inner: usize| -> Result<f64> {
                 meet(space, &**comm)?;
                 let begin = Instant::now();

@@ -17,6 +17,12 @@ pub enum Mode {
     Nz,
     /// Two blocks a rank, all of equal nonzeros: the first travels while the second is computed.
     TwoNz,
+    /// So many blocks a rank, all of equal nonzeros: each travels while the next is computed, and only the last is waited for. Ours; one
+    /// block is [`Nz`](Mode::Nz), two are [`TwoNz`](Mode::TwoNz).
+    Staged {
+        /// Blocks of each rank, 1 to 64.
+        blocks: usize,
+    },
     /// Long rows last: they are fewer numbers to send, for as much work. The block of long rows has a share `long` of all rows, at
     /// the end of the matrix where the longest row is, or around it.
     Lra {
@@ -47,14 +53,17 @@ impl Mode {
         [Mode::Lra { long: alone }, Mode::LraRc { long, redundant }]
     }
 
-    /// Refuses shares that are none.
+    /// Refuses shares that are none, and numbers of blocks.
     ///
     /// # Errors
-    /// A share below 0, above 1, or two that are more than 1 together.
+    /// A share below 0, above 1, or two that are more than 1 together; no block, or more than 64.
     pub fn check(&self) -> Result<()> {
         let (long, redundant) = match *self {
             Mode::Lra { long } => (long, 0.0),
             Mode::LraRc { long, redundant } => (long, redundant),
+            Mode::Staged { blocks } if !(1..=64).contains(&blocks) => {
+                return Err(Error::invalid(format!("mode {self}: expected 1 to 64 blocks of each rank")));
+            }
             _ => return Ok(()),
         };
         if long >= 0.0 && redundant >= 0.0 && long + redundant <= 1.0 {
@@ -71,6 +80,7 @@ impl std::fmt::Display for Mode {
         match self {
             Mode::Nz => f.write_str("nz"),
             Mode::TwoNz => f.write_str("2nz"),
+            Mode::Staged { blocks } => write!(f, "nz:{blocks}"),
             Mode::Lra { long } => write!(f, "lra:{long}"),
             Mode::LraRc { long, redundant } => write!(f, "lra+rc:{long}/{redundant}"),
             Mode::Fused => f.write_str("fused"),
@@ -84,7 +94,7 @@ impl FromStr for Mode {
     fn from_str(text: &str) -> Result<Self> {
         let unknown = || {
             Error::invalid(format!(
-                "mode {text}: expected nz, 2nz, lra:LONG, lra+rc:LONG/REDUNDANT (shares of the rows, such as lra+rc:0.4/0.15) or fused"
+                "mode {text}: expected nz, 2nz, nz:BLOCKS, lra:LONG, lra+rc:LONG/REDUNDANT (shares of the rows, such as lra+rc:0.4/0.15) or fused"
             ))
         };
         let share = |text: &str| text.parse::<f64>().map_err(|_| unknown());
@@ -92,6 +102,7 @@ impl FromStr for Mode {
             None if text == "nz" => Mode::Nz,
             None if text == "2nz" => Mode::TwoNz,
             None if text == "fused" => Mode::Fused,
+            Some(("nz", blocks)) => Mode::Staged { blocks: blocks.parse().map_err(|_| unknown())? },
             Some(("lra", long)) => Mode::Lra { long: share(long)? },
             Some(("lra+rc", shares)) => {
                 let (long, redundant) = shares.split_once('/').ok_or_else(unknown)?;
@@ -157,10 +168,8 @@ impl Cuts {
         let whole = Block { from: (0, 0), to: (on.rows(), on.entries()), fold, redundant: false };
         let blocks = match *mode {
             Mode::Nz | Mode::Fused => vec![whole],
-            Mode::TwoNz => {
-                let ends = divide(on, &[whole], 2)?;
-                ends[0].windows(2).map(|w| Block { from: w[0], to: w[1], ..whole }).collect()
-            }
+            Mode::TwoNz => staged(on, whole, 2)?,
+            Mode::Staged { blocks } => staged(on, whole, blocks)?,
             Mode::Lra { long } => long_row_aware(on, long, 0.0)?,
             Mode::LraRc { long, redundant } => long_row_aware(on, long, redundant)?,
         };
@@ -220,6 +229,12 @@ impl Cuts {
         }
         Some(Self { stages })
     }
+}
+
+/// Stages of equal nonzeros.
+fn staged(on: &impl RowPointers, whole: Block, stages: usize) -> Result<Vec<Block>> {
+    let ends = divide(on, &[whole], stages)?;
+    Ok(ends[0].windows(2).map(|w| Block { from: w[0], to: w[1], ..whole }).collect())
 }
 
 /// Rows without the long block, numbered without a gap: row v of them is row v of the matrix before `start`, and v + `skipped` from there

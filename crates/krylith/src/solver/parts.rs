@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 #[cfg(feature = "cuda")]
 use {
-    crate::device::cuda::part::{RunOnDevice, pointer},
-    crate::partition::{Halo, MANY_GHOSTS, Partitioner, layer},
+    crate::device::cuda::part::{RunOnDevice, halos, pointer},
+    crate::partition::{MANY_GHOSTS, Partitioner, layer},
 };
 
 /// The parts of all devices.
@@ -108,16 +108,8 @@ impl Parts {
         let Some(cuts) = runs(problem, options, count)? else { return Ok(None) };
         let upload = setup::begin(SetupPart::Upload);
         let ranges: Vec<_> = cuts.windows(2).map(|w| w[0]..w[1]).collect();
-        let made: Vec<Result<_>> = std::thread::scope(|scope| {
-            let threads = ordinals.iter().zip(&ranges);
-            let threads: Vec<_> = threads
-                .map(|(&ordinal, run)| scope.spawn(move || RunOnDevice::cut(ordinal, terms, run.clone())))
-                .collect();
-            let lost = || Err(Error::Internal("a thread that cuts rows was lost".into()));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
-        });
+        let made = RunOnDevice::cut_all(ordinals, terms, &ranges)?;
         drop(upload);
-        let made = made.into_iter().collect::<Result<Vec<(RunOnDevice, Terms<'static>)>>>()?;
         let share = |(rows, (cut, _)): (&Range<usize>, &(RunOnDevice, _))| {
             cut.ghosts.len() as f64 / rows.len() as f64
         };
@@ -304,26 +296,6 @@ fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec
     let most = shares.iter().max().copied().unwrap_or(0) as f64 * count as f64 / total as f64;
     let fits = cuts.windows(2).all(|w| w[0] < w[1]) && most <= UNEVEN;
     Ok(fits.then_some(cuts))
-}
-
-/// The halo of each run, from the ghosts of all.
-#[cfg(feature = "cuda")]
-fn halos(runs: &[Range<usize>], ghosts: &[&[u32]]) -> Vec<Halo> {
-    let of = |rank: usize, owner: usize| {
-        let (ghosts, run) = (ghosts[rank], &runs[owner]);
-        let at = |row: usize| ghosts.partition_point(|&j| (j as usize) < row);
-        &ghosts[at(run.start)..at(run.end)]
-    };
-    let ranks = 0..runs.len();
-    ranks
-        .clone()
-        .map(|rank| {
-            let receive: Vec<usize> = ranks.clone().map(|owner| of(rank, owner).len()).collect();
-            let own = |&j: &u32| j - runs[rank].start as u32;
-            let send = ranks.clone().map(|other| of(other, rank).iter().map(own).collect()).collect();
-            Halo::new(runs[rank].len(), &receive, send)
-        })
-        .collect()
 }
 
 /// Of each part's blocks the place in the whole: what the cut makes of a matrix whose numbers are its places.

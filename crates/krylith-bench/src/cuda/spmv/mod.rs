@@ -10,13 +10,13 @@ use super::CudaPlatform;
 use super::csr::SpMv;
 use super::vendor::Vendor;
 use crate::platform::Platform;
-use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, OURS, One, VECTOR};
+use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, OURS, One, Piece, VECTOR};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use kernels::Arg;
 use krylith::comm::Communicator;
-use krylith::device::cuda::{Buffer, Cuda, Device, Fabric, Transport};
+use krylith::device::cuda::{Buffer, Cuda, Device, Fabric, Transport, split_runs};
 use krylith::matrix::Bsr;
-use krylith::operator::{LinearOperator, PointBlock};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::{Error, Result, Store};
 use published::{Adaptive, CsrVector, Merge, Published, threads_a_row};
 use serde_json::Value;
@@ -57,6 +57,16 @@ impl Ground for Gpus {
     }
     fn joined(&self, comm: &Arc<dyn Communicator>, len: usize) -> Result<Cuda> {
         Cuda::distributed(&Fabric::new(&self.devices[comm.rank()], comm, Transport::Auto)?, len)
+    }
+    fn parts(&self, case: &Case) -> Result<(Vec<Piece>, f64)> {
+        let begin = Instant::now();
+        let (n, count, ends) = (case.rows(), self.ranks(), case.a.row_ptr());
+        let end = |p: usize| ends.partition_point(|&e| e < case.a.nonzeros() * p / count).min(n);
+        let cuts: Vec<usize> = (0..=count).map(|p| if p == count { n } else { end(p) }).collect();
+        let runs: Vec<_> = cuts.windows(2).map(|w| w[0]..w[1].max(w[0])).collect();
+        let parts = split_runs(&Terms::csr(&case.a)?, &runs, &self.ordinals)?;
+        let pieces = runs.into_iter().zip(parts).map(|(rows, terms)| Piece { rows, terms }).collect();
+        Ok((pieces, begin.elapsed().as_secs_f64()))
     }
     fn pcsr(&self, case: &Case, samples: usize) -> Result<(f64, Vec<f64>, Vec<f64>)> {
         pcsr::measure(&self.devices, &case.a, &case.x, samples)

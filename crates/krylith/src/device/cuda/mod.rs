@@ -52,6 +52,7 @@ pub use embedded::{embedded_kernels, write_archive};
 pub use fabric::{Fabric, Transport};
 pub use factors::CudaPlan;
 pub use nccl::{Nccl, nccl_version};
+pub use part::split_runs;
 pub(crate) use passes::Magnitudes;
 pub use product::CudaProduct;
 pub use replicated::{CudaGathered, CudaLinks, CudaShared};

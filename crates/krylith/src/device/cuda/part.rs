@@ -12,6 +12,7 @@ use super::specialisations as special;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::Terms;
+use crate::partition::Halo;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -181,6 +182,26 @@ impl RunOnDevice {
         Ok((made, Terms { terms: own, halo: None }))
     }
 
+    /// Cuts a run of rows on each of some GPUs, all at the same time.
+    ///
+    /// # Errors
+    /// As [`cut`](Self::cut), of the first that fails.
+    pub fn cut_all(
+        ordinals: &[usize],
+        terms: &Terms,
+        runs: &[Range<usize>],
+    ) -> Result<Vec<(Self, Terms<'static>)>> {
+        let made: Vec<Result<_>> = std::thread::scope(|scope| {
+            let threads = ordinals.iter().zip(runs);
+            let threads: Vec<_> = threads
+                .map(|(&ordinal, run)| scope.spawn(move || Self::cut(ordinal, terms, run.clone())))
+                .collect();
+            let lost = || Err(Error::Internal("a thread that cuts rows was lost".into()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+        });
+        made.into_iter().collect()
+    }
+
     /// The run's rows of term `t` with the values that the whole has now.
     ///
     /// # Errors
@@ -310,4 +331,47 @@ impl Drop for Raw {
             let _ = copy.device().wait(); // a device that failed says so where it is used
         }
     }
+}
+
+/// The halo of each run, from the ghosts of all.
+pub(crate) fn halos(runs: &[Range<usize>], ghosts: &[&[u32]]) -> Vec<Halo> {
+    let of = |rank: usize, owner: usize| {
+        let (ghosts, run) = (ghosts[rank], &runs[owner]);
+        let at = |row: usize| ghosts.partition_point(|&j| (j as usize) < row);
+        &ghosts[at(run.start)..at(run.end)]
+    };
+    let ranks = 0..runs.len();
+    ranks
+        .clone()
+        .map(|rank| {
+            let receive: Vec<usize> = ranks.clone().map(|owner| of(rank, owner).len()).collect();
+            let own = |&j: &u32| j - runs[rank].start as u32;
+            let send = ranks.clone().map(|other| of(other, rank).iter().map(own).collect()).collect();
+            Halo::new(runs[rank].len(), &receive, send)
+        })
+        .collect()
+}
+
+/// Runs of rows of a matrix, each cut on the GPU that will multiply it, with its halo: what [`split`](crate::partition::split) does on the
+/// host, for rows that follow one another. `runs` are every row once, in order, and one for each GPU.
+///
+/// # Errors
+/// A GPU without room, or that fails; runs that leave rows out, or another number of GPUs.
+pub fn split_runs(terms: &Terms, runs: &[Range<usize>], ordinals: &[usize]) -> Result<Vec<Terms<'static>>> {
+    let mut next = 0;
+    let follow =
+        runs.iter().all(|run| run.start == std::mem::replace(&mut next, run.end) && run.end >= run.start);
+    if !follow || next != terms.block_rows() || runs.len() != ordinals.len() {
+        return Err(Error::invalid(format!(
+            "{} runs of rows on {} GPUs: expected one each, which follow one another from row 0 to row {}",
+            runs.len(),
+            ordinals.len(),
+            terms.block_rows()
+        )));
+    }
+    let made = RunOnDevice::cut_all(ordinals, terms, runs)?;
+    let halos = halos(runs, &made.iter().map(|(cut, _)| &cut.ghosts[..]).collect::<Vec<_>>());
+    let with =
+        |((_, terms), halo): ((_, Terms<'static>), Halo)| Terms { halo: Some(Arc::new(halo)), ..terms };
+    Ok(made.into_iter().zip(halos).map(with).collect())
 }

@@ -399,10 +399,11 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
     let here = |on: &Arc<Resident>| on.ordinal() == device.info().ordinal;
     let row_ptr = device.room::<i64>(rows.len() + 1, WHAT)?;
     let mut kept = None;
-    let (from, base, col, values) = match resident {
+    // Tiles are read in pairs from an even entry on, so what is looked at may begin before the first row's. It does so on every rank alike: where
+    // tiles begin decides in which order a long row is summed.
+    let first = entries.start & !7;
+    let (from, col, values) = match resident {
         Some(resident) if here(&resident) => {
-            // Copies of tiles begin on whole sectors, so what is looked at may begin up to 7 entries before the first row's.
-            let first = entries.start & !7;
             // SAFETY: the matrix is kept beside the product.
             let (col, values) = unsafe {
                 (
@@ -412,38 +413,40 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
             };
             let from = resident.row_ptr.at(rows.start);
             kept = Some(resident);
-            (from, first, col, values)
+            (from, col, values)
         }
-        Some(resident) if let Ok((col, values)) = rows_from(device, &resident, run, &row_ptr) => {
-            (row_ptr.pointer(), entries.start, col, values)
+        Some(resident) if let Ok((col, values)) = rows_from(device, &resident, run, first, &row_ptr) => {
+            (row_ptr.pointer(), col, values)
         }
         _ => {
             // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
             unsafe { device.send(&a.row_ptr()[rows.start..=rows.end], row_ptr.pointer())? };
-            let col = device.upload(&a.col()[entries.clone()], WHAT)?;
-            (row_ptr.pointer(), entries.start, col, device.upload(&a.values()[entries.clone()], WHAT)?)
+            let col = device.upload(&a.col()[first..entries.end], WHAT)?;
+            (row_ptr.pointer(), col, device.upload(&a.values()[first..entries.end], WHAT)?)
         }
     };
     let rebase = device.function(&kernel_of("rebase"))?;
     let count = row_ptr.len();
     let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
     // SAFETY: the parameter types are the kernel's; both arrays have that many numbers.
-    unsafe { launch!(device, &rebase, grid, 256, 0, count as i64, base as i64, from, row_ptr.pointer())? };
+    unsafe { launch!(device, &rebase, grid, 256, 0, count as i64, first as i64, from, row_ptr.pointer())? };
     let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
     let product = CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Store::F64, 1.0)?;
     Ok((product, kept))
 }
 
-/// Columns and values of a run of rows, and into `row_ptr` where they begin, from the memory of another GPU.
+/// Columns and values of a run of rows, from entry `first` on, and into `row_ptr` where rows begin, from the memory of another GPU.
 fn rows_from(
     device: &Arc<Device>,
     from: &Resident,
     run: &Run,
+    first: usize,
     row_ptr: &Buffer<i64>,
 ) -> Result<(Buffer<u32>, Buffer<f64>)> {
     let Run { rows, entries } = run;
     from.settled()?;
-    let (col, values) = (device.room(entries.len(), WHAT)?, device.room(entries.len(), WHAT)?);
+    let count = entries.end - first;
+    let (col, values) = (device.room(count, WHAT)?, device.room(count, WHAT)?);
     // SAFETY: room for as many numbers; the caller holds the matrix until the copies are done.
     unsafe {
         let copy = |to: u64, pointer: u64, bytes: usize| {
@@ -451,8 +454,8 @@ fn rows_from(
             device.copy_between(own, At { ordinal: from.ordinal(), pointer }, bytes)
         };
         copy(row_ptr.pointer(), from.row_ptr.at(rows.start), 8 * row_ptr.len())?;
-        copy(col.pointer(), from.col.at(entries.start), 4 * entries.len())?;
-        copy(values.pointer(), from.values.at(entries.start), 8 * entries.len())?;
+        copy(col.pointer(), from.col.at(first), 4 * count)?;
+        copy(values.pointer(), from.values.at(first), 8 * count)?;
     }
     device.wait()?;
     Ok((col, values))
