@@ -18,9 +18,10 @@ pub(super) fn number(x: f64, digits: usize) -> String {
     if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
 }
 
-/// What a row is called over all matrices: parameters differ, the mode does not.
+/// What a row is called over all matrices: shares of rows differ, the mode does not. Numbers of blocks are the same for all.
 pub(crate) fn kind(name: &str) -> String {
     match name.find(':') {
+        Some(colon) if name[..colon].ends_with("nz") => name.into(),
         Some(colon) => format!("{}{}", &name[..colon], if name.ends_with(')') { ")" } else { "" }),
         None => name.into(),
     }
