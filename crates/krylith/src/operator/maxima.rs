@@ -30,7 +30,8 @@ impl ColumnMaxima {
 
     /// All maxima; zeros stand in their place.
     pub fn take(&self) -> Vec<f64> {
-        self.0.iter().map(|bits| f64::from_bits(bits.swap(0, Relaxed))).collect()
+        let all = self.0.par_iter().with_min_len(ROWS);
+        all.map(|bits| f64::from_bits(bits.swap(0, Relaxed))).collect()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::operator::{ColumnMaxima, LinearOperator, Terms, for_blocks_mut, fresh
 use crate::partition::{to_owners, with_ghosts};
 use crate::space::Space;
 use crate::{Error, Result, sweeps};
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::cell::RefCell;
 
@@ -75,16 +76,15 @@ impl Scaling {
             if let Some(halo) = &terms.halo {
                 to_owners(comm, halo, b, &mut column_max, f64::max)?;
             }
-            for (factor, max) in r.iter_mut().zip(&row_max).chain(c.iter_mut().zip(&column_max)) {
-                if *max > 0.0 && max.is_finite() {
-                    *factor /= max.sqrt();
-                }
-            }
+            divide(&mut r, &row_max);
+            divide(&mut c[..column_max.len()], &column_max);
             if let Some(halo) = &terms.halo {
                 c = with_ghosts(comm, halo, b, &c[..own])?;
             }
         }
-        r.iter_mut().chain(&mut c).for_each(|v| *v = power_of_two(*v));
+        for factors in [&mut r, &mut c] {
+            factors.par_iter_mut().with_min_len(FEW).for_each(|v| *v = power_of_two(*v));
+        }
         Ok(Self { rows: r, columns: c })
     }
 
@@ -95,19 +95,28 @@ impl Scaling {
     pub fn scaled(&self, terms: &Terms) -> Result<Terms<'static>> {
         let b = terms.block();
         let scaled = |a: &Bsr| {
-            let mut values = a.values().to_vec();
-            for_blocks_mut(a, &mut values, &|i, j, block| {
+            // The pattern is shared.
+            let mut scaled = a.clone();
+            for_blocks_mut(a, scaled.values_mut(), &|i, j, block| {
                 for (e, v) in block.iter_mut().enumerate() {
                     *v = self.rows[i * b + e / b] * *v * self.columns[j * b + e % b];
                 }
             });
-            let (row_ptr, col) = (a.row_ptr().to_vec(), a.col().to_vec());
-            Bsr::new(b, a.block_rows(), a.block_columns(), row_ptr, col, values)
+            scaled.check_finite().map(|()| scaled)
         };
         let halo = terms.halo.clone();
         let terms = terms.terms.iter().map(|(c, a)| Ok((c.clone(), Cow::Owned(scaled(a)?))));
         Ok(Terms { terms: terms.collect::<Result<_>>()?, halo })
     }
+}
+
+/// Numbers below which a second thread costs more than it brings.
+const FEW: usize = 1 << 14;
+
+/// Divides factors by the square roots of maxima, where there are any.
+fn divide(factors: &mut [f64], maxima: &[f64]) {
+    let both = factors.par_iter_mut().zip(maxima).with_min_len(FEW);
+    both.filter(|(_, max)| **max > 0.0 && max.is_finite()).for_each(|(factor, max)| *factor /= max.sqrt());
 }
 
 /// The power of two that is nearest to a positive number on a logarithmic scale, within the exponents that leave products of two

@@ -252,6 +252,12 @@ impl<S: SolverSpace> Rank<S> {
         let (p, info) = match kept {
             Some(kept) => kept,
             None => {
+                // What a set-up finds on the device it finds from there; a system from the host went there for the first attempt, and was let
+                // go.
+                let upload = setup::begin(SetupPart::Upload);
+                let placed = agree(space.comm(), space.place(local.terms))?;
+                drop(upload);
+                let local = &LocalProblem { terms: &placed, ..*local };
                 let (p, info) =
                     precond::build(space, local, precond, *equilibrate, store, &self.a, &mut notes)?;
                 (p, Arc::new(info))
