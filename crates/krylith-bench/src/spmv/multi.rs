@@ -36,9 +36,8 @@ impl Way {
 
 /// The paper's modes with the parameters of its Table 3, and ours.
 pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
-    let [long, redundant] = Mode::by_rule(case.shape.mean(), ranks);
-    let staged = [4, 8, 16].map(|blocks| Mode::Staged { blocks });
-    let modes = [Mode::Nz, Mode::TwoNz, long, redundant].into_iter().chain(staged).chain([Mode::Fused]);
+    // One device alone has its own part.
+    let modes = Mode::candidates(case.shape.mean(), ranks).into_iter().filter(|mode| *mode != Mode::Alone);
     let mut all: Vec<Way> = modes.map(Way::Replicated).collect();
     all.push(Way::Halo);
     all

@@ -39,9 +39,25 @@ pub enum Mode {
     /// One block of rows a rank, of equal nonzeros; the product's kernel stores each number into every rank's vector as soon as it
     /// is known. On a CPU the same as [`Nz`](Mode::Nz).
     Fused,
+    /// Every rank computes all rows, and nothing is sent: one device, where several are not worth it.
+    Alone,
 }
 
 impl Mode {
+    /// The modes that are worth a trial for a mean row length and a number of ranks: all, with the paper's parameters and with 4, 8 and 16
+    /// blocks. On one rank there is nothing to choose.
+    pub fn candidates(mean_row: f64, ranks: usize) -> Vec<Mode> {
+        if ranks < 2 {
+            return vec![Mode::Alone];
+        }
+        let staged = [4, 8, 16].map(|blocks| Mode::Staged { blocks });
+        let mut all = vec![Mode::Nz, Mode::TwoNz];
+        all.extend(Self::by_rule(mean_row, ranks));
+        all.extend(staged);
+        all.extend([Mode::Fused, Mode::Alone]);
+        all
+    }
+
     /// LRA and LRA+RC with the paper's parameters (its Table 3, V100) for a mean row length and a number of ranks.
     pub fn by_rule(mean_row: f64, ranks: usize) -> [Mode; 2] {
         let (alone, long, redundant) = match (mean_row < 8.0, ranks > 2) {
@@ -84,6 +100,7 @@ impl std::fmt::Display for Mode {
             Mode::Lra { long } => write!(f, "lra:{long}"),
             Mode::LraRc { long, redundant } => write!(f, "lra+rc:{long}/{redundant}"),
             Mode::Fused => f.write_str("fused"),
+            Mode::Alone => f.write_str("alone"),
         }
     }
 }
@@ -94,7 +111,7 @@ impl FromStr for Mode {
     fn from_str(text: &str) -> Result<Self> {
         let unknown = || {
             Error::invalid(format!(
-                "mode {text}: expected nz, 2nz, nz:BLOCKS, lra:LONG, lra+rc:LONG/REDUNDANT (shares of the rows, such as lra+rc:0.4/0.15) or fused"
+                "mode {text}: expected nz, 2nz, nz:BLOCKS, lra:LONG, lra+rc:LONG/REDUNDANT (shares of the rows, such as lra+rc:0.4/0.15), fused or alone"
             ))
         };
         let share = |text: &str| text.parse::<f64>().map_err(|_| unknown());
@@ -102,6 +119,7 @@ impl FromStr for Mode {
             None if text == "nz" => Mode::Nz,
             None if text == "2nz" => Mode::TwoNz,
             None if text == "fused" => Mode::Fused,
+            None if text == "alone" => Mode::Alone,
             Some(("nz", blocks)) => Mode::Staged { blocks: blocks.parse().map_err(|_| unknown())? },
             Some(("lra", long)) => Mode::Lra { long: share(long)? },
             Some(("lra+rc", shares)) => {
@@ -168,6 +186,7 @@ impl Cuts {
         let whole = Block { from: (0, 0), to: (on.rows(), on.entries()), fold, redundant: false };
         let blocks = match *mode {
             Mode::Nz | Mode::Fused => vec![whole],
+            Mode::Alone => vec![Block { redundant: true, ..whole }],
             Mode::TwoNz => staged(on, whole, 2)?,
             Mode::Staged { blocks } => staged(on, whole, blocks)?,
             Mode::Lra { long } => long_row_aware(on, long, 0.0)?,

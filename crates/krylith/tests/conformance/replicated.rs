@@ -14,9 +14,12 @@ use krylith::space::Space;
 use krylith::{History, Outcome, Result, Stop, Store};
 use std::sync::Arc;
 
-const MODES: [&str; 10] = [
+const MODES: [&str; 13] = [
     "nz",
     "2nz",
+    "nz:3",
+    "nz:8",
+    "alone",
     "lra:0.3",
     "lra:0.5",
     "lra:0",
@@ -168,6 +171,40 @@ pub fn products_of_whole_vectors<S: SharedRows>(sizes: &[usize], make: MakeShare
                     );
                 }
             }
+        }
+    }
+}
+
+/// The fastest of the modes multiplies right, and is the one of which all ranks heard the shortest time.
+pub fn the_fastest_of_the_modes<S: SharedRows>(sizes: &[usize], make: MakeShare<S>) {
+    let mut rng = Random(223);
+    let (what, a) = &matrices(&mut rng)[0];
+    let (n, x) = (a.rows(), rng.numbers(a.rows()));
+    let expected = reference(a, &x);
+    for &ranks in sizes {
+        let modes = Mode::candidates(a.nonzeros() as f64 / n as f64, ranks);
+        let work = |comm: Arc<dyn Communicator>| {
+            let space = make(&comm, n)?;
+            let (operator, seconds) = Replicated::fastest(&space, &comm, a, &modes, 2)?;
+            let (mut input, mut output) = (space.vector()?, space.vector()?);
+            space.write(&x, &mut input)?;
+            operator.apply(&space, &input, &mut output)?;
+            let mut y = vec![0.0; n];
+            space.read(&output, &mut y)?;
+            Ok((operator.mode(), seconds, y))
+        };
+        let all = Team::run(ranks, |comm| work(comm)).unwrap();
+        let (mode, seconds, y) = &all[0];
+        assert!(all.iter().all(|one| one == &all[0]), "{what}: ranks differ on {mode}");
+        assert_eq!(seconds.len(), modes.len());
+        let shortest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+        let chosen = modes.iter().position(|m| m == mode).expect("one of the modes");
+        assert_eq!(seconds[chosen], shortest, "{what}: {mode} of {modes:?} with {seconds:?}");
+        for (i, (y, (sum, size))) in y.iter().zip(&expected).enumerate() {
+            assert!(
+                (y - sum).abs() <= 1e-13 * size,
+                "{what}, {mode} on {ranks} ranks, row {i}: {y:e}, not {sum:e}"
+            );
         }
     }
 }

@@ -82,6 +82,7 @@ fn whole(comm: &Arc<dyn Communicator>, len: usize) -> krylith::Result<Cuda> {
 
 pub fn products_of_whole_vectors() {
     conformance::replicated::products_of_whole_vectors(&gpu_counts(), &whole);
+    conformance::replicated::the_fastest_of_the_modes(&gpu_counts(), &whole);
     conformance::replicated::other_systems_are_refused::<Cuda>(all_gpus().len(), &whole);
     if all_gpus().len() > 1 {
         conformance::replicated::a_rank_that_fails_ends_the_others::<Cuda>(all_gpus().len(), &whole);

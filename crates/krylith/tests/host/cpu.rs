@@ -195,6 +195,7 @@ fn ranks_share_products_of_whole_vectors() {
     };
     let sizes = [1, 2, 3, 4, 5, 6, 7, 8];
     conformance::replicated::products_of_whole_vectors(&sizes, &whole);
+    conformance::replicated::the_fastest_of_the_modes(&[1, 2, 4], &whole);
     conformance::replicated::cg_of_whole_vectors(&[1, 2, 3, 8], &whole, &share);
     conformance::replicated::other_systems_are_refused::<Cpu>(3, &whole);
     conformance::replicated::a_rank_that_fails_ends_the_others::<Cpu>(3, &whole);

@@ -62,6 +62,8 @@ fn every_row_is_somebodys() {
     let modes = [
         "nz",
         "2nz",
+        "nz:5",
+        "alone",
         "fused",
         "lra:0",
         "lra:1",
@@ -109,10 +111,23 @@ fn every_row_is_somebodys() {
 
 #[test]
 fn modes_are_text() {
-    for text in ["nz", "2nz", "fused", "lra:0.5", "lra+rc:0.25/0.05"] {
+    for text in ["nz", "2nz", "nz:4", "fused", "alone", "lra:0.5", "lra+rc:0.25/0.05"] {
         assert_eq!(text.parse::<Mode>().unwrap().to_string(), text);
     }
-    for bad in ["", "lra", "lra:", "lra:1.5", "lra:-0.1", "lra:nan", "lra+rc:0.5", "lra+rc:0.7/0.4", "3nz"] {
+    for bad in [
+        "",
+        "nz:",
+        "nz:0",
+        "nz:65",
+        "lra",
+        "lra:",
+        "lra:1.5",
+        "lra:-0.1",
+        "lra:nan",
+        "lra+rc:0.5",
+        "lra+rc:0.7/0.4",
+        "3nz",
+    ] {
         let e = bad.parse::<Mode>().unwrap_err().to_string();
         assert!(e.starts_with("mode "), "{e}");
     }
