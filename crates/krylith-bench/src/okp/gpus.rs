@@ -2,7 +2,7 @@
 //! strong scaling at the paper's size and at eight times it, weak scaling at the paper's size a GPU.
 
 use super::gpus_report::{Findings, make};
-use super::{OkpOptions, OkpReport, RESTART, Series};
+use super::{OkpOptions, OkpReport, RESTART, Series, counts};
 use crate::cuda::CudaPlatform;
 use crate::cuda::multi::{Baseline, ours};
 use crate::multi::{Job, Session, Solve, Times, share};
@@ -59,14 +59,6 @@ pub(super) struct Experiment {
     /// The system grows with the number of GPUs.
     pub weak: bool,
     pub runs: Vec<Run>,
-}
-
-/// 1, 2, 4, … and all.
-pub(crate) fn counts(all: usize) -> Vec<usize> {
-    let mut counts: Vec<usize> =
-        std::iter::successors(Some(1), |c| Some(2 * c)).take_while(|&c| c < all).collect();
-    counts.push(all);
-    counts
 }
 
 /// How much is measured.

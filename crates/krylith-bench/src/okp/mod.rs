@@ -5,8 +5,6 @@
 mod gpus;
 #[cfg(feature = "cuda")]
 mod gpus_report;
-#[cfg(feature = "cuda")]
-pub(crate) use gpus::counts;
 mod orthogonalization;
 mod product;
 mod report;
@@ -19,6 +17,14 @@ use krylith::{Error, Result, Store};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// 1, 2, 4, … and all.
+pub(crate) fn counts(all: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> =
+        std::iter::successors(Some(1), |c| Some(2 * c)).take_while(|&c| c < all).collect();
+    counts.push(all);
+    counts
+}
 
 /// Where a suite runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -63,7 +63,7 @@ fn products_that_were_measured_are_predicted_for_more_gpus() {
     assert!(ran.works().out.contains("geometric mean of 2 matrices"), "{ran:#?}");
     let made = json(&f, "p/products.json");
     let rows = made["predictions"].as_array().unwrap();
-    assert_eq!(rows.len(), 2 * 2 * 5);
+    assert_eq!(rows.len(), 2 * 2 * 6);
     assert!(rows.iter().all(|r| r["seconds"].as_f64().unwrap() > 0.0));
     assert!(made["errors"].as_array().unwrap().is_empty(), "a CPU's times are not compared");
     f.line(&format!("model --spmv p/products.json --machine {machine}")).fails(2, &["krylith bench spmv"]);

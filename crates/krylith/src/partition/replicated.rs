@@ -2,7 +2,7 @@
 //!
 //! The modes of Gao et al. for several GPUs, and one of our own. Rows go to ranks in stages: while a stage is computed, the
 //! results of the one before travel. A cut looks at a few row pointers alone, by binary search, and once at all of them where the
-//! longest row is asked for; [`RowPointers`] says where that is done, on the host or where the matrix lies.
+//! longest row is asked for, on the host or where the matrix lies.
 
 use crate::matrix::Csr;
 use crate::{Error, Result};
