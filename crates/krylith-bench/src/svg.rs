@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-const COLOURS: [&str; 8] =
-    ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#b07aa1", "#9c755f", "#edc948"];
+const COLOURS: [&str; 12] = [
+    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#b07aa1", "#9c755f", "#edc948", "#1f3b5c",
+    "#ff9da7", "#111111", "#bab0ac",
+];
 
 /// Text that is safe between tags and in attributes.
 pub(crate) fn escape(text: &str) -> String {
@@ -178,20 +180,31 @@ pub(crate) fn curves(title: &str, curves: &[(String, &[f64])]) -> String {
     out + "</svg>\n"
 }
 
+/// From 0 in round steps to a number that is not below `most`: five to nine of them.
+fn ticks(most: f64) -> Vec<f64> {
+    let power = 10f64.powf(most.log10().floor() - 1.0);
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0, 20.0].map(|s| s * power);
+    let step = steps.into_iter().find(|s| most / s <= 8.0).unwrap_or(most);
+    let count = (most / step - 1e-9).ceil().max(1.0) as usize;
+    // To nine digits, so that 0.30000000000000004 is not printed.
+    let short = |v: f64| format!("{v:.9e}").parse().unwrap_or(v);
+    (0..=count).map(|k| short(k as f64 * step)).collect()
+}
+
 /// Values over the number of GPUs, one line a name, upwards from 0.
 pub(crate) fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)]) -> String {
     let (width, height) = (900.0, 430.0);
     let (left, right, top, bottom) = (70.0, 560.0, 20.0, 380.0);
     let values = lines.iter().flat_map(|l| l.1.iter().copied()).filter(|v| v.is_finite());
-    let most = values.fold(1.0f64, f64::max) * 1.1;
+    let ticks = ticks(values.fold(1.0f64, f64::max));
+    let most = ticks[ticks.len() - 1];
     // Evenly spaced: 1, 2, 4, 8.
     let px = |i: usize| left + (right - left) * (i as f64 + 0.5) / gpus.len().max(1) as f64;
     let py = |v: f64| bottom - (bottom - top) * v / most;
     let mut out = open(width, height, title);
-    for k in 0..=4 {
-        let value = most * k as f64 / 4.0;
+    for &value in &ticks {
         line(&mut out, (left, py(value)), (right, py(value)), "stroke=\"#dddddd\"");
-        text(&mut out, left - 6.0, py(value) + 4.0, "end", &format!("{value:.1}"));
+        text(&mut out, left - 6.0, py(value) + 4.0, "end", &format!("{value}"));
     }
     for (i, p) in gpus.iter().enumerate() {
         text(&mut out, px(i), bottom + 16.0, "middle", &p.to_string());
@@ -226,14 +239,14 @@ pub(crate) fn over_names(title: &str, names: &[String], series: &[(String, Vec<f
     let (width, height) = (1100.0, 470.0);
     let (left, right, top, bottom) = (50.0, 850.0, 20.0, 330.0);
     let values = series.iter().flat_map(|s| s.1.iter().copied()).filter(|v| v.is_finite());
-    let most = values.fold(1.0f64, f64::max) * 1.05;
+    let ticks = ticks(values.fold(1.0f64, f64::max));
+    let most = ticks[ticks.len() - 1];
     let step = (right - left) / names.len().max(1) as f64;
     let py = |v: f64| bottom - (bottom - top) * v / most;
     let mut out = open(width, height, title);
-    for k in 0..=4 {
-        let value = most * k as f64 / 4.0;
+    for &value in &ticks {
         line(&mut out, (left, py(value)), (right, py(value)), "stroke=\"#dddddd\"");
-        text(&mut out, left - 6.0, py(value) + 4.0, "end", &format!("{value:.1}"));
+        text(&mut out, left - 6.0, py(value) + 4.0, "end", &format!("{value}"));
     }
     let bar = 0.8 * step / series.len().max(1) as f64;
     for (i, name) in names.iter().enumerate() {
@@ -287,6 +300,17 @@ pub(crate) fn assert_well_formed(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_are_round_and_reach_the_top() {
+        assert_eq!(ticks(1.0), [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]);
+        assert_eq!(ticks(1.93), [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]);
+        assert_eq!(ticks(88.7), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        for most in [1.01, 3.3, 7.9, 12.5, 432.0, 1e6] {
+            let all = ticks(most);
+            assert!((4..=9).contains(&all.len()) && all[all.len() - 1] >= most, "{most}: {all:?}");
+        }
+    }
 
     #[test]
     fn pictures_are_well_formed() {
