@@ -179,19 +179,29 @@ fn timed<S: Space>(
     space.read(&y, &mut host)?;
     let check = case.check(first, &host);
     drop(host);
-    let mut take = |inner: usize| -> Result<f64> {
-        meet(space, &**comm)?;
-        let begin = Instant::now();
-        for _ in 0..inner {
-            operator.apply(space, &x, &mut y)?;
-        }
-        space.wait()?;
-        Ok(largest(&**comm, begin.elapsed().as_secs_f64())? / inner as f64)
-    };
+    let mut take = |inner: usize| seconds_of(space, &**comm, operator, &x, &mut y, inner);
     // Waiting for a device takes as long as a short product, so that counts less in a longer sample.
     let inner = products(take(2)? / 3.0).min(MOST);
     let samples = (0..samples).map(|_| take(inner)).collect::<Result<_>>()?;
     Ok(Measured { setup, samples, check })
+}
+
+/// Seconds of one of `inner` products that follow each other, of the slowest rank.
+pub(super) fn seconds_of<S: Space>(
+    space: &S,
+    comm: &dyn Communicator,
+    operator: &dyn LinearOperator<S>,
+    x: &S::Vector,
+    y: &mut S::Vector,
+    inner: usize,
+) -> Result<f64> {
+    meet(space, comm)?;
+    let begin = Instant::now();
+    for _ in 0..inner {
+        operator.apply(space, x, y)?;
+    }
+    space.wait()?;
+    Ok(largest(comm, begin.elapsed().as_secs_f64())? / inner as f64)
 }
 
 /// Seconds of the longest of the ranks' kernels, of as many nonzeros each, with no exchange.

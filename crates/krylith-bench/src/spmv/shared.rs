@@ -1,18 +1,17 @@
 //! Vectors that every rank holds whole: the operator between them, by mode.
 
 use super::matrix::Case;
-use super::multi::meet;
+use super::multi::seconds_of;
 use super::single::products;
 use crate::samples::Samples;
 use krylith::Result;
-use krylith::comm::{Communicator, largest};
+use krylith::comm::Communicator;
 use krylith::matrix::Csr;
 use krylith::operator::{Gathered, LinearOperator, Replicated, SharedRows};
 pub(super) use krylith::partition::replicated::Mode;
 use krylith::space::Space;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The rows of each rank's part of vectors that are gathered before a product.
 pub(super) fn rows_of(a: &Csr, ranks: usize) -> Result<Vec<Range<usize>>> {
@@ -76,15 +75,7 @@ impl<S: SharedRows + 'static> Shared for S {
         let mut all = Vec::new();
         for &mode in modes {
             operator = operator.recut(space, a, mode)?;
-            let mut take = |inner: usize| -> Result<f64> {
-                meet(space, &**comm)?;
-                let begin = Instant::now();
-                for _ in 0..inner {
-                    operator.apply(space, &x, &mut y)?;
-                }
-                space.wait()?;
-                Ok(largest(&**comm, begin.elapsed().as_secs_f64())? / inner as f64)
-            };
+            let mut take = |inner: usize| seconds_of(space, &**comm, &operator, &x, &mut y, inner);
             take(1)?;
             let inner = products(take(2)? / 2.0);
             let samples = (0..5).map(|_| take(inner)).collect::<Result<_>>()?;
