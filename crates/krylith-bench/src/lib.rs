@@ -49,3 +49,11 @@ pub use spmv::{Part as SpmvPart, SpmvOptions, spmv};
 pub fn command_line() -> String {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
+
+/// The part of a suite of that name.
+pub(crate) fn part_named<T: Copy>(all: &[(T, &'static str)], text: &str) -> krylith::Result<T> {
+    all.iter().find(|(_, name)| *name == text).map(|(part, _)| *part).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|(_, name)| *name).collect();
+        krylith::Error::invalid(format!("unknown part `{text}`; the known ones are {}", names.join(", ")))
+    })
+}

@@ -51,11 +51,7 @@ impl Part {
 impl std::str::FromStr for Part {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let known = Part::ALL.iter().find(|(_, name)| *name == text);
-        known.map(|known| known.0).ok_or_else(|| {
-            let names = Part::ALL.map(|(_, name)| name).join(", ");
-            Error::invalid(format!("unknown part `{text}`; the known ones are {names}"))
-        })
+        crate::part_named(&Part::ALL, text)
     }
 }
 

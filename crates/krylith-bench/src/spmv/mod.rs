@@ -23,12 +23,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use ground::OURS;
-#[cfg(feature = "cuda")]
 pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, Piece, VECTOR};
 #[cfg(feature = "cuda")]
 pub(crate) use matrix::Case;
 pub(crate) use means::means;
 pub(crate) use report::kind;
+#[cfg(feature = "cuda")]
+#[cfg(feature = "cuda")]
+pub(crate) use shared::rows_of;
 
 /// A part of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +58,7 @@ impl Part {
 impl std::str::FromStr for Part {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let known = Part::ALL.iter().find(|(_, name)| *name == text);
-        known.map(|known| known.0).ok_or_else(|| {
-            let names = Part::ALL.map(|(_, name)| name).join(", ");
-            Error::invalid(format!("unknown part `{text}`; the known ones are {names}"))
-        })
+        crate::part_named(&Part::ALL, text)
     }
 }
 

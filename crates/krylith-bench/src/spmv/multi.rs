@@ -4,7 +4,7 @@ use super::SpmvOptions;
 use super::found::{PCSR, Point, Row};
 use super::ground::{Ground, Piece};
 use super::matrix::Case;
-use super::shared::{Mode, Shared};
+use super::shared::{Mode, Shared, rows_of};
 use super::single::{MOST, TRIAL, products};
 use crate::samples::Samples;
 use krylith::comm::{Communicator, Team, largest};
@@ -207,14 +207,9 @@ pub(super) fn seconds_of<S: Space>(
 /// Seconds of the longest of the ranks' kernels, of as many nonzeros each, with no exchange.
 fn kernels<G: Ground>(ground: &G, case: &Case) -> Result<f64> {
     let ranks = ground.ranks();
-    let ends = case.a.row_ptr();
-    let cut = |p: usize| match p {
-        0 => 0,
-        p if p == ranks => case.rows(),
-        p => ends.partition_point(|&e| e < case.a.nonzeros() * p / ranks).min(case.rows()),
-    };
+    let (ends, runs) = (case.a.row_ptr(), rows_of(&case.a, ranks)?);
     let all = Team::run(ranks, |comm| {
-        let rows = cut(comm.rank())..cut(comm.rank() + 1).max(cut(comm.rank()));
+        let rows = runs[comm.rank()].clone();
         let (from, to) = (ends[rows.start], ends[rows.end]);
         let own = Csr::new(
             rows.len(),

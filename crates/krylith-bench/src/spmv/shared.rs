@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The rows of each rank's part of vectors that are gathered before a product.
-pub(super) fn rows_of(a: &Csr, ranks: usize) -> Result<Vec<Range<usize>>> {
+pub(crate) fn rows_of(a: &Csr, ranks: usize) -> Result<Vec<Range<usize>>> {
     Gathered::<krylith::device::cpu::Cpu>::rows(a, ranks)
 }
 

@@ -10,7 +10,7 @@ use super::CudaPlatform;
 use super::csr::SpMv;
 use super::vendor::Vendor;
 use crate::platform::Platform;
-use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, OURS, One, Piece, VECTOR};
+use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, OURS, One, Piece, VECTOR, rows_of};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use kernels::Arg;
 use krylith::comm::Communicator;
@@ -60,10 +60,7 @@ impl Ground for Gpus {
     }
     fn parts(&self, case: &Case) -> Result<(Vec<Piece>, f64)> {
         let begin = Instant::now();
-        let (n, count, ends) = (case.rows(), self.ranks(), case.a.row_ptr());
-        let end = |p: usize| ends.partition_point(|&e| e < case.a.nonzeros() * p / count).min(n);
-        let cuts: Vec<usize> = (0..=count).map(|p| if p == count { n } else { end(p) }).collect();
-        let runs: Vec<_> = cuts.windows(2).map(|w| w[0]..w[1].max(w[0])).collect();
+        let runs = rows_of(&case.a, self.ranks())?;
         let parts = split_runs(&Terms::csr(&case.a)?, &runs, &self.ordinals)?;
         let pieces = runs.into_iter().zip(parts).map(|(rows, terms)| Piece { rows, terms }).collect();
         Ok((pieces, begin.elapsed().as_secs_f64()))

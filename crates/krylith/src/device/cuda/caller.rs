@@ -10,7 +10,7 @@ use super::driver::{Buffer, Device, devices, failure};
 use crate::memory::{Array, ArrayMut, Number, Numbers, NumbersMut, Place, Remote, Transfer, check_len};
 use crate::space::Space;
 use crate::{Error, Result};
-use cudarc::driver::sys;
+use cudarc::driver::{CudaStream, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -218,11 +218,27 @@ impl Device {
     /// # Safety
     /// Both addresses must have that many bytes until the stream has come to the copy.
     pub(super) unsafe fn copy_anywhere(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy_beside(self.stream(), to, from, bytes) }
+    }
+
+    /// The same in a stream of this device.
+    ///
+    /// # Safety
+    /// As [`copy_anywhere`](Self::copy_anywhere), of that stream.
+    pub(super) unsafe fn copy_beside(
+        &self,
+        stream: &CudaStream,
+        to: u64,
+        from: u64,
+        bytes: usize,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
         self.bind()?;
         // SAFETY: the caller's promise; with unified addressing the driver knows where each address is.
-        self.driver("cuMemcpyAsync", unsafe {
-            sys::cuMemcpyAsync(to, from, bytes, self.stream().cu_stream())
-        })
+        self.driver("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to, from, bytes, stream.cu_stream()) })
     }
 }
 

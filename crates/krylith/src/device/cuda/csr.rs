@@ -277,20 +277,7 @@ impl CsrProduct {
     /// Another number of values; one that is NaN or infinite. Values on the host are checked before anything changes.
     pub fn update_values(&mut self, device: &Arc<Device>, values: Numbers) -> Result<()> {
         let entries = self.entries();
-        if values.len() != entries {
-            return Err(Error::invalid(format!(
-                "{} values for {entries} entries; one each was expected",
-                values.len()
-            )));
-        }
-        if let Some(host) = values.as_host()
-            && let Some(e) = crate::matrix::first_not_finite(host)
-        {
-            return Err(Error::invalid(format!(
-                "new values of term 0: number {e} is {}; every value must be finite",
-                host[e]
-            )));
-        }
+        check_new_values(&values, entries)?;
         if let Values::F64(own) = &mut self.values {
             if Arc::get_mut(own).is_none() {
                 *own = Arc::new(device.zeros(entries, "matrix values")?);
@@ -317,9 +304,7 @@ impl CsrProduct {
         device.read(&self.broken, 0, &mut broken)?;
         match broken {
             [0] => Ok(()),
-            _ => Err(Error::invalid(
-                "new values of term 0: at least one is NaN or infinite; every value must be finite",
-            )),
+            _ => Err(not_finite()),
         }
     }
 
@@ -341,6 +326,28 @@ impl CsrProduct {
     pub fn version(&self) -> u64 {
         self.version
     }
+}
+
+/// Refuses another number of values than entries, and values on the host that are not finite.
+pub(super) fn check_new_values(values: &Numbers, entries: usize) -> Result<()> {
+    if values.len() != entries {
+        return Err(Error::invalid(format!(
+            "{} values for {entries} entries; one each was expected",
+            values.len()
+        )));
+    }
+    match values.as_host().and_then(|host| Some((host, crate::matrix::first_not_finite(host)?))) {
+        None => Ok(()),
+        Some((host, e)) => Err(Error::invalid(format!(
+            "new values of term 0: number {e} is {}; every value must be finite",
+            host[e]
+        ))),
+    }
+}
+
+/// What a device found among new values.
+pub(super) fn not_finite() -> Error {
+    Error::invalid("new values of term 0: at least one is NaN or infinite; every value must be finite")
 }
 
 /// Values to the precision of the product; `broken` becomes 1 where one is not finite.

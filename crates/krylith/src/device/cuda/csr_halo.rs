@@ -7,15 +7,15 @@
 
 use super::Cuda;
 use super::compiler::Kernel;
-use super::csr::{CsrPattern, CsrProduct};
+use super::csr::{CsrPattern, CsrProduct, check_new_values, not_finite};
 use super::dia::ResidualOf;
 use super::driver::{Buffer, Device, launch};
 use super::exchange::Exchange;
 use super::specialisations::{self as special, define, value};
+use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
 use crate::space::Store;
-use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
 use std::sync::Arc;
 
@@ -344,20 +344,7 @@ impl Split {
     /// New values in the order of the whole to those of A_own and of A_ghost.
     fn update(&mut self, device: &Arc<Device>, values: Numbers, own: u64, ghosts: u64) -> Result<()> {
         let entries = self.entries;
-        if values.len() != entries {
-            return Err(Error::invalid(format!(
-                "{} values for {entries} entries; one each was expected",
-                values.len()
-            )));
-        }
-        if let Some(host) = values.as_host()
-            && let Some(e) = crate::matrix::first_not_finite(host)
-        {
-            return Err(Error::invalid(format!(
-                "new values of term 0: number {e} is {}; every value must be finite",
-                host[e]
-            )));
-        }
+        check_new_values(&values, entries)?;
         let mut staging = match self.staging.take() {
             Some(buffer) => buffer,
             None => device.zeros(0, "new values")?,
@@ -372,9 +359,7 @@ impl Split {
         device.read(&self.broken, 0, &mut broken)?;
         match broken {
             [0] => Ok(()),
-            _ => Err(Error::invalid(
-                "new values of term 0: at least one is NaN or infinite; every value must be finite",
-            )),
+            _ => Err(not_finite()),
         }
     }
 }

@@ -9,14 +9,15 @@ mod shape;
 pub(super) use shape::{common, kernels, likely};
 
 use super::Cuda;
+use super::csr::{check_new_values, not_finite};
 use super::driver::{Buffer, Device, launch};
 use super::exchange::Exchange;
 use super::scalars::CudaScalars;
+use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
 use crate::operator::{Dots, Format, MOST_DIAGONALS, diagonals_of, mirrored, not_by_diagonals};
 use crate::space::Store;
-use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
 use detect::{GhostRows, Values, blocks, diagonals_on_device};
 use shape::{DiaShape, dia};
@@ -293,20 +294,7 @@ impl DiaProduct {
     /// Another number of values; one that is NaN or infinite. Values on the host are checked before anything changes.
     pub fn update_values(&mut self, space: &Cuda, values: Numbers) -> Result<()> {
         let (device, entries) = (space.device(), self.entries);
-        if values.len() != entries {
-            return Err(Error::invalid(format!(
-                "{} values for {entries} entries; one each was expected",
-                values.len()
-            )));
-        }
-        if let Some(host) = values.as_host()
-            && let Some(e) = crate::matrix::first_not_finite(host)
-        {
-            return Err(Error::invalid(format!(
-                "new values of term 0: number {e} is {}; every value must be finite",
-                host[e]
-            )));
-        }
+        check_new_values(&values, entries)?;
         let mut staging = match self.staging.take() {
             Some(buffer) => buffer,
             None => device.zeros(0, "new values")?,
@@ -326,9 +314,7 @@ impl DiaProduct {
             device.read(&self.broken, 0, &mut broken)?;
             match broken {
                 [_, 1] => {
-                    return Err(Error::invalid(
-                        "new values of term 0: at least one is NaN or infinite; every value must be finite",
-                    ));
+                    return Err(not_finite());
                 }
                 [1, _] if attempt == 0 => {
                     self.stored = Stored::new(space, self.rows, &self.offsets, false, self.store)?;

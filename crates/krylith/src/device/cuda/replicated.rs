@@ -461,22 +461,6 @@ fn rows_from(
     Ok((col, values))
 }
 
-impl Device {
-    /// Copies bytes between any two GPUs, or within one, in a stream of this device.
-    ///
-    /// # Safety
-    /// Both addresses must have that many bytes until the stream has come to the copy.
-    unsafe fn copy_beside(&self, stream: &CudaStream, to: u64, from: u64, bytes: usize) -> Result<()> {
-        use cudarc::driver::sys;
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.bind()?;
-        // SAFETY: the caller's promise; with unified addressing the driver knows where each address is.
-        self.driver("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to, from, bytes, stream.cu_stream()) })
-    }
-}
-
 /// Row pointers in the memory of a GPU; a call is a launch or two and one copy back.
 struct OnDevice {
     device: Arc<Device>,
