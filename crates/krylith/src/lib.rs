@@ -6,6 +6,7 @@ pub mod io;
 pub mod matrix;
 pub mod memory;
 pub mod method;
+pub mod newton;
 pub mod operator;
 pub mod partition;
 pub mod precond;

@@ -8,6 +8,7 @@ mod ildu;
 mod invert;
 mod jacobi;
 mod null_space;
+mod schwarz;
 mod spec;
 mod stage;
 
@@ -26,5 +27,8 @@ pub(crate) use invert::eliminate;
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use null_space::NullSpace;
+pub use schwarz::{
+    FILL, FactorQuality, Factorization, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
+};
 pub use spec::{IlduSpec, PrecondSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
