@@ -20,6 +20,8 @@ pub mod passes;
 pub mod programs;
 pub mod replicated;
 pub mod residual;
+#[cfg(feature = "cuda")]
+pub mod schwarz_gpu;
 pub mod solver;
 #[cfg(feature = "cuda")]
 pub mod sweeps;

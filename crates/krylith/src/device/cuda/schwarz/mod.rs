@@ -117,7 +117,9 @@ impl Import {
 fn check(plan: &SchwarzPlan) -> Result<()> {
     let (b, rows) = (plan.block, plan.rows());
     if !(1..=8).contains(&b) {
-        return Err(Error::Unsupported(format!("subdomains with overlap of blocks of order {b}; 1 to 8 are supported")));
+        return Err(Error::Unsupported(format!(
+            "subdomains with overlap of blocks of order {b}; 1 to 8 are supported"
+        )));
     }
     if rows * b > i32::MAX as usize {
         return Err(Error::Unsupported(format!(

@@ -107,8 +107,7 @@ impl Solves {
         let (b, rows, what) = (plan.block, plan.rows(), "factors of subdomains with overlap");
         let size = b * b * store.bytes();
         let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
-        let upper: Vec<i64> =
-            begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
+        let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
         let runs = order::runs(plan, per);
         let from_end: Vec<u32> = runs.iter().rev().map(|&i| rows as u32 - i).collect();
         let triangle = |begin: &[i64], runs: &[u32], order: &[u32]| -> Result<Triangle> {
