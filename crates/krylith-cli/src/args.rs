@@ -123,9 +123,10 @@ pub struct SolveArgs {
     /// rank takes one of them [default: auto, the first GPU if one can be used and an estimate says that it is sooner]
     #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
     pub device: Option<DeviceSpec>,
-    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric, graph (METIS)
+    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
+    /// multilevel (parts of the graph), graph (the same by METIS)
     /// [default: auto, runs of rows unless the graph leaves much less to exchange]
-    #[arg(long, value_name = "auto|rows|nonzeros|geometric|graph", help_heading = "Machine")]
+    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", help_heading = "Machine")]
     pub partition: Option<PartitionSpec>,
     /// Threads on the CPU [default: one a core]
     #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
@@ -362,7 +363,7 @@ pub struct ModelArgs {
     /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
     #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
     pub hosts: Option<usize>,
-    /// Who owns which block rows: rows, nonzeros, geometric or graph [default: rows]
+    /// Who owns which block rows: rows, nonzeros, geometric, multilevel or graph [default: rows]
     #[arg(long, value_name = "NAME", value_parser = options::partitioner, requires = "system")]
     pub partition: Option<Partitioner>,
     /// Unknowns of one node, 1 to 8 [default: what the file says]

@@ -79,6 +79,12 @@ pub(super) fn cut(graph: Adjacency, rows: usize) -> (Vec<u32>, usize) {
     (label, room.parts.len())
 }
 
+/// The same in about as many groups as `parts`, and mostly in just as many.
+pub(super) fn cut_in_parts(graph: Adjacency, parts: usize) -> (Vec<u32>, usize) {
+    let n = graph.row_ptr.len() - 1;
+    cut(graph, refine::rows_of_parts(n, parts))
+}
+
 /// True where a graph of that many nodes is not made coarser.
 pub(crate) fn is_coarse(nodes: usize) -> bool {
     nodes <= 2 * SIDE
