@@ -1,9 +1,13 @@
 //! Restricted additive Schwarz with overlap (Cai and Sarkis 1999): M⁻¹ = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ with A_k = R_k^δ A (R_k^δ)ᵀ,
 //! whose subdomain solves are point-block ILU(k) with exact, Jacobi or randomized sweeps.
 
+mod overlap;
+mod pattern;
 mod plan;
 
-pub use plan::{FILL, FactorQuality, Factorization, SchwarzPlan, TriangularSolve};
+pub use plan::{
+    FILL, FactorQuality, Factorization, SchwarzOrder, SchwarzPattern, SchwarzPlan, TriangularSolve,
+};
 
 use super::ildu::Pivots;
 use crate::Result;
