@@ -20,6 +20,8 @@ pub const FILL: u32 = u32::MAX;
 pub struct SchwarzPlan {
     /// Order b of a block, 1 to 8.
     pub block: usize,
+    /// Level k of the ILU(k) that S is of.
+    pub fill: usize,
     /// Vectors: nodes that this rank owns, and those that its overlap imports, which stand behind them. Empty without neighbours.
     pub nodes: Arc<Halo>,
     /// Number in the whole system of each node, own or imported.
@@ -149,6 +151,7 @@ impl SchwarzPlan {
         }
         let mut plan = Self {
             block: terms.block(),
+            fill: pattern.fill,
             nodes: Arc::new(found.nodes),
             global: found.global,
             blocks: Arc::new(found.blocks),
