@@ -182,7 +182,7 @@ impl Partition {
         if ranks <= 1 || n <= ranks {
             return Self::by_rows(n, ranks); // nothing to choose
         }
-        let (mut owner, groups) = multilevel::cut_in_parts(Adjacency::of(terms), ranks);
+        let (mut owner, groups) = multilevel::cut_into(Adjacency::of(terms), ranks);
         let mut rows = vec![0u64; groups.max(ranks)];
         owner.iter().for_each(|&g| rows[g as usize] += 1);
         // Groups that the cut could not avoid go to the ranks with the fewest rows.

@@ -79,10 +79,10 @@ pub(super) fn cut(graph: Adjacency, rows: usize) -> (Vec<u32>, usize) {
     (label, room.parts.len())
 }
 
-/// The same in about as many groups as `parts`, and mostly in just as many.
-pub(super) fn cut_in_parts(graph: Adjacency, parts: usize) -> (Vec<u32>, usize) {
+/// Cuts the nodes of a graph into about `parts` groups of about as many nodes: the group of each, and how many there are.
+pub(super) fn cut_into(graph: Adjacency, parts: usize) -> (Vec<u32>, usize) {
     let n = graph.row_ptr.len() - 1;
-    cut(graph, refine::rows_of_parts(n, parts))
+    cut(graph, Room::rows_of(n, parts))
 }
 
 /// True where a graph of that many nodes is not made coarser.

@@ -23,26 +23,17 @@ pub(crate) struct Room {
     mean: f64,
 }
 
-/// Parts that n nodes become where each may have `rows` of them.
-fn parts_of_rows(n: usize, rows: usize) -> usize {
-    ((n as f64 / (FILL * rows as f64)).ceil() as usize).clamp(1, n.max(1))
-}
-
-/// The least that a part may have so that n nodes become at most so many parts.
-pub(super) fn rows_of_parts(n: usize, parts: usize) -> usize {
-    let mut rows = n.div_ceil(parts.max(1)).max(1);
-    while parts_of_rows(n, rows) > parts {
-        rows += rows.div_ceil(256);
-    }
-    rows
-}
-
 impl Room {
     /// One group of `n` rows that is to become parts of at most `rows`.
     pub fn new(n: usize, rows: usize) -> Self {
         let rows = rows.clamp(1, n.max(1));
-        let parts = parts_of_rows(n, rows);
+        let parts = ((n as f64 / (FILL * rows as f64)).ceil() as usize).clamp(1, n.max(1));
         Self { parts: vec![parts], rows: rows as u64, mean: n as f64 / parts as f64 }
+    }
+
+    /// The most rows of a part with which `n` rows become so many parts.
+    pub fn rows_of(n: usize, parts: usize) -> usize {
+        ((n as f64 / (FILL * parts as f64)).ceil() as usize).max(1)
     }
 
     /// The rows of each part, where every group is one and none has too many.
