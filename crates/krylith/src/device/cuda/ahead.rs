@@ -107,7 +107,8 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
         ]);
     };
     match precond {
-        PrecondSpec::None => {}
+        // Those of ras are compiled when it is built.
+        PrecondSpec::None | PrecondSpec::Ras(_) => {}
         PrecondSpec::Jacobi { block } => {
             let order = block.unwrap_or(b) * s;
             if order <= 32 {

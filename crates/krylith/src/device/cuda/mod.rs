@@ -35,6 +35,7 @@ pub(crate) mod resident;
 mod residual;
 mod scalars;
 mod schedule;
+mod schwarz_stub;
 mod space;
 pub mod specialisations;
 mod staging;
