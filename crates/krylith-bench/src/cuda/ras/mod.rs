@@ -12,7 +12,7 @@ use super::vendor::Vendor;
 use crate::ras::Ground;
 use crate::ras::cases::{Case, Kind, Way};
 use crate::ras::measure::{Effort, Row, Run};
-use crate::ras::plan::{cut, plan};
+use crate::ras::plan::plan;
 use krylith::device::cuda::{Buffer, Cuda};
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
@@ -207,22 +207,22 @@ impl CudaPlatform {
     fn schwarz(&self, case: &Case, effort: &Effort, rows: &mut [Row]) -> Result<()> {
         let v = &self.vendor;
         let first = &case.steps[0].jacobian;
-        let parts = cut(first, case.coordinates.as_deref(), case.setting.shape.parts)?;
-        let plan = plan(first, &parts, case.setting.shape);
-        let entries = plan.entries();
+        let plan = plan(first, case.coordinates.as_deref(), case.setting.shape)?;
+        let (subdomains, entries) = (plan.count(), plan.entries());
         let pattern = Rc::new(Pattern::new(v, &plan)?);
         drop(plan);
         let mut values = v.device.upload(first.values(), "values")?;
         let schwarz = Schwarz::new(v, &pattern, &values)?;
         let space = Cuda::new(&self.device, first.rows())?;
-        let options = GmresOptions { restart: case.setting.restart, ..GmresOptions::default() };
+        let options =
+            GmresOptions { restart: case.setting.restart, flexible: true, ..GmresOptions::default() };
         let mut method = Gmres::new(&space, options)?;
         let stop = Stop { rtol: case.setting.rtol, atol: 0.0, max_iterations: effort.most };
         let (mut b, mut x, zero) = (space.vector()?, space.vector()?, space.vector()?);
         let mut host = vec![0.0; first.rows()];
         for (at, (step, row)) in case.steps.iter().zip(rows.iter_mut()).enumerate() {
             row.note(&schwarz.notes);
-            row.note(&format!("{} subdomains, {entries} blocks in the factors", parts.count()));
+            row.note(&format!("{subdomains} subdomains, {entries} blocks in the factors"));
             v.device.write(step.jacobian.values(), &mut values, 0)?;
             space.write(&step.rhs, &mut b)?;
             let product = PointBlock::new(&space, &Terms::bsr(&step.jacobian), Store::F64, false)?;
