@@ -20,6 +20,7 @@ pub mod passes;
 pub mod programs;
 pub mod replicated;
 pub mod residual;
+pub mod schwarz;
 pub mod solver;
 #[cfg(feature = "cuda")]
 pub mod sweeps;

@@ -21,6 +21,7 @@ mod matching;
 mod partition;
 mod partitioner;
 mod random_systems;
+mod schwarz;
 mod solver;
 mod subdomains;
 mod wrappers;
