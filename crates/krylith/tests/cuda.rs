@@ -121,6 +121,13 @@ fn main() {
         each!(block_tiles::pivots_of_tiles_are_mended),
         each!(block_tiles::other_matrices_are_refused_by_tiles),
         test("block_tiles::tiles_of_ranks", |_| tiles_of_ranks(), false),
+        each!(schwarz::schwarz_is_the_sum_of_subdomain_solves),
+        each!(schwarz::schwarz_factors_match_the_textbook),
+        each!(schwarz::sweeps_of_solves_match_plain_loops),
+        each!(schwarz::sweeps_of_factors_match_plain_loops),
+        each!(schwarz::deterministic_sweeps_repeat_themselves),
+        each!(schwarz::schwarz_checks_its_factors),
+        test("schwarz::schwarz_of_ranks", |_| schwarz_of_ranks(), false),
         test(
             "schwarz::subdomains_match_plain_loops",
             conformance::schwarz_gpu::subdomains_match_plain_loops,
