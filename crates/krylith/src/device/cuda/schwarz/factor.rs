@@ -34,6 +34,8 @@ pub(super) struct Factorizer {
     warps: usize,
     runs: Buffer<u32>,
     order: Buffer<u32>,
+    /// Shared memory of a block of threads that eliminates.
+    shared: usize,
     ready: Buffer<u32>,
     ticket: Buffer<u32>,
     epoch: u32,
@@ -101,6 +103,8 @@ impl Factorizer {
             device.allow_shared(&function, 32 * warps, warps * bytes)?;
             Ok(function)
         };
+        let (order, runs) = (order::rows(plan), order::runs(plan, per));
+        let shared = order.shared(device, warps, warps * bytes);
         let functions = Functions {
             diagonal: function("schwarz_diagonal")?,
             guess: function("schwarz_guess")?,
@@ -109,6 +113,7 @@ impl Factorizer {
             defect: function("schwarz_defect")?,
             total: device.function(&kernel("schwarz_total", b))?,
         };
+        device.allow_shared(&functions.eliminate, 32 * warps, shared)?;
         let numbers = plan.entries() * size;
         let pair = || -> Result<[Buffer<f64>; 2]> {
             Ok([device.room(numbers, what)?, device.room(rows * size, what)?])
@@ -127,8 +132,9 @@ impl Factorizer {
             own: plan.nodes.own,
             longest,
             warps,
-            runs: device.upload(&order::runs(plan, per), what)?,
-            order: device.upload(&order::rows(plan), what)?,
+            runs: device.upload(&runs, what)?,
+            order: device.upload(&order.items, what)?,
+            shared,
             ready: device.zeros(rows, what)?,
             ticket: device.zeros(1, what)?,
             epoch: 0,
@@ -171,7 +177,7 @@ impl Factorizer {
     }
 
     /// Exact factors.
-    pub fn eliminate(&mut self, space: &Cuda, b: usize) -> Result<()> {
+    pub fn eliminate(&mut self, space: &Cuda) -> Result<()> {
         let device = space.device();
         self.epoch = self.epoch.wrapping_add(1).max(1);
         device.clear(&mut self.ticket)?;
@@ -183,7 +189,7 @@ impl Factorizer {
                 &self.functions.eliminate,
                 self.rows().div_ceil(self.warps),
                 32 * self.warps,
-                self.shared(b),
+                self.shared,
                 self.twin(),
                 self.order.pointer(),
                 self.ticket.pointer(),

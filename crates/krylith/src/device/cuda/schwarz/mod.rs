@@ -161,7 +161,7 @@ impl SchwarzFactors for Cuda {
             return Ok((FactorQuality { defect2: [0.0; 2], finite: true }, Pivots::default()));
         }
         match how {
-            Factorization::Exact => f.by.eliminate(self, b)?,
+            Factorization::Exact => f.by.eliminate(self)?,
             Factorization::Random { sweeps, warm } => f.by.sweep(self, b, sweeps, warm)?,
         }
         f.by.measure(self, b, !exact)?;
