@@ -24,8 +24,7 @@
 
 // What describes the factors; the twin of `Rows` in device/cuda/schwarz/factor.rs.
 struct Rows {
-    int rows, own;            // rows of all subdomains; own nodes
-    int longest, unused;      // most blocks of a row
+    int rows, longest;        // rows of all subdomains; most blocks of a row
     const i64* row_ptr;
     const unsigned* column;
     const i64* diagonal;

@@ -29,7 +29,6 @@ pub(super) struct Factorizer {
     pub inverses: Buffer<f64>,
     /// The sweep before, where sweeps are deterministic.
     before: Option<[Buffer<f64>; 2]>,
-    own: usize,
     longest: usize,
     warps: usize,
     runs: Buffer<u32>,
@@ -61,9 +60,7 @@ struct Functions {
 #[derive(Clone, Copy)]
 struct Rows {
     rows: i32,
-    own: i32,
     longest: i32,
-    unused: i32,
     row_ptr: u64,
     column: u64,
     diagonal: u64,
@@ -129,7 +126,6 @@ impl Factorizer {
             factors,
             inverses,
             before: if deterministic { Some(pair()?) } else { None },
-            own: plan.nodes.own,
             longest,
             warps,
             runs: device.upload(&runs, what)?,
@@ -162,9 +158,7 @@ impl Factorizer {
     fn twin(&self) -> Rows {
         Rows {
             rows: self.rows() as i32,
-            own: self.own as i32,
             longest: self.longest as i32,
-            unused: 0,
             row_ptr: self.row_ptr.pointer(),
             column: self.column.pointer(),
             diagonal: self.diagonal.pointer(),
