@@ -4,7 +4,7 @@ use super::super::Cuda;
 use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::specialisations::define;
-use super::order;
+use super::order::{self, Order};
 use crate::comm::time_limit;
 use crate::precond::{FactorQuality, PivotKind, Pivots, SchwarzPlan};
 use crate::{Error, Result};
@@ -83,7 +83,13 @@ fn warp_bytes(longest: usize, b: usize) -> usize {
 }
 
 impl Factorizer {
-    pub fn new(device: &Arc<Device>, plan: &SchwarzPlan, per: usize, deterministic: bool) -> Result<Self> {
+    pub fn new(
+        device: &Arc<Device>,
+        plan: &SchwarzPlan,
+        order: &Order,
+        per: usize,
+        deterministic: bool,
+    ) -> Result<Self> {
         let (b, rows, what) = (plan.block, plan.rows(), "factors of subdomains with overlap");
         let size = b * b;
         let longest = plan.row_ptr.windows(2).map(|p| (p[1] - p[0]) as usize).max().unwrap_or(0);
@@ -100,7 +106,7 @@ impl Factorizer {
             device.allow_shared(&function, 32 * warps, warps * bytes)?;
             Ok(function)
         };
-        let (order, runs) = (order::rows(plan), order::runs(plan, per));
+        let runs = order::runs(plan, per);
         let shared = order.shared(device, warps, warps * bytes);
         let functions = Functions {
             diagonal: function("schwarz_diagonal")?,

@@ -13,6 +13,27 @@ pub(super) struct Order {
     pub width: usize,
 }
 
+/// What waits for others: rows of a factorisation, and runs of rows of solves.
+pub(super) struct Orders {
+    pub rows: Order,
+    pub lower: Order,
+    pub upper: Order,
+}
+
+impl Orders {
+    /// Each of them on a thread; runs of `per` rows.
+    pub fn new(plan: &SchwarzPlan, per: usize) -> Self {
+        let none = || Order { items: Vec::new(), width: 0 };
+        let (mut first, mut second) = (none(), none());
+        let upper = std::thread::scope(|scope| {
+            scope.spawn(|| first = rows(plan));
+            scope.spawn(|| second = lower_runs(plan, per));
+            upper_runs(plan, per)
+        });
+        Self { rows: first, lower: second, upper }
+    }
+}
+
 impl Order {
     /// Shared memory that a block of `warps` threads' warps, one an item, asks for so that no more of them run than a few
     /// levels have: all that wait look at the same cache, and those that others wait for come late.
@@ -49,7 +70,7 @@ fn by_level(items: usize, level: impl Fn(usize, &[u32]) -> u32) -> Order {
 }
 
 /// Rows by the levels of L.
-pub(super) fn rows(plan: &SchwarzPlan) -> Order {
+fn rows(plan: &SchwarzPlan) -> Order {
     by_level(plan.rows(), |i, levels| {
         let lower = &plan.column[plan.row_ptr[i] as usize..plan.diagonal[i] as usize];
         lower.iter().map(|&j| levels[j as usize] + 1).max().unwrap_or(0)
@@ -57,7 +78,7 @@ pub(super) fn rows(plan: &SchwarzPlan) -> Order {
 }
 
 /// Runs of `per` rows by the levels of L.
-pub(super) fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
+fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
     by_level(rows.div_ceil(per), |run, levels| {
         let first = run * per;
@@ -68,7 +89,7 @@ pub(super) fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
 }
 
 /// Runs of `per` rows by the levels of U, rows numbered from the end.
-pub(super) fn upper_runs(plan: &SchwarzPlan, per: usize) -> Order {
+fn upper_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
     by_level(rows.div_ceil(per), |run, levels| {
         let first = run * per;

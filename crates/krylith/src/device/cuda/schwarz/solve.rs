@@ -5,7 +5,7 @@ use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::specialisations::{define, value};
 use super::factor::Factorizer;
-use super::order::{self, Order};
+use super::order::{self, Order, Orders};
 use crate::Result;
 use crate::comm::time_limit;
 use crate::precond::{SchwarzPlan, TriangularSolve};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Warps of a block of threads.
 const WARPS: usize = 4;
 /// Rows of a warp in exact solves; `32 / LANES` of the kernel.
-const EXACT_ROWS: usize = 4;
+pub(super) const EXACT_ROWS: usize = 4;
 /// A row without an own node.
 const NONE: u32 = u32::MAX;
 
@@ -103,6 +103,7 @@ impl Solves {
         device: &Arc<Device>,
         plan: &SchwarzPlan,
         by: &Factorizer,
+        orders: &Orders,
         store: Store,
         per: usize,
     ) -> Result<Self> {
@@ -112,7 +113,7 @@ impl Solves {
         let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
         let runs = order::runs(plan, per);
         let from_end: Vec<u32> = runs.iter().rev().map(|&i| rows as u32 - i).collect();
-        let triangle = |begin: &[i64], runs: &[u32], order: Order| -> Result<Triangle> {
+        let triangle = |begin: &[i64], runs: &[u32], order: &Order| -> Result<Triangle> {
             let blocks = begin[rows] as usize;
             Ok(Triangle {
                 begin: device.upload(begin, what)?,
@@ -129,8 +130,8 @@ impl Solves {
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
         let function = |entry| device.function(&kernel(entry, b, store));
         let solves = Self {
-            lower: triangle(&lower, &runs, order::lower_runs(plan, EXACT_ROWS))?,
-            upper: triangle(&upper, &from_end, order::upper_runs(plan, EXACT_ROWS))?,
+            lower: triangle(&lower, &runs, &orders.lower)?,
+            upper: triangle(&upper, &from_end, &orders.upper)?,
             inverse: device.room(rows * size, what)?,
             target: device.upload(&target, what)?,
             tickets: device.zeros(2, what)?,
