@@ -513,7 +513,7 @@ pub fn schwarz_of_ranks<S: SchwarzFactors>(sizes: &[usize], make: Make<S>, share
                 let both = [&terms, &Terms::bsr(&refreshed)].map(|terms| split(terms, &partition).unwrap());
                 let found = Team::run(ranks, |comm| {
                     let rank = comm.rank();
-                    let comm: Arc<dyn Communicator> = Arc::new(comm);
+                    let comm: Arc<dyn Communicator> = comm;
                     let [part, next] = [&both[0][rank], &both[1][rank]];
                     let own: Vec<u32> = part.rows.iter().map(|&i| labels[i as usize]).collect();
                     let mut named = own.clone();
