@@ -3,7 +3,8 @@
 use crate::failure::{DONE, Result};
 use crate::options::{self, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use krylith::method::{CgForm, Orthogonalization, Reductions};
+use krylith::method::{CgForm, MethodName, Orthogonalization, Reductions};
+use krylith::newton::Forcing;
 use krylith::operator::Format;
 use krylith::options::tolerance;
 use krylith::partition::{PartitionSpec, Partitioner};
@@ -37,6 +38,17 @@ A system.toml may hold defaults for these options in its section [solver].
 Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
             2 usage, input or output file · 3 memory, driver or device ·
             130 interrupted, the best x so far is written";
+
+const NEWTON_EXAMPLES: &str = "\
+Examples:
+  krylith newton cavity:64x64,re=100 --plot steps.svg --picture speed.svg
+  krylith newton cavity:600x600,re=1000 --continuation 100,400,1000 --vtu cavity.vtu
+  krylith newton cavity:128x128 --method fgmres:restart=100 --forcing 1e-4 --report r.json
+
+It stops when ‖F(x)‖ ≤ max(newton-rtol·‖F(x₀)‖, newton-atol), in each time step and for each value of --continuation.
+Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
+            2 usage, input or output file · 3 memory, driver or device ·
+            130 interrupted, the x of the last step is written";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -74,6 +86,8 @@ pub enum Command {
     /// Solve A x = b for a matrix from a file, or for a generated problem
     #[command(after_help = SOLVE_EXAMPLES)]
     Solve(Box<SolveArgs>),
+    /// Solve a nonlinear problem F(x) = 0 by an inexact Newton method: NAME:SIZE[,key=value…], see below
+    Newton(Box<NewtonArgs>),
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),
     /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
@@ -123,9 +137,10 @@ pub struct SolveArgs {
     /// rank takes one of them [default: auto, the first GPU if one can be used and an estimate says that it is sooner]
     #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
     pub device: Option<DeviceSpec>,
-    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric, graph (METIS)
+    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
+    /// multilevel (parts of the graph), graph (the same by METIS)
     /// [default: auto, runs of rows unless the graph leaves much less to exchange]
-    #[arg(long, value_name = "auto|rows|nonzeros|geometric|graph", help_heading = "Machine")]
+    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", help_heading = "Machine")]
     pub partition: Option<PartitionSpec>,
     /// Threads on the CPU [default: one a core]
     #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
@@ -142,7 +157,7 @@ pub struct SolveArgs {
     #[arg(long, value_name = "auto|csr|dia|dia-full", help_heading = "Machine")]
     pub format: Option<Format>,
 
-    /// Krylov method: auto, gmres, bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
+    /// Krylov method: auto, gmres, fgmres (for preconditioners that vary: a second basis), bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
     /// may rise and fall), cg (for symmetric definite systems: seven vectors, one product), or cbcg (cg with two reductions in
     /// s products, for many ranks: 4s + 7 vectors; cbcg:s=12,basis=chebyshev|monomial). Options of a method may follow its
     /// name, as gmres:restart=50 [default: auto, which is cg where the system is symmetric, then bicgstab, then gmres with
@@ -229,6 +244,99 @@ impl SolveArgs {
     }
 }
 
+/// `krylith newton`.
+#[derive(Debug, Args)]
+pub struct NewtonArgs {
+    /// The problem: NAME:SIZE[,key=value…], see below
+    #[arg(value_name = "PROBLEM")]
+    pub problem: String,
+
+    /// Relative tolerance: stop when ‖F(x)‖ ≤ rtol·‖F(x₀)‖
+    #[arg(long, value_name = "TOL", value_parser = tolerance, default_value = "1e-8", allow_negative_numbers = true, help_heading = "Newton")]
+    pub newton_rtol: f64,
+    /// Absolute tolerance: stop when ‖F(x)‖ ≤ atol, if that comes before --newton-rtol
+    #[arg(long, value_name = "TOL", value_parser = tolerance, default_value = "0", allow_negative_numbers = true, help_heading = "Newton")]
+    pub newton_atol: f64,
+    /// Most steps, in each time step and for each value of --continuation
+    #[arg(long, value_name = "N", value_parser = options::max_iters, default_value = "50", help_heading = "Newton")]
+    pub max_steps: usize,
+    /// How exact linear solves are: ew (Eisenstat and Walker's second choice: 0.1 at first, then as fast as ‖F‖ falls), or the same
+    /// relative tolerance for all
+    #[arg(long, value_name = "ew|TOL", default_value = "ew", help_heading = "Newton")]
+    pub forcing: Forcing,
+    /// Values of the problem's parameter (of cavity: re), each solved for from the one before; where Newton fails, values between are
+    /// put in [default: the problem's own value alone]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', help_heading = "Newton")]
+    pub continuation: Vec<f64>,
+
+    /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together [default: auto]
+    #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
+    pub device: Option<DeviceSpec>,
+    /// How block rows are given to several GPUs: rows, nonzeros, geometric or graph [default: auto]
+    #[arg(long, value_name = "auto|rows|nonzeros|geometric|graph", help_heading = "Machine")]
+    pub partition: Option<PartitionSpec>,
+    /// Threads on the CPU [default: one a core]
+    #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
+    pub threads: Option<usize>,
+    /// Bitwise equal results from run to run [default: off]
+    #[arg(long, help_heading = "Machine")]
+    pub deterministic: bool,
+    /// Precision in which matrix, preconditioner and basis are stored [default: f64]
+    #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
+    pub store: Option<Store>,
+
+    /// Krylov method of linear solves, as of `krylith solve` [default: fgmres]
+    #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, help_heading = "Linear solves")]
+    pub method: Option<Options>,
+    /// Basis vectors that GMRES and FGMRES keep before they restart [default: 30, and more where a solve needs it]
+    #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Linear solves")]
+    pub restart: Option<usize>,
+    /// Preconditioner, as of `krylith solve` [default: auto]
+    #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Linear solves")]
+    pub precond: Option<PrecondSpec>,
+    /// Most iterations of a linear solve [default: 10000]
+    #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "Linear solves")]
+    pub max_iters: Option<usize>,
+
+    /// Write x as a NumPy array of shape (nodes, components) [default: x is not written]
+    #[arg(long, value_name = "x.npy", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Write what was done as JSON: every step, linear iterations, times [default: none]
+    #[arg(long, value_name = "r.json", help_heading = "Output")]
+    pub report: Option<PathBuf>,
+    /// Draw ‖F‖ and the linear iterations of each step [default: none]
+    #[arg(long, value_name = "r.svg", help_heading = "Output")]
+    pub plot: Option<PathBuf>,
+    /// Write the solution for ParaView; of a problem with time steps one file each, NAME-1.vtu, NAME-2.vtu, … [default: none]
+    #[arg(long, value_name = "x.vtu", help_heading = "Output")]
+    pub vtu: Option<PathBuf>,
+    /// Draw the solution in colours [default: none]
+    #[arg(long, value_name = "x.svg", help_heading = "Output")]
+    pub picture: Option<PathBuf>,
+    /// Print errors and nothing else [default: off]
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+impl NewtonArgs {
+    /// What the command line says of linear solves; FGMRES where it names no method.
+    pub fn linear(&self) -> Options {
+        let method = self.method.clone().unwrap_or_default();
+        Options {
+            method: method.method.or(Some(MethodName::Fgmres)),
+            restart: self.restart.or(method.restart),
+            precond: self.precond.clone(),
+            max_iters: self.max_iters,
+            store: self.store,
+            device: self.device.clone(),
+            threads: self.threads,
+            deterministic: self.deterministic.then_some(true),
+            partition: self.partition,
+            ..method
+        }
+    }
+}
+
 /// `krylith problem`.
 #[derive(Debug, Args)]
 pub struct ProblemArgs {
@@ -257,7 +365,7 @@ pub enum MatrixFormat {
 pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
     /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,
-    /// slow networks); answer, everything from arrays to x, beside what a user would write;
+    /// slow networks); ras, randomized Schwarz on linear systems of Newton steps; answer, everything from arrays to x, beside what a user would write;
     /// spmv, products of 24 large sparse matrices on one device and several, and CG around them;
     /// links, what kernels and links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
@@ -266,14 +374,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
     /// Factor on the number of mesh nodes or rows; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, 1/64 for ildu0,
-    /// cbcg and answer, and 1/256 for spmv]
+    /// cbcg, ras and answer, and 1/256 for spmv]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
     /// Threads on a CPU [default: all cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too;
-    /// cbcg: every tile and every s
+    /// cbcg: every tile and every s; ras: every number of sweeps of the paper's figures
     #[arg(long)]
     pub full: bool,
     /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
@@ -281,7 +389,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Option<Vec<krylith_bench::Series>>,
     /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU); spmv: of single,
-    /// multi, cg and sweep [default: all]
+    /// multi, cg and sweep; ras: of cavity600, cavity1200, ventricle, artery, repeat and scaling (on several GPUs), and on each problem of
+    /// ours, vendor and one-core [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub parts: Option<Vec<String>>,
     /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the table]
@@ -306,14 +415,15 @@ pub struct BenchArgs {
     #[arg(long)]
     pub in_process: bool,
     /// okp, ildu0, cbcg: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 and cbcg 5; 3 on a
-    /// CPU]
+    /// CPU]; ras: runs whose mean counts [default: 3]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
     /// answer: what to solve: names of its table, generated problems NAME:SIZE, matrix files, folders of them [default: the
     /// table]; cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
-    /// answer, spmv: times that each way is taken; the median counts [default: 5, spmv 20]
+    /// answer, spmv: times that each way is taken; the median counts [default: 5, spmv 20]; ras: independent runs of one setting
+    /// [default: 100]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub rounds: Option<usize>,
     /// answer: from arrays in the GPU's memory too
@@ -343,6 +453,8 @@ pub enum Suite {
     #[allow(missing_docs)]
     Cbcg,
     #[allow(missing_docs)]
+    Ras,
+    #[allow(missing_docs)]
     Spmv,
     #[allow(missing_docs)]
     Links,
@@ -363,7 +475,7 @@ pub struct ModelArgs {
     /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
     #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
     pub hosts: Option<usize>,
-    /// Who owns which block rows: rows, nonzeros, geometric or graph [default: rows]
+    /// Who owns which block rows: rows, nonzeros, geometric, multilevel or graph [default: rows]
     #[arg(long, value_name = "NAME", value_parser = options::partitioner, requires = "system")]
     pub partition: Option<Partitioner>,
     /// Unknowns of one node, 1 to 8 [default: what the file says]
@@ -421,7 +533,14 @@ pub struct InfoArgs {
 }
 
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("problem", |c| c.after_help(crate::problem::catalogue()))
+    let problems = |of| crate::problem::catalogue(of);
+    Cli::command()
+        .mut_subcommand("problem", |c| {
+            c.after_help(problems(krylith_problems::catalogue()) + crate::problem::NEXT)
+        })
+        .mut_subcommand("newton", |c| {
+            c.after_help(problems(krylith_problems::nonlinear::catalogue()) + "\n" + NEWTON_EXAMPLES)
+        })
 }
 
 /// Reads the command line; help, version and usage errors are printed here and leave their exit code.

@@ -30,7 +30,12 @@ pub struct Key {
     pub help: &'static str,
 }
 
-const fn key(name: &'static str, default: &'static str, unit: &'static str, help: &'static str) -> Key {
+pub(crate) const fn key(
+    name: &'static str,
+    default: &'static str,
+    unit: &'static str,
+    help: &'static str,
+) -> Key {
     Key { name, default, unit, help }
 }
 
@@ -179,8 +184,13 @@ pub fn catalogue() -> &'static [Problem] {
 
 /// The problem called `name`.
 pub(crate) fn find(name: &str) -> Result<&'static Problem> {
-    CATALOGUE.iter().find(|p| p.name == name).ok_or_else(|| {
-        let known: Vec<_> = CATALOGUE.iter().map(|p| p.name).collect();
+    find_in(&CATALOGUE, name)
+}
+
+/// The problem called `name` in a catalogue.
+pub(crate) fn find_in(catalogue: &'static [Problem], name: &str) -> Result<&'static Problem> {
+    catalogue.iter().find(|p| p.name == name).ok_or_else(|| {
+        let known: Vec<_> = catalogue.iter().map(|p| p.name).collect();
         Error::invalid(format!("unknown problem `{name}`; the known ones are {}", known.join(", ")))
     })
 }

@@ -22,6 +22,7 @@
 //! What is generated does not depend on the number of threads.
 
 mod catalogue;
+pub mod cavity;
 mod data;
 mod distributed;
 mod grid;
@@ -31,6 +32,7 @@ mod memory;
 mod mesh;
 pub mod multiphase;
 mod noise;
+pub mod nonlinear;
 mod radiation;
 mod random;
 mod spe10;

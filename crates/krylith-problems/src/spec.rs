@@ -26,6 +26,14 @@ impl Spec {
     /// An unknown name or key (the known ones are listed), a key given twice or without a value, a size that does
     /// not read as the problem's.
     pub fn parse(text: &str) -> Result<Self> {
+        Self::parse_in(text, find)
+    }
+
+    /// Takes `text` apart, a problem of the catalogue in which `find` looks.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_in(text: &str, find: impl FnOnce(&str) -> Result<&'static Problem>) -> Result<Self> {
         let text = text.trim();
         let mut parts = text.split(',');
         let head = parts.next().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! Generated systems against what mathematics and physics promise of them. One binary, as in crate krylith.
 
+mod cavity;
 mod common;
 mod distributed;
 mod grids;

@@ -21,6 +21,8 @@ pub mod programs;
 pub mod replicated;
 pub mod residual;
 pub mod schwarz;
+#[cfg(feature = "cuda")]
+pub mod schwarz_gpu;
 pub mod solver;
 #[cfg(feature = "cuda")]
 pub mod sweeps;
@@ -99,7 +101,8 @@ pub fn gmres_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make
         {
             for basis in [Store::F64, Store::F32] {
                 for jacobi in [false, true] {
-                    let options = GmresOptions { restart: 12, orthogonalization, basis };
+                    let options =
+                        GmresOptions { restart: 12, orthogonalization, basis, ..GmresOptions::default() };
                     let stop = Stop { rtol: 1e-12, ..Stop::default() };
                     let (x, history) = solve_with(make, &k, &rhs, options, stop, jacobi);
                     let what =

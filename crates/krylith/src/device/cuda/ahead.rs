@@ -5,6 +5,7 @@
 use super::block_tiles;
 use super::factors::IlduShape;
 use super::modules::Wanted;
+use super::schwarz;
 use super::specialisations as special;
 use crate::method::{KERNELS, MethodName};
 use crate::operator::Terms;
@@ -49,7 +50,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
     let method = options.method.unwrap_or_default();
     let open = method == MethodName::Auto;
     // The test for symmetry, and GMRES.
-    if open || method == MethodName::Gmres {
+    if open || method.is_gmres() {
         all.push(special::random());
         all.extend(special::bases(if open { Store::F64 } else { store }));
     }
@@ -64,7 +65,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
     }
     let [common, bicgstab, cbcg, cg, gmres] = KERNELS;
     let (steps, passes) = match method {
-        MethodName::Gmres => gmres,
+        MethodName::Gmres | MethodName::Fgmres => gmres,
         MethodName::Cg => cg,
         MethodName::Cbcg => cbcg,
         MethodName::Auto | MethodName::Bicgstab => bicgstab,
@@ -108,7 +109,9 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
     };
     match precond {
         // Those of ras are compiled when it is built.
-        PrecondSpec::None | PrecondSpec::Ras(_) => {}
+        PrecondSpec::None => {}
+        PrecondSpec::Ras(_) if (1..=8).contains(&b) => all.extend(schwarz::kernels([b], store)),
+        PrecondSpec::Ras(_) => {}
         PrecondSpec::Jacobi { block } => {
             let order = block.unwrap_or(b) * s;
             if order <= 32 {
@@ -165,6 +168,7 @@ mod tests {
                 "method=bicgstab precond=ildu+jacobi",
                 "precond=none",
                 "precond=block-jacobi",
+                "precond=ras",
             ] {
                 let problem = Problem::bsr(&a).unwrap();
                 let wanted = kernels(&problem.part_of_one(), &text.parse().unwrap());

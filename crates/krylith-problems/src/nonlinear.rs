@@ -1,0 +1,122 @@
+//! Nonlinear problems: what `krylith newton cavity:64x64` solves.
+//!
+//! ```
+//! let mut cavity = krylith_problems::nonlinear::by_text("cavity:9x9,re=10")?;
+//! let x = cavity.initial();
+//! let mut f = vec![0.0; x.len()];
+//! cavity.residual(&x, &mut f)?;
+//! assert_eq!(cavity.components(), ["u", "v", "omega"]);
+//! # Ok::<(), krylith::Error>(())
+//! ```
+
+use krylith::newton::NonlinearSystem;
+use krylith::{Error, Result};
+
+use crate::catalogue::{Problem, find_in, key};
+use crate::cavity::Cavity;
+use crate::spec::Spec;
+
+/// A nonlinear system with what a command needs beside it: a first guess, time steps, names and a mesh.
+pub trait NonlinearProblem: NonlinearSystem {
+    /// The problem's text with every default filled in; it makes the same problem again.
+    fn spec(&self) -> &str;
+    /// Where Newton's method begins: for the first time step, if there are several.
+    fn initial(&self) -> Vec<f64>;
+    /// The names of the components of a node, b of them.
+    fn components(&self) -> &'static [&'static str];
+
+    /// Accepts x as the solution of this time step and makes the system that of the next one, whose first guess it leaves in x. False,
+    /// with nothing done, where this step was the last, as it is in a steady problem.
+    ///
+    /// # Errors
+    /// What the problem cannot evaluate.
+    fn next_step(&mut self, _x: &mut [f64]) -> Result<bool> {
+        Ok(false)
+    }
+    /// The time at the end of this step, where the problem has a time.
+    fn time(&self) -> Option<f64> {
+        None
+    }
+
+    /// The key of the parameter that continuation may change.
+    fn parameter(&self) -> Option<(&'static str, f64)> {
+        None
+    }
+    /// Gives that parameter another value.
+    ///
+    /// # Errors
+    /// A problem without such a parameter; a value that does not do.
+    fn set_parameter(&mut self, _value: f64) -> Result<()> {
+        Err(Error::invalid(format!("`{}` has no parameter for continuation", self.spec())))
+    }
+
+    /// Where the nodes lie, in the order of the unknowns.
+    fn points(&self) -> Vec<[f64; 3]>;
+    /// What joins the nodes.
+    fn cells(&self) -> Cells;
+    /// What a `.vtu` file shows of x: by default each component on its own.
+    fn fields(&self, x: &[f64]) -> Vec<(&'static str, Field)> {
+        let names = self.components();
+        let of = |c: usize| x.iter().skip(c).step_by(names.len()).copied().collect();
+        names.iter().enumerate().map(|(c, name)| (*name, Field::Scalar(of(c)))).collect()
+    }
+    /// A picture of x, where the problem has one.
+    fn picture(&self, _x: &[f64]) -> Option<Picture> {
+        None
+    }
+}
+
+/// Cells of a mesh, by their nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cells {
+    /// Of a plane.
+    Triangles(Vec<[u32; 3]>),
+    /// Of a body.
+    Tetrahedra(Vec<[u32; 4]>),
+}
+
+/// Values at the nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Field {
+    /// One number a node.
+    Scalar(Vec<f64>),
+    /// Three numbers a node.
+    Vector(Vec<[f64; 3]>),
+}
+
+/// Values on a raster of equal cells, to be drawn in colours.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    /// What is shown.
+    pub title: String,
+    /// Cells from left to right.
+    pub columns: usize,
+    /// Cells from bottom to top.
+    pub rows: usize,
+    /// Row by row from the bottom, each from left to right; NaN where there is nothing.
+    pub values: Vec<f64>,
+}
+
+static CATALOGUE: [Problem; 1] = [Problem {
+    name: "cavity",
+    size: "NXxNY",
+    help: "flow in a unit square whose lid moves, velocity and vorticity, 5-point differences: 3 unknowns a node",
+    example: "cavity:64x64,re=100",
+    keys: &[key("re", "1", "", "Reynolds number: the parameter of continuation")],
+}];
+
+/// Every problem that [`by_text`] knows.
+pub fn catalogue() -> &'static [Problem] {
+    &CATALOGUE
+}
+
+/// The nonlinear problem that `NAME:SIZE[,key=value…]` names.
+///
+/// # Errors
+/// An unknown name or key (the known ones are listed), a value or size that does not fit.
+pub fn by_text(text: &str) -> Result<Box<dyn NonlinearProblem>> {
+    let spec = Spec::parse_in(text, |name| find_in(&CATALOGUE, name))?;
+    Ok(match spec.problem.name {
+        _ => Box::new(Cavity::from_spec(&spec)?),
+    })
+}
