@@ -184,8 +184,9 @@ pub struct SolveArgs {
     /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), block-jacobi (IC(0) or ILU(0) of the tiles of a
     /// structured grid with a 7-point stencil; keys tile=XxYxZ|whole|slab, factor=ic0|ilu0), ildu (incomplete factors of subdomains; keys
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
-    /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to the residual that A leaves
-    /// [default: auto]
+    /// each stage of a Kronecker system, one after the other), ras (restricted additive Schwarz: ILU(K) of subdomains that overlap,
+    /// randomized; keys overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N,
+    /// fdp=N, deterministic); "A+B" adds two, "A then B" applies B to the residual that A leaves [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<PrecondSpec>,
 

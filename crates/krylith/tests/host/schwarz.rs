@@ -48,7 +48,8 @@ fn convection(side: usize, b: usize) -> Bsr {
 
 fn iterations(a: &Bsr, options: &str) -> usize {
     let options: Options = format!("device=cpu rtol=1e-8 {options}").parse().unwrap();
-    let mut solver = Solver::new(&Problem::bsr(a).unwrap(), &options).unwrap();
+    let problem = Problem::bsr(a).unwrap();
+    let mut solver = Solver::new(&problem, &options).unwrap();
     let n = a.rows();
     let exact: Vec<f64> = (0..n).map(|i| (i as f64 * 0.37).sin()).collect();
     let csr = a.to_csr();
@@ -56,10 +57,10 @@ fn iterations(a: &Bsr, options: &str) -> usize {
     let b: Vec<f64> = (0..n).map(row).collect();
     let mut x = vec![0.0; n];
     let solution = solver.solve(&b, &mut x).unwrap();
-    assert_eq!(solution.outcome, Outcome::Converged, "{options}");
+    assert_eq!(solution.outcome(), Outcome::Converged, "{options}");
     let d = distance(&x, &exact);
     assert!(d <= 1e-5, "{options}: {d:e}");
-    solution.iterations
+    solution.history.iterations
 }
 
 #[test]
@@ -82,7 +83,8 @@ fn methods_converge_faster_with_overlap_and_fill() {
 fn reports_say_what_ras_is() {
     let a = convection(20, 2);
     let options: Options = "device=cpu precond=ras:parts=5,overlap=1,fill=1".parse().unwrap();
-    let mut solver = Solver::new(&Problem::bsr(&a).unwrap(), &options).unwrap();
+    let problem = Problem::bsr(&a).unwrap();
+    let mut solver = Solver::new(&problem, &options).unwrap();
     let (b, mut x) = (vec![1.0; 800], vec![0.0; 800]);
     let solution = solver.solve(&b, &mut x).unwrap();
     let info = &solution.precond;
@@ -96,7 +98,7 @@ fn reports_say_what_ras_is() {
     assert!(solution.events.iter().all(|e| e.kind != EventKind::Fallback), "{:?}", solution.events);
     // New values with which one sweep from the old factors is far off: exact ones take their place, and the solution says so.
     let options: Options = "device=cpu precond=ras:eta=1,fdp=1 method=gmres".parse().unwrap();
-    let mut solver = Solver::new(&Problem::bsr(&a).unwrap(), &options).unwrap();
+    let mut solver = Solver::new(&problem, &options).unwrap();
     solver.solve(&b, &mut x).unwrap();
     let other: Vec<f64> = a.values().iter().enumerate().map(|(k, v)| v * (1.0 + (k % 7) as f64)).collect();
     solver.update_values(&other[..]).unwrap();
@@ -156,13 +158,13 @@ fn solvers_of_ranks_solve_as_one() {
             };
             let (b, expected) = (own(&rhs), own(&exact));
             let subdomains = all.local(&part.rows)?;
-            let problem = Problem::part(Arc::new(comm), part)?.with_subdomains(subdomains);
+            let problem = Problem::part(comm, part)?.with_subdomains(subdomains);
             let mut solver = Solver::new(&problem, &options)?;
             let mut x = vec![0.0; b.len()];
             let solution = solver.solve(&b, &mut x)?;
-            assert_eq!(solution.outcome, Outcome::Converged);
+            assert_eq!(solution.outcome(), Outcome::Converged);
             assert!(distance(&x, &expected) <= 1e-5);
-            Ok(solution.iterations)
+            Ok(solution.history.iterations)
         });
         assert!(
             counts.as_ref().unwrap().iter().all(|&count| count.abs_diff(one) <= 1),
