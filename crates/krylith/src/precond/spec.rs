@@ -229,6 +229,15 @@ impl PrecondSpec {
         }
     }
 
+    /// True where it may be another operator at every application, as randomized sweeps are on a GPU: flexible methods allow that.
+    pub fn varies(&self) -> bool {
+        match self {
+            PrecondSpec::Ras(ras) => ras.varies(),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => parts.iter().any(Self::varies),
+            _ => false,
+        }
+    }
+
     /// Planes of a grid that a tile has, where ranks must hold whole planes.
     pub fn planes(&self) -> Option<usize> {
         match self {

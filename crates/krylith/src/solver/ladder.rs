@@ -110,7 +110,7 @@ pub(crate) fn ladder(
         if rung.method == MethodName::Cg && asked.is_none() && !(symmetric && precond.keeps_symmetry()) {
             continue;
         }
-        let name = asked.unwrap_or(rung.method);
+        let name = asked.unwrap_or(if precond.varies() { MethodName::Fgmres } else { rung.method });
         let method = MethodSpec::of(name, options, rung.restart).at_most(most);
         // Where one subdomain holds the whole system, cutting it and not cutting it are the same.
         let alike = match &precond {
@@ -257,6 +257,12 @@ mod tests {
         let all = names("precond=jacobi", LARGE);
         let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
         assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
+        // Sweeps in no fixed order are another preconditioner every time.
+        let restarts = [30, 100, 200, 300].map(|m| format!("ras with fgmres({m})"));
+        assert_eq!(names("precond=ras", LARGE), restarts);
+        assert_eq!(names("precond=ras:solve=exact", LARGE)[0], "ras:solve=exact with bicgstab");
+        assert_eq!(names("precond=ras:deterministic", LARGE)[0], "ras:deterministic with bicgstab");
+        assert_eq!(names("precond=ras method=bicgstab", LARGE), ["ras with bicgstab"]);
         let all = names("method=gmres:restart=7", LARGE);
         assert!(all.len() == 6 && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
         assert_eq!(names("method=gmres:restart=7 precond=jacobi", LARGE), ["jacobi with gmres(7)"]);

@@ -136,7 +136,9 @@ impl<'a> Plain<'a> {
     }
     /// The entry (i, j), if S has it.
     fn at(&self, i: usize, j: usize) -> Option<usize> {
-        self.row(i).find(|&e| self.column(e) == j)
+        let row = self.row(i);
+        let found = self.plan.column[row.clone()].binary_search(&(j as u32));
+        found.ok().map(|at| row.start + at)
     }
     fn diagonal(&self, i: usize) -> usize {
         self.at(i, i).expect("every row has its diagonal")

@@ -2,8 +2,8 @@
 //! whose subdomain solves are point-block ILU(k) with exact, Jacobi or randomized sweeps.
 //!
 //! Randomized factors are checked before they are used: where they are not finite, or their defect is above [`MOST_DEFECT`], exact ones
-//! take their place and an event says so. Later factorisations start warm from the last factors. From a cold start the first
-//! sweeps of ILU(2) and more are far from the factors, so the first of those is exact.
+//! take their place and an event says so. The first factors of ILU(2) and more are exact, as in the paper's §6.1; later factorisations
+//! start from the last factors.
 
 mod overlap;
 mod pattern;
@@ -22,8 +22,7 @@ use crate::space::{Space, Store};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Randomized factors with a larger defect ‖(A − LU)_S‖_F / ‖A‖_F are not taken. Iterations grow by a few in a hundred up to here, and
-/// fast behind.
+/// Randomized factors with a larger defect ‖(A − LU)_S‖_F / ‖A‖_F are not taken.
 pub const MOST_DEFECT: f64 = 1e-2;
 
 /// How a device runs factorisations and solves.

@@ -37,7 +37,7 @@ pub struct RasSpec {
     pub deterministic: bool,
 }
 
-/// η and γ where none is given: what the paper takes for the cavity and the ventricle.
+/// η and γ where none is given.
 const SWEEPS: usize = 5;
 /// Rows of a warp where none are given.
 const ROWS: usize = 8;
@@ -160,6 +160,11 @@ impl RasSpec {
         add(self.deterministic, "deterministic".into());
         let colon = if keys.is_empty() { "" } else { ":" };
         write!(f, "ras{colon}{}", keys.join(","))
+    }
+
+    /// True where solves are randomized in no fixed order.
+    pub fn varies(&self) -> bool {
+        !self.deterministic && matches!(self.solve, TriangularSolve::Random { .. })
     }
 
     /// The subdomains that are cut in the whole system; none where each rank is one.
