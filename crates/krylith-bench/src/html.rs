@@ -25,6 +25,17 @@ impl Table {
         format!("{}\n{table}\n", self.title)
     }
 
+    /// For a file of Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |row: &[String]| -> String {
+            let cells: String = row.iter().map(|cell| format!(" {} |", cell.replace('|', "\\|"))).collect();
+            format!("|{cells}\n")
+        };
+        let rule = "---|".repeat(self.header.len());
+        let rows: String = self.rows.iter().map(|row| line(row)).collect();
+        format!("## {}\n\n{}|{rule}\n{rows}\n", self.title, line(&self.header))
+    }
+
     fn html(&self) -> String {
         let cells = |tag: &str, row: &[String]| -> String {
             row.iter().map(|c| format!("<{tag}>{}</{tag}>", escape(c))).collect()
@@ -62,6 +73,7 @@ mod tests {
     fn a_page_is_well_formed_and_loads_nothing() {
         let mut table = Table::new("a < b", &["name", "time"]);
         table.rows.push(vec!["x & y".into(), "1 (0–2)".into()]);
+        assert_eq!(table.markdown(), "## a < b\n\n| name | time |\n|---|---|\n| x & y | 1 (0–2) |\n\n");
         let picture = crate::svg::stacked_bars("p", "s", &["a"], &[("n".into(), vec![1.0])]);
         let page = page("Title", &["a & b".into()], &[("bars".into(), picture)], &[table]);
         crate::svg::assert_well_formed(&page);

@@ -14,6 +14,7 @@ pub mod count;
 pub mod ildu0;
 pub mod model;
 pub mod okp;
+pub mod ras;
 pub mod spmv;
 
 mod cpu;
@@ -42,6 +43,7 @@ pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_pa
 pub use ildu0::{Ildu0Options, ildu0};
 pub use links::{LinksOptions, LinksReport, links};
 pub use okp::{DeviceChoice, OkpOptions, OkpReport, Series, okp};
+pub use ras::{Part as RasPart, RasSuite, ras};
 pub use samples::Samples;
 pub use spmv::{Part as SpmvPart, SpmvOptions, spmv};
 

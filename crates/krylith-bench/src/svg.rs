@@ -193,23 +193,31 @@ fn ticks(most: f64) -> Vec<f64> {
 
 /// Values over the number of GPUs, one line a name, upwards from 0.
 pub(crate) fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)]) -> String {
+    over_counts(title, "GPUs", gpus, lines)
+}
+
+/// Most counts that are written below an axis.
+const LABELS: usize = 16;
+
+/// Values over evenly spaced counts, which `axis` names, one line a name, upwards from 0.
+pub(crate) fn over_counts(title: &str, axis: &str, counts: &[usize], lines: &[(String, Vec<f64>)]) -> String {
     let (width, height) = (900.0, 430.0);
     let (left, right, top, bottom) = (70.0, 560.0, 20.0, 380.0);
     let values = lines.iter().flat_map(|l| l.1.iter().copied()).filter(|v| v.is_finite());
     let ticks = ticks(values.fold(1.0f64, f64::max));
     let most = ticks[ticks.len() - 1];
     // Evenly spaced: 1, 2, 4, 8.
-    let px = |i: usize| left + (right - left) * (i as f64 + 0.5) / gpus.len().max(1) as f64;
+    let px = |i: usize| left + (right - left) * (i as f64 + 0.5) / counts.len().max(1) as f64;
     let py = |v: f64| bottom - (bottom - top) * v / most;
     let mut out = open(width, height, title);
     for &value in &ticks {
         line(&mut out, (left, py(value)), (right, py(value)), "stroke=\"#dddddd\"");
         text(&mut out, left - 6.0, py(value) + 4.0, "end", &format!("{value}"));
     }
-    for (i, p) in gpus.iter().enumerate() {
+    for (i, p) in counts.iter().enumerate().step_by(counts.len().div_ceil(LABELS).max(1)) {
         text(&mut out, px(i), bottom + 16.0, "middle", &p.to_string());
     }
-    text(&mut out, 0.5 * (left + right), height - 12.0, "middle", "GPUs");
+    text(&mut out, 0.5 * (left + right), height - 12.0, "middle", axis);
     for (k, (name, values)) in lines.iter().enumerate() {
         let colour = COLOURS[k % COLOURS.len()];
         let points: Vec<(usize, f64)> =

@@ -137,9 +137,10 @@ pub struct SolveArgs {
     /// rank takes one of them [default: auto, the first GPU if one can be used and an estimate says that it is sooner]
     #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
     pub device: Option<DeviceSpec>,
-    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric, graph (METIS)
+    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
+    /// multilevel (parts of the graph), graph (the same by METIS)
     /// [default: auto, runs of rows unless the graph leaves much less to exchange]
-    #[arg(long, value_name = "auto|rows|nonzeros|geometric|graph", help_heading = "Machine")]
+    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", help_heading = "Machine")]
     pub partition: Option<PartitionSpec>,
     /// Threads on the CPU [default: one a core]
     #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
@@ -183,8 +184,9 @@ pub struct SolveArgs {
     /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), block-jacobi (IC(0) or ILU(0) of the tiles of a
     /// structured grid with a 7-point stencil; keys tile=XxYxZ|whole|slab, factor=ic0|ilu0), ildu (incomplete factors of subdomains; keys
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
-    /// each stage of a Kronecker system, one after the other); "A+B" adds two, "A then B" applies B to the residual that A leaves
-    /// [default: auto]
+    /// each stage of a Kronecker system, one after the other), ras (restricted additive Schwarz: ILU(K) of subdomains that overlap,
+    /// randomized; keys overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N,
+    /// fdp=N, deterministic); "A+B" adds two, "A then B" applies B to the residual that A leaves [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<PrecondSpec>,
 
@@ -363,7 +365,7 @@ pub enum MatrixFormat {
 pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
     /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,
-    /// slow networks); answer, everything from arrays to x, beside what a user would write;
+    /// slow networks); ras, randomized Schwarz on linear systems of Newton steps; answer, everything from arrays to x, beside what a user would write;
     /// spmv, products of 24 large sparse matrices on one device and several, and CG around them;
     /// links, what kernels and links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
@@ -372,14 +374,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
     /// Factor on the number of mesh nodes or rows; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, 1/64 for ildu0,
-    /// cbcg and answer, and 1/256 for spmv]
+    /// cbcg, ras and answer, and 1/256 for spmv]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
     /// Threads on a CPU [default: all cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too;
-    /// cbcg: every tile and every s
+    /// cbcg: every tile and every s; ras: every number of sweeps of the paper's figures
     #[arg(long)]
     pub full: bool,
     /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
@@ -387,7 +389,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Option<Vec<krylith_bench::Series>>,
     /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU); spmv: of single,
-    /// multi, cg and sweep [default: all]
+    /// multi, cg and sweep; ras: of cavity600, cavity1200, ventricle, artery, repeat and scaling (on several GPUs), and on each problem of
+    /// ours, vendor and one-core [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub parts: Option<Vec<String>>,
     /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the table]
@@ -412,14 +415,15 @@ pub struct BenchArgs {
     #[arg(long)]
     pub in_process: bool,
     /// okp, ildu0, cbcg: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 and cbcg 5; 3 on a
-    /// CPU]
+    /// CPU]; ras: runs whose mean counts [default: 3]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
     /// answer: what to solve: names of its table, generated problems NAME:SIZE, matrix files, folders of them [default: the
     /// table]; cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
-    /// answer, spmv: times that each way is taken; the median counts [default: 5, spmv 20]
+    /// answer, spmv: times that each way is taken; the median counts [default: 5, spmv 20]; ras: independent runs of one setting
+    /// [default: 100]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub rounds: Option<usize>,
     /// answer: from arrays in the GPU's memory too
@@ -449,6 +453,8 @@ pub enum Suite {
     #[allow(missing_docs)]
     Cbcg,
     #[allow(missing_docs)]
+    Ras,
+    #[allow(missing_docs)]
     Spmv,
     #[allow(missing_docs)]
     Links,
@@ -469,7 +475,7 @@ pub struct ModelArgs {
     /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
     #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
     pub hosts: Option<usize>,
-    /// Who owns which block rows: rows, nonzeros, geometric or graph [default: rows]
+    /// Who owns which block rows: rows, nonzeros, geometric, multilevel or graph [default: rows]
     #[arg(long, value_name = "NAME", value_parser = options::partitioner, requires = "system")]
     pub partition: Option<Partitioner>,
     /// Unknowns of one node, 1 to 8 [default: what the file says]

@@ -6,8 +6,8 @@ use crate::{files, output};
 use krylith::DeviceSpec;
 use krylith_bench::model::Machine;
 use krylith_bench::{
-    AnswerOptions, CbcgSuite, DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, SpmvOptions,
-    cbcg, ildu0, okp, spmv,
+    AnswerOptions, CbcgSuite, DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, RasSuite,
+    SpmvOptions, cbcg, ildu0, okp, ras, spmv,
 };
 
 /// Runs a suite, prints its tables and says where its files are.
@@ -26,16 +26,16 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     if args.ranks.is_some() || args.limit.is_some() || args.in_process {
         return Err(Failure::usage("--ranks, --limit and --in-process are for `krylith bench spmv`"));
     }
-    if args.rounds.is_some() || args.from_device {
+    if (args.rounds.is_some() && args.suite != Suite::Ras) || args.from_device {
         return Err(Failure::usage(
-            "--rounds is for `krylith bench answer` and `krylith bench spmv`, --from-device for the first",
+            "--rounds is for `krylith bench answer`, `ras` and `spmv`, --from-device for the first",
         ));
     }
     if !args.systems.is_empty() && args.suite != Suite::Cbcg {
         return Err(Failure::usage("--systems is for `krylith bench answer` and `krylith bench cbcg`"));
     }
-    if args.parts.is_some() && args.suite != Suite::Cbcg {
-        return Err(Failure::usage("--parts is for `krylith bench cbcg` and `krylith bench spmv`"));
+    if args.parts.is_some() && !matches!(args.suite, Suite::Cbcg | Suite::Ras) {
+        return Err(Failure::usage("--parts is for `krylith bench cbcg`, `ras` and `spmv`"));
     }
     if args.suite == Suite::Links {
         return links(args);
@@ -48,6 +48,9 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     }
     if args.suite == Suite::Cbcg {
         return structured(args);
+    }
+    if args.suite == Suite::Ras {
+        return schwarz(args);
     }
     let options = OkpOptions {
         device: device(args.device.as_ref()),
@@ -100,6 +103,28 @@ fn structured(args: BenchArgs) -> Result<u8> {
         ..CbcgSuite::default()
     };
     finish(&cbcg(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
+}
+
+/// Randomized Schwarz in Newton steps.
+fn schwarz(args: BenchArgs) -> Result<u8> {
+    if args.series.is_some() {
+        return Err(Failure::usage("--series is for `krylith bench okp`"));
+    }
+    let options = RasSuite {
+        device: device(args.device.as_ref()),
+        scale: args.scale,
+        out: args.out,
+        full: args.full,
+        threads: args.threads.unwrap_or(0),
+        solves: args.solves,
+        repeats: args.rounds.unwrap_or(RasSuite::default().repeats),
+        parts: parts(args.parts)?.unwrap_or(RasSuite::default().parts),
+        ..RasSuite::default()
+    };
+    let begin = std::time::Instant::now();
+    finish(&ras(&options, &mut |line| {
+        eprintln!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
+    })?)
 }
 
 /// Sparse products on one device and several.

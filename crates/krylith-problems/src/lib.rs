@@ -21,10 +21,12 @@
 //!
 //! What is generated does not depend on the number of threads.
 
+pub mod artery;
 mod catalogue;
 pub mod cavity;
 mod data;
 mod distributed;
+pub mod flow;
 mod grid;
 mod laplace;
 pub mod lookalike;
@@ -35,11 +37,14 @@ mod noise;
 pub mod nonlinear;
 mod radiation;
 mod random;
+pub mod solid;
 mod spe10;
 mod spec;
 mod stencil;
 mod steps;
 pub mod stokes;
+pub mod tets;
+pub mod ventricle;
 
 use std::sync::Arc;
 

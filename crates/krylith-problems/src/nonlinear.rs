@@ -12,9 +12,11 @@
 use krylith::newton::NonlinearSystem;
 use krylith::{Error, Result};
 
+use crate::artery::Artery;
 use crate::catalogue::{Problem, find_in, key};
 use crate::cavity::Cavity;
 use crate::spec::Spec;
+use crate::ventricle::Ventricle;
 
 /// A nonlinear system with what a command needs beside it: a first guess, time steps, names and a mesh.
 pub trait NonlinearProblem: NonlinearSystem {
@@ -97,13 +99,46 @@ pub struct Picture {
     pub values: Vec<f64>,
 }
 
-static CATALOGUE: [Problem; 1] = [Problem {
-    name: "cavity",
-    size: "NXxNY",
-    help: "flow in a unit square whose lid moves, velocity and vorticity, 5-point differences: 3 unknowns a node",
-    example: "cavity:64x64,re=100",
-    keys: &[key("re", "1", "", "Reynolds number: the parameter of continuation")],
-}];
+static CATALOGUE: [Problem; 3] = [
+    Problem {
+        name: "cavity",
+        size: "NXxNY",
+        help: "flow in a unit square whose lid moves, velocity and vorticity, 5-point differences: 3 unknowns a node",
+        example: "cavity:64x64,re=100",
+        keys: &[key("re", "1", "", "Reynolds number: the parameter of continuation")],
+    },
+    Problem {
+        name: "ventricle",
+        size: "N",
+        help: "elastodynamics of a left ventricle under pressure, fibre-reinforced, P1 tetrahedra, Newmark steps: 3 \
+               unknowns a node; N tetrahedra, about",
+        example: "ventricle:6000,dt=0.005,steps=3",
+        keys: &[
+            key("dt", "0.005", "s", "step length"),
+            key("steps", "3", "", "time steps"),
+            key("pressure", "1000", "Pa", "pressure on the inner surface once it is reached"),
+            key("ramp", "0.05", "s", "when it is reached"),
+            key("a", "59", "Pa", "stiffness between the fibres"),
+            key("b", "8.023", "", "how fast that stiffens"),
+            key("af", "18472", "Pa", "stiffness of the fibres"),
+            key("bf", "16.026", "", "how fast they stiffen"),
+            key("kappa", "1e5", "Pa", "penalty of a change of volume"),
+        ],
+    },
+    Problem {
+        name: "artery",
+        size: "NAME",
+        help: "blood in a bent artery with a stenosis, stabilised P1-P1 tetrahedra, BDF2 steps, pulsatile inflow: 4 unknowns a \
+               node; NAME is a number of nodes, met about, or a file of Gmsh (.msh as text, in cm, with physical \
+               surfaces inlet, wall and outlet)",
+        example: "artery:5000,re=300,steps=3",
+        keys: &[
+            key("re", "300", "", "Reynolds number of the mean flow, by the diameter"),
+            key("dt", "0.005", "s", "step length"),
+            key("steps", "3", "", "time steps"),
+        ],
+    },
+];
 
 /// Every problem that [`by_text`] knows.
 pub fn catalogue() -> &'static [Problem] {
@@ -117,6 +152,8 @@ pub fn catalogue() -> &'static [Problem] {
 pub fn by_text(text: &str) -> Result<Box<dyn NonlinearProblem>> {
     let spec = Spec::parse_in(text, |name| find_in(&CATALOGUE, name))?;
     Ok(match spec.problem.name {
+        "ventricle" => Box::new(Ventricle::from_spec(&spec)?),
+        "artery" => Box::new(Artery::from_spec(&spec)?),
         _ => Box::new(Cavity::from_spec(&spec)?),
     })
 }

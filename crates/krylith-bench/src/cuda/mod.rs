@@ -7,6 +7,7 @@ mod machine;
 pub(crate) mod multi;
 pub(crate) mod paper;
 mod products;
+mod ras;
 pub(crate) mod spmv;
 mod vendor;
 

@@ -21,6 +21,8 @@ use std::time::Instant;
 pub(super) const ONE: &str = "CG on one device";
 /// Vectors in parts, ghosts by halos.
 pub(super) const HALO: &str = "CG, distributed vectors";
+/// The same by parts of the graph.
+pub(super) const GRAPH: &str = "CG, parts of the graph";
 
 /// The paper's baseline: vectors in parts, gathered before every product.
 pub(super) const COMP: &str = "CG(comp)";
@@ -53,12 +55,10 @@ where
             Way::Replicated(Mode::TwoNz | Mode::Staged { blocks: 4 | 16 } | Mode::Fused) => continue,
             Way::Replicated(mode) => format!("CG({mode})"),
             Way::Halo => HALO.into(),
+            Way::Graph => GRAPH.into(),
         };
         progress(&format!("{}: {iterations} iterations of {name} on {ranks} ranks", case.name));
-        let parts = match &way {
-            Way::Halo => ground.parts(case).map(|made| made.0),
-            Way::Replicated(_) => Ok(Vec::new()),
-        };
+        let parts = way.parts(ground, case).map(|made| made.0);
         let a = held.as_ref().unwrap_or(&case.a);
         let done = parts.and_then(|parts| several(ground, (case, a), &way, &parts, iterations));
         rows.push(row(&name, ranks, done));
@@ -112,11 +112,11 @@ where
                 let (operator, _) = G::Space::replicated(&space, &comm, held, mode)?;
                 solves(&space, &*comm, &*operator, &case.x, iterations)
             }
-            Way::Halo => {
+            Way::Halo | Way::Graph => {
                 let part = &parts[comm.rank()];
                 let space = ground.joined(&comm, part.rows.len())?;
                 let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-                solves(&space, &*comm, &operator, &case.x[part.rows.clone()], iterations)
+                solves(&space, &*comm, &operator, &part.rows.of(&case.x), iterations)
             }
         }
     })?;

@@ -9,6 +9,7 @@ use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::{Partitioner, split};
 use krylith::{Error, Result, Store};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -54,10 +55,39 @@ pub(crate) trait One {
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>>;
 }
 
+/// Rows of the whole that a rank has.
+pub(crate) enum Own {
+    Run(Range<usize>),
+    List(Vec<u64>),
+}
+
+impl Own {
+    pub fn len(&self) -> usize {
+        match self {
+            Own::Run(rows) => rows.len(),
+            Own::List(rows) => rows.len(),
+        }
+    }
+    /// Where it has a row of the whole. Lists ascend.
+    pub fn place(&self, row: usize) -> Option<usize> {
+        match self {
+            Own::Run(rows) => rows.contains(&row).then(|| row - rows.start),
+            Own::List(rows) => rows.binary_search(&(row as u64)).ok(),
+        }
+    }
+    /// Its share of a vector.
+    pub fn of<'x>(&self, x: &'x [f64]) -> Cow<'x, [f64]> {
+        match self {
+            Own::Run(rows) => Cow::Borrowed(&x[rows.clone()]),
+            Own::List(rows) => Cow::Owned(rows.iter().map(|&i| x[i as usize]).collect()),
+        }
+    }
+}
+
 /// A rank's rows of a product with halos.
 pub(crate) struct Piece {
     /// Among those of the whole.
-    pub rows: Range<usize>,
+    pub rows: Own,
     /// In local numbers, with their halo.
     pub terms: Terms<'static>,
 }
@@ -81,8 +111,25 @@ pub(crate) trait Ground: Sync {
         let terms = Terms::csr(&case.a)?;
         let partition = Partitioner::Nonzeros.partition(&terms, None, self.ranks())?;
         let pieces = split(&terms, &partition)?.into_iter().map(|part| Piece {
-            rows: part.rows.first().map_or(0..0, |&first| first as usize..first as usize + part.halo.own),
+            rows: Own::Run(
+                part.rows.first().map_or(0..0, |&first| first as usize..first as usize + part.halo.own),
+            ),
             terms: part.terms,
+        });
+        Ok((pieces.collect(), begin.elapsed().as_secs_f64()))
+    }
+    /// The same with parts of the graph.
+    ///
+    /// # Errors
+    /// No room.
+    fn graph_parts(&self, case: &Case) -> Result<(Vec<Piece>, f64)> {
+        let begin = Instant::now();
+        let terms = Terms::csr(&case.a)?;
+        let partition = Partitioner::Multilevel.partition(&terms, None, self.ranks())?;
+        let pieces = split(&terms, &partition)?.into_iter().map(|part| {
+            let mut rows = part.rows;
+            rows.truncate(part.halo.own);
+            Piece { rows: Own::List(rows), terms: part.terms }
         });
         Ok((pieces.collect(), begin.elapsed().as_secs_f64()))
     }

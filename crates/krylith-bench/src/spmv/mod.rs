@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use ground::OURS;
-pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, Piece, VECTOR};
+pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, Own, Piece, VECTOR};
 #[cfg(feature = "cuda")]
 pub(crate) use matrix::Case;
 pub(crate) use means::means;

@@ -2,7 +2,7 @@
 
 use super::SpmvOptions;
 use super::found::{PCSR, Point, Row};
-use super::ground::{Ground, Piece};
+use super::ground::{Ground, Own, Piece};
 use super::matrix::Case;
 use super::shared::{Mode, Shared, rows_of};
 use super::single::{MOST, TRIAL, products};
@@ -17,12 +17,24 @@ use std::time::Instant;
 
 /// The distributed product, of which every rank has its rows and gets the ghosts that these need.
 pub(super) const HALO: &str = "halo, contiguous";
+/// The same by parts of the graph.
+pub(super) const GRAPH: &str = "halo, graph";
+
+/// A graph is cut where rows are about alike, as on a mesh: those of the web and of k-mers have no thin places, and to look for them
+/// takes minutes.
+fn has_thin_cuts(case: &Case) -> bool {
+    case.shape.mean() >= 4.0
+        && case.shape.max as f64 <= 8.0 * case.shape.mean()
+        && case.a.nonzeros() < 1 << 30
+}
 
 /// A way to share a product.
 #[derive(Debug, Clone)]
 pub(super) enum Way {
     Replicated(Mode),
     Halo,
+    /// Halos of parts of the graph.
+    Graph,
 }
 
 impl Way {
@@ -30,6 +42,15 @@ impl Way {
         match self {
             Way::Replicated(mode) => mode.to_string(),
             Way::Halo => HALO.into(),
+            Way::Graph => GRAPH.into(),
+        }
+    }
+    /// Each rank's rows of a product with halos, and the seconds that they took; nothing where vectors stand whole.
+    pub fn parts<G: Ground>(&self, ground: &G, case: &Case) -> Result<(Vec<Piece>, f64)> {
+        match self {
+            Way::Replicated(_) => Ok((Vec::new(), 0.0)),
+            Way::Halo => ground.parts(case),
+            Way::Graph => ground.graph_parts(case),
         }
     }
 }
@@ -40,6 +61,7 @@ pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
     let modes = Mode::candidates(case.shape.mean(), ranks).into_iter().filter(|mode| *mode != Mode::Alone);
     let mut all: Vec<Way> = modes.map(Way::Replicated).collect();
     all.push(Way::Halo);
+    all.extend(has_thin_cuts(case).then_some(Way::Graph));
     all
 }
 
@@ -92,12 +114,9 @@ where
     G::Space: Shared,
 {
     let name = way.name();
-    let cut = match way {
-        Way::Halo => match ground.parts(case) {
-            Ok(made) => made,
-            Err(e) => return Row::failed(&name, e),
-        },
-        Way::Replicated(_) => (Vec::new(), 0.0),
+    let cut = match way.parts(ground, case) {
+        Ok(made) => made,
+        Err(e) => return Row::failed(&name, e),
     };
     let done = Team::run(ground.ranks(), |comm| {
         let comm: Arc<dyn Communicator> = comm;
@@ -139,9 +158,9 @@ where
         Way::Replicated(mode) => {
             let space = ground.alone(rank, case.rows())?;
             let (operator, setup) = G::Space::replicated(&space, comm, held, mode)?;
-            timed(&space, comm, &*operator, case, 0, setup, samples)
+            timed(&space, comm, &*operator, (case, &Own::Run(0..case.rows())), setup, samples)
         }
-        Way::Halo => {
+        Way::Halo | Way::Graph => {
             let part = &parts[rank];
             let space = ground.joined(comm, part.rows.len())?;
             // The first compiles kernels, which is paid once a machine.
@@ -151,7 +170,7 @@ where
             let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
             space.wait()?;
             let setup = begin.elapsed().as_secs_f64();
-            timed(&space, comm, &operator, case, part.rows.start, setup, samples)
+            timed(&space, comm, &operator, (case, &part.rows), setup, samples)
         }
     }
 }
@@ -166,18 +185,17 @@ fn timed<S: Space>(
     space: &S,
     comm: &Arc<dyn Communicator>,
     operator: &dyn LinearOperator<S>,
-    case: &Case,
-    first: usize,
+    (case, own): (&Case, &Own),
     setup: f64,
     samples: usize,
 ) -> Result<Measured> {
     let n = space.len();
     let (mut x, mut y) = (space.vector()?, space.vector()?);
-    space.write(&case.x[first..first + n], &mut x)?;
+    space.write(&own.of(&case.x), &mut x)?;
     operator.apply(space, &x, &mut y)?;
     let mut host = vec![f64::NAN; n];
     space.read(&y, &mut host)?;
-    let check = case.check(first, &host);
+    let check = case.check(own, &host);
     drop(host);
     let mut take = |inner: usize| seconds_of(space, &**comm, operator, &x, &mut y, inner);
     // Waiting for a device takes as long as a short product, so that counts less in a longer sample.
@@ -247,7 +265,7 @@ fn pcsr<G: Ground>(ground: &G, case: &Case, options: &SpmvOptions) -> Option<Row
         Err(e) => return Some(Row::failed(PCSR, e)),
     };
     let mut row = Row { name: PCSR.into(), ranks: ground.ranks(), setup, ..Row::default() };
-    match case.check(0, &y) {
+    match case.check(&Own::Run(0..y.len()), &y) {
         Ok(error) => {
             (row.error, row.trial, row.samples) = (error, Samples(samples.clone()).median(), samples)
         }

@@ -494,6 +494,8 @@ fn conjugate(found: &[&Found]) -> Table {
 /// Ways on several devices whose figures are drawn.
 pub(super) fn ways(found: &[&Found]) -> Vec<String> {
     let mut all = names(found, |f| &f.multi);
-    all.retain(|n| n != multi::HALO || found.iter().any(|f| f.multi(multi::HALO).is_some()));
+    for halo in [multi::HALO, multi::GRAPH] {
+        all.retain(|n| n != halo || found.iter().any(|f| f.multi(halo).is_some()));
+    }
     all
 }

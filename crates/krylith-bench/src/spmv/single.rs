@@ -2,7 +2,7 @@
 
 use super::SpmvOptions;
 use super::found::Row;
-use super::ground::{Candidate, One};
+use super::ground::{Candidate, One, Own};
 use super::matrix::Case;
 use crate::samples::{Samples, in_turn};
 use krylith::Result;
@@ -71,7 +71,7 @@ fn check(
     candidate.run()?;
     let y = candidate.read()?;
     row.notes = candidate.notes();
-    match case.check(0, &y) {
+    match case.check(&Own::Run(0..y.len()), &y) {
         Ok(error) => row.error = error,
         Err(why) => (row.failure, row.wrong) = (Some(why), true),
     }

@@ -4,4 +4,5 @@ mod answer;
 mod cbcg;
 mod ildu0;
 mod okp;
+mod ras;
 mod spmv;

@@ -1,16 +1,21 @@
 //! Generated systems against what mathematics and physics promise of them. One binary, as in crate krylith.
 
 mod cavity;
+mod artery;
 mod common;
 mod distributed;
+mod flow;
 mod grids;
 mod iterations;
 mod lookalike;
 mod multiphase;
 mod multiphase_steps;
 mod orthogonality;
+mod solid;
 mod space_order;
 mod spec;
 mod stage;
 mod structure;
+mod tets;
 mod time_order;
+mod ventricle;

@@ -29,7 +29,7 @@ use crate::space::{
     BATCH, COMPLETED, FLAGS, History, Observer, Outcome, Phase, REASON, REMAINING, Reason, Space, Stop,
     VERIFIED,
 };
-use crate::{Result, comm, steps, sweeps};
+use crate::{Result, steps, sweeps};
 use convergence::Convergence;
 pub use recurrence::Recurrence;
 pub(crate) use unit::other_unit;
@@ -244,7 +244,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 break Outcome::Stagnated;
             }
             let asks = convergence.tell(&self.history, verified, observer);
-            if interrupted || s.any(asks)? {
+            if interrupted || on.largest(s, f64::from(u8::from(asks)))? > 0.0 {
                 break Outcome::Interrupted;
             }
             if s.pipeline_depth() == 0 {
@@ -344,7 +344,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         // Devices of one kind everywhere: all ranks record, or none does.
         let length = match launches {
             None => MOST,
-            Some(own) => LAUNCHES / (comm::largest(s.comm(), own as f64)? as usize).max(1),
+            Some(own) => LAUNCHES / (on.largest(s, own as f64)? as usize).max(1),
         };
         self.length = (length.clamp(1, MOST), on.key);
         self.host.resize(R::SCALARS + self.length.0 + 1, 0.0);

@@ -150,6 +150,11 @@ impl<'a, S: Space> Operators<'a, S> {
         Self { a, p, key }
     }
 
+    /// The largest of a number over all that work on this system.
+    pub fn largest(&self, space: &S, own: f64) -> Result<f64> {
+        self.a.largest(space, own)
+    }
+
     /// True where the guard is known to be raised. What is not recorded asks the device: an operator that works on the host
     /// waits for it anyway, and heeds no guard.
     pub fn halted(&self, s: &S, scalars: &S::Scalars) -> Result<bool> {

@@ -20,8 +20,8 @@ pub use structure::Structure;
 pub use term_values::TermValues;
 pub(crate) use term_values::{HostTerms, check_count};
 
-use crate::Result;
 use crate::space::Space;
+use crate::{Result, comm};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -102,6 +102,13 @@ pub trait LinearOperator<S: Space> {
     fn recordable(&self) -> bool {
         true
     }
+
+    /// The largest of a number over the ranks that apply the operator together: those of the space, unless the operator shares
+    /// its work with ranks that the space knows nothing of (see [`Replicated`]). What all of them must decide alike is asked here.
+    /// Collective.
+    fn largest(&self, space: &S, own: f64) -> Result<f64> {
+        comm::largest(space.comm(), own)
+    }
 }
 
 /// What stands behind a pointer is applied as itself.
@@ -142,6 +149,9 @@ macro_rules! behind {
             }
             fn recordable(&self) -> bool {
                 (**self).recordable()
+            }
+            fn largest(&self, space: &S, own: f64) -> Result<f64> {
+                (**self).largest(space, own)
             }
         }
     )*};
@@ -184,6 +194,9 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     }
     fn recordable(&self) -> bool {
         self.borrow().recordable()
+    }
+    fn largest(&self, space: &S, own: f64) -> Result<f64> {
+        self.borrow().largest(space, own)
     }
 }
 

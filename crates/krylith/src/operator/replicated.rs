@@ -319,6 +319,10 @@ impl<S: SharedRows> LinearOperator<S> for Replicated<S> {
         bytes_of(self.cuts.of_rank(rank), self.rows)
             + 8 * (self.cuts.sent(rank) * (self.comm.size() - 1)) as u64
     }
+    /// The space is one rank's, and yet all must take the same steps: products meet.
+    fn largest(&self, _: &S, own: f64) -> Result<f64> {
+        largest(&*self.comm, own)
+    }
 }
 
 /// A product of distributed vectors whose argument is gathered on every rank before it begins: what CG(comp) of the paper does.

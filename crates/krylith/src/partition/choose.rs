@@ -73,10 +73,13 @@ pub fn choose(
     };
     let ghosts = most(&runs)?;
     if ghosts > MANY_GHOSTS
-        && let Ok(graph) = Partitioner::Graph.partition(terms, coordinates, ranks)
+        && let Ok(graph) = Partitioner::Multilevel.partition(terms, coordinates, ranks)
         && most(&graph)? < ghosts
     {
-        return Ok((graph, format!("partition by graph: runs of rows have {ghosts:.1} ghosts a node")));
+        return Ok((
+            graph,
+            format!("partition by multilevel cut of the graph: runs of rows have {ghosts:.1} ghosts a node"),
+        ));
     }
     Ok((runs, format!("partition by nonzeros: at most {ghosts:.2} ghosts a node")))
 }

@@ -60,22 +60,4 @@ impl Partition {
         partition.fill_empty_ranks();
         Ok(partition)
     }
-
-    /// METIS may leave ranks empty where rows are few or heavy: each gets a row of the rank that has most.
-    fn fill_empty_ranks(&mut self) {
-        let mut count = vec![0usize; self.ranks];
-        self.owner.iter().for_each(|&r| count[r as usize] += 1);
-        while let Some(empty) = count.iter().position(|&c| c == 0) {
-            let Some(largest) = (0..self.ranks).max_by_key(|&r| (count[r], std::cmp::Reverse(r))) else {
-                return;
-            };
-            let Some(row) = self.owner.iter().rposition(|&r| r as usize == largest) else { return };
-            if count[largest] < 2 {
-                return;
-            }
-            self.owner[row] = empty as u32;
-            count[largest] -= 1;
-            count[empty] += 1;
-        }
-    }
 }

@@ -1,8 +1,10 @@
 //! Ways to give block rows to ranks.
 //!
-//! All weigh a row by its stored blocks, all terms together, because that is what a product costs; `rows` alone counts
+//! All weigh a row by its stored blocks, all terms together, because that is what a product costs; `rows` and `multilevel` count
 //! rows. None depends on threads, and while there are as many rows as ranks none leaves a rank without rows.
 
+use super::adjacency::Adjacency;
+use super::multilevel;
 use crate::operator::Terms;
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -55,14 +57,21 @@ pub enum Partitioner {
     Nonzeros,
     /// Recursive coordinate bisection: boxes in space, equal in stored blocks. Needs coordinates.
     Geometric,
+    /// Parts of the graph with few blocks between them, by our own multilevel cut on all threads.
+    Multilevel,
     /// k-way partition of the graph by METIS: few blocks between ranks. Needs the feature `metis`.
     Graph,
 }
 
 impl Partitioner {
     /// All of them, from the cheapest to the dearest.
-    pub const ALL: [Partitioner; 4] =
-        [Partitioner::Rows, Partitioner::Nonzeros, Partitioner::Geometric, Partitioner::Graph];
+    pub const ALL: [Partitioner; 5] = [
+        Partitioner::Rows,
+        Partitioner::Nonzeros,
+        Partitioner::Geometric,
+        Partitioner::Multilevel,
+        Partitioner::Graph,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -70,6 +79,7 @@ impl Partitioner {
             Partitioner::Rows => "rows",
             Partitioner::Nonzeros => "nonzeros",
             Partitioner::Geometric => "geometric",
+            Partitioner::Multilevel => "multilevel",
             Partitioner::Graph => "graph",
         }
     }
@@ -93,6 +103,7 @@ impl Partitioner {
                 })?;
                 Partition::geometric(terms, points, ranks)
             }
+            Partitioner::Multilevel => Partition::multilevel(terms, ranks),
             #[cfg(feature = "metis")]
             Partitioner::Graph => Partition::graph(terms, ranks),
             #[cfg(not(feature = "metis"))]
@@ -158,6 +169,51 @@ impl Partition {
             rank += 1;
         });
         Ok(partition)
+    }
+
+    /// Parts of the graph of A + Aᵀ, all terms together, of about as many rows, with few blocks between them: the multilevel cut that
+    /// makes subdomains ([`SubdomainCut::Multilevel`](super::SubdomainCut::Multilevel)), on all threads. The same on every run and
+    /// number of threads; no limit of 32-bit edges.
+    ///
+    /// # Errors
+    /// No rank.
+    pub fn multilevel(terms: &Terms, ranks: usize) -> Result<Self> {
+        let n = terms.block_rows();
+        if ranks <= 1 || n <= ranks {
+            return Self::by_rows(n, ranks); // nothing to choose
+        }
+        let (mut owner, groups) = multilevel::cut_into(Adjacency::of(terms), ranks);
+        let mut rows = vec![0u64; groups.max(ranks)];
+        owner.iter().for_each(|&g| rows[g as usize] += 1);
+        // Groups that the cut could not avoid go to the ranks with the fewest rows.
+        let mut rank_of: Vec<u32> = (0..groups as u32).collect();
+        for group in ranks..groups {
+            let least = (0..ranks).min_by_key(|&r| rows[r]).unwrap_or(0);
+            rank_of[group] = least as u32;
+            rows[least] += rows[group];
+        }
+        owner.iter_mut().for_each(|g| *g = rank_of[*g as usize]);
+        let mut partition = Self::new(owner, ranks)?;
+        partition.fill_empty_ranks();
+        Ok(partition)
+    }
+
+    /// A cut of a graph may leave ranks empty where rows are few or heavy: each gets a row of the rank that has most.
+    pub(super) fn fill_empty_ranks(&mut self) {
+        let mut count = vec![0usize; self.ranks];
+        self.owner.iter().for_each(|&r| count[r as usize] += 1);
+        while let Some(empty) = count.iter().position(|&c| c == 0) {
+            let Some(largest) = (0..self.ranks).max_by_key(|&r| (count[r], std::cmp::Reverse(r))) else {
+                return;
+            };
+            let Some(row) = self.owner.iter().rposition(|&r| r as usize == largest) else { return };
+            if count[largest] < 2 {
+                return;
+            }
+            self.owner[row] = empty as u32;
+            count[largest] -= 1;
+            count[empty] += 1;
+        }
     }
 }
 

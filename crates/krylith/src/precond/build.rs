@@ -3,6 +3,7 @@
 //! [`by_name`] is the one place where names become operators. Around what it builds stand, in this order, scaling and
 //! null vectors that are projected out.
 
+mod schwarz;
 mod tiles;
 
 use super::{
@@ -32,6 +33,11 @@ pub trait Preconditioner<S: Space>: LinearOperator<S> {
     /// # Errors
     /// Another shape; values that it cannot be built of.
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()>;
+
+    /// What there is to tell of the updates since this was last asked, such as another way that took the place of the one asked for.
+    fn take_events(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// P⁻¹ on the device; `None` is the identity.
@@ -141,6 +147,7 @@ fn by_name<S: SolverSpace>(
         PrecondSpec::BlockJacobi(spec) => tiles::build(space, terms, local, spec, store),
         PrecondSpec::Ildu(spec) => ildu(space, terms, local, spec, store),
         PrecondSpec::Stage(spec) => stage(space, terms, local, spec, store),
+        PrecondSpec::Ras(spec) => schwarz::build(space, terms, local, spec, store, notes),
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
             let mut part = |wanted| -> Result<_> {
                 let (p, info) = by_name(space, terms, local, wanted, store, a, notes)?;
@@ -464,6 +471,9 @@ impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
         let values = TermValues::from(&terms);
         self.scaled.inner_mut().map_or(Ok(()), |p| p.update_values(space, &terms, values))
     }
+    fn take_events(&mut self) -> Vec<String> {
+        self.scaled.inner_mut().map_or_else(Vec::new, |p| p.take_events())
+    }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for BlockJacobi<S> {
@@ -494,6 +504,9 @@ impl<S: SolverSpace> Preconditioner<S> for NullSpace<S, Box<dyn Preconditioner<S
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
         self.inner_mut().map_or(Ok(()), |p| p.update_values(space, terms, values))
     }
+    fn take_events(&mut self) -> Vec<String> {
+        self.inner_mut().map_or_else(Vec::new, |p| p.take_events())
+    }
 }
 
 impl<S: SolverSpace> Preconditioner<S>
@@ -502,6 +515,9 @@ impl<S: SolverSpace> Preconditioner<S>
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
         self.first_mut().update_values(space, terms, values)?;
         self.second_mut().update_values(space, terms, values)
+    }
+    fn take_events(&mut self) -> Vec<String> {
+        [self.first_mut().take_events(), self.second_mut().take_events()].concat()
     }
 }
 
@@ -512,6 +528,9 @@ impl<S: SolverSpace> Preconditioner<S>
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
         self.first_mut().update_values(space, terms, values)?;
         self.second_mut().update_values(space, terms, values)
+    }
+    fn take_events(&mut self) -> Vec<String> {
+        [self.first_mut().take_events(), self.second_mut().take_events()].concat()
     }
 }
 
@@ -536,6 +555,12 @@ impl PrecondSpec {
                 let (b, stages) = (terms.block(), terms.stages() as u64);
                 let coupling: u64 = terms.terms.iter().map(|t| t.1.stored() as u64 * width).sum();
                 stages * factors(terms, ildu.fill, b as u64, width) + coupling + 8 * n
+            }
+            // Subdomain matrices, L and U, and those of the sweep before.
+            PrecondSpec::Ras(ras) => {
+                let blocks =
+                    terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>() * (1 + ras.fill as u64);
+                blocks * (order * order * 24 + 8) + n * (16 * order + 32)
             }
             PrecondSpec::Sum(parts) => both(parts) + 8 * n,
             PrecondSpec::Multiplicative(parts) => both(parts) + 16 * n,

@@ -28,7 +28,8 @@ pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use null_space::NullSpace;
 pub use schwarz::{
-    FILL, FactorQuality, Factorization, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
+    FILL, FactorQuality, Factorization, MOST_DEFECT, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions,
+    SchwarzOrder, SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve,
 };
-pub use spec::{IlduSpec, PrecondSpec, TileSpec};
+pub use spec::{IlduSpec, PrecondSpec, RasSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

@@ -1,6 +1,11 @@
 //! How preconditioners are written as text: NAME[:key=value,…], `A+B` for both side by side, and `A then B` for one after the
 //! other. `+` binds closer than `then`; both are read from the left.
 
+mod ras;
+
+pub use ras::RasSpec;
+pub(super) use ras::{factor_name, solve_name};
+
 use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
 use crate::options::{named, unknown, whole_number};
@@ -33,6 +38,8 @@ pub enum PrecondSpec {
     Ildu(IlduSpec),
     /// Stage by stage, with the lower factor of the Butcher matrix; each stage as `ildu` would.
     Stage(IlduSpec),
+    /// Restricted additive Schwarz: incomplete factors of subdomains that overlap.
+    Ras(RasSpec),
     /// Both, added.
     Sum(Box<[PrecondSpec; 2]>),
     /// The second on what the first leaves over.
@@ -107,7 +114,9 @@ impl std::str::FromStr for PrecondSpec {
             .map(|list| {
                 list.split(',')
                     .map(|p| {
+                        let flag = (p == "deterministic").then_some((p, "yes"));
                         p.split_once('=')
+                            .or(flag)
                             .ok_or_else(|| Error::invalid(format!("`{p}` in `{text}` is not key=value")))
                     })
                     .collect::<Result<Vec<_>>>()
@@ -143,6 +152,7 @@ impl std::str::FromStr for PrecondSpec {
             // The name of earlier versions stays.
             "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
             "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
+            "ras" => RasSpec::read(parameters).map(PrecondSpec::Ras),
             "ilu0" => Err(Error::invalid(
                 "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole",
             )),
@@ -156,6 +166,8 @@ impl std::str::FromStr for PrecondSpec {
                     "block-jacobi[:tile=XxYxZ|whole|slab,factor=ic0|ilu0]",
                     "ildu[:fill=K,rows=N,cut=NAME,shift=S]",
                     "stage[:the same keys]",
+                    "ras[:overlap=D,parts=N,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=random|jacobi|exact,gamma=N,fdp=N,\
+                     deterministic]",
                     "`A+B` and `A then B` of them",
                 ],
             ),
@@ -186,6 +198,7 @@ impl std::fmt::Display for PrecondSpec {
             PrecondSpec::BlockJacobi(tiles) => tiles.spelt(f),
             PrecondSpec::Ildu(ildu) => ildu.spelt("ildu", f),
             PrecondSpec::Stage(ildu) => ildu.spelt("stage", f),
+            PrecondSpec::Ras(ras) => ras.spelt(f),
             PrecondSpec::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
             PrecondSpec::Multiplicative(parts) => write!(f, "{} then {}", parts[0], parts[1]),
         }
@@ -212,7 +225,7 @@ impl PrecondSpec {
             // With shifted pivots the factors need not be definite where the matrix is.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
             PrecondSpec::Sum(parts) => parts.iter().all(Self::keeps_symmetry),
-            PrecondSpec::Multiplicative(_) | PrecondSpec::Stage(_) => false,
+            PrecondSpec::Multiplicative(_) | PrecondSpec::Stage(_) | PrecondSpec::Ras(_) => false,
         }
     }
 
@@ -235,6 +248,7 @@ impl PrecondSpec {
             PrecondSpec::Auto => Some(IlduSpec::default().subdomains(order)),
             PrecondSpec::Ildu(ildu) => Some(ildu.subdomains(order)),
             PrecondSpec::Stage(ildu) => Some(ildu.of_stage().subdomains(order)),
+            PrecondSpec::Ras(ras) => ras.subdomains(),
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
                 parts.iter().find_map(|part| part.subdomains(order))
             }

@@ -488,6 +488,9 @@ impl<S: SolverSpace> Engine for Rank<S> {
             (Refresh::Refresh, Some(current)) => {
                 let _factors = setup::begin(SetupPart::Factors);
                 let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms, values));
+                let events = current.p.as_mut().map_or_else(Vec::new, |p| p.take_events());
+                let events = events.into_iter().map(|event| Event::new(EventKind::Fallback, None, event));
+                self.pending.extend(events);
                 match agree(comm, p) {
                     Err(e) if e.exit_code() == 2 => {
                         let from = (self.rung + 1).min(self.ladder.len() - 1);

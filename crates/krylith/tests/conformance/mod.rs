@@ -20,6 +20,9 @@ pub mod passes;
 pub mod programs;
 pub mod replicated;
 pub mod residual;
+pub mod schwarz;
+#[cfg(feature = "cuda")]
+pub mod schwarz_gpu;
 pub mod solver;
 #[cfg(feature = "cuda")]
 pub mod sweeps;

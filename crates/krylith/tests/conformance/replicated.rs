@@ -251,51 +251,69 @@ pub fn cg_of_whole_vectors<S: SharedRows + PointBlockSum>(
     let n = 700;
     let blocks = symmetric(&mut Random(213), 1, n, 1.0);
     let (row_ptr, col) = (blocks.row_ptr().to_vec(), blocks.col().to_vec());
-    let a = &Csr::new(n, n, row_ptr, col, blocks.values().to_vec()).unwrap();
+    let plain = Csr::new(n, n, row_ptr, col, blocks.values().to_vec()).unwrap();
+    // A long row in the middle: ranks then have different numbers of runs, and yet must take the same steps.
+    let middle = (n / 2) as u32;
+    let arrow = (0..n as u32)
+        .filter(|i| *i != middle)
+        .flat_map(|i| [(i, middle, 1e-2), (middle, i, 1e-2), (i, i, 1.0 + f64::from(i % 60))]);
+    let arrow: Vec<_> = arrow.chain([(middle, middle, 4.0)]).collect();
+    let arrow = Csr::from_triplets(n, n, &arrow).unwrap();
+    let cut = |comm: Arc<dyn Communicator>| whole(&comm, n)?.cut_rows(&arrow, &mode("lra+rc:0.25/0.05"), 2);
+    let cuts = Team::run(1, |comm| cut(comm)).unwrap().remove(0);
+    assert_ne!(cuts.of_rank(0).count(), cuts.of_rank(1).count(), "{cuts:?}");
+    for (a, most) in [(&plain, 13), (&plain, 10_000), (&arrow, 10_000)] {
+        cg_as_on_one_rank(sizes, whole, share, a, most);
+    }
+}
+
+fn cg_as_on_one_rank<S: SharedRows + PointBlockSum>(
+    sizes: &[usize],
+    whole: MakeShare<S>,
+    share: MakeShare<S>,
+    a: &Csr,
+    max_iterations: usize,
+) {
+    let n = a.rows();
     let rhs = Random(214).numbers(n);
-    for max_iterations in [13, 10_000] {
-        let alone = |comm: Arc<dyn Communicator>| {
-            let space = whole(&comm, n)?;
-            solve(&space, &PointBlock::csr(&space, a, Store::F64)?, &rhs, max_iterations)
-        };
-        let (reference, x) = Team::run(1, |comm| alone(comm)).unwrap().remove(0);
-        let expected = if max_iterations == 13 { Outcome::MaxIterations } else { Outcome::Converged };
-        assert_eq!(reference.outcome, expected);
-        let same = |what: &str, history: &History, found: &[f64], x: &[f64]| {
-            assert_eq!(history.outcome, reference.outcome, "{what}");
-            let by = history.iterations.abs_diff(reference.iterations);
-            assert!(by <= 1, "{what}: {} and {} iterations", history.iterations, reference.iterations);
-            let first = history.residuals.iter().zip(&reference.residuals).take(20);
-            let away = first.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(away <= 1e-10, "{what}: residuals differ by {away:e}");
-            let away = found.iter().zip(x).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(away <= 1e-8, "{what}: x differs by {away:e}");
-        };
-        for &ranks in sizes {
-            for mode in ["nz", "2nz", "lra:0.3", "lra+rc:0.25/0.05", "fused"].map(mode) {
-                let work = |comm: Arc<dyn Communicator>| {
-                    let space = whole(&comm, n)?;
-                    solve(&space, &Replicated::new(&space, &comm, a, mode)?, &rhs, max_iterations)
-                };
-                let all = Team::run(ranks, |comm| work(comm)).unwrap();
-                for (rank, (history, found)) in all.iter().enumerate() {
-                    let what = format!("{mode}, rank {rank} of {ranks}");
-                    same(&what, history, found, &x);
-                    assert!(
-                        found == &all[0].1 && history.residuals == all[0].0.residuals,
-                        "{what}: other bits"
-                    );
-                }
-            }
+    let alone = |comm: Arc<dyn Communicator>| {
+        let space = whole(&comm, n)?;
+        solve(&space, &PointBlock::csr(&space, a, Store::F64)?, &rhs, max_iterations)
+    };
+    let (reference, x) = Team::run(1, |comm| alone(comm)).unwrap().remove(0);
+    let expected = if max_iterations == 13 { Outcome::MaxIterations } else { Outcome::Converged };
+    assert_eq!(reference.outcome, expected);
+    let same = |what: &str, history: &History, found: &[f64], x: &[f64]| {
+        assert_eq!(history.outcome, reference.outcome, "{what}");
+        let by = history.iterations.abs_diff(reference.iterations);
+        assert!(by <= 1, "{what}: {} and {} iterations", history.iterations, reference.iterations);
+        let first = history.residuals.iter().zip(&reference.residuals).take(20);
+        let away = first.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(away <= 1e-10, "{what}: residuals differ by {away:e}");
+        let away = found.iter().zip(x).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(away <= 1e-8, "{what}: x differs by {away:e}");
+    };
+    for &ranks in sizes {
+        for mode in ["nz", "2nz", "lra:0.3", "lra+rc:0.25/0.05", "fused"].map(mode) {
             let work = |comm: Arc<dyn Communicator>| {
-                let own = Gathered::<S>::rows(a, ranks)?[comm.rank()].clone();
-                let space = share(&comm, own.len())?;
-                let operator = Gathered::new(&space, &comm, a)?;
-                solve(&space, &operator, &rhs[own.clone()], max_iterations).map(|solved| (own, solved))
+                let space = whole(&comm, n)?;
+                solve(&space, &Replicated::new(&space, &comm, a, mode)?, &rhs, max_iterations)
             };
-            for (own, (history, found)) in Team::run(ranks, |comm| work(comm)).unwrap() {
-                same(&format!("gathered, rows {own:?} on {ranks} ranks"), &history, &found, &x[own.clone()]);
+            let all = Team::run(ranks, |comm| work(comm)).unwrap();
+            for (rank, (history, found)) in all.iter().enumerate() {
+                let what = format!("{mode}, rank {rank} of {ranks}");
+                same(&what, history, found, &x);
+                assert!(found == &all[0].1 && history.residuals == all[0].0.residuals, "{what}: other bits");
             }
+        }
+        let work = |comm: Arc<dyn Communicator>| {
+            let own = Gathered::<S>::rows(a, ranks)?[comm.rank()].clone();
+            let space = share(&comm, own.len())?;
+            let operator = Gathered::new(&space, &comm, a)?;
+            solve(&space, &operator, &rhs[own.clone()], max_iterations).map(|solved| (own, solved))
+        };
+        for (own, (history, found)) in Team::run(ranks, |comm| work(comm)).unwrap() {
+            same(&format!("gathered, rows {own:?} on {ranks} ranks"), &history, &found, &x[own.clone()]);
         }
     }
 }

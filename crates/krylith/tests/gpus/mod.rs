@@ -61,6 +61,13 @@ pub fn tiles_of_ranks() {
     }
 }
 
+pub fn schwarz_of_ranks() {
+    let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
+    for transport in [Transport::Auto, Transport::Nccl] {
+        conformance::schwarz::schwarz_of_ranks(&counts_for(transport), &alone, &share(transport));
+    }
+}
+
 pub fn gpus_solve_as_one(transport: Transport) {
     conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
     conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));

@@ -272,3 +272,29 @@ fn cbcg_converges_as_cg() {
 fn cbcg_copes_with_hard_cases() {
     each(|space| conformance::cbcg::cbcg_copes_with_hard_cases(space));
 }
+
+#[test]
+fn schwarz_is_the_sum_of_subdomain_solves() {
+    each(|space| conformance::schwarz::schwarz_is_the_sum_of_subdomain_solves(space));
+}
+
+#[test]
+fn schwarz_factors_match_the_textbook() {
+    each(|space| conformance::schwarz::schwarz_factors_match_the_textbook(space));
+}
+
+#[test]
+fn schwarz_sweeps_match_plain_loops() {
+    each(|space| conformance::schwarz::sweeps_of_solves_match_plain_loops(space));
+    each(|space| conformance::schwarz::sweeps_of_factors_match_plain_loops(space));
+}
+
+#[test]
+fn schwarz_sweeps_repeat_themselves() {
+    each(|space| conformance::schwarz::deterministic_sweeps_repeat_themselves(space));
+}
+
+#[test]
+fn schwarz_checks_its_factors() {
+    each(|space| conformance::schwarz::schwarz_checks_its_factors(space));
+}

@@ -22,6 +22,7 @@ mod newton;
 mod partition;
 mod partitioner;
 mod random_systems;
+mod schwarz;
 mod solver;
 mod subdomains;
 mod wrappers;

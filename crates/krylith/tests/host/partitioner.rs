@@ -125,9 +125,14 @@ fn boxes_of_a_grid() {
     assert!(Partition::geometric(&terms, &same, 5).unwrap().owner.is_sorted());
 }
 
-#[cfg(feature = "metis")]
 #[test]
 fn the_graph_is_cut_where_it_is_thin() {
+    cliques(Partitioner::Multilevel);
+    #[cfg(feature = "metis")]
+    cliques(Partitioner::Graph);
+}
+
+fn cliques(way: Partitioner) {
     // Three cliques of 10 in a ring, numbered in turn, so that runs of rows are as bad as can be.
     let mut edges = Vec::new();
     for clique in 0..3 {
@@ -137,7 +142,7 @@ fn the_graph_is_cut_where_it_is_thin() {
         edges.push((clique, (clique + 1) % 3));
     }
     let terms = graph(30, &edges);
-    let partition = Partition::graph(&terms, 3).unwrap();
+    let partition = way.partition(&terms, None, 3).unwrap();
     let quality = Quality::of(&terms, &partition).unwrap();
     assert_eq!(quality.cut(), 6);
     assert!((0..30).all(|i| partition.owner[i] == partition.owner[i % 3]));
@@ -148,7 +153,7 @@ fn the_graph_is_cut_where_it_is_thin() {
     let lower: Vec<Vec<u32>> = (0..30)
         .map(|i| edges.iter().filter(|e| e.0.max(e.1) == i).map(|e| e.0.min(e.1) as u32).collect())
         .collect();
-    let partition = Partition::graph(&one_way(&lower), 3).unwrap();
+    let partition = way.partition(&one_way(&lower), None, 3).unwrap();
     assert!((0..30).all(|i| partition.owner[i] == partition.owner[i % 3]));
 }
 

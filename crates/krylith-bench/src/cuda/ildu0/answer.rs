@@ -290,7 +290,7 @@ impl Inputs {
             }
             let ilu = bsr::Ilu::new(v, &factors, policy)?;
             ilu.factorize(&factors)?;
-            ilu.check(&self.system)?;
+            ilu.check(&self.system.rows)?;
             let [lower, upper] = [false, true].map(|upper| bsr::Solve::new(v, &factors, upper, policy));
             let (lower, upper) = (lower?, upper?);
             Ok(Rc::new(Apply(move |x, y| {

@@ -114,12 +114,12 @@ fn factorize(vendor: &Rc<Vendor>, a: &Arrays, s: &SubdomainSystem) -> Result<(Po
         restore()?;
         samples.0.push(seconds(vendor, || ilu.factorize(a))?.1);
     }
-    ilu.check(s)?;
+    ilu.check(&s.rows)?;
     Ok((policy, analysis, samples))
 }
 
 /// bsrilu02's analysis.
-pub(super) struct Ilu {
+pub(in crate::cuda) struct Ilu {
     vendor: Rc<Vendor>,
     info: sparse::bsrilu02Info_t,
     policy: Policy,
@@ -127,7 +127,7 @@ pub(super) struct Ilu {
 }
 
 impl Ilu {
-    pub(super) fn new(vendor: &Rc<Vendor>, a: &Arrays, policy: Policy) -> Result<Self> {
+    pub(in crate::cuda) fn new(vendor: &Rc<Vendor>, a: &Arrays, policy: Policy) -> Result<Self> {
         let (mut info, mut bytes) = (std::ptr::null_mut(), 0);
         let (n, count, b) = (a.rows as i32, a.blocks as i32, a.block as i32);
         let (values, rows, columns) = (a.values.pointer(), a.row_ptr.pointer(), a.columns.pointer());
@@ -179,7 +179,7 @@ impl Ilu {
         Ok(made)
     }
 
-    pub(super) fn factorize(&self, a: &Arrays) -> Result<()> {
+    pub(in crate::cuda) fn factorize(&self, a: &Arrays) -> Result<()> {
         // SAFETY: as in `new`, with the same arrays.
         let done = unsafe {
             sparse::cusparseDbsrilu02(
@@ -200,12 +200,12 @@ impl Ilu {
         self.vendor.sparse("cusparseDbsrilu02", done)
     }
 
-    pub(super) fn check(&self, s: &SubdomainSystem) -> Result<()> {
+    pub(in crate::cuda) fn check(&self, rows: &[u32]) -> Result<()> {
         let mut row = -1;
         // SAFETY: waits, and writes one integer.
         let status =
             unsafe { sparse::cusparseXbsrilu02_zeroPivot(self.vendor.handle(), self.info, &mut row) };
-        super::no_zero_pivot(&self.vendor, "cusparseXbsrilu02_zeroPivot", status, row, s)
+        super::no_zero_pivot(&self.vendor, "cusparseXbsrilu02_zeroPivot", status, row, rows)
     }
 }
 
@@ -218,7 +218,7 @@ impl Drop for Ilu {
 }
 
 /// One triangle, analysed.
-pub(super) struct Solve {
+pub(in crate::cuda) struct Solve {
     vendor: Rc<Vendor>,
     matrix: sparse::cusparseMatDescr_t,
     info: sparse::bsrsv2Info_t,
@@ -227,7 +227,7 @@ pub(super) struct Solve {
 }
 
 impl Solve {
-    pub(super) fn new(vendor: &Rc<Vendor>, a: &Arrays, upper: bool, policy: Policy) -> Result<Self> {
+    pub(in crate::cuda) fn new(vendor: &Rc<Vendor>, a: &Arrays, upper: bool, policy: Policy) -> Result<Self> {
         let mut made = Self {
             vendor: vendor.clone(),
             matrix: std::ptr::null_mut(),
@@ -295,7 +295,7 @@ impl Solve {
         Ok(made)
     }
 
-    pub(super) fn run(&self, a: &Arrays, x: u64, y: u64) -> Result<()> {
+    pub(in crate::cuda) fn run(&self, a: &Arrays, x: u64, y: u64) -> Result<()> {
         // SAFETY: as in `new`; the caller's vectors hold b numbers a block row.
         let done = unsafe {
             sparse::cusparseDbsrsv2_solve(

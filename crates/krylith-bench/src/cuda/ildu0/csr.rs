@@ -174,7 +174,7 @@ impl Ilu {
         // SAFETY: waits, and writes one integer.
         let status =
             unsafe { sparse::cusparseXcsrilu02_zeroPivot(self.vendor.handle(), self.info, &mut row) };
-        super::no_zero_pivot(&self.vendor, "cusparseXcsrilu02_zeroPivot", status, row, s)
+        super::no_zero_pivot(&self.vendor, "cusparseXcsrilu02_zeroPivot", status, row, &s.rows)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `.cu` files of this folder: compiled at run time for a block size, loaded, launched.
+//! The `.cu` files of this folder and of the suite ras: compiled at run time for a block size, loaded, launched.
 
 use crate::cuda::vendor::{Vendor, loading, missing};
 use cudarc::driver::sys::CUfunction_attribute;
@@ -12,18 +12,26 @@ const LIBRARY: &str = "libnvrtc.so.13";
 
 /// One of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum File {
+pub(in crate::cuda) enum File {
     Spin,
     Dag,
     LowerLevels,
     UpperLevels,
     BiCgStab,
     Jacobi,
+    Schwarz,
 }
 
 impl File {
-    pub const ALL: [File; 6] =
-        [File::Spin, File::Dag, File::LowerLevels, File::UpperLevels, File::BiCgStab, File::Jacobi];
+    pub const ALL: [File; 7] = [
+        File::Spin,
+        File::Dag,
+        File::LowerLevels,
+        File::UpperLevels,
+        File::BiCgStab,
+        File::Jacobi,
+        File::Schwarz,
+    ];
 
     fn source(self) -> (&'static str, &'static str) {
         match self {
@@ -32,6 +40,7 @@ impl File {
             File::LowerLevels | File::UpperLevels => ("levels.cu", include_str!("levels.cu")),
             File::BiCgStab => ("bicgstab.cu", include_str!("bicgstab.cu")),
             File::Jacobi => ("jacobi.cu", include_str!("jacobi.cu")),
+            File::Schwarz => ("schwarz.cu", include_str!("../ras/schwarz.cu")),
         }
     }
 }
@@ -59,7 +68,7 @@ fn compile(file: File, block: usize, threads: usize, arch: (i32, i32)) -> Result
     })
 }
 
-/// PTX of every file of the suite ildu0 for a block size, a number of threads and an architecture such as (9, 0).
+/// PTX of every file of the suites ildu0 and ras for a block size, a number of threads and an architecture such as (9, 0).
 ///
 /// # Errors
 /// A missing NVRTC, or the compiler's messages.
@@ -69,14 +78,14 @@ pub fn compile_all(block: usize, threads: usize, arch: (i32, i32)) -> Result<Vec
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Arg {
+pub(in crate::cuda) enum Arg {
     Pointer(u64),
     Int(i32),
     Unsigned(u32),
 }
 
 /// A loaded file.
-pub(super) struct Module {
+pub(in crate::cuda) struct Module {
     vendor: Rc<Vendor>,
     module: Arc<CudaModule>,
     threads: usize,
@@ -107,7 +116,7 @@ impl Module {
 }
 
 /// A kernel with its launch shape.
-pub(super) struct Kernel {
+pub(in crate::cuda) struct Kernel {
     vendor: Rc<Vendor>,
     function: CudaFunction,
     threads: usize,

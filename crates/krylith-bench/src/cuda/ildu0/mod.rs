@@ -3,9 +3,9 @@
 
 mod answer;
 mod bicgstab;
-mod bsr;
+pub(in crate::cuda) mod bsr;
 mod csr;
-mod kernels;
+pub(in crate::cuda) mod kernels;
 mod paper;
 
 pub use kernels::compile_all;
@@ -26,11 +26,11 @@ use std::time::Instant;
 /// Samples of each step of a set-up.
 const SETUP_SAMPLES: usize = 5;
 
-type Policy = sparse::cusparseSolvePolicy_t;
-const POLICIES: [Policy; 2] =
+pub(in crate::cuda) type Policy = sparse::cusparseSolvePolicy_t;
+pub(in crate::cuda) const POLICIES: [Policy; 2] =
     [Policy::CUSPARSE_SOLVE_POLICY_USE_LEVEL, Policy::CUSPARSE_SOLVE_POLICY_NO_LEVEL];
 
-fn policy_name(policy: Policy) -> &'static str {
+pub(in crate::cuda) fn policy_name(policy: Policy) -> &'static str {
     match policy {
         Policy::CUSPARSE_SOLVE_POLICY_USE_LEVEL => "levels",
         Policy::CUSPARSE_SOLVE_POLICY_NO_LEVEL => "no levels",
@@ -44,7 +44,7 @@ fn faster_policy(mut time: impl FnMut(Policy) -> Result<f64>) -> Result<Policy> 
 }
 
 /// What `work` makes, and the seconds until the device is done with it.
-fn seconds<T>(vendor: &Vendor, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+pub(in crate::cuda) fn seconds<T>(vendor: &Vendor, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     vendor.device.wait()?;
     let begin = Instant::now();
     let made = work()?;
@@ -63,11 +63,11 @@ fn no_zero_pivot(
     call: &str,
     status: sparse::cusparseStatus_t,
     row: i32,
-    s: &SubdomainSystem,
+    rows: &[u32],
 ) -> Result<()> {
     if status == sparse::cusparseStatus_t::CUSPARSE_STATUS_ZERO_PIVOT {
         return Err(Error::SingularBlock {
-            row: s.rows.get(row.max(0) as usize).map_or(0, |r| *r as usize),
+            row: rows.get(row.max(0) as usize).map_or(0, |r| *r as usize),
             kind: "singular",
             remedy: "ILU(0) without shifts needs a pivot in every row",
         });
@@ -117,15 +117,15 @@ impl<'a> HostArrays<'a> {
 }
 
 /// A system on the device.
-struct Arrays {
-    rows: usize,
-    blocks: usize,
-    block: usize,
+pub(in crate::cuda) struct Arrays {
+    pub rows: usize,
+    pub blocks: usize,
+    pub block: usize,
     /// Numbers of a block by columns, else by rows.
-    by_columns: bool,
-    row_ptr: Rc<Buffer<i32>>,
-    columns: Rc<Buffer<i32>>,
-    values: Buffer<f64>,
+    pub by_columns: bool,
+    pub row_ptr: Rc<Buffer<i32>>,
+    pub columns: Rc<Buffer<i32>>,
+    pub values: Buffer<f64>,
 }
 
 impl Arrays {

@@ -10,7 +10,7 @@ use super::CudaPlatform;
 use super::csr::SpMv;
 use super::vendor::Vendor;
 use crate::platform::Platform;
-use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, OURS, One, Piece, VECTOR, rows_of};
+use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, OURS, One, Own, Piece, VECTOR, rows_of};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use kernels::Arg;
 use krylith::comm::Communicator;
@@ -62,7 +62,8 @@ impl Ground for Gpus {
         let begin = Instant::now();
         let runs = rows_of(&case.a, self.ranks())?;
         let parts = split_runs(&Terms::csr(&case.a)?, &runs, &self.ordinals)?;
-        let pieces = runs.into_iter().zip(parts).map(|(rows, terms)| Piece { rows, terms }).collect();
+        let pieces =
+            runs.into_iter().zip(parts).map(|(rows, terms)| Piece { rows: Own::Run(rows), terms }).collect();
         Ok((pieces, begin.elapsed().as_secs_f64()))
     }
     fn pcsr(&self, case: &Case, samples: usize) -> Result<(f64, Vec<f64>, Vec<f64>)> {

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test uses a part
 
 pub mod lu;
+pub mod newton;
 
 use krylith::matrix::{Bsr, Butcher};
 use krylith_problems::{StokesDuct, StokesSteps};

@@ -15,6 +15,7 @@ mod pool;
 mod product;
 mod replicated;
 mod residual;
+mod schwarz;
 mod space;
 mod transfer;
 
@@ -25,6 +26,7 @@ pub use factors::CpuFactors;
 pub use pool::Pool;
 pub use product::CpuProduct;
 pub use replicated::{CpuGathered, CpuShared};
+pub use schwarz::CpuSchwarz;
 
 use crate::comm::{Communicator, Solo};
 use crate::space::{Clock, FLAGS, Phase, Phases};

@@ -181,7 +181,7 @@ impl Outer {
 }
 
 /// The halo's messages for nodes of `run` numbers.
-fn channel(comm: &dyn Communicator, halo: &Halo, run: usize) -> Result<Box<dyn Channel>> {
+pub(super) fn channel(comm: &dyn Communicator, halo: &Halo, run: usize) -> Result<Box<dyn Channel>> {
     let scaled = |r: &std::ops::Range<usize>| r.start * run..r.end * run;
     let messages: Vec<Message> = halo
         .neighbours

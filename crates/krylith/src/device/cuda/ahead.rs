@@ -5,6 +5,7 @@
 use super::block_tiles;
 use super::factors::IlduShape;
 use super::modules::Wanted;
+use super::schwarz;
 use super::specialisations as special;
 use crate::method::{KERNELS, MethodName};
 use crate::operator::Terms;
@@ -107,7 +108,10 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
         ]);
     };
     match precond {
+        // Those of ras are compiled when it is built.
         PrecondSpec::None => {}
+        PrecondSpec::Ras(_) if (1..=8).contains(&b) => all.extend(schwarz::kernels([b], store)),
+        PrecondSpec::Ras(_) => {}
         PrecondSpec::Jacobi { block } => {
             let order = block.unwrap_or(b) * s;
             if order <= 32 {
@@ -164,6 +168,7 @@ mod tests {
                 "method=bicgstab precond=ildu+jacobi",
                 "precond=none",
                 "precond=block-jacobi",
+                "precond=ras",
             ] {
                 let problem = Problem::bsr(&a).unwrap();
                 let wanted = kernels(&problem.part_of_one(), &text.parse().unwrap());

@@ -35,6 +35,7 @@ pub(crate) mod resident;
 mod residual;
 mod scalars;
 mod schedule;
+mod schwarz;
 mod space;
 pub mod specialisations;
 mod staging;
@@ -58,6 +59,7 @@ pub use product::CudaProduct;
 pub use replicated::{CudaGathered, CudaLinks, CudaShared};
 pub use scalars::CudaScalars;
 pub use schedule::CudaRecording;
+pub use schwarz::CudaSchwarz;
 pub use space::{Cuda, CudaBasis};
 
 /// The oldest driver that works, as `cuDriverGetVersion` counts (CUDA 13.0; release 580).

@@ -378,6 +378,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
         all.extend(super::csr_halo::kernels(store));
         all.push(CsrShape::choose(store).kernel_for_others("csr_product"));
         all.extend(super::block_tiles::kernels(store));
+        all.extend(super::schwarz::kernels(1..=8, store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
         all.extend((1..=32).map(|order| jacobi("jacobi_invert", order, store)));
         for order in ILDU_ORDERS {
@@ -575,6 +576,7 @@ pub fn embedded() -> Vec<Kernel> {
     let store = Store::F64;
     all.push(CsrShape::choose(store).kernel_for_others("csr_product"));
     all.extend(super::block_tiles::kernels(store));
+    all.extend(super::schwarz::kernels(1..=5, store));
     for order in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
         all.extend([ildu_form(order), ildu_factor(order)]);
         for shape in IlduShape::all(order) {

@@ -79,6 +79,12 @@ pub(super) fn cut(graph: Adjacency, rows: usize) -> (Vec<u32>, usize) {
     (label, room.parts.len())
 }
 
+/// Cuts the nodes of a graph into about `parts` groups of about as many nodes: the group of each, and how many there are.
+pub(super) fn cut_into(graph: Adjacency, parts: usize) -> (Vec<u32>, usize) {
+    let n = graph.row_ptr.len() - 1;
+    cut(graph, Room::rows_of(n, parts))
+}
+
 /// True where a graph of that many nodes is not made coarser.
 pub(crate) fn is_coarse(nodes: usize) -> bool {
     nodes <= 2 * SIDE

@@ -31,6 +31,11 @@ impl Room {
         Self { parts: vec![parts], rows: rows as u64, mean: n as f64 / parts as f64 }
     }
 
+    /// The most rows of a part with which `n` rows become so many parts.
+    pub fn rows_of(n: usize, parts: usize) -> usize {
+        ((n as f64 / (FILL * parts as f64)).ceil() as usize).max(1)
+    }
+
     /// The rows of each part, where every group is one and none has too many.
     #[cfg(feature = "cuda")]
     pub fn settled(&self, graph: &Graph, label: &[u32]) -> Option<Vec<u32>> {

@@ -117,10 +117,12 @@ pub enum SubdomainCut {
     /// A few parts by METIS, where it is in the build, and each bisected by distance in the graph, all at once: half
     /// the set-up of [`Graph`](Self::Graph), and more couplings cut.
     TwoLevel,
+    /// So many parts, however large: geometric where coordinates are known, else multilevel. Has no name of its own.
+    Parts(usize),
 }
 
 impl SubdomainCut {
-    /// All of them.
+    /// Those that have a name.
     pub const ALL: [SubdomainCut; 8] = [
         SubdomainCut::Auto,
         SubdomainCut::Whole,
@@ -143,6 +145,7 @@ impl SubdomainCut {
             SubdomainCut::Multilevel => "multilevel",
             SubdomainCut::Graph => "graph",
             SubdomainCut::TwoLevel => "two-level",
+            SubdomainCut::Parts(_) => "parts",
         }
     }
 }
@@ -233,6 +236,9 @@ impl Subdomains {
         if rows == 0 {
             return Err(Error::invalid("subdomains of 0 block rows; they need at least 1"));
         }
+        if let SubdomainCut::Parts(parts) = way {
+            return Self::parts(terms, coordinates, parts);
+        }
         let asked = way;
         let (way, mut why) = match (way, coordinates) {
             (SubdomainCut::Auto, Some(_)) => (SubdomainCut::Geometric, "auto: coordinates are known"),
@@ -263,7 +269,7 @@ impl Subdomains {
         let parts = n.div_ceil(rows);
         let mut nodes: Vec<u32> = (0..n as u32).collect();
         let groups: Vec<Vec<u32>> = match way {
-            SubdomainCut::Whole => return Ok((Self::whole(n), why)),
+            SubdomainCut::Whole | SubdomainCut::Parts(_) => return Ok((Self::whole(n), why)),
             SubdomainCut::Runs | SubdomainCut::Auto => runs(&nodes, parts),
             SubdomainCut::Geometric => bisect_space(&mut nodes, points(coordinates, n)?, parts),
             SubdomainCut::Curve => {
@@ -282,6 +288,26 @@ impl Subdomains {
             SubdomainCut::TwoLevel => bisect_graphs(&Adjacency::of(terms), vec![nodes], rows),
         };
         Ok((Self::from_groups(groups), why))
+    }
+
+    /// So many parts of about as many rows.
+    fn parts(terms: &Terms, coordinates: Option<&[[f64; 3]]>, parts: usize) -> Result<(Self, &'static str)> {
+        let n = terms.block_rows();
+        if parts == 0 || parts > n {
+            return Err(Error::invalid(format!("{parts} parts of {n} block rows; each needs at least one")));
+        }
+        let mut nodes: Vec<u32> = (0..n as u32).collect();
+        if coordinates.is_some() {
+            let groups = bisect_space(&mut nodes, points(coordinates, n)?, parts);
+            return Ok((Self::from_groups(groups), "parts by coordinates"));
+        }
+        let graph = Adjacency::of(terms);
+        let (labels, count) = multilevel::cut_into(graph.clone(), parts);
+        if count == parts {
+            return Ok((Self::by_first_row(labels, count), "parts of the graph"));
+        }
+        // Graphs that nothing joins have no balanced cut to refine.
+        Ok((Self::from_groups(bisect_levels(&graph, nodes, parts)), "parts by distance in the graph"))
     }
 
     /// From lists of rows, ordered by their smallest row: neighbours in number are neighbours in memory.

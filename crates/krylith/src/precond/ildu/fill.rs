@@ -1,11 +1,11 @@
 //! Patterns of one subdomain: union of the terms, permutation, and the fill of ILU(k).
 
 /// "No entry of the matrix": fill.
-pub(super) const NONE: u32 = u32::MAX;
+pub(in crate::precond) const NONE: u32 = u32::MAX;
 
 /// A square pattern in compressed rows; columns ascend and every diagonal entry is there.
 #[derive(Default)]
-pub(super) struct Pattern {
+pub(in crate::precond) struct Pattern {
     pub row_ptr: Vec<usize>,
     pub col: Vec<u32>,
     /// Which entry of the matrix's own pattern stands here, or [`NONE`].

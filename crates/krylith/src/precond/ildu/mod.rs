@@ -11,8 +11,8 @@
 //! Ledger of one application: every factor and its column once, x and y once.
 
 mod analysis;
-mod fill;
-mod order;
+pub(super) mod fill;
+pub(super) mod order;
 mod outline;
 mod plan;
 

@@ -101,7 +101,7 @@ fn profile(pattern: &Pattern) -> usize {
 
 /// Breadth-first from a node far from others, neighbours by degree, component by component, and all that reversed
 /// (George and Liu 1981).
-fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
+pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
     let n = pattern.len();
     let (ptr, mut neighbours) = pattern.neighbours();
     let degree = |i: u32| ptr[i as usize + 1] - ptr[i as usize];

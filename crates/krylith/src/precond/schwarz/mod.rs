@@ -1,15 +1,30 @@
 //! Restricted additive Schwarz with overlap (Cai and Sarkis 1999): M⁻¹ = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ with A_k = R_k^δ A (R_k^δ)ᵀ,
 //! whose subdomain solves are point-block ILU(k) with exact, Jacobi or randomized sweeps.
+//!
+//! Randomized factors are checked before they are used: where they are not finite, or their defect is above [`MOST_DEFECT`], exact ones
+//! take their place and an event says so. Later factorisations start warm from the last factors. From a cold start the first
+//! sweeps of ILU(2) and more are far from the factors, so the first of those is exact.
 
+mod overlap;
+mod pattern;
 mod plan;
 
-pub use plan::{FILL, FactorQuality, Factorization, SchwarzPlan, TriangularSolve};
+pub use plan::{
+    FILL, FactorQuality, Factorization, SchwarzOrder, SchwarzPattern, SchwarzPlan, TriangularSolve,
+};
 
 use super::ildu::Pivots;
-use crate::Result;
+use crate::comm::agree;
 use crate::memory::Numbers;
+use crate::operator::{LinearOperator, fresh_key};
+use crate::solver::setup::{self, SetupPart};
 use crate::space::{Space, Store};
+use crate::{Error, Result};
 use std::sync::Arc;
+
+/// Randomized factors with a larger defect ‖(A − LU)_S‖_F / ‖A‖_F are not taken. Iterations grow by a few in a hundred up to here, and
+/// fast behind.
+pub const MOST_DEFECT: f64 = 1e-2;
 
 /// How a device runs factorisations and solves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +47,9 @@ pub trait SchwarzFactors: Space {
     /// Gathers the values of the subdomain matrices from `values`, those of the own rows, after an exchange of blocks of
     /// the overlap (`SchwarzPlan::blocks`). Collective.
     fn gather_schwarz(&self, factors: &mut Self::Factors, values: Numbers) -> Result<()>;
-    /// Factorises what was gathered. Exact pivots that cannot be inverted are counted by own node (as
-    /// [`SubdomainFactors::factorize`](super::SubdomainFactors::factorize) does); for random ones `finite` says it. The diagonal blocks of U are inverted once here.
+    /// Factorises what was gathered; the defect of exact factors is not computed, and is 0. Exact pivots that cannot be inverted are counted by node
+    /// ([`SchwarzPlan::node`], as [`SubdomainFactors::factorize`](super::SubdomainFactors::factorize) does by row); for random ones
+    /// `finite` says it. The diagonal blocks of U are inverted once here.
     fn factorize_schwarz(
         &self,
         factors: &mut Self::Factors,
@@ -52,4 +68,201 @@ pub trait SchwarzFactors: Space {
     fn schwarz_bytes(factors: &Self::Factors, how: TriangularSolve) -> u64;
     /// L and U in the plan's order of entries, row-major blocks; the diagonal is U_ii, not its inverse. For tests.
     fn read_schwarz(&self, factors: &Self::Factors) -> Result<Vec<f64>>;
+}
+
+/// How factors are computed at each refresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchwarzFactor {
+    /// Row by row.
+    Exact,
+    /// So many randomized sweeps (η), where they are good enough.
+    Random {
+        /// η, at least 1.
+        sweeps: usize,
+    },
+}
+
+/// How a [`Schwarz`] computes and applies its factors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SchwarzSettings {
+    /// Factors.
+    pub factor: SchwarzFactor,
+    /// Solves.
+    pub solve: TriangularSolve,
+    /// Device.
+    pub options: SchwarzOptions,
+}
+
+/// y = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ x, with incomplete factors for A_k.
+///
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::operator::{LinearOperator, Terms};
+/// use krylith::partition::Subdomains;
+/// use krylith::precond::{Schwarz, SchwarzFactor, SchwarzOptions, SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve};
+/// use krylith::space::{Space, Store};
+/// use krylith::{comm::Solo, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 3.0)])?;
+/// let terms = Terms::csr(&a)?;
+/// let plan = SchwarzPlan::new(&Solo, &terms, None, &Subdomains::whole(2), SchwarzPattern::default())?;
+/// let settings = SchwarzSettings {
+///     factor: SchwarzFactor::Exact,
+///     solve: TriangularSolve::Exact,
+///     options: SchwarzOptions { store: Store::F64, rows: 8, deterministic: false },
+/// };
+/// let space = Cpu::new(2, 1);
+/// let mut p = Schwarz::new(&space, plan.into(), settings)?;
+/// p.update_values(&space, a.values())?;
+/// let mut y = space.vector()?;
+/// p.apply(&space, &vec![8.0, 8.0], &mut y)?;
+/// assert!((y[0] - 1.0).abs() < 1e-15 && (y[1] - 2.0).abs() < 1e-15);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Schwarz<S: SchwarzFactors> {
+    plan: Arc<SchwarzPlan>,
+    factors: S::Factors,
+    settings: SchwarzSettings,
+    /// The last factors were taken, so that sweeps may start from them.
+    good: bool,
+    last: Option<Factorization>,
+    defect: f64,
+    events: Vec<String>,
+    key: u64,
+}
+
+impl<S: SchwarzFactors> Schwarz<S> {
+    /// Memory and layout for a plan. There are no factors before [`update_values`](Self::update_values). Collective.
+    ///
+    /// # Errors
+    /// No sweeps, or no rows a run; a device without room.
+    pub fn new(space: &S, plan: Arc<SchwarzPlan>, settings: SchwarzSettings) -> Result<Self> {
+        let solves = match settings.solve {
+            TriangularSolve::Exact => 1,
+            TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps } => sweeps,
+        };
+        if solves == 0
+            || settings.factor == (SchwarzFactor::Random { sweeps: 0 })
+            || settings.options.rows == 0
+        {
+            return Err(Error::invalid("ras: sweeps, and the rows of a run, must be at least 1"));
+        }
+        if plan.nodes.own * plan.block != space.len() {
+            return Err(Error::invalid(format!(
+                "a plan of {} block rows of order {} for vectors of {} numbers",
+                plan.nodes.own,
+                plan.block,
+                space.len()
+            )));
+        }
+        let factors = agree(space.comm(), space.prepare_schwarz(&plan, settings.options))?;
+        Ok(Self {
+            plan,
+            factors,
+            settings,
+            good: false,
+            last: None,
+            defect: 0.0,
+            events: Vec::new(),
+            key: fresh_key(),
+        })
+    }
+
+    /// Factorises for these values of the own rows, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values). Nothing
+    /// is analysed. Collective. After an error the factors must not be applied.
+    ///
+    /// # Errors
+    /// Another number of values; a pivot that cannot be inverted, with its row in the whole system; a rank that is gone or failed.
+    pub fn update_values<'v>(&mut self, space: &S, values: impl Into<Numbers<'v>>) -> Result<()> {
+        let values = values.into();
+        let numbers = self.plan.blocks.own * self.plan.block * self.plan.block;
+        let fits = match values.len() == numbers {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("{} values; {numbers} were expected", values.len()))),
+        };
+        agree(space.comm(), fits)?;
+        let _factors = setup::begin_inside(SetupPart::Factors);
+        let warm = std::mem::replace(&mut self.good, false);
+        space.gather_schwarz(&mut self.factors, values)?;
+        match self.settings.factor {
+            SchwarzFactor::Random { sweeps } if warm || self.plan.fill < 2 => {
+                let how = Factorization::Random { sweeps, warm };
+                let (quality, _) = space.factorize_schwarz(&mut self.factors, how)?;
+                let infinite = space.any(!quality.finite)?;
+                self.defect = self.total(space, quality)?;
+                if !infinite && self.defect <= MOST_DEFECT {
+                    return Ok(self.take(how));
+                }
+                let why = match infinite {
+                    true => "are not finite".to_string(),
+                    false => format!("have a defect of {:.1e}, above {MOST_DEFECT:e}", self.defect),
+                };
+                let start = if warm { "from the last factors" } else { "from A" };
+                self.events.push(format!(
+                    "ras: exact factors instead of randomized ones, which {why} after {sweeps} sweeps {start}"
+                ));
+            }
+            _ => {}
+        }
+        let (quality, pivots) = space.factorize_schwarz(&mut self.factors, Factorization::Exact)?;
+        if let Some((node, kind)) = pivots.first {
+            let row = self.plan.global.get(node as usize).copied().unwrap_or_default() as usize;
+            let remedy = "take another preconditioner, or another order or fill";
+            return Err(Error::Pivot { row, kind: kind.name(), remedy });
+        }
+        if !quality.finite {
+            return Err(Error::invalid(
+                "ras: exact factors overflow; scale the system, or take another preconditioner",
+            ));
+        }
+        self.defect = 0.0;
+        Ok(self.take(Factorization::Exact))
+    }
+
+    fn take(&mut self, how: Factorization) {
+        (self.good, self.last) = (true, Some(how));
+    }
+
+    /// The defect over all ranks.
+    fn total(&self, space: &S, quality: FactorQuality) -> Result<f64> {
+        let mut sums = quality.defect2;
+        space.comm().sum(&mut sums)?;
+        Ok(if sums[1] > 0.0 { (sums[0] / sums[1]).sqrt() } else { 0.0 })
+    }
+
+    /// What there is to tell of factorisations since this was last asked.
+    pub fn take_events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// How the last factors were computed.
+    pub fn factorization(&self) -> Option<Factorization> {
+        self.last
+    }
+
+    /// ‖(A − LU)_S‖_F / ‖A‖_F of the last factors over all ranks; 0 for exact ones.
+    pub fn defect(&self) -> f64 {
+        self.defect
+    }
+
+    /// Rows and patterns.
+    pub fn plan(&self) -> &Arc<SchwarzPlan> {
+        &self.plan
+    }
+
+    /// What the device holds.
+    pub fn factors(&self) -> &S::Factors {
+        &self.factors
+    }
+}
+
+impl<S: SchwarzFactors> LinearOperator<S> for Schwarz<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        space.apply_schwarz(&self.factors, self.settings.solve, x, y)
+    }
+    fn key(&self) -> u64 {
+        self.key
+    }
+    fn bytes(&self) -> u64 {
+        S::schwarz_bytes(&self.factors, self.settings.solve)
+    }
 }

@@ -9,7 +9,7 @@
 
 mod factorize;
 mod layout;
-mod pivot;
+pub(super) mod pivot;
 mod solve;
 
 use super::Cpu;

@@ -5,7 +5,12 @@ use crate::precond::{PivotKind, TINY_PIVOT, eliminate};
 /// Inverse of a row-major pivot by Gauss–Jordan elimination with row pivoting; `scale` has the largest entry of each
 /// scalar row of the matrix. Overwrites `a`.
 #[inline(always)]
-pub(super) fn invert(m: usize, a: &mut [f64], scale: &[f64], inverse: &mut [f64]) -> Result<(), PivotKind> {
+pub(in crate::device::cpu) fn invert(
+    m: usize,
+    a: &mut [f64],
+    scale: &[f64],
+    inverse: &mut [f64],
+) -> Result<(), PivotKind> {
     if a.iter().any(|v| !v.is_finite()) {
         return Err(PivotKind::NotFinite);
     }

@@ -1,0 +1,283 @@
+//! Restricted additive Schwarz from cuSPARSE: bsrilu02 on the filled pattern of all subdomain matrices, and bsrsv2, inside Krylith's
+//! flexible GMRES with Krylith's product.
+//!
+//! All subdomains are one block-diagonal matrix, so levels of different subdomains run beside each other. Both layouts of
+//! blocks and both policies are timed, and the fastest is taken.
+
+use super::CudaPlatform;
+use super::ildu0::bsr::{Ilu, Solve};
+use super::ildu0::kernels::{Arg, File, Kernel, Module};
+use super::ildu0::{Arrays, POLICIES, Policy, policy_name, seconds};
+use super::vendor::Vendor;
+use crate::ras::Ground;
+use crate::ras::cases::{Case, Kind, Way};
+use crate::ras::measure::{Effort, Row, Run};
+use crate::ras::plan::plan;
+use krylith::device::cuda::{Buffer, Cuda};
+use krylith::method::{Gmres, GmresOptions};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
+use krylith::precond::SchwarzPlan;
+use krylith::space::Space;
+use krylith::{Error, Outcome, Result, Stop, Store};
+use std::rc::Rc;
+
+const THREADS: usize = 256;
+/// Blocks of threads of a launch; the kernels' loops do the rest.
+const MOST_BLOCKS: usize = 1 << 16;
+
+/// The vendor's factors with the vectors of an application.
+struct Schwarz {
+    vendor: Rc<Vendor>,
+    arrays: Arrays,
+    ilu: Ilu,
+    lower: Solve,
+    upper: Solve,
+    pattern: Rc<Pattern>,
+    r: Buffer<f64>,
+    t: Buffer<f64>,
+    /// Seconds of the analyses.
+    analysis: f64,
+    notes: String,
+}
+
+/// What does not depend on the layout of blocks.
+struct Pattern {
+    node: Vec<u32>,
+    row_ptr: Rc<Buffer<i32>>,
+    columns: Rc<Buffer<i32>>,
+    source: Buffer<u32>,
+    nodes: Buffer<u32>,
+    results: Buffer<u32>,
+    entries: usize,
+    own: usize,
+    block: usize,
+    gather_values: Kernel,
+    gather_nodes: Kernel,
+}
+
+impl Pattern {
+    fn new(vendor: &Rc<Vendor>, plan: &SchwarzPlan) -> Result<Self> {
+        if plan.entries() > i32::MAX as usize {
+            return Err(Error::invalid(format!(
+                "{} blocks in the factors; bsrilu02 counts them in 32 bits",
+                plan.entries()
+            )));
+        }
+        let device = &vendor.device;
+        let row_ptr: Vec<i32> = plan.row_ptr.iter().map(|&p| p as i32).collect();
+        let columns: Vec<i32> = plan.column.iter().map(|&c| c as i32).collect();
+        let module = Module::load(vendor, File::Schwarz, plan.block, THREADS)?;
+        Ok(Self {
+            node: plan.node.clone(),
+            row_ptr: Rc::new(device.upload(&row_ptr, "row pointers")?),
+            columns: Rc::new(device.upload(&columns, "columns")?),
+            source: device.upload(&plan.source, "places of entries")?,
+            nodes: device.upload(&plan.node, "nodes of rows")?,
+            results: device.upload(&plan.result, "rows of nodes")?,
+            entries: plan.entries(),
+            own: plan.result.len(),
+            block: plan.block,
+            gather_values: module.kernel("gather_values", 0)?,
+            gather_nodes: module.kernel("gather_nodes", 0)?,
+        })
+    }
+
+    /// Values of the matrix into the pattern.
+    fn fill(&self, values: &Buffer<f64>, arrays: &Arrays) -> Result<()> {
+        let numbers = self.entries * self.block * self.block;
+        self.gather_values.launch(
+            numbers.div_ceil(THREADS).clamp(1, MOST_BLOCKS),
+            &[
+                Arg::Unsigned(self.entries as u32),
+                Arg::Int(arrays.by_columns.into()),
+                Arg::Pointer(self.source.pointer()),
+                Arg::Pointer(values.pointer()),
+                Arg::Pointer(arrays.values.pointer()),
+            ],
+        )
+    }
+
+    /// Whole nodes of x, by the list.
+    fn gather(&self, count: usize, list: &Buffer<u32>, x: u64, y: u64) -> Result<()> {
+        self.gather_nodes.launch(
+            (count * self.block).div_ceil(THREADS).clamp(1, MOST_BLOCKS),
+            &[Arg::Unsigned(count as u32), Arg::Pointer(list.pointer()), Arg::Pointer(x), Arg::Pointer(y)],
+        )
+    }
+}
+
+impl Schwarz {
+    /// Tries every setting on these values and keeps what solves fastest, factorised.
+    ///
+    /// # Errors
+    /// No room, a pivot that cannot be inverted, whatever cuSPARSE reports.
+    fn new(vendor: &Rc<Vendor>, pattern: &Rc<Pattern>, values: &Buffer<f64>) -> Result<Self> {
+        let (rows, block) = (pattern.node.len(), pattern.block);
+        let (r, t) = (vendor.zeros(rows * block)?, vendor.zeros(rows * block)?);
+        let mut best: Option<(f64, Arrays, Ilu, [Solve; 2], f64, String)> = None;
+        for by_columns in [false, true] {
+            let arrays = Arrays {
+                rows,
+                blocks: pattern.entries,
+                block,
+                by_columns,
+                row_ptr: pattern.row_ptr.clone(),
+                columns: pattern.columns.clone(),
+                values: vendor.zeros(pattern.entries * block * block)?,
+            };
+            let mut faster: Option<(f64, Ilu, Policy, f64)> = None;
+            for policy in POLICIES {
+                let (ilu, analysis) = seconds(vendor, || Ilu::new(vendor, &arrays, policy))?;
+                let mut last = 0.0;
+                for _ in 0..2 {
+                    pattern.fill(values, &arrays)?;
+                    last = seconds(vendor, || ilu.factorize(&arrays))?.1;
+                }
+                if faster.as_ref().is_none_or(|f| last < f.0) {
+                    faster = Some((last, ilu, policy, analysis));
+                }
+            }
+            let Some((_, ilu, factors, analysis_of_ilu)) = faster else { continue };
+            pattern.fill(values, &arrays)?;
+            ilu.factorize(&arrays)?;
+            ilu.check(&pattern.node)?;
+            let mut solves: Option<(f64, [Solve; 2], Policy, f64)> = None;
+            for policy in POLICIES {
+                let new = |upper| Solve::new(vendor, &arrays, upper, policy);
+                let (made, analysis) = seconds(vendor, || Ok([new(false)?, new(true)?]))?;
+                let time = super::quick(vendor, &mut || {
+                    made[0].run(&arrays, r.pointer(), t.pointer())?;
+                    made[1].run(&arrays, t.pointer(), r.pointer())
+                })?;
+                if solves.as_ref().is_none_or(|s| time < s.0) {
+                    solves = Some((time, made, policy, analysis));
+                }
+            }
+            let Some((time, made, policy, analysis)) = solves else { continue };
+            if best.as_ref().is_none_or(|b| time < b.0) {
+                let layout = if by_columns { "columns" } else { "rows" };
+                let notes = format!(
+                    "blocks by {layout}; bsrilu02 with {}, bsrsv2 with {}; L and U in {:.3} ms",
+                    policy_name(factors),
+                    policy_name(policy),
+                    1e3 * time
+                );
+                best = Some((time, arrays, ilu, made, analysis_of_ilu + analysis, notes));
+            }
+        }
+        let (_, arrays, ilu, [lower, upper], analysis, notes) =
+            best.ok_or_else(|| Error::invalid("no setting of bsrsv2 works"))?;
+        let (vendor, pattern) = (vendor.clone(), pattern.clone());
+        Ok(Self { vendor, arrays, ilu, lower, upper, pattern, r, t, analysis, notes })
+    }
+
+    /// New values, gathered and factorised; the seconds of that.
+    fn refresh(&self, values: &Buffer<f64>) -> Result<f64> {
+        let (_, time) = seconds(&self.vendor, || {
+            self.pattern.fill(values, &self.arrays)?;
+            self.ilu.factorize(&self.arrays)
+        })?;
+        self.ilu.check(&self.pattern.node)?;
+        Ok(time)
+    }
+}
+
+impl LinearOperator<Cuda> for Schwarz {
+    fn apply(&self, _: &Cuda, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+        let (p, r, t) = (&self.pattern, self.r.pointer(), self.t.pointer());
+        p.gather(p.node.len(), &p.nodes, x.pointer(), r)?;
+        self.lower.run(&self.arrays, r, t)?;
+        self.upper.run(&self.arrays, t, r)?;
+        p.gather(p.own, &p.results, r, y.pointer())
+    }
+    fn key(&self) -> u64 {
+        self.r.pointer()
+    }
+    fn bytes(&self) -> u64 {
+        let numbers = self.pattern.entries * self.pattern.block * self.pattern.block;
+        8 * numbers as u64 + 4 * self.pattern.entries as u64 + 48 * self.r.len() as u64
+    }
+    /// The vendor's calls choose their launches themselves.
+    fn recordable(&self) -> bool {
+        false
+    }
+}
+
+impl CudaPlatform {
+    fn schwarz(&self, case: &Case, effort: &Effort, rows: &mut [Row]) -> Result<()> {
+        let v = &self.vendor;
+        let first = &case.steps[0].jacobian;
+        let plan = plan(first, case.coordinates.as_deref(), case.setting.shape)?;
+        let (subdomains, entries) = (plan.count(), plan.entries());
+        let pattern = Rc::new(Pattern::new(v, &plan)?);
+        drop(plan);
+        let mut values = v.device.upload(first.values(), "values")?;
+        let schwarz = Schwarz::new(v, &pattern, &values)?;
+        let space = Cuda::new(&self.device, first.rows())?;
+        let options =
+            GmresOptions { restart: case.setting.restart, flexible: true, ..GmresOptions::default() };
+        let mut method = Gmres::new(&space, options)?;
+        let stop = Stop { rtol: case.setting.rtol, atol: 0.0, max_iterations: effort.most };
+        let (mut b, mut x, zero) = (space.vector()?, space.vector()?, space.vector()?);
+        let mut host = vec![0.0; first.rows()];
+        for (at, (step, row)) in case.steps.iter().zip(rows.iter_mut()).enumerate() {
+            row.note(&schwarz.notes);
+            row.note(&format!("{subdomains} subdomains, {entries} blocks in the factors"));
+            v.device.write(step.jacobian.values(), &mut values, 0)?;
+            space.write(&step.rhs, &mut b)?;
+            let product = PointBlock::new(&space, &Terms::bsr(&step.jacobian), Store::F64, false)?;
+            // The first run loads kernels.
+            for round in 0..=effort.runs {
+                let factor = schwarz.refresh(&values)?;
+                space.copy(&zero, &mut x)?;
+                let ((converged, iterations), solve) = seconds(v, || {
+                    let history =
+                        method.solve(&space, &product, Some(&schwarz), &b, &mut x, &stop, &mut ())?;
+                    Ok((history.outcome == Outcome::Converged, history.iterations))
+                })?;
+                if round == 0 {
+                    continue;
+                }
+                space.read(&x, &mut host)?;
+                let residual = step.residual(&host);
+                row.runs.push(Run {
+                    setup: if at == 0 { schwarz.analysis } else { 0.0 },
+                    factor,
+                    solve,
+                    iterations,
+                    converged: converged && residual <= 1.01 * case.setting.rtol,
+                    residual,
+                });
+                if !converged {
+                    row.failure = Some(format!(
+                        "{}: not converged within {iterations} iterations; ‖b − A x‖/‖b‖ is {residual:.1e}",
+                        row.way.name
+                    ));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ground for CudaPlatform {
+    fn vendor(&self, case: &Case, effort: &Effort) -> Result<Vec<Row>> {
+        let way = Way {
+            name: "PB-RAS, cuSPARSE".into(),
+            kind: Kind::Vendor,
+            text: format!("FGMRES({}), bsrilu02, bsrsv2", case.setting.restart),
+            sweeps: None,
+        };
+        let steps = case.steps.len().min(effort.steps);
+        let mut rows: Vec<Row> =
+            case.steps[..steps].iter().map(|step| Row::new(&way, step.number, 1)).collect();
+        if let Err(e) = self.schwarz(case, effort, &mut rows) {
+            // What the vendor cannot do is a finding, and Krylith's rows stand without it.
+            for row in rows.iter_mut().filter(|row| row.runs.is_empty()) {
+                row.failure = Some(format!("{}: {e}", way.name));
+            }
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,265 @@
+//! The paper's problems, and the ways in which each of their linear systems is solved.
+
+use super::newton::{Step, Taking, steps};
+use super::plan::Shape;
+use krylith::Result;
+
+/// A problem of the paper with the linear solver that the paper gives it.
+///
+/// Tolerances of the cavity and the ventricle, and the ventricle's overlap and fill, are lost in the paper's text and chosen here.
+/// Parts stand for the GPUs of the paper: what one of its GPUs solves is one subdomain here.
+pub(crate) struct Setting {
+    /// Name of the part of the suite.
+    pub name: &'static str,
+    pub shape: Shape,
+    /// m of FGMRES(m).
+    pub restart: usize,
+    pub rtol: f64,
+    /// Newton steps whose systems are solved, counted from 1.
+    pub newton: std::ops::Range<usize>,
+    /// Time steps that are solved before.
+    pub time_steps: usize,
+    /// Speed-ups of the paper over PB-RAS on as many cores and over cuSPARSE's.
+    pub paper: [f64; 2],
+}
+
+/// Rn = 600², FGMRES(30), ILU(1), on 4 GPUs.
+pub(crate) const CAVITY_600: Setting = Setting {
+    name: "cavity600",
+    shape: Shape { parts: 4, overlap: 1, fill: 1 },
+    restart: 30,
+    rtol: 1e-6,
+    newton: 1..4,
+    time_steps: 0,
+    paper: [15.0, 4.6],
+};
+
+/// 1200², FGMRES(100), ILU(2), on 8 GPUs.
+pub(crate) const CAVITY_1200: Setting = Setting {
+    name: "cavity1200",
+    shape: Shape { parts: 8, overlap: 1, fill: 2 },
+    restart: 100,
+    rtol: 1e-6,
+    newton: 1..4,
+    time_steps: 0,
+    paper: [13.0, 2.0],
+};
+
+/// The second Newton step of the third time step, FGMRES(100).
+pub(crate) const VENTRICLE: Setting = Setting {
+    name: "ventricle",
+    shape: Shape { parts: 4, overlap: 1, fill: 1 },
+    restart: 100,
+    rtol: 1e-6,
+    newton: 2..3,
+    time_steps: 2,
+    paper: [13.9, 0.94],
+};
+
+/// FGMRES(200), overlap 1, ILU(2), relative tolerance 1e-4, from 8 GPUs on.
+pub(crate) const ARTERY: Setting = Setting {
+    name: "artery",
+    shape: Shape { parts: 8, overlap: 1, fill: 2 },
+    restart: 200,
+    rtol: 1e-4,
+    newton: 2..3,
+    time_steps: 0,
+    paper: [15.1, 6.3],
+};
+
+impl Setting {
+    /// The problem's text, with `scale` times the paper's nodes.
+    pub fn spec(&self, scale: f64) -> String {
+        let side = |n: f64| ((n * scale.sqrt()).round() as usize).max(8);
+        match self.name {
+            "cavity600" => format!("cavity:{0}x{0},re=1", side(600.0)),
+            "cavity1200" => format!("cavity:{0}x{0},re=10", side(1200.0)),
+            name => format!("{name}:{}", ((PAPER_NODES * scale).round() as usize).max(500)),
+        }
+    }
+}
+
+/// Nodes of the paper's artery.
+const PAPER_NODES: f64 = 1_497_225.0;
+
+/// A setting with its linear systems.
+pub(crate) struct Case {
+    pub setting: &'static Setting,
+    pub spec: String,
+    pub coordinates: Option<Vec<[f64; 3]>>,
+    pub steps: Vec<Step>,
+}
+
+impl Case {
+    /// Solves what comes before the systems that are wanted.
+    ///
+    /// # Errors
+    /// A problem that cannot be made, or a Newton step that fails.
+    pub fn new(
+        setting: &'static Setting,
+        spec: &str,
+        device: &str,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        let mut problem = krylith_problems::nonlinear::by_text(spec)?;
+        let coordinates = problem.coordinates().map(<[_]>::to_vec);
+        let mut x = problem.initial();
+        let linear = format!("{device} rtol=1e-9 max_iters=20000");
+        for time_step in 1..=setting.time_steps {
+            progress(&format!("{spec}: time step {time_step}"));
+            let how = Taking { linear: &linear, keep: 0..0, end: 1e-8 };
+            steps(&mut *problem, &mut x, &how, progress)?;
+            if !problem.next_step(&mut x)? {
+                break;
+            }
+        }
+        progress(&format!("{spec}: Newton steps whose systems are solved"));
+        let how = Taking { linear: &linear, keep: setting.newton.clone(), end: 1e-11 };
+        let steps = steps(&mut *problem, &mut x, &how, progress)?;
+        if steps.is_empty() {
+            return Err(krylith::Error::invalid(format!(
+                "{spec}: Newton's method ends before step {}",
+                setting.newton.start
+            )));
+        }
+        Ok(Self { setting, spec: problem.spec().to_string(), coordinates, steps })
+    }
+
+    /// Block rows.
+    pub fn rows(&self) -> usize {
+        self.steps[0].jacobian.block_rows()
+    }
+}
+
+/// What an algorithm is, for tables and figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Exact RAS on one core: PB-RAS_C.
+    OneCore,
+    /// Exact RAS by the vendor's library: PB-RAS_G.
+    Vendor,
+    /// Exact RAS, ours.
+    Exact,
+    /// Randomized factors, Jacobi sweeps: PB-R(ilu)-RAS.
+    Jacobi,
+    /// Randomized factors and sweeps: PB-R-RAS.
+    Random,
+    /// Another preconditioner.
+    Other,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::OneCore => "one-core",
+            Kind::Vendor => "vendor",
+            Kind::Exact => "exact",
+            Kind::Jacobi => "jacobi",
+            Kind::Random => "random",
+            Kind::Other => "other",
+        }
+    }
+}
+
+/// One algorithm with its parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Way {
+    pub name: String,
+    pub kind: Kind,
+    /// Method and preconditioner, as options.
+    pub text: String,
+    /// Sweeps of the factorisation and of the triangular solves, and rows of a warp, where there are any.
+    pub sweeps: Option<[usize; 3]>,
+}
+
+impl Way {
+    fn ras(setting: &Setting, kind: Kind, name: String, words: &str, sweeps: Option<[usize; 3]>) -> Self {
+        let Shape { parts, overlap, fill } = setting.shape;
+        let restart = setting.restart;
+        let text = format!(
+            "method=fgmres:restart={restart} precond=ras:overlap={overlap},parts={parts},fill={fill},{words}"
+        );
+        Self { name, kind, text, sweeps }
+    }
+
+    /// RAS with exact factors and solves, on a GPU or on all cores.
+    pub fn exact(setting: &Setting) -> Self {
+        let name = "PB-RAS, Krylith's".into();
+        Self::ras(setting, Kind::Exact, name, "factor=exact,solve=exact", None)
+    }
+
+    /// The same on one core.
+    pub fn one_core(setting: &Setting) -> Self {
+        Self { name: "PB-RAS, one core".into(), kind: Kind::OneCore, ..Self::exact(setting) }
+    }
+
+    /// PB-R(ilu)-RAS, or PB-R-RAS.
+    pub fn random(setting: &Setting, kind: Kind, [eta, gamma, rows]: [usize; 3]) -> Self {
+        let (title, solve) = match kind {
+            Kind::Jacobi => ("PB-R(ilu)-RAS", "jacobi"),
+            _ => ("PB-R-RAS", "random"),
+        };
+        let name = format!("{title}, η {eta}, γ {gamma}, f_dp {rows}");
+        let words = format!("factor=random,eta={eta},solve={solve},gamma={gamma},fdp={rows}");
+        Self::ras(setting, kind, name, &words, Some([eta, gamma, rows]))
+    }
+
+    /// What else there is.
+    pub fn others() -> Vec<Self> {
+        let other = |name: &str, text: &str| Self {
+            name: name.into(),
+            kind: Kind::Other,
+            text: text.into(),
+            sweeps: None,
+        };
+        vec![
+            other("ILDU(0), BiCGSTAB", "method=bicgstab precond=ildu"),
+            other("point-block Jacobi, BiCGSTAB", "method=bicgstab precond=jacobi"),
+            other("auto", "method=auto precond=auto"),
+        ]
+    }
+}
+
+/// Everything that is tried on a setting: some of the paper's parameters, or all of them.
+pub(crate) fn ways(setting: &Setting, full: bool) -> Vec<Way> {
+    let mut all = vec![Way::exact(setting)];
+    let (etas, gammas, rows): (Vec<usize>, Vec<usize>, Vec<usize>) = match (setting.name, full) {
+        ("cavity600", false) => (vec![3, 5, 8], vec![5, 8, 10], vec![8]),
+        ("cavity600", true) => ((1..=8).collect(), vec![5, 8, 10], vec![8]),
+        ("cavity1200", _) => (vec![8], vec![10, 15, 20], vec![8, 16, 32]),
+        ("ventricle", false) => (vec![5, 8], vec![5, 6, 8], vec![8]),
+        ("ventricle", true) => (vec![3, 5, 8, 10], (3..=10).collect(), vec![8]),
+        (_, false) => (vec![8], vec![5, 8, 10], vec![8]),
+        (_, true) => (vec![8], (5..=10).collect(), vec![8]),
+    };
+    for kind in [Kind::Jacobi, Kind::Random] {
+        for &eta in &etas {
+            // With Jacobi sweeps the rows of a warp change the factors alone.
+            let rows = if kind == Kind::Jacobi { &rows[..1] } else { &rows[..] };
+            for &rows in rows {
+                all.extend(gammas.iter().map(|&gamma| Way::random(setting, kind, [eta, gamma, rows])));
+            }
+        }
+    }
+    all.extend(Way::others());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_have_names_of_their_own() {
+        for setting in [&CAVITY_600, &CAVITY_1200, &VENTRICLE, &ARTERY] {
+            for full in [false, true] {
+                let names: Vec<String> = ways(setting, full).into_iter().map(|way| way.name).collect();
+                for (i, name) in names.iter().enumerate() {
+                    assert!(!names[..i].contains(name), "{name}");
+                }
+            }
+        }
+        assert_eq!(CAVITY_600.spec(0.0016), "cavity:24x24,re=1");
+        assert_eq!(CAVITY_1200.spec(1.0), "cavity:1200x1200,re=10");
+    }
+}

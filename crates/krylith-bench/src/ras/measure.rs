@@ -1,0 +1,245 @@
+//! Krylith's solves of one problem's linear systems, by their options.
+
+use super::cases::{Case, Kind, Way};
+use krylith::solver::SetupPart;
+use krylith::{Options, Problem, Result, Solver};
+
+/// One solve, with what it took before.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    /// Seconds before the factors, kernels being compiled: analysis of patterns, arrays and vectors.
+    pub setup: f64,
+    /// T_f, seconds.
+    pub factor: f64,
+    /// T_g, seconds.
+    pub solve: f64,
+    /// I_g.
+    pub iterations: usize,
+    pub converged: bool,
+    /// ‖b − A x‖/‖b‖, recomputed on the host; NaN where it was not looked at.
+    pub residual: f64,
+}
+
+/// One algorithm on the system of one Newton step.
+pub(crate) struct Row {
+    pub way: Way,
+    /// Newton step, counted from 1.
+    pub step: usize,
+    pub gpus: usize,
+    pub runs: Vec<Run>,
+    /// What the solver or the vendor's settings have to say.
+    pub notes: Vec<String>,
+    /// What went wrong.
+    pub failure: Option<String>,
+}
+
+/// A mean with the least and the largest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Mean {
+    pub mean: f64,
+    pub deviation: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Mean {
+    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let count = values.clone().count() as f64;
+        let mean = values.clone().sum::<f64>() / count;
+        let squares: f64 = values.clone().map(|v| (v - mean).powi(2)).sum();
+        Self {
+            mean,
+            deviation: (squares / (count - 1.0).max(1.0)).sqrt(),
+            min: values.clone().fold(f64::INFINITY, f64::min),
+            max: values.fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// `12.3 (12.1–12.5)` in the unit that `scale` makes; a dash of none.
+    pub fn text(&self, scale: f64, digits: usize) -> String {
+        if !self.mean.is_finite() {
+            return "–".into();
+        }
+        let show = |v: f64| format!("{:.digits$}", v * scale);
+        match self.min < self.max {
+            true => format!("{} ({}–{})", show(self.mean), show(self.min), show(self.max)),
+            false => show(self.mean),
+        }
+    }
+}
+
+impl Row {
+    pub fn new(way: &Way, step: usize, gpus: usize) -> Self {
+        Self { way: way.clone(), step, gpus, runs: Vec::new(), notes: Vec::new(), failure: None }
+    }
+
+    fn mean(&self, of: impl Fn(&Run) -> f64 + Clone) -> Mean {
+        Mean::of(self.runs.iter().filter(|run| run.converged).map(of))
+    }
+    pub fn setup(&self) -> Mean {
+        self.mean(|run| run.setup)
+    }
+    pub fn factor(&self) -> Mean {
+        self.mean(|run| run.factor)
+    }
+    pub fn solve(&self) -> Mean {
+        self.mean(|run| run.solve)
+    }
+    pub fn both(&self) -> Mean {
+        self.mean(|run| run.factor + run.solve)
+    }
+    pub fn iterations(&self) -> Mean {
+        self.mean(|run| run.iterations as f64)
+    }
+    /// The largest.
+    pub fn residual(&self) -> f64 {
+        self.runs.iter().map(|run| run.residual).fold(f64::NAN, f64::max)
+    }
+    /// The middle number of iterations of all runs.
+    pub fn median(&self) -> f64 {
+        crate::samples::Samples(self.runs.iter().map(|run| run.iterations as f64).collect()).median()
+    }
+    pub fn note(&mut self, text: &str) {
+        if !self.notes.iter().any(|note| note == text) {
+            self.notes.push(text.into());
+        }
+    }
+}
+
+/// How often, where and how far.
+#[derive(Debug, Clone)]
+pub(crate) struct Effort<'a> {
+    /// `device=…` and threads.
+    pub device: &'a str,
+    pub gpus: usize,
+    pub runs: usize,
+    /// Most iterations.
+    pub most: usize,
+    /// Newton steps; the first of them alone where it is 1.
+    pub steps: usize,
+    /// Go on after runs that do not converge, to count them.
+    pub count_failures: bool,
+}
+
+/// Runs of one algorithm on the systems of successive Newton steps: each run sets up anew and takes the first system twice, of which
+/// the second solve counts (the first records its graphs); later steps bring new values alone.
+pub(crate) fn ours(case: &Case, way: &Way, effort: &Effort) -> Vec<Row> {
+    let steps = case.steps.len().min(effort.steps);
+    let mut rows: Vec<Row> =
+        case.steps[..steps].iter().map(|step| Row::new(way, step.number, effort.gpus)).collect();
+    let rtol = case.setting.rtol;
+    let text = format!("{} {} rtol={rtol:e} max_iters={}", way.text, effort.device, effort.most);
+    // The first round on a GPU compiles and loads kernels, which is paid once a machine and not once a matrix.
+    let warm = usize::from(effort.device.contains("cuda"));
+    for round in 0..warm + effort.runs {
+        let done = run(case, &text, &mut rows, round >= warm);
+        if let Err(e) = done {
+            rows.iter_mut().for_each(|row| row.failure = Some(format!("{}: {e}", way.name)));
+            break;
+        }
+        // What does not converge needs no second look.
+        let lost = |row: &Row| !row.runs.is_empty() && row.runs.iter().all(|run| !run.converged);
+        if !effort.count_failures && rows.iter().any(lost) {
+            break;
+        }
+    }
+    for row in &mut rows {
+        if row.failure.is_none() && row.runs.iter().all(|run| !run.converged) {
+            let iterations = row.runs.first().map_or(0, |run| run.iterations);
+            row.failure = Some(format!(
+                "{}: not converged to {rtol:.0e} within {iterations} iterations; ‖b − A x‖/‖b‖ is {:.1e}",
+                way.name,
+                row.residual()
+            ));
+        }
+    }
+    rows
+}
+
+fn run(case: &Case, text: &str, rows: &mut [Row], counts: bool) -> Result<()> {
+    let options: Options = text.parse()?;
+    let mut problem = Problem::bsr(&case.steps[0].jacobian)?;
+    if let Some(points) = &case.coordinates {
+        problem = problem.with_coordinates(&points[..])?;
+    }
+    let mut solver = Solver::new(problem, &options)?;
+    let mut x = vec![0.0; case.steps[0].rhs.len()];
+    for (at, (step, row)) in case.steps.iter().zip(rows.iter_mut()).enumerate() {
+        if at > 0 {
+            solver.update_values(step.jacobian.values())?;
+        }
+        x.fill(0.0);
+        let mut solution = solver.solve(&step.rhs, &mut x)?;
+        let parts = solution.setup_parts;
+        if at == 0 {
+            x.fill(0.0);
+            solution = solver.solve(&step.rhs, &mut x)?;
+        }
+        if !counts {
+            return Ok(());
+        }
+        let factor = parts.of(SetupPart::Factors);
+        let (converged, iterations, solve) =
+            (solution.converged(), solution.history.iterations, solution.solve_seconds);
+        for event in &solution.events {
+            row.note(&event.detail);
+        }
+        // An exact part of a choice that is not ours to time is told by its name.
+        if row.way.kind == Kind::Other {
+            row.note(&format!("{} with {}", solution.method.title(), solution.precond.text));
+        }
+        let residual = step.residual(&x);
+        row.runs.push(Run {
+            setup: parts.total() - factor - parts.of(SetupPart::Compile) - parts.of(SetupPart::Device),
+            factor,
+            solve,
+            iterations,
+            converged: converged && residual <= 1.01 * case.setting.rtol,
+            residual,
+        });
+    }
+    Ok(())
+}
+
+/// RAS on one core. A whole solve takes minutes, so one cycle is timed, and the iterations are those of exact RAS elsewhere.
+pub(crate) fn one_core(case: &Case, exact: &[usize], steps: usize) -> Vec<Row> {
+    let way = Way::one_core(case.setting);
+    let (restart, rtol) = (case.setting.restart, case.setting.rtol);
+    let text = format!("{} device=cpu threads=1 rtol={rtol:e} max_iters={restart}", way.text);
+    let steps = case.steps.len().min(steps);
+    let mut rows: Vec<Row> = case.steps[..steps].iter().map(|step| Row::new(&way, step.number, 0)).collect();
+    if let Err(e) = run(case, &text, &mut rows, true) {
+        rows.iter_mut().for_each(|row| row.failure = Some(format!("{}: {e}", way.name)));
+        return rows;
+    }
+    for (row, &iterations) in rows.iter_mut().zip(exact) {
+        for run in row.runs.iter_mut().filter(|run| !run.converged) {
+            run.solve *= iterations as f64 / run.iterations.max(1) as f64;
+            run.note_of_one_cycle(iterations);
+        }
+        let note = format!("T_g of {restart} iterations, as many times as exact RAS takes");
+        row.note(&note);
+    }
+    rows
+}
+
+impl Run {
+    /// Stands for a whole solve from now on.
+    fn note_of_one_cycle(&mut self, iterations: usize) {
+        (self.iterations, self.converged, self.residual) = (iterations, true, f64::NAN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_have_their_spread() {
+        let mean = Mean::of([1.0, 2.0, 3.0].into_iter());
+        assert_eq!((mean.mean, mean.deviation, mean.min, mean.max), (2.0, 1.0, 1.0, 3.0));
+        assert_eq!(mean.text(1e3, 0), "2000 (1000–3000)");
+        assert_eq!(Mean::of([5.0].into_iter()).text(1.0, 1), "5.0");
+        assert_eq!(Mean::of(std::iter::empty()).text(1.0, 1), "–");
+    }
+}

@@ -1,0 +1,300 @@
+//! The experiments of the randomized point-block Schwarz paper: linear systems of Newton steps of its three problems, each solved by
+//! FGMRES with restricted additive Schwarz whose subdomain solves are exact (one core, cuSPARSE, Krylith's) or randomized.
+//!
+//! A problem's systems are made once, by Newton steps with tightly solved linear systems, and given to every algorithm in
+//! the same numbering. Every solve is checked by b − A x on the host.
+
+pub(crate) mod cases;
+pub(crate) mod measure;
+mod newton;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without
+pub(crate) mod plan;
+mod report;
+mod targets;
+
+use crate::cpu::CpuPlatform;
+use crate::okp::{DeviceChoice, OkpReport};
+use crate::platform::Platform;
+use cases::{ARTERY, CAVITY_600, CAVITY_1200, Case, Kind, Setting, VENTRICLE, Way, ways};
+use krylith::{Error, Result};
+use measure::{Effort, Row};
+use report::{Found, Made};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// A part of the suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The driven cavity on 600² nodes.
+    Cavity600,
+    /// The driven cavity on 1200² nodes.
+    Cavity1200,
+    /// The left ventricle.
+    Ventricle,
+    /// The artery.
+    Artery,
+    /// Independent runs on the first of those.
+    Repeat,
+    /// One GPU and several, on the largest cavity and the artery.
+    Scaling,
+    /// Exact RAS on one core beside each problem.
+    OneCore,
+    /// cuSPARSE's beside each problem, on a GPU.
+    Vendor,
+    /// Krylith's on each problem.
+    Ours,
+}
+
+impl Part {
+    /// All of them, with their names.
+    pub const ALL: [(Part, &'static str); 9] = [
+        (Part::Cavity600, "cavity600"),
+        (Part::Cavity1200, "cavity1200"),
+        (Part::Ventricle, "ventricle"),
+        (Part::Artery, "artery"),
+        (Part::Repeat, "repeat"),
+        (Part::Scaling, "scaling"),
+        (Part::OneCore, "one-core"),
+        (Part::Vendor, "vendor"),
+        (Part::Ours, "ours"),
+    ];
+}
+
+impl std::str::FromStr for Part {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        crate::part_named(&Part::ALL, text)
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct RasSuite {
+    /// Device. On several GPUs scaling is measured too; everything else runs on the first.
+    pub device: DeviceChoice,
+    /// Factor on the numbers of nodes of the paper's problems. Default: 1 on a GPU, 1/64 on a CPU.
+    pub scale: Option<f64>,
+    /// Folder for `ras.txt`, `ras.md`, `ras.json`, `ras.html`, `ras-targets.json` and a picture for each figure; nothing is
+    /// written without one.
+    pub out: Option<PathBuf>,
+    /// Runs of each algorithm; means are of those. Default: 3, as the paper's.
+    pub solves: Option<usize>,
+    /// Independent runs of one setting, for their spread and to count failures.
+    pub repeats: usize,
+    /// Most iterations.
+    pub iterations: usize,
+    /// Threads on a CPU; 0 means all cores.
+    pub threads: usize,
+    /// What is measured.
+    pub parts: Vec<Part>,
+    /// Every η and γ of the paper's figures, rather than some.
+    pub full: bool,
+    /// How the program was called, for the record.
+    pub command: String,
+}
+
+impl Default for RasSuite {
+    fn default() -> Self {
+        Self {
+            device: DeviceChoice::Cpu,
+            scale: None,
+            out: None,
+            solves: None,
+            repeats: 100,
+            iterations: 5000,
+            threads: 0,
+            parts: Part::ALL.map(|(part, _)| part).to_vec(),
+            full: false,
+            command: crate::command_line(),
+        }
+    }
+}
+
+/// η, γ and f_dp of the runs that are repeated (the paper's Fig. 10).
+const REPEATED: [usize; 3] = [10, 5, 8];
+/// Those of runs on several GPUs.
+const SCALED: [usize; 3] = [8, 5, 8];
+
+/// Problems in the order in which they are measured.
+const PROBLEMS: [(Part, &Setting); 4] = [
+    (Part::Cavity600, &CAVITY_600),
+    (Part::Cavity1200, &CAVITY_1200),
+    (Part::Ventricle, &VENTRICLE),
+    (Part::Artery, &ARTERY),
+];
+
+/// Runs the suite; `progress` hears a line before each part.
+///
+/// # Errors
+/// A device or library that is missing (by name), a problem that cannot be made, an output file that cannot be written. A solve that
+/// does not converge is no error: it is a row without times, and is listed under `failures` where it ought to.
+pub fn ras(options: &RasSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
+    if options.iterations == 0 || options.repeats == 0 || options.solves == Some(0) {
+        return Err(Error::invalid("solves, repeats and iterations must be at least 1"));
+    }
+    if options.scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
+        return Err(Error::invalid("the scale must be a positive number"));
+    }
+    match &options.device {
+        DeviceChoice::Cpu => run(&CpuPlatform::new(options.threads), options, progress),
+        #[cfg(feature = "cuda")]
+        DeviceChoice::Cuda(gpus) => {
+            let first = gpus.first().ok_or_else(|| Error::invalid("no GPU is named; use cuda:0"))?;
+            run(&crate::cuda::CudaPlatform::open(*first)?, options, progress)
+        }
+        #[cfg(not(feature = "cuda"))]
+        DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),
+    }
+}
+
+/// What a device has beside Krylith's own.
+pub(crate) trait Ground: Platform {
+    /// Exact RAS by the vendor's libraries on the system of each Newton step, inside Krylith's FGMRES; nothing where there are none.
+    fn vendor(&self, case: &Case, effort: &Effort) -> Result<Vec<Row>>;
+}
+
+impl Ground for CpuPlatform {
+    fn vendor(&self, _: &Case, _: &Effort) -> Result<Vec<Row>> {
+        Ok(Vec::new())
+    }
+}
+
+fn run<P: Ground>(p: &P, options: &RasSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
+    let gpu = options.device != DeviceChoice::Cpu;
+    let scale = options.scale.unwrap_or(if gpu { 1.0 } else { 1.0 / 64.0 });
+    let wanted = |part| options.parts.contains(&part);
+    let folder = options.out.as_deref();
+    let first = device(options, 1);
+    let effort = Effort {
+        device: &first,
+        gpus: usize::from(gpu),
+        runs: options.solves.unwrap_or(3),
+        most: options.iterations,
+        steps: usize::MAX,
+        count_failures: false,
+    };
+    let mut made = Made {
+        meta: json!({
+            "schema": 1, "suite": "ras", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
+            "device": p.describe(), "scale": scale, "runs": effort.runs, "most_iterations": effort.most,
+            "seconds_since_epoch": std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        }),
+        ..Made::default()
+    };
+    let several = options.device.gpus().len() > 1 && wanted(Part::Scaling);
+    for (part, setting) in PROBLEMS {
+        let repeats = part == Part::Cavity600 && wanted(Part::Repeat);
+        let scales = several && matches!(part, Part::Cavity1200 | Part::Artery);
+        if !(wanted(part) || repeats || scales) {
+            continue;
+        }
+        let case = Case::new(setting, &setting.spec(scale), &first, progress)?;
+        if wanted(part) {
+            let found = problem(p, &case, options, &effort, progress)?;
+            made.found.push(found);
+            // The next one may be long: what there is by now stays if it is interrupted.
+            report::write(&made, folder)?;
+        }
+        if repeats {
+            made.repeated = Some(repeated(&case, options, &effort, progress));
+            report::write(&made, folder)?;
+        }
+        if scales {
+            made.scaling.push(scaling(&case, options, &effort, progress));
+            report::write(&made, folder)?;
+        }
+    }
+    report::write(&made, folder)
+}
+
+/// `device=…` of some of the GPUs, or of the CPU.
+fn device(options: &RasSuite, count: usize) -> String {
+    match &options.device {
+        DeviceChoice::Cpu if options.threads == 0 => "device=cpu".into(),
+        DeviceChoice::Cpu => format!("device=cpu threads={}", options.threads),
+        DeviceChoice::Cuda(gpus) => {
+            let list: Vec<String> = gpus.iter().take(count).map(usize::to_string).collect();
+            format!("device=cuda:{}", list.join(","))
+        }
+    }
+}
+
+fn found(case: &Case, solves: Vec<Row>) -> Found {
+    Found {
+        setting: case.setting,
+        spec: case.spec.clone(),
+        rows: case.rows(),
+        blocks: case.steps[0].jacobian.blocks(),
+        assembly: case.steps.iter().map(|step| (step.number, step.assembly)).collect(),
+        solves,
+    }
+}
+
+fn problem<P: Ground>(
+    p: &P,
+    case: &Case,
+    options: &RasSuite,
+    effort: &Effort,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Found> {
+    let wanted = |part| options.parts.contains(&part);
+    let mut solves = Vec::new();
+    if wanted(Part::Vendor) {
+        progress(&format!("{}: the vendor's", case.spec));
+        solves.extend(p.vendor(case, effort)?);
+    }
+    if wanted(Part::Ours) {
+        for way in ways(case.setting, options.full) {
+            progress(&format!("{}: {}", case.spec, way.name));
+            solves.extend(measure::ours(case, &way, effort));
+        }
+    }
+    if wanted(Part::OneCore) {
+        progress(&format!("{}: one core", case.spec));
+        let exact = |row: &&Row| matches!(row.way.kind, Kind::Exact | Kind::Vendor) && row.failure.is_none();
+        let iterations: Vec<usize> = case
+            .steps
+            .iter()
+            .map(|step| {
+                let found = solves.iter().filter(exact).find(|row: &&Row| row.step == step.number);
+                found.map_or(case.setting.restart, |row| row.median() as usize)
+            })
+            .collect();
+        solves.extend(measure::one_core(case, &iterations, effort.steps));
+    }
+    Ok(found(case, solves))
+}
+
+/// Fig. 10: one setting again and again, on the system of the first Newton step, and exact RAS beside it.
+fn repeated(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
+    let mut solves = Vec::new();
+    for (way, runs) in [
+        (Way::exact(case.setting), effort.runs),
+        (Way::random(case.setting, Kind::Random, REPEATED), options.repeats),
+    ] {
+        progress(&format!("{}: {} times {}", case.spec, runs, way.name));
+        let effort = Effort { runs, steps: 1, count_failures: true, ..effort.clone() };
+        solves.extend(measure::ours(case, &way, &effort));
+    }
+    found(case, solves)
+}
+
+/// The system of the first step that is kept, on 1, 2, … GPUs, with the same parts.
+fn scaling(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
+    let mut solves = Vec::new();
+    let all = [Kind::Random, Kind::Exact];
+    for kind in all {
+        let way = match kind {
+            Kind::Random => Way::random(case.setting, kind, SCALED),
+            _ => Way::exact(case.setting),
+        };
+        for gpus in crate::okp::counts(options.device.gpus().len()) {
+            progress(&format!("{}: {} on {gpus} GPUs", case.spec, way.name));
+            let device = device(options, gpus);
+            let effort = Effort { device: &device, gpus, steps: 1, ..effort.clone() };
+            solves.extend(measure::ours(case, &way, &effort));
+        }
+    }
+    found(case, solves)
+}

@@ -1,0 +1,84 @@
+//! The suite on the CPU, small.
+
+use krylith_bench::{DeviceChoice, RasPart, RasSuite, ras};
+
+#[test]
+fn a_small_run_on_the_cpu_writes_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = RasSuite {
+        // 24² nodes
+        scale: Some(0.0016),
+        out: Some(folder.path().join("made")),
+        solves: Some(1),
+        repeats: 3,
+        threads: 2,
+        parts: vec![RasPart::Cavity600, RasPart::Repeat, RasPart::OneCore, RasPart::Vendor, RasPart::Ours],
+        command: "test <&>".into(),
+        ..RasSuite::default()
+    };
+    let mut heard = Vec::new();
+    let report = ras(&options, &mut |text| heard.push(text.to_string())).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    assert!(heard.iter().any(|line| line.contains("Newton step 2")));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("made").join(name)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&read("ras.json")).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("ras")));
+    let problem = &json["problems"][0];
+    assert_eq!(
+        (problem["spec"].as_str(), problem["block_rows"].as_u64()),
+        (Some("cavity:24x24,re=1"), Some(576))
+    );
+    let steps = problem["steps"].as_array().unwrap();
+    assert!(steps.len() >= 2, "{} Newton steps", steps.len());
+    for step in steps {
+        let solves = step["solves"].as_array().unwrap();
+        let iterations = |kind: &str| -> Vec<f64> {
+            let rows = solves.iter().filter(|row| row["kind"] == kind);
+            rows.map(|row| row["iterations"]["mean"].as_f64().unwrap()).collect()
+        };
+        let (exact, random) = (iterations("exact"), iterations("random"));
+        assert_eq!((exact.len(), random.len(), iterations("jacobi").len()), (1, 9, 9));
+        // One core stands for the same iterations.
+        assert_eq!(iterations("one-core"), exact);
+        let best = random.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(best <= 1.15 * exact[0] + 2.0, "{best} iterations where exact RAS takes {}", exact[0]);
+        for row in solves.iter().filter(|row| row["kind"] != "one-core") {
+            let run = &row["runs"][0];
+            assert!(run["residual"].as_f64().unwrap() <= 1.01e-6, "{}: {run}", row["name"]);
+            assert!(run["solve"].as_f64().unwrap() > 0.0);
+        }
+    }
+    let repeated = json["repeated"]["rows"].as_array().unwrap();
+    let random = repeated.iter().find(|row| row["kind"] == "random").unwrap();
+    assert_eq!(random["runs"].as_array().unwrap().len(), 3);
+    // What was promised is there for programs, and for people in the tables.
+    let targets: serde_json::Value = serde_json::from_str(&read("ras-targets.json")).unwrap();
+    let target = |name: &str| {
+        let all = targets.as_array().unwrap();
+        all.iter().find(|t| t["name"].as_str().unwrap().contains(name)).unwrap().clone()
+    };
+    assert_eq!(target("runs that converge")["met"], true);
+    assert_eq!(target("over exact RAS")["goal"], 1.15);
+    // There is no vendor on a CPU, and nothing is said of it.
+    assert!(target("cuSPARSE")["met"].is_null());
+    for figure in ["ras-cavity600-1-tg.svg", "ras-cavity600-1-ig.svg", "ras-repeat-ig.svg"] {
+        assert!(read(figure).contains("<polyline"), "{figure}");
+    }
+    let markdown = read("ras.md");
+    assert!(markdown.contains("PB-R-RAS, η 8, γ 10, f_dp 8") && markdown.contains("](ras-repeat-tg.svg)"));
+    assert!(report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;"));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for options in [
+        RasSuite { scale: Some(f64::NAN), ..RasSuite::default() },
+        RasSuite { repeats: 0, ..RasSuite::default() },
+        RasSuite { solves: Some(0), ..RasSuite::default() },
+        RasSuite { device: DeviceChoice::Cuda(vec![]), ..RasSuite::default() },
+    ] {
+        assert!(ras(&options, &mut |_| ()).is_err());
+    }
+    let error = "cavity".parse::<RasPart>().unwrap_err().to_string();
+    assert!(error.contains("cavity600") && error.contains("scaling"), "{error}");
+}

@@ -1,0 +1,281 @@
+//! Blood in an artery: unsteady incompressible flow through a bent pipe with a stenosis, or through a mesh from Gmsh, b = 4.
+//!
+//! Units are cm, g and s: ρ = 1.06 g/cm³, μ = 0.035 g/(cm s), pressure in dyn/cm². The pipe has a radius of R = 0.2 cm, runs straight for
+//! 3R, turns by 90° about a radius of 5R, and is straight again for 6R; in the middle of the bend it narrows smoothly to 0.7 R over a
+//! length of 4R. Its sections are discs of equal cells ([`crate::tets::extrude`]), about as far apart as cells are long.
+//!
+//! Blood enters with a parabolic profile whose mean speed is U(t) = U s(t) (1 + ½ sin 2πt/T), T = 1 s, with s = sin²(πt/2T₀) until
+//! T₀ = 0.1 s and 1 from then on; U = Re ν/2R, so `re` is that of the mean flow. Walls do not slip, and μ ∂u/∂n − p n = 0 at the outlet.
+//! [`crate::flow`] says which equations are solved; the first step, from rest, is by backward Euler and the others by BDF2.
+//!
+//! A mesh from Gmsh is in cm and has physical surfaces `inlet`, `wall` and `outlet`. The profile is that of a round inlet of the same
+//! middle, normal and area.
+
+use krylith::matrix::Bsr;
+use krylith::newton::NonlinearSystem;
+use krylith::{Error, Result};
+use std::f64::consts::{FRAC_PI_2, PI};
+use std::path::Path;
+
+use crate::flow::{Flow, Fluid};
+use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
+use crate::spec::Spec;
+use crate::tets::{Disc, Layers, Numbering, TetMesh, area, dot, extrude, gmsh, slice};
+
+/// Blood, in g/cm³ and g/(cm s).
+const BLOOD: Fluid = Fluid { density: 1.06, viscosity: 0.035 };
+/// Radius of the pipe in cm, and in units of that: straight parts, radius of the bend, length of the stenosis.
+const RADIUS: f64 = 0.2;
+const BEFORE: f64 = 3.0;
+const BEND: f64 = 5.0;
+const AFTER: f64 = 6.0;
+const STENOSIS: f64 = 4.0;
+/// How much of the radius the stenosis takes.
+const DEPTH: f64 = 0.3;
+/// Seconds until the mean flow is reached, and of a pulse.
+const RAMP: f64 = 0.1;
+const PULSE: f64 = 1.0;
+
+/// What may be chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArteryOptions {
+    /// Reynolds number of the mean flow, by the diameter of the inlet.
+    pub re: f64,
+    /// Length Δt of a time step in s.
+    pub dt: f64,
+    /// Time steps.
+    pub steps: usize,
+}
+
+impl Default for ArteryOptions {
+    fn default() -> Self {
+        Self { re: 300.0, dt: 0.005, steps: 3 }
+    }
+}
+
+/// The artery, at the time step that is to be solved.
+#[derive(Debug, Clone)]
+pub struct Artery {
+    flow: Flow,
+    options: ArteryOptions,
+    /// Nodes of the inlet, and their velocity over the mean speed.
+    inlet: Vec<(u32, [f64; 3])>,
+    radius: f64,
+    /// Which step is solved, from 1; the unknowns at its beginning, and from the second step on those before.
+    step: usize,
+    last: Vec<f64>,
+    before: Option<Vec<f64>>,
+    spec: String,
+}
+
+impl Artery {
+    /// The first time step, from rest, on a mesh with the surfaces `inlet`, `wall` and `outlet`.
+    ///
+    /// # Errors
+    /// A surface that the mesh does not have, numbers that are not positive, not enough memory.
+    pub fn new(mesh: TetMesh, options: ArteryOptions) -> Result<Self> {
+        let ArteryOptions { re, dt, steps } = options;
+        let positive = |x: f64| x > 0.0 && x.is_finite();
+        if !(positive(re) && positive(dt) && positive(1.0 / dt)) || steps == 0 {
+            return Err(Error::invalid(format!(
+                "an artery with re={re}, dt={dt}, steps={steps}: expected positive finite numbers"
+            )));
+        }
+        mesh.surface("outlet")?;
+        let (profile, radius) = profile(&mesh)?;
+        let n = mesh.points().len();
+        let mut fixed = vec![[false; 4]; n];
+        let walls = TetMesh::nodes_of(mesh.surface("wall")?);
+        for &p in walls.iter().chain(profile.iter().map(|(p, _)| p)) {
+            fixed[p as usize] = [true, true, true, false];
+        }
+        let inlet = profile.into_iter().filter(|(p, _)| walls.binary_search(p).is_err()).collect();
+        let flow = Flow::new(mesh, BLOOD, fixed)?;
+        let last = vec![0.0; 4 * n];
+        let spec = format!("artery:{n},re={re},dt={dt},steps={steps}");
+        let mut artery = Self { flow, options, inlet, radius, step: 1, last, before: None, spec };
+        artery.begin()?;
+        Ok(artery)
+    }
+
+    pub(crate) fn from_spec(spec: &Spec) -> Result<Self> {
+        let options = ArteryOptions {
+            re: spec.positive("re")?,
+            dt: spec.positive("dt")?,
+            steps: spec.whole("steps", 1..=1_000_000_000)? as usize,
+        };
+        let mesh = match spec.label.parse::<usize>() {
+            Ok(nodes) => mesh(nodes)?,
+            Err(_) if Path::new(&spec.label).extension().is_some_and(|e| e == "msh") => {
+                gmsh::read(&spec.label)?
+            }
+            Err(_) => {
+                return Err(Error::invalid(format!(
+                    "problem artery: `{}`: expected a number of nodes or a file of Gmsh that ends in .msh",
+                    spec.label
+                )));
+            }
+        };
+        let artery = Self::new(mesh, options)?;
+        Ok(Self { spec: spec.full(), ..artery })
+    }
+
+    /// The flow.
+    pub fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    /// Mean speed at the inlet in cm/s at a time in s.
+    pub fn speed(&self, t: f64) -> f64 {
+        let mean = self.options.re * BLOOD.viscosity / BLOOD.density / (2.0 * self.radius);
+        let ramp = (FRAC_PI_2 * (t / RAMP).min(1.0)).sin().powi(2);
+        mean * ramp * (1.0 + 0.5 * (2.0 * PI * t / PULSE).sin())
+    }
+
+    /// Prepares the step that is to be solved.
+    fn begin(&mut self) -> Result<()> {
+        self.flow.begin(self.options.dt, &self.last, self.before.as_deref())?;
+        let speed = self.speed(self.step as f64 * self.options.dt);
+        let given = self.flow.given_mut();
+        for (p, profile) in &self.inlet {
+            (0..3).for_each(|c| given[4 * *p as usize + c] = speed * profile[c]);
+        }
+        Ok(())
+    }
+}
+
+impl NonlinearSystem for Artery {
+    fn pattern(&self) -> &Bsr {
+        self.flow.pattern()
+    }
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
+        self.flow.residual(x, f)
+    }
+    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
+        self.flow.jacobian(x, values)
+    }
+    fn coordinates(&self) -> Option<&[[f64; 3]]> {
+        self.flow.coordinates()
+    }
+}
+
+impl NonlinearProblem for Artery {
+    fn spec(&self) -> &str {
+        &self.spec
+    }
+    /// The unknowns at the beginning of the step, with what is given at its end.
+    fn initial(&self) -> Vec<f64> {
+        let mut x = self.last.clone();
+        self.flow.put_given(&mut x);
+        x
+    }
+    fn components(&self) -> &'static [&'static str] {
+        &["u", "v", "w", "p"]
+    }
+
+    fn next_step(&mut self, x: &mut [f64]) -> Result<bool> {
+        if x.len() != self.last.len() {
+            return Err(Error::invalid(format!("{} unknowns of {}", x.len(), self.last.len())));
+        }
+        if self.step == self.options.steps {
+            return Ok(false);
+        }
+        let mut oldest = self.before.take().unwrap_or_else(|| vec![0.0; x.len()]);
+        oldest.copy_from_slice(x);
+        self.before = Some(std::mem::replace(&mut self.last, oldest));
+        self.step += 1;
+        self.begin()?;
+        self.flow.put_given(x);
+        Ok(true)
+    }
+    fn time(&self) -> Option<f64> {
+        Some(self.step as f64 * self.options.dt)
+    }
+
+    fn points(&self) -> Vec<[f64; 3]> {
+        self.flow.mesh().points().to_vec()
+    }
+    fn cells(&self) -> Cells {
+        Cells::Tetrahedra(self.flow.mesh().tetrahedra().to_vec())
+    }
+    fn fields(&self, x: &[f64]) -> Vec<(&'static str, Field)> {
+        let nodes = x.as_chunks::<4>().0;
+        vec![
+            ("velocity", Field::Vector(nodes.iter().map(|x| [x[0], x[1], x[2]]).collect())),
+            ("pressure", Field::Scalar(nodes.iter().map(|x| x[3]).collect())),
+        ]
+    }
+    /// The speed in the section z = 0.
+    fn picture(&self, x: &[f64]) -> Option<Picture> {
+        let speed = |i: usize| x[4 * i..4 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
+        Some(slice(self.flow.mesh(), 2, "speed (cm/s) at z = 0", speed))
+    }
+}
+
+/// The pipe, with about `nodes` nodes and the surfaces `inlet`, `wall` and `outlet`.
+///
+/// # Errors
+/// Fewer than 18 nodes, or more than a mesh may have.
+pub fn mesh(nodes: usize) -> Result<TetMesh> {
+    let length = BEFORE + BEND * FRAC_PI_2 + AFTER; // in radii
+    // n×n equal cells of a disc of area π are √π/n long.
+    let cells = (nodes as f64 * PI.sqrt() / length).cbrt();
+    let cells = ((2.0 * (0.5 * cells).round()) as usize).max(2);
+    let layers = (nodes as f64 / ((cells + 1) * (cells + 1)) as f64).round() as usize;
+    if layers < 2 {
+        return Err(Error::invalid(format!("an artery of {nodes} nodes; expected at least 18")));
+    }
+    let layers =
+        Layers { count: layers - 1, numbering: Numbering::Discs, surfaces: ["inlet", "outlet", "wall"] };
+    extrude(&Disc::new(cells, 0)?, layers, |[x, y], s| {
+        let s = s * length;
+        let (centre, outwards) = centre_line(s);
+        let from = (s - (BEFORE + 0.5 * BEND * FRAC_PI_2)) / (0.5 * STENOSIS);
+        let narrow = if from.abs() < 1.0 { 0.5 * DEPTH * (1.0 + (PI * from).cos()) } else { 0.0 };
+        let r = 1.0 - narrow;
+        [
+            RADIUS * (centre[0] + r * x * outwards[0]),
+            RADIUS * (centre[1] + r * x * outwards[1]),
+            RADIUS * r * y,
+        ]
+    })
+}
+
+/// Where the middle of the pipe is at arc length s, and the direction away from the bend's axis, in units of the radius.
+fn centre_line(s: f64) -> ([f64; 2], [f64; 2]) {
+    let angle = ((s - BEFORE) / BEND).clamp(0.0, FRAC_PI_2);
+    let (sin, cos) = angle.sin_cos();
+    // Along x first, about (BEFORE, BEND), then along y.
+    let on_bend = [BEFORE + BEND * sin, BEND * (1.0 - cos)];
+    let rest = s - BEFORE - BEND * angle;
+    ([on_bend[0] + rest * cos, on_bend[1] + rest * sin], [sin, -cos])
+}
+
+/// A parabolic inflow of mean speed 1 at the nodes of the inlet, and the radius of a round inlet of that area.
+fn profile(mesh: &TetMesh) -> Result<(Vec<(u32, [f64; 3])>, f64)> {
+    let faces = mesh.surface("inlet")?;
+    let (mut whole, mut size, mut middle) = ([0.0; 3], 0.0, [0.0; 3]);
+    for face in faces {
+        let x = face.map(|p| mesh.points()[p as usize]);
+        let a = area(x);
+        let own = dot(a, a).sqrt();
+        size += own;
+        for d in 0..3 {
+            whole[d] += a[d];
+            middle[d] += own / 3.0 * (x[0][d] + x[1][d] + x[2][d]);
+        }
+    }
+    let length = dot(whole, whole).sqrt();
+    if !(length > 0.0) {
+        return Err(Error::invalid("the surface `inlet` has no faces, or none that face one way"));
+    }
+    let (inwards, middle) = (whole.map(|x| -x / length), middle.map(|x| x / size));
+    let radius = (size / PI).sqrt();
+    let nodes = TetMesh::nodes_of(faces).into_iter().map(|p| {
+        let x = mesh.points()[p as usize];
+        let from: [f64; 3] = std::array::from_fn(|d| x[d] - middle[d]);
+        let speed = 2.0 * (1.0 - dot(from, from) / (radius * radius)).max(0.0);
+        (p, inwards.map(|n| speed * n))
+    });
+    Ok((nodes.collect(), radius))
+}

@@ -1,0 +1,297 @@
+//! Finite elements of an incompressible viscous flow: linear tetrahedra for velocity and pressure, stabilised, b = 4.
+//!
+//! Unknowns of a node are u, v, w and p. With r = ρ(u̇ + u·∇u) + ∇p, what the momentum equation leaves over inside an element (viscous
+//! terms of linear functions vanish), rows are
+//!
+//! ```text
+//! ∫ Nᵢ ρ(u̇ + u·∇u) + μ ∇Nᵢ·∇u − p ∇Nᵢ + τ (u·∇Nᵢ) r + τ_c ∇Nᵢ ∇·u = 0        (SUPG; the last term weighs ∇·u)
+//! ∫ Nᵢ ∇·u + τ/ρ ∇Nᵢ·r = 0                                                     (PSPG)
+//! ```
+//!
+//! u̇ = c₀u − q, with c₀ and q of the time stepping: backward Euler, 1/Δt and uₙ/Δt, or BDF2, 3/2Δt and (2uₙ − uₙ₋₁/2)/Δt. Where nothing
+//! is given on the boundary, μ ∂u/∂n − p n = 0. Integrals of Nᵢ u·∇u are exact; the stabilising terms are taken at the centroid.
+//!
+//! τ = ((2/Δt)² + (2|u|/h)² + 9(4ν/h²)²)^(−1/2) (Shakib, Hughes and Johan 1991), τ_c = ρ|u|h/2 · min(1, |u|h/6ν), with h the edge of a
+//! regular tetrahedron of the same volume. Both take the velocity at the end of the last time step, so the Jacobian is the exact
+//! derivative. The sum of all continuity rows is ∫ ∇·u, so what flows in flows out.
+//!
+//! Rows of unknowns that are given are σ (x − x̄), with σ the mean diagonal of the velocity rows, from masses and viscous terms.
+
+use krylith::matrix::Bsr;
+use krylith::newton::NonlinearSystem;
+use krylith::{Error, Result};
+use rayon::prelude::*;
+
+use crate::tets::{Rows, Shape, TetMesh, dot};
+
+/// Unknowns of a node: three velocities and the pressure.
+const B: usize = 4;
+/// Numbers of a block.
+const BB: usize = B * B;
+/// Tetrahedra that a task takes.
+const CHUNK: usize = 1024;
+
+/// Density ρ and viscosity μ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fluid {
+    /// Density ρ.
+    pub density: f64,
+    /// Dynamic viscosity μ.
+    pub viscosity: f64,
+}
+
+/// A flow on a mesh, at one time step.
+#[derive(Debug, Clone)]
+pub struct Flow {
+    mesh: TetMesh,
+    rows: Rows,
+    fluid: Fluid,
+    /// For each unknown whether it is given, and its value.
+    fixed: Vec<[bool; B]>,
+    given: Vec<f64>,
+    scale: f64,
+    /// c₀ and q.
+    rate: f64,
+    history: Vec<[f64; 3]>,
+    /// τ and τ_c of each tetrahedron.
+    weights: Vec<[f64; 2]>,
+}
+
+/// What the four rows of an element share.
+struct Element {
+    shape: Shape,
+    velocity: [[f64; 3]; 4],
+    /// ∂uᵢ/∂x_d.
+    gradient: [[f64; 3]; 3],
+    /// u̇ at the corners, and the velocity and r at the centroid.
+    rates: [[f64; 3]; 4],
+    mean: [f64; 3],
+    left: [f64; 3],
+    pressure: f64,
+}
+
+impl Flow {
+    /// A fluid at rest.
+    ///
+    /// # Errors
+    /// Lists of another length than the nodes, a density or viscosity that is not positive, not enough memory.
+    pub fn new(mesh: TetMesh, fluid: Fluid, fixed: Vec<[bool; B]>) -> Result<Self> {
+        let n = mesh.points().len();
+        if fixed.len() != n {
+            return Err(Error::invalid(format!("{} boundary conditions for {n} nodes", fixed.len())));
+        }
+        if let Some(x) = [fluid.density, fluid.viscosity].iter().find(|x| !(**x > 0.0 && x.is_finite())) {
+            return Err(Error::invalid(format!("a fluid with a constant {x}; expected positive numbers")));
+        }
+        let rows = Rows::new(&mesh, B)?;
+        let weights = vec![[0.0; 2]; mesh.tetrahedra().len()];
+        let (history, given) = (vec![[0.0; 3]; n], vec![0.0; B * n]);
+        Ok(Self { mesh, rows, fluid, fixed, given, scale: 1.0, rate: 0.0, history, weights })
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &TetMesh {
+        &self.mesh
+    }
+    /// The fluid.
+    pub fn fluid(&self) -> Fluid {
+        self.fluid
+    }
+    /// Which unknowns are given.
+    pub fn fixed(&self) -> &[[bool; B]] {
+        &self.fixed
+    }
+    /// Values of the unknowns that are given, to be changed; the others are not looked at.
+    pub fn given_mut(&mut self) -> &mut [f64] {
+        &mut self.given
+    }
+    /// Puts what is given into x.
+    pub fn put_given(&self, x: &mut [f64]) {
+        let given = self.given.par_chunks(B).zip(&self.fixed);
+        x.par_chunks_mut(B).with_min_len(CHUNK).zip(given).for_each(|(x, (given, fixed))| {
+            (0..B).filter(|&c| fixed[c]).for_each(|c| x[c] = given[c]);
+        });
+    }
+
+    /// Begins a time step of length `dt` from the unknowns `last`, by BDF2 if those before it are there and else by backward Euler.
+    ///
+    /// # Errors
+    /// Vectors of another length than the unknowns; a step that is not positive.
+    pub fn begin(&mut self, dt: f64, last: &[f64], before: Option<&[f64]>) -> Result<()> {
+        self.rows.check("unknowns", last.len())?;
+        self.rows.check("unknowns", before.unwrap_or(last).len())?;
+        if !(dt > 0.0 && (1.0 / dt).is_finite()) {
+            return Err(Error::invalid(format!("a time step of {dt}; expected a positive number")));
+        }
+        self.rate = if before.is_some() { 1.5 / dt } else { 1.0 / dt };
+        self.history.par_iter_mut().with_min_len(CHUNK).enumerate().for_each(|(i, q)| {
+            *q = std::array::from_fn(|c| match before {
+                Some(before) => (2.0 * last[B * i + c] - 0.5 * before[B * i + c]) / dt,
+                None => last[B * i + c] / dt,
+            });
+        });
+        let (mesh, Fluid { density, viscosity }) = (&self.mesh, self.fluid);
+        let nu = viscosity / density;
+        let own = self.weights.par_iter_mut().with_min_len(CHUNK).zip(mesh.tetrahedra());
+        own.for_each(|(weights, t)| {
+            let volume = crate::tets::signed_volume(t.map(|p| mesh.points()[p as usize]));
+            let h = (6.0 * 2f64.sqrt() * volume).cbrt();
+            let u: [f64; 3] =
+                std::array::from_fn(|c| 0.25 * t.iter().map(|&p| last[B * p as usize + c]).sum::<f64>());
+            let speed = dot(u, u).sqrt();
+            let squares = (2.0 / dt).powi(2) + (2.0 * speed / h).powi(2) + 9.0 * (4.0 * nu / (h * h)).powi(2);
+            let grid = 0.5 * density * speed * h * (speed * h / (6.0 * nu)).min(1.0);
+            *weights = [1.0 / squares.sqrt(), grid];
+        });
+        self.scale = self.mean_diagonal();
+        Ok(())
+    }
+
+    /// The flow out of the body through a surface, volume in unit time.
+    ///
+    /// # Errors
+    /// A surface that the mesh does not have.
+    pub fn outflow(&self, surface: &str, x: &[f64]) -> Result<f64> {
+        let through = |face: &[u32; 3]| {
+            let normal = crate::tets::area(face.map(|p| self.mesh.points()[p as usize]));
+            face.iter().map(|&p| dot(velocity(x, p), normal) / 3.0).sum::<f64>()
+        };
+        let faces = self.mesh.surface(surface)?;
+        let sums: Vec<f64> = faces.par_chunks(CHUNK).map(|c| c.iter().map(through).sum()).collect();
+        Ok(sums.iter().sum())
+    }
+
+    /// The mean of c₀ρV/10 + μV|∇N|², summed over the tetrahedra of a node, over all nodes.
+    fn mean_diagonal(&self) -> f64 {
+        let of = |t: &[u32; 4]| {
+            let shape = Shape::of(t.map(|p| self.mesh.points()[p as usize]));
+            let squares: f64 = shape.gradients.iter().map(|g| dot(*g, *g)).sum();
+            shape.volume * (0.4 * self.rate * self.fluid.density + self.fluid.viscosity * squares)
+        };
+        let chunks = self.mesh.tetrahedra().par_chunks(CHUNK);
+        let sums: Vec<f64> = chunks.map(|c| c.iter().map(of).sum()).collect();
+        sums.iter().sum::<f64>() / self.fixed.len() as f64
+    }
+
+    #[inline]
+    fn element(&self, x: &[f64], t: usize) -> Element {
+        let corners = self.mesh.tetrahedra()[t];
+        let shape = Shape::of(corners.map(|p| self.mesh.points()[p as usize]));
+        let velocity = corners.map(|p| velocity(x, p));
+        let pressures = corners.map(|p| x[B * p as usize + 3]);
+        let rates = std::array::from_fn(|a| {
+            let q = self.history[corners[a] as usize];
+            std::array::from_fn(|c| self.rate * velocity[a][c] - q[c])
+        });
+        let gradient = shape.gradient(&velocity);
+        let centre = |v: &[[f64; 3]; 4]| -> [f64; 3] {
+            std::array::from_fn(|c| 0.25 * (v[0][c] + v[1][c] + v[2][c] + v[3][c]))
+        };
+        let (mean, rate) = (centre(&velocity), centre(&rates));
+        let left = std::array::from_fn(|c| {
+            let slope: f64 = (0..4).map(|a| pressures[a] * shape.gradients[a][c]).sum();
+            self.fluid.density * (rate[c] + dot(mean, gradient[c])) + slope
+        });
+        let pressure = 0.25 * pressures.iter().sum::<f64>();
+        Element { shape, velocity, gradient, rates, mean, left, pressure }
+    }
+
+    fn residual_row(&self, x: &[f64], i: usize, row: &mut [f64]) {
+        let Fluid { density, viscosity } = self.fluid;
+        let mut sum = [0.0; B];
+        for &corner in self.mesh.around(i) {
+            let (t, a) = (corner as usize / 4, corner as usize % 4);
+            let e = self.element(x, t);
+            let ([tau, grid], volume, g) = (self.weights[t], e.shape.volume, e.shape.gradients[a]);
+            // ∫ Nᵢ of a linear function: V/20 (the sum of its corners, and this one once more).
+            let weighted = |v: &[[f64; 3]; 4], c: usize| {
+                volume / 20.0 * (v[0][c] + v[1][c] + v[2][c] + v[3][c] + v[a][c])
+            };
+            let carried = std::array::from_fn(|c| weighted(&e.velocity, c));
+            let (along, divergence) =
+                (dot(e.mean, g), e.gradient[0][0] + e.gradient[1][1] + e.gradient[2][2]);
+            for c in 0..3 {
+                let moved = density * (weighted(&e.rates, c) + dot(carried, e.gradient[c]));
+                let spread = viscosity * dot(g, e.gradient[c]) + (grid * divergence - e.pressure) * g[c];
+                sum[c] += moved + volume * (spread + tau * along * e.left[c]);
+            }
+            sum[3] += volume * (0.25 * divergence + tau / density * dot(g, e.left));
+        }
+        for c in 0..B {
+            let k = B * i + c;
+            row[c] = if self.fixed[i][c] { self.scale * (x[k] - self.given[k]) } else { sum[c] };
+        }
+    }
+
+    fn jacobian_row(&self, x: &[f64], i: usize, row: &mut [f64]) {
+        let Fluid { density, viscosity } = self.fluid;
+        for (&corner, places) in self.mesh.around(i).iter().zip(self.rows.places(i)) {
+            let (t, a) = (corner as usize / 4, corner as usize % 4);
+            let e = self.element(x, t);
+            let ([tau, grid], volume, g) = (self.weights[t], e.shape.volume, e.shape.gradients[a]);
+            let carried: [f64; 3] = std::array::from_fn(|c| {
+                let v = &e.velocity;
+                volume / 20.0 * (v[0][c] + v[1][c] + v[2][c] + v[3][c] + v[a][c])
+            });
+            let along = dot(e.mean, g);
+            let stream = tau * volume * along;
+            let press = tau / density * volume;
+            for b in 0..4 {
+                let h = e.shape.gradients[b];
+                let block = &mut row[BB * places[b] as usize..][..BB];
+                let mass = if a == b { 0.1 * volume } else { 0.05 * volume };
+                let change = density * (0.25 * self.rate + dot(e.mean, h)); // ∂rᵢ/∂uᵢ, but for ∂u
+                let same = density * (mass * self.rate + dot(carried, h))
+                    + viscosity * volume * dot(g, h)
+                    + stream * change;
+                for c in 0..3 {
+                    for k in 0..3 {
+                        let bent = density * (mass + 0.25 * stream) * e.gradient[c][k];
+                        let turned = 0.25 * tau * volume * g[k] * e.left[c];
+                        block[B * c + k] += bent + turned + grid * volume * g[c] * h[k];
+                    }
+                    block[B * c + c] += same;
+                    block[B * c + 3] += stream * h[c] - 0.25 * volume * g[c];
+                    let slopes = g[0] * e.gradient[0][c] + g[1] * e.gradient[1][c] + g[2] * e.gradient[2][c];
+                    block[12 + c] += 0.25 * volume * h[c] + press * (g[c] * change + 0.25 * density * slopes);
+                }
+                block[15] += press * dot(g, h);
+            }
+        }
+        for c in (0..B).filter(|&c| self.fixed[i][c]) {
+            row.chunks_mut(BB).for_each(|block| block[B * c..B * (c + 1)].fill(0.0));
+            row[self.rows.place(i, i as u32) * BB + c * (B + 1)] = self.scale;
+        }
+    }
+}
+
+/// The velocity of node `p`.
+#[inline]
+fn velocity(x: &[f64], p: u32) -> [f64; 3] {
+    let at = B * p as usize;
+    [x[at], x[at + 1], x[at + 2]]
+}
+
+impl NonlinearSystem for Flow {
+    fn pattern(&self) -> &Bsr {
+        self.rows.pattern()
+    }
+
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
+        self.rows.check("unknowns", x.len())?;
+        self.rows.check("a residual", f.len())?;
+        self.rows.residual(f, |i, row| self.residual_row(x, i, row));
+        Ok(())
+    }
+
+    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
+        self.rows.check("unknowns", x.len())?;
+        self.rows.check_values(values.len())?;
+        self.rows.jacobian(values, |i, row| self.jacobian_row(x, i, row));
+        Ok(())
+    }
+
+    fn coordinates(&self) -> Option<&[[f64; 3]]> {
+        Some(self.mesh.points())
+    }
+}

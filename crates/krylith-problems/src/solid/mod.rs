@@ -1,0 +1,315 @@
+//! Finite elements of a hyperelastic body: linear tetrahedra, total Lagrangian, b = 3.
+//!
+//! The unknown is the displacement u. Row i of F(u) is
+//!
+//! ```text
+//! ∫ P(∇u) ∇Nᵢ + m ∫ Nᵢ (u − û) + ∫ p Nᵢ n da − lᵢ = 0,   P = ∂ψ/∂F
+//! ```
+//!
+//! over the undeformed body but for the pressure p, which follows the deformed surface (its normal n points out of the body, so p pushes
+//! inwards). m = ρ/(β Δt²) and û are those of a time step by Newmark's method, with the consistent mass; both are 0 where nothing
+//! moves in time. The stress is constant in an element, so one point integrates it exactly. Rows of nodes whose displacement is given are
+//! σ (u − ū), with σ the mean of the diagonal of the others at rest. The Jacobian is the exact derivative.
+//!
+//! Where an element is turned inside out F(u) is NaN, on which a line search steps back.
+
+mod material;
+
+use krylith::matrix::Bsr;
+use krylith::newton::NonlinearSystem;
+use krylith::{Error, Result};
+use rayon::prelude::*;
+
+use crate::tets::{Rows, Shape, TetMesh, area};
+pub use material::Material;
+
+/// Unknowns of a node.
+const B: usize = 3;
+/// Numbers of a block.
+const BB: usize = B * B;
+/// Nodes whose diagonals are added up at once.
+const CHUNK: usize = 1024;
+
+/// A hyperelastic body on a mesh.
+#[derive(Debug, Clone)]
+pub struct Solid {
+    mesh: TetMesh,
+    rows: Rows,
+    material: Material,
+    /// Direction f₀ in each tetrahedron.
+    fibres: Vec<[f64; 3]>,
+    /// Displacement of the nodes where it is given.
+    given: Vec<Option<[f64; 3]>>,
+    scale: f64,
+    /// m and û.
+    inertia: f64,
+    predicted: Vec<f64>,
+    load: Vec<f64>,
+    pressed: Pressed,
+}
+
+/// A surface under pressure.
+#[derive(Debug, Clone, Default)]
+struct Pressed {
+    pressure: f64,
+    faces: Vec<[u32; 3]>,
+    /// Faces of node i are `around[begin[i]..begin[i + 1]]`: 3 f + k where it is corner k of f, ascending; empty without a surface.
+    begin: Vec<usize>,
+    around: Vec<u32>,
+}
+
+impl Pressed {
+    fn new(faces: &[[u32; 3]], nodes: usize) -> Self {
+        let corners = faces.as_flattened();
+        let mut around: Vec<u32> = (0..corners.len() as u32).collect();
+        around.par_sort_unstable_by_key(|&c| (corners[c as usize], c));
+        let first = |i: usize| around.partition_point(|&c| (corners[c as usize] as usize) < i);
+        let begin = (0..nodes + 1).into_par_iter().with_min_len(CHUNK).map(first).collect();
+        Self { pressure: 0.0, faces: faces.to_vec(), begin, around }
+    }
+
+    fn around(&self, i: usize) -> &[u32] {
+        if self.pressure == 0.0 || self.begin.is_empty() {
+            return &[];
+        }
+        &self.around[self.begin[i]..self.begin[i + 1]]
+    }
+}
+
+impl Solid {
+    /// A body at rest: fibres along the unit vectors `fibres` in each tetrahedron, and displacements of the nodes where they are given.
+    ///
+    /// # Errors
+    /// Lists of other lengths than the mesh; constants of the material that are not positive; not enough memory.
+    pub fn new(
+        mesh: TetMesh,
+        material: Material,
+        fibres: Vec<[f64; 3]>,
+        given: Vec<Option<[f64; 3]>>,
+    ) -> Result<Self> {
+        let n = mesh.points().len();
+        if fibres.len() != mesh.tetrahedra().len() || given.len() != n {
+            return Err(Error::invalid(format!(
+                "{} fibres and {} displacements for {} tetrahedra and {n} nodes",
+                fibres.len(),
+                given.len(),
+                mesh.tetrahedra().len()
+            )));
+        }
+        let Material { a, b, a_f, b_f, kappa } = material;
+        if let Some(x) = [a, b, a_f, b_f, kappa].iter().find(|x| !(**x > 0.0 && x.is_finite())) {
+            return Err(Error::invalid(format!("a constant {x} of a material; expected positive numbers")));
+        }
+        let rows = Rows::new(&mesh, B)?;
+        let mut solid = Self {
+            mesh,
+            rows,
+            material,
+            fibres,
+            given,
+            scale: 1.0,
+            inertia: 0.0,
+            predicted: vec![0.0; B * n],
+            load: vec![0.0; B * n],
+            pressed: Pressed::default(),
+        };
+        solid.scale = solid.mean_diagonal();
+        Ok(solid)
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &TetMesh {
+        &self.mesh
+    }
+    /// Displacements that are given.
+    pub fn given(&self) -> &[Option<[f64; 3]>] {
+        &self.given
+    }
+    /// What rows of given displacements are multiplied by.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Sets m = ρ/(β Δt²).
+    pub fn set_inertia(&mut self, m: f64) {
+        self.inertia = m;
+        self.scale = self.mean_diagonal();
+    }
+    /// û, to be changed.
+    pub(crate) fn predicted_mut(&mut self) -> &mut Vec<f64> {
+        &mut self.predicted
+    }
+    /// Forces l on the nodes, to be changed.
+    pub fn load_mut(&mut self) -> &mut [f64] {
+        &mut self.load
+    }
+
+    /// Puts a surface under pressure.
+    ///
+    /// # Errors
+    /// A surface that the mesh does not have.
+    pub fn press(&mut self, surface: &str, pressure: f64) -> Result<()> {
+        let pressed = Pressed::new(self.mesh.surface(surface)?, self.mesh.points().len());
+        self.pressed = Pressed { pressure, ..pressed };
+        Ok(())
+    }
+    /// Changes the pressure of the surface that [`press`](Self::press) named.
+    pub fn set_pressure(&mut self, pressure: f64) {
+        self.pressed.pressure = pressure;
+    }
+
+    /// The elastic energy stored at displacement u.
+    pub fn energy(&self, u: &[f64]) -> f64 {
+        let energy = |t: usize| {
+            let (shape, f) = self.element(u, t);
+            shape.volume * self.material.energy(&f, self.fibres[t])
+        };
+        let count = self.fibres.len();
+        let chunks = (0..count.div_ceil(CHUNK)).into_par_iter();
+        let sums: Vec<f64> =
+            chunks.map(|c| (c * CHUNK..count.min((c + 1) * CHUNK)).map(energy).sum()).collect();
+        sums.iter().sum()
+    }
+
+    /// The volume that the body takes at displacement u.
+    pub fn deformed_volume(&self, u: &[f64]) -> f64 {
+        let points = self.mesh.points().iter().zip(u.as_chunks::<3>().0);
+        let moved: Vec<_> = points.map(|(x, u)| [x[0] + u[0], x[1] + u[1], x[2] + u[2]]).collect();
+        self.mesh.tetrahedra().iter().map(|t| crate::tets::signed_volume(t.map(|p| moved[p as usize]))).sum()
+    }
+
+    /// Shape functions and deformation gradient of tetrahedron `t`.
+    #[inline]
+    fn element(&self, u: &[f64], t: usize) -> (Shape, [[f64; 3]; 3]) {
+        let corners = self.mesh.tetrahedra()[t];
+        let shape = Shape::of(corners.map(|p| self.mesh.points()[p as usize]));
+        let mut f = shape.gradient(&corners.map(|p| node(u, p)));
+        (0..3).for_each(|d| f[d][d] += 1.0);
+        (shape, f)
+    }
+
+    fn residual_row(&self, u: &[f64], i: usize, row: &mut [f64]) {
+        if let Some(given) = self.given[i] {
+            (0..B).for_each(|c| row[c] = self.scale * (u[B * i + c] - given[c]));
+            return;
+        }
+        let mut sum = std::array::from_fn::<f64, B, _>(|c| -self.load[B * i + c]);
+        for &corner in self.mesh.around(i) {
+            let (t, a) = (corner as usize / 4, corner as usize % 4);
+            let (shape, f) = self.element(u, t);
+            let state = self.material.at(&f, self.fibres[t]);
+            let force = state.traction(&state.along(shape.gradients[a]));
+            (0..B).for_each(|c| sum[c] += shape.volume * force[c]);
+            if self.inertia != 0.0 {
+                let mass = self.inertia * shape.volume / 20.0;
+                for (b, &p) in self.mesh.tetrahedra()[t].iter().enumerate() {
+                    let weight = if a == b { 2.0 * mass } else { mass };
+                    let at = B * p as usize;
+                    (0..B).for_each(|c| sum[c] += weight * (u[at + c] - self.predicted[at + c]));
+                }
+            }
+        }
+        for &corner in self.pressed.around(i) {
+            let face = self.pressed.faces[corner as usize / 3];
+            let normal = area(face.map(|p| self.moved(u, p)));
+            (0..B).for_each(|c| sum[c] += self.pressed.pressure / 3.0 * normal[c]);
+        }
+        row.copy_from_slice(&sum);
+    }
+
+    /// Where node `p` has moved to.
+    fn moved(&self, u: &[f64], p: u32) -> [f64; 3] {
+        let (x, u) = (self.mesh.points()[p as usize], node(u, p));
+        [x[0] + u[0], x[1] + u[1], x[2] + u[2]]
+    }
+
+    fn jacobian_row(&self, u: &[f64], i: usize, row: &mut [f64]) {
+        if self.given[i].is_some() {
+            let at = self.rows.place(i, i as u32) * BB;
+            (0..B).for_each(|c| row[at + c * (B + 1)] = self.scale);
+            return;
+        }
+        for (&corner, places) in self.mesh.around(i).iter().zip(self.rows.places(i)) {
+            let (t, a) = (corner as usize / 4, corner as usize % 4);
+            let (shape, f) = self.element(u, t);
+            let state = self.material.at(&f, self.fibres[t]);
+            let own = state.along(shape.gradients[a]);
+            let mass = self.inertia * shape.volume / 20.0;
+            for b in 0..4 {
+                let block = &mut row[BB * places[b] as usize..][..BB];
+                let stiffness = state.stiffness(&own, &state.along(shape.gradients[b]));
+                block.iter_mut().zip(stiffness).for_each(|(x, k)| *x += shape.volume * k);
+                let weight = if a == b { 2.0 * mass } else { mass };
+                (0..B).for_each(|c| block[c * (B + 1)] += weight);
+            }
+        }
+        // A = ½ (x₀×x₁ + x₁×x₂ + x₂×x₀), so ∂A/∂x₀ turns w into ½ w × (x₁ − x₂), and so on around.
+        for &corner in self.pressed.around(i) {
+            let face = self.pressed.faces[corner as usize / 3];
+            let x = face.map(|p| self.moved(u, p));
+            for b in 0..3 {
+                let (y, z) = (x[(b + 1) % 3], x[(b + 2) % 3]);
+                let v: [f64; 3] = std::array::from_fn(|d| self.pressed.pressure / 6.0 * (y[d] - z[d]));
+                let block = &mut row[BB * self.rows.place(i, face[b])..][..BB];
+                for (at, value) in [(1, v[2]), (2, -v[1]), (3, -v[2]), (5, v[0]), (6, v[1]), (7, -v[0])] {
+                    block[at] += value;
+                }
+            }
+        }
+    }
+
+    /// The mean of the diagonal of free rows at rest.
+    fn mean_diagonal(&self) -> f64 {
+        let n = self.given.len();
+        let rest = vec![0.0; B * n];
+        let diagonal = |i: usize, row: &mut Vec<f64>| {
+            let ptr = self.rows.pattern().row_ptr();
+            row.clear();
+            row.resize((ptr[i + 1] - ptr[i]) * BB, 0.0);
+            self.jacobian_row(&rest, i, row);
+            let at = self.rows.place(i, i as u32) * BB;
+            (0..B).map(|c| row[at + c * (B + 1)]).sum::<f64>() / B as f64
+        };
+        let chunks = (0..n.div_ceil(CHUNK)).into_par_iter().map(|chunk| {
+            let (mut row, mut sum, mut free) = (Vec::new(), 0.0, 0usize);
+            for i in (chunk * CHUNK..n.min((chunk + 1) * CHUNK)).filter(|&i| self.given[i].is_none()) {
+                (sum, free) = (sum + diagonal(i, &mut row), free + 1);
+            }
+            (sum, free)
+        });
+        let sums: Vec<(f64, usize)> = chunks.collect();
+        let (sum, free) = sums.iter().fold((0.0, 0), |(s, f), (sum, free)| (s + sum, f + free));
+        if free == 0 { 1.0 } else { sum / free as f64 }
+    }
+}
+
+/// The three numbers of node `p`.
+#[inline]
+fn node(u: &[f64], p: u32) -> [f64; 3] {
+    let at = B * p as usize;
+    [u[at], u[at + 1], u[at + 2]]
+}
+
+impl NonlinearSystem for Solid {
+    fn pattern(&self) -> &Bsr {
+        self.rows.pattern()
+    }
+
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
+        self.rows.check("displacements", x.len())?;
+        self.rows.check("a residual", f.len())?;
+        self.rows.residual(f, |i, row| self.residual_row(x, i, row));
+        Ok(())
+    }
+
+    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
+        self.rows.check("displacements", x.len())?;
+        self.rows.check_values(values.len())?;
+        self.rows.jacobian(values, |i, row| self.jacobian_row(x, i, row));
+        Ok(())
+    }
+
+    fn coordinates(&self) -> Option<&[[f64; 3]]> {
+        Some(self.mesh.points())
+    }
+}

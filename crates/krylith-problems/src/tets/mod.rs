@@ -1,0 +1,218 @@
+//! Meshes of tetrahedra with named surfaces: generated, or read from files of Gmsh; finite elements are assembled on them row by row.
+//!
+//! [`extrude`] fills discs in layers, of which the ventricle and the artery are made; [`gmsh::read`] reads a file.
+
+mod disc;
+pub mod gmsh;
+mod rows;
+mod slice;
+
+use krylith::{Error, Result};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+pub use disc::{Disc, Layers, Numbering, extrude};
+pub(crate) use rows::{Rows, Shape, dot, for_chunks};
+pub(crate) use slice::slice;
+
+/// Tetrahedra, or faces, that a task takes.
+const CHUNK: usize = 4096;
+/// Corner k of tetrahedron t is 4 t + k in 32 bits.
+const MOST: usize = 1 << 30;
+
+/// Faces of the boundary that have a name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Surface {
+    /// What it is called.
+    pub name: String,
+    /// Corner nodes of each face; the normal (b − a) × (c − a) points out of the body.
+    pub faces: Vec<[u32; 3]>,
+}
+
+/// Linear tetrahedra, positively oriented, with named surfaces.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TetMesh {
+    points: Vec<[f64; 3]>,
+    tetrahedra: Vec<[u32; 4]>,
+    surfaces: Vec<Surface>,
+    /// Node i is a corner of tetrahedra `around[begin[i]..begin[i + 1]]`: 4 t + k where it is corner k of t, ascending.
+    begin: Vec<usize>,
+    around: Vec<u32>,
+}
+
+impl TetMesh {
+    /// A mesh of these points; tetrahedra of negative volume and faces that point inwards are turned.
+    ///
+    /// # Errors
+    /// More than 2³⁰ tetrahedra, a corner that is not there, a volume of zero or not finite, a node in no tetrahedron, a face that belongs to
+    /// none or that two share.
+    pub fn new(
+        points: Vec<[f64; 3]>,
+        mut tetrahedra: Vec<[u32; 4]>,
+        mut surfaces: Vec<Surface>,
+    ) -> Result<Self> {
+        let n = points.len();
+        if tetrahedra.is_empty() || tetrahedra.len() > MOST || n > MOST {
+            return Err(Error::invalid(format!(
+                "a mesh of {n} nodes and {} tetrahedra: expected 1 to {MOST} of them",
+                tetrahedra.len()
+            )));
+        }
+        let bad = tetrahedra.par_iter_mut().with_min_len(CHUNK).enumerate().find_map_first(|(t, corners)| {
+            if let Some(p) = corners.iter().find(|p| **p as usize >= n) {
+                return Some(format!(
+                    "tetrahedron {t} has a corner {p}; there are {n} nodes, counted from 0"
+                ));
+            }
+            let volume = signed_volume(corners.map(|p| points[p as usize]));
+            if volume < 0.0 {
+                corners.swap(2, 3);
+            }
+            (!(volume.abs() > 0.0 && volume.is_finite()))
+                .then(|| format!("tetrahedron {t}, of the nodes {corners:?}, has a volume of {volume}"))
+        });
+        if let Some(message) = bad {
+            return Err(Error::invalid(message));
+        }
+        let (begin, around) = corners_of_nodes(n, &tetrahedra);
+        if let Some(i) = (0..n).into_par_iter().with_min_len(CHUNK).find_first(|&i| begin[i] == begin[i + 1])
+        {
+            return Err(Error::invalid(format!(
+                "node {i} belongs to no tetrahedron; leave it out of the mesh"
+            )));
+        }
+        let mut mesh = Self { points, tetrahedra, surfaces: Vec::new(), begin, around };
+        for surface in &mut surfaces {
+            let bad = surface.faces.par_iter_mut().find_map_first(|face| mesh.turn_outwards(face).err());
+            if let Some(message) = bad {
+                return Err(Error::invalid(format!("surface `{}`: {message}", surface.name)));
+            }
+        }
+        mesh.surfaces = surfaces;
+        Ok(mesh)
+    }
+
+    /// Where the nodes lie.
+    pub fn points(&self) -> &[[f64; 3]] {
+        &self.points
+    }
+    /// Corner nodes of every tetrahedron.
+    pub fn tetrahedra(&self) -> &[[u32; 4]] {
+        &self.tetrahedra
+    }
+    /// All named surfaces.
+    pub fn surfaces(&self) -> &[Surface] {
+        &self.surfaces
+    }
+
+    /// The faces of the surface called `name`.
+    ///
+    /// # Errors
+    /// No such surface; those there are are named.
+    pub fn surface(&self, name: &str) -> Result<&[[u32; 3]]> {
+        self.surfaces.iter().find(|s| s.name == name).map(|s| &s.faces[..]).ok_or_else(|| {
+            let known: Vec<_> = self.surfaces.iter().map(|s| s.name.as_str()).collect();
+            Error::invalid(format!("the mesh has no surface `{name}`; it has {}", known.join(", ")))
+        })
+    }
+
+    /// The nodes of faces, ascending.
+    pub fn nodes_of(faces: &[[u32; 3]]) -> Vec<u32> {
+        let mut nodes = faces.as_flattened().to_vec();
+        nodes.par_sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// 4 t + k for every tetrahedron t whose corner k is node `i`, ascending.
+    pub fn around(&self, i: usize) -> &[u32] {
+        &self.around[self.begin[i]..self.begin[i + 1]]
+    }
+
+    /// The sum of the volumes.
+    pub fn volume(&self) -> f64 {
+        let volume = |t: &[u32; 4]| signed_volume(t.map(|p| self.points[p as usize]));
+        let sums: Vec<f64> = self.tetrahedra.par_chunks(CHUNK).map(|c| c.iter().map(volume).sum()).collect();
+        sums.iter().sum()
+    }
+
+    /// Orders the corners of a face of the boundary so that it points outwards.
+    fn turn_outwards(&self, face: &mut [u32; 3]) -> std::result::Result<(), String> {
+        let name = |what: &str| format!("the face of the nodes {face:?} {what}");
+        if face.iter().any(|&p| p as usize >= self.points.len()) {
+            return Err(name(&format!(
+                "has a corner that is not there; there are {} nodes",
+                self.points.len()
+            )));
+        }
+        if face[0] == face[1] || face[1] == face[2] || face[2] == face[0] {
+            return Err(name("has corners that are the same"));
+        }
+        let mut owners = self.around(face[0] as usize).iter().map(|&c| self.tetrahedra[c as usize / 4]);
+        let mut owners = owners.by_ref().filter(|t| face.iter().all(|p| t.contains(p)));
+        let Some(owner) = owners.next() else {
+            return Err(name("belongs to no tetrahedron"));
+        };
+        if owners.next().is_some() {
+            return Err(name("lies between two tetrahedra; surfaces bound the body"));
+        }
+        let opposite = owner.into_iter().find(|p| !face.contains(p)).unwrap_or(owner[3]);
+        let [a, b, c] = face.map(|p| self.points[p as usize]);
+        if signed_volume([a, b, c, self.points[opposite as usize]]) > 0.0 {
+            face.swap(1, 2);
+        }
+        Ok(())
+    }
+}
+
+/// A sixth of the triple product of the edges from the first corner.
+pub(crate) fn signed_volume([a, b, c, d]: [[f64; 3]; 4]) -> f64 {
+    let e = [b, c, d].map(|p| [p[0] - a[0], p[1] - a[1], p[2] - a[2]]);
+    dot(e[0], cross(e[1], e[2])) / 6.0
+}
+
+/// a × b.
+#[inline]
+pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+}
+
+/// ½ (b − a) × (c − a): as long as the face is large, and along its normal.
+#[inline]
+pub(crate) fn area([a, b, c]: [[f64; 3]; 3]) -> [f64; 3] {
+    let edge = |p: [f64; 3]| [p[0] - a[0], p[1] - a[1], p[2] - a[2]];
+    cross(edge(b), edge(c)).map(|x| 0.5 * x)
+}
+
+/// For every node the corners of tetrahedra that it is, on all threads.
+fn corners_of_nodes(n: usize, tetrahedra: &[[u32; 4]]) -> (Vec<usize>, Vec<u32>) {
+    let corners = tetrahedra.as_flattened();
+    let counts: Vec<AtomicUsize> = (0..n + 1).into_par_iter().map(|_| AtomicUsize::new(0)).collect();
+    corners.par_iter().with_min_len(CHUNK).for_each(|&p| {
+        counts[p as usize + 1].fetch_add(1, Ordering::Relaxed);
+    });
+    let mut begin: Vec<usize> = counts.into_par_iter().map(AtomicUsize::into_inner).collect();
+    for i in 0..n {
+        begin[i + 1] += begin[i];
+    }
+    let next: Vec<AtomicUsize> = begin.par_iter().map(|&at| AtomicUsize::new(at)).collect();
+    let around: Vec<AtomicU32> = (0..corners.len()).into_par_iter().map(|_| AtomicU32::new(0)).collect();
+    corners.par_iter().with_min_len(CHUNK).enumerate().for_each(|(c, &p)| {
+        let at = next[p as usize].fetch_add(1, Ordering::Relaxed);
+        around[at].store(c as u32, Ordering::Relaxed);
+    });
+    let mut around: Vec<u32> = around.into_par_iter().map(AtomicU32::into_inner).collect();
+    // Threads fill a node's list in any order.
+    for_chunks(&begin, 1, &mut around, |first, own| {
+        let mut rest = own;
+        for i in first.. {
+            if rest.is_empty() {
+                break;
+            }
+            let (list, more) = rest.split_at_mut(begin[i + 1] - begin[i]);
+            list.sort_unstable();
+            rest = more;
+        }
+    });
+    (begin, around)
+}

@@ -1,0 +1,202 @@
+//! Assembly by rows: row i is the sum over the tetrahedra around node i in ascending order, so a row belongs to one thread, nothing is
+//! coloured and results do not depend on how many threads there are. What an element's four rows share is computed four times.
+
+use krylith::matrix::Bsr;
+use krylith::{Error, Result};
+use rayon::prelude::*;
+
+use super::TetMesh;
+use crate::memory;
+
+/// Rows that a task takes.
+pub(super) const CHUNK: usize = 512;
+
+/// a · b.
+#[inline]
+pub(crate) fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+/// Calls `work(i, its part)` on all threads for runs of rows that begin at i; row i has `factor` numbers for each of
+/// `begin[i]..begin[i + 1]`.
+pub(crate) fn for_chunks<T: Send>(
+    begin: &[usize],
+    factor: usize,
+    mut out: &mut [T],
+    work: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let n = begin.len() - 1;
+    let mut tasks = Vec::with_capacity(n.div_ceil(CHUNK));
+    for first in (0..n).step_by(CHUNK) {
+        let last = (first + CHUNK).min(n);
+        let (own, rest) = std::mem::take(&mut out).split_at_mut((begin[last] - begin[first]) * factor);
+        tasks.push((first, own));
+        out = rest;
+    }
+    tasks.into_par_iter().for_each(|(first, own)| work(first, own));
+}
+
+/// The matrix of a mesh: which nodes share an element with node i, and where each element's corners stand among them.
+#[derive(Debug, Clone)]
+pub(crate) struct Rows {
+    pattern: Bsr,
+    /// For each entry of `TetMesh::around`: where the corners of that tetrahedron stand in the row.
+    places: Vec<[u8; 4]>,
+    /// Where the list of node i begins in `places`.
+    begin: Vec<usize>,
+}
+
+impl Rows {
+    /// The pattern of `mesh` with blocks of order `block`.
+    ///
+    /// # Errors
+    /// A node with more than 255 neighbours; not enough memory.
+    pub fn new(mesh: &TetMesh, block: usize) -> Result<Self> {
+        let n = mesh.points().len();
+        let neighbours = |i: usize, list: &mut Vec<u32>| {
+            list.clear();
+            list.extend(mesh.around(i).iter().flat_map(|&c| mesh.tetrahedra()[c as usize / 4]));
+            list.sort_unstable();
+            list.dedup();
+        };
+        let mut row_ptr = vec![0usize; n + 1];
+        row_ptr[1..].par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, counts)| {
+            let mut list = Vec::new();
+            for (k, count) in counts.iter_mut().enumerate() {
+                neighbours(chunk * CHUNK + k, &mut list);
+                *count = list.len();
+            }
+        });
+        if let Some(i) = row_ptr[1..].iter().position(|&count| count > 256) {
+            return Err(Error::invalid(format!(
+                "node {i} has {} neighbours; at most 255 are expected of a mesh of tetrahedra",
+                row_ptr[i + 1] - 1
+            )));
+        }
+        for i in 0..n {
+            row_ptr[i + 1] += row_ptr[i];
+        }
+        let blocks = row_ptr[n];
+        let corners = mesh.tetrahedra().len() * 4;
+        memory::check(
+            "the matrix of the mesh",
+            (blocks * (4 + 8 * block * block) + corners * 4 + n * 16) as u64,
+        )?;
+        let mut col = vec![0u32; blocks];
+        for_chunks(&row_ptr, 1, &mut col, |first, own| {
+            let (mut list, mut at) = (Vec::new(), 0);
+            for i in first.. {
+                if at == own.len() {
+                    break;
+                }
+                neighbours(i, &mut list);
+                own[at..at + list.len()].copy_from_slice(&list);
+                at += list.len();
+            }
+        });
+        let begin = mesh.begin.clone();
+        let mut places = vec![[0u8; 4]; corners];
+        for_chunks(&begin, 1, &mut places, |first, own| {
+            let mut own = own.iter_mut();
+            for i in first.. {
+                let row = &col[row_ptr[i]..row_ptr[i + 1]];
+                let at = |p: u32| row.partition_point(|&j| j < p) as u8;
+                for (&c, places) in mesh.around(i).iter().zip(own.by_ref()) {
+                    *places = mesh.tetrahedra()[c as usize / 4].map(at);
+                }
+                if own.len() == 0 {
+                    break;
+                }
+            }
+        });
+        let pattern = Bsr::new(block, n, n, row_ptr, col, vec![0.0; blocks * block * block])?;
+        Ok(Self { pattern, places, begin })
+    }
+
+    /// The pattern; its values are zero.
+    pub fn pattern(&self) -> &Bsr {
+        &self.pattern
+    }
+
+    /// f ← the sum over elements, of b numbers a node: `row(i, its numbers)` on all threads.
+    pub fn residual(&self, f: &mut [f64], row: impl Fn(usize, &mut [f64]) + Sync) {
+        let b = self.pattern.block();
+        f.par_chunks_mut(CHUNK * b).enumerate().for_each(|(chunk, own)| {
+            for (k, own) in own.chunks_mut(b).enumerate() {
+                row(chunk * CHUNK + k, own);
+            }
+        });
+    }
+
+    /// values ← `row(i, its blocks)` for every row, on all threads; blocks are zero before.
+    pub fn jacobian(&self, values: &mut [f64], row: impl Fn(usize, &mut [f64]) + Sync) {
+        let (row_ptr, bb) = (self.pattern.row_ptr(), self.pattern.block().pow(2));
+        for_chunks(row_ptr, bb, values, |first, own| {
+            own.fill(0.0);
+            let mut rest = own;
+            for i in first.. {
+                let (own, more) = rest.split_at_mut((row_ptr[i + 1] - row_ptr[i]) * bb);
+                row(i, own);
+                rest = more;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        });
+    }
+
+    /// Where the corners of the tetrahedra around node `i` stand in its row, in the order of [`TetMesh::around`].
+    #[inline]
+    pub fn places(&self, i: usize) -> &[[u8; 4]] {
+        &self.places[self.begin[i]..self.begin[i + 1]]
+    }
+
+    /// Where column `j` stands in row `i`.
+    pub fn place(&self, i: usize, j: u32) -> usize {
+        let row = &self.pattern.col()[self.pattern.row_ptr()[i]..self.pattern.row_ptr()[i + 1]];
+        row.partition_point(|&k| k < j)
+    }
+
+    /// Refuses vectors of another length than the unknowns.
+    pub fn check(&self, what: &str, len: usize) -> Result<()> {
+        if len == self.pattern.rows() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{what} of {len} numbers for {} unknowns", self.pattern.rows())))
+    }
+
+    /// Refuses values of another length than the Jacobian's.
+    pub fn check_values(&self, len: usize) -> Result<()> {
+        if len == self.pattern.stored() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{len} values for a Jacobian of {}", self.pattern.stored())))
+    }
+}
+
+/// Volume and gradients of the four linear shape functions of a tetrahedron.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub volume: f64,
+    pub gradients: [[f64; 3]; 4],
+}
+
+impl Shape {
+    #[inline]
+    pub fn of([a, b, c, d]: [[f64; 3]; 4]) -> Self {
+        let e = [b, c, d].map(|p| [p[0] - a[0], p[1] - a[1], p[2] - a[2]]);
+        let normals = [super::cross(e[1], e[2]), super::cross(e[2], e[0]), super::cross(e[0], e[1])];
+        let det = dot(e[0], normals[0]);
+        let [x, y, z] = normals.map(|n| n.map(|v| v / det));
+        let w = std::array::from_fn(|d| -(x[d] + y[d] + z[d]));
+        Self { volume: det / 6.0, gradients: [w, x, y, z] }
+    }
+
+    /// ∂(numbers)ᵢ/∂x_d of what the corners hold.
+    #[inline]
+    pub fn gradient(&self, corners: &[[f64; 3]; 4]) -> [[f64; 3]; 3] {
+        std::array::from_fn(|i| {
+            std::array::from_fn(|d| (0..4).map(|a| corners[a][i] * self.gradients[a][d]).sum())
+        })
+    }
+}

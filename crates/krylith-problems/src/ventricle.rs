@@ -1,0 +1,293 @@
+//! A beating left ventricle: elastodynamics of a truncated ellipsoid of fibre-reinforced muscle, b = 3.
+//!
+//! Units are mm, g and s, so stresses are in Pa. The wall lies between two half ellipsoids, cut off at z = 5 mm (Land et al. 2015):
+//! half axes of 7 and 17 mm inside, 10 and 20 mm outside, with the apex at the bottom. Discs of triangles, with no hole or singular
+//! line at the apex, are stacked from the inner surface to the outer one ([`crate::tets::extrude`]); cells are about as long as the
+//! wall's layers are thick. Fibres run at +60° to the circumference inside and at −60° outside, turning evenly in between.
+//!
+//! Blood presses on the inner surface, always along its deformed normal: p(t) = p_max sin²(π t/2T), and p_max from t = T on. The base
+//! is held. [`Material`] says what the muscle is made of, [`crate::solid`] which equations are solved; density ρ = 1.06e-3 g/mm³. Time
+//! goes by Newmark's method with β = 1/4 and γ = 1/2 (average acceleration, no damping) from rest; the unknown is the displacement at
+//! the end of the step, and Newton's method starts from that at its beginning.
+
+use krylith::matrix::Bsr;
+use krylith::newton::NonlinearSystem;
+use krylith::{Error, Result};
+use rayon::prelude::*;
+use std::f64::consts::PI;
+
+use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
+use crate::solid::{Material, Solid};
+use crate::spec::Spec;
+use crate::tets::{Disc, Layers, Numbering, TetMesh, extrude, slice};
+
+/// Half axes of the inner surface in mm, across and along; those of the outer one are `WALL` longer.
+const AXES: [f64; 2] = [7.0, 17.0];
+/// Thickness of the wall in mm.
+const WALL: f64 = 3.0;
+/// Where the ellipsoid is cut off, in mm above its middle.
+const CUT: f64 = 5.0;
+/// Angle of the fibres on the inner surface.
+const ANGLE: f64 = PI / 3.0;
+/// Density of muscle in g/mm³.
+const DENSITY: f64 = 1.06e-3;
+/// β and γ of Newmark's method.
+const BETA: f64 = 0.25;
+const GAMMA: f64 = 0.5;
+
+/// What may be chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VentricleOptions {
+    /// How many tetrahedra, about.
+    pub cells: usize,
+    /// Length Δt of a time step in s.
+    pub dt: f64,
+    /// Time steps.
+    pub steps: usize,
+    /// p_max in Pa.
+    pub pressure: f64,
+    /// T, when the pressure is reached, in s.
+    pub ramp: f64,
+    /// The muscle.
+    pub material: Material,
+}
+
+impl Default for VentricleOptions {
+    fn default() -> Self {
+        Self { cells: 6000, dt: 0.005, steps: 3, pressure: 1000.0, ramp: 0.05, material: Material::default() }
+    }
+}
+
+/// The ventricle, at the time step that is to be solved.
+#[derive(Debug, Clone)]
+pub struct Ventricle {
+    solid: Solid,
+    options: VentricleOptions,
+    /// Which step is solved, from 1.
+    step: usize,
+    /// u, v and a at its beginning.
+    displacement: Vec<f64>,
+    velocity: Vec<f64>,
+    acceleration: Vec<f64>,
+    spec: String,
+}
+
+impl Ventricle {
+    /// The first time step, from rest.
+    ///
+    /// # Errors
+    /// Steps, times or constants that are not positive, more cells than a mesh may have, not enough memory.
+    pub fn new(options: VentricleOptions) -> Result<Self> {
+        let VentricleOptions { dt, ramp, pressure, steps, .. } = options;
+        let positive = |x: f64| x > 0.0 && x.is_finite();
+        let m = DENSITY / (BETA * dt * dt);
+        if !(positive(dt) && positive(ramp) && positive(m)) || !(pressure >= 0.0 && pressure.is_finite()) {
+            return Err(Error::invalid(format!(
+                "a ventricle with dt={dt}, ramp={ramp}, pressure={pressure}: expected positive finite numbers, and a density over dt² that is finite"
+            )));
+        }
+        if steps == 0 {
+            return Err(Error::invalid("a ventricle of 0 time steps; expected at least 1"));
+        }
+        let mesh = mesh(options.cells)?;
+        let n = mesh.points().len();
+        let mut given = vec![None; n];
+        TetMesh::nodes_of(mesh.surface("base")?).iter().for_each(|&p| given[p as usize] = Some([0.0; 3]));
+        let corners = mesh.tetrahedra().par_iter().with_min_len(1024);
+        let fibres = corners
+            .map(|t| {
+                let x = t.map(|p| mesh.points()[p as usize]);
+                fibre(std::array::from_fn(|d| 0.25 * (x[0][d] + x[1][d] + x[2][d] + x[3][d])))
+            })
+            .collect();
+        let mut solid = Solid::new(mesh, options.material, fibres, given)?;
+        solid.press("endocardium", 0.0)?;
+        solid.set_inertia(m);
+        let zero = vec![0.0; 3 * n];
+        let Material { a, b, a_f, b_f, kappa } = options.material;
+        let spec = format!(
+            "ventricle:{},dt={dt},steps={steps},pressure={pressure},ramp={ramp},a={a},b={b},af={a_f},bf={b_f},kappa={kappa}",
+            options.cells
+        );
+        let mut ventricle = Self {
+            solid,
+            options,
+            step: 1,
+            displacement: zero.clone(),
+            velocity: zero.clone(),
+            acceleration: zero,
+            spec,
+        };
+        ventricle.begin();
+        Ok(ventricle)
+    }
+
+    pub(crate) fn from_spec(spec: &Spec) -> Result<Self> {
+        Self::new(VentricleOptions {
+            cells: spec.size[0],
+            dt: spec.positive("dt")?,
+            steps: spec.whole("steps", 1..=1_000_000_000)? as usize,
+            pressure: spec.nonnegative("pressure")?,
+            ramp: spec.positive("ramp")?,
+            material: Material {
+                a: spec.positive("a")?,
+                b: spec.positive("b")?,
+                a_f: spec.positive("af")?,
+                b_f: spec.positive("bf")?,
+                kappa: spec.positive("kappa")?,
+            },
+        })
+    }
+
+    /// The body.
+    pub fn solid(&self) -> &Solid {
+        &self.solid
+    }
+    /// Pressure in Pa at a time in s.
+    pub fn pressure(&self, t: f64) -> f64 {
+        let share = (t / self.options.ramp).min(1.0);
+        self.options.pressure * (0.5 * PI * share).sin().powi(2)
+    }
+
+    /// Energy in 1e-9 J (g mm²/s²) of motion and of deformation at the beginning of the step that is to be solved.
+    pub fn energies(&self) -> [f64; 2] {
+        let (mesh, v) = (self.solid.mesh(), &self.velocity);
+        let motion = |t: &[u32; 4]| {
+            let v = t.map(|p| <[f64; 3]>::try_from(&v[3 * p as usize..][..3]).unwrap_or_default());
+            let sum: [f64; 3] = std::array::from_fn(|d| v.iter().map(|v| v[d]).sum());
+            let squares: f64 = v.as_flattened().iter().chain(&sum).map(|x| x * x).sum();
+            crate::tets::signed_volume(t.map(|p| mesh.points()[p as usize])) / 20.0 * squares
+        };
+        let moving: f64 = mesh.tetrahedra().iter().map(motion).sum();
+        [0.5 * DENSITY * moving, self.solid.energy(&self.displacement)]
+    }
+
+    /// Prepares the step that ends at `time`.
+    fn begin(&mut self) {
+        let dt = self.options.dt;
+        let known = self.displacement.par_iter().zip(&self.velocity).zip(&self.acceleration);
+        self.solid
+            .predicted_mut()
+            .par_iter_mut()
+            .zip(known)
+            .for_each(|(p, ((u, v), a))| *p = u + dt * v + dt * dt * (0.5 - BETA) * a);
+        let pressure = self.pressure(self.step as f64 * dt);
+        self.solid.set_pressure(pressure);
+    }
+}
+
+impl NonlinearSystem for Ventricle {
+    fn pattern(&self) -> &Bsr {
+        self.solid.pattern()
+    }
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
+        self.solid.residual(x, f)
+    }
+    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
+        self.solid.jacobian(x, values)
+    }
+    fn coordinates(&self) -> Option<&[[f64; 3]]> {
+        self.solid.coordinates()
+    }
+}
+
+impl NonlinearProblem for Ventricle {
+    fn spec(&self) -> &str {
+        &self.spec
+    }
+    fn initial(&self) -> Vec<f64> {
+        self.displacement.clone()
+    }
+    fn components(&self) -> &'static [&'static str] {
+        &["ux", "uy", "uz"]
+    }
+
+    fn next_step(&mut self, x: &mut [f64]) -> Result<bool> {
+        if x.len() != self.displacement.len() {
+            return Err(Error::invalid(format!("{} displacements of {}", x.len(), self.displacement.len())));
+        }
+        if self.step == self.options.steps {
+            return Ok(false);
+        }
+        let dt = self.options.dt;
+        let predicted = std::mem::take(self.solid.predicted_mut());
+        let state = self.velocity.par_iter_mut().zip(&mut self.acceleration);
+        state.zip(x.par_iter().zip(&predicted)).for_each(|((v, a), (u, p))| {
+            let new = (u - p) / (BETA * dt * dt);
+            *v += dt * ((1.0 - GAMMA) * *a + GAMMA * new);
+            *a = new;
+        });
+        *self.solid.predicted_mut() = predicted;
+        self.displacement.copy_from_slice(x);
+        self.step += 1;
+        self.begin();
+        Ok(true)
+    }
+    fn time(&self) -> Option<f64> {
+        Some(self.step as f64 * self.options.dt)
+    }
+
+    fn points(&self) -> Vec<[f64; 3]> {
+        self.solid.mesh().points().to_vec()
+    }
+    fn cells(&self) -> Cells {
+        Cells::Tetrahedra(self.solid.mesh().tetrahedra().to_vec())
+    }
+    fn fields(&self, x: &[f64]) -> Vec<(&'static str, Field)> {
+        vec![("displacement", Field::Vector(x.as_chunks::<3>().0.to_vec()))]
+    }
+    /// How far the section y = 0 moves.
+    fn picture(&self, x: &[f64]) -> Option<Picture> {
+        let moved = |i: usize| x[3 * i..3 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
+        Some(slice(self.solid.mesh(), 1, "displacement (mm) at y = 0", moved))
+    }
+}
+
+/// The wall, of about `cells` tetrahedra, with the surfaces `endocardium`, `epicardium` and `base`.
+///
+/// # Errors
+/// More cells than a mesh may have.
+pub fn mesh(cells: usize) -> Result<TetMesh> {
+    // With L layers, cells as long as a layer is thick take 4.4 L around a quarter of the base and 8.6 L from apex to base.
+    let layers = (cells as f64 / 823.0).cbrt().round().max(1.0);
+    let square = (2.0 * (2.2 * layers).round()).max(2.0);
+    let disc = Disc::new(square as usize, (8.6 * layers - 0.5 * square).round() as usize)?;
+    let layers = Layers {
+        count: layers as usize,
+        numbering: Numbering::Lines,
+        surfaces: ["endocardium", "epicardium", "base"],
+    };
+    extrude(&disc, layers, |[x, y], s| {
+        let [across, along] = AXES.map(|axis| axis + WALL * s);
+        let r = x.hypot(y);
+        // The polar angle from the apex.
+        let mu = r * (-CUT / along).acos();
+        let (c, s) = if r > 0.0 { (x / r, y / r) } else { (1.0, 0.0) };
+        [across * mu.sin() * c, across * mu.sin() * s, -along * mu.cos()]
+    })
+}
+
+/// Direction of the fibres at a point of the wall.
+fn fibre([x, y, z]: [f64; 3]) -> [f64; 3] {
+    let rho = x.hypot(y);
+    // How far through the wall: (ρ/across)² + (z/along)² = 1 has one root.
+    let [mut low, mut high] = [-0.5, 1.5];
+    for _ in 0..50 {
+        let middle = 0.5 * (low + high);
+        let [across, along] = AXES.map(|axis| axis + WALL * middle);
+        if (rho / across).powi(2) + (z / along).powi(2) > 1.0 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let depth = 0.5 * (low + high);
+    let [across, along] = AXES.map(|axis| axis + WALL * depth);
+    let (c, s) = if rho > 0.0 { (x / rho, y / rho) } else { (1.0, 0.0) };
+    let mu = (rho / across).atan2(-z / along);
+    let up = [across * mu.cos() * c, across * mu.cos() * s, along * mu.sin()];
+    let length = (across * mu.cos()).hypot(along * mu.sin());
+    let (sin, cos) = (ANGLE * (1.0 - 2.0 * depth)).sin_cos();
+    let around = [-s, c, 0.0];
+    std::array::from_fn(|d| cos * around[d] + sin * up[d] / length)
+}

@@ -1,0 +1,323 @@
+//! Point-block ILU on the pattern S, row by row (IKJ; Saad 2003, Alg. 10.1). An exact factorisation and a randomized sweep compute a
+//! row alike, and differ in the rows of U that they read.
+
+use super::super::factors::pivot::invert;
+use super::super::pool::{Disjoint, Pool, share};
+use super::super::{Wide, zeros};
+use super::{CpuSchwarz, Levels, Shared, by_order};
+use crate::Result;
+use crate::precond::{FactorQuality, Factorization, Pivots, SchwarzPlan};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Rows of which a defect is summed in order.
+const ROWS: usize = 256;
+
+/// The most numbers of a block.
+const SQUARE: usize = 64;
+
+/// What a row is computed from.
+struct Job<'a> {
+    plan: &'a SchwarzPlan,
+    matrix: &'a [f64],
+    scale: &'a [f64],
+    /// Where bad pivots are counted. Without it, as in a sweep, their inverses are NaN.
+    pivots: Option<Mutex<Pivots>>,
+}
+
+/// Factorises what `f` has gathered.
+pub(super) fn factorize(
+    pool: &Pool,
+    f: &mut CpuSchwarz,
+    how: Factorization,
+) -> Result<(FactorQuality, Pivots)> {
+    let CpuSchwarz { plan, matrix, factors, inverse, before, scale, schedule, .. } = f;
+    let (plan, order) = (&**plan, plan.block);
+    let pivots = matches!(how, Factorization::Exact).then(Mutex::default);
+    let job = Job { plan, matrix, scale, pivots };
+    match (how, &schedule.levels) {
+        (Factorization::Exact, Some([levels, _])) => {
+            by_order!(order, by_levels(pool, &job, levels, factors, inverse));
+        }
+        (Factorization::Exact, None) => {
+            let all = &schedule.subdomains;
+            by_order!(order, by_runs(pool, &job, all, [&[], &[]], factors, inverse));
+        }
+        (Factorization::Random { sweeps, warm }, _) => {
+            let [old, old_inverse] = before;
+            if old.len() != factors.len() {
+                *old = zeros(factors.len(), "a sweep of ras")?;
+                *old_inverse = zeros(inverse.len(), "a sweep of ras")?;
+            }
+            if !warm {
+                // L is not read before it is computed.
+                factors.copy_from_slice(matrix);
+                by_order!(order, invert_diagonal(pool, &job, factors, inverse));
+            }
+            for _ in 0..sweeps {
+                std::mem::swap(factors, old);
+                std::mem::swap(inverse, old_inverse);
+                by_order!(order, by_runs(pool, &job, &schedule.runs, [old, old_inverse], factors, inverse));
+            }
+        }
+    }
+    let random = job.pivots.is_none();
+    let defect2 = by_order!(order, defect(pool, &job, factors, random))?;
+    let finite = all_finite(pool, factors) && all_finite(pool, inverse);
+    let pivots = job.pivots.map(|pivots| pivots.into_inner().unwrap_or_else(|e| e.into_inner()));
+    Ok((FactorQuality { defect2, finite }, pivots.unwrap_or_default()))
+}
+
+impl Job<'_> {
+    fn entries(&self, rows: Range<usize>) -> Range<usize> {
+        self.plan.row_ptr[rows.start] as usize..self.plan.row_ptr[rows.end] as usize
+    }
+
+    fn bytes(&self) -> usize {
+        16 * self.matrix.len()
+    }
+
+    /// Row `i` of L and U into `row`. `other` has the blocks of U behind the diagonal of a row, and the inverse of its diagonal.
+    #[inline(always)]
+    fn eliminate<'o, const B: usize>(
+        &self,
+        i: usize,
+        row: &mut [f64],
+        other: impl Fn(usize) -> (&'o [f64], &'o [f64]),
+    ) {
+        let bb = B * B;
+        let (plan, entries) = (self.plan, self.entries(i..i + 1));
+        row.copy_from_slice(&self.matrix[entries.start * bb..entries.end * bb]);
+        let columns = &plan.column[entries.clone()];
+        let mut l = [0.0; SQUARE];
+        let l = &mut l[..bb];
+        for e in 0..plan.diagonal[i] as usize - entries.start {
+            let k = columns[e] as usize;
+            let (upper, inverse) = other(k);
+            multiply::<B>(&row[e * bb..][..bb], inverse, l);
+            row[e * bb..][..bb].copy_from_slice(l);
+            let mut at = e + 1;
+            let behind = plan.diagonal[k] as usize + 1..plan.row_ptr[k + 1] as usize;
+            for (&j, u) in plan.column[behind].iter().zip(upper.chunks_exact(bb)) {
+                while at < columns.len() && columns[at] < j {
+                    at += 1;
+                }
+                if at == columns.len() {
+                    break;
+                }
+                if columns[at] == j {
+                    subtract::<B>(l, u, &mut row[at * bb..][..bb]);
+                }
+            }
+        }
+    }
+
+    /// The inverse of a diagonal block of U.
+    #[inline(always)]
+    fn invert<const B: usize>(&self, i: usize, diagonal: &[f64], inverse: &mut [f64]) {
+        let mut work = [0.0; SQUARE];
+        let work = &mut work[..B * B];
+        work.copy_from_slice(diagonal);
+        if let Err(kind) = invert(B, work, &self.scale[i * B..][..B], inverse) {
+            match &self.pivots {
+                Some(pivots) => {
+                    inverse.fill(0.0);
+                    pivots.lock().unwrap_or_else(|e| e.into_inner()).found(self.plan.node[i], kind);
+                }
+                None => inverse.fill(f64::NAN),
+            }
+        }
+    }
+}
+
+/// c = a b
+#[inline(always)]
+fn multiply<const B: usize>(a: &[f64], b: &[f64], c: &mut [f64]) {
+    for r in 0..B {
+        let mut sum = [0.0; B];
+        for k in 0..B {
+            for q in 0..B {
+                sum[q] += a[r * B + k] * b[k * B + q];
+            }
+        }
+        c[r * B..][..B].copy_from_slice(&sum);
+    }
+}
+
+/// c = c − a b
+#[inline(always)]
+fn subtract<const B: usize>(a: &[f64], b: &[f64], c: &mut [f64]) {
+    for r in 0..B {
+        for k in 0..B {
+            for q in 0..B {
+                c[r * B + q] -= a[r * B + k] * b[k * B + q];
+            }
+        }
+    }
+}
+
+/// The rows of each run in order: what they read of their own run is new, and what they read of others is `old`.
+fn by_runs<const B: usize>(
+    pool: &Pool,
+    job: &Job,
+    runs: &[Range<usize>],
+    [old, old_inverse]: [&[f64]; 2],
+    factors: &mut [f64],
+    inverse: &mut [f64],
+) {
+    let (bb, plan) = (B * B, job.plan);
+    let (factors, inverse) = (Disjoint::new(factors), Disjoint::new(inverse));
+    let pieces = pool.pieces(job.bytes()).min(runs.len());
+    pool.run(pieces, |piece| {
+        pulp::Arch::new().dispatch(Wide(
+            #[inline(always)]
+            || {
+                for run in &runs[share(runs.len(), piece, pieces)] {
+                    let first = job.entries(run.clone()).start;
+                    // SAFETY: runs have rows of their own, and with them entries.
+                    let (own, own_inverse) = unsafe {
+                        let entries = job.entries(run.clone());
+                        let rows = run.start * bb..run.end * bb;
+                        (factors.range(entries.start * bb..entries.end * bb), inverse.range(rows))
+                    };
+                    for i in run.clone() {
+                        let entries = job.entries(i..i + 1);
+                        let (done, rest) = own.split_at_mut((entries.start - first) * bb);
+                        let (done_inverse, rest_inverse) = own_inverse.split_at_mut((i - run.start) * bb);
+                        let row = &mut rest[..entries.len() * bb];
+                        job.eliminate::<B>(i, row, |k| {
+                            let begin = plan.diagonal[k] as usize + 1;
+                            match k.checked_sub(run.start) {
+                                Some(at) => (&done[(begin - first) * bb..], &done_inverse[at * bb..][..bb]),
+                                None => (&old[begin * bb..], &old_inverse[k * bb..][..bb]),
+                            }
+                        });
+                        let diagonal = plan.diagonal[i] as usize - entries.start;
+                        job.invert::<B>(i, &row[diagonal * bb..][..bb], &mut rest_inverse[..bb]);
+                    }
+                }
+            },
+        ));
+    });
+}
+
+/// All rows of a level at once.
+fn by_levels<const B: usize>(
+    pool: &Pool,
+    job: &Job,
+    levels: &Levels,
+    factors: &mut [f64],
+    inverse: &mut [f64],
+) {
+    let (bb, plan) = (B * B, job.plan);
+    let bytes = job.bytes() / plan.rows().max(1);
+    let (factors, inverse) = (Shared::new(factors), Shared::new(inverse));
+    for rows in levels.iter() {
+        let pieces = pool.pieces(rows.len() * bytes).min(rows.len());
+        pool.run(pieces, |piece| {
+            pulp::Arch::new().dispatch(Wide(
+                #[inline(always)]
+                || {
+                    for &i in &rows[share(rows.len(), piece, pieces)] {
+                        let i = i as usize;
+                        let entries = job.entries(i..i + 1);
+                        // SAFETY: a row is one thread's, and rows of its own level do not read it.
+                        let (row, own) = unsafe {
+                            let entries = entries.start * bb..entries.end * bb;
+                            (factors.write(entries), inverse.write(i * bb..(i + 1) * bb))
+                        };
+                        // SAFETY: rows that a row reads are of levels before, and nobody writes those any more.
+                        job.eliminate::<B>(i, row, |k| unsafe {
+                            let behind = plan.diagonal[k] as usize + 1..plan.row_ptr[k + 1] as usize;
+                            (
+                                factors.read(behind.start * bb..behind.end * bb),
+                                inverse.read(k * bb..(k + 1) * bb),
+                            )
+                        });
+                        let diagonal = plan.diagonal[i] as usize - entries.start;
+                        job.invert::<B>(i, &row[diagonal * bb..][..bb], own);
+                    }
+                },
+            ));
+        });
+    }
+}
+
+/// Inverses of the diagonal blocks that are there.
+fn invert_diagonal<const B: usize>(pool: &Pool, job: &Job, factors: &[f64], inverse: &mut [f64]) {
+    let (bb, rows) = (B * B, job.plan.rows());
+    let pieces = pool.pieces(16 * inverse.len());
+    let inverse = Disjoint::new(inverse);
+    pool.run(pieces, |piece| {
+        for i in share(rows, piece, pieces) {
+            // SAFETY: each row has its own.
+            let own = unsafe { inverse.range(i * bb..(i + 1) * bb) };
+            job.invert::<B>(i, &factors[job.plan.diagonal[i] as usize * bb..][..bb], own);
+        }
+    });
+}
+
+/// ‖(A − LU)_S‖² where it is wanted, else 0, and ‖A‖².
+fn defect<const B: usize>(pool: &Pool, job: &Job, factors: &[f64], wanted: bool) -> Result<[f64; 2]> {
+    let (bb, plan) = (B * B, job.plan);
+    let chunks = plan.rows().div_ceil(ROWS);
+    let mut sums = zeros::<[f64; 2]>(chunks, "a defect")?;
+    let pieces = pool.pieces(job.bytes()).min(chunks);
+    let to = Disjoint::new(&mut sums);
+    pool.run(pieces, |piece| {
+        pulp::Arch::new().dispatch(Wide(
+            #[inline(always)]
+            || {
+                let mut left = Vec::new();
+                for chunk in share(chunks, piece, pieces) {
+                    let mut sum = [0.0; 2];
+                    for i in chunk * ROWS..plan.rows().min((chunk + 1) * ROWS) {
+                        let entries = job.entries(i..i + 1);
+                        let row = &job.matrix[entries.start * bb..entries.end * bb];
+                        sum[1] += row.iter().map(|v| v * v).sum::<f64>();
+                        if !wanted {
+                            continue;
+                        }
+                        left.clear();
+                        left.extend_from_slice(row);
+                        let own = &factors[entries.start * bb..entries.end * bb];
+                        let columns = &plan.column[entries.clone()];
+                        let diagonal = plan.diagonal[i] as usize - entries.start;
+                        for (e, l) in own.chunks_exact(bb).enumerate().take(diagonal) {
+                            let k = columns[e] as usize;
+                            let mut at = e;
+                            for f in plan.diagonal[k] as usize..plan.row_ptr[k + 1] as usize {
+                                while at < columns.len() && columns[at] < plan.column[f] {
+                                    at += 1;
+                                }
+                                if at == columns.len() {
+                                    break;
+                                }
+                                if columns[at] == plan.column[f] {
+                                    subtract::<B>(l, &factors[f * bb..][..bb], &mut left[at * bb..][..bb]);
+                                }
+                            }
+                        }
+                        let upper = left[diagonal * bb..].iter_mut().zip(&own[diagonal * bb..]);
+                        upper.for_each(|(left, u)| *left -= u);
+                        sum[0] += left.iter().map(|v| v * v).sum::<f64>();
+                    }
+                    // SAFETY: each chunk has its own sums.
+                    unsafe { to.range(chunk..chunk + 1)[0] = sum };
+                }
+            },
+        ));
+    });
+    Ok(sums.iter().fold([0.0; 2], |all, sum| [all[0] + sum[0], all[1] + sum[1]]))
+}
+
+fn all_finite(pool: &Pool, numbers: &[f64]) -> bool {
+    let (all, pieces) = (AtomicBool::new(true), pool.pieces(8 * numbers.len()));
+    pool.run(pieces, |piece| {
+        if !numbers[share(numbers.len(), piece, pieces)].iter().all(|v| v.is_finite()) {
+            all.store(false, Relaxed);
+        }
+    });
+    all.into_inner()
+}

@@ -1,0 +1,344 @@
+//! Restricted additive Schwarz on the CPU.
+//!
+//! Exact factorisations and solves go subdomain by subdomain where there are enough of them for all threads, and level by level
+//! elsewhere. Randomized sweeps are always the deterministic ones: threads take runs of consecutive rows, a run sees what the sweep
+//! before left of all others, and so nothing depends on threads. A row is summed in one order in every mode.
+//!
+//! Ledger of one exact application: factors and columns once, five passes over the rows of subdomains. A Jacobi or randomized sweep
+//! reads L or U once.
+
+mod factorize;
+mod solve;
+
+use super::{Cpu, outer, pool, zeros};
+use crate::Result;
+use crate::comm::Channel;
+use crate::memory::{Numbers, check_len};
+use crate::operator::check_lengths;
+use crate::partition::Halo;
+use crate::precond::{
+    FILL, FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
+};
+use crate::space::{Space, Store};
+use pool::{Disjoint, share};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Factors in host memory, in the plan's order.
+pub struct CpuSchwarz {
+    plan: Arc<SchwarzPlan>,
+    /// The subdomain matrices, on S.
+    matrix: Vec<f64>,
+    /// L below the diagonal, and U.
+    factors: Vec<f64>,
+    /// Inverses of the diagonal blocks of U.
+    inverse: Vec<f64>,
+    /// Both of the sweep before; empty until there is one.
+    before: [Vec<f64>; 2],
+    /// Both as solves read them, where that is f32.
+    rounded: Option<[Vec<f32>; 2]>,
+    /// The largest entry of each scalar row.
+    scale: Vec<f64>,
+    schedule: Schedule,
+    nodes: Option<RefCell<Import>>,
+    blocks: Option<Import>,
+    work: RefCell<Work>,
+    /// New values that came from a GPU, and blocks of others.
+    values: [Vec<f64>; 2],
+}
+
+/// Who works on which rows.
+struct Schedule {
+    /// Runs of consecutive rows for sweeps; none reaches beyond its subdomain.
+    runs: Vec<Range<usize>>,
+    /// All subdomains.
+    subdomains: Vec<Range<usize>>,
+    /// Of L and of U, where there are too few subdomains for all threads.
+    levels: Option<[Levels; 2]>,
+}
+
+/// Rows that may be computed at once, level by level.
+struct Levels {
+    ptr: Vec<usize>,
+    rows: Vec<u32>,
+}
+
+/// Vectors over the rows of all subdomains, and imported nodes.
+#[derive(Default)]
+struct Work {
+    ghosts: Vec<f64>,
+    rhs: Vec<f64>,
+    now: Vec<f64>,
+    next: Vec<f64>,
+}
+
+/// Brings what others own.
+struct Import {
+    halo: Arc<Halo>,
+    run: usize,
+    channel: Box<dyn Channel>,
+}
+
+impl Import {
+    fn new(space: &Cpu, halo: &Arc<Halo>, run: usize) -> Result<Option<Self>> {
+        if space.comm().size() == 1 {
+            return Ok(None);
+        }
+        let channel = outer::channel(space.comm(), halo, run)?;
+        Ok(Some(Self { halo: halo.clone(), run, channel }))
+    }
+
+    fn bring(&mut self, space: &Cpu, own: &[f64], ghosts: &mut [f64]) -> Result<()> {
+        let Self { halo, run, channel } = self;
+        let run = *run;
+        for (out, &node) in channel.outgoing().chunks_exact_mut(run).zip(&halo.send) {
+            out.copy_from_slice(&own[node as usize * run..][..run]);
+        }
+        space.waiting(|| channel.start())?;
+        ghosts.copy_from_slice(space.waiting(|| channel.finish())?);
+        Ok(())
+    }
+}
+
+impl Schedule {
+    fn new(plan: &SchwarzPlan, rows: usize, threads: usize) -> Self {
+        let bounds = plan.subdomains.windows(2).map(|w| w[0] as usize..w[1] as usize);
+        let subdomains: Vec<Range<usize>> = bounds.filter(|rows| !rows.is_empty()).collect();
+        let cut = |all: &Range<usize>| {
+            let end = all.end;
+            all.clone().step_by(rows).map(move |first| first..first.saturating_add(rows).min(end))
+        };
+        let runs = subdomains.iter().flat_map(cut).collect();
+        let few = threads > 1 && subdomains.len() < 2 * threads;
+        let levels = few.then(|| {
+            let n = plan.rows();
+            [Levels::of(0..n, plan, false), Levels::of((0..n).rev(), plan, true)]
+        });
+        Self { runs, subdomains, levels }
+    }
+}
+
+impl Levels {
+    /// Levels of U or of L, whose rows are looked at in the order in which they follow from each other.
+    fn of(order: impl Iterator<Item = usize>, plan: &SchwarzPlan, upper: bool) -> Self {
+        let mut level = vec![0u32; plan.rows()];
+        let mut ptr = vec![0usize];
+        for i in order {
+            let diagonal = plan.diagonal[i] as usize;
+            let columns = match upper {
+                true => &plan.column[diagonal + 1..plan.row_ptr[i + 1] as usize],
+                false => &plan.column[plan.row_ptr[i] as usize..diagonal],
+            };
+            let own = columns.iter().map(|&j| level[j as usize] + 1).max().unwrap_or(0);
+            level[i] = own;
+            ptr.resize(ptr.len().max(own as usize + 2), 0);
+            ptr[own as usize + 1] += 1;
+        }
+        (1..ptr.len()).for_each(|l| ptr[l] += ptr[l - 1]);
+        let (mut next, mut rows) = (ptr.clone(), vec![0; plan.rows()]);
+        for (i, &level) in level.iter().enumerate() {
+            rows[next[level as usize]] = i as u32;
+            next[level as usize] += 1;
+        }
+        Self { ptr, rows }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        self.ptr.windows(2).map(|w| &self.rows[w[0]..w[1]])
+    }
+}
+
+impl SchwarzFactors for Cpu {
+    type Factors = CpuSchwarz;
+
+    fn prepare_schwarz(&self, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<CpuSchwarz> {
+        let (b, what) = (plan.block, "the factors of ras");
+        let (numbers, squares, rows) = (plan.entries() * b * b, plan.rows() * b * b, plan.rows() * b);
+        let work = Work {
+            ghosts: zeros(plan.nodes.ghosts * b, what)?,
+            rhs: zeros(rows, what)?,
+            now: zeros(rows, what)?,
+            next: zeros(rows, what)?,
+        };
+        let rounded = match options.store {
+            Store::F64 => None,
+            Store::F32 => Some([zeros(numbers, what)?, zeros(squares, what)?]),
+        };
+        Ok(CpuSchwarz {
+            matrix: zeros(numbers, what)?,
+            factors: zeros(numbers, what)?,
+            inverse: zeros(squares, what)?,
+            before: Default::default(),
+            rounded,
+            scale: zeros(rows, what)?,
+            schedule: Schedule::new(plan, options.rows.max(1), self.threads()),
+            nodes: Import::new(self, &plan.nodes, b)?.map(RefCell::new),
+            blocks: Import::new(self, &plan.blocks, b * b)?,
+            work: RefCell::new(work),
+            values: [Vec::new(), zeros(plan.blocks.ghosts * b * b, what)?],
+            plan: plan.clone(),
+        })
+    }
+
+    fn gather_schwarz(&self, f: &mut CpuSchwarz, values: Numbers) -> Result<()> {
+        let CpuSchwarz { plan, matrix, scale, blocks, values: [scratch, ghosts], .. } = f;
+        let (b, bb) = (plan.block, plan.block * plan.block);
+        check_len(values.len(), plan.blocks.own * bb)?;
+        let own = values.on_host(scratch)?;
+        if let Some(blocks) = blocks {
+            blocks.bring(self, own, ghosts)?;
+        }
+        let ghosts = &ghosts[..];
+        let pieces = self.pool().pieces(16 * matrix.len());
+        let (matrix, scale) = (Disjoint::new(matrix), Disjoint::new(scale));
+        self.pool().run(pieces, |piece| {
+            let rows = share(plan.rows(), piece, pieces);
+            let entries = plan.row_ptr[rows.start] as usize..plan.row_ptr[rows.end] as usize;
+            // SAFETY: pieces have rows of their own, and with them entries.
+            let (matrix, scale) = unsafe {
+                (
+                    matrix.range(entries.start * bb..entries.end * bb),
+                    scale.range(rows.start * b..rows.end * b),
+                )
+            };
+            for (to, &source) in matrix.chunks_exact_mut(bb).zip(&plan.source[entries.clone()]) {
+                let source = source as usize;
+                match source.checked_sub(plan.blocks.own) {
+                    _ if source == FILL as usize => to.fill(0.0),
+                    None => to.copy_from_slice(&own[source * bb..][..bb]),
+                    Some(ghost) => to.copy_from_slice(&ghosts[ghost * bb..][..bb]),
+                }
+            }
+            for (i, scale) in rows.zip(scale.chunks_exact_mut(b)) {
+                let row =
+                    plan.row_ptr[i] as usize - entries.start..plan.row_ptr[i + 1] as usize - entries.start;
+                scale.fill(0.0);
+                for block in matrix[row.start * bb..row.end * bb].chunks_exact(bb) {
+                    for (scale, row) in scale.iter_mut().zip(block.chunks_exact(b)) {
+                        *scale = row.iter().fold(*scale, |most, v| most.max(v.abs()));
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn factorize_schwarz(&self, f: &mut CpuSchwarz, how: Factorization) -> Result<(FactorQuality, Pivots)> {
+        let found = factorize::factorize(self.pool(), f, how)?;
+        if let Some([factors, inverse]) = &mut f.rounded {
+            factors.iter_mut().zip(&f.factors).for_each(|(to, &v)| *to = v as f32);
+            inverse.iter_mut().zip(&f.inverse).for_each(|(to, &v)| *to = v as f32);
+        }
+        Ok(found)
+    }
+
+    fn apply_schwarz(
+        &self,
+        f: &CpuSchwarz,
+        how: TriangularSolve,
+        x: &Vec<f64>,
+        y: &mut Vec<f64>,
+    ) -> Result<()> {
+        let (plan, b) = (&f.plan, f.plan.block);
+        let n = plan.nodes.own * b;
+        check_lengths(n, n, x.len(), y.len())?;
+        let Work { ghosts, rhs, now, next } = &mut *f.work.borrow_mut();
+        if let Some(nodes) = &f.nodes {
+            nodes.borrow_mut().bring(self, x, ghosts)?;
+        }
+        let ghosts = &ghosts[..];
+        let pieces = self.pool().pieces(16 * rhs.len());
+        let to = Disjoint::new(rhs);
+        self.pool().run(pieces, |piece| {
+            let rows = share(plan.rows(), piece, pieces);
+            // SAFETY: pieces do not overlap.
+            let to = unsafe { to.range(rows.start * b..rows.end * b) };
+            for (to, &node) in to.chunks_exact_mut(b).zip(&plan.node[rows]) {
+                let node = node as usize * b;
+                to.copy_from_slice(if node < n { &x[node..][..b] } else { &ghosts[node - n..][..b] });
+            }
+        });
+        solve::solve(self.pool(), f, how, rhs, now, next);
+        let (z, to) = (&now[..], Disjoint::new(y));
+        let pieces = self.pool().pieces(16 * n);
+        self.pool().run(pieces, |piece| {
+            let nodes = share(plan.nodes.own, piece, pieces);
+            // SAFETY: pieces do not overlap.
+            let to = unsafe { to.range(nodes.start * b..nodes.end * b) };
+            for (to, &row) in to.chunks_exact_mut(b).zip(&plan.result[nodes]) {
+                to.copy_from_slice(&z[row as usize * b..][..b]);
+            }
+        });
+        Ok(())
+    }
+
+    fn schwarz_bytes(f: &CpuSchwarz, how: TriangularSolve) -> u64 {
+        let (plan, b) = (&f.plan, f.plan.block as u64);
+        let number = if f.rounded.is_some() { 4 } else { 8 };
+        let (entries, rows) = (plan.entries() as u64, plan.rows() as u64);
+        let once = entries * (b * b * number + 4) + rows * (b * b * number + 16) + 5 * 8 * rows * b;
+        let times = match how {
+            TriangularSolve::Exact => 1,
+            TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps } => sweeps as u64,
+        };
+        times * once + 16 * b * plan.nodes.own as u64
+    }
+
+    fn read_schwarz(&self, f: &CpuSchwarz) -> Result<Vec<f64>> {
+        Ok(f.factors.clone())
+    }
+}
+
+/// Calls a function with the order of blocks as a constant.
+macro_rules! by_order {
+    ($order:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        match $order {
+            1 => $function::<1>($($argument),*),
+            2 => $function::<2>($($argument),*),
+            3 => $function::<3>($($argument),*),
+            4 => $function::<4>($($argument),*),
+            5 => $function::<5>($($argument),*),
+            6 => $function::<6>($($argument),*),
+            7 => $function::<7>($($argument),*),
+            8 => $function::<8>($($argument),*),
+            order => unreachable!("blocks of order {order}"),
+        }
+    };
+}
+use by_order;
+
+/// Numbers of rows that threads write, each row by one, while others read rows that are done.
+struct Shared<'a> {
+    start: *mut f64,
+    len: usize,
+    _slice: std::marker::PhantomData<&'a mut [f64]>,
+}
+
+// SAFETY: ranges are handed out only through unsafe functions, whose callers keep readers and writers apart.
+unsafe impl Sync for Shared<'_> {}
+
+impl<'a> Shared<'a> {
+    fn new(slice: &'a mut [f64]) -> Self {
+        Self { start: slice.as_mut_ptr(), len: slice.len(), _slice: std::marker::PhantomData }
+    }
+
+    /// # Safety
+    /// Nobody writes any of it as long as the result lives.
+    #[inline(always)]
+    unsafe fn read(&self, range: Range<usize>) -> &[f64] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: in bounds by the check above, not written by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) }
+    }
+
+    /// # Safety
+    /// Nobody else reads or writes any of it as long as the result lives.
+    #[allow(clippy::mut_from_ref)]
+    #[inline(always)]
+    unsafe fn write(&self, range: Range<usize>) -> &mut [f64] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: in bounds by the check above, unaliased by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}

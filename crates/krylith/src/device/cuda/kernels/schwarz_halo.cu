@@ -1,0 +1,45 @@
+// schwarz_halo: what the subdomains of several GPUs exchange, and the beginning of an application.
+//
+//   schwarz_send    begins the exchange of nodes of RUN numbers: stores what neighbours need into their ghosts
+//   schwarz_import  waits for the ghosts and copies them behind the own numbers: blocks of values, RUN = b*b
+//   schwarz_start   R^delta: waits for the ghosts and gives every row its node's numbers, RUN = b
+//
+// Macros: RUN (numbers of a node), PAIR (2 where RUN is even, else 1), THREADS.
+// Bytes it must move: over the links 8 RUN a node sent; importing, 16 RUN a ghost; starting, 4 a row and 8 RUN a row three times (two
+// where nothing has to be set).
+
+constexpr int PIECES = RUN / PAIR;
+#include "halo.cuh"
+#define ORDER 1
+#include "schwarz.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS) schwarz_send(const int* halt, const double* x, Exchange* exchange) {
+    if (halt && *halt) return;
+    begin_exchange(exchange, x);
+}
+
+// Of an exchange its ghosts, else those at `ghosts`, which are there. Where the wait was given up nothing is copied: the failure is in the group.
+extern "C" __global__ void __launch_bounds__(THREADS) schwarz_import(const int* halt, i64 count, const double* ghosts, double* __restrict__ to, Exchange* exchange) {
+    if (halt && *halt) return;
+    if (exchange) ghosts = awaited_ghosts(exchange);
+    if (!ghosts) return;
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < count; i += (i64)gridDim.x * THREADS) to[i] = ghosts[i];
+}
+
+// w: the right-hand side row by row. how: 0 sets nothing else, 1 begins v with the same, 2 marks v as not computed yet.
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_start(const int* halt, int rows, int own, const unsigned* __restrict__ node, const double* __restrict__ x, const double* ghosts,
+              double* __restrict__ w, double* __restrict__ v, int how, unsigned* tickets, Exchange* exchange) {
+    if (halt && *halt) return;
+    if (exchange) ghosts = awaited_ghosts(exchange);
+    if (exchange && !ghosts) return;
+    if (blockIdx.x == 0 && threadIdx.x < 2) tickets[threadIdx.x] = 0;
+    const i64 count = (i64)rows * RUN;
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < count; i += (i64)gridDim.x * THREADS) {
+        const int row = (int)(i / RUN), c = (int)(i % RUN);
+        const int n = (int)node[row];
+        const double value = n < own ? x[(i64)n * RUN + c] : ghosts[(i64)(n - own) * RUN + c];
+        w[i] = value;
+        if (how) v[i] = how == 2 ? unset() : value;
+    }
+}

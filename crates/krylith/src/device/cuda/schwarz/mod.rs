@@ -1,0 +1,235 @@
+//! Subdomain solves of Schwarz's preconditioner on a GPU.
+//!
+//! `factor.rs` computes L and U on the pattern S, `solve.rs` keeps both triangles in the order in which solves read them, and here
+//! values and vectors come in, over an exchange where the overlap reaches other ranks.
+
+mod factor;
+mod order;
+mod solve;
+
+use super::Cuda;
+use super::compiler::Kernel;
+use super::driver::{Buffer, Device, launch};
+use super::exchange::Exchange;
+use super::specialisations::define;
+use crate::comm::{agree, largest};
+use crate::memory::{Numbers, check_len};
+use crate::partition::Halo;
+use crate::precond::{
+    FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
+};
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+use cudarc::driver::CudaFunction;
+use factor::Factorizer;
+use solve::Solves;
+use std::sync::Arc;
+
+/// Threads of a block of `schwarz_halo.cu`.
+const THREADS: usize = 256;
+
+/// Plan, factors and vectors of all subdomains of a rank.
+pub struct CudaSchwarz {
+    plan: Arc<SchwarzPlan>,
+    options: SchwarzOptions,
+    by: Factorizer,
+    solves: Solves,
+    start: CudaFunction,
+    nodes: Option<Import>,
+    blocks: Option<Import>,
+}
+
+/// An exchange, with the kernels that begin and end it.
+struct Import {
+    exchange: Exchange,
+    send: CudaFunction,
+    import: CudaFunction,
+}
+
+/// A kernel of `schwarz_halo.cu` for nodes of `run` numbers.
+fn halo_kernel(entry: &'static str, run: usize) -> Kernel {
+    let pair = if run.is_multiple_of(2) { 2 } else { 1 };
+    let defines = vec![define("RUN", run), define("PAIR", pair), define("THREADS", THREADS)];
+    Kernel { file: "schwarz_halo.cu", entry, defines }
+}
+
+/// The kernels for some block sizes and one precision; one entry stands for all of its file.
+pub(super) fn kernels(blocks: impl IntoIterator<Item = usize>, store: Store) -> Vec<Kernel> {
+    let of = |b: usize| {
+        let factor = factor::kernel("schwarz_sweep", b);
+        let solve = solve::kernel("schwarz_random", b, store);
+        [factor, solve, halo_kernel("schwarz_start", b), halo_kernel("schwarz_import", b * b)]
+    };
+    blocks.into_iter().flat_map(of).collect()
+}
+
+/// Blocks of threads for so many items of one thread, as many as run at once.
+fn grid(device: &Device, items: usize) -> usize {
+    items.div_ceil(THREADS).clamp(1, 8 * device.multiprocessors())
+}
+
+impl Import {
+    /// None where no rank has neighbours. Collective.
+    fn new(space: &Cuda, halo: &Arc<Halo>, run: usize) -> Result<Option<Self>> {
+        if largest(space.comm(), halo.neighbours.len() as f64)? == 0.0 {
+            return Ok(None);
+        }
+        let exchange = Exchange::new(space, halo, run)?;
+        let kernel = |entry| space.device().function(&halo_kernel(entry, run));
+        let both = || Ok([kernel("schwarz_send")?, kernel("schwarz_import")?]);
+        let [send, import] = agree(space.comm(), both())?;
+        Ok(Some(Self { exchange, send, import }))
+    }
+
+    /// Begins the exchange of the own numbers at `x`. Who reads the ghosts does so behind [`Exchange::finish`].
+    fn send(&self, space: &Cuda, x: u64) -> Result<()> {
+        let Some(inside) = self.exchange.inside() else { return self.exchange.start(space, x) };
+        let numbers = self.exchange.halo().send.len() * self.exchange.run();
+        let grid = numbers.div_ceil(THREADS).clamp(1, 2 * space.device().multiprocessors());
+        // SAFETY: the parameter types are the kernel's; the exchange names own numbers of x.
+        unsafe { launch!(space.device(), &self.send, grid, THREADS, 0, space.halt(), x, inside) }
+    }
+
+    /// Copies what neighbours have sent.
+    fn copy(&self, space: &Cuda, to: u64) -> Result<()> {
+        let (device, exchange) = (space.device(), &self.exchange);
+        exchange.finish(device)?;
+        let count = exchange.halo().ghosts * exchange.run();
+        // SAFETY: the parameter types are the kernel's; there is room for all ghosts.
+        unsafe {
+            launch!(
+                device,
+                &self.import,
+                grid(device, count),
+                THREADS,
+                0,
+                space.halt(),
+                count as i64,
+                exchange.ghosts(),
+                to,
+                exchange.inside().unwrap_or(0)
+            )
+        }
+    }
+}
+
+/// What of a plan this GPU cannot take.
+fn check(plan: &SchwarzPlan) -> Result<()> {
+    let (b, rows) = (plan.block, plan.rows());
+    if !(1..=8).contains(&b) {
+        return Err(Error::Unsupported(format!(
+            "subdomains with overlap of blocks of order {b}; 1 to 8 are supported"
+        )));
+    }
+    if rows * b > i32::MAX as usize {
+        return Err(Error::Unsupported(format!(
+            "{rows} block rows of order {b} in the subdomains of one GPU; at most {} unknowns are supported: use more GPUs",
+            i32::MAX
+        )));
+    }
+    Ok(())
+}
+
+impl SchwarzFactors for Cuda {
+    type Factors = CudaSchwarz;
+
+    fn prepare_schwarz(&self, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<CudaSchwarz> {
+        let (device, per) = (self.device(), options.rows.clamp(1, plan.rows().max(1)));
+        let local = || {
+            check(plan)?;
+            let by = Factorizer::new(device, plan, per, options.deterministic)?;
+            let solves = Solves::new(device, plan, &by, options.store, per)?;
+            Ok((by, solves, device.function(&halo_kernel("schwarz_start", plan.block))?))
+        };
+        let (by, solves, start) = agree(self.comm(), local())?;
+        let nodes = Import::new(self, &plan.nodes, plan.block)?;
+        let blocks = Import::new(self, &plan.blocks, plan.block * plan.block)?;
+        Ok(CudaSchwarz { plan: plan.clone(), options, by, solves, start, nodes, blocks })
+    }
+
+    fn gather_schwarz(&self, f: &mut CudaSchwarz, values: Numbers) -> Result<()> {
+        let own = f.plan.blocks.own * f.plan.block * f.plan.block;
+        f.by.a.with_part(0, own, |part| self.device().copy_from(values, part))?;
+        let Some(import) = &f.blocks else { return Ok(()) };
+        import.send(self, f.by.a.pointer())?;
+        import.copy(self, f.by.a.at(own))
+    }
+
+    fn factorize_schwarz(&self, f: &mut CudaSchwarz, how: Factorization) -> Result<(FactorQuality, Pivots)> {
+        let (device, b, exact) = (self.device(), f.plan.block, how == Factorization::Exact);
+        if f.plan.rows() == 0 {
+            return Ok((FactorQuality { defect2: [0.0; 2], finite: true }, Pivots::default()));
+        }
+        match how {
+            Factorization::Exact => f.by.eliminate(self, b)?,
+            Factorization::Random { sweeps, warm } => f.by.sweep(self, b, sweeps, warm)?,
+        }
+        f.by.measure(self, b, !exact)?;
+        f.solves.pack(device, &f.by)?;
+        let faulty = f.solves.faulty(device)?;
+        self.fabric().check()?;
+        f.by.quality(device, exact, faulty)
+    }
+
+    fn apply_schwarz(
+        &self,
+        f: &CudaSchwarz,
+        how: TriangularSolve,
+        x: &Buffer<f64>,
+        y: &mut Buffer<f64>,
+    ) -> Result<()> {
+        let (device, plan) = (self.device(), &f.plan);
+        let (rows, numbers) = (plan.rows(), plan.nodes.own * plan.block);
+        check_len(x.len(), numbers)?;
+        check_len(y.len(), numbers)?;
+        let (mut ghosts, mut inside) = (0, 0);
+        if let Some(import) = &f.nodes {
+            import.send(self, x.pointer())?;
+            import.exchange.finish(device)?;
+            (ghosts, inside) = (import.exchange.ghosts(), import.exchange.inside().unwrap_or(0));
+        } else if rows == 0 {
+            return Ok(());
+        }
+        let set = match how {
+            TriangularSolve::Exact => 2,
+            TriangularSolve::Random { .. } if !f.options.deterministic => 1,
+            _ => 0,
+        };
+        let [w, v] = f.solves.begin();
+        // SAFETY: the parameter types are the kernel's; nodes are those of x and of its ghosts.
+        unsafe {
+            launch!(
+                device,
+                &f.start,
+                grid(device, rows * plan.block),
+                THREADS,
+                0,
+                self.halt(),
+                rows as i32,
+                plan.nodes.own as i32,
+                f.by.node.pointer(),
+                x.pointer(),
+                ghosts,
+                w,
+                v,
+                set,
+                f.solves.tickets.pointer(),
+                inside
+            )?;
+        }
+        match rows {
+            0 => Ok(()),
+            _ => f.solves.solve(self, how, f.options.deterministic, y.pointer()),
+        }
+    }
+
+    fn schwarz_bytes(f: &CudaSchwarz, how: TriangularSolve) -> u64 {
+        f.solves.bytes(how, f.options.deterministic, f.plan.block)
+    }
+
+    fn read_schwarz(&self, f: &CudaSchwarz) -> Result<Vec<f64>> {
+        let mut factors = vec![0.0; f.by.factors.len()];
+        self.device().read(&f.by.factors, 0, &mut factors)?;
+        Ok(factors)
+    }
+}

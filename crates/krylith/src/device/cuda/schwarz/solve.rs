@@ -1,0 +1,298 @@
+//! Solves with the factors of Schwarz's subdomains on a GPU: launches of `kernels/schwarz_solve.cu`.
+
+use super::super::Cuda;
+use super::super::compiler::Kernel;
+use super::super::driver::{Buffer, Device, launch};
+use super::super::specialisations::{define, value};
+use super::factor::Factorizer;
+use super::order;
+use crate::Result;
+use crate::comm::time_limit;
+use crate::precond::{SchwarzPlan, TriangularSolve};
+use crate::space::Store;
+use cudarc::driver::CudaFunction;
+use std::sync::Arc;
+
+/// Warps of a block of threads.
+const WARPS: usize = 4;
+/// Rows of a warp in exact solves; `32 / LANES` of the kernel.
+const EXACT_ROWS: usize = 4;
+/// A row without an own node.
+const NONE: u32 = u32::MAX;
+
+/// One of the two triangles, the upper one from the end.
+struct Triangle {
+    begin: Buffer<i64>,
+    column: Buffer<u32>,
+    values: Buffer<u8>,
+    runs: Buffer<u32>,
+    order: Buffer<u32>,
+    /// Right-hand sides and results.
+    pub w: Buffer<f64>,
+    pub v: Buffer<f64>,
+}
+
+/// Both triangles, and what a solve takes.
+pub(super) struct Solves {
+    lower: Triangle,
+    upper: Triangle,
+    inverse: Buffer<u8>,
+    target: Buffer<u32>,
+    pub tickets: Buffer<u32>,
+    faulty: Buffer<u32>,
+    most: usize,
+    limit: u64,
+    functions: Functions,
+}
+
+struct Functions {
+    pack: CudaFunction,
+    exact: CudaFunction,
+    random: CudaFunction,
+    ordered: CudaFunction,
+    jacobi: CudaFunction,
+}
+
+/// The twin of `struct Sweep` in `kernels/schwarz_solve.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Sweep {
+    halt: u64,
+    rows: i32,
+    most: i32,
+    count: i32,
+    sweeps: i32,
+    last: i32,
+    unused: i32,
+    runs: u64,
+    begin: u64,
+    column: u64,
+    values: u64,
+    w: u64,
+    from: u64,
+    v: u64,
+    ticket: u64,
+    limit: u64,
+    inverse: u64,
+    next_w: u64,
+    next_v: u64,
+    target: u64,
+    out: u64,
+}
+
+/// A kernel of `schwarz_solve.cu`.
+pub(super) fn kernel(entry: &'static str, block: usize, store: Store) -> Kernel {
+    let defines = vec![define("ORDER", block), value(store), define("WARPS", WARPS)];
+    Kernel { file: "schwarz_solve.cu", entry, defines }
+}
+
+/// Prefix sums of the lengths of rows, which come in order.
+fn begins(lengths: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut sum = 0;
+    let add = |length| {
+        sum += length;
+        sum
+    };
+    std::iter::once(0).chain(lengths.map(add)).collect()
+}
+
+impl Solves {
+    pub fn new(
+        device: &Arc<Device>,
+        plan: &SchwarzPlan,
+        by: &Factorizer,
+        store: Store,
+        per: usize,
+    ) -> Result<Self> {
+        let (b, rows, what) = (plan.block, plan.rows(), "factors of subdomains with overlap");
+        let size = b * b * store.bytes();
+        let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
+        let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
+        let runs = order::runs(plan, per);
+        let from_end: Vec<u32> = runs.iter().rev().map(|&i| rows as u32 - i).collect();
+        let triangle = |begin: &[i64], runs: &[u32], order: &[u32]| -> Result<Triangle> {
+            let blocks = begin[rows] as usize;
+            Ok(Triangle {
+                begin: device.upload(begin, what)?,
+                column: device.room(blocks, what)?,
+                values: device.room(blocks * size, what)?,
+                runs: device.upload(runs, what)?,
+                order: device.upload(order, what)?,
+                w: device.zeros(rows * b, what)?,
+                v: device.zeros(rows * b, what)?,
+            })
+        };
+        let mut target = vec![NONE; rows];
+        plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
+        let function = |entry| device.function(&kernel(entry, b, store));
+        let solves = Self {
+            lower: triangle(&lower, &runs, &order::lower_runs(plan, EXACT_ROWS))?,
+            upper: triangle(&upper, &from_end, &order::upper_runs(plan, EXACT_ROWS))?,
+            inverse: device.room(rows * size, what)?,
+            target: device.upload(&target, what)?,
+            tickets: device.zeros(2, what)?,
+            faulty: device.zeros(1, what)?,
+            most: per,
+            limit: time_limit()?.as_nanos() as u64,
+            functions: Functions {
+                pack: function("schwarz_pack")?,
+                exact: function("schwarz_exact")?,
+                random: function("schwarz_random")?,
+                ordered: function("schwarz_ordered")?,
+                jacobi: function("schwarz_jacobi")?,
+            },
+        };
+        if rows > 0 {
+            let split = function("schwarz_split")?;
+            // SAFETY: the parameter types are the kernel's; both triangles have the rows' blocks but the diagonal.
+            unsafe {
+                launch!(
+                    device,
+                    &split,
+                    grid(device, rows),
+                    32 * WARPS,
+                    0,
+                    rows as i32,
+                    by.row_ptr.pointer(),
+                    by.column.pointer(),
+                    by.diagonal.pointer(),
+                    solves.lower.begin.pointer(),
+                    solves.upper.begin.pointer(),
+                    solves.lower.column.pointer(),
+                    solves.upper.column.pointer()
+                )?;
+            }
+        }
+        Ok(solves)
+    }
+
+    /// Right-hand side of the lower triangle, and its result.
+    pub fn begin(&self) -> [u64; 2] {
+        [self.lower.w.pointer(), self.lower.v.pointer()]
+    }
+
+    /// Takes over new factors.
+    pub fn pack(&mut self, device: &Device, by: &Factorizer) -> Result<()> {
+        let rows = self.target.len();
+        device.clear(&mut self.faulty)?;
+        // SAFETY: as in `new`.
+        unsafe {
+            launch!(
+                device,
+                &self.functions.pack,
+                grid(device, rows),
+                32 * WARPS,
+                0,
+                rows as i32,
+                by.row_ptr.pointer(),
+                by.diagonal.pointer(),
+                self.lower.begin.pointer(),
+                self.upper.begin.pointer(),
+                by.factors.pointer(),
+                by.inverses.pointer(),
+                self.lower.values.pointer(),
+                self.inverse.pointer(),
+                self.upper.values.pointer(),
+                self.faulty.pointer()
+            )
+        }
+    }
+
+    /// Whether a number of what was packed is not finite; waits.
+    pub fn faulty(&self, device: &Device) -> Result<bool> {
+        let mut faulty = [0];
+        device.read(&self.faulty, 0, &mut faulty)?;
+        Ok(faulty != [0])
+    }
+
+    /// From w of the lower triangle to y on own nodes.
+    pub fn solve(&self, space: &Cuda, how: TriangularSolve, deterministic: bool, y: u64) -> Result<()> {
+        let (lower, upper) = (&self.lower, &self.upper);
+        let rows = self.target.len() as i32;
+        let exact = how == TriangularSolve::Exact;
+        let triangle = |t: &Triangle, ticket: usize| Sweep {
+            halt: space.halt(),
+            rows,
+            most: if exact { EXACT_ROWS } else { self.most } as i32,
+            count: if exact { t.order.len() } else { t.runs.len() - 1 } as i32,
+            sweeps: 1,
+            last: 1,
+            unused: 0,
+            runs: if exact { t.order.pointer() } else { t.runs.pointer() },
+            begin: t.begin.pointer(),
+            column: t.column.pointer(),
+            values: t.values.pointer(),
+            w: t.w.pointer(),
+            from: 0,
+            v: t.v.pointer(),
+            ticket: self.tickets.at(ticket),
+            limit: self.limit,
+            inverse: 0,
+            next_w: 0,
+            next_v: 0,
+            target: 0,
+            out: 0,
+        };
+        let in_place = exact || (!deterministic && matches!(how, TriangularSolve::Random { .. }));
+        let both = [
+            Sweep {
+                inverse: self.inverse.pointer(),
+                next_w: upper.w.pointer(),
+                next_v: if in_place { upper.v.pointer() } else { 0 },
+                ..triangle(lower, 0)
+            },
+            Sweep { target: self.target.pointer(), out: y, ..triangle(upper, 1) },
+        ];
+        for sweep in both {
+            match how {
+                TriangularSolve::Exact => self.run(space, &self.functions.exact, sweep)?,
+                TriangularSolve::Random { sweeps } if !deterministic => {
+                    self.run(space, &self.functions.random, Sweep { sweeps: sweeps as i32, ..sweep })?;
+                }
+                TriangularSolve::Random { sweeps } => {
+                    self.ping_pong(space, &self.functions.ordered, sweeps, sweep)?;
+                }
+                TriangularSolve::Jacobi { sweeps } => {
+                    self.ping_pong(space, &self.functions.jacobi, sweeps, sweep)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sweeps each of which reads what the one before wrote; the first one reads w.
+    fn ping_pong(&self, space: &Cuda, function: &CudaFunction, sweeps: usize, one: Sweep) -> Result<()> {
+        let to = [self.lower.v.pointer(), self.upper.v.pointer()];
+        let mut from = one.w;
+        for k in 0..sweeps {
+            let v = to[k % 2];
+            self.run(space, function, Sweep { from, v, last: (k + 1 == sweeps) as i32, ..one })?;
+            from = v;
+        }
+        Ok(())
+    }
+
+    fn run(&self, space: &Cuda, function: &CudaFunction, sweep: Sweep) -> Result<()> {
+        let (device, grid) = (space.device(), (sweep.count as usize).div_ceil(WARPS));
+        // SAFETY: the parameter type is the kernel's; all arrays are as long as the plan says.
+        unsafe { launch!(device, function, grid, 32 * WARPS, 0, sweep) }
+    }
+
+    /// Bytes that one application must move at least, for vectors of `own` nodes.
+    pub fn bytes(&self, how: TriangularSolve, deterministic: bool, b: usize) -> u64 {
+        let rows = self.target.len();
+        let triangles = self.lower.values.len() + self.upper.values.len();
+        let columns = 4 * (self.lower.column.len() + self.upper.column.len());
+        let once = triangles + columns + 16 * rows + 32 * b * rows;
+        let sweeps = match how {
+            TriangularSolve::Jacobi { sweeps } => sweeps,
+            TriangularSolve::Random { sweeps } if deterministic => sweeps,
+            _ => 1,
+        };
+        (sweeps * once + self.inverse.len() + rows * (8 + 48 * b)) as u64
+    }
+}
+
+fn grid(device: &Device, rows: usize) -> usize {
+    rows.div_ceil(WARPS).clamp(1, 16 * device.multiprocessors())
+}

@@ -1,0 +1,234 @@
+//! Patterns of one subdomain: what the matrix couples inside, and the fill of ILU(k).
+//!
+//! Hysom and Pothen (2002): ILU(k) keeps entry (i, j) where the graph of A has a path from i to j of at most k + 1 edges
+//! whose inner nodes are all numbered below min(i, j). A row is found by a search from its node alone, so all threads find rows at
+//! once. The search keeps for each node the lowest limit that the inner nodes of any path so far have: that tells an entry below the
+//! diagonal, where the limit is j, from one above, where it is i.
+
+use super::super::ildu::fill::{NONE, Pattern};
+use super::overlap::Overlap;
+use crate::matrix::Bsr;
+use rayon::prelude::*;
+
+/// Rows that one task takes.
+const ROWS: usize = 1024;
+
+/// Nobody has come here.
+const FAR: u32 = u32::MAX;
+
+/// What `a` and the rows that were imported couple inside a subdomain, whose nodes are `rows` in order; diagonal entries are
+/// added where they are missing. `place` has [`NONE`] for every node, and has it again afterwards.
+pub(super) fn inside(a: &Bsr, found: &Overlap, rows: &[u32], place: &mut [u32]) -> Pattern {
+    rows.iter().enumerate().for_each(|(k, &node)| place[node as usize] = k as u32);
+    let own = a.block_rows();
+    let look = &*place;
+    let pattern = by_rows(
+        rows.len(),
+        || (),
+        |(), k, row: &mut Vec<(u32, u32)>| {
+            let mut add = |node: u32, source: u32| {
+                let at = look[node as usize];
+                if at != NONE {
+                    row.push((at, source));
+                }
+            };
+            let node = rows[k] as usize;
+            if node < own {
+                for e in a.row_ptr()[node]..a.row_ptr()[node + 1] {
+                    let column = found.node(a.col()[e]);
+                    if column != NONE {
+                        add(column, e as u32);
+                    }
+                }
+            } else {
+                found.imported[node - own].iter().for_each(|&(column, source)| add(column, source));
+            }
+            if !row.iter().any(|&(at, _)| at as usize == k) {
+                row.push((k as u32, NONE));
+            }
+            row.sort_unstable();
+        },
+    );
+    rows.iter().for_each(|&node| place[node as usize] = NONE);
+    pattern
+}
+
+/// The pattern of ILU(`k`) of a pattern in its order; entries that it does not have come from [`NONE`].
+pub(super) fn filled(a: Pattern, k: usize) -> Pattern {
+    if k == 0 {
+        return a;
+    }
+    let n = a.len();
+    by_rows(n, || Search::new(n), |search, i, row| search.row(&a, i, k, row))
+}
+
+/// A pattern from what `write` appends for each of `n` rows, by ascending column; `init` makes a thread's memory.
+fn by_rows<S>(
+    n: usize,
+    init: impl Fn() -> S + Sync + Send,
+    write: impl Fn(&mut S, usize, &mut Vec<(u32, u32)>) + Sync + Send,
+) -> Pattern {
+    type Piece = (Vec<usize>, Vec<u32>, Vec<u32>);
+    let pieces: Vec<Piece> = (0..n.div_ceil(ROWS))
+        .into_par_iter()
+        .map_init(
+            || (init(), Vec::new()),
+            |(state, row), piece| {
+                let (mut ends, mut col, mut from) = (Vec::new(), Vec::new(), Vec::new());
+                for i in piece * ROWS..n.min((piece + 1) * ROWS) {
+                    row.clear();
+                    write(state, i, row);
+                    col.extend(row.iter().map(|e| e.0));
+                    from.extend(row.iter().map(|e| e.1));
+                    ends.push(col.len());
+                }
+                (ends, col, from)
+            },
+        )
+        .collect();
+    let entries = pieces.iter().map(|piece| piece.1.len()).sum();
+    let mut out = Pattern {
+        row_ptr: Vec::with_capacity(n + 1),
+        col: Vec::with_capacity(entries),
+        from: Vec::with_capacity(entries),
+    };
+    out.row_ptr.push(0);
+    for (ends, col, from) in pieces {
+        let first = out.col.len();
+        out.row_ptr.extend(ends.iter().map(|end| first + end));
+        out.col.extend_from_slice(&col);
+        out.from.extend_from_slice(&from);
+    }
+    out
+}
+
+/// A thread's memory.
+struct Search {
+    /// One more than the highest inner node of the best path to each node: 0 for an edge, [`FAR`] where there is no path.
+    limit: Vec<u32>,
+    queued: Vec<bool>,
+    reached: Vec<u32>,
+    /// Nodes of which the last round found a better path, with its limit.
+    front: Vec<(u32, u32)>,
+    next: Vec<u32>,
+}
+
+impl Search {
+    fn new(n: usize) -> Self {
+        Self {
+            limit: vec![FAR; n],
+            queued: vec![false; n],
+            reached: Vec::new(),
+            front: Vec::new(),
+            next: Vec::new(),
+        }
+    }
+
+    /// Row `i` of ILU(`k`).
+    fn row(&mut self, a: &Pattern, i: usize, k: usize, row: &mut Vec<(u32, u32)>) {
+        let Self { limit, queued, reached, front, next } = self;
+        let own = i as u32;
+        reached.clear();
+        front.clear();
+        for &j in a.row(i).iter().filter(|&&j| j != own) {
+            limit[j as usize] = 0;
+            reached.push(j);
+            if j < own {
+                front.push((j, 0));
+            }
+        }
+        for _ in 0..k {
+            if front.is_empty() {
+                break;
+            }
+            for &(inner, before) in front.iter() {
+                let new = before.max(inner + 1);
+                for &j in a.row(inner as usize).iter().filter(|&&j| j != own) {
+                    let limit = &mut limit[j as usize];
+                    if new >= *limit {
+                        continue;
+                    }
+                    if *limit == FAR {
+                        reached.push(j);
+                    }
+                    *limit = new;
+                    if j < own && !std::mem::replace(&mut queued[j as usize], true) {
+                        next.push(j);
+                    }
+                }
+            }
+            // A path grows by one edge a round, so the next one begins from what is known now.
+            front.clear();
+            for j in next.drain(..) {
+                queued[j as usize] = false;
+                front.push((j, limit[j as usize]));
+            }
+        }
+        row.push((own, NONE));
+        row.extend(reached.iter().filter(|&&j| j > own || limit[j as usize] <= j).map(|&j| (j, NONE)));
+        reached.iter().for_each(|&j| limit[j as usize] = FAR);
+        row.sort_unstable();
+        let mut at = 0;
+        for e in a.row_ptr[i]..a.row_ptr[i + 1] {
+            while row[at].0 != a.col[e] {
+                at += 1;
+            }
+            row[at].1 = a.from[e];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::random;
+
+    /// Levels of fill of every entry, by the textbook's elimination (Saad 2003, Alg. 10.5) on a dense matrix of levels.
+    fn textbook(a: &Pattern, k: usize) -> Vec<Vec<u32>> {
+        let n = a.len();
+        let mut level = vec![vec![usize::MAX; n]; n];
+        (0..n).for_each(|i| a.row(i).iter().for_each(|&j| level[i][j as usize] = 0));
+        for i in 0..n {
+            for p in 0..i {
+                if level[i][p] > k {
+                    continue;
+                }
+                for j in p + 1..n {
+                    let new = level[i][p].saturating_add(level[p][j]).saturating_add(1);
+                    level[i][j] = level[i][j].min(new);
+                }
+            }
+            level[i].iter_mut().filter(|l| **l > k).for_each(|l| *l = usize::MAX);
+        }
+        level.iter().map(|row| (0..n as u32).filter(|&j| row[j as usize] <= k).collect()).collect()
+    }
+
+    #[test]
+    fn fill_is_that_of_the_textbook() {
+        for (seed, n, per_row) in [(1, 1, 1), (2, 2, 2), (3, 40, 2), (4, 60, 3), (5, 25, 6)] {
+            let mut row_ptr = vec![0];
+            let (mut col, mut from) = (Vec::new(), Vec::new());
+            for i in 0..n {
+                // Not symmetric, and without order.
+                let mut row: Vec<u32> = (0..per_row)
+                    .map(|e| ((random(seed, (i * per_row + e) as u64) + 1.0) / 2.0 * n as f64) as u32)
+                    .chain([i as u32])
+                    .collect();
+                row.sort_unstable();
+                row.dedup();
+                from.extend((0..row.len()).map(|e| (col.len() + e) as u32));
+                col.extend(row);
+                row_ptr.push(col.len());
+            }
+            for k in [0, 1, 2, 3, 5, 1000] {
+                let a = Pattern { row_ptr: row_ptr.clone(), col: col.clone(), from: from.clone() };
+                let expected = textbook(&a, k);
+                let sums = a.filled(k);
+                let found = filled(Pattern { row_ptr: row_ptr.clone(), ..a }, k);
+                let rows: Vec<Vec<u32>> = (0..n).map(|i| found.row(i).to_vec()).collect();
+                assert!(rows == expected, "seed {seed}, k = {k}");
+                assert!(found.from == sums.from, "seed {seed}, k = {k}: sources");
+            }
+        }
+    }
+}
