@@ -134,11 +134,8 @@ fn the_flow_approaches_that_of_ghia_and_others() {
         let of = |all: &[(Cavity, Vec<f64>)]| errors(&all[which].0, &all[which].1, which);
         let (before, after) = (of(&coarse), of(&fine));
         println!("Re {}: 49 {before:?}, 97 {after:?}", REYNOLDS[which]);
-        assert!(
-            after.0 < before.0 && after.1 < before.1 / 1.5,
-            "Re {}: {before:?} {after:?}",
-            REYNOLDS[which]
-        );
+        let falls = after[0] < before[0] && after[1] < before[1] / 1.5 && after[0] <= 0.03;
+        assert!(falls, "Re {}: {before:?} {after:?}", REYNOLDS[which]);
     }
 }
 
