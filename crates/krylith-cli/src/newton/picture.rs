@@ -1,6 +1,6 @@
 //! A solution in colours: a raster as an indexed PNG without compression, within an SVG that has the title and the scale.
 
-use crate::plot::{escape, number, shorten};
+use crate::plot::{escape, shorten};
 use krylith_problems::nonlinear::Picture;
 use std::fmt::Write;
 use std::path::Path;
@@ -81,10 +81,18 @@ fn draw(picture: &Picture, spec: &str) -> String {
     for (value, at) in
         [(high, HEAD + 10.0), (0.5 * (low + high), HEAD + height / 2.0 + 4.0), (low, HEAD + height)]
     {
-        put!(r#"<text class="soft" x="{:.1}" y="{at:.1}">{}</text>"#, left + 22.0, number(value));
+        put!(r#"<text class="soft" x="{:.1}" y="{at:.1}">{}</text>"#, left + 22.0, shown(value));
     }
     put!("</svg>");
     s
+}
+
+/// A value of the scale: in plain digits where three of them say enough.
+fn shown(value: f64) -> String {
+    match value.abs() {
+        size if size == 0.0 || (0.01..1000.0).contains(&size) => format!("{value:.3}"),
+        _ => format!("{value:.2e}"),
+    }
 }
 
 /// Colour `level` of [`LEVELS`].

@@ -136,7 +136,8 @@ fn draw(done: &Finished) -> String {
         put!(
             r#"<text class="goal halo" x="{}" y="{:.1}">target {}</text>"#,
             LEFT + 8.0,
-            if at + 20.0 < BOTTOM { at + 17.0 } else { at - 7.0 },
+            // The curve begins above it.
+            at - 7.0,
             number(curve.target)
         );
     }

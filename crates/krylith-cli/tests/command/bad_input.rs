@@ -156,7 +156,7 @@ fn options_refuse_what_they_do_not_know() {
     let f = Folder::new();
     f.write("a.mtx", small());
     for (line, words) in [
-        ("--method minres", ["unknown method `minres`", "auto, gmres, bicgstab, cg"]),
+        ("--method minres", ["unknown method `minres`", "auto, gmres, fgmres, bicgstab, cg"]),
         ("--method bicgstab --restart 20", ["--restart is for method gmres", "leave it out"]),
         (
             "--method bicgstab --orthogonalization mgs",

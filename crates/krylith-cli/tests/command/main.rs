@@ -8,6 +8,7 @@ mod files;
 mod info;
 mod matrices;
 mod model;
+mod newton;
 mod process;
 mod solve;
 mod threads;

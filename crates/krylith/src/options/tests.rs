@@ -35,7 +35,7 @@ fn options_survive_the_way_through_text() {
         ("rtol=1 rtol=2", "`rtol` is given twice"),
         ("method=cbcg:s=17", "17"),
         ("method=gmres:m=3", "unknown key of a method `m`"),
-        ("method=gmress", "unknown method `gmress`; the known ones are auto, gmres, bicgstab"),
+        ("method=gmress", "unknown method `gmress`; the known ones are auto, gmres, fgmres, bicgstab"),
         ("memory_limit=8 GB", "a number of bytes"),
         ("memory_limit=99999999999999TiB", "a number of bytes"),
         ("deterministic=maybe", "true or false"),

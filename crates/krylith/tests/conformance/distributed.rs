@@ -208,12 +208,18 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal + SubdomainFacto
         method: Chosen::Gmres(GmresOptions { orthogonalization, ..GmresOptions::default() }),
         ..default
     };
+    let fgmres = Setup {
+        method: Chosen::Gmres(GmresOptions { flexible: true, ..GmresOptions::default() }),
+        jacobi: true,
+        ..default
+    };
     let bicgstab = |reductions| Setup { method: Chosen::Bicgstab(BicgstabOptions { reductions }), ..default };
     let cases = [
         ("grid", grid(4, 2, 7), default),
         ("grid with jacobi", grid(3, 1, 6), Setup { jacobi: true, ..default }),
         ("grid, cgs2", grid(1, 2, 7), with(Orthogonalization::Cgs2)),
         ("grid, mgs", grid(2, 1, 7), with(Orthogonalization::Mgs)),
+        ("grid, fgmres with jacobi", grid(3, 2, 6), fgmres),
         (
             "grid, null space",
             grid(2, 2, 6),
