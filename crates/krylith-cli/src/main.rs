@@ -1,4 +1,4 @@
-//! The `krylith` command: solve sparse point-block systems, write generated ones, measure, look at the machine.
+//! The `krylith` command: solve sparse point-block systems and nonlinear ones, write generated ones, measure, look at the machine.
 
 mod args;
 mod bench;
@@ -8,6 +8,7 @@ mod files;
 mod info;
 mod interrupt;
 mod model;
+mod newton;
 mod null_space;
 mod options;
 mod output;
@@ -44,6 +45,10 @@ fn main() -> ExitCode {
             Some(args::Command::Problem(args)) => {
                 process::start_threads()?;
                 problem::problem(args)
+            }
+            Some(args::Command::Newton(args)) => {
+                process::start_threads()?;
+                newton::newton(*args)
             }
             Some(args::Command::Bench(args)) => bench::bench(*args),
             Some(args::Command::Model(args)) => model::model(*args),

@@ -24,18 +24,18 @@ pub struct Plot<'a> {
     pub converged: bool,
 }
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 480.0;
-const LEFT: f64 = 78.0;
-const RIGHT: f64 = WIDTH - 28.0;
-const TOP: f64 = 84.0;
-const BOTTOM: f64 = HEIGHT - 58.0;
+pub(crate) const WIDTH: f64 = 860.0;
+pub(crate) const HEIGHT: f64 = 480.0;
+pub(crate) const LEFT: f64 = 78.0;
+pub(crate) const RIGHT: f64 = WIDTH - 28.0;
+pub(crate) const TOP: f64 = 84.0;
+pub(crate) const BOTTOM: f64 = HEIGHT - 58.0;
 /// Points of a curve beyond which no eye can tell.
 const POINTS: usize = 2000;
 /// Restart lines beyond which they would be a grey wall.
 const MARKS: usize = 60;
 
-const STYLE: &str = "\
+pub(crate) const STYLE: &str = "\
 :root{color-scheme:light dark}
 .paper{fill:#ffffff}.ink{fill:#1d2733}.soft{fill:#5b6776}
 text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',Helvetica,Arial,sans-serif;font-size:13px}
@@ -95,18 +95,18 @@ impl Axes {
 }
 
 /// A step of 1, 2 or 5 times a power of ten that gives about `ticks` of them; at least 1.
-fn step(range: f64, ticks: f64) -> f64 {
+pub(crate) fn step(range: f64, ticks: f64) -> f64 {
     let raw = range / ticks;
     let scale = 10f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * scale).find(|s| *s >= raw).unwrap_or(raw);
     step.max(1.0)
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn shorten(text: &str, most: usize) -> String {
+pub(crate) fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();
     }
@@ -244,7 +244,7 @@ fn curve(plot: &Plot, axes: &Axes, s: &mut String) {
 }
 
 /// 1.2·10⁻⁶ as `1.2e-6`; whole powers without the 1.0.
-fn number(x: f64) -> String {
+pub(crate) fn number(x: f64) -> String {
     let text = format!("{x:.1e}");
     text.replace(".0e", "e")
 }

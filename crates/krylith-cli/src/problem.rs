@@ -12,10 +12,15 @@ use krylith_problems::{Generated, SystemKind};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Every problem, key, default and unit, for `krylith problem --help`.
-pub fn catalogue() -> String {
+/// What to do with a generated system.
+pub const NEXT: &str = "
+Write one and solve it from its files:
+  krylith problem stokes:8x8x8 --out duct && krylith solve duct/system.toml";
+
+/// Every problem, key, default and unit, for the help of a command.
+pub fn catalogue(of: &[krylith_problems::Problem]) -> String {
     let mut out = String::from("Problems (SIZE counts nodes; keys follow it as ,key=value):\n");
-    for problem in krylith_problems::catalogue() {
+    for problem in of {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "\n  {}:{}", problem.name, problem.size);
         wrapped(&mut out, "    ", "    ", problem.help);
@@ -33,10 +38,10 @@ pub fn catalogue() -> String {
         for key in problem.keys {
             row(key.name, key.default, key.unit, key.help);
         }
-        let _ = writeln!(out, "    krylith solve {}", problem.example);
+        let nonlinear = krylith_problems::nonlinear::catalogue().iter().any(|p| p.name == problem.name);
+        let _ =
+            writeln!(out, "    krylith {} {}", if nonlinear { "newton" } else { "solve" }, problem.example);
     }
-    out.push_str("\nWrite one and solve it from its files:\n");
-    out.push_str("  krylith problem stokes:8x8x8 --out duct && krylith solve duct/system.toml");
     out
 }
 

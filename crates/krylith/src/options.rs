@@ -347,7 +347,8 @@ impl Options {
     pub fn or(&self, other: &Options) -> Options {
         let aside = self.method.filter(|m| *m != MethodName::Auto);
         let of = |owner| aside.is_none_or(|m| m == owner);
-        let (gmres, bicgstab) = (of(MethodName::Gmres), of(MethodName::Bicgstab));
+        let gmres = aside.is_none_or(MethodName::is_gmres);
+        let bicgstab = of(MethodName::Bicgstab);
         let (cg, cbcg) = (of(MethodName::Cg), of(MethodName::Cbcg));
         Options {
             method: self.method.or(other.method),

@@ -109,7 +109,8 @@ fn method(space: &Cpu, which: usize) -> (Box<dyn Method<Cpu>>, String) {
     }
     let orthogonalization =
         [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs][which / 2];
-    let options = GmresOptions { restart: 10, orthogonalization, basis: [Store::F64, Store::F32][which % 2] };
+    let basis = [Store::F64, Store::F32][which % 2];
+    let options = GmresOptions { restart: 10, orthogonalization, basis, flexible: which == 4 };
     (Box::new(Gmres::new(space, options).unwrap()), format!("{options:?}"))
 }
 

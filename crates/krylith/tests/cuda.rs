@@ -96,6 +96,8 @@ fn main() {
         each!(method::cg_follows_the_textbook),
         each!(method::cg_takes_the_sums_of_operators),
         each!(method::flexible_cg_keeps_directions_conjugate),
+        each!(method::fgmres_takes_preconditioners_that_vary),
+        each!(method::fgmres_is_gmres_where_the_preconditioner_stays),
         each!(cbcg::blocks_match_plain_loops),
         each!(cbcg::cbcg_converges_as_cg),
         each!(cbcg::cbcg_copes_with_hard_cases),

@@ -1,6 +1,7 @@
 //! Generated systems against what mathematics and physics promise of them. One binary, as in crate krylith.
 
 mod artery;
+mod cavity;
 mod common;
 mod distributed;
 mod flow;

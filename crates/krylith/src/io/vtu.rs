@@ -1,4 +1,4 @@
-//! `.vtu` files for ParaView: tetrahedra with values at their points.
+//! `.vtu` files for ParaView: tetrahedra or triangles with values at their points.
 //!
 //! VTK's XML format for unstructured grids with raw appended data, little-endian, 64-bit lengths: as small as the
 //! numbers, with no base64 and no compression.
@@ -40,18 +40,24 @@ impl Values<'_> {
     }
 }
 
-/// VTK's number for a linear tetrahedron.
-const TETRA: u8 = 10;
+/// VTK's number for linear cells of so many points, and what they are called.
+const fn kind(points: usize) -> (u8, &'static str) {
+    match points {
+        3 => (5, "triangle"),
+        4 => (10, "tetrahedron"),
+        _ => panic!("cells are triangles or tetrahedra"),
+    }
+}
 
-/// Writes points, tetrahedra (zero-based points) and named point data; the file appears whole or not at all.
+/// Writes points, cells (tetrahedra of N = 4 or triangles of N = 3 zero-based points) and named point data; the file appears whole or
+/// not at all.
 ///
 /// # Errors
-/// [`Error::Io`] with the path; a field of another length than the points, a tetrahedron with a point that does not
-/// exist.
-pub fn write(
+/// [`Error::Io`] with the path; a field of another length than the points, a cell with a point that does not exist.
+pub fn write<const N: usize>(
     path: impl AsRef<Path>,
     points: &[[f64; 3]],
-    tetrahedra: &[[u32; 4]],
+    cells: &[[u32; N]],
     fields: &[(&str, Values)],
 ) -> Result<()> {
     let (path, n) = (path.as_ref(), points.len());
@@ -61,20 +67,22 @@ pub fn write(
             return Err(Error::format(path, message));
         }
     }
-    if let Some(t) = tetrahedra.iter().position(|t| t.iter().any(|&p| p as usize >= n)) {
-        let message = format!("tetrahedron {t} has the points {:?}; there are {n}", tetrahedra[t]);
+    let (_, name) = const { kind(N) };
+    if let Some(t) = cells.iter().position(|t| t.iter().any(|&p| p as usize >= n)) {
+        let message = format!("{name} {t} has the points {:?}; there are {n}", cells[t]);
         return Err(Error::format(path, message));
     }
-    super::atomic::write(path, |out| write_grid(out, points, tetrahedra, fields))
+    super::atomic::write(path, |out| write_grid(out, points, cells, fields))
 }
 
-fn write_grid(
+fn write_grid<const N: usize>(
     out: &mut dyn Write,
     points: &[[f64; 3]],
-    tetrahedra: &[[u32; 4]],
+    cells: &[[u32; N]],
     fields: &[(&str, Values)],
 ) -> std::io::Result<()> {
-    let (n, m) = (points.len() as u64, tetrahedra.len() as u64);
+    let (n, m) = (points.len() as u64, cells.len() as u64);
+    let (corners, (kind, _)) = (N as u64, const { kind(N) });
     let mut offset = 0u64; // of the next array in the appended data, each behind its length
     let mut array = |out: &mut dyn Write, kind: &str, name: &str, components: usize, bytes: u64| {
         let (name, at) = (escape(name), offset);
@@ -97,7 +105,7 @@ fn write_grid(
     writeln!(out, "</PointData>\n<Points>")?;
     array(out, "Float64", "Points", 3, n * 24)?;
     writeln!(out, "</Points>\n<Cells>")?;
-    array(out, "Int64", "connectivity", 1, m * 32)?;
+    array(out, "Int64", "connectivity", 1, m * corners * 8)?;
     array(out, "Int64", "offsets", 1, m * 8)?;
     array(out, "UInt8", "types", 1, m)?;
     write!(out, "</Cells>\n</Piece>\n</UnstructuredGrid>\n<AppendedData encoding=\"raw\">\n_")?;
@@ -107,17 +115,17 @@ fn write_grid(
     }
     out.write_all(&(n * 24).to_le_bytes())?;
     Values::Vector(points).write(out)?;
-    out.write_all(&(m * 32).to_le_bytes())?;
-    for &p in tetrahedra.as_flattened() {
+    out.write_all(&(m * corners * 8).to_le_bytes())?;
+    for &p in cells.as_flattened() {
         out.write_all(&i64::from(p).to_le_bytes())?;
     }
     out.write_all(&(m * 8).to_le_bytes())?;
     for t in 1..=m {
-        out.write_all(&(4 * t as i64).to_le_bytes())?;
+        out.write_all(&(N as i64 * t as i64).to_le_bytes())?;
     }
     out.write_all(&m.to_le_bytes())?;
     for _ in 0..m {
-        out.write_all(&[TETRA])?;
+        out.write_all(&[kind])?;
     }
     writeln!(out, "\n</AppendedData>\n</VTKFile>")
 }
@@ -188,6 +196,20 @@ mod tests {
         assert!(write(&path, &POINTS, &CELLS, &[("p", Values::Scalar(&[1.0]))]).is_err());
         assert!(write(&path, &POINTS[..4], &CELLS, &[]).unwrap_err().to_string().contains("tetrahedron 1"));
         assert!(!path.exists());
-        write(&path, &[], &[], &[]).unwrap();
+        write::<4>(&path, &[], &[], &[]).unwrap();
+    }
+
+    #[test]
+    fn triangles_are_cells_of_three_points() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plane.vtu");
+        write(&path, &POINTS, &[[0, 1, 2], [1, 2, 3]], &[]).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        // Offsets 3 and 6, and type 5, each behind its length.
+        let mut tail = 16u64.to_le_bytes().to_vec();
+        [3u64, 6, 2].iter().for_each(|v| tail.extend(v.to_le_bytes()));
+        tail.extend(*b"\x05\x05\n</AppendedData>\n</VTKFile>\n");
+        assert!(bytes.ends_with(&tail));
+        assert!(write(&path, &POINTS, &[[0, 1, 5]], &[]).unwrap_err().to_string().contains("triangle 0"));
     }
 }

@@ -1,4 +1,4 @@
-//! Restarted GMRES with right preconditioning (Saad and Schultz 1986; OKP paper, Alg. 1).
+//! Restarted GMRES with right preconditioning (Saad and Schultz 1986; OKP paper, Alg. 1), and FGMRES (Saad 1993).
 //!
 //! Memory traffic of iteration j, vectors of N numbers: one product, one preconditioner, and
 //! * `lowsync`: basis read twice, w and z read twice, q and w written: (2j + 6) N, **one** reduction;
@@ -14,6 +14,15 @@
 //!
 //! ρ is a difference, and harmless: r is at rounding level unless w is itself rounding noise. That case (the space is
 //! invariant to working precision) ends the cycle instead of taking a second reduction.
+//!
+//! # FGMRES
+//! Where the preconditioner varies, each z_j = M_j⁻¹ w_j is kept, in f64, and x takes Z y in place of P⁻¹ V y: m vectors more, and one
+//! application a cycle less. On a GPU the preconditioner writes to its column directly; on a CPU each is copied there, 2 N more.
+//!
+//! The delayed pass holds nevertheless. A z_j = V t + q t_j + ρ w⁺ by the definition of the next tentative column w⁺, whose own
+//! delayed pass says w⁺ = V⁺ r⁺ + ρ⁺ q⁺. So column j of H for z_j/ρ is (t, t_j)/ρ + r⁺ with ρ⁺ below, whatever M_j was:
+//! H takes the raw coefficients, without the g that turns A M⁻¹ w into A M⁻¹ q. In exact arithmetic and with one M both span the same
+//! space and find the same x.
 //!
 //! Every cycle starts from the true residual b − A x, so that a basis stored in f32, or an estimate gone wrong,
 //! costs iterations and never accuracy.
@@ -37,14 +46,16 @@ steps! {
         scale,
         rho, tj, tt,
         /// 1 where a delayed step begins a column.
-        begun
+        begun,
+        /// 1 where H describes what was preconditioned, and not the finished columns.
+        flexible
     }
     /// Its arrays, for a basis of m columns: dot products (r, t, wᵀw, wᵀz, zᵀz of a delayed step, two groups of m + 1 of a
     /// classical one), the Hessenberg matrix H and its factor R by columns, rotations, the right-hand side of the least-squares
-    /// problem before the last rotation of each entry and after it, and its solution.
+    /// problem before the last rotation of each entry and after it, its solution, and what each column of Z is to be divided by.
     arrays Arrays(m) {
         history: m + 1, dots: 2 * (m + 1) + 3, h: (m + 1) * m, r: (m + 1) * m, cs: m + 1, sn: m + 1, start: m + 1,
-        gamma: m + 1, y: m + 1
+        gamma: m + 1, y: m + 1, scales: m + 1
     }
     constants [BREAKDOWN];
     functions {
@@ -100,6 +111,7 @@ steps! {
         }
         s.rho = sqrt(s.rr);
         h[j * ld + j + 1] = s.rho;
+        scales[j] = 1.0;
         if (!(scale < HUGE)) {
             s.reason = NOT_FINITE;
             s.halt = 1;
@@ -139,6 +151,7 @@ steps! {
             } else {
                 s.begun = 1.0;
                 s.rho = sqrt(rho2);
+                scales[j] = s.rho;
                 s.tj = (wz - rt) / s.rho;
                 s.tt = tt + s.tj * s.tj;
                 // The delayed pass corrects column j − 1, which is then final.
@@ -152,10 +165,12 @@ steps! {
         });
         each!(i, j + 1, {
             // A q = (z − V g)/ρ with g = H r, since A V = V H; its coefficients are (t − g)/ρ. Entry i ≤ j; any order, at once.
+            // FGMRES wants those of z/ρ itself.
             if (s.begun > 0.0) {
                 let mut g = 0.0;
                 let mut k = 0;
                 if (i > 1) { k = i - 1; }
+                if (s.flexible > 0.0) { k = j; }
                 while (k < j) {
                     g += h[k * ld + i] * dots[k];
                     k += 1;
@@ -213,6 +228,7 @@ steps! {
             one!({ y[i] /= r[i * ld + i]; });
             each!(k, i, { y[k] -= r[i * ld + k] * y[i]; });
         }
+        each!(k, at(s.columns), { if (s.flexible > 0.0) { y[k] /= scales[k]; } });
     }
 }
 
@@ -244,15 +260,22 @@ pub struct GmresOptions {
     pub orthogonalization: Orthogonalization,
     /// Precision in which the basis is stored.
     pub basis: Store,
+    /// FGMRES: what the preconditioner gave is kept, in f64, so that it may vary from iteration to iteration.
+    pub flexible: bool,
 }
 
 impl Default for GmresOptions {
     fn default() -> Self {
-        Self { restart: 30, orthogonalization: Orthogonalization::Lowsync, basis: Store::F64 }
+        Self {
+            restart: 30,
+            orthogonalization: Orthogonalization::Lowsync,
+            basis: Store::F64,
+            flexible: false,
+        }
     }
 }
 
-/// GMRES(m) and its workspace: m vectors of basis and seven more.
+/// GMRES(m) and its workspace: m vectors of basis and seven more; FGMRES(m): 2 m and seven.
 pub type Gmres<S> = Krylov<S, GmresRecurrence<S>>;
 
 /// The basis of GMRES and the vectors beside it.
@@ -260,6 +283,8 @@ pub struct GmresRecurrence<S: Space> {
     options: GmresOptions,
     at: Arrays,
     v: S::Basis,
+    /// Z of FGMRES.
+    directions: Option<S::Basis>,
     w: S::Vector,
     z: S::Vector,
     u: S::Vector,
@@ -288,7 +313,16 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
             return Err(Error::invalid("the restart length of GMRES must be at least 1"));
         }
         let v = space.basis(m, options.basis)?;
-        Ok(Self { options, at: Arrays::at(m), v, w: space.vector()?, z: space.vector()?, u: space.vector()? })
+        let directions = options.flexible.then(|| space.basis(m, Store::F64)).transpose()?;
+        Ok(Self {
+            options,
+            at: Arrays::at(m),
+            v,
+            directions,
+            w: space.vector()?,
+            z: space.vector()?,
+            u: space.vector()?,
+        })
     }
 
     fn cycle(&self) -> Option<usize> {
@@ -306,6 +340,7 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
             Store::F64 => (1e-14, 1e-15),
             Store::F32 => (1e-6, 5e-7),
         };
+        scalars[Scalars::AT.flexible] = f64::from(u8::from(self.options.flexible));
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
@@ -339,8 +374,14 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
                 self.normalize(on, 0, Scalars::AT.norm)?; // v₀ = r/‖r‖
             }
         }
-        on.multiply_preconditioned(&self.w, &mut self.u, &mut self.z)?; // z = A P⁻¹ w
-        let Self { at, v, w, z, .. } = self;
+        let Self { at, v, directions, w, z, u, .. } = self;
+        match directions {
+            None => on.multiply_preconditioned(w, u, z)?, // z = A P⁻¹ w
+            Some(all) => on.space.with_column(all, j, |column| {
+                on.multiply_preconditioned(w, column, z)?;
+                if on.preconditioned() { Ok(()) } else { on.space.copy(w, column) }
+            })?,
+        }
         let (s, first, second) = (on.space, at.dots, at.dots + self.options.restart + 1);
         match self.options.orthogonalization {
             Orthogonalization::Lowsync => {
@@ -365,9 +406,14 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
         if j + 1 < self.options.restart { self.normalize(on, j + 1, Scalars::AT.rho) } else { Ok(()) }
     }
 
-    /// x += P⁻¹ V y with the y that minimises the residual.
+    /// x += P⁻¹ V y, or Z y, with the y that minimises the residual.
     fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
         on.step(solve, 0)?;
+        if let Some(directions) = &self.directions {
+            on.space.expand(directions, &mut self.z, on.scalars, self.at.y)?;
+            on.space.mark(Phase::Other);
+            return on.sweep(correct, [&self.z], [x]);
+        }
         on.space.expand(&self.v, &mut self.z, on.scalars, self.at.y)?;
         let update = on.precondition(&self.z, &mut self.u)?;
         on.space.mark(Phase::Other);

@@ -22,8 +22,10 @@ pub enum MethodName {
     /// Left to the solver.
     #[default]
     Auto,
-    /// Restarted GMRES.
+    /// Restarted GMRES, or FGMRES.
     Gmres,
+    /// GMRES for preconditioners that vary from iteration to iteration.
+    Fgmres,
     /// BiCGSTAB.
     Bicgstab,
     /// Conjugate gradients, for symmetric definite systems.
@@ -34,14 +36,26 @@ pub enum MethodName {
 
 impl MethodName {
     /// All of them.
-    pub const ALL: [MethodName; 5] =
-        [MethodName::Auto, MethodName::Gmres, MethodName::Bicgstab, MethodName::Cg, MethodName::Cbcg];
+    pub const ALL: [MethodName; 6] = [
+        MethodName::Auto,
+        MethodName::Gmres,
+        MethodName::Fgmres,
+        MethodName::Bicgstab,
+        MethodName::Cg,
+        MethodName::Cbcg,
+    ];
+
+    /// True for both forms of GMRES, which have the same options.
+    pub(crate) fn is_gmres(self) -> bool {
+        matches!(self, MethodName::Gmres | MethodName::Fgmres)
+    }
 
     /// Its name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             MethodName::Auto => "auto",
             MethodName::Gmres => "gmres",
+            MethodName::Fgmres => "fgmres",
             MethodName::Bicgstab => "bicgstab",
             MethodName::Cg => "cg",
             MethodName::Cbcg => "cbcg",
@@ -148,7 +162,7 @@ impl Display for CgForm {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MethodSpec {
-    /// Restarted GMRES.
+    /// Restarted GMRES, or FGMRES.
     Gmres(GmresOptions),
     /// BiCGSTAB.
     Bicgstab(BicgstabOptions),
@@ -162,10 +176,11 @@ impl MethodSpec {
     /// The method of this name, as the options describe it; GMRES keeps `restart` basis vectors where they say nothing.
     pub(crate) fn of(name: MethodName, options: &Options, restart: usize) -> Self {
         match name {
-            MethodName::Auto | MethodName::Gmres => MethodSpec::Gmres(GmresOptions {
+            MethodName::Auto | MethodName::Gmres | MethodName::Fgmres => MethodSpec::Gmres(GmresOptions {
                 restart: options.restart.unwrap_or(restart),
                 orthogonalization: options.orthogonalization.unwrap_or_default(),
                 basis: options.store.unwrap_or_default(),
+                flexible: name == MethodName::Fgmres,
             }),
             MethodName::Bicgstab => {
                 MethodSpec::Bicgstab(BicgstabOptions { reductions: options.reductions.unwrap_or_default() })
@@ -196,7 +211,8 @@ impl MethodSpec {
             MethodName::Auto => given.clone().next().map_or(MethodName::Auto, |option| option.1),
             named => named,
         };
-        match given.find(|option| option.1 != method) {
+        let fits = |owner: MethodName| owner == method || (owner.is_gmres() && method.is_gmres());
+        match given.find(|option| !fits(option.1)) {
             None => Ok(method),
             Some((key, owner, _)) => Err(Error::Option {
                 key,
@@ -209,7 +225,7 @@ impl MethodSpec {
     pub fn options(&self) -> Options {
         match self {
             MethodSpec::Gmres(gmres) => Options {
-                method: Some(MethodName::Gmres),
+                method: Some(self.name()),
                 restart: Some(gmres.restart),
                 orthogonalization: Some(gmres.orthogonalization),
                 ..Options::default()
@@ -234,6 +250,7 @@ impl MethodSpec {
     /// Which method it is.
     pub fn name(&self) -> MethodName {
         match self {
+            MethodSpec::Gmres(GmresOptions { flexible: true, .. }) => MethodName::Fgmres,
             MethodSpec::Gmres(_) => MethodName::Gmres,
             MethodSpec::Bicgstab(_) => MethodName::Bicgstab,
             MethodSpec::Cg(_) => MethodName::Cg,
@@ -244,7 +261,9 @@ impl MethodSpec {
     /// What people call it, such as `GMRES(30)`.
     pub fn title(&self) -> String {
         match self {
-            MethodSpec::Gmres(gmres) => format!("GMRES({})", gmres.restart),
+            MethodSpec::Gmres(gmres) => {
+                format!("{}GMRES({})", if gmres.flexible { "F" } else { "" }, gmres.restart)
+            }
             MethodSpec::Bicgstab(_) => "BiCGSTAB".into(),
             MethodSpec::Cg(_) => "CG".into(),
             MethodSpec::Cbcg(cbcg) => format!("CBCG({})", cbcg.steps),
@@ -264,7 +283,7 @@ impl MethodSpec {
     /// The name for a line in a log, such as `gmres(30)`.
     pub(crate) fn short(&self) -> String {
         match self {
-            MethodSpec::Gmres(gmres) => format!("gmres({})", gmres.restart),
+            MethodSpec::Gmres(gmres) => format!("{}({})", self.name(), gmres.restart),
             _ => self.name().to_string(),
         }
     }
@@ -323,6 +342,9 @@ impl MethodSpec {
             MethodSpec::Cg(_) => (0, Store::F64.bytes() as u64, 14),
             MethodSpec::Cbcg(options) => (4 * options.steps as u64, Store::F64.bytes() as u64, 13),
         };
+        // FGMRES keeps a second basis, in f64.
+        let flexible = matches!(self, MethodSpec::Gmres(GmresOptions { flexible: true, .. }));
+        let width = width + if flexible { Store::F64.bytes() as u64 } else { 0 };
         (n * m * width, vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8)
     }
 }
@@ -400,6 +422,7 @@ mod tests {
     fn specs_are_text() {
         for text in [
             "gmres:restart=7,orthogonalization=mgs",
+            "fgmres:restart=50,orthogonalization=lowsync",
             "bicgstab:reductions=classical",
             "cg:form=flexible",
             "cbcg:s=8,basis=monomial",
@@ -410,6 +433,7 @@ mod tests {
         for (text, words) in [
             ("auto", "leaves the method open"),
             ("bicgstab:restart=3", "is for method gmres"),
+            ("fgmres:form=flexible", "is for method cg"),
             ("gmres:restart=0", "from 1"),
         ] {
             let error = text.parse::<MethodSpec>().unwrap_err().to_string();

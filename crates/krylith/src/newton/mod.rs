@@ -1,7 +1,67 @@
-//! Nonlinear systems F(x) = 0 whose Jacobian is a sparse point-block matrix.
+//! Nonlinear systems F(x) = 0 whose Jacobian is a sparse point-block matrix, by inexact Newton methods.
+//!
+//! [`Newton`] solves J(x) s = −F(x) with one [`Solver`](crate::Solver), which it keeps: the pattern of J is analysed once, each step gives
+//! new values, and the linear solve is as exact as [`Forcing`] asks. A line search shortens s where ‖F‖ would not fall.
+//! [`Newton::continuation`] approaches a hard system over easier ones.
+//!
+//! ```
+//! use krylith::matrix::Bsr;
+//! use krylith::newton::{Newton, NewtonOptions, NewtonOutcome, NonlinearSystem};
+//!
+//! /// −u″ = λ eᵘ on 20 points between two zeros (Bratu).
+//! struct Bratu { lambda: f64, pattern: Bsr }
+//!
+//! impl NonlinearSystem for Bratu {
+//!     fn pattern(&self) -> &Bsr { &self.pattern }
+//!     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+//!         let (n, h) = (x.len(), 1.0 / (x.len() + 1) as f64);
+//!         let at = |i: usize| if i < n { x[i] } else { 0.0 };
+//!         for i in 0..n {
+//!             f[i] = 2.0 * x[i] - at(i.wrapping_sub(1)) - at(i + 1) - h * h * self.lambda * x[i].exp();
+//!         }
+//!         Ok(())
+//!     }
+//!     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+//!         let h = 1.0 / (x.len() + 1) as f64;
+//!         values.fill(-1.0);
+//!         for i in 0..x.len() {
+//!             let p = self.pattern.diagonal_position(i).expect("it is stored");
+//!             values[p] = 2.0 - h * h * self.lambda * x[i].exp();
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let n = 20;
+//! let (mut row_ptr, mut col) = (vec![0], Vec::new());
+//! for i in 0..n as u32 {
+//!     col.extend((i.saturating_sub(1)..=i + 1).filter(|j| *j < n as u32));
+//!     row_ptr.push(col.len());
+//! }
+//! let values = vec![0.0; col.len()];
+//! let mut bratu = Bratu { lambda: 1.0, pattern: Bsr::new(1, n, n, row_ptr, col, values)? };
+//!
+//! let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
+//! let mut x = vec![0.0; n];
+//! let report = newton.solve(&mut bratu, &mut x)?;
+//! assert_eq!(report.outcome, NewtonOutcome::Converged);
+//! assert!((x[n / 2] - 0.14).abs() < 0.01);
+//! # Ok::<(), krylith::Error>(())
+//! ```
 
-use crate::Result;
+mod continuation;
+mod driver;
+mod forcing;
+mod report;
+
+pub use continuation::{Continuation, Stage};
+pub use driver::Newton;
+pub use forcing::Forcing;
+pub use report::{NewtonEvent, NewtonObserver, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep};
+
 use crate::matrix::Bsr;
+use crate::solver::Refresh;
+use crate::{Error, Result};
 
 /// A system of nonlinear equations F(x) = 0 with as many equations as unknowns.
 pub trait NonlinearSystem {
@@ -20,5 +80,38 @@ pub trait NonlinearSystem {
     /// Where nodes lie, which some partitions use.
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         None
+    }
+}
+
+/// When Newton's method stops, and how exact its linear solves are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NewtonOptions {
+    /// Converged where ‖F(x)‖ ≤ rtol ‖F(x₀)‖.
+    pub rtol: f64,
+    /// Converged where ‖F(x)‖ ≤ atol.
+    pub atol: f64,
+    /// Most steps.
+    pub max_steps: usize,
+    /// The tolerance of each linear solve.
+    pub forcing: Forcing,
+    /// What becomes of the preconditioner when the Jacobian changes.
+    pub refresh: Refresh,
+}
+
+impl Default for NewtonOptions {
+    fn default() -> Self {
+        Self { rtol: 1e-8, atol: 0.0, max_steps: 50, forcing: Forcing::default(), refresh: Refresh::Refresh }
+    }
+}
+
+impl NewtonOptions {
+    /// Refuses numbers that make no sense.
+    fn check(&self) -> Result<()> {
+        for (name, value) in [("rtol", self.rtol), ("atol", self.atol)] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(Error::invalid(format!("Newton's {name} is {value}; it must be at least 0")));
+            }
+        }
+        self.forcing.check()
     }
 }

@@ -45,6 +45,8 @@ pub fn methods<S: Space + 'static>(space: &S) -> Vec<(String, Box<dyn Method<S>>
     for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs] {
         let options = GmresOptions { restart: 12, orthogonalization, ..GmresOptions::default() };
         all.push((format!("gmres {orthogonalization:?}"), Box::new(Gmres::new(space, options).unwrap())));
+        let options = GmresOptions { flexible: true, ..options };
+        all.push((format!("fgmres {orthogonalization:?}"), Box::new(Gmres::new(space, options).unwrap())));
     }
     for reductions in [Reductions::Merged, Reductions::Classical] {
         let method = Bicgstab::new(space, BicgstabOptions { reductions }).unwrap();
@@ -174,7 +176,7 @@ pub fn every_method_reaches_every_outcome<S: PointBlockSum + BlockDiagonal + 'st
             case(&spoilt, None, tight, &mut (), Outcome::NotFinite);
             let why = case(&singular, None, tight, &mut (), Outcome::Breakdown).reason.unwrap();
             let expected = match name.split(' ').next() {
-                Some("gmres" | "cbcg") => "the Krylov space cannot be extended",
+                Some("gmres" | "fgmres" | "cbcg") => "the Krylov space cannot be extended",
                 Some("bicgstab") => "pivot breakdown",
                 _ => "the matrix is not definite",
             };
@@ -441,4 +443,108 @@ pub fn flexible_cg_keeps_directions_conjugate<S: PointBlockSum>(make: Make<S>) {
     let (flexible, textbook) = (largest_cosine(CgForm::Flexible), largest_cosine(CgForm::Textbook));
     assert!(flexible <= 1e-12, "flexible: {flexible:e}");
     assert!(textbook > 1e-3, "textbook: {textbook:e}");
+}
+
+/// Convection and diffusion on a line, whose diagonal varies.
+fn uneven(n: usize) -> Csr {
+    let entry = |i: usize, j: usize, v: f64| (i as u32, j as u32, v);
+    let mut entries = Vec::new();
+    for i in 0..n {
+        entries.push(entry(i, i, 2.2 + 1.5 * (i as f64).sin().abs()));
+        if i > 0 {
+            entries.extend([entry(i, i - 1, -1.4), entry(i - 1, i, -0.8)]);
+        }
+        if i >= 20 {
+            entries.push(entry(i, i - 20, 0.3));
+        }
+    }
+    Csr::from_triplets(n, n, &entries).unwrap()
+}
+
+/// FGMRES reaches the true residual with a preconditioner that is another one at every call, in as many iterations with one reduction as
+/// with three; GMRES, which takes it for a fixed one, does not in its first cycle.
+pub fn fgmres_takes_preconditioners_that_vary<S: PointBlockSum>(make: Make<S>) {
+    let n = 500;
+    let (space, rhs) = (make(n), Random(70).numbers(n));
+    let a = PointBlock::csr(&space, &uneven(n), Store::F64).unwrap();
+    let calls = Cell::new(0);
+    let varying = OnHost(|x: &[f64], y: &mut [f64]| {
+        calls.set(calls.get() + 1);
+        let call = calls.get() as f64;
+        (0..n).for_each(|i| y[i] = x[i] * (1.0 + 0.6 * (1.7 * call + 0.9 * i as f64).sin()));
+    });
+    let stop = Stop { rtol: 1e-10, max_iterations: 120, ..Stop::default() };
+    let solve = |options: GmresOptions| {
+        calls.set(0);
+        let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+        space.write(&rhs, &mut b).unwrap();
+        let mut method = Gmres::new(&space, options).unwrap();
+        method.solve(&space, &a, Some(&varying), &b, &mut x, &stop, &mut ()).unwrap().clone()
+    };
+    let options = GmresOptions { restart: 120, flexible: true, ..GmresOptions::default() };
+    let low = solve(options);
+    assert!(low.outcome == Outcome::Converged && low.true_relative_residual <= 1e-10, "{}", brief(&low));
+    for orthogonalization in [Orthogonalization::Cgs2, Orthogonalization::Mgs] {
+        let other = solve(GmresOptions { orthogonalization, ..options });
+        let (brief, what) = (brief(&other), format!("{orthogonalization:?}"));
+        assert!(
+            other.outcome == Outcome::Converged && other.true_relative_residual <= 1e-10,
+            "{what}: {brief}"
+        );
+        assert!(
+            low.iterations.abs_diff(other.iterations) <= 1,
+            "{what}: {brief}; {} delayed",
+            low.iterations
+        );
+    }
+    let fixed = solve(GmresOptions { flexible: false, ..options });
+    assert!(
+        fixed.iterations > low.iterations + 1 || fixed.outcome != Outcome::Converged,
+        "{}",
+        brief(&fixed)
+    );
+    // Short cycles, and a basis in f32: the estimate of a cycle is worth less, and the true residual as much.
+    for (restart, basis) in [(12, Store::F64), (40, Store::F32)] {
+        let short = solve(GmresOptions { restart, basis, ..options });
+        let what = format!("restart {restart}, {basis:?}: {}", brief(&short));
+        assert!(short.true_relative_residual <= 1e-10 || short.iterations == 120, "{what}");
+        assert!(short.true_relative_residual <= 1e-3, "{what}");
+    }
+}
+
+/// With a preconditioner that stays the same FGMRES is GMRES.
+pub fn fgmres_is_gmres_where_the_preconditioner_stays<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
+    let n = 500;
+    let (space, rhs) = (make(n), Random(71).numbers(n));
+    let a = PointBlock::csr(&space, &uneven(n), Store::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&uneven(n)).unwrap(), Store::F64).unwrap();
+    let stop = Stop { rtol: 1e-11, ..Stop::default() };
+    for p in [None, Some(&jacobi as &dyn LinearOperator<S>)] {
+        for restart in [10, 100] {
+            for orthogonalization in
+                [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs]
+            {
+                let solve = |flexible| {
+                    let options =
+                        GmresOptions { restart, orthogonalization, flexible, ..GmresOptions::default() };
+                    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+                    space.write(&rhs, &mut b).unwrap();
+                    let mut method = Gmres::new(&space, options).unwrap();
+                    // The second solve replays what the first recorded.
+                    method.solve(&space, &a, p, &b, &mut x, &stop, &mut ()).unwrap();
+                    space.write(&vec![0.0; n], &mut x).unwrap();
+                    let history = method.solve(&space, &a, p, &b, &mut x, &stop, &mut ()).unwrap().clone();
+                    let mut answer = vec![0.0; n];
+                    space.read(&x, &mut answer).unwrap();
+                    (history, answer)
+                };
+                let ((fixed, x), (flexible, y)) = (solve(false), solve(true));
+                let what =
+                    format!("{restart} {orthogonalization:?}: {}, {}", brief(&fixed), brief(&flexible));
+                assert!(flexible.outcome == Outcome::Converged, "{what}");
+                assert!(fixed.iterations.abs_diff(flexible.iterations) <= 1, "{what}");
+                assert!(distance(&x, &y) <= 1e-9, "{what}");
+            }
+        }
+    }
 }

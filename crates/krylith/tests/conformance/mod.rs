@@ -98,7 +98,8 @@ pub fn gmres_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make
         {
             for basis in [Store::F64, Store::F32] {
                 for jacobi in [false, true] {
-                    let options = GmresOptions { restart: 12, orthogonalization, basis };
+                    let options =
+                        GmresOptions { restart: 12, orthogonalization, basis, ..GmresOptions::default() };
                     let stop = Stop { rtol: 1e-12, ..Stop::default() };
                     let (x, history) = solve_with(make, &k, &rhs, options, stop, jacobi);
                     let what =

@@ -265,7 +265,8 @@ pub fn a_cycle_stops_when_it_is_done<S: PointBlockSum + 'static>(make: Make<S>) 
         for basis in [Store::F64, Store::F32] {
             let mut iterations = Vec::new();
             for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2] {
-                let options = GmresOptions { restart: 30, orthogonalization, basis };
+                let options =
+                    GmresOptions { restart: 30, orthogonalization, basis, ..GmresOptions::default() };
                 let mut gmres = Gmres::new(&space, options).unwrap();
                 let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
                 space.write(&Random(82).numbers(n), &mut b).unwrap();

@@ -52,6 +52,16 @@ fn bicgstab_restarts_itself() {
 }
 
 #[test]
+fn fgmres_takes_preconditioners_that_vary() {
+    each(|space| conformance::method::fgmres_takes_preconditioners_that_vary(space));
+}
+
+#[test]
+fn fgmres_is_gmres_where_the_preconditioner_stays() {
+    each(|space| conformance::method::fgmres_is_gmres_where_the_preconditioner_stays(space));
+}
+
+#[test]
 fn every_method_reaches_every_outcome() {
     each(|space| conformance::method::every_method_reaches_every_outcome(space));
 }

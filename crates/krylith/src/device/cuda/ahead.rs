@@ -49,7 +49,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
     let method = options.method.unwrap_or_default();
     let open = method == MethodName::Auto;
     // The test for symmetry, and GMRES.
-    if open || method == MethodName::Gmres {
+    if open || method.is_gmres() {
         all.push(special::random());
         all.extend(special::bases(if open { Store::F64 } else { store }));
     }
@@ -64,7 +64,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
     }
     let [common, bicgstab, cbcg, cg, gmres] = KERNELS;
     let (steps, passes) = match method {
-        MethodName::Gmres => gmres,
+        MethodName::Gmres | MethodName::Fgmres => gmres,
         MethodName::Cg => cg,
         MethodName::Cbcg => cbcg,
         MethodName::Auto | MethodName::Bicgstab => bicgstab,

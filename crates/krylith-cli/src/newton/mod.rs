@@ -1,0 +1,352 @@
+//! `krylith newton`: a nonlinear problem, its time steps and continuation, a report, pictures and an exit code.
+
+mod picture;
+mod plot;
+mod report;
+mod watch;
+
+use crate::args::NewtonArgs;
+use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
+use crate::output::{self, check_target};
+use crate::{files, interrupt, summary};
+use krylith::DeviceSpec;
+use krylith::io::{self, Array, vtu};
+use krylith::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
+use krylith::solver::{Solution, check_gpus, open_ahead};
+use krylith::text::{count, plural, seconds};
+use krylith_problems::nonlinear::{Cells, Field, NonlinearProblem, by_text};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use watch::Watch;
+
+/// Newton's method in one time step, at one value of the parameter.
+pub struct Run {
+    /// The time step, from 1.
+    pub step: usize,
+    /// The time at its end.
+    pub time: Option<f64>,
+    /// The parameter's value, of continuation.
+    pub parameter: Option<f64>,
+    /// How it went.
+    pub report: NewtonReport,
+}
+
+/// Everything about a finished solve.
+pub struct Finished {
+    /// The problem, with every default.
+    pub spec: String,
+    /// Its parameter's key.
+    pub parameter: Option<&'static str>,
+    /// Unknowns, components of a node, stored blocks.
+    pub sizes: (usize, usize, usize),
+    /// Newton's options.
+    pub options: NewtonOptions,
+    /// Everything that was solved, in order.
+    pub runs: Vec<Run>,
+    /// How the last run ended.
+    pub outcome: NewtonOutcome,
+    /// The last linear solve; none where there was no step.
+    pub linear: Option<Solution>,
+    /// Seconds of making the problem.
+    pub load: f64,
+    /// Seconds of everything after that.
+    pub total: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the solve from starting or its files from being written; non-convergence is an exit code.
+pub fn newton(args: NewtonArgs) -> Result<u8> {
+    interrupt::watch()?;
+    check_targets(&args)?;
+    let linear = crate::options::settle(&args.linear(), &krylith::Options::default(), "")?;
+    let _opening = match &linear.device {
+        Some(DeviceSpec::Cuda(list)) => {
+            check_gpus(list).map_err(|e| Failure::machine(format!("--device {e}")))?;
+            Some(open_ahead(list))
+        }
+        _ => None,
+    };
+    let loading = Instant::now();
+    let mut problem = by_text(&args.problem)?;
+    let parameter = problem.parameter().map(|p| p.0);
+    if !args.continuation.is_empty() && parameter.is_none() {
+        let message = format!("--continuation: {} has no parameter that it could change", problem.spec());
+        return Err(Failure::usage(message));
+    }
+    let load = loading.elapsed().as_secs_f64();
+    let options = NewtonOptions {
+        rtol: args.newton_rtol,
+        atol: args.newton_atol,
+        max_steps: args.max_steps,
+        forcing: args.forcing,
+        ..NewtonOptions::default()
+    };
+    let mut newton = Newton::new(options, &linear)?;
+    let mut watch = Watch::new(args.quiet);
+    let mut x = problem.initial();
+    let (mut runs, mut wrote, mut trouble) = (Vec::new(), Vec::new(), None);
+    let start = Instant::now();
+    interrupt::solving();
+    let outcome = loop {
+        let step = runs.last().map_or(1, |run: &Run| run.step + 1);
+        let done = solve(&mut newton, &mut *problem, &args.continuation, &mut x, &mut watch);
+        watch.finish();
+        let done = done?;
+        let time = problem.time();
+        runs.extend(done.stages.into_iter().map(|stage| Run {
+            step,
+            time,
+            parameter: (!args.continuation.is_empty()).then_some(stage.value),
+            report: stage.report,
+        }));
+        if let (Some(path), Some(_)) = (&args.vtu, time) {
+            let path = numbered(path, step);
+            match write_vtu(&*problem, &x, &path) {
+                Ok(()) => wrote.push(format!("{} (solution)", path.display())),
+                Err(failure) => trouble = trouble.or(Some(failure)),
+            }
+        }
+        if done.outcome != NewtonOutcome::Converged || !problem.next_step(&mut x)? {
+            break done.outcome;
+        }
+    };
+    interrupt::solved();
+    let pattern = problem.pattern();
+    let done = Finished {
+        spec: problem.spec().into(),
+        parameter,
+        sizes: (pattern.rows(), pattern.block(), pattern.blocks()),
+        options,
+        runs,
+        outcome,
+        linear: newton.linear().cloned(),
+        load,
+        total: start.elapsed().as_secs_f64(),
+    };
+    conclude(done, &*problem, x, &args, wrote, trouble)
+}
+
+/// One time step: for each value of the parameter, or for the problem's own.
+fn solve(
+    newton: &mut Newton,
+    problem: &mut dyn NonlinearProblem,
+    values: &[f64],
+    x: &mut [f64],
+    watch: &mut Watch,
+) -> krylith::Result<Continuation> {
+    if !values.is_empty() {
+        return newton.continuation(
+            problem,
+            values,
+            x,
+            &mut |problem, value| problem.set_parameter(value),
+            watch,
+        );
+    }
+    let report = newton.solve_watched(problem, x, watch)?.clone();
+    let stage = Stage { value: f64::NAN, report };
+    Ok(Continuation { outcome: stage.report.outcome, reached: None, stages: vec![stage] })
+}
+
+/// Writes what was asked for, says how it went, and picks the exit code.
+fn conclude(
+    done: Finished,
+    problem: &dyn NonlinearProblem,
+    x: Vec<f64>,
+    args: &NewtonArgs,
+    mut wrote: Vec<String>,
+    trouble: Option<Failure>,
+) -> Result<u8> {
+    let mut trouble: Vec<Failure> = trouble.into_iter().collect();
+    let mut keep = |path: &Path, what: &str, result: Result<()>| match result {
+        Ok(()) => wrote.push(format!("{} ({what})", path.display())),
+        Err(failure) => trouble.push(failure),
+    };
+    if let Some(path) = &args.report {
+        keep(path, "report", report::write(&done, path).map_err(Failure::from));
+    }
+    if let Some(path) = &args.plot {
+        keep(path, "steps", plot::write(&done, path).map_err(Failure::from));
+    }
+    if let Some(path) = &args.picture {
+        match problem.picture(&x) {
+            Some(shown) => {
+                keep(path, "picture", picture::write(&shown, &done.spec, path).map_err(Failure::from))
+            }
+            None => output::note(&format!("{} is not written: the problem has no picture", path.display())),
+        }
+    }
+    if let (Some(path), None) = (&args.vtu, problem.time()) {
+        keep(path, "solution", write_vtu(problem, &x, path));
+    }
+    if let Some(path) = &args.out {
+        let shape = vec![x.len() / done.sizes.1, done.sizes.1];
+        let written = Array::new(shape, x).and_then(|array| io::numpy::write(path, &array));
+        keep(path, "x", written.map_err(Failure::from));
+    }
+    if !args.quiet {
+        output::print(&text(&done, &wrote));
+    }
+    let code = match done.outcome {
+        NewtonOutcome::Converged => DONE,
+        NewtonOutcome::Interrupted => INTERRUPTED,
+        _ => NOT_CONVERGED,
+    };
+    if code != DONE {
+        output::error(&verdict(&done));
+    }
+    for failure in &trouble {
+        output::error(&failure.message);
+    }
+    match trouble.first() {
+        Some(failure) if code != INTERRUPTED => Ok(failure.code),
+        _ => Ok(code),
+    }
+}
+
+/// `out.vtu` of time step 3 as `out-3.vtu`.
+fn numbered(path: &Path, step: usize) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+    path.with_file_name(format!("{stem}-{step}{ending}"))
+}
+
+fn write_vtu(problem: &dyn NonlinearProblem, x: &[f64], path: &Path) -> Result<()> {
+    let (points, fields) = (problem.points(), problem.fields(x));
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, field)| match field {
+            Field::Scalar(values) => (*name, vtu::Values::Scalar(values)),
+            Field::Vector(values) => (*name, vtu::Values::Vector(values)),
+        })
+        .collect();
+    match problem.cells() {
+        Cells::Triangles(cells) => vtu::write(path, &points, &cells, &fields)?,
+        Cells::Tetrahedra(cells) => vtu::write(path, &points, &cells, &fields)?,
+    }
+    Ok(())
+}
+
+fn check_targets(args: &NewtonArgs) -> Result<()> {
+    let targets = [
+        ("--out", &args.out),
+        ("--report", &args.report),
+        ("--plot", &args.plot),
+        ("--vtu", &args.vtu),
+        ("--picture", &args.picture),
+    ];
+    let targets: Vec<files::Named> =
+        targets.into_iter().filter_map(|(option, path)| Some((option, path.clone()?))).collect();
+    targets.iter().try_for_each(|(option, path)| check_target(option, path))?;
+    files::check_apart(&[], &targets)
+}
+
+/// `Re 400: converged after 5 steps`, of the last run.
+fn ending(done: &Finished) -> String {
+    let Some(run) = done.runs.last() else { return String::new() };
+    let place = match (run.time, run.parameter, done.parameter) {
+        (Some(time), _, _) => format!("time step {} (t = {time:.4}): ", run.step),
+        (None, Some(value), Some(name)) => format!("{name} {value}: "),
+        _ => String::new(),
+    };
+    format!("{place}{} after {}", done.outcome, plural(run.report.steps.len(), "step"))
+}
+
+/// One line for stderr where Newton's method did not converge: the outcome by name, and what to try.
+fn verdict(done: &Finished) -> String {
+    let remedy = match done.outcome {
+        NewtonOutcome::Converged => "",
+        NewtonOutcome::MaxSteps => "; raise --max-steps",
+        NewtonOutcome::LineSearch if done.parameter.is_some() => {
+            "; approach it by --continuation, or give --newton-atol if this is as small as rounding leaves it"
+        }
+        NewtonOutcome::LineSearch => "; give --newton-atol if this is as small as rounding leaves it",
+        NewtonOutcome::LinearSolve => {
+            "; try a --precond with more fill, a longer --restart or more --max-iters"
+        }
+        NewtonOutcome::NotFinite => "; F of the first guess is not finite",
+        NewtonOutcome::Interrupted => "; x is that of the last step",
+    };
+    let (last, target) =
+        done.runs.last().map_or((f64::NAN, f64::NAN), |run| (run.report.last, run.report.target));
+    format!("{}: {}, ‖F‖ {last:.2e}, wanted {target:.2e}{remedy}", done.spec, ending(done))
+}
+
+/// What a person reads on stdout.
+fn text(done: &Finished, wrote: &[String]) -> String {
+    let (unknowns, block, blocks) = done.sizes;
+    let mut steps = Vec::new();
+    let head = "step        ‖F‖   damping   linear: tolerance  iterations      time";
+    for run in &done.runs {
+        let report = &run.report;
+        let name = match (run.time, run.parameter, done.parameter) {
+            (Some(time), _, _) => format!("t = {time:.4}"),
+            (None, Some(value), Some(name)) => format!("{name} = {value:.5}"),
+            _ => String::new(),
+        };
+        steps.push(
+            format!("{name:24} ‖F‖ {:.2e} to reach {:.2e}", report.first, report.target).trim().to_string(),
+        );
+        steps.push(head.into());
+        for step in &report.steps {
+            steps.push(format!(
+                "{:4}   {:.2e}   {:7.3}   {:>17.1e}  {:>10}  {:>8}",
+                step.number,
+                step.after,
+                step.damping,
+                step.forcing,
+                count(step.iterations),
+                seconds(step.seconds.total())
+            ));
+        }
+        steps.extend(report.events.iter().map(|event| format!("step {}: {}", event.step, event.detail)));
+    }
+    let mut sum = krylith::newton::NewtonSeconds::default();
+    for run in &done.runs {
+        sum.residual += run.report.seconds.residual;
+        sum.jacobian += run.report.seconds.jacobian;
+        sum.setup += run.report.seconds.setup;
+        sum.solve += run.report.seconds.solve;
+    }
+    let iterations: usize = done.runs.iter().map(|run| run.report.iterations()).sum();
+    let newton: usize = done.runs.iter().map(|run| run.report.steps.len()).sum();
+    let mut rows = vec![(
+        "problem",
+        vec![
+            done.spec.clone(),
+            format!("{}, {} of {block}×{block}", plural(unknowns, "unknown"), plural(blocks, "block")),
+        ],
+    )];
+    if let Some(linear) = &done.linear {
+        rows.push(("linear", vec![format!("{}, {}", linear.method.title(), linear.precond.text)]));
+        rows.push(("device", vec![format!("{} ({})", linear.device.names.join(", "), linear.device.reason)]));
+    }
+    rows.push(("steps", steps));
+    rows.push((
+        "outcome",
+        vec![format!(
+            "{}; in all {}, {}",
+            ending(done),
+            plural(newton, "step"),
+            plural(iterations, "linear iteration")
+        )],
+    ));
+    rows.push((
+        "time",
+        vec![format!(
+            "{}: F {}, J {}, set-up {}, linear solves {}; problem made in {}",
+            seconds(done.total),
+            seconds(sum.residual),
+            seconds(sum.jacobian),
+            seconds(sum.setup),
+            seconds(sum.solve),
+            seconds(done.load)
+        )],
+    ));
+    if !wrote.is_empty() {
+        rows.push(("wrote", wrote.to_vec()));
+    }
+    summary::table(&rows)
+}

@@ -1,0 +1,104 @@
+//! A hard system approached over easier ones.
+
+use super::{Newton, NewtonObserver, NewtonOutcome, NewtonReport, NonlinearSystem};
+use crate::Result;
+
+/// Values that are put between two of the caller's, at most, to reach the second.
+const MOST_BETWEEN: usize = 8;
+
+/// One value of the parameter, and how it went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stage {
+    /// The parameter.
+    pub value: f64,
+    /// Newton's method there.
+    pub report: NewtonReport,
+}
+
+/// How a continuation went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Continuation {
+    /// How the last stage ended: converged where the last of the caller's values was reached.
+    pub outcome: NewtonOutcome,
+    /// The last value that was solved for, to which the x handed back belongs.
+    pub reached: Option<f64>,
+    /// Every value that was tried, in this order.
+    pub stages: Vec<Stage>,
+}
+
+impl Newton {
+    /// Solves for each of `values` of a parameter in turn, from the x of the one before. Where Newton's method fails, a value between the
+    /// last that was solved and this one comes first: their geometric mean, or the arithmetic one where a sign changes. `set` gives the
+    /// system the parameter.
+    ///
+    /// # Errors
+    /// As [`solve`](Self::solve); what `set` says.
+    ///
+    /// ```
+    /// # use krylith::{matrix::Bsr, newton::{Newton, NewtonOptions, NonlinearSystem}};
+    /// /// x³ = p.
+    /// struct Cube(f64, Bsr);
+    /// impl NonlinearSystem for Cube {
+    ///     fn pattern(&self) -> &Bsr { &self.1 }
+    ///     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+    ///         Ok(f[0] = x[0].powi(3) - self.0)
+    ///     }
+    ///     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+    ///         Ok(values[0] = 3.0 * x[0] * x[0])
+    ///     }
+    /// }
+    /// let mut cube = Cube(1.0, Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![0.0])?);
+    /// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
+    /// let mut x = [1.5];
+    /// let set = &mut |cube: &mut Cube, p: f64| Ok(cube.0 = p);
+    /// let done = newton.continuation(&mut cube, &[1.0, 8.0, 27.0], &mut x, set, &mut ())?;
+    /// assert_eq!((done.reached, done.stages.len()), (Some(27.0), 3));
+    /// assert!((x[0] - 3.0).abs() < 1e-6);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn continuation<T: NonlinearSystem + ?Sized>(
+        &mut self,
+        system: &mut T,
+        values: &[f64],
+        x: &mut [f64],
+        set: &mut dyn FnMut(&mut T, f64) -> Result<()>,
+        observer: &mut (dyn NewtonObserver + Send),
+    ) -> Result<Continuation> {
+        let mut done = Continuation { outcome: NewtonOutcome::Converged, reached: None, stages: Vec::new() };
+        let mut solved = x.to_vec();
+        for &goal in values {
+            let mut ahead = vec![goal];
+            while let Some(&value) = ahead.last() {
+                set(system, value)?;
+                observer.parameter(value);
+                let report = self.solve_watched(system, x, observer)?.clone();
+                done.outcome = report.outcome;
+                done.stages.push(Stage { value, report });
+                if done.outcome == NewtonOutcome::Converged {
+                    done.reached = Some(value);
+                    solved.copy_from_slice(x);
+                    ahead.pop();
+                    continue;
+                }
+                let between =
+                    done.reached.map(|from| between(from, value)).filter(|_| ahead.len() <= MOST_BETWEEN);
+                match between {
+                    Some(next) if done.outcome != NewtonOutcome::Interrupted => ahead.push(next),
+                    _ => {
+                        if done.reached.is_some() {
+                            x.copy_from_slice(&solved);
+                        }
+                        return Ok(done);
+                    }
+                }
+                x.copy_from_slice(&solved);
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// A value between two.
+fn between(a: f64, b: f64) -> f64 {
+    if a * b > 0.0 { a.signum() * (a * b).sqrt() } else { 0.5 * (a + b) }
+}

@@ -1,0 +1,302 @@
+//! Inexact Newton with a line search (Dembo, Eisenstat and Steihaug 1982; Eisenstat and Walker 1996).
+//!
+//! With s from ‖J s + F‖ ≤ η ‖F‖ the next x is x + λ s, where λ is the first of 1, λ₁, λ₂, … with ‖F(x + λ s)‖ ≤ (1 − 10⁻⁴ λ) ‖F‖. Each is where
+//! the parabola through ‖F‖² at 0 and at the last λ, with the slope −2 ‖F‖² at 0, is smallest, within [0.1, 0.5] of the last.
+
+use super::{
+    NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep,
+    NonlinearSystem,
+};
+use crate::options::Options;
+use crate::problem::Problem;
+use crate::solver::{Cancel, EventKind, Solution, Solver};
+use crate::space::{Observer, Outcome, Progress, Stop};
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// What a step must gain, as a share of λ.
+const ARMIJO: f64 = 1e-4;
+/// Smallest and largest λ as a share of the one before.
+const SHORTER: [f64; 2] = [0.1, 0.5];
+/// No λ below it is tried.
+const LEAST: f64 = 1e-8;
+/// Numbers that are summed in one go: the sum does not depend on the number of threads.
+const CHUNK: usize = 4096;
+
+/// Newton's method with its linear solver, which lives as long as the pattern stays.
+///
+/// A second solve, such as that of the next time step, analyses nothing anew. See the [module](super) for an example.
+pub struct Newton {
+    options: NewtonOptions,
+    linear: Options,
+    solver: Option<Solver<'static>>,
+    cancel: Cancel,
+    report: NewtonReport,
+    f: Vec<f64>,
+    trial: Vec<f64>,
+    direction: Vec<f64>,
+    values: Vec<f64>,
+}
+
+/// Tells of a linear solve as part of a step.
+struct Inner<'a> {
+    step: usize,
+    cancel: &'a Cancel,
+    observer: &'a mut (dyn NewtonObserver + Send),
+}
+
+impl Observer for Inner<'_> {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        match self.cancel.is_cancelled() {
+            true => ControlFlow::Break(()),
+            false => self.observer.linear(self.step, p),
+        }
+    }
+}
+
+/// What a line search found.
+struct Found {
+    damping: f64,
+    norm: f64,
+    trials: usize,
+}
+
+impl Newton {
+    /// A solver by these options, whose linear solves are as `linear` says; its relative tolerance is each step's forcing term.
+    ///
+    /// # Errors
+    /// Options that make no sense.
+    pub fn new(options: NewtonOptions, linear: &Options) -> Result<Self> {
+        options.check()?;
+        Ok(Self {
+            options,
+            linear: linear.settled()?,
+            solver: None,
+            cancel: Cancel::default(),
+            report: NewtonReport::new(),
+            f: Vec::new(),
+            trial: Vec::new(),
+            direction: Vec::new(),
+            values: Vec::new(),
+        })
+    }
+
+    /// Solves F(x) = 0 from the given x, and leaves the best x found there.
+    ///
+    /// # Errors
+    /// An x of another length; what the system cannot evaluate; what [`Solver`] says. That Newton's method does not converge is a
+    /// [`NewtonOutcome`].
+    pub fn solve<T: NonlinearSystem + ?Sized>(
+        &mut self,
+        system: &mut T,
+        x: &mut [f64],
+    ) -> Result<&NewtonReport> {
+        self.solve_watched(system, x, &mut ())
+    }
+
+    /// As [`solve`](Self::solve), told of every step and of the linear solves within.
+    ///
+    /// # Errors
+    /// As [`solve`](Self::solve).
+    pub fn solve_watched<T: NonlinearSystem + ?Sized>(
+        &mut self,
+        system: &mut T,
+        x: &mut [f64],
+        observer: &mut (dyn NewtonObserver + Send),
+    ) -> Result<&NewtonReport> {
+        let n = system.pattern().rows();
+        if x.len() != n {
+            return Err(Error::invalid(format!("x has {} numbers; the system has {n}", x.len())));
+        }
+        for vector in [&mut self.f, &mut self.trial, &mut self.direction] {
+            vector.resize(n, 0.0);
+        }
+        self.values.resize(system.pattern().stored(), 0.0);
+        self.report = NewtonReport::new();
+        let clock = Instant::now();
+        system.residual(x, &mut self.f)?;
+        let mut norm = norm(&self.f);
+        self.report.seconds.residual = clock.elapsed().as_secs_f64();
+        let target = (self.options.rtol * norm).max(self.options.atol);
+        (self.report.first, self.report.last, self.report.target) = (norm, norm, target);
+        let mut last = None;
+        let outcome = loop {
+            let number = self.report.steps.len() + 1;
+            let stopped =
+                observer.residual(number - 1, norm, target).is_break() || self.cancel.is_cancelled();
+            match () {
+                () if !norm.is_finite() => break NewtonOutcome::NotFinite,
+                () if norm <= target => break NewtonOutcome::Converged,
+                () if stopped => break NewtonOutcome::Interrupted,
+                () if number > self.options.max_steps => break NewtonOutcome::MaxSteps,
+                () => {}
+            }
+            let forcing = self.options.forcing.eta(norm, target, last);
+            match self.step(system, x, number, norm, forcing, observer)? {
+                Err(outcome) => break outcome,
+                Ok(after) => (last, norm) = (Some((norm, forcing)), after),
+            }
+        };
+        (self.report.outcome, self.report.last) = (outcome, norm);
+        tracing::info!(outcome = outcome.name(), steps = self.report.steps.len(), residual = norm, "newton");
+        Ok(&self.report)
+    }
+
+    /// One step from x with F(x) in `f`: ‖F‖ after it, or why there is none.
+    fn step<T: NonlinearSystem + ?Sized>(
+        &mut self,
+        system: &mut T,
+        x: &mut [f64],
+        number: usize,
+        before: f64,
+        forcing: f64,
+        observer: &mut (dyn NewtonObserver + Send),
+    ) -> Result<std::result::Result<f64, NewtonOutcome>> {
+        let mut seconds = NewtonSeconds::default();
+        let clock = Instant::now();
+        system.jacobian(x, &mut self.values)?;
+        seconds.jacobian = clock.elapsed().as_secs_f64();
+        let clock = Instant::now();
+        self.set_up(system)?;
+        seconds.setup = clock.elapsed().as_secs_f64();
+
+        let clock = Instant::now();
+        let solver = self.solver.as_mut().ok_or_else(|| Error::Internal("Newton without a solver".into()))?;
+        let most = self.linear.stop().max_iterations;
+        solver.set_stop(Stop { rtol: forcing, atol: 0.0, max_iterations: most });
+        self.f.par_iter_mut().with_min_len(CHUNK).for_each(|f| *f = -*f);
+        self.direction.fill(0.0);
+        let mut inner = Inner { step: number, cancel: &self.cancel, observer };
+        let solution = solver.solve_watched(&self.f, &mut self.direction, &mut inner)?;
+        seconds.solve = clock.elapsed().as_secs_f64();
+        let (linear, iterations) = (solution.outcome(), solution.history.iterations);
+        let linear_residual = solution.history.true_relative_residual;
+        let mut details: Vec<String> = solution
+            .events
+            .iter()
+            .filter(|e| matches!(e.kind, EventKind::Fallback | EventKind::Inconsistent))
+            .chain(solution.events.iter().filter(|e| e.kind == EventKind::Choice && number == 1))
+            .map(|e| e.detail.to_string())
+            .collect();
+        let exact = matches!(linear, Outcome::Converged | Outcome::RoundingLimit);
+        if linear == Outcome::Interrupted {
+            self.report.seconds.add(&seconds);
+            return Ok(Err(NewtonOutcome::Interrupted));
+        }
+        if !exact {
+            details.push(format!(
+                "the linear solve ended as {linear} after {iterations} iterations at {linear_residual:.1e}, short of \
+                 {forcing:.1e}; the best direction so far is taken if ‖F‖ falls along it"
+            ));
+        }
+        for detail in details {
+            let event = NewtonEvent { step: number, detail };
+            observer.event(&event);
+            self.report.events.push(event);
+        }
+
+        let clock = Instant::now();
+        let found = self.search(system, x, before)?;
+        seconds.residual = clock.elapsed().as_secs_f64();
+        self.report.seconds.add(&seconds);
+        let Some(found) = found else {
+            return Ok(Err(if exact { NewtonOutcome::LineSearch } else { NewtonOutcome::LinearSolve }));
+        };
+        let step = NewtonStep {
+            number,
+            before,
+            after: found.norm,
+            forcing,
+            linear,
+            iterations,
+            linear_residual,
+            damping: found.damping,
+            trials: found.trials,
+            seconds,
+        };
+        observer.stepped(&step);
+        self.report.steps.push(step);
+        Ok(Ok(found.norm))
+    }
+
+    /// The linear solver with the Jacobian in `values`: a new one, or the old one where the pattern is the same.
+    fn set_up<T: NonlinearSystem + ?Sized>(&mut self, system: &T) -> Result<()> {
+        let pattern = system.pattern();
+        if let Some(solver) = &mut self.solver
+            && solver.problem().terms.terms[0].1.same_pattern(pattern)
+        {
+            return solver.update_values(&self.values);
+        }
+        self.solver = None; // its memory first
+        let mut matrix = pattern.clone();
+        matrix.values_mut().copy_from_slice(&self.values);
+        matrix.check_finite()?;
+        let mut problem = Problem::bsr(&matrix)?;
+        if let Some(points) = system.coordinates() {
+            problem = problem.with_coordinates(points)?;
+        }
+        let mut solver = Solver::new(problem.into_owned(), &self.linear)?;
+        solver.set_refresh(self.options.refresh);
+        self.solver = Some(solver);
+        Ok(())
+    }
+
+    /// x ← x + λ s and f ← F there, with the first λ that gains enough; x as it was where none does.
+    fn search<T: NonlinearSystem + ?Sized>(
+        &mut self,
+        system: &mut T,
+        x: &mut [f64],
+        before: f64,
+    ) -> Result<Option<Found>> {
+        let (mut damping, mut trials) = (1.0, 0);
+        while damping >= LEAST {
+            let along = self.direction.par_iter().zip(&*x);
+            self.trial
+                .par_iter_mut()
+                .with_min_len(CHUNK)
+                .zip(along)
+                .for_each(|(t, (s, x))| *t = x + damping * s);
+            trials += 1;
+            system.residual(&self.trial, &mut self.f)?;
+            let after = norm(&self.f);
+            if after <= (1.0 - ARMIJO * damping) * before {
+                x.copy_from_slice(&self.trial);
+                return Ok(Some(Found { damping, norm: after, trials }));
+            }
+            // Relative to ‖F‖², the parabola is 1 − 2 λ + c λ².
+            let ratio = (after / before).powi(2);
+            let curvature = (ratio - 1.0 + 2.0 * damping) / (damping * damping);
+            let lowest = if curvature.is_finite() { 1.0 / curvature } else { SHORTER[0] * damping };
+            damping = lowest.clamp(SHORTER[0] * damping, SHORTER[1] * damping);
+        }
+        Ok(None)
+    }
+
+    /// How the last solve went.
+    pub fn report(&self) -> &NewtonReport {
+        &self.report
+    }
+
+    /// The last linear solve: by what means, and where. None before the first.
+    pub fn linear(&self) -> Option<&Solution> {
+        self.solver.as_ref().map(Solver::solution)
+    }
+
+    /// The options that it was made with.
+    pub fn options(&self) -> &NewtonOptions {
+        &self.options
+    }
+
+    /// What stops a solve from another thread.
+    pub fn cancel_token(&self) -> Cancel {
+        self.cancel.clone()
+    }
+}
+
+/// ‖v‖₂, the same on any number of threads.
+fn norm(v: &[f64]) -> f64 {
+    let sums: Vec<f64> = v.par_chunks(CHUNK).map(|part| part.iter().map(|v| v * v).sum::<f64>()).collect();
+    sums.iter().sum::<f64>().sqrt()
+}
