@@ -112,17 +112,17 @@ static CATALOGUE: [Problem; 3] = [
         size: "N",
         help: "elastodynamics of a left ventricle under pressure, fibre-reinforced, P1 tetrahedra, Newmark steps: 3 \
                unknowns a node; N tetrahedra, about",
-        example: "ventricle:6000,dt=0.005,steps=3",
+        example: "ventricle:6000,dt=0.001,steps=3",
         keys: &[
-            key("dt", "0.005", "s", "step length"),
+            key("dt", "0.001", "s", "step length"),
             key("steps", "3", "", "time steps"),
             key("pressure", "1000", "Pa", "pressure on the inner surface once it is reached"),
-            key("ramp", "0.05", "s", "when it is reached"),
+            key("ramp", "0.02", "s", "when it is reached"),
             key("a", "59", "Pa", "stiffness between the fibres"),
             key("b", "8.023", "", "how fast that stiffens"),
             key("af", "18472", "Pa", "stiffness of the fibres"),
             key("bf", "16.026", "", "how fast they stiffen"),
-            key("kappa", "1e5", "Pa", "penalty of a change of volume"),
+            key("kappa", "2e4", "Pa", "penalty of a change of volume"),
         ],
     },
     Problem {

@@ -54,7 +54,7 @@ pub struct VentricleOptions {
 
 impl Default for VentricleOptions {
     fn default() -> Self {
-        Self { cells: 6000, dt: 0.005, steps: 3, pressure: 1000.0, ramp: 0.05, material: Material::default() }
+        Self { cells: 6000, dt: 0.001, steps: 3, pressure: 1000.0, ramp: 0.02, material: Material::default() }
     }
 }
 

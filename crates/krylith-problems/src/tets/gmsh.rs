@@ -16,7 +16,16 @@ use super::{Surface, TetMesh};
 pub fn read(path: impl AsRef<Path>) -> Result<TetMesh> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| {
+    parse(path, &bytes)
+}
+
+/// The mesh in the bytes of a file; errors name `path`.
+///
+/// # Errors
+/// As [`read`], but for a file that cannot be read.
+pub fn parse(path: impl AsRef<Path>, bytes: &[u8]) -> Result<TetMesh> {
+    let path = path.as_ref();
+    let text = std::str::from_utf8(bytes).map_err(|_| {
         Error::format(path, "not text; save the mesh as ASCII, of version 2 or 4 (gmsh -format msh41 -save)")
     })?;
     let mut reader = Reader { path, lines: text.lines(), line: 0, bytes: bytes.len() };

@@ -24,6 +24,16 @@ pub fn text() -> Vec<Vec<u8>> {
     texts(&["1\n2\n-3.5e2\n", "# c\n1, 2\n3\t4\n", "\u{feff}1 2 3\n% c\n\n4 5 6\n"])
 }
 
+pub fn gmsh() -> Vec<Vec<u8>> {
+    texts(&[
+        "$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$PhysicalNames\n1\n2 7 \"wall\"\n$EndPhysicalNames\n$Nodes\n4\n1 0 0 0\n2 1 0 0\n\
+         3 0 1 0\n4 0 0 1\n$EndNodes\n$Elements\n2\n1 2 2 7 1 1 2 3\n2 4 2 1 1 1 2 3 4\n$EndElements\n",
+        "$MeshFormat\n4.1 0 8\n$EndMeshFormat\n$Entities\n0 0 1 1\n3 0 0 0 1 1 1 1 7 0\n1 0 0 0 1 1 1 0 0\n$EndEntities\n$Nodes\n\
+         1 4 1 4\n3 1 0 4\n1\n2\n3\n4\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n$EndNodes\n$Elements\n2 2 1 2\n2 3 2 1\n1 1 2 3\n\
+         3 1 4 1\n2 1 2 3 4\n$EndElements\n",
+    ])
+}
+
 pub fn toml() -> Vec<Vec<u8>> {
     texts(&[
         "matrix = 'A.mtx'\nblock = 2\nrhs = 'b.npy'\n[solver]\nmethod = 'gmres'\nrestart = 30\nrtol = 1e-8\n",

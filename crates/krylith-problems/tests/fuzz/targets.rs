@@ -121,6 +121,23 @@ const MAT: &[&[u8]] = &[
     b"A",
     b"b",
 ];
+const MSH: &[&[u8]] = &[
+    b"$MeshFormat\n",
+    b"$EndMeshFormat\n",
+    b"$PhysicalNames\n",
+    b"$Entities\n",
+    b"$Nodes\n",
+    b"$EndNodes\n",
+    b"$Elements\n",
+    b"2.2 0 8\n",
+    b"4.1 0 8\n",
+    b"\n",
+    b" ",
+    b"-1",
+    b"1e400",
+    b"nan",
+    b"99999999999",
+];
 const TEXT: &[&[u8]] =
     &[b"#", b"%", b",", b" ", b"\n", b"\t", b"e", b"nan", b"inf", b"0x1", b"1e400", b"\xef\xbb\xbf"];
 const TOML: &[&[u8]] = &[
@@ -239,6 +256,7 @@ pub fn targets() -> Vec<Target> {
             intact: samples::packed,
             ..file("mat-v7", samples::matlab_packed, MAT, |b| read("x.mat", b))
         },
+        file("msh", samples::gmsh, MSH, mesh),
         file("system", samples::toml, TOML, system),
         file("problem", samples::problems, PROBLEM, problem),
         file("options", samples::options, WORDS, parse::<Options>),
@@ -311,6 +329,15 @@ fn check(matrix: Matrix) -> Result<(), Answer> {
         }
     }
     Ok(())
+}
+
+/// A mesh that is accepted has a volume.
+fn mesh(bytes: &[u8]) -> Result<(), Answer> {
+    let mesh = krylith_problems::tets::gmsh::parse("x.msh", bytes).map_err(said)?;
+    match mesh.volume() {
+        volume if volume > 0.0 => Ok(()),
+        volume => Err(Answer::Wrong(format!("a mesh of volume {volume}"))),
+    }
 }
 
 fn system(bytes: &[u8]) -> Result<(), Answer> {

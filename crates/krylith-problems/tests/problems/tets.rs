@@ -113,17 +113,7 @@ const VERSION_4: &str = "$MeshFormat\n4.1 0 8\n$EndMeshFormat\n$Comments\nanythi
     $EndElements\n";
 
 fn read(text: &str) -> krylith::Result<TetMesh> {
-    let folder = std::env::temp_dir().join(format!(
-        "krylith-gmsh-{}-{:?}",
-        std::process::id(),
-        std::thread::current().id()
-    ));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("mesh.msh");
-    std::fs::write(&path, text).unwrap();
-    let mesh = gmsh::read(&path);
-    std::fs::remove_dir_all(&folder).unwrap();
-    mesh
+    gmsh::parse("mesh.msh", text.as_bytes())
 }
 
 #[test]

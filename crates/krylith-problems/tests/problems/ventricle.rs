@@ -40,7 +40,7 @@ fn the_jacobian_is_the_derivative() {
 
 #[test]
 fn newton_converges_over_time_steps() {
-    let options = VentricleOptions { cells: 823, ..Default::default() };
+    let options = VentricleOptions { cells: 823, dt: 0.005, ramp: 0.05, ..Default::default() };
     let mut ventricle = Ventricle::new(options).unwrap();
     let mut x = ventricle.initial();
     for step in 1..=3 {
