@@ -6,7 +6,7 @@ use krylith::Result;
 
 /// A problem of the paper with the linear solver that the paper gives it.
 ///
-/// Tolerances of the cavity and the ventricle, and the ventricle's overlap and fill, are lost in the paper's text and chosen here.
+/// Tolerances and overlap of the cavity and the ventricle, and the ventricle's fill, are lost in the paper's text and chosen here.
 /// Parts stand for the GPUs of the paper: what one of its GPUs solves is one subdomain here.
 pub(crate) struct Setting {
     /// Name of the part of the suite.
@@ -23,7 +23,7 @@ pub(crate) struct Setting {
     pub paper: [f64; 2],
 }
 
-/// Rn = 600², FGMRES(30), ILU(1), on 4 GPUs.
+/// 600², Re 1, FGMRES(30), ILU(1), on 4 GPUs.
 pub(crate) const CAVITY_600: Setting = Setting {
     name: "cavity600",
     shape: Shape { parts: 4, overlap: 1, fill: 1 },
@@ -34,7 +34,7 @@ pub(crate) const CAVITY_600: Setting = Setting {
     paper: [15.0, 4.6],
 };
 
-/// 1200², FGMRES(100), ILU(2), on 8 GPUs.
+/// 1200², Re 10, FGMRES(100), ILU(2), on 8 GPUs.
 pub(crate) const CAVITY_1200: Setting = Setting {
     name: "cavity1200",
     shape: Shape { parts: 8, overlap: 1, fill: 2 },
@@ -74,13 +74,16 @@ impl Setting {
         match self.name {
             "cavity600" => format!("cavity:{0}x{0},re=1", side(600.0)),
             "cavity1200" => format!("cavity:{0}x{0},re=10", side(1200.0)),
-            name => format!("{name}:{}", ((PAPER_NODES * scale).round() as usize).max(500)),
+            "ventricle" => format!("ventricle:{}", ((TETRAHEDRA * scale).round() as usize).max(1000)),
+            _ => format!("artery:{}", ((NODES * scale).round() as usize).max(500)),
         }
     }
 }
 
 /// Nodes of the paper's artery.
-const PAPER_NODES: f64 = 1_497_225.0;
+const NODES: f64 = 1_497_225.0;
+/// Of the ventricle, whose size the paper's text has lost: a million unknowns, as the smaller cavity.
+const TETRAHEDRA: f64 = 2e6;
 
 /// A setting with its linear systems.
 pub(crate) struct Case {
@@ -104,7 +107,8 @@ impl Case {
         let mut problem = krylith_problems::nonlinear::by_text(spec)?;
         let coordinates = problem.coordinates().map(<[_]>::to_vec);
         let mut x = problem.initial();
-        let linear = format!("{device} rtol=1e-9 max_iters=20000");
+        // Exact RAS to a tight tolerance; where it is not reached, the best solution leads on if it brings ‖F‖ down.
+        let linear = format!("{} {device} rtol=1e-8 max_iters=3000", Way::exact(setting).text);
         for time_step in 1..=setting.time_steps {
             progress(&format!("{spec}: time step {time_step}"));
             let how = Taking { linear: &linear, keep: 0..0, end: 1e-8 };

@@ -1,7 +1,7 @@
 //! Generated systems against what mathematics and physics promise of them. One binary, as in crate krylith.
 
-mod cavity;
 mod artery;
+mod cavity;
 mod common;
 mod distributed;
 mod flow;
