@@ -24,8 +24,7 @@
 
 // What describes the factors; the twin of `Rows` in device/cuda/schwarz/factor.rs.
 struct Rows {
-    int rows, own;            // rows of all subdomains; own nodes
-    int longest, unused;      // most blocks of a row
+    int rows, longest;        // rows of all subdomains; most blocks of a row
     const i64* row_ptr;
     const unsigned* column;
     const i64* diagonal;
@@ -278,7 +277,7 @@ extern "C" __global__ void schwarz_eliminate(const Rows s, const unsigned* __res
     const int kind = invert_diagonal(m, lower, 1e-14, lane);
     write_row(m, s.factors, s.inverses, i, begin, lower, blocks, kind, 0.0, true, lane);
     if (lane == 0) {
-        __threadfence();
+        // What all lanes wrote comes before: they have met since.
         asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(ready + i), "r"(epoch) : "memory");
         if (kind != GOOD) {
             atomicAdd(&pivots->bad, 1u);

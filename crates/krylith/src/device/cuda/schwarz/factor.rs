@@ -4,7 +4,7 @@ use super::super::Cuda;
 use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::specialisations::define;
-use super::order;
+use super::order::{self, Order};
 use crate::comm::time_limit;
 use crate::precond::{FactorQuality, PivotKind, Pivots, SchwarzPlan};
 use crate::{Error, Result};
@@ -29,11 +29,12 @@ pub(super) struct Factorizer {
     pub inverses: Buffer<f64>,
     /// The sweep before, where sweeps are deterministic.
     before: Option<[Buffer<f64>; 2]>,
-    own: usize,
     longest: usize,
     warps: usize,
     runs: Buffer<u32>,
     order: Buffer<u32>,
+    /// Shared memory of a block of threads that eliminates.
+    shared: usize,
     ready: Buffer<u32>,
     ticket: Buffer<u32>,
     epoch: u32,
@@ -59,9 +60,7 @@ struct Functions {
 #[derive(Clone, Copy)]
 struct Rows {
     rows: i32,
-    own: i32,
     longest: i32,
-    unused: i32,
     row_ptr: u64,
     column: u64,
     diagonal: u64,
@@ -84,7 +83,13 @@ fn warp_bytes(longest: usize, b: usize) -> usize {
 }
 
 impl Factorizer {
-    pub fn new(device: &Arc<Device>, plan: &SchwarzPlan, per: usize, deterministic: bool) -> Result<Self> {
+    pub fn new(
+        device: &Arc<Device>,
+        plan: &SchwarzPlan,
+        order: &Order,
+        per: usize,
+        deterministic: bool,
+    ) -> Result<Self> {
         let (b, rows, what) = (plan.block, plan.rows(), "factors of subdomains with overlap");
         let size = b * b;
         let longest = plan.row_ptr.windows(2).map(|p| (p[1] - p[0]) as usize).max().unwrap_or(0);
@@ -101,6 +106,8 @@ impl Factorizer {
             device.allow_shared(&function, 32 * warps, warps * bytes)?;
             Ok(function)
         };
+        let runs = order::runs(plan, per);
+        let shared = order.shared(device, warps, warps * bytes);
         let functions = Functions {
             diagonal: function("schwarz_diagonal")?,
             guess: function("schwarz_guess")?,
@@ -109,6 +116,7 @@ impl Factorizer {
             defect: function("schwarz_defect")?,
             total: device.function(&kernel("schwarz_total", b))?,
         };
+        device.allow_shared(&functions.eliminate, 32 * warps, shared)?;
         let numbers = plan.entries() * size;
         let pair = || -> Result<[Buffer<f64>; 2]> {
             Ok([device.room(numbers, what)?, device.room(rows * size, what)?])
@@ -124,11 +132,11 @@ impl Factorizer {
             factors,
             inverses,
             before: if deterministic { Some(pair()?) } else { None },
-            own: plan.nodes.own,
             longest,
             warps,
-            runs: device.upload(&order::runs(plan, per), what)?,
-            order: device.upload(&order::rows(plan), what)?,
+            runs: device.upload(&runs, what)?,
+            order: device.upload(&order.items, what)?,
+            shared,
             ready: device.zeros(rows, what)?,
             ticket: device.zeros(1, what)?,
             epoch: 0,
@@ -156,9 +164,7 @@ impl Factorizer {
     fn twin(&self) -> Rows {
         Rows {
             rows: self.rows() as i32,
-            own: self.own as i32,
             longest: self.longest as i32,
-            unused: 0,
             row_ptr: self.row_ptr.pointer(),
             column: self.column.pointer(),
             diagonal: self.diagonal.pointer(),
@@ -171,7 +177,7 @@ impl Factorizer {
     }
 
     /// Exact factors.
-    pub fn eliminate(&mut self, space: &Cuda, b: usize) -> Result<()> {
+    pub fn eliminate(&mut self, space: &Cuda) -> Result<()> {
         let device = space.device();
         self.epoch = self.epoch.wrapping_add(1).max(1);
         device.clear(&mut self.ticket)?;
@@ -183,7 +189,7 @@ impl Factorizer {
                 &self.functions.eliminate,
                 self.rows().div_ceil(self.warps),
                 32 * self.warps,
-                self.shared(b),
+                self.shared,
                 self.twin(),
                 self.order.pointer(),
                 self.ticket.pointer(),

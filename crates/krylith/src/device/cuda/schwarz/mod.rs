@@ -22,7 +22,8 @@ use crate::space::{Space, Store};
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
 use factor::Factorizer;
-use solve::Solves;
+use order::Orders;
+use solve::{EXACT_ROWS, Solves};
 use std::sync::Arc;
 
 /// Threads of a block of `schwarz_halo.cu`.
@@ -137,8 +138,9 @@ impl SchwarzFactors for Cuda {
         let (device, per) = (self.device(), options.rows.clamp(1, plan.rows().max(1)));
         let local = || {
             check(plan)?;
-            let by = Factorizer::new(device, plan, per, options.deterministic)?;
-            let solves = Solves::new(device, plan, &by, options.store, per)?;
+            let orders = Orders::new(plan, EXACT_ROWS);
+            let by = Factorizer::new(device, plan, &orders.rows, per, options.deterministic)?;
+            let solves = Solves::new(device, plan, &by, &orders, options.store, per)?;
             Ok((by, solves, device.function(&halo_kernel("schwarz_start", plan.block))?))
         };
         let (by, solves, start) = agree(self.comm(), local())?;
@@ -161,7 +163,7 @@ impl SchwarzFactors for Cuda {
             return Ok((FactorQuality { defect2: [0.0; 2], finite: true }, Pivots::default()));
         }
         match how {
-            Factorization::Exact => f.by.eliminate(self, b)?,
+            Factorization::Exact => f.by.eliminate(self)?,
             Factorization::Random { sweeps, warm } => f.by.sweep(self, b, sweeps, warm)?,
         }
         f.by.measure(self, b, !exact)?;

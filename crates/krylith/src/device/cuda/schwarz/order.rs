@@ -1,9 +1,53 @@
 //! In which order warps take rows where each waits for others: by levels, so that those that can be computed at once are taken at once.
 
+use super::super::driver::Device;
 use crate::precond::SchwarzPlan;
 
+/// Levels ahead of the one that is computed whose warps wait already.
+const AHEAD: usize = 8;
+
+/// Items by level.
+pub(super) struct Order {
+    pub items: Vec<u32>,
+    /// How many items a level has in the mean.
+    pub width: usize,
+}
+
+/// What waits for others: rows of a factorisation, and runs of rows of solves.
+pub(super) struct Orders {
+    pub rows: Order,
+    pub lower: Order,
+    pub upper: Order,
+}
+
+impl Orders {
+    /// Each of them on a thread; runs of `per` rows.
+    pub fn new(plan: &SchwarzPlan, per: usize) -> Self {
+        let none = || Order { items: Vec::new(), width: 0 };
+        let (mut first, mut second) = (none(), none());
+        let upper = std::thread::scope(|scope| {
+            scope.spawn(|| first = rows(plan));
+            scope.spawn(|| second = lower_runs(plan, per));
+            upper_runs(plan, per)
+        });
+        Self { rows: first, lower: second, upper }
+    }
+}
+
+impl Order {
+    /// Shared memory that a block of `warps` threads' warps, one an item, asks for so that no more of them run than a few
+    /// levels have: all that wait look at the same cache, and those that others wait for come late.
+    pub fn shared(&self, device: &Device, warps: usize, needed: usize) -> usize {
+        let (room, wanted) = (device.shared_memory(), AHEAD * self.width);
+        match wanted.div_ceil(warps * device.multiprocessors()) {
+            blocks @ 0..=8 => needed.max(room / blocks.max(1) - 2048),
+            _ => needed,
+        }
+    }
+}
+
 /// Items `0..items` by level, within a level ascending; `level` is given those of lower items.
-fn by_level(items: usize, level: impl Fn(usize, &[u32]) -> u32) -> Vec<u32> {
+fn by_level(items: usize, level: impl Fn(usize, &[u32]) -> u32) -> Order {
     let mut levels = vec![0u32; items];
     let mut counts = vec![0u32; 2];
     for i in 0..items {
@@ -21,11 +65,12 @@ fn by_level(items: usize, level: impl Fn(usize, &[u32]) -> u32) -> Vec<u32> {
         order[*at as usize] = i as u32;
         *at += 1;
     }
-    order
+    let depth = levels.iter().max().map_or(1, |&l| l as usize + 1);
+    Order { items: order, width: items.div_ceil(depth) }
 }
 
 /// Rows by the levels of L.
-pub(super) fn rows(plan: &SchwarzPlan) -> Vec<u32> {
+fn rows(plan: &SchwarzPlan) -> Order {
     by_level(plan.rows(), |i, levels| {
         let lower = &plan.column[plan.row_ptr[i] as usize..plan.diagonal[i] as usize];
         lower.iter().map(|&j| levels[j as usize] + 1).max().unwrap_or(0)
@@ -33,7 +78,7 @@ pub(super) fn rows(plan: &SchwarzPlan) -> Vec<u32> {
 }
 
 /// Runs of `per` rows by the levels of L.
-pub(super) fn lower_runs(plan: &SchwarzPlan, per: usize) -> Vec<u32> {
+fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
     by_level(rows.div_ceil(per), |run, levels| {
         let first = run * per;
@@ -44,7 +89,7 @@ pub(super) fn lower_runs(plan: &SchwarzPlan, per: usize) -> Vec<u32> {
 }
 
 /// Runs of `per` rows by the levels of U, rows numbered from the end.
-pub(super) fn upper_runs(plan: &SchwarzPlan, per: usize) -> Vec<u32> {
+fn upper_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
     by_level(rows.div_ceil(per), |run, levels| {
         let first = run * per;
@@ -83,11 +128,12 @@ mod tests {
     #[test]
     fn rows_come_by_levels() {
         let plan = plan();
-        assert_eq!(rows(&plan), [0, 3, 4, 1, 2]);
-        assert_eq!(lower_runs(&plan, 1), [0, 3, 4, 1, 2]);
-        assert_eq!(lower_runs(&plan, 2), [0, 2, 1]);
+        assert_eq!(rows(&plan).items, [0, 3, 4, 1, 2]);
+        assert_eq!(lower_runs(&plan, 1).items, [0, 3, 4, 1, 2]);
+        assert_eq!(lower_runs(&plan, 2).items, [0, 2, 1]);
         // From the end: 4 and 3 are free, 2 is, 1 needs 2, and 0 needs 1.
-        assert_eq!(upper_runs(&plan, 1), [0, 1, 2, 3, 4]);
+        assert_eq!(upper_runs(&plan, 1).items, [0, 1, 2, 3, 4]);
+        assert_eq!((rows(&plan).width, lower_runs(&plan, 2).width), (2, 2));
         assert_eq!(runs(&plan, 2), [0, 2, 3, 5]);
         assert_eq!(runs(&SchwarzPlan::default(), 2), [0]);
     }

@@ -5,7 +5,7 @@ use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::specialisations::{define, value};
 use super::factor::Factorizer;
-use super::order;
+use super::order::{self, Order, Orders};
 use crate::Result;
 use crate::comm::time_limit;
 use crate::precond::{SchwarzPlan, TriangularSolve};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Warps of a block of threads.
 const WARPS: usize = 4;
 /// Rows of a warp in exact solves; `32 / LANES` of the kernel.
-const EXACT_ROWS: usize = 4;
+pub(super) const EXACT_ROWS: usize = 4;
 /// A row without an own node.
 const NONE: u32 = u32::MAX;
 
@@ -27,6 +27,8 @@ struct Triangle {
     values: Buffer<u8>,
     runs: Buffer<u32>,
     order: Buffer<u32>,
+    /// Shared memory of a block of threads that substitutes.
+    shared: usize,
     /// Right-hand sides and results.
     pub w: Buffer<f64>,
     pub v: Buffer<f64>,
@@ -101,6 +103,7 @@ impl Solves {
         device: &Arc<Device>,
         plan: &SchwarzPlan,
         by: &Factorizer,
+        orders: &Orders,
         store: Store,
         per: usize,
     ) -> Result<Self> {
@@ -110,14 +113,15 @@ impl Solves {
         let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
         let runs = order::runs(plan, per);
         let from_end: Vec<u32> = runs.iter().rev().map(|&i| rows as u32 - i).collect();
-        let triangle = |begin: &[i64], runs: &[u32], order: &[u32]| -> Result<Triangle> {
+        let triangle = |begin: &[i64], runs: &[u32], order: &Order| -> Result<Triangle> {
             let blocks = begin[rows] as usize;
             Ok(Triangle {
                 begin: device.upload(begin, what)?,
                 column: device.room(blocks, what)?,
                 values: device.room(blocks * size, what)?,
                 runs: device.upload(runs, what)?,
-                order: device.upload(order, what)?,
+                order: device.upload(&order.items, what)?,
+                shared: order.shared(device, WARPS, 0),
                 w: device.zeros(rows * b, what)?,
                 v: device.zeros(rows * b, what)?,
             })
@@ -126,8 +130,8 @@ impl Solves {
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
         let function = |entry| device.function(&kernel(entry, b, store));
         let solves = Self {
-            lower: triangle(&lower, &runs, &order::lower_runs(plan, EXACT_ROWS))?,
-            upper: triangle(&upper, &from_end, &order::upper_runs(plan, EXACT_ROWS))?,
+            lower: triangle(&lower, &runs, &orders.lower)?,
+            upper: triangle(&upper, &from_end, &orders.upper)?,
             inverse: device.room(rows * size, what)?,
             target: device.upload(&target, what)?,
             tickets: device.zeros(2, what)?,
@@ -142,6 +146,9 @@ impl Solves {
                 jacobi: function("schwarz_jacobi")?,
             },
         };
+        for triangle in [&solves.lower, &solves.upper] {
+            device.allow_shared(&solves.functions.exact, 32 * WARPS, triangle.shared)?;
+        }
         if rows > 0 {
             let split = function("schwarz_split")?;
             // SAFETY: the parameter types are the kernel's; both triangles have the rows' blocks but the diagonal.
@@ -243,11 +250,13 @@ impl Solves {
             },
             Sweep { target: self.target.pointer(), out: y, ..triangle(upper, 1) },
         ];
-        for sweep in both {
+        for (sweep, triangle) in both.into_iter().zip([lower, upper]) {
             match how {
-                TriangularSolve::Exact => self.run(space, &self.functions.exact, sweep)?,
+                TriangularSolve::Exact => {
+                    self.run(space, &self.functions.exact, triangle.shared, sweep)?;
+                }
                 TriangularSolve::Random { sweeps } if !deterministic => {
-                    self.run(space, &self.functions.random, Sweep { sweeps: sweeps as i32, ..sweep })?;
+                    self.run(space, &self.functions.random, 0, Sweep { sweeps: sweeps as i32, ..sweep })?;
                 }
                 TriangularSolve::Random { sweeps } => {
                     self.ping_pong(space, &self.functions.ordered, sweeps, sweep)?;
@@ -266,16 +275,16 @@ impl Solves {
         let mut from = one.w;
         for k in 0..sweeps {
             let v = to[k % 2];
-            self.run(space, function, Sweep { from, v, last: (k + 1 == sweeps) as i32, ..one })?;
+            self.run(space, function, 0, Sweep { from, v, last: (k + 1 == sweeps) as i32, ..one })?;
             from = v;
         }
         Ok(())
     }
 
-    fn run(&self, space: &Cuda, function: &CudaFunction, sweep: Sweep) -> Result<()> {
+    fn run(&self, space: &Cuda, function: &CudaFunction, shared: usize, sweep: Sweep) -> Result<()> {
         let (device, grid) = (space.device(), (sweep.count as usize).div_ceil(WARPS));
         // SAFETY: the parameter type is the kernel's; all arrays are as long as the plan says.
-        unsafe { launch!(device, function, grid, 32 * WARPS, 0, sweep) }
+        unsafe { launch!(device, function, grid, 32 * WARPS, shared, sweep) }
     }
 
     /// Bytes that one application must move at least, for vectors of `own` nodes.
