@@ -40,6 +40,8 @@ fn ildu0() -> Result<(), Failed> {
                 "first_scalars",
                 "direction",
                 "invert_diagonal",
+                "gather_values",
+                "gather_nodes",
             ] {
                 assert!(all.contains(&format!(".entry {kernel}(")), "{kernel}, b = {b}");
             }

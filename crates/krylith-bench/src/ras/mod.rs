@@ -101,7 +101,7 @@ impl Default for RasSuite {
             out: None,
             solves: None,
             repeats: 100,
-            iterations: 5000,
+            iterations: 3000,
             threads: 0,
             parts: Part::ALL.map(|(part, _)| part).to_vec(),
             full: false,
@@ -241,12 +241,12 @@ fn problem<P: Ground>(
     let wanted = |part| options.parts.contains(&part);
     let mut solves = Vec::new();
     if wanted(Part::Vendor) {
-        progress(&format!("{}: the vendor's", case.spec));
+        progress(&format!("{}: the vendor's", case.setting.name));
         solves.extend(p.vendor(case, effort)?);
     }
     if wanted(Part::Ours) {
         for way in ways(case.setting, options.full) {
-            progress(&format!("{}: {}", case.spec, way.name));
+            progress(&format!("{}: {}", case.setting.name, way.name));
             solves.extend(measure::ours(case, &way, effort));
         }
     }
@@ -290,7 +290,7 @@ fn scaling(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn 
             _ => Way::exact(case.setting),
         };
         for gpus in crate::okp::counts(options.device.gpus().len()) {
-            progress(&format!("{}: {} on {gpus} GPUs", case.spec, way.name));
+            progress(&format!("{}: {} on {gpus} GPUs", case.setting.name, way.name));
             let device = device(options, gpus);
             let effort = Effort { device: &device, gpus, steps: 1, ..effort.clone() };
             solves.extend(measure::ours(case, &way, &effort));

@@ -6,8 +6,8 @@ use krylith_bench::{DeviceChoice, RasPart, RasSuite, ras};
 fn a_small_run_on_the_cpu_writes_everything() {
     let folder = tempfile::tempdir().unwrap();
     let options = RasSuite {
-        // 24² nodes
-        scale: Some(0.0016),
+        // 16² nodes
+        scale: Some(0.00071),
         out: Some(folder.path().join("made")),
         solves: Some(1),
         repeats: 3,
@@ -26,7 +26,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
     let problem = &json["problems"][0];
     assert_eq!(
         (problem["spec"].as_str(), problem["block_rows"].as_u64()),
-        (Some("cavity:24x24,re=1"), Some(576))
+        (Some("cavity:16x16,re=1"), Some(256))
     );
     let steps = problem["steps"].as_array().unwrap();
     assert!(steps.len() >= 2, "{} Newton steps", steps.len());
