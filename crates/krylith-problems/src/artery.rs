@@ -58,8 +58,8 @@ impl Default for ArteryOptions {
 pub struct Artery {
     flow: Flow,
     options: ArteryOptions,
-    /// Nodes of the inlet, and their velocity over the mean speed.
-    inlet: Vec<(u32, [f64; 3])>,
+    /// Without those of the wall.
+    inlet: Profile,
     radius: f64,
     /// Which step is solved, from 1; the unknowns at its beginning, and from the second step on those before.
     step: usize,
@@ -251,8 +251,11 @@ fn centre_line(s: f64) -> ([f64; 2], [f64; 2]) {
     ([on_bend[0] + rest * cos, on_bend[1] + rest * sin], [sin, -cos])
 }
 
+/// Nodes of the inlet, and their velocity over the mean speed.
+type Profile = Vec<(u32, [f64; 3])>;
+
 /// A parabolic inflow of mean speed 1 at the nodes of the inlet, and the radius of a round inlet of that area.
-fn profile(mesh: &TetMesh) -> Result<(Vec<(u32, [f64; 3])>, f64)> {
+fn profile(mesh: &TetMesh) -> Result<(Profile, f64)> {
     let faces = mesh.surface("inlet")?;
     let (mut whole, mut size, mut middle) = ([0.0; 3], 0.0, [0.0; 3]);
     for face in faces {

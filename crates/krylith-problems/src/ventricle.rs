@@ -81,7 +81,7 @@ impl Ventricle {
         let VentricleOptions { dt, ramp, pressure, steps, .. } = options;
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let m = DENSITY / (BETA * dt * dt);
-        if !(positive(dt) && positive(ramp) && positive(m)) || !(pressure >= 0.0 && pressure.is_finite()) {
+        if !(positive(dt) && positive(ramp) && positive(m) && pressure >= 0.0 && pressure.is_finite()) {
             return Err(Error::invalid(format!(
                 "a ventricle with dt={dt}, ramp={ramp}, pressure={pressure}: expected positive finite numbers, and a density over dt² that is finite"
             )));
