@@ -222,8 +222,15 @@ impl Way {
         Self::ras(setting, kind, name, &words, Some([eta, gamma, rows]))
     }
 
+    /// Exact factors and randomized solves, which is what `ras` does where nothing else is asked for.
+    pub fn ours(setting: &Setting, [gamma, rows]: [usize; 2]) -> Self {
+        let name = format!("exact factors, Alg. 3, γ {gamma}, f_dp {rows}");
+        let words = format!("factor=exact,solve=random,gamma={gamma},fdp={rows}");
+        Self::ras(setting, Kind::Other, name, &words, None)
+    }
+
     /// What else there is.
-    pub fn others() -> Vec<Self> {
+    pub fn others(setting: &Setting) -> Vec<Self> {
         let other = |name: &str, text: &str| Self {
             name: name.into(),
             kind: Kind::Other,
@@ -231,6 +238,9 @@ impl Way {
             sweeps: None,
         };
         vec![
+            Self::ours(setting, [3, 8]),
+            Self::ours(setting, [5, 8]),
+            Self::ours(setting, [5, 16]),
             other("ILDU(0), BiCGSTAB", "method=bicgstab precond=ildu"),
             other("point-block Jacobi, BiCGSTAB", "method=bicgstab precond=jacobi"),
             other("auto", "method=auto precond=auto"),
@@ -259,7 +269,7 @@ pub(crate) fn ways(setting: &Setting, full: bool) -> Vec<Way> {
             }
         }
     }
-    all.extend(Way::others());
+    all.extend(Way::others(setting));
     all
 }
 
