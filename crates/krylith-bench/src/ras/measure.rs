@@ -117,6 +117,8 @@ pub(crate) struct Effort<'a> {
     pub most: usize,
     /// Newton steps; the first of them alone where it is 1.
     pub steps: usize,
+    /// Take a run before those that count: the first of its kind on a GPU.
+    pub warm: bool,
     /// Go on after runs that do not converge, to count them.
     pub count_failures: bool,
 }
@@ -130,7 +132,7 @@ pub(crate) fn ours(case: &Case, way: &Way, effort: &Effort) -> Vec<Row> {
     let rtol = case.setting.rtol;
     let text = format!("{} {} rtol={rtol:e} max_iters={}", way.text, effort.device, effort.most);
     // The first round on a GPU compiles and loads kernels, which is paid once a machine and not once a matrix.
-    let warm = usize::from(effort.device.contains("cuda"));
+    let warm = usize::from(effort.warm);
     for round in 0..warm + effort.runs {
         let done = run(case, &text, &mut rows, round >= warm);
         if let Err(e) = done {

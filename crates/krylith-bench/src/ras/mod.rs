@@ -171,6 +171,7 @@ fn run<P: Ground>(p: &P, options: &RasSuite, progress: &mut dyn FnMut(&str)) -> 
         runs: options.solves.unwrap_or(3),
         most: options.iterations,
         steps: usize::MAX,
+        warm: gpu,
         count_failures: false,
     };
     let mut made = Made {
@@ -245,9 +246,13 @@ fn problem<P: Ground>(
         solves.extend(p.vendor(case, effort)?);
     }
     if wanted(Part::Ours) {
+        let mut kinds = Vec::new();
         for way in ways(case.setting, options.full) {
             progress(&format!("{}: {}", case.setting.name, way.name));
-            solves.extend(measure::ours(case, &way, effort));
+            // Kernels are compiled once a kind; what else there is differs from row to row.
+            let warm = effort.warm && (way.kind == Kind::Other || !kinds.contains(&way.kind));
+            kinds.push(way.kind);
+            solves.extend(measure::ours(case, &way, &Effort { warm, ..effort.clone() }));
         }
     }
     if wanted(Part::OneCore) {

@@ -93,7 +93,7 @@ fn make(made: &Made) -> (OkpReport, Vec<Figure>, String) {
     let mut facts = vec![
         format!("{}", meta["device"]),
         "T_f: factors; T_g: FGMRES; both in ms, means (least–largest) of converged runs. \
-         Values lie on the device before a clock runs, for all alike."
+         Values lie on the device before a clock runs, but for Krylith's from the second Newton step on, whose T_f has their upload."
             .into(),
         "Of cuSPARSE the faster layout of blocks and the faster policy, with and without levels, is taken; its T_f \
          gathers values and factorises, its analyses are set-up."
