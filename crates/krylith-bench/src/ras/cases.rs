@@ -6,7 +6,8 @@ use krylith::Result;
 
 /// A problem of the paper with the linear solver that the paper gives it.
 ///
-/// Tolerances and overlap of the cavity and the ventricle, and the ventricle's fill, are lost in the paper's text and chosen here.
+/// Tolerances and overlap of the cavity and the ventricle, and the ventricle's fill, are lost in the paper's text and chosen here: of
+/// the cavity so that FGMRES takes some hundred iterations, as the paper's does.
 /// Parts stand for the GPUs of the paper: what one of its GPUs solves is one subdomain here.
 pub(crate) struct Setting {
     /// Name of the part of the suite.
@@ -30,7 +31,7 @@ pub(crate) const CAVITY_600: Setting = Setting {
     name: "cavity600",
     shape: Shape { parts: 4, overlap: 1, fill: 1 },
     restart: 30,
-    rtol: 1e-6,
+    rtol: 1e-3,
     newton: 1..4,
     time_steps: 0,
     fill_between: 3,
@@ -42,7 +43,7 @@ pub(crate) const CAVITY_1200: Setting = Setting {
     name: "cavity1200",
     shape: Shape { parts: 8, overlap: 1, fill: 2 },
     restart: 100,
-    rtol: 1e-6,
+    rtol: 1e-3,
     newton: 1..4,
     time_steps: 0,
     fill_between: 3,
