@@ -7,15 +7,18 @@ use krylith::newton::{
 use krylith::{Options, Outcome, Progress, Result};
 use std::ops::ControlFlow;
 
+/// What x is given to, and where the answer goes.
+type Evaluate<'f> = Box<dyn Fn(&[f64], &mut [f64]) + 'f>;
+
 /// A system of closures: F and the values of J.
-struct System<F, J> {
+struct System<'f> {
     pattern: Bsr,
-    f: F,
-    j: J,
+    f: Evaluate<'f>,
+    j: Evaluate<'f>,
     jacobians: usize,
 }
 
-impl<F: Fn(&[f64], &mut [f64]), J: Fn(&[f64], &mut [f64])> NonlinearSystem for System<F, J> {
+impl NonlinearSystem for System<'_> {
     fn pattern(&self) -> &Bsr {
         &self.pattern
     }
@@ -31,18 +34,18 @@ impl<F: Fn(&[f64], &mut [f64]), J: Fn(&[f64], &mut [f64])> NonlinearSystem for S
 }
 
 /// One equation, b = 1.
-fn scalar(f: impl Fn(f64) -> f64, j: impl Fn(f64) -> f64) -> impl NonlinearSystem {
+fn scalar<'f>(f: impl Fn(f64) -> f64 + 'f, j: impl Fn(f64) -> f64 + 'f) -> System<'f> {
     let pattern = Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![0.0]).unwrap();
     System {
         pattern,
-        f: move |x: &[f64], to: &mut [f64]| to[0] = f(x[0]),
-        j: move |x: &[f64], to: &mut [f64]| to[0] = j(x[0]),
+        f: Box::new(move |x, to| to[0] = f(x[0])),
+        j: Box::new(move |x, to| to[0] = j(x[0])),
         jacobians: 0,
     }
 }
 
 /// Two components a node on a line of n: diffusion, and a reaction that couples them.
-fn reaction(n: usize, strength: f64) -> System<impl Fn(&[f64], &mut [f64]), impl Fn(&[f64], &mut [f64])> {
+fn reaction(n: usize, strength: f64) -> System<'static> {
     let (mut row_ptr, mut col) = (vec![0], Vec::new());
     for i in 0..n {
         col.extend((i.saturating_sub(1)..(i + 2).min(n)).map(|j| j as u32));
@@ -77,7 +80,7 @@ fn reaction(n: usize, strength: f64) -> System<impl Fn(&[f64], &mut [f64]), impl
             }
         }
     };
-    System { pattern, f, j, jacobians: 0 }
+    System { pattern, f: Box::new(f), j: Box::new(j), jacobians: 0 }
 }
 
 fn linear() -> Options {

@@ -189,7 +189,8 @@ impl<S: SchwarzFactors> Schwarz<S> {
                 let infinite = space.any(!quality.finite)?;
                 self.defect = self.total(space, quality)?;
                 if !infinite && self.defect <= MOST_DEFECT {
-                    return Ok(self.take(how));
+                    self.take(how);
+                    return Ok(());
                 }
                 let why = match infinite {
                     true => "are not finite".to_string(),
@@ -214,7 +215,8 @@ impl<S: SchwarzFactors> Schwarz<S> {
             ));
         }
         self.defect = 0.0;
-        Ok(self.take(Factorization::Exact))
+        self.take(Factorization::Exact);
+        Ok(())
     }
 
     fn take(&mut self, how: Factorization) {
