@@ -133,25 +133,8 @@ pub struct SolveArgs {
     #[arg(long, help_heading = "System")]
     pub equilibrate: bool,
 
-    /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together; under mpirun each
-    /// rank takes one of them [default: auto, the first GPU if one can be used and an estimate says that it is sooner]
-    #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
-    pub device: Option<DeviceSpec>,
-    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
-    /// multilevel (parts of the graph), graph (the same by METIS)
-    /// [default: auto, runs of rows unless the graph leaves much less to exchange]
-    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", help_heading = "Machine")]
-    pub partition: Option<PartitionSpec>,
-    /// Threads on the CPU [default: one a core]
-    #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
-    pub threads: Option<usize>,
-    /// Bitwise equal results from run to run [default: off; results of this version are bitwise equal anyway]
-    #[arg(long, help_heading = "Machine")]
-    pub deterministic: bool,
-    /// Precision in which matrix, preconditioner and basis are stored; arithmetic is f64, and so is the residual that
-    /// counts [default: f64]
-    #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
-    pub store: Option<Store>,
+    #[command(flatten)]
+    pub machine: MachineArgs,
     /// How a product of scalar rows is stored: csr (by rows), dia (by diagonals, half of them where the matrix is symmetric) or
     /// dia-full (all of them) [default: auto, which is dia where the entries lie on at most 32 diagonals and fill most of them]
     #[arg(long, value_name = "auto|csr|dia|dia-full", help_heading = "Machine")]
@@ -231,15 +214,47 @@ impl SolveArgs {
             rtol: self.rtol,
             atol: self.atol,
             max_iters: self.max_iters,
-            time_limit: None,
-            store: self.store,
             format: self.format,
+            equilibrate: self.equilibrate.then_some(true),
+            ..self.machine.options()
+        }
+    }
+}
+
+/// Where a solve runs, and in what precision it stores.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together; under mpirun each
+    /// rank takes one of them [default: auto, the first GPU if one can be used and an estimate says that it is sooner]
+    #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
+    pub device: Option<DeviceSpec>,
+    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
+    /// multilevel (parts of the graph), graph (the same by METIS)
+    /// [default: auto, runs of rows unless the graph leaves much less to exchange]
+    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", help_heading = "Machine")]
+    pub partition: Option<PartitionSpec>,
+    /// Threads on the CPU [default: one a core]
+    #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
+    pub threads: Option<usize>,
+    /// Bitwise equal results from run to run [default: off; results of this version are bitwise equal anyway]
+    #[arg(long, help_heading = "Machine")]
+    pub deterministic: bool,
+    /// Precision in which matrix, preconditioner and basis are stored; arithmetic is f64, and so is the residual that
+    /// counts [default: f64]
+    #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
+    pub store: Option<Store>,
+}
+
+impl MachineArgs {
+    /// What they say; nothing of the rest.
+    fn options(&self) -> Options {
+        Options {
+            store: self.store,
             device: self.device.clone(),
             threads: self.threads,
             deterministic: self.deterministic.then_some(true),
-            equilibrate: self.equilibrate.then_some(true),
             partition: self.partition,
-            memory_limit: None,
+            ..Options::default()
         }
     }
 }
@@ -269,21 +284,8 @@ pub struct NewtonArgs {
     #[arg(long, value_name = "P,…", value_delimiter = ',', help_heading = "Newton")]
     pub continuation: Vec<f64>,
 
-    /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together [default: auto]
-    #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
-    pub device: Option<DeviceSpec>,
-    /// How block rows are given to several GPUs: rows, nonzeros, geometric or graph [default: auto]
-    #[arg(long, value_name = "auto|rows|nonzeros|geometric|graph", help_heading = "Machine")]
-    pub partition: Option<PartitionSpec>,
-    /// Threads on the CPU [default: one a core]
-    #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
-    pub threads: Option<usize>,
-    /// Bitwise equal results from run to run [default: off]
-    #[arg(long, help_heading = "Machine")]
-    pub deterministic: bool,
-    /// Precision in which matrix, preconditioner and basis are stored [default: f64]
-    #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
-    pub store: Option<Store>,
+    #[command(flatten)]
+    pub machine: MachineArgs,
 
     /// Krylov method of linear solves, as of `krylith solve` [default: fgmres]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, help_heading = "Linear solves")]
@@ -327,12 +329,7 @@ impl NewtonArgs {
             restart: self.restart.or(method.restart),
             precond: self.precond.clone(),
             max_iters: self.max_iters,
-            store: self.store,
-            device: self.device.clone(),
-            threads: self.threads,
-            deterministic: self.deterministic.then_some(true),
-            partition: self.partition,
-            ..method
+            ..self.machine.options().or(&method)
         }
     }
 }

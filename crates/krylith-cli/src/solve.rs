@@ -231,7 +231,7 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
             devices: device.names.clone(),
             ranks: device.ranks,
             threads: device.threads,
-            deterministic: args.deterministic,
+            deterministic: args.machine.deterministic,
             seed: if let Some(Rhs::Random(seed)) = args.rhs { Some(seed) } else { None },
             store: options.store.unwrap_or(Store::F64).name().into(),
             format: match solution.format {

@@ -244,7 +244,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 break Outcome::Stagnated;
             }
             let asks = convergence.tell(&self.history, verified, observer);
-            if interrupted || on.largest(s, f64::from(u8::from(asks)))? > 0.0 {
+            if interrupted || on.any(s, asks)? {
                 break Outcome::Interrupted;
             }
             if s.pipeline_depth() == 0 {
@@ -344,7 +344,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         // Devices of one kind everywhere: all ranks record, or none does.
         let length = match launches {
             None => MOST,
-            Some(own) => LAUNCHES / (on.largest(s, own as f64)? as usize).max(1),
+            Some(own) => LAUNCHES / (on.mean(s, own as f64)? as usize).max(1),
         };
         self.length = (length.clamp(1, MOST), on.key);
         self.host.resize(R::SCALARS + self.length.0 + 1, 0.0);

@@ -150,9 +150,18 @@ impl<'a, S: Space> Operators<'a, S> {
         Self { a, p, key }
     }
 
-    /// The largest of a number over all that work on this system.
-    pub fn largest(&self, space: &S, own: f64) -> Result<f64> {
-        self.a.largest(space, own)
+    /// True on all ranks that work on this system where any of them says so. Collective.
+    pub fn any(&self, space: &S, mine: bool) -> Result<bool> {
+        let mut count = [f64::from(u8::from(mine))];
+        self.a.sum(space, &mut count)?;
+        Ok(count[0] > 0.0)
+    }
+
+    /// The mean of a number over those ranks, which all of them get alike. Collective.
+    pub fn mean(&self, space: &S, own: f64) -> Result<f64> {
+        let mut sums = [own, 1.0];
+        self.a.sum(space, &mut sums)?;
+        Ok(sums[0] / sums[1])
     }
 
     /// True where the guard is known to be raised. What is not recorded asks the device: an operator that works on the host

@@ -51,7 +51,7 @@ impl<S: Space> LinearOperator<S> for Mixed<'_, S> {
     fn recordable(&self) -> bool {
         self.exact.recordable() && self.rounded.recordable()
     }
-    fn largest(&self, space: &S, own: f64) -> Result<f64> {
-        self.exact.largest(space, own)
+    fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
+        self.exact.sum(space, numbers)
     }
 }

@@ -20,8 +20,8 @@ pub use structure::Structure;
 pub use term_values::TermValues;
 pub(crate) use term_values::{HostTerms, check_count};
 
+use crate::Result;
 use crate::space::Space;
-use crate::{Result, comm};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -103,11 +103,10 @@ pub trait LinearOperator<S: Space> {
         true
     }
 
-    /// The largest of a number over the ranks that apply the operator together: those of the space, unless the operator shares
-    /// its work with ranks that the space knows nothing of (see [`Replicated`]). What all of them must decide alike is asked here.
-    /// Collective.
-    fn largest(&self, space: &S, own: f64) -> Result<f64> {
-        comm::largest(space.comm(), own)
+    /// Adds numbers up over the ranks that apply the operator together: those of the space, unless the operator shares its work
+    /// with ranks that the space knows nothing of (see [`Replicated`]). What all of them must decide alike is found so. Collective.
+    fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
+        space.comm().sum(numbers)
     }
 }
 
@@ -150,8 +149,8 @@ macro_rules! behind {
             fn recordable(&self) -> bool {
                 (**self).recordable()
             }
-            fn largest(&self, space: &S, own: f64) -> Result<f64> {
-                (**self).largest(space, own)
+            fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
+                (**self).sum(space, numbers)
             }
         }
     )*};
@@ -195,8 +194,8 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     fn recordable(&self) -> bool {
         self.borrow().recordable()
     }
-    fn largest(&self, space: &S, own: f64) -> Result<f64> {
-        self.borrow().largest(space, own)
+    fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
+        self.borrow().sum(space, numbers)
     }
 }
 

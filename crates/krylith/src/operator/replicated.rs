@@ -320,8 +320,8 @@ impl<S: SharedRows> LinearOperator<S> for Replicated<S> {
             + 8 * (self.cuts.sent(rank) * (self.comm.size() - 1)) as u64
     }
     /// The space is one rank's, and yet all must take the same steps: products meet.
-    fn largest(&self, _: &S, own: f64) -> Result<f64> {
-        largest(&*self.comm, own)
+    fn sum(&self, _: &S, numbers: &mut [f64]) -> Result<()> {
+        self.comm.sum(numbers)
     }
 }
 

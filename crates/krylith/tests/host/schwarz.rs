@@ -82,7 +82,7 @@ fn methods_converge_faster_with_overlap_and_fill() {
 #[test]
 fn reports_say_what_ras_is() {
     let a = convection(20, 2);
-    let options: Options = "device=cpu precond=ras:parts=5,overlap=1,fill=1".parse().unwrap();
+    let options: Options = "device=cpu precond=ras:parts=5,overlap=1,fill=1,eta=5".parse().unwrap();
     let problem = Problem::bsr(&a).unwrap();
     let mut solver = Solver::new(&problem, &options).unwrap();
     let (b, mut x) = (vec![1.0; 800], vec![0.0; 800]);
@@ -92,7 +92,7 @@ fn reports_say_what_ras_is() {
         (&info.name[..], &info.text[..]),
         ("ras", "restricted additive Schwarz with overlap 1, ILU(1)")
     );
-    for (key, value) in [("subdomains", 5), ("overlap", 1), ("eta", 5), ("gamma", 5), ("fdp", 8)] {
+    for (key, value) in [("subdomains", 5), ("overlap", 1), ("eta", 5), ("gamma", 5), ("fdp", 16)] {
         assert!(info.parameters.contains(&(key.into(), Value::Count(value))), "{key}: {:?}", info.parameters);
     }
     assert!(solution.events.iter().all(|e| e.kind != EventKind::Fallback), "{:?}", solution.events);

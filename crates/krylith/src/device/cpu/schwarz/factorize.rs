@@ -213,35 +213,26 @@ fn by_levels<const B: usize>(
     let (bb, plan) = (B * B, job.plan);
     let bytes = job.bytes() / plan.rows().max(1);
     let (factors, inverse) = (Shared::new(factors), Shared::new(inverse));
-    for rows in levels.iter() {
-        let pieces = pool.pieces(rows.len() * bytes).min(rows.len());
-        pool.run(pieces, |piece| {
-            pulp::Arch::new().dispatch(Wide(
-                #[inline(always)]
-                || {
-                    for &i in &rows[share(rows.len(), piece, pieces)] {
-                        let i = i as usize;
-                        let entries = job.entries(i..i + 1);
-                        // SAFETY: a row is one thread's, and rows of its own level do not read it.
-                        let (row, own) = unsafe {
-                            let entries = entries.start * bb..entries.end * bb;
-                            (factors.write(entries), inverse.write(i * bb..(i + 1) * bb))
-                        };
-                        // SAFETY: rows that a row reads are of levels before, and nobody writes those any more.
-                        job.eliminate::<B>(i, row, |k| unsafe {
-                            let behind = plan.diagonal[k] as usize + 1..plan.row_ptr[k + 1] as usize;
-                            (
-                                factors.read(behind.start * bb..behind.end * bb),
-                                inverse.read(k * bb..(k + 1) * bb),
-                            )
-                        });
-                        let diagonal = plan.diagonal[i] as usize - entries.start;
-                        job.invert::<B>(i, &row[diagonal * bb..][..bb], own);
-                    }
-                },
-            ));
-        });
-    }
+    levels.each_row(
+        pool,
+        bytes,
+        #[inline(always)]
+        |i| {
+            let entries = job.entries(i..i + 1);
+            // SAFETY: a row is one thread's, and rows of its own level do not read it.
+            let (row, own) = unsafe {
+                let entries = entries.start * bb..entries.end * bb;
+                (factors.write(entries), inverse.write(i * bb..(i + 1) * bb))
+            };
+            // SAFETY: rows that a row reads are of levels before, and nobody writes those any more.
+            job.eliminate::<B>(i, row, |k| unsafe {
+                let behind = plan.diagonal[k] as usize + 1..plan.row_ptr[k + 1] as usize;
+                (factors.read(behind.start * bb..behind.end * bb), inverse.read(k * bb..(k + 1) * bb))
+            });
+            let diagonal = plan.diagonal[i] as usize - entries.start;
+            job.invert::<B>(i, &row[diagonal * bb..][..bb], own);
+        },
+    );
 }
 
 /// Inverses of the diagonal blocks that are there.

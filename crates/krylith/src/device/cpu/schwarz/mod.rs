@@ -10,7 +10,7 @@
 mod factorize;
 mod solve;
 
-use super::{Cpu, outer, pool, zeros};
+use super::{Cpu, Wide, outer, pool, zeros};
 use crate::Result;
 use crate::comm::Channel;
 use crate::memory::{Numbers, check_len};
@@ -20,7 +20,7 @@ use crate::precond::{
     FILL, FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
 };
 use crate::space::{Space, Store};
-use pool::{Disjoint, share};
+use pool::{Disjoint, Pool, share};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -146,6 +146,20 @@ impl Levels {
 
     fn iter(&self) -> impl Iterator<Item = &[u32]> {
         self.ptr.windows(2).map(|w| &self.rows[w[0]..w[1]])
+    }
+
+    /// Calls `work` for every row, level after level, rows of one level on all threads; a row counts for `bytes`.
+    #[inline(always)]
+    fn each_row(&self, pool: &Pool, bytes: usize, work: impl Fn(usize) + Sync) {
+        for rows in self.iter() {
+            let pieces = pool.pieces(rows.len() * bytes).min(rows.len());
+            pool.run(pieces, |piece| {
+                pulp::Arch::new().dispatch(Wide(
+                    #[inline(always)]
+                    || rows[share(rows.len(), piece, pieces)].iter().for_each(|&i| work(i as usize)),
+                ));
+            });
+        }
     }
 }
 

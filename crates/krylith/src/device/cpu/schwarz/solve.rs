@@ -174,22 +174,15 @@ fn by_levels<const B: usize, const UPPER: bool>(
 ) {
     let bytes = view.bytes() / view.plan.rows().max(1);
     let to = Shared::new(to);
-    for rows in levels.iter() {
-        let pieces = pool.pieces(rows.len() * bytes).min(rows.len());
-        pool.run(pieces, |piece| {
-            pulp::Arch::new().dispatch(Wide(
-                #[inline(always)]
-                || {
-                    for &i in &rows[share(rows.len(), piece, pieces)] {
-                        let i = i as usize;
-                        // SAFETY: rows that a row reads are of levels before, and nobody writes those any more.
-                        let found = view
-                            .row::<B, UPPER>(i, &r[i * B..][..B], |j| unsafe { to.read(j * B..(j + 1) * B) });
-                        // SAFETY: a row is one thread's, and rows of its own level do not read it.
-                        unsafe { to.write(i * B..(i + 1) * B) }.copy_from_slice(&found);
-                    }
-                },
-            ));
-        });
-    }
+    levels.each_row(
+        pool,
+        bytes,
+        #[inline(always)]
+        |i| {
+            // SAFETY: rows that a row reads are of levels before, and nobody writes those any more.
+            let found = view.row::<B, UPPER>(i, &r[i * B..][..B], |j| unsafe { to.read(j * B..(j + 1) * B) });
+            // SAFETY: a row is one thread's, and rows of its own level do not read it.
+            unsafe { to.write(i * B..(i + 1) * B) }.copy_from_slice(&found);
+        },
+    );
 }
