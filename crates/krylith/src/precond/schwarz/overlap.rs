@@ -12,6 +12,9 @@ use crate::partition::{Halo, RowNumbers, Subdomains, with_ghosts};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
+/// Rows that a thread looks at, at least.
+const ROWS: usize = 4096;
+
 /// What [`find`] finds. Nodes are own ones, and behind them those that are imported, by owner and then by number.
 pub(super) struct Overlap {
     /// Vectors: what is imported of others.
@@ -85,9 +88,10 @@ pub(super) fn find(
                 let inside = |j: u32| {
                     label.get(j as usize).is_some_and(|&q| q as usize == p) || overlap[p].contains(&j)
                 };
-                let mut new: Vec<u32> =
-                    rows.iter().flat_map(|&i| known.row(i)).copied().filter(|&j| !inside(j)).collect();
-                new.sort_unstable();
+                let outside = |&i: &u32| known.row(i).iter().copied().filter(|&j| !inside(j));
+                // A subdomain may be all that a rank has.
+                let mut new: Vec<u32> = rows.par_iter().with_min_len(ROWS).flat_map_iter(outside).collect();
+                new.par_sort_unstable();
                 new.dedup();
                 Some(new)
             })

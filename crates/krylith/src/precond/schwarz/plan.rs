@@ -177,8 +177,8 @@ impl SchwarzPlan {
             }
             subdomains.rows(p).iter().for_each(|&i| own[i as usize] = false);
             plan.node.extend_from_slice(&order);
-            plan.column.extend(part.col.iter().map(|&j| first + j));
-            plan.source.extend_from_slice(&part.from);
+            plan.column.par_extend(part.col.par_iter().map(|&j| first + j));
+            plan.source.par_extend(part.from.par_iter());
             plan.subdomains.push(plan.node.len() as u32);
         }
         Ok(plan)
