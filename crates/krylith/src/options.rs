@@ -399,7 +399,11 @@ impl Options {
             return wrong("time_limit", format!("is {v}; expected a positive number of seconds"));
         }
         let method = MethodSpec::meant(self)?;
-        Ok(Options { method: Some(method), ..self.clone() })
+        let mut precond = self.precond.clone();
+        if self.deterministic == Some(true) {
+            precond = precond.map(|precond| precond.in_fixed_order());
+        }
+        Ok(Options { method: Some(method), precond, ..self.clone() })
     }
 
     /// When to stop.

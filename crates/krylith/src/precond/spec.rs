@@ -215,6 +215,17 @@ impl PrecondSpec {
         }
     }
 
+    /// The same with every sweep in a fixed order, so that it is bitwise the same each time.
+    pub(crate) fn in_fixed_order(self) -> Self {
+        let both = |parts: Box<[Self; 2]>| Box::new((*parts).map(Self::in_fixed_order));
+        match self {
+            PrecondSpec::Ras(ras) => PrecondSpec::Ras(RasSpec { deterministic: true, ..ras }),
+            PrecondSpec::Sum(parts) => PrecondSpec::Sum(both(parts)),
+            PrecondSpec::Multiplicative(parts) => PrecondSpec::Multiplicative(both(parts)),
+            other => other,
+        }
+    }
+
     /// True where it is symmetric for a symmetric matrix, as far as can be told before it is built.
     pub fn keeps_symmetry(&self) -> bool {
         match self {

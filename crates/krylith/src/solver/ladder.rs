@@ -262,6 +262,7 @@ mod tests {
         assert_eq!(names("precond=ras", LARGE), restarts);
         assert_eq!(names("precond=ras:solve=exact", LARGE)[0], "ras:solve=exact with bicgstab");
         assert_eq!(names("precond=ras:deterministic", LARGE)[0], "ras:deterministic with bicgstab");
+        assert_eq!(names("precond=ras deterministic=true", LARGE)[0], "ras:deterministic with bicgstab");
         assert_eq!(names("precond=ras method=bicgstab", LARGE), ["ras with bicgstab"]);
         let all = names("method=gmres:restart=7", LARGE);
         assert!(all.len() == 6 && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");

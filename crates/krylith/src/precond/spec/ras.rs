@@ -212,6 +212,8 @@ mod tests {
         let long = "ras:overlap=1,parts=8,sub=ilu,fill=1,order=natural,factor=random,eta=5,solve=random,gamma=5,fdp=16";
         assert_eq!(long.parse::<PrecondSpec>().unwrap().to_string(), "ras:parts=8,fill=1,factor=random");
         assert_eq!("ras:factor=exact".parse::<PrecondSpec>().unwrap().to_string(), "ras");
+        let fixed = "jacobi+ras:gamma=3".parse::<PrecondSpec>().unwrap().in_fixed_order();
+        assert_eq!(fixed.to_string(), "jacobi+ras:gamma=3,deterministic");
         assert_eq!("ras:deterministic=no".parse::<PrecondSpec>().unwrap().to_string(), "ras");
         for (text, words) in [
             ("ras:overlap=-1", "ras:overlap=-1: expected a whole number from 0 to 100"),
