@@ -2,7 +2,8 @@
 //
 //   schwarz_split    columns of both triangles from the pattern S
 //   schwarz_pack     values of both triangles from the factors
-//   schwarz_exact    substitution                                             bytes: see below, once
+//   schwarz_exact    substitution, four rows a warp                             bytes: see below, once
+//   schwarz_exact_rows  the same, one row a warp: where runs of four have more levels than rows    once
 //   schwarz_random   Alg. 3, `sweeps` times in place, whatever values are there    once
 //   schwarz_ordered  the same one sweep, with the values of the sweep before outside a warp's rows     once a sweep
 //   schwarz_jacobi   Alg. 2, one sweep                                              once a sweep
@@ -229,6 +230,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
 
 constexpr int NARROW = B <= 4 ? 4 : 8;
 extern "C" __global__ void __launch_bounds__(THREADS) schwarz_exact(const Sweep s) { triangle<EXACT, 8>(s); }
+extern "C" __global__ void __launch_bounds__(THREADS) schwarz_exact_rows(const Sweep s) { triangle<EXACT, 32>(s); }
 extern "C" __global__ void __launch_bounds__(THREADS) schwarz_random(const Sweep s) { triangle<RANDOM, NARROW>(s); }
 extern "C" __global__ void __launch_bounds__(THREADS) schwarz_ordered(const Sweep s) { triangle<ORDERED, NARROW>(s); }
 extern "C" __global__ void __launch_bounds__(THREADS) schwarz_jacobi(const Sweep s) { triangle<JACOBI, NARROW>(s); }

@@ -7,10 +7,12 @@ use crate::precond::SchwarzPlan;
 const AHEAD: usize = 8;
 
 /// Items by level.
+#[derive(Clone)]
 pub(super) struct Order {
     pub items: Vec<u32>,
-    /// How many items a level has in the mean.
-    pub width: usize,
+    /// Rows of an item.
+    pub per: usize,
+    pub depth: usize,
 }
 
 /// What waits for others: rows of a factorisation, and runs of rows of solves.
@@ -21,16 +23,20 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Each of them on a thread; runs of `per` rows.
+    /// Each of them on a thread; solves take runs of `per` rows, or single ones where runs have more levels: a run begins when all
+    /// that its rows need is there, which costs most of the parallelism where runs do not line up.
     pub fn new(plan: &SchwarzPlan, per: usize) -> Self {
-        let none = || Order { items: Vec::new(), width: 0 };
-        let (mut first, mut second) = (none(), none());
-        let upper = std::thread::scope(|scope| {
-            scope.spawn(|| first = rows(plan));
-            scope.spawn(|| second = lower_runs(plan, per));
-            upper_runs(plan, per)
+        let (rows, lower, upper, upper_rows) = std::thread::scope(|scope| {
+            let rows = scope.spawn(|| lower_runs(plan, 1));
+            let lower = scope.spawn(|| lower_runs(plan, per));
+            let upper = scope.spawn(|| upper_runs(plan, per));
+            let upper_rows = upper_runs(plan, 1);
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Order>| thread.join().expect("orders do not panic");
+            (join(rows), join(lower), join(upper), upper_rows)
         });
-        Self { rows: first, lower: second, upper }
+        let lower = if lower.depth <= rows.depth { lower } else { rows.clone() };
+        let upper = if upper.depth <= upper_rows.depth { upper } else { upper_rows };
+        Self { rows, lower, upper }
     }
 }
 
@@ -38,7 +44,7 @@ impl Order {
     /// Shared memory that a block of `warps` threads' warps, one an item, asks for so that no more of them run than a few
     /// levels have: all that wait look at the same cache, and those that others wait for come late.
     pub fn shared(&self, device: &Device, warps: usize, needed: usize) -> usize {
-        let (room, wanted) = (device.shared_memory(), AHEAD * self.width);
+        let (room, wanted) = (device.shared_memory(), AHEAD * self.items.len().div_ceil(self.depth));
         match wanted.div_ceil(warps * device.multiprocessors()) {
             blocks @ 0..=8 => needed.max(room / blocks.max(1) - 2048),
             _ => needed,
@@ -46,8 +52,8 @@ impl Order {
     }
 }
 
-/// Items `0..items` by level, within a level ascending; `level` is given those of lower items.
-fn by_level(items: usize, level: impl Fn(usize, &[u32]) -> u32) -> Order {
+/// Items `0..items` of `per` rows by level, within a level ascending; `level` is given those of lower items.
+fn by_level(items: usize, per: usize, level: impl Fn(usize, &[u32]) -> u32) -> Order {
     let mut levels = vec![0u32; items];
     let mut counts = vec![0u32; 2];
     for i in 0..items {
@@ -66,21 +72,13 @@ fn by_level(items: usize, level: impl Fn(usize, &[u32]) -> u32) -> Order {
         *at += 1;
     }
     let depth = levels.iter().max().map_or(1, |&l| l as usize + 1);
-    Order { items: order, width: items.div_ceil(depth) }
-}
-
-/// Rows by the levels of L.
-fn rows(plan: &SchwarzPlan) -> Order {
-    by_level(plan.rows(), |i, levels| {
-        let lower = &plan.column[plan.row_ptr[i] as usize..plan.diagonal[i] as usize];
-        lower.iter().map(|&j| levels[j as usize] + 1).max().unwrap_or(0)
-    })
+    Order { items: order, per, depth }
 }
 
 /// Runs of `per` rows by the levels of L.
 fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
-    by_level(rows.div_ceil(per), |run, levels| {
+    by_level(rows.div_ceil(per), per, |run, levels| {
         let first = run * per;
         let of_row = |i: usize| &plan.column[plan.row_ptr[i] as usize..plan.diagonal[i] as usize];
         let below = (first..rows.min(first + per)).flat_map(of_row).filter(|&&j| (j as usize) < first);
@@ -91,7 +89,7 @@ fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
 /// Runs of `per` rows by the levels of U, rows numbered from the end.
 fn upper_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
-    by_level(rows.div_ceil(per), |run, levels| {
+    by_level(rows.div_ceil(per), per, |run, levels| {
         let first = run * per;
         let of_row = |i: usize| {
             let row = rows - 1 - i;
@@ -128,13 +126,36 @@ mod tests {
     #[test]
     fn rows_come_by_levels() {
         let plan = plan();
-        assert_eq!(rows(&plan).items, [0, 3, 4, 1, 2]);
         assert_eq!(lower_runs(&plan, 1).items, [0, 3, 4, 1, 2]);
         assert_eq!(lower_runs(&plan, 2).items, [0, 2, 1]);
         // From the end: 4 and 3 are free, 2 is, 1 needs 2, and 0 needs 1.
         assert_eq!(upper_runs(&plan, 1).items, [0, 1, 2, 3, 4]);
-        assert_eq!((rows(&plan).width, lower_runs(&plan, 2).width), (2, 2));
+        assert_eq!((lower_runs(&plan, 1).depth, lower_runs(&plan, 2).depth), (3, 2));
         assert_eq!(runs(&plan, 2), [0, 2, 3, 5]);
         assert_eq!(runs(&SchwarzPlan::default(), 2), [0]);
+    }
+
+    /// Lines of `length` rows, each coupled to the one before and to the line before.
+    fn lines(length: u32, lines: u32) -> SchwarzPlan {
+        let mut plan = SchwarzPlan { block: 1, subdomains: vec![0, length * lines], row_ptr: vec![0], ..SchwarzPlan::default() };
+        for i in 0..length * lines {
+            let lower = [(i >= length).then(|| i - length), (i % length > 0).then(|| i - 1)];
+            plan.column.extend(lower.into_iter().flatten());
+            plan.diagonal.push(plan.column.len() as i64);
+            plan.column.push(i);
+            let upper = [(i % length + 1 < length).then_some(i + 1), (i + length < length * lines).then_some(i + length)];
+            plan.column.extend(upper.into_iter().flatten());
+            plan.row_ptr.push(plan.column.len() as i64);
+            plan.node.push(i);
+        }
+        plan
+    }
+
+    #[test]
+    fn runs_are_taken_where_they_have_no_more_levels_than_rows() {
+        let even = Orders::new(&lines(8, 16), 4);
+        assert_eq!((even.lower.per, even.upper.per, even.rows.depth, even.lower.depth), (4, 4, 8 + 15, 2 + 15));
+        let odd = Orders::new(&lines(9, 16), 4);
+        assert_eq!((odd.lower.per, odd.upper.per, odd.lower.depth, odd.upper.depth), (1, 1, 9 + 15, 9 + 15));
     }
 }

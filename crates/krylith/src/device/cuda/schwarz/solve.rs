@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Warps of a block of threads.
 const WARPS: usize = 4;
-/// Rows of a warp in exact solves; `32 / LANES` of the kernel.
+/// Rows of a warp in exact solves where runs are taken; `32 / LANES` of `schwarz_exact`.
 pub(super) const EXACT_ROWS: usize = 4;
 /// A row without an own node.
 const NONE: u32 = u32::MAX;
@@ -27,6 +27,8 @@ struct Triangle {
     values: Buffer<u8>,
     runs: Buffer<u32>,
     order: Buffer<u32>,
+    /// Rows of an item of `order`: `EXACT_ROWS`, or one.
+    per: usize,
     /// Shared memory of a block of threads that substitutes.
     shared: usize,
     /// Right-hand sides and results.
@@ -50,9 +52,17 @@ pub(super) struct Solves {
 struct Functions {
     pack: CudaFunction,
     exact: CudaFunction,
+    exact_rows: CudaFunction,
     random: CudaFunction,
     ordered: CudaFunction,
     jacobi: CudaFunction,
+}
+
+impl Functions {
+    /// The exact solve with a triangle.
+    fn substitution(&self, triangle: &Triangle) -> &CudaFunction {
+        if triangle.per == 1 { &self.exact_rows } else { &self.exact }
+    }
 }
 
 /// The twin of `struct Sweep` in `kernels/schwarz_solve.cu`.
@@ -121,6 +131,7 @@ impl Solves {
                 values: device.room(blocks * size, what)?,
                 runs: device.upload(runs, what)?,
                 order: device.upload(&order.items, what)?,
+                per: order.per,
                 shared: order.shared(device, WARPS, 0),
                 w: device.zeros(rows * b, what)?,
                 v: device.zeros(rows * b, what)?,
@@ -141,13 +152,14 @@ impl Solves {
             functions: Functions {
                 pack: function("schwarz_pack")?,
                 exact: function("schwarz_exact")?,
+                exact_rows: function("schwarz_exact_rows")?,
                 random: function("schwarz_random")?,
                 ordered: function("schwarz_ordered")?,
                 jacobi: function("schwarz_jacobi")?,
             },
         };
         for triangle in [&solves.lower, &solves.upper] {
-            device.allow_shared(&solves.functions.exact, 32 * WARPS, triangle.shared)?;
+            device.allow_shared(solves.functions.substitution(triangle), 32 * WARPS, triangle.shared)?;
         }
         if rows > 0 {
             let split = function("schwarz_split")?;
@@ -220,7 +232,7 @@ impl Solves {
         let triangle = |t: &Triangle, ticket: usize| Sweep {
             halt: space.halt(),
             rows,
-            most: if exact { EXACT_ROWS } else { self.most } as i32,
+            most: if exact { t.per } else { self.most } as i32,
             count: if exact { t.order.len() } else { t.runs.len() - 1 } as i32,
             sweeps: 1,
             last: 1,
@@ -253,7 +265,7 @@ impl Solves {
         for (sweep, triangle) in both.into_iter().zip([lower, upper]) {
             match how {
                 TriangularSolve::Exact => {
-                    self.run(space, &self.functions.exact, triangle.shared, sweep)?;
+                    self.run(space, self.functions.substitution(triangle), triangle.shared, sweep)?;
                 }
                 TriangularSolve::Random { sweeps } if !deterministic => {
                     self.run(space, &self.functions.random, 0, Sweep { sweeps: sweeps as i32, ..sweep })?;
