@@ -7,6 +7,7 @@ mod equilibrated;
 mod ildu;
 mod invert;
 mod jacobi;
+pub(crate) mod multilevel;
 mod null_space;
 mod schwarz;
 mod spec;
@@ -26,6 +27,7 @@ pub(crate) use invert::eliminate;
 #[cfg(feature = "cuda")]
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
+pub use multilevel::{Coarsen, CoarsenKind, Coarsening, Transfer};
 pub use null_space::NullSpace;
 pub use schwarz::{
     FILL, FactorQuality, Factorization, MOST_DEFECT, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions,

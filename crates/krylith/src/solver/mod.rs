@@ -39,7 +39,7 @@ use crate::memory::{Numbers, NumbersMut, Transfer};
 use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
 use crate::partition::RowNumbers;
-use crate::precond::{BlockDiagonal, Factors, SchwarzFactors, SubdomainFactors, TileFactors};
+use crate::precond::{BlockDiagonal, Coarsen, Factors, SchwarzFactors, SubdomainFactors, TileFactors};
 use crate::problem::Problem;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
@@ -56,7 +56,15 @@ const MOST_RUNS: usize = 16;
 
 /// A device on which every method and preconditioner runs.
 pub trait SolverSpace:
-    PointBlockSum + BlockDiagonal + SubdomainFactors + TileFactors + SchwarzFactors + Transfer + Sized + 'static
+    PointBlockSum
+    + BlockDiagonal
+    + SubdomainFactors
+    + TileFactors
+    + SchwarzFactors
+    + Coarsen
+    + Transfer
+    + Sized
+    + 'static
 {
     /// Bytes a second that it reads, measured now.
     fn read_bandwidth(&self) -> Option<f64> {

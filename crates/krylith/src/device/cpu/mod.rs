@@ -10,6 +10,7 @@ mod crowd;
 mod dia;
 mod diagonal;
 mod factors;
+mod multilevel;
 mod outer;
 mod pool;
 mod product;

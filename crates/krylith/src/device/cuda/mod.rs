@@ -24,6 +24,7 @@ mod factors;
 mod ghosts;
 mod graph;
 mod modules;
+mod multilevel;
 mod nccl;
 pub(crate) mod part;
 mod passes;

@@ -1,0 +1,36 @@
+//! Coarse levels on a GPU. What it does not do itself yet is done by the host, on matrices that come there by themselves.
+
+use super::Cuda;
+use crate::Result;
+use crate::device::cpu::Pool;
+use crate::matrix::Bsr;
+use crate::operator::Terms;
+use crate::precond::multilevel::host;
+use crate::precond::{BlockDiagonal, Coarsen, Coarsening, Transfer};
+use crate::space::Store;
+
+impl Coarsen for Cuda {
+    fn beside(&self, len: usize) -> Result<Self> {
+        Self::new(self.device(), len)
+    }
+    fn couplings(&self, terms: &Terms) -> Result<Bsr> {
+        host::galerkin::couplings(&Pool::new(0), terms)
+    }
+    fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
+        host::transfer(&Pool::new(0), couplings, how, level)
+    }
+    fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
+        host::galerkin::terms(&Pool::new(0), terms, transfer)
+    }
+    fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
+        host::galerkin::terms_again(&Pool::new(0), terms, transfer, coarse)
+    }
+    fn l1_blocks(&self, terms: &Terms, store: Store) -> Result<Self::Blocks> {
+        let blocks = host::galerkin::inverse_l1_blocks(&Pool::new(0), terms)?;
+        self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), store)
+    }
+    fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
+        let new = host::galerkin::inverse_l1_blocks(&Pool::new(0), terms)?;
+        self.update_blocks(blocks, (&new[..]).into())
+    }
+}

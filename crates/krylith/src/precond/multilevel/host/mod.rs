@@ -1,0 +1,35 @@
+//! The steps of a set-up on the host, on all threads of a pool; a GPU's are compared with them.
+
+pub mod aggregate;
+pub mod galerkin;
+pub mod interpolate;
+pub mod split;
+
+use super::{CoarsenKind, Coarsening, Transfer};
+use crate::Result;
+use crate::device::cpu::Pool;
+use crate::matrix::Bsr;
+
+/// A node that stays in no coarser level.
+pub const FINE: u32 = u32::MAX;
+
+/// See [`Coarsen::transfer`](super::Coarsen::transfer).
+pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
+    let prolongation = match how.kind {
+        CoarsenKind::Classical => {
+            let strong = split::strong(pool, couplings, how.strength);
+            let coarse = split::pmis(pool, couplings, &strong, level);
+            interpolate::extended_i(pool, couplings, &strong, &coarse, how.truncate)?
+        }
+        CoarsenKind::Aggregation { smoothed } => {
+            let aggregates = aggregate::by_matching(pool, couplings, how.strength);
+            aggregate::prolongation(pool, couplings, &aggregates, smoothed)?
+        }
+    };
+    let coarse = prolongation.block_columns();
+    if coarse == 0 || coarse >= couplings.block_rows() {
+        return Ok(None);
+    }
+    let restriction = galerkin::transpose(pool, &prolongation)?;
+    Ok(Some(Transfer { prolongation, restriction }))
+}

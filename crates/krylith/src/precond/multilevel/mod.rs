@@ -1,0 +1,88 @@
+//! Coarse levels: a hierarchy of smaller and smaller systems, each the Galerkin product of the one before.
+//!
+//! Everything that coarsens looks at one scalar matrix, the couplings of the nodes ([`Coarsen::couplings`]); a node interpolates all of
+//! its components and stages with the same weights, so P is n × n_c scalars and works as P ⊗ I. The coarse operator keeps the
+//! block size, the stages and the coefficients of the fine one: A⊗M + τB⊗L becomes A⊗(RMP) + τB⊗(RLP).
+//!
+//! The steps of a set-up are functions in `host/`, for all threads; a GPU has its own of the same results. Each is a pure function of what it
+//! is given: random numbers come from a hash of a node's number, and nothing depends on the order of execution.
+
+pub(crate) mod host;
+
+use super::{BlockDiagonal, SubdomainFactors};
+use crate::Result;
+use crate::matrix::Bsr;
+use crate::operator::{PointBlockSum, Terms};
+use crate::space::Store;
+
+/// How nodes of a coarser level are chosen, and what the others take from them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Coarsening {
+    /// Which nodes, and what the others take from them.
+    pub kind: CoarsenKind,
+    /// θ: node i depends strongly on j where −a_ij ≥ θ max_k(−a_ik), with the sign of a_ii divided out; aggregation:
+    /// where a_ij² ≥ θ² |a_ii a_jj|.
+    pub strength: f64,
+    /// Interpolation keeps so many weights of a row, the largest.
+    pub truncate: usize,
+    /// Levels, from the finest on, that are coarsened twice as far.
+    pub aggressive: usize,
+}
+
+/// The two families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoarsenKind {
+    /// Some nodes stay (PMIS, De Sterck, Yang and Heys 2006), the others interpolate from them (extended+i, De Sterck, Falgout, Nolting
+    /// and Yang 2008).
+    Classical,
+    /// Nodes that are coupled strongly become one (pairwise matching, twice or three times; Notay 2010); with `smoothed` P gets a step of damped Jacobi (Vaněk,
+    /// Mandel and Brezina 1996).
+    Aggregation {
+        /// Smoothed P.
+        smoothed: bool,
+    },
+}
+
+impl Default for Coarsening {
+    fn default() -> Self {
+        Self { kind: CoarsenKind::Classical, strength: 0.25, truncate: 4, aggressive: 0 }
+    }
+}
+
+/// P, n × n_c scalars, and R = Pᵀ; both as matrices of 1×1 blocks.
+#[derive(Debug, Clone)]
+pub struct Transfer {
+    /// Weights with which nodes interpolate.
+    pub prolongation: Bsr,
+    /// Its transpose.
+    pub restriction: Bsr,
+}
+
+/// A device that makes coarse levels. Everything here is this rank's alone: terms have no halo.
+pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
+    /// Vectors of `len` numbers on this device and its queue, of this rank alone.
+    ///
+    /// # Errors
+    /// A device without room.
+    fn beside(&self, len: usize) -> Result<Self>;
+    /// The scalar matrix by which nodes are coarsened. Of one scalar term that matrix itself, times its coefficient; else on the union of the
+    /// patterns, with every diagonal entry stored, a_ij = −Σ_t ‖C_t‖_F ‖A_t,ij‖_F and a_ii = −Σ_{j≠i} a_ij.
+    fn couplings(&self, terms: &Terms) -> Result<Bsr>;
+    /// What interpolates level `level` (0 is the finest) from a coarser one; `None` where that would have as many nodes, or none.
+    fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>>;
+    /// R Aₜ P of every term under the same coefficients, with the diagonal stored in every row.
+    fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>>;
+    /// The same for new values of `terms`, into what [`galerkin`](Self::galerkin) made of others of the same patterns.
+    fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()>;
+    /// Inverses of the diagonal blocks of Σ Cₜ⊗Aₜ, of order b·s, each scalar row's ℓ1 norm off that block added to its diagonal entry with that entry's
+    /// sign (ℓ1-Jacobi; Baker, Falgout, Kolev and Yang 2011).
+    ///
+    /// # Errors
+    /// A diagonal block that cannot be inverted all the same, with its row.
+    fn l1_blocks(&self, terms: &Terms, store: Store) -> Result<Self::Blocks>;
+    /// The same for new values, in the same place.
+    ///
+    /// # Errors
+    /// As there.
+    fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()>;
+}
