@@ -195,6 +195,7 @@ fn main() {
             |d| conformance::arrangement::arrangement_speed(&|n| Cuda::new(d, n).unwrap()),
             true,
         ),
+        each!(coarsening::couplings_are_those_of_the_host),
         test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
         test(
             "cut::other_cuts_are_left_to_the_host",
