@@ -58,7 +58,7 @@ pub struct Rows {
     pub ends: Vec<usize>,
     /// Columns, ascending in each row.
     pub col: Vec<u32>,
-    /// Their values.
+    /// Their values; none of a pattern.
     pub values: Vec<f64>,
 }
 
@@ -73,6 +73,7 @@ pub fn join(pool: &Pool, mut runs: Vec<Rows>) -> (Vec<usize>, Vec<u32>, Vec<f64>
         std::iter::once(0).chain(ends).collect::<Vec<usize>>()
     };
     let (rows, entries) = (at(&|run| run.ends.len()), at(&|run| run.col.len()));
+    let numbers = at(&|run| run.values.len());
     let mut row_ptr = vec![0; rows[runs.len()] + 1];
     write(pool, &mut row_ptr[1..], &rows, |run, part| {
         part.iter_mut().zip(&runs[run].ends).for_each(|(to, end)| *to = entries[run] + end);
@@ -81,8 +82,8 @@ pub fn join(pool: &Pool, mut runs: Vec<Rows>) -> (Vec<usize>, Vec<u32>, Vec<f64>
         let run = runs.swap_remove(0);
         return (row_ptr, run.col, run.values);
     }
-    let (mut col, mut values) = (vec![0; entries[runs.len()]], vec![0.0; entries[runs.len()]]);
+    let (mut col, mut values) = (vec![0; entries[runs.len()]], vec![0.0; numbers[runs.len()]]);
     write(pool, &mut col, &entries, |run, part| part.copy_from_slice(&runs[run].col));
-    write(pool, &mut values, &entries, |run, part| part.copy_from_slice(&runs[run].values));
+    write(pool, &mut values, &numbers, |run, part| part.copy_from_slice(&runs[run].values));
     (row_ptr, col, values)
 }
