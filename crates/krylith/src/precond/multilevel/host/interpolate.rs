@@ -8,9 +8,8 @@
 //! them; then those with strong neighbours of the first kind, through the weights of these; and so on.
 
 use super::FINE;
-use super::pieces::{self, Rows, Scratch};
-use super::split::{pieces_of, sign};
-use crate::Result;
+use super::parallel::{Rows, Scratch, assemble, bounds, fill, join, map};
+use super::split::{pieces_of, runs, sign};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 
@@ -22,11 +21,11 @@ const COARSE: u8 = 2;
 const OPPOSITE: u8 = 4;
 
 /// Extended+i interpolation, truncated to the `most` largest weights of a row (0: all), which keep the row's sum.
-pub fn extended_i(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usize) -> Result<Bsr> {
+pub fn extended_i(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usize) -> Bsr {
     let (n, rows) = (a.block_rows(), pieces_of(pool, a));
     let kinds = kinds(pool, a, strong, coarse, &rows);
     let scratch = Scratch::new();
-    let runs = pieces::map(pool, rows.len() - 1, |piece| {
+    let runs = map(pool, rows.len() - 1, |piece| {
         scratch.with(
             || Search::new(n),
             |search| {
@@ -41,15 +40,14 @@ pub fn extended_i(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usi
             },
         )
     });
-    let (row_ptr, col, values) = pieces::join(pool, runs);
-    Bsr::new(1, n, columns(coarse), row_ptr, col, values)
+    assemble(pool, 1, columns(coarse), runs)
 }
 
 /// Multipass interpolation, truncated at the end to the `most` largest weights of a row (0: all), which keep the row's sum.
 ///
 /// Node i takes w_ik = −α/ã Σ_j a_ij w_jk over its strong neighbours j of the pass before; α lets these stand for all couplings of the
 /// opposite sign, ã is a_ii with those of its own sign added. A node that no pass reaches has an empty row.
-pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usize) -> Result<Bsr> {
+pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usize) -> Bsr {
     let n = a.block_rows();
     let (scratch, mut passes) = (Scratch::new(), Passes::new(coarse));
     loop {
@@ -57,8 +55,8 @@ pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usiz
         if nodes.is_empty() {
             break;
         }
-        let cut = pieces::bounds(nodes.len(), pool.pieces(512 * nodes.len()));
-        let runs = pieces::map(pool, cut.len() - 1, |piece| {
+        let cut = bounds(nodes.len(), pool.pieces(512 * nodes.len()));
+        let runs = map(pool, cut.len() - 1, |piece| {
             let mut out = Rows::default();
             let nodes = nodes[cut[piece]..cut[piece + 1]].iter();
             scratch.with(
@@ -67,10 +65,10 @@ pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usiz
             );
             out
         });
-        passes.push(nodes, pieces::join(pool, runs));
+        passes.push(nodes, join(pool, 1, &runs));
     }
     let rows = pieces_of(pool, a);
-    let runs = pieces::map(pool, rows.len() - 1, |piece| {
+    let runs = map(pool, rows.len() - 1, |piece| {
         let (mut out, mut row) = (Rows::default(), Vec::new());
         for i in rows[piece]..rows[piece + 1] {
             row.clear();
@@ -80,8 +78,7 @@ pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usiz
         }
         out
     });
-    let (row_ptr, col, values) = pieces::join(pool, runs);
-    Bsr::new(1, n, columns(coarse), row_ptr, col, values)
+    assemble(pool, 1, columns(coarse), runs)
 }
 
 /// Nodes that stay.
@@ -94,7 +91,7 @@ fn kinds(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], rows: &[usize]) ->
     let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
     let mut kinds = vec![0; a.blocks()];
-    pieces::write(pool, &mut kinds, &entries, |piece, out| {
+    fill(pool, runs(&entries), &mut kinds, |piece, out| {
         for i in rows[piece]..rows[piece + 1] {
             let g = sign(a, i);
             for p in row_ptr[i]..row_ptr[i + 1] {
@@ -246,7 +243,7 @@ struct Passes<'a> {
     of: Vec<u32>,
     /// Its place in that pass.
     place: Vec<u32>,
-    rows: Vec<(Vec<usize>, Vec<u32>, Vec<f64>)>,
+    rows: Vec<Rows>,
 }
 
 impl<'a> Passes<'a> {
@@ -259,7 +256,7 @@ impl<'a> Passes<'a> {
     fn next(&self, pool: &Pool, a: &Bsr, strong: &[u8]) -> Vec<u32> {
         let last = self.rows.len() as u32;
         let rows = pieces_of(pool, a);
-        let lists = pieces::map(pool, rows.len() - 1, |piece| {
+        let lists = map(pool, rows.len() - 1, |piece| {
             let reached = |&i: &usize| {
                 let mut row = a.row_ptr()[i]..a.row_ptr()[i + 1];
                 self.of[i] == NEVER && row.any(|p| strong[p] != 0 && self.of[a.col()[p] as usize] == last)
@@ -269,7 +266,7 @@ impl<'a> Passes<'a> {
         lists.concat()
     }
 
-    fn push(&mut self, nodes: Vec<u32>, rows: (Vec<usize>, Vec<u32>, Vec<f64>)) {
+    fn push(&mut self, nodes: Vec<u32>, rows: Rows) {
         self.rows.push(rows);
         for (i, place) in nodes.into_iter().zip(0..) {
             self.of[i as usize] = self.rows.len() as u32;
@@ -285,10 +282,10 @@ impl<'a> Passes<'a> {
             pass => {
                 let rows = &self.rows[pass as usize - 1];
                 let at = self.place[i] as usize;
-                (None, rows.0[at]..rows.0[at + 1], Some(rows))
+                (None, rows.row_ptr[at]..rows.row_ptr[at + 1], Some(rows))
             }
         };
-        own.into_iter().chain(entries.filter_map(move |p| rows.map(|rows| (rows.1[p], rows.2[p]))))
+        own.into_iter().chain(entries.filter_map(move |p| rows.map(|rows| (rows.col[p], rows.values[p]))))
     }
 }
 
@@ -296,7 +293,7 @@ impl Rows {
     fn push(&mut self, row: &[(u32, f64)]) {
         self.col.extend(row.iter().map(|&(j, _)| j));
         self.values.extend(row.iter().map(|&(_, w)| w));
-        self.ends.push(self.col.len());
+        self.end_row();
     }
 }
 
@@ -313,7 +310,7 @@ fn truncate(row: &mut Vec<(u32, f64)>, most: usize) {
     row.truncate(most);
     row.sort_unstable_by_key(|&(j, _)| j);
     let scale = total / sum(row);
-    if scale.is_finite() {
+    if row.iter().all(|&(_, w)| (w * scale).is_finite()) {
         row.iter_mut().for_each(|(_, w)| *w *= scale);
     }
 }

@@ -5,7 +5,7 @@
 //! Aggressive coarsening does the same once more with the nodes that stayed, joined by paths of two strong couplings.
 
 use super::FINE;
-use super::pieces::{self, Rows, Scratch};
+use super::parallel::{Rows, Scratch, bounds, fill, join, map};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::space::splitmix64;
@@ -30,7 +30,12 @@ pub(super) fn sign(a: &Bsr, i: usize) -> f64 {
 
 /// Pieces for a pass over the entries of `a`.
 pub(super) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
-    pieces::bounds(a.block_rows(), pool.pieces(16 * a.blocks()))
+    bounds(a.block_rows(), pool.pieces(16 * a.blocks()))
+}
+
+/// Lengths of the pieces between these bounds.
+pub(super) fn runs(bounds: &[usize]) -> impl Iterator<Item = usize> {
+    bounds.windows(2).map(|w| w[1] - w[0])
 }
 
 /// Of each entry of `a` whether its row depends strongly on its column: −a_ij ≥ θ max_k(−a_ik) > 0 with the sign of a_ii divided out. The
@@ -40,7 +45,7 @@ pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
     let rows = pieces_of(pool, a);
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
     let mut out = vec![0; a.blocks()];
-    pieces::write(pool, &mut out, &entries, |piece, out| {
+    fill(pool, runs(&entries), &mut out, |piece, out| {
         for i in rows[piece]..rows[piece + 1] {
             let g = sign(a, i);
             let row = row_ptr[i]..row_ptr[i + 1];
@@ -70,15 +75,15 @@ pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
 pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     let mut numbers = pmis(pool, a, strong, level);
     let nodes: Vec<u32> = (0..a.block_rows() as u32).filter(|&i| numbers[i as usize] != FINE).collect();
-    let rows = pieces::bounds(nodes.len(), pool.pieces(64 * nodes.len()));
+    let rows = bounds(nodes.len(), pool.pieces(64 * nodes.len()));
     let scratch = Scratch::new();
-    let paths = pieces::map(pool, rows.len() - 1, |piece| {
+    let paths = map(pool, rows.len() - 1, |piece| {
         scratch.with(
             || vec![FINE; a.block_rows()],
             |seen: &mut Vec<u32>| paths(a, strong, &numbers, &nodes[rows[piece]..rows[piece + 1]], seen),
         )
     });
-    let (row_ptr, col, _) = pieces::join(pool, paths);
+    let Rows { row_ptr, col, .. } = join(pool, 0, &paths);
     let seed = SEED + TWICE + level as u64;
     let again = select(
         pool,
@@ -116,7 +121,7 @@ fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32
             add(k);
             neighbours(a, strong, k).for_each(&mut add);
         }
-        out.ends.push(out.col.len());
+        out.end_row();
     }
     out
 }
@@ -144,7 +149,7 @@ fn select<N: Iterator<Item = usize>>(
         }
     });
     let mut keys = vec![0u64; n];
-    pieces::write(pool, &mut keys, rows, |piece, keys| {
+    fill(pool, runs(rows), &mut keys, |piece, keys| {
         for (i, key) in (rows[piece]..).zip(keys) {
             *key = (counts[i].load(Relaxed) as u64) << 40 | random(i) >> 24;
         }
@@ -152,7 +157,7 @@ fn select<N: Iterator<Item = usize>>(
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
     // The round in which a node last had a neighbour that weighs more.
     let lost: Vec<AtomicU32> = counts;
-    let mut undecided: Vec<Vec<u32>> = pieces::map(pool, rows.len() - 1, |piece| {
+    let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
         let mut list = Vec::with_capacity(rows[piece + 1] - rows[piece]);
         for i in rows[piece]..rows[piece + 1] {
             if lost[i].swap(0, Relaxed) == 0 && !lonely {
@@ -164,11 +169,14 @@ fn select<N: Iterator<Item = usize>>(
         list
     });
     let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
+    let each = |lists: &mut [Vec<u32>], f: &(dyn Fn(&mut Vec<u32>) + Sync)| {
+        fill(pool, std::iter::repeat_n(1, lists.len()), lists, |_, list| list.iter_mut().for_each(f));
+    };
     for round in 1.. {
         if undecided.iter().all(Vec::is_empty) {
             break;
         }
-        pieces::each(pool, &mut undecided, |_, list| {
+        each(&mut undecided, &|list| {
             for i in list.iter().map(|&i| i as usize) {
                 let weight = (keys[i], i);
                 for j in neighbours(i).filter(|&j| is(j, UNDECIDED)) {
@@ -176,11 +184,11 @@ fn select<N: Iterator<Item = usize>>(
                 }
             }
         });
-        pieces::each(pool, &mut undecided, |_, list| {
+        each(&mut undecided, &|list| {
             let winners = list.iter().filter(|&&i| lost[i as usize].load(Relaxed) != round);
             winners.for_each(|&i| state[i as usize].store(COARSE, Relaxed));
         });
-        pieces::each(pool, &mut undecided, |_, list| {
+        each(&mut undecided, &|list| {
             list.retain(|&i| {
                 let i = i as usize;
                 if is(i, COARSE) {
@@ -199,10 +207,9 @@ fn select<N: Iterator<Item = usize>>(
 
 /// Ascending numbers of the nodes of which `is` is true; [`FINE`] of the others.
 fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
-    let counts =
-        pieces::map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
+    let counts = map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
     let mut out = vec![FINE; rows[rows.len() - 1]];
-    pieces::write(pool, &mut out, rows, |piece, out| {
+    fill(pool, runs(rows), &mut out, |piece, out| {
         let mut next = counts[..piece].iter().sum::<usize>() as u32;
         for (i, out) in (rows[piece]..).zip(out) {
             if is(i) {
