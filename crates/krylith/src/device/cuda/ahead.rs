@@ -10,7 +10,9 @@ use super::specialisations as special;
 use crate::method::{KERNELS, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, STAGE_SWEEPS, TileFactor};
+use crate::precond::{
+    CYCLE_STEPS, COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, PrecondSpec, STAGE_SWEEPS, TileFactor,
+};
 use crate::problem::LocalProblem;
 use crate::space::{Store, SweepSource};
 
@@ -112,6 +114,10 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
         PrecondSpec::None => {}
         PrecondSpec::Ras(_) if (1..=8).contains(&b) => all.extend(schwarz::kernels([b], store)),
         PrecondSpec::Ras(_) => {}
+        PrecondSpec::Amg(amg) => {
+            all.extend(MULTILEVEL_SWEEPS.into_iter().flat_map(sweeps));
+            all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
+        }
         PrecondSpec::Jacobi { block } => {
             let order = block.unwrap_or(b) * s;
             if order <= 32 {
