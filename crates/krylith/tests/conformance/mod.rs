@@ -5,6 +5,8 @@
 pub mod arrangement;
 pub mod block_tiles;
 pub mod cbcg;
+#[cfg(feature = "cuda")]
+pub mod coarsening;
 pub mod compose;
 pub mod csr;
 #[cfg(feature = "cuda")]

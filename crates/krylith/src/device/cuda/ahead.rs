@@ -11,7 +11,8 @@ use crate::method::{KERNELS, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::{
-    CYCLE_STEPS, COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, PrecondSpec, STAGE_SWEEPS, TileFactor,
+    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, PrecondSpec, SCHWARZ_SWEEPS,
+    STAGE_SWEEPS, TileFactor,
 };
 use crate::problem::LocalProblem;
 use crate::space::{Store, SweepSource};
@@ -112,7 +113,10 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
     match precond {
         // Those of ras are compiled when it is built.
         PrecondSpec::None => {}
-        PrecondSpec::Ras(_) if (1..=8).contains(&b) => all.extend(schwarz::kernels([b], store)),
+        PrecondSpec::Ras(_) if (1..=8).contains(&b) => {
+            all.extend(schwarz::kernels([b], store));
+            all.extend(sweeps(SCHWARZ_SWEEPS));
+        }
         PrecondSpec::Ras(_) => {}
         PrecondSpec::Amg(amg) => {
             all.extend(MULTILEVEL_SWEEPS.into_iter().flat_map(sweeps));

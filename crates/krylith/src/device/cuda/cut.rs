@@ -7,6 +7,7 @@
 
 use super::Cuda;
 use super::driver::{Buffer, Device, launch};
+use super::scan::{last as number, scan};
 use super::specialisations as special;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
@@ -26,9 +27,6 @@ pub(super) const LINKS: usize = 16;
 /// Warps of a block that contracts, and slots of each one's table: a pair's neighbours at most.
 pub(super) const WARPS: usize = 4;
 pub(super) const SLOTS: usize = 512;
-/// Threads of a block that scans, and numbers of a thread.
-pub(super) const SCAN_THREADS: usize = 256;
-pub(super) const SCAN_ITEMS: usize = 8;
 
 /// One level on the GPU. No weights or sizes: 1 each.
 struct Level {
@@ -156,33 +154,6 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
     let mut label = vec![0; n];
     device.read(&labels, 0, &mut label)?;
     Ok(Some((label, room.parts.len())))
-}
-
-/// One number that kernels left.
-fn number<T: Copy + Default>(device: &Device, from: &Buffer<T>) -> Result<T> {
-    let mut found = [T::default()];
-    device.read(from, from.len() - 1, &mut found)?;
-    Ok(found[0])
-}
-
-/// Exclusive prefix sums of counts, and the total behind them.
-fn scan(device: &Arc<Device>, counts: &Buffer<u32>) -> Result<Buffer<i64>> {
-    let n = counts.len();
-    let places = device.room::<i64>(n + 1, WHAT)?;
-    let blocks = n.div_ceil(SCAN_THREADS * SCAN_ITEMS).max(1);
-    let sums = device.room::<i64>(blocks, WHAT)?;
-    let function = |entry| device.function(&special::cut("cut_scan.cu", entry));
-    let (length, counts, sums_at) = (n as i64, counts.pointer(), sums.pointer());
-    // SAFETY: the parameter types are the kernels'; `sums` has a number for each block, `places` one more than `counts`.
-    unsafe {
-        let scan = function("scan_blocks")?;
-        launch!(device, &scan, blocks, SCAN_THREADS, 0, length, counts, sums_at)?;
-        let scan = function("scan_sums")?;
-        launch!(device, &scan, 1, SCAN_THREADS, 0, blocks as i64, sums_at, places.at(n))?;
-        let scan = function("scan_places")?;
-        launch!(device, &scan, blocks, SCAN_THREADS, 0, length, counts, sums_at, places.pointer())?;
-    }
-    Ok(places)
 }
 
 /// The pair of each node and the graph of the pairs; `None` where too many nodes found nobody, or a pair has too many neighbours.

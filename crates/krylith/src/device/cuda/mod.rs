@@ -35,6 +35,7 @@ mod replicated;
 pub(crate) mod resident;
 mod residual;
 mod scalars;
+mod scan;
 mod schedule;
 mod schwarz;
 mod space;

@@ -8,7 +8,9 @@ use super::driver::TextKey;
 use super::factors::IlduShape;
 use crate::method::{KERNELS, gmres};
 use crate::operator::Structure;
-use crate::precond::{CYCLE_STEPS, COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, STAGE_SWEEPS};
+use crate::precond::{
+    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, SCHWARZ_SWEEPS, STAGE_SWEEPS,
+};
 use crate::space::step::HEADER;
 use crate::space::{self, REASONS, SmallStep, StepSource, Store, SweepSource};
 
@@ -104,7 +106,7 @@ pub(super) fn step(source: &StepSource) -> Kernel {
 /// The small steps and the sweeps of every method.
 fn steps_and_sweeps() -> Vec<Kernel> {
     let steps = KERNELS.iter().flat_map(|(steps, _)| *steps).chain(CYCLE_STEPS).map(step);
-    let preconditioners = [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS];
+    let preconditioners = [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS];
     let preconditioners = preconditioners.into_iter().chain(MULTILEVEL_SWEEPS);
     let sweeps = KERNELS.iter().map(|(_, sweeps)| *sweeps).chain(preconditioners).flatten().map(sweep);
     steps.chain(sweeps).collect()
@@ -319,13 +321,12 @@ fn all_arrays(row: &str, column: &str) -> Vec<Kernel> {
 
 /// A kernel of the graph cut.
 pub(super) fn cut(file: &'static str, entry: &'static str) -> Kernel {
-    use super::cut::{LINKS, LONGEST, SCAN_ITEMS, SCAN_THREADS, SLOTS, WARPS};
+    use super::cut::{LINKS, LONGEST, SLOTS, WARPS};
     let defines = match file {
         "cut_coarsen.cu" => {
             vec![define("WARPS", WARPS), define("SLOTS", SLOTS), define("LONGEST", LONGEST)]
         }
-        "cut_refine.cu" => vec![define("LINKS", LINKS)],
-        _ => vec![define("THREADS", SCAN_THREADS), define("ITEMS", SCAN_ITEMS)],
+        _ => vec![define("LINKS", LINKS)],
     };
     Kernel { file, entry, defines }
 }
@@ -334,10 +335,9 @@ pub(super) fn cut(file: &'static str, entry: &'static str) -> Kernel {
 pub(super) fn cuts() -> Vec<Kernel> {
     let coarsen = ["symmetric", "alone", "propose", "join", "leaders", "pair", "contract"];
     let refine = ["spread", "wish", "weigh_again", "enlist", "admit"];
-    let scan = ["scan_blocks", "scan_sums", "scan_places"];
     let coarsen = coarsen.map(|entry| cut("cut_coarsen.cu", entry));
     let rest = refine.map(|entry| cut("cut_refine.cu", entry));
-    coarsen.into_iter().chain(rest).chain(scan.map(|entry| cut("cut_scan.cu", entry))).collect()
+    coarsen.into_iter().chain(rest).collect()
 }
 
 /// The bandwidth measurement.
@@ -391,6 +391,8 @@ pub fn vector_kernels() -> Vec<Kernel> {
         }
     }
     all.extend(cuts());
+    all.extend(super::scan::kernels());
+    all.extend(super::multilevel::kernels());
     all.extend(super::block::kernels(1..=space::MOST_COLUMNS));
     all.extend(steps_and_sweeps());
     all

@@ -1,6 +1,7 @@
 //! Coarse levels on a GPU. What it does not do itself yet is done by the host, on matrices that come there by themselves.
 
 use super::Cuda;
+use super::compiler::Kernel;
 use crate::Result;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
@@ -8,6 +9,11 @@ use crate::operator::Terms;
 use crate::precond::multilevel::host;
 use crate::precond::{BlockDiagonal, Coarsen, Coarsening, Transfer};
 use crate::space::Store;
+
+/// The kernels of coarse levels.
+pub(super) fn kernels() -> Vec<Kernel> {
+    Vec::new()
+}
 
 impl Coarsen for Cuda {
     fn beside(&self, len: usize) -> Result<Self> {

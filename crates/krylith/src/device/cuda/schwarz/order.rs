@@ -31,7 +31,9 @@ impl Orders {
             let lower = scope.spawn(|| lower_runs(plan, per));
             let upper = scope.spawn(|| upper_runs(plan, per));
             let upper_rows = upper_runs(plan, 1);
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Order>| thread.join().expect("orders do not panic");
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Order>| {
+                thread.join().expect("orders do not panic")
+            };
             (join(rows), join(lower), join(upper), upper_rows)
         });
         let lower = if lower.depth <= rows.depth { lower } else { rows.clone() };
@@ -137,13 +139,21 @@ mod tests {
 
     /// Lines of `length` rows, each coupled to the one before and to the line before.
     fn lines(length: u32, lines: u32) -> SchwarzPlan {
-        let mut plan = SchwarzPlan { block: 1, subdomains: vec![0, length * lines], row_ptr: vec![0], ..SchwarzPlan::default() };
+        let mut plan = SchwarzPlan {
+            block: 1,
+            subdomains: vec![0, length * lines],
+            row_ptr: vec![0],
+            ..SchwarzPlan::default()
+        };
         for i in 0..length * lines {
             let lower = [(i >= length).then(|| i - length), (i % length > 0).then(|| i - 1)];
             plan.column.extend(lower.into_iter().flatten());
             plan.diagonal.push(plan.column.len() as i64);
             plan.column.push(i);
-            let upper = [(i % length + 1 < length).then_some(i + 1), (i + length < length * lines).then_some(i + length)];
+            let upper = [
+                (i % length + 1 < length).then_some(i + 1),
+                (i + length < length * lines).then_some(i + length),
+            ];
             plan.column.extend(upper.into_iter().flatten());
             plan.row_ptr.push(plan.column.len() as i64);
             plan.node.push(i);
@@ -154,7 +164,10 @@ mod tests {
     #[test]
     fn runs_are_taken_where_they_have_no_more_levels_than_rows() {
         let even = Orders::new(&lines(8, 16), 4);
-        assert_eq!((even.lower.per, even.upper.per, even.rows.depth, even.lower.depth), (4, 4, 8 + 15, 2 + 15));
+        assert_eq!(
+            (even.lower.per, even.upper.per, even.rows.depth, even.lower.depth),
+            (4, 4, 8 + 15, 2 + 15)
+        );
         let odd = Orders::new(&lines(9, 16), 4);
         assert_eq!((odd.lower.per, odd.upper.per, odd.lower.depth, odd.upper.depth), (1, 1, 9 + 15, 9 + 15));
     }

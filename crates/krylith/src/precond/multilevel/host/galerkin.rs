@@ -39,7 +39,12 @@ pub fn terms(pool: &Pool, terms: &Terms, transfer: &Transfer) -> Result<Terms<'s
 }
 
 /// See [`Coarsen::galerkin_again`](super::super::Coarsen::galerkin_again).
-pub fn terms_again(pool: &Pool, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
+pub fn terms_again(
+    pool: &Pool,
+    terms: &Terms,
+    transfer: &Transfer,
+    coarse: &mut Terms<'static>,
+) -> Result<()> {
     let _ = (pool, terms, transfer, coarse);
     todo!("helper b")
 }

@@ -1,8 +1,11 @@
 //! The steps of a set-up on the host, on all threads of a pool; a GPU's are compared with them.
 
 pub mod aggregate;
+#[cfg(test)]
+mod classical_tests;
 pub mod galerkin;
 pub mod interpolate;
+mod pieces;
 pub mod split;
 
 use super::{CoarsenKind, Coarsening, Transfer};

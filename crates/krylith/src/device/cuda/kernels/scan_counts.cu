@@ -1,4 +1,4 @@
-// cut_scan: exclusive prefix sums of 32-bit counts as 64-bit numbers, and their total behind them.
+// scan_counts: exclusive prefix sums of 32-bit counts as 64-bit numbers, and their total behind them.
 //
 // Macros: THREADS of a block, ITEMS of a thread. Three launches: sums of blocks, their prefix sums by one block, prefix sums within.
 // Bytes moved: 8 read and 8 written a count.
