@@ -6,6 +6,7 @@ mod classical_tests;
 pub mod galerkin;
 pub mod interpolate;
 mod pieces;
+pub mod parallel;
 pub mod split;
 
 use super::{CoarsenKind, Coarsening, Transfer};
