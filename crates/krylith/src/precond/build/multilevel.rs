@@ -3,6 +3,7 @@
 use super::super::spec::kind_name;
 use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, Smoothing};
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
+use crate::Result;
 use crate::comm::{self, agree};
 use crate::operator::{TermValues, Terms};
 use crate::partition;
@@ -11,7 +12,6 @@ use crate::solver::SolverSpace;
 use crate::solver::setup::{self, SetupPart};
 use crate::space::Store;
 use crate::text::{count, plural, seconds};
-use crate::Result;
 use std::time::Instant;
 
 /// A hierarchy of this rank's own nodes. Collective.

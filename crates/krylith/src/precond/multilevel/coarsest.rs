@@ -252,8 +252,7 @@ mod tests {
         for n in [0, 1, 2, 31, 32, 33, 100] {
             // Not dominant, so that rows change places; rows and columns from 1e-6 to 1e6.
             let size = |i: usize| 10f64.powi((i * 7 % 13) as i32 - 6);
-            let a: Vec<f64> =
-                (0..n * n).map(|e| random(1, e as u64) * size(e / n) * size(e % n)).collect();
+            let a: Vec<f64> = (0..n * n).map(|e| random(1, e as u64) * size(e / n) * size(e % n)).collect();
             let (g, dropped) = Lu::new(n, a.clone()).inverse();
             let scaled: Vec<f64> = (0..n * n).map(|e| a[e] / size(e / n) / size(e % n)).collect();
             let g: Vec<f64> = (0..n * n).map(|e| g[e] * size(e / n) * size(e % n)).collect();

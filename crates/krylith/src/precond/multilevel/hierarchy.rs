@@ -423,7 +423,11 @@ impl<S: Coarsen> Level<S> {
         match (&self.inverse, &self.transfer) {
             (Some(inverse), _) => inverse.bytes(),
             (None, Some(t)) => {
-                smoothing + (products + 1) * a + t.prolongation.bytes() + t.restriction.bytes() + 48 * len as u64
+                smoothing
+                    + (products + 1) * a
+                    + t.prolongation.bytes()
+                    + t.restriction.bytes()
+                    + 48 * len as u64
             }
             (None, None) => SMOOTHED as u64 / 2 * (smoothing + (products + 1) * a),
         }

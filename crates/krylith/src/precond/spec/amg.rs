@@ -48,7 +48,16 @@ const MOST_SWEEPS: usize = 1000;
 const MOST_LEVELS: usize = 100;
 
 const KEYS: [&str; 11] = [
-    "cycle", "coarsen", "strength", "truncate", "aggressive", "smoother", "sweeps", "degree", "coarsest", "levels",
+    "cycle",
+    "coarsen",
+    "strength",
+    "truncate",
+    "aggressive",
+    "smoother",
+    "sweeps",
+    "degree",
+    "coarsest",
+    "levels",
     "store",
 ];
 
@@ -91,7 +100,9 @@ impl AmgSpec {
         match (&mut amg.smoother, sweeps, degree) {
             (_, None, None) => {}
             (Smoothing::Chebyshev { degree: own }, None, Some(given)) => *own = given,
-            (Smoothing::Jacobi { sweeps: own } | Smoothing::Ildu { sweeps: own }, Some(given), None) => *own = given,
+            (Smoothing::Jacobi { sweeps: own } | Smoothing::Ildu { sweeps: own }, Some(given), None) => {
+                *own = given
+            }
             (Smoothing::Chebyshev { .. }, Some(given), _) => {
                 return Err(Error::invalid(format!(
                     "amg:sweeps={given}: smoother=chebyshev has a degree; sweeps are for jacobi and ildu"
@@ -150,7 +161,9 @@ impl AmgSpec {
             Smoothing::Chebyshev { degree: MultilevelOptions::DEGREE } => {}
             Smoothing::Chebyshev { degree } => keys.push(format!("degree={degree}")),
             Smoothing::Jacobi { sweeps: SWEEPS } | Smoothing::Ildu { sweeps: SWEEPS } => {}
-            Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => keys.push(format!("sweeps={sweeps}")),
+            Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => {
+                keys.push(format!("sweeps={sweeps}"))
+            }
         }
         keys.extend((self.coarsest != default.coarsest).then(|| format!("coarsest={}", self.coarsest)));
         keys.extend((self.levels != default.levels).then(|| format!("levels={}", self.levels)));

@@ -449,10 +449,6 @@ pub fn terms_again(
     transfer: &Transfer,
     coarse: &mut Terms<'static>,
 ) -> Result<()> {
-<<<<<<< HEAD
-    let _ = (pool, terms, transfer, coarse);
-    todo!("helper b")
-=======
     if terms.terms.len() != coarse.terms.len() {
         return Err(Error::invalid(format!(
             "coarse level: new values of {} terms; it was made of {}",
@@ -485,7 +481,6 @@ fn kronecker_block(terms: &[Term], at: [Option<usize>; 2], b: usize, s: usize, t
             }
         }
     }
->>>>>>> amg-b
 }
 
 /// See [`Coarsen::l1_blocks`](super::super::Coarsen::l1_blocks): the inverses, row-major.

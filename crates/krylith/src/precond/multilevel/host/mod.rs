@@ -5,8 +5,8 @@ pub mod aggregate;
 mod classical_tests;
 pub mod galerkin;
 pub mod interpolate;
-mod pieces;
 pub mod parallel;
+mod pieces;
 pub mod split;
 
 use super::{CoarsenKind, Coarsening, Transfer};
