@@ -68,6 +68,9 @@ pub enum Smoothing {
 }
 
 impl Smoothing {
+    /// The part of the spectrum (0, 1] that Chebyshev's polynomials leave to the coarser level.
+    pub const LEFT: f64 = 0.1;
+
     /// The name in options.
     pub fn name(self) -> &'static str {
         match self {
@@ -78,15 +81,12 @@ impl Smoothing {
     }
 }
 
-/// The part of the spectrum (0, 1] that Chebyshev's polynomials leave to the coarser level.
-pub(super) const LEFT: f64 = 0.1;
-
 /// Step k of a polynomial smoother: direction p ← aₖ p + cₖ D⁻¹ r, with `[a, c]` for each (Saad 2003, Alg. 12.1).
 pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
     match how {
         Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => vec![[0.0, 1.0]; sweeps],
         Smoothing::Chebyshev { degree } => {
-            let (middle, half) = ((1.0 + LEFT) / 2.0, (1.0 - LEFT) / 2.0);
+            let (middle, half) = ((1.0 + Smoothing::LEFT) / 2.0, (1.0 - Smoothing::LEFT) / 2.0);
             let sigma = middle / half;
             let (mut rho, mut steps) = (1.0 / sigma, vec![[0.0, 1.0 / middle]]);
             for _ in 1..degree {
@@ -327,6 +327,8 @@ fn solve<S: Coarsen>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LEFT: f64 = Smoothing::LEFT;
 
     /// 1 − λ p(λ) of the steps is Chebyshev's polynomial, scaled to 1 at 0: small on [LEFT, 1], largest at the ends.
     #[test]
