@@ -169,7 +169,9 @@ pub struct SolveArgs {
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
     /// each stage of a Kronecker system, one after the other), ras (restricted additive Schwarz: ILU(K) of subdomains that overlap,
     /// randomized; keys overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N,
-    /// fdp=N, deterministic); "A+B" adds two, "A then B" applies B to the residual that A leaves [default: auto]
+    /// fdp=N, deterministic); amg (algebraic multigrid; keys cycle=v|w|k,
+    /// coarsen=classical|aggregation|smoothed, strength=T, truncate=N, aggressive=N, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N,
+    /// coarsest=N, levels=N, store=f64|f32); "A+B" adds two, "A then B" applies B to the residual that A leaves [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<PrecondSpec>,
 

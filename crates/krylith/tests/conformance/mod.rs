@@ -18,6 +18,7 @@ pub mod ildu;
 pub mod lender;
 pub mod memory;
 pub mod method;
+pub mod multilevel;
 pub mod passes;
 pub mod programs;
 pub mod replicated;
