@@ -196,6 +196,7 @@ fn main() {
             true,
         ),
         each!(coarsening::couplings_are_those_of_the_host),
+        each!(transfers::transfers_are_those_of_the_host),
         test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
         test(
             "cut::other_cuts_are_left_to_the_host",

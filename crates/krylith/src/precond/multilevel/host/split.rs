@@ -11,7 +11,7 @@ use crate::space::splitmix64;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// Random parts of a level hash nodes with this seed plus the level's number.
-const SEED: u64 = 0x61_6d67;
+pub(crate) const SEED: u64 = 0x61_6d67;
 
 /// States of a node.
 const UNDECIDED: u8 = 0;
