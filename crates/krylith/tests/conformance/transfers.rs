@@ -84,7 +84,8 @@ fn long_rows(edge: usize, length: usize) -> Bsr {
     let mut rng = Random(7);
     for (i, length) in [(5, length), (n / 2, length / 10), (n - 1, length / 3)] {
         rows[i].clear();
-        let at = (0..length).map(|k| ((k * (n / length)) as u32, -0.5 - 0.4 * rng.number())).collect::<Vec<_>>();
+        let at =
+            (0..length).map(|k| ((k * (n / length)) as u32, -0.5 - 0.4 * rng.number())).collect::<Vec<_>>();
         rows[i].extend(at.into_iter().filter(|e| e.0 as usize != i));
         rows[i].insert(i as u32, length as f64);
         for (other, row) in rows.iter_mut().enumerate() {

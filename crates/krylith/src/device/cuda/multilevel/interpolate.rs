@@ -91,7 +91,8 @@ pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> R
         most: u32::try_from(most).unwrap_or(u32::MAX),
         long: device.room(n, WHAT)?,
     };
-    let (row_ptr, col, values) = if (1..=STRIDE).contains(&most) { rows.apart(most)? } else { rows.counted()? };
+    let (row_ptr, col, values) =
+        if (1..=STRIDE).contains(&most) { rows.apart(most)? } else { rows.counted()? };
     let entries = col.len();
     let on = Arc::new(Resident::new(row_ptr, col, values));
     Ok(Bsr::from_storage(1, Storage::device(n, split.coarse, entries, on)))
@@ -123,7 +124,20 @@ impl Rows<'_> {
             let (n, stride, at) = (n as i64, stride as i64, places.pointer());
             let (from, weights) = (col.pointer(), values.pointer());
             let (to, to_weights) = (to_col.pointer(), to_values.pointer());
-            launch!(device, &function, blocks, self.shape.threads, 0, n, stride, at, from, weights, to, to_weights)?;
+            launch!(
+                device,
+                &function,
+                blocks,
+                self.shape.threads,
+                0,
+                n,
+                stride,
+                at,
+                from,
+                weights,
+                to,
+                to_weights
+            )?;
         }
         Ok((places, to_col, to_values))
     }
@@ -151,14 +165,32 @@ impl Rows<'_> {
         let (n, most) = (self.n as i64, self.most);
         let (ptr, col, values) = (self.a.row_ptr.pointer(), self.a.col.pointer(), self.a.values.pointer());
         let (flags, number) = (self.split.flags.pointer(), self.split.number.pointer());
-        let (place, stride, counts, to_col, to_values) = (to.place, to.stride as i64, to.counts, to.col, to.values);
+        let (place, stride, counts, to_col, to_values) =
+            (to.place, to.stride as i64, to.counts, to.col, to.values);
         // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry of the matrix, and the output has room for
         // every weight of a row.
         unsafe {
             let (long, found) = (self.long.pointer(), found.pointer());
             launch!(
-                device, &function, blocks, self.shape.threads, 0, n, ptr, col, values, flags, number, most, place,
-                stride, counts, to_col, to_values, long, found
+                device,
+                &function,
+                blocks,
+                self.shape.threads,
+                0,
+                n,
+                ptr,
+                col,
+                values,
+                flags,
+                number,
+                most,
+                place,
+                stride,
+                counts,
+                to_col,
+                to_values,
+                long,
+                found
             )?;
         }
         let mut long = [0; 2];
@@ -178,8 +210,8 @@ impl Rows<'_> {
             let (rows, count, slots) = (self.long.pointer(), count as u32, slots as u32);
             let (keys, sums, orders) = (keys.pointer(), sums.pointer(), orders.pointer());
             launch!(
-                device, &function, warps, 32, 0, n, ptr, col, values, flags, number, most, place, stride, counts,
-                to_col, to_values, rows, count, slots, keys, sums, orders
+                device, &function, warps, 32, 0, n, ptr, col, values, flags, number, most, place, stride,
+                counts, to_col, to_values, rows, count, slots, keys, sums, orders
             )
         }
     }

@@ -60,7 +60,8 @@ pub(super) fn split(space: &Cuda, a: &Bsr, theta: f64, level: usize) -> Result<S
     let function = |entry| device.function(&kernel(entry));
     let (strong, begin) = (function("strong_entries")?, function("pmis_begin")?);
     let (lose, decide) = (function("pmis_lose")?, function("pmis_decide")?);
-    let (flags_at, weight, state_at, lost) = (flags.pointer(), weight.pointer(), state.pointer(), lost.pointer());
+    let (flags_at, weight, state_at, lost) =
+        (flags.pointer(), weight.pointer(), state.pointer(), lost.pointer());
     // SAFETY: the parameter types are the kernels', here and below; arrays have a number for each row or entry, and lists room for
     // every row.
     unsafe {
@@ -80,11 +81,12 @@ pub(super) fn split(space: &Cuda, a: &Bsr, theta: f64, level: usize) -> Result<S
             // SAFETY: as above; no list is read and written in one round.
             unsafe {
                 launch!(
-                    device, &lose, by_rows, 256, 0, n, ptr, col, shift, flags_at, weight, list, count, round, lost, to
+                    device, &lose, by_rows, 256, 0, n, ptr, col, shift, flags_at, weight, list, count, round,
+                    lost, to
                 )?;
                 launch!(
-                    device, &decide, by_rows, 256, 0, n, ptr, col, shift, flags_at, weight, list, count, round, lost,
-                    state_at, next, to
+                    device, &decide, by_rows, 256, 0, n, ptr, col, shift, flags_at, weight, list, count,
+                    round, lost, state_at, next, to
                 )?;
             }
         }

@@ -5,6 +5,7 @@ pub mod aggregate;
 mod classical_tests;
 pub mod galerkin;
 pub mod interpolate;
+pub mod parallel;
 mod pieces;
 pub mod split;
 
