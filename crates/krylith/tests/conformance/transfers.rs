@@ -4,6 +4,7 @@ use super::Make;
 use super::coarsening::{assert_same, from_rows, grid, host};
 use crate::common::Random;
 use krylith::matrix::Bsr;
+use krylith::operator::Terms;
 use krylith::precond::{Coarsen, CoarsenKind, Coarsening};
 use std::collections::BTreeMap;
 
@@ -144,4 +145,32 @@ pub fn transfers_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
         }
     }
     assert!(rows_cut > 20, "truncation was reached {rows_cut} times");
+}
+
+/// Milliseconds of a transfer on each level of a hierarchy.
+pub fn transfer_speed<S: Coarsen>(make: Make<S>) {
+    for (name, a) in [("7 points 128^3", grid(128, 1.0)), ("7 points 96^3, jumps of 1e3", grid(96, 1e3))] {
+        let space = make(a.rows());
+        let mut terms = Terms::bsr(&a);
+        for level in 0..3 {
+            let how = Coarsening { truncate: 4, ..Coarsening::default() };
+            terms = space.place(&terms).unwrap();
+            let couplings = space.couplings(&terms).unwrap();
+            let mut best = f64::INFINITY;
+            for _ in 0..5 {
+                let start = std::time::Instant::now();
+                let made = space.transfer(&couplings, &how, level).unwrap();
+                best = best.min(start.elapsed().as_secs_f64());
+                drop(made);
+            }
+            let Some(transfer) = space.transfer(&couplings, &how, level).unwrap() else { break };
+            let (n, entries) = (couplings.block_rows(), couplings.blocks());
+            let (coarse, weights) = (transfer.prolongation.block_columns(), transfer.prolongation.blocks());
+            println!(
+                "{name}, level {level}: {n} rows, {entries} entries, {coarse} stay, {weights} weights: {:.3} ms",
+                1e3 * best
+            );
+            terms = space.galerkin(&terms, &transfer).unwrap();
+        }
+    }
 }
