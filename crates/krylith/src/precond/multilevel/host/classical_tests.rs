@@ -1,8 +1,8 @@
 //! Strength, PMIS and interpolation against dense matrices and sets, written from the formulas.
 
 use super::FINE;
-use super::interpolate::extended_i;
-use super::split::{pmis, strong};
+use super::interpolate::{extended_i, multipass};
+use super::split::{aggressive_pmis, pmis, strong};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::space::{random, splitmix64};
@@ -97,11 +97,27 @@ fn strong_sets(a: &Dense, theta: f64) -> Vec<BTreeSet<usize>> {
 
 /// PMIS by sets: nodes that stay.
 fn pmis_sets(s: &[BTreeSet<usize>], level: u64) -> BTreeSet<usize> {
-    let n = s.len();
+    let some_depend = (0..s.len()).filter(|i| s.iter().any(|s| s.contains(i))).collect();
+    rounds(s, level, some_depend)
+}
+
+/// PMIS of those that stay, joined by paths of at most two.
+fn aggressive_sets(s: &[BTreeSet<usize>], level: u64) -> BTreeSet<usize> {
+    let first = pmis_sets(s, level);
+    let path = |i: usize| {
+        let reached = s[i].iter().flat_map(|&k| s[k].iter().copied().chain([k]));
+        reached.filter(|j| *j != i && first.contains(j)).collect::<BTreeSet<_>>()
+    };
+    let paths: Vec<_> =
+        (0..s.len()).map(|i| if first.contains(&i) { path(i) } else { BTreeSet::new() }).collect();
+    rounds(&paths, level + 65536, first)
+}
+
+/// Rounds of PMIS until none of `undecided` is left.
+fn rounds(s: &[BTreeSet<usize>], level: u64, mut undecided: BTreeSet<usize>) -> BTreeSet<usize> {
     let count = |i: usize| s.iter().filter(|s| s.contains(&i)).count() as u64;
-    let key: Vec<_> =
-        (0..n).map(|i| (count(i) << 40 | splitmix64(0x616d67 + level, i as u64) >> 24, i)).collect();
-    let mut undecided: BTreeSet<usize> = (0..n).filter(|&i| count(i) > 0).collect();
+    let hash = |i: usize| splitmix64(0x616d67 + level, i as u64) >> 24;
+    let key: Vec<_> = (0..s.len()).map(|i| (count(i) << 40 | hash(i), i)).collect();
     let mut coarse = BTreeSet::new();
     while !undecided.is_empty() {
         let wins = |&i: &usize| {
@@ -146,6 +162,35 @@ fn extended_i_row(
     };
     let row: BTreeMap<usize, f64> = hat.iter().map(|&j| (j, weight(j))).filter(|&(_, w)| w != 0.0).collect();
     if row.values().all(|w| w.is_finite()) { row } else { BTreeMap::new() }
+}
+
+/// Multipass interpolation by node, of all nodes.
+fn multipass_rows(a: &Dense, s: &[BTreeSet<usize>], coarse: &BTreeSet<usize>) -> Vec<BTreeMap<usize, f64>> {
+    let n = a.len();
+    let mut rows: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); n];
+    coarse.iter().for_each(|&i| rows[i] = BTreeMap::from([(i, 1.0)]));
+    let mut done = coarse.clone();
+    loop {
+        let new: Vec<usize> = (0..n).filter(|i| !done.contains(i) && !s[*i].is_disjoint(&done)).collect();
+        if new.is_empty() {
+            return rows;
+        }
+        for &i in &new {
+            let sum =
+                |all: &dyn Fn(usize) -> bool| (0..n).filter(|&j| all(j)).map(|j| value(a, i, j)).sum::<f64>();
+            let opposite =
+                |j: usize| j != i && value(a, i, j) * if value(a, i, i) < 0.0 { -1.0 } else { 1.0 } < 0.0;
+            let from = &s[i] & &done;
+            let scale = -sum(&opposite) / sum(&|j| from.contains(&j)) / sum(&|j| !opposite(j));
+            for j in from {
+                for (k, w) in rows[j].clone() {
+                    *rows[i].entry(k).or_default() += scale * value(a, i, j) * w;
+                }
+            }
+            rows[i].retain(|_, w| *w != 0.0);
+        }
+        done.extend(new);
+    }
 }
 
 /// What is left of a row: its largest weights, as large together as all were.
@@ -209,45 +254,71 @@ fn nodes_that_stay_are_independent_and_the_others_depend_on_them() {
     }
 }
 
+/// Compares `found` with rows by node; how many weights there were.
+fn assert_rows(what: &str, found: &Bsr, coarse: &BTreeSet<usize>, wanted: &[BTreeMap<usize, f64>]) -> usize {
+    let order: Vec<usize> = coarse.iter().copied().collect();
+    assert_eq!((found.block_rows(), found.block_columns()), (wanted.len(), order.len()), "{what}");
+    for (i, wanted) in wanted.iter().enumerate() {
+        let entries = found.row_ptr()[i]..found.row_ptr()[i + 1];
+        let nodes: Vec<usize> = found.col()[entries.clone()].iter().map(|&j| order[j as usize]).collect();
+        assert_eq!(nodes, wanted.keys().copied().collect::<Vec<_>>(), "{what}, row {i}");
+        let size = wanted.values().map(|w| w.abs()).fold(0.0, f64::max);
+        for (w, wanted) in found.values()[entries].iter().zip(wanted.values()) {
+            assert!((w - wanted).abs() <= 1e-12 * size, "{what}, row {i}: {w}, not {wanted}");
+        }
+    }
+    found.blocks()
+}
+
 #[test]
-fn extended_i_is_what_the_formula_says() {
+fn interpolation_is_what_the_formulas_say() {
     let mut compared = 0; // so that no case drops out unseen
     for (name, a) in cases() {
         for (theta, most) in [(0.25, 0), (0.25, 4), (0.5, 3), (0.25, 1)] {
             let (sets, sparse) = (strong_sets(&a, theta), sparse(&a));
-            let coarse = pmis_sets(&sets, 0);
-            let order: Vec<usize> = coarse.iter().copied().collect();
-            let [p, on_four] = [1, 4].map(|threads| {
+            let found = [1, 4].map(|threads| {
                 let pool = Pool::eager(threads);
                 let strong = strong(&pool, &sparse, theta);
-                let numbers = pmis(&pool, &sparse, &strong, 0);
-                extended_i(&pool, &sparse, &strong, &numbers, most).unwrap()
+                let (once, twice) =
+                    (pmis(&pool, &sparse, &strong, 0), aggressive_pmis(&pool, &sparse, &strong, 0));
+                let extended = extended_i(&pool, &sparse, &strong, &once, most);
+                [extended, multipass(&pool, &sparse, &strong, &twice, most)]
             });
-            assert_eq!((p.block_rows(), p.block_columns()), (a.len(), order.len()), "{name}");
-            for i in 0..a.len() {
-                let wanted = match coarse.contains(&i) {
-                    true => BTreeMap::from([(i, 1.0)]),
-                    false => truncated(
-                        &extended_i_row(&a, &sets, &coarse, i),
-                        if most == 0 { a.len() } else { most },
-                    ),
-                };
-                let entries = p.row_ptr()[i]..p.row_ptr()[i + 1];
-                let nodes: Vec<usize> = p.col()[entries.clone()].iter().map(|&j| order[j as usize]).collect();
-                let size = wanted.values().map(|w| w.abs()).fold(0.0, f64::max);
-                assert_eq!(nodes, wanted.keys().copied().collect::<Vec<_>>(), "{name}, most {most}, row {i}");
-                for (w, wanted) in p.values()[entries].iter().zip(wanted.values()) {
-                    assert!(
-                        (w - wanted).abs() <= 1e-12 * size,
-                        "{name}, most {most}, row {i}: {w}, not {wanted}"
-                    );
-                    compared += 1;
-                }
-            }
-            assert!(p == on_four, "{name}: as on one thread");
+            assert!(found[0] == found[1], "{name}: as on one thread");
+            let what = format!("{name}, θ = {theta}, most {most}");
+            let cut = |row: BTreeMap<usize, f64>| truncated(&row, if most == 0 { a.len() } else { most });
+            let coarse = pmis_sets(&sets, 0);
+            let row = |i: usize| match coarse.contains(&i) {
+                true => BTreeMap::from([(i, 1.0)]),
+                false => cut(extended_i_row(&a, &sets, &coarse, i)),
+            };
+            let wanted: Vec<_> = (0..a.len()).map(row).collect();
+            compared += assert_rows(&format!("extended+i, {what}"), &found[0][0], &coarse, &wanted);
+            let coarse = aggressive_sets(&sets, 0);
+            let wanted: Vec<_> = multipass_rows(&a, &sets, &coarse).into_iter().map(cut).collect();
+            compared += assert_rows(&format!("multipass, {what}"), &found[0][1], &coarse, &wanted);
         }
     }
-    assert!(compared > 2500, "{compared} weights");
+    assert!(compared > 4000, "{compared} weights");
+}
+
+#[test]
+fn aggressive_pmis_is_what_rounds_over_sets_find_and_leaves_no_node_alone() {
+    for (name, a) in cases() {
+        let (sets, sparse) = (strong_sets(&a, 0.25), sparse(&a));
+        for (threads, level) in [(1, 0), (4, 2)] {
+            let pool = Pool::eager(threads);
+            let strong = strong(&pool, &sparse, 0.25);
+            let found = aggressive_pmis(&pool, &sparse, &strong, level);
+            let stay: BTreeSet<usize> = (0..a.len()).filter(|&i| found[i] != FINE).collect();
+            assert_eq!(stay, aggressive_sets(&sets, level as u64), "{name}, level {level}");
+            if name == "laplace" {
+                assert!(stay.len() < pmis_sets(&sets, level as u64).len() / 2, "{} nodes stay", stay.len());
+                let p = multipass(&pool, &sparse, &strong, &found, 0);
+                assert!(p.row_ptr().windows(2).all(|w| w[0] < w[1]), "every node interpolates");
+            }
+        }
+    }
 }
 
 #[test]
@@ -258,13 +329,15 @@ fn rows_that_sum_to_zero_interpolate_constants() {
         row[i] = Some(-row.iter().flatten().sum::<f64>());
     }
     let (a, pool) = (sparse(&a), Pool::eager(2));
+    let strong = strong(&pool, &a, 0.25);
     for most in [0, 2] {
-        let strong = strong(&pool, &a, 0.25);
-        let numbers = pmis(&pool, &a, &strong, 0);
-        let p = extended_i(&pool, &a, &strong, &numbers, most).unwrap();
-        for i in 0..a.block_rows() {
-            let sum: f64 = p.values()[p.row_ptr()[i]..p.row_ptr()[i + 1]].iter().sum();
-            assert!((sum - 1.0).abs() < 1e-14, "row {i} sums to {sum}");
+        let extended = extended_i(&pool, &a, &strong, &pmis(&pool, &a, &strong, 0), most);
+        let multipass = multipass(&pool, &a, &strong, &aggressive_pmis(&pool, &a, &strong, 0), most);
+        for p in [extended, multipass] {
+            for i in 0..a.block_rows() {
+                let sum: f64 = p.values()[p.row_ptr()[i]..p.row_ptr()[i + 1]].iter().sum();
+                assert!((sum - 1.0).abs() < 1e-14, "row {i} sums to {sum}");
+            }
         }
     }
 }

@@ -6,7 +6,6 @@ mod classical_tests;
 pub mod galerkin;
 pub mod interpolate;
 pub mod parallel;
-mod pieces;
 pub mod split;
 
 use super::{CoarsenKind, Coarsening, Transfer};
@@ -22,8 +21,13 @@ pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) ->
     let prolongation = match how.kind {
         CoarsenKind::Classical => {
             let strong = split::strong(pool, couplings, how.strength);
-            let coarse = split::pmis(pool, couplings, &strong, level);
-            interpolate::extended_i(pool, couplings, &strong, &coarse, how.truncate)?
+            if level < how.aggressive {
+                let coarse = split::aggressive_pmis(pool, couplings, &strong, level);
+                interpolate::multipass(pool, couplings, &strong, &coarse, how.truncate)
+            } else {
+                let coarse = split::pmis(pool, couplings, &strong, level);
+                interpolate::extended_i(pool, couplings, &strong, &coarse, how.truncate)
+            }
         }
         CoarsenKind::Aggregation { smoothed } => {
             let aggregates = aggregate::by_matching(pool, couplings, how.strength);
