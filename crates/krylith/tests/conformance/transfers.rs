@@ -127,10 +127,12 @@ pub fn transfers_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
         let truncations: &[usize] = if all { &[4, 0, 1, 2, 8, 9, 40] } else { &[4, 0] };
         let (space, host) = (make(a.rows()), host());
         for (k, &truncate) in truncations.iter().enumerate() {
-            for strength in [0.25, [0.0, 0.5, 0.9][k % 3]] {
-                let how = Coarsening { kind: CoarsenKind::Classical, strength, truncate, aggressive: 0 };
-                let level = k % 3;
-                let what = format!("{name}, strength {strength}, truncated to {truncate}, level {level}");
+            let level = k % 3;
+            for (strength, aggressive) in [(0.25, 0), (0.25, 3), ([0.0, 0.5, 0.9][k % 3], k % 2 * 3)] {
+                let how = Coarsening { kind: CoarsenKind::Classical, strength, truncate, aggressive };
+                let what = format!(
+                    "{name}, strength {strength}, truncated to {truncate}, level {level}, {aggressive} aggressive"
+                );
                 let expected = host.transfer(&a, &how, level).unwrap();
                 let found = space.transfer(&a, &how, level).unwrap();
                 assert_eq!(found.is_some(), expected.is_some(), "{what}: there is a coarser level");
@@ -149,11 +151,16 @@ pub fn transfers_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
 
 /// Milliseconds of a transfer on each level of a hierarchy.
 pub fn transfer_speed<S: Coarsen>(make: Make<S>) {
-    for (name, a) in [("7 points 128^3", grid(128, 1.0)), ("7 points 96^3, jumps of 1e3", grid(96, 1e3))] {
+    for (name, a, aggressive) in [
+        ("7 points 128^3", grid(128, 1.0), 0),
+        ("7 points 128^3", grid(128, 1.0), 1),
+        ("7 points 96^3, jumps of 1e3", grid(96, 1e3), 0),
+        ("7 points 96^3, jumps of 1e3", grid(96, 1e3), 1),
+    ] {
         let space = make(a.rows());
         let mut terms = Terms::bsr(&a);
         for level in 0..3 {
-            let how = Coarsening { truncate: 4, ..Coarsening::default() };
+            let how = Coarsening { truncate: 4, aggressive, ..Coarsening::default() };
             terms = space.place(&terms).unwrap();
             let couplings = space.couplings(&terms).unwrap();
             let mut best = f64::INFINITY;
@@ -167,7 +174,7 @@ pub fn transfer_speed<S: Coarsen>(make: Make<S>) {
             let (n, entries) = (couplings.block_rows(), couplings.blocks());
             let (coarse, weights) = (transfer.prolongation.block_columns(), transfer.prolongation.blocks());
             println!(
-                "{name}, level {level}: {n} rows, {entries} entries, {coarse} stay, {weights} weights: {:.3} ms",
+                "{name}, {aggressive} aggressive, level {level}: {n} rows, {entries} entries, {coarse} stay, {weights} weights: {:.3} ms",
                 1e3 * best
             );
             terms = space.galerkin(&terms, &transfer).unwrap();

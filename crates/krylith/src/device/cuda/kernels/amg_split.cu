@@ -43,17 +43,19 @@ extern "C" __global__ void __launch_bounds__(256) strong_entries(const i64 n, co
     }
 }
 
-// What a node weighs: the number of nodes that depend on it, then 40 bits of a hash; 0 where none does, and such a node goes.
-extern "C" __global__ void __launch_bounds__(256) pmis_begin(const i64 n, const u64 seed, const u32* __restrict__ counts, u64* __restrict__ weight, u8* __restrict__ state) {
+// What a node weighs: the number of nodes that depend on it, then 40 bits of a hash of its number, or nodes[i]; and 1, for 0 is what a decided node weighs. Where
+// none depends on it a node goes, unless they are to stay.
+extern "C" __global__ void __launch_bounds__(256) pmis_begin(const i64 n, const u64 seed, const u32* __restrict__ nodes, const int lonely_stay, const u32* __restrict__ counts, u64* __restrict__ weight, u8* __restrict__ state) {
     for EACH (i, n) {
         const u64 count = counts[i];
-        weight[i] = count == 0 ? 0 : count << 40 | splitmix64(seed, (u64)i) >> 24;
-        state[i] = count == 0 ? GOES : UNDECIDED;
+        const bool goes = count == 0 && !lonely_stay;
+        weight[i] = goes ? 0 : (count << 40 | splitmix64(seed, nodes ? nodes[i] : (u64)i) >> 24) + 1;
+        state[i] = goes ? GOES : UNDECIDED;
     }
 }
 
 // Of two undecided nodes with a strong entry between them the lighter one has lost this round. A decided node weighs 0. `list` has the *count
-// undecided nodes; null: all n are looked at. `left` becomes 0.
+// undecided nodes; null: all n are looked at. `flags` null: all entries are strong. `left` becomes 0.
 extern "C" __global__ void __launch_bounds__(256) pmis_lose(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, const u64* __restrict__ weight, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, u8* lost, u32* left) {
     const int lane = threadIdx.x % 32, lanes = 1 << shift;
     const i64 nodes = list ? (i64)*count : n;
@@ -67,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(256) pmis_lose(const i64 n, const i
         bool loses = false;
         const i64 end = ptr[i + 1];
         for (i64 p = ptr[i] + (lane & (lanes - 1)); p < end; p += lanes) {
-            if (!(flags[p] & STRONG)) continue;
+            if (flags && !(flags[p] & STRONG)) continue;
             const u32 j = col[p];
             const u64 other = weight[j];
             if (other == 0) continue;
@@ -92,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(256) pmis_decide(const i64 n, const
         bool goes = false;
         const i64 end = asks ? ptr[i + 1] : 0;
         for (i64 p = (asks ? ptr[i] : 0) + (lane & (lanes - 1)); p < end && !goes; p += lanes) {
-            if (!(flags[p] & STRONG)) continue;
+            if (flags && !(flags[p] & STRONG)) continue;
             const u32 j = col[p];
             const u8 of = state[j];
             goes = of == STAYS || (of == UNDECIDED && lost[j] != (u8)round);
@@ -128,9 +130,22 @@ extern "C" __global__ void __launch_bounds__(256) pmis_staying(const i64 n, cons
     for EACH (i, n) stays[i] = state[i] == STAYS;
 }
 
-// COARSE of each entry whose column stays.
+// COARSE of each entry whose column stays, and of no other.
 extern "C" __global__ void __launch_bounds__(256) coarse_columns(const i64 entries, const u32* __restrict__ col, const u8* __restrict__ state, u8* __restrict__ flags) {
-    for EACH (p, entries) {
-        if (state[col[p]] == STAYS) flags[p] |= COARSE;
+    for EACH (p, entries) flags[p] = (flags[p] & ~COARSE) | (state[col[p]] == STAYS ? COARSE : 0);
+}
+
+// The nodes that stay, in ascending order; number[i] nodes before node i do.
+extern "C" __global__ void __launch_bounds__(256) staying_nodes(const i64 n, const i64* __restrict__ number, u32* __restrict__ nodes) {
+    for EACH (i, n) {
+        const i64 k = number[i];
+        if (number[i + 1] > k) nodes[k] = (u32)i;
+    }
+}
+
+// Of the nodes that stayed only those stay that stay again.
+extern "C" __global__ void __launch_bounds__(256) stay_again(const i64 count, const u32* __restrict__ nodes, const u8* __restrict__ again, u8* __restrict__ state) {
+    for EACH (k, count) {
+        if (again[k] != STAYS) state[nodes[k]] = GOES;
     }
 }

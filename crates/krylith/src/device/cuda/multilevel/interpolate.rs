@@ -4,32 +4,32 @@ use super::super::Cuda;
 use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::resident::Resident;
+use super::super::scan;
 use super::super::specialisations::define;
-use super::super::{scan, scan::scan as places_of};
-use super::split::{Split, grid};
+use super::split::Split;
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use std::sync::Arc;
 
 /// Up to so many weights a row goes to a place of its own at first, and all are moved together; more are counted before they are computed.
-const STRIDE: usize = 8;
+pub(super) const STRIDE: usize = 8;
 /// Bytes of all tables of long rows, at most, where one of them is smaller.
 const LONG_BYTES: usize = 256 << 20;
+const FILE: &str = "amg_interpolate.cu";
 const WHAT: &str = "interpolation weights";
 
 /// How rows are mapped to threads: lanes that share a row, threads of a block, slots of a row's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shape {
-    lanes: usize,
-    threads: usize,
-    slots: usize,
+pub(super) struct Shape {
+    pub lanes: usize,
+    pub threads: usize,
+    pub slots: usize,
 }
 
 impl Shape {
-    /// Tables of a block have 32 KB in all. Of a row's nodes at a distance of two, those that stay, a table has room for some times as many
-    /// as grids have.
-    const ALL: [Self; 4] = [
+    /// Tables of a block have 32 KB in all. A table has room for several times as many nodes as stay on a grid within a distance of two.
+    pub const ALL: [Self; 4] = [
         Self { lanes: 8, threads: 256, slots: 64 },
         Self { lanes: 16, threads: 256, slots: 128 },
         Self { lanes: 32, threads: 256, slots: 256 },
@@ -37,7 +37,7 @@ impl Shape {
     ];
 
     /// By the mean length of a row.
-    fn choose(rows: usize, entries: usize) -> Self {
+    pub fn choose(rows: usize, entries: usize) -> Self {
         match entries / rows.max(1) {
             0..=9 => Self::ALL[0],
             10..=18 => Self::ALL[1],
@@ -46,15 +46,59 @@ impl Shape {
         }
     }
 
-    fn kernel(&self, entry: &'static str) -> Kernel {
+    pub fn kernel(&self, file: &'static str, entry: &'static str) -> Kernel {
         let numbers = [("LANES", self.lanes), ("THREADS", self.threads), ("SLOTS", self.slots)];
-        Kernel { file: "amg_interpolate.cu", entry, defines: numbers.map(|(name, n)| define(name, n)).into() }
+        Kernel { file, entry, defines: numbers.map(|(name, n)| define(name, n)).into() }
+    }
+
+    /// Blocks of threads for so many rows, as many as a grid of loops needs.
+    pub fn blocks(&self, device: &Device, rows: usize) -> usize {
+        rows.div_ceil(self.threads / self.lanes).clamp(1, 32 * device.multiprocessors())
+    }
+
+    /// Blocks of threads for so many threads.
+    pub fn blocks_of(&self, device: &Device, threads: usize) -> usize {
+        threads.div_ceil(self.threads).clamp(1, 32 * device.multiprocessors())
     }
 }
 
 /// One entry stands for all of its file.
 pub(super) fn kernels() -> [Kernel; 4] {
-    Shape::ALL.map(|shape| shape.kernel("interpolate"))
+    Shape::ALL.map(|shape| shape.kernel(FILE, "interpolate"))
+}
+
+/// Rows with more nodes than a table in shared memory has slots.
+pub(super) struct LongRows {
+    pub rows: Buffer<u32>,
+    /// How many, and the most nodes that one of them may have.
+    pub found: Buffer<u32>,
+}
+
+/// What tables in global memory long rows take: how many rows, warps that have a table each, and its slots.
+pub(super) struct Tables {
+    pub rows: usize,
+    pub warps: usize,
+    pub slots: usize,
+}
+
+impl LongRows {
+    /// Room to list them, of `rows` rows.
+    pub fn new(device: &Arc<Device>, rows: usize) -> Result<Self> {
+        Ok(Self { rows: device.room(rows, WHAT)?, found: device.zeros(2, WHAT)? })
+    }
+
+    /// Tables of `bytes` a slot for the rows that were listed, with at most `nodes` nodes; `None` where there are no such rows.
+    pub fn tables(&self, device: &Device, nodes: usize, bytes: usize) -> Result<Option<Tables>> {
+        let mut found = [0; 2];
+        device.read(&self.found, 0, &mut found)?;
+        let [rows, most] = found.map(|n| n as usize);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let slots = (2 * most.min(nodes)).max(64).next_power_of_two();
+        let warps = (LONG_BYTES / (bytes * slots)).clamp(1, rows.min(16 * device.multiprocessors()));
+        Ok(Some(Tables { rows, warps, slots }))
+    }
 }
 
 /// Where weights go: those of row i from `place[i]` on, or from i·`stride` on where that is 0. 0 for arrays that are not wanted.
@@ -75,31 +119,52 @@ struct Rows<'a> {
     n: usize,
     split: &'a Split,
     most: u32,
-    /// Rows with more nodes than a table has slots.
-    long: Buffer<u32>,
 }
+
+/// Row pointers, columns and values.
+pub(super) type Arrays = (Buffer<i64>, Buffer<u32>, Buffer<f64>);
 
 /// P by extended+i, each row with its `most` largest weights (0: all).
 pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Result<Bsr> {
     let (device, n) = (space.device(), a.block_rows());
-    let rows = Rows {
-        device,
-        shape: Shape::choose(n, a.blocks()),
-        a: space.resident(a)?,
-        n,
-        split,
-        most: u32::try_from(most).unwrap_or(u32::MAX),
-        long: device.room(n, WHAT)?,
-    };
-    let (row_ptr, col, values) =
-        if (1..=STRIDE).contains(&most) { rows.apart(most)? } else { rows.counted()? };
-    let entries = col.len();
-    let on = Arc::new(Resident::new(row_ptr, col, values));
-    Ok(Bsr::from_storage(1, Storage::device(n, split.coarse, entries, on)))
+    let shape = Shape::choose(n, a.blocks());
+    let limit = u32::try_from(most).unwrap_or(u32::MAX);
+    let rows = Rows { device, shape, a: space.resident(a)?, n, split, most: limit };
+    let arrays = if (1..=STRIDE).contains(&most) { rows.apart(most)? } else { rows.counted()? };
+    Ok(prolongation(arrays, split.coarse))
 }
 
-/// Row pointers, columns and values.
-type Arrays = (Buffer<i64>, Buffer<u32>, Buffer<f64>);
+/// P from its arrays.
+pub(super) fn prolongation((row_ptr, col, values): Arrays, coarse: usize) -> Bsr {
+    let (rows, entries) = (row_ptr.len() - 1, col.len());
+    let on = Arc::new(Resident::new(row_ptr, col, values));
+    Bsr::from_storage(1, Storage::device(rows, coarse, entries, on))
+}
+
+/// Rows of `stride` places, one behind the other.
+pub(super) fn close_up(
+    device: &Arc<Device>,
+    shape: Shape,
+    stride: usize,
+    counts: &Buffer<u32>,
+    col: &Buffer<u32>,
+    values: &Buffer<f64>,
+) -> Result<Arrays> {
+    let n = counts.len();
+    let places = scan::scan(device, counts)?;
+    let entries = scan::last(device, &places)? as usize;
+    let (to_col, to_values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+    let function = device.function(&shape.kernel(FILE, "close_up"))?;
+    let blocks = shape.blocks_of(device, n * stride);
+    // SAFETY: the parameter types are the kernel's; the counts of which the places are sums are at most `stride` each.
+    unsafe {
+        let (n, stride, at) = (n as i64, stride as i64, places.pointer());
+        let (from, weights) = (col.pointer(), values.pointer());
+        let (to, to_weights) = (to_col.pointer(), to_values.pointer());
+        launch!(device, &function, blocks, shape.threads, 0, n, stride, at, from, weights, to, to_weights)?;
+    }
+    Ok((places, to_col, to_values))
+}
 
 impl Rows<'_> {
     /// Computed once into rows of `stride` places, then moved together.
@@ -107,39 +172,9 @@ impl Rows<'_> {
         let (device, n) = (self.device, self.n);
         let counts = device.room::<u32>(n, WHAT)?;
         let (col, values) = (device.room::<u32>(n * stride, WHAT)?, device.room::<f64>(n * stride, WHAT)?);
-        self.compute(Output {
-            place: 0,
-            stride,
-            counts: counts.pointer(),
-            col: col.pointer(),
-            values: values.pointer(),
-        })?;
-        let places = places_of(device, &counts)?;
-        let entries = scan::last(device, &places)? as usize;
-        let (to_col, to_values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
-        let function = device.function(&self.shape.kernel("close_up"))?;
-        let blocks = grid(device, n * stride * 256 / self.shape.threads);
-        // SAFETY: the parameter types are the kernel's; the counts of which the places are sums are at most `stride` each.
-        unsafe {
-            let (n, stride, at) = (n as i64, stride as i64, places.pointer());
-            let (from, weights) = (col.pointer(), values.pointer());
-            let (to, to_weights) = (to_col.pointer(), to_values.pointer());
-            launch!(
-                device,
-                &function,
-                blocks,
-                self.shape.threads,
-                0,
-                n,
-                stride,
-                at,
-                from,
-                weights,
-                to,
-                to_weights
-            )?;
-        }
-        Ok((places, to_col, to_values))
+        let (counts_at, to_col, to_values) = (counts.pointer(), col.pointer(), values.pointer());
+        self.compute(Output { place: 0, stride, counts: counts_at, col: to_col, values: to_values })?;
+        close_up(device, self.shape, stride, &counts, &col, &values)
     }
 
     /// Computed twice: to count weights, and to keep them.
@@ -147,7 +182,7 @@ impl Rows<'_> {
         let device = self.device;
         let counts = device.room::<u32>(self.n, WHAT)?;
         self.compute(Output { counts: counts.pointer(), ..Output::default() })?;
-        let places = places_of(device, &counts)?;
+        let places = scan::scan(device, &counts)?;
         let entries = scan::last(device, &places)? as usize;
         let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
         let (place, to_col, to_values) = (places.pointer(), col.pointer(), values.pointer());
@@ -157,11 +192,9 @@ impl Rows<'_> {
 
     /// All rows: most with tables in shared memory, those with more nodes than that with tables in global memory.
     fn compute(&self, to: Output) -> Result<()> {
-        let device = self.device;
-        let found = device.zeros::<u32>(2, WHAT)?;
-        let at_once = self.shape.threads / self.shape.lanes;
-        let blocks = self.n.div_ceil(at_once).clamp(1, 32 * device.multiprocessors());
-        let function = device.function(&self.shape.kernel("interpolate"))?;
+        let (device, shape) = (self.device, self.shape);
+        let long = LongRows::new(device, self.n)?;
+        let function = device.function(&shape.kernel(FILE, "interpolate"))?;
         let (n, most) = (self.n as i64, self.most);
         let (ptr, col, values) = (self.a.row_ptr.pointer(), self.a.col.pointer(), self.a.values.pointer());
         let (flags, number) = (self.split.flags.pointer(), self.split.number.pointer());
@@ -170,12 +203,13 @@ impl Rows<'_> {
         // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry of the matrix, and the output has room for
         // every weight of a row.
         unsafe {
-            let (long, found) = (self.long.pointer(), found.pointer());
+            let (blocks, rows, found) =
+                (shape.blocks(device, self.n), long.rows.pointer(), long.found.pointer());
             launch!(
                 device,
                 &function,
                 blocks,
-                self.shape.threads,
+                shape.threads,
                 0,
                 n,
                 ptr,
@@ -189,29 +223,43 @@ impl Rows<'_> {
                 counts,
                 to_col,
                 to_values,
-                long,
+                rows,
                 found
             )?;
         }
-        let mut long = [0; 2];
-        device.read(&found, 0, &mut long)?;
-        let [count, nodes] = long.map(|n| n as usize);
-        if count == 0 {
-            return Ok(());
-        }
-        let slots = (2 * nodes.min(self.split.coarse)).max(64).next_power_of_two();
-        let warps = (LONG_BYTES / (16 * slots)).clamp(1, count.min(16 * device.multiprocessors()));
-        let (keys, orders) =
-            (device.room::<u32>(warps * slots, WHAT)?, device.room::<u32>(warps * slots, WHAT)?);
-        let sums = device.room::<f64>(warps * slots, WHAT)?;
-        let function = device.function(&self.shape.kernel("interpolate_long"))?;
+        let Some(tables) = long.tables(device, self.split.coarse, 16)? else { return Ok(()) };
+        let room = tables.warps * tables.slots;
+        let (keys, orders) = (device.room::<u32>(room, WHAT)?, device.room::<u32>(room, WHAT)?);
+        let sums = device.room::<f64>(room, WHAT)?;
+        let function = device.function(&shape.kernel(FILE, "interpolate_long"))?;
         // SAFETY: as above; each warp has a table of `slots`, more than its rows have nodes.
         unsafe {
-            let (rows, count, slots) = (self.long.pointer(), count as u32, slots as u32);
+            let (rows, count, slots) = (long.rows.pointer(), tables.rows as u32, tables.slots as u32);
             let (keys, sums, orders) = (keys.pointer(), sums.pointer(), orders.pointer());
             launch!(
-                device, &function, warps, 32, 0, n, ptr, col, values, flags, number, most, place, stride,
-                counts, to_col, to_values, rows, count, slots, keys, sums, orders
+                device,
+                &function,
+                tables.warps,
+                32,
+                0,
+                n,
+                ptr,
+                col,
+                values,
+                flags,
+                number,
+                most,
+                place,
+                stride,
+                counts,
+                to_col,
+                to_values,
+                rows,
+                count,
+                slots,
+                keys,
+                sums,
+                orders
             )
         }
     }

@@ -1,6 +1,7 @@
 //! Coarse levels on a GPU. What it does not do itself yet is done by the host, on matrices that come there by themselves.
 
 mod interpolate;
+mod multipass;
 mod split;
 
 use super::Cuda;
@@ -15,7 +16,7 @@ use crate::space::Store;
 
 /// The kernels of coarse levels.
 pub(super) fn kernels() -> Vec<Kernel> {
-    split::kernels().into_iter().chain(interpolate::kernels()).collect()
+    split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()).collect()
 }
 
 impl Coarsen for Cuda {
@@ -28,12 +29,20 @@ impl Coarsen for Cuda {
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
         let prolongation = match how.kind {
             CoarsenKind::Classical => {
-                let split = split::split(self, couplings, how.strength, level)?;
+                let aggressive = level < how.aggressive;
+                let split = split::split(self, couplings, how.strength, level, aggressive)?;
                 let stays = 1..couplings.block_rows();
                 if !stays.contains(&split.coarse) {
                     return Ok(None);
                 }
-                interpolate::extended_i(self, couplings, &split, how.truncate)?
+                let made = match aggressive {
+                    true => multipass::multipass(self, couplings, &split, how.truncate)?,
+                    false => Some(interpolate::extended_i(self, couplings, &split, how.truncate)?),
+                };
+                match made {
+                    Some(prolongation) => prolongation,
+                    None => return host::transfer(&Pool::new(0), couplings, how, level),
+                }
             }
             CoarsenKind::Aggregation { .. } => {
                 return host::transfer(&Pool::new(0), couplings, how, level);
