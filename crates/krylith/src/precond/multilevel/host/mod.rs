@@ -5,6 +5,7 @@ pub mod aggregate;
 mod classical_tests;
 pub mod galerkin;
 pub mod interpolate;
+pub mod multipass;
 pub mod parallel;
 pub mod split;
 
@@ -23,7 +24,7 @@ pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) ->
             let strong = split::strong(pool, couplings, how.strength);
             if level < how.aggressive {
                 let coarse = split::aggressive_pmis(pool, couplings, &strong, level);
-                interpolate::multipass(pool, couplings, &strong, &coarse, how.truncate)
+                multipass::multipass(pool, couplings, &strong, &coarse, how.truncate)
             } else {
                 let coarse = split::pmis(pool, couplings, &strong, level);
                 interpolate::extended_i(pool, couplings, &strong, &coarse, how.truncate)
