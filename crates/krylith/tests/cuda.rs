@@ -196,6 +196,11 @@ fn main() {
             true,
         ),
         each!(coarsening::couplings_are_those_of_the_host),
+        each!(coarsening::galerkin_products_are_those_of_the_host),
+        each!(coarsening::other_patterns_are_refused),
+        each!(coarsening::restrictions_are_transposes),
+        each!(coarsening::l1_blocks_are_those_of_the_host),
+        test("coarsening::galerkin_speed", conformance::coarsening::galerkin_speed, true),
         test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
         test(
             "cut::other_cuts_are_left_to_the_host",
