@@ -17,6 +17,7 @@ pub mod ildu;
 pub mod lender;
 pub mod memory;
 pub mod method;
+pub mod multilevel;
 pub mod passes;
 pub mod programs;
 pub mod replicated;
@@ -27,6 +28,8 @@ pub mod schwarz_gpu;
 pub mod solver;
 #[cfg(feature = "cuda")]
 pub mod sweeps;
+#[cfg(feature = "cuda")]
+pub mod transfers;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};

@@ -3,6 +3,9 @@
 
 mod couplings;
 mod galerkin;
+mod interpolate;
+mod multipass;
+mod split;
 mod transpose;
 
 use super::Cuda;
@@ -14,7 +17,7 @@ use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{TermValues, Terms};
 use crate::precond::multilevel::host;
-use crate::precond::{BlockDiagonal, Coarsen, Coarsening, Transfer};
+use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Transfer};
 use crate::space::Store;
 use galerkin::MOST_BLOCK;
 use std::sync::Arc;
@@ -24,6 +27,7 @@ pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Ke
     let mut all = galerkin::kernels(blocks.clone());
     all.extend(couplings::kernels(blocks));
     all.extend(transpose::kernels());
+    all.extend(split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()));
     all
 }
 
@@ -44,6 +48,14 @@ impl Cuda {
         let turned = transpose::transpose(self.device(), &*self.resident(a)?, a.block_columns())?;
         Ok(stored(1, a.block_columns(), a.block_rows(), turned))
     }
+
+    /// A transfer that the host made, in the memory of this GPU too.
+    fn uploaded(&self, transfer: Transfer) -> Result<Transfer> {
+        let there =
+            |a: Bsr| -> Result<Bsr> { Ok(a.with_storage(a.storage().with_device(self.resident(&a)?))) };
+        let prolongation = there(transfer.prolongation)?;
+        Ok(Transfer { prolongation, restriction: there(transfer.restriction)? })
+    }
 }
 
 impl Coarsen for Cuda {
@@ -59,12 +71,29 @@ impl Coarsen for Cuda {
         }
     }
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
-        let Some(Transfer { prolongation, .. }) = host::transfer(&Pool::new(0), couplings, how, level)?
-        else {
-            return Ok(None);
+        let on_host = || {
+            let made = host::transfer(&Pool::new(0), couplings, how, level)?;
+            made.map(|transfer| self.uploaded(transfer)).transpose()
         };
-        let arrays = self.resident(&prolongation)?;
-        let prolongation = prolongation.with_storage(prolongation.storage().with_device(arrays));
+        let prolongation = match how.kind {
+            CoarsenKind::Classical => {
+                let aggressive = level < how.aggressive;
+                let split = split::split(self, couplings, how.strength, level, aggressive)?;
+                let stays = 1..couplings.block_rows();
+                if !stays.contains(&split.coarse) {
+                    return Ok(None);
+                }
+                let made = match aggressive {
+                    true => multipass::multipass(self, couplings, &split, how.truncate)?,
+                    false => Some(interpolate::extended_i(self, couplings, &split, how.truncate)?),
+                };
+                match made {
+                    Some(prolongation) => prolongation,
+                    None => return on_host(),
+                }
+            }
+            CoarsenKind::Aggregation { .. } => return on_host(),
+        };
         let restriction = self.transposed(&prolongation)?;
         Ok(Some(Transfer { prolongation, restriction }))
     }
