@@ -389,7 +389,7 @@ pub struct BenchArgs {
     pub series: Option<Vec<krylith_bench::Series>>,
     /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU); spmv: of single,
     /// multi, cg and sweep; ras: of cavity600, cavity1200, ventricle, artery, repeat and scaling (on several GPUs), and on each problem of
-    /// ours, vendor and one-core [default: all]
+    /// ours, sweeps, vendor and one-core [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub parts: Option<Vec<String>>,
     /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the table]

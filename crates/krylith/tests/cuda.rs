@@ -204,6 +204,7 @@ fn main() {
             true,
         ),
         each!(coarsening::couplings_are_those_of_the_host),
+        each!(transfers::transfers_are_those_of_the_host),
         test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
         test(
             "cut::other_cuts_are_left_to_the_host",
@@ -213,6 +214,11 @@ fn main() {
         test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
         test("block_tiles::tile_speed", conformance::block_tiles::tile_speed, true),
         test("schwarz::schwarz_speed", conformance::schwarz_gpu::schwarz_speed, true),
+        test(
+            "transfers::transfer_speed",
+            |d| conformance::transfers::transfer_speed(&|n| Cuda::new(d, n).unwrap()),
+            true,
+        ),
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
         test("csr_halo_speed", |_| csr::gpu::csr_halo_speed(all_gpus().len(), &share(Transport::Auto)), true),
         test("dia_speed", conformance::dia::gpu::dia_speed, true),

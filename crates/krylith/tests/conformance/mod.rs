@@ -29,6 +29,8 @@ pub mod schwarz_gpu;
 pub mod solver;
 #[cfg(feature = "cuda")]
 pub mod sweeps;
+#[cfg(feature = "cuda")]
+pub mod transfers;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};

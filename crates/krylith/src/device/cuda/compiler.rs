@@ -39,6 +39,12 @@ macro_rules! sources {
 }
 sources! {
     "all_reduce.cu" => "kernels/all_reduce.cu",
+    "amg.cuh" => "kernels/amg.cuh",
+    "amg_interpolate.cu" => "kernels/amg_interpolate.cu",
+    "amg_multipass.cu" => "kernels/amg_multipass.cu",
+    "amg_paths.cu" => "kernels/amg_paths.cu",
+    "amg_split.cu" => "kernels/amg_split.cu",
+    "amg_table.cuh" => "kernels/amg_table.cuh",
     "append.cu" => "kernels/append.cu",
     "tile.cuh" => "kernels/tile.cuh",
     "tile_factor.cu" => "kernels/tile_factor.cu",

@@ -30,6 +30,12 @@ impl Resident {
         Self { device, row_ptr, col, values: Arc::new(values) }
     }
 
+    /// Arrays that kernels made, all on one GPU.
+    pub fn new(row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>) -> Self {
+        let device = row_ptr.device().clone();
+        Self { device, row_ptr: Arc::new(row_ptr), col: Arc::new(col), values: Arc::new(values) }
+    }
+
     /// Room for a matrix of so many block rows and blocks of `square` numbers.
     pub fn room(device: &Arc<Device>, rows: usize, blocks: usize, square: usize) -> Result<Self> {
         let what = "a matrix";

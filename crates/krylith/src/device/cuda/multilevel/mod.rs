@@ -1,5 +1,9 @@
 //! Coarse levels on a GPU. What it does not do itself yet is done by the host, on matrices that come there by themselves.
 
+mod interpolate;
+mod multipass;
+mod split;
+
 use super::Cuda;
 use super::compiler::Kernel;
 use crate::Result;
@@ -7,12 +11,12 @@ use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::precond::multilevel::host;
-use crate::precond::{BlockDiagonal, Coarsen, Coarsening, Transfer};
+use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Transfer};
 use crate::space::Store;
 
 /// The kernels of coarse levels.
 pub(super) fn kernels() -> Vec<Kernel> {
-    Vec::new()
+    split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()).collect()
 }
 
 impl Coarsen for Cuda {
@@ -23,7 +27,29 @@ impl Coarsen for Cuda {
         host::galerkin::couplings(&Pool::new(0), terms)
     }
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
-        host::transfer(&Pool::new(0), couplings, how, level)
+        let prolongation = match how.kind {
+            CoarsenKind::Classical => {
+                let aggressive = level < how.aggressive;
+                let split = split::split(self, couplings, how.strength, level, aggressive)?;
+                let stays = 1..couplings.block_rows();
+                if !stays.contains(&split.coarse) {
+                    return Ok(None);
+                }
+                let made = match aggressive {
+                    true => multipass::multipass(self, couplings, &split, how.truncate)?,
+                    false => Some(interpolate::extended_i(self, couplings, &split, how.truncate)?),
+                };
+                match made {
+                    Some(prolongation) => prolongation,
+                    None => return host::transfer(&Pool::new(0), couplings, how, level),
+                }
+            }
+            CoarsenKind::Aggregation { .. } => {
+                return host::transfer(&Pool::new(0), couplings, how, level);
+            }
+        };
+        let restriction = host::galerkin::transpose(&Pool::new(0), &prolongation)?;
+        Ok(Some(Transfer { prolongation, restriction }))
     }
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
         host::galerkin::terms(&Pool::new(0), terms, transfer)

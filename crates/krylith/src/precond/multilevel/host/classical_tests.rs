@@ -1,7 +1,8 @@
 //! Strength, PMIS and interpolation against dense matrices and sets, written from the formulas.
 
 use super::FINE;
-use super::interpolate::{extended_i, multipass};
+use super::interpolate::extended_i;
+use super::multipass::multipass;
 use super::split::{aggressive_pmis, pmis, strong};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
@@ -164,33 +165,50 @@ fn extended_i_row(
     if row.values().all(|w| w.is_finite()) { row } else { BTreeMap::new() }
 }
 
-/// Multipass interpolation by node, of all nodes.
-fn multipass_rows(a: &Dense, s: &[BTreeSet<usize>], coarse: &BTreeSet<usize>) -> Vec<BTreeMap<usize, f64>> {
+/// Multipass interpolation by node and a step of Jacobi's method, of all nodes, where every row has some weights.
+fn multipass_rows(
+    a: &Dense,
+    s: &[BTreeSet<usize>],
+    coarse: &BTreeSet<usize>,
+    most: usize,
+) -> Vec<BTreeMap<usize, f64>> {
     let n = a.len();
     let mut rows: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); n];
     coarse.iter().for_each(|&i| rows[i] = BTreeMap::from([(i, 1.0)]));
+    let sum = |i: usize, all: &dyn Fn(usize) -> bool| {
+        (0..n).filter(|&j| all(j)).map(|j| value(a, i, j)).sum::<f64>()
+    };
+    let row = |rows: &[BTreeMap<usize, f64>], i: usize, from: &BTreeSet<usize>, scale: f64| {
+        let mut row = BTreeMap::new();
+        for &j in from {
+            rows[j].iter().for_each(|(&k, w)| *row.entry(k).or_insert(0.0) += scale * value(a, i, j) * w);
+        }
+        row.retain(|_, w| *w != 0.0);
+        truncated(&row, most)
+    };
     let mut done = coarse.clone();
     loop {
         let new: Vec<usize> = (0..n).filter(|i| !done.contains(i) && !s[*i].is_disjoint(&done)).collect();
-        if new.is_empty() {
-            return rows;
-        }
         for &i in &new {
-            let sum =
-                |all: &dyn Fn(usize) -> bool| (0..n).filter(|&j| all(j)).map(|j| value(a, i, j)).sum::<f64>();
-            let opposite =
-                |j: usize| j != i && value(a, i, j) * if value(a, i, i) < 0.0 { -1.0 } else { 1.0 } < 0.0;
+            let g = if value(a, i, i) < 0.0 { -1.0 } else { 1.0 };
+            let opposite = |j: usize| j != i && g * value(a, i, j) < 0.0;
             let from = &s[i] & &done;
-            let scale = -sum(&opposite) / sum(&|j| from.contains(&j)) / sum(&|j| !opposite(j));
-            for j in from {
-                for (k, w) in rows[j].clone() {
-                    *rows[i].entry(k).or_default() += scale * value(a, i, j) * w;
-                }
-            }
-            rows[i].retain(|_, w| *w != 0.0);
+            let scale = -sum(i, &opposite) / sum(i, &|j| from.contains(&j)) / sum(i, &|j| !opposite(j));
+            rows[i] = row(&rows, i, &from, scale);
+        }
+        if new.is_empty() {
+            break;
         }
         done.extend(new);
     }
+    let relaxed = |i: usize| {
+        let from = &s[i] & &done;
+        match coarse.contains(&i) || from.is_empty() {
+            true => rows[i].clone(),
+            false => row(&rows, i, &from, -1.0 / sum(i, &|j| !from.contains(&j))),
+        }
+    };
+    (0..n).map(relaxed).collect()
 }
 
 /// What is left of a row: its largest weights, as large together as all were.
@@ -286,16 +304,16 @@ fn interpolation_is_what_the_formulas_say() {
             });
             assert!(found[0] == found[1], "{name}: as on one thread");
             let what = format!("{name}, θ = {theta}, most {most}");
-            let cut = |row: BTreeMap<usize, f64>| truncated(&row, if most == 0 { a.len() } else { most });
+            let all = if most == 0 { a.len() } else { most };
             let coarse = pmis_sets(&sets, 0);
             let row = |i: usize| match coarse.contains(&i) {
                 true => BTreeMap::from([(i, 1.0)]),
-                false => cut(extended_i_row(&a, &sets, &coarse, i)),
+                false => truncated(&extended_i_row(&a, &sets, &coarse, i), all),
             };
             let wanted: Vec<_> = (0..a.len()).map(row).collect();
             compared += assert_rows(&format!("extended+i, {what}"), &found[0][0], &coarse, &wanted);
             let coarse = aggressive_sets(&sets, 0);
-            let wanted: Vec<_> = multipass_rows(&a, &sets, &coarse).into_iter().map(cut).collect();
+            let wanted = multipass_rows(&a, &sets, &coarse, all);
             compared += assert_rows(&format!("multipass, {what}"), &found[0][1], &coarse, &wanted);
         }
     }

@@ -12,9 +12,9 @@ use crate::space::splitmix64;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// Random parts of a level hash nodes with this seed plus the level's number.
-const SEED: u64 = 0x61_6d67;
+pub(crate) const SEED: u64 = 0x61_6d67;
 /// Added to the seed where a level is coarsened twice.
-const TWICE: u64 = 1 << 16;
+pub(crate) const TWICE: u64 = 1 << 16;
 
 /// States of a node.
 const UNDECIDED: u8 = 0;
@@ -206,7 +206,7 @@ fn select<N: Iterator<Item = usize>>(
 }
 
 /// Ascending numbers of the nodes of which `is` is true; [`FINE`] of the others.
-fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
+pub(super) fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
     let counts = map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
     let mut out = vec![FINE; rows[rows.len() - 1]];
     fill(pool, runs(rows), &mut out, |piece, out| {
