@@ -39,6 +39,12 @@ macro_rules! sources {
 }
 sources! {
     "all_reduce.cu" => "kernels/all_reduce.cu",
+    "amg_couplings.cu" => "kernels/amg_couplings.cu",
+    "amg_galerkin.cu" => "kernels/amg_galerkin.cu",
+    "amg_galerkin.cuh" => "kernels/amg_galerkin.cuh",
+    "amg_galerkin_wide.cu" => "kernels/amg_galerkin_wide.cu",
+    "amg_rows.cu" => "kernels/amg_rows.cu",
+    "amg_transpose.cu" => "kernels/amg_transpose.cu",
     "append.cu" => "kernels/append.cu",
     "tile.cuh" => "kernels/tile.cuh",
     "tile_factor.cu" => "kernels/tile_factor.cu",
