@@ -200,8 +200,7 @@ impl Bsr {
         Self { block: self.block, storage }
     }
 
-    /// A matrix whose arrays were checked where they lie.
-    #[cfg(feature = "cuda")]
+    /// A matrix whose arrays were checked where they lie, or are right by construction.
     pub(crate) fn from_storage(block: usize, storage: Storage) -> Self {
         Self { block, storage }
     }

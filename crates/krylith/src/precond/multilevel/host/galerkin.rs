@@ -1,41 +1,445 @@
 //! Sparse products of a set-up: couplings, transposes, R A P, ℓ1 diagonals.
+//!
+//! R A P is summed row by row (Gustavson 1978), first the rows of A P, then those of R (A P), each entry in ascending order of the inner
+//! index: the same numbers on any number of threads and for new values. Rows of A P are made in chunks when the first coarse row needs them and
+//! given back behind the last, so of a system with local numbering a window of A P exists at a time, in the caches.
 
 use super::super::Transfer;
-use crate::Result;
+use super::parallel::{Rows, assemble, fill, lengths, map, runs};
 use crate::device::cpu::Pool;
-use crate::matrix::Bsr;
+use crate::matrix::storage::{Pattern, Storage};
+use crate::matrix::{Bsr, Dense};
 use crate::operator::Terms;
+use crate::precond::invert_block;
+use crate::precond::jacobi::{BAD_BLOCKS, bad_block};
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A term as [`Terms`] holds it.
+type Term<'a> = (Dense, Cow<'a, Bsr>);
+
+/// Calls `f(j, at)` for each column j that row `i` of some term has, ascending; `at` says where each term has it.
+#[inline(always)]
+fn union_row(terms: &[Term], i: usize, mut f: impl FnMut(u32, [Option<usize>; 2])) {
+    let row = |t: usize| {
+        terms.get(t).map_or((0..0, &[][..]), |(_, a)| (a.row_ptr()[i]..a.row_ptr()[i + 1], a.col()))
+    };
+    let ([mut p, mut q], [pc, qc]) = {
+        let ((p, pc), (q, qc)) = (row(0), row(1));
+        ([p, q], [pc, qc])
+    };
+    loop {
+        let next = |at: &Range<usize>, col: &[u32]| if at.is_empty() { None } else { Some(col[at.start]) };
+        let (a, b) = (next(&p, pc), next(&q, qc));
+        let Some(j) = a.into_iter().chain(b).min() else { return };
+        let take = |at: &mut Range<usize>, has: Option<u32>| if has == Some(j) { at.next() } else { None };
+        f(j, [take(&mut p, a), take(&mut q, b)]);
+    }
+}
+
+fn frobenius(values: &[f64]) -> f64 {
+    values.iter().map(|v| v * v).sum::<f64>().sqrt()
+}
 
 /// See [`Coarsen::couplings`](super::super::Coarsen::couplings).
 pub fn couplings(pool: &Pool, terms: &Terms) -> Result<Bsr> {
-    let _ = (pool, terms);
-    todo!("helper b")
+    if let ([(c, a)], 1, 1) = (&terms.terms[..], terms.block(), terms.stages()) {
+        let mut a = Bsr::clone(a);
+        if c[(0, 0)] != 1.0 {
+            let (n, length) = (a.stored(), a.stored().div_ceil(pool.pieces(a.stored() * 8)).max(1));
+            fill(pool, lengths(n, length), a.values_mut(), |_, v| v.iter_mut().for_each(|v| *v *= c[(0, 0)]));
+        }
+        return Ok(a);
+    }
+    let (n, first) = (terms.block_rows(), &terms.terms[0].1);
+    let norms: Vec<f64> = terms.terms.iter().map(|(c, _)| frobenius(c.values())).collect();
+    let bytes: usize = terms.terms.iter().map(|t| t.1.stored() * 8).sum();
+    let runs = runs(first.row_ptr(), 0..n, pool.pieces(bytes));
+    let parts = map(pool, runs.len(), |k| {
+        let mut rows = Rows::default();
+        for i in runs[k].clone() {
+            let (mut diagonal, mut sum) = (None, 0.0);
+            union_row(&terms.terms, i, |j, at| {
+                if j as usize >= i && diagonal.is_none() {
+                    diagonal = Some(rows.col.len());
+                    rows.col.push(i as u32);
+                    rows.values.push(0.0);
+                }
+                if j as usize == i {
+                    return;
+                }
+                let mut size = 0.0;
+                for ((at, (_, a)), norm) in at.iter().zip(&terms.terms).zip(&norms) {
+                    if let Some(p) = *at {
+                        size += norm * frobenius(a.block_values(p));
+                    }
+                }
+                rows.col.push(j);
+                rows.values.push(-size);
+                sum += size;
+            });
+            let at = diagonal.unwrap_or_else(|| {
+                rows.col.push(i as u32);
+                rows.values.push(0.0);
+                rows.col.len() - 1
+            });
+            rows.values[at] = sum;
+            rows.end_row();
+        }
+        rows
+    });
+    Ok(assemble(pool, 1, n, parts))
 }
 
 /// The transpose of a matrix of 1×1 blocks.
 pub fn transpose(pool: &Pool, a: &Bsr) -> Result<Bsr> {
-    let _ = (pool, a);
-    todo!("helper b")
+    let (n, m, entries) = (a.block_rows(), a.block_columns(), a.blocks());
+    let (from, col, values) = (a.row_ptr(), a.col(), a.values());
+    // Each piece counts its entries of every column, so there are no more pieces than threads.
+    let pieces = pool.pieces(entries * 12).min(pool.threads());
+    let runs = runs(from, 0..n, pieces);
+    let mut next = map(pool, runs.len(), |k| {
+        let mut count = vec![0usize; m];
+        col[from[runs[k].start]..from[runs[k].end]].iter().for_each(|&j| count[j as usize] += 1);
+        count
+    });
+    let mut row_ptr = Vec::with_capacity(m + 1);
+    row_ptr.push(0);
+    let mut sum = 0;
+    for j in 0..m {
+        for next in &mut next {
+            sum += std::mem::replace(&mut next[j], sum);
+        }
+        row_ptr.push(sum);
+    }
+    let storage = |rows, values| Bsr::from_storage(1, Storage::host(m, n, row_ptr, rows, values));
+    if let ([run], [next]) = (&runs[..], &mut next[..]) {
+        let (mut rows, mut turned) = (vec![0; entries], vec![0.0; entries]);
+        for i in run.clone() {
+            for p in from[i]..from[i + 1] {
+                let at = &mut next[col[p] as usize];
+                (rows[*at], turned[*at]) = (i as u32, values[p]);
+                *at += 1;
+            }
+        }
+        return Ok(storage(rows, turned));
+    }
+    let rows: Vec<AtomicU32> = (0..entries).map(|_| AtomicU32::new(0)).collect();
+    let turned: Vec<AtomicU64> = (0..entries).map(|_| AtomicU64::new(0)).collect();
+    let next: Vec<Mutex<Vec<usize>>> = next.into_iter().map(Mutex::new).collect();
+    pool.run(runs.len(), |k| {
+        let mut next = next[k].lock().unwrap_or_else(|e| e.into_inner());
+        for i in runs[k].clone() {
+            for p in from[i]..from[i + 1] {
+                let at = &mut next[col[p] as usize];
+                rows[*at].store(i as u32, Relaxed);
+                turned[*at].store(values[p].to_bits(), Relaxed);
+                *at += 1;
+            }
+        }
+    });
+    let rows = rows.into_iter().map(AtomicU32::into_inner).collect();
+    Ok(storage(rows, turned.into_iter().map(|v| f64::from_bits(v.into_inner())).collect()))
+}
+
+/// A chunk of A P has 2^11 rows.
+const CHUNK: u32 = 11;
+/// Entries of R that a thread takes between two looks at what of A P is needed.
+const SLAB: usize = 1 << 16;
+
+/// One row of a sparse sum: each column once, in the order in which they came, and where a column stands in it.
+struct Row<'a> {
+    slot: &'a mut [u32],
+    begin: usize,
+    rows: &'a mut Rows,
+}
+
+impl<'a> Row<'a> {
+    /// A row behind those that there are. `slot` may hold anything.
+    fn new(slot: &'a mut [u32], rows: &'a mut Rows) -> Self {
+        Self { slot, begin: rows.col.len(), rows }
+    }
+
+    /// Adds `weight · block` in column `j`.
+    #[inline(always)]
+    fn add(&mut self, bb: usize, j: u32, weight: f64, block: &[f64]) {
+        let at = self.begin + self.slot[j as usize] as usize;
+        if self.rows.col.get(at) == Some(&j) {
+            let to = &mut self.rows.values[at * bb..(at + 1) * bb];
+            to.iter_mut().zip(&block[..bb]).for_each(|(to, v)| *to += weight * v);
+        } else {
+            self.slot[j as usize] = (self.rows.col.len() - self.begin) as u32;
+            self.rows.col.push(j);
+            // As if the entry had been 0: new values, which are added to 0, are the same to the last bit.
+            self.rows.values.extend(block[..bb].iter().map(|v| 0.0 + weight * v));
+        }
+    }
+
+    /// Brings the columns into order.
+    #[inline(always)]
+    fn sort(self, bb: usize, work: &mut (Vec<u64>, Vec<f64>)) {
+        let (order, values) = work;
+        order.clear();
+        let col = &mut self.rows.col[self.begin..];
+        order.extend(col.iter().enumerate().map(|(k, &j)| u64::from(j) << 32 | k as u64));
+        order.sort_unstable();
+        values.clear();
+        values.extend_from_slice(&self.rows.values[self.begin * bb..]);
+        let to = self.rows.values[self.begin * bb..].chunks_exact_mut(bb);
+        for ((key, col), to) in order.iter().zip(col).zip(to) {
+            *col = (key >> 32) as u32;
+            let from = *key as u32 as usize;
+            to.copy_from_slice(&values[from * bb..(from + 1) * bb]);
+        }
+    }
+}
+
+/// Runs `f(bb, …)` with the squares of 1 to 8 as constants.
+macro_rules! specialised {
+    ($bb:expr, $f:ident ( $($x:expr),* )) => {
+        match $bb {
+            1 => $f(1, $($x),*),
+            4 => $f(4, $($x),*),
+            9 => $f(9, $($x),*),
+            16 => $f(16, $($x),*),
+            25 => $f(25, $($x),*),
+            36 => $f(36, $($x),*),
+            49 => $f(49, $($x),*),
+            64 => $f(64, $($x),*),
+            other => $f(other, $($x),*),
+        }
+    };
+}
+
+/// Rows of A P behind those of `to`, their columns in no order.
+#[inline(always)]
+fn rows_of_ap(bb: usize, a: &Bsr, p: &Bsr, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
+    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let (to_coarse, coarse, weights) = (p.row_ptr(), p.col(), p.values());
+    for i in rows {
+        let mut row = Row::new(slot, to);
+        let entries = row_ptr[i]..row_ptr[i + 1];
+        let blocks = values[entries.start * bb..entries.end * bb].chunks_exact(bb);
+        for (&k, block) in col[entries].iter().zip(blocks) {
+            let of = to_coarse[k as usize]..to_coarse[k as usize + 1];
+            for (&j, &weight) in coarse[of.clone()].iter().zip(&weights[of]) {
+                row.add(bb, j, weight, block);
+            }
+        }
+        to.end_row();
+    }
+}
+
+/// Rows of R (A P) behind those of `to`, their columns ascending.
+#[inline(always)]
+fn rows_of_rap(bb: usize, r: &Bsr, ap: &Window, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
+    let mut work = (Vec::new(), Vec::new());
+    let zero = vec![0.0; bb];
+    for i in rows {
+        let mut row = Row::new(slot, to);
+        row.add(bb, i as u32, 0.0, &zero);
+        for q in r.row_ptr()[i]..r.row_ptr()[i + 1] {
+            let weight = r.values()[q];
+            let (col, values) = ap.row(bb, r.col()[q] as usize);
+            for (&j, block) in col.iter().zip(values.chunks_exact(bb)) {
+                row.add(bb, j, weight, block);
+            }
+        }
+        row.sort(bb, &mut work);
+        to.end_row();
+    }
+}
+
+/// The same for a pattern that is there; false where an entry is not in it.
+#[inline(always)]
+fn values_of_rap(
+    bb: usize,
+    r: &Bsr,
+    ap: &Window,
+    rows: Range<usize>,
+    slot: &mut [u32],
+    coarse: &Pattern,
+    to: &mut [f64],
+) -> bool {
+    to.fill(0.0);
+    let first = coarse.row_ptr[rows.start];
+    let mut known = true;
+    for i in rows {
+        let (begin, end) = (coarse.row_ptr[i], coarse.row_ptr[i + 1]);
+        let own = &coarse.col[begin..end];
+        own.iter().enumerate().for_each(|(k, &j)| slot[j as usize] = k as u32);
+        let to = &mut to[(begin - first) * bb..(end - first) * bb];
+        for q in r.row_ptr()[i]..r.row_ptr()[i + 1] {
+            let weight = r.values()[q];
+            let (col, values) = ap.row(bb, r.col()[q] as usize);
+            for (&j, block) in col.iter().zip(values.chunks_exact(bb)) {
+                let k = slot[j as usize] as usize;
+                if own.get(k) == Some(&j) {
+                    to[k * bb..(k + 1) * bb].iter_mut().zip(block).for_each(|(to, v)| *to += weight * v);
+                } else {
+                    known = false;
+                }
+            }
+        }
+    }
+    known
+}
+
+/// The rows of A P that are there.
+struct Window {
+    chunks: Vec<Option<Rows>>,
+}
+
+impl Window {
+    /// Columns and blocks of row `i`.
+    #[inline(always)]
+    fn row(&self, bb: usize, i: usize) -> (&[u32], &[f64]) {
+        let chunk = self.chunks[i >> CHUNK].as_ref().expect("rows of A P that R refers to");
+        let k = i & ((1 << CHUNK) - 1);
+        let entries = chunk.row_ptr[k]..chunk.row_ptr[k + 1];
+        (&chunk.col[entries.clone()], &chunk.values[entries.start * bb..entries.end * bb])
+    }
+}
+
+/// Memory that goes from one piece of work to the next.
+struct Spare {
+    columns: usize,
+    slots: Mutex<Vec<Vec<u32>>>,
+    rows: Mutex<Vec<Rows>>,
+}
+
+impl Spare {
+    fn with_slot<T>(&self, f: impl FnOnce(&mut [u32]) -> T) -> T {
+        let free = || self.slots.lock().unwrap_or_else(|e| e.into_inner());
+        let slot = free().pop();
+        let mut slot = slot.unwrap_or_else(|| vec![0; self.columns]);
+        let result = f(&mut slot);
+        free().push(slot);
+        result
+    }
+
+    fn rows(&self) -> Rows {
+        let mut rows = self.rows.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
+        rows.clear();
+        rows
+    }
+}
+
+/// Calls `each(runs, window, spare)` with runs of coarse rows, from the first to the last, and what of A P they need.
+fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usize>], &Window, &Spare)) {
+    let (p, r, bb) = (&t.prolongation, &t.restriction, a.block() * a.block());
+    let (n, coarse) = (a.block_rows(), r.block_rows());
+    let chunks = n.div_ceil(1 << CHUNK);
+    let rows_of = |chunk: usize| chunk << CHUNK..n.min((chunk + 1) << CHUNK);
+    // The coarse rows from the first that needs a chunk to the last.
+    let used = |chunk: usize| {
+        let rows = rows_of(chunk).map(|i| &p.col()[p.row_ptr()[i]..p.row_ptr()[i + 1]]);
+        let ends = rows.filter_map(|row| Some((*row.first()?, *row.last()?)));
+        ends.fold(None, |all: Option<(u32, u32)>, (first, last)| {
+            Some(all.map_or((first, last), |(low, high)| (low.min(first), high.max(last))))
+        })
+    };
+    let used = map(pool, chunks, used);
+    let spare = Spare { columns: p.block_columns(), slots: Mutex::default(), rows: Mutex::default() };
+    let mut window = Window { chunks: (0..chunks).map(|_| None).collect() };
+    let slabs = runs(r.row_ptr(), 0..coarse, r.blocks().div_ceil(SLAB * pool.threads()).max(1));
+    for slab in slabs {
+        let wanted = |chunk: &usize| {
+            let in_use =
+                |(first, last): (u32, u32)| (first as usize) < slab.end && last as usize >= slab.start;
+            window.chunks[*chunk].is_none() && used[*chunk].is_some_and(in_use)
+        };
+        let missing: Vec<usize> = (0..chunks).filter(wanted).collect();
+        let made = map(pool, missing.len(), |k| {
+            let mut rows = spare.rows();
+            let own = rows_of(missing[k]);
+            spare.with_slot(|slot| specialised!(bb, rows_of_ap(a, p, own, slot, &mut rows)));
+            rows
+        });
+        missing.iter().zip(made).for_each(|(&chunk, rows)| window.chunks[chunk] = Some(rows));
+        let entries = r.row_ptr()[slab.end] - r.row_ptr()[slab.start];
+        let pieces = pool.pieces(entries * (12 + 8 * bb) * 8);
+        each(&runs(r.row_ptr(), slab.clone(), pieces), &window, &spare);
+        for (chunk, used) in window.chunks.iter_mut().zip(&used) {
+            if used.is_some_and(|(_, last)| (last as usize) < slab.end) {
+                spare.rows.lock().unwrap_or_else(|e| e.into_inner()).extend(chunk.take());
+            }
+        }
+    }
 }
 
 /// R A P with the diagonal stored; A may have blocks, R and P have none.
 pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
-    let _ = (pool, a, transfer);
-    todo!("helper b")
+    let (r, bb) = (&transfer.restriction, a.block() * a.block());
+    let mut parts: Vec<Rows> = Vec::new();
+    by_slabs(pool, a, transfer, |runs, window, spare| {
+        let make = |run: &Range<usize>, rows: &mut Rows| {
+            spare.with_slot(|slot| specialised!(bb, rows_of_rap(r, window, run.clone(), slot, rows)));
+        };
+        match (runs, parts.last_mut()) {
+            ([run], Some(rows)) => make(run, rows), // one thread: nothing is joined afterwards
+            _ => parts.extend(map(pool, runs.len(), |k| {
+                let mut rows = Rows::default();
+                make(&runs[k], &mut rows);
+                rows
+            })),
+        }
+    });
+    Ok(assemble(pool, a.block(), r.block_rows(), parts))
 }
 
-/// The values of R A P on the pattern that [`galerkin`] found.
-pub fn galerkin_values(pool: &Pool, a: &Bsr, transfer: &Transfer, coarse: &Bsr, values: &mut [f64]) {
-    let _ = (pool, a, transfer, coarse, values);
-    todo!("helper b")
+/// New values of `coarse`, which [`galerkin`] made of an A of the same pattern.
+///
+/// # Errors
+/// A coarse pattern that is not that of R A P.
+pub fn galerkin_values(pool: &Pool, a: &Bsr, transfer: &Transfer, coarse: &mut Bsr) -> Result<()> {
+    let (r, bb) = (&transfer.restriction, a.block() * a.block());
+    let fits = coarse.block_rows() == r.block_rows() && coarse.block() == a.block();
+    let differs = AtomicBool::new(!fits);
+    let shared = coarse.storage().shared_pattern(); // held beside the values, so that nothing is copied
+    if let (true, Some(pattern)) = (fits, shared.get()) {
+        let mut rest = coarse.values_mut();
+        by_slabs(pool, a, transfer, |runs, window, spare| {
+            let length = |run: &Range<usize>| (pattern.row_ptr[run.end] - pattern.row_ptr[run.start]) * bb;
+            let (own, after) = std::mem::take(&mut rest).split_at_mut(runs.iter().map(length).sum());
+            rest = after;
+            fill(pool, runs.iter().map(length), own, |k, to| {
+                let run = runs[k].clone();
+                let known = spare
+                    .with_slot(|slot| specialised!(bb, values_of_rap(r, window, run, slot, pattern, to)));
+                differs.fetch_or(!known, Relaxed);
+            });
+        });
+    }
+    match differs.into_inner() {
+        false => Ok(()),
+        true => Err(Error::invalid(format!(
+            "coarse level: the pattern of {} rows is not that of R A P; set up again where a pattern changes",
+            coarse.block_rows()
+        ))),
+    }
 }
 
 /// See [`Coarsen::galerkin`](super::super::Coarsen::galerkin).
 pub fn terms(pool: &Pool, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
-    let coarse = |(c, a): &(crate::matrix::Dense, std::borrow::Cow<Bsr>)| {
-        Ok((c.clone(), std::borrow::Cow::Owned(galerkin(pool, a, transfer)?)))
-    };
-    Ok(Terms { terms: terms.terms.iter().map(coarse).collect::<Result<_>>()?, halo: None })
+    let mut coarse: Vec<(Dense, Cow<'static, Bsr>)> = Vec::new();
+    for (t, (c, a)) in terms.terms.iter().enumerate() {
+        let same = (0..t).find(|&other| terms.terms[other].1.same_pattern(a));
+        let product = match same {
+            // The pattern is shared, as products ask whether it is.
+            Some(other) => {
+                let mut product = Bsr::clone(&coarse[other].1);
+                galerkin_values(pool, a, transfer, &mut product)?;
+                product
+            }
+            None => galerkin(pool, a, transfer)?,
+        };
+        coarse.push((c.clone(), Cow::Owned(product)));
+    }
+    Ok(Terms { terms: coarse, halo: None })
 }
 
 /// See [`Coarsen::galerkin_again`](super::super::Coarsen::galerkin_again).
@@ -45,12 +449,108 @@ pub fn terms_again(
     transfer: &Transfer,
     coarse: &mut Terms<'static>,
 ) -> Result<()> {
-    let _ = (pool, terms, transfer, coarse);
-    todo!("helper b")
+    if terms.terms.len() != coarse.terms.len() {
+        return Err(Error::invalid(format!(
+            "coarse level: new values of {} terms; it was made of {}",
+            terms.terms.len(),
+            coarse.terms.len()
+        )));
+    }
+    for ((new, a), (c, product)) in terms.terms.iter().zip(&mut coarse.terms) {
+        c.clone_from(new);
+        galerkin_values(pool, a, transfer, product.to_mut())?;
+    }
+    Ok(())
+}
+
+/// `to` ← Σ Cₜ⊗Aₜ of the blocks at these places, of order b·s.
+#[inline(always)]
+fn kronecker_block(terms: &[Term], at: [Option<usize>; 2], b: usize, s: usize, to: &mut [f64]) {
+    let order = b * s;
+    to.fill(0.0);
+    for (at, (c, a)) in at.iter().zip(terms) {
+        let Some(p) = *at else { continue };
+        let block = a.block_values(p);
+        for r in 0..b {
+            for q in 0..b {
+                for k in 0..s {
+                    for l in 0..s {
+                        to[(r * s + k) * order + q * s + l] += c[(k, l)] * block[r * b + q];
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// See [`Coarsen::l1_blocks`](super::super::Coarsen::l1_blocks): the inverses, row-major.
 pub fn inverse_l1_blocks(pool: &Pool, terms: &Terms) -> Result<Vec<f64>> {
-    let _ = (pool, terms);
-    todo!("helper b")
+    let (n, b, s) = (terms.block_rows(), terms.block(), terms.stages());
+    let order = b * s;
+    let mut inverse = vec![0.0; n * order * order];
+    let bytes: usize = terms.terms.iter().map(|t| t.1.stored() * 8).sum::<usize>() + inverse.len() * 8;
+    let length = n.div_ceil(pool.pieces(bytes)).max(1);
+    let first: Mutex<Option<(usize, &'static str)>> = Mutex::new(None);
+    let parts = lengths(n, length).map(|rows| rows * order * order);
+    fill(pool, parts, &mut inverse, |piece, to| {
+        let (mut block, mut entry) = (vec![0.0; order * order], vec![0.0; order * order]);
+        let mut norm = vec![0.0; order];
+        for (i, out) in (piece * length..).zip(to.chunks_exact_mut(order * order)) {
+            let kind = match l1_block(&terms.terms, i, (b, s), [&mut block, &mut entry, &mut norm]) {
+                false if block.iter().all(|&v| v == 0.0) => BAD_BLOCKS[0],
+                true if block.iter().all(|&v| v == 0.0) => BAD_BLOCKS[1],
+                _ if order == 1 && (1.0 / block[0]).is_finite() => {
+                    out[0] = 1.0 / block[0];
+                    continue;
+                }
+                _ if order > 1 && invert_block(order, &mut block, out) => continue,
+                _ => BAD_BLOCKS[2],
+            };
+            let mut first = first.lock().unwrap_or_else(|e| e.into_inner());
+            *first = Some(first.map_or((i, kind), |known| known.min((i, kind))));
+            return;
+        }
+    });
+    match first.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        Some((row, kind)) => Err(bad_block(row, kind)),
+        None => Ok(inverse),
+    }
 }
+
+/// The diagonal block of node `i` with the norms of its rows' other entries on its diagonal; true where a term stores it.
+#[inline(always)]
+fn l1_block(terms: &[Term], i: usize, (b, s): (usize, usize), work: [&mut [f64]; 3]) -> bool {
+    let order = b * s;
+    let [block, entry, norm] = work;
+    let mut stored = false;
+    block.fill(0.0);
+    norm.fill(0.0);
+    if let ([(c, a)], 1) = (terms, order) {
+        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let v = c[(0, 0)] * a.values()[p];
+            match a.col()[p] as usize == i {
+                true => (stored, block[0]) = (true, v),
+                false => norm[0] += v.abs(),
+            }
+        }
+    } else {
+        union_row(terms, i, |j, at| {
+            if j as usize == i {
+                stored = true;
+                return kronecker_block(terms, at, b, s, block);
+            }
+            kronecker_block(terms, at, b, s, entry);
+            for (norm, row) in norm.iter_mut().zip(entry.chunks_exact(order)) {
+                row.iter().for_each(|v| *norm += v.abs());
+            }
+        });
+    }
+    for (r, norm) in norm.iter().enumerate() {
+        let d = &mut block[r * order + r];
+        *d += if *d < 0.0 { -norm } else { *norm };
+    }
+    stored
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod galerkin;
 pub mod interpolate;
+pub mod parallel;
 pub mod split;
 
 use super::{CoarsenKind, Coarsening, Transfer};
