@@ -236,7 +236,7 @@ pub struct MachineArgs {
     /// Threads on the CPU [default: one a core]
     #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
     pub threads: Option<usize>,
-    /// Bitwise equal results from run to run [default: off; results of this version are bitwise equal anyway]
+    /// Bitwise equal results from run to run [default: off; all but randomized sweeps of `ras` on a GPU are bitwise equal anyway]
     #[arg(long, help_heading = "Machine")]
     pub deterministic: bool,
     /// Precision in which matrix, preconditioner and basis are stored; arithmetic is f64, and so is the residual that

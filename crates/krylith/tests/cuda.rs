@@ -126,6 +126,7 @@ fn main() {
         each!(schwarz::sweeps_of_solves_match_plain_loops),
         each!(schwarz::sweeps_of_factors_match_plain_loops),
         each!(schwarz::deterministic_sweeps_repeat_themselves),
+        each!(schwarz::sweeps_on_trial_give_way),
         each!(schwarz::schwarz_checks_its_factors),
         test("schwarz::schwarz_of_ranks", |_| schwarz_of_ranks(), false),
         test(

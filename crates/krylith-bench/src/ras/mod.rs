@@ -110,8 +110,8 @@ impl Default for RasSuite {
     }
 }
 
-/// η, γ and f_dp of the runs that are repeated (the paper's Fig. 10).
-const REPEATED: [usize; 3] = [10, 5, 8];
+/// η, γ and f_dp of the runs that are repeated: the paper's Fig. 10, and with more sweeps.
+const REPEATED: [[usize; 3]; 3] = [[10, 5, 8], [10, 8, 8], [10, 10, 8]];
 /// Those of runs on several GPUs.
 const SCALED: [usize; 3] = [8, 5, 8];
 
@@ -250,7 +250,8 @@ fn problem<P: Ground>(
         for way in ways(case.setting, options.full) {
             progress(&format!("{}: {}", case.setting.name, way.name));
             // Kernels are compiled once a kind; what else there is differs from row to row.
-            let warm = effort.warm && (way.kind == Kind::Other || !kinds.contains(&way.kind));
+            let warm =
+                effort.warm && (matches!(way.kind, Kind::Other | Kind::Ras) || !kinds.contains(&way.kind));
             kinds.push(way.kind);
             solves.extend(measure::ours(case, &way, &Effort { warm, ..effort.clone() }));
         }
@@ -271,13 +272,11 @@ fn problem<P: Ground>(
     Ok(found(case, solves))
 }
 
-/// Fig. 10: one setting again and again, on the system of the first Newton step, and exact RAS beside it.
+/// Fig. 10: settings again and again, on the system of the first Newton step, and exact RAS beside it.
 fn repeated(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
     let mut solves = Vec::new();
-    for (way, runs) in [
-        (Way::exact(case.setting), effort.runs),
-        (Way::random(case.setting, Kind::Random, REPEATED), options.repeats),
-    ] {
+    let repeated = REPEATED.map(|sweeps| (Way::random(case.setting, Kind::Random, sweeps), options.repeats));
+    for (way, runs) in std::iter::once((Way::exact(case.setting), effort.runs)).chain(repeated) {
         progress(&format!("{}: {} times {}", case.spec, runs, way.name));
         let effort = Effort { runs, steps: 1, count_failures: true, ..effort.clone() };
         solves.extend(measure::ours(case, &way, &effort));

@@ -314,13 +314,14 @@ fn repeated(found: &Found, tables: &mut Vec<Table>, figures: &mut Vec<Figure>) -
         }
         let shown = &row.runs[..row.runs.len().min(SHOWN)];
         let numbers: Vec<usize> = (1..=shown.len()).collect();
+        let gamma = row.way.sweeps.map_or(0, |s| s[1]);
         for (short, name, values) in [
             ("tg", "T_g, ms", shown.iter().map(|run| 1e3 * run.solve).collect::<Vec<_>>()),
             ("ig", "I_g", shown.iter().map(|run| run.iterations as f64).collect()),
         ] {
             let title = format!("{}: {name} of independent runs, {}", found.spec, row.way.name);
             let svg = svg::over_counts(&title, "run", &numbers, &[(name.to_string(), values)]);
-            figures.push(Figure { file: format!("ras-repeat-{short}.svg"), title, svg });
+            figures.push(Figure { file: format!("ras-repeat-gamma{gamma}-{short}.svg"), title, svg });
         }
     }
     tables.push(out);

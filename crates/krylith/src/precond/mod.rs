@@ -30,8 +30,9 @@ pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use multilevel::{Coarsen, CoarsenKind, Coarsening, Transfer};
 pub use null_space::NullSpace;
 pub use schwarz::{
-    FILL, FactorQuality, Factorization, MOST_DEFECT, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions,
-    SchwarzOrder, SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve,
+    FILL, FactorQuality, Factorization, MOST_DEFECT, MOST_DISTANCE, SWEEPS as SCHWARZ_SWEEPS, Schwarz,
+    SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan,
+    SchwarzSettings, TriangularSolve,
 };
 pub use spec::{IlduSpec, PrecondSpec, RasSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

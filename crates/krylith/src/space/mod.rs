@@ -46,10 +46,15 @@ impl Store {
 
 /// A number in (−1, 1) that depends on a seed and an index alone: splitmix64.
 pub(crate) fn random(seed: u64, index: u64) -> f64 {
+    (splitmix64(seed, index) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014) of a seed and a place.
+pub(crate) fn splitmix64(seed: u64, index: u64) -> u64 {
     let mut z = (seed << 32 ^ index).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    z ^ (z >> 31)
 }
 
 /// Flag slots of [`Schedule::Scalars`]: small integers that steps and launches share. Not 0: launches under the guard

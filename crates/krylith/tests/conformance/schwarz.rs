@@ -8,7 +8,7 @@ use krylith::matrix::{Bsr, Csr};
 use krylith::operator::{LinearOperator, Terms};
 use krylith::partition::{Partition, RowNumbers, Subdomains, split};
 use krylith::precond::{
-    FILL, Factorization, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder,
+    FILL, Factorization, MOST_DISTANCE, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder,
     SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve,
 };
 use krylith::space::Space;
@@ -477,6 +477,46 @@ pub fn schwarz_checks_its_factors<S: SchwarzFactors>(make: Make<S>) {
         .map(|mut p| p.update_values(&space, &[1.0][..]));
     let error = p.unwrap().unwrap_err().to_string();
     assert!(error.contains("were expected"), "{error}");
+}
+
+/// Sweeps on trial are taken where they come near substitution, and not where they miss it; an event says so.
+pub fn sweeps_on_trial_give_way<S: SchwarzFactors>(make: Make<S>) {
+    let n = 200;
+    let chain = |diagonal: f64| {
+        let m = n as u32;
+        let couplings = (0..m - 1).flat_map(|i| [(i, i + 1, -1.0), (i + 1, i, -1.0)]);
+        let triplets: Vec<_> = (0..m).map(|i| (i, i, diagonal)).chain(couplings).collect();
+        Bsr::from_csr(&Csr::from_triplets(n, n, &triplets).unwrap(), 1).unwrap()
+    };
+    let (stiff, dominant) = (chain(2.0), chain(40.0));
+    let plan = plan(&stiff, &Subdomains::whole(n), 0, 0);
+    let space = make(n);
+    let mut p = Schwarz::new(&space, plan, EXACT).unwrap();
+    let sweeps = TriangularSolve::Jacobi { sweeps: 3 };
+    p.try_sweeps(&space, sweeps).unwrap();
+    let mut keys = Vec::new();
+    for (a, taken) in
+        [(&stiff, TriangularSolve::Exact), (&dominant, sweeps), (&stiff, TriangularSolve::Exact)]
+    {
+        p.update_values(&space, a.values()).unwrap();
+        let distance = p.distance().unwrap();
+        assert_eq!(p.solve(), taken, "{distance}");
+        assert_eq!(distance <= MOST_DISTANCE, taken == sweeps, "{distance}");
+        let events = p.take_events();
+        assert_eq!(events.len(), usize::from(taken != sweeps), "{events:?}");
+        assert!(events.iter().all(|e| e.contains("exact solves instead of randomized sweeps")), "{events:?}");
+        keys.push(p.key());
+        let x: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
+        let y = applied(&space, &p, &x);
+        // Of a chain ILU(0) is exact, so what is left over tells how good the solve is.
+        let entry = |y: &[f64], i: usize| if i < n { y[i] } else { 0.0 };
+        let far = (0..n)
+            .map(|i| (a.values()[0] * y[i] - entry(&y, i.wrapping_sub(1)) - entry(&y, i + 1) - x[i]).abs())
+            .fold(0.0, f64::max);
+        assert!(far < if taken == sweeps { 1e-3 } else { 1e-11 }, "{far}");
+    }
+    assert_eq!(keys[0], keys[2]);
+    assert_ne!(keys[0], keys[1], "recorded work no longer holds");
 }
 
 /// Rows of ranks are those of one, whoever owns which parts: an empty rank, several parts a rank, and rows without order.

@@ -290,6 +290,11 @@ fn schwarz_sweeps_match_plain_loops() {
 }
 
 #[test]
+fn sweeps_on_trial_give_way() {
+    each(|space| conformance::schwarz::sweeps_on_trial_give_way(space));
+}
+
+#[test]
 fn schwarz_sweeps_repeat_themselves() {
     each(|space| conformance::schwarz::deterministic_sweeps_repeat_themselves(space));
 }

@@ -10,7 +10,9 @@ use super::specialisations as special;
 use crate::method::{KERNELS, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::precond::{COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, STAGE_SWEEPS, TileFactor};
+use crate::precond::{
+    COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, SCHWARZ_SWEEPS, STAGE_SWEEPS, TileFactor,
+};
 use crate::problem::LocalProblem;
 use crate::space::{Store, SweepSource};
 
@@ -110,7 +112,10 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
     match precond {
         // Those of ras are compiled when it is built.
         PrecondSpec::None => {}
-        PrecondSpec::Ras(_) if (1..=8).contains(&b) => all.extend(schwarz::kernels([b], store)),
+        PrecondSpec::Ras(_) if (1..=8).contains(&b) => {
+            all.extend(schwarz::kernels([b], store));
+            all.extend(sweeps(SCHWARZ_SWEEPS));
+        }
         PrecondSpec::Ras(_) => {}
         PrecondSpec::Jacobi { block } => {
             let order = block.unwrap_or(b) * s;

@@ -32,8 +32,13 @@ pub(super) fn build<S: SolverSpace>(
     let pattern = SchwarzPattern { overlap: spec.overlap, fill: spec.fill, order: spec.order };
     let plan = SchwarzPlan::new(comm, terms, local.numbers, &subdomains, pattern)?;
     let options = SchwarzOptions { store, rows: spec.rows, deterministic: spec.deterministic };
-    let settings = SchwarzSettings { factor: spec.factor, solve: spec.solve, options };
+    let solve = spec.solve.unwrap_or(TriangularSolve::Exact);
+    let settings = SchwarzSettings { factor: spec.factor, solve, options };
     let mut p = Schwarz::new(space, plan.into(), settings)?;
+    let sweeps = RasSpec::sweeps();
+    if spec.solve.is_none() && space.any(!S::exact_is_faster(p.factors(), sweeps))? {
+        agree(comm, p.try_sweeps(space, sweeps))?;
+    }
     drop(analysis);
     agree(comm, p.update_values(space, terms.terms[0].1.numbers()))?;
     notes.extend(p.take_events());
@@ -92,12 +97,13 @@ fn info<S: SolverSpace>(
             }
         }
     };
-    parameters.push(("solve".into(), Value::Text(solve_name(spec.solve).into())));
-    ways += &match spec.solve {
+    let name = solve_name(Some(p.solve()));
+    parameters.push(("solve".into(), Value::Text(name.into())));
+    ways += &match p.solve() {
         TriangularSolve::Exact => ", exact solves".to_string(),
         TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps } => {
             parameters.push(("gamma".into(), counted(sweeps)));
-            let kind = if solve_name(spec.solve) == "jacobi" { "Jacobi" } else { "randomized" };
+            let kind = if name == "jacobi" { "Jacobi" } else { "randomized" };
             format!(", solves by {sweeps} {kind} sweeps")
         }
     };
@@ -107,6 +113,9 @@ fn info<S: SolverSpace>(
         ("rows".into(), counted(rows as usize)),
         ("defect".into(), Value::Number(p.defect())),
     ]);
+    let distance =
+        p.distance().map_or(String::new(), |d| format!(", randomized sweeps {d:.1e} from exact solves"));
+    parameters.extend(p.distance().map(|distance| ("distance".to_string(), Value::Number(distance))));
     let details = vec![
         format!(
             "{} of at most {} block rows with their overlap ({way}), {:.1} % of all rows added, set up in {}",
@@ -115,7 +124,7 @@ fn info<S: SolverSpace>(
             100.0 * (rows - own) / own.max(1.0),
             seconds(start.elapsed().as_secs_f64()),
         ),
-        format!("{ways}; defect {:.1e}", p.defect()),
+        format!("{ways}; defect {:.1e}", p.defect()) + &distance,
     ];
     let square = (plan.block * plan.block) as f64;
     Ok(PrecondInfo {

@@ -4,6 +4,9 @@
 //! Randomized factors are checked before they are used: where they are not finite, or their defect is above [`MOST_DEFECT`], exact ones
 //! take their place and an event says so. The first factors of ILU(2) and more are exact, as in the paper's §6.1; later factorisations
 //! start from the last factors.
+//!
+//! Where sweeps are on trial ([`Schwarz::try_sweeps`]) they are compared with substitution on one random vector after every
+//! factorisation: where they miss it by more than [`MOST_DISTANCE`], substitution takes their place.
 
 mod overlap;
 mod pattern;
@@ -16,14 +19,24 @@ pub use plan::{
 use super::ildu::Pivots;
 use crate::comm::agree;
 use crate::memory::Numbers;
-use crate::operator::{LinearOperator, fresh_key};
+use crate::operator::{LinearOperator, fresh_key, joined_key};
 use crate::solver::setup::{self, SetupPart};
-use crate::space::{Space, Store};
-use crate::{Error, Result};
+use crate::space::{FLAGS, Space, Store};
+use crate::{Error, Result, sweeps};
 use std::sync::Arc;
 
 /// Randomized factors with a larger defect ‖(A − LU)_S‖_F / ‖A‖_F are not taken.
 pub const MOST_DEFECT: f64 = 1e-2;
+
+/// Sweeps on trial whose result y has a larger distance ‖y − (LU)⁻¹x‖ / ‖(LU)⁻¹x‖ are not taken.
+pub const MOST_DISTANCE: f64 = 0.25;
+
+sweeps! {
+    /// The vector pass of randomized Schwarz.
+    pub const SWEEPS;
+    /// How far y is from z.
+    apart: () [y, z] [] -> [distance2, size2] { let d = y - z; distance2 += d * d; size2 += z * z; }
+}
 
 /// How a device runs factorisations and solves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +78,10 @@ pub trait SchwarzFactors: Space {
     ) -> Result<()>;
     /// Bytes that one application must move at least.
     fn schwarz_bytes(factors: &Self::Factors, how: TriangularSolve) -> u64;
+    /// Whether substitution is expected to take less time in a solve than these sweeps, which need more iterations.
+    fn exact_is_faster(_factors: &Self::Factors, _sweeps: TriangularSolve) -> bool {
+        true
+    }
     /// L and U in the plan's order of entries, row-major blocks; the diagonal is U_ii, not its inverse. For tests.
     fn read_schwarz(&self, factors: &Self::Factors) -> Result<Vec<f64>>;
 }
@@ -121,12 +138,25 @@ pub struct Schwarz<S: SchwarzFactors> {
     plan: Arc<SchwarzPlan>,
     factors: S::Factors,
     settings: SchwarzSettings,
+    /// Sweeps on trial.
+    trial: Option<Trial<S>>,
+    /// How far they are from substitution.
+    distance: Option<f64>,
     /// The last factors were taken, so that sweeps may start from them.
     good: bool,
     last: Option<Factorization>,
     defect: f64,
     events: Vec<String>,
     key: u64,
+}
+
+/// A random right-hand side, and two results.
+struct Trial<S: Space> {
+    x: S::Vector,
+    y: S::Vector,
+    z: S::Vector,
+    scalars: S::Scalars,
+    sweeps: TriangularSolve,
 }
 
 impl<S: SchwarzFactors> Schwarz<S> {
@@ -158,6 +188,8 @@ impl<S: SchwarzFactors> Schwarz<S> {
             plan,
             factors,
             settings,
+            trial: None,
+            distance: None,
             good: false,
             last: None,
             defect: 0.0,
@@ -181,6 +213,47 @@ impl<S: SchwarzFactors> Schwarz<S> {
         agree(space.comm(), fits)?;
         let _factors = setup::begin_inside(SetupPart::Factors);
         let warm = std::mem::replace(&mut self.good, false);
+        self.factorize(space, values, warm)?;
+        self.settle_solve(space)
+    }
+
+    /// Takes `sweeps` for solves as long as they are near enough to substitution, which is looked at after every factorisation. Collective;
+    /// before values are given.
+    ///
+    /// # Errors
+    /// A device without room for three vectors.
+    pub fn try_sweeps(&mut self, space: &S, sweeps: TriangularSolve) -> Result<()> {
+        let vector = || space.vector();
+        let (mut x, y, z, scalars) = (vector()?, vector()?, vector()?, space.scalars(2)?);
+        space.fill_random(0, &mut x)?;
+        self.trial = Some(Trial { x, y, z, scalars, sweeps });
+        Ok(())
+    }
+
+    /// Takes the sweeps on trial where they are near enough to substitution.
+    fn settle_solve(&mut self, space: &S) -> Result<()> {
+        let Some(Trial { x, y, z, scalars, sweeps }) = &mut self.trial else { return Ok(()) };
+        space.apply_schwarz(&self.factors, *sweeps, x, y)?;
+        space.apply_schwarz(&self.factors, TriangularSolve::Exact, x, z)?;
+        space.sweep(apart, scalars, [], [y, z], [], [0, 1])?;
+        let (mut sums, mut flags) = ([0.0; 2], [0; FLAGS]);
+        space.read_scalars(scalars, 0, &mut sums, &mut flags)?;
+        let distance = (sums[0] / sums[1].max(f64::MIN_POSITIVE)).sqrt();
+        self.distance = Some(distance);
+        self.settings.solve = match distance <= MOST_DISTANCE {
+            true => *sweeps,
+            false => {
+                self.events.push(format!(
+                    "ras: exact solves instead of randomized sweeps, which miss them by {:.0} %",
+                    100.0 * distance
+                ));
+                TriangularSolve::Exact
+            }
+        };
+        Ok(())
+    }
+
+    fn factorize(&mut self, space: &S, values: Numbers, warm: bool) -> Result<()> {
         space.gather_schwarz(&mut self.factors, values)?;
         match self.settings.factor {
             SchwarzFactor::Random { sweeps } if warm || self.plan.fill < 2 => {
@@ -240,6 +313,16 @@ impl<S: SchwarzFactors> Schwarz<S> {
         self.last
     }
 
+    /// How solves are done.
+    pub fn solve(&self) -> TriangularSolve {
+        self.settings.solve
+    }
+
+    /// How far the sweeps on trial are from substitution; `None` where there are none.
+    pub fn distance(&self) -> Option<f64> {
+        self.distance
+    }
+
     /// ‖(A − LU)_S‖_F / ‖A‖_F of the last factors over all ranks; 0 for exact ones.
     pub fn defect(&self) -> f64 {
         self.defect
@@ -261,7 +344,7 @@ impl<S: SchwarzFactors> LinearOperator<S> for Schwarz<S> {
         space.apply_schwarz(&self.factors, self.settings.solve, x, y)
     }
     fn key(&self) -> u64 {
-        self.key
+        joined_key([self.key, u64::from(self.settings.solve == TriangularSolve::Exact)])
     }
     fn bytes(&self) -> u64 {
         S::schwarz_bytes(&self.factors, self.settings.solve)

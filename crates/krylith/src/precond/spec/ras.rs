@@ -12,7 +12,8 @@ use crate::{Error, Result};
 /// ```
 /// use krylith::precond::{PrecondSpec, RasSpec, TriangularSolve};
 /// let spec: PrecondSpec = "ras:overlap=2,fill=1,solve=jacobi,gamma=8".parse()?;
-/// let ras = RasSpec { overlap: 2, fill: 1, solve: TriangularSolve::Jacobi { sweeps: 8 }, ..RasSpec::default() };
+/// let solve = Some(TriangularSolve::Jacobi { sweeps: 8 });
+/// let ras = RasSpec { overlap: 2, fill: 1, solve, ..RasSpec::default() };
 /// assert_eq!(spec, PrecondSpec::Ras(ras));
 /// assert_eq!(spec.to_string(), "ras:overlap=2,fill=1,solve=jacobi,gamma=8");
 /// # Ok::<(), krylith::Error>(())
@@ -29,8 +30,9 @@ pub struct RasSpec {
     pub order: SchwarzOrder,
     /// How factors are computed, with η.
     pub factor: SchwarzFactor,
-    /// How triangular systems are solved, with γ.
-    pub solve: TriangularSolve,
+    /// How triangular systems are solved, with γ; where nothing is said, the device takes what it expects to be faster of substitution and
+    /// randomized sweeps, and substitution where the sweeps miss it by too much.
+    pub solve: Option<TriangularSolve>,
     /// Consecutive rows that one warp works through in a sweep.
     pub rows: usize,
     /// Sweeps in a fixed order.
@@ -59,7 +61,7 @@ impl Default for RasSpec {
             order: SchwarzOrder::Natural,
             // On an H200 faster than five sweeps in space, and half as fast in the plane, where solves take all the time.
             factor: SchwarzFactor::Exact,
-            solve: TriangularSolve::Random { sweeps: SWEEPS },
+            solve: None,
             rows: ROWS,
             deterministic: false,
         }
@@ -70,9 +72,10 @@ impl RasSpec {
     pub(super) fn read(parameters: Vec<(&str, &str)>) -> Result<Self> {
         let mut ras = Self::default();
         // Numbers of sweeps belong to what is named, wherever it stands.
-        let (mut eta, mut gamma, mut named) = (None, None, false);
+        let (mut eta, mut gamma, mut named, mut open) = (None, None, false, true);
         for (key, value) in parameters {
             named |= key == "factor";
+            open &= key != "solve";
             let read = match key {
                 "eta" => whole_number(value, 1, MOST_SWEEPS).map(|sweeps| eta = Some(sweeps)),
                 "gamma" => whole_number(value, 1, MOST_SWEEPS).map(|sweeps| gamma = Some(sweeps)),
@@ -89,11 +92,15 @@ impl RasSpec {
             _ => {}
         }
         match (&mut ras.solve, gamma) {
-            (TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps }, Some(gamma)) => {
+            (Some(TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps }), Some(gamma)) => {
                 *sweeps = gamma;
             }
-            (TriangularSolve::Exact, Some(gamma)) => {
-                return Err(Error::invalid(format!("ras:gamma={gamma}: solve=exact has no sweeps")));
+            (solve @ None, Some(sweeps)) if open => *solve = Some(TriangularSolve::Random { sweeps }),
+            (solve, Some(gamma)) => {
+                let name = solve_name(*solve);
+                return Err(Error::invalid(format!(
+                    "ras:gamma={gamma}: solve={name} has no sweeps to choose"
+                )));
             }
             _ => {}
         }
@@ -119,11 +126,9 @@ impl RasSpec {
                 self.factor = named("factor", value, &all, factor_name)?;
             }
             "solve" => {
-                let all = [
-                    TriangularSolve::Random { sweeps },
-                    TriangularSolve::Jacobi { sweeps },
-                    TriangularSolve::Exact,
-                ];
+                let random = Some(TriangularSolve::Random { sweeps });
+                let all =
+                    [None, random, Some(TriangularSolve::Jacobi { sweeps }), Some(TriangularSolve::Exact)];
                 self.solve = named("solve", value, &all, solve_name)?;
             }
             "fdp" => self.rows = whole_number(value, 1, MOST_ROWS)?,
@@ -157,8 +162,11 @@ impl RasSpec {
             SchwarzFactor::Random { sweeps: SWEEPS } => add(true, "factor=random".into()),
             SchwarzFactor::Random { sweeps } => add(true, format!("eta={sweeps}")),
         }
-        add(solve_name(self.solve) != "random", format!("solve={}", solve_name(self.solve)));
-        if let TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps } = self.solve {
+        match self.solve {
+            Some(TriangularSolve::Random { sweeps }) if sweeps != SWEEPS => {}
+            solve => add(solve.is_some(), format!("solve={}", solve_name(solve))),
+        }
+        if let Some(TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps }) = self.solve {
             add(sweeps != SWEEPS, format!("gamma={sweeps}"));
         }
         add(self.rows != default.rows, format!("fdp={}", self.rows));
@@ -167,9 +175,14 @@ impl RasSpec {
         write!(f, "ras{colon}{}", keys.join(","))
     }
 
-    /// True where solves are randomized in no fixed order.
+    /// True where solves are, or may be, randomized in no fixed order.
     pub fn varies(&self) -> bool {
-        !self.deterministic && matches!(self.solve, TriangularSolve::Random { .. })
+        !self.deterministic && matches!(self.solve, None | Some(TriangularSolve::Random { .. }))
+    }
+
+    /// The sweeps that a device compares with substitution where nothing is said of solves.
+    pub(crate) fn sweeps() -> TriangularSolve {
+        TriangularSolve::Random { sweeps: SWEEPS }
     }
 
     /// The subdomains that are cut in the whole system; none where each rank is one.
@@ -187,11 +200,12 @@ pub(in crate::precond) fn factor_name(factor: SchwarzFactor) -> &'static str {
 }
 
 /// The name of a way to solve.
-pub(in crate::precond) fn solve_name(solve: TriangularSolve) -> &'static str {
+pub(in crate::precond) fn solve_name(solve: Option<TriangularSolve>) -> &'static str {
     match solve {
-        TriangularSolve::Exact => "exact",
-        TriangularSolve::Jacobi { .. } => "jacobi",
-        TriangularSolve::Random { .. } => "random",
+        None => "auto",
+        Some(TriangularSolve::Exact) => "exact",
+        Some(TriangularSolve::Jacobi { .. }) => "jacobi",
+        Some(TriangularSolve::Random { .. }) => "random",
     }
 }
 
@@ -210,7 +224,11 @@ mod tests {
             assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
         }
         let long = "ras:overlap=1,parts=8,sub=ilu,fill=1,order=natural,factor=random,eta=5,solve=random,gamma=5,fdp=16";
-        assert_eq!(long.parse::<PrecondSpec>().unwrap().to_string(), "ras:parts=8,fill=1,factor=random");
+        assert_eq!(
+            long.parse::<PrecondSpec>().unwrap().to_string(),
+            "ras:parts=8,fill=1,factor=random,solve=random"
+        );
+        assert_eq!("ras:solve=auto".parse::<PrecondSpec>().unwrap().to_string(), "ras");
         assert_eq!("ras:factor=exact".parse::<PrecondSpec>().unwrap().to_string(), "ras");
         let fixed = "jacobi+ras:gamma=3".parse::<PrecondSpec>().unwrap().in_fixed_order();
         assert_eq!(fixed.to_string(), "jacobi+ras:gamma=3,deterministic");
@@ -223,10 +241,11 @@ mod tests {
             ("ras:sub=qr", "unknown subdomain solver `qr`; the known ones are ilu"),
             ("ras:order=level", "unknown order `level`; the known ones are natural, rcm"),
             ("ras:factor=fast", "unknown factor `fast`; the known ones are random, exact"),
-            ("ras:solve=fast", "unknown solve `fast`; the known ones are random, jacobi, exact"),
+            ("ras:solve=fast", "unknown solve `fast`; the known ones are auto, random, jacobi, exact"),
             ("ras:eta=0", "ras:eta=0: expected a whole number from 1"),
             ("ras:factor=exact,eta=3", "ras:eta=3: factor=exact has no sweeps"),
             ("ras:gamma=3,solve=exact", "ras:gamma=3: solve=exact has no sweeps"),
+            ("ras:gamma=3,solve=auto", "ras:gamma=3: solve=auto has no sweeps"),
             ("ras:deterministic=1", "expected yes or no"),
             ("ras:rows=3", "unknown key of ras `rows`; the known ones are overlap, parts, sub"),
             ("ras:overlap", "`overlap` in `ras:overlap` is not key=value"),

@@ -229,6 +229,15 @@ impl SchwarzFactors for Cuda {
         f.solves.bytes(how, f.options.deterministic, f.plan.block)
     }
 
+    fn exact_is_faster(f: &CudaSchwarz, sweeps: TriangularSolve) -> bool {
+        match sweeps {
+            TriangularSolve::Exact => true,
+            TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps } => {
+                f.solves.exact_is_faster(sweeps)
+            }
+        }
+    }
+
     fn read_schwarz(&self, f: &CudaSchwarz) -> Result<Vec<f64>> {
         let mut factors = vec![0.0; f.by.factors.len()];
         self.device().read(&f.by.factors, 0, &mut factors)?;

@@ -1,6 +1,8 @@
 //! The steps of a set-up on the host, on all threads of a pool; a GPU's are compared with them.
 
 pub mod aggregate;
+#[cfg(test)]
+mod classical_tests;
 pub mod galerkin;
 pub mod interpolate;
 pub mod parallel;
@@ -19,8 +21,13 @@ pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) ->
     let prolongation = match how.kind {
         CoarsenKind::Classical => {
             let strong = split::strong(pool, couplings, how.strength);
-            let coarse = split::pmis(pool, couplings, &strong, level);
-            interpolate::extended_i(pool, couplings, &strong, &coarse, how.truncate)?
+            if level < how.aggressive {
+                let coarse = split::aggressive_pmis(pool, couplings, &strong, level);
+                interpolate::multipass(pool, couplings, &strong, &coarse, how.truncate)
+            } else {
+                let coarse = split::pmis(pool, couplings, &strong, level);
+                interpolate::extended_i(pool, couplings, &strong, &coarse, how.truncate)
+            }
         }
         CoarsenKind::Aggregation { smoothed } => {
             let aggregates = aggregate::by_matching(pool, couplings, how.strength);

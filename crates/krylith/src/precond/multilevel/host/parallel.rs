@@ -75,6 +75,30 @@ pub fn runs(row_ptr: &[usize], rows: Range<usize>, pieces: usize) -> Vec<Range<u
     cuts.windows(2).map(|w| w[0]..w[1]).filter(|run| !run.is_empty()).collect()
 }
 
+/// Where `pieces` nearly equal runs of `0..n` begin, and `n` behind them.
+pub fn bounds(n: usize, pieces: usize) -> Vec<usize> {
+    (0..=pieces).map(|piece| n * piece / pieces).collect()
+}
+
+/// Memory that pieces use one after the other: as many as threads are made.
+pub struct Scratch<T>(Mutex<Vec<T>>);
+
+impl<T> Scratch<T> {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// Calls `f` with memory that no other piece has, made by `make` where all is in use.
+    pub fn with<R>(&self, make: impl FnOnce() -> T, f: impl FnOnce(&mut T) -> R) -> R {
+        let free = self.0.lock().unwrap_or_else(|e| e.into_inner()).pop();
+        let mut item = free.unwrap_or_else(make);
+        let result = f(&mut item);
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).push(item);
+        result
+    }
+}
+
 /// Some rows of a sparse matrix, in the order in which they are made.
 #[derive(Debug)]
 pub struct Rows {
@@ -82,7 +106,7 @@ pub struct Rows {
     pub row_ptr: Vec<usize>,
     /// Block columns.
     pub col: Vec<u32>,
-    /// b² numbers a block.
+    /// b² numbers a block; none of a pattern.
     pub values: Vec<f64>,
 }
 
@@ -124,7 +148,8 @@ pub fn assemble(pool: &Pool, block: usize, columns: usize, mut parts: Vec<Rows>)
     Bsr::from_storage(block, Storage::host(row_ptr.len() - 1, columns, row_ptr, col, values))
 }
 
-fn join(pool: &Pool, block: usize, parts: &[Rows]) -> Rows {
+/// These rows, one part after the other; `block` is 0 of patterns.
+pub fn join(pool: &Pool, block: usize, parts: &[Rows]) -> Rows {
     let entries = parts.iter().map(|part| part.col.len());
     let rows = parts.iter().map(|part| part.row_ptr.len() - 1);
     let before: Vec<usize> = entries

@@ -1,16 +1,222 @@
 //! Which nodes stay: strength of couplings, and independent sets by PMIS.
+//!
+//! De Sterck, Yang and Heys (2006): each node weighs what the number of nodes that depend on it strongly says, plus a random part
+//! of one. In each round the nodes that weigh more than all their undecided neighbours stay, and the nodes that depend on them do not.
+//! Aggressive coarsening does the same once more with the nodes that stayed, joined by paths of two strong couplings.
 
+use super::FINE;
+use super::parallel::{Rows, Scratch, bounds, fill, join, map};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
+use crate::space::splitmix64;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// Of each entry of `a` whether its row depends strongly on its column; the diagonal never is.
-pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
-    let _ = (pool, a, theta);
-    todo!("helper a")
+/// Random parts of a level hash nodes with this seed plus the level's number.
+const SEED: u64 = 0x61_6d67;
+/// Added to the seed where a level is coarsened twice.
+const TWICE: u64 = 1 << 16;
+
+/// States of a node.
+const UNDECIDED: u8 = 0;
+const COARSE: u8 = 1;
+const NOT_COARSE: u8 = 2;
+
+/// −1 where the diagonal entry of row `i` is negative, else 1.
+pub(super) fn sign(a: &Bsr, i: usize) -> f64 {
+    let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
+    let diagonal = row.clone().find(|&p| a.col()[p] as usize == i);
+    if diagonal.is_some_and(|p| a.values()[p] < 0.0) { -1.0 } else { 1.0 }
 }
 
-/// The number of each node in the coarser level, ascending with nodes; [`FINE`](super::FINE) of those that do not stay.
+/// Pieces for a pass over the entries of `a`.
+pub(super) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
+    bounds(a.block_rows(), pool.pieces(16 * a.blocks()))
+}
+
+/// Lengths of the pieces between these bounds.
+pub(super) fn runs(bounds: &[usize]) -> impl Iterator<Item = usize> {
+    bounds.windows(2).map(|w| w[1] - w[0])
+}
+
+/// Of each entry of `a` whether its row depends strongly on its column: −a_ij ≥ θ max_k(−a_ik) > 0 with the sign of a_ii divided out. The
+/// diagonal never is.
+pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
+    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let rows = pieces_of(pool, a);
+    let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
+    let mut out = vec![0; a.blocks()];
+    fill(pool, runs(&entries), &mut out, |piece, out| {
+        for i in rows[piece]..rows[piece + 1] {
+            let g = sign(a, i);
+            let row = row_ptr[i]..row_ptr[i + 1];
+            let (columns, values) = (&col[row.clone()], &values[row.clone()]);
+            let others =
+                || columns.iter().zip(values).map(|(&j, &v)| if j as usize == i { 0.0 } else { -g * v });
+            let limit = theta * others().fold(0.0, f64::max);
+            let out = &mut out[row.start - entries[piece]..row.end - entries[piece]];
+            out.iter_mut().zip(others()).for_each(|(out, v)| *out = u8::from(v > 0.0 && v >= limit));
+        }
+    });
+    out
+}
+
+/// The number of each node in the coarser level, ascending with nodes; [`FINE`] of those that do not stay.
+///
+/// A node on which no other depends does not stay.
 pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
-    let _ = (pool, a, strong, level);
-    todo!("helper a")
+    let seed = SEED + level as u64;
+    select(pool, &pieces_of(pool, a), |i| neighbours(a, strong, i), |i| splitmix64(seed, i as u64), false)
+}
+
+/// PMIS twice: of the nodes that stay the first time, joined where a path of at most two strong couplings leads from one to the other,
+/// some stay again.
+///
+/// A node that has no such path to or from another stays.
+pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
+    let mut numbers = pmis(pool, a, strong, level);
+    let nodes: Vec<u32> = (0..a.block_rows() as u32).filter(|&i| numbers[i as usize] != FINE).collect();
+    let rows = bounds(nodes.len(), pool.pieces(64 * nodes.len()));
+    let scratch = Scratch::new();
+    let paths = map(pool, rows.len() - 1, |piece| {
+        scratch.with(
+            || vec![FINE; a.block_rows()],
+            |seen: &mut Vec<u32>| paths(a, strong, &numbers, &nodes[rows[piece]..rows[piece + 1]], seen),
+        )
+    });
+    let Rows { row_ptr, col, .. } = join(pool, 0, &paths);
+    let seed = SEED + TWICE + level as u64;
+    let again = select(
+        pool,
+        &rows,
+        |k| col[row_ptr[k]..row_ptr[k + 1]].iter().map(|&j| j as usize),
+        |k| splitmix64(seed, nodes[k] as u64),
+        true,
+    );
+    nodes.iter().zip(&again).for_each(|(&i, &number)| numbers[i as usize] = number);
+    numbers
+}
+
+/// Strong neighbours of node `i`.
+fn neighbours<'a>(a: &'a Bsr, strong: &'a [u8], i: usize) -> impl Iterator<Item = usize> + 'a {
+    let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
+    a.col()[row.clone()]
+        .iter()
+        .zip(&strong[row])
+        .filter(|&(_, &strong)| strong != 0)
+        .map(|(&j, _)| j as usize)
+}
+
+/// For each of these nodes the others of `numbers` that at most two strong couplings lead to, by their numbers. `seen` has no number of theirs,
+/// or [`FINE`].
+fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
+    let mut out = Rows::default();
+    for &i in nodes {
+        seen[i as usize] = i;
+        let mut add = |j: usize| {
+            if numbers[j] != FINE && std::mem::replace(&mut seen[j], i) != i {
+                out.col.push(numbers[j]);
+            }
+        };
+        for k in neighbours(a, strong, i as usize) {
+            add(k);
+            neighbours(a, strong, k).for_each(&mut add);
+        }
+        out.end_row();
+    }
+    out
+}
+
+/// PMIS of the graph that `neighbours` tells of, whose pieces begin at `rows`; `random` weighs nodes on which equally many depend.
+///
+/// `lonely`: whether nodes stay that no other depends on and that depend on none.
+fn select<N: Iterator<Item = usize>>(
+    pool: &Pool,
+    rows: &[usize],
+    neighbours: impl Fn(usize) -> N + Sync,
+    random: impl Fn(usize) -> u64 + Sync,
+    lonely: bool,
+) -> Vec<u32> {
+    let n = rows[rows.len() - 1];
+    let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
+    let alone = rows.len() == 2;
+    pool.run(rows.len() - 1, |piece| {
+        for j in (rows[piece]..rows[piece + 1]).flat_map(&neighbours) {
+            if alone {
+                counts[j].store(counts[j].load(Relaxed) + 1, Relaxed); // a third of the time of an atomic sum
+            } else {
+                counts[j].fetch_add(1, Relaxed);
+            }
+        }
+    });
+    let mut keys = vec![0u64; n];
+    fill(pool, runs(rows), &mut keys, |piece, keys| {
+        for (i, key) in (rows[piece]..).zip(keys) {
+            *key = (counts[i].load(Relaxed) as u64) << 40 | random(i) >> 24;
+        }
+    });
+    let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
+    // The round in which a node last had a neighbour that weighs more.
+    let lost: Vec<AtomicU32> = counts;
+    let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
+        let mut list = Vec::with_capacity(rows[piece + 1] - rows[piece]);
+        for i in rows[piece]..rows[piece + 1] {
+            if lost[i].swap(0, Relaxed) == 0 && !lonely {
+                state[i].store(NOT_COARSE, Relaxed);
+            } else {
+                list.push(i as u32);
+            }
+        }
+        list
+    });
+    let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
+    let each = |lists: &mut [Vec<u32>], f: &(dyn Fn(&mut Vec<u32>) + Sync)| {
+        fill(pool, std::iter::repeat_n(1, lists.len()), lists, |_, list| list.iter_mut().for_each(f));
+    };
+    for round in 1.. {
+        if undecided.iter().all(Vec::is_empty) {
+            break;
+        }
+        each(&mut undecided, &|list| {
+            for i in list.iter().map(|&i| i as usize) {
+                let weight = (keys[i], i);
+                for j in neighbours(i).filter(|&j| is(j, UNDECIDED)) {
+                    lost[if weight > (keys[j], j) { j } else { i }].store(round, Relaxed);
+                }
+            }
+        });
+        each(&mut undecided, &|list| {
+            let winners = list.iter().filter(|&&i| lost[i as usize].load(Relaxed) != round);
+            winners.for_each(|&i| state[i as usize].store(COARSE, Relaxed));
+        });
+        each(&mut undecided, &|list| {
+            list.retain(|&i| {
+                let i = i as usize;
+                if is(i, COARSE) {
+                    return false;
+                }
+                let depends = neighbours(i).any(|j| is(j, COARSE));
+                if depends {
+                    state[i].store(NOT_COARSE, Relaxed);
+                }
+                !depends
+            });
+        });
+    }
+    numbers(pool, rows, |i| is(i, COARSE))
+}
+
+/// Ascending numbers of the nodes of which `is` is true; [`FINE`] of the others.
+fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
+    let counts = map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
+    let mut out = vec![FINE; rows[rows.len() - 1]];
+    fill(pool, runs(rows), &mut out, |piece, out| {
+        let mut next = counts[..piece].iter().sum::<usize>() as u32;
+        for (i, out) in (rows[piece]..).zip(out) {
+            if is(i) {
+                *out = next;
+                next += 1;
+            }
+        }
+    });
+    out
 }
