@@ -7,9 +7,9 @@ use super::super::resident::Resident;
 use super::super::scan;
 use super::super::specialisations::define;
 use super::split::Split;
+use super::stored;
 use crate::Result;
 use crate::matrix::Bsr;
-use crate::matrix::storage::Storage;
 use std::sync::Arc;
 
 /// Up to so many weights a row goes to a place of its own at first, and all are moved together; more are counted before they are computed.
@@ -131,14 +131,13 @@ pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> R
     let limit = u32::try_from(most).unwrap_or(u32::MAX);
     let rows = Rows { device, shape, a: space.resident(a)?, n, split, most: limit };
     let arrays = if (1..=STRIDE).contains(&most) { rows.apart(most)? } else { rows.counted()? };
-    Ok(prolongation(arrays, split.coarse))
+    Ok(prolongation(device, arrays, split.coarse))
 }
 
 /// P from its arrays.
-pub(super) fn prolongation((row_ptr, col, values): Arrays, coarse: usize) -> Bsr {
-    let (rows, entries) = (row_ptr.len() - 1, col.len());
-    let on = Arc::new(Resident::new(row_ptr, col, values));
-    Bsr::from_storage(1, Storage::device(rows, coarse, entries, on))
+pub(super) fn prolongation(device: &Arc<Device>, (row_ptr, col, values): Arrays, coarse: usize) -> Bsr {
+    let rows = row_ptr.len() - 1;
+    stored(1, rows, coarse, Resident::of(device, Arc::new(row_ptr), Arc::new(col), values))
 }
 
 /// Rows of `stride` places, one behind the other.
