@@ -58,9 +58,9 @@ fn kinds(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], rows: &[usize]) ->
             let g = sign(a, i);
             for p in row_ptr[i]..row_ptr[i + 1] {
                 let stays = coarse[col[p] as usize] != FINE;
-                out[p - entries[piece]] = u8::from(strong[p] != 0) * STRONG
-                    | u8::from(stays) * COARSE
-                    | u8::from(g * values[p] < 0.0) * OPPOSITE;
+                let bit = |is: bool, bit: u8| if is { bit } else { 0 };
+                out[p - entries[piece]] =
+                    bit(strong[p] != 0, STRONG) | bit(stays, COARSE) | bit(g * values[p] < 0.0, OPPOSITE);
             }
         }
     });
