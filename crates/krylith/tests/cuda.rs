@@ -204,6 +204,11 @@ fn main() {
             true,
         ),
         each!(coarsening::couplings_are_those_of_the_host),
+        each!(coarsening::galerkin_products_are_those_of_the_host),
+        each!(coarsening::other_patterns_are_refused),
+        each!(coarsening::restrictions_are_transposes),
+        each!(coarsening::l1_blocks_are_those_of_the_host),
+        test("coarsening::galerkin_speed", conformance::coarsening::galerkin_speed, true),
         each!(transfers::transfers_are_those_of_the_host),
         test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
         test(

@@ -5,7 +5,6 @@
 pub mod arrangement;
 pub mod block_tiles;
 pub mod cbcg;
-#[cfg(feature = "cuda")]
 pub mod coarsening;
 pub mod compose;
 pub mod csr;

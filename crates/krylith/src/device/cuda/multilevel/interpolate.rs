@@ -7,9 +7,9 @@ use super::super::resident::Resident;
 use super::super::scan;
 use super::super::specialisations::define;
 use super::split::Split;
+use super::stored;
 use crate::Result;
 use crate::matrix::Bsr;
-use crate::matrix::storage::Storage;
 use std::sync::Arc;
 
 /// Up to so many weights a row goes to a place of its own at first, and all are moved together; more are counted before they are computed.
@@ -136,9 +136,8 @@ pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> R
 
 /// P from its arrays.
 pub(super) fn prolongation((row_ptr, col, values): Arrays, coarse: usize) -> Bsr {
-    let (rows, entries) = (row_ptr.len() - 1, col.len());
-    let on = Arc::new(Resident::new(row_ptr, col, values));
-    Bsr::from_storage(1, Storage::device(rows, coarse, entries, on))
+    let rows = row_ptr.len() - 1;
+    stored(1, rows, coarse, Resident::new(row_ptr, col, values))
 }
 
 /// Rows of `stride` places, one behind the other.
