@@ -164,7 +164,7 @@ pub fn transfer_speed<S: Coarsen>(make: Make<S>) {
             terms = space.place(&terms).unwrap();
             let couplings = space.couplings(&terms).unwrap();
             let mut best = f64::INFINITY;
-            for _ in 0..5 {
+            for _ in 0..3 {
                 let start = std::time::Instant::now();
                 let made = space.transfer(&couplings, &how, level).unwrap();
                 best = best.min(start.elapsed().as_secs_f64());
