@@ -169,7 +169,9 @@ pub struct SolveArgs {
     /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
     /// each stage of a Kronecker system, one after the other), ras (restricted additive Schwarz: ILU(K) of subdomains that overlap,
     /// randomized; keys overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N,
-    /// fdp=N, deterministic); "A+B" adds two, "A then B" applies B to the residual that A leaves [default: auto]
+    /// fdp=N, deterministic); amg (algebraic multigrid; keys cycle=v|w|k,
+    /// coarsen=classical|aggregation|smoothed, strength=T, truncate=N, aggressive=N, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N,
+    /// coarsest=N, levels=N, store=f64|f32); "A+B" adds two, "A then B" applies B to the residual that A leaves [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<PrecondSpec>,
 
@@ -387,7 +389,7 @@ pub struct BenchArgs {
     pub series: Option<Vec<krylith_bench::Series>>,
     /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU); spmv: of single,
     /// multi, cg and sweep; ras: of cavity600, cavity1200, ventricle, artery, repeat and scaling (on several GPUs), and on each problem of
-    /// ours, vendor and one-core [default: all]
+    /// ours, sweeps, vendor and one-core [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub parts: Option<Vec<String>>,
     /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the table]

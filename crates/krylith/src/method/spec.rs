@@ -296,6 +296,14 @@ impl MethodSpec {
         }
     }
 
+    /// The same for a preconditioner that varies, where the method has a form for that.
+    pub(crate) fn flexible(self) -> Self {
+        match self {
+            MethodSpec::Cg(_) => MethodSpec::Cg(CgOptions { form: CgForm::Flexible }),
+            other => other,
+        }
+    }
+
     /// The same without a basis longer than could ever be used.
     pub(crate) fn at_most(self, restart: usize) -> Self {
         match self {

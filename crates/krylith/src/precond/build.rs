@@ -3,6 +3,7 @@
 //! [`by_name`] is the one place where names become operators. Around what it builds stand, in this order, scaling and
 //! null vectors that are projected out.
 
+mod multilevel;
 mod schwarz;
 mod tiles;
 
@@ -148,6 +149,7 @@ fn by_name<S: SolverSpace>(
         PrecondSpec::Ildu(spec) => ildu(space, terms, local, spec, store),
         PrecondSpec::Stage(spec) => stage(space, terms, local, spec, store),
         PrecondSpec::Ras(spec) => schwarz::build(space, terms, local, spec, store, notes),
+        PrecondSpec::Amg(spec) => multilevel::build(space, terms, local, spec, store, a),
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
             let mut part = |wanted| -> Result<_> {
                 let (p, info) = by_name(space, terms, local, wanted, store, a, notes)?;
@@ -561,6 +563,13 @@ impl PrecondSpec {
                 let blocks =
                     terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>() * (1 + ras.fill as u64);
                 blocks * (order * order * 24 + 8) + n * (16 * order + 32)
+            }
+            // Coarse levels with their P, R and copies: some twice the system, and five vectors a level.
+            PrecondSpec::Amg(amg) => {
+                let blocks = terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>();
+                let width = amg.store.unwrap_or(store).bytes() as u64;
+                let square = (terms.block() * terms.block()) as u64;
+                2 * blocks * (square * (8 + width) + 4) + n * (order * width + 80)
             }
             PrecondSpec::Sum(parts) => both(parts) + 8 * n,
             PrecondSpec::Multiplicative(parts) => both(parts) + 16 * n,

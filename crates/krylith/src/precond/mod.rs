@@ -27,12 +27,16 @@ pub(crate) use invert::eliminate;
 #[cfg(feature = "cuda")]
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
-pub use multilevel::{Coarsen, CoarsenKind, Coarsening, Transfer};
+pub(crate) use multilevel::Finest;
+pub use multilevel::{
+    CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Level, MULTILEVEL_SWEEPS, Multilevel,
+    MultilevelOptions, Smoothing, Transfer,
+};
 pub use null_space::NullSpace;
 pub use schwarz::{
     FILL, FactorQuality, Factorization, MOST_DEFECT, MOST_DISTANCE, SWEEPS as SCHWARZ_SWEEPS, Schwarz,
     SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan,
     SchwarzSettings, TriangularSolve,
 };
-pub use spec::{IlduSpec, PrecondSpec, RasSpec, TileSpec};
+pub use spec::{AmgSpec, IlduSpec, PrecondSpec, RasSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

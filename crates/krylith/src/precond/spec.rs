@@ -1,8 +1,11 @@
 //! How preconditioners are written as text: NAME[:key=value,…], `A+B` for both side by side, and `A then B` for one after the
 //! other. `+` binds closer than `then`; both are read from the left.
 
+mod amg;
 mod ras;
 
+pub use amg::AmgSpec;
+pub(super) use amg::kind_name;
 pub use ras::RasSpec;
 pub(super) use ras::{factor_name, solve_name};
 
@@ -40,6 +43,8 @@ pub enum PrecondSpec {
     Stage(IlduSpec),
     /// Restricted additive Schwarz: incomplete factors of subdomains that overlap.
     Ras(RasSpec),
+    /// Coarse levels: a cycle of algebraic multigrid.
+    Amg(AmgSpec),
     /// Both, added.
     Sum(Box<[PrecondSpec; 2]>),
     /// The second on what the first leaves over.
@@ -153,6 +158,7 @@ impl std::str::FromStr for PrecondSpec {
             "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
             "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
             "ras" => RasSpec::read(parameters).map(PrecondSpec::Ras),
+            "amg" => AmgSpec::read(parameters).map(PrecondSpec::Amg),
             "ilu0" => Err(Error::invalid(
                 "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole",
             )),
@@ -168,6 +174,8 @@ impl std::str::FromStr for PrecondSpec {
                     "stage[:the same keys]",
                     "ras[:overlap=D,parts=N,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=random|jacobi|exact,gamma=N,fdp=N,\
                      deterministic]",
+                    "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed,strength=T,truncate=N,aggressive=N,\
+                     smoother=jacobi|chebyshev|ildu,sweeps=N,degree=N,coarsest=N,levels=N,store=f64|f32]",
                     "`A+B` and `A then B` of them",
                 ],
             ),
@@ -199,6 +207,7 @@ impl std::fmt::Display for PrecondSpec {
             PrecondSpec::Ildu(ildu) => ildu.spelt("ildu", f),
             PrecondSpec::Stage(ildu) => ildu.spelt("stage", f),
             PrecondSpec::Ras(ras) => ras.spelt(f),
+            PrecondSpec::Amg(amg) => amg.spelt(f),
             PrecondSpec::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
             PrecondSpec::Multiplicative(parts) => write!(f, "{} then {}", parts[0], parts[1]),
         }
@@ -209,7 +218,7 @@ impl PrecondSpec {
     /// True where applying it takes a product with the operator.
     pub fn multiplies(&self) -> bool {
         match self {
-            PrecondSpec::Multiplicative(_) => true,
+            PrecondSpec::Multiplicative(_) | PrecondSpec::Amg(_) => true,
             PrecondSpec::Sum(parts) => parts.iter().any(Self::multiplies),
             _ => false,
         }
@@ -232,7 +241,8 @@ impl PrecondSpec {
             PrecondSpec::Auto
             | PrecondSpec::None
             | PrecondSpec::Jacobi { .. }
-            | PrecondSpec::BlockJacobi(_) => true,
+            | PrecondSpec::BlockJacobi(_)
+            | PrecondSpec::Amg(_) => true,
             // With shifted pivots the factors need not be definite where the matrix is.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
             PrecondSpec::Sum(parts) => parts.iter().all(Self::keeps_symmetry),
@@ -244,6 +254,7 @@ impl PrecondSpec {
     pub fn varies(&self) -> bool {
         match self {
             PrecondSpec::Ras(ras) => ras.varies(),
+            PrecondSpec::Amg(amg) => amg.varies(),
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => parts.iter().any(Self::varies),
             _ => false,
         }
@@ -269,6 +280,7 @@ impl PrecondSpec {
             PrecondSpec::Ildu(ildu) => Some(ildu.subdomains(order)),
             PrecondSpec::Stage(ildu) => Some(ildu.of_stage().subdomains(order)),
             PrecondSpec::Ras(ras) => ras.subdomains(),
+            PrecondSpec::Amg(amg) => amg.subdomains(order),
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
                 parts.iter().find_map(|part| part.subdomains(order))
             }

@@ -110,8 +110,13 @@ pub(crate) fn ladder(
         if rung.method == MethodName::Cg && asked.is_none() && !(symmetric && precond.keeps_symmetry()) {
             continue;
         }
-        let name = asked.unwrap_or(if precond.varies() { MethodName::Fgmres } else { rung.method });
+        let name = asked.unwrap_or(match rung.method {
+            MethodName::Cg => MethodName::Cg,
+            _ if precond.varies() => MethodName::Fgmres,
+            other => other,
+        });
         let method = MethodSpec::of(name, options, rung.restart).at_most(most);
+        let method = if precond.varies() && options.form.is_none() { method.flexible() } else { method };
         // Where one subdomain holds the whole system, cutting it and not cutting it are the same.
         let alike = match &precond {
             PrecondSpec::Ildu(ildu) if nodes <= ildu.most_rows(order) || as_one(ildu) => {
@@ -284,6 +289,8 @@ mod tests {
                 "precond=jacobi then ildu",
                 ["jacobi then ildu with bicgstab", "jacobi then ildu with gmres(3)"],
             ),
+            ("precond=amg", ["amg with cg", "amg with bicgstab"]),
+            ("precond=amg:cycle=k", ["amg:cycle=k with cg", "amg:cycle=k with fgmres(3)"]),
             ("precond=ildu:shift=1e-3", ["ildu:shift=1e-3 with bicgstab", "ildu:shift=1e-3 with gmres(3)"]),
             ("method=gmres", ["ildu with gmres(3)", "ildu:fill=1,cut=whole with gmres(3)"]),
         ] {
@@ -291,6 +298,15 @@ mod tests {
             let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, true, false, 1.0);
             assert_eq!([ladder[0].name(), ladder[1].name()], first);
         }
+        // Directions of CG stay conjugate where cycles vary.
+        let form = |options: &str| {
+            let options = options.parse::<Options>().unwrap().settled().unwrap();
+            ladder(&problem.part_of_one(), &options, usize::MAX, true, false, 1.0)[0].method.manner()
+        };
+        assert_eq!(form("precond=amg"), "textbook form");
+        assert_eq!(form("precond=amg:cycle=k"), "flexible form");
+        assert_eq!(form("precond=amg:cycle=k method=cg"), "flexible form");
+        assert_eq!(form("precond=amg:cycle=k form=one-reduction"), "one-reduction form");
     }
 
     #[test]

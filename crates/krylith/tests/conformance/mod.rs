@@ -5,7 +5,6 @@
 pub mod arrangement;
 pub mod block_tiles;
 pub mod cbcg;
-#[cfg(feature = "cuda")]
 pub mod coarsening;
 pub mod compose;
 pub mod csr;
@@ -18,6 +17,7 @@ pub mod ildu;
 pub mod lender;
 pub mod memory;
 pub mod method;
+pub mod multilevel;
 pub mod passes;
 pub mod programs;
 pub mod replicated;

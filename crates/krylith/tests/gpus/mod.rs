@@ -68,6 +68,15 @@ pub fn schwarz_of_ranks() {
     }
 }
 
+/// Each GPU the hierarchy of its own rows.
+pub fn levels_of_ranks() {
+    let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
+    for transport in [Transport::Auto, Transport::Nccl] {
+        let counts = counts_for(transport);
+        conformance::multilevel::ranks_have_their_own_levels(&counts, &alone, &share(transport));
+    }
+}
+
 pub fn gpus_solve_as_one(transport: Transport) {
     conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
     conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));

@@ -18,6 +18,7 @@ mod distributed;
 mod gmres;
 mod ildu;
 mod matching;
+mod multilevel;
 mod newton;
 mod partition;
 mod partitioner;

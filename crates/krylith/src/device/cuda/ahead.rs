@@ -11,7 +11,8 @@ use crate::method::{KERNELS, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::{
-    COMPOSE_SWEEPS, EQUILIBRATED_SWEEPS, PrecondSpec, SCHWARZ_SWEEPS, STAGE_SWEEPS, TileFactor,
+    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, PrecondSpec, SCHWARZ_SWEEPS,
+    STAGE_SWEEPS, TileFactor,
 };
 use crate::problem::LocalProblem;
 use crate::space::{Store, SweepSource};
@@ -117,6 +118,10 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
             all.extend(sweeps(SCHWARZ_SWEEPS));
         }
         PrecondSpec::Ras(_) => {}
+        PrecondSpec::Amg(amg) => {
+            all.extend(MULTILEVEL_SWEEPS.into_iter().flat_map(sweeps));
+            all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
+        }
         PrecondSpec::Jacobi { block } => {
             let order = block.unwrap_or(b) * s;
             if order <= 32 {

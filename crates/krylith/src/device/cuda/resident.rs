@@ -25,14 +25,10 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// Arrays that were made on this device.
-    pub fn of(
-        device: &Arc<Device>,
-        row_ptr: Arc<Buffer<i64>>,
-        col: Arc<Buffer<u32>>,
-        values: Buffer<f64>,
-    ) -> Self {
-        Self { device: device.clone(), row_ptr, col, values: Arc::new(values) }
+    /// Arrays that kernels made, all on one GPU.
+    pub fn new(row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>) -> Self {
+        let device = row_ptr.device().clone();
+        Self { device, row_ptr: Arc::new(row_ptr), col: Arc::new(col), values: Arc::new(values) }
     }
 
     /// The same pattern with other values.

@@ -7,13 +7,25 @@
 //! The steps of a set-up are functions in `host/`, for all threads; a GPU has its own of the same results. Each is a pure function of what it
 //! is given: random numbers come from a hash of a node's number, and nothing depends on the order of execution.
 
+mod coarsest;
+mod cycle;
+mod hierarchy;
 pub(crate) mod host;
+mod smoother;
+
+pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
+pub(crate) use hierarchy::Finest;
+pub use hierarchy::{Level, Multilevel, MultilevelOptions};
+pub use smoother::Smoothing;
 
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::operator::{PointBlockSum, Terms};
-use crate::space::Store;
+use crate::space::{Store, SweepSource};
+
+/// The vector passes of hierarchies and cycles.
+pub const MULTILEVEL_SWEEPS: [&[SweepSource]; 3] = [smoother::SWEEPS, cycle::SWEEPS, hierarchy::SWEEPS];
 
 /// How nodes of a coarser level are chosen, and what the others take from them.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,9 +55,17 @@ pub enum CoarsenKind {
     },
 }
 
+impl Coarsening {
+    /// What is taken where nothing more is said.
+    pub fn of(kind: CoarsenKind) -> Self {
+        let strength = if kind == CoarsenKind::Classical { 0.25 } else { 0.08 };
+        Self { kind, strength, truncate: 4, aggressive: 0 }
+    }
+}
+
 impl Default for Coarsening {
     fn default() -> Self {
-        Self { kind: CoarsenKind::Classical, strength: 0.25, truncate: 4, aggressive: 0 }
+        Self::of(CoarsenKind::Classical)
     }
 }
 

@@ -103,7 +103,7 @@ impl Cuda {
         let entries = last(device, &row_ptr)? as usize;
         let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
         fill(0, row_ptr.pointer(), col.pointer(), values.pointer())?;
-        Ok(stored(1, n, n, Resident::of(device, Arc::new(row_ptr), Arc::new(col), values)))
+        Ok(stored(1, n, n, Resident::new(row_ptr, col, values)))
     }
 
     /// A block-diagonal matrix of order b·s blocks: those of the sum, with the ℓ1 norms of their rows' other entries.
@@ -128,6 +128,6 @@ impl Cuda {
         }
         let row_ptr = device.upload(&(0..=n as i64).collect::<Vec<_>>(), what)?;
         let col = device.upload(&(0..n as u32).collect::<Vec<_>>(), what)?;
-        Ok(stored(order, n, n, Resident::of(device, Arc::new(row_ptr), Arc::new(col), to)))
+        Ok(stored(order, n, n, Resident::new(row_ptr, col, to)))
     }
 }

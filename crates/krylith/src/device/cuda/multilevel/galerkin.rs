@@ -283,7 +283,7 @@ impl Product<'_> {
         let (bins, entries) = self.bins(&counts, shape.tables(), row_ptr.at(rows))?;
         let col = device.room::<u32>(entries, WHAT)?;
         let values = device.room::<f64>(entries * self.block * self.block, WHAT)?;
-        let product = Resident::of(device, Arc::new(row_ptr), Arc::new(col), values);
+        let product = Resident::new(row_ptr, col, values);
         self.launch(shape, &bins, 0, Some(&product), false)?;
         Ok(product)
     }

@@ -129,13 +129,13 @@ pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> R
     let limit = u32::try_from(most).unwrap_or(u32::MAX);
     let rows = Rows { device, shape, a: space.resident(a)?, n, split, most: limit };
     let arrays = if (1..=STRIDE).contains(&most) { rows.apart(most)? } else { rows.counted()? };
-    Ok(prolongation(device, arrays, split.coarse))
+    Ok(prolongation(arrays, split.coarse))
 }
 
 /// P from its arrays.
-pub(super) fn prolongation(device: &Arc<Device>, (row_ptr, col, values): Arrays, coarse: usize) -> Bsr {
+pub(super) fn prolongation((row_ptr, col, values): Arrays, coarse: usize) -> Bsr {
     let rows = row_ptr.len() - 1;
-    stored(1, rows, coarse, Resident::of(device, Arc::new(row_ptr), Arc::new(col), values))
+    stored(1, rows, coarse, Resident::new(row_ptr, col, values))
 }
 
 /// Rows of `stride` places, one behind the other.

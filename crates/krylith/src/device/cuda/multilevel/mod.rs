@@ -27,9 +27,7 @@ pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Ke
     let mut all = galerkin::kernels(blocks.clone());
     all.extend(couplings::kernels(blocks));
     all.extend(transpose::kernels());
-    all.extend(split::kernels());
-    all.extend(interpolate::kernels());
-    all.extend(multipass::kernels());
+    all.extend(split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()));
     all
 }
 
@@ -50,6 +48,14 @@ impl Cuda {
         let turned = transpose::transpose(self.device(), &*self.resident(a)?, a.block_columns())?;
         Ok(stored(1, a.block_columns(), a.block_rows(), turned))
     }
+
+    /// A transfer that the host made, in the memory of this GPU too.
+    fn uploaded(&self, transfer: Transfer) -> Result<Transfer> {
+        let there =
+            |a: Bsr| -> Result<Bsr> { Ok(a.with_storage(a.storage().with_device(self.resident(&a)?))) };
+        let prolongation = there(transfer.prolongation)?;
+        Ok(Transfer { prolongation, restriction: there(transfer.restriction)? })
+    }
 }
 
 impl Coarsen for Cuda {
@@ -65,6 +71,10 @@ impl Coarsen for Cuda {
         }
     }
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
+        let on_host = || {
+            let made = host::transfer(&Pool::new(0), couplings, how, level)?;
+            made.map(|transfer| self.uploaded(transfer)).transpose()
+        };
         let prolongation = match how.kind {
             CoarsenKind::Classical => {
                 let aggressive = level < how.aggressive;
@@ -79,12 +89,10 @@ impl Coarsen for Cuda {
                 };
                 match made {
                     Some(prolongation) => prolongation,
-                    None => return host::transfer(&Pool::new(0), couplings, how, level),
+                    None => return on_host(),
                 }
             }
-            CoarsenKind::Aggregation { .. } => {
-                return host::transfer(&Pool::new(0), couplings, how, level);
-            }
+            CoarsenKind::Aggregation { .. } => return on_host(),
         };
         let restriction = self.transposed(&prolongation)?;
         Ok(Some(Transfer { prolongation, restriction }))

@@ -130,5 +130,5 @@ pub(super) fn multipass(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Re
         return Ok(None);
     }
     let arrays = close_up(device, shape, most, &after.counts, &after.col, &after.values)?;
-    Ok(Some(prolongation(device, arrays, split.coarse)))
+    Ok(Some(prolongation(arrays, split.coarse)))
 }

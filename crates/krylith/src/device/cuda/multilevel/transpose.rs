@@ -32,12 +32,8 @@ pub(super) fn transpose(device: &Arc<Device>, a: &Resident, columns: usize) -> R
         unsafe { launch!(device, &function, grid, 256, 0, entries as i64, col_at, counts.pointer())? };
     }
     let row_ptr = scan(device, &counts)?;
-    let turned = Resident::of(
-        device,
-        Arc::new(row_ptr),
-        Arc::new(device.room::<u32>(entries, WHAT)?),
-        device.room::<f64>(entries, WHAT)?,
-    );
+    let turned =
+        Resident::new(row_ptr, device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
     if entries == 0 {
         return Ok(turned);
     }

@@ -1,17 +1,395 @@
 //! Nodes that become one.
+//!
+//! Smoothed: roots are an independent set of distance two in the graph of strong couplings (as Bell, Dalton and Olson 2012), each takes its
+//! neighbours, and what is left joins the neighbour to which it is coupled most strongly. P is the constant on each aggregate after one step
+//! of Jacobi with the strong part of A (Vaněk, Mandel and Brezina 1996).
+//!
+//! Unsmoothed: pairs along the strongest couplings, then pairs of pairs, and so on (Notay 2010). A node and its strongest free
+//! neighbour become a pair where each is the other's choice; equal couplings are ordered by a hash of both nodes.
+//!
+//! Everything is done in rounds, and comparisons and counts alone decide: the order of execution does not matter.
 
+use super::super::Transfer;
+use super::FINE;
+use super::galerkin::{Row, galerkin, transpose};
+use super::parallel::{Rows, Scratch, assemble, bounds, each, fill, map};
+use super::split::{SEED, numbers, pieces_of, runs, sign};
 use crate::Result;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
+use crate::matrix::storage::Storage;
+use crate::space::splitmix64;
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// The aggregate of each node, numbered by their first nodes.
-pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u32> {
-    let _ = (pool, a, theta);
-    todo!("helper b")
+/// Which entries may be strong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Couplings {
+    /// Of any sign.
+    All,
+    /// Whose sign differs from that of the row's diagonal entry: where both nodes' values tend to be equal.
+    Attracting,
 }
 
-/// 1 from each node to its aggregate; smoothed by I − ω D⁻¹A.
-pub fn prolongation(pool: &Pool, a: &Bsr, aggregates: &[u32], smoothed: bool) -> Result<Bsr> {
-    let _ = (pool, a, aggregates, smoothed);
-    todo!("helper b")
+/// Of each entry of `a` whether it couples its nodes strongly: a_ij² ≥ θ² |a_ii a_jj| > 0, or a_ij ≠ 0 where one of the two diagonal entries
+/// is 0. The diagonal never does.
+pub fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings) -> Vec<u8> {
+    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let diagonal = each(pool, a.block_rows(), 16 * a.blocks(), |i| {
+        a.diagonal_position(i).map_or(0.0, |p| values[p].abs().sqrt())
+    });
+    let rows = pieces_of(pool, a);
+    let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
+    let mut out = vec![0; a.blocks()];
+    fill(pool, runs(&entries), &mut out, |piece, out| {
+        for i in rows[piece]..rows[piece + 1] {
+            let row = row_ptr[i]..row_ptr[i + 1];
+            let limit = theta * diagonal[i];
+            let g = if which == Couplings::Attracting { sign(a, i) } else { 0.0 };
+            let to = &mut out[row.start - entries[piece]..row.end - entries[piece]];
+            for ((&j, &v), to) in col[row.clone()].iter().zip(&values[row]).zip(to) {
+                let large = v != 0.0 && v.abs() >= limit * diagonal[j as usize];
+                *to = u8::from(j as usize != i && large && g * v <= 0.0);
+            }
+        }
+    });
+    out
 }
+
+/// A graph of strong couplings, and which of them is stronger.
+#[derive(Clone, Copy)]
+struct Graph<'a> {
+    a: &'a Bsr,
+    strong: &'a [u8],
+}
+
+impl<'a> Graph<'a> {
+    /// Strong neighbours of node `i` and their entries, ascending.
+    #[inline(always)]
+    fn neighbours(self, i: usize) -> impl Iterator<Item = (usize, f64)> + 'a {
+        let row = self.a.row_ptr()[i]..self.a.row_ptr()[i + 1];
+        let entries = self.a.col()[row.clone()].iter().zip(&self.a.values()[row.clone()]);
+        let strong = entries.zip(&self.strong[row]).filter(|&(_, &strong)| strong != 0);
+        strong.map(|((&j, &v), _)| (j as usize, v))
+    }
+
+    /// The neighbour to which `i` is coupled most strongly of those that `is` tells; of equal ones the first.
+    fn strongest(self, i: usize, is: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut best: Option<(usize, f64)> = None;
+        for (j, v) in self.neighbours(i).filter(|&(j, _)| is(j)) {
+            if best.is_none_or(|(_, most)| v.abs() > most) {
+                best = Some((j, v.abs()));
+            }
+        }
+        best.map(|(j, _)| j)
+    }
+}
+
+/// Runs `f` for each list, one a piece.
+fn of_each<T: Send>(pool: &Pool, lists: &mut [Vec<T>], f: impl Fn(&mut Vec<T>) + Sync) {
+    fill(pool, lists.iter().map(|_| 1).collect::<Vec<_>>(), lists, |_, list| list.iter_mut().for_each(&f));
+}
+
+/// States of a node.
+const UNDECIDED: u8 = 0;
+const ROOT: u8 = 1;
+const NO_ROOT: u8 = 2;
+
+/// The aggregate of each node, numbered by their first nodes, around the nodes of an independent set of distance two; [`FINE`] of nodes without
+/// strong couplings.
+pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
+    let (graph, rows, n) = (Graph { a, strong }, pieces_of(pool, a), a.block_rows());
+    let state = roots(pool, graph, &rows, level);
+    let is_root = |i: usize| state[i].load(Relaxed) == ROOT;
+    // A node of each node's aggregate.
+    let member: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
+    let mut left: Vec<Vec<(u32, u32)>> = map(pool, rows.len() - 1, |piece| {
+        let mut left = Vec::new();
+        for i in rows[piece]..rows[piece + 1] {
+            let root = if is_root(i) { Some(i) } else { graph.strongest(i, is_root) };
+            match root {
+                Some(root) => member[i].store(root as u32, Relaxed),
+                None if graph.neighbours(i).next().is_some() => left.push((i as u32, FINE)),
+                None => {}
+            }
+        }
+        left
+    });
+    while left.iter().any(|list| !list.is_empty()) {
+        // First all choose, then all join: who joins in this round is no choice of others yet.
+        let has = |j: usize| member[j].load(Relaxed) != FINE;
+        of_each(pool, &mut left, |list| {
+            for (i, to) in list.iter_mut() {
+                *to = graph.strongest(*i as usize, has).map_or(FINE, |j| member[j].load(Relaxed));
+            }
+        });
+        let stuck = left.iter().flatten().all(|&(_, to)| to == FINE);
+        of_each(pool, &mut left, |list| {
+            list.retain(|&(i, to)| {
+                // One-way couplings may lead to no root: such a node stays by itself.
+                member[i as usize].store(if stuck { i } else { to }, Relaxed);
+                to == FINE && !stuck
+            });
+        });
+    }
+    numbered(pool, &rows, &member)
+}
+
+/// Which nodes are roots: greatest among the undecided nodes that two strong couplings lead to, round by round. A node is the greater the more
+/// nodes are coupled to it, and by a hash of its number where these are as many.
+fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU8> {
+    let n = graph.a.block_rows();
+    let count: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
+    pool.run(rows.len() - 1, |piece| {
+        for (j, _) in (rows[piece]..rows[piece + 1]).flat_map(|i| graph.neighbours(i)) {
+            count[j].fetch_add(1, Relaxed);
+        }
+    });
+    let mut keys = vec![0u64; n];
+    fill(pool, runs(rows), &mut keys, |piece, keys| {
+        for (i, key) in (rows[piece]..).zip(keys) {
+            let random = splitmix64(SEED + level as u64, i as u64) >> 24;
+            *key = u64::from(count[i].load(Relaxed)) << 40 | random;
+        }
+    });
+    let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
+    let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
+    // The greatest undecided node among each node and its neighbours.
+    let greatest: Vec<AtomicU32> = count;
+    let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
+        let alone = |i: usize| greatest[i].load(Relaxed) == 0 && graph.neighbours(i).next().is_none();
+        let (lonely, others): (Vec<u32>, Vec<u32>) =
+            (rows[piece] as u32..rows[piece + 1] as u32).partition(|&i| alone(i as usize));
+        lonely.iter().for_each(|&i| state[i as usize].store(NO_ROOT, Relaxed));
+        others
+    });
+    let mut near = undecided.clone();
+    while undecided.iter().any(|list| !list.is_empty()) {
+        of_each(pool, &mut near, |list| {
+            list.retain(|&i| {
+                let own = (i as usize, 0.0);
+                let around = graph.neighbours(i as usize).chain([own]).map(|(j, _)| j);
+                let best = around.filter(|&j| is(j, UNDECIDED)).max_by_key(|&j| (keys[j], j));
+                greatest[i as usize].store(best.map_or(FINE, |j| j as u32), Relaxed);
+                best.is_some()
+            });
+        });
+        of_each(pool, &mut undecided, |list| {
+            for &i in list.iter() {
+                let own = (i as usize, 0.0);
+                let around = graph.neighbours(i as usize).chain([own]);
+                let seen = around.map(|(j, _)| greatest[j].load(Relaxed)).filter(|&best| best != FINE);
+                if seen.max_by_key(|&best| (keys[best as usize], best)) == Some(i) {
+                    state[i as usize].store(ROOT, Relaxed);
+                }
+            }
+        });
+        of_each(pool, &mut undecided, |list| {
+            let lose = |j: usize| {
+                let _ = state[j].compare_exchange(UNDECIDED, NO_ROOT, Relaxed, Relaxed);
+            };
+            for (j, _) in
+                list.iter().filter(|&&i| is(i as usize, ROOT)).flat_map(|&i| graph.neighbours(i as usize))
+            {
+                lose(j);
+                graph.neighbours(j).for_each(|(k, _)| lose(k));
+            }
+        });
+        of_each(pool, &mut undecided, |list| list.retain(|&i| is(i as usize, UNDECIDED)));
+    }
+    state
+}
+
+/// Numbers of aggregates by their first nodes, where `member` names one node of each node's aggregate, the same for all of them.
+fn numbered(pool: &Pool, rows: &[usize], member: &[AtomicU32]) -> Vec<u32> {
+    let first: Vec<AtomicU32> = (0..member.len()).map(|_| AtomicU32::new(FINE)).collect();
+    pool.run(rows.len() - 1, |piece| {
+        for i in rows[piece]..rows[piece + 1] {
+            if let Some(first) = first.get(member[i].load(Relaxed) as usize) {
+                first.fetch_min(i as u32, Relaxed);
+            }
+        }
+    });
+    let first =
+        |i: usize| first.get(member[i].load(Relaxed) as usize).map(|first| first.load(Relaxed) as usize);
+    let number = numbers(pool, rows, |i| first(i) == Some(i));
+    each(pool, member.len(), member.len() * 16, |i| first(i).map_or(FINE, |first| number[first]))
+}
+
+/// The aggregate of each node, numbered by their first nodes, of at most 2^`passes` nodes that were matched pair by pair; [`FINE`] of nodes
+/// without strong couplings.
+///
+/// # Errors
+/// None today; products may come to have some.
+pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64, passes: usize, level: usize) -> Result<Vec<u32>> {
+    let mut graph = Cow::Borrowed(a);
+    let mut whole: Option<Vec<u32>> = None;
+    for pass in 0..passes {
+        let strong = strong(pool, &graph, theta, Couplings::Attracting);
+        let seed = SEED + level as u64 + ((pass as u64 + 1) << 8);
+        let pairs = pairs(pool, Graph { a: &graph, strong: &strong }, seed, pass == 0);
+        let all = match whole {
+            None => pairs.clone(),
+            Some(whole) => each(pool, whole.len(), whole.len() * 12, |i| {
+                pairs.get(whole[i] as usize).copied().unwrap_or(FINE)
+            }),
+        };
+        whole = Some(all);
+        if pass + 1 < passes {
+            let prolongation = constant(pool, &pairs);
+            if prolongation.block_columns() == graph.block_rows() {
+                break; // nothing was matched
+            }
+            let restriction = transpose(pool, &prolongation)?;
+            let next = galerkin(pool, &graph, &Transfer { prolongation, restriction })?;
+            graph = Cow::Owned(next);
+        }
+    }
+    Ok(whole.unwrap_or_default())
+}
+
+/// Numbers of pairs along the strongest couplings; single nodes are pairs too, but for those without strong couplings where these are to
+/// `leave`.
+fn pairs(pool: &Pool, graph: Graph, seed: u64, leave: bool) -> Vec<u32> {
+    let (n, rows) = (graph.a.block_rows(), pieces_of(pool, graph.a));
+    let member: Vec<AtomicU32> = (0..n as u32).map(AtomicU32::new).collect();
+    // The free neighbour that each free node would take.
+    let choice: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
+    let taken: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(0)).collect();
+    let is_free = |j: usize| taken[j].load(Relaxed) == 0;
+    let mut free: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
+        let (some, none): (Vec<u32>, Vec<u32>) = (rows[piece] as u32..rows[piece + 1] as u32)
+            .partition(|&i| graph.neighbours(i as usize).next().is_some());
+        none.iter().filter(|_| leave).for_each(|&i| member[i as usize].store(FINE, Relaxed));
+        some
+    });
+    loop {
+        of_each(pool, &mut free, |list| {
+            list.retain(|&i| {
+                let best = best_match(graph, seed, i as usize, is_free);
+                choice[i as usize].store(best.map_or(FINE, |j| j as u32), Relaxed);
+                best.is_some()
+            });
+        });
+        let chosen = |i: u32| choice[i as usize].load(Relaxed);
+        let matched = map(pool, free.len(), |piece| {
+            let mut matched = 0usize;
+            for &i in &free[piece] {
+                let j = chosen(i);
+                if chosen(j) == i {
+                    member[i as usize].store(i.min(j), Relaxed);
+                    taken[i as usize].store(1, Relaxed);
+                    matched += 1;
+                }
+            }
+            matched
+        });
+        // Couplings that differ by direction may choose in a ring: then no pair is found, and these nodes stay single.
+        if matched.iter().all(|&matched| matched == 0) {
+            return numbered(pool, &rows, &member);
+        }
+        of_each(pool, &mut free, |list| list.retain(|&i| is_free(i as usize)));
+    }
+}
+
+/// The free neighbour with the strongest coupling. Magnitudes are rounded to f32, so that both ends of a coupling see the same where rounding
+/// made a_ij and a_ji differ; equal ones are ordered by a hash of both nodes.
+#[inline(always)]
+fn best_match(graph: Graph, seed: u64, i: usize, is_free: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut best: Option<(f32, u64, usize)> = None;
+    for (j, v) in graph.neighbours(i).filter(|&(j, _)| is_free(j)) {
+        let size = v.abs() as f32;
+        if best.is_some_and(|(most, ..)| size < most) {
+            continue;
+        }
+        let edge = (i.min(j) as u64) << 32 | i.max(j) as u64;
+        let found = (size, splitmix64(seed, edge), j);
+        if best.is_none_or(|best| found > best) {
+            best = Some(found);
+        }
+    }
+    best.map(|(.., j)| j)
+}
+
+/// 1 from each node to its aggregate; an empty row where it has none.
+pub fn constant(pool: &Pool, aggregates: &[u32]) -> Bsr {
+    let rows = bounds(aggregates.len(), pool.pieces(aggregates.len() * 16));
+    let counts = map(pool, rows.len() - 1, |piece| {
+        let own = aggregates[rows[piece]..rows[piece + 1]].iter().filter(|&&number| number != FINE);
+        own.fold((0, 0), |(entries, columns), &number| (entries + 1, columns.max(number as usize + 1)))
+    });
+    let columns = counts.iter().map(|count| count.1).max().unwrap_or(0);
+    let entries: usize = counts.iter().map(|count| count.0).sum();
+    let mut row_ptr = vec![0; aggregates.len() + 1];
+    fill(pool, runs(&rows), &mut row_ptr[1..], |piece, to| {
+        let mut end: usize = counts[..piece].iter().map(|count| count.0).sum();
+        for (number, to) in aggregates[rows[piece]..].iter().zip(to) {
+            end += usize::from(*number != FINE);
+            *to = end;
+        }
+    });
+    let mut col = vec![0; entries];
+    fill(pool, counts.iter().map(|count| count.0), &mut col, |piece, to| {
+        let own = aggregates[rows[piece]..rows[piece + 1]].iter().filter(|&&number| number != FINE);
+        to.iter_mut().zip(own).for_each(|(to, number)| *to = *number);
+    });
+    Bsr::from_storage(1, Storage::host(aggregates.len(), columns, row_ptr, col, vec![1.0; entries]))
+}
+
+/// ω of the step that smooths P, over a bound of the largest eigenvalue.
+const OMEGA: f64 = 4.0 / 3.0;
+
+/// (I − ω L⁻¹ A_F) T: T is [`constant`], A_F has the strong entries of A and on its diagonal the sums of the others, and L the ℓ1 norms of the
+/// rows of A_F, so that 1 bounds the eigenvalues of L⁻¹ A_F. Where weak entries outweigh the diagonal, a row of P is that of T.
+pub fn smoothed(pool: &Pool, a: &Bsr, strong: &[u8], aggregates: &[u32]) -> Bsr {
+    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let rows = pieces_of(pool, a);
+    let most = map(pool, rows.len() - 1, |piece| {
+        let own = aggregates[rows[piece]..rows[piece + 1]].iter().filter(|&&number| number != FINE);
+        own.fold(0, |most, &number| most.max(number as usize + 1))
+    });
+    let columns = most.into_iter().max().unwrap_or(0);
+    let slots = Scratch::new();
+    let parts = map(pool, rows.len() - 1, |piece| {
+        let mut work = (Vec::new(), Vec::new());
+        let mut to = Rows::default();
+        let make = |slot: &mut Vec<u32>| {
+            for i in rows[piece]..rows[piece + 1] {
+                let (mut own, mut lumped, mut norm) = (0.0, 0.0, 0.0);
+                for p in row_ptr[i]..row_ptr[i + 1] {
+                    if col[p] as usize == i {
+                        own = values[p];
+                        lumped += own;
+                    } else if strong[p] == 0 {
+                        lumped += values[p];
+                    } else {
+                        norm += values[p].abs();
+                    }
+                }
+                let mut row = Row::new(slot, &mut to);
+                if aggregates[i] != FINE {
+                    row.add(1, aggregates[i], 1.0, &[1.0]);
+                }
+                let step = OMEGA / (norm + lumped.abs());
+                if lumped * own > 0.0 && step.is_finite() {
+                    let step = if own < 0.0 { step } else { -step };
+                    for p in row_ptr[i]..row_ptr[i + 1] {
+                        let k = col[p] as usize;
+                        let entry = if k == i { lumped } else { values[p] };
+                        if (k == i || strong[p] != 0) && aggregates[k] != FINE {
+                            row.add(1, aggregates[k], step, &[entry]);
+                        }
+                    }
+                }
+                row.sort(1, &mut work);
+                to.end_row();
+            }
+        };
+        slots.with(|| vec![0; columns], make);
+        to
+    });
+    assemble(pool, 1, columns, parts)
+}
+
+#[cfg(test)]
+mod tests;

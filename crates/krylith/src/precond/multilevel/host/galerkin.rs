@@ -5,7 +5,7 @@
 //! given back behind the last, so of a system with local numbering a window of A P exists at a time, in the caches.
 
 use super::super::Transfer;
-use super::parallel::{Rows, assemble, fill, lengths, map, runs};
+use super::parallel::{Rows, Scratch, assemble, fill, lengths, map, runs};
 use crate::device::cpu::Pool;
 use crate::matrix::storage::{Pattern, Storage};
 use crate::matrix::{Bsr, Dense};
@@ -151,7 +151,7 @@ const CHUNK: u32 = 11;
 const SLAB: usize = 1 << 16;
 
 /// One row of a sparse sum: each column once, in the order in which they came, and where a column stands in it.
-struct Row<'a> {
+pub(super) struct Row<'a> {
     slot: &'a mut [u32],
     begin: usize,
     rows: &'a mut Rows,
@@ -159,13 +159,13 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// A row behind those that there are. `slot` may hold anything.
-    fn new(slot: &'a mut [u32], rows: &'a mut Rows) -> Self {
+    pub fn new(slot: &'a mut [u32], rows: &'a mut Rows) -> Self {
         Self { slot, begin: rows.col.len(), rows }
     }
 
     /// Adds `weight · block` in column `j`.
     #[inline(always)]
-    fn add(&mut self, bb: usize, j: u32, weight: f64, block: &[f64]) {
+    pub fn add(&mut self, bb: usize, j: u32, weight: f64, block: &[f64]) {
         let at = self.begin + self.slot[j as usize] as usize;
         if self.rows.col.get(at) == Some(&j) {
             let to = &mut self.rows.values[at * bb..(at + 1) * bb];
@@ -180,7 +180,7 @@ impl<'a> Row<'a> {
 
     /// Brings the columns into order.
     #[inline(always)]
-    fn sort(self, bb: usize, work: &mut (Vec<u64>, Vec<f64>)) {
+    pub fn sort(self, bb: usize, work: &mut (Vec<u64>, Vec<f64>)) {
         let (order, values) = work;
         order.clear();
         let col = &mut self.rows.col[self.begin..];
@@ -307,18 +307,13 @@ impl Window {
 /// Memory that goes from one piece of work to the next.
 struct Spare {
     columns: usize,
-    slots: Mutex<Vec<Vec<u32>>>,
+    slots: Scratch<Vec<u32>>,
     rows: Mutex<Vec<Rows>>,
 }
 
 impl Spare {
     fn with_slot<T>(&self, f: impl FnOnce(&mut [u32]) -> T) -> T {
-        let free = || self.slots.lock().unwrap_or_else(|e| e.into_inner());
-        let slot = free().pop();
-        let mut slot = slot.unwrap_or_else(|| vec![0; self.columns]);
-        let result = f(&mut slot);
-        free().push(slot);
-        result
+        self.slots.with(|| vec![0; self.columns], |slot| f(slot))
     }
 
     fn rows(&self) -> Rows {
@@ -343,7 +338,7 @@ fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usi
         })
     };
     let used = map(pool, chunks, used);
-    let spare = Spare { columns: p.block_columns(), slots: Mutex::default(), rows: Mutex::default() };
+    let spare = Spare { columns: p.block_columns(), slots: Scratch::new(), rows: Mutex::default() };
     let mut window = Window { chunks: (0..chunks).map(|_| None).collect() };
     let slabs = runs(r.row_ptr(), 0..coarse, r.blocks().div_ceil(SLAB * pool.threads()).max(1));
     for slab in slabs {

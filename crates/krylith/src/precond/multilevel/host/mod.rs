@@ -31,8 +31,17 @@ pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) ->
             }
         }
         CoarsenKind::Aggregation { smoothed } => {
-            let aggregates = aggregate::by_matching(pool, couplings, how.strength);
-            aggregate::prolongation(pool, couplings, &aggregates, smoothed)?
+            // Coarser levels have more and weaker couplings, as stencils grow.
+            let theta = how.strength * 0.5f64.powi(level.min(64) as i32);
+            if smoothed {
+                let strong = aggregate::strong(pool, couplings, theta, aggregate::Couplings::All);
+                let aggregates = aggregate::by_independent_set(pool, couplings, &strong, level);
+                aggregate::smoothed(pool, couplings, &strong, &aggregates)
+            } else {
+                let passes = if level < how.aggressive { 3 } else { 2 };
+                let aggregates = aggregate::by_matching(pool, couplings, theta, passes, level)?;
+                aggregate::constant(pool, &aggregates)
+            }
         }
     };
     let coarse = prolongation.block_columns();

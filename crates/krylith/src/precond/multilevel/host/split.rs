@@ -206,7 +206,7 @@ fn select<N: Iterator<Item = usize>>(
 }
 
 /// Ascending numbers of the nodes of which `is` is true; [`FINE`] of the others.
-fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
+pub(super) fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
     let counts = map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
     let mut out = vec![FINE; rows[rows.len() - 1]];
     fill(pool, runs(rows), &mut out, |piece, out| {

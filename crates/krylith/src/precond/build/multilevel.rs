@@ -1,0 +1,148 @@
+//! Coarse levels by name: which hierarchy, and what there is to say of it.
+
+use super::super::spec::kind_name;
+use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, Smoothing};
+use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
+use crate::Result;
+use crate::comm::{self, agree};
+use crate::operator::{TermValues, Terms};
+use crate::partition;
+use crate::problem::LocalProblem;
+use crate::solver::SolverSpace;
+use crate::solver::setup::{self, SetupPart};
+use crate::space::Store;
+use crate::text::{count, plural, seconds};
+use std::time::Instant;
+
+/// A hierarchy of this rank's own nodes. Collective.
+pub(super) fn build<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    spec: &AmgSpec,
+    store: Store,
+    a: &SharedOperator<S>,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let (comm, start) = (space.comm(), Instant::now());
+    let _factors = setup::begin(SetupPart::Factors);
+    let order = terms.block() * terms.stages();
+    let options = spec.options(order, store);
+    let made = (|| {
+        // The solver's operator is that of all ranks, in the precision of the solver.
+        let operator = (comm.size() == 1 && options.store == store).then(|| a.clone());
+        let subdomains = match spec.subdomains(order).filter(|_| local.numbers.is_none()) {
+            None => None,
+            Some(wanted) => {
+                let _cutting = setup::begin(SetupPart::Subdomains);
+                let device = |rows| space.cut_graph(terms, rows);
+                Some(partition::of_whole_on(terms, local.coordinates, local.grid, wanted, &device)?.0)
+            }
+        };
+        Multilevel::with(space, terms, options, Finest { operator, subdomains })
+    })();
+    let p = agree(comm, numbered(local, made))?;
+    let info = info(space, &p, start)?;
+    Ok((Some(Box::new(p)), info))
+}
+
+fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<PrecondInfo> {
+    let (comm, options) = (space.comm(), p.options());
+    let levels = p.levels();
+    let of = |f: &dyn Fn(usize) -> usize| (0..levels.len()).map(f).sum::<usize>() as f64;
+    let square = (levels[0].terms().block().pow(2) * levels[0].terms().stages().pow(2)) as f64;
+    let last = &levels[levels.len() - 1];
+    let mut sums = [
+        of(&|k| levels[k].nodes()),
+        levels[0].nodes() as f64,
+        of(&|k| levels[k].entries()),
+        levels[0].entries() as f64,
+        p.numbers(),
+        last.dropped() as f64,
+    ];
+    comm.sum(&mut sums)?;
+    let [nodes, own_nodes, entries, own_entries, numbers, dropped] = sums;
+    let (grids, operators) = (nodes / own_nodes.max(1.0), entries / own_entries.max(1.0));
+    let most = comm::largest(comm, levels.len() as f64)? as usize;
+    let kind = options.coarsening.kind;
+    let text = |text: &str| Value::Text(text.into());
+    let counted = |n: usize| Value::Count(n as u64);
+    let times = match options.smoothing {
+        Smoothing::Chebyshev { degree } => ("degree".to_string(), counted(degree)),
+        Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => ("sweeps".into(), counted(sweeps)),
+    };
+    let parameters = vec![
+        ("cycle".to_string(), text(options.cycle.name())),
+        ("coarsen".into(), text(kind_name(kind))),
+        ("strength".into(), Value::Number(options.coarsening.strength)),
+        ("truncate".into(), counted(options.coarsening.truncate)),
+        ("aggressive".into(), counted(options.coarsening.aggressive)),
+        ("smoother".into(), text(options.smoothing.name())),
+        times,
+        ("coarsest".into(), counted(options.coarsest)),
+        ("levels".into(), counted(most)),
+        ("store".into(), text(&options.store.to_string())),
+        ("operator_complexity".into(), Value::Number(operators)),
+        ("grid_complexity".into(), Value::Number(grids)),
+    ];
+    let ranks = comm.size();
+    let own = if ranks > 1 { format!(", one hierarchy on each of {ranks} ranks") } else { String::new() };
+    let mut details = vec![format!(
+        "{}{own}, operator complexity {operators:.2}, grid complexity {grids:.2}, set up in {}",
+        plural(most, "level"),
+        seconds(start.elapsed().as_secs_f64()),
+    )];
+    details.extend(table(p, comm.rank(), ranks));
+    if dropped > 0.0 {
+        details.push(format!(
+            "the last level is singular: {} left out of its inverse",
+            plural(dropped as usize, "equation")
+        ));
+    }
+    if p.options().cycle == Cycle::K {
+        let steps = if p.is_symmetric() { "flexible CG" } else { "GCR" };
+        details.push(format!("a K-cycle: two steps of {steps} on every coarse level"));
+    }
+    let coarsened = match kind {
+        CoarsenKind::Classical => "classical coarsening",
+        CoarsenKind::Aggregation { smoothed: false } => "aggregation",
+        CoarsenKind::Aggregation { smoothed: true } => "smoothed aggregation",
+    };
+    let smoothed = match options.smoothing {
+        Smoothing::Chebyshev { degree } => format!("Chebyshev({degree})"),
+        Smoothing::Jacobi { sweeps } => format!("l1-Jacobi({sweeps})"),
+        Smoothing::Ildu { sweeps } => format!("ILDU(0)({sweeps})"),
+    };
+    let cycle = options.cycle.name().to_uppercase();
+    let ranks = if ranks > 1 { ", block Jacobi over ranks" } else { "" };
+    Ok(PrecondInfo {
+        name: "amg".into(),
+        parameters,
+        numbers,
+        matrix: own_entries * square,
+        text: format!("algebraic multigrid: {cycle}-cycle, {coarsened}, {smoothed}{ranks}"),
+        details,
+        keeps_symmetry: true,
+        ..PrecondInfo::default()
+    })
+}
+
+/// Nodes and entries of each level of this rank.
+fn table<S: SolverSpace>(p: &Multilevel<S>, rank: usize, ranks: usize) -> Vec<String> {
+    let rows = p.levels().iter().enumerate().map(|(k, level)| {
+        let each = level.entries() as f64 / level.nodes().max(1) as f64;
+        let solved = if level.is_direct() { ", solved directly" } else { "" };
+        let of = if ranks > 1 { format!(" of rank {rank}") } else { String::new() };
+        format!(
+            "level {k}{of}: {}, {} stored, {each:.1} a row{solved}",
+            plural(level.nodes(), "node"),
+            count(level.entries())
+        )
+    });
+    rows.collect()
+}
+
+impl<S: SolverSpace> Preconditioner<S> for Multilevel<S> {
+    fn update_values(&mut self, _: &S, terms: &Terms, values: TermValues) -> Result<()> {
+        Multilevel::update_values(self, terms, values)
+    }
+}

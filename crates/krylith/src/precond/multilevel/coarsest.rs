@@ -1,0 +1,286 @@
+//! The last level, solved by its dense inverse: found on the host once a set-up, and one product on the device.
+//!
+//! LU factors with partial pivoting (Golub and Van Loan 2013, §3.4), in panels, on all threads. Rows and columns are scaled by powers of two
+//! first, the same for both, so that diagonals are near 1. A pivot that vanishes then is that of a singular system, such as a pressure
+//! without a boundary: its unknown stays 0 and its equation is left out, which makes a generalised inverse. Of a symmetric matrix the symmetric part
+//! of that is taken, which is one too.
+
+use crate::matrix::Bsr;
+use crate::operator::{Format, LinearOperator, PointBlock, PointBlockSum, Terms};
+use crate::space::Store;
+use crate::{Error, Result};
+use rayon::prelude::*;
+
+/// Unknowns of a dense inverse, at most.
+pub(super) const MOST: usize = 2000;
+/// A pivot that is no larger, of a matrix with diagonals near 1, is none.
+const TINY: f64 = 1e-12;
+/// Two entries that are mirrored are equal up to this.
+const EQUAL: f64 = 1e-12;
+/// Columns of a panel, and of the right-hand sides that are solved together.
+const PANEL: usize = 32;
+
+/// A⁻¹ as an operator.
+pub(super) struct Inverse<S: PointBlockSum> {
+    operator: PointBlock<S>,
+    dropped: usize,
+}
+
+impl<S: PointBlockSum> Inverse<S> {
+    /// The inverse of Σ Cₜ ⊗ Aₜ.
+    ///
+    /// # Errors
+    /// A matrix whose inverse overflows; a device without room.
+    pub fn new(on: &S, terms: &Terms, store: Store) -> Result<Self> {
+        let (inverse, dropped) = invert(terms)?;
+        let n = terms.rows();
+        let row_ptr = (0..=n).map(|i| i * n).collect();
+        let col = (0..n * n).map(|e| (e % n) as u32).collect();
+        let matrix = Bsr::new(1, n, n, row_ptr, col, inverse)?;
+        let operator = PointBlock::with_format(on, &Terms::bsr(&matrix), store, Format::Csr)?;
+        Ok(Self { operator, dropped })
+    }
+
+    /// The same for new values.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn update_values(&mut self, on: &S, terms: &Terms) -> Result<()> {
+        let (inverse, dropped) = invert(terms)?;
+        self.dropped = dropped;
+        self.operator.update_values(on, 0, &inverse)
+    }
+
+    /// Equations that depend on others and were left out.
+    pub fn dropped(&self) -> usize {
+        self.dropped
+    }
+
+    /// x ← A⁻¹ b.
+    pub fn apply(&self, on: &S, b: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        self.operator.apply(on, b, x)
+    }
+
+    pub fn key(&self) -> u64 {
+        self.operator.key()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.operator.bytes()
+    }
+}
+
+/// The inverse of a sum of terms, row-major, and how many equations were left out.
+fn invert(terms: &Terms) -> Result<(Vec<f64>, usize)> {
+    let n = terms.rows();
+    let mut inverse = Lu::new(n, dense(terms)).inverse();
+    if inverse.0.par_iter().any(|v| !v.is_finite()) {
+        return Err(Error::invalid(format!(
+            "amg: the inverse of the coarsest level, {n} unknowns, overflows: scale the system, or take another preconditioner"
+        )));
+    }
+    inverse.0.truncate(n * n);
+    Ok(inverse)
+}
+
+/// Σ Cₜ ⊗ Aₜ entry by entry, row-major.
+pub(super) fn dense(terms: &Terms) -> Vec<f64> {
+    let (b, s, n) = (terms.block(), terms.stages(), terms.rows());
+    let mut out = vec![0.0; n * n];
+    for (c, a) in &terms.terms {
+        for i in 0..a.block_rows() {
+            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                let j = a.col()[p] as usize;
+                for (e, v) in a.block_values(p).iter().enumerate() {
+                    let (row, column) = ((i * b + e / b) * s, (j * b + e % b) * s);
+                    for k in 0..s {
+                        (0..s).for_each(|l| out[(row + k) * n + column + l] += c[(k, l)] * v);
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// P S A S = L U.
+struct Lu {
+    n: usize,
+    /// L below the diagonal, whose own is 1, and U.
+    lu: Vec<f64>,
+    /// 1 over the pivots; 0 for those that vanish.
+    pivots: Vec<f64>,
+    /// The row of A that stands in each row of the factors.
+    order: Vec<usize>,
+    scale: Vec<f64>,
+    symmetric: bool,
+}
+
+impl Lu {
+    fn new(n: usize, mut a: Vec<f64>) -> Self {
+        let largest = |i: usize| a[i * n..][..n].iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        let size = |i: usize| if a[i * n + i] != 0.0 { a[i * n + i].abs() } else { largest(i) };
+        let root = |v: f64| if v > 0.0 && v.is_finite() { (-v.log2() / 2.0).round().exp2() } else { 1.0 };
+        let scale: Vec<f64> = (0..n).map(|i| root(size(i))).collect();
+        let rows = a.par_chunks_mut(n.max(1)).enumerate();
+        rows.for_each(|(i, row)| row.iter_mut().zip(&scale).for_each(|(v, s)| *v *= s * scale[i]));
+        let mirrored = |i: usize| (0..i).all(|j| (a[i * n + j] - a[j * n + i]).abs() <= EQUAL);
+        let symmetric = (0..n).into_par_iter().all(mirrored);
+        let mut lu = Self { n, lu: a, pivots: vec![0.0; n], order: (0..n).collect(), scale, symmetric };
+        for from in (0..n).step_by(PANEL) {
+            lu.eliminate(from, (from + PANEL).min(n));
+        }
+        lu
+    }
+
+    /// Columns `from..to`, and what they take off those behind them.
+    fn eliminate(&mut self, from: usize, to: usize) {
+        let (n, lu) = (self.n, &mut self.lu);
+        for k in from..to {
+            let size = |i: usize| lu[i * n + k].abs();
+            let pivot = (k + 1..n).fold(k, |p, i| if size(i) > size(p) { i } else { p });
+            if !(size(pivot) > TINY) {
+                (k + 1..n).for_each(|i| lu[i * n + k] = 0.0);
+                continue;
+            }
+            if pivot != k {
+                (0..n).for_each(|j| lu.swap(k * n + j, pivot * n + j));
+                self.order.swap(k, pivot);
+            }
+            let inverse = 1.0 / lu[k * n + k];
+            self.pivots[k] = inverse;
+            let (above, below) = lu.split_at_mut((k + 1) * n);
+            let u = &above[k * n + k + 1..k * n + to];
+            for row in below.chunks_exact_mut(n) {
+                row[k] *= inverse;
+                let l = row[k];
+                if l != 0.0 {
+                    row[k + 1..to].iter_mut().zip(u).for_each(|(v, u)| *v -= l * u);
+                }
+            }
+        }
+        if to == n {
+            return;
+        }
+        // The panel's rows of U, each after those above it, then all rows below.
+        for k in from..to {
+            let (above, below) = lu.split_at_mut(k * n);
+            take(&mut below[..n], &above[from * n..], n, (from, to));
+        }
+        let (above, below) = lu.split_at_mut(to * n);
+        let panel = &above[from * n..];
+        below.par_chunks_mut(n).with_min_len(8).for_each(|row| take(row, panel, n, (from, to)));
+    }
+
+    /// A⁻¹ = S U⁻¹ L⁻¹ P S, and how many pivots vanished.
+    fn inverse(&self) -> (Vec<f64>, usize) {
+        let n = self.n;
+        let mut place = vec![0; n];
+        self.order.iter().enumerate().for_each(|(row, &of)| place[of] = row);
+        let columns: Vec<Vec<f64>> = (0..n.div_ceil(PANEL))
+            .into_par_iter()
+            .map(|panel| {
+                let first = panel * PANEL;
+                let units: Vec<usize> = (first..(first + PANEL).min(n)).map(|c| place[c]).collect();
+                self.solve(&units)
+            })
+            .collect();
+        let at = |i: usize, j: usize| columns[j / PANEL][i * PANEL + j % PANEL];
+        let mut inverse = vec![0.0; n * n];
+        inverse.par_chunks_mut(n.max(1)).enumerate().for_each(|(i, row)| {
+            for (j, v) in row.iter_mut().enumerate() {
+                let mean = if self.symmetric { 0.5 * (at(i, j) + at(j, i)) } else { at(i, j) };
+                *v = mean * self.scale[i] * self.scale[j];
+            }
+        });
+        (inverse, self.pivots.iter().filter(|p| **p == 0.0).count())
+    }
+
+    /// U⁻¹ L⁻¹ of unit vectors, side by side: [`PANEL`] numbers a row.
+    fn solve(&self, units: &[usize]) -> Vec<f64> {
+        let (n, lu) = (self.n, &self.lu);
+        let mut x = vec![0.0; n * PANEL];
+        units.iter().enumerate().for_each(|(c, &row)| x[row * PANEL + c] = 1.0);
+        let begin = units.iter().copied().min().unwrap_or(0);
+        for i in begin + 1..n {
+            let (known, rest) = x.split_at_mut(i * PANEL);
+            subtract(&mut rest[..PANEL], &lu[i * n + begin..i * n + i], &known[begin * PANEL..]);
+        }
+        for i in (0..n).rev() {
+            let (rest, known) = x.split_at_mut((i + 1) * PANEL);
+            let row = &mut rest[i * PANEL..];
+            subtract(row, &lu[i * n + i + 1..(i + 1) * n], known);
+            row.iter_mut().for_each(|v| *v *= self.pivots[i]);
+        }
+        x
+    }
+}
+
+/// Takes the panel's rows off a row, which has its factors for them, in the columns behind the panel.
+fn take(row: &mut [f64], panel: &[f64], n: usize, (from, to): (usize, usize)) {
+    let (factors, rest) = row.split_at_mut(to);
+    for (l, u) in factors[from..].iter().zip(panel.chunks_exact(n)) {
+        if *l != 0.0 {
+            rest.iter_mut().zip(&u[to..]).for_each(|(v, u)| *v -= l * u);
+        }
+    }
+}
+
+/// `row −= Σ factors[k] known[k]`, rows of [`PANEL`] numbers.
+fn subtract(row: &mut [f64], factors: &[f64], known: &[f64]) {
+    for (f, known) in factors.iter().zip(known.chunks_exact(PANEL)) {
+        if *f != 0.0 {
+            row.iter_mut().zip(known).for_each(|(v, k)| *v -= f * k);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::random;
+
+    /// max|A G − I|, by plain loops.
+    fn defect(n: usize, a: &[f64], g: &[f64]) -> f64 {
+        let product = |i: usize, j: usize| (0..n).map(|k| a[i * n + k] * g[k * n + j]).sum::<f64>();
+        let at = |e: usize| (product(e / n, e % n) - f64::from(u8::from(e / n == e % n))).abs();
+        (0..n * n).map(at).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn inverses_of_any_size_and_scale() {
+        for n in [0, 1, 2, 31, 32, 33, 100] {
+            // Not dominant, so that rows change places; rows and columns from 1e-6 to 1e6.
+            let size = |i: usize| 10f64.powi((i * 7 % 13) as i32 - 6);
+            let a: Vec<f64> = (0..n * n).map(|e| random(1, e as u64) * size(e / n) * size(e % n)).collect();
+            let (g, dropped) = Lu::new(n, a.clone()).inverse();
+            let scaled: Vec<f64> = (0..n * n).map(|e| a[e] / size(e / n) / size(e % n)).collect();
+            let g: Vec<f64> = (0..n * n).map(|e| g[e] * size(e / n) * size(e % n)).collect();
+            assert_eq!(dropped, 0, "{n}");
+            assert!(defect(n, &scaled, &g) < 1e-8, "{n}: {:e}", defect(n, &scaled, &g));
+        }
+    }
+
+    /// A Laplacian without a boundary: A G A = A, G symmetric, one equation left out.
+    #[test]
+    fn singular_systems_have_generalised_inverses() {
+        let n = 60;
+        let mut a = vec![0.0; n * n];
+        for i in 0..n {
+            for j in [i + 1, i + 7].into_iter().filter(|&j| j < n) {
+                let v = 1.0 + random(2, (i * n + j) as u64).abs();
+                (a[i * n + j], a[j * n + i]) = (-v, -v);
+                a[i * n + i] += v;
+                a[j * n + j] += v;
+            }
+        }
+        let (g, dropped) = Lu::new(n, a.clone()).inverse();
+        assert_eq!(dropped, 1);
+        let product = |x: &[f64], y: &[f64]| -> Vec<f64> {
+            (0..n * n).map(|e| (0..n).map(|k| x[e / n * n + k] * y[k * n + e % n]).sum()).collect()
+        };
+        let aga = product(&product(&a, &g), &a);
+        assert!(aga.iter().zip(&a).all(|(x, y)| (x - y).abs() < 1e-9));
+        assert!((0..n * n).all(|e| g[e] == g[e % n * n + e / n]));
+    }
+}

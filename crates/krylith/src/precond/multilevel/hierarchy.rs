@@ -1,0 +1,539 @@
+//! The levels of a hierarchy: made, refreshed, and applied as one preconditioner.
+//!
+//! Level 0 is the system, or of several ranks' system the part that couples this rank's own nodes: block Jacobi over ranks. Each next level
+//! is R A P of the one before. All levels have vectors and sums of this rank alone.
+//!
+//! Ledger of a V-cycle: on each level two applications of the smoother, its products and one more with A, P and R once, 6 N numbers.
+
+use super::coarsest::{self, Inverse};
+use super::cycle::{Coarse, Cycle, Work, cycle};
+use super::smoother::{Room, Smoother, Smoothing, smooth_add};
+use super::{Coarsen, Coarsening, Transfer};
+use crate::matrix::{Bsr, Dense};
+use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
+use crate::partition::{self, Subdomains};
+use crate::precond::IlduSpec;
+use crate::solver::setup::{self, SetupPart};
+use crate::space::{FLAGS, Store};
+use crate::{Error, Result, sweeps};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+sweeps! {
+    /// The vector pass of set-ups.
+    pub const SWEEPS;
+    /// (u, A v), (v, A u), ‖A v‖², ‖u‖².
+    look_for_symmetry: () [u, v, au, av] [] -> [uav, vau, avav, uu] {
+        uav += u * av; vau += v * au; avav += av * av; uu += u * u;
+    }
+}
+
+/// A level that keeps more of its nodes than this is the last.
+const STALLED: f64 = 0.8;
+/// Times that the last level is smoothed where it is too large for a dense inverse.
+const SMOOTHED: usize = 10;
+/// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which A counts as symmetric.
+const ROUNDING: f64 = 1e-12;
+/// Stages that a GPU's products take.
+const STAGES: usize = 4;
+
+/// How levels are made and visited.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MultilevelOptions {
+    /// How coarser systems are solved.
+    pub cycle: Cycle,
+    /// How nodes are chosen.
+    pub coarsening: Coarsening,
+    /// What smooths.
+    pub smoothing: Smoothing,
+    /// Unknowns from which on nothing is coarsened any more.
+    pub coarsest: usize,
+    /// Most levels.
+    pub levels: usize,
+    /// Precision of everything that is stored; arithmetic is f64.
+    pub store: Store,
+}
+
+impl MultilevelOptions {
+    /// Unknowns of the last level where none are given.
+    pub const COARSEST: usize = 400;
+    /// Most levels where no number is given.
+    pub const LEVELS: usize = 25;
+    /// Degree of Chebyshev's polynomials where none is given.
+    pub const DEGREE: usize = 2;
+}
+
+impl Default for MultilevelOptions {
+    fn default() -> Self {
+        Self {
+            cycle: Cycle::V,
+            coarsening: Coarsening::default(),
+            smoothing: Smoothing::Chebyshev { degree: Self::DEGREE },
+            coarsest: Self::COARSEST,
+            levels: Self::LEVELS,
+            store: Store::F64,
+        }
+    }
+}
+
+/// A level.
+pub struct Level<S: Coarsen> {
+    pub(super) space: S,
+    terms: Terms<'static>,
+    pub(super) operator: Rc<RefCell<PointBlock<S>>>,
+    /// The operator is the solver's, which gives it new values.
+    shared: bool,
+    /// None where the inverse is applied.
+    pub(super) smoother: Option<Smoother<S>>,
+    /// To and from the next level; none on the last.
+    pub(super) transfer: Option<Transfers<S>>,
+    inverse: Option<Inverse<S>>,
+}
+
+/// P and R as operators.
+pub(super) struct Transfers<S: Coarsen> {
+    matrices: Transfer,
+    prolongation: PointBlock<S>,
+    restriction: PointBlock<S>,
+}
+
+/// y ≈ A⁻¹ x by a cycle over the levels of a hierarchy.
+///
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::matrix::Csr;
+/// use krylith::operator::Terms;
+/// use krylith::precond::{Multilevel, MultilevelOptions};
+///
+/// let n = 1000;
+/// let stencil = |i: usize| [(i, i, 2.0), (i, (i + 1) % n, -0.9), (i, (i + n - 1) % n, -0.9)];
+/// let entries: Vec<_> = (0..n).flat_map(stencil).map(|(i, j, v)| (i as u32, j as u32, v)).collect();
+/// let a = Terms::csr(&Csr::from_triplets(n, n, &entries)?)?;
+/// let p = Multilevel::new(&Cpu::new(n, 1), &a, MultilevelOptions::default())?;
+/// assert!(p.levels().len() >= 2 && p.operator_complexity() < 3.0);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Multilevel<S: Coarsen> {
+    levels: Vec<Level<S>>,
+    work: RefCell<Vec<Work<S>>>,
+    /// Arrays of the system as a device that has them wants them, for values that come there later.
+    distributed: bool,
+    symmetric: bool,
+    options: MultilevelOptions,
+    key: u64,
+}
+
+/// What of a system's set-up a hierarchy takes over.
+pub(crate) struct Finest<S: Coarsen> {
+    /// The operator, of the same terms and ranks.
+    pub operator: Option<Rc<RefCell<PointBlock<S>>>>,
+    /// Subdomains of own nodes, for the smoother that wants some.
+    pub subdomains: Option<Subdomains>,
+}
+
+impl<S: Coarsen> Multilevel<S> {
+    /// Coarsens until little is left, and prepares a cycle over all levels. Of terms with a halo this is a hierarchy of the rank's own
+    /// nodes: nothing here communicates.
+    ///
+    /// # Errors
+    /// A matrix that is not square; a diagonal block that cannot be inverted, with its row; a device without room.
+    pub fn new(space: &S, terms: &Terms, options: MultilevelOptions) -> Result<Self> {
+        Self::with(space, terms, options, Finest { operator: None, subdomains: None })
+    }
+
+    /// The same with what is there already.
+    pub(crate) fn with(
+        space: &S,
+        terms: &Terms,
+        options: MultilevelOptions,
+        finest: Finest<S>,
+    ) -> Result<Self> {
+        if !terms.is_square() {
+            return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
+        }
+        let distributed = terms.halo.as_ref().is_some_and(|halo| halo.ghosts > 0);
+        let mut finest = Some(finest);
+        let mut next = Some(if distributed { own_part(terms)? } else { owned(terms) });
+        let mut levels: Vec<Level<S>> = Vec::new();
+        while let Some(terms) = next.take() {
+            let depth = levels.len();
+            let taken = finest.take().unwrap_or(Finest { operator: None, subdomains: None });
+            let made = Level::new(space, terms, &options, depth, taken);
+            let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
+            levels.push(level);
+            next = coarse;
+        }
+        let symmetric = options.cycle != Cycle::K || levels[0].is_symmetric()?;
+        let work = levels.iter().enumerate().map(|(depth, level)| {
+            let coarse = levels.get(depth + 1).map(|below| {
+                Coarse::new(&below.space, options.cycle, depth + 1, below.inverse.is_some(), symmetric)
+            });
+            Ok(Work { room: Room::new(&level.space, level.smoother.as_ref())?, coarse: coarse.transpose()? })
+        });
+        let work = RefCell::new(work.collect::<Result<_>>()?);
+        Ok(Self { levels, work, distributed, symmetric, options, key: fresh_key() })
+    }
+
+    /// The same hierarchy for new values and coefficients of terms of the same patterns: P stays, and everything else is computed again
+    /// where it stands.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); another shape. After an error it must not be applied.
+    pub fn update_values(&mut self, terms: &Terms, values: TermValues) -> Result<()> {
+        let finest = &mut self.levels[0];
+        let count = finest.terms.terms.len();
+        let rows = finest.terms.block_rows();
+        if values.len() != count || terms.terms.len() != count || terms.block_rows() != rows {
+            return Err(Error::invalid("the new values have another shape than amg was built for"));
+        }
+        if self.distributed {
+            finest.terms = own_part(terms)?;
+        } else {
+            for (t, (c, values)) in values.iter().enumerate() {
+                let (own, a) = &mut finest.terms.terms[t];
+                *own = c.clone();
+                match values.gpu() {
+                    Some(_) => a.to_mut().update_values(values)?,
+                    None => *a = Cow::Owned((*terms.terms[t].1).clone()),
+                }
+            }
+        }
+        for depth in 0..self.levels.len() {
+            let (above, below) = self.levels.split_at_mut(depth + 1);
+            let level = &mut above[depth];
+            level.refresh(self.options.store).map_err(|e| on_level(depth, e))?;
+            if let (Some(transfer), Some(next)) = (&level.transfer, below.first_mut()) {
+                let _factors = setup::begin_inside(SetupPart::Factors);
+                for (to, from) in next.terms.terms.iter_mut().zip(&level.terms.terms) {
+                    to.0 = from.0.clone();
+                }
+                level.space.galerkin_again(&level.terms, &transfer.matrices, &mut next.terms)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The levels, finest first.
+    pub fn levels(&self) -> &[Level<S>] {
+        &self.levels
+    }
+
+    /// Stored entries of all levels over those of the first.
+    pub fn operator_complexity(&self) -> f64 {
+        self.complexity(Level::entries)
+    }
+
+    /// Nodes of all levels over those of the first.
+    pub fn grid_complexity(&self) -> f64 {
+        self.complexity(Level::nodes)
+    }
+
+    fn complexity(&self, of: impl Fn(&Level<S>) -> usize) -> f64 {
+        let all: usize = self.levels.iter().map(&of).sum();
+        all as f64 / of(&self.levels[0]).max(1) as f64
+    }
+
+    /// How levels were made and are visited.
+    pub fn options(&self) -> &MultilevelOptions {
+        &self.options
+    }
+
+    /// K-cycles take flexible CG where this is so, and GCR elsewhere.
+    pub fn is_symmetric(&self) -> bool {
+        self.symmetric
+    }
+
+    /// Numbers that it stores, without the system itself.
+    pub fn numbers(&self) -> f64 {
+        let level = |(depth, level): (usize, &Level<S>)| {
+            let own = if depth > 0 || !level.shared { level.stored() as f64 } else { 0.0 };
+            let transfer = level.transfer.as_ref().map_or(0, |t| 2 * t.matrices.prolongation.stored());
+            let order = level.terms.block() * level.terms.stages();
+            let smoother = level.smoother.as_ref().map_or(0.0, |s| s.numbers(order, level.terms.rows()));
+            let inverse = level.inverse.as_ref().map_or(0, |_| level.terms.rows().pow(2));
+            own + transfer as f64 + smoother + inverse as f64
+        };
+        self.levels.iter().enumerate().map(level).sum()
+    }
+}
+
+/// Errors of coarser levels name them: their rows are nobody's.
+fn on_level(depth: usize, e: Error) -> Error {
+    match e {
+        Error::SingularBlock { .. } | Error::Pivot { .. } if depth > 0 => {
+            Error::invalid(format!("amg: level {depth}: {e}"))
+        }
+        e => e,
+    }
+}
+
+impl<S: Coarsen> Level<S> {
+    /// A level, and the terms of the next one, if there is one.
+    fn new(
+        beside: &S,
+        terms: Terms<'static>,
+        options: &MultilevelOptions,
+        depth: usize,
+        finest: Finest<S>,
+    ) -> Result<(Self, Option<Terms<'static>>)> {
+        let space = beside.beside(terms.rows())?;
+        // On a GPU everything starts from one copy there.
+        let terms = space.place(&terms)?;
+        let analysis = setup::begin_inside(SetupPart::Analysis);
+        let mut matrices = None;
+        if terms.rows() > options.coarsest && depth + 1 < options.levels {
+            let couplings = space.couplings(&terms)?;
+            matrices = space.transfer(&couplings, &options.coarsening, depth)?;
+            let enough = (STALLED * terms.block_rows() as f64) as usize;
+            matrices = matrices.filter(|t| t.prolongation.block_columns() <= enough);
+        }
+        drop(analysis);
+        let factors = setup::begin_inside(SetupPart::Factors);
+        let coarse = matrices.as_ref().map(|t| space.galerkin(&terms, t)).transpose()?;
+        drop(factors);
+        let product = setup::begin_inside(SetupPart::Product);
+        let shared = finest.operator.is_some();
+        let operator = match finest.operator {
+            Some(operator) => operator,
+            None => Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?)),
+        };
+        let transfer = match matrices {
+            Some(matrices) => Some(Transfers::new(&space, matrices, &terms, options.store)?),
+            None => None,
+        };
+        drop(product);
+        let _factors = setup::begin_inside(SetupPart::Factors);
+        let direct = transfer.is_none() && terms.rows() <= coarsest::MOST;
+        let inverse = direct.then(|| Inverse::new(&space, &terms, options.store)).transpose()?;
+        let smoother = if direct {
+            None
+        } else {
+            let order = terms.block() * terms.stages();
+            let cut = || match finest.subdomains {
+                Some(subdomains) => Ok(subdomains),
+                None => {
+                    let device = |rows| space.cut_graph(&terms, rows);
+                    let spec = IlduSpec::default().subdomains(order);
+                    Ok(partition::of_whole_on(&terms, None, None, spec, &device)?.0)
+                }
+            };
+            Some(Smoother::new(&space, &terms, options.smoothing, options.store, cut)?)
+        };
+        Ok((Self { space, terms, operator, shared, smoother, transfer, inverse }, coarse))
+    }
+
+    /// Operator, smoother and inverse for the values that the terms have now.
+    fn refresh(&mut self, store: Store) -> Result<()> {
+        let Self { space, terms, operator, shared, smoother, inverse, .. } = self;
+        if !*shared {
+            let _product = setup::begin_inside(SetupPart::Product);
+            let mut a = operator.borrow_mut();
+            let mut update = || -> Result<()> {
+                for (t, (_, matrix)) in terms.terms.iter().enumerate() {
+                    a.update_values(space, t, matrix.numbers())?;
+                }
+                let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
+                space.update_coefficients(a.product_mut(), &coefficients)
+            };
+            // Values that break what was found inside the blocks want another operator.
+            if update().is_err() {
+                *a = PointBlock::new(space, terms, store, false)?;
+            }
+        }
+        let _factors = setup::begin_inside(SetupPart::Factors);
+        smoother.as_mut().map_or(Ok(()), |smoother| smoother.update_values(space, terms))?;
+        inverse.as_mut().map_or(Ok(()), |inverse| inverse.update_values(space, terms))
+    }
+
+    /// y ← A x.
+    pub(super) fn multiply(&self, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.operator.apply(&self.space, x, y)
+    }
+
+    /// x ≈ A⁻¹ b, on the last level.
+    pub(super) fn solve(&self, b: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
+        let on = &self.space;
+        match (&self.inverse, &self.smoother) {
+            (Some(inverse), _) => inverse.apply(on, b, x),
+            (None, Some(smoother)) => {
+                smoother.begin(on, &self.operator, b, x, room)?;
+                (1..SMOOTHED).try_for_each(|_| smoother.improve(on, &self.operator, b, x, room))
+            }
+            (None, None) => Err(Error::Internal("a level that nothing solves".into())),
+        }
+    }
+
+    /// A = Aᵀ, by two products with random vectors.
+    fn is_symmetric(&self) -> Result<bool> {
+        let on = &self.space;
+        let vector = || on.vector();
+        let (mut u, mut v, mut au, mut av) = (vector()?, vector()?, vector()?, vector()?);
+        let (mut scalars, mut sums, mut flags) = (on.scalars(4)?, [0.0; 4], [0; FLAGS]);
+        on.fill_random(1, &mut u)?;
+        on.fill_random(2, &mut v)?;
+        self.multiply(&u, &mut au)?;
+        self.multiply(&v, &mut av)?;
+        on.sweep(look_for_symmetry, &mut scalars, [], [&u, &v, &au, &av], [], [0, 1, 2, 3])?;
+        on.read_scalars(&scalars, 0, &mut sums, &mut flags)?;
+        let [uav, vau, avav, uu] = sums;
+        Ok((uav - vau).abs() <= ROUNDING * (avav * uu).sqrt())
+    }
+
+    /// The matrices and coefficients of the level.
+    pub fn terms(&self) -> &Terms<'static> {
+        &self.terms
+    }
+
+    /// P and R between this level and the next; none on the last.
+    pub fn transfer(&self) -> Option<&Transfer> {
+        self.transfer.as_ref().map(|t| &t.matrices)
+    }
+
+    /// Nodes.
+    pub fn nodes(&self) -> usize {
+        self.terms.block_rows()
+    }
+
+    /// Stored blocks; of two terms of one pattern they count once.
+    pub fn entries(&self) -> usize {
+        let terms = if self.terms.shared_pattern() { &self.terms.terms[..1] } else { &self.terms.terms[..] };
+        terms.iter().map(|t| t.1.blocks()).sum()
+    }
+
+    /// Stored numbers.
+    fn stored(&self) -> usize {
+        self.terms.terms.iter().map(|t| t.1.stored()).sum()
+    }
+
+    /// Equations of the last level that depend on others and were left out of its inverse.
+    pub fn dropped(&self) -> usize {
+        self.inverse.as_ref().map_or(0, Inverse::dropped)
+    }
+
+    /// The level is solved by its dense inverse.
+    pub fn is_direct(&self) -> bool {
+        self.inverse.is_some()
+    }
+
+    /// Bytes that one visit moves at least.
+    fn bytes(&self) -> u64 {
+        let (len, a) = (self.terms.rows(), self.operator.bytes());
+        let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
+        match (&self.inverse, &self.transfer) {
+            (Some(inverse), _) => inverse.bytes(),
+            (None, Some(t)) => {
+                smoothing
+                    + (products + 1) * a
+                    + t.prolongation.bytes()
+                    + t.restriction.bytes()
+                    + 48 * len as u64
+            }
+            (None, None) => SMOOTHED as u64 / 2 * (smoothing + (products + 1) * a),
+        }
+    }
+
+    fn key(&self) -> u64 {
+        let transfer = self.transfer.as_ref().map_or([0; 2], |t| [t.prolongation.key(), t.restriction.key()]);
+        let smoother = self.smoother.as_ref().map_or(0, Smoother::key);
+        let inverse = self.inverse.as_ref().map_or(0, Inverse::key);
+        joined_key([self.operator.key(), smoother, inverse].into_iter().chain(transfer))
+    }
+}
+
+impl<S: Coarsen> Transfers<S> {
+    /// P and R for the components and stages of the terms.
+    fn new(space: &S, matrices: Transfer, terms: &Terms, store: Store) -> Result<Self> {
+        let order = terms.block() * terms.stages();
+        let made = |p: &Bsr| -> Result<PointBlock<S>> {
+            let wide = widened(p, order)?;
+            match order {
+                1 => PointBlock::with_format(space, &wide, store, Format::Csr),
+                _ => PointBlock::new(space, &wide, store, false),
+            }
+        };
+        let (prolongation, restriction) = (made(&matrices.prolongation)?, made(&matrices.restriction)?);
+        Ok(Self { matrices, prolongation, restriction })
+    }
+
+    /// b_c ← R r.
+    pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
+        self.restriction.apply(on, r, coarse)
+    }
+
+    /// x ← x + P x_c.
+    pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
+        self.prolongation.apply(on, coarse, &mut room.q)?;
+        on.sweep(smooth_add, &mut room.scalars, [], [&room.q], [x], [])
+    }
+}
+
+impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
+    fn apply(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        cycle(&self.levels, &mut self.work.borrow_mut(), x, y)
+    }
+    fn key(&self) -> u64 {
+        joined_key(std::iter::once(self.key).chain(self.levels.iter().map(Level::key)))
+    }
+    fn bytes(&self) -> u64 {
+        let (mut visits, mut sum) = (1, 0);
+        for (level, work) in self.levels.iter().zip(&*self.work.borrow()) {
+            sum += visits * level.bytes();
+            visits *= work.coarse.as_ref().map_or(1, Coarse::visits);
+        }
+        sum
+    }
+}
+
+/// The operator of a level. Coarse scalar rows lie on no few diagonals: nothing looks for them.
+fn operator<S: Coarsen>(space: &S, terms: &Terms, store: Store, depth: usize) -> Result<PointBlock<S>> {
+    let scalar = (terms.block(), terms.stages(), terms.terms.len()) == (1, 1, 1);
+    match scalar && depth > 0 {
+        true => PointBlock::with_format(space, terms, store, Format::Csr),
+        false => PointBlock::new(space, terms, store, false),
+    }
+}
+
+/// Terms of their own, which share the arrays.
+fn owned(terms: &Terms) -> Terms<'static> {
+    let own = |(c, a): &(Dense, Cow<Bsr>)| (c.clone(), Cow::Owned((**a).clone()));
+    Terms { terms: terms.terms.iter().map(own).collect(), halo: None }
+}
+
+/// What couples own nodes alone.
+fn own_part(terms: &Terms) -> Result<Terms<'static>> {
+    let n = terms.block_rows();
+    let own = |a: &Bsr| -> Result<Bsr> {
+        let (b, square) = (a.block(), a.block() * a.block());
+        let (mut row_ptr, mut col, mut values) = (Vec::with_capacity(n + 1), Vec::new(), Vec::new());
+        row_ptr.push(0);
+        for i in 0..n {
+            let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
+            // Own columns come before ghosts.
+            let end = row.start + a.col()[row.clone()].partition_point(|&j| (j as usize) < n);
+            col.extend_from_slice(&a.col()[row.start..end]);
+            values.extend_from_slice(&a.values()[row.start * square..end * square]);
+            row_ptr.push(col.len());
+        }
+        Bsr::new(b, n, n, row_ptr, col, values)
+    };
+    let own = |(c, a): &(Dense, Cow<Bsr>)| Ok((c.clone(), Cow::Owned(own(a)?)));
+    Ok(Terms { terms: terms.terms.iter().map(own).collect::<Result<_>>()?, halo: None })
+}
+
+/// P ⊗ I of this order, as a product that every device takes: as many stages as possible, the rest in diagonal blocks.
+fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
+    let stages = (1..=STAGES).rev().find(|s| order.is_multiple_of(*s)).unwrap_or(1);
+    let b = order / stages;
+    let matrix = if b == 1 {
+        p.clone()
+    } else {
+        let mut values = vec![0.0; p.blocks() * b * b];
+        for (block, v) in values.chunks_exact_mut(b * b).zip(p.values()) {
+            (0..b).for_each(|k| block[k * b + k] = *v);
+        }
+        let (rows, columns) = (p.block_rows(), p.block_columns());
+        Bsr::new(b, rows, columns, p.row_ptr().to_vec(), p.col().to_vec(), values)?
+    };
+    Ok(Terms { terms: vec![(Dense::identity(stages), Cow::Owned(matrix))], halo: None })
+}
