@@ -5,7 +5,6 @@
 pub mod arrangement;
 pub mod block_tiles;
 pub mod cbcg;
-#[cfg(feature = "cuda")]
 pub mod coarsening;
 pub mod compose;
 pub mod csr;
@@ -29,6 +28,8 @@ pub mod schwarz_gpu;
 pub mod solver;
 #[cfg(feature = "cuda")]
 pub mod sweeps;
+#[cfg(feature = "cuda")]
+pub mod transfers;
 
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};

@@ -48,6 +48,12 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
+/// A x.
+pub fn times(a: &Csr, x: &[f64]) -> Vec<f64> {
+    let row = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * x[j as usize]).sum();
+    (0..a.rows()).map(row).collect()
+}
+
 /// Diffusion on a grid of `side`³ nodes, coefficients of cells up to a factor `contrast` apart.
 pub fn diffusion(side: usize, contrast: f64) -> Csr {
     let n = side * side * side;
@@ -351,7 +357,7 @@ fn iterations<S: Coarsen>(make: Make<S>, a: &Csr, how: MultilevelOptions, form: 
     let b = vec![1.0; a.rows()];
     let (x, history) = solved(&space, &operator, &p, &mut cg, 1e-8, &b);
     assert_eq!(history.outcome, Outcome::Converged, "{how:?}");
-    let ax = a.multiply(&x);
+    let ax = times(a, &x);
     assert!(distance(&ax, &b) <= 1.01e-8, "{how:?}: {:e}", distance(&ax, &b));
     history.iterations
 }
@@ -365,7 +371,8 @@ pub fn iterations_do_not_grow<S: Coarsen>(make: Make<S>) {
             (CoarsenKind::Aggregation { smoothed: false }, 40),
         ] {
             let smoothed = !matches!(kind, CoarsenKind::Aggregation { smoothed: false });
-            let (cycle, form) = if smoothed { (Cycle::V, CgForm::Textbook) } else { (Cycle::K, CgForm::Flexible) };
+            let (cycle, form) =
+                if smoothed { (Cycle::V, CgForm::Textbook) } else { (Cycle::K, CgForm::Flexible) };
             let how = MultilevelOptions { cycle, ..options(kind) };
             let found = [16, 24, 40].map(|side| iterations(make, &diffusion(side, contrast), how, form));
             println!("{kind:?}, contrast {contrast:e}: {found:?} iterations");
@@ -424,7 +431,7 @@ pub fn small_and_odd_systems<S: Coarsen>(make: Make<S>) {
             let p = Multilevel::new(&space, &Terms::csr(&a).unwrap(), options(kind)).unwrap();
             assert!(p.levels().len() == 1 && p.levels()[0].is_direct());
             let y = applied(&space, &p, &x);
-            assert!(distance(&a.multiply(&y), &x) <= 1e-10 || a.rows() == 0, "{} rows, {kind:?}", a.rows());
+            assert!(distance(&times(&a, &y), &x) <= 1e-10 || a.rows() == 0, "{} rows, {kind:?}", a.rows());
         }
     }
     // Nothing is coupled: no level below, and too large to be inverted.
@@ -435,8 +442,10 @@ pub fn small_and_odd_systems<S: Coarsen>(make: Make<S>) {
             let how = MultilevelOptions { smoothing, ..options(kind) };
             let p = Multilevel::new(&space, &Terms::csr(&a).unwrap(), how).unwrap();
             assert!(p.levels().len() == 1 && !p.levels()[0].is_direct(), "{how:?}");
-            let y = applied(&space, &p, &x);
-            assert!(distance(&a.multiply(&y), &x) <= 1e-3, "{how:?}: {:e}", distance(&a.multiply(&y), &x));
+            let d = distance(&times(&a, &applied(&space, &p, &x)), &x);
+            // A polynomial of degree 1 is small nowhere.
+            let most = if smoothing == (Smoothing::Chebyshev { degree: 1 }) { 0.2 } else { 1e-3 };
+            assert!(d <= most, "{how:?}: {d:e}");
         }
     }
     // No boundary: the last level is singular, and CG converges on what can be solved.
@@ -505,11 +514,15 @@ pub fn ranks_have_their_own_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, s
                 let mut triplets = Vec::new();
                 for (i, &row) in rows.iter().enumerate() {
                     let (col, values) = a.row(row as usize);
-                    let own = col.iter().zip(values).filter_map(|(&j, &v)| Some((i as u32, place(j)? as u32, v)));
+                    let own =
+                        col.iter().zip(values).filter_map(|(&j, &v)| Some((i as u32, place(j)? as u32, v)));
                     triplets.extend(own);
                 }
                 let own = Csr::from_triplets(rows.len(), rows.len(), &triplets).unwrap();
-                let terms = Terms { terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(&own, 1).unwrap()))], halo: None };
+                let terms = Terms {
+                    terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(&own, 1).unwrap()))],
+                    halo: None,
+                };
                 let space = make(rows.len());
                 let p = Multilevel::new(&space, &terms, how).unwrap();
                 let mine: Vec<f64> = rows.iter().map(|&i| x[i as usize]).collect();

@@ -303,3 +303,28 @@ fn schwarz_sweeps_repeat_themselves() {
 fn schwarz_checks_its_factors() {
     each(|space| conformance::schwarz::schwarz_checks_its_factors(space));
 }
+
+#[test]
+fn couplings_are_those_of_the_host() {
+    each(|space| conformance::coarsening::couplings_are_those_of_the_host(space));
+}
+
+#[test]
+fn galerkin_products_are_those_of_the_host() {
+    each(|space| conformance::coarsening::galerkin_products_are_those_of_the_host(space));
+}
+
+#[test]
+fn other_patterns_are_refused() {
+    each(|space| conformance::coarsening::other_patterns_are_refused(space));
+}
+
+#[test]
+fn restrictions_are_transposes() {
+    each(|space| conformance::coarsening::restrictions_are_transposes(space));
+}
+
+#[test]
+fn l1_blocks_are_those_of_the_host() {
+    each(|space| conformance::coarsening::l1_blocks_are_those_of_the_host(space));
+}

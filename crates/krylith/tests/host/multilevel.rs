@@ -1,7 +1,7 @@
 //! Coarse levels on the CPU, alone and through a solver.
 
 use crate::common::*;
-use crate::conformance::multilevel::{self, diffusion};
+use crate::conformance::multilevel::{self, diffusion, times};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::method::MethodName;
@@ -68,7 +68,7 @@ fn a_solver_takes_amg_by_name() {
         x.fill(0.0);
         let solution = solver.solve(&b, &mut x).unwrap().clone();
         assert!(solution.converged(), "{text}: {:?}", solution.events);
-        let d = distance(&a.multiply(&x), &b);
+        let d = distance(&times(&a, &x), &b);
         assert!(d <= 1.01e-8, "{text}: {d:e}");
         // New values of the same pattern: half the answer.
         let twice: Vec<f64> = a.values().iter().map(|v| 2.0 * v).collect();

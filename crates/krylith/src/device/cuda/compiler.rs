@@ -39,6 +39,18 @@ macro_rules! sources {
 }
 sources! {
     "all_reduce.cu" => "kernels/all_reduce.cu",
+    "amg.cuh" => "kernels/amg.cuh",
+    "amg_couplings.cu" => "kernels/amg_couplings.cu",
+    "amg_galerkin.cu" => "kernels/amg_galerkin.cu",
+    "amg_galerkin.cuh" => "kernels/amg_galerkin.cuh",
+    "amg_galerkin_wide.cu" => "kernels/amg_galerkin_wide.cu",
+    "amg_interpolate.cu" => "kernels/amg_interpolate.cu",
+    "amg_multipass.cu" => "kernels/amg_multipass.cu",
+    "amg_paths.cu" => "kernels/amg_paths.cu",
+    "amg_rows.cu" => "kernels/amg_rows.cu",
+    "amg_split.cu" => "kernels/amg_split.cu",
+    "amg_table.cuh" => "kernels/amg_table.cuh",
+    "amg_transpose.cu" => "kernels/amg_transpose.cu",
     "append.cu" => "kernels/append.cu",
     "tile.cuh" => "kernels/tile.cuh",
     "tile_factor.cu" => "kernels/tile_factor.cu",

@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Row pointers, columns and values of a matrix. Patterns may be those of another matrix too.
+#[derive(Clone)]
 pub(crate) struct Resident {
     device: Arc<Device>,
     pub row_ptr: Arc<Buffer<i64>>,
@@ -24,6 +25,12 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
+    /// Arrays that kernels made, all on one GPU.
+    pub fn new(row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>) -> Self {
+        let device = row_ptr.device().clone();
+        Self { device, row_ptr: Arc::new(row_ptr), col: Arc::new(col), values: Arc::new(values) }
+    }
+
     /// The same pattern with other values.
     pub fn with_values(&self, values: Buffer<f64>) -> Self {
         let (device, row_ptr, col) = (self.device.clone(), self.row_ptr.clone(), self.col.clone());

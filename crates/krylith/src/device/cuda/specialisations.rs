@@ -392,7 +392,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
     }
     all.extend(cuts());
     all.extend(super::scan::kernels());
-    all.extend(super::multilevel::kernels());
+    all.extend(super::multilevel::kernels(1..=8));
     all.extend(super::block::kernels(1..=space::MOST_COLUMNS));
     all.extend(steps_and_sweeps());
     all
@@ -565,6 +565,8 @@ pub fn embedded() -> Vec<Kernel> {
     all.extend(super::part::kernels());
     all.extend(super::replicated::kernels());
     all.extend(super::dia::common());
+    all.extend(super::scan::kernels());
+    all.extend(super::multilevel::kernels([1, 3, 4]));
     all.extend(all_passes([1, 2, 3, 4, 5]));
     all.extend(all_arrays("int", "int"));
     all.extend(all_arrays("long long", "int"));

@@ -1,18 +1,61 @@
-//! Coarse levels on a GPU. What it does not do itself yet is done by the host, on matrices that come there by themselves.
+//! Coarse levels on a GPU, the results those of `precond/multilevel/host`. What kernels do not take is done by the host, on matrices that
+//! come there by themselves.
+
+mod couplings;
+mod galerkin;
+mod interpolate;
+mod multipass;
+mod split;
+mod transpose;
 
 use super::Cuda;
 use super::compiler::Kernel;
+use super::resident::Resident;
 use crate::Result;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
-use crate::operator::Terms;
+use crate::matrix::storage::Storage;
+use crate::operator::{TermValues, Terms};
 use crate::precond::multilevel::host;
-use crate::precond::{BlockDiagonal, Coarsen, Coarsening, Transfer};
+use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Transfer};
 use crate::space::Store;
+use galerkin::MOST_BLOCK;
+use std::sync::Arc;
 
-/// The kernels of coarse levels.
-pub(super) fn kernels() -> Vec<Kernel> {
-    Vec::new()
+/// The kernels of coarse levels, for blocks of these sizes.
+pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Kernel> {
+    let mut all = galerkin::kernels(blocks.clone());
+    all.extend(couplings::kernels(blocks));
+    all.extend(transpose::kernels());
+    all.extend(split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()));
+    all
+}
+
+/// A matrix whose arrays are on the device alone.
+fn stored(block: usize, rows: usize, columns: usize, arrays: Resident) -> Bsr {
+    let entries = arrays.col.len();
+    Bsr::from_storage(block, Storage::device(rows, columns, entries, Arc::new(arrays)))
+}
+
+/// True where the kernels take terms like these.
+fn fits(terms: &Terms) -> bool {
+    (1..=2).contains(&terms.terms.len()) && (1..=MOST_BLOCK).contains(&terms.block())
+}
+
+impl Cuda {
+    /// The transpose of a matrix of scalars.
+    fn transposed(&self, a: &Bsr) -> Result<Bsr> {
+        let turned = transpose::transpose(self.device(), &*self.resident(a)?, a.block_columns())?;
+        Ok(stored(1, a.block_columns(), a.block_rows(), turned))
+    }
+
+    /// A transfer that the host made, in the memory of this GPU too.
+    fn uploaded(&self, transfer: Transfer) -> Result<Transfer> {
+        let there =
+            |a: Bsr| -> Result<Bsr> { Ok(a.with_storage(a.storage().with_device(self.resident(&a)?))) };
+        let prolongation = there(transfer.prolongation)?;
+        Ok(Transfer { prolongation, restriction: there(transfer.restriction)? })
+    }
 }
 
 impl Coarsen for Cuda {
@@ -20,22 +63,71 @@ impl Coarsen for Cuda {
         Self::new(self.device(), len)
     }
     fn couplings(&self, terms: &Terms) -> Result<Bsr> {
-        host::galerkin::couplings(&Pool::new(0), terms)
+        match (&terms.terms[..], terms.block(), terms.stages()) {
+            ([(c, a)], 1, 1) if c[(0, 0)] == 1.0 => Ok(Bsr::clone(a)),
+            ([(c, a)], 1, 1) => self.scaled_term(a, c[(0, 0)]),
+            _ if fits(terms) => self.block_couplings(terms),
+            _ => host::galerkin::couplings(&Pool::new(0), terms),
+        }
     }
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
-        host::transfer(&Pool::new(0), couplings, how, level)
+        let on_host = || {
+            let made = host::transfer(&Pool::new(0), couplings, how, level)?;
+            made.map(|transfer| self.uploaded(transfer)).transpose()
+        };
+        let prolongation = match how.kind {
+            CoarsenKind::Classical => {
+                let aggressive = level < how.aggressive;
+                let split = split::split(self, couplings, how.strength, level, aggressive)?;
+                let stays = 1..couplings.block_rows();
+                if !stays.contains(&split.coarse) {
+                    return Ok(None);
+                }
+                let made = match aggressive {
+                    true => multipass::multipass(self, couplings, &split, how.truncate)?,
+                    false => Some(interpolate::extended_i(self, couplings, &split, how.truncate)?),
+                };
+                match made {
+                    Some(prolongation) => prolongation,
+                    None => return on_host(),
+                }
+            }
+            CoarsenKind::Aggregation { .. } => return on_host(),
+        };
+        let restriction = self.transposed(&prolongation)?;
+        Ok(Some(Transfer { prolongation, restriction }))
     }
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
-        host::galerkin::terms(&Pool::new(0), terms, transfer)
+        match fits(terms) {
+            true => self.galerkin_terms(terms, transfer),
+            false => host::galerkin::terms(&Pool::new(0), terms, transfer),
+        }
     }
     fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
-        host::galerkin::terms_again(&Pool::new(0), terms, transfer, coarse)
+        let alike = terms.terms.len() == coarse.terms.len()
+            && terms.block() == coarse.block()
+            && coarse.block_rows() == transfer.restriction.block_rows();
+        match fits(terms) && alike {
+            true => self.galerkin_values(terms, transfer, coarse),
+            false => host::galerkin::terms_again(&Pool::new(0), terms, transfer, coarse),
+        }
     }
     fn l1_blocks(&self, terms: &Terms, store: Store) -> Result<Self::Blocks> {
+        if fits(terms)
+            && let Some(blocks) = self.invert_diagonal(&Terms::bsr(&self.l1_diagonal(terms)?), store)?
+        {
+            return Ok(blocks);
+        }
         let blocks = host::galerkin::inverse_l1_blocks(&Pool::new(0), terms)?;
         self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), store)
     }
     fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
+        if fits(terms) {
+            let diagonal = self.l1_diagonal(terms)?;
+            if self.invert_new_diagonal(blocks, &TermValues::from(&Terms::bsr(&diagonal)))? {
+                return Ok(());
+            }
+        }
         let new = host::galerkin::inverse_l1_blocks(&Pool::new(0), terms)?;
         self.update_blocks(blocks, (&new[..]).into())
     }

@@ -12,9 +12,9 @@ use crate::space::splitmix64;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// Random parts of a level hash nodes with this seed plus the level's number.
-pub(super) const SEED: u64 = 0x61_6d67;
+pub(crate) const SEED: u64 = 0x61_6d67;
 /// Added to the seed where a level is coarsened twice.
-const TWICE: u64 = 1 << 16;
+pub(crate) const TWICE: u64 = 1 << 16;
 
 /// States of a node.
 const UNDECIDED: u8 = 0;

@@ -1,0 +1,151 @@
+// amg_split: which couplings are strong, and which nodes stay in the next level by PMIS (see precond/multilevel/host/split.rs).
+//
+// 2^shift lanes of a warp have a row. Every decision is a maximum, a comparison or a count, so nothing depends on the order of execution.
+// Of each entry a byte of flags is kept. Bytes moved: 13 an entry for strength and its flags, and an atomic sum for each strong one; a round of PMIS reads
+// 5 bytes for each entry of the undecided nodes, and 8 more for each strong one.
+
+#include "amg.cuh"
+
+// States of a node.
+#define UNDECIDED 0
+#define STAYS 1
+#define GOES 2
+
+// STRONG and OPPOSITE of each entry, and how many entries of a column are strong, added to `counts`.
+extern "C" __global__ void __launch_bounds__(256) strong_entries(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const int shift, const double theta, u8* __restrict__ flags, u32* __restrict__ counts) {
+    const int lane = threadIdx.x % 32, lanes = 1 << shift;
+    for EACH_WARP_OF_ROWS (first, n) {
+        const i64 i = first + (lane >> shift);
+        const i64 begin = (i < n ? ptr[i] : 0) + (lane & (lanes - 1)), end = i < n ? ptr[i + 1] : 0;
+        double below = 0, above = 0;  // the largest of -a_ik and of a_ik, k != i
+        bool negative = false;
+        for (i64 p = begin; p < end; p += lanes) {
+            const double v = values[p];
+            if (col[p] == i) negative = negative || v < 0;
+            else {
+                below = fmax(below, -v);
+                above = fmax(above, v);
+            }
+        }
+        for (int step = 1; step < lanes; step *= 2) {
+            below = fmax(below, __shfl_xor_sync(FULL, below, step));
+            above = fmax(above, __shfl_xor_sync(FULL, above, step));
+            negative |= __shfl_xor_sync(FULL, (int)negative, step) != 0;
+        }
+        const double limit = __dmul_rn(theta, negative ? above : below);
+        for (i64 p = begin; p < end; p += lanes) {
+            const u32 j = col[p];
+            const double v = negative ? values[p] : -values[p];
+            const bool opposite = j != i && v > 0, strong = opposite && v >= limit;
+            flags[p] = (opposite ? OPPOSITE : 0) | (strong ? STRONG : 0);
+            if (strong) atomicAdd(&counts[j], 1u);
+        }
+    }
+}
+
+// What a node weighs: the number of nodes that depend on it, then 40 bits of a hash of its number, or nodes[i]; and 1, for 0 is what a decided node weighs. Where
+// none depends on it a node goes, unless they are to stay.
+extern "C" __global__ void __launch_bounds__(256) pmis_begin(const i64 n, const u64 seed, const u32* __restrict__ nodes, const int lonely_stay, const u32* __restrict__ counts, u64* __restrict__ weight, u8* __restrict__ state) {
+    for EACH (i, n) {
+        const u64 count = counts[i];
+        const bool goes = count == 0 && !lonely_stay;
+        weight[i] = goes ? 0 : (count << 40 | splitmix64(seed, nodes ? nodes[i] : (u64)i) >> 24) + 1;
+        state[i] = goes ? GOES : UNDECIDED;
+    }
+}
+
+// Of two undecided nodes with a strong entry between them the lighter one has lost this round. A decided node weighs 0. `list` has the *count
+// undecided nodes; null: all n are looked at. `flags` null: all entries are strong. `left` becomes 0.
+extern "C" __global__ void __launch_bounds__(256) pmis_lose(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, const u64* __restrict__ weight, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, u8* lost, u32* left) {
+    const int lane = threadIdx.x % 32, lanes = 1 << shift;
+    const i64 nodes = list ? (i64)*count : n;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *left = 0;
+    for EACH_WARP_OF_ROWS (first, nodes) {
+        const i64 t = first + (lane >> shift);
+        if (t >= nodes) continue;
+        const u32 i = list ? list[t] : (u32)t;
+        const u64 own = weight[i];
+        if (own == 0) continue;
+        bool loses = false;
+        const i64 end = ptr[i + 1];
+        for (i64 p = ptr[i] + (lane & (lanes - 1)); p < end; p += lanes) {
+            if (flags && !(flags[p] & STRONG)) continue;
+            const u32 j = col[p];
+            const u64 other = weight[j];
+            if (other == 0) continue;
+            if (own > other || (own == other && i > j)) lost[j] = (u8)round;
+            else loses = true;
+        }
+        if (loses) lost[i] = (u8)round;
+    }
+}
+
+// Undecided nodes that did not lose stay; those with a strong entry to one that stays go; the others are appended to `next`, whose length is *left.
+// A node may be seen undecided or decided by others in this launch: lost or not, both mean the same.
+extern "C" __global__ void __launch_bounds__(256) pmis_decide(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, u64* weight, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, const u8* __restrict__ lost, u8* state, u32* __restrict__ next, u32* left) {
+    __shared__ u32 places[9];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, lanes = 1 << shift, rows = 256 >> shift;
+    const i64 nodes = list ? (i64)*count : n;
+    for (i64 first = blockIdx.x * (i64)rows; first < nodes; first += gridDim.x * (i64)rows) {
+        const i64 t = first + (threadIdx.x >> shift);
+        const u32 i = t < nodes ? (list ? list[t] : (u32)t) : 0;
+        const bool open = t < nodes && weight[i] != 0, stays = open && lost[i] != (u8)round;
+        const bool asks = open && !stays;
+        bool goes = false;
+        const i64 end = asks ? ptr[i + 1] : 0;
+        for (i64 p = (asks ? ptr[i] : 0) + (lane & (lanes - 1)); p < end && !goes; p += lanes) {
+            if (flags && !(flags[p] & STRONG)) continue;
+            const u32 j = col[p];
+            const u8 of = state[j];
+            goes = of == STAYS || (of == UNDECIDED && lost[j] != (u8)round);
+        }
+        const u32 group = lanes == 32 ? FULL : ((1u << lanes) - 1) << (lane & ~(lanes - 1));
+        goes = (__ballot_sync(FULL, goes) & group) != 0;
+        const bool leads = (lane & (lanes - 1)) == 0;
+        if (leads && (stays || goes)) {
+            state[i] = stays ? STAYS : GOES;
+            weight[i] = 0;
+        }
+        const bool again = leads && asks && !goes;
+        const u32 all = __ballot_sync(FULL, again);
+        if (lane == 0) places[warp] = __popc(all);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            u32 sum = 0;
+            for (int w = 0; w < 8; ++w) {
+                const u32 own = places[w];
+                places[w] = sum;
+                sum += own;
+            }
+            places[8] = sum > 0 ? atomicAdd(left, sum) : 0;
+        }
+        __syncthreads();
+        if (again) next[places[8] + places[warp] + __popc(all & ((1u << lane) - 1))] = i;
+        __syncthreads();  // places are read
+    }
+}
+
+// 1 of each node that stays, else 0.
+extern "C" __global__ void __launch_bounds__(256) pmis_staying(const i64 n, const u8* __restrict__ state, u32* __restrict__ stays) {
+    for EACH (i, n) stays[i] = state[i] == STAYS;
+}
+
+// COARSE of each entry whose column stays, and of no other.
+extern "C" __global__ void __launch_bounds__(256) coarse_columns(const i64 entries, const u32* __restrict__ col, const u8* __restrict__ state, u8* __restrict__ flags) {
+    for EACH (p, entries) flags[p] = (flags[p] & ~COARSE) | (state[col[p]] == STAYS ? COARSE : 0);
+}
+
+// The nodes that stay, in ascending order; number[i] nodes before node i do.
+extern "C" __global__ void __launch_bounds__(256) staying_nodes(const i64 n, const i64* __restrict__ number, u32* __restrict__ nodes) {
+    for EACH (i, n) {
+        const i64 k = number[i];
+        if (number[i + 1] > k) nodes[k] = (u32)i;
+    }
+}
+
+// Of the nodes that stayed only those stay that stay again.
+extern "C" __global__ void __launch_bounds__(256) stay_again(const i64 count, const u32* __restrict__ nodes, const u8* __restrict__ again, u8* __restrict__ state) {
+    for EACH (k, count) {
+        if (again[k] != STAYS) state[nodes[k]] = GOES;
+    }
+}

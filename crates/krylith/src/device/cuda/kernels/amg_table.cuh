@@ -1,0 +1,199 @@
+// amg_table: tables of the nodes that a row interpolates from, and groups of lanes that fill them. A row's weights are the sums of a table, divided,
+// ordered and truncated with the same roundings as on the host.
+
+#include "amg.cuh"
+
+#define NONE 0xffffffffu
+#define DROPPED 0x80000000u
+
+// Where weights go: those of row i from place[i] on, or from i * stride where `place` is null; null columns: rows are only counted. `counts` may be null.
+struct Output {
+    const i64* place;
+    i64 stride;
+    u32* counts;
+    u32* col;
+    double* values;
+
+    __device__ i64 begin(i64 i) const { return place ? place[i] : i * stride; }
+};
+
+// Open addressing: a power of two of slots, at least 2.
+struct Keys {
+    u32* key;
+    u32 slots;
+
+    __device__ u32 first(u32 node) const { return (node * 0x9e3779b9u) >> __clz(slots - 1); }
+
+    // False where the table is full.
+    __device__ bool insert(u32 node) const {
+        u32 slot = first(node);
+        for (u32 tries = 0; tries < slots; ++tries) {
+            const u32 found = atomicCAS(&key[slot], NONE, node);
+            if (found == NONE || found == node) return true;
+            slot = (slot + 1) & (slots - 1);
+        }
+        return false;
+    }
+
+    __device__ u32 find(u32 node) const {
+        u32 slot = first(node);
+        for (u32 tries = 0; tries < slots; ++tries) {
+            const u32 found = key[slot];
+            if (found == node) return slot;
+            if (found == NONE) return NONE;
+            slot = (slot + 1) & (slots - 1);
+        }
+        return NONE;
+    }
+};
+
+struct Table : Keys {
+    double* sum;
+    u32* order;
+
+    __device__ Table(u32* key, double* sum, u32* order, u32 slots) : Keys{key, slots}, sum(sum), order(order) {}
+};
+
+// A group of L lanes. Groups of a warp go through their rows in step, so that every shuffle has all lanes.
+template <int L> struct Group {
+    int lane, base;
+
+    __device__ Group() : lane(threadIdx.x % L), base(threadIdx.x % 32 / L * L) {}
+    // Bit k: what lane k of this group says.
+    __device__ u32 ballot(bool v) const {
+        const u32 all = __ballot_sync(FULL, v) >> base;
+        return L == 32 ? all : all & ((1u << (L % 32)) - 1);
+    }
+    template <class T> __device__ T from(T v, int k) const { return __shfl_sync(FULL, v, k, L); }
+    // The lanes of this group among those of the warp.
+    __device__ u32 mask() const { return L == 32 ? FULL : ((1u << (L % 32)) - 1) << base; }
+    // The first lane of a set, 0 of an empty one.
+    __device__ static int lowest(u32 set) { return set ? __ffs(set) - 1 : 0; }
+};
+
+template <int L> __device__ void clear(const Group<L>& group, const Keys& table) {
+    for (u32 s = group.lane; s < table.slots; s += L) table.key[s] = NONE;
+}
+
+template <int L> __device__ void clear(const Group<L>& group, const Table& table) {
+    for (u32 s = group.lane; s < table.slots; s += L) {
+        table.key[s] = NONE;
+        table.sum[s] = 0;
+    }
+}
+
+// Into the table: the coarse columns of row i's strong entries, and those of the rows that its strong entries lead to: its fine neighbours' rows, or with
+// `all` every neighbour's. False where the table is full; `most` becomes an upper bound of their number.
+template <int L> __device__ bool gather(const Group<L>& group, const i64* __restrict__ ptr, const u32* __restrict__ col, const u8* __restrict__ flags, const Keys& table, bool all, u32 i, i64 begin, i64 end, u64& most) {
+    bool fits = true;
+    u64 reads = 0;
+    for (i64 at = begin; __any_sync(FULL, at < end); at += L) {
+        const i64 p = at + group.lane;
+        const u32 flag = p < end ? flags[p] : 0, k = p < end ? col[p] : 0;
+        if ((flag & STRONG) && (flag & COARSE)) {
+            fits = fits && table.insert(k);
+            reads += 1;
+        }
+        const bool far = (flag & STRONG) && (all || !(flag & COARSE));
+        const i64 row = far ? ptr[k] : 0, row_end = far ? ptr[k + 1] : 0;
+        reads += row_end - row;
+        u32 left = group.ballot(far);
+        while (__any_sync(FULL, left != 0)) {
+            const int who = Group<L>::lowest(left);
+            const i64 first = group.from(row, who), last = group.from(row_end, who);
+            if (left) {
+                for (i64 q = first + group.lane; q < last; q += L) {
+                    const u32 of = flags[q], j = col[q];
+                    if ((of & STRONG) && (of & COARSE) && j != i) fits = fits && table.insert(j);
+                }
+            }
+            left &= left - 1;
+            __syncwarp();
+        }
+    }
+    for (int step = 1; step < L; step *= 2) reads += __shfl_xor_sync(FULL, reads, step);
+    most = reads;
+    return group.ballot(!fits) == 0;
+}
+
+// Weights `scale` times sum over `diagonal`, those that are not 0, to the front of the table: how many. 0 where a weight is not finite.
+template <int L> __device__ u32 divide(const Group<L>& group, const Table& table, double scale, double diagonal) {
+    u32 done = 0;
+    bool broken = diagonal == 0;
+    for (u32 s = 0; s < table.slots; s += L) {
+        const u32 node = table.key[s + group.lane];
+        const double w = node == NONE ? 0 : __dmul_rn(scale, __ddiv_rn(table.sum[s + group.lane], diagonal));
+        broken = broken || !isfinite(w);
+        const u32 all = group.ballot(w != 0);
+        __syncwarp();  // the slots are read
+        if (w != 0) {
+            const u32 to = done + __popc(all & ((1u << group.lane) - 1));
+            table.key[to] = node;
+            table.sum[to] = w;
+        }
+        done += __popc(all);
+        __syncwarp();
+    }
+    return group.ballot(broken) ? 0 : done;
+}
+
+// The first `count` of the table by ascending keys: `order` has their places, DROPPED where `most` others (0: any number) are larger, or as large and lower. The
+// factor that keeps the row's sum is returned, 1 where nothing is dropped.
+template <int L> __device__ double truncate(const Group<L>& group, const Table& table, u32 count, u32 most) {
+    for (u32 e = group.lane; e < count; e += L) {
+        const u32 node = table.key[e];
+        u32 before = 0;
+        for (u32 f = 0; f < count; ++f) before += table.key[f] < node;
+        table.order[before] = e;
+    }
+    __syncwarp();
+    const bool cuts = most > 0 && count > most;
+    if (cuts) {
+        for (u32 e = group.lane; e < count; e += L) {
+            const u32 own = table.order[e], node = table.key[own];
+            const float size = fabsf(__double2float_rn(table.sum[own]));
+            u32 before = 0;
+            for (u32 f = 0; f < count; ++f) {
+                const float other = fabsf(__double2float_rn(table.sum[f]));
+                before += other > size || (other == size && table.key[f] < node);
+            }
+            if (before >= most) table.order[e] = own | DROPPED;
+        }
+    }
+    __syncwarp();
+    if (!cuts) return 1;
+    double total = 0, kept = 0;
+    for (u32 e = 0; e < count; ++e) {
+        const u32 own = table.order[e];
+        const double w = table.sum[own & ~DROPPED];
+        total = __dadd_rn(total, w);
+        if (!(own & DROPPED)) kept = __dadd_rn(kept, w);
+    }
+    const double scale = __ddiv_rn(total, kept);
+    bool finite = true;
+    for (u32 e = 0; e < count; ++e) {
+        const u32 own = table.order[e];
+        if (!(own & DROPPED)) finite = finite && isfinite(__dmul_rn(table.sum[own], scale));
+    }
+    return finite ? scale : 1;
+}
+
+// What `truncate` leaves of row i, to its place: how many. Column k of the table is number[k], or k where that is null. Groups of a warp may call it alone.
+template <int L> __device__ u32 put(const Group<L>& group, const Table& table, u32 count, double scale, i64 i, const i64* __restrict__ number, const Output& to) {
+    const i64 place = to.begin(i);
+    const u32 mine = group.mask();
+    u32 done = 0;
+    for (u32 e = group.lane; e < count + group.lane; e += L) {
+        const u32 own = e < count ? table.order[e] : DROPPED;
+        const bool keeps = !(own & DROPPED);
+        const u32 all = (__ballot_sync(mine, keeps) & mine) >> group.base;
+        if (keeps && to.col) {
+            const i64 at = place + done + __popc(all & ((1u << group.lane) - 1));
+            const u32 k = table.key[own];
+            to.col[at] = number ? (u32)number[k] : k;
+            to.values[at] = __dmul_rn(table.sum[own], scale);
+        }
+        done += __popc(all);
+    }
+    return done;
+}

@@ -1,0 +1,57 @@
+// amg_transpose: the transpose of a sparse matrix of scalars, its columns ascending.
+//
+// Entries are counted by columns, put into the rows of the transpose in whatever order, and sorted there by counting, which gives the same on every
+// run. Macros: LONG, entries from which on a row takes a block of threads. Bytes moved: 4 an entry, 24 an entry, 24 an entry.
+
+typedef long long i64;
+
+extern "C" __global__ void __launch_bounds__(256)
+amg_count_columns(const i64 entries, const unsigned* __restrict__ col, unsigned* counts) {
+    for (i64 p = blockIdx.x * 256ll + threadIdx.x; p < entries; p += gridDim.x * 256ll) atomicAdd(counts + col[p], 1u);
+}
+
+// Four lanes have a row. `left` are the counts; zeros at the end.
+extern "C" __global__ void __launch_bounds__(256)
+amg_scatter(const i64 rows, const i64* __restrict__ ptr, const unsigned* __restrict__ col, const double* __restrict__ val, const i64* __restrict__ to, unsigned* left, unsigned* __restrict__ to_col, double* __restrict__ to_val) {
+    const i64 row = (blockIdx.x * 256ll + threadIdx.x) / 4;
+    if (row >= rows) return;
+    for (i64 p = ptr[row] + threadIdx.x % 4; p < ptr[row + 1]; p += 4) {
+        const unsigned j = col[p];
+        const i64 at = to[j] + atomicSub(left + j, 1u) - 1;
+        to_col[at] = (unsigned)row;
+        to_val[at] = val[p];
+    }
+}
+
+__device__ __forceinline__ void rank_row(const i64 begin, const int count, const unsigned* __restrict__ col, const double* __restrict__ val, unsigned* __restrict__ to_col, double* __restrict__ to_val, const int lane, const int lanes) {
+    for (int e = lane; e < count; e += lanes) {
+        const unsigned key = col[begin + e];
+        int rank = 0;
+        for (int x = 0; x < count; ++x) rank += col[begin + x] < key;
+        to_col[begin + rank] = key;
+        to_val[begin + rank] = val[begin + e];
+    }
+}
+
+// Eight lanes have a row; rows of more than LONG entries are listed behind their number.
+extern "C" __global__ void __launch_bounds__(256)
+amg_sort_rows(const i64 rows, const i64* __restrict__ ptr, const unsigned* __restrict__ col, const double* __restrict__ val, unsigned* __restrict__ to_col, double* __restrict__ to_val, unsigned* longer) {
+    const i64 row = (blockIdx.x * 256ll + threadIdx.x) / 8;
+    if (row >= rows) return;
+    const i64 begin = ptr[row];
+    const int count = (int)(ptr[row + 1] - begin), lane = threadIdx.x % 8;
+    if (count > LONG) {
+        if (lane == 0) longer[1 + atomicAdd(longer, 1u)] = (unsigned)row;
+        return;
+    }
+    rank_row(begin, count, col, val, to_col, to_val, lane, 8);
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+amg_sort_long_rows(const i64* __restrict__ ptr, const unsigned* __restrict__ col, const double* __restrict__ val, unsigned* __restrict__ to_col, double* __restrict__ to_val, const unsigned* __restrict__ longer) {
+    const unsigned count = longer[0];
+    for (unsigned r = blockIdx.x; r < count; r += gridDim.x) {
+        const unsigned row = longer[1 + r];
+        rank_row(ptr[row], (int)(ptr[row + 1] - ptr[row]), col, val, to_col, to_val, threadIdx.x, 1024);
+    }
+}

@@ -1,0 +1,414 @@
+//! Galerkin products on a GPU: A P, then R (A P), rows by hashing (`kernels/amg_galerkin.cu`).
+//!
+//! The most columns that each row can have say how large a table its count takes, and the counts say how large one the row itself takes; rows that
+//! take the same stand in one launch. With the pattern there, only values are summed.
+
+use super::super::compiler::Kernel;
+use super::super::driver::{Buffer, Device, launch};
+use super::super::resident::Resident;
+use super::super::scan::scan;
+use super::super::specialisations::define;
+use super::stored;
+use crate::matrix::Bsr;
+use crate::operator::Terms;
+use crate::precond::Transfer;
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Largest blocks.
+pub(super) const MOST_BLOCK: usize = 8;
+/// Kinds of rows: those of one table each, and longer ones.
+const BINS: usize = 8;
+const WHAT: &str = "a Galerkin product";
+
+/// Most columns of a row, and the slots of its table, where columns are counted.
+const COUNTED: &[(u32, usize)] =
+    &[(32, 32), (64, 64), (128, 128), (256, 256), (512, 512), (2048, 2048), (8192, 8192)];
+/// The same where scalars are summed.
+const SUMMED: &[(u32, usize)] = &[(24, 32), (48, 64), (96, 128), (192, 256), (384, 512), (1536, 2048)];
+/// The same where blocks are.
+const BLOCKS: &[(u32, usize)] = &[(96, 128), (384, 512), (1536, 2048)];
+
+/// What the kernels of a product know when they are compiled.
+#[derive(Clone, Copy)]
+struct Shape {
+    fill: bool,
+    block: usize,
+    /// The left factor has the blocks.
+    left: bool,
+}
+
+impl Shape {
+    fn tables(self) -> &'static [(u32, usize)] {
+        match (self.fill, self.block) {
+            (false, _) => COUNTED,
+            (true, 1) => SUMMED,
+            _ => BLOCKS,
+        }
+    }
+
+    /// Lanes of a row where rows of the right factor have that many entries on average.
+    fn lanes(self, table: usize, mean: usize) -> usize {
+        if self.block > 1 && self.fill {
+            return 32;
+        }
+        let wanted = match mean {
+            0..=5 => 4,
+            6..=10 => 8,
+            11..=24 => 16,
+            _ => 32,
+        };
+        (table / 8).min(32).max(wanted)
+    }
+
+    fn defines(self) -> Vec<(String, String)> {
+        let flag = |name, value: bool| define(name, value as u32);
+        vec![flag("FILL", self.fill), define("BLOCK", self.block), flag("LEFT", self.left)]
+    }
+
+    fn kernel(self, table: usize, lanes: usize) -> Kernel {
+        let mut defines = self.defines();
+        defines.extend([define("TABLE", table), define("GROUP", lanes)]);
+        Kernel { file: "amg_galerkin.cu", entry: "amg_rows", defines }
+    }
+
+    fn wide(self) -> Kernel {
+        Kernel { file: "amg_galerkin_wide.cu", entry: "amg_wide_rows", defines: self.defines() }
+    }
+
+    /// Rows of a block of threads, and threads.
+    fn rows(table: usize, lanes: usize) -> (usize, usize) {
+        let warps = if table >= 2048 { 1 } else { 4 };
+        (warps * 32 / lanes, 32 * warps)
+    }
+
+    fn all(self) -> Vec<Kernel> {
+        let mut all = vec![self.wide()];
+        for &(_, table) in self.tables() {
+            let mut lanes = [1, 8, 20, 30].map(|mean| self.lanes(table, mean)).to_vec();
+            lanes.dedup();
+            all.extend(lanes.into_iter().map(|lanes| self.kernel(table, lanes)));
+        }
+        all
+    }
+}
+
+fn rows_kernel(entry: &'static str) -> Kernel {
+    Kernel { file: "amg_rows.cu", entry, defines: vec![define("BINS", BINS)] }
+}
+
+/// The kernels of products with blocks of these sizes.
+pub(super) fn kernels(blocks: impl IntoIterator<Item = usize>) -> Vec<Kernel> {
+    let mut all: Vec<Kernel> =
+        ["amg_bounds", "amg_lengths", "amg_bin_sizes", "amg_bin_rows"].map(rows_kernel).into();
+    all.extend(Shape { fill: false, block: 1, left: false }.all());
+    for block in blocks {
+        for left in [false, true] {
+            if block > 1 || !left {
+                all.extend(Shape { fill: true, block, left }.all());
+            }
+        }
+    }
+    all
+}
+
+/// A matrix as kernels take it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Matrix {
+    ptr: u64,
+    col: u64,
+    values: u64,
+}
+
+impl From<&Resident> for Matrix {
+    fn from(a: &Resident) -> Self {
+        Self { ptr: a.row_ptr.pointer(), col: a.col.pointer(), values: a.values.pointer() }
+    }
+}
+
+/// Most columns of the rows of each bin.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Limits([u32; BINS]);
+
+/// Rows by what table they take: numbers of rows, those of one bin behind those of the one before.
+struct Bins {
+    sizes: [usize; BINS],
+    /// `None`: all are of one bin.
+    rows: Option<Buffer<u32>>,
+}
+
+/// The product of two matrices in the making.
+struct Product<'a> {
+    device: &'a Arc<Device>,
+    left: &'a Resident,
+    right: &'a Resident,
+    /// Columns of the right factor.
+    columns: usize,
+    block: usize,
+    /// The left factor has the blocks, else the right one.
+    blocks_left: bool,
+    /// Diagonal entries are stored in any case.
+    diagonal: bool,
+    wrong: &'a Buffer<i32>,
+}
+
+impl Product<'_> {
+    fn rows(&self) -> usize {
+        self.left.row_ptr.len() - 1
+    }
+
+    /// Sorts rows into bins by `counts`; the number at `total` comes along.
+    fn bins(&self, counts: &Buffer<u32>, tables: &[(u32, usize)], total: u64) -> Result<(Bins, usize)> {
+        let (device, rows) = (self.device, self.rows());
+        let mut limits = Limits([u32::MAX; BINS]);
+        tables.iter().zip(&mut limits.0).for_each(|((most, _), to)| *to = *most);
+        let sizes = device.zeros::<u64>(BINS + 1, WHAT)?;
+        let function = device.function(&rows_kernel("amg_bin_sizes"))?;
+        let grid = rows.div_ceil(256).clamp(1, 8 * device.multiprocessors());
+        let (n, at) = (rows as i64, counts.pointer());
+        // SAFETY: the parameter types are the kernel's; there is a count for each row.
+        unsafe { launch!(device, &function, grid, 256, 0, n, at, limits, total, sizes.pointer())? };
+        let mut found = [0; BINS + 1];
+        device.read(&sizes, 0, &mut found)?;
+        let mut bins = Bins { sizes: std::array::from_fn(|b| found[b] as usize), rows: None };
+        if rows > 0 && !bins.sizes.contains(&rows) {
+            let (taken, list) = (device.zeros::<u64>(BINS, WHAT)?, device.room::<u32>(rows, WHAT)?);
+            let function = device.function(&rows_kernel("amg_bin_rows"))?;
+            let (sizes, taken, to) = (sizes.pointer(), taken.pointer(), list.pointer());
+            // SAFETY: as above.
+            unsafe {
+                launch!(device, &function, rows.div_ceil(256), 256, 0, n, at, limits, sizes, taken, to)?
+            };
+            bins.rows = Some(list);
+        }
+        Ok((bins, found[BINS] as usize))
+    }
+
+    /// Counts the columns of each row, or writes the rows to `to`; with `known` their columns are there.
+    fn launch(
+        &self,
+        shape: Shape,
+        bins: &Bins,
+        counts: u64,
+        to: Option<&Resident>,
+        known: bool,
+    ) -> Result<()> {
+        let device = self.device;
+        let (left, right) = (Matrix::from(self.left), Matrix::from(self.right));
+        let none = Matrix { ptr: 0, col: 0, values: 0 };
+        let Matrix { ptr, col, values } = to.map_or(none, Matrix::from);
+        let mean = self.right.col.len() / (self.right.row_ptr.len() - 1).max(1);
+        let (diagonal, known, wrong) = (self.diagonal as i32, known as i32, self.wrong.pointer());
+        let mut begin = 0;
+        for (bin, &count) in bins.sizes.iter().enumerate() {
+            let rows = bins.rows.as_ref().map_or(0, |rows| rows.at(begin));
+            begin += count;
+            if count == 0 {
+                continue;
+            }
+            let n = count as i64;
+            if let Some(&(_, table)) = shape.tables().get(bin) {
+                let lanes = shape.lanes(table, mean);
+                let (of_a_block, threads) = Shape::rows(table, lanes);
+                let function = device.function(&shape.kernel(table, lanes))?;
+                let grid = count.div_ceil(of_a_block);
+                // SAFETY: the parameter types are the kernel's; rows of the product have room for what was counted.
+                unsafe {
+                    launch!(
+                        device, &function, grid, threads, 0, n, rows, left, right, diagonal, known, counts,
+                        ptr, col, values, wrong
+                    )?;
+                }
+                continue;
+            }
+            let words = self.columns.div_ceil(32);
+            let grid = count.min(2 * device.multiprocessors());
+            let maps = device.zeros::<u32>(grid * words, WHAT)?;
+            let (function, maps) = (device.function(&shape.wide())?, maps.pointer());
+            // SAFETY: as above; there is a map of all columns for each block of threads.
+            unsafe {
+                launch!(
+                    device,
+                    &function,
+                    grid,
+                    256,
+                    0,
+                    n,
+                    rows,
+                    left,
+                    right,
+                    diagonal,
+                    known,
+                    counts,
+                    ptr,
+                    col,
+                    values,
+                    wrong,
+                    words as i64,
+                    maps
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn shape(&self, fill: bool) -> Shape {
+        match fill {
+            true => Shape { fill, block: self.block, left: self.block > 1 && self.blocks_left },
+            false => Shape { fill, block: 1, left: false },
+        }
+    }
+
+    /// Pattern and values.
+    fn make(&self) -> Result<Resident> {
+        let (device, rows) = (self.device, self.rows());
+        let counts = device.room::<u32>(rows, WHAT)?;
+        if rows > 0 {
+            let function = device.function(&rows_kernel("amg_bounds"))?;
+            let (ptr, col) = (self.left.row_ptr.pointer(), self.left.col.pointer());
+            let (right, diagonal) = (self.right.row_ptr.pointer(), self.diagonal as i32);
+            let (n, columns, to) = (rows as i64, self.columns as i64, counts.pointer());
+            let grid = (4 * rows).div_ceil(256);
+            // SAFETY: the parameter types are the kernel's; columns of the left factor are rows of the right one.
+            unsafe { launch!(device, &function, grid, 256, 0, n, ptr, col, right, diagonal, columns, to)? };
+        }
+        let shape = self.shape(false);
+        let (bins, _) = self.bins(&counts, shape.tables(), 0)?;
+        self.launch(shape, &bins, counts.pointer(), None, false)?;
+        let row_ptr = scan(device, &counts)?;
+        let shape = self.shape(true);
+        let (bins, entries) = self.bins(&counts, shape.tables(), row_ptr.at(rows))?;
+        let col = device.room::<u32>(entries, WHAT)?;
+        let values = device.room::<f64>(entries * self.block * self.block, WHAT)?;
+        let product = Resident::new(row_ptr, col, values);
+        self.launch(shape, &bins, 0, Some(&product), false)?;
+        Ok(product)
+    }
+
+    /// Values on the pattern of `known`.
+    fn values(&self, known: &Resident) -> Result<Resident> {
+        let (device, rows) = (self.device, self.rows());
+        let counts = device.room::<u32>(rows, WHAT)?;
+        if rows > 0 {
+            let function = device.function(&rows_kernel("amg_lengths"))?;
+            let (n, ptr, to) = (rows as i64, known.row_ptr.pointer(), counts.pointer());
+            // SAFETY: the parameter types are the kernel's; the pattern has as many rows as the left factor.
+            unsafe { launch!(device, &function, rows.div_ceil(256), 256, 0, n, ptr, to)? };
+        }
+        let shape = self.shape(true);
+        let (bins, _) = self.bins(&counts, shape.tables(), 0)?;
+        let square = self.block * self.block;
+        let product = known.with_values(device.room::<f64>(known.col.len() * square, WHAT)?);
+        self.launch(shape, &bins, 0, Some(&product), true)?;
+        Ok(product)
+    }
+}
+
+/// R A P of one matrix after the other.
+struct Triple<'a> {
+    device: &'a Arc<Device>,
+    restriction: Arc<Resident>,
+    prolongation: Arc<Resident>,
+    coarse: usize,
+    wrong: Buffer<i32>,
+}
+
+impl Triple<'_> {
+    /// A P and R A P; on the patterns of others where those are given.
+    fn multiply(&self, a: &Resident, block: usize, known: [Option<&Resident>; 2]) -> Result<[Resident; 2]> {
+        let (device, columns, wrong) = (self.device, self.coarse, &self.wrong);
+        let make = |product: Product, known: Option<&Resident>| match known {
+            Some(known) => product.values(known),
+            None => product.make(),
+        };
+        let first = Product {
+            device,
+            left: a,
+            right: &self.prolongation,
+            columns,
+            block,
+            blocks_left: true,
+            diagonal: false,
+            wrong,
+        };
+        let ap = make(first, known[0])?;
+        let second = Product {
+            device,
+            left: &self.restriction,
+            right: &ap,
+            columns,
+            block,
+            blocks_left: false,
+            diagonal: true,
+            wrong,
+        };
+        let rap = make(second, known[1])?;
+        Ok([ap, rap])
+    }
+}
+
+impl super::super::Cuda {
+    fn triple(&self, transfer: &Transfer) -> Result<Triple<'_>> {
+        Ok(Triple {
+            device: self.device(),
+            restriction: self.resident(&transfer.restriction)?,
+            prolongation: self.resident(&transfer.prolongation)?,
+            coarse: transfer.prolongation.block_columns(),
+            wrong: self.device().zeros(1, WHAT)?,
+        })
+    }
+
+    /// R A P of each term; terms of one pattern give matrices of one pattern.
+    pub(super) fn galerkin_terms(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
+        let (triple, shared) = (self.triple(transfer)?, terms.shared_pattern());
+        let mut first: Option<([Resident; 2], Bsr)> = None;
+        let mut coarse = Vec::with_capacity(terms.terms.len());
+        for (c, a) in &terms.terms {
+            let known = first.as_ref().filter(|_| shared);
+            let patterns = known.map_or([None; 2], |([ap, rap], _)| [Some(ap), Some(rap)]);
+            let [ap, rap] = triple.multiply(&*self.resident(a)?, a.block(), patterns)?;
+            let kept = rap.clone();
+            let mut product = stored(a.block(), triple.coarse, triple.coarse, rap);
+            if let Some((_, first)) = known {
+                product = product.with_storage(product.storage().sharing_pattern(first.storage()));
+            }
+            if first.is_none() {
+                first = Some(([ap, kept], product.clone()));
+            }
+            coarse.push((c.clone(), Cow::Owned(product)));
+        }
+        Ok(Terms { terms: coarse, halo: None })
+    }
+
+    /// New values of what [`galerkin_terms`](Self::galerkin_terms) made.
+    pub(super) fn galerkin_values(
+        &self,
+        terms: &Terms,
+        transfer: &Transfer,
+        coarse: &mut Terms<'static>,
+    ) -> Result<()> {
+        let (triple, shared) = (self.triple(transfer)?, terms.shared_pattern());
+        let mut first: Option<Resident> = None;
+        for ((new, a), (c, product)) in terms.terms.iter().zip(&mut coarse.terms) {
+            let known = self.resident(product)?;
+            let patterns = [first.as_ref().filter(|_| shared), Some(&*known)];
+            let [ap, rap] = triple.multiply(&*self.resident(a)?, a.block(), patterns)?;
+            first.get_or_insert(ap);
+            c.clone_from(new);
+            let storage = product.storage().with_device_values(Arc::new(rap));
+            *product = Cow::Owned(product.with_storage(storage));
+        }
+        let mut wrong = [0];
+        self.device().read(&triple.wrong, 0, &mut wrong)?;
+        if wrong[0] != 0 {
+            return Err(Error::invalid(format!(
+                "coarse level: the pattern of {} rows is not that of R A P; set up again where a pattern changes",
+                triple.coarse
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,282 @@
+//! Extended+i interpolation on a GPU: `kernels/amg_interpolate.cu`. The host's is `precond/multilevel/host/interpolate.rs`, and the same bit by bit.
+
+use super::super::Cuda;
+use super::super::compiler::Kernel;
+use super::super::driver::{Buffer, Device, launch};
+use super::super::resident::Resident;
+use super::super::scan;
+use super::super::specialisations::define;
+use super::split::Split;
+use super::stored;
+use crate::Result;
+use crate::matrix::Bsr;
+use std::sync::Arc;
+
+/// Up to so many weights a row goes to a place of its own at first, and all are moved together; more are counted before they are computed.
+pub(super) const STRIDE: usize = 8;
+/// Bytes of all tables of long rows, at most, where one of them is smaller.
+const LONG_BYTES: usize = 256 << 20;
+const FILE: &str = "amg_interpolate.cu";
+const WHAT: &str = "interpolation weights";
+
+/// How rows are mapped to threads: lanes that share a row, threads of a block, slots of a row's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub lanes: usize,
+    pub threads: usize,
+    pub slots: usize,
+}
+
+impl Shape {
+    /// Tables of a block have 32 KB in all. A table has room for several times as many nodes as stay on a grid within a distance of two.
+    pub const ALL: [Self; 4] = [
+        Self { lanes: 8, threads: 256, slots: 64 },
+        Self { lanes: 16, threads: 256, slots: 128 },
+        Self { lanes: 32, threads: 256, slots: 256 },
+        Self { lanes: 32, threads: 64, slots: 1024 },
+    ];
+
+    /// By the mean length of a row.
+    pub fn choose(rows: usize, entries: usize) -> Self {
+        match entries / rows.max(1) {
+            0..=9 => Self::ALL[0],
+            10..=18 => Self::ALL[1],
+            19..=40 => Self::ALL[2],
+            _ => Self::ALL[3],
+        }
+    }
+
+    pub fn kernel(&self, file: &'static str, entry: &'static str) -> Kernel {
+        let numbers = [("LANES", self.lanes), ("THREADS", self.threads), ("SLOTS", self.slots)];
+        Kernel { file, entry, defines: numbers.map(|(name, n)| define(name, n)).into() }
+    }
+
+    /// Blocks of threads for so many rows, as many as a grid of loops needs.
+    pub fn blocks(&self, device: &Device, rows: usize) -> usize {
+        rows.div_ceil(self.threads / self.lanes).clamp(1, 32 * device.multiprocessors())
+    }
+
+    /// Blocks of threads for so many threads.
+    pub fn blocks_of(&self, device: &Device, threads: usize) -> usize {
+        threads.div_ceil(self.threads).clamp(1, 32 * device.multiprocessors())
+    }
+}
+
+/// One entry stands for all of its file.
+pub(super) fn kernels() -> [Kernel; 4] {
+    Shape::ALL.map(|shape| shape.kernel(FILE, "interpolate"))
+}
+
+/// Rows with more nodes than a table in shared memory has slots.
+pub(super) struct LongRows {
+    pub rows: Buffer<u32>,
+    /// How many, and the most nodes that one of them may have.
+    pub found: Buffer<u32>,
+}
+
+/// What tables in global memory long rows take: how many rows, warps that have a table each, and its slots.
+pub(super) struct Tables {
+    pub rows: usize,
+    pub warps: usize,
+    pub slots: usize,
+}
+
+impl LongRows {
+    /// Room to list them, of `rows` rows.
+    pub fn new(device: &Arc<Device>, rows: usize) -> Result<Self> {
+        Ok(Self { rows: device.room(rows, WHAT)?, found: device.zeros(2, WHAT)? })
+    }
+
+    /// Tables of `bytes` a slot for the rows that were listed, with at most `nodes` nodes; `None` where there are no such rows.
+    pub fn tables(&self, device: &Device, nodes: usize, bytes: usize) -> Result<Option<Tables>> {
+        let mut found = [0; 2];
+        device.read(&self.found, 0, &mut found)?;
+        let [rows, most] = found.map(|n| n as usize);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let slots = (2 * most.min(nodes)).max(64).next_power_of_two();
+        let warps = (LONG_BYTES / (bytes * slots)).clamp(1, rows.min(16 * device.multiprocessors()));
+        Ok(Some(Tables { rows, warps, slots }))
+    }
+}
+
+/// Where weights go: those of row i from `place[i]` on, or from i·`stride` on where that is 0. 0 for arrays that are not wanted.
+#[derive(Clone, Copy, Default)]
+struct Output {
+    place: u64,
+    stride: usize,
+    counts: u64,
+    col: u64,
+    values: u64,
+}
+
+/// The rows of a matrix that interpolates, as the kernels see it.
+struct Rows<'a> {
+    device: &'a Arc<Device>,
+    shape: Shape,
+    a: Arc<Resident>,
+    n: usize,
+    split: &'a Split,
+    most: u32,
+}
+
+/// Row pointers, columns and values.
+pub(super) type Arrays = (Buffer<i64>, Buffer<u32>, Buffer<f64>);
+
+/// P by extended+i, each row with its `most` largest weights (0: all).
+pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Result<Bsr> {
+    let (device, n) = (space.device(), a.block_rows());
+    let shape = Shape::choose(n, a.blocks());
+    let limit = u32::try_from(most).unwrap_or(u32::MAX);
+    let rows = Rows { device, shape, a: space.resident(a)?, n, split, most: limit };
+    let arrays = if (1..=STRIDE).contains(&most) { rows.apart(most)? } else { rows.counted()? };
+    Ok(prolongation(arrays, split.coarse))
+}
+
+/// P from its arrays.
+pub(super) fn prolongation((row_ptr, col, values): Arrays, coarse: usize) -> Bsr {
+    let rows = row_ptr.len() - 1;
+    stored(1, rows, coarse, Resident::new(row_ptr, col, values))
+}
+
+/// Rows of `stride` places, one behind the other.
+pub(super) fn close_up(
+    device: &Arc<Device>,
+    shape: Shape,
+    stride: usize,
+    counts: &Buffer<u32>,
+    col: &Buffer<u32>,
+    values: &Buffer<f64>,
+) -> Result<Arrays> {
+    let n = counts.len();
+    let places = scan::scan(device, counts)?;
+    let entries = scan::last(device, &places)? as usize;
+    let (to_col, to_values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+    let function = device.function(&shape.kernel(FILE, "close_up"))?;
+    let blocks = shape.blocks_of(device, n * stride);
+    // SAFETY: the parameter types are the kernel's; the counts of which the places are sums are at most `stride` each.
+    unsafe {
+        let (n, stride, at) = (n as i64, stride as i64, places.pointer());
+        let (from, weights) = (col.pointer(), values.pointer());
+        let (to, to_weights) = (to_col.pointer(), to_values.pointer());
+        launch!(device, &function, blocks, shape.threads, 0, n, stride, at, from, weights, to, to_weights)?;
+    }
+    Ok((places, to_col, to_values))
+}
+
+impl Rows<'_> {
+    /// Computed once into rows of `stride` places, then moved together.
+    fn apart(&self, stride: usize) -> Result<Arrays> {
+        let (device, n) = (self.device, self.n);
+        let counts = device.room::<u32>(n, WHAT)?;
+        let (col, values) = (device.room::<u32>(n * stride, WHAT)?, device.room::<f64>(n * stride, WHAT)?);
+        let (counts_at, to_col, to_values) = (counts.pointer(), col.pointer(), values.pointer());
+        self.compute(Output { place: 0, stride, counts: counts_at, col: to_col, values: to_values })?;
+        close_up(device, self.shape, stride, &counts, &col, &values)
+    }
+
+    /// Computed twice: to count weights, and to keep them.
+    fn counted(&self) -> Result<Arrays> {
+        let device = self.device;
+        let counts = device.room::<u32>(self.n, WHAT)?;
+        self.compute(Output { counts: counts.pointer(), ..Output::default() })?;
+        let places = scan::scan(device, &counts)?;
+        let entries = scan::last(device, &places)? as usize;
+        let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+        let (place, to_col, to_values) = (places.pointer(), col.pointer(), values.pointer());
+        self.compute(Output { place, col: to_col, values: to_values, ..Output::default() })?;
+        Ok((places, col, values))
+    }
+
+    /// All rows: most with tables in shared memory, those with more nodes than that with tables in global memory.
+    fn compute(&self, to: Output) -> Result<()> {
+        let (device, shape) = (self.device, self.shape);
+        let long = LongRows::new(device, self.n)?;
+        let function = device.function(&shape.kernel(FILE, "interpolate"))?;
+        let (n, most) = (self.n as i64, self.most);
+        let (ptr, col, values) = (self.a.row_ptr.pointer(), self.a.col.pointer(), self.a.values.pointer());
+        let (flags, number) = (self.split.flags.pointer(), self.split.number.pointer());
+        let (place, stride, counts, to_col, to_values) =
+            (to.place, to.stride as i64, to.counts, to.col, to.values);
+        // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry of the matrix, and the output has room for
+        // every weight of a row.
+        unsafe {
+            let (blocks, rows, found) =
+                (shape.blocks(device, self.n), long.rows.pointer(), long.found.pointer());
+            launch!(
+                device,
+                &function,
+                blocks,
+                shape.threads,
+                0,
+                n,
+                ptr,
+                col,
+                values,
+                flags,
+                number,
+                most,
+                place,
+                stride,
+                counts,
+                to_col,
+                to_values,
+                rows,
+                found
+            )?;
+        }
+        let Some(tables) = long.tables(device, self.split.coarse, 16)? else { return Ok(()) };
+        let room = tables.warps * tables.slots;
+        let (keys, orders) = (device.room::<u32>(room, WHAT)?, device.room::<u32>(room, WHAT)?);
+        let sums = device.room::<f64>(room, WHAT)?;
+        let function = device.function(&shape.kernel(FILE, "interpolate_long"))?;
+        // SAFETY: as above; each warp has a table of `slots`, more than its rows have nodes.
+        unsafe {
+            let (rows, count, slots) = (long.rows.pointer(), tables.rows as u32, tables.slots as u32);
+            let (keys, sums, orders) = (keys.pointer(), sums.pointer(), orders.pointer());
+            launch!(
+                device,
+                &function,
+                tables.warps,
+                32,
+                0,
+                n,
+                ptr,
+                col,
+                values,
+                flags,
+                number,
+                most,
+                place,
+                stride,
+                counts,
+                to_col,
+                to_values,
+                rows,
+                count,
+                slots,
+                keys,
+                sums,
+                orders
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shape;
+
+    #[test]
+    fn tables_fit_shared_memory() {
+        for shape in Shape::ALL {
+            let rows = shape.threads / shape.lanes;
+            assert_eq!(16 * rows * shape.slots, 32 << 10, "{shape:?}");
+            assert!(shape.slots.is_power_of_two() && shape.slots % shape.lanes == 0, "{shape:?}");
+        }
+        assert_eq!(Shape::choose(0, 0), Shape::ALL[0]);
+        assert_eq!(Shape::choose(10, 70), Shape::ALL[0]);
+        assert_eq!(Shape::choose(10, 5000), Shape::ALL[3]);
+    }
+}

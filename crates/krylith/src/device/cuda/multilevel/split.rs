@@ -1,0 +1,262 @@
+//! Strong couplings, and the nodes that stay in the next level, on a GPU: `kernels/amg_split.cu` and `amg_paths.cu`. The host's are
+//! `precond/multilevel/host/split.rs`, and the same.
+
+use super::super::Cuda;
+use super::super::compiler::Kernel;
+use super::super::driver::{Buffer, Device, launch};
+use super::super::resident::Resident;
+use super::super::scan;
+use super::interpolate::{LongRows, Shape};
+use crate::Result;
+use crate::matrix::Bsr;
+use crate::precond::multilevel::host::split::{SEED, TWICE};
+use std::sync::Arc;
+
+/// Rounds of PMIS that are launched at first, and between two looks at how many nodes are undecided: most graphs need five to seven.
+const FIRST_ROUNDS: u32 = 6;
+const MORE_ROUNDS: u32 = 3;
+const WHAT: &str = "the nodes of a coarse level";
+
+/// What strength and PMIS say of a matrix.
+pub(super) struct Split {
+    /// Of each entry, as `kernels/amg.cuh` has them.
+    pub flags: Buffer<u8>,
+    /// Of each node how many nodes before it stay, and behind them how many stay in all.
+    pub number: Buffer<i64>,
+    /// How many nodes stay.
+    pub coarse: usize,
+}
+
+fn kernel(entry: &'static str) -> Kernel {
+    Kernel { file: "amg_split.cu", entry, defines: Vec::new() }
+}
+
+/// Every kernel, where one entry stands for all of its file.
+pub(super) fn kernels() -> impl Iterator<Item = Kernel> {
+    let paths = Shape::ALL.map(|shape| shape.kernel("amg_paths.cu", "strong_paths"));
+    std::iter::once(kernel("strong_entries")).chain(paths)
+}
+
+/// Blocks of 256 threads for so many threads, as many as a grid of loops needs.
+pub(super) fn grid(device: &Device, threads: usize) -> usize {
+    threads.div_ceil(256).clamp(1, 32 * device.multiprocessors())
+}
+
+/// The binary logarithm of the lanes that share a row: as many as half of a mean row has entries, for no more are strong or undecided.
+pub(super) fn shift(rows: usize, entries: usize) -> i32 {
+    entries.div_ceil(2 * rows.max(1)).clamp(1, 32).next_power_of_two().ilog2() as i32
+}
+
+/// Strong entries as addresses; no `flags`: all entries.
+#[derive(Clone, Copy)]
+struct Graph {
+    rows: usize,
+    shift: i32,
+    ptr: u64,
+    col: u64,
+    flags: u64,
+}
+
+/// Strength, and PMIS of level `level`; twice where that is `aggressive`.
+pub(super) fn split(space: &Cuda, a: &Bsr, theta: f64, level: usize, aggressive: bool) -> Result<Split> {
+    let (device, on) = (space.device(), space.resident(a)?);
+    let (rows, entries) = (a.block_rows(), a.blocks());
+    let (n, shift) = (rows as i64, shift(rows, entries));
+    let (ptr, col) = (on.row_ptr.pointer(), on.col.pointer());
+    let flags = device.room::<u8>(entries, WHAT)?;
+    let counts = device.zeros::<u32>(rows, WHAT)?;
+    let strong = device.function(&kernel("strong_entries"))?;
+    // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry.
+    unsafe {
+        let (values, blocks) = (on.values.pointer(), grid(device, rows << shift));
+        let (flags, counts) = (flags.pointer(), counts.pointer());
+        launch!(device, &strong, blocks, 256, 0, n, ptr, col, values, shift, theta, flags, counts)?;
+    }
+    let graph = Graph { rows, shift, ptr, col, flags: flags.pointer() };
+    let state = pmis(device, graph, &counts, SEED + level as u64, 0, false)?;
+    let (mut number, mut coarse) = numbers(device, &state, counts)?;
+    mark(device, &on, &state, &flags)?;
+    if aggressive && coarse > 0 {
+        let nodes = device.room::<u32>(coarse, WHAT)?;
+        let list = device.function(&kernel("staying_nodes"))?;
+        // SAFETY: as above; as many nodes stay as there is room for.
+        unsafe {
+            launch!(device, &list, grid(device, rows), 256, 0, n, number.pointer(), nodes.pointer())?;
+        }
+        let again = stay_again(device, graph, a.blocks(), &number, &nodes, SEED + TWICE + level as u64)?;
+        let keep = device.function(&kernel("stay_again"))?;
+        // SAFETY: as above.
+        unsafe {
+            let (nodes, again, state) = (nodes.pointer(), again.pointer(), state.pointer());
+            launch!(device, &keep, grid(device, coarse), 256, 0, coarse as i64, nodes, again, state)?;
+        }
+        (number, coarse) = numbers(device, &state, device.room(rows, WHAT)?)?;
+        mark(device, &on, &state, &flags)?;
+    }
+    Ok(Split { flags, number, coarse })
+}
+
+/// The state of each node after PMIS; `counts` nodes depend on each. Hashes are of `nodes`, 0: of the rows themselves.
+fn pmis(
+    device: &Arc<Device>,
+    graph: Graph,
+    counts: &Buffer<u32>,
+    seed: u64,
+    nodes: u64,
+    lonely_stay: bool,
+) -> Result<Buffer<u8>> {
+    let Graph { rows, shift, ptr, col, flags } = graph;
+    let n = rows as i64;
+    let (weight, state) = (device.room::<u64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
+    let lost = device.zeros::<u8>(rows, WHAT)?;
+    let lists = [device.room::<u32>(rows, WHAT)?, device.room::<u32>(rows, WHAT)?];
+    // Of three rounds how many nodes they left undecided.
+    let left = device.zeros::<u32>(3, WHAT)?;
+    let function = |entry| device.function(&kernel(entry));
+    let (begin, lose, decide) = (function("pmis_begin")?, function("pmis_lose")?, function("pmis_decide")?);
+    let (weight, of, lost) = (weight.pointer(), state.pointer(), lost.pointer());
+    // SAFETY: the parameter types are the kernel's; arrays have a number for each row.
+    unsafe {
+        let (stay, counts) = (i32::from(lonely_stay), counts.pointer());
+        launch!(device, &begin, grid(device, rows), 256, 0, n, seed, nodes, stay, counts, weight, of)?;
+    }
+    let blocks = grid(device, rows << shift);
+    let mut round = 0;
+    loop {
+        for _ in 0..if round == 0 { FIRST_ROUNDS } else { MORE_ROUNDS } {
+            round += 1;
+            // The first round looks at all nodes, the others at those that the round before has listed.
+            let list = if round == 1 { 0 } else { lists[(round % 2) as usize].pointer() };
+            let next = lists[((round + 1) % 2) as usize].pointer();
+            let (count, to) = (left.at(((round + 2) % 3) as usize), left.at((round % 3) as usize));
+            // SAFETY: as above; lists have room for every row, and none is read and written in one round.
+            unsafe {
+                launch!(
+                    device, &lose, blocks, 256, 0, n, ptr, col, shift, flags, weight, list, count, round,
+                    lost, to
+                )?;
+                launch!(
+                    device, &decide, blocks, 256, 0, n, ptr, col, shift, flags, weight, list, count, round,
+                    lost, of, next, to
+                )?;
+            }
+        }
+        let mut undecided = [0];
+        device.read(&left, (round % 3) as usize, &mut undecided)?;
+        if undecided == [0] {
+            return Ok(state);
+        }
+    }
+}
+
+/// Numbers of the nodes that stay, and how many they are; `room` is for a number a node.
+fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: Buffer<u32>) -> Result<(Buffer<i64>, usize)> {
+    let staying = device.function(&kernel("pmis_staying"))?;
+    let n = state.len();
+    // SAFETY: the parameter types are the kernel's; both arrays have a number for each row.
+    unsafe {
+        launch!(device, &staying, grid(device, n), 256, 0, n as i64, state.pointer(), room.pointer())?;
+    }
+    let number = scan::scan(device, &room)?;
+    let coarse = scan::last(device, &number)? as usize;
+    Ok((number, coarse))
+}
+
+/// Marks the entries whose columns stay.
+fn mark(device: &Arc<Device>, a: &Resident, state: &Buffer<u8>, flags: &Buffer<u8>) -> Result<()> {
+    let coarse = device.function(&kernel("coarse_columns"))?;
+    let (entries, col) = (flags.len(), a.col.pointer());
+    // SAFETY: the parameter types are the kernel's; columns are rows of this matrix, whose terms have no halo.
+    unsafe {
+        let (state, flags) = (state.pointer(), flags.pointer());
+        launch!(device, &coarse, grid(device, entries), 256, 0, entries as i64, col, state, flags)
+    }
+}
+
+/// PMIS of the nodes that stay, joined by paths of at most two strong couplings: the state of each of them.
+fn stay_again(
+    device: &Arc<Device>,
+    graph: Graph,
+    entries: usize,
+    number: &Buffer<i64>,
+    nodes: &Buffer<u32>,
+    seed: u64,
+) -> Result<Buffer<u8>> {
+    let (count, shape) = (nodes.len(), Shape::choose(graph.rows, entries));
+    let walk = |place: u64, counts: &Buffer<u32>, to: u64| -> Result<()> {
+        let long = LongRows::new(device, count)?;
+        let function = device.function(&shape.kernel("amg_paths.cu", "strong_paths"))?;
+        let Graph { ptr, col, flags, .. } = graph;
+        let (n, number, nodes, counts) = (count as i64, number.pointer(), nodes.pointer(), counts.pointer());
+        // SAFETY: the parameter types are the kernel's; places are sums of what it has counted itself.
+        unsafe {
+            let (rows, found) = (long.rows.pointer(), long.found.pointer());
+            launch!(
+                device,
+                &function,
+                shape.blocks(device, count),
+                shape.threads,
+                0,
+                n,
+                ptr,
+                col,
+                flags,
+                number,
+                nodes,
+                place,
+                counts,
+                to,
+                rows,
+                found
+            )?;
+        }
+        let Some(tables) = long.tables(device, count, 4)? else { return Ok(()) };
+        let keys = device.room::<u32>(tables.warps * tables.slots, WHAT)?;
+        let function = device.function(&shape.kernel("amg_paths.cu", "strong_paths_long"))?;
+        // SAFETY: as above; each warp has a table of `slots`.
+        unsafe {
+            let (rows, length, slots) = (long.rows.pointer(), tables.rows as u32, tables.slots as u32);
+            let keys = keys.pointer();
+            launch!(
+                device,
+                &function,
+                tables.warps,
+                32,
+                0,
+                n,
+                ptr,
+                col,
+                flags,
+                number,
+                nodes,
+                place,
+                counts,
+                to,
+                rows,
+                length,
+                slots,
+                keys
+            )
+        }
+    };
+    let lengths = device.room::<u32>(count, WHAT)?;
+    walk(0, &lengths, 0)?;
+    let ptr = scan::scan(device, &lengths)?;
+    let paths = scan::last(device, &ptr)? as usize;
+    let col = device.room::<u32>(paths, WHAT)?;
+    let counts = device.zeros::<u32>(count, WHAT)?;
+    walk(ptr.pointer(), &counts, col.pointer())?;
+    let (ptr, col) = (ptr.pointer(), col.pointer());
+    let graph = Graph { rows: count, shift: shift(count, paths), ptr, col, flags: 0 };
+    pmis(device, graph, &counts, seed, nodes.pointer(), true)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lanes_share_a_row_by_its_length() {
+        let lanes = |rows, entries| 1 << super::shift(rows, entries);
+        assert_eq!([lanes(0, 0), lanes(10, 0), lanes(10, 10), lanes(10, 30)], [1, 1, 1, 2]);
+        assert_eq!([lanes(10, 70), lanes(10, 270), lanes(10, 9000)], [4, 16, 32]);
+    }
+}
