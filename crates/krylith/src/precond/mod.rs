@@ -13,6 +13,8 @@ mod schwarz;
 mod spec;
 mod stage;
 
+use crate::space::SweepSource;
+
 pub(crate) use block_tiles::DIFFERS;
 pub use block_tiles::{
     BlockTiles, BlockTilesOptions, TileFactor, TileFactors, TileReport, TileShape, Tiling,
@@ -40,3 +42,9 @@ pub use schwarz::{
 };
 pub use spec::{AmgSpec, IlduSpec, PrecondSpec, RasSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
+
+/// The vector passes of every preconditioner: what a device compiles.
+pub(crate) const ALL_SWEEPS: [&[SweepSource]; 7] = {
+    let [smoothers, cycles, set_ups] = MULTILEVEL_SWEEPS;
+    [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS, smoothers, cycles, set_ups]
+};

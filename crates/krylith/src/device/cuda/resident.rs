@@ -25,16 +25,16 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// The same pattern with other values.
-    pub fn with_values(&self, values: Buffer<f64>) -> Self {
-        let (device, row_ptr, col) = (self.device.clone(), self.row_ptr.clone(), self.col.clone());
-        Self { device, row_ptr, col, values: Arc::new(values) }
-    }
-
     /// Arrays that kernels made, all on one GPU.
     pub fn new(row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>) -> Self {
         let device = row_ptr.device().clone();
         Self { device, row_ptr: Arc::new(row_ptr), col: Arc::new(col), values: Arc::new(values) }
+    }
+
+    /// The same pattern with other values.
+    pub fn with_values(&self, values: Buffer<f64>) -> Self {
+        let (device, row_ptr, col) = (self.device.clone(), self.row_ptr.clone(), self.col.clone());
+        Self { device, row_ptr, col, values: Arc::new(values) }
     }
 
     /// Room for a matrix of so many block rows and blocks of `square` numbers.

@@ -8,9 +8,7 @@ use super::driver::TextKey;
 use super::factors::IlduShape;
 use crate::method::{KERNELS, gmres};
 use crate::operator::Structure;
-use crate::precond::{
-    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, SCHWARZ_SWEEPS, STAGE_SWEEPS,
-};
+use crate::precond::{ALL_SWEEPS, CYCLE_STEPS};
 use crate::space::step::HEADER;
 use crate::space::{self, REASONS, SmallStep, StepSource, Store, SweepSource};
 
@@ -106,9 +104,7 @@ pub(super) fn step(source: &StepSource) -> Kernel {
 /// The small steps and the sweeps of every method.
 fn steps_and_sweeps() -> Vec<Kernel> {
     let steps = KERNELS.iter().flat_map(|(steps, _)| *steps).chain(CYCLE_STEPS).map(step);
-    let preconditioners = [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS];
-    let preconditioners = preconditioners.into_iter().chain(MULTILEVEL_SWEEPS);
-    let sweeps = KERNELS.iter().map(|(_, sweeps)| *sweeps).chain(preconditioners).flatten().map(sweep);
+    let sweeps = KERNELS.iter().map(|(_, sweeps)| *sweeps).chain(ALL_SWEEPS).flatten().map(sweep);
     steps.chain(sweeps).collect()
 }
 

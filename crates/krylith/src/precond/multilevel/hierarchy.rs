@@ -16,6 +16,7 @@ use crate::precond::IlduSpec;
 use crate::solver::setup::{self, SetupPart};
 use crate::space::{FLAGS, Store};
 use crate::{Error, Result, sweeps};
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -35,6 +36,8 @@ const STALLED: f64 = 0.8;
 const SMOOTHED: usize = 10;
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which A counts as symmetric.
 const ROUNDING: f64 = 1e-12;
+/// Rows below which a second thread costs more than it brings.
+const FEW: usize = 1 << 12;
 /// Stages that a GPU's products take.
 const STAGES: usize = 4;
 
@@ -505,17 +508,26 @@ fn own_part(terms: &Terms) -> Result<Terms<'static>> {
     let n = terms.block_rows();
     let own = |a: &Bsr| -> Result<Bsr> {
         let (b, square) = (a.block(), a.block() * a.block());
-        let (mut row_ptr, mut col, mut values) = (Vec::with_capacity(n + 1), Vec::new(), Vec::new());
-        row_ptr.push(0);
-        for i in 0..n {
-            let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
-            // Own columns come before ghosts.
-            let end = row.start + a.col()[row.clone()].partition_point(|&j| (j as usize) < n);
-            col.extend_from_slice(&a.col()[row.start..end]);
-            values.extend_from_slice(&a.values()[row.start * square..end * square]);
-            row_ptr.push(col.len());
-        }
-        Bsr::new(b, n, n, row_ptr, col, values)
+        let (rows, all, numbers) = (a.row_ptr(), a.col(), a.values());
+        // Own columns come before ghosts.
+        let length = |i: usize| all[rows[i]..rows[i + 1]].partition_point(|&j| (j as usize) < n);
+        let lengths: Vec<usize> = (0..n).into_par_iter().with_min_len(FEW).map(length).collect();
+        let pieces: Vec<(Vec<u32>, Vec<f64>)> = lengths
+            .par_chunks(FEW)
+            .enumerate()
+            .map(|(piece, lengths)| {
+                let (mut col, mut values) = (Vec::new(), Vec::new());
+                for (&start, &length) in rows[piece * FEW..].iter().zip(lengths) {
+                    col.extend_from_slice(&all[start..start + length]);
+                    values.extend_from_slice(&numbers[start * square..(start + length) * square]);
+                }
+                (col, values)
+            })
+            .collect();
+        let mut row_ptr = vec![0; n + 1];
+        (0..n).for_each(|i| row_ptr[i + 1] = row_ptr[i] + lengths[i]);
+        let (col, values): (Vec<_>, Vec<_>) = pieces.into_iter().unzip();
+        Bsr::new(b, n, n, row_ptr, col.concat(), values.concat())
     };
     let own = |(c, a): &(Dense, Cow<Bsr>)| Ok((c.clone(), Cow::Owned(own(a)?)));
     Ok(Terms { terms: terms.terms.iter().map(own).collect::<Result<_>>()?, halo: None })
@@ -529,9 +541,8 @@ fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
         p.clone()
     } else {
         let mut values = vec![0.0; p.blocks() * b * b];
-        for (block, v) in values.chunks_exact_mut(b * b).zip(p.values()) {
-            (0..b).for_each(|k| block[k * b + k] = *v);
-        }
+        let blocks = values.par_chunks_exact_mut(b * b).zip(p.values()).with_min_len(FEW);
+        blocks.for_each(|(block, v)| (0..b).for_each(|k| block[k * b + k] = *v));
         let (rows, columns) = (p.block_rows(), p.block_columns());
         Bsr::new(b, rows, columns, p.row_ptr().to_vec(), p.col().to_vec(), values)?
     };

@@ -43,6 +43,8 @@ sweeps! {
     smooth_blocks_start: (c) [z] [p, x] -> [] { p = c * z; x += p; }
     /// x += c z.
     smooth_blocks_alone: (c) [z] [x] -> [] { x += c * z; }
+    /// x = 1.
+    smooth_ones: () [] [x] -> [] { x = 1.0; }
     /// y += z.
     smooth_add: () [z] [y] -> [] { y += z; }
 }
@@ -262,8 +264,8 @@ impl<S: Coarsen> Smoother<S> {
 
 /// Inverses of order 1 as a vector, by which passes multiply.
 fn diagonal<S: Coarsen>(on: &S, blocks: &S::Blocks, to: &mut S::Vector) -> Result<()> {
-    let mut ones = on.vector()?;
-    on.write(&vec![1.0; on.len()], &mut ones)?;
+    let (mut ones, mut scalars) = (on.vector()?, on.scalars(1)?);
+    on.sweep(smooth_ones, &mut scalars, [], [], [&mut ones], [])?;
     on.multiply_blocks(blocks, &ones, to)
 }
 
