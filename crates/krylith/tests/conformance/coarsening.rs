@@ -312,7 +312,7 @@ pub fn galerkin_speed(device: &std::sync::Arc<krylith::device::cuda::Device>) {
             let time = |step: &str, f: &mut dyn FnMut()| {
                 f();
                 let mut best = f64::INFINITY;
-                for _ in 0..5 {
+                for _ in 0..3 {
                     device.wait().unwrap();
                     let start = std::time::Instant::now();
                     f();

@@ -1,7 +1,8 @@
 // amg_galerkin: rows of a sparse product, summed by rows (Gustavson 1978) in hash tables in shared memory.
 //
 // Macros: GROUP lanes have a row, 4 to 32; TABLE slots, a power of two, at least as many as the row has columns; FILL 0: columns
-// are counted, 1: columns and values are written; BLOCK and LEFT: see amg_galerkin.cuh. Each entry is summed in ascending order of the inner index from 0,
+// are counted, 1: columns and values are written; EXPAND: lanes share the products of several short rows of the right factor, else those of one
+// row; BLOCK and LEFT: see amg_galerkin.cuh. Each entry is summed in ascending order of the inner index from 0,
 // without fused multiply-adds: the bits of the host. Bytes moved: 12 an entry of the left factor and 8 + 12 or, for blocks, 8 + 8 BLOCK^2 an
 // entry of the right one that it meets (from caches where rows are near); 4 + 8 BLOCK^2 written an entry of the product.
 
@@ -42,6 +43,44 @@ __device__ __forceinline__ int find(const unsigned* keys, const unsigned key) {
     }
     return -1;
 }
+
+// GROUP entries of the left factor from p0 on, one a lane, and the rows of the right one that they meet, laid end to end.
+struct Chunk {
+    i64 first;      // of the row that this lane's entry meets
+    int length;     // of that row
+    int upto;       // lengths up to this lane's, its own included
+    int total;      // of all
+    double weight;  // of the entry, where it is a scalar that is wanted
+
+    __device__ __forceinline__ Chunk(const Matrix& left, const Matrix& right, const i64 p0, const i64 end, const int lane, const unsigned mask)
+        : first(0), length(0), weight(0.0) {
+        if (p0 + lane < end) {
+            const unsigned k = __ldg(left.col + p0 + lane);
+            first = __ldg(right.ptr + k);
+            length = (int)(__ldg(right.ptr + k + 1) - first);
+            if (FILL && !LEFT) weight = __ldg(left.val + p0 + lane);
+        }
+        upto = length;
+        for (int d = 1; d < GROUP; d *= 2) {
+            const int before = __shfl_up_sync(mask, upto, d, GROUP);
+            if (lane >= d) upto += before;
+        }
+        total = __shfl_sync(mask, upto, GROUP - 1, GROUP);
+    }
+
+    // The lane whose row has product x of all; the last lane where there is none.
+    __device__ __forceinline__ int owner(const int x, const unsigned mask) const {
+        int owner = 0;
+        for (int step = GROUP / 2; step > 0; step /= 2)
+            if (__shfl_sync(mask, upto, owner + step - 1, GROUP) <= x) owner += step;
+        return owner;
+    }
+
+    // The entry of the right factor of product x.
+    __device__ __forceinline__ i64 entry(const int x, const int owner, const unsigned mask) const {
+        return __shfl_sync(mask, first - (upto - length), owner, GROUP) + x;
+    }
+};
 
 #if GROUP == 32
 // Sorts `count` keys, at most TABLE, by one warp; the list is filled up to a power of two.
@@ -115,38 +154,51 @@ amg_rows(const i64 count, const unsigned* __restrict__ rows, const Matrix left, 
     }
     __syncwarp(mask);
     const i64 begin = left.ptr[row], end = left.ptr[row + 1];
+    // The slot of column j.
+    auto meet = [&](const unsigned j) {
+        const int slot = known ? find(keys, j) : place(keys, j, fresh);
+        bad |= slot < 0;
+        found += !known && fresh;
+        return slot;
+    };
     if (SUMS || !known)
         for (i64 p0 = begin; p0 < end; p0 += GROUP) {
-            const i64 p = p0 + lane;
-            i64 first = 0;
-            int length = 0;
+            const Chunk chunk(left, right, p0, end, lane, mask);
+#if EXPAND
+            for (int x0 = 0; x0 < chunk.total; x0 += GROUP) {
+                const bool here = x0 + lane < chunk.total;
+                const int owner = chunk.owner(x0 + lane, mask);
+                const i64 q = chunk.entry(x0 + lane, owner, mask);
+                const unsigned j = here ? __ldg(right.col + q) : EMPTY;
+                const int slot = here ? meet(j) : -1;
 #if SUMS
-            double a = 0.0;
-#endif
-            if (p < end) {
-                const unsigned k = __ldg(left.col + p);
-                first = __ldg(right.ptr + k);
-                length = (int)(__ldg(right.ptr + k + 1) - first);
-#if SUMS
-                a = __ldg(left.val + p);
+                const double weight = __shfl_sync(mask, chunk.weight, owner, GROUP);
+                const double product = here ? __dmul_rn(weight, __ldg(right.val + q)) : 0.0;
+                // Products of one column are added in the order of lanes, which is that of the inner index.
+                const unsigned same = __match_any_sync(mask, j);
+                const int turn = slot < 0 ? -1 : __popc(same & ((1u << threadIdx.x % 32) - 1));
+                int round = 0;
+                do {
+                    if (turn == round) {
+                        double& sum = all_sums[group][slot];
+                        sum = __dadd_rn(sum, product);
+                    }
+                    __syncwarp(mask);
+                } while (__any_sync(mask, turn > round++));
 #endif
             }
+#else
             const int here = end - p0 < GROUP ? (int)(end - p0) : GROUP;
             for (int t = 0; t < here; ++t) {
-                const i64 q0 = __shfl_sync(mask, first, t, GROUP);
-                const int entries = __shfl_sync(mask, length, t, GROUP);
+                const i64 q0 = __shfl_sync(mask, chunk.first, t, GROUP);
+                const int entries = __shfl_sync(mask, chunk.length, t, GROUP);
 #if SUMS
-                const double weight = __shfl_sync(mask, a, t, GROUP);
+                const double weight = __shfl_sync(mask, chunk.weight, t, GROUP);
 #endif
                 for (int q = lane; q < entries; q += GROUP) {
-                    const unsigned j = __ldg(right.col + q0 + q);
-                    const int slot = known ? find(keys, j) : place(keys, j, fresh);
-                    if (slot < 0) {
-                        bad = true;
-                        continue;
-                    }
-                    found += !known && fresh;
+                    const int slot = meet(__ldg(right.col + q0 + q));
 #if SUMS
+                    if (slot < 0) continue;
                     double& sum = all_sums[group][slot];
                     sum = __dadd_rn(sum, __dmul_rn(weight, __ldg(right.val + q0 + q)));
 #endif
@@ -155,6 +207,7 @@ amg_rows(const i64 count, const unsigned* __restrict__ rows, const Matrix left, 
                 __syncwarp(mask);  // another lane may add to the same entry next
 #endif
             }
+#endif
         }
     __syncwarp(mask);
 #if !FILL
@@ -198,21 +251,31 @@ amg_rows(const i64 count, const unsigned* __restrict__ rows, const Matrix left, 
 #else
     for (int x = lane; x < columns * BB; x += 32) own[x] = 0.0;
     __syncwarp();
+    // A lane has the same components of all entries, and products come in order.
     for (i64 p0 = begin; p0 < end; p0 += 32) {
-        const i64 p = p0 + lane;
-        i64 first = 0;
-        int length = 0;
-        if (p < end) {
-            const unsigned k = __ldg(left.col + p);
-            first = __ldg(right.ptr + k);
-            length = (int)(__ldg(right.ptr + k + 1) - first);
-        }
-        const int here = end - p0 < 32 ? (int)(end - p0) : 32;
-        for (int t = 0; t < here; ++t) {
-            const i64 q = __shfl_sync(mask, first, t);
-            const int entries = __shfl_sync(mask, length, t);
-            bad |= !add_run(left, right, p0 + t, q, entries, list, columns, own, lane, 32);
-            __syncwarp();
+        const Chunk chunk(left, right, p0, end, lane, mask);
+        for (int x0 = 0; x0 < chunk.total; x0 += 32) {
+            const int owner = chunk.owner(x0 + lane, mask);
+            const i64 q = chunk.entry(x0 + lane, owner, mask);
+            double weight = LEFT ? 0.0 : __shfl_sync(mask, chunk.weight, owner);
+            int place = -1;
+            if (x0 + lane < chunk.total) {
+                place = search(list, columns, __ldg(right.col + q));
+                bad |= place < 0;
+                if (LEFT) weight = __ldg(right.val + q);
+            }
+            const i64 block = LEFT ? p0 + owner : q;
+            const int here = chunk.total - x0 < 32 ? chunk.total - x0 : 32;
+            for (int e = 0; e < here; ++e) {
+                const int to_block = __shfl_sync(mask, place, e);
+                const double factor = __shfl_sync(mask, weight, e);
+                const double* from = (LEFT ? left.val : right.val) + __shfl_sync(mask, block, e) * BB;
+                if (to_block < 0) continue;
+                for (int c = lane; c < BB; c += 32) {
+                    double& sum = own[to_block * BB + c];
+                    sum = __dadd_rn(sum, __dmul_rn(factor, __ldg(from + c)));
+                }
+            }
         }
     }
 #endif

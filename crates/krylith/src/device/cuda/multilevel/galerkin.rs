@@ -22,6 +22,11 @@ pub(super) const MOST_BLOCK: usize = 8;
 const BINS: usize = 8;
 const WHAT: &str = "a Galerkin product";
 
+/// Rows of the right factor are short up to this mean.
+const SHORT: usize = 8;
+/// Products of no more columns count with one table for all rows: what rows can have is not looked at.
+const FEW_COLUMNS: usize = 2048;
+
 /// Most columns of a row, and the slots of its table, where columns are counted.
 const COUNTED: &[(u32, usize)] =
     &[(32, 32), (64, 64), (128, 128), (256, 256), (512, 512), (2048, 2048), (8192, 8192)];
@@ -31,7 +36,7 @@ const SUMMED: &[(u32, usize)] = &[(24, 32), (48, 64), (96, 128), (192, 256), (38
 const BLOCKS: &[(u32, usize)] = &[(96, 128), (384, 512), (1536, 2048)];
 
 /// What the kernels of a product know when they are compiled.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Shape {
     fill: bool,
     block: usize,
@@ -48,10 +53,12 @@ impl Shape {
         }
     }
 
-    /// Lanes of a row where rows of the right factor have that many entries on average.
-    fn lanes(self, table: usize, mean: usize) -> usize {
+    /// Lanes of a row where rows of the right factor have that many entries on average, and whether lanes share the products of several such rows:
+    /// faster where a row meets many short ones, slower where it meets few.
+    fn lanes(self, table: usize, mean: usize) -> (usize, bool) {
+        let short = mean <= SHORT;
         if self.block > 1 && self.fill {
-            return 32;
+            return (32, short);
         }
         let wanted = match mean {
             0..=5 => 4,
@@ -59,7 +66,7 @@ impl Shape {
             11..=24 => 16,
             _ => 32,
         };
-        (table / 8).min(32).max(wanted)
+        ((table / 8).min(32).max(wanted), short && table >= 128)
     }
 
     fn defines(self) -> Vec<(String, String)> {
@@ -67,9 +74,9 @@ impl Shape {
         vec![flag("FILL", self.fill), define("BLOCK", self.block), flag("LEFT", self.left)]
     }
 
-    fn kernel(self, table: usize, lanes: usize) -> Kernel {
+    fn kernel(self, table: usize, lanes: usize, expand: bool) -> Kernel {
         let mut defines = self.defines();
-        defines.extend([define("TABLE", table), define("GROUP", lanes)]);
+        defines.extend([define("TABLE", table), define("GROUP", lanes), define("EXPAND", expand as u32)]);
         Kernel { file: "amg_galerkin.cu", entry: "amg_rows", defines }
     }
 
@@ -86,9 +93,9 @@ impl Shape {
     fn all(self) -> Vec<Kernel> {
         let mut all = vec![self.wide()];
         for &(_, table) in self.tables() {
-            let mut lanes = [1, 8, 20, 30].map(|mean| self.lanes(table, mean)).to_vec();
+            let mut lanes = [1, SHORT, 10, 20, 30].map(|mean| self.lanes(table, mean)).to_vec();
             lanes.dedup();
-            all.extend(lanes.into_iter().map(|lanes| self.kernel(table, lanes)));
+            all.extend(lanes.into_iter().map(|(lanes, expand)| self.kernel(table, lanes, expand)));
         }
         all
     }
@@ -211,9 +218,9 @@ impl Product<'_> {
             }
             let n = count as i64;
             if let Some(&(_, table)) = shape.tables().get(bin) {
-                let lanes = shape.lanes(table, mean);
+                let (lanes, expand) = shape.lanes(table, mean);
                 let (of_a_block, threads) = Shape::rows(table, lanes);
-                let function = device.function(&shape.kernel(table, lanes))?;
+                let function = device.function(&shape.kernel(table, lanes, expand))?;
                 let grid = count.div_ceil(of_a_block);
                 // SAFETY: the parameter types are the kernel's; rows of the product have room for what was counted.
                 unsafe {
@@ -262,21 +269,34 @@ impl Product<'_> {
         }
     }
 
+    /// The most columns that each row can have.
+    fn bound(&self, counts: &Buffer<u32>) -> Result<()> {
+        let (device, rows) = (self.device, self.rows());
+        if rows == 0 {
+            return Ok(());
+        }
+        let function = device.function(&rows_kernel("amg_bounds"))?;
+        let (ptr, col) = (self.left.row_ptr.pointer(), self.left.col.pointer());
+        let (right, diagonal) = (self.right.row_ptr.pointer(), self.diagonal as i32);
+        let (n, columns, to) = (rows as i64, self.columns as i64, counts.pointer());
+        let grid = (4 * rows).div_ceil(256);
+        // SAFETY: the parameter types are the kernel's; columns of the left factor are rows of the right one.
+        unsafe { launch!(device, &function, grid, 256, 0, n, ptr, col, right, diagonal, columns, to) }
+    }
+
     /// Pattern and values.
     fn make(&self) -> Result<Resident> {
         let (device, rows) = (self.device, self.rows());
         let counts = device.room::<u32>(rows, WHAT)?;
-        if rows > 0 {
-            let function = device.function(&rows_kernel("amg_bounds"))?;
-            let (ptr, col) = (self.left.row_ptr.pointer(), self.left.col.pointer());
-            let (right, diagonal) = (self.right.row_ptr.pointer(), self.diagonal as i32);
-            let (n, columns, to) = (rows as i64, self.columns as i64, counts.pointer());
-            let grid = (4 * rows).div_ceil(256);
-            // SAFETY: the parameter types are the kernel's; columns of the left factor are rows of the right one.
-            unsafe { launch!(device, &function, grid, 256, 0, n, ptr, col, right, diagonal, columns, to)? };
-        }
         let shape = self.shape(false);
-        let (bins, _) = self.bins(&counts, shape.tables(), 0)?;
+        let bins = if self.columns <= FEW_COLUMNS {
+            let all = |(most, _): &(u32, usize)| *most as usize == FEW_COLUMNS;
+            let bin = shape.tables().iter().position(all).unwrap_or(BINS - 1);
+            Bins { sizes: std::array::from_fn(|b| if b == bin { rows } else { 0 }), rows: None }
+        } else {
+            self.bound(&counts)?;
+            self.bins(&counts, shape.tables(), 0)?.0
+        };
         self.launch(shape, &bins, counts.pointer(), None, false)?;
         let row_ptr = scan(device, &counts)?;
         let shape = self.shape(true);
@@ -410,5 +430,29 @@ impl super::super::Cuda {
             )));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_that_a_product_launches_is_listed() {
+        let listed = kernels(1..=MOST_BLOCK);
+        for block in 1..=MOST_BLOCK {
+            for (fill, left) in [(false, false), (true, false), (true, block > 1)] {
+                let shape = Shape { fill, block: if fill { block } else { 1 }, left };
+                assert!(listed.contains(&shape.wide()), "{shape:?}: long rows");
+                for &(most, table) in shape.tables() {
+                    assert!(most as usize <= table, "{shape:?}: {most} columns in {table} slots");
+                    for mean in 0..100 {
+                        let (lanes, expand) = shape.lanes(table, mean);
+                        let kernel = shape.kernel(table, lanes, expand);
+                        assert!(listed.contains(&kernel), "{shape:?}, table {table}, mean {mean}");
+                    }
+                }
+            }
+        }
     }
 }
