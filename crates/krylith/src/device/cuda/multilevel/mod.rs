@@ -77,6 +77,10 @@ impl Coarsen for Cuda {
             let made = host::transfer(&Pool::new(0), couplings, how, level)?;
             made.map(|transfer| self.uploaded(transfer)).transpose()
         };
+        // The kernels keep a bit of a column for themselves.
+        if couplings.block_rows() > i32::MAX as usize {
+            return on_host();
+        }
         let prolongation = match how.kind {
             CoarsenKind::Classical => {
                 let aggressive = level < how.aggressive;
