@@ -285,6 +285,7 @@ impl Way {
     }
 
     /// A way that cannot be taken.
+    #[cfg(feature = "cuda")]
     pub fn failed(name: &str, why: String) -> Self {
         Self { name: name.into(), failure: Some(why), taken: Vec::new(), residual: f64::NAN }
     }

@@ -15,6 +15,7 @@ use krylith::{Options, Result, Store};
 /// Where and how often.
 pub(super) struct How<'a> {
     /// The device whose memory arrays may lie in.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub ground: Option<&'a Ground>,
     /// Options of every way: the device, the tolerance, limits.
     pub base: String,

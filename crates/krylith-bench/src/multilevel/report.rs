@@ -113,7 +113,7 @@ fn lost(found: &Found) -> Vec<String> {
     failed.filter_map(|row| Some(format!("{}, {}: {}", found.spec, row.text, row.failure()?))).collect()
 }
 
-/// Seconds as milliseconds with three digits.
+/// A number that may be missing, or a dash.
 fn count(x: Option<f64>, digits: usize) -> String {
     number(x.unwrap_or(f64::NAN), digits)
 }

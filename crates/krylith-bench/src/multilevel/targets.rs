@@ -200,3 +200,74 @@ pub(super) fn efficiency(scaling: &[Scaled], at: &Scaled, row: &Row, seconds: fn
     let work = if at.series == "weak" { 1.0 } else { at.gpus as f64 };
     one / (work * seconds(row))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::{Answer, Way};
+    use serde_json::json;
+
+    /// A system with ways that take so many seconds and iterations from device arrays.
+    fn found(name: &str, spec: &str, side: usize, ways: &[(&str, f64, usize)]) -> Found {
+        let row = |&(text, total, iterations): &(&str, f64, usize)| {
+            let parts = vec![("solve", 0.5 * total)];
+            let answer = Answer { parts, total, iterations, converged: true, ..Answer::default() };
+            let way = Way { name: text.into(), failure: None, taken: vec![answer], residual: 1e-9 };
+            Row { text: text.into(), refused: None, resident: Some(way), host: None }
+        };
+        let rows = ways.iter().map(row).collect();
+        let (name, spec) = (name.into(), spec.into());
+        Found { name, spec, unknowns: 1, order: 1, stored: 1, symmetric: true, side, rows }
+    }
+
+    fn of<'a>(all: &'a [Target], name: &str) -> &'a Target {
+        all.iter().find(|target| target.name.starts_with(name)).unwrap()
+    }
+
+    #[test]
+    fn promises_are_kept_broken_or_not_measured() {
+        // An f32 hierarchy keeps no target of f64.
+        let ways = [("amg", 0.040, 12), ("amg:smoother=ildu", 0.035, 9), ("amg:store=f32", 0.010, 12)];
+        let scaled = |series, gpus, total| Scaled {
+            series,
+            gpus,
+            found: found("laplace", "", 0, &[("amg", total, 10)]),
+            whole: true,
+        };
+        let made = Made {
+            meta: json!({ "scale": 1.0 }),
+            gpu: true,
+            table: vec![
+                found("laplace128", "", 0, &ways),
+                found("laplace256", "", 0, &[("amg", 0.165, 9)]),
+                found("spe10", "spe10:60x220x85,permeability=generated", 0, &ways),
+            ],
+            growth: vec![
+                vec![
+                    found("laplace", "", 64, &[("amg", 1.0, 10)]),
+                    found("laplace", "", 256, &[("amg", 1.0, 12)]),
+                ],
+                vec![found("contrast", "", 64, &[("amg", 1.0, 10)])],
+            ],
+            cpu: vec![OneCore { found: found("laplace100", "", 0, &ways), product: 1e-4, whole: true }],
+            scaling: vec![scaled("weak", 1, 0.95), scaled("weak", 2, 1.0), scaled("strong", 2, 1.0)],
+            ..Made::default()
+        };
+        let all = targets(&made);
+        let got = |name: &str| (of(&all, name).value, of(&all, name).met());
+        assert_eq!(got("laplace128: ms"), (35.0, Some(false)));
+        assert!(of(&all, "laplace128: ms").how.starts_with("amg:smoother=ildu"));
+        assert_eq!(got("laplace256: ms"), (165.0, Some(true)));
+        assert_eq!(got("laplace: iterations"), (1.2, Some(true)));
+        assert_eq!(got("weak scaling"), (0.95, Some(true)));
+        let products = got("laplace100 on one core");
+        assert!((products.0 - 350.0).abs() < 1e-9 && products.1 == Some(false), "{products:?}");
+        // Made-up rock, a series that ends early, and what was left out.
+        for name in ["spe10: ms", "contrast: iterations", "radiation64: ms", "updates: time"] {
+            assert_eq!((of(&all, name).met(), of(&all, name).how.as_str()), (None, MISSING), "{name}");
+        }
+        // Smaller systems prove nothing.
+        let small = targets(&Made { meta: json!({ "scale": 0.5 }), ..made });
+        assert_eq!(of(&small, "laplace256: ms").met(), None);
+    }
+}
