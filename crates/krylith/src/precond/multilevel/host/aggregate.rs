@@ -20,7 +20,7 @@ use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::space::splitmix64;
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Which entries may be strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,19 +150,17 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
             count[j].fetch_add(1, Relaxed);
         }
     });
-    let mut keys = vec![0u64; n];
-    fill(pool, runs(rows), &mut keys, |piece, keys| {
-        for (i, key) in (rows[piece]..).zip(keys) {
-            let random = splitmix64(SEED + level as u64, i as u64) >> 24;
-            *key = u64::from(count[i].load(Relaxed)) << 40 | random;
-        }
+    // Count, hash and number in one word: no two are equal.
+    let keys = each(pool, n, 16 * n, |i| {
+        let random = splitmix64(SEED + level as u64, i as u64) >> 48;
+        u64::from(count[i].load(Relaxed).min(0xffff)) << 48 | random << 32 | i as u64
     });
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
     let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
-    // The greatest undecided node among each node and its neighbours.
-    let greatest: Vec<AtomicU32> = count;
+    // The greatest key of an undecided node among each node and its neighbours; 0 where there is none.
+    let greatest: Vec<AtomicU64> = (0..n).map(|_| AtomicU64::new(0)).collect();
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
-        let alone = |i: usize| greatest[i].load(Relaxed) == 0 && graph.neighbours(i).next().is_none();
+        let alone = |i: usize| count[i].load(Relaxed) == 0 && graph.neighbours(i).next().is_none();
         let (lonely, others): (Vec<u32>, Vec<u32>) =
             (rows[piece] as u32..rows[piece + 1] as u32).partition(|&i| alone(i as usize));
         lonely.iter().for_each(|&i| state[i as usize].store(NO_ROOT, Relaxed));
@@ -172,20 +170,18 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
     while undecided.iter().any(|list| !list.is_empty()) {
         of_each(pool, &mut near, |list| {
             list.retain(|&i| {
-                let own = (i as usize, 0.0);
-                let around = graph.neighbours(i as usize).chain([own]).map(|(j, _)| j);
-                let best = around.filter(|&j| is(j, UNDECIDED)).max_by_key(|&j| (keys[j], j));
-                greatest[i as usize].store(best.map_or(FINE, |j| j as u32), Relaxed);
-                best.is_some()
+                let i = i as usize;
+                let key = |j: usize| if is(j, UNDECIDED) { keys[j] } else { 0 };
+                let best = graph.neighbours(i).fold(key(i), |best, (j, _)| best.max(key(j)));
+                greatest[i].store(best, Relaxed);
+                best != 0
             });
         });
         of_each(pool, &mut undecided, |list| {
-            for &i in list.iter() {
-                let own = (i as usize, 0.0);
-                let around = graph.neighbours(i as usize).chain([own]);
-                let seen = around.map(|(j, _)| greatest[j].load(Relaxed)).filter(|&best| best != FINE);
-                if seen.max_by_key(|&best| (keys[best as usize], best)) == Some(i) {
-                    state[i as usize].store(ROOT, Relaxed);
+            for i in list.iter().map(|&i| i as usize) {
+                let seen = |j: usize| greatest[j].load(Relaxed);
+                if graph.neighbours(i).fold(seen(i), |best, (j, _)| best.max(seen(j))) == keys[i] {
+                    state[i].store(ROOT, Relaxed);
                 }
             }
         });
@@ -225,7 +221,7 @@ fn numbered(pool: &Pool, rows: &[usize], member: &[AtomicU32]) -> Vec<u32> {
 /// without strong couplings.
 ///
 /// # Errors
-/// None today; products may come to have some.
+/// Those of the products of pairs.
 pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64, passes: usize, level: usize) -> Result<Vec<u32>> {
     let mut graph = Cow::Borrowed(a);
     let mut whole: Option<Vec<u32>> = None;
