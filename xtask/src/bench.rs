@@ -5,7 +5,7 @@ use crate::steps::{Steps, Verdict};
 use std::process::ExitCode;
 
 /// Suites of `krylith bench`, in the order in which they run here and on a GPU machine.
-pub const SUITES: &[&str] = &["okp", "ildu0", "cbcg", "ras", "answer"];
+pub const SUITES: &[&str] = &["okp", "ildu0", "cbcg", "ras", "answer", "multilevel"];
 
 /// Ignored tests that need data, and the variable that names its folder; where it is not set they are left out.
 const NEED_DATA: [(&str, &str); 3] = [

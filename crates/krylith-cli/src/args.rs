@@ -365,6 +365,7 @@ pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
     /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,
     /// slow networks); ras, randomized Schwarz on linear systems of Newton steps; answer, everything from arrays to x, beside what a user would write;
+    /// multilevel, hierarchies of coarse levels: set-up and solve, growth with size, new values, one core, several GPUs;
     /// spmv, products of 24 large sparse matrices on one device and several, and CG around them;
     /// links, what kernels and links of this machine's GPUs take, for `krylith model`
     #[arg(value_name = "SUITE")]
@@ -373,14 +374,15 @@ pub struct BenchArgs {
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
     /// Factor on the number of mesh nodes or rows; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, 1/64 for ildu0,
-    /// cbcg, ras and answer, and 1/256 for spmv]
+    /// cbcg, ras, answer and multilevel, and 1/256 for spmv]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
     /// Threads on a CPU [default: all cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too;
-    /// cbcg: every tile and every s; ras: every number of sweeps of the paper's figures
+    /// cbcg: every tile and every s; ras: every number of sweeps of the paper's figures; multilevel: every combination of
+    /// coarsening, cycle, smoother and precision, and the largest size
     #[arg(long)]
     pub full: bool,
     /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
@@ -417,11 +419,14 @@ pub struct BenchArgs {
     /// CPU]; ras: runs whose mean counts [default: 3]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
-    /// answer: what to solve: names of its table, generated problems NAME:SIZE, matrix files, folders of them [default: the
+    /// answer, and the table of multilevel: what to solve: names of the table of answer, generated problems NAME:SIZE, matrix files, folders of them [default: the
     /// table]; cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
-    /// answer, spmv: times that each way is taken; the median counts [default: 5, spmv 20]; ras: independent runs of one setting
+    /// multilevel: preconditioners, or options such as "method=cg precond=amg"; auto asks for nothing [default: a list]
+    #[arg(long, value_name = "WAY", num_args = 1..)]
+    pub ways: Vec<String>,
+    /// answer, multilevel, spmv: times that each way is taken; the median counts [default: 5, spmv 20]; ras: independent runs of one setting
     /// [default: 100]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub rounds: Option<usize>,
@@ -451,6 +456,8 @@ pub enum Suite {
     Answer,
     #[allow(missing_docs)]
     Cbcg,
+    #[allow(missing_docs)]
+    Multilevel,
     #[allow(missing_docs)]
     Ras,
     #[allow(missing_docs)]

@@ -6,12 +6,15 @@ use crate::{files, output};
 use krylith::DeviceSpec;
 use krylith_bench::model::Machine;
 use krylith_bench::{
-    AnswerOptions, CbcgSuite, DeviceChoice, Ildu0Options, LinksOptions, OkpOptions, OkpReport, RasSuite,
-    SpmvOptions, cbcg, ildu0, okp, ras, spmv,
+    AnswerOptions, CbcgSuite, DeviceChoice, Ildu0Options, LinksOptions, MultilevelSuite, OkpOptions,
+    OkpReport, RasSuite, SpmvOptions, cbcg, ildu0, multilevel, okp, ras, spmv,
 };
 
 /// Runs a suite, prints its tables and says where its files are.
 pub fn bench(args: BenchArgs) -> Result<u8> {
+    if !args.ways.is_empty() && args.suite != Suite::Multilevel {
+        return Err(Failure::usage("--ways is for `krylith bench multilevel`"));
+    }
     if args.suite == Suite::Answer {
         return answer(args);
     }
@@ -26,16 +29,16 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     if args.ranks.is_some() || args.limit.is_some() || args.in_process {
         return Err(Failure::usage("--ranks, --limit and --in-process are for `krylith bench spmv`"));
     }
-    if (args.rounds.is_some() && args.suite != Suite::Ras) || args.from_device {
+    if (args.rounds.is_some() && !matches!(args.suite, Suite::Ras | Suite::Multilevel)) || args.from_device {
         return Err(Failure::usage(
-            "--rounds is for `krylith bench answer`, `ras` and `spmv`, --from-device for the first",
+            "--rounds is for `krylith bench answer`, `multilevel`, `ras` and `spmv`, --from-device for the first",
         ));
     }
-    if !args.systems.is_empty() && args.suite != Suite::Cbcg {
-        return Err(Failure::usage("--systems is for `krylith bench answer` and `krylith bench cbcg`"));
+    if !args.systems.is_empty() && !matches!(args.suite, Suite::Cbcg | Suite::Multilevel) {
+        return Err(Failure::usage("--systems is for `krylith bench answer`, `multilevel` and `cbcg`"));
     }
-    if args.parts.is_some() && !matches!(args.suite, Suite::Cbcg | Suite::Ras) {
-        return Err(Failure::usage("--parts is for `krylith bench cbcg`, `ras` and `spmv`"));
+    if args.parts.is_some() && !matches!(args.suite, Suite::Cbcg | Suite::Multilevel | Suite::Ras) {
+        return Err(Failure::usage("--parts is for `krylith bench cbcg`, `multilevel`, `ras` and `spmv`"));
     }
     if args.suite == Suite::Links {
         return links(args);
@@ -51,6 +54,9 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     }
     if args.suite == Suite::Ras {
         return schwarz(args);
+    }
+    if args.suite == Suite::Multilevel {
+        return coarse_levels(args);
     }
     let options = OkpOptions {
         device: device(args.device.as_ref()),
@@ -123,6 +129,32 @@ fn schwarz(args: BenchArgs) -> Result<u8> {
     };
     let begin = std::time::Instant::now();
     finish(&ras(&options, &mut |line| {
+        eprintln!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
+    })?)
+}
+
+/// Hierarchies of coarse levels.
+fn coarse_levels(args: BenchArgs) -> Result<u8> {
+    if args.series.is_some() || args.solves.is_some() {
+        return Err(Failure::usage(
+            "`krylith bench multilevel` takes --parts, --systems, --ways, --full, --rounds, --scale, --threads and --out",
+        ));
+    }
+    let default = MultilevelSuite::default();
+    let options = MultilevelSuite {
+        device: device(args.device.as_ref()),
+        scale: args.scale,
+        systems: args.systems,
+        ways: args.ways,
+        full: args.full,
+        rounds: args.rounds.unwrap_or(default.rounds),
+        threads: args.threads.unwrap_or(0),
+        parts: parts(args.parts)?.unwrap_or(default.parts),
+        out: args.out,
+        ..MultilevelSuite::default()
+    };
+    let begin = std::time::Instant::now();
+    finish(&multilevel(&options, &mut |line| {
         eprintln!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
     })?)
 }

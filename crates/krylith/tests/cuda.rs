@@ -210,6 +210,7 @@ fn main() {
         each!(coarsening::l1_blocks_are_those_of_the_host),
         test("coarsening::galerkin_speed", conformance::coarsening::galerkin_speed, true),
         each!(transfers::transfers_are_those_of_the_host),
+        each!(transfers::aggregates_are_those_of_the_host),
         test("cut::cuts_are_those_of_the_host", conformance::cut::cuts_are_those_of_the_host, false),
         test(
             "cut::other_cuts_are_left_to_the_host",

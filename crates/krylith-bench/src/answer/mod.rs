@@ -6,8 +6,8 @@
 //! the host; a way that has no answer has a row without times. What a fresh process takes is measured by starting one.
 
 mod graphs;
-mod ours;
-mod report;
+pub(crate) mod ours;
+pub(crate) mod report;
 pub(crate) mod system;
 
 pub(crate) use ours::Answer;
@@ -15,6 +15,7 @@ pub use system::names as answer_systems;
 
 use crate::okp::DeviceChoice;
 use crate::samples::Samples;
+use krylith::matrix::Bsr;
 use krylith::{Error, Options, Result};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -212,10 +213,34 @@ fn one(
             Err(e) => found.ways.push(Way::failed("vendor libraries", e.to_string())),
         }
     }
+    let repeats = Repeats { rounds: options.rounds, rtol: options.rtol, budget: f64::INFINITY };
     for (name, mut take) in ways {
         progress(&format!("{}: {name}", system.name));
+        let way = Way::taken(name, &mut take, &a, rhs, &repeats);
+        found.ways.push(way);
+    }
+    Ok(found)
+}
+
+/// How often a way is taken, and what its answer must do.
+pub(crate) struct Repeats {
+    /// Times that count, at most.
+    pub rounds: usize,
+    /// ‖b − A x‖/‖b‖ that is wanted.
+    pub rtol: f64,
+    /// Seconds after which no further round begins, if one has counted.
+    pub budget: f64,
+}
+
+impl Way {
+    /// Takes a way once without counting, then `rounds` times; every x is checked.
+    pub fn taken(name: String, take: &mut Take, a: &Bsr, rhs: &[f64], repeats: &Repeats) -> Self {
         let mut way = Way { name, failure: None, taken: Vec::new(), residual: f64::NAN };
-        for round in 0..=options.rounds {
+        let begin = Instant::now();
+        for round in 0..=repeats.rounds {
+            if round > 1 && begin.elapsed().as_secs_f64() > repeats.budget {
+                break;
+            }
             let answer = match take() {
                 Ok(answer) => answer,
                 Err(e) => {
@@ -223,9 +248,9 @@ fn one(
                     break;
                 }
             };
-            way.residual = system::residual(&a, rhs, &answer.x);
+            way.residual = system::residual(a, rhs, &answer.x);
             // The tolerance is the method's; recurrences of baselines may miss it a little.
-            if !(answer.converged && way.residual <= 10.0 * options.rtol) {
+            if !(answer.converged && way.residual <= 10.0 * repeats.rtol) {
                 let Answer { iterations, total, .. } = answer;
                 let residual = way.residual;
                 way.failure = Some(format!(
@@ -240,27 +265,40 @@ fn one(
         if way.failure.is_some() {
             way.taken.clear();
         }
-        found.ways.push(way);
+        way
     }
-    Ok(found)
-}
 
-impl Way {
-    #[cfg(feature = "cuda")]
-    fn failed(name: &str, why: String) -> Self {
+    /// Seconds from arrays to x.
+    pub fn totals(&self) -> Samples {
+        Samples(self.taken.iter().map(|answer| answer.total).collect())
+    }
+
+    /// Seconds before the first iteration.
+    pub fn setups(&self) -> Samples {
+        Samples(self.taken.iter().map(Answer::setup).collect())
+    }
+
+    /// Seconds of a part; `None` where the way has no such part.
+    pub fn part(&self, name: &str) -> Option<Samples> {
+        let of = |answer: &Answer| answer.parts.iter().find(|p| p.0 == name).map(|p| p.1);
+        self.taken.iter().map(of).collect::<Option<Vec<f64>>>().filter(|all| !all.is_empty()).map(Samples)
+    }
+
+    /// A way that cannot be taken.
+    pub fn failed(name: &str, why: String) -> Self {
         Self { name: name.into(), failure: Some(why), taken: Vec::new(), residual: f64::NAN }
     }
 }
 
 /// Where the suite runs.
-enum Ground {
+pub(crate) enum Ground {
     Cpu(usize),
     #[cfg(feature = "cuda")]
     Gpu(Box<crate::cuda::CudaPlatform>, usize),
 }
 
 impl Ground {
-    fn open(device: &DeviceChoice, threads: usize) -> Result<Self> {
+    pub fn open(device: &DeviceChoice, threads: usize) -> Result<Self> {
         match device {
             DeviceChoice::Cpu => Ok(Ground::Cpu(threads)),
             #[cfg(feature = "cuda")]
@@ -273,12 +311,12 @@ impl Ground {
         }
     }
 
-    fn is_gpu(&self) -> bool {
+    pub fn is_gpu(&self) -> bool {
         !matches!(self, Ground::Cpu(_))
     }
 
     /// The device as an option; of a CPU none is needed.
-    fn text(&self) -> Option<String> {
+    pub fn text(&self) -> Option<String> {
         match self {
             Ground::Cpu(_) => None,
             #[cfg(feature = "cuda")]
@@ -286,7 +324,7 @@ impl Ground {
         }
     }
 
-    fn describe(&self) -> Value {
+    pub fn describe(&self) -> Value {
         use crate::platform::Platform;
         match self {
             Ground::Cpu(threads) => crate::cpu::CpuPlatform::new(*threads).describe(),

@@ -2,11 +2,14 @@
 
 use super::system::{Arrays, Raw, System};
 use krylith::matrix::{Bsr, KroneckerSum};
+use krylith::precond::PrecondInfo;
 use krylith::solver::SetupPart;
 use krylith::{Options, Outcome, Problem, Result, Solver};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// One way to an answer, taken once.
+#[derive(Default)]
 pub(crate) struct Answer {
     /// Seconds of each part, in the order in which they come.
     pub parts: Vec<(&'static str, f64)>,
@@ -18,6 +21,10 @@ pub(crate) struct Answer {
     pub x: Vec<f64>,
     /// By what means, where they were picked.
     pub means: String,
+    /// The preconditioner of Krylith's that ended the solve.
+    pub precond: Option<Arc<PrecondInfo>>,
+    /// Most bytes that a device has held, where they are counted.
+    pub device_memory: Option<u64>,
 }
 
 impl Answer {
@@ -46,7 +53,7 @@ const COLUMNS: [(&str, &[SetupPart]); 8] = [
 ];
 
 /// From host arrays, which are copied before the clock runs.
-pub(super) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Result<Answer> {
+pub(crate) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Result<Answer> {
     let arrays = system.arrays.clone();
     let mut x = touched(rhs.len());
     let begin = Instant::now();
@@ -67,7 +74,7 @@ pub(super) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Resu
 
 /// From arrays in the memory of a GPU, where b is and x stays.
 #[cfg(feature = "cuda")]
-pub(super) fn from_device(
+pub(crate) fn from_device(
     device: &std::sync::Arc<krylith::device::cuda::Device>,
     system: &System,
     options: &Options,
@@ -119,16 +126,11 @@ fn solve<'a>(
     run: impl FnOnce(&mut Solver<'a>) -> Result<()>,
 ) -> Result<Answer> {
     let check = begin.elapsed().as_secs_f64();
-    let mut problem = match made {
+    let problem = match made {
         Made::Matrix(a) => Problem::bsr(a)?,
         Made::Kronecker(k) => Problem::kronecker(k)?,
     };
-    if let Some(points) = &system.coordinates {
-        problem = problem.with_coordinates(points.as_slice())?;
-    }
-    if let Some(grid) = system.grid {
-        problem = problem.with_grid(grid);
-    }
+    let problem = system.describe(problem)?;
     let mut solver = Solver::new(problem, options)?;
     run(&mut solver)?;
     let total = begin.elapsed().as_secs_f64();
@@ -148,6 +150,8 @@ fn solve<'a>(
         converged: solution.outcome() == Outcome::Converged,
         x: Vec::new(),
         means: format!("{}, {}{fallbacks}", solution.method.title(), solution.precond.text),
+        precond: Some(solution.precond.clone()),
+        device_memory: solution.device_memory,
     })
 }
 

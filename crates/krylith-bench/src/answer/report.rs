@@ -1,7 +1,6 @@
 //! Tables in Markdown and JSON from what was measured.
 
 use super::{AnswerReport, Found, Way};
-use crate::samples::Samples;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -20,22 +19,8 @@ const COLUMNS: [&str; 11] = [
     "read back",
 ];
 
-/// Samples of a part over all rounds; `None` where the way has no such part.
-fn part(way: &Way, name: &str) -> Option<Samples> {
-    let of = |answer: &super::Answer| answer.parts.iter().find(|p| p.0 == name).map(|p| p.1);
-    way.taken.iter().map(of).collect::<Option<Vec<f64>>>().filter(|all| !all.is_empty()).map(Samples)
-}
-
-fn totals(way: &Way) -> Samples {
-    Samples(way.taken.iter().map(|answer| answer.total).collect())
-}
-
-fn setups(way: &Way) -> Samples {
-    Samples(way.taken.iter().map(super::Answer::setup).collect())
-}
-
 /// Milliseconds with three digits, or a dash.
-fn ms(seconds: f64) -> String {
+pub(crate) fn ms(seconds: f64) -> String {
     match seconds * 1e3 {
         t if !t.is_finite() => "–".into(),
         t if t >= 100.0 => format!("{t:.0}"),
@@ -89,7 +74,7 @@ fn table(system: &Found, text: &mut String, failures: &mut Vec<String>) {
             let _ = writeln!(text, "| {}: no answer, {why} |{}", way.name, " – |".repeat(COLUMNS.len() + 3));
             continue;
         }
-        let parts = COLUMNS.map(|column| part(way, column).map_or("–".into(), |s| ms(s.median())));
+        let parts = COLUMNS.map(|column| way.part(column).map_or("–".into(), |s| ms(s.median())));
         let last = way.taken.last();
         let means = last.map_or("", |answer| answer.means.as_str());
         let label = if means.is_empty() { way.name.clone() } else { format!("{} ({means})", way.name) };
@@ -97,32 +82,32 @@ fn table(system: &Found, text: &mut String, failures: &mut Vec<String>) {
             text,
             "| {label} | {} | {} | {} | {} |",
             parts.join(" | "),
-            ms(setups(way).median()),
-            ms(totals(way).median()),
+            ms(way.setups().median()),
+            ms(way.totals().median()),
             last.map_or(0, |answer| answer.iterations)
         );
     }
 }
 
+/// Everything that is known of a way.
+pub(crate) fn way_json(way: &Way) -> Value {
+    let parts: Map<String, Value> =
+        COLUMNS.iter().filter_map(|column| Some((column.to_string(), way.part(column)?.json()))).collect();
+    let last = way.taken.last();
+    json!({
+        "name": way.name, "failure": way.failure, "means": last.map(|answer| &answer.means),
+        "iterations": last.map(|answer| answer.iterations), "seconds": parts,
+        "setup": last.map(|_| way.setups().json()), "total": last.map(|_| way.totals().json()),
+        "relative_residual": way.residual.is_finite().then_some(way.residual),
+    })
+}
+
 fn json_of(system: &Found) -> Value {
-    let way = |way: &Way| {
-        let parts: Map<String, Value> = COLUMNS
-            .iter()
-            .filter_map(|column| Some((column.to_string(), part(way, column)?.json())))
-            .collect();
-        let last = way.taken.last();
-        json!({
-            "name": way.name, "failure": way.failure, "means": last.map(|answer| &answer.means),
-            "iterations": last.map(|answer| answer.iterations), "seconds": parts,
-            "setup": last.map(|_| setups(way).json()), "total": last.map(|_| totals(way).json()),
-            "relative_residual": way.residual.is_finite().then_some(way.residual),
-        })
-    };
     json!({
         "name": system.name, "system": system.spec, "unknowns": system.rows, "block": system.order,
         "numbers": system.stored, "symmetric": system.symmetric,
         "made_by": if system.from_file { "reading" } else { "generating" }, "made_in": system.made,
-        "ways": system.ways.iter().map(way).collect::<Vec<_>>(),
+        "ways": system.ways.iter().map(way_json).collect::<Vec<_>>(),
     })
 }
 
@@ -139,6 +124,7 @@ mod tests {
             converged: true,
             x: Vec::new(),
             means: "CG".into(),
+            ..Answer::default()
         };
         let ways = vec![
             Way {

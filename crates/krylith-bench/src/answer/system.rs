@@ -4,7 +4,7 @@ use super::graphs;
 use krylith::io::parts::suited_block;
 use krylith::io::{Matrix, read_matrix};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
-use krylith::{Error, Result};
+use krylith::{Error, Problem, Result};
 use krylith_problems::{Generated, SystemKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -100,6 +100,29 @@ impl System {
         Self { name: name.into(), spec, arrays, coordinates: None, grid: None, made, from_file: false }
     }
 
+    /// Rows of a matrix that the caller has made.
+    pub(crate) fn of(
+        name: &str,
+        spec: String,
+        a: &Bsr,
+        coordinates: Option<Vec<[f64; 3]>>,
+        made: f64,
+    ) -> Self {
+        let arrays = Arrays::Matrix(Raw::of(a));
+        Self { name: name.into(), spec, arrays, coordinates, grid: None, made, from_file: false }
+    }
+
+    /// The problem with where its nodes lie.
+    pub(crate) fn describe<'a>(&'a self, mut problem: Problem<'a>) -> Result<Problem<'a>> {
+        if let Some(points) = &self.coordinates {
+            problem = problem.with_coordinates(points.as_slice())?;
+        }
+        if let Some(grid) = self.grid {
+            problem = problem.with_grid(grid);
+        }
+        Ok(problem)
+    }
+
     /// The system as one point-block matrix, which is what libraries take.
     pub fn assembled(&self) -> Result<Bsr> {
         match self.arrays.clone() {
@@ -140,7 +163,7 @@ pub fn names() -> Vec<&'static str> {
 
 /// What is asked for: a name of the table, the text of a generated problem, or a file.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     Named(usize),
     Spec(String),
     File(PathBuf),
@@ -150,7 +173,7 @@ pub(super) enum Wanted {
 ///
 /// # Errors
 /// A word that is none of these; a folder that cannot be read.
-pub(super) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
+pub(crate) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
     if words.is_empty() {
         return Ok((0..NAMED.len()).map(Wanted::Named).collect());
     }
@@ -182,7 +205,7 @@ pub(super) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
 ///
 /// # Errors
 /// A problem that is not known, a file that cannot be read, no room.
-pub(super) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<Option<System>> {
+pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<Option<System>> {
     let begin = Instant::now();
     let generate = |name: &str, spec: &str| {
         let made = krylith_problems::generate(spec)?;
@@ -270,7 +293,7 @@ pub(crate) fn symmetric(a: &Bsr) -> bool {
 }
 
 /// ‖b − A x‖/‖b‖ by an f64 loop on all cores: the reference for answers.
-pub(super) fn residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
+pub(crate) fn residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
     let b = a.block();
     let row = |i: usize| -> f64 {
         let mut sum = 0.0;

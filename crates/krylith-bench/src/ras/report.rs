@@ -2,11 +2,12 @@
 
 use super::cases::{Kind, Setting};
 use super::measure::{Mean, Row};
-use super::targets::{Target, targets};
-use crate::html::{Table, page};
+use super::targets::targets;
+use crate::html::Table;
 use crate::okp::OkpReport;
+use crate::publish::{Figure, Published, Target, number, summary};
 use crate::svg;
-use krylith::{Error, Result};
+use krylith::Result;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -43,35 +44,12 @@ impl Found {
     }
 }
 
-/// A picture, with the name of its file.
-struct Figure {
-    file: String,
-    title: String,
-    svg: String,
-}
-
-fn number(x: f64, digits: usize) -> String {
-    if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
-}
-
-/// The report, and files beside those of every suite: the tables as Markdown, each figure on its own, the summary of targets.
+/// The report and its files.
 pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<OkpReport> {
-    let (mut report, figures, markdown) = make(made);
-    report.write(folder, "ras")?;
-    let Some(folder) = folder else { return Ok(report) };
-    let summary = serde_json::to_string_pretty(&report.json["targets"]).unwrap_or_default();
-    let mut files = vec![("ras.md".to_string(), markdown), ("ras-targets.json".into(), summary)];
-    files.extend(figures.into_iter().map(|figure| (figure.file, figure.svg)));
-    for (name, text) in files {
-        let path = folder.join(name);
-        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))
-            .map_err(|e| Error::invalid(format!("{}: {e}", path.display())))?;
-        report.files.push(path);
-    }
-    Ok(report)
+    make(made).write("ras", folder)
 }
 
-fn make(made: &Made) -> (OkpReport, Vec<Figure>, String) {
+fn make(made: &Made) -> Published {
     let (mut tables, mut failures, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     let mut problems = Vec::new();
     for found in &made.found {
@@ -90,7 +68,7 @@ fn make(made: &Made) -> (OkpReport, Vec<Figure>, String) {
     meta["targets"] = json!(goals.iter().map(Target::json).collect::<Vec<_>>());
     tables.insert(0, summary(&goals));
     meta["failures"] = json!(failures);
-    let mut facts = vec![
+    let facts = vec![
         format!("{}", meta["device"]),
         "T_f: factors; T_g: FGMRES; both in ms, means (least–largest) of converged runs. \
          Values lie on the device before a clock runs, but for Krylith's from the second Newton step on, whose T_f has their upload."
@@ -100,42 +78,7 @@ fn make(made: &Made) -> (OkpReport, Vec<Figure>, String) {
             .into(),
         format!("command: {}", meta["command"].as_str().unwrap_or("")),
     ];
-    facts.extend(failures.iter().map(|f| format!("FAILED: {f}")));
-    let mut text: String = facts.iter().map(|fact| format!("{fact}\n")).collect();
-    let mut markdown = format!(
-        "# Randomized Schwarz\n\n{}",
-        facts.iter().map(|fact| format!("{fact}\n\n")).collect::<String>()
-    );
-    for table in &tables {
-        text += &format!("\n{}", table.text());
-        markdown += &table.markdown();
-    }
-    for figure in &figures {
-        markdown += &format!("![{}]({})\n", figure.title, figure.file);
-    }
-    let pictures: Vec<(String, String)> =
-        figures.iter().map(|figure| (figure.title.clone(), figure.svg.clone())).collect();
-    let html = page("Krylith: randomized Schwarz", &facts, &pictures, &tables);
-    (OkpReport { tables: text, json: meta, html, failures, files: Vec::new() }, figures, markdown)
-}
-
-fn summary(goals: &[Target]) -> Table {
-    let mut out = Table::new("Targets", &["target", "goal", "measured", "met", "how"]);
-    for goal in goals {
-        let met = match goal.met() {
-            Some(true) => "yes",
-            Some(false) => "NO",
-            None => "not measured",
-        };
-        out.rows.push(vec![
-            goal.name.clone(),
-            goal.goal_text(),
-            number(goal.value, 3),
-            met.into(),
-            goal.how.clone(),
-        ]);
-    }
-    out
+    Published { title: "Randomized Schwarz", facts, tables, figures, json: meta, failures }
 }
 
 /// One table a Newton step.

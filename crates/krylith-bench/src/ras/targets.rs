@@ -1,35 +1,9 @@
-//! What was promised beside what was measured, for people and programs.
+//! What was promised of randomized Schwarz beside what was measured.
 
 use super::cases::Kind;
 use super::measure::Row;
 use super::report::{Found, efficiency};
-use serde_json::{Value, json};
-
-/// One promise.
-pub(super) struct Target {
-    pub name: String,
-    pub goal: f64,
-    /// The measured number must be at most the goal, rather than at least.
-    pub at_most: bool,
-    /// NaN where nothing was measured.
-    pub value: f64,
-    pub how: String,
-}
-
-impl Target {
-    pub fn met(&self) -> Option<bool> {
-        let met = if self.at_most { self.value <= self.goal } else { self.value >= self.goal };
-        self.value.is_finite().then_some(met)
-    }
-    pub fn goal_text(&self) -> String {
-        format!("{} {}", if self.at_most { "≤" } else { "≥" }, self.goal)
-    }
-    pub fn json(&self) -> Value {
-        json!({
-            "name": self.name, "goal": self.goal, "at_most": self.at_most, "value": self.value, "met": self.met(), "how": self.how,
-        })
-    }
-}
+use crate::publish::Target;
 
 /// More iterations than exact RAS takes, as a factor, that a randomized one may take.
 const MORE: f64 = 1.15;

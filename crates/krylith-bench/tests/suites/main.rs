@@ -3,6 +3,7 @@
 mod answer;
 mod cbcg;
 mod ildu0;
+mod multilevel;
 mod okp;
 mod ras;
 mod spmv;

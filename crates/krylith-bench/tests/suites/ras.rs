@@ -12,7 +12,14 @@ fn a_small_run_on_the_cpu_writes_everything() {
         solves: Some(1),
         repeats: 3,
         threads: 2,
-        parts: vec![RasPart::Cavity600, RasPart::Repeat, RasPart::OneCore, RasPart::Vendor, RasPart::Ours],
+        parts: vec![
+            RasPart::Cavity600,
+            RasPart::Repeat,
+            RasPart::OneCore,
+            RasPart::Vendor,
+            RasPart::Ours,
+            RasPart::Sweeps,
+        ],
         command: "test <&>".into(),
         ..RasSuite::default()
     };
@@ -61,11 +68,13 @@ fn a_small_run_on_the_cpu_writes_everything() {
     assert_eq!(target("over exact RAS")["goal"], 1.15);
     // There is no vendor on a CPU, and nothing is said of it.
     assert!(target("cuSPARSE")["met"].is_null());
-    for figure in ["ras-cavity600-1-tg.svg", "ras-cavity600-1-ig.svg", "ras-repeat-ig.svg"] {
+    for figure in ["ras-cavity600-1-tg.svg", "ras-cavity600-1-ig.svg", "ras-repeat-gamma5-ig.svg"] {
         assert!(read(figure).contains("<polyline"), "{figure}");
     }
     let markdown = read("ras.md");
-    assert!(markdown.contains("PB-R-RAS, η 8, γ 10, f_dp 8") && markdown.contains("](ras-repeat-tg.svg)"));
+    assert!(
+        markdown.contains("PB-R-RAS, η 8, γ 10, f_dp 8") && markdown.contains("](ras-repeat-gamma5-tg.svg)")
+    );
     assert!(report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;"));
 }
 

@@ -149,22 +149,45 @@ pub fn transfers_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
     assert!(rows_cut > 20, "truncation was reached {rows_cut} times");
 }
 
+/// The same by aggregates around independent sets.
+pub fn aggregates_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
+    let mut coarsened = 0;
+    for (name, a, _) in systems() {
+        let (space, host) = (make(a.rows()), host());
+        for (level, strength) in [(0, 0.08), (1, 0.5), (2, 0.0), (0, 0.25)] {
+            let kind = CoarsenKind::Aggregation { smoothed: true };
+            let how = Coarsening { strength, ..Coarsening::of(kind) };
+            let what = format!("{name}, strength {strength}, level {level}");
+            let expected = host.transfer(&a, &how, level).unwrap();
+            let found = space.transfer(&a, &how, level).unwrap();
+            assert_eq!(found.is_some(), expected.is_some(), "{what}: there is a coarser level");
+            let (Some(found), Some(expected)) = (found, expected) else { continue };
+            assert_same(&found.prolongation, &expected.prolongation, &format!("{what}: P"));
+            assert_same(&found.restriction, &expected.restriction, &format!("{what}: R"));
+            coarsened += 1;
+        }
+    }
+    assert!(coarsened >= 40, "{coarsened} systems became coarser");
+}
+
 /// Milliseconds of a transfer on each level of a hierarchy.
 pub fn transfer_speed<S: Coarsen>(make: Make<S>) {
-    for (name, a, aggressive) in [
-        ("7 points 128^3", grid(128, 1.0), 0),
-        ("7 points 128^3", grid(128, 1.0), 1),
-        ("7 points 96^3, jumps of 1e3", grid(96, 1e3), 0),
-        ("7 points 96^3, jumps of 1e3", grid(96, 1e3), 1),
+    let smoothed = CoarsenKind::Aggregation { smoothed: true };
+    for (name, a, kind, aggressive) in [
+        ("7 points 128^3", grid(128, 1.0), CoarsenKind::Classical, 0),
+        ("7 points 128^3", grid(128, 1.0), CoarsenKind::Classical, 1),
+        ("7 points 96^3, jumps of 1e3", grid(96, 1e3), CoarsenKind::Classical, 0),
+        ("7 points 96^3, jumps of 1e3", grid(96, 1e3), CoarsenKind::Classical, 1),
+        ("7 points 64^3", grid(64, 1.0), smoothed, 0),
     ] {
         let space = make(a.rows());
         let mut terms = Terms::bsr(&a);
         for level in 0..3 {
-            let how = Coarsening { truncate: 4, aggressive, ..Coarsening::default() };
+            let how = Coarsening { aggressive, ..Coarsening::of(kind) };
             terms = space.place(&terms).unwrap();
             let couplings = space.couplings(&terms).unwrap();
             let mut best = f64::INFINITY;
-            for _ in 0..5 {
+            for _ in 0..3 {
                 let start = std::time::Instant::now();
                 let made = space.transfer(&couplings, &how, level).unwrap();
                 best = best.min(start.elapsed().as_secs_f64());
@@ -174,7 +197,7 @@ pub fn transfer_speed<S: Coarsen>(make: Make<S>) {
             let (n, entries) = (couplings.block_rows(), couplings.blocks());
             let (coarse, weights) = (transfer.prolongation.block_columns(), transfer.prolongation.blocks());
             println!(
-                "{name}, {aggressive} aggressive, level {level}: {n} rows, {entries} entries, {coarse} stay, {weights} weights: {:.3} ms",
+                "{name}, {kind:?}, {aggressive} aggressive, level {level}: {n} rows, {entries} entries, {coarse} stay, {weights} weights: {:.3} ms",
                 1e3 * best
             );
             terms = space.galerkin(&terms, &transfer).unwrap();

@@ -129,6 +129,7 @@ impl<'a> Parts<'a> {
             converged: residuals.last().is_some_and(|r| *r <= rtol),
             x,
             means,
+            ..Answer::default()
         }
     }
 }

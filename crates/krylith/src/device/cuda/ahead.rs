@@ -61,7 +61,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
     if by_graph(local)
         && !matches!(precond, PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_))
     {
-        all.extend(special::cuts());
+        all.extend(super::cut::kernels());
     }
     if options.equilibrate.unwrap_or(false) {
         all.extend(sweeps(EQUILIBRATED_SWEEPS));

@@ -40,6 +40,7 @@ macro_rules! sources {
 sources! {
     "all_reduce.cu" => "kernels/all_reduce.cu",
     "amg.cuh" => "kernels/amg.cuh",
+    "amg_aggregate.cu" => "kernels/amg_aggregate.cu",
     "amg_couplings.cu" => "kernels/amg_couplings.cu",
     "amg_galerkin.cu" => "kernels/amg_galerkin.cu",
     "amg_galerkin.cuh" => "kernels/amg_galerkin.cuh",
@@ -48,6 +49,7 @@ sources! {
     "amg_multipass.cu" => "kernels/amg_multipass.cu",
     "amg_paths.cu" => "kernels/amg_paths.cu",
     "amg_rows.cu" => "kernels/amg_rows.cu",
+    "amg_smooth.cu" => "kernels/amg_smooth.cu",
     "amg_split.cu" => "kernels/amg_split.cu",
     "amg_table.cuh" => "kernels/amg_table.cuh",
     "amg_transpose.cu" => "kernels/amg_transpose.cu",

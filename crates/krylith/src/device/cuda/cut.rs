@@ -6,9 +6,10 @@
 //! or without symmetry, are the host's from the start.
 
 use super::Cuda;
+use super::compiler::Kernel;
 use super::driver::{Buffer, Device, launch};
 use super::scan::{last as number, scan};
-use super::specialisations as special;
+use super::specialisations::define;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::partition::{Subdomains, multilevel};
@@ -21,12 +22,31 @@ const NODES: usize = 24;
 /// What a level keeps of the nodes of the one before, at most.
 const SHRINKS: f64 = 0.5625;
 /// Longest row of a matrix that is cut here: a thread reads it alone.
-pub(super) const LONGEST: usize = 512;
+const LONGEST: usize = 512;
 /// Groups that a thread lists; with more it looks through its neighbours again.
-pub(super) const LINKS: usize = 16;
+const LINKS: usize = 16;
 /// Warps of a block that contracts, and slots of each one's table: a pair's neighbours at most.
-pub(super) const WARPS: usize = 4;
-pub(super) const SLOTS: usize = 512;
+const WARPS: usize = 4;
+const SLOTS: usize = 512;
+
+/// A kernel of the graph cut.
+fn kernel(file: &'static str, entry: &'static str) -> Kernel {
+    let defines = match file {
+        "cut_coarsen.cu" => {
+            vec![define("WARPS", WARPS), define("SLOTS", SLOTS), define("LONGEST", LONGEST)]
+        }
+        _ => vec![define("LINKS", LINKS)],
+    };
+    Kernel { file, entry, defines }
+}
+
+/// All of them.
+pub(super) fn kernels() -> Vec<Kernel> {
+    let coarsen = ["symmetric", "alone", "propose", "join", "leaders", "pair", "contract"];
+    let refine = ["spread", "wish", "weigh_again", "enlist", "admit"];
+    let coarsen = coarsen.map(|entry| kernel("cut_coarsen.cu", entry));
+    coarsen.into_iter().chain(refine.map(|entry| kernel("cut_refine.cu", entry))).collect()
+}
 
 /// One level on the GPU. No weights or sizes: 1 each.
 struct Level {
@@ -51,7 +71,7 @@ impl Level {
 macro_rules! on_nodes {
     ($device:expr, $entry:literal, $file:literal, $level:expr, $($argument:expr),* $(,)?) => {{
         let (device, level): (&Arc<Device>, &Level) = ($device, $level);
-        let function = device.function(&special::cut($file, $entry))?;
+        let function = device.function(&kernel($file, $entry))?;
         let (n, ptr, col) = (level.nodes as i64, level.ptr.pointer(), level.col.pointer());
         let (weight, size) = (level.weights(), level.sizes());
         // SAFETY: the parameter types are the kernel's, and its arrays are as long as the level says.
@@ -65,7 +85,7 @@ macro_rules! on_nodes {
 macro_rules! on_each {
     ($device:expr, $entry:literal, $file:literal, $n:expr, $($argument:expr),* $(,)?) => {{
         let (device, n): (&Arc<Device>, usize) = ($device, $n);
-        let function = device.function(&special::cut($file, $entry))?;
+        let function = device.function(&kernel($file, $entry))?;
         // SAFETY: the parameter types are the kernel's, and its arrays have `n` elements.
         unsafe { launch!(device, &function, grid(device, n), 256, 0, n as i64, $($argument),*) }?
     }};
@@ -187,7 +207,7 @@ fn coarsen(
         on_each!(device, "pair", "cut_coarsen.cu", n, level.sizes(), mate, numbers, map, pairs, sizes);
     }
     let overflow = device.zeros::<u32>(1, WHAT)?;
-    let function = device.function(&special::cut("cut_coarsen.cu", "contract"))?;
+    let function = device.function(&kernel("cut_coarsen.cu", "contract"))?;
     let blocks = count.div_ceil(WARPS).clamp(1, 64 * device.multiprocessors());
     let contract = |place: u64, degree: u64, to: u64, weights: u64| {
         let (nodes, ptr, col) = (n as i64, level.ptr.pointer(), level.col.pointer());

@@ -315,27 +315,6 @@ fn all_arrays(row: &str, column: &str) -> Vec<Kernel> {
         .into()
 }
 
-/// A kernel of the graph cut.
-pub(super) fn cut(file: &'static str, entry: &'static str) -> Kernel {
-    use super::cut::{LINKS, LONGEST, SLOTS, WARPS};
-    let defines = match file {
-        "cut_coarsen.cu" => {
-            vec![define("WARPS", WARPS), define("SLOTS", SLOTS), define("LONGEST", LONGEST)]
-        }
-        _ => vec![define("LINKS", LINKS)],
-    };
-    Kernel { file, entry, defines }
-}
-
-/// All of them.
-pub(super) fn cuts() -> Vec<Kernel> {
-    let coarsen = ["symmetric", "alone", "propose", "join", "leaders", "pair", "contract"];
-    let refine = ["spread", "wish", "weigh_again", "enlist", "admit"];
-    let coarsen = coarsen.map(|entry| cut("cut_coarsen.cu", entry));
-    let rest = refine.map(|entry| cut("cut_refine.cu", entry));
-    coarsen.into_iter().chain(rest).collect()
-}
-
 /// The bandwidth measurement.
 pub(super) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
@@ -386,7 +365,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
             }
         }
     }
-    all.extend(cuts());
+    all.extend(super::cut::kernels());
     all.extend(super::scan::kernels());
     all.extend(super::multilevel::kernels(1..=8));
     all.extend(super::block::kernels(1..=space::MOST_COLUMNS));

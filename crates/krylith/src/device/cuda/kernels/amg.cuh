@@ -11,6 +11,8 @@ typedef long long i64;
 #define STRONG 1
 #define OPPOSITE 2
 #define COARSE 4
+// The highest bit of a column of the coarse part of a matrix: STRONG.
+#define TOP 0x80000000u
 
 #define EACH(i, n) (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
 // The first rows of this warp, which takes 32 >> shift at once.

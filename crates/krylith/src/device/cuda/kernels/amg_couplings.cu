@@ -68,14 +68,18 @@ amg_union(const i64 rows, const Term first, const Term second, const double norm
 }
 
 // The diagonal block of each node, of order b s and row by row, with the l1 norm of each row's other entries added to its diagonal with the sign that
-// stands there. A thread has a row. Coefficients: s x s numbers of the first term, then of the second.
+// stands there, as a matrix with that diagonal alone. A thread has a row. Coefficients: s x s numbers of the first term, then of the second.
 extern "C" __global__ void __launch_bounds__(256)
-amg_l1(const i64 nodes, const int stages, const Term first, const Term second, const double* __restrict__ coefficients, double* __restrict__ to) {
+amg_l1(const i64 nodes, const int stages, const Term first, const Term second, const double* __restrict__ coefficients, i64* __restrict__ ptr, unsigned* __restrict__ col, double* __restrict__ to) {
     const int order = BLOCK * stages;
     const i64 thread = blockIdx.x * 256ll + threadIdx.x, i = thread / order;
     if (i >= nodes) return;
     const int row = (int)(thread % order), r = row / stages, k = row % stages;
     const double *const one = coefficients + k * stages, *const two = one + stages * stages;
+    if (row == 0) {
+        ptr[i + 1] = i + 1;
+        col[i] = (unsigned)i;
+    }
     double* const own = to + thread * order;
     double norm = 0.0;
     for (int c = 0; c < order; ++c) own[c] = 0.0;

@@ -1,34 +1,36 @@
 // amg_interpolate: extended+i interpolation with truncation (see precond/multilevel/host/interpolate.rs), with the same roundings.
 //
 // Macros: LANES of a warp that have a row, THREADS of a block, SLOTS of a row's table in shared memory.
-// A row's table has the nodes it interpolates from, C, and their sums. First the entries of the row and of its strong fine neighbours' rows
-// fill it, then the same entries are read again and summed: lanes take entries of a neighbour's row, whose columns differ, so no two
-// write one sum, and neighbours come one after another in ascending order. b_ik is added by ascending columns. Rows for which a table is too small
+// A row's table has the nodes it interpolates from, C, and their sums. First the strong entries of the row and of its strong fine neighbours' rows
+// fill it, then the same rows are read again and summed: lanes take entries of a neighbour's row, whose columns differ, so no two
+// write one sum, and neighbours come one after another in ascending order. b_ik is added by ascending columns. Of a neighbour's row only the part is
+// read that matters (`coarse_part` in amg_split.cu), and its entry of column i is searched. Rows for which a table is too small
 // are listed, and `interpolate_long` does them with tables in global memory.
-// Bytes moved: the matrix and a byte of flags an entry, from memory about once; from caches as often as a node is somebody's strong fine
-// neighbour, 13 bytes an entry and pass; 12 bytes a weight.
+// Bytes moved: the matrix and a byte of flags an entry, from memory about once; from caches, as often as a node is somebody's strong fine
+// neighbour, 16 bytes an entry of its coarse part; 12 bytes a weight.
 
 #include "amg_table.cuh"
 
-#define SELF 0xfffffffeu
+// a_ki where its sign is not that of a_kk, else 0.
+__device__ double opposite_entry(const Matrix& a, u32 k, u32 i) {
+    i64 low = a.ptr[k], high = a.ptr[k + 1];
+    const i64 end = high;
+    while (low < high) {
+        const i64 middle = (low + high) / 2;
+        if (a.col[middle] < i) low = middle + 1;
+        else high = middle;
+    }
+    return low < end && a.col[low] == i && (a.flags[low] & OPPOSITE) ? a.values[low] : 0;
+}
 
-// A = (ptr, col, values, flags), n rows; number[i + 1] > number[i] where node i stays, as number[i].
-struct Matrix {
-    const i64* __restrict__ ptr;
-    const u32* __restrict__ col;
-    const double* __restrict__ values;
-    const u8* __restrict__ flags;
-    const i64* __restrict__ number;
-};
-
-// A part of row k: entries of the sign that counts whose columns are row i itself or in its table; NONE where there is nothing.
-__device__ __forceinline__ u32 place(const Matrix& a, const Table& table, u32 i, i64 q, i64 end, double& value) {
+// Entry q of a coarse part: its slot, NONE where its node is not in the table; 0 is its value then.
+__device__ __forceinline__ u32 place(const Matrix& a, const Table& table, i64 q, i64 end, u32& column, double& value) {
     value = 0;
+    column = NONE;
     if (q >= end) return NONE;
-    const u32 flag = a.flags[q], j = a.col[q];
-    const double v = a.values[q];
-    if (!(flag & OPPOSITE)) return NONE;
-    const u32 slot = j == i ? SELF : flag & COARSE ? table.find(j) : NONE;
+    column = a.part_col[q] & ~TOP;
+    const double v = a.part_values[q];
+    const u32 slot = table.find(column);
     if (slot != NONE) value = v;
     return slot;
 }
@@ -55,51 +57,47 @@ template <int L> __device__ double sum_up(const Group<L>& group, const Matrix& a
         const double v = p < end ? a.values[p] : 0;
         const bool other = k != i, far = other && (flag & STRONG) && !(flag & COARSE);
         const bool weak = other && !far && !((flag & COARSE) && table.find(k) != NONE);
-        const i64 row = far ? a.ptr[k] : 0, row_end = far ? a.ptr[k + 1] : 0;
+        const i64 row = far ? a.part[k] : 0, row_end = far ? a.part[k + 1] : 0;
+        const double a_ki = far ? opposite_entry(a, k, i) : 0;
         const u32 fine = group.ballot(far);
         u32 left = group.ballot(far || weak);
         while (__any_sync(FULL, left != 0)) {
             const int who = Group<L>::lowest(left);
             const bool through = fine >> who & left >> who & 1;  // along the row of a fine neighbour
-            const double a_ik = group.from(v, who);
+            const double a_ik = group.from(v, who), from_back = group.from(a_ki, who);
             const i64 first = group.from(row, who), from_end = group.from(row_end, who);
             const i64 last = through ? from_end : first;
+            const double back = through ? from_back : 0;
             if (left && !through) diagonal = __dadd_rn(diagonal, a_ik);
             left &= left - 1;
+            // b_ik by ascending columns; what is not in the table is 0, and adds nothing.
             double b = 0, value = 0;
             u32 slot = NONE;
+            bool pending = back != 0;
             for (i64 part = first; __any_sync(FULL, part < last); part += L) {
-                double new_value = 0;
-                const bool reads = part < last;
-                const u32 new_slot = reads ? place(a, table, i, part + group.lane, last, new_value) : NONE;
-                if (reads) {
-                    slot = new_slot;
-                    value = new_value;
-                }
-                if (L <= 8) {
-                    // What has no place is 0, and adds nothing.
-#pragma unroll
-                    for (int k = 0; k < L; ++k) b = __dadd_rn(b, group.from(new_value, k));
-                } else {
-                    u32 in = group.ballot(new_slot != NONE);
-                    while (__any_sync(FULL, in != 0)) {
-                        const double next = group.from(new_value, Group<L>::lowest(in));
-                        if (in) b = __dadd_rn(b, next);
-                        in &= in - 1;
+                u32 column = NONE;
+                if (part < last) slot = place(a, table, part + group.lane, last, column, value);
+                const u32 here = __popc(group.ballot(column != NONE)), before = __popc(group.ballot(column < i));
+                for (u32 k = 0; k < L && __any_sync(FULL, k < here); ++k) {
+                    const double next = group.from(value, k);
+                    if (k >= here) continue;
+                    if (pending && k == before) {
+                        b = __dadd_rn(b, back);
+                        pending = false;
                     }
+                    b = __dadd_rn(b, next);
                 }
             }
+            if (pending) b = __dadd_rn(b, back);
             if (through && b == 0) diagonal = __dadd_rn(diagonal, a_ik);
             const double share = through && b != 0 ? __ddiv_rn(a_ik, b) : 0;
             const i64 stop = through && b != 0 ? last : first;
-            for (i64 part = first; __any_sync(FULL, part < stop); part += L) {
-                const bool takes = part < stop;
-                if (takes && last - first > L) slot = place(a, table, i, part + group.lane, last, value);
-                if (takes && slot < SELF) table.sum[slot] = __dadd_rn(table.sum[slot], __dmul_rn(share, value));
-                const u32 own = group.ballot(takes && slot == SELF);
-                const double back = group.from(value, Group<L>::lowest(own));
-                if (own) diagonal = __dadd_rn(diagonal, __dmul_rn(share, back));
+            for (i64 part = first; part < stop; part += L) {
+                u32 column;
+                if (last - first > L) slot = place(a, table, part + group.lane, last, column, value);
+                if (slot != NONE) table.sum[slot] = __dadd_rn(table.sum[slot], __dmul_rn(share, value));
             }
+            if (through && b != 0 && back != 0) diagonal = __dadd_rn(diagonal, __dmul_rn(share, back));
             __syncwarp();
         }
     }
@@ -113,7 +111,7 @@ template <int L> __device__ bool weigh(const Group<L>& group, const Matrix& a, c
     const i64 begin = here && !stays ? a.ptr[i] : 0, end = here && !stays ? a.ptr[i + 1] : 0;
     clear(group, table);
     __syncwarp();
-    const bool fits = gather(group, a.ptr, a.col, a.flags, table, false, (u32)i, begin, end, bound);
+    const bool fits = gather(group, a, table, false, (u32)i, begin, end, bound);
     __syncwarp();
     const double diagonal = sum_up(group, a, table, (u32)i, begin, fits ? end : begin);
     __syncwarp();
@@ -130,8 +128,7 @@ template <int L> __device__ bool weigh(const Group<L>& group, const Matrix& a, c
     return true;
 }
 
-#define PARAMETERS const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u8* __restrict__ flags, const i64* __restrict__ number, const u32 most, const i64* __restrict__ place, const i64 stride, u32* counts, u32* to_col, double* to_values
-#define THE_MATRIX const Matrix a = {ptr, col, values, flags, number}
+#define PARAMETERS const i64 n, const Matrix a, const u32 most, const i64* __restrict__ place, const i64 stride, u32* counts, u32* to_col, double* to_values
 #define THE_OUTPUT const Output to = {place, stride, counts, to_col, to_values}
 
 // Rows in shared memory. The others are listed in `rows`; found[0] counts them, found[1] becomes the most nodes that one of them may have.
@@ -140,7 +137,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) interpolate(PARAMETERS, u3
     __shared__ double sums[AT_ONCE][SLOTS];
     __shared__ u32 keys[AT_ONCE][SLOTS];
     __shared__ u32 orders[AT_ONCE][SLOTS];
-    THE_MATRIX;
     THE_OUTPUT;
     const Group<LANES> group;
     const int own = threadIdx.x / LANES;
@@ -159,7 +155,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) interpolate(PARAMETERS, u3
 
 // The listed rows, a warp each, with tables of `slots` for each warp of the grid.
 extern "C" __global__ void __launch_bounds__(32) interpolate_long(PARAMETERS, const u32* __restrict__ rows, const u32 count, const u32 slots, u32* __restrict__ keys, double* __restrict__ sums, u32* __restrict__ orders) {
-    THE_MATRIX;
     THE_OUTPUT;
     const Group<32> group;
     const i64 own = blockIdx.x * (i64)slots;

@@ -2,19 +2,19 @@
 // precond/multilevel/host/split.rs).
 //
 // Macros: LANES of a warp that have a node, THREADS of a block, SLOTS of a node's table in shared memory. A node's neighbours stand in the order of its table, which may
-// differ from run to run; nothing that is made of them depends on it. Bytes moved: 5 an entry, from memory once, from caches for every
-// node that stays and reads it.
+// differ from run to run; nothing that is made of them depends on it. Bytes moved: 5 an entry of nodes that stay, and 4 an entry of
+// the coarse part of a row (`coarse_part` in amg_split.cu), from caches as often as nodes that stay read it.
 
 #include "amg_table.cuh"
 
 // The neighbours of node nodes[k], as numbers of nodes that stay: their number into counts[k] where `place` is null, else themselves from place[k] on, and each one's `counts`
 // goes up by 1. False where the table is too small.
-template <int L> __device__ bool paths_of(const Group<L>& group, const Keys& table, i64 k, bool here, const i64* __restrict__ ptr, const u32* __restrict__ col, const u8* __restrict__ flags, const i64* __restrict__ number, const u32* __restrict__ nodes, const i64* __restrict__ place, u32* counts, u32* __restrict__ to, u64& bound) {
+template <int L> __device__ bool paths_of(const Group<L>& group, const Keys& table, i64 k, bool here, const Matrix& a, const u32* __restrict__ nodes, const i64* __restrict__ place, u32* counts, u32* __restrict__ to, u64& bound) {
     const u32 i = here ? nodes[k] : 0;
-    const i64 begin = here ? ptr[i] : 0, end = here ? ptr[i + 1] : 0;
+    const i64 begin = here ? a.ptr[i] : 0, end = here ? a.ptr[i + 1] : 0;
     clear(group, table);
     __syncwarp();
-    const bool fits = gather(group, ptr, col, flags, table, true, i, begin, end, bound);
+    const bool fits = gather(group, a, table, true, i, begin, end, bound);
     __syncwarp();
     const i64 first = here && fits && place ? place[k] : 0;
     u32 done = 0;
@@ -22,7 +22,7 @@ template <int L> __device__ bool paths_of(const Group<L>& group, const Keys& tab
         const u32 node = table.key[s + group.lane];
         const u32 all = group.ballot(node != NONE);
         if (here && fits && place && node != NONE) {
-            const u32 other = (u32)number[node];
+            const u32 other = (u32)a.number[node];
             to[first + done + __popc(all & ((1u << group.lane) - 1))] = other;
             atomicAdd(&counts[other], 1u);
         }
@@ -32,7 +32,7 @@ template <int L> __device__ bool paths_of(const Group<L>& group, const Keys& tab
     return fits;
 }
 
-#define PARAMETERS const i64 count, const i64* __restrict__ ptr, const u32* __restrict__ col, const u8* __restrict__ flags, const i64* __restrict__ number, const u32* __restrict__ nodes, const i64* __restrict__ place, u32* counts, u32* __restrict__ to
+#define PARAMETERS const i64 count, const Matrix a, const u32* __restrict__ nodes, const i64* __restrict__ place, u32* counts, u32* __restrict__ to
 
 // Tables in shared memory. The nodes that need larger ones are listed in `rows`; found[0] counts them, found[1] becomes the most neighbours that one of them may have.
 extern "C" __global__ void __launch_bounds__(THREADS) strong_paths(PARAMETERS, u32* __restrict__ rows, u32* found) {
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) strong_paths(PARAMETERS, u
     for (i64 first = blockIdx.x * (i64)AT_ONCE; first < count; first += gridDim.x * (i64)AT_ONCE) {
         const i64 k = first + own;
         u64 bound;
-        const bool fits = paths_of(group, table, k, k < count, ptr, col, flags, number, nodes, place, counts, to, bound);
+        const bool fits = paths_of(group, table, k, k < count, a, nodes, place, counts, to, bound);
         if (!fits && group.lane == 0) {
             rows[atomicAdd(&found[0], 1u)] = (u32)k;
             atomicMax(&found[1], (u32)(bound < NONE ? bound : NONE));
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(32) strong_paths_long(PARAMETERS, c
     const Keys table = {keys + blockIdx.x * (i64)slots, slots};
     for (u32 t = blockIdx.x; t < length; t += gridDim.x) {
         u64 bound;
-        paths_of(group, table, rows[t], true, ptr, col, flags, number, nodes, place, counts, to, bound);
+        paths_of(group, table, rows[t], true, a, nodes, place, counts, to, bound);
         __syncwarp();
     }
 }

@@ -130,9 +130,46 @@ extern "C" __global__ void __launch_bounds__(256) pmis_staying(const i64 n, cons
     for EACH (i, n) stays[i] = state[i] == STAYS;
 }
 
-// COARSE of each entry whose column stays, and of no other.
-extern "C" __global__ void __launch_bounds__(256) coarse_columns(const i64 entries, const u32* __restrict__ col, const u8* __restrict__ state, u8* __restrict__ flags) {
-    for EACH (p, entries) flags[p] = (flags[p] & ~COARSE) | (state[col[p]] == STAYS ? COARSE : 0);
+// COARSE of each entry whose column stays, and how many entries of each row are OPPOSITE too.
+extern "C" __global__ void __launch_bounds__(256) coarse_columns(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ state, u8* __restrict__ flags, u32* __restrict__ counts) {
+    const int lane = threadIdx.x % 32, lanes = 1 << shift;
+    for EACH_WARP_OF_ROWS (first, n) {
+        const i64 i = first + (lane >> shift);
+        const i64 end = i < n ? ptr[i + 1] : 0;
+        u32 count = 0;
+        for (i64 p = (i < n ? ptr[i] : 0) + (lane & (lanes - 1)); p < end; p += lanes) {
+            if (state[col[p]] != STAYS) continue;
+            const u8 flag = flags[p];
+            flags[p] = flag | COARSE;
+            count += (flag & OPPOSITE) != 0;
+        }
+        for (int step = 1; step < lanes; step *= 2) count += __shfl_xor_sync(FULL, count, step);
+        if (i < n && (lane & (lanes - 1)) == 0) counts[i] = count;
+    }
+}
+
+// The entries that are COARSE and OPPOSITE, row by row from place[i] on: what other rows read of a row that they interpolate through. The highest bit of a
+// column says STRONG; `to_values` may be null.
+extern "C" __global__ void __launch_bounds__(256) coarse_part(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const int shift, const u8* __restrict__ flags, const i64* __restrict__ place, u32* __restrict__ to_col, double* __restrict__ to_values) {
+    const int lane = threadIdx.x % 32, lanes = 1 << shift;
+    const u32 group = lanes == 32 ? FULL : ((1u << lanes) - 1) << (lane & ~(lanes - 1));
+    for EACH_WARP_OF_ROWS (first, n) {
+        const i64 i = first + (lane >> shift);
+        const i64 end = i < n ? ptr[i + 1] : 0;
+        i64 to = i < n ? place[i] : 0;
+        for (i64 at = i < n ? ptr[i] : 0; __any_sync(FULL, at < end); at += lanes) {
+            const i64 p = at + (lane & (lanes - 1));
+            const u8 flag = p < end ? flags[p] : 0;
+            const bool takes = (flag & COARSE) && (flag & OPPOSITE);
+            const u32 all = __ballot_sync(FULL, takes) & group;
+            if (takes) {
+                const i64 own = to + __popc(all & ((1u << lane) - 1));
+                to_col[own] = col[p] | (flag & STRONG ? TOP : 0);
+                if (to_values) to_values[own] = values[p];
+            }
+            to += __popc(all);
+        }
+    }
 }
 
 // The nodes that stay, in ascending order; number[i] nodes before node i do.

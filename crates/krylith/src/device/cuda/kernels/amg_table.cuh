@@ -82,29 +82,42 @@ template <int L> __device__ void clear(const Group<L>& group, const Table& table
     }
 }
 
+// A matrix of n rows, with flags for its entries, and its part of COARSE and OPPOSITE entries.
+struct Matrix {
+    const i64* __restrict__ ptr;
+    const u32* __restrict__ col;
+    const double* __restrict__ values;
+    const u8* __restrict__ flags;
+    const i64* __restrict__ part;
+    const u32* __restrict__ part_col;
+    const double* __restrict__ part_values;
+    // number[i + 1] > number[i] where node i stays, as number[i].
+    const i64* __restrict__ number;
+};
+
 // Into the table: the coarse columns of row i's strong entries, and those of the rows that its strong entries lead to: its fine neighbours' rows, or with
 // `all` every neighbour's. False where the table is full; `most` becomes an upper bound of their number.
-template <int L> __device__ bool gather(const Group<L>& group, const i64* __restrict__ ptr, const u32* __restrict__ col, const u8* __restrict__ flags, const Keys& table, bool all, u32 i, i64 begin, i64 end, u64& most) {
+template <int L> __device__ bool gather(const Group<L>& group, const Matrix& a, const Keys& table, bool all, u32 i, i64 begin, i64 end, u64& most) {
     bool fits = true;
     u64 reads = 0;
     for (i64 at = begin; __any_sync(FULL, at < end); at += L) {
         const i64 p = at + group.lane;
-        const u32 flag = p < end ? flags[p] : 0, k = p < end ? col[p] : 0;
+        const u32 flag = p < end ? a.flags[p] : 0, k = p < end ? a.col[p] : 0;
         if ((flag & STRONG) && (flag & COARSE)) {
             fits = fits && table.insert(k);
             reads += 1;
         }
         const bool far = (flag & STRONG) && (all || !(flag & COARSE));
-        const i64 row = far ? ptr[k] : 0, row_end = far ? ptr[k + 1] : 0;
+        const i64 row = far ? a.part[k] : 0, row_end = far ? a.part[k + 1] : 0;
         reads += row_end - row;
-        u32 left = group.ballot(far);
+        u32 left = group.ballot(row < row_end);
         while (__any_sync(FULL, left != 0)) {
             const int who = Group<L>::lowest(left);
             const i64 first = group.from(row, who), last = group.from(row_end, who);
             if (left) {
                 for (i64 q = first + group.lane; q < last; q += L) {
-                    const u32 of = flags[q], j = col[q];
-                    if ((of & STRONG) && (of & COARSE) && j != i) fits = fits && table.insert(j);
+                    const u32 j = a.part_col[q];
+                    if ((j & TOP) && (j & ~TOP) != i) fits = fits && table.insert(j & ~TOP);
                 }
             }
             left &= left - 1;
@@ -116,25 +129,37 @@ template <int L> __device__ bool gather(const Group<L>& group, const i64* __rest
     return group.ballot(!fits) == 0;
 }
 
-// Weights `scale` times sum over `diagonal`, those that are not 0, to the front of the table: how many. 0 where a weight is not finite.
-template <int L> __device__ u32 divide(const Group<L>& group, const Table& table, double scale, double diagonal) {
+// The entries of the table that are used, of the first `slots`, and that `takes` wants, to its front: how many. `takes(sum)` may change the sum.
+template <int L, class F> __device__ u32 to_front(const Group<L>& group, const Table& table, u32 slots, F takes) {
     u32 done = 0;
-    bool broken = diagonal == 0;
-    for (u32 s = 0; s < table.slots; s += L) {
-        const u32 node = table.key[s + group.lane];
-        const double w = node == NONE ? 0 : __dmul_rn(scale, __ddiv_rn(table.sum[s + group.lane], diagonal));
-        broken = broken || !isfinite(w);
-        const u32 all = group.ballot(w != 0);
+    for (u32 first = 0; __any_sync(FULL, first < slots); first += L) {
+        const u32 s = first + group.lane;
+        const u32 node = s < slots ? table.key[s] : NONE;
+        double sum = node != NONE ? table.sum[s] : 0;
+        const bool keeps = node != NONE && takes(sum);
+        const u32 all = group.ballot(keeps);
         __syncwarp();  // the slots are read
-        if (w != 0) {
+        if (keeps) {
             const u32 to = done + __popc(all & ((1u << group.lane) - 1));
             table.key[to] = node;
-            table.sum[to] = w;
+            table.sum[to] = sum;
         }
         done += __popc(all);
         __syncwarp();
     }
-    return group.ballot(broken) ? 0 : done;
+    return done;
+}
+
+// Weights `scale` times sum over `diagonal`, those that are not 0, to the front of the table: how many. 0 where a weight is not finite.
+template <int L> __device__ u32 divide(const Group<L>& group, const Table& table, double scale, double diagonal) {
+    const u32 used = to_front(group, table, table.slots, [](double&) { return true; });
+    bool broken = diagonal == 0;
+    const u32 count = to_front(group, table, used, [&](double& sum) {
+        sum = __dmul_rn(scale, __ddiv_rn(sum, diagonal));
+        broken = broken || !isfinite(sum);
+        return sum != 0;
+    });
+    return group.ballot(broken) ? 0 : count;
 }
 
 // The first `count` of the table by ascending keys: `order` has their places, DROPPED where `most` others (0: any number) are larger, or as large and lower. The

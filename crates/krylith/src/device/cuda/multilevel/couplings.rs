@@ -114,6 +114,7 @@ impl Cuda {
         let residents = terms.terms.iter().map(|(_, a)| self.resident(a)).collect::<Result<Vec<_>>>()?;
         let coefficients: Vec<f64> = terms.terms.iter().flat_map(|(c, _)| c.values()).copied().collect();
         let coefficients = device.upload(&coefficients, what)?;
+        let (row_ptr, col) = (device.zeros::<i64>(n + 1, what)?, device.room::<u32>(n, what)?);
         let to = device.room::<f64>(n * order * order, what)?;
         if n > 0 {
             let term =
@@ -121,13 +122,12 @@ impl Cuda {
             let function = device.function(&kernel("amg_l1", terms.block()))?;
             let (grid, first, second) = ((n * order).div_ceil(256), term(0), term(1));
             let (nodes, stages, c) = (n as i64, s as i32, coefficients.pointer());
+            let (ptr, col, to) = (row_ptr.pointer(), col.pointer(), to.pointer());
             // SAFETY: the parameter types are the kernel's; a block a node.
             unsafe {
-                launch!(device, &function, grid, 256, 0, nodes, stages, first, second, c, to.pointer())?
+                launch!(device, &function, grid, 256, 0, nodes, stages, first, second, c, ptr, col, to)?
             };
         }
-        let row_ptr = device.upload(&(0..=n as i64).collect::<Vec<_>>(), what)?;
-        let col = device.upload(&(0..n as u32).collect::<Vec<_>>(), what)?;
         Ok(stored(order, n, n, Resident::new(row_ptr, col, to)))
     }
 }

@@ -29,11 +29,10 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Tables of a block have 32 KB in all. A table has room for several times as many nodes as stay on a grid within a distance of two.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 3] = [
         Self { lanes: 8, threads: 256, slots: 64 },
-        Self { lanes: 16, threads: 256, slots: 128 },
-        Self { lanes: 32, threads: 256, slots: 256 },
-        Self { lanes: 32, threads: 64, slots: 1024 },
+        Self { lanes: 8, threads: 128, slots: 128 },
+        Self { lanes: 16, threads: 128, slots: 256 },
     ];
 
     /// By the mean length of a row.
@@ -41,8 +40,7 @@ impl Shape {
         match entries / rows.max(1) {
             0..=9 => Self::ALL[0],
             10..=18 => Self::ALL[1],
-            19..=40 => Self::ALL[2],
-            _ => Self::ALL[3],
+            _ => Self::ALL[2],
         }
     }
 
@@ -63,7 +61,7 @@ impl Shape {
 }
 
 /// One entry stands for all of its file.
-pub(super) fn kernels() -> [Kernel; 4] {
+pub(super) fn kernels() -> [Kernel; 3] {
     Shape::ALL.map(|shape| shape.kernel(FILE, "interpolate"))
 }
 
@@ -194,36 +192,27 @@ impl Rows<'_> {
         let (device, shape) = (self.device, self.shape);
         let long = LongRows::new(device, self.n)?;
         let function = device.function(&shape.kernel(FILE, "interpolate"))?;
-        let (n, most) = (self.n as i64, self.most);
-        let (ptr, col, values) = (self.a.row_ptr.pointer(), self.a.col.pointer(), self.a.values.pointer());
-        let (flags, number) = (self.split.flags.pointer(), self.split.number.pointer());
-        let (place, stride, counts, to_col, to_values) =
-            (to.place, to.stride as i64, to.counts, to.col, to.values);
+        let (a, split, part) = (&self.a, self.split, &self.split.part);
+        // `Matrix` of the kernels.
+        let matrix = [
+            a.row_ptr.pointer(),
+            a.col.pointer(),
+            a.values.pointer(),
+            split.flags.pointer(),
+            part.ptr.pointer(),
+            part.col.pointer(),
+            part.values.pointer(),
+            split.number.pointer(),
+        ];
+        let (n, most, threads) = (self.n as i64, self.most, shape.threads);
+        let (place, stride, counts, col, values) = (to.place, to.stride as i64, to.counts, to.col, to.values);
+        let (blocks, rows, found) = (shape.blocks(device, self.n), long.rows.pointer(), long.found.pointer());
         // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry of the matrix, and the output has room for
         // every weight of a row.
         unsafe {
-            let (blocks, rows, found) =
-                (shape.blocks(device, self.n), long.rows.pointer(), long.found.pointer());
             launch!(
-                device,
-                &function,
-                blocks,
-                shape.threads,
-                0,
-                n,
-                ptr,
-                col,
-                values,
-                flags,
-                number,
-                most,
-                place,
-                stride,
-                counts,
-                to_col,
-                to_values,
-                rows,
-                found
+                device, &function, blocks, threads, 0, n, matrix, most, place, stride, counts, col, values,
+                rows, found
             )?;
         }
         let Some(tables) = long.tables(device, self.split.coarse, 16)? else { return Ok(()) };
@@ -231,10 +220,10 @@ impl Rows<'_> {
         let (keys, orders) = (device.room::<u32>(room, WHAT)?, device.room::<u32>(room, WHAT)?);
         let sums = device.room::<f64>(room, WHAT)?;
         let function = device.function(&shape.kernel(FILE, "interpolate_long"))?;
+        let (length, slots) = (tables.rows as u32, tables.slots as u32);
+        let (keys, sums, orders) = (keys.pointer(), sums.pointer(), orders.pointer());
         // SAFETY: as above; each warp has a table of `slots`, more than its rows have nodes.
         unsafe {
-            let (rows, count, slots) = (long.rows.pointer(), tables.rows as u32, tables.slots as u32);
-            let (keys, sums, orders) = (keys.pointer(), sums.pointer(), orders.pointer());
             launch!(
                 device,
                 &function,
@@ -242,19 +231,15 @@ impl Rows<'_> {
                 32,
                 0,
                 n,
-                ptr,
-                col,
-                values,
-                flags,
-                number,
+                matrix,
                 most,
                 place,
                 stride,
                 counts,
-                to_col,
-                to_values,
+                col,
+                values,
                 rows,
-                count,
+                length,
                 slots,
                 keys,
                 sums,
@@ -277,6 +262,6 @@ mod tests {
         }
         assert_eq!(Shape::choose(0, 0), Shape::ALL[0]);
         assert_eq!(Shape::choose(10, 70), Shape::ALL[0]);
-        assert_eq!(Shape::choose(10, 5000), Shape::ALL[3]);
+        assert_eq!(Shape::choose(10, 5000), Shape::ALL[2]);
     }
 }

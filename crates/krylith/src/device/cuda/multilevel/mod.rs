@@ -1,6 +1,7 @@
 //! Coarse levels on a GPU, the results those of `precond/multilevel/host`. What kernels do not take is done by the host, on matrices that
 //! come there by themselves.
 
+mod aggregate;
 mod couplings;
 mod galerkin;
 mod interpolate;
@@ -27,7 +28,8 @@ pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Ke
     let mut all = galerkin::kernels(blocks.clone());
     all.extend(couplings::kernels(blocks));
     all.extend(transpose::kernels());
-    all.extend(split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()));
+    all.extend(split::kernels().chain(interpolate::kernels()));
+    all.extend(multipass::kernels().into_iter().chain(aggregate::kernels()));
     all
 }
 
@@ -92,7 +94,15 @@ impl Coarsen for Cuda {
                     None => return on_host(),
                 }
             }
-            CoarsenKind::Aggregation { .. } => return on_host(),
+            CoarsenKind::Aggregation { smoothed: true } => {
+                let theta = host::aggregate::threshold(how.strength, level);
+                match aggregate::smoothed(self, couplings, theta, level)? {
+                    Some(made) if (1..couplings.block_rows()).contains(&made.block_columns()) => made,
+                    Some(_) => return Ok(None),
+                    None => return on_host(),
+                }
+            }
+            CoarsenKind::Aggregation { smoothed: false } => return on_host(),
         };
         let restriction = self.transposed(&prolongation)?;
         Ok(Some(Transfer { prolongation, restriction }))

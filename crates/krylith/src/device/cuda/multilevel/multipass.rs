@@ -16,7 +16,7 @@ const WHAT: &str = "interpolation weights";
 const AT_ONCE: usize = 5;
 
 /// One entry stands for all of its file.
-pub(super) fn kernels() -> [Kernel; 4] {
+pub(super) fn kernels() -> [Kernel; 3] {
     Shape::ALL.map(|shape| shape.kernel(FILE, "multipass_rows"))
 }
 

@@ -6,7 +6,7 @@ use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::resident::Resident;
 use super::super::scan;
-use super::interpolate::{LongRows, Shape};
+use super::interpolate::{LongRows, Shape, Tables};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::precond::multilevel::host::split::{SEED, TWICE};
@@ -15,6 +15,7 @@ use std::sync::Arc;
 /// Rounds of PMIS that are launched at first, and between two looks at how many nodes are undecided: most graphs need five to seven.
 const FIRST_ROUNDS: u32 = 6;
 const MORE_ROUNDS: u32 = 3;
+const PATHS: &str = "amg_paths.cu";
 const WHAT: &str = "the nodes of a coarse level";
 
 /// What strength and PMIS say of a matrix.
@@ -25,6 +26,8 @@ pub(super) struct Split {
     pub number: Buffer<i64>,
     /// How many nodes stay.
     pub coarse: usize,
+    /// What rows read of others that they interpolate through; nothing where the level is aggressive.
+    pub part: Part,
 }
 
 fn kernel(entry: &'static str) -> Kernel {
@@ -33,7 +36,7 @@ fn kernel(entry: &'static str) -> Kernel {
 
 /// Every kernel, where one entry stands for all of its file.
 pub(super) fn kernels() -> impl Iterator<Item = Kernel> {
-    let paths = Shape::ALL.map(|shape| shape.kernel("amg_paths.cu", "strong_paths"));
+    let paths = Shape::ALL.map(|shape| shape.kernel(PATHS, "strong_paths"));
     std::iter::once(kernel("strong_entries")).chain(paths)
 }
 
@@ -74,8 +77,8 @@ pub(super) fn split(space: &Cuda, a: &Bsr, theta: f64, level: usize, aggressive:
     }
     let graph = Graph { rows, shift, ptr, col, flags: flags.pointer() };
     let state = pmis(device, graph, &counts, SEED + level as u64, 0, false)?;
-    let (mut number, mut coarse) = numbers(device, &state, counts)?;
-    mark(device, &on, &state, &flags)?;
+    let (mut number, mut coarse) = numbers(device, &state, &counts)?;
+    let mut part = Part::of(device, &on, graph, &state, counts, !aggressive)?;
     if aggressive && coarse > 0 {
         let nodes = device.room::<u32>(coarse, WHAT)?;
         let list = device.function(&kernel("staying_nodes"))?;
@@ -83,17 +86,64 @@ pub(super) fn split(space: &Cuda, a: &Bsr, theta: f64, level: usize, aggressive:
         unsafe {
             launch!(device, &list, grid(device, rows), 256, 0, n, number.pointer(), nodes.pointer())?;
         }
-        let again = stay_again(device, graph, a.blocks(), &number, &nodes, SEED + TWICE + level as u64)?;
+        let matrix = [ptr, col, 0, graph.flags, part.ptr.pointer(), part.col.pointer(), 0, number.pointer()];
+        let shape = Shape::choose(rows, entries);
+        let again = stay_again(device, matrix, shape, &nodes, SEED + TWICE + level as u64)?;
         let keep = device.function(&kernel("stay_again"))?;
         // SAFETY: as above.
         unsafe {
             let (nodes, again, state) = (nodes.pointer(), again.pointer(), state.pointer());
             launch!(device, &keep, grid(device, coarse), 256, 0, coarse as i64, nodes, again, state)?;
         }
-        (number, coarse) = numbers(device, &state, device.room(rows, WHAT)?)?;
-        mark(device, &on, &state, &flags)?;
+        part = Part::none(device)?;
+        (number, coarse) = numbers(device, &state, &device.room(rows, WHAT)?)?;
     }
-    Ok(Split { flags, number, coarse })
+    Ok(Split { flags, number, coarse, part })
+}
+
+/// The entries of a matrix whose columns stay and whose signs are not those of the diagonal.
+pub(super) struct Part {
+    pub ptr: Buffer<i64>,
+    /// The highest bit says that the entry is strong.
+    pub col: Buffer<u32>,
+    pub values: Buffer<f64>,
+}
+
+impl Part {
+    fn none(device: &Arc<Device>) -> Result<Self> {
+        Ok(Self { ptr: device.room(0, WHAT)?, col: device.room(0, WHAT)?, values: device.room(0, WHAT)? })
+    }
+
+    /// Marks the entries of a graph's matrix whose columns stay, and takes them; `room` is for a number a row.
+    fn of(
+        device: &Arc<Device>,
+        a: &Resident,
+        graph: Graph,
+        state: &Buffer<u8>,
+        room: Buffer<u32>,
+        with_values: bool,
+    ) -> Result<Self> {
+        let Graph { rows, shift, ptr, col, flags } = graph;
+        let (mark, take) =
+            (device.function(&kernel("coarse_columns"))?, device.function(&kernel("coarse_part"))?);
+        let (n, blocks) = (rows as i64, grid(device, rows << shift));
+        // SAFETY: the parameter types are the kernels', here and below; columns are rows of this matrix, whose terms have no halo.
+        unsafe {
+            let (state, counts) = (state.pointer(), room.pointer());
+            launch!(device, &mark, blocks, 256, 0, n, ptr, col, shift, state, flags, counts)?;
+        }
+        let places = scan::scan(device, &room)?;
+        let entries = scan::last(device, &places)? as usize;
+        let to_col = device.room::<u32>(entries, WHAT)?;
+        let to_values = device.room::<f64>(if with_values { entries } else { 0 }, WHAT)?;
+        // SAFETY: places are sums of as many entries as the kernel takes.
+        unsafe {
+            let (values, place, to) = (a.values.pointer(), places.pointer(), to_col.pointer());
+            let to_values = if with_values { to_values.pointer() } else { 0 };
+            launch!(device, &take, blocks, 256, 0, n, ptr, col, values, shift, flags, place, to, to_values)?;
+        }
+        Ok(Self { ptr: places, col: to_col, values: to_values })
+    }
 }
 
 /// The state of each node after PMIS; `counts` nodes depend on each. Hashes are of `nodes`, 0: of the rows themselves.
@@ -150,91 +200,47 @@ fn pmis(
 }
 
 /// Numbers of the nodes that stay, and how many they are; `room` is for a number a node.
-fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: Buffer<u32>) -> Result<(Buffer<i64>, usize)> {
+fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Result<(Buffer<i64>, usize)> {
     let staying = device.function(&kernel("pmis_staying"))?;
     let n = state.len();
     // SAFETY: the parameter types are the kernel's; both arrays have a number for each row.
     unsafe {
         launch!(device, &staying, grid(device, n), 256, 0, n as i64, state.pointer(), room.pointer())?;
     }
-    let number = scan::scan(device, &room)?;
+    let number = scan::scan(device, room)?;
     let coarse = scan::last(device, &number)? as usize;
     Ok((number, coarse))
 }
 
-/// Marks the entries whose columns stay.
-fn mark(device: &Arc<Device>, a: &Resident, state: &Buffer<u8>, flags: &Buffer<u8>) -> Result<()> {
-    let coarse = device.function(&kernel("coarse_columns"))?;
-    let (entries, col) = (flags.len(), a.col.pointer());
-    // SAFETY: the parameter types are the kernel's; columns are rows of this matrix, whose terms have no halo.
-    unsafe {
-        let (state, flags) = (state.pointer(), flags.pointer());
-        launch!(device, &coarse, grid(device, entries), 256, 0, entries as i64, col, state, flags)
-    }
-}
-
-/// PMIS of the nodes that stay, joined by paths of at most two strong couplings: the state of each of them.
+/// PMIS of the nodes that stay, joined by paths of at most two strong couplings: the state of each of them. `matrix` is `Matrix` of the kernels.
 fn stay_again(
     device: &Arc<Device>,
-    graph: Graph,
-    entries: usize,
-    number: &Buffer<i64>,
+    matrix: [u64; 8],
+    shape: Shape,
     nodes: &Buffer<u32>,
     seed: u64,
 ) -> Result<Buffer<u8>> {
-    let (count, shape) = (nodes.len(), Shape::choose(graph.rows, entries));
+    let count = nodes.len();
     let walk = |place: u64, counts: &Buffer<u32>, to: u64| -> Result<()> {
         let long = LongRows::new(device, count)?;
-        let function = device.function(&shape.kernel("amg_paths.cu", "strong_paths"))?;
-        let Graph { ptr, col, flags, .. } = graph;
-        let (n, number, nodes, counts) = (count as i64, number.pointer(), nodes.pointer(), counts.pointer());
+        let function = device.function(&shape.kernel(PATHS, "strong_paths"))?;
+        let (n, nodes, counts) = (count as i64, nodes.pointer(), counts.pointer());
+        let (blocks, rows, found) = (shape.blocks(device, count), long.rows.pointer(), long.found.pointer());
         // SAFETY: the parameter types are the kernel's; places are sums of what it has counted itself.
         unsafe {
-            let (rows, found) = (long.rows.pointer(), long.found.pointer());
-            launch!(
-                device,
-                &function,
-                shape.blocks(device, count),
-                shape.threads,
-                0,
-                n,
-                ptr,
-                col,
-                flags,
-                number,
-                nodes,
-                place,
-                counts,
-                to,
-                rows,
-                found
-            )?;
+            let threads = shape.threads;
+            launch!(device, &function, blocks, threads, 0, n, matrix, nodes, place, counts, to, rows, found)?;
         }
-        let Some(tables) = long.tables(device, count, 4)? else { return Ok(()) };
-        let keys = device.room::<u32>(tables.warps * tables.slots, WHAT)?;
-        let function = device.function(&shape.kernel("amg_paths.cu", "strong_paths_long"))?;
+        let Some(Tables { rows: length, warps, slots }) = long.tables(device, count, 4)? else {
+            return Ok(());
+        };
+        let keys = device.room::<u32>(warps * slots, WHAT)?;
+        let function = device.function(&shape.kernel(PATHS, "strong_paths_long"))?;
         // SAFETY: as above; each warp has a table of `slots`.
         unsafe {
-            let (rows, length, slots) = (long.rows.pointer(), tables.rows as u32, tables.slots as u32);
-            let keys = keys.pointer();
+            let (length, slots, keys) = (length as u32, slots as u32, keys.pointer());
             launch!(
-                device,
-                &function,
-                tables.warps,
-                32,
-                0,
-                n,
-                ptr,
-                col,
-                flags,
-                number,
-                nodes,
-                place,
-                counts,
-                to,
-                rows,
-                length,
-                slots,
+                device, &function, warps, 32, 0, n, matrix, nodes, place, counts, to, rows, length, slots,
                 keys
             )
         }

@@ -31,6 +31,11 @@ pub enum Couplings {
     Attracting,
 }
 
+/// The threshold of a level: coarser ones have more and weaker couplings, as stencils grow.
+pub fn threshold(strength: f64, level: usize) -> f64 {
+    strength * 0.5f64.powi(level.min(64) as i32)
+}
+
 /// Of each entry of `a` whether it couples its nodes strongly: a_ij² ≥ θ² |a_ii a_jj| > 0, or a_ij ≠ 0 where one of the two diagonal entries
 /// is 0. The diagonal never does.
 pub fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings) -> Vec<u8> {

@@ -67,6 +67,18 @@ fn mixed(n: usize, seed: u64) -> Dense {
     a
 }
 
+/// Pairs of nodes, and one more that depends on all of them unevenly: its row is long.
+fn hub(pairs: usize) -> Dense {
+    let n = 2 * pairs + 1;
+    let mut a = vec![vec![None; n]; n];
+    for i in 0..n - 1 {
+        (a[i][i], a[i][i ^ 1]) = (Some(2.5), Some(-1.0));
+        a[n - 1][i] = Some(-1.0 - random(3, i as u64).abs());
+    }
+    a[n - 1][n - 1] = Some(4.0 * n as f64);
+    a
+}
+
 fn cases() -> Vec<(&'static str, Dense)> {
     vec![
         ("laplace", grid(9, 8, [4.0, -1.0, -1.0, -1.0, -1.0])),
@@ -74,6 +86,7 @@ fn cases() -> Vec<(&'static str, Dense)> {
         ("convection", grid(7, 9, [6.0, -3.0, -1.0, -1.7, -0.3])),
         ("mixed", mixed(40, 1)),
         ("mixed", mixed(61, 5)),
+        ("hub", hub(45)),
         ("empty", Vec::new()),
         ("one row", vec![vec![Some(3.0)]]),
         ("no diagonal", vec![vec![None, Some(-1.0)], vec![Some(-1.0), Some(1.0)]]),

@@ -40,6 +40,9 @@ pub fn extended_i(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usi
     assemble(pool, 1, columns(coarse), runs)
 }
 
+/// So many nodes are sorted by counting for each those below it.
+const FEW: usize = 32;
+
 /// How many nodes stay.
 pub(super) fn columns(coarse: &[u32]) -> usize {
     coarse.iter().rev().find(|&&number| number != FINE).map_or(0, |&last| last as usize + 1)
@@ -55,9 +58,9 @@ fn kinds(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], rows: &[usize]) ->
             let g = sign(a, i);
             for p in row_ptr[i]..row_ptr[i + 1] {
                 let stays = coarse[col[p] as usize] != FINE;
-                out[p - entries[piece]] = u8::from(strong[p] != 0) * STRONG
-                    | u8::from(stays) * COARSE
-                    | u8::from(g * values[p] < 0.0) * OPPOSITE;
+                let bit = |is: bool, bit: u8| if is { bit } else { 0 };
+                out[p - entries[piece]] =
+                    bit(strong[p] != 0, STRONG) | bit(stays, COARSE) | bit(g * values[p] < 0.0, OPPOSITE);
             }
         }
     });
@@ -65,109 +68,158 @@ fn kinds(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], rows: &[usize]) ->
 }
 
 /// A thread's memory: what a row interpolates from.
+///
+/// Whether a node is among these is as good as random, so nothing branches on it: that costs a tenth more time.
 pub(super) struct Search {
     /// Of each node `base` plus its place in `nodes`, or less than `base`.
     at: Vec<u32>,
     base: u32,
-    /// The row itself, then the nodes it interpolates from.
+    /// The nodes, and how many they are; behind them is room.
     nodes: Vec<u32>,
-    /// Sums of their couplings; of the row itself those that are added to the diagonal.
+    len: usize,
+    /// Sums of their couplings, and room.
     weights: Vec<f64>,
+    /// Places and values of a fine neighbour's entries.
+    shared: Vec<(usize, f64)>,
     row: Vec<(u32, f64)>,
+    largest: Vec<u32>,
 }
 
 impl Search {
     pub(super) fn new(n: usize) -> Self {
-        Self { at: vec![0; n], base: 1, nodes: Vec::new(), weights: Vec::new(), row: Vec::new() }
+        Self {
+            at: vec![0; n],
+            base: 1,
+            nodes: Vec::new(),
+            len: 0,
+            weights: Vec::new(),
+            shared: Vec::new(),
+            row: Vec::new(),
+            largest: Vec::new(),
+        }
     }
 
     /// Forgets the last row.
     pub(super) fn begin(&mut self) {
-        self.base += self.nodes.len() as u32;
-        self.nodes.clear();
-        self.weights.clear();
+        self.base += self.len as u32;
+        self.len = 0;
         if self.base > u32::MAX / 2 {
             self.at.fill(0);
             self.base = 1;
         }
     }
 
-    /// Adds `weight` to what comes from `node`.
-    pub(super) fn add_weight(&mut self, node: u32, weight: f64) {
-        self.add(node);
-        self.weights.resize(self.nodes.len(), 0.0);
-        self.weights[(self.at[node as usize] - self.base) as usize] += weight;
+    /// Makes room for `more` nodes.
+    fn reserve(&mut self, more: usize) {
+        if self.nodes.len() < self.len + more + 1 {
+            self.nodes.resize(2 * (self.len + more + 1), 0);
+            self.weights.resize(self.nodes.len(), 0.0);
+        }
     }
 
-    fn add(&mut self, node: u32) {
-        let at = &mut self.at[node as usize];
-        if *at < self.base {
-            *at = self.base + self.nodes.len() as u32;
-            self.nodes.push(node);
+    /// Adds these nodes, each with its weight, to the row.
+    pub(super) fn add_weights(&mut self, nodes: &[u32], weights: impl Iterator<Item = f64>) {
+        self.reserve(nodes.len());
+        for (&node, weight) in nodes.iter().zip(weights) {
+            let at = &mut self.at[node as usize];
+            let new = *at < self.base;
+            let place = if new { self.len } else { (*at - self.base) as usize };
+            *at = self.base + place as u32;
+            self.nodes[place] = node;
+            let before = self.weights[place];
+            self.weights[place] = if new { 0.0 } else { before } + weight;
+            self.len += usize::from(new);
         }
+    }
+
+    /// Adds those of these nodes to the row whose entries are strong and stay; their weights are yet to be written.
+    fn add_coarse(&mut self, nodes: &[u32], kinds: &[u8]) {
+        self.reserve(nodes.len());
+        for (&node, kind) in nodes.iter().zip(kinds) {
+            let at = &mut self.at[node as usize];
+            let new = (kind & (STRONG | COARSE) == STRONG | COARSE) & (*at < self.base);
+            self.nodes[self.len] = node;
+            *at = if new { self.base + self.len as u32 } else { *at };
+            self.len += usize::from(new);
+        }
+    }
+
+    /// The place of a node, or the number of nodes where it is not among them.
+    fn place(&self, node: u32) -> usize {
+        (self.at[node as usize].wrapping_sub(self.base) as usize).min(self.len)
     }
 
     /// Row `i` of extended+i.
     fn extended_i(&mut self, a: &Bsr, kinds: &[u8], coarse: &[u32], i: usize, most: usize, out: &mut Rows) {
-        let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
-        let row = |i: usize| row_ptr[i]..row_ptr[i + 1];
+        let range = |i: usize| a.row_ptr()[i]..a.row_ptr()[i + 1];
+        let arrays = |i: usize| (&a.col()[range(i)], &a.values()[range(i)], &kinds[range(i)]);
+        let (own_col, own_values, own_kinds) = arrays(i);
         self.begin();
-        self.add(i as u32);
-        for p in row(i) {
-            if kinds[p] & (STRONG | COARSE) == STRONG | COARSE {
-                self.add(col[p]);
-            } else if kinds[p] & STRONG != 0 {
-                for q in row(col[p] as usize).filter(|&q| kinds[q] & (STRONG | COARSE) == STRONG | COARSE) {
-                    self.add(col[q]);
-                }
+        self.add_weights(&[i as u32], [0.0].into_iter());
+        self.add_coarse(own_col, own_kinds);
+        for (&k, kind) in own_col.iter().zip(own_kinds) {
+            if kind & (STRONG | COARSE) == STRONG {
+                let (col, _, kinds) = arrays(k as usize);
+                self.add_coarse(col, kinds);
             }
         }
-        let Self { at, base, nodes, weights, .. } = self;
-        let place = |p: usize| {
-            let at = at[col[p] as usize];
-            (at >= *base).then(|| (at - *base) as usize)
-        };
-        weights.resize(nodes.len(), 0.0);
-        for p in row(i) {
-            if let Some(at) = place(p) {
-                weights[at] = values[p];
-            }
+        let len = self.len;
+        self.weights[..=len].fill(0.0);
+        for (&j, &v) in own_col.iter().zip(own_values) {
+            let place = self.place(j);
+            self.weights[place] = v;
         }
-        for p in row(i).filter(|&p| place(p).is_none()) {
-            if kinds[p] & STRONG == 0 {
-                weights[0] += values[p];
+        for ((&k, &v), kind) in own_col.iter().zip(own_values).zip(own_kinds) {
+            if kind & STRONG == 0 {
+                self.weights[0] += if self.place(k) == len { v } else { 0.0 };
+                continue;
+            } else if kind & COARSE != 0 {
                 continue;
             }
-            let others = || row(col[p] as usize).filter(|&q| kinds[q] & OPPOSITE != 0);
-            let b: f64 = others().filter(|&q| place(q).is_some()).map(|q| values[q]).sum();
+            let (col, values, kinds) = arrays(k as usize);
+            self.shared.resize(self.shared.len().max(col.len()), (0, 0.0));
+            let (mut b, mut count) = (0.0, 0);
+            for ((&l, &v), kind) in col.iter().zip(values).zip(kinds) {
+                let place = self.place(l);
+                let takes = (kind & OPPOSITE != 0) & (place < len);
+                b += if takes { v } else { 0.0 };
+                self.shared[count] = (place, v);
+                count += usize::from(takes);
+            }
             if b == 0.0 {
-                weights[0] += values[p];
+                self.weights[0] += v;
                 continue;
             }
-            let part = values[p] / b;
-            for q in others() {
-                if let Some(at) = place(q) {
-                    weights[at] += part * values[q];
-                }
+            let part = v / b;
+            for &(place, v) in &self.shared[..count] {
+                self.weights[place] += part * v;
             }
         }
-        let diagonal = weights[0];
-        (0..nodes.len()).skip(1).for_each(|at| nodes[at] = coarse[nodes[at] as usize]);
+        let diagonal = self.weights[0];
+        self.nodes[1..len].iter_mut().for_each(|node| *node = coarse[*node as usize]);
         out.push(self.finish(-1.0, diagonal, 1, most));
     }
 
     /// The row: `scale` times the sums from place `first` on over `diagonal`, by ascending column, the `most` largest; nothing where one is
     /// not finite.
     pub(super) fn finish(&mut self, scale: f64, diagonal: f64, first: usize, most: usize) -> &[(u32, f64)] {
-        let Self { nodes, weights, row, .. } = self;
+        let (nodes, weights) = (&self.nodes[first..self.len], &self.weights[first..self.len]);
+        let row = &mut self.row;
         row.clear();
-        let pairs = nodes[first..].iter().zip(&weights[first..]);
-        row.extend(pairs.map(|(&j, &w)| (j, scale * (w / diagonal))).filter(|&(_, w)| w != 0.0));
-        if diagonal == 0.0 || row.iter().any(|&(_, w)| !w.is_finite()) {
-            row.clear();
+        let weight = |w: f64| scale * (w / diagonal);
+        let fits = diagonal != 0.0 && weights.iter().fold(true, |fits, &w| fits & weight(w).is_finite());
+        if fits && nodes.len() <= FEW {
+            row.resize(nodes.len(), (0, 0.0));
+            for (&j, &w) in nodes.iter().zip(weights) {
+                let place: u32 = nodes.iter().map(|&other| u32::from(other < j)).sum();
+                row[place as usize] = (j, weight(w));
+            }
+        } else if fits {
+            row.extend(nodes.iter().zip(weights).map(|(&j, &w)| (j, weight(w))));
+            row.sort_unstable_by_key(|&(j, _)| j);
         }
-        row.sort_unstable_by_key(|&(j, _)| j);
-        truncate(row, most);
+        keep(row, |w| w != 0.0);
+        truncate(row, most, &mut self.largest);
         row
     }
 }
@@ -180,20 +232,45 @@ impl Rows {
     }
 }
 
-/// Keeps the `most` largest weights of a row (0: all) by ascending column, and the row's sum. Magnitudes are compared in single precision: another order of
-/// summation decides nothing. Of equals the lower columns stay.
-fn truncate(row: &mut Vec<(u32, f64)>, most: usize) {
+/// Keeps the `most` largest weights of a row (0: all), and the row's sum. Magnitudes are compared in single precision: another order of
+/// summation decides nothing. Of equals the first stay. `largest` is memory.
+fn truncate(row: &mut Vec<(u32, f64)>, most: usize, largest: &mut Vec<u32>) {
     if most == 0 || row.len() <= most {
         return;
     }
     let sum = |row: &[(u32, f64)]| row.iter().fold(0.0, |sum, &(_, w)| sum + w);
+    let size = |w: f64| (w as f32).abs().to_bits(); // bits of positive numbers are ordered as they are
     let total = sum(row);
-    let size = |w: f64| (w as f32).abs();
-    row.sort_unstable_by(|a, b| size(b.1).total_cmp(&size(a.1)).then(a.0.cmp(&b.0)));
-    row.truncate(most);
-    row.sort_unstable_by_key(|&(j, _)| j);
+    largest.clear();
+    largest.resize(most, 0);
+    for &(_, w) in &*row {
+        // Descends through the list as far as there are smaller ones.
+        largest.iter_mut().fold(size(w), |new, old| {
+            let less = new.min(*old);
+            *old = new.max(*old);
+            less
+        });
+    }
+    let limit = largest[most - 1];
+    let mut equals = most - largest.iter().filter(|&&size| size > limit).count();
+    keep(row, |w| {
+        let equal = (size(w) == limit) & (equals > 0);
+        equals -= usize::from(equal);
+        (size(w) > limit) | equal
+    });
     let scale = total / sum(row);
     if row.iter().all(|&(_, w)| (w * scale).is_finite()) {
         row.iter_mut().for_each(|(_, w)| *w *= scale);
     }
+}
+
+/// Keeps the entries whose weights `wanted` is true of. Unlike `retain` it doesn't branch.
+fn keep(row: &mut Vec<(u32, f64)>, mut wanted: impl FnMut(f64) -> bool) {
+    let mut count = 0;
+    for k in 0..row.len() {
+        let entry = row[k];
+        row[count] = entry;
+        count += usize::from(wanted(entry.1));
+    }
+    row.truncate(count);
 }

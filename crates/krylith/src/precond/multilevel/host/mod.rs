@@ -31,8 +31,7 @@ pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) ->
             }
         }
         CoarsenKind::Aggregation { smoothed } => {
-            // Coarser levels have more and weaker couplings, as stencils grow.
-            let theta = how.strength * 0.5f64.powi(level.min(64) as i32);
+            let theta = aggregate::threshold(how.strength, level);
             if smoothed {
                 let strong = aggregate::strong(pool, couplings, theta, aggregate::Couplings::All);
                 let aggregates = aggregate::by_independent_set(pool, couplings, &strong, level);

@@ -94,7 +94,7 @@ impl Search {
             if !col.is_empty() {
                 all += v;
                 those += v;
-                col.iter().zip(values).for_each(|(&k, w)| self.add_weight(k, v * w));
+                self.add_weights(col, values.iter().map(|w| v * w));
             } else if !lump && g * v < 0.0 && j != i {
                 all += v;
             } else {

@@ -1,0 +1,235 @@
+//! Ways taken on one system, and what their preconditioners say of themselves.
+
+use super::ways;
+use crate::answer::system::{self, System};
+use crate::answer::{Answer, Ground, Repeats, Take, Way, ours};
+use crate::cpu::CpuPlatform;
+use crate::platform::Platform;
+use crate::samples::in_turn;
+use krylith::matrix::Bsr;
+use krylith::operator::{LinearOperator, PointBlock};
+use krylith::precond::Value;
+use krylith::space::Space;
+use krylith::{Options, Result, Store};
+
+/// Where and how often.
+pub(super) struct How<'a> {
+    /// The device whose memory arrays may lie in.
+    pub ground: Option<&'a Ground>,
+    /// Options of every way: the device, the tolerance, limits.
+    pub base: String,
+    /// From host arrays, also where those on a device are timed.
+    pub host: bool,
+    pub repeats: Repeats,
+}
+
+/// One way on a system.
+pub(super) struct Row {
+    /// As in the list of ways.
+    pub text: String,
+    /// Its options are refused, and why.
+    pub refused: Option<String>,
+    /// From arrays in device memory.
+    pub resident: Option<Way>,
+    /// From host arrays.
+    pub host: Option<Way>,
+}
+
+/// A system and the ways that were taken.
+pub(super) struct Found {
+    pub name: String,
+    pub spec: String,
+    pub unknowns: usize,
+    /// Unknowns of a block row.
+    pub order: usize,
+    pub stored: usize,
+    pub symmetric: bool,
+    /// Nodes along the edge of a cube, in a series; 0 elsewhere.
+    pub side: usize,
+    pub rows: Vec<Row>,
+}
+
+/// What a hierarchy says of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Levels {
+    pub levels: Option<f64>,
+    /// Entries of all levels over those of the first.
+    pub operators: Option<f64>,
+    /// Nodes of all levels over those of the first.
+    pub grids: Option<f64>,
+    /// Numbers that the preconditioner stores.
+    pub numbers: Option<f64>,
+    /// Most bytes on the device.
+    pub memory: Option<u64>,
+}
+
+/// Takes every way on a system.
+///
+/// # Errors
+/// Not enough memory to check an answer. What a way cannot do stands in its row.
+pub(super) fn one(
+    system: &System,
+    ways: &[String],
+    how: &How,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Found> {
+    let a = system.assembled()?;
+    let (block_rows, order) = system.arrays.shape();
+    let rhs = &vec![1.0; block_rows * order][..];
+    let mut found = Found {
+        name: system.name.clone(),
+        spec: system.spec.clone(),
+        unknowns: rhs.len(),
+        order,
+        stored: system.arrays.stored(),
+        symmetric: system::symmetric(&a),
+        side: 0,
+        rows: Vec::new(),
+    };
+    for text in ways {
+        progress(&format!("{} ({}): {text}", system.name, system.spec));
+        let mut row = Row { text: text.clone(), refused: None, resident: None, host: None };
+        match format!("{} {}", how.base, ways::options(text)).parse::<Options>() {
+            Err(e) => row.refused = Some(e.to_string()),
+            Ok(options) => {
+                #[cfg(feature = "cuda")]
+                if let Some(Ground::Gpu(gpu, _)) = how.ground {
+                    let mut take: Take = Box::new(|| ours::from_device(gpu.device(), system, &options, rhs));
+                    row.resident =
+                        Some(Way::taken("from device arrays".into(), &mut take, &a, rhs, &how.repeats));
+                }
+                // What has no answer from one has none from the other.
+                if row.resident.as_ref().is_none_or(|way| how.host && way.failure.is_none()) {
+                    let mut take: Take = Box::new(|| ours::from_host(system, &options, rhs));
+                    row.host = Some(Way::taken("from host arrays".into(), &mut take, &a, rhs, &how.repeats));
+                }
+            }
+        }
+        found.rows.push(row);
+    }
+    Ok(found)
+}
+
+impl Row {
+    /// From the arrays that the table is about: those in device memory, where there are any.
+    pub fn main(&self) -> Option<&Way> {
+        self.resident.as_ref().or(self.host.as_ref())
+    }
+
+    /// Why there are no times.
+    pub fn failure(&self) -> Option<&str> {
+        let main = self.main().and_then(|way| way.failure.as_deref());
+        self.refused.as_deref().or(main)
+    }
+
+    fn last(&self) -> Option<&Answer> {
+        self.main().and_then(|way| way.taken.last())
+    }
+
+    /// Median seconds from arrays to x; NaN where there is no answer.
+    pub fn total(&self) -> f64 {
+        self.main().map_or(f64::NAN, |way| way.totals().median())
+    }
+
+    /// Median seconds before the first iteration.
+    pub fn setup(&self) -> f64 {
+        self.main().map_or(f64::NAN, |way| way.setups().median())
+    }
+
+    /// Median seconds of iterating.
+    pub fn solve(&self) -> f64 {
+        self.main().and_then(|way| way.part("solve")).map_or(f64::NAN, |part| part.median())
+    }
+
+    /// Iterations; NaN where there is no answer.
+    pub fn iterations(&self) -> f64 {
+        self.last().map_or(f64::NAN, |answer| answer.iterations as f64)
+    }
+
+    /// The means of the last answer, in words.
+    pub fn means(&self) -> &str {
+        self.last().map_or("", |answer| answer.means.as_str())
+    }
+
+    /// What the hierarchy of the last answer says of itself.
+    pub fn levels(&self) -> Levels {
+        let Some(answer) = self.last() else { return Levels::default() };
+        let Some(precond) = &answer.precond else { return Levels::default() };
+        let of = |name| number(&precond.parameters, name);
+        // Other preconditioners may have parameters called levels; complexities belong to hierarchies alone.
+        let operators = of("operator-complexity");
+        Levels {
+            levels: of("levels").filter(|_| operators.is_some()),
+            operators,
+            grids: of("grid-complexity"),
+            numbers: Some(precond.numbers),
+            memory: answer.device_memory,
+        }
+    }
+}
+
+impl Found {
+    /// The row of a way.
+    pub fn row(&self, text: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.text == text)
+    }
+
+    /// The row that is through first, of those that are `allowed`.
+    pub fn fastest(&self, allowed: impl Fn(&Row) -> bool) -> Option<&Row> {
+        let answered = self.rows.iter().filter(|row| row.total().is_finite() && allowed(row));
+        answered.min_by(|a, b| a.total().total_cmp(&b.total()))
+    }
+}
+
+/// A parameter by its name, also inside the parameters of parts; words of names may be joined by - or _.
+fn number(parameters: &[(String, Value)], name: &str) -> Option<f64> {
+    parameters.iter().find_map(|(key, value)| match value {
+        Value::Count(n) if key.replace('_', "-") == name => Some(*n as f64),
+        Value::Number(x) if key.replace('_', "-") == name => Some(*x),
+        Value::Parameters(inner) => number(inner, name),
+        _ => None,
+    })
+}
+
+/// Samples of a product on one core.
+const PRODUCTS: usize = 20;
+
+/// Median seconds of y = A x on one core: what seconds on another machine are counted in.
+///
+/// # Errors
+/// Not enough memory.
+pub(super) fn product_on_one_core(a: &Bsr) -> Result<f64> {
+    let n = a.block_rows() * a.block();
+    let platform = CpuPlatform::new(1);
+    let space = platform.space(n)?;
+    let operator = PointBlock::bsr(&space, a, Store::F64)?;
+    let (x, mut y) = (vec![1.0; n], space.vector()?);
+    let samples = in_turn(1, 2, PRODUCTS, |_| platform.time(&mut || operator.apply(&space, &x, &mut y)))?;
+    Ok(samples[0].median())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_inside_parts_under_either_spelling() {
+        let inner = vec![
+            ("levels".to_string(), Value::Count(5)),
+            ("operator_complexity".to_string(), Value::Number(1.5)),
+        ];
+        let all =
+            vec![("cut".to_string(), Value::Text("whole".into())), ("amg".into(), Value::Parameters(inner))];
+        assert_eq!(number(&all, "operator-complexity"), Some(1.5));
+        assert_eq!(number(&all, "levels"), Some(5.0));
+        assert_eq!(number(&all, "cut"), None);
+    }
+
+    #[test]
+    fn a_product_on_one_core_takes_time() {
+        let system =
+            system::make(&system::Wanted::Spec("laplace:12x12x12".into()), 1.0, None).unwrap().unwrap();
+        let seconds = product_on_one_core(&system.assembled().unwrap()).unwrap();
+        assert!(seconds > 0.0 && seconds < 1.0, "{seconds}");
+    }
+}

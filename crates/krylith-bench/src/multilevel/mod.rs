@@ -1,0 +1,276 @@
+//! Coarse levels: what the hierarchies of `amg` take from arrays to x, beside `ildu` and what `auto` picks.
+//!
+//! The way to an answer, its clock and its check are those of the suite `answer` ([`crate::answer`]): set-up and solve by part, from arrays
+//! in a GPU's memory and in the host's, every x checked against b − A x on the host. The right-hand side is ones. Here many ways
+//! of setting up a hierarchy stand beside each other, on single systems and on series of growing ones.
+
+mod measure;
+mod report;
+mod systems;
+mod targets;
+mod updates;
+mod ways;
+
+use crate::answer::{Ground, Repeats};
+use crate::okp::{DeviceChoice, OkpReport};
+use krylith::{Error, Result};
+use measure::{Found, How};
+use report::{Made, OneCore, Scaled};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// A part of the suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Single systems, with every way.
+    Table,
+    /// Iterations and seconds against size.
+    Growth,
+    /// New values and a solve, again and again.
+    Updates,
+    /// One core of the host.
+    Cpu,
+    /// More and more GPUs.
+    Scaling,
+}
+
+impl Part {
+    /// All of them, with their names.
+    pub const ALL: [(Part, &'static str); 5] = [
+        (Part::Table, "table"),
+        (Part::Growth, "growth"),
+        (Part::Updates, "updates"),
+        (Part::Cpu, "cpu"),
+        (Part::Scaling, "scaling"),
+    ];
+}
+
+impl std::str::FromStr for Part {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        crate::part_named(&Part::ALL, text)
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct MultilevelSuite {
+    /// Device. On several GPUs scaling is measured too; everything else runs on the first.
+    pub device: DeviceChoice,
+    /// Factor on the numbers of nodes. Default: 1 on a GPU, 1/64 on a CPU.
+    pub scale: Option<f64>,
+    /// Systems of the table: names of the suite `answer`, generated problems, matrix files; none stands for the five with targets.
+    pub systems: Vec<String>,
+    /// Ways, as options; none stands for a list of them.
+    pub ways: Vec<String>,
+    /// All combinations of coarsening, smoother, cycle and precision, and the largest sizes.
+    pub full: bool,
+    /// Times that each way is taken after the first; medians count.
+    pub rounds: usize,
+    /// ‖b − A x‖/‖b‖ that is wanted.
+    pub rtol: f64,
+    /// Seconds of iterating after which a solve is given up.
+    pub limit: f64,
+    /// New values in a row.
+    pub updates: usize,
+    /// Threads on a CPU; 0 means all cores.
+    pub threads: usize,
+    /// What is measured.
+    pub parts: Vec<Part>,
+    /// Folder of SPE10's permeabilities.
+    pub rock: Option<PathBuf>,
+    /// Folder for `multilevel.txt`, `.md`, `.json`, `.html`, `multilevel-targets.json` and a picture for each figure; nothing is
+    /// written without one.
+    pub out: Option<PathBuf>,
+    /// How the program was called, for the record.
+    pub command: String,
+}
+
+impl Default for MultilevelSuite {
+    fn default() -> Self {
+        Self {
+            device: DeviceChoice::Cpu,
+            scale: None,
+            systems: Vec::new(),
+            ways: Vec::new(),
+            full: false,
+            rounds: 5,
+            rtol: 1e-8,
+            limit: 60.0,
+            updates: 100,
+            threads: 0,
+            parts: Part::ALL.map(|(part, _)| part).to_vec(),
+            rock: std::env::var_os("KRYLITH_SPE10").map(PathBuf::from),
+            out: None,
+            command: crate::command_line(),
+        }
+    }
+}
+
+/// Seconds after which no further round of a way begins.
+const BUDGET: f64 = 60.0;
+
+/// Runs the suite; `progress` hears a line before each part.
+///
+/// # Errors
+/// A device that is missing, a word that names no system, an output file that cannot be written. A way that is refused or does not
+/// converge is no error: it is a row with the reason. Of `auto` and the default hierarchy that is listed under `failures` too.
+pub fn multilevel(options: &MultilevelSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
+    if options.rounds == 0 || options.updates == 0 {
+        return Err(Error::invalid("rounds and updates must be at least 1"));
+    }
+    if options.scale.is_some_and(|s| !(s.is_finite() && s > 0.0))
+        || !(options.rtol > 0.0 && options.limit > 0.0)
+    {
+        return Err(Error::invalid("the scale, the tolerance and the time limit must be positive numbers"));
+    }
+    let ground = Ground::open(&options.device, options.threads)?;
+    let scale = options.scale.unwrap_or(if ground.is_gpu() { 1.0 } else { 1.0 / 64.0 });
+    let suite = Suite { options, ground: &ground, scale };
+    let mut made = Made {
+        gpu: ground.is_gpu(),
+        meta: json!({
+            "schema": 1, "suite": "multilevel", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
+            "device": ground.describe(), "scale": scale, "rounds": options.rounds, "rtol": options.rtol,
+            "limit_seconds": options.limit,
+            "seconds_since_epoch": std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        }),
+        ..Made::default()
+    };
+    let folder = options.out.as_deref();
+    let wanted = |part| options.parts.contains(&part);
+    // Systems may be large: what there is by now stays if a later one is interrupted.
+    if wanted(Part::Table) {
+        for system in systems::table(&options.systems)? {
+            if let Some(found) = suite.table(&system, progress)? {
+                made.table.push(found);
+                report::write(&made, folder)?;
+            }
+        }
+    }
+    if wanted(Part::Growth) {
+        for family in systems::FAMILIES {
+            made.growth.push(suite.growth(family, progress)?);
+            report::write(&made, folder)?;
+        }
+    }
+    if wanted(Part::Updates) {
+        made.updates = suite.updates(progress)?;
+        report::write(&made, folder)?;
+    }
+    if wanted(Part::Cpu) {
+        for system in systems::ONE_CORE {
+            made.cpu.extend(suite.one_core(system, progress)?);
+            report::write(&made, folder)?;
+        }
+    }
+    let gpus = options.device.gpus().len();
+    if wanted(Part::Scaling) && gpus > 1 {
+        for count in crate::okp::counts(gpus) {
+            made.scaling.extend(suite.scaling(count, progress)?);
+            report::write(&made, folder)?;
+        }
+    }
+    report::write(&made, folder)
+}
+
+/// The options with what they mean here.
+struct Suite<'a> {
+    options: &'a MultilevelSuite,
+    ground: &'a Ground,
+    scale: f64,
+}
+
+impl Suite<'_> {
+    /// How solves on the suite's device are taken.
+    fn how(&self) -> How<'_> {
+        let device = self.ground.text().unwrap_or_else(|| "cpu".into());
+        How { ground: Some(self.ground), ..self.on(&device, self.options.threads) }
+    }
+
+    /// How solves elsewhere are taken, from host arrays.
+    fn on(&self, device: &str, threads: usize) -> How<'_> {
+        let MultilevelSuite { rounds, rtol, limit, .. } = *self.options;
+        let threads = if threads > 0 { format!(" threads={threads}") } else { String::new() };
+        How {
+            ground: None,
+            base: format!("device={device} rtol={rtol:e} time_limit={limit}{threads}"),
+            host: true,
+            repeats: Repeats { rounds, rtol, budget: BUDGET },
+        }
+    }
+
+    /// The ways that are asked for, or those of a list.
+    fn ways(&self, otherwise: Vec<String>) -> Vec<String> {
+        if self.options.ways.is_empty() { otherwise } else { self.options.ways.clone() }
+    }
+
+    fn table(
+        &self,
+        wanted: &crate::answer::system::Wanted,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Option<Found>> {
+        let rock = self.options.rock.as_deref();
+        let Some(system) = crate::answer::system::make(wanted, self.scale, rock)? else { return Ok(None) };
+        let ways = self.ways(ways::table(self.options.full));
+        measure::one(&system, &ways, &self.how(), progress).map(Some)
+    }
+
+    /// One family at growing sizes. A way that finds no answer is not tried at larger ones.
+    fn growth(&self, family: &'static systems::Family, progress: &mut dyn FnMut(&str)) -> Result<Vec<Found>> {
+        let (mut all, mut ways) = (Vec::<Found>::new(), self.ways(ways::growth()));
+        let how = How { host: !self.ground.is_gpu(), ..self.how() };
+        for side in family.sides(self.scale, self.options.full) {
+            let system = family.make(side, progress)?;
+            let mut found = measure::one(&system, &ways, &how, progress)?;
+            found.side = side;
+            ways.retain(|way| found.rows.iter().any(|row| row.text == *way && row.failure().is_none()));
+            all.push(found);
+            if ways.is_empty() {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    fn updates(&self, progress: &mut dyn FnMut(&str)) -> Result<Vec<updates::Updates>> {
+        let [name, ..] = systems::NAMES;
+        let mut all = Vec::new();
+        for wanted in systems::table(&[name.into()])? {
+            let Some(system) = crate::answer::system::make(&wanted, self.scale, None)? else { continue };
+            for way in self.ways(ways::updates()) {
+                progress(&format!("{}: {} new values, {way}", system.name, self.options.updates));
+                all.push(updates::repeat(&system, &way, &self.how(), self.options.updates)?);
+            }
+        }
+        Ok(all)
+    }
+
+    fn one_core(&self, name: &str, progress: &mut dyn FnMut(&str)) -> Result<Option<OneCore>> {
+        let rock = self.options.rock.as_deref();
+        // Sizes of the comparison, made smaller only where that is asked for.
+        let scale = self.options.scale.unwrap_or(1.0);
+        let Some(system) = systems::one_core(name, scale, rock)? else { return Ok(None) };
+        let repeats = Repeats { rounds: self.options.rounds.min(3), rtol: self.options.rtol, budget: BUDGET };
+        let how = How { repeats, ..self.on("cpu", 1) };
+        let product = measure::product_on_one_core(&system.assembled()?)?;
+        let found = measure::one(&system, &self.ways(ways::one_core()), &how, progress)?;
+        Ok(Some(OneCore { found, product, whole: scale == 1.0 }))
+    }
+
+    /// The same rows on each GPU, and the same rows on all together.
+    fn scaling(&self, count: usize, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
+        let gpus: Vec<String> = self.options.device.gpus().iter().take(count).map(usize::to_string).collect();
+        let how = self.on(&format!("cuda:{}", gpus.join(",")), 0);
+        let mut all = Vec::new();
+        for (series, [x, y, z]) in systems::scaled_sizes(count, self.scale) {
+            let spec = format!("laplace:{x}x{y}x{z}");
+            let Some(system) = systems::spec(&spec)? else { continue };
+            progress(&format!("{series} scaling on {count} GPUs"));
+            let found = measure::one(&system, &self.ways(ways::scaling()), &how, progress)?;
+            all.push(Scaled { series, gpus: count, found, whole: self.scale == 1.0 });
+        }
+        Ok(all)
+    }
+}

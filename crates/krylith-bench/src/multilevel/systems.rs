@@ -1,0 +1,189 @@
+//! What is solved: the systems with targets, families that grow, and those of other libraries' figures on one core.
+
+use crate::answer::system::{self, System, Wanted};
+use krylith::matrix::Bsr;
+use krylith::{Error, Result};
+use std::path::Path;
+use std::time::Instant;
+
+/// Systems with targets, by their names in the suite `answer`.
+pub(super) const NAMES: [&str; 5] = ["laplace128", "laplace256", "spe10", "radiation64", "laplace64b4"];
+
+/// What words ask for; without any, the systems with targets.
+///
+/// # Errors
+/// A word that names no system.
+pub(super) fn table(words: &[String]) -> Result<Vec<Wanted>> {
+    match words {
+        [] => system::wanted(&NAMES.map(String::from)),
+        words => system::wanted(words),
+    }
+}
+
+/// A generated problem by its text.
+///
+/// # Errors
+/// A problem that is not known, no room.
+pub(super) fn spec(text: &str) -> Result<Option<System>> {
+    system::make(&Wanted::Spec(text.into()), 1.0, None)
+}
+
+/// Systems of one kind and any size.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub name: &'static str,
+    /// What stands before and behind the size.
+    kind: Kind,
+    /// The longest edge in nodes, at scale 1.
+    most: usize,
+    /// Its growth from 64³ to 256³ has a target.
+    pub promised: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A generated problem and its keys.
+    Grid(&'static str, &'static str),
+    /// Tetrahedra of a graph, numbered at random.
+    Tetrahedra,
+    /// The first Newton step of an elastic body.
+    Elasticity,
+}
+
+const fn grid(name: &'static str, problem: &'static str, keys: &'static str, most: usize) -> Family {
+    Family { name, kind: Kind::Grid(problem, keys), most, promised: false }
+}
+
+/// Families that grow.
+pub(super) const FAMILIES: &[Family] = &[
+    Family { promised: true, ..grid("laplace", "laplace", "", 384) },
+    // The same medium everywhere, and cells ten times as high as they are wide: couplings 100 times weaker along z.
+    grid("anisotropic", "poisson-multiphase", ",contrast=1,solid=1,bubbles=0,columns=0,dz=10", 256),
+    Family { promised: true, ..grid("contrast", "poisson-multiphase", ",contrast=1e6", 256) },
+    grid("reservoir", "spe10", "", 128),
+    grid("radiation1", "radiation", "", 256),
+    Family { promised: true, ..grid("radiation3", "radiation", ",components=3", 256) },
+    Family { name: "elasticity", kind: Kind::Elasticity, most: 64, promised: false },
+    grid("stokes", "stokes", "", 64),
+    Family { name: "tetrahedra", kind: Kind::Tetrahedra, most: 128, promised: false },
+];
+
+/// Edges of the cubes in nodes; the last with `--full`.
+const SIDES: [usize; 5] = [32, 64, 128, 256, 384];
+
+/// Tetrahedra a node of a mesh.
+const TETRAHEDRA: usize = 5;
+
+/// An edge of a cube that has `scale` times its nodes.
+fn edge(side: usize, scale: f64) -> usize {
+    crate::systems::scaled([side; 3], scale)[0]
+}
+
+impl Family {
+    /// Edges of the cubes, in nodes.
+    pub fn sides(&self, scale: f64, full: bool) -> Vec<usize> {
+        let last = if full { SIDES.len() } else { SIDES.len() - 1 };
+        let mut all: Vec<usize> =
+            SIDES[..last].iter().filter(|&&side| side <= self.most).map(|&side| edge(side, scale)).collect();
+        all.dedup();
+        all
+    }
+
+    /// The system on about `side`³ nodes.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn make(&self, side: usize, progress: &mut dyn FnMut(&str)) -> Result<System> {
+        progress(&format!("{}: {side}³ nodes", self.name));
+        let made = match self.kind {
+            Kind::Grid(problem, keys) => spec(&format!("{problem}:{side}x{side}x{side}{keys}"))?,
+            Kind::Tetrahedra => {
+                let wanted = system::wanted(&["tetrahedra".to_string()])?;
+                // Its size in the table is 128³.
+                system::make(&wanted[0], (side as f64 / 128.0).powi(3), None)?
+            }
+            Kind::Elasticity => Some(elasticity(side)?),
+        };
+        let made = made.ok_or_else(|| Error::invalid(format!("{} makes no square matrix", self.name)))?;
+        Ok(System { name: self.name.into(), ..made })
+    }
+}
+
+/// The Jacobian of the first Newton step of a body at rest.
+fn elasticity(side: usize) -> Result<System> {
+    let begin = Instant::now();
+    let text = format!("ventricle:{}", (TETRAHEDRA * side * side * side).max(1000));
+    let mut problem = krylith_problems::nonlinear::by_text(&text)?;
+    let (x, pattern) = (problem.initial(), problem.pattern());
+    let (b, n) = (pattern.block(), pattern.block_rows());
+    let (row_ptr, col) = (pattern.row_ptr().to_vec(), pattern.col().to_vec());
+    let mut values = vec![0.0; pattern.values().len()];
+    problem.jacobian(&x, &mut values)?;
+    let coordinates = problem.coordinates().map(<[_]>::to_vec);
+    let a = Bsr::new(b, n, n, row_ptr, col, values)?;
+    let spec = format!("{}, first Newton step", problem.spec());
+    Ok(System::of("elasticity", spec, &a, coordinates, begin.elapsed().as_secs_f64()))
+}
+
+/// Systems of the figures on one core.
+pub(super) const ONE_CORE: [&str; 3] = ["laplace100", "laplace128", "spe10"];
+
+/// One of them.
+///
+/// # Errors
+/// No room; a folder of permeabilities that cannot be read.
+pub(super) fn one_core(name: &str, scale: f64, rock: Option<&Path>) -> Result<Option<System>> {
+    if name != "laplace100" {
+        return system::make(&system::wanted(&[name.to_string()])?[0], scale, rock);
+    }
+    let side = edge(100, scale);
+    Ok(spec(&format!("laplace:{side}x{side}x{side}"))?.map(|made| System { name: name.into(), ..made }))
+}
+
+/// True of a reservoir's text whose permeabilities were read.
+pub(super) fn real_rock(spec: &str) -> bool {
+    spec.contains("permeability=") && !spec.contains("permeability=generated")
+}
+
+/// Edge of the cube that each GPU has in weak scaling: 16 million unknowns.
+const EACH: usize = 252;
+
+/// Sizes of the systems on that many GPUs: as many nodes on each, and 256³ together.
+pub(super) fn scaled_sizes(gpus: usize, scale: f64) -> [(&'static str, [usize; 3]); 2] {
+    let (each, all) = (edge(EACH, scale), edge(256, scale));
+    [("weak", [each, each, each * gpus]), ("strong", [all; 3])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_makes_systems_that_grow() {
+        for family in FAMILIES {
+            let sides = family.sides(1e-3, false);
+            let sizes: Vec<usize> = sides
+                .iter()
+                .take(2)
+                .map(|&side| family.make(side, &mut |_| ()).unwrap().assembled().unwrap().rows())
+                .collect();
+            assert!(sizes[0] > 0 && sizes[1] >= sizes[0], "{}: {sizes:?}", family.name);
+            assert!(
+                !family.promised || family.sides(1.0, false).ends_with(&[64, 128, 256]),
+                "{}",
+                family.name
+            );
+        }
+        assert_eq!(FAMILIES[0].sides(1.0, true), SIDES);
+        assert_eq!(FAMILIES[7].sides(1.0, true), [32, 64]);
+    }
+
+    #[test]
+    fn weak_scaling_has_16_million_rows_on_each_gpu() {
+        let [(_, weak), (_, strong)] = scaled_sizes(2, 1.0);
+        assert_eq!((weak, strong), ([252, 252, 504], [256; 3]));
+        for name in ONE_CORE {
+            assert!(one_core(name, 1e-4, None).unwrap().unwrap().arrays.shape().0 > 0, "{name}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Ways to an answer, as the options that a user would write.
+
+/// What `auto` picks: nothing is asked for.
+pub(super) const AUTO: &str = "auto";
+/// The hierarchy as it is where nothing about it is asked for.
+pub(super) const DEFAULT: &str = "amg";
+
+/// Options of a way: nothing of `auto`, the text itself where it names options, else a preconditioner.
+pub(super) fn options(way: &str) -> String {
+    match way {
+        AUTO => String::new(),
+        _ if way.split_whitespace().any(|word| is_option(word)) => way.to_string(),
+        _ => format!("precond={way}"),
+    }
+}
+
+/// True of `precond=…` and the like; the keys of a preconditioner stand behind a colon.
+fn is_option(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(key, _)| !key.contains(':'))
+}
+
+/// True where the hierarchy is stored in f32: a row of its own, that keeps no target of f64.
+pub(super) fn is_f32(way: &str) -> bool {
+    way.contains("store=f32")
+}
+
+fn texts(all: &[&str]) -> Vec<String> {
+    all.iter().map(|text| text.to_string()).collect()
+}
+
+/// On single systems.
+pub(super) fn table(full: bool) -> Vec<String> {
+    let mut all = texts(&[
+        AUTO,
+        DEFAULT,
+        "amg:coarsen=classical",
+        "amg:coarsen=classical,aggressive=1",
+        "amg:coarsen=aggregation,cycle=k",
+        "amg:coarsen=smoothed",
+        "amg:smoother=jacobi",
+        "amg:smoother=chebyshev",
+        "amg:smoother=ildu",
+        "amg:store=f32",
+        "ildu",
+    ]);
+    if full {
+        for coarsen in ["classical", "classical,aggressive=1", "aggregation", "smoothed"] {
+            for cycle in ["v", "w", "k"] {
+                for smoother in ["jacobi", "chebyshev", "ildu"] {
+                    for store in ["", ",store=f32"] {
+                        all.push(format!("amg:coarsen={coarsen},cycle={cycle},smoother={smoother}{store}"));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// On growing systems.
+pub(super) fn growth() -> Vec<String> {
+    texts(&[DEFAULT, "amg:coarsen=aggregation,cycle=k", "amg:coarsen=smoothed", "ildu"])
+}
+
+/// Under new values.
+pub(super) fn updates() -> Vec<String> {
+    texts(&[DEFAULT, "amg:coarsen=smoothed"])
+}
+
+/// On one core.
+pub(super) fn one_core() -> Vec<String> {
+    texts(&[AUTO, DEFAULT, "amg:coarsen=smoothed", "amg:smoother=jacobi"])
+}
+
+/// On several GPUs.
+pub(super) fn scaling() -> Vec<String> {
+    texts(&[AUTO, DEFAULT])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_options_or_a_preconditioner() {
+        assert_eq!(options("auto"), "");
+        assert_eq!(options("amg:cycle=k,store=f32"), "precond=amg:cycle=k,store=f32");
+        assert_eq!(options("method=cg precond=ildu"), "method=cg precond=ildu");
+        assert_eq!(options("ildu then amg:cycle=v"), "precond=ildu then amg:cycle=v");
+        for way in ["ildu", "jacobi", "ildu + jacobi", "method=cg precond=jacobi"] {
+            assert!(options(way).parse::<krylith::Options>().is_ok(), "{way}");
+        }
+        assert!(is_f32("amg:store=f32") && !is_f32("amg"));
+    }
+
+    #[test]
+    fn no_way_is_listed_twice() {
+        for all in [table(false), table(true), growth(), updates(), one_core(), scaling()] {
+            for (i, way) in all.iter().enumerate() {
+                assert!(!all[..i].contains(way), "{way}");
+            }
+        }
+        assert_eq!(table(true).len(), table(false).len() + 72);
+    }
+}

@@ -1,0 +1,122 @@
+//! The suite on the CPU, small.
+
+use krylith_bench::{DeviceChoice, MultilevelPart, MultilevelSuite, multilevel};
+use serde_json::Value;
+
+fn small() -> MultilevelSuite {
+    MultilevelSuite {
+        ways: ["ildu", "jacobi", "method=cg precond=jacobi", "nothing:like=this"].map(String::from).into(),
+        scale: Some(1e-4),
+        rounds: 2,
+        updates: 12,
+        limit: 4.0,
+        threads: 2,
+        rock: None,
+        command: "test <&>".into(),
+        ..MultilevelSuite::default()
+    }
+}
+
+/// Every system of a part, in series or not.
+fn systems(json: &Value) -> Vec<&Value> {
+    let list = |value: &'_ Value| value.as_array().is_some();
+    json.as_array().unwrap().iter().flat_map(|one| if list(one) { systems(one) } else { vec![one] }).collect()
+}
+
+/// The way has samples whose middle is its median, iterations, and a residual that was computed again.
+fn check(way: &Value) {
+    let taken = &way["from_host"];
+    assert!(way["from_device"].is_null(), "{way}");
+    assert!(taken["iterations"].as_u64().unwrap() > 0, "{way}");
+    assert!(taken["relative_residual"].as_f64().unwrap() <= 1e-7, "{way}");
+    let samples: Vec<f64> =
+        taken["total"]["samples"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
+    assert_eq!(samples.len(), 2);
+    let (median, mean) = (taken["total"]["median"].as_f64().unwrap(), 0.5 * (samples[0] + samples[1]));
+    assert!((median - mean).abs() <= 1e-12 * mean, "{way}");
+    let setup = taken["setup"]["median"].as_f64().unwrap();
+    let solve = taken["seconds"]["solve"]["median"].as_f64().unwrap();
+    assert!(setup > 0.0 && solve > 0.0 && setup + solve <= median * (1.0 + 1e-9), "{way}");
+    // Only a hierarchy has levels.
+    assert!(way["levels"].is_null() && way["operator_complexity"].is_null(), "{way}");
+    assert!(way["numbers"].as_f64().unwrap() > 0.0, "{way}");
+}
+
+#[test]
+fn a_small_run_on_the_cpu_has_every_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = MultilevelSuite { out: Some(folder.path().join("made")), ..small() };
+    let report = multilevel(&options, &mut |_| ()).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("made").join(name)).unwrap();
+    let json: Value = serde_json::from_str(&read("multilevel.json")).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("multilevel")));
+    assert_eq!((systems(&json["table"]).len(), systems(&json["cpu"]).len()), (5, 3));
+    assert_eq!(json["growth"].as_array().unwrap().len(), 9);
+    for part in ["table", "growth", "cpu"] {
+        for system in systems(&json[part]) {
+            let ways = system["ways"].as_array().unwrap();
+            assert!(!ways.is_empty());
+            for way in ways {
+                match way["way"].as_str().unwrap() {
+                    "nothing:like=this" => {
+                        assert!(way["refused"].as_str().unwrap().contains("nothing"), "{way}");
+                        assert!(way["from_host"].is_null());
+                    }
+                    // On what is not symmetric CG need not converge.
+                    "method=cg precond=jacobi" if system["symmetric"] == false => {}
+                    _ if way["from_host"]["failure"].is_string() => {
+                        assert!(matches!(system["name"].as_str(), Some("stokes" | "elasticity")), "{system}");
+                    }
+                    _ => check(way),
+                }
+            }
+            let answered =
+                ways.iter().filter(|way| way["from_host"]["failure"].is_null() && way["refused"].is_null());
+            assert!(answered.count() >= 1 || part == "growth", "{system}");
+        }
+    }
+    for one in json["cpu"].as_array().unwrap() {
+        assert!(one["product_seconds"].as_f64().unwrap() > 0.0);
+        assert!(one["another_machine"]["hypre_seconds"].as_f64().unwrap() > 2.0);
+    }
+    let updates = json["updates"].as_array().unwrap();
+    let good: Vec<&Value> = updates.iter().filter(|u| u["failure"].is_null()).collect();
+    assert_eq!((updates.len(), good.len()), (4, 3));
+    for one in good {
+        for list in ["update_seconds", "update_and_solve_seconds", "iterations"] {
+            assert_eq!(one[list].as_array().unwrap().len(), 12, "{list}");
+        }
+        assert!(one["iterations"].as_array().unwrap().iter().all(|n| n.as_u64().unwrap() > 0));
+        assert!(one["relative_residual"].as_f64().unwrap() <= 1e-7 && one["slower"].as_f64().unwrap() > 0.0);
+    }
+    // At this size nothing but the updates is what a target is about.
+    let targets: Vec<Value> = serde_json::from_str(&read("multilevel-targets.json")).unwrap();
+    assert_eq!(targets.len(), 6 + 3 + 2 + 3 + 1);
+    for target in &targets {
+        let measured = target["name"].as_str().unwrap().starts_with("updates");
+        assert_eq!(target["met"].is_boolean(), measured, "{target}");
+        assert!(measured || target["how"] == "not measured", "{target}");
+    }
+    assert!(report.tables.contains("not measured") && report.tables.contains("no answer, "));
+    assert!(report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;"));
+    let markdown = read("multilevel.md");
+    for name in ["multilevel-laplace128-parts.svg", "multilevel-contrast-iterations.svg"] {
+        assert!(markdown.contains(name) && read(name).contains("<svg"), "{name}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for options in [
+        MultilevelSuite { rounds: 0, ..small() },
+        MultilevelSuite { updates: 0, ..small() },
+        MultilevelSuite { scale: Some(f64::NAN), ..small() },
+        MultilevelSuite { limit: 0.0, ..small() },
+        MultilevelSuite { systems: vec!["nothing".into()], ..small() },
+        MultilevelSuite { device: DeviceChoice::Cuda(vec![]), ..small() },
+    ] {
+        assert!(multilevel(&options, &mut |_| ()).is_err());
+    }
+    assert!("scaling".parse::<MultilevelPart>().is_ok() && "none".parse::<MultilevelPart>().is_err());
+}
