@@ -74,7 +74,7 @@ steps! {
             let rest = s.ww - s.wv * s.wv / s.rho;
             if (abs(rest) > 1e-14 * abs(s.ww)) {
                 s.second = s.wb / rest;
-                s.first = s.first - s.wv * s.second / s.rho;
+                s.first -= s.wv * s.second / s.rho;
             }
         }
     }

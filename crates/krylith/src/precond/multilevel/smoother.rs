@@ -34,7 +34,7 @@ sweeps! {
     /// q = b − q.
     smooth_residual: () [b] [q] -> [] { q = b - q; }
     /// x = c x.
-    smooth_scale: (c) [] [x] -> [] { x = c * x; }
+    smooth_scale: (c) [] [x] -> [] { x *= c; }
     /// Blocks, with z = D⁻¹ (b − A x): p = a x + c z, x += p.
     smooth_blocks_second: (a, c) [z] [p, x] -> [] { p = a * x + c * z; x += p; }
     /// p = a p + c z, x += p.

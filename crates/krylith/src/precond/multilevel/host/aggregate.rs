@@ -78,6 +78,14 @@ impl<'a> Graph<'a> {
         strong.map(|((&j, &v), _)| (j as usize, v))
     }
 
+    /// a_ij, 0 where nothing is stored.
+    #[inline(always)]
+    fn entry(self, i: usize, j: usize) -> f64 {
+        let row = self.a.row_ptr()[i]..self.a.row_ptr()[i + 1];
+        let found = self.a.col()[row.clone()].binary_search(&(j as u32));
+        found.map_or(0.0, |at| self.a.values()[row.start + at])
+    }
+
     /// The neighbour to which `i` is coupled most strongly of those that `is` tells; of equal ones the first.
     fn strongest(self, i: usize, is: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
@@ -293,13 +301,13 @@ fn pairs(pool: &Pool, graph: Graph, seed: u64, leave: bool) -> Vec<u32> {
     }
 }
 
-/// The free neighbour with the strongest coupling. Magnitudes are rounded to f32, so that both ends of a coupling see the same where rounding
-/// made a_ij and a_ji differ; equal ones are ordered by a hash of both nodes.
+/// The free neighbour with the strongest coupling, |a_ij| + |a_ji|, so that both ends see the same: where each direction had its own, most
+/// nodes would choose in rings. Sums are rounded to f32, for equal ones are ordered by a hash of both nodes.
 #[inline(always)]
 fn best_match(graph: Graph, seed: u64, i: usize, is_free: impl Fn(usize) -> bool) -> Option<usize> {
     let mut best: Option<(f32, u64, usize)> = None;
     for (j, v) in graph.neighbours(i).filter(|&(j, _)| is_free(j)) {
-        let size = v.abs() as f32;
+        let size = (v.abs() + graph.entry(j, i).abs()) as f32;
         if best.is_some_and(|(most, ..)| size < most) {
             continue;
         }
