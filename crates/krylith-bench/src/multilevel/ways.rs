@@ -34,7 +34,7 @@ pub(super) fn table(full: bool) -> Vec<String> {
         AUTO,
         DEFAULT,
         "amg:coarsen=classical",
-        "amg:coarsen=classical,aggressive=1",
+        "amg:coarsen=classical,aggressive=0",
         "amg:coarsen=aggregation,cycle=k",
         "amg:coarsen=smoothed",
         "amg:smoother=jacobi",
@@ -44,7 +44,7 @@ pub(super) fn table(full: bool) -> Vec<String> {
         "ildu",
     ]);
     if full {
-        for coarsen in ["classical", "classical,aggressive=1", "aggregation", "smoothed"] {
+        for coarsen in ["classical", "classical,aggressive=0", "aggregation", "smoothed"] {
             for cycle in ["v", "w", "k"] {
                 for smoother in ["jacobi", "chebyshev", "ildu"] {
                     for store in ["", ",store=f32"] {

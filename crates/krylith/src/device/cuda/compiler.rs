@@ -52,6 +52,7 @@ sources! {
     "amg_smooth.cu" => "kernels/amg_smooth.cu",
     "amg_split.cu" => "kernels/amg_split.cu",
     "amg_table.cuh" => "kernels/amg_table.cuh",
+    "amg_transfer.cu" => "kernels/amg_transfer.cu",
     "amg_transpose.cu" => "kernels/amg_transpose.cu",
     "append.cu" => "kernels/append.cu",
     "tile.cuh" => "kernels/tile.cuh",

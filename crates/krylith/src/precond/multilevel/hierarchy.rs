@@ -97,8 +97,10 @@ pub struct Level<S: Coarsen> {
 /// P and R as operators.
 pub(super) struct Transfers<S: Coarsen> {
     matrices: Transfer,
-    prolongation: PointBlock<S>,
-    restriction: PointBlock<S>,
+    /// Unknowns of a node.
+    order: usize,
+    /// P ⊗ I and R ⊗ I as products, where the device has no kernel of its own for them.
+    products: Option<[PointBlock<S>; 2]>,
 }
 
 /// y ≈ A⁻¹ x by a cycle over the levels of a hierarchy.
@@ -425,22 +427,16 @@ impl<S: Coarsen> Level<S> {
         let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
         match (&self.inverse, &self.transfer) {
             (Some(inverse), _) => inverse.bytes(),
-            (None, Some(t)) => {
-                smoothing
-                    + (products + 1) * a
-                    + t.prolongation.bytes()
-                    + t.restriction.bytes()
-                    + 48 * len as u64
-            }
+            (None, Some(t)) => smoothing + (products + 1) * a + t.bytes() + 48 * len as u64,
             (None, None) => SMOOTHED as u64 / 2 * (smoothing + (products + 1) * a),
         }
     }
 
     fn key(&self) -> u64 {
-        let transfer = self.transfer.as_ref().map_or([0; 2], |t| [t.prolongation.key(), t.restriction.key()]);
+        let transfer = self.transfer.as_ref().map_or(0, Transfers::key);
         let smoother = self.smoother.as_ref().map_or(0, Smoother::key);
         let inverse = self.inverse.as_ref().map_or(0, Inverse::key);
-        joined_key([self.operator.key(), smoother, inverse].into_iter().chain(transfer))
+        joined_key([self.operator.key(), smoother, inverse, transfer])
     }
 }
 
@@ -448,6 +444,9 @@ impl<S: Coarsen> Transfers<S> {
     /// P and R for the components and stages of the terms.
     fn new(space: &S, matrices: Transfer, terms: &Terms, store: Store) -> Result<Self> {
         let order = terms.block() * terms.stages();
+        if space.interpolates(order) {
+            return Ok(Self { matrices, order, products: None });
+        }
         let made = |p: &Bsr| -> Result<PointBlock<S>> {
             let wide = widened(p, order)?;
             match order {
@@ -455,19 +454,42 @@ impl<S: Coarsen> Transfers<S> {
                 _ => PointBlock::new(space, &wide, store, false),
             }
         };
-        let (prolongation, restriction) = (made(&matrices.prolongation)?, made(&matrices.restriction)?);
-        Ok(Self { matrices, prolongation, restriction })
+        let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
+        Ok(Self { matrices, order, products })
     }
 
     /// b_c ← R r.
     pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
-        self.restriction.apply(on, r, coarse)
+        match &self.products {
+            Some([_, restriction]) => restriction.apply(on, r, coarse),
+            None => on.interpolate(&self.matrices.restriction, self.order, r, coarse, false),
+        }
     }
 
     /// x ← x + P x_c.
     pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
-        self.prolongation.apply(on, coarse, &mut room.q)?;
+        let Some([prolongation, _]) = &self.products else {
+            return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
+        };
+        prolongation.apply(on, coarse, &mut room.q)?;
         on.sweep(smooth_add, &mut room.scalars, [], [&room.q], [x], [])
+    }
+
+    /// Bytes that both move at least.
+    fn bytes(&self) -> u64 {
+        let Some(products) = &self.products else {
+            let p = &self.matrices.prolongation;
+            let (rows, columns) = (p.block_rows() as u64, p.block_columns() as u64);
+            return 24 * p.stored() as u64
+                + 8 * (rows + columns)
+                + 8 * self.order as u64 * (3 * rows + 2 * columns);
+        };
+        products.iter().map(|product| product.bytes()).sum()
+    }
+
+    /// Changes when what they refer to moves.
+    fn key(&self) -> u64 {
+        self.products.as_ref().map_or(0, |products| joined_key(products.iter().map(|product| product.key())))
     }
 }
 

@@ -28,8 +28,8 @@ pub struct AmgSpec {
     pub strength: Option<f64>,
     /// Weights of a row of P, at most.
     pub truncate: Option<usize>,
-    /// Levels that are coarsened twice as far.
-    pub aggressive: usize,
+    /// Levels that are coarsened twice as far; one by classical coarsening where nothing is given.
+    pub aggressive: Option<usize>,
     /// The smoother.
     pub smoother: Smoothing,
     /// Unknowns of the last level.
@@ -75,7 +75,7 @@ impl Default for AmgSpec {
             coarsen: None,
             strength: None,
             truncate: None,
-            aggressive: 0,
+            aggressive: None,
             smoother: MultilevelOptions::default().smoothing,
             coarsest: MultilevelOptions::COARSEST,
             levels: MultilevelOptions::LEVELS,
@@ -127,7 +127,7 @@ impl AmgSpec {
                 self.strength = Some(theta.ok_or_else(|| Error::invalid("expected a number from 0 to 1"))?);
             }
             "truncate" => self.truncate = Some(whole_number(value, 0, MOST_WEIGHTS)?),
-            "aggressive" => self.aggressive = whole_number(value, 0, MOST_LEVELS)?,
+            "aggressive" => self.aggressive = Some(whole_number(value, 0, MOST_LEVELS)?),
             "smoother" => {
                 let degree = MultilevelOptions::DEGREE;
                 let all = [
@@ -153,7 +153,7 @@ impl AmgSpec {
         keys.extend(self.coarsen.map(|kind| format!("coarsen={}", kind_name(kind))));
         keys.extend(self.strength.map(|theta| format!("strength={theta}")));
         keys.extend(self.truncate.map(|most| format!("truncate={most}")));
-        keys.extend((self.aggressive > 0).then(|| format!("aggressive={}", self.aggressive)));
+        keys.extend(self.aggressive.map(|levels| format!("aggressive={levels}")));
         if self.smoother.name() != default.smoother.name() {
             keys.push(format!("smoother={}", self.smoother.name()));
         }
@@ -200,7 +200,7 @@ impl AmgSpec {
             kind,
             strength: self.strength.unwrap_or(default.strength),
             truncate: self.truncate.unwrap_or(default.truncate),
-            aggressive: self.aggressive,
+            aggressive: self.aggressive.unwrap_or(default.aggressive),
         };
         MultilevelOptions {
             cycle: self.cycle(),
@@ -238,7 +238,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
         }
-        let long = "amg:degree=2,smoother=chebyshev,coarsest=400,aggressive=0";
+        let long = "amg:degree=2,smoother=chebyshev,coarsest=400";
         assert_eq!(long.parse::<PrecondSpec>().unwrap().to_string(), "amg");
         for (text, words) in [
             ("amg:cycle=x", "amg:cycle=x: unknown cycle `x`; the known ones are v, w, k"),

@@ -2,6 +2,7 @@
 //! come there by themselves.
 
 mod aggregate;
+mod apply;
 mod couplings;
 mod galerkin;
 mod interpolate;
@@ -11,6 +12,7 @@ mod transpose;
 
 use super::Cuda;
 use super::compiler::Kernel;
+use super::driver::Buffer;
 use super::resident::Resident;
 use crate::Result;
 use crate::device::cpu::Pool;
@@ -28,6 +30,7 @@ pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Ke
     let mut all = galerkin::kernels(blocks.clone());
     all.extend(couplings::kernels(blocks));
     all.extend(transpose::kernels());
+    all.extend(apply::kernels());
     all.extend(split::kernels().chain(interpolate::kernels()));
     all.extend(multipass::kernels().into_iter().chain(aggregate::kernels()));
     all
@@ -125,6 +128,19 @@ impl Coarsen for Cuda {
             true => self.galerkin_values(terms, transfer, coarse),
             false => host::galerkin::terms_again(&Pool::new(0), terms, transfer, coarse),
         }
+    }
+    fn interpolates(&self, order: usize) -> bool {
+        order > 1
+    }
+    fn interpolate(
+        &self,
+        p: &Bsr,
+        order: usize,
+        x: &Buffer<f64>,
+        y: &mut Buffer<f64>,
+        add: bool,
+    ) -> Result<()> {
+        self.transfer_vector(p, order, x, y, add)
     }
     fn l1_blocks(&self, terms: &Terms, store: Store) -> Result<Self::Blocks> {
         if fits(terms)
