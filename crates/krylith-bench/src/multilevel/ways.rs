@@ -9,7 +9,7 @@ pub(super) const DEFAULT: &str = "amg";
 pub(super) fn options(way: &str) -> String {
     match way {
         AUTO => String::new(),
-        _ if way.split_whitespace().any(|word| is_option(word)) => way.to_string(),
+        _ if way.split_whitespace().any(is_option) => way.to_string(),
         _ => format!("precond={way}"),
     }
 }

@@ -44,7 +44,7 @@ pub use spec::{AmgSpec, IlduSpec, PrecondSpec, RasSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
 
 /// The vector passes of every preconditioner: what a device compiles.
-pub(crate) const ALL_SWEEPS: [&[SweepSource]; 7] = {
+pub const ALL_SWEEPS: [&[SweepSource]; 7] = {
     let [smoothers, cycles, set_ups] = MULTILEVEL_SWEEPS;
     [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS, smoothers, cycles, set_ups]
 };
