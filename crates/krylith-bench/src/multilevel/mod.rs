@@ -1,6 +1,6 @@
 //! Coarse levels: what the hierarchies of `amg` take from arrays to x, beside `ildu` and what `auto` picks.
 //!
-//! The way to an answer, its clock and its check are those of the suite `answer` ([`crate::answer`]): set-up and solve by part, from arrays
+//! The way to an answer, its clock and its check are those of the suite `answer` ([`crate::answer()`]): set-up and solve by part, from arrays
 //! in a GPU's memory and in the host's, every x checked against b − A x on the host. The right-hand side is ones. Here many ways
 //! of setting up a hierarchy stand beside each other, on single systems and on series of growing ones.
 
