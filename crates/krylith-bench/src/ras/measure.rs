@@ -99,6 +99,19 @@ impl Row {
     pub fn median(&self) -> f64 {
         crate::samples::Samples(self.runs.iter().map(|run| run.iterations as f64).collect()).median()
     }
+    /// What was found, in a line: all that is left of a run that is cut.
+    pub fn line(&self) -> String {
+        let (way, step) = (&self.way.name, self.step);
+        match &self.failure {
+            Some(failure) => format!("  step {step}, {way}: {failure}"),
+            None => format!(
+                "  step {step}, {way}: T_f {} + T_g {} ms, {} iterations",
+                self.factor().text(1e3, 2),
+                self.solve().text(1e3, 2),
+                self.median()
+            ),
+        }
+    }
     pub fn note(&mut self, text: &str) {
         if !self.notes.iter().any(|note| note == text) {
             self.notes.push(text.into());

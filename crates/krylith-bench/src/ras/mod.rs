@@ -246,7 +246,9 @@ fn problem<P: Ground>(
     let mut solves = Vec::new();
     if wanted(Part::Vendor) {
         progress(&format!("{}: the vendor's", case.setting.name));
-        solves.extend(p.vendor(case, effort)?);
+        let rows = p.vendor(case, effort)?;
+        rows.iter().for_each(|row| progress(&row.line()));
+        solves.extend(rows);
     }
     if wanted(Part::Ours) || wanted(Part::Sweeps) {
         let mut kinds = Vec::new();
@@ -257,7 +259,9 @@ fn problem<P: Ground>(
             let warm =
                 effort.warm && (matches!(way.kind, Kind::Other | Kind::Ras) || !kinds.contains(&way.kind));
             kinds.push(way.kind);
-            solves.extend(measure::ours(case, &way, &Effort { warm, ..effort.clone() }));
+            let rows = measure::ours(case, &way, &Effort { warm, ..effort.clone() });
+            rows.iter().for_each(|row| progress(&row.line()));
+            solves.extend(rows);
         }
     }
     if wanted(Part::OneCore) {
@@ -301,7 +305,9 @@ fn scaling(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn 
             progress(&format!("{}: {} on {gpus} GPUs", case.setting.name, way.name));
             let device = device(options, gpus);
             let effort = Effort { device: &device, gpus, steps: 1, ..effort.clone() };
-            solves.extend(measure::ours(case, &way, &effort));
+            let rows = measure::ours(case, &way, &effort);
+            rows.iter().for_each(|row| progress(&row.line()));
+            solves.extend(rows);
         }
     }
     found(case, solves)
