@@ -19,7 +19,7 @@ use crate::{Result, sweeps};
 use std::cell::RefCell;
 
 sweeps! {
-    /// The vector passes of compositions.
+    /// The vector passes of compositions; coarse levels take them too.
     pub const SWEEPS;
     /// y = y + w.
     add: () [w] [y] -> [] { y += w; }

@@ -1,7 +1,7 @@
 //! Block-Jacobi with tiles: what every device must make of the incomplete factors of a box's tiles.
 
-use super::Make;
 use super::distributed::MakeShare;
+use super::{Make, applied};
 use crate::common::*;
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::Bsr;
@@ -113,16 +113,6 @@ impl<'a> Reference<'a> {
         };
         Mat::from_fn(n, n, |i, j| (0..n).map(|k| lower(i, k) * upper(k, j)).sum())
     }
-}
-
-fn applied<S: TileFactors>(space: &S, p: &dyn LinearOperator<S>, x: &[f64]) -> Vec<f64> {
-    let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
-    space.write(x, &mut dx).unwrap();
-    space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap(); // poison: every entry must be written
-    p.apply(space, &dx, &mut dy).unwrap();
-    let mut y = vec![0.0; x.len()];
-    space.read(&dy, &mut y).unwrap();
-    y
 }
 
 /// The same with sums: y, and what stands in slots 1 to 3 of four that held −1.

@@ -1,6 +1,6 @@
 //! Compositions of preconditioners, and those that solve stage after stage: what every device must make of them.
 
-use super::Make;
+use super::{Make, applied};
 use crate::common::*;
 use krylith::matrix::{Dense, KroneckerSum};
 use krylith::method::{Gmres, GmresOptions};
@@ -10,19 +10,7 @@ use krylith::precond::{
     Additive, BlockDiagonal, BlockJacobi, Ildu, IlduOptions, Multiplicative, Stage, StageOptions, Stride,
     SubdomainFactors, lower_factor,
 };
-use krylith::space::Space;
 use krylith::{Outcome, Stop, Store};
-
-/// One application, with y poisoned before: every entry must be written.
-fn applied<S: Space>(space: &S, p: &dyn LinearOperator<S>, x: &[f64]) -> Vec<f64> {
-    let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
-    space.write(x, &mut dx).unwrap();
-    space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap();
-    p.apply(space, &dx, &mut dy).unwrap();
-    let mut y = vec![0.0; x.len()];
-    space.read(&dy, &mut y).unwrap();
-    y
-}
 
 fn runs(n: usize, rows: usize) -> Subdomains {
     let labels: Vec<u32> = (0..n).map(|i| (i / rows) as u32).collect();

@@ -36,10 +36,22 @@ use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization, Reductions};
 use krylith::operator::{LinearOperator, Mixed, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
+use krylith::space::Space;
 use krylith::{Outcome, Stop, Store};
 
 /// Makes a space of vectors of a given length.
 pub type Make<'a, S> = &'a dyn Fn(usize) -> S;
+
+/// y of a square operator, every entry of which it must write.
+pub fn applied<S: Space>(space: &S, p: &(impl LinearOperator<S> + ?Sized), x: &[f64]) -> Vec<f64> {
+    let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(x, &mut dx).unwrap();
+    space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap(); // poison: every entry must be written
+    p.apply(space, &dx, &mut dy).unwrap();
+    let mut y = vec![0.0; x.len()];
+    space.read(&dy, &mut y).unwrap();
+    y
+}
 
 pub fn apply<S: PointBlockSum>(space: &S, operator: &PointBlock<S>, x: &[f64], rows: usize) -> Vec<f64> {
     let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());

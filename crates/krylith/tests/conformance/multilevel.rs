@@ -1,8 +1,8 @@
 //! Coarse levels: cycles against dense algebra, and what methods make of them.
 
-use super::Make;
 use super::distributed::{MakeShare, partitions};
 use super::solver::laplace;
+use super::{Make, applied};
 use crate::common::*;
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
@@ -10,7 +10,6 @@ use krylith::method::{Cg, CgForm, CgOptions, Gmres, GmresOptions, Method};
 use krylith::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use krylith::partition::split;
 use krylith::precond::{Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions, Smoothing};
-use krylith::space::Space;
 use krylith::{History, Outcome, Stop, Store};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,16 +31,6 @@ const SMOOTHERS: [Smoothing; 6] = [
 
 fn options(kind: CoarsenKind) -> MultilevelOptions {
     MultilevelOptions { coarsening: Coarsening::of(kind), ..MultilevelOptions::default() }
-}
-
-fn applied<S: Space>(space: &S, p: &dyn LinearOperator<S>, x: &[f64]) -> Vec<f64> {
-    let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
-    space.write(x, &mut dx).unwrap();
-    space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap(); // poison: every entry must be written
-    p.apply(space, &dx, &mut dy).unwrap();
-    let mut y = vec![0.0; x.len()];
-    space.read(&dy, &mut y).unwrap();
-    y
 }
 
 fn dot(x: &[f64], y: &[f64]) -> f64 {

@@ -1,7 +1,7 @@
 //! Restricted additive Schwarz: what every device must make of it. References are plain loops over dense matrices or over the plan.
 
-use super::Make;
 use super::distributed::MakeShare;
+use super::{Make, applied};
 use crate::common::*;
 use krylith::comm::{Communicator, Solo, Team};
 use krylith::matrix::{Bsr, Csr};
@@ -11,7 +11,6 @@ use krylith::precond::{
     FILL, Factorization, MOST_DISTANCE, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder,
     SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve,
 };
-use krylith::space::Space;
 use krylith::{Error, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,16 +39,6 @@ fn made<S: SchwarzFactors>(space: &S, plan: &Arc<SchwarzPlan>, a: &Bsr, how: Sch
     let mut p = Schwarz::new(space, plan.clone(), how).unwrap();
     p.update_values(space, a.values()).unwrap();
     p
-}
-
-fn applied<S: Space>(space: &S, p: &impl LinearOperator<S>, x: &[f64]) -> Vec<f64> {
-    let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
-    space.write(x, &mut dx).unwrap();
-    space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap(); // poison: every entry must be written
-    p.apply(space, &dx, &mut dy).unwrap();
-    let mut y = vec![0.0; x.len()];
-    space.read(&dy, &mut y).unwrap();
-    y
 }
 
 fn to_dense(a: &Bsr) -> Mat {

@@ -119,7 +119,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
         }
         PrecondSpec::Ras(_) => {}
         PrecondSpec::Amg(amg) => {
-            all.extend(MULTILEVEL_SWEEPS.into_iter().flat_map(sweeps));
+            all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
             all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
         }
         PrecondSpec::Jacobi { block } => {

@@ -12,7 +12,8 @@
 
 use super::Coarsen;
 use super::hierarchy::Level;
-use super::smoother::{Room, smooth_residual};
+use super::smoother::Room;
+use crate::precond::compose::{add, left_over};
 use crate::space::{BoundSweep, SmallStep, Space};
 use crate::{Error, Result, steps, sweeps};
 
@@ -179,7 +180,7 @@ pub(super) fn cycle<S: Coarsen>(
     smoother.begin(on, a, b, x, room)?;
     // b_c = R (b − A x)
     level.multiply(x, &mut room.q)?;
-    on.sweep(smooth_residual, &mut room.scalars, [], [b], [&mut room.q], [])?;
+    on.sweep(left_over, &mut room.scalars, [], [b], [&mut room.q], [])?;
     transfer.restrict(on, &room.q, &mut coarse.b)?;
     coarse.solve(coarser, below)?;
     // x ← x + P x_c
@@ -200,9 +201,9 @@ fn two_cycles<S: Coarsen>(
     let level = &levels[0];
     cycle(levels, work, b, x)?;
     level.multiply(x, r)?;
-    level.space.sweep(smooth_residual, scalars, [], [b], [&mut *r], [])?;
+    level.space.sweep(left_over, scalars, [], [b], [&mut *r], [])?;
     cycle(levels, work, r, d)?;
-    level.space.sweep(super::smoother::smooth_add, scalars, [], [d], [x], [])
+    level.space.sweep(add, scalars, [], [d], [x], [])
 }
 
 /// Two steps of flexible CG, or of GCR: the x of span{B b, B r} that makes the error smallest in the norm of A, or the residual.

@@ -7,12 +7,13 @@
 
 use super::coarsest::{self, Inverse};
 use super::cycle::{Coarse, Cycle, Work, cycle};
-use super::smoother::{Room, Smoother, Smoothing, smooth_add};
+use super::smoother::{Room, Smoother, Smoothing};
 use super::{Coarsen, Coarsening, Transfer};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::{self, Subdomains};
 use crate::precond::IlduSpec;
+use crate::precond::compose::add;
 use crate::solver::setup::{self, SetupPart};
 use crate::space::{FLAGS, Store};
 use crate::{Error, Result, sweeps};
@@ -472,7 +473,7 @@ impl<S: Coarsen> Transfers<S> {
             return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
         };
         prolongation.apply(on, coarse, &mut room.q)?;
-        on.sweep(smooth_add, &mut room.scalars, [], [&room.q], [x], [])
+        on.sweep(add, &mut room.scalars, [], [&room.q], [x], [])
     }
 
     /// Bytes that both move at least.

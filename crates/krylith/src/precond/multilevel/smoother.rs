@@ -12,6 +12,7 @@
 use super::Coarsen;
 use crate::operator::{LinearOperator, Terms};
 use crate::partition::Subdomains;
+use crate::precond::compose::{add, left_over};
 use crate::precond::{Ildu, IlduOptions};
 use crate::space::{FLAGS, Store};
 use crate::{Result, sweeps};
@@ -31,8 +32,6 @@ sweeps! {
     smooth_alone: (c) [d, b, q] [x] -> [] { x += c * d * (b - q); }
     /// The last step: x += a p + c D⁻¹ (b − q).
     smooth_last: (a, c) [d, b, q, p] [x] -> [] { x += a * p + c * d * (b - q); }
-    /// q = b − q.
-    smooth_residual: () [b] [q] -> [] { q = b - q; }
     /// x = c x.
     smooth_scale: (c) [] [x] -> [] { x *= c; }
     /// Blocks, with z = D⁻¹ (b − A x): p = a x + c z, x += p.
@@ -45,8 +44,6 @@ sweeps! {
     smooth_blocks_alone: (c) [z] [x] -> [] { x += c * z; }
     /// x = 1.
     smooth_ones: () [] [x] -> [] { x = 1.0; }
-    /// y += z.
-    smooth_add: () [z] [y] -> [] { y += z; }
 }
 
 /// Which smoother, and how often.
@@ -288,7 +285,7 @@ fn step<S: Coarsen>(
     let keeps = !last && steps[k + 1][0] != 0.0;
     let takes = k > 0 && steps[k][0] != 0.0;
     let Some(d) = scalar else {
-        on.sweep(smooth_residual, scalars, [], [b], [&mut *q], [])?;
+        on.sweep(left_over, scalars, [], [b], [&mut *q], [])?;
         on.multiply_blocks(blocks, q, r)?;
         return match p.as_mut().filter(|_| keeps || takes) {
             None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
@@ -321,9 +318,9 @@ fn solve<S: Coarsen>(
 ) -> Result<()> {
     let Room { q, r, scalars, .. } = room;
     a.apply(on, x, q)?;
-    on.sweep(smooth_residual, scalars, [], [b], [&mut *q], [])?;
+    on.sweep(left_over, scalars, [], [b], [&mut *q], [])?;
     factors.apply(on, q, r)?;
-    on.sweep(smooth_add, scalars, [], [r], [x], [])
+    on.sweep(add, scalars, [], [r], [x], [])
 }
 
 #[cfg(test)]
