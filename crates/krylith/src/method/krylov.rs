@@ -71,6 +71,8 @@ steps! {
         s.norm_recurrence = s.norm;
         if (s.mm > 0.0 && s.mm < HUGE) { s.rounding = UNIT_ROUNDOFF * sqrt(s.mm); }
     }
+    /// Nothing begins from a residual that ends the solve: a preconditioner may be worth many products.
+    begin_nothing(s, _) { if (s.norm <= s.target) { s.halt = 1; } }
     /// x is kept if none before it was better.
     compare(s, _) {
         s.halt = 1;
@@ -433,15 +435,20 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// The recurrence begins from b − A x; x is kept if it is the best so far.
     fn residual(&mut self, s: &S, on: &Operators<S>, first: bool, certified: bool) -> Result<()> {
         let Self { recurrence, scalars, b, x, correction, x_best, .. } = self;
-        let on = &mut on.work(s, scalars, first);
-        on.sweep(correct, [], [x, correction])?;
+        let work = &mut on.work(s, scalars, first);
+        work.sweep(correct, [], [x, correction])?;
         match certified {
-            true => on.certified_residual(b, x, recurrence.residual(), correction)?,
-            false => on.residual(b, x, recurrence.residual())?,
+            true => work.certified_residual(b, x, recurrence.residual(), correction)?,
+            false => work.residual(b, x, recurrence.residual())?,
         }
-        on.sweep(norm_squared, [recurrence.residual()], [])?;
-        on.step(measure, 0)?;
-        recurrence.restart(on)?;
+        work.sweep(norm_squared, [recurrence.residual()], [])?;
+        work.step(measure, 0)?;
+        work.step(begin_nothing, 0)?;
+        s.guard(Some(scalars));
+        if !on.halted(s, scalars)? {
+            recurrence.restart(&mut on.work(s, scalars, first))?;
+        }
+        s.guard(None);
         s.step(compare, scalars, 0)?;
         s.guard(Some(scalars));
         s.sweep(keep, scalars, [], [x], [x_best], [])

@@ -95,6 +95,7 @@ sources! {
     "schwarz_factor.cu" => "kernels/schwarz_factor.cu",
     "schwarz_halo.cu" => "kernels/schwarz_halo.cu",
     "schwarz_solve.cu" => "kernels/schwarz_solve.cu",
+    "smooth.cuh" => "kernels/smooth.cuh",
     "step.cu" => "kernels/step.cu",
     "step.cuh" => "kernels/step.cuh",
     "twofold.cuh" => "kernels/twofold.cuh",

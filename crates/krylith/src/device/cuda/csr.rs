@@ -10,6 +10,7 @@ use crate::memory::Numbers;
 use crate::space::Store;
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// One matrix of scalar rows in device memory, and its coefficient.
@@ -23,6 +24,8 @@ pub(super) struct CsrProduct {
     kernels: Kernels,
     /// The kernels of [`multiply_to`](Self::multiply_to).
     to_others: Option<(CudaFunction, CudaFunction)>,
+    /// The kernels of [`smooth`](Self::smooth), once they were asked for.
+    smoothing: OnceCell<[CudaFunction; 2]>,
     /// Values on their way to the device or to another precision, kept after the first update.
     staging: Option<Buffer<f64>>,
     /// Set by `csr_values`: a value is not finite.
@@ -41,6 +44,22 @@ enum Values {
     F64(Arc<Buffer<f64>>),
     F32(Buffer<f32>),
 }
+
+/// The twin of `struct Smooth` in `kernels/smooth.cuh`: addresses, 0 for what is not needed.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct Smooth {
+    pub x: u64,
+    pub b: u64,
+    pub d: u64,
+    pub p: u64,
+    pub a: u64,
+    pub c: u64,
+    pub last: i32,
+    pub keeps: i32,
+}
+
+const _: () = assert!(size_of::<Smooth>() == 56);
 
 /// Which rows go together: a record of 16 bytes for each tile, and one for where the last ends.
 struct Tiles {
@@ -106,6 +125,7 @@ impl CsrProduct {
             tiles,
             kernels,
             to_others: None,
+            smoothing: OnceCell::new(),
             staging: None,
             broken,
             version: 0,
@@ -167,15 +187,28 @@ impl CsrProduct {
         self.launch_product(space, product, cut_rows, x, y, others)
     }
 
-    /// `others` is one argument more than kernels take that store into y alone; they do not see it.
-    fn launch_product(
+    /// A residual, or a step of a smoother, in the pass of the product: to `to`, which is not x; lengths were checked.
+    pub fn smooth(&self, space: &Cuda, of: Smooth, to: u64) -> Result<()> {
+        let [product, cut_rows] = match self.smoothing.get() {
+            Some(kernels) => kernels,
+            None => {
+                let kernel = |entry| space.device().function(&self.kernels.shape.kernel_that_smooths(entry));
+                let made = [kernel("csr_product")?, kernel("csr_cut_rows")?];
+                self.smoothing.get_or_init(|| made)
+            }
+        };
+        self.launch_product(space, product, cut_rows, of.x, to, of)
+    }
+
+    /// `more` is one argument more than kernels take that store into y alone; they do not see it.
+    fn launch_product<T: Copy>(
         &self,
         space: &Cuda,
         product: &CudaFunction,
         cut_rows: &CudaFunction,
         x: u64,
         y: u64,
-        others: [u64; 16],
+        more: T,
     ) -> Result<()> {
         let (device, t) = (space.device(), &self.tiles);
         if t.count == 0 {
@@ -199,7 +232,7 @@ impl CsrProduct {
                 y,
                 t.parts.pointer(),
                 self.coefficient.pointer(),
-                others
+                more
             )?;
             if t.cut_rows > 0 {
                 launch!(
@@ -213,7 +246,7 @@ impl CsrProduct {
                     t.cuts.pointer(),
                     t.parts.pointer(),
                     y,
-                    others
+                    more
                 )?;
             }
         }

@@ -16,7 +16,7 @@ mod smoother;
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
 pub(crate) use hierarchy::Finest;
 pub use hierarchy::{Level, Multilevel, MultilevelOptions};
-pub use smoother::Smoothing;
+pub use smoother::{Direction, Fused, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
@@ -113,6 +113,17 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         _add: bool,
     ) -> Result<()> {
         Err(crate::Error::Internal("a device without a kernel for P".into()))
+    }
+    /// Whether this device makes residuals and steps of smoothers in the pass of this product.
+    fn fuses(&self, _product: &Self::Product) -> bool {
+        false
+    }
+    /// What `pass` makes of A x. Asynchronous on a GPU; allocates nothing.
+    ///
+    /// # Errors
+    /// A device or a product that does not; see [`fuses`](Self::fuses).
+    fn fused(&self, _product: &Self::Product, _x: &Self::Vector, _pass: Fused<Self>) -> Result<()> {
+        Err(crate::Error::Internal("a product that makes no smoother's step".into()))
     }
     /// Inverses of the diagonal blocks of Σ Cₜ⊗Aₜ, of order b·s, each scalar row's ℓ1 norm off that block added to its diagonal entry with that entry's
     /// sign (ℓ1-Jacobi; Baker, Falgout, Kolev and Yang 2011).

@@ -13,6 +13,7 @@ mod transpose;
 use super::Cuda;
 use super::compiler::Kernel;
 use super::driver::Buffer;
+use super::product::CudaProduct;
 use super::resident::Resident;
 use crate::Result;
 use crate::device::cpu::Pool;
@@ -20,7 +21,7 @@ use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{TermValues, Terms};
 use crate::precond::multilevel::host;
-use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Transfer};
+use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Store;
 use galerkin::MOST_BLOCK;
 use std::sync::Arc;
@@ -129,8 +130,14 @@ impl Coarsen for Cuda {
             false => host::galerkin::terms_again(&Pool::new(0), terms, transfer, coarse),
         }
     }
-    fn interpolates(&self, order: usize) -> bool {
-        order > 1
+    fn interpolates(&self, _order: usize) -> bool {
+        true
+    }
+    fn fuses(&self, product: &CudaProduct) -> bool {
+        product.smooths()
+    }
+    fn fused(&self, product: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
+        self.smooth(product, x, pass)
     }
     fn interpolate(
         &self,

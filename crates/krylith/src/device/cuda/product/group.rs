@@ -14,6 +14,12 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Bytes of x that stay in the L2 cache beside what streams through it.
+const CACHED: usize = 24 << 20;
+/// Rows longer than this, in the mean, are clustered only where there are [`MANY`]: each new column of a tile is looked up in all rows that have it.
+const LONG: usize = 20;
+const MANY: usize = 1 << 16;
+
 /// Where a launch finds its ghosts; the last arguments of `kernels/kron_product.cu` with HALO.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Ghosts {
@@ -272,6 +278,10 @@ impl Tiles {
         let (device, resident) = (space.device(), space.resident(a)?);
         let pattern = DevicePattern::of(a, &resident);
         let mut shape = Shape::choose(a.block(), s, structure, store);
+        // To cluster takes milliseconds. Little is saved where x is cached and blocks have structure, and much is spent on the long rows of coarse levels.
+        let cached = 8 * a.block() * s * a.block_columns() <= CACHED;
+        let coarse = a.block_rows() < MANY && a.blocks() > LONG * a.block_rows();
+        shape.cluster &= !(s == 1 && cached && !structure.is_dense()) && !coarse;
         let tiling = loop {
             let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
