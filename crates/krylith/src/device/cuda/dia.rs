@@ -6,7 +6,7 @@
 mod detect;
 mod shape;
 
-pub(super) use shape::{common, kernels, likely};
+pub(super) use shape::{common, kernels, likely, likely_to_smooth};
 
 use super::Cuda;
 use super::csr::{Smooth, check_new_values, not_finite};

@@ -114,6 +114,12 @@ pub(in crate::device::cuda) fn common() -> Vec<Kernel> {
     seven.iter().flat_map(of).chain([dia_detect("dia_offsets")]).collect()
 }
 
+/// The smoothing kernel of a matrix of so many entries in a full row, if it is stored by diagonals and there is one.
+pub(in crate::device::cuda) fn likely_to_smooth(entries: usize, store: Store) -> Option<Kernel> {
+    let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, store);
+    (entries <= 32 && shape.smooths()).then(|| dia_that_smooths(&shape, "dia_product"))
+}
+
 /// Those for a matrix of so many entries in a full row, if it is stored by diagonals.
 pub(in crate::device::cuda) fn likely(entries: usize, store: Store) -> Vec<Kernel> {
     if !(1..=32).contains(&entries) {

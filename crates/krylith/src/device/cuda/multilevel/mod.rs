@@ -37,6 +37,28 @@ pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Ke
     all
 }
 
+/// Those that a hierarchy of nodes with blocks of this size will want; of a block of scalars alone, products of scalars.
+pub(super) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kernel> {
+    let mut all = galerkin::kernels([block]);
+    // Rows of a product longer than any table are seldom met.
+    all.retain(|kernel| kernel.file != "amg_galerkin_wide.cu");
+    let couplings = couplings::kernels([block])
+        .into_iter()
+        .filter(|kernel| !scalar || !matches!(kernel.entry, "amg_scale" | "amg_union" | "amg_norms"));
+    all.extend(couplings);
+    all.extend(transpose::kernels());
+    all.extend(apply::kernels());
+    all.extend(super::scan::kernels());
+    match kind {
+        CoarsenKind::Classical => {
+            all.extend(split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()));
+        }
+        CoarsenKind::Aggregation { smoothed: true } => all.extend(aggregate::kernels()),
+        CoarsenKind::Aggregation { smoothed: false } => {}
+    }
+    all
+}
+
 /// A matrix whose arrays are on the device alone.
 fn stored(block: usize, rows: usize, columns: usize, arrays: Resident) -> Bsr {
     let entries = arrays.col.len();
