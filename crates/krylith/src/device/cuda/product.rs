@@ -21,7 +21,7 @@ use crate::memory::Numbers;
 use crate::operator::{Dots, Format, PointBlockSum, Structure, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
-use group::{Ghosts, Kernels, breaks_structure};
+use group::{Ghosts, breaks_structure};
 
 /// Terms in device memory.
 pub struct CudaProduct {
@@ -205,22 +205,14 @@ impl PointBlockSum for Cuda {
             csr.update_coefficient(self.device(), coefficients[0][(0, 0)])?;
             return self.wait();
         }
+        let mut others = false;
         for g in &mut p.groups {
-            if s != p.stages {
-                // Another number of stages needs another kernel; tiles and values stay.
-                let device = self.device();
-                g.kernels = Kernels::new(device, &g.tiles, &g.structure, p.block, s, g.store, g.add, g.halo)?;
-                let parts = 3 * g.tiles.part_starts.len() * p.block * s;
-                if g.parts.len() < parts {
-                    g.parts = self.device().zeros(parts, "partial sums")?;
-                }
-            }
-            g.write_coefficients(self.device(), coefficients)?;
+            others |= g.set_coefficients(self.device(), coefficients, p.block, p.stages)?;
         }
         if let Some(low) = p.low.as_mut().filter(|low| low.len() < p.block_rows * p.block * s) {
             *low = self.device().zeros(p.block_rows * p.block * s, "a residual")?;
         }
-        p.version += (s != p.stages) as u64;
+        p.version += others as u64;
         p.stages = s;
         if let Some(e) = p.exchange.take_if(|e| e.run() != p.block * s) {
             p.exchange = Some(Exchange::new(self, e.halo(), p.block * s)?);
