@@ -126,6 +126,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
                 // Coarse levels are multiplied by rows, and the last by its inverse.
                 let shape = special::CsrShape::choose(options.store);
                 all.extend([shape.kernel("csr_product"), shape.kernel_that_smooths("csr_product")]);
+                all.push(special::csr_lanes(options.store));
                 let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
                 all.extend(super::dia::likely_to_smooth(entries, store));
             }

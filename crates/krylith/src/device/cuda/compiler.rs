@@ -63,6 +63,7 @@ sources! {
     "block_diagonal.cu" => "kernels/block_diagonal.cu",
     "combine.cu" => "kernels/combine.cu",
     "csr.cu" => "kernels/csr.cu",
+    "csr_lanes.cu" => "kernels/csr_lanes.cu",
     "csr_ghosts.cu" => "kernels/csr_ghosts.cu",
     "csr_split.cu" => "kernels/csr_split.cu",
     "cut.cuh" => "kernels/cut.cuh",

@@ -541,7 +541,7 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
 fn operator<S: Coarsen>(space: &S, terms: &Terms, store: Store, depth: usize) -> Result<PointBlock<S>> {
     let scalar = (terms.block(), terms.stages(), terms.terms.len()) == (1, 1, 1);
     match scalar && depth > 0 {
-        true => PointBlock::with_format(space, terms, store, Format::Csr),
+        true => space.level_operator(terms, store),
         false => PointBlock::new(space, terms, store, false),
     }
 }

@@ -21,7 +21,7 @@ pub use smoother::{Direction, Fused, Smoothing};
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
 use crate::matrix::Bsr;
-use crate::operator::{PointBlockSum, Terms};
+use crate::operator::{Format, PointBlock, PointBlockSum, Terms};
 use crate::space::{Store, SweepSource};
 
 /// The vector passes of hierarchies and cycles.
@@ -113,6 +113,10 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         _add: bool,
     ) -> Result<()> {
         Err(crate::Error::Internal("a device without a kernel for P".into()))
+    }
+    /// A matrix of scalar rows that only cycles multiply with: of a coarser level, or the inverse of the last.
+    fn level_operator(&self, terms: &Terms, store: Store) -> Result<PointBlock<Self>> {
+        PointBlock::with_format(self, terms, store, Format::Csr)
     }
     /// Whether this device makes residuals and steps of smoothers in the pass of this product.
     fn fuses(&self, _product: &Self::Product) -> bool {

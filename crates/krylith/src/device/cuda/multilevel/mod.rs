@@ -19,7 +19,7 @@ use crate::Result;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
-use crate::operator::{TermValues, Terms};
+use crate::operator::{Format, PointBlock, TermValues, Terms};
 use crate::precond::multilevel::host;
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Store;
@@ -154,6 +154,12 @@ impl Coarsen for Cuda {
     }
     fn interpolates(&self, _order: usize) -> bool {
         true
+    }
+    fn level_operator(&self, terms: &Terms, store: Store) -> Result<PointBlock<Self>> {
+        match terms.halo {
+            None => PointBlock::of(terms, CudaProduct::of_level(self, terms, store)?),
+            Some(_) => PointBlock::with_format(self, terms, store, Format::Csr),
+        }
     }
     fn fuses(&self, product: &CudaProduct) -> bool {
         product.smooths()
