@@ -31,8 +31,8 @@ pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub(crate) use multilevel::Finest;
 pub use multilevel::{
-    CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Level, MULTILEVEL_SWEEPS, Multilevel,
-    MultilevelOptions, Smoothing, Transfer,
+    CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
+    Multilevel, MultilevelOptions, Smoothing, Transfer,
 };
 pub use null_space::NullSpace;
 pub use schwarz::{
