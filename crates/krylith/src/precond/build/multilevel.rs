@@ -1,7 +1,7 @@
 //! Coarse levels by name: which hierarchy, and what there is to say of it.
 
 use super::super::spec::kind_name;
-use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, Smoothing};
+use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, MultilevelOptions, Smoothing};
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
 use crate::Result;
 use crate::comm::{self, agree};
@@ -14,23 +14,23 @@ use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
-/// A hierarchy of this rank's own nodes. Collective.
+/// A hierarchy of this rank's own nodes; `smoothed` on its finest level too, or the coarse part of a composition. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
     local: &LocalProblem,
-    spec: &AmgSpec,
+    (spec, smoothed): (&AmgSpec, bool),
     store: Store,
     a: &SharedOperator<S>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
     let _factors = setup::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
-    let options = spec.options(order, store);
+    let options = MultilevelOptions { smooth_finest: smoothed, ..spec.options(order, store) };
     let made = (|| {
         // The solver's operator is that of all ranks, in the precision of the solver.
         let operator = (comm.size() == 1 && options.store == store).then(|| a.clone());
-        let subdomains = match spec.subdomains(order).filter(|_| local.numbers.is_none()) {
+        let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
             Some(wanted) => {
                 let _cutting = setup::begin(SetupPart::Subdomains);
@@ -114,12 +114,16 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<
     };
     let cycle = options.cycle.name().to_uppercase();
     let ranks = if ranks > 1 { ", block Jacobi over ranks" } else { "" };
+    let (name, what) = match options.smooth_finest {
+        true => ("amg", "algebraic multigrid"),
+        false => ("coarse", "coarse levels"),
+    };
     Ok(PrecondInfo {
-        name: "amg".into(),
+        name: name.into(),
         parameters,
         numbers,
         matrix: own_entries * square,
-        text: format!("algebraic multigrid: {cycle}-cycle, {coarsened}, {smoothed}{ranks}"),
+        text: format!("{what}: {cycle}-cycle, {coarsened}, {smoothed}{ranks}"),
         details,
         keeps_symmetry: true,
         ..PrecondInfo::default()

@@ -51,6 +51,9 @@ pub struct MultilevelOptions {
     pub coarsening: Coarsening,
     /// What smooths.
     pub smoothing: Smoothing,
+    /// The finest level is smoothed. Without it a cycle is x = P A_c⁻¹ R b with a cycle of the levels below for A_c⁻¹: the coarse part of a
+    /// composition, singular by itself.
+    pub smooth_finest: bool,
     /// Unknowns from which on nothing is coarsened any more.
     pub coarsest: usize,
     /// Most levels.
@@ -74,6 +77,7 @@ impl Default for MultilevelOptions {
             cycle: Cycle::V,
             coarsening: Coarsening::default(),
             smoothing: Smoothing::Chebyshev { degree: Self::DEGREE },
+            smooth_finest: true,
             coarsest: Self::COARSEST,
             levels: Self::LEVELS,
             store: Store::F64,
@@ -88,7 +92,7 @@ pub struct Level<S: Coarsen> {
     pub(super) operator: Rc<RefCell<PointBlock<S>>>,
     /// The operator is the solver's, which gives it new values.
     shared: bool,
-    /// None where the inverse is applied.
+    /// None where the inverse is applied, and where the level only hands on to the next.
     pub(super) smoother: Option<Smoother<S>>,
     /// To and from the next level; none on the last.
     pub(super) transfer: Option<Transfers<S>>,
@@ -312,7 +316,8 @@ impl<S: Coarsen> Level<S> {
         let _factors = setup::begin_inside(SetupPart::Factors);
         let direct = transfer.is_none() && terms.rows() <= coarsest::MOST;
         let inverse = direct.then(|| Inverse::new(&space, &terms, options.store)).transpose()?;
-        let smoother = if direct {
+        let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
+        let smoother = if direct || alone {
             None
         } else {
             let order = terms.block() * terms.stages();
@@ -428,6 +433,7 @@ impl<S: Coarsen> Level<S> {
         let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
         match (&self.inverse, &self.transfer) {
             (Some(inverse), _) => inverse.bytes(),
+            (None, Some(t)) if self.smoother.is_none() => t.bytes(),
             (None, Some(t)) => smoothing + (products + 1) * a + t.bytes() + 48 * len as u64,
             (None, None) => SMOOTHED as u64 / 2 * (smoothing + (products + 1) * a),
         }
@@ -464,6 +470,14 @@ impl<S: Coarsen> Transfers<S> {
         match &self.products {
             Some([_, restriction]) => restriction.apply(on, r, coarse),
             None => on.interpolate(&self.matrices.restriction, self.order, r, coarse, false),
+        }
+    }
+
+    /// x ← P x_c.
+    pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        match &self.products {
+            Some([prolongation, _]) => prolongation.apply(on, coarse, x),
+            None => on.interpolate(&self.matrices.prolongation, self.order, coarse, x, false),
         }
     }
 
