@@ -135,7 +135,7 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     /// use krylith::matrix::Csr;
     /// use krylith::operator::{LinearOperator, PointBlock, Terms};
     /// use krylith::precond::{BlockJacobi, Multiplicative};
-    /// use krylith::{Space, Store};
+    /// use krylith::space::{Space, Store};
     /// let a = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 0.5), (1, 0, 0.5), (1, 1, 4.0)])?)?;
     /// let space = Cpu::new(2, 1);
     /// let operator = PointBlock::new(&space, &a, Store::F64, false)?;
