@@ -119,6 +119,11 @@ pub(crate) fn build<S: SolverSpace>(
             }
             false => None,
         };
+        // Those of the scaled matrix are others.
+        if !local.near.is_empty() {
+            notes.push("near-null vectors left aside: they are not those of scaled rows and columns".into());
+        }
+        let local = &LocalProblem { near: &[], ..*local };
         let inner;
         (inner, info) = by_name(space, &terms, local, wanted, store, own.as_ref().unwrap_or(a), notes)?;
         let scaled = agree(comm, Equilibrated::with_factors(space, factors, inner))?;

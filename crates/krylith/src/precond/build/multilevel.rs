@@ -1,7 +1,7 @@
 //! Coarse levels by name: which hierarchy, and what there is to say of it.
 
 use super::super::spec::kind_name;
-use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, MultilevelOptions, Smoothing};
+use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, MultilevelOptions, NearNull, Smoothing};
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
 use crate::Result;
 use crate::comm::{self, agree};
@@ -26,7 +26,9 @@ pub(super) fn build<S: SolverSpace>(
     let (comm, start) = (space.comm(), Instant::now());
     let _factors = setup::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
-    let options = MultilevelOptions { smooth_finest: smoothed, ..spec.options(order, store) };
+    // Near-null vectors are for aggregation, of scalar nodes too.
+    let by = if local.near.is_empty() { order } else { order.max(2) };
+    let options = MultilevelOptions { smooth_finest: smoothed, ..spec.options(by, store) };
     let made = (|| {
         // The solver's operator is that of all ranks, in the precision of the solver.
         let operator = (comm.size() == 1 && options.store == store).then(|| a.clone());
@@ -38,14 +40,25 @@ pub(super) fn build<S: SolverSpace>(
                 Some(partition::of_whole_on(terms, local.coordinates, local.grid, wanted, &device)?.0)
             }
         };
-        Multilevel::with(space, terms, options, Finest { operator, subdomains })
+        let near = near_null(terms, local)?;
+        Multilevel::with(space, terms, options, Finest { operator, subdomains, near })
     })();
     let p = agree(comm, numbered(local, made))?;
-    let info = info(space, &p, start)?;
+    let info = info(space, &p, local.near.len(), start)?;
     Ok((Some(Box::new(p)), info))
 }
 
-fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<PrecondInfo> {
+/// The near-null vectors of own rows, where the problem has some.
+fn near_null(terms: &Terms, local: &LocalProblem) -> Result<Option<NearNull>> {
+    if local.near.is_empty() {
+        return Ok(None);
+    }
+    let near = NearNull::new(local.near)?;
+    near.check(terms)?;
+    Ok(Some(near))
+}
+
+fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instant) -> Result<PrecondInfo> {
     let (comm, options) = (space.comm(), p.options());
     let levels = p.levels();
     let of = |f: &dyn Fn(usize) -> usize| (0..levels.len()).map(f).sum::<usize>() as f64;
@@ -79,6 +92,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<
         ("smoother".into(), text(options.smoothing.name())),
         times,
         ("coarsest".into(), counted(options.coarsest)),
+        ("near_null".into(), counted(near)),
         ("levels".into(), counted(most)),
         ("store".into(), text(&options.store.to_string())),
         ("operator_complexity".into(), Value::Number(operators)),
@@ -97,6 +111,9 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<
             "the last level is singular: {} left out of its inverse",
             plural(dropped as usize, "equation")
         ));
+    }
+    if near > 0 {
+        details.push(format!("{}: so many unknowns a coarse node", plural(near, "near-null vector")));
     }
     if p.options().cycle == Cycle::K {
         let steps = if p.is_symmetric() { "flexible CG" } else { "GCR" };
