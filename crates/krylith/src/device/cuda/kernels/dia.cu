@@ -3,7 +3,7 @@
 // into this format (dia_pack, dia_mirror, dia_pack_ghosts).
 // Constants: VALUE (double or float as stored), COUNT (most diagonals of this module), EXACT (1: there are COUNT, else `count`), SYMMETRIC (1:
 // the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k]), AHEAD (1: where registers allow to ask for a row's numbers a
-// step before), THREADS, CTAS (resident, by registers).
+// step before), THREADS, CTAS (resident, by registers); SMOOTH, if defined: rows make a residual or a step of a smoother of their numbers.
 // Bytes it must move: 8 a stored place (4 in f32), of each row 8 of x and 8 of y. For seven diagonals in f64: 72 a row, symmetric 48.
 //
 // Place i of diagonal k, whose offset is offsets.at[k], holds entry (i, i + offset), or 0 where the pattern has none; diagonals begin `stride` numbers
@@ -26,6 +26,20 @@ constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
 #include "twofold.cuh"
 
 typedef long long i64;
+
+// With SMOOTH a row makes something else of its number, and the module has nothing but products without sums.
+#ifdef SMOOTH
+#include "smooth.cuh"
+#define SMOOTH_ARGUMENT , const Smooth of
+#define SMOOTH_PASSED , of
+#define OWN(i) const Own own = own_numbers(of, i)
+#define STORE(i, sum) y[i] = smoothed(of, own, i, sum)
+#else
+#define SMOOTH_ARGUMENT
+#define SMOOTH_PASSED
+#define OWN(i)
+#define STORE(i, sum) y[i] = sum
+#endif
 
 struct Offsets { int at[COUNT]; };
 
@@ -156,7 +170,7 @@ __device__ __forceinline__ void count_in(double (&sums)[DOTS], double x, double 
 template <int DOTS, bool MARCH>
 __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, const int count, const Offsets& offsets, const VALUE* __restrict__ values,
                                          const i64 stride, const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient,
-                                         const int items, const int steps, const Sums& to, Exchange* exchange) {
+                                         const int items, const int steps, const Sums& to, Exchange* exchange SMOOTH_ARGUMENT) {
     if (halt && *halt) return;
     begin_exchange(exchange, x);
     const double c = *coefficient;
@@ -165,8 +179,9 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
         for (int item = blockIdx.x; item < items; item += gridDim.x) {
             const unsigned i = (unsigned)item * THREADS + threadIdx.x;
             if (i >= rows) continue;
+            OWN(i);
             const double sum = c * row_sum(i, rows, count, offsets, values, stride, x);
-            y[i] = sum;
+            STORE(i, sum);
             if (DOTS > 0) count_in(sums, __ldg(x + i), sum);
         }
     } else {
@@ -186,6 +201,7 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
             for (int k = 0; k < COUNT; ++k) now[k] = own_number(values, k, stride, i);
 #endif
             for (int t = 0; t < steps && i < rows; ++t, i += march) {
+                OWN(i);
 #if SYMMETRIC
                 const unsigned ahead = i + march;
                 const bool more = t + 1 < steps && ahead < rows;
@@ -222,7 +238,7 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
                 }
                 sum = c * fma(upper, above, sum);
 #endif
-                y[i] = sum;
+                STORE(i, sum);
                 if (DOTS > 0) count_in(sums, here, sum);
                 below = here;
                 here = above;
@@ -243,13 +259,14 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
     extern "C" __global__ void __launch_bounds__(THREADS, CTAS)                                                                                         \
     name(const int* halt, const unsigned rows, const int count, const Offsets offsets, const VALUE* __restrict__ values, const i64 stride,              \
          const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient, const int items, const int steps, const Sums to, \
-         Exchange* exchange) {                                                                                                                          \
-        multiply<dots, march>(halt, rows, count, offsets, values, stride, x, y, coefficient, items, steps, to, exchange);                               \
+         Exchange* exchange SMOOTH_ARGUMENT) {                                                                                                                          \
+        multiply<dots, march>(halt, rows, count, offsets, values, stride, x, y, coefficient, items, steps, to, exchange SMOOTH_PASSED);                 \
     }
 PRODUCT(dia_product, 0, false)
+PRODUCT(dia_march, 0, true)
+#ifndef SMOOTH
 PRODUCT(dia_product_xy, 1, false)
 PRODUCT(dia_product_xxxy, 2, false)
-PRODUCT(dia_march, 0, true)
 PRODUCT(dia_march_xy, 1, true)
 PRODUCT(dia_march_xxxy, 2, true)
 
@@ -390,3 +407,4 @@ dia_pack_ghosts(const int count, const int* __restrict__ ghost_rows, const int* 
         if (!(fabs(value) <= HUGEST)) broken[1] = 1;
     }
 }
+#endif
