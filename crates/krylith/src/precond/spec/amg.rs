@@ -186,7 +186,7 @@ impl AmgSpec {
 
     /// The same with the defaults of near-null vectors: aggregation, of scalar nodes too, with the threshold of their own; and W where P is
     /// smoothed, since their aggregates are so large that coarse levels cost little. V took 16, 18 and 21 iterations on elastic cubes of 16³, 32³ and
-    /// 48³ nodes, W 13, 14 and 14.
+    /// 48³ nodes, W 13, 14 and 15.
     pub(in crate::precond) fn of_near_null(&self) -> Self {
         let smoothed = self.coarsen != Some(CoarsenKind::Aggregation { smoothed: false });
         let cycle = self.cycle.or(smoothed.then_some(Cycle::W));
