@@ -68,11 +68,12 @@ pub(super) struct Smooth {
     pub p: u64,
     pub a: u64,
     pub c: u64,
+    pub first: u64,
     pub last: i32,
     pub keeps: i32,
 }
 
-const _: () = assert!(size_of::<Smooth>() == 56);
+const _: () = assert!(size_of::<Smooth>() == 64);
 
 /// Which rows go together: a record of 16 bytes for each tile, and one for where the last ends.
 struct Tiles {

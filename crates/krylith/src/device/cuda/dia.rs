@@ -84,8 +84,8 @@ struct Kernels {
     shape: DiaShape,
     walk: Walk,
     product: [CudaFunction; 3],
-    /// What [`DiaProduct::smooth`] launches, once it was asked for; fewer blocks of threads are resident.
-    smoothing: OnceCell<(CudaFunction, Walk)>,
+    /// What [`DiaProduct::smooth`] launches, once it was asked for, and the same from zero; fewer blocks of threads are resident.
+    smoothing: [OnceCell<(CudaFunction, Walk)>; 2],
     ghosts: [CudaFunction; 3],
     residual: CudaFunction,
     pack: CudaFunction,
@@ -267,11 +267,13 @@ impl DiaProduct {
         if self.rows == 0 {
             return Ok(());
         }
-        let (function, walk) = match stored.kernels.smoothing.get() {
+        let from_zero = of.first != 0;
+        let cell = &stored.kernels.smoothing[usize::from(from_zero)];
+        let (function, walk) = match cell.get() {
             Some(made) => made,
             None => {
-                let made = stored.smoothing(device, self.rows)?;
-                stored.kernels.smoothing.get_or_init(|| made)
+                let made = stored.smoothing(device, self.rows, from_zero)?;
+                cell.get_or_init(|| made)
             }
         };
         // SAFETY: the parameter types are the kernel's; lengths were checked.
@@ -475,10 +477,10 @@ impl Stored {
     }
 
     /// The kernel of [`DiaProduct::smooth`], and how it walks.
-    fn smoothing(&self, device: &Arc<Device>, rows: usize) -> Result<(CudaFunction, Walk)> {
+    fn smoothing(&self, device: &Arc<Device>, rows: usize, from_zero: bool) -> Result<(CudaFunction, Walk)> {
         let Kernels { shape, walk, .. } = &self.kernels;
         let entry = if walk.march { "dia_march" } else { "dia_product" };
-        let function = device.function(&dia_that_smooths(shape, entry))?;
+        let function = device.function(&dia_that_smooths(shape, entry, from_zero))?;
         let grid = device.multiprocessors() * device.allow_shared(&function, DiaShape::THREADS, 0)?;
         let walk = match walk.march {
             true => Walk::planes(rows, self.offsets[self.count - 1] as usize, grid),
@@ -513,7 +515,7 @@ impl Kernels {
         let grid = device.multiprocessors() * resident;
         Ok(Self {
             shape: *shape,
-            smoothing: OnceCell::new(),
+            smoothing: Default::default(),
             walk: match march {
                 true => Walk { with_sum: shape.ahead(), ..Walk::planes(rows, outermost, grid) },
                 false => Walk::rows(rows, grid),

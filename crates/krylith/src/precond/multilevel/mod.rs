@@ -135,6 +135,10 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn fuses(&self, _product: &Self::Product) -> bool {
         false
     }
+    /// Whether it makes the first two steps from zero in one pass, too.
+    fn fuses_from_zero(&self, _product: &Self::Product) -> bool {
+        false
+    }
     /// What `pass` makes of A x. Asynchronous on a GPU; allocates nothing.
     ///
     /// # Errors

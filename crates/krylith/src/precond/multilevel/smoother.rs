@@ -125,6 +125,8 @@ pub enum Fused<'a, S: Coarsen> {
         scalars: &'a S::Scalars,
         /// Their slots.
         at: [usize; 2],
+        /// Nothing, or the slot of c of a first step from zero: x is c D⁻¹ b, and no vector has it.
+        first: Option<usize>,
         /// The new x, another vector.
         to: &'a mut S::Vector,
     },
@@ -234,10 +236,13 @@ impl<S: Coarsen> Smoother<S> {
             Smoother::Polynomial { blocks, scalar, steps } => {
                 let [_, c] = slots(0);
                 if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
+                    if steps.len() > 1 && on.fuses_from_zero(a.borrow().product()) {
+                        return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
+                    }
                     // The last of the steps that follow goes to x.
                     let first = if steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
                     on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [first], [])?;
-                    return fused_steps(on, d, steps, (1, true), a, b, x, room);
+                    return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
                 }
                 match scalar {
                     Some(d) => on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [&mut *x], [])?,
@@ -274,7 +279,7 @@ impl<S: Coarsen> Smoother<S> {
                     plain
                         .clone()
                         .try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))?;
-                    return fused_steps(on, d, steps, (plain.end, false), a, b, x, room);
+                    return fused_steps(on, d, steps, (plain.end, false), None, a, b, x, room);
                 }
                 plain.try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))
             }
@@ -335,12 +340,13 @@ fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool
 }
 
 /// Steps `from` to the last of a polynomial, each in the pass of its product, from x to `room.r` and back: the last to x. Of an odd number the first finds
-/// its x in `room.r`.
+/// its x in `room.r`, but where `first` is the slot of c of a step from zero that is made in its pass.
 fn fused_steps<S: Coarsen>(
     on: &S,
     d: &S::Vector,
     steps: &[[f64; 2]],
     (from, from_zero): (usize, bool),
+    first: Option<usize>,
     a: &RefCell<PointBlock<S>>,
     b: &S::Vector,
     x: &mut S::Vector,
@@ -351,7 +357,8 @@ fn fused_steps<S: Coarsen>(
         let (last, keeps) = directions(steps, k, from_zero);
         let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut *x) } else { (&*x, &mut *r) };
         let p = p.as_mut().filter(|_| keeps || last == Direction::P);
-        let pass = Fused::Step { d, b, p, keeps, last, scalars, at: slots(k), to };
+        let first = first.filter(|_| k == from);
+        let pass = Fused::Step { d, b, p, keeps, last, scalars, at: slots(k), first, to };
         on.fused(a.product(), x, pass)?;
     }
     Ok(())

@@ -10,6 +10,7 @@ struct Smooth {
     double* p;        // the last direction, and the next one
     const double* a;  // share of the last direction
     const double* c;
+    const double* first;  // null, or x is first D^-1 b and nowhere else
     int last;         // the last direction: 0 none, 1 x, 2 p
     int keeps;        // p is written
 };
@@ -20,7 +21,7 @@ __device__ __forceinline__ Own own_numbers(const Smooth& of, long long i) {
     Own own = {of.b[i], 0.0, 0.0, 0.0};
     if (of.d) {
         own.d = of.d[i];
-        own.x = of.x[i];
+        own.x = of.first ? *of.first * own.d * own.b : of.x[i];
         if (of.last == 2) own.p = of.p[i];
     }
     return own;

@@ -25,7 +25,12 @@ pub(super) fn kernels() -> [Kernel; 1] {
 impl CudaProduct {
     /// Residuals and steps of smoothers can be made in its pass.
     pub(super) fn smooths(&self) -> bool {
-        self.exchange.is_none() && (self.csr.is_some() || self.dia.as_ref().is_some_and(|dia| dia.smooths()))
+        self.smooths_from_zero() || (self.exchange.is_none() && self.csr.is_some())
+    }
+
+    /// The first two steps from zero can be made in one pass, too: that takes two numbers for each of x.
+    pub(super) fn smooths_from_zero(&self) -> bool {
+        self.exchange.is_none() && self.dia.as_ref().is_some_and(|dia| dia.smooths())
     }
 }
 
@@ -37,7 +42,7 @@ impl Cuda {
                 check_lengths(a.block_rows, a.block_columns, b.len(), r.len())?;
                 (Smooth { b: b.pointer(), ..Smooth::default() }, r)
             }
-            Fused::Step { d, b, p, keeps, last, scalars, at, to } => {
+            Fused::Step { d, b, p, keeps, last, scalars, at, first, to } => {
                 for vector in [d, b].into_iter().chain(p.as_deref()) {
                     check_lengths(a.block_rows, a.block_columns, vector.len(), to.len())?;
                 }
@@ -56,6 +61,7 @@ impl Cuda {
                     p,
                     a: scalars.value(at[0]),
                     c: scalars.value(at[1]),
+                    first: first.map_or(0, |slot| scalars.value(slot)),
                     last,
                     keeps: i32::from(keeps),
                     x: 0,

@@ -164,6 +164,9 @@ impl Coarsen for Cuda {
     fn fuses(&self, product: &CudaProduct) -> bool {
         product.smooths()
     }
+    fn fuses_from_zero(&self, product: &CudaProduct) -> bool {
+        product.smooths_from_zero()
+    }
     fn fused(&self, product: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
         self.smooth(product, x, pass)
     }
