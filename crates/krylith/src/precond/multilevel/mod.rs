@@ -16,6 +16,7 @@ mod hierarchy;
 pub(crate) mod host;
 mod near_null;
 mod smoother;
+mod transfers;
 
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
 pub(crate) use hierarchy::Finest;
