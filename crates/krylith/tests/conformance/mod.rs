@@ -7,6 +7,7 @@ pub mod block_tiles;
 pub mod cbcg;
 pub mod coarsening;
 pub mod compose;
+pub mod costly;
 pub mod csr;
 #[cfg(feature = "cuda")]
 pub mod cut;

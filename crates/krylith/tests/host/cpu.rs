@@ -137,7 +137,7 @@ fn cg_follows_the_textbook() {
 
 #[test]
 fn cg_spares_costly_preconditioners() {
-    each(|space| conformance::method::cg_spares_costly_preconditioners(space));
+    each(|space| conformance::costly::cg_spares_costly_preconditioners(space));
 }
 
 #[test]
