@@ -5,6 +5,7 @@
 pub mod arrangement;
 pub mod block_tiles;
 pub mod cbcg;
+pub mod coarse;
 pub mod coarsening;
 pub mod compose;
 pub mod costly;
@@ -19,6 +20,7 @@ pub mod lender;
 pub mod memory;
 pub mod method;
 pub mod multilevel;
+pub mod near_null;
 pub mod passes;
 pub mod programs;
 pub mod replicated;

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::conformance::multilevel::{self, diffusion, times};
+use crate::conformance::{coarse, near_null};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::method::MethodName;
@@ -48,6 +49,41 @@ fn systems_of_blocks() {
 #[test]
 fn small_and_odd_systems() {
     each(|space| multilevel::small_and_odd_systems(space));
+}
+
+#[test]
+fn a_coarse_part_corrects_what_it_sees() {
+    each(|space| coarse::a_coarse_part_corrects_what_it_sees(space));
+}
+
+#[test]
+fn symmetric_compositions_are_symmetric() {
+    each(|space| coarse::symmetric_compositions_are_symmetric(space));
+}
+
+#[test]
+fn coarse_parts_precondition() {
+    coarse::coarse_parts_precondition(&|n| Cpu::new(n, 2));
+}
+
+#[test]
+fn near_null_vectors_make_blocks() {
+    each(|space| near_null::near_null_vectors_make_blocks(space));
+}
+
+#[test]
+fn near_null_hierarchies_are_refreshed() {
+    each(|space| near_null::near_null_hierarchies_are_refreshed(space));
+}
+
+#[test]
+fn rigid_modes_keep_iterations() {
+    near_null::rigid_modes_keep_iterations(&|n| Cpu::new(n, 2));
+}
+
+#[test]
+fn one_vector_of_a_scalar_system() {
+    near_null::one_vector_of_a_scalar_system(&|n| Cpu::new(n, 2));
 }
 
 #[test]
@@ -100,12 +136,28 @@ fn a_solver_takes_amg_by_name() {
         "precond=amg equilibrate=true",
         "precond=ildu+amg",
         "precond=ildu then amg method=gmres",
+        "precond=ildu+coarse method=cg",
+        "precond=ildu then coarse method=bicgstab",
+        "precond=symmetric(ildu then coarse:coarsen=smoothed) method=cg",
+        "precond=symmetric(jacobi then ildu then coarse) equilibrate=true method=cg",
+        "precond=ras:overlap=1 then coarse method=fgmres",
         "precond=amg method=bicgstab",
         "precond=amg:cycle=k method=fgmres",
     ] {
         let found = solve(text).history.iterations;
         assert!(found <= 60, "{text}: {found}");
     }
+    // The symmetric form needs no method by name.
+    let both = solve("precond=symmetric(ildu then coarse)");
+    assert_eq!(both.method.name(), MethodName::Cg);
+    assert_eq!((&both.precond.name[..], both.precond.keeps_symmetry), ("symmetric(ildu then coarse)", true));
+    assert!(both.precond.text.contains("then coarse levels: V-cycle"), "{}", both.precond.text);
+    let refused = |text: &str| {
+        let options: Options = format!("device=cpu {text}").parse().unwrap();
+        Solver::new(&a, &options).err().unwrap().to_string()
+    };
+    let said = refused("method=cg precond=jacobi + ildu then coarse");
+    assert!(said.contains("which is not symmetric: take symmetric(A then B)"), "{said}");
     // Ranks that are threads have a hierarchy each.
     let options: Options = "device=cpu threads=2 rtol=1e-8 precond=amg".parse().unwrap();
     assert!(Solver::new(&a, &options).unwrap().solve(&b, &mut x).unwrap().converged());

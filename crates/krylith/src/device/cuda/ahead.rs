@@ -118,7 +118,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
             all.extend(sweeps(SCHWARZ_SWEEPS));
         }
         PrecondSpec::Ras(_) => {}
-        PrecondSpec::Amg(amg) if (1..=8).contains(&b) => {
+        PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) if (1..=8).contains(&b) => {
             let (order, scalar) = (b * s, (b, s, terms.terms.len()) == (1, 1, 1));
             let options = amg.options(order, store);
             all.extend(super::multilevel::likely(b, scalar, options.coarsening.kind));
@@ -140,7 +140,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
             all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
             all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
         }
-        PrecondSpec::Amg(amg) => {
+        PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => {
             all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
             all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
         }
@@ -169,7 +169,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
             factors(all, b, ildu.most_rows(b));
             all.extend(sweeps(STAGE_SWEEPS));
         }
-        PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+        PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
             for part in &**parts {
                 add_preconditioner(part, terms, store, all);
             }

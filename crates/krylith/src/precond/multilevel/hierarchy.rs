@@ -7,8 +7,9 @@
 
 use super::coarsest::{self, Inverse};
 use super::cycle::{Coarse, Cycle, Work, cycle};
+use super::host::near_null::{self, Blocks};
 use super::smoother::{Fused, Room, Smoother, Smoothing};
-use super::{Coarsen, Coarsening, Transfer};
+use super::{Coarsen, Coarsening, NearNull, Transfer};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::{self, Subdomains};
@@ -51,6 +52,9 @@ pub struct MultilevelOptions {
     pub coarsening: Coarsening,
     /// What smooths.
     pub smoothing: Smoothing,
+    /// The finest level is smoothed. Without it a cycle is x = P A_c⁻¹ R b with a cycle of the levels below for A_c⁻¹: the coarse part of a
+    /// composition, singular by itself.
+    pub smooth_finest: bool,
     /// Unknowns from which on nothing is coarsened any more.
     pub coarsest: usize,
     /// Most levels.
@@ -74,6 +78,7 @@ impl Default for MultilevelOptions {
             cycle: Cycle::V,
             coarsening: Coarsening::default(),
             smoothing: Smoothing::Chebyshev { degree: Self::DEGREE },
+            smooth_finest: true,
             coarsest: Self::COARSEST,
             levels: Self::LEVELS,
             store: Store::F64,
@@ -89,7 +94,7 @@ pub struct Level<S: Coarsen> {
     operator: Option<Rc<RefCell<PointBlock<S>>>>,
     /// The operator is the solver's, which gives it new values.
     shared: bool,
-    /// None where the inverse is applied.
+    /// None where the inverse is applied, and where the level only hands on to the next.
     pub(super) smoother: Option<Smoother<S>>,
     /// To and from the next level; none on the last.
     pub(super) transfer: Option<Transfers<S>>,
@@ -103,6 +108,8 @@ pub(super) struct Transfers<S: Coarsen> {
     order: usize,
     /// P ⊗ I and R ⊗ I as products, where the device has no kernel of its own for them.
     products: Option<[PointBlock<S>; 2]>,
+    /// P by nodes, where it was made of near-null vectors: it has blocks then, and the matrices are not meant ⊗ I.
+    blocks: Option<Blocks>,
 }
 
 /// y ≈ A⁻¹ x by a cycle over the levels of a hierarchy.
@@ -137,6 +144,8 @@ pub(crate) struct Finest<S: Coarsen> {
     pub operator: Option<Rc<RefCell<PointBlock<S>>>>,
     /// Subdomains of own nodes, for the smoother that wants some.
     pub subdomains: Option<Subdomains>,
+    /// Near-null vectors of own rows.
+    pub near: Option<NearNull>,
 }
 
 impl<S: Coarsen> Multilevel<S> {
@@ -146,7 +155,22 @@ impl<S: Coarsen> Multilevel<S> {
     /// # Errors
     /// A matrix that is not square; a diagonal block that cannot be inverted, with its row; a device without room.
     pub fn new(space: &S, terms: &Terms, options: MultilevelOptions) -> Result<Self> {
-        Self::with(space, terms, options, Finest { operator: None, subdomains: None })
+        Self::with(space, terms, options, Finest { operator: None, subdomains: None, near: None })
+    }
+
+    /// The same from vectors that the matrix maps nearly to zero, in smoothed or plain aggregation: each coarse node has an unknown for each of
+    /// them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); more than one term or stage, classical coarsening, vectors of another length.
+    pub fn with_near_null(
+        space: &S,
+        terms: &Terms,
+        options: MultilevelOptions,
+        near: NearNull,
+    ) -> Result<Self> {
+        near.check(terms)?;
+        Self::with(space, terms, options, Finest { operator: None, subdomains: None, near: Some(near) })
     }
 
     /// The same with what is there already.
@@ -160,16 +184,19 @@ impl<S: Coarsen> Multilevel<S> {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
         }
         let distributed = terms.halo.as_ref().is_some_and(|halo| halo.ghosts > 0);
+        let mut finest = finest;
+        let mut near = finest.near.take();
         let mut finest = Some(finest);
         let mut next = Some(if distributed { own_part(terms)? } else { owned(terms) });
         let mut levels: Vec<Level<S>> = Vec::new();
         while let Some(terms) = next.take() {
             let depth = levels.len();
-            let taken = finest.take().unwrap_or(Finest { operator: None, subdomains: None });
+            let taken = finest.take().unwrap_or(Finest { operator: None, subdomains: None, near: None });
+            let taken = Finest { near: near.take(), ..taken };
             let made = Level::new(space, terms, &options, depth, taken);
             let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
             levels.push(level);
-            next = coarse;
+            (next, near) = coarse.map_or((None, None), |(terms, near)| (Some(terms), near));
         }
         let symmetric = options.cycle != Cycle::K || levels[0].is_symmetric()?;
         let work = levels.iter().enumerate().map(|(depth, level)| {
@@ -215,7 +242,13 @@ impl<S: Coarsen> Multilevel<S> {
                 for (to, from) in next.terms.terms.iter_mut().zip(&level.terms.terms) {
                     to.0 = from.0.clone();
                 }
-                level.space.galerkin_again(&level.terms, &transfer.matrices, &mut next.terms)?;
+                match &transfer.blocks {
+                    None => level.space.galerkin_again(&level.terms, &transfer.matrices, &mut next.terms)?,
+                    Some(p) => {
+                        let a = near_null::galerkin(&level.space.host_threads(), &level.terms.terms[0].1, p);
+                        next.terms.terms[0].1.to_mut().values_mut().copy_from_slice(a.values());
+                    }
+                }
             }
         }
         Ok(())
@@ -276,28 +309,43 @@ fn on_level(depth: usize, e: Error) -> Error {
 }
 
 impl<S: Coarsen> Level<S> {
-    /// A level, and the terms of the next one, if there is one.
+    /// A level, and the terms and near-null vectors of the next one, if there is one.
     fn new(
         beside: &S,
         terms: Terms<'static>,
         options: &MultilevelOptions,
         depth: usize,
         finest: Finest<S>,
-    ) -> Result<(Self, Option<Terms<'static>>)> {
+    ) -> Result<(Self, Option<(Terms<'static>, Option<NearNull>)>)> {
         let space = beside.beside(terms.rows())?;
         // On a GPU everything starts from one copy there.
         let terms = space.place(&terms)?;
         let analysis = setup::begin_inside(SetupPart::Analysis);
-        let mut matrices = None;
+        let (mut matrices, mut blocks) = (None, None);
         if terms.rows() > options.coarsest && depth + 1 < options.levels {
             let couplings = space.couplings(&terms)?;
-            matrices = space.transfer(&couplings, &options.coarsening, depth)?;
             let enough = (STALLED * terms.block_rows() as f64) as usize;
-            matrices = matrices.filter(|t| t.prolongation.block_columns() <= enough);
+            if let Some(near) = &finest.near {
+                let (pool, a) = (space.host_threads(), &terms.terms[0].1);
+                blocks = near_null::prolongation(&pool, a, &couplings, near, &options.coarsening, depth)?;
+                blocks = blocks.filter(|(p, _)| p.columns() <= enough);
+                matrices = blocks.as_ref().map(|(p, _)| p.transfer());
+            } else {
+                matrices = space.transfer(&couplings, &options.coarsening, depth)?;
+                matrices = matrices.filter(|t| t.prolongation.block_columns() <= enough);
+            }
         }
         drop(analysis);
         let factors = setup::begin_inside(SetupPart::Factors);
-        let coarse = matrices.as_ref().map(|t| space.galerkin(&terms, t)).transpose()?;
+        let (mut p, mut coarse) = (None, None);
+        if let Some((blocks, near)) = blocks {
+            let (c, a) = &terms.terms[0];
+            let product = near_null::galerkin(&space.host_threads(), a, &blocks);
+            let product = Terms { terms: vec![(c.clone(), Cow::Owned(product))], halo: None };
+            (p, coarse) = (Some(blocks), Some((product, Some(near))));
+        } else if let Some(matrices) = &matrices {
+            coarse = Some((space.galerkin(&terms, matrices)?, None));
+        }
         drop(factors);
         let product = setup::begin_inside(SetupPart::Product);
         let shared = finest.operator.is_some();
@@ -308,13 +356,14 @@ impl<S: Coarsen> Level<S> {
             None => Some(Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?))),
         };
         let transfer = match matrices {
-            Some(matrices) => Some(Transfers::new(&space, matrices, &terms, options.store)?),
+            Some(matrices) => Some(Transfers::new(&space, matrices, p, &terms, options.store)?),
             None => None,
         };
         drop(product);
         let _factors = setup::begin_inside(SetupPart::Factors);
         let inverse = direct.then(|| Inverse::new(&space, &terms, options.store)).transpose()?;
-        let smoother = if direct {
+        let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
+        let smoother = if direct || alone {
             None
         } else {
             let order = terms.block() * terms.stages();
@@ -416,7 +465,8 @@ impl<S: Coarsen> Level<S> {
         &self.terms
     }
 
-    /// P and R between this level and the next; none on the last.
+    /// P and R between this level and the next; none on the last. Made of near-null vectors they are matrices of components, in square blocks, else
+    /// of nodes, for all of whose components their scalars are meant.
     pub fn transfer(&self) -> Option<&Transfer> {
         self.transfer.as_ref().map(|t| &t.matrices)
     }
@@ -453,6 +503,7 @@ impl<S: Coarsen> Level<S> {
         let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
         match (&self.inverse, &self.transfer) {
             (Some(inverse), _) => inverse.bytes(),
+            (None, Some(t)) if self.smoother.is_none() => t.bytes(),
             (None, Some(t)) => smoothing + (products + 1) * a + t.bytes() + 48 * len as u64,
             (None, None) => SMOOTHED as u64 / 2 * (smoothing + (products + 1) * a),
         }
@@ -468,21 +519,27 @@ impl<S: Coarsen> Level<S> {
 }
 
 impl<S: Coarsen> Transfers<S> {
-    /// P and R for the components and stages of the terms.
-    fn new(space: &S, matrices: Transfer, terms: &Terms, store: Store) -> Result<Self> {
+    /// P and R for the components and stages of the terms; with `blocks` they have those already.
+    fn new(
+        space: &S,
+        matrices: Transfer,
+        blocks: Option<Blocks>,
+        terms: &Terms,
+        store: Store,
+    ) -> Result<Self> {
         let order = terms.block() * terms.stages();
-        if space.interpolates(order) {
-            return Ok(Self { matrices, order, products: None });
+        if blocks.is_none() && space.interpolates(order) {
+            return Ok(Self { matrices, order, products: None, blocks });
         }
         let made = |p: &Bsr| -> Result<PointBlock<S>> {
-            let wide = widened(p, order)?;
-            match order {
+            let wide = if blocks.is_some() { Terms::bsr(p) } else { widened(p, order)? };
+            match wide.block() * wide.stages() {
                 1 => PointBlock::with_format(space, &wide, store, Format::Csr),
                 _ => PointBlock::new(space, &wide, store, false),
             }
         };
         let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
-        Ok(Self { matrices, order, products })
+        Ok(Self { matrices, order, products, blocks })
     }
 
     /// b_c ← R r.
@@ -490,6 +547,14 @@ impl<S: Coarsen> Transfers<S> {
         match &self.products {
             Some([_, restriction]) => restriction.apply(on, r, coarse),
             None => on.interpolate(&self.matrices.restriction, self.order, r, coarse, false),
+        }
+    }
+
+    /// x ← P x_c.
+    pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        match &self.products {
+            Some([prolongation, _]) => prolongation.apply(on, coarse, x),
+            None => on.interpolate(&self.matrices.prolongation, self.order, coarse, x, false),
         }
     }
 

@@ -4,6 +4,9 @@
 //! its components and stages with the same weights, so P is n × n_c scalars and works as P ⊗ I. The coarse operator keeps the
 //! block size, the stages and the coefficients of the fine one: A⊗M + τB⊗L becomes A⊗(RMP) + τB⊗(RLP).
 //!
+//! Where vectors are known that A maps nearly to zero, such as the rigid modes of an elastic body ([`NearNull`]), coarse nodes have an unknown for each
+//! of them instead, and P has blocks.
+//!
 //! The steps of a set-up are functions in `host/`, for all threads; a GPU has its own of the same results. Each is a pure function of what it
 //! is given: random numbers come from a hash of a node's number, and nothing depends on the order of execution.
 
@@ -11,18 +14,23 @@ mod coarsest;
 mod cycle;
 mod hierarchy;
 pub(crate) mod host;
+mod near_null;
 mod smoother;
 
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
 pub(crate) use hierarchy::Finest;
 pub use hierarchy::{Level, Multilevel, MultilevelOptions};
+pub use near_null::NearNull;
+pub(crate) use near_null::rigid;
 pub use smoother::{Direction, Fused, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
+use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::operator::{Format, PointBlock, PointBlockSum, Terms};
 use crate::space::{Store, SweepSource};
+use std::sync::Arc;
 
 /// The vector passes of hierarchies and cycles.
 pub const MULTILEVEL_SWEEPS: [&[SweepSource]; 3] = [smoother::SWEEPS, cycle::SWEEPS, hierarchy::SWEEPS];
@@ -87,6 +95,10 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// # Errors
     /// A device without room.
     fn beside(&self, len: usize) -> Result<Self>;
+    /// The threads of the host, for steps that this device leaves to them.
+    fn host_threads(&self) -> Arc<Pool> {
+        Arc::new(Pool::new(std::thread::available_parallelism().map_or(1, usize::from)))
+    }
     /// The scalar matrix by which nodes are coarsened. Of one scalar term that matrix itself, times its coefficient; else on the union of the
     /// patterns, with every diagonal entry stored, a_ij = −Σ_t ‖C_t‖_F ‖A_t,ij‖_F and a_ii = −Σ_{j≠i} a_ij.
     fn couplings(&self, terms: &Terms) -> Result<Bsr>;
