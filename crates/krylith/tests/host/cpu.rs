@@ -22,6 +22,11 @@ fn products_of_awkward_patterns() {
 }
 
 #[test]
+fn operators_keep_their_coefficients() {
+    each(|space| conformance::operators_keep_their_coefficients(space));
+}
+
+#[test]
 fn updates_equal_a_fresh_operator() {
     each(|space| conformance::updates_equal_a_fresh_operator(space));
 }
