@@ -147,6 +147,7 @@ fn main() {
         each!(multilevel::systems_of_blocks),
         each!(multilevel::small_and_odd_systems),
         test("multilevel::ranks_have_their_own_levels", |_| levels_of_ranks(), false),
+        test("multilevel::gpus_gather_vectors", |_| gpus_gather_vectors(), false),
         each!(compose::compositions_match_dense_algebra),
         each!(compose::compositions_precondition),
         each!(compose::factors_work_on_one_stage),

@@ -12,6 +12,7 @@ pub mod csr;
 pub mod cut;
 pub mod dia;
 pub mod distributed;
+pub mod gathered;
 pub mod ildu;
 #[cfg(feature = "cuda")]
 pub mod lender;

@@ -77,6 +77,13 @@ pub fn levels_of_ranks() {
     }
 }
 
+/// Whole vectors from those of all GPUs.
+pub fn gpus_gather_vectors() {
+    for transport in [Transport::Auto, Transport::Nccl] {
+        conformance::gathered::ranks_gather_vectors(&counts_for(transport), &share(transport));
+    }
+}
+
 pub fn gpus_solve_as_one(transport: Transport) {
     conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
     conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));

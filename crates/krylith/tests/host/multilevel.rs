@@ -59,6 +59,14 @@ fn ranks_have_their_own_levels() {
 }
 
 #[test]
+fn ranks_gather_vectors() {
+    let share = |comm: &Arc<dyn Communicator>, n: usize| {
+        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
+    };
+    crate::conformance::gathered::ranks_gather_vectors(&[2, 3, 5], &share);
+}
+
+#[test]
 fn a_solver_takes_amg_by_name() {
     let a = diffusion(18, 1e4);
     let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);

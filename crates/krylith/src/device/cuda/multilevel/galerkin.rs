@@ -332,14 +332,16 @@ struct Triple<'a> {
     device: &'a Arc<Device>,
     restriction: Arc<Resident>,
     prolongation: Arc<Resident>,
-    coarse: usize,
+    /// Rows of R and columns of P, which several ranks may have other numbers of.
+    rows: usize,
+    columns: usize,
     wrong: Buffer<i32>,
 }
 
 impl Triple<'_> {
     /// A P and R A P; on the patterns of others where those are given.
     fn multiply(&self, a: &Resident, block: usize, known: [Option<&Resident>; 2]) -> Result<[Resident; 2]> {
-        let (device, columns, wrong) = (self.device, self.coarse, &self.wrong);
+        let (device, columns, wrong) = (self.device, self.columns, &self.wrong);
         let make = |product: Product, known: Option<&Resident>| match known {
             Some(known) => product.values(known),
             None => product.make(),
@@ -376,7 +378,8 @@ impl super::super::Cuda {
             device: self.device(),
             restriction: self.resident(&transfer.restriction)?,
             prolongation: self.resident(&transfer.prolongation)?,
-            coarse: transfer.prolongation.block_columns(),
+            rows: transfer.restriction.block_rows(),
+            columns: transfer.prolongation.block_columns(),
             wrong: self.device().zeros(1, WHAT)?,
         })
     }
@@ -391,7 +394,7 @@ impl super::super::Cuda {
             let patterns = known.map_or([None; 2], |([ap, rap], _)| [Some(ap), Some(rap)]);
             let [ap, rap] = triple.multiply(&*self.resident(a)?, a.block(), patterns)?;
             let kept = rap.clone();
-            let mut product = stored(a.block(), triple.coarse, triple.coarse, rap);
+            let mut product = stored(a.block(), triple.rows, triple.columns, rap);
             if let Some((_, first)) = known {
                 product = product.with_storage(product.storage().sharing_pattern(first.storage()));
             }
@@ -426,7 +429,7 @@ impl super::super::Cuda {
         if wrong[0] != 0 {
             return Err(Error::invalid(format!(
                 "coarse level: the pattern of {} rows is not that of R A P; set up again where a pattern changes",
-                triple.coarse
+                triple.rows
             )));
         }
         Ok(())
