@@ -11,6 +11,8 @@ mod coarsest;
 mod cycle;
 mod hierarchy;
 pub(crate) mod host;
+mod near_stub;
+pub use near_stub::Neighbourhood;
 mod smoother;
 
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
