@@ -171,7 +171,8 @@ pub struct SolveArgs {
     /// randomized; keys overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N,
     /// fdp=N, deterministic); amg (algebraic multigrid; keys cycle=v|w|k,
     /// coarsen=classical|aggregation|smoothed, strength=T, truncate=N, aggressive=N, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N,
-    /// coarsest=N, levels=N, store=f64|f32); "A+B" adds two, "A then B" applies B to the residual that A leaves [default: auto]
+    /// coarsest=N, levels=N, store=f64|f32), coarse (the same keys: coarse levels without smoothing on the finest, for compositions); "A+B" adds
+    /// two, "A then B" applies B to the residual that A leaves, "symmetric(A then B)" goes back by A, so that cg can take it [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
     pub precond: Option<PrecondSpec>,
 

@@ -399,6 +399,13 @@ impl Options {
             return wrong("time_limit", format!("is {v}; expected a positive number of seconds"));
         }
         let method = MethodSpec::meant(self)?;
+        if let (MethodName::Cg | MethodName::Cbcg, Some(part)) = (method, self.precond_or_auto().one_way()) {
+            let needs = "which is not symmetric: take symmetric(A then B), which goes back by A, or method bicgstab or gmres";
+            return wrong(
+                "precond",
+                format!("has `{part}`, {needs}; {method} needs a symmetric preconditioner"),
+            );
+        }
         let mut precond = self.precond.clone();
         if self.deterministic == Some(true) {
             precond = precond.map(|precond| precond.in_fixed_order());

@@ -4,6 +4,7 @@ use crate::comm::{Communicator, Solo};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use crate::operator::Terms;
 use crate::partition::{LocalSubdomains, Part, RowNumbers, Rows, distribute};
+use crate::precond::{NearNull, rigid};
 use crate::solver::OriginalSystem;
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -34,6 +35,7 @@ pub struct Problem<'a> {
     pub(crate) coordinates: Option<Cow<'a, [[f64; 3]]>>,
     pub(crate) grid: Option<[usize; 3]>,
     pub(crate) null: Cow<'a, [Vec<f64>]>,
+    pub(crate) near: Cow<'a, [Vec<f64>]>,
     pub(crate) subdomains: Option<LocalSubdomains>,
     pub(crate) stages: Option<(Dense, Dense)>,
 }
@@ -55,6 +57,8 @@ pub(crate) struct LocalProblem<'a> {
     pub grid: Option<[usize; 3]>,
     /// Null vectors, own rows of them.
     pub null: &'a [Vec<f64>],
+    /// Near-null vectors, own rows of them.
+    pub near: &'a [Vec<f64>],
     /// Subdomains of the own rows, where the whole system was cut.
     pub subdomains: Option<&'a LocalSubdomains>,
     /// A and B of a Kronecker sum.
@@ -91,6 +95,7 @@ impl<'a> Problem<'a> {
             coordinates: None,
             grid: None,
             null: Cow::Borrowed(&[]),
+            near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
         };
@@ -169,6 +174,7 @@ impl<'a> Problem<'a> {
             coordinates: None,
             grid: None,
             null: Cow::Borrowed(&[]),
+            near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
         }
@@ -219,6 +225,61 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// The same with vectors that the operator maps nearly to zero, such as the [rigid modes](Self::rigid_modes) of an elastic body: coarse levels
+    /// (`amg`, `coarse`) then have an unknown for each at every node. Each is as long as x; one to eight of them.
+    ///
+    /// # Errors
+    /// A vector of another length or with a number that is not finite; too many.
+    ///
+    /// ```
+    /// use krylith::{Problem, Solver, matrix::Bsr};
+    /// let a = Bsr::new(2, 2, 2, vec![0, 1, 2], vec![0, 1], vec![4., 1., 1., 4., 4., 1., 1., 4.])?;
+    /// let problem = Problem::bsr(&a)?.with_coordinates(vec![[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])?;
+    /// let modes = problem.rigid_modes()?;
+    /// assert_eq!(modes[2], [0.0, -0.5, 0.0, 0.5]); // the rotation, at x = 0 and x = 1
+    /// let problem = problem.with_near_null_vectors(modes)?;
+    /// let mut solver = Solver::new(&problem, &"precond=amg device=cpu".parse()?)?;
+    /// assert!(solver.solve(&[1.0; 4], &mut [0.0; 4])?.converged());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn with_near_null_vectors(self, vectors: impl Into<Cow<'a, [Vec<f64>]>>) -> Result<Self> {
+        let (near, n) = (vectors.into(), self.own_len());
+        if !near.is_empty() {
+            NearNull::new(&near)?;
+        }
+        match near.iter().position(|v| v.len() != n) {
+            Some(i) => {
+                Err(Error::invalid(format!("near-null vector {i} has {} numbers, not {n}", near[i].len())))
+            }
+            None => Ok(Self { near, ..self }),
+        }
+    }
+
+    /// The rigid motions of an elastic body whose nodes' components are displacements: two translations and a rotation of nodes with two components,
+    /// three of each of nodes with three.
+    ///
+    /// # Errors
+    /// No coordinates; nodes with other components; several stages.
+    pub fn rigid_modes(&self) -> Result<Vec<Vec<f64>>> {
+        let Some(points) = self.coordinates.as_deref() else {
+            return Err(Error::invalid("rigid modes need the coordinates of nodes, and none are known"));
+        };
+        let own: Vec<[f64; 3]> = match self.numbers.as_deref() {
+            Some(numbers) if points.len() != self.terms.block_rows() => {
+                numbers.iter().map(|&i| points[i as usize]).collect()
+            }
+            _ => points.to_vec(),
+        };
+        let modes = if self.stages() == 1 { rigid(self.block(), &own) } else { None };
+        modes.ok_or_else(|| {
+            Error::invalid(format!(
+                "rigid modes are those of nodes with 2 or 3 displacements; these have {} components in {} stages",
+                self.block(),
+                self.stages()
+            ))
+        })
+    }
+
     /// The same with subdomains of these rows that were cut in the whole system.
     pub fn with_subdomains(self, subdomains: Option<LocalSubdomains>) -> Self {
         Self { subdomains, ..self }
@@ -250,6 +311,7 @@ impl<'a> Problem<'a> {
             coordinates: self.coordinates.map(|c| Cow::Owned(c.into_owned())),
             grid: self.grid,
             null: Cow::Owned(self.null.into_owned()),
+            near: Cow::Owned(self.near.into_owned()),
             subdomains: self.subdomains,
             stages: self.stages,
         }
@@ -299,6 +361,7 @@ impl<'a> Problem<'a> {
             coordinates: self.coordinates.as_deref(),
             grid: self.grid,
             null: &self.null,
+            near: &self.near,
             subdomains: self.subdomains.as_ref(),
             stages: self.stages.as_ref(),
         }
@@ -317,6 +380,7 @@ impl<'a, 'p: 'a> From<&'p Problem<'a>> for Problem<'a> {
             coordinates: problem.coordinates.as_deref().map(Cow::Borrowed),
             grid: problem.grid,
             null: Cow::Borrowed(&problem.null),
+            near: Cow::Borrowed(&problem.near),
             subdomains: problem.subdomains.clone(),
             stages: problem.stages.clone(),
         }

@@ -3,13 +3,14 @@
 //! [`by_name`] is the one place where names become operators. Around what it builds stand, in this order, scaling and
 //! null vectors that are projected out.
 
+mod compose;
 mod multilevel;
 mod schwarz;
 mod tiles;
 
 use super::{
-    Additive, BlockJacobi, BlockTiles, Equilibrated, Ildu, IlduOptions, IlduSpec, Multiplicative, NullSpace,
-    Outline, PrecondSpec, Stage, StageOptions,
+    BlockJacobi, BlockTiles, Equilibrated, Ildu, IlduOptions, IlduSpec, NullSpace, Outline, PrecondSpec,
+    Stage, StageOptions,
 };
 use crate::comm::{self, Communicator, agree};
 use crate::matrix::{Bsr, Dense};
@@ -118,6 +119,11 @@ pub(crate) fn build<S: SolverSpace>(
             }
             false => None,
         };
+        // Those of the scaled matrix are others.
+        if !local.near.is_empty() {
+            notes.push("near-null vectors left aside: they are not those of scaled rows and columns".into());
+        }
+        let local = &LocalProblem { near: &[], ..*local };
         let inner;
         (inner, info) = by_name(space, &terms, local, wanted, store, own.as_ref().unwrap_or(a), notes)?;
         let scaled = agree(comm, Equilibrated::with_factors(space, factors, inner))?;
@@ -149,47 +155,19 @@ fn by_name<S: SolverSpace>(
         PrecondSpec::Ildu(spec) => ildu(space, terms, local, spec, store),
         PrecondSpec::Stage(spec) => stage(space, terms, local, spec, store),
         PrecondSpec::Ras(spec) => schwarz::build(space, terms, local, spec, store, notes),
-        PrecondSpec::Amg(spec) => multilevel::build(space, terms, local, spec, store, a),
-        PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+        PrecondSpec::Amg(spec) | PrecondSpec::Coarse(spec) => {
+            let smoothed = matches!(wanted, PrecondSpec::Amg(_));
+            multilevel::build(space, terms, local, (spec, smoothed), store, a)
+        }
+        PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
             let mut part = |wanted| -> Result<_> {
                 let (p, info) = by_name(space, terms, local, wanted, store, a, notes)?;
                 Ok((p.ok_or_else(|| Error::invalid("a part of the preconditioner is none"))?, info))
             };
-            let ((first, one), (second, two)) = (part(&parts[0])?, part(&parts[1])?);
-            let then = matches!(wanted, PrecondSpec::Multiplicative(_));
-            let p: Result<Box<dyn Preconditioner<S>>> = if then {
-                Multiplicative::new(space, first, second, a.clone()).map(|p| Box::new(p) as _)
-            } else {
-                Additive::new(space, first, second).map(|p| Box::new(p) as _)
-            };
-            Ok((Some(agree(space.comm(), p)?), one.with(two, then)))
+            let parts = [part(&parts[0])?, part(&parts[1])?];
+            compose::build(space, wanted, parts, a)
         }
         PrecondSpec::Auto => auto(space, terms, local, store, notes),
-    }
-}
-
-impl PrecondInfo {
-    /// Both parts of a composition.
-    fn with(self, other: Self, then: bool) -> Self {
-        let part = |name: &str, parameters: Vec<(String, Value)>| {
-            let name = ("name".to_string(), Value::Text(name.into()));
-            Value::Parameters(parameters.into_iter().chain([name]).collect())
-        };
-        let parameters = vec![
-            ("first".to_string(), part(&self.name, self.parameters)),
-            ("second".into(), part(&other.name, other.parameters)),
-        ];
-        let (name, text) = if then { (" then ", ", then ") } else { ("+", " + ") };
-        Self {
-            name: self.name + name + &other.name,
-            parameters,
-            numbers: self.numbers + other.numbers,
-            matrix: self.matrix + other.matrix,
-            text: self.text + text + &other.text,
-            details: [self.details, other.details].concat(),
-            reason: String::new(),
-            keeps_symmetry: !then && self.keeps_symmetry && other.keeps_symmetry,
-        }
     }
 }
 
@@ -511,31 +489,6 @@ impl<S: SolverSpace> Preconditioner<S> for NullSpace<S, Box<dyn Preconditioner<S
     }
 }
 
-impl<S: SolverSpace> Preconditioner<S>
-    for Additive<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>>
-{
-    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
-        self.first_mut().update_values(space, terms, values)?;
-        self.second_mut().update_values(space, terms, values)
-    }
-    fn take_events(&mut self) -> Vec<String> {
-        [self.first_mut().take_events(), self.second_mut().take_events()].concat()
-    }
-}
-
-/// The operator inside is the solver's, and follows new values there.
-impl<S: SolverSpace> Preconditioner<S>
-    for Multiplicative<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>, SharedOperator<S>>
-{
-    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
-        self.first_mut().update_values(space, terms, values)?;
-        self.second_mut().update_values(space, terms, values)
-    }
-    fn take_events(&mut self) -> Vec<String> {
-        [self.first_mut().take_events(), self.second_mut().take_events()].concat()
-    }
-}
-
 impl PrecondSpec {
     /// Bytes that it will want on the device, as far as they can be told before it is built.
     pub fn memory(&self, terms: &Terms, store: Store) -> u64 {
@@ -565,14 +518,14 @@ impl PrecondSpec {
                 blocks * (order * order * 24 + 8) + n * (16 * order + 32)
             }
             // Coarse levels with their P, R and copies: some twice the system, and five vectors a level.
-            PrecondSpec::Amg(amg) => {
+            PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => {
                 let blocks = terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>();
                 let width = amg.store.unwrap_or(store).bytes() as u64;
                 let square = (terms.block() * terms.block()) as u64;
                 2 * blocks * (square * (8 + width) + 4) + n * (order * width + 80)
             }
             PrecondSpec::Sum(parts) => both(parts) + 8 * n,
-            PrecondSpec::Multiplicative(parts) => both(parts) + 16 * n,
+            PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => both(parts) + 16 * n,
         }
     }
 }

@@ -29,11 +29,11 @@ pub(crate) use invert::eliminate;
 #[cfg(feature = "cuda")]
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
-pub(crate) use multilevel::Finest;
 pub use multilevel::{
     CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Level, MULTILEVEL_SWEEPS, Multilevel,
-    MultilevelOptions, Smoothing, Transfer,
+    MultilevelOptions, NearNull, Smoothing, Transfer,
 };
+pub(crate) use multilevel::{Finest, rigid};
 pub use null_space::NullSpace;
 pub use schwarz::{
     FILL, FactorQuality, Factorization, MOST_DEFECT, MOST_DISTANCE, SWEEPS as SCHWARZ_SWEEPS, Schwarz,

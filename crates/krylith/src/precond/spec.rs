@@ -1,5 +1,5 @@
 //! How preconditioners are written as text: NAME[:key=value,…], `A+B` for both side by side, and `A then B` for one after the
-//! other. `+` binds closer than `then`; both are read from the left.
+//! other; `symmetric(A then B)` goes back by A. `+` binds closer than `then`; both are read from the left.
 
 mod amg;
 mod ras;
@@ -45,10 +45,14 @@ pub enum PrecondSpec {
     Ras(RasSpec),
     /// Coarse levels: a cycle of algebraic multigrid.
     Amg(AmgSpec),
+    /// Coarse levels without smoothing on the finest: a part of compositions.
+    Coarse(AmgSpec),
     /// Both, added.
     Sum(Box<[PrecondSpec; 2]>),
     /// The second on what the first leaves over.
     Multiplicative(Box<[PrecondSpec; 2]>),
+    /// The same, and then the first again: symmetric where both are.
+    Symmetric(Box<[PrecondSpec; 2]>),
 }
 
 /// Parameters of `block-jacobi`.
@@ -99,21 +103,26 @@ impl std::str::FromStr for PrecondSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         // Each part is read, printed and applied within the one before.
-        let parts = 1 + text.matches('+').count() + text.matches(" then ").count();
+        let parts = 1 + text.matches(['+', '(']).count() + text.matches(" then ").count();
         if parts > MOST_PARTS {
             return Err(Error::invalid(format!(
                 "a preconditioner of {parts} parts; at most {MOST_PARTS} are possible"
             )));
         }
-        if let Some((first, second)) = text.rsplit_once(" then ") {
-            return both(first, second).map(PrecondSpec::Multiplicative);
+        let outside = outside(text)?;
+        if let Some((at, then)) = text.rmatch_indices(THEN).find(|(at, _)| outside[*at]) {
+            return both(&text[..at], &text[at + then.len()..]).map(PrecondSpec::Multiplicative);
         }
         // A name begins with a letter; the + of a number such as 1e+3 is followed by a digit.
-        let plus = |at: &(usize, &str)| !text[at.0 + 1..].starts_with(|c: char| c.is_ascii_digit());
-        if let Some((at, _)) = text.rmatch_indices('+').find(plus) {
+        let plus = |at: usize| outside[at] && !text[at + 1..].starts_with(|c: char| c.is_ascii_digit());
+        if let Some((at, _)) = text.rmatch_indices('+').find(|(at, _)| plus(*at)) {
             return both(&text[..at], &text[at + 1..]).map(PrecondSpec::Sum);
         }
         let text = text.trim();
+        let inside = text.strip_prefix("symmetric").and_then(|rest| rest.trim_start().strip_prefix('('));
+        if let Some(inside) = inside.and_then(|rest| rest.strip_suffix(')')) {
+            return symmetric(inside);
+        }
         let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
         let parameters: Vec<(&str, &str)> = parameters
             .map(|list| {
@@ -158,7 +167,8 @@ impl std::str::FromStr for PrecondSpec {
             "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
             "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
             "ras" => RasSpec::read(parameters).map(PrecondSpec::Ras),
-            "amg" => AmgSpec::read(parameters).map(PrecondSpec::Amg),
+            "amg" => AmgSpec::read(name, parameters).map(PrecondSpec::Amg),
+            "coarse" => AmgSpec::read(name, parameters).map(PrecondSpec::Coarse),
             "ilu0" => Err(Error::invalid(
                 "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole",
             )),
@@ -176,10 +186,56 @@ impl std::str::FromStr for PrecondSpec {
                      deterministic]",
                     "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed,strength=T,truncate=N,aggressive=N,\
                      smoother=jacobi|chebyshev|ildu,sweeps=N,degree=N,coarsest=N,levels=N,store=f64|f32]",
-                    "`A+B` and `A then B` of them",
+                    "coarse[:the same keys]",
+                    "`A+B`, `A then B` and `symmetric(A then B)` of them",
                 ],
             ),
         }
+    }
+}
+
+/// What stands between the parts of a composition, one after the other.
+const THEN: &str = " then ";
+
+/// Of each byte whether it stands outside all parentheses.
+fn outside(text: &str) -> Result<Vec<bool>> {
+    let (mut depth, mut outside) = (0usize, Vec::with_capacity(text.len()));
+    for byte in text.bytes() {
+        outside.push(depth == 0);
+        match byte {
+            b'(' => depth += 1,
+            b')' if depth == 0 => return Err(Error::invalid(format!("`{text}` has a `)` without its `(`"))),
+            b')' => depth -= 1,
+            _ => {}
+        }
+    }
+    match depth {
+        0 => Ok(outside),
+        _ => Err(Error::invalid(format!("`{text}` has a `(` without its `)`"))),
+    }
+}
+
+/// What stands in `symmetric(…)`: of more than two parts the first goes around the symmetric form of the others.
+fn symmetric(inside: &str) -> Result<PrecondSpec> {
+    let outside = outside(inside)?;
+    let mut thens = inside.match_indices(THEN).filter(|(at, _)| outside[*at]);
+    let Some((at, _)) = thens.next() else {
+        return Err(Error::invalid(format!(
+            "symmetric({inside}): expected parts one after the other, such as symmetric(ildu then coarse)"
+        )));
+    };
+    let (first, rest) = (&inside[..at], &inside[at + THEN.len()..]);
+    let parts = match thens.next() {
+        None => both(first, rest)?,
+        Some(_) => both(first, &format!("symmetric({rest})"))?,
+    };
+    match parts.iter().find(|part| !part.keeps_symmetry()) {
+        None => Ok(PrecondSpec::Symmetric(parts)),
+        Some(part) => Err(Error::invalid(format!(
+            "symmetric({}): {part} may not be symmetric where the matrix is; combine it by a plain `A then B`, and take a method other \
+             than cg",
+            inside.trim()
+        ))),
     }
 }
 
@@ -207,9 +263,11 @@ impl std::fmt::Display for PrecondSpec {
             PrecondSpec::Ildu(ildu) => ildu.spelt("ildu", f),
             PrecondSpec::Stage(ildu) => ildu.spelt("stage", f),
             PrecondSpec::Ras(ras) => ras.spelt(f),
-            PrecondSpec::Amg(amg) => amg.spelt(f),
+            PrecondSpec::Amg(amg) => amg.spelt("amg", f),
+            PrecondSpec::Coarse(amg) => amg.spelt("coarse", f),
             PrecondSpec::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
             PrecondSpec::Multiplicative(parts) => write!(f, "{} then {}", parts[0], parts[1]),
+            PrecondSpec::Symmetric(parts) => write!(f, "symmetric({} then {})", parts[0], parts[1]),
         }
     }
 }
@@ -218,7 +276,10 @@ impl PrecondSpec {
     /// True where applying it takes a product with the operator.
     pub fn multiplies(&self) -> bool {
         match self {
-            PrecondSpec::Multiplicative(_) | PrecondSpec::Amg(_) => true,
+            PrecondSpec::Multiplicative(_)
+            | PrecondSpec::Symmetric(_)
+            | PrecondSpec::Amg(_)
+            | PrecondSpec::Coarse(_) => true,
             PrecondSpec::Sum(parts) => parts.iter().any(Self::multiplies),
             _ => false,
         }
@@ -231,7 +292,17 @@ impl PrecondSpec {
             PrecondSpec::Ras(ras) => PrecondSpec::Ras(RasSpec { deterministic: true, ..ras }),
             PrecondSpec::Sum(parts) => PrecondSpec::Sum(both(parts)),
             PrecondSpec::Multiplicative(parts) => PrecondSpec::Multiplicative(both(parts)),
+            PrecondSpec::Symmetric(parts) => PrecondSpec::Symmetric(both(parts)),
             other => other,
+        }
+    }
+
+    /// A plain `A then B` that it is or has, which no method for symmetric systems can take.
+    pub(crate) fn one_way(&self) -> Option<&Self> {
+        match self {
+            PrecondSpec::Multiplicative(_) => Some(self),
+            PrecondSpec::Sum(parts) => parts.iter().find_map(Self::one_way),
+            _ => None,
         }
     }
 
@@ -242,10 +313,11 @@ impl PrecondSpec {
             | PrecondSpec::None
             | PrecondSpec::Jacobi { .. }
             | PrecondSpec::BlockJacobi(_)
-            | PrecondSpec::Amg(_) => true,
+            | PrecondSpec::Amg(_)
+            | PrecondSpec::Coarse(_) => true,
             // With shifted pivots the factors need not be definite where the matrix is.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
-            PrecondSpec::Sum(parts) => parts.iter().all(Self::keeps_symmetry),
+            PrecondSpec::Sum(parts) | PrecondSpec::Symmetric(parts) => parts.iter().all(Self::keeps_symmetry),
             PrecondSpec::Multiplicative(_) | PrecondSpec::Stage(_) | PrecondSpec::Ras(_) => false,
         }
     }
@@ -254,8 +326,10 @@ impl PrecondSpec {
     pub fn varies(&self) -> bool {
         match self {
             PrecondSpec::Ras(ras) => ras.varies(),
-            PrecondSpec::Amg(amg) => amg.varies(),
-            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => parts.iter().any(Self::varies),
+            PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => amg.varies(),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
+                parts.iter().any(Self::varies)
+            }
             _ => false,
         }
     }
@@ -266,7 +340,7 @@ impl PrecondSpec {
             PrecondSpec::BlockJacobi(TileSpec { tile: TileShape::Box([_, _, z]), .. }) => Some(*z),
             // A multiple of what a GPU takes, and the fewest of a CPU.
             PrecondSpec::BlockJacobi(_) => Some(8),
-            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
                 parts.iter().find_map(|part| part.planes())
             }
             _ => None,
@@ -281,10 +355,13 @@ impl PrecondSpec {
             PrecondSpec::Stage(ildu) => Some(ildu.of_stage().subdomains(order)),
             PrecondSpec::Ras(ras) => ras.subdomains(),
             PrecondSpec::Amg(amg) => amg.subdomains(order),
-            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
                 parts.iter().find_map(|part| part.subdomains(order))
             }
-            PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_) => None,
+            PrecondSpec::None
+            | PrecondSpec::Jacobi { .. }
+            | PrecondSpec::BlockJacobi(_)
+            | PrecondSpec::Coarse(_) => None,
         }
     }
 }
@@ -441,9 +518,18 @@ mod tests {
             "none",
             "stage:fill=1",
             "jacobi then ildu+stage then jacobi",
+            "symmetric(ildu:rows=100 then coarse)",
+            "symmetric(jacobi+ildu then symmetric(jacobi then coarse:strength=0.5))+jacobi then ras",
         ] {
             assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
         }
+        let three: PrecondSpec = "symmetric( jacobi then ildu  then amg )".parse().unwrap();
+        assert_eq!(three.to_string(), "symmetric(jacobi then symmetric(ildu then amg))");
+        assert!(three.keeps_symmetry() && three.multiplies() && three.one_way().is_none());
+        let sum: PrecondSpec = "jacobi+ildu then jacobi + symmetric(jacobi then ildu)".parse().unwrap();
+        assert!(!sum.keeps_symmetry() && sum.one_way().is_some());
+        let deep = "symmetric(".repeat(200_000);
+        assert!(deep.parse::<PrecondSpec>().unwrap_err().to_string().contains("200001 parts"));
         let many = "jacobi+".repeat(200_000) + "jacobi";
         let error = many.parse::<PrecondSpec>().unwrap_err().to_string();
         assert!(error.contains("200001 parts") && error.len() < 100, "{error}");
@@ -451,6 +537,15 @@ mod tests {
             ("jacobi+", "a part of a composed preconditioner is missing"),
             ("jacobi then none", "`none` cannot be a part"),
             ("auto+jacobi", "`auto` cannot be a part"),
+            ("symmetric(jacobi)", "symmetric(jacobi): expected parts one after the other"),
+            ("symmetric(jacobi then )", "a part of a composed preconditioner is missing"),
+            ("symmetric(jacobi then auto)", "`auto` cannot be a part"),
+            ("symmetric(ras then coarse)", "symmetric(ras then coarse): ras may not be symmetric"),
+            ("symmetric(jacobi then ildu:shift=1e-3)", "ildu:shift=1e-3 may not be symmetric"),
+            ("symmetric(jacobi then ildu", "a `(` without its `)`"),
+            ("jacobi then ildu)", "a `)` without its `(`"),
+            ("symmetric(jacobi then ildu)+symmetric)(", "a `)` without its `(`"),
+            ("symmetric then jacobi", "unknown preconditioner `symmetric`"),
             ("jacobi then ilu", "unknown preconditioner `ilu`"),
             ("stage:b=1", "unknown key of stage `b`"),
             ("ilu", "the known ones are auto, none, jacobi"),

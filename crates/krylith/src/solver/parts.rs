@@ -46,6 +46,7 @@ struct One {
     rows: OwnRows,
     terms: Terms<'static>,
     null: Vec<Vec<f64>>,
+    near: Vec<Vec<f64>>,
     subdomains: Option<LocalSubdomains>,
     comm: Arc<dyn Communicator>,
     /// Of each term, where each of the part's blocks stands among the blocks of the whole; found at the first update.
@@ -84,7 +85,8 @@ impl Parts {
             let subdomains = whole.local(&rows)?;
             let rows = OwnRows::List(rows);
             Ok(One {
-                null: null(problem, rows.borrowed(), run),
+                null: own_rows(&problem.null, rows.borrowed(), run),
+                near: own_rows(&problem.near, rows.borrowed(), run),
                 rows,
                 terms,
                 subdomains,
@@ -121,10 +123,12 @@ impl Parts {
         let parts = made.into_iter().zip(halos).zip(ranges).zip(Team::new(count)?);
         let parts = parts.map(|((((cut, terms), halo), rows), comm)| {
             let rows = OwnRows::Run(rows.start as u64..rows.end as u64);
-            let null = null(problem, rows.borrowed(), run);
+            let null = own_rows(&problem.null, rows.borrowed(), run);
+            let near = own_rows(&problem.near, rows.borrowed(), run);
             let terms = Terms { halo: Some(Arc::new(halo)), ..terms };
             One {
                 null,
+                near,
                 rows,
                 terms,
                 subdomains: None,
@@ -141,12 +145,13 @@ impl Parts {
 
     /// One device's part of the problem.
     pub fn local<'p>(&'p self, number: usize, problem: &'p Problem) -> LocalProblem<'p> {
-        let One { rows, terms, null, subdomains, comm, .. } = &self.parts[number];
+        let One { rows, terms, null, near, subdomains, comm, .. } = &self.parts[number];
         LocalProblem {
             terms,
             comm: &**comm,
             numbers: Some(rows.borrowed()),
             null,
+            near,
             subdomains: subdomains.as_ref(),
             ..problem.part_of_one()
         }
@@ -238,14 +243,14 @@ impl Parts {
     }
 }
 
-/// Null vectors of the whole, these rows of them.
-fn null(problem: &Problem, rows: RowNumbers, run: usize) -> Vec<Vec<f64>> {
+/// Vectors of the whole, these rows of them.
+fn own_rows(vectors: &[Vec<f64>], rows: RowNumbers, run: usize) -> Vec<Vec<f64>> {
     let own = |whole: &Vec<f64>| {
         let mut own = vec![0.0; rows.len() * run];
         rows.take(run, whole, &mut own);
         own
     };
-    problem.null.iter().map(own).collect()
+    vectors.iter().map(own).collect()
 }
 
 /// A run may have this many times its share of the blocks before another partition is looked for.

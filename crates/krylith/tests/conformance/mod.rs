@@ -5,6 +5,7 @@
 pub mod arrangement;
 pub mod block_tiles;
 pub mod cbcg;
+pub mod coarse;
 pub mod coarsening;
 pub mod compose;
 pub mod csr;

@@ -1,6 +1,7 @@
 //! Coarse levels on the CPU, alone and through a solver.
 
 use crate::common::*;
+use crate::conformance::coarse;
 use crate::conformance::multilevel::{self, diffusion, times};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
@@ -51,11 +52,26 @@ fn small_and_odd_systems() {
 }
 
 #[test]
-fn ranks_have_their_own_levels() {
+fn a_coarse_part_corrects_what_it_sees() {
+    each(|space| coarse::a_coarse_part_corrects_what_it_sees(space));
+}
+
+#[test]
+fn symmetric_compositions_are_symmetric() {
+    each(|space| coarse::symmetric_compositions_are_symmetric(space));
+}
+
+#[test]
+fn coarse_parts_precondition() {
+    coarse::coarse_parts_precondition(&|n| Cpu::new(n, 2));
+}
+
+#[test]
+fn ranks_share_levels() {
     let share = |comm: &Arc<dyn Communicator>, n: usize| {
         Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
     };
-    multilevel::ranks_have_their_own_levels(&[1, 2, 3], &|n| eager(n, 1), &share);
+    multilevel::ranks_share_levels(&[2, 3, 4], &|n| eager(n, 1), &share);
 }
 
 #[test]
@@ -108,12 +124,28 @@ fn a_solver_takes_amg_by_name() {
         "precond=amg equilibrate=true",
         "precond=ildu+amg",
         "precond=ildu then amg method=gmres",
+        "precond=ildu+coarse method=cg",
+        "precond=ildu then coarse method=bicgstab",
+        "precond=symmetric(ildu then coarse:coarsen=smoothed) method=cg",
+        "precond=symmetric(jacobi then ildu then coarse) equilibrate=true method=cg",
+        "precond=ras:overlap=1 then coarse method=fgmres",
         "precond=amg method=bicgstab",
         "precond=amg:cycle=k method=fgmres",
     ] {
         let found = solve(text).history.iterations;
         assert!(found <= 60, "{text}: {found}");
     }
+    // The symmetric form needs no method by name.
+    let both = solve("precond=symmetric(ildu then coarse)");
+    assert_eq!(both.method.name(), MethodName::Cg);
+    assert_eq!((&both.precond.name[..], both.precond.keeps_symmetry), ("symmetric(ildu then coarse)", true));
+    assert!(both.precond.text.contains("then coarse levels: V-cycle"), "{}", both.precond.text);
+    let refused = |text: &str| {
+        let options: Options = format!("device=cpu {text}").parse().unwrap();
+        Solver::new(&a, &options).err().unwrap().to_string()
+    };
+    let said = refused("method=cg precond=jacobi + ildu then coarse");
+    assert!(said.contains("which is not symmetric: take symmetric(A then B)"), "{said}");
     // Ranks that are threads have a hierarchy each.
     let options: Options = "device=cpu threads=2 rtol=1e-8 precond=amg".parse().unwrap();
     assert!(Solver::new(&a, &options).unwrap().solve(&b, &mut x).unwrap().converged());

@@ -1,16 +1,23 @@
 //! Coarse levels on the host: [`host`]'s functions on this space's threads.
 
-use super::Cpu;
+use super::{Cpu, Pool};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::precond::multilevel::host;
 use crate::precond::{BlockDiagonal, Coarsen, Coarsening, Transfer};
 use crate::space::Store;
+use std::sync::Arc;
 
 impl Coarsen for Cpu {
     fn beside(&self, len: usize) -> Result<Self> {
         Ok(Self::with_pool(len, self.pool().clone()))
+    }
+    fn host_threads(&self) -> Arc<Pool> {
+        self.pool().clone()
+    }
+    fn among(&self, len: usize) -> Result<Self> {
+        Ok(Self::distributed(len, self.pool().clone(), self.comm.clone()))
     }
     fn couplings(&self, terms: &Terms) -> Result<Bsr> {
         host::galerkin::couplings(self.pool(), terms)

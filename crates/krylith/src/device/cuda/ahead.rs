@@ -118,7 +118,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
             all.extend(sweeps(SCHWARZ_SWEEPS));
         }
         PrecondSpec::Ras(_) => {}
-        PrecondSpec::Amg(amg) => {
+        PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => {
             all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
             all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
         }
@@ -147,7 +147,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
             factors(b, ildu.most_rows(b));
             all.extend(sweeps(STAGE_SWEEPS));
         }
-        PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) => {
+        PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
             for part in &**parts {
                 add_preconditioner(part, terms, store, all);
             }

@@ -1,7 +1,7 @@
 //! Coarse levels by name: which hierarchy, and what there is to say of it.
 
 use super::super::spec::kind_name;
-use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, Smoothing};
+use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, MultilevelOptions, NearNull, Smoothing};
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
 use crate::Result;
 use crate::comm::{self, agree};
@@ -14,23 +14,26 @@ use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
-/// A hierarchy of this rank's own nodes. Collective.
+/// A hierarchy of this rank's own nodes; `smoothed` on its finest level too, or the coarse part of a composition. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
     local: &LocalProblem,
-    spec: &AmgSpec,
+    (spec, smoothed): (&AmgSpec, bool),
     store: Store,
     a: &SharedOperator<S>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
     let _factors = setup::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
-    let options = spec.options(order, store);
+    // Near-null vectors are for aggregation, of scalar nodes too.
+    let by = if local.near.is_empty() { order } else { order.max(2) };
+    let options = MultilevelOptions { smooth_finest: smoothed, ..spec.options(by, store) };
     let made = (|| {
-        // The solver's operator is that of all ranks, in the precision of the solver.
-        let operator = (comm.size() == 1 && options.store == store).then(|| a.clone());
-        let subdomains = match spec.subdomains(order).filter(|_| local.numbers.is_none()) {
+        // The solver's operator is in the precision of the solver; with near-null vectors each rank has a hierarchy of its own rows.
+        let same = comm.size() == 1 || local.near.is_empty();
+        let operator = (same && options.store == store).then(|| a.clone());
+        let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
             Some(wanted) => {
                 let _cutting = setup::begin(SetupPart::Subdomains);
@@ -38,14 +41,26 @@ pub(super) fn build<S: SolverSpace>(
                 Some(partition::of_whole_on(terms, local.coordinates, local.grid, wanted, &device)?.0)
             }
         };
-        Multilevel::with(space, terms, options, Finest { operator, subdomains })
+        let near = near_null(terms, local)?;
+        let numbers = local.numbers.map(|numbers| (0..terms.block_rows()).map(|i| numbers.at(i)).collect());
+        Multilevel::with(space, terms, options, Finest { operator, subdomains, near, numbers })
     })();
     let p = agree(comm, numbered(local, made))?;
-    let info = info(space, &p, start)?;
+    let info = info(space, &p, local.near.len(), start)?;
     Ok((Some(Box::new(p)), info))
 }
 
-fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<PrecondInfo> {
+/// The near-null vectors of own rows, where the problem has some.
+fn near_null(terms: &Terms, local: &LocalProblem) -> Result<Option<NearNull>> {
+    if local.near.is_empty() {
+        return Ok(None);
+    }
+    let near = NearNull::new(local.near)?;
+    near.check(terms)?;
+    Ok(Some(near))
+}
+
+fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instant) -> Result<PrecondInfo> {
     let (comm, options) = (space.comm(), p.options());
     let levels = p.levels();
     let of = |f: &dyn Fn(usize) -> usize| (0..levels.len()).map(f).sum::<usize>() as f64;
@@ -79,6 +94,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<
         ("smoother".into(), text(options.smoothing.name())),
         times,
         ("coarsest".into(), counted(options.coarsest)),
+        ("near_null".into(), counted(near)),
         ("levels".into(), counted(most)),
         ("store".into(), text(&options.store.to_string())),
         ("operator_complexity".into(), Value::Number(operators)),
@@ -98,6 +114,9 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<
             plural(dropped as usize, "equation")
         ));
     }
+    if near > 0 {
+        details.push(format!("{}: so many unknowns a coarse node", plural(near, "near-null vector")));
+    }
     if p.options().cycle == Cycle::K {
         let steps = if p.is_symmetric() { "flexible CG" } else { "GCR" };
         details.push(format!("a K-cycle: two steps of {steps} on every coarse level"));
@@ -114,12 +133,16 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, start: Instant) -> Result<
     };
     let cycle = options.cycle.name().to_uppercase();
     let ranks = if ranks > 1 { ", block Jacobi over ranks" } else { "" };
+    let (name, what) = match options.smooth_finest {
+        true => ("amg", "algebraic multigrid"),
+        false => ("coarse", "coarse levels"),
+    };
     Ok(PrecondInfo {
-        name: "amg".into(),
+        name: name.into(),
         parameters,
         numbers,
         matrix: own_entries * square,
-        text: format!("algebraic multigrid: {cycle}-cycle, {coarsened}, {smoothed}{ranks}"),
+        text: format!("{what}: {cycle}-cycle, {coarsened}, {smoothed}{ranks}"),
         details,
         keeps_symmetry: true,
         ..PrecondInfo::default()

@@ -173,9 +173,13 @@ pub(super) fn cycle<S: Coarsen>(
         return Err(Error::Internal("a cycle below the last level".into()));
     };
     let (on, a, room) = (&level.space, &level.operator, &mut own.room);
-    let correction = level.smoother.as_ref().zip(level.transfer.as_ref()).zip(own.coarse.as_mut());
-    let Some(((smoother, transfer), coarse)) = correction else {
+    let Some((transfer, coarse)) = level.transfer.as_ref().zip(own.coarse.as_mut()) else {
         return level.solve(b, x, room);
+    };
+    let Some(smoother) = &level.smoother else {
+        transfer.restrict(on, b, &mut coarse.b)?;
+        coarse.solve(coarser, below)?;
+        return transfer.prolong(on, &coarse.x, x);
     };
     smoother.begin(on, a, b, x, room)?;
     // b_c = R (b − A x)

@@ -7,8 +7,10 @@
 
 use super::coarsest::{self, Inverse};
 use super::cycle::{Coarse, Cycle, Work, cycle};
+use super::host::near_null::{self, Blocks};
+use super::ranks::{self, Joint, Next};
 use super::smoother::{Room, Smoother, Smoothing};
-use super::{Coarsen, Coarsening, Transfer};
+use super::{Coarsen, Coarsening, NearNull, Transfer};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::{self, Subdomains};
@@ -51,10 +53,15 @@ pub struct MultilevelOptions {
     pub coarsening: Coarsening,
     /// What smooths.
     pub smoothing: Smoothing,
+    /// The finest level is smoothed. Without it a cycle is x = P A_c⁻¹ R b with a cycle of the levels below for A_c⁻¹: the coarse part of a
+    /// composition, singular by itself.
+    pub smooth_finest: bool,
     /// Unknowns from which on nothing is coarsened any more.
     pub coarsest: usize,
     /// Most levels.
     pub levels: usize,
+    /// Unknowns of a level of several ranks up to which every rank goes on with the whole of it.
+    pub gather: usize,
     /// Precision of everything that is stored; arithmetic is f64.
     pub store: Store,
 }
@@ -64,6 +71,8 @@ impl MultilevelOptions {
     pub const COARSEST: usize = 400;
     /// Most levels where no number is given.
     pub const LEVELS: usize = 25;
+    /// Unknowns of a level that is gathered where none are given.
+    pub const GATHER: usize = 100_000;
     /// Degree of Chebyshev's polynomials where none is given.
     pub const DEGREE: usize = 2;
 }
@@ -74,8 +83,10 @@ impl Default for MultilevelOptions {
             cycle: Cycle::V,
             coarsening: Coarsening::default(),
             smoothing: Smoothing::Chebyshev { degree: Self::DEGREE },
+            smooth_finest: true,
             coarsest: Self::COARSEST,
             levels: Self::LEVELS,
+            gather: Self::GATHER,
             store: Store::F64,
         }
     }
@@ -84,15 +95,15 @@ impl Default for MultilevelOptions {
 /// A level.
 pub struct Level<S: Coarsen> {
     pub(super) space: S,
-    terms: Terms<'static>,
+    pub(super) terms: Terms<'static>,
     pub(super) operator: Rc<RefCell<PointBlock<S>>>,
     /// The operator is the solver's, which gives it new values.
-    shared: bool,
-    /// None where the inverse is applied.
+    pub(super) shared: bool,
+    /// None where the inverse is applied, and where the level only hands on to the next.
     pub(super) smoother: Option<Smoother<S>>,
     /// To and from the next level; none on the last.
     pub(super) transfer: Option<Transfers<S>>,
-    inverse: Option<Inverse<S>>,
+    pub(super) inverse: Option<Inverse<S>>,
 }
 
 /// P and R as operators.
@@ -102,6 +113,10 @@ pub(super) struct Transfers<S: Coarsen> {
     order: usize,
     /// P ⊗ I and R ⊗ I as products, where the device has no kernel of its own for them.
     products: Option<[PointBlock<S>; 2]>,
+    /// How several ranks share them.
+    joint: Option<Joint<S>>,
+    /// P by nodes, where it was made of near-null vectors: it has blocks then, and the matrices are not meant ⊗ I.
+    blocks: Option<Blocks>,
 }
 
 /// y ≈ A⁻¹ x by a cycle over the levels of a hierarchy.
@@ -136,6 +151,16 @@ pub(crate) struct Finest<S: Coarsen> {
     pub operator: Option<Rc<RefCell<PointBlock<S>>>>,
     /// Subdomains of own nodes, for the smoother that wants some.
     pub subdomains: Option<Subdomains>,
+    /// Near-null vectors of own rows.
+    pub near: Option<NearNull>,
+    /// Numbers of own rows in the whole system, where they are not a run for each rank.
+    pub numbers: Option<Vec<u64>>,
+}
+
+impl<S: Coarsen> Default for Finest<S> {
+    fn default() -> Self {
+        Self { operator: None, subdomains: None, near: None, numbers: None }
+    }
 }
 
 impl<S: Coarsen> Multilevel<S> {
@@ -145,7 +170,22 @@ impl<S: Coarsen> Multilevel<S> {
     /// # Errors
     /// A matrix that is not square; a diagonal block that cannot be inverted, with its row; a device without room.
     pub fn new(space: &S, terms: &Terms, options: MultilevelOptions) -> Result<Self> {
-        Self::with(space, terms, options, Finest { operator: None, subdomains: None })
+        Self::with(space, terms, options, Finest::default())
+    }
+
+    /// The same from vectors that the matrix maps nearly to zero, in smoothed or plain aggregation: each coarse node has an unknown for each of
+    /// them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); more than one term or stage, classical coarsening, vectors of another length.
+    pub fn with_near_null(
+        space: &S,
+        terms: &Terms,
+        options: MultilevelOptions,
+        near: NearNull,
+    ) -> Result<Self> {
+        near.check(terms)?;
+        Self::with(space, terms, options, Finest { near: Some(near), ..Finest::default() })
     }
 
     /// The same with what is there already.
@@ -158,17 +198,32 @@ impl<S: Coarsen> Multilevel<S> {
         if !terms.is_square() {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
         }
-        let distributed = terms.halo.as_ref().is_some_and(|halo| halo.ghosts > 0);
-        let mut finest = Some(finest);
-        let mut next = Some(if distributed { own_part(terms)? } else { owned(terms) });
+        let several = terms.halo.is_some() && space.comm().size() > 1;
+        let distributed = several && finest.near.is_some();
+        let joint = several && !distributed;
+        let mut finest = finest;
+        let mut near = finest.near.take();
         let mut levels: Vec<Level<S>> = Vec::new();
+        let mut next = None;
+        if joint {
+            let numbers = match finest.numbers.take() {
+                Some(numbers) => numbers,
+                None => ranks::numbers(space.comm(), terms.block_rows())?,
+            };
+            next = Self::joint(space, terms, &options, finest, numbers, &mut levels)?;
+            finest = Finest::default();
+        } else {
+            next = next.or(Some(if distributed { own_part(terms)? } else { owned(terms) }));
+        }
+        let mut finest = Some(finest);
         while let Some(terms) = next.take() {
             let depth = levels.len();
-            let taken = finest.take().unwrap_or(Finest { operator: None, subdomains: None });
+            let taken = finest.take().unwrap_or_default();
+            let taken = Finest { near: near.take(), ..taken };
             let made = Level::new(space, terms, &options, depth, taken);
             let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
             levels.push(level);
-            next = coarse;
+            (next, near) = coarse.map_or((None, None), |(terms, near)| (Some(terms), near));
         }
         let symmetric = options.cycle != Cycle::K || levels[0].is_symmetric()?;
         let work = levels.iter().enumerate().map(|(depth, level)| {
@@ -179,6 +234,31 @@ impl<S: Coarsen> Multilevel<S> {
         });
         let work = RefCell::new(work.collect::<Result<_>>()?);
         Ok(Self { levels, work, distributed, symmetric, options, key: fresh_key() })
+    }
+
+    /// The levels that ranks share, and the next one, which every rank has alone.
+    fn joint(
+        space: &S,
+        terms: &Terms,
+        options: &MultilevelOptions,
+        finest: Finest<S>,
+        numbers: Vec<u64>,
+        levels: &mut Vec<Level<S>>,
+    ) -> Result<Option<Terms<'static>>> {
+        let mut next = Some(Next::Shared(Terms { halo: terms.halo.clone(), ..owned(terms) }, numbers));
+        let mut finest = Some(finest);
+        loop {
+            let (terms, numbers) = match next.take() {
+                None => return Ok(None),
+                Some(Next::Whole(terms)) => return Ok(Some(terms)),
+                Some(Next::Shared(terms, numbers)) => (terms, numbers),
+            };
+            let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
+            let made = ranks::level(space, terms, options, depth, taken, &numbers);
+            let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
+            levels.push(level);
+            next = coarse;
+        }
     }
 
     /// The same hierarchy for new values and coefficients of terms of the same patterns: P stays, and everything else is computed again
@@ -195,6 +275,8 @@ impl<S: Coarsen> Multilevel<S> {
         }
         if self.distributed {
             finest.terms = own_part(terms)?;
+        } else if finest.terms.halo.is_some() {
+            finest.terms = finest.space.place(&Terms { halo: terms.halo.clone(), ..owned(terms) })?;
         } else {
             for (t, (c, values)) in values.iter().enumerate() {
                 let (own, a) = &mut finest.terms.terms[t];
@@ -209,12 +291,22 @@ impl<S: Coarsen> Multilevel<S> {
             let (above, below) = self.levels.split_at_mut(depth + 1);
             let level = &mut above[depth];
             level.refresh(self.options.store).map_err(|e| on_level(depth, e))?;
-            if let (Some(transfer), Some(next)) = (&level.transfer, below.first_mut()) {
+            if let (Some(transfer), Some(next)) = (&mut level.transfer, below.first_mut()) {
                 let _factors = setup::begin_inside(SetupPart::Factors);
+                if let Some(joint) = &mut transfer.joint {
+                    next.terms = next.space.place(&joint.coarse(&level.space, &level.terms)?)?;
+                    continue;
+                }
                 for (to, from) in next.terms.terms.iter_mut().zip(&level.terms.terms) {
                     to.0 = from.0.clone();
                 }
-                level.space.galerkin_again(&level.terms, &transfer.matrices, &mut next.terms)?;
+                match &transfer.blocks {
+                    None => level.space.galerkin_again(&level.terms, &transfer.matrices, &mut next.terms)?,
+                    Some(p) => {
+                        let a = near_null::galerkin(&level.space.host_threads(), &level.terms.terms[0].1, p);
+                        next.terms.terms[0].1.to_mut().values_mut().copy_from_slice(a.values());
+                    }
+                }
             }
         }
         Ok(())
@@ -275,28 +367,43 @@ fn on_level(depth: usize, e: Error) -> Error {
 }
 
 impl<S: Coarsen> Level<S> {
-    /// A level, and the terms of the next one, if there is one.
+    /// A level, and the terms and near-null vectors of the next one, if there is one.
     fn new(
         beside: &S,
         terms: Terms<'static>,
         options: &MultilevelOptions,
         depth: usize,
         finest: Finest<S>,
-    ) -> Result<(Self, Option<Terms<'static>>)> {
+    ) -> Result<(Self, Option<(Terms<'static>, Option<NearNull>)>)> {
         let space = beside.beside(terms.rows())?;
         // On a GPU everything starts from one copy there.
         let terms = space.place(&terms)?;
         let analysis = setup::begin_inside(SetupPart::Analysis);
-        let mut matrices = None;
+        let (mut matrices, mut blocks) = (None, None);
         if terms.rows() > options.coarsest && depth + 1 < options.levels {
             let couplings = space.couplings(&terms)?;
-            matrices = space.transfer(&couplings, &options.coarsening, depth)?;
             let enough = (STALLED * terms.block_rows() as f64) as usize;
-            matrices = matrices.filter(|t| t.prolongation.block_columns() <= enough);
+            if let Some(near) = &finest.near {
+                let (pool, a) = (space.host_threads(), &terms.terms[0].1);
+                blocks = near_null::prolongation(&pool, a, &couplings, near, &options.coarsening, depth)?;
+                blocks = blocks.filter(|(p, _)| p.columns() <= enough);
+                matrices = blocks.as_ref().map(|(p, _)| p.transfer());
+            } else {
+                matrices = space.transfer(&couplings, &options.coarsening, depth)?;
+                matrices = matrices.filter(|t| t.prolongation.block_columns() <= enough);
+            }
         }
         drop(analysis);
         let factors = setup::begin_inside(SetupPart::Factors);
-        let coarse = matrices.as_ref().map(|t| space.galerkin(&terms, t)).transpose()?;
+        let (mut p, mut coarse) = (None, None);
+        if let Some((blocks, near)) = blocks {
+            let (c, a) = &terms.terms[0];
+            let product = near_null::galerkin(&space.host_threads(), a, &blocks);
+            let product = Terms { terms: vec![(c.clone(), Cow::Owned(product))], halo: None };
+            (p, coarse) = (Some(blocks), Some((product, Some(near))));
+        } else if let Some(matrices) = &matrices {
+            coarse = Some((space.galerkin(&terms, matrices)?, None));
+        }
         drop(factors);
         let product = setup::begin_inside(SetupPart::Product);
         let shared = finest.operator.is_some();
@@ -305,25 +412,18 @@ impl<S: Coarsen> Level<S> {
             None => Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?)),
         };
         let transfer = match matrices {
-            Some(matrices) => Some(Transfers::new(&space, matrices, &terms, options.store)?),
+            Some(matrices) => Some(Transfers::new(&space, matrices, p, &terms, options.store)?),
             None => None,
         };
         drop(product);
         let _factors = setup::begin_inside(SetupPart::Factors);
         let direct = transfer.is_none() && terms.rows() <= coarsest::MOST;
         let inverse = direct.then(|| Inverse::new(&space, &terms, options.store)).transpose()?;
-        let smoother = if direct {
+        let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
+        let smoother = if direct || alone {
             None
         } else {
-            let order = terms.block() * terms.stages();
-            let cut = || match finest.subdomains {
-                Some(subdomains) => Ok(subdomains),
-                None => {
-                    let device = |rows| space.cut_graph(&terms, rows);
-                    let spec = IlduSpec::default().subdomains(order);
-                    Ok(partition::of_whole_on(&terms, None, None, spec, &device)?.0)
-                }
-            };
+            let cut = || cut_for(&space, &terms, finest.subdomains);
             Some(Smoother::new(&space, &terms, options.smoothing, options.store, cut)?)
         };
         Ok((Self { space, terms, operator, shared, smoother, transfer, inverse }, coarse))
@@ -348,7 +448,10 @@ impl<S: Coarsen> Level<S> {
             }
         }
         let _factors = setup::begin_inside(SetupPart::Factors);
-        smoother.as_mut().map_or(Ok(()), |smoother| smoother.update_values(space, terms))?;
+        let of_own = terms.halo.is_some() && matches!(smoother, Some(Smoother::Factors { .. }));
+        let own = of_own.then(|| own_part(terms)).transpose()?;
+        let of = own.as_ref().unwrap_or(terms);
+        smoother.as_mut().map_or(Ok(()), |smoother| smoother.update_values(space, of))?;
         inverse.as_mut().map_or(Ok(()), |inverse| inverse.update_values(space, terms))
     }
 
@@ -391,7 +494,8 @@ impl<S: Coarsen> Level<S> {
         &self.terms
     }
 
-    /// P and R between this level and the next; none on the last.
+    /// P and R between this level and the next; none on the last. Made of near-null vectors they are matrices of components, in square blocks, else
+    /// of nodes, for all of whose components their scalars are meant.
     pub fn transfer(&self) -> Option<&Transfer> {
         self.transfer.as_ref().map(|t| &t.matrices)
     }
@@ -428,6 +532,7 @@ impl<S: Coarsen> Level<S> {
         let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
         match (&self.inverse, &self.transfer) {
             (Some(inverse), _) => inverse.bytes(),
+            (None, Some(t)) if self.smoother.is_none() => t.bytes(),
             (None, Some(t)) => smoothing + (products + 1) * a + t.bytes() + 48 * len as u64,
             (None, None) => SMOOTHED as u64 / 2 * (smoothing + (products + 1) * a),
         }
@@ -442,42 +547,73 @@ impl<S: Coarsen> Level<S> {
 }
 
 impl<S: Coarsen> Transfers<S> {
-    /// P and R for the components and stages of the terms.
-    fn new(space: &S, matrices: Transfer, terms: &Terms, store: Store) -> Result<Self> {
+    /// P and R for the components and stages of the terms; with `blocks` they have those already.
+    fn new(
+        space: &S,
+        matrices: Transfer,
+        blocks: Option<Blocks>,
+        terms: &Terms,
+        store: Store,
+    ) -> Result<Self> {
         let order = terms.block() * terms.stages();
-        if space.interpolates(order) {
-            return Ok(Self { matrices, order, products: None });
+        if blocks.is_none() && space.interpolates(order) {
+            return Ok(Self { matrices, order, products: None, joint: None, blocks });
         }
         let made = |p: &Bsr| -> Result<PointBlock<S>> {
-            let wide = widened(p, order)?;
-            match order {
+            let wide = if blocks.is_some() { Terms::bsr(p) } else { widened(p, order)? };
+            match wide.block() * wide.stages() {
                 1 => PointBlock::with_format(space, &wide, store, Format::Csr),
                 _ => PointBlock::new(space, &wide, store, false),
             }
         };
         let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
-        Ok(Self { matrices, order, products })
+        Ok(Self { matrices, order, products, joint: None, blocks })
+    }
+
+    /// Between levels that ranks share, or the last of these and the first that each has.
+    pub fn joint(matrices: Transfer, order: usize, joint: Joint<S>) -> Self {
+        Self { matrices, order, products: None, joint: Some(joint), blocks: None }
     }
 
     /// b_c ← R r.
     pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
+        if let Some(joint) = &self.joint {
+            return joint.restrict(on, r, coarse);
+        }
         match &self.products {
             Some([_, restriction]) => restriction.apply(on, r, coarse),
             None => on.interpolate(&self.matrices.restriction, self.order, r, coarse, false),
         }
     }
 
+    /// x ← P x_c.
+    pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        if let Some(joint) = &self.joint {
+            return joint.prolong(on, coarse, x);
+        }
+        match &self.products {
+            Some([prolongation, _]) => prolongation.apply(on, coarse, x),
+            None => on.interpolate(&self.matrices.prolongation, self.order, coarse, x, false),
+        }
+    }
+
     /// x ← x + P x_c.
     pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
-        let Some([prolongation, _]) = &self.products else {
-            return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
-        };
-        prolongation.apply(on, coarse, &mut room.q)?;
+        match (&self.products, &self.joint) {
+            (Some([prolongation, _]), _) => prolongation.apply(on, coarse, &mut room.q)?,
+            (None, Some(joint)) => joint.prolong(on, coarse, &mut room.q)?,
+            (None, None) => {
+                return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
+            }
+        }
         on.sweep(add, &mut room.scalars, [], [&room.q], [x], [])
     }
 
     /// Bytes that both move at least.
     fn bytes(&self) -> u64 {
+        if let Some(joint) = &self.joint {
+            return joint.bytes();
+        }
         let Some(products) = &self.products else {
             let p = &self.matrices.prolongation;
             let (rows, columns) = (p.block_rows() as u64, p.block_columns() as u64);
@@ -490,7 +626,8 @@ impl<S: Coarsen> Transfers<S> {
 
     /// Changes when what they refer to moves.
     fn key(&self) -> u64 {
-        self.products.as_ref().map_or(0, |products| joined_key(products.iter().map(|product| product.key())))
+        let products = self.products.iter().flatten().map(|product| product.key());
+        joined_key(products.chain(self.joint.iter().map(Joint::key)))
     }
 }
 
@@ -512,12 +649,31 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
 }
 
 /// The operator of a level. Coarse scalar rows lie on no few diagonals: nothing looks for them.
-fn operator<S: Coarsen>(space: &S, terms: &Terms, store: Store, depth: usize) -> Result<PointBlock<S>> {
+pub(super) fn operator<S: Coarsen>(
+    space: &S,
+    terms: &Terms,
+    store: Store,
+    depth: usize,
+) -> Result<PointBlock<S>> {
     let scalar = (terms.block(), terms.stages(), terms.terms.len()) == (1, 1, 1);
     match scalar && depth > 0 {
         true => PointBlock::with_format(space, terms, store, Format::Csr),
         false => PointBlock::new(space, terms, store, false),
     }
+}
+
+/// Subdomains for a smoother that wants some: those that are there, or small ones.
+pub(super) fn cut_for<S: Coarsen>(
+    space: &S,
+    terms: &Terms,
+    subdomains: Option<Subdomains>,
+) -> Result<Subdomains> {
+    if let Some(subdomains) = subdomains {
+        return Ok(subdomains);
+    }
+    let device = |rows| space.cut_graph(terms, rows);
+    let spec = IlduSpec::default().subdomains(terms.block() * terms.stages());
+    Ok(partition::of_whole_on(terms, None, None, spec, &device)?.0)
 }
 
 /// Terms of their own, which share the arrays.
@@ -527,7 +683,7 @@ fn owned(terms: &Terms) -> Terms<'static> {
 }
 
 /// What couples own nodes alone.
-fn own_part(terms: &Terms) -> Result<Terms<'static>> {
+pub(super) fn own_part(terms: &Terms) -> Result<Terms<'static>> {
     let n = terms.block_rows();
     let own = |a: &Bsr| -> Result<Bsr> {
         let (b, square) = (a.block(), a.block() * a.block());
@@ -557,7 +713,7 @@ fn own_part(terms: &Terms) -> Result<Terms<'static>> {
 }
 
 /// P ⊗ I of this order, as a product that every device takes: as many stages as possible, the rest in diagonal blocks.
-fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
+pub(super) fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
     let stages = (1..=STAGES).rev().find(|s| order.is_multiple_of(*s)).unwrap_or(1);
     let b = order / stages;
     let matrix = if b == 1 {

@@ -1,4 +1,4 @@
-//! How coarse levels are written: amg:cycle=k,coarsen=aggregation,strength=0.1,truncate=4,aggressive=1,smoother=chebyshev,degree=2,
+//! How coarse levels are written, as `amg` and as `coarse`: amg:cycle=k,coarsen=aggregation,strength=0.1,truncate=4,aggressive=1,smoother=chebyshev,degree=2,
 //! coarsest=400,levels=25,store=f32.
 
 use super::super::{CoarsenKind, Coarsening, Cycle, MultilevelOptions, Smoothing};
@@ -8,7 +8,7 @@ use crate::partition::SubdomainSpec;
 use crate::space::Store;
 use crate::{Error, Result};
 
-/// Parameters of `amg`.
+/// Parameters of `amg`, and of `coarse`, which does not smooth on the finest level.
 ///
 /// ```
 /// use krylith::precond::{AmgSpec, Cycle, PrecondSpec};
@@ -85,7 +85,7 @@ impl Default for AmgSpec {
 }
 
 impl AmgSpec {
-    pub(super) fn read(parameters: Vec<(&str, &str)>) -> Result<Self> {
+    pub(super) fn read(name: &str, parameters: Vec<(&str, &str)>) -> Result<Self> {
         let mut amg = Self::default();
         // Numbers of sweeps belong to the smoother that is named, wherever it stands.
         let (mut sweeps, mut degree) = (None, None);
@@ -93,9 +93,9 @@ impl AmgSpec {
             let read = match key {
                 "sweeps" => whole_number(value, 1, MOST_SWEEPS).map(|n| sweeps = Some(n)),
                 "degree" => whole_number(value, 1, MOST_SWEEPS).map(|n| degree = Some(n)),
-                _ => amg.set(key, value),
+                _ => amg.set(name, key, value),
             };
-            read.map_err(|e| Error::invalid(format!("amg:{key}={value}: {e}")))?;
+            read.map_err(|e| Error::invalid(format!("{name}:{key}={value}: {e}")))?;
         }
         match (&mut amg.smoother, sweeps, degree) {
             (_, None, None) => {}
@@ -105,20 +105,20 @@ impl AmgSpec {
             }
             (Smoothing::Chebyshev { .. }, Some(given), _) => {
                 return Err(Error::invalid(format!(
-                    "amg:sweeps={given}: smoother=chebyshev has a degree; sweeps are for jacobi and ildu"
+                    "{name}:sweeps={given}: smoother=chebyshev has a degree; sweeps are for jacobi and ildu"
                 )));
             }
             (other, _, Some(given)) => {
-                let name = other.name();
                 return Err(Error::invalid(format!(
-                    "amg:degree={given}: smoother={name} has sweeps; a degree is for chebyshev"
+                    "{name}:degree={given}: smoother={} has sweeps; a degree is for chebyshev",
+                    other.name()
                 )));
             }
         }
         Ok(amg)
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+    fn set(&mut self, name: &str, key: &str, value: &str) -> Result<()> {
         match key {
             "cycle" => self.cycle = Some(named("cycle", value, &Cycle::ALL, Cycle::name)?),
             "coarsen" => self.coarsen = Some(named("way to coarsen", value, &KINDS, kind_name)?),
@@ -140,13 +140,13 @@ impl AmgSpec {
             "coarsest" => self.coarsest = whole_number(value, 1, u32::MAX as usize)?,
             "levels" => self.levels = whole_number(value, 1, MOST_LEVELS)?,
             "store" => self.store = Some(value.parse()?),
-            _ => return unknown("key of amg", key, &KEYS),
+            _ => return unknown(&format!("key of {name}"), key, &KEYS),
         }
         Ok(())
     }
 
     /// As it was written, without what is left to defaults.
-    pub(super) fn spelt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    pub(super) fn spelt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let default = Self::default();
         let mut keys = Vec::new();
         keys.extend(self.cycle.map(|cycle| format!("cycle={}", cycle.name())));
@@ -169,7 +169,7 @@ impl AmgSpec {
         keys.extend((self.levels != default.levels).then(|| format!("levels={}", self.levels)));
         keys.extend(self.store.map(|store| format!("store={store}")));
         let colon = if keys.is_empty() { "" } else { ":" };
-        write!(f, "amg{colon}{}", keys.join(","))
+        write!(f, "{name}{colon}{}", keys.join(","))
     }
 
     /// True where a cycle is another operator at every application.
@@ -203,9 +203,11 @@ impl AmgSpec {
             aggressive: self.aggressive.unwrap_or(default.aggressive),
         };
         MultilevelOptions {
+            gather: MultilevelOptions::GATHER,
             cycle: self.cycle(),
             coarsening,
             smoothing: self.smoother,
+            smooth_finest: true,
             coarsest: self.coarsest,
             levels: self.levels,
             store: self.store.unwrap_or(store),
@@ -235,6 +237,8 @@ mod tests {
             "amg:degree=4,coarsest=100,levels=3,store=f32",
             "amg:smoother=ildu+jacobi",
             "ildu then amg:coarsen=smoothed",
+            "coarse",
+            "ildu+coarse:coarsen=aggregation,aggressive=1",
         ] {
             assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
         }
@@ -252,6 +256,8 @@ mod tests {
             ("amg:degree=0", "amg:degree=0: expected a whole number from 1"),
             ("amg:coarsest=0", "expected a whole number from 1"),
             ("amg:store=f16", "amg:store=f16"),
+            ("coarse:theta=1", "unknown key of coarse `theta`"),
+            ("coarse:sweeps=2", "coarse:sweeps=2: smoother=chebyshev has a degree"),
             ("amg:theta=1", "unknown key of amg `theta`; the known ones are cycle, coarsen, strength"),
         ] {
             let error = text.parse::<PrecondSpec>().unwrap_err().to_string();
@@ -270,6 +276,11 @@ mod tests {
         assert_eq!((of("amg", 3).cycle, of("amg:coarsen=aggregation", 3).cycle), (Cycle::V, Cycle::K));
         assert_eq!(of("amg:coarsen=aggregation,cycle=v,strength=0.3", 1).coarsening.strength, 0.3);
         let varies = |text: &str| text.parse::<PrecondSpec>().unwrap().varies();
-        assert!(varies("jacobi+amg:cycle=k") && varies("amg:coarsen=aggregation") && !varies("amg:cycle=w"));
+        assert!(
+            varies("jacobi+amg:cycle=k")
+                && varies("symmetric(ildu then coarse:cycle=k)")
+                && varies("amg:coarsen=aggregation")
+                && !varies("amg:cycle=w")
+        );
     }
 }

@@ -82,3 +82,22 @@ extern "C" __global__ void __launch_bounds__(256) boundary_rows(const i64 count,
         for (i64 e = lane; e < length * square; e += 32) to_values[to * square + e] = values[begin * square + e];
     }
 }
+
+// Column j becomes numbers[j]. With `sort` entries of a row, scalars, are put in the order of their columns by counting; else columns ascend as before, and only they are
+// written. Eight lanes have a row.
+extern "C" __global__ void __launch_bounds__(256) boundary_renumber(const i64 rows, const int sort, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u32* __restrict__ numbers, u32* __restrict__ to_col, double* __restrict__ to_values) {
+    const int lane = threadIdx.x % 8;
+    for (i64 i = (blockIdx.x * 256ll + threadIdx.x) / 8; i < rows; i += gridDim.x * 32ll) {
+        const i64 begin = ptr[i], end = ptr[i + 1];
+        for (i64 p = begin + lane; p < end; p += 8) {
+            const u32 j = numbers[col[p]];
+            i64 at = p;
+            if (sort) {
+                at = begin;
+                for (i64 q = begin; q < end; ++q) at += numbers[col[q]] < j;
+                to_values[at] = values[p];
+            }
+            to_col[at] = j;
+        }
+    }
+}

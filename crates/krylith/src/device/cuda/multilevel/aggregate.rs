@@ -39,6 +39,8 @@ pub(super) struct Aggregates {
     count: usize,
     /// Those that this rank owns: of its roots.
     pub own: usize,
+    /// Of each node how many roots, or first nodes, come before it.
+    pub number: Buffer<i64>,
 }
 
 /// P by smoothed aggregation; `None` where the host has to do it: a row of P has more entries than a table has slots.
@@ -224,7 +226,7 @@ pub(super) fn by_independent_set(
         unsafe { launch!(device, &numbers, by_nodes, 256, 0, n, member, number.pointer(), wish) }?;
         let mut found = [0];
         device.read(&number, own as usize, &mut found)?;
-        return Ok(Aggregates { flags: flags_of, of: wish_of, count, own: found[0] as usize });
+        return Ok(Aggregates { flags: flags_of, of: wish_of, count, own: found[0] as usize, number });
     }
     let (mins, marks) = (function("first_members")?, function("first_marks")?);
     // SAFETY: as above.
@@ -237,7 +239,7 @@ pub(super) fn by_independent_set(
     let numbers = function("aggregate_numbers")?;
     // SAFETY: as above.
     unsafe { launch!(device, &numbers, by_nodes, 256, 0, n, member, first, number.pointer(), wish) }?;
-    Ok(Aggregates { flags: flags_of, of: wish_of, count, own: count })
+    Ok(Aggregates { flags: flags_of, of: wish_of, count, own: count, number })
 }
 
 /// Rounds in which nodes join aggregates.

@@ -26,7 +26,7 @@ pub(super) fn kernels() -> [Kernel; 1] {
 /// A neighbourhood as a GPU knows it.
 pub(super) struct Boundary<'a> {
     device: &'a Arc<Device>,
-    near: &'a Neighbourhood,
+    near: &'a Neighbourhood<'a>,
     /// Own nodes; ghosts stand behind them.
     pub own: usize,
     ghosts: usize,
@@ -52,15 +52,15 @@ pub(super) struct States<'a> {
 }
 
 impl<'a> Boundary<'a> {
-    pub fn new(space: &'a Cuda, near: &'a Neighbourhood) -> Result<Self> {
-        let (device, halo) = (space.device(), &near.halo);
-        let nodes = device.upload(&halo.send, WHAT)?;
+    pub fn new(space: &'a Cuda, near: &'a Neighbourhood<'a>) -> Result<Self> {
+        let device = space.device();
+        let nodes = device.upload(&near.send, WHAT)?;
         let numbers = device.upload(&near.numbers, WHAT)?;
-        let both = halo.send.iter().copied().chain(halo.own as u32..near.numbers.len() as u32);
+        let both = near.send.iter().copied().chain(near.own as u32..near.numbers.len() as u32);
         let mut known: Vec<(u64, u32)> = both.map(|node| (near.numbers[node as usize], node)).collect();
         known.par_sort_unstable();
         known.dedup();
-        Ok(Self { device, near, own: halo.own, ghosts: halo.ghosts, nodes, numbers, known })
+        Ok(Self { device, near, own: near.own, ghosts: near.far.len(), nodes, numbers, known })
     }
 
     /// The sum of the numbers over all ranks beside what this one has, or an error where any of them failed. Collective.
@@ -202,6 +202,20 @@ impl<'a> Boundary<'a> {
         };
         let ghosts: Vec<u32> = self.near.exchange(&out)?.into_iter().map(node).collect();
         self.put_numbers(None, &ghosts, of)
+    }
+
+    /// How many own nodes stay, and of each node of another rank that does its owner and its number there; `number` is that of nodes among those that stay.
+    /// Collective.
+    pub fn coarse(&self, number: &Buffer<i64>) -> Result<(usize, Vec<(u32, u32)>)> {
+        let mut begins = vec![0i64; self.ghosts + 1];
+        self.device.read(number, self.own, &mut begins)?;
+        let out = self.gathered(&self.nodes, number.pointer())?;
+        let mut own = vec![0u64; out.len()];
+        self.device.read(&out, 0, &mut own)?;
+        let there = self.near.exchange(&own)?;
+        let far = self.near.far.iter().zip(there).zip(begins.windows(2));
+        let stay = far.filter(|(_, w)| w[1] > w[0]).map(|((&(owner, _), number), _)| (owner, number as u32));
+        Ok((begins[0] as usize, stay.collect()))
     }
 
     /// Numbers in the whole system of these nodes.

@@ -384,6 +384,23 @@ impl super::super::Cuda {
         })
     }
 
+    /// S A with the diagonal stored, for a matrix S of scalars.
+    pub(super) fn product_of(&self, s: &Bsr, a: &Bsr) -> Result<Bsr> {
+        let (device, left, right) = (self.device(), self.resident(s)?, self.resident(a)?);
+        let (columns, block, wrong) = (a.block_columns(), a.block(), device.zeros(1, WHAT)?);
+        let product = Product {
+            device,
+            left: &left,
+            right: &right,
+            columns,
+            block,
+            blocks_left: false,
+            diagonal: true,
+            wrong: &wrong,
+        };
+        Ok(stored(block, s.block_rows(), columns, product.make()?))
+    }
+
     /// R A P of each term; terms of one pattern give matrices of one pattern.
     pub(super) fn galerkin_terms(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
         let (triple, shared) = (self.triple(transfer)?, terms.shared_pattern());

@@ -21,7 +21,8 @@ use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{TermValues, Terms};
-use crate::precond::multilevel::host;
+use crate::precond::multilevel::ranks::{self, transfer_by_ranks};
+use crate::precond::multilevel::{NearTransfer, Neighbourhood, RowsOfMatrix, host};
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Transfer};
 use crate::space::Store;
 use boundary::Boundary;
@@ -52,7 +53,8 @@ fn fits(terms: &Terms) -> bool {
 
 /// P as the kernels make it.
 enum Made {
-    There(Bsr),
+    /// P, and of each node how many that stay come before it.
+    There(Bsr, Buffer<i64>),
     /// No node stays, or all do.
     Nothing,
     /// Nothing of the kernels takes it.
@@ -79,7 +81,7 @@ impl Cuda {
                 (boundary.sum(Ok((stay as u32, ())))?, boundary.sum(Ok((own as u32, ())))?);
             Ok((1..all).contains(&stay))
         };
-        let made = match how.kind {
+        let (made, number) = match how.kind {
             CoarsenKind::Classical => {
                 let aggressive = level < how.aggressive;
                 let split = split::split(self, couplings, how.strength, level, aggressive, boundary)?;
@@ -87,13 +89,14 @@ impl Cuda {
                 if !some(stay)? {
                     return Ok(Made::Nothing);
                 }
-                match aggressive {
+                let made = match aggressive {
                     true => multipass::multipass(self, couplings, &split, how.truncate),
                     false => {
                         let numbers = boundary.map_or(0, |boundary| boundary.numbers.pointer());
                         interpolate::extended_i(self, couplings, &split, how.truncate, numbers).map(Some)
                     }
-                }
+                };
+                (made, split.number)
             }
             CoarsenKind::Aggregation { smoothed: true } => {
                 let theta = host::aggregate::threshold(how.strength, level);
@@ -101,7 +104,7 @@ impl Cuda {
                 if !some(aggregates.own)? {
                     return Ok(Made::Nothing);
                 }
-                aggregate::smoothed(self, couplings, &aggregates)
+                (aggregate::smoothed(self, couplings, &aggregates), aggregates.number)
             }
             CoarsenKind::Aggregation { smoothed: false } => return Ok(Made::ForHost),
         };
@@ -113,11 +116,11 @@ impl Cuda {
             }
             None => made?,
         };
-        Ok(made.map_or(Made::ForHost, Made::There))
+        Ok(made.map_or(Made::ForHost, |made| Made::There(made, number)))
     }
 
     /// The transpose of a matrix of scalars.
-    fn transposed(&self, a: &Bsr) -> Result<Bsr> {
+    fn transpose_of(&self, a: &Bsr) -> Result<Bsr> {
         let turned = transpose::transpose(self.device(), &*self.resident(a)?, a.block_columns())?;
         Ok(stored(1, a.block_columns(), a.block_rows(), turned))
     }
@@ -135,6 +138,47 @@ impl Coarsen for Cuda {
     fn beside(&self, len: usize) -> Result<Self> {
         Self::new(self.device(), len)
     }
+    fn among(&self, len: usize) -> Result<Self> {
+        Self::distributed(self.fabric(), len)
+    }
+    fn transfer_near(
+        &self,
+        couplings: &Bsr,
+        how: &Coarsening,
+        level: usize,
+        near: &Neighbourhood,
+    ) -> Result<Option<NearTransfer>> {
+        let boundary = Boundary::new(self, near)?;
+        match self.prolongation(couplings, how, level, Some(&boundary))? {
+            Made::Nothing => Ok(None),
+            Made::ForHost => transfer_by_ranks(self, couplings, how, level, near),
+            Made::There(prolongation, number) => {
+                let (own, ghosts) = boundary.coarse(&number)?;
+                Ok(Some(NearTransfer { prolongation, own, ghosts }))
+            }
+        }
+    }
+    fn transposed(&self, a: &Bsr) -> Result<Bsr> {
+        self.transpose_of(a)
+    }
+    fn rows_of(&self, a: &Bsr, nodes: &[u32]) -> Result<RowsOfMatrix> {
+        self.packed_rows(a, nodes)
+    }
+    fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
+        self.stacked(a, below, columns)
+    }
+    fn first_rows(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
+        self.beginning(a, rows, columns)
+    }
+    fn renumbered(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
+        self.with_columns(a, numbers, columns)
+    }
+    fn sums_of_rows(&self, s: &Bsr, a: &Bsr) -> Result<Bsr> {
+        match (1..=MOST_BLOCK).contains(&a.block()) {
+            true => self.product_of(s, a),
+            false => Ok(ranks::rows::sums_of_rows(s, a)),
+        }
+    }
     fn couplings(&self, terms: &Terms) -> Result<Bsr> {
         match (&terms.terms[..], terms.block(), terms.stages()) {
             ([(c, a)], 1, 1) if c[(0, 0)] == 1.0 => Ok(Bsr::clone(a)),
@@ -145,14 +189,14 @@ impl Coarsen for Cuda {
     }
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
         let prolongation = match self.prolongation(couplings, how, level, None)? {
-            Made::There(prolongation) => prolongation,
+            Made::There(prolongation, _) => prolongation,
             Made::Nothing => return Ok(None),
             Made::ForHost => {
                 let made = host::transfer(&Pool::new(0), couplings, how, level)?;
                 return made.map(|transfer| self.uploaded(transfer)).transpose();
             }
         };
-        let restriction = self.transposed(&prolongation)?;
+        let restriction = self.transpose_of(&prolongation)?;
         Ok(Some(Transfer { prolongation, restriction }))
     }
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {

@@ -8,7 +8,7 @@ use super::boundary::kernel;
 use super::split::grid;
 use super::stored;
 use crate::matrix::Bsr;
-use crate::precond::multilevel::host::parallel::Rows;
+use crate::precond::multilevel::RowsOfMatrix as Rows;
 use crate::{Error, Result};
 
 const WHAT: &str = "rows of a matrix";
@@ -80,6 +80,41 @@ impl Cuda {
         device.copy(&on.values, &mut values, square * entries)?;
         device.write(&below.values, &mut values, square * entries)?;
         Ok(stored(a.block(), rows + more, columns, Resident::new(row_ptr, col, values)))
+    }
+
+    /// The matrix with column j as column `numbers[j]` of `columns`; rows of scalars are sorted by that, of blocks the numbers ascend.
+    pub(super) fn with_columns(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
+        let (device, on, rows) = (self.device(), self.resident(a)?, a.block_rows());
+        let numbers = device.upload(numbers, WHAT)?;
+        let col = device.room::<u32>(on.col.len(), WHAT)?;
+        let (rename, square) = (device.function(&kernel("boundary_renumber"))?, a.block() * a.block());
+        let values = device.room::<f64>(if square == 1 { on.values.len() } else { 0 }, WHAT)?;
+        // SAFETY: the parameter types are the kernel's; there is a number for each column, and room for every entry.
+        unsafe {
+            let (n, sort, ptr) = (rows as i64, i32::from(square == 1), on.row_ptr.pointer());
+            let (from_col, from, numbers) = (on.col.pointer(), on.values.pointer(), numbers.pointer());
+            let (to_col, to) = (col.pointer(), values.pointer());
+            launch!(
+                device,
+                &rename,
+                grid(device, 8 * rows),
+                256,
+                0,
+                n,
+                sort,
+                ptr,
+                from_col,
+                from,
+                numbers,
+                to_col,
+                to
+            )?;
+        }
+        let arrays = match square {
+            1 => on.with_pattern(col, values),
+            _ => on.with_columns(col),
+        };
+        Ok(stored(a.block(), rows, columns, arrays))
     }
 
     /// The first rows of a matrix, which have columns below `columns` alone.

@@ -6,6 +6,7 @@ mod classical_tests;
 pub mod galerkin;
 pub mod interpolate;
 pub mod multipass;
+pub mod near_null;
 pub mod parallel;
 pub mod split;
 

@@ -1,0 +1,423 @@
+//! Smoothed aggregation from vectors that A maps nearly to zero (Vaněk, Mandel and Brezina 1996).
+//!
+//! The rows of the k vectors that belong to an aggregate are a matrix B = Q R of full columns Q: Q is the aggregate's part of the tentative T, whose
+//! range has the vectors, and R its rows of the coarser level's vectors. P = (I − ω D⁻¹A) T with the diagonal blocks D and ω = 4/3 over the
+//! largest eigenvalue of D⁻¹A. A coarse node has k unknowns. Where the vectors depend on each other on an aggregate, as the six rigid modes do on
+//! one node, columns of Q are zero and so are rows and columns of R A P; their diagonal entries are filled, so that these unknowns stay 0.
+//!
+//! Sums have a fixed order: the same numbers on any number of threads.
+
+use super::super::{CoarsenKind, Coarsening, NearNull, Transfer};
+use super::galerkin::Row;
+use super::parallel::{Rows, Scratch, assemble, fill, lengths, map, runs};
+use super::{FINE, aggregate};
+use crate::device::cpu::Pool;
+use crate::matrix::Bsr;
+use crate::precond::invert_block;
+use crate::space::random;
+use crate::{Error, Result};
+
+/// A matrix of blocks that need not be square.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    row_ptr: Vec<usize>,
+    col: Vec<u32>,
+    values: Vec<f64>,
+    /// Rows and columns of a block.
+    shape: [usize; 2],
+    /// Block columns.
+    columns: usize,
+}
+
+/// A column of Q that is no larger than this against what it was made of depends on those before it.
+const DEPENDENT: f64 = 1e-10;
+/// ω times the largest eigenvalue.
+const OMEGA: f64 = 4.0 / 3.0;
+/// Power iterations for that eigenvalue.
+const ITERATIONS: usize = 12;
+/// Bytes that a piece of work reads, for each number of its result.
+const TRAFFIC: usize = 16;
+
+impl Blocks {
+    /// Block columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Rows that were made in pieces.
+    fn joined(parts: Vec<Rows>, shape: [usize; 2], columns: usize) -> Self {
+        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+        for part in parts {
+            let before = col.len();
+            row_ptr.extend(part.row_ptr[1..].iter().map(|end| before + end));
+            col.extend(part.col);
+            values.extend(part.values);
+        }
+        Self { row_ptr, col, values, shape, columns }
+    }
+
+    fn block_rows(&self) -> usize {
+        self.row_ptr.len() - 1
+    }
+
+    fn block(&self, p: usize) -> &[f64] {
+        let size = self.shape[0] * self.shape[1];
+        &self.values[p * size..][..size]
+    }
+
+    /// Where each block column begins in a list of the rows and positions of its blocks, rows ascending; and that list.
+    fn by_columns(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
+        let mut begin = vec![0usize; self.columns + 1];
+        self.col.iter().for_each(|&j| begin[j as usize + 1] += 1);
+        (0..self.columns).for_each(|j| begin[j + 1] += begin[j]);
+        let (mut next, mut list) = (begin.clone(), vec![(0, 0); self.col.len()]);
+        for i in 0..self.block_rows() {
+            for p in self.row_ptr[i]..self.row_ptr[i + 1] {
+                let at = &mut next[self.col[p] as usize];
+                list[*at] = (i as u32, p);
+                *at += 1;
+            }
+        }
+        (begin, list)
+    }
+
+    /// P and R as matrices of square blocks, as large as both sides allow.
+    pub fn transfer(&self) -> Transfer {
+        let [b, k] = self.shape;
+        let g = (1..=b.min(k)).rev().find(|g| b % g == 0 && k % g == 0).unwrap_or(1);
+        let (rows, columns) = (b / g, k / g);
+        let mut p = Rows::default();
+        for i in 0..self.block_rows() {
+            for r in 0..rows {
+                for e in self.row_ptr[i]..self.row_ptr[i + 1] {
+                    for c in 0..columns {
+                        p.col.push((self.col[e] as usize * columns + c) as u32);
+                        let square = |at: usize| self.block(e)[(r * g + at / g) * k + c * g + at % g];
+                        p.values.extend((0..g * g).map(square));
+                    }
+                }
+                p.end_row();
+            }
+        }
+        let (begin, list) = self.by_columns();
+        let mut r = Rows::default();
+        for j in 0..self.columns {
+            for c in 0..columns {
+                for &(i, e) in &list[begin[j]..begin[j + 1]] {
+                    for row in 0..rows {
+                        r.col.push((i as usize * rows + row) as u32);
+                        let square = |at: usize| self.block(e)[(row * g + at % g) * k + c * g + at / g];
+                        r.values.extend((0..g * g).map(square));
+                    }
+                }
+                r.end_row();
+            }
+        }
+        let (fine, coarse) = (self.block_rows() * rows, self.columns * columns);
+        let one = &Pool::new(1);
+        Transfer {
+            prolongation: assemble(one, g, coarse, vec![p]),
+            restriction: assemble(one, g, fine, vec![r]),
+        }
+    }
+}
+
+/// P of a level and the vectors of the coarser one; `None` where that would have as many nodes, or none.
+///
+/// # Errors
+/// Classical coarsening, which does not know vectors; those of the products of pairs.
+pub fn prolongation(
+    pool: &Pool,
+    a: &Bsr,
+    couplings: &Bsr,
+    near: &NearNull,
+    how: &Coarsening,
+    level: usize,
+) -> Result<Option<(Blocks, NearNull)>> {
+    let theta = aggregate::threshold(how.strength, level);
+    let (aggregates, smooth) = match how.kind {
+        CoarsenKind::Classical => {
+            return Err(Error::invalid(
+                "amg: coarsen=classical has no use for near-null vectors; take coarsen=smoothed, or leave them out",
+            ));
+        }
+        CoarsenKind::Aggregation { smoothed: true } => {
+            let strong = aggregate::strong(pool, couplings, theta, aggregate::Couplings::All);
+            (aggregate::by_independent_set(pool, couplings, &strong, level), true)
+        }
+        CoarsenKind::Aggregation { smoothed: false } => {
+            let passes = if level < how.aggressive { 3 } else { 2 };
+            (aggregate::by_matching(pool, couplings, theta, passes, level)?, false)
+        }
+    };
+    let columns = aggregates.iter().filter(|&&number| number != FINE).max().map_or(0, |&n| n as usize + 1);
+    if columns == 0 || columns >= aggregates.len() {
+        return Ok(None);
+    }
+    let (tentative, coarse) = tentative(pool, &aggregates, columns, a.block(), near);
+    let p = if smooth { smoothed(pool, a, tentative) } else { tentative };
+    Ok(Some((p, coarse)))
+}
+
+/// T and the coarser level's vectors.
+fn tentative(
+    pool: &Pool,
+    aggregates: &[u32],
+    columns: usize,
+    b: usize,
+    near: &NearNull,
+) -> (Blocks, NearNull) {
+    let (k, n) = (near.count, aggregates.len());
+    // The nodes of each aggregate, ascending.
+    let mut begin = vec![0usize; columns + 1];
+    let nodes = || (0..n).filter(|&i| aggregates[i] != FINE);
+    nodes().for_each(|i| begin[aggregates[i] as usize + 1] += 1);
+    (0..columns).for_each(|j| begin[j + 1] += begin[j]);
+    let (mut next, mut list) = (begin.clone(), vec![0u32; begin[columns]]);
+    for i in nodes() {
+        let at = &mut next[aggregates[i] as usize];
+        list[*at] = i as u32;
+        *at += 1;
+    }
+    let runs = runs(&begin, 0..columns, pool.pieces(list.len() * b * k * TRAFFIC));
+    let parts = map(pool, runs.len(), |piece| {
+        let (mut q, mut all_q, mut all_r) = (Vec::new(), Vec::new(), Vec::new());
+        for j in runs[piece].clone() {
+            let own = &list[begin[j]..begin[j + 1]];
+            let rows = own.len() * b;
+            q.clear();
+            for mode in 0..k {
+                let of_node = |&i: &u32| (0..b).map(move |c| near.numbers[(i as usize * b + c) * k + mode]);
+                q.extend(own.iter().flat_map(of_node));
+            }
+            all_r.extend(orthogonalise(&mut q, rows, k));
+            all_q.extend((0..rows * k).map(|e| q[e % k * rows + e / k]));
+        }
+        (all_q, all_r)
+    });
+    let mut row_ptr = vec![0; n + 1];
+    (0..n).for_each(|i| row_ptr[i + 1] = row_ptr[i] + usize::from(aggregates[i] != FINE));
+    let col = nodes().map(|i| aggregates[i]).collect();
+    let mut values = vec![0.0; list.len() * b * k];
+    let blocks = parts.iter().flat_map(|(q, _)| q.chunks_exact(b * k));
+    for (&i, block) in list.iter().zip(blocks) {
+        values[row_ptr[i as usize] * b * k..][..b * k].copy_from_slice(block);
+    }
+    let numbers = parts.into_iter().flat_map(|(_, r)| r).collect();
+    (Blocks { row_ptr, col, values, shape: [b, k], columns }, NearNull { count: k, numbers })
+}
+
+/// Q R of `k` columns of `rows` numbers: Gram–Schmidt, twice. Q takes their place, R is row-major. Columns that depend on those before are 0 in Q, as
+/// are their rows of R.
+fn orthogonalise(q: &mut [f64], rows: usize, k: usize) -> Vec<f64> {
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+    let mut r = vec![0.0; k * k];
+    for j in 0..k {
+        let (known, rest) = q.split_at_mut(j * rows);
+        let own = &mut rest[..rows];
+        let before = dot(own, own).sqrt();
+        for _ in 0..2 {
+            for (l, other) in known.chunks_exact(rows.max(1)).enumerate() {
+                let share = dot(other, own);
+                r[l * k + j] += share;
+                own.iter_mut().zip(other).for_each(|(v, o)| *v -= share * o);
+            }
+        }
+        let norm = dot(own, own).sqrt();
+        if norm > DEPENDENT * before {
+            r[j * k + j] = norm;
+            own.iter_mut().for_each(|v| *v /= norm);
+        } else {
+            own.fill(0.0);
+        }
+    }
+    r
+}
+
+/// `to` += `scale` x y of an m×l and an l×k block.
+#[inline(always)]
+fn multiply(to: &mut [f64], x: &[f64], y: &[f64], l: usize, k: usize, scale: f64) {
+    for (to, x) in to.chunks_exact_mut(k).zip(x.chunks_exact(l)) {
+        for (x, y) in x.iter().zip(y.chunks_exact(k)) {
+            to.iter_mut().zip(y).for_each(|(to, y)| *to += scale * x * y);
+        }
+    }
+}
+
+/// D⁻¹, row-major; 0 where a diagonal block cannot be inverted, so that these rows of P stay those of T.
+fn inverse_diagonal(pool: &Pool, a: &Bsr) -> Vec<f64> {
+    let (n, b) = (a.block_rows(), a.block());
+    let mut inverse = vec![0.0; n * b * b];
+    let length = n.div_ceil(pool.pieces(inverse.len() * TRAFFIC)).max(1);
+    fill(pool, lengths(n, length).map(|rows| rows * b * b), &mut inverse, |piece, to| {
+        let mut block = vec![0.0; b * b];
+        for (i, to) in (piece * length..).zip(to.chunks_exact_mut(b * b)) {
+            let Some(own) = a.diagonal_block(i) else { continue };
+            block.copy_from_slice(own);
+            if !invert_block(b, &mut block, to) {
+                to.fill(0.0);
+            }
+        }
+    });
+    inverse
+}
+
+/// ω: from a Rayleigh quotient of D⁻¹A in the inner product of A after some power iterations; 0 where that is no positive number.
+fn damping(pool: &Pool, a: &Bsr, inverse: &[f64]) -> f64 {
+    let (n, b) = (a.block_rows(), a.block());
+    let mut v: Vec<f64> = (0..n * b).map(|i| random(1, i as u64)).collect();
+    let (mut w, mut z) = (vec![0.0; n * b], vec![0.0; n * b]);
+    let length = n.div_ceil(pool.pieces(a.stored() * TRAFFIC)).max(1);
+    for step in 0..ITERATIONS {
+        if step > 0 {
+            v.copy_from_slice(&z);
+        }
+        let pieces = || lengths(n, length).map(|rows| rows * b);
+        fill(pool, pieces(), &mut w, |piece, w| {
+            for (i, w) in (piece * length..).zip(w.chunks_exact_mut(b)) {
+                w.fill(0.0);
+                for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                    let from = a.col()[p] as usize * b;
+                    multiply(w, a.block_values(p), &v[from..from + b], b, 1, 1.0);
+                }
+            }
+        });
+        fill(pool, pieces(), &mut z, |piece, z| {
+            for (i, z) in (piece * length..).zip(z.chunks_exact_mut(b)) {
+                z.fill(0.0);
+                multiply(z, &inverse[i * b * b..][..b * b], &w[i * b..][..b], b, 1, 1.0);
+            }
+        });
+    }
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+    let largest = dot(&w, &z) / dot(&w, &v);
+    if largest > 0.0 && largest.is_finite() { OMEGA / largest } else { 0.0 }
+}
+
+/// (I − ω D⁻¹A) T.
+fn smoothed(pool: &Pool, a: &Bsr, t: Blocks) -> Blocks {
+    let inverse = inverse_diagonal(pool, a);
+    let omega = damping(pool, a, &inverse);
+    if omega == 0.0 {
+        return t;
+    }
+    let ([b, k], n) = (t.shape, a.block_rows());
+    let size = b * k;
+    let runs = runs(a.row_ptr(), 0..n, pool.pieces(a.stored() * TRAFFIC));
+    let slots = Scratch::new();
+    let parts = map(pool, runs.len(), |piece| {
+        let mut rows = Rows::default();
+        slots.with(
+            || (vec![0; t.columns], vec![0.0; size], (Vec::new(), Vec::new())),
+            |(slot, block, work)| {
+                for i in runs[piece].clone() {
+                    let begin = rows.col.len();
+                    let mut row = Row::new(slot, &mut rows);
+                    // T_i, then what A T brings, of which the diagonal block is a part.
+                    for p in t.row_ptr[i]..t.row_ptr[i + 1] {
+                        block.fill(0.0);
+                        row.add(size, t.col[p], 0.0, block);
+                    }
+                    for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                        let j = a.col()[e] as usize;
+                        for p in t.row_ptr[j]..t.row_ptr[j + 1] {
+                            block.fill(0.0);
+                            multiply(block, a.block_values(e), t.block(p), b, k, 1.0);
+                            row.add(size, t.col[p], 1.0, block);
+                        }
+                    }
+                    row.sort(size, work);
+                    let own = (t.row_ptr[i] < t.row_ptr[i + 1]).then(|| t.row_ptr[i]);
+                    for at in begin..rows.col.len() {
+                        let to = &mut rows.values[at * size..(at + 1) * size];
+                        block.fill(0.0);
+                        if let Some(p) = own.filter(|&p| t.col[p] == rows.col[at]) {
+                            block.copy_from_slice(t.block(p));
+                        }
+                        multiply(block, &inverse[i * b * b..][..b * b], to, b, k, -omega);
+                        to.copy_from_slice(block);
+                    }
+                    rows.end_row();
+                }
+            },
+        );
+        rows
+    });
+    Blocks::joined(parts, t.shape, t.columns)
+}
+
+/// Pᵀ A P with the diagonal stored. A diagonal entry that is 0, of an unknown without a column in P, is the largest of its block, or 1.
+pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
+    let ([b, k], n) = (p.shape, a.block_rows());
+    let slots = Scratch::new();
+    let of_a = runs(a.row_ptr(), 0..n, pool.pieces(a.stored() * k * TRAFFIC));
+    let ap = map(pool, of_a.len(), |piece| {
+        let mut rows = Rows::default();
+        slots.with(
+            || (vec![0; p.columns], Vec::new(), (Vec::new(), Vec::new())),
+            |(slot, block, _)| {
+                block.resize(b * k, 0.0);
+                for i in of_a[piece].clone() {
+                    let mut row = Row::new(slot, &mut rows);
+                    for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                        let j = a.col()[e] as usize;
+                        for q in p.row_ptr[j]..p.row_ptr[j + 1] {
+                            block.fill(0.0);
+                            multiply(block, a.block_values(e), p.block(q), b, k, 1.0);
+                            row.add(b * k, p.col[q], 1.0, block);
+                        }
+                    }
+                    rows.end_row();
+                }
+            },
+        );
+        rows
+    });
+    let ap = Blocks::joined(ap, [b, k], p.columns);
+    let (begin, list) = p.by_columns();
+    let of_p = runs(&begin, 0..p.columns, pool.pieces(list.len() * k * k * TRAFFIC));
+    let parts = map(pool, of_p.len(), |piece| {
+        let mut rows = Rows::default();
+        slots.with(
+            || (vec![0; p.columns], Vec::new(), (Vec::new(), Vec::new())),
+            |(slot, block, work)| {
+                block.resize(k * k, 0.0);
+                for j in of_p[piece].clone() {
+                    let first = rows.col.len();
+                    let mut row = Row::new(slot, &mut rows);
+                    block.fill(0.0);
+                    row.add(k * k, j as u32, 0.0, block);
+                    for &(i, q) in &list[begin[j]..begin[j + 1]] {
+                        let r = p.block(q);
+                        for e in ap.row_ptr[i as usize]..ap.row_ptr[i as usize + 1] {
+                            block.fill(0.0);
+                            for (r, ap) in r.chunks_exact(k).zip(ap.block(e).chunks_exact(k)) {
+                                multiply(block, r, ap, 1, k, 1.0);
+                            }
+                            row.add(k * k, ap.col[e], 1.0, block);
+                        }
+                    }
+                    row.sort(k * k, work);
+                    let own = rows.col[first..].partition_point(|&c| (c as usize) < j) + first;
+                    fill_diagonal(&mut rows.values[own * k * k..(own + 1) * k * k], k);
+                    rows.end_row();
+                }
+            },
+        );
+        rows
+    });
+    assemble(pool, k, p.columns, parts)
+}
+
+/// Diagonal entries that are 0 become the largest of the block.
+fn fill_diagonal(block: &mut [f64], k: usize) {
+    let entry = |c: usize| block[c * (k + 1)];
+    let largest = (0..k).map(entry).fold(0.0f64, |most, v| if v.abs() > most.abs() { v } else { most });
+    let filled = if largest == 0.0 { 1.0 } else { largest };
+    for v in block.iter_mut().step_by(k + 1).filter(|v| **v == 0.0) {
+        *v = filled;
+    }
+}
+
+#[cfg(test)]
+mod tests;
