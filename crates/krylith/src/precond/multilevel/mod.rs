@@ -128,7 +128,7 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     }
     /// The transpose of a matrix of 1×1 blocks.
     fn transposed(&self, a: &Bsr) -> Result<Bsr> {
-        host::galerkin::transpose(&crate::device::cpu::Pool::new(0), a)
+        host::galerkin::transpose(&self.host_threads(), a)
     }
     /// These rows, on the host.
     fn rows_of(&self, a: &Bsr, nodes: &[u32]) -> Result<RowsOfMatrix> {

@@ -1,5 +1,6 @@
 //! Levels of several ranks: each has its own rows, and the hierarchy is that of the whole system.
 
+mod choose;
 mod level;
 mod neighbourhood;
 pub(crate) mod rows;
@@ -14,7 +15,7 @@ pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<Vec<u64>> {
     Ok(share::Runs::new(comm, own)?.own().collect())
 }
 
-use super::{Coarsen, Coarsening};
+use super::{Coarsen, CoarsenKind, Coarsening};
 use crate::Result;
 use crate::comm::Communicator;
 use crate::matrix::Bsr;
@@ -29,7 +30,7 @@ pub struct NearTransfer {
     pub ghosts: Vec<(u32, u32)>,
 }
 
-/// Each rank coarsens by the couplings of its own nodes alone.
+/// Classical coarsening of all nodes on the host; where nodes are joined in aggregates, each rank does so by the couplings of its own nodes alone.
 pub(crate) fn transfer_by_ranks<S: Coarsen>(
     space: &S,
     couplings: &Bsr,
@@ -37,6 +38,9 @@ pub(crate) fn transfer_by_ranks<S: Coarsen>(
     level: usize,
     near: &Neighbourhood,
 ) -> Result<Option<NearTransfer>> {
+    if how.kind == CoarsenKind::Classical {
+        return choose::transfer(&space.host_threads(), couplings, how, level, near);
+    }
     let own = rows::own_part(couplings, near.own);
     let made = space.transfer(&own, how, level)?;
     let (stays, all) = (made.as_ref().map_or(0, |made| made.prolongation.block_columns()), near.own);
