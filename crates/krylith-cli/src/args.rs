@@ -1,7 +1,7 @@
 //! The command line: names, help texts and defaults.
 
 use crate::failure::{DONE, Result};
-use crate::options::{self, Null, Ordering, Rhs};
+use crate::options::{self, NearNull, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use krylith::method::{CgForm, MethodName, Orthogonalization, Reductions};
 use krylith::newton::Forcing;
@@ -128,6 +128,10 @@ pub struct SolveArgs {
     /// whose constant A maps to zero; FILE holds one vector a column [default: none, the system is regular]
     #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(), help_heading = "System")]
     pub nullspace: Option<Null>,
+    /// Vectors that the matrix maps nearly to zero, for coarse levels (amg, coarse), which then have an unknown for each at every node: rigid are
+    /// the rigid motions of an elastic body, from the nodes' coordinates; FILE holds one vector a column [default: none]
+    #[arg(long, value_name = "rigid|FILE", value_parser = options::file_or_word::<NearNull>(), help_heading = "System")]
+    pub near_nullspace: Option<NearNull>,
     /// Scale rows and columns before the preconditioner is built; residuals and tolerances stay those of the system as
     /// given [default: off, unless the preconditioner is auto and entries differ by more than 1e6]
     #[arg(long, help_heading = "System")]

@@ -1,7 +1,7 @@
-//! `--nullspace`: vectors that A maps to zero, checked before they are projected out of every answer.
+//! `--nullspace`: vectors that A maps to zero, checked before they are projected out of every answer; `--near-nullspace`: those of coarse levels.
 
 use crate::failure::{Failure, Result};
-use crate::options::Null;
+use crate::options::{NearNull, Null};
 use crate::system::System;
 use krylith::Problem;
 
@@ -25,5 +25,18 @@ pub fn vectors(wanted: &Null, system: &System, problem: &Problem) -> Result<Vec<
                 format!("{}; leave the option out, or give the null vectors as a file", failure.message);
             Failure { message, ..failure }
         }),
+    }
+}
+
+/// The near-null vectors that were asked for, in the solver's order.
+///
+/// # Errors
+/// A file that does not fit; rigid motions of what has no displacements or coordinates.
+pub fn near_vectors(wanted: &NearNull, system: &System, problem: &Problem) -> Result<Vec<Vec<f64>>> {
+    match wanted {
+        NearNull::File(path) => system.null_file(path),
+        NearNull::Rigid => {
+            problem.rigid_modes().map_err(|e| Failure::from(e).within("--near-nullspace rigid"))
+        }
     }
 }

@@ -80,6 +80,28 @@ impl FromStr for Null {
     }
 }
 
+/// Near-null vectors for coarse levels.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NearNull {
+    /// Rigid motions of nodes whose components are displacements.
+    Rigid,
+    /// Vectors from a file, one a column.
+    File(PathBuf),
+}
+
+impl FromStr for NearNull {
+    type Err = Error;
+    fn from_str(text: &str) -> Parsed<Self> {
+        Ok(if text == "rigid" { NearNull::Rigid } else { NearNull::File(text.into()) })
+    }
+}
+
+impl From<PathBuf> for NearNull {
+    fn from(path: PathBuf) -> Self {
+        NearNull::File(path)
+    }
+}
+
 /// Reads a word of the command line that may be a file's name, and need not be Unicode then.
 pub fn file_or_word<T>() -> impl TypedValueParser<Value = T>
 where

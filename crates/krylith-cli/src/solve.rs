@@ -2,7 +2,7 @@
 
 use crate::args::SolveArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
-use crate::options::{Null, Rhs, settle};
+use crate::options::{NearNull, Null, Rhs, settle};
 use crate::output::{self, check_target};
 use crate::progress::Watch;
 use crate::report::{self, Event, Report};
@@ -73,7 +73,10 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
     let (options, b, rhs, mut x) = ranks::together(read())?;
     let load = loading.elapsed().as_secs_f64();
     let alike = Options { threads: None, ..options.clone() };
-    ranks::same("options", format!("{alike} {}", args.nullspace.is_some()).as_bytes())?;
+    ranks::same(
+        "options",
+        format!("{alike} {} {}", args.nullspace.is_some(), args.near_nullspace.is_some()).as_bytes(),
+    )?;
 
     let mut watch = Watch::new(args.quiet || !output::speaks());
     let (mut solution, fields, bandwidth) = {
@@ -81,6 +84,11 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         if let Some(wanted) = &args.nullspace {
             let vectors = ranks::together(null_space::vectors(wanted, &system, &problem))?;
             problem = problem.with_null_vectors(vectors)?;
+        }
+        if let Some(wanted) = &args.near_nullspace {
+            let vectors = ranks::together(null_space::near_vectors(wanted, &system, &problem))?;
+            let given = |e: krylith::Error| Failure::from(e).within("--near-nullspace");
+            problem = ranks::together(problem.with_near_null_vectors(vectors).map_err(given))?;
         }
         // Every step of a set-up fails on all ranks or on none.
         let all = |e: krylith::Error| Failure { agreed: true, ..explained(e, &options) };
@@ -182,6 +190,9 @@ fn check_targets(args: &SolveArgs) -> Result<()> {
     inputs.extend(args.x0.iter().map(|path| ("--x0", path.clone())));
     if let Some(Null::File(path)) = &args.nullspace {
         inputs.push(("--nullspace", path.clone()));
+    }
+    if let Some(NearNull::File(path)) = &args.near_nullspace {
+        inputs.push(("--near-nullspace", path.clone()));
     }
     files::check_apart(&inputs, &targets)
 }

@@ -39,7 +39,7 @@ pub(crate) const fn key(
     Key { name, default, unit, help }
 }
 
-static CATALOGUE: [Problem; 7] = [
+static CATALOGUE: [Problem; 8] = [
     Problem {
         name: "stokes",
         size: "NXxNYxNZ",
@@ -68,6 +68,17 @@ static CATALOGUE: [Problem; 7] = [
         keys: &[
             key("block", "1", "1..8", "components a node"),
             key("coupling", "0.1", "0 <= c < 1", "coupling of a node's components"),
+        ],
+    },
+    Problem {
+        name: "elasticity",
+        size: "NXxNYxNZ",
+        help: "elastic bar, clamped at x = 0 and bent by its weight, trilinear bricks: 3 displacements a node, symmetric positive definite",
+        example: "elasticity:17x17x17,poisson=0.3",
+        keys: &[
+            key("length", "1", "length", "length of the bar; its cross-section is the unit square"),
+            key("young", "1", "stress", "Young's modulus"),
+            key("poisson", "0.3", "0 < v < 0.5", "Poisson's ratio"),
         ],
     },
     Problem {

@@ -13,7 +13,7 @@ use crate::spe10::Reservoir;
 use crate::spec::Spec;
 use crate::stencil::POINTS;
 use crate::stokes::{Discretisation, pattern, values};
-use crate::{Step, StokesSteps, check_rhs, grid, lookalike, memory, random};
+use crate::{Step, StokesSteps, check_rhs, elasticity, grid, lookalike, memory, random};
 
 /// One rank's rows of a generated system, and what belongs to them.
 #[derive(Debug, Clone)]
@@ -47,6 +47,7 @@ pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedR
     match spec.problem.name {
         "stokes" => stokes_step(spec, rank, ranks),
         "laplace" => grid::part(&Laplacian::new(&spec, rank, ranks)?, spec.full()),
+        "elasticity" => elasticity::part(&elasticity::Bar::new(&spec, rank, ranks)?, spec.full()),
         "spe10" => grid::part(&Reservoir::new(&spec, rank, ranks)?, spec.full()),
         "radiation" => grid::part(&Radiation::new(&spec, rank, ranks)?, spec.full()),
         "poisson-multiphase" => grid::part(&Multiphase::new(&spec, rank, ranks)?, spec.full()),

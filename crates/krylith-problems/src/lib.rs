@@ -13,6 +13,7 @@
 //!   from rest at t = 0, with the ramped inflow [`InletRamp`], no force and a stress-free outlet (defaults:
 //!   `scheme=radau-iia-2,tau=0.125,nu=0.01,length=1,ramp=1,stab=1` and `scale` = 1 + 10ν/h);
 //! - `laplace` is the 7-point Laplacian on a grid, by scalars or by blocks of weakly coupled components;
+//! - `elasticity` is a clamped bar of bricks, three displacements a node;
 //! - `spe10` is the pressure of an oil reservoir of very uneven rock, generated or read, with a five-spot of wells;
 //! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
 //! - `poisson-multiphase` is the pressure equation of a flow of gas, liquid and solid: [`multiphase`];
@@ -26,6 +27,7 @@ mod catalogue;
 pub mod cavity;
 mod data;
 mod distributed;
+mod elasticity;
 pub mod flow;
 mod grid;
 mod laplace;
@@ -123,6 +125,7 @@ pub fn generate(spec: &str) -> Result<Generated> {
     match spec.problem.name {
         "stokes" => stokes_step(spec),
         "laplace" => grid::whole(&laplace::Laplacian::new(&spec, 0, 1)?, spec.full()),
+        "elasticity" => elasticity::whole(&elasticity::Bar::new(&spec, 0, 1)?, spec.full()),
         "spe10" => grid::whole(&spe10::Reservoir::new(&spec, 0, 1)?, spec.full()),
         "radiation" => grid::whole(&radiation::Radiation::new(&spec, 0, 1)?, spec.full()),
         "poisson-multiphase" => grid::whole(&multiphase::Multiphase::new(&spec, 0, 1)?, spec.full()),

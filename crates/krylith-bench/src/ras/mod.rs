@@ -235,6 +235,9 @@ fn found(case: &Case, solves: Vec<Row>) -> Found {
     }
 }
 
+/// Sweeps get as many times the iterations of exact solves.
+const LOST: usize = 10;
+
 fn problem<P: Ground>(
     p: &P,
     case: &Case,
@@ -244,6 +247,7 @@ fn problem<P: Ground>(
 ) -> Result<Found> {
     let wanted = |part| options.parts.contains(&part);
     let mut solves = Vec::new();
+    let exact = |row: &&Row| matches!(row.way.kind, Kind::Exact | Kind::Vendor) && row.failure.is_none();
     if wanted(Part::Vendor) {
         progress(&format!("{}: the vendor's", case.setting.name));
         let rows = p.vendor(case, effort)?;
@@ -259,14 +263,17 @@ fn problem<P: Ground>(
             let warm =
                 effort.warm && (matches!(way.kind, Kind::Other | Kind::Ras) || !kinds.contains(&way.kind));
             kinds.push(way.kind);
-            let rows = measure::ours(case, &way, &Effort { warm, ..effort.clone() });
+            // Sweeps that are this far off are of no use to anyone, and would take half a minute to say so.
+            let exact = solves.iter().filter(exact).map(|row| row.median() as usize).max();
+            let most =
+                exact.filter(|_| way.sweeps.is_some()).map_or(effort.most, |n| effort.most.min(LOST * n));
+            let rows = measure::ours(case, &way, &Effort { warm, most, ..effort.clone() });
             rows.iter().for_each(|row| progress(&row.line()));
             solves.extend(rows);
         }
     }
     if wanted(Part::OneCore) {
         progress(&format!("{}: one core", case.spec));
-        let exact = |row: &&Row| matches!(row.way.kind, Kind::Exact | Kind::Vendor) && row.failure.is_none();
         let iterations: Vec<usize> = case
             .steps
             .iter()

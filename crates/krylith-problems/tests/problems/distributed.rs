@@ -65,6 +65,7 @@ fn parts_are_the_whole() {
         "stokes:4x3x5",
         "stokes:2x3x3,scheme=gauss-3,tau=0.01,nu=2,length=3,ramp=0.3,stab=0.2,scale=7",
         "laplace:5x2x3",
+        "elasticity:4x3x2,length=2",
         "laplace:3x4x2,block=3,coupling=0.4",
         "spe10:4x5x6",
         "spe10:3x2x7,seed=5,viscosity=1,radius=0.2",

@@ -15,6 +15,8 @@
 //! ([`LinearOperator::apply_with_dots`](crate::operator::LinearOperator::apply_with_dots)), `textbook` moves 8 N and `flexible` 11 N.
 //! In these two x waits for the next p: an iteration that ends a batch leaves α p in `pending`, which `finish` adds.
 //!
+//! Where P is worth many products, `textbook` sums (r, r) in the pass of r −= α q, a reduction more, so that the last iteration ends without P.
+//!
 //! `flexible` takes β = (z, r − r₋₁)/(z₋₁, r₋₁) (Golub and Ye 1999; Notay 2000), which keeps p conjugate to the last direction
 //! where P varies too; r − r₋₁ is −α q, so nothing more is stored. For a fixed symmetric P this is (r, z − z₋₁)/ρ₋₁.
 //! `one-reduction` (Chronopoulos and Gear 1989) has s = A p by recurrence: one vector more, and a residual that drifts sooner.
@@ -95,6 +97,13 @@ steps! {
             s.excused = s.norm;
         }
     }
+    /// The end of an iteration before P is applied.
+    end_early(s, _) {
+        s.rho_next = s.rho;
+        end_iteration(s, history);
+    }
+    /// β = ρ/ρ₋₁ behind it.
+    find_beta_late(s, _) { s.beta = s.rho_next / s.rho; s.rho = s.rho_next; }
     /// β = ρ/ρ₋₁.
     find_beta(s, _) { s.beta = s.rho_next / s.rho; end_iteration(s, history); }
     /// α without a look at signs and sizes.
@@ -127,6 +136,10 @@ sweeps! {
     curvature: () [p, q] [] -> [pq] { pq += p * q; }
     /// r −= α q.
     reduce: (alpha) [q] [r] -> [] { r -= alpha * q; }
+    /// r −= α q, (r, r).
+    reduce_summed: (alpha) [q] [r] -> [rr] { r -= alpha * q; rr += r * r; }
+    /// (r, z).
+    dot: () [r, z] [] -> [rho_next] { rho_next += r * z; }
     /// r −= α q, (r, r), (r, z) where z = r.
     reduce_plain: (alpha) [q] [r] -> [rr, rho_next] { r -= alpha * q; rr += r * r; rho_next += r * r; }
     /// The same with (z, q).
@@ -193,6 +206,8 @@ pub type Cg<S> = Krylov<S, CgRecurrence<S>>;
 /// The vectors of CG.
 pub struct CgRecurrence<S: Space> {
     form: CgForm,
+    /// An iteration may end before P is applied.
+    early: bool,
     r: S::Vector,
     z: S::Vector,
     p: S::Vector,
@@ -232,6 +247,16 @@ impl<S: Space> CgRecurrence<S> {
             on.sweep(reduce_plain, [q], [r])?;
             return if unchecked { on.step(find_beta_unchecked, j) } else { on.step(find_beta, j) };
         }
+        if self.early {
+            on.sweep(reduce_summed, [q], [r])?;
+            on.step(end_early, j)?;
+            if on.halted() {
+                return Ok(());
+            }
+            let z = on.precondition(r, z)?;
+            on.sweep(dot, [r, z], [])?;
+            return on.step(find_beta_late, j);
+        }
         on.sweep(reduce, [q], [r])?;
         let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
         if !summed {
@@ -264,12 +289,25 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
         let s =
             matches!(form, CgForm::OneReduction | CgForm::Pipelined).then(|| space.vector()).transpose()?;
         let pipeline = (form == CgForm::Pipelined).then(|| Pipeline::new(space)).transpose()?;
-        Ok(Self { form, r, z, p, q, s, pipeline })
+        Ok(Self { form, early: false, r, z, p, q, s, pipeline })
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
         let lost = reason.is_final() || reason == Reason::NotFinite;
+        if self.early {
+            return 3 * iterations + usize::from(lost)
+                - usize::from(iterations > 0 && reason != Reason::None);
+        }
         iterations * if self.s.is_some() { 1 } else { 2 } + usize::from(lost && self.s.is_none())
+    }
+
+    fn restarts_by_preconditioning(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, on: &mut Work<S>, _: Option<u64>) -> Result<()> {
+        self.early = on.costly && self.form == CgForm::Textbook;
+        Ok(())
     }
 
     fn residual(&mut self) -> &mut S::Vector {

@@ -15,6 +15,9 @@
 //! precision. Between restarts x itself stays as it is: updates gather in a correction d, and x is rounded once a restart
 //! instead of once an iteration (Sleijpen and van der Vorst 1996).
 //!
+//! Where a restart takes an application of P that is worth many products, and batches are recorded, a batch has no restart in it, which would be launched
+//! for nothing again and again: it leaves the true residual to the host, which launches the certified one with a restart.
+//!
 //! Where the device runs ahead of the host, a batch is under way before the one before it is looked at; if the earlier one
 //! finished the solve, `begin` detects that on the device, and the later batch does nothing.
 
@@ -71,6 +74,8 @@ steps! {
         s.norm_recurrence = s.norm;
         if (s.mm > 0.0 && s.mm < HUGE) { s.rounding = UNIT_ROUNDOFF * sqrt(s.mm); }
     }
+    /// Nothing begins from a residual that ends the solve: a preconditioner may be worth many products.
+    begin_nothing(s, _) { if (s.norm <= s.target) { s.halt = 1; } }
     /// x is kept if none before it was better.
     compare(s, _) {
         s.halt = 1;
@@ -79,6 +84,8 @@ steps! {
             s.halt = 0;
         }
     }
+    /// The true residual is left to the host: until it is there nothing is begun.
+    leave_to_host(s, _) { s.norm = 0.0; }
     /// The host ends the batch.
     break_off(s, _) { if (s.reason == NONE) { s.reason = STOPPED; } }
 }
@@ -106,6 +113,8 @@ sweeps! {
 
 /// Launches of one recorded batch, at most: a graph costs 5.2 µs a launch to make and 0.5 to replay (measured, H200).
 const LAUNCHES: usize = 128;
+/// The same where a batch has no restart: then short ones cost little.
+const LAZY_LAUNCHES: usize = 64;
 /// Iterations of a batch, at most: what is left of the last one is launched for nothing.
 const MOST: usize = 8;
 /// A residual that grew by this much since the start has diverged.
@@ -142,6 +151,8 @@ pub struct Krylov<S: Space, R: Recurrence<S>> {
     batch: S::Recording,
     /// Iterations of a batch, and the key of the operators that the number was found for.
     length: (usize, Option<u64>),
+    /// Batches leave true residuals to the host.
+    lazy: bool,
     /// What the host reads after a batch: scalars, and the residuals behind them.
     host: Vec<f64>,
     history: History,
@@ -165,6 +176,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             opening: S::Recording::default(),
             batch: S::Recording::default(),
             length: (most, None),
+            lazy: false,
             host: vec![0.0; R::SCALARS + most + 1],
             history: History::with_room(0),
         })
@@ -210,7 +222,13 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             return Ok(&self.history);
         }
         self.take(s, b, x, unit)?;
-        let on = &Operators::new(a, p);
+        let mut on = Operators::new(a, p);
+        on.weigh(s)?;
+        let on = &on;
+        self.lazy = on.costly()
+            && on.key.is_some()
+            && s.pipeline_depth() > 0
+            && self.recurrence.restarts_by_preconditioning();
         let mut convergence = Convergence::new(norm_b, stop);
         self.choose_length(s, on)?;
         self.recurrence.prepare(&mut on.work(s, &mut self.scalars, true), on.key)?;
@@ -227,12 +245,20 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             under_way -= 1;
             let verified = flags[VERIFIED] != 0;
             if verified {
+                let left = self.is_left();
+                if left {
+                    self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
+                    self.certify(s, on, &mut flags, &mut convergence)?;
+                }
                 let mut ended = self.check_convergence(&flags, &mut convergence, observer);
                 let hopeless = matches!(ended, Some(Outcome::NotFinite | Outcome::Diverged));
                 if !hopeless && (ended.is_some() || self.is_near(&convergence)) {
                     // A verdict, and what follows where rounding counts, want the certified residual.
-                    self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
-                    self.certify(s, on, &mut flags, &mut convergence)?;
+                    if !left {
+                        self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
+                        self.certify(s, on, &mut flags, &mut convergence)?;
+                    }
+                    convergence.certified = true;
                     ended = self.judge(&flags, &mut convergence, ended);
                 }
                 if let Some(outcome) = ended {
@@ -302,7 +328,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             *under_way -= 1;
             convergence.certified &= next[COMPLETED] == 0;
             if next[VERIFIED] != 0 {
-                convergence.verified = self.history.iterations;
+                // What was left to the host is not there yet.
+                convergence.verified = if self.is_left() { usize::MAX } else { self.history.iterations };
             }
             // A batch that did nothing has nothing to tell.
             if next[COMPLETED] > 0 || next[VERIFIED] != 0 {
@@ -329,6 +356,11 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(())
     }
 
+    /// True where the last batch has left the true residual to the host.
+    fn is_left(&self) -> bool {
+        self.lazy && self.host[Header::AT.norm] == 0.0
+    }
+
     /// True where rounding of the plain residual counts.
     fn is_near(&self, c: &Convergence) -> bool {
         self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
@@ -339,12 +371,15 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if self.recurrence.cycle().is_some() || on.key.is_none() || self.length.1 == on.key {
             return Ok(());
         }
-        let Self { recurrence, scalars, correction, .. } = self;
+        let Self { recurrence, scalars, correction, lazy, .. } = self;
         let launches = s.launches(|s| recurrence.iterate(&mut on.work(s, scalars, false), correction, 0))?;
         // Devices of one kind everywhere: all ranks record, or none does.
         let length = match launches {
             None => MOST,
-            Some(own) => LAUNCHES / (on.mean(s, own as f64)? as usize).max(1),
+            Some(own) => {
+                let most = if *lazy { LAZY_LAUNCHES } else { LAUNCHES };
+                most / (on.mean(s, own as f64)? as usize).max(1)
+            }
         };
         self.length = (length.clamp(1, MOST), on.key);
         self.host.resize(R::SCALARS + self.length.0 + 1, 0.0);
@@ -419,7 +454,10 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             s.guard(Some(scalars));
             if !on.halted(s, scalars)? {
                 recurrence.finish(&mut on.work(s, scalars, false), correction)?;
-                self.residual(s, on, false, false)?;
+                match self.lazy {
+                    true => s.step(leave_to_host, &mut self.scalars, 0)?,
+                    false => self.residual(s, on, false, false)?,
+                }
             }
             s.guard(None);
             Ok(())
@@ -433,15 +471,20 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// The recurrence begins from b − A x; x is kept if it is the best so far.
     fn residual(&mut self, s: &S, on: &Operators<S>, first: bool, certified: bool) -> Result<()> {
         let Self { recurrence, scalars, b, x, correction, x_best, .. } = self;
-        let on = &mut on.work(s, scalars, first);
-        on.sweep(correct, [], [x, correction])?;
+        let work = &mut on.work(s, scalars, first);
+        work.sweep(correct, [], [x, correction])?;
         match certified {
-            true => on.certified_residual(b, x, recurrence.residual(), correction)?,
-            false => on.residual(b, x, recurrence.residual())?,
+            true => work.certified_residual(b, x, recurrence.residual(), correction)?,
+            false => work.residual(b, x, recurrence.residual())?,
         }
-        on.sweep(norm_squared, [recurrence.residual()], [])?;
-        on.step(measure, 0)?;
-        recurrence.restart(on)?;
+        work.sweep(norm_squared, [recurrence.residual()], [])?;
+        work.step(measure, 0)?;
+        work.step(begin_nothing, 0)?;
+        s.guard(Some(scalars));
+        if !on.halted(s, scalars)? {
+            recurrence.restart(&mut on.work(s, scalars, first))?;
+        }
+        s.guard(None);
         s.step(compare, scalars, 0)?;
         s.guard(Some(scalars));
         s.sweep(keep, scalars, [], [x], [x_best], [])

@@ -13,6 +13,8 @@ pub struct Work<'a, S: Space> {
     pub scalars: &'a mut S::Scalars,
     /// At the start of a solve, or after it was broken off: what the recurrence's vectors hold means nothing.
     pub first: bool,
+    /// An application of P is worth many products.
+    pub costly: bool,
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,
 }
@@ -130,6 +132,11 @@ impl<S: Space> Work<'_, S> {
         self.space.arrive(self.scalars)
     }
 
+    /// True where the guard is known to be raised: nothing of the iteration is left to be done.
+    pub fn halted(&self) -> bool {
+        self.space.halted(self.scalars)
+    }
+
     /// One small step, of iteration j.
     pub fn step<T: SmallStep>(&mut self, step: T, j: usize) -> Result<()> {
         self.space.step(step, self.scalars, j)
@@ -141,13 +148,31 @@ pub(super) struct Operators<'a, S: Space> {
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,
     pub key: Option<u64>,
+    costly: bool,
 }
+
+/// An application of P is costly where it moves so many times as much as a product.
+const COSTLY: f64 = 4.0;
 
 impl<'a, S: Space> Operators<'a, S> {
     pub fn new(a: &'a dyn LinearOperator<S>, p: Option<&'a dyn LinearOperator<S>>) -> Self {
         let recordable = a.recordable() && p.is_none_or(|p| p.recordable());
         let key = recordable.then(|| a.key() ^ p.map_or(0, |p| p.key().rotate_left(32)));
-        Self { a, p, key }
+        Self { a, p, key, costly: false }
+    }
+
+    /// Finds out whether P is costly, which all ranks that work on this system get alike. Collective.
+    pub fn weigh(&mut self, space: &S) -> Result<()> {
+        if let Some(p) = self.p {
+            let own = p.bytes() as f64 / (self.a.bytes() as f64).max(1.0);
+            self.costly = self.mean(space, own)? > COSTLY;
+        }
+        Ok(())
+    }
+
+    /// An application of P is worth many products.
+    pub fn costly(&self) -> bool {
+        self.costly
     }
 
     /// True on all ranks that work on this system where any of them says so. Collective.
@@ -179,6 +204,6 @@ impl<'a, S: Space> Operators<'a, S> {
     where
         'a: 'w,
     {
-        Work { space: s, scalars, first, a: self.a, p: self.p }
+        Work { space: s, scalars, first, costly: self.costly, a: self.a, p: self.p }
     }
 }

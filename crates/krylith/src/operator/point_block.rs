@@ -210,7 +210,8 @@ impl<S: PointBlockSum> PointBlock<S> {
         Self::of(terms, space.prepare_as(terms, store, false, format)?)
     }
 
-    fn of(terms: &Terms, product: S::Product) -> Result<Self> {
+    /// What a device has prepared for the terms.
+    pub(crate) fn of(terms: &Terms, product: S::Product) -> Result<Self> {
         Ok(Self {
             product,
             key: fresh_key(),

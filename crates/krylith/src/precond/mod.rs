@@ -30,8 +30,8 @@ pub(crate) use invert::eliminate;
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use multilevel::{
-    CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Level, MULTILEVEL_SWEEPS, Multilevel,
-    MultilevelOptions, NearNull, Smoothing, Transfer,
+    CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
+    Multilevel, MultilevelOptions, NearNull, Smoothing, Transfer,
 };
 pub(crate) use multilevel::{Finest, rigid};
 pub use null_space::NullSpace;

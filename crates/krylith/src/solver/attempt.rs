@@ -5,7 +5,7 @@ mod inconsistent;
 
 use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
-use super::ladder::{self, Attempt};
+use super::ladder::{self, Attempt, Seen};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::setup::{self, SetupPart, SetupParts};
 use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
@@ -120,7 +120,9 @@ impl<S: SolverSpace> Rank<S> {
         drop(survey_part);
         let most_rows = space.most_rows(local.order());
         let tiles = symmetric && ladder::tiles_fit(&space, local)?;
-        let ladder = ladder::ladder(local, options, most_rows, symmetric, tiles, diagnosis.spread());
+        let (spread, longest_row) = (diagnosis.spread(), diagnosis.longest_row);
+        let seen = Seen { symmetric, tiles, spread, longest_row };
+        let ladder = ladder::ladder(local, options, most_rows, seen);
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
@@ -326,12 +328,12 @@ impl<S: SolverSpace> Rank<S> {
         self.solution.history.clear();
         loop {
             let (done, k) = (self.solution.history.iterations, self.rung);
-            let Attempt { method, equilibrate, .. } = self.ladder[k];
+            let Attempt { method, equilibrate, patience, .. } = self.ladder[k];
             let is_last = k + 1 == self.ladder.len();
             let own = Stop { max_iterations: stop.max_iterations - done, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = matches!(method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_));
-            let pace = (!is_last).then(|| Pace::new(rises));
+            let pace = (!is_last).then(|| Pace::new(rises, patience));
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
             let start = Instant::now();
             let ended = self.attempt(local, own, rhs, x.as_array(), &mut watch);

@@ -173,7 +173,7 @@ fn room(free: Option<u64>, options: &Options) -> Option<u64> {
 /// Refuses a first attempt that wants more bytes than there are.
 fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str) -> Result<()> {
     // Whether rows and columns are scaled does not enter the count.
-    let first = &ladder::ladder(local, options, usize::MAX, false, false, 1.0)[0];
+    let first = &ladder::ladder(local, options, usize::MAX, ladder::Seen::default())[0];
     let needed = first.memory(local.terms, options).total();
     let Some(free) = room.filter(|room| needed > *room) else { return Ok(()) };
     let remedy = match first.method {

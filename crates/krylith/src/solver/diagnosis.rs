@@ -53,6 +53,8 @@ pub struct Diagnosis {
     pub rows: Extent,
     /// The largest magnitude of each column, empty ones left out.
     pub columns: Extent,
+    /// Blocks of the longest block row where that has more than 256; else 0.
+    pub longest_row: usize,
     /// Own unknowns whose row is empty.
     own_empty: Vec<Range<usize>>,
     /// The null vectors n with nᵀA = 0, by their place in the problem.
@@ -118,7 +120,9 @@ impl Diagnosis {
         let empty_columns = (total(&own.empty_columns), few(&own.empty_columns));
         let missing = (own.missing_diagonal, own.first_missing.iter().map(unknown).collect());
         let [entries, rows, columns] = gather_extents(local.comm, [own.entries, own.rows, own.columns])?;
+        let longest_row = comm::largest(local.comm, own.longest_row as f64)? as usize;
         Ok(Self {
+            longest_row,
             empty_rows: Indices::gather(local.comm, empty_rows)?,
             empty_columns: Indices::gather(local.comm, empty_columns)?,
             missing_diagonal: Indices::gather(local.comm, missing)?,

@@ -13,6 +13,7 @@ use crate::partition::SubdomainCut;
 use crate::precond::{IlduSpec, PrecondSpec, TileFactor, TileShape};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
+use crate::solver::watch::Patience;
 use crate::space::{History, Outcome, Store};
 
 /// A step of the ladder.
@@ -23,13 +24,17 @@ struct Rung {
     restart: usize,
 }
 
-/// From cheap to strong. BiCGSTAB comes first: on the collected matrices it solves all ten with ILDU(0) of subdomains, where
+/// From cheap to strong, but for the first, which [`MANY`] unknowns want. BiCGSTAB comes first: on the collected matrices it solves all ten with ILDU(0) of subdomains, where
 /// GMRES(30) stagnates on two. Fill then does more than anything else; the longer the restart, the fewer the surprises.
 /// CG stands before it where A and the preconditioner are symmetric: half the work an iteration; on a structured grid with
-/// [`TILES`], which need as many iterations as subdomains and half the time of each (measured, H200).
-const LADDER: [Rung; 7] = [
+/// [`TILES`], which need as many iterations as subdomains and half the time of each (measured, H200). Coarse levels follow where these
+/// would take longer ([`sooner`]), and where coarse levels do not help either, the attempt before them gets its time after all.
+const LADDER: [Rung; 10] = [
+    Rung { precond: "amg", method: MethodName::Cg, restart: 30 },
     Rung { precond: "ildu", method: MethodName::Cg, restart: 30 },
+    Rung { precond: "amg", method: MethodName::Cg, restart: 30 },
     Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30 },
+    Rung { precond: "amg", method: MethodName::Bicgstab, restart: 30 },
     Rung { precond: "ildu:cut=whole", method: MethodName::Gmres, restart: 100 },
     Rung { precond: "ildu:fill=1,cut=whole", method: MethodName::Gmres, restart: 100 },
     Rung { precond: "ildu:fill=2,cut=whole,shift=1e-6", method: MethodName::Gmres, restart: 200 },
@@ -44,6 +49,37 @@ const TILES: &str = "block-jacobi";
 /// Largest entries of rows or columns that differ by more than this are scaled.
 const UNEVEN: f64 = 1e6;
 
+/// Symmetric systems of so many unknowns begin with coarse levels: nodes of one unknown, and of several. From there on their set-up and
+/// some 13 iterations take no longer than the iterations of subdomains (measured, H200, laplace 64³ to 256³ and radiation 32³ to 128³).
+const MANY: [usize; 2] = [1 << 20, 1 << 18];
+/// Systems of fewer unknowns are not coarsened.
+const NOT_COARSENED: usize = 1 << 12;
+
+/// Iterations of `method` on subdomains in whose time coarse levels would be set up and have solved the system: as measured on an H200
+/// and on one core of a CPU, 170 to 400 and 80 to 300, with stages about 300.
+fn sooner(local: &LocalProblem, method: MethodName) -> f64 {
+    match method {
+        MethodName::Bicgstab if local.stages.is_none() => 120.0,
+        _ => 250.0,
+    }
+}
+
+/// A block row of more blocks: the graph has hubs, and coarse levels would be dense.
+const HUB: usize = 1000;
+
+/// What is known of a matrix.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    /// CG may solve it.
+    pub symmetric: bool,
+    /// What [`tiles_fit`] said.
+    pub tiles: bool,
+    /// By how much the largest entries of rows or columns differ.
+    pub spread: f64,
+    /// Blocks of the longest block row, where that is long.
+    pub longest_row: usize,
+}
+
 /// One attempt, decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Attempt {
@@ -53,6 +89,8 @@ pub(crate) struct Attempt {
     pub method: MethodSpec,
     /// Rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
+    /// How long it is waited for where others may follow.
+    pub patience: Patience,
 }
 
 impl Attempt {
@@ -68,16 +106,9 @@ impl Attempt {
 }
 
 /// The attempts at a problem, at least one, on a device that holds subdomains of at most `most_rows` block rows: where it
-/// cannot hold the whole as one, subdomains as large as that take its place. `symmetric` says that CG may solve it, `tiles` what
-/// [`tiles_fit`] said, `spread` by how much the largest entries of rows or columns differ. The same on every rank.
-pub(crate) fn ladder(
-    local: &LocalProblem,
-    options: &Options,
-    most_rows: usize,
-    symmetric: bool,
-    tiles: bool,
-    spread: f64,
-) -> Vec<Attempt> {
+/// cannot hold the whole as one, subdomains as large as that take its place. The same on every rank.
+pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, seen: Seen) -> Vec<Attempt> {
+    let Seen { symmetric, tiles, spread, longest_row } = seen;
     let (order, wanted) = (local.order(), options.precond_or_auto());
     let nodes = local.unknowns / order;
     let most = local.unknowns.min(options.stop().max_iterations.max(1));
@@ -87,8 +118,14 @@ pub(crate) fn ladder(
     let as_one = |ildu: &IlduSpec| {
         local.numbers.is_none() && ildu.as_one(order, nodes, most_rows).most_rows(order) >= nodes
     };
+    let coarsened = local.unknowns >= NOT_COARSENED && longest_row <= HUB;
+    let many =
+        symmetric && coarsened && local.stages.is_none() && local.unknowns >= MANY[usize::from(order > 1)];
     let mut attempts: Vec<(Attempt, PrecondSpec)> = Vec::new();
-    for rung in &LADDER {
+    for rung in LADDER.iter().skip(usize::from(!many)) {
+        if open && rung.precond == "amg" && !(coarsened && (symmetric == (rung.method == MethodName::Cg))) {
+            continue;
+        }
         let precond = match wanted {
             PrecondSpec::Auto => match rung.precond.parse().expect("the ladder is spelt right") {
                 PrecondSpec::Ildu(ildu) if ildu.cut == SubdomainCut::Whole && nodes > most_rows => {
@@ -125,10 +162,33 @@ pub(crate) fn ladder(
             other => other.clone(),
         };
         if !attempts.iter().any(|(a, p)| *p == alike && a.method == method) {
-            attempts.push((Attempt { precond, method, equilibrate }, alike));
+            attempts.push((Attempt { precond, method, equilibrate, patience: Patience::USUAL }, alike));
         }
     }
-    attempts.into_iter().map(|(attempt, _)| attempt).collect()
+    let attempts = attempts.into_iter().map(|(attempt, _)| attempt).collect();
+    if open { with_coarse_levels(local, attempts, options.equilibrate.unwrap_or(false)) } else { attempts }
+}
+
+/// Attempts that wait for coarse levels no longer than those would take, and come again after them. Rows and columns keep their scales
+/// where nobody has `asked` for another: interpolation takes constants for smooth, which a scaled system's smooth vectors are not.
+fn with_coarse_levels(local: &LocalProblem, attempts: Vec<Attempt>, asked: bool) -> Vec<Attempt> {
+    let coarse = |attempt: &Attempt| matches!(attempt.precond, PrecondSpec::Amg(_));
+    let mut all: Vec<Attempt> = Vec::with_capacity(attempts.len() + 1);
+    for mut attempt in attempts {
+        let mut again = None;
+        if coarse(&attempt) {
+            attempt.patience = Patience::CYCLES;
+            attempt.equilibrate = asked;
+            again = all.last_mut().map(|before| {
+                let usual = before.clone();
+                before.patience = Patience::until(sooner(local, before.method.name()));
+                usual
+            });
+        }
+        all.push(attempt);
+        all.extend(again);
+    }
+    all
 }
 
 /// True where the matrix can be that of a 7-point stencil on the grid, and its tiles are the same on any number of ranks: own rows
@@ -247,8 +307,10 @@ mod tests {
         let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), diagonal).unwrap();
         let options = options.parse::<Options>().unwrap().settled().unwrap();
         let problem = Problem::bsr(&a).unwrap();
-        let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, false, false, 1e9);
-        assert!(ladder.iter().all(|a| a.equilibrate == options.precond.is_none()));
+        let ladder =
+            ladder(&problem.part_of_one(), &options, usize::MAX, Seen { spread: 1e9, ..Seen::default() });
+        let scaled = |a: &Attempt| options.precond.is_none() && !matches!(a.precond, PrecondSpec::Amg(_));
+        assert!(ladder.iter().all(|a| a.equilibrate == scaled(a)));
         ladder.iter().map(Attempt::name).collect()
     }
 
@@ -256,9 +318,14 @@ mod tests {
     fn what_is_named_stays_and_what_is_open_climbs() {
         const LARGE: usize = 20_000; // more than stands as one
         let all = names("", LARGE);
-        assert_eq!(all[0], "ildu with bicgstab");
-        assert_eq!(all[1], "ildu:cut=whole with gmres(100)");
-        assert_eq!(all.len(), LADDER.len() - 1);
+        let first = [
+            "ildu with bicgstab",
+            "amg with bicgstab",
+            "ildu with bicgstab",
+            "ildu:cut=whole with gmres(100)",
+        ];
+        assert_eq!(all[..4], first);
+        assert_eq!(all.len(), LADDER.len() - 2);
         let all = names("precond=jacobi", LARGE);
         let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
         assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
@@ -270,7 +337,7 @@ mod tests {
         assert_eq!(names("precond=ras deterministic=true", LARGE)[0], "ras:deterministic with bicgstab");
         assert_eq!(names("precond=ras method=bicgstab", LARGE), ["ras with bicgstab"]);
         let all = names("method=gmres:restart=7", LARGE);
-        assert!(all.len() == 6 && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
+        assert!(all.len() == 8 && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
         assert_eq!(names("method=gmres:restart=7 precond=jacobi", LARGE), ["jacobi with gmres(7)"]);
         // Of a small system the whole is a subdomain, and no basis is longer than the system.
         let all = names("method=gmres", 20);
@@ -295,18 +362,57 @@ mod tests {
             ("method=gmres", ["ildu with gmres(3)", "ildu:fill=1,cut=whole with gmres(3)"]),
         ] {
             let options = options.parse::<Options>().unwrap().settled().unwrap();
-            let ladder = ladder(&problem.part_of_one(), &options, usize::MAX, true, false, 1.0);
+            let ladder = ladder(
+                &problem.part_of_one(),
+                &options,
+                usize::MAX,
+                Seen { symmetric: true, ..Seen::default() },
+            );
             assert_eq!([ladder[0].name(), ladder[1].name()], first);
         }
         // Directions of CG stay conjugate where cycles vary.
         let form = |options: &str| {
             let options = options.parse::<Options>().unwrap().settled().unwrap();
-            ladder(&problem.part_of_one(), &options, usize::MAX, true, false, 1.0)[0].method.manner()
+            ladder(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() })
+                [0]
+            .method
+            .manner()
         };
         assert_eq!(form("precond=amg"), "textbook form");
         assert_eq!(form("precond=amg:cycle=k"), "flexible form");
         assert_eq!(form("precond=amg:cycle=k method=cg"), "flexible form");
         assert_eq!(form("precond=amg:cycle=k form=one-reduction"), "one-reduction form");
+    }
+
+    #[test]
+    fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
+        let with = |n: usize, block: usize, seen: Seen| {
+            let nodes = n / block;
+            let values = vec![1.0; n * block];
+            let a = Bsr::new(block, nodes, nodes, (0..=nodes).collect(), (0..nodes as u32).collect(), values);
+            let (a, options) = (a.unwrap(), Options::new().settled().unwrap());
+            let problem = Problem::bsr(&a).unwrap();
+            ladder(&problem.part_of_one(), &options, 1 << 10, seen)
+        };
+        let ladder = |n, block, symmetric| with(n, block, Seen { symmetric, spread: 1e9, ..Seen::default() });
+        let names = |attempts: &[Attempt]| attempts.iter().map(Attempt::name).collect::<Vec<_>>();
+        let many = ladder(1 << 20, 1, true);
+        assert_eq!(names(&many)[..3], ["amg with cg", "ildu with cg", "ildu with bicgstab"]);
+        assert_eq!(many[0].patience, Patience::CYCLES);
+        assert_eq!(many[1].patience, Patience::USUAL);
+        // Constants are smooth in the system's own scales alone.
+        assert!(!many[0].equilibrate && many[1].equilibrate);
+        let hub = Seen { symmetric: true, longest_row: 2000, ..Seen::default() };
+        assert_eq!(names(&with(1 << 20, 1, hub))[..2], ["ildu with cg", "ildu with bicgstab"]);
+        assert_eq!(names(&ladder(1 << 18, 4, true))[0], "amg with cg");
+        let some = ladder(1 << 18, 1, true);
+        assert_eq!(names(&some)[..4], ["ildu with cg", "amg with cg", "ildu with cg", "ildu with bicgstab"]);
+        let patience = [Patience::until(250.0), Patience::CYCLES, Patience::USUAL, Patience::USUAL];
+        assert!(some.iter().zip(patience).all(|(attempt, patience)| attempt.patience == patience));
+        let nonsymmetric = ladder(1 << 20, 2, false);
+        assert_eq!(names(&nonsymmetric)[..2], ["ildu with bicgstab", "amg with bicgstab"]);
+        assert_eq!(nonsymmetric[0].patience, Patience::until(120.0));
+        assert!(names(&ladder(1 << 11, 1, true)).iter().all(|name| !name.starts_with("amg")));
     }
 
     #[test]

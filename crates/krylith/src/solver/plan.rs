@@ -1,7 +1,7 @@
 //! What a solve would try, and where, without trying it.
 
 use super::diagnosis::Diagnosis;
-use super::ladder::{self, Memory};
+use super::ladder::{self, Memory, Seen};
 use super::{device, symmetric};
 use crate::device::cpu::Cpu;
 use crate::method::{MethodName, MethodSpec};
@@ -76,8 +76,9 @@ impl Plan {
             found.symmetric && found.one_sign
         };
         tiles &= symmetric;
-        let attempts =
-            ladder::ladder(&local, &options, place.most_rows, symmetric, tiles, diagnosis.spread());
+        let (spread, longest_row) = (diagnosis.spread(), diagnosis.longest_row);
+        let seen = Seen { symmetric, tiles, spread, longest_row };
+        let attempts = ladder::ladder(&local, &options, place.most_rows, seen);
         let equilibrate = attempts[0].equilibrate;
         let planned = attempts.iter().map(|attempt| PlannedAttempt {
             name: attempt.name(),

@@ -73,7 +73,12 @@ pub struct Survey {
     pub missing_diagonal: usize,
     /// The first of them.
     pub first_missing: Vec<usize>,
+    /// Blocks of the longest block row where that has more than [`LONG`]; else 0.
+    pub longest_row: usize,
 }
+
+/// Blocks up to which no row is long.
+const LONG: usize = 256;
 
 /// Looks at this rank's rows, and at the columns that it owns in the rows of all. Collective.
 ///
@@ -111,6 +116,7 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
         empty_columns: columns.empty,
         missing_diagonal: rows.missing,
         first_missing: rows.first_missing,
+        longest_row: rows.longest_row,
     })
 }
 
@@ -124,6 +130,7 @@ impl Survey {
             rows: extent(found.rows),
             columns: extent(found.columns),
             missing_diagonal: found.counts[2],
+            longest_row: found.longest_row,
             ..Self::default()
         };
         if found.counts == [0; 3] {
@@ -187,6 +194,7 @@ struct Found {
     empty: Vec<Range<usize>>,
     missing: usize,
     first_missing: Vec<usize>,
+    longest_row: usize,
     /// Of the block row at hand: the largest entry of each scalar row, term by term.
     largest: Vec<f64>,
 }
@@ -199,6 +207,9 @@ impl Found {
         for (part, largest) in parts.iter().zip(maxima.chunks_exact_mut(b)) {
             largest.fill(0.0);
             let range = part.a.row_ptr()[i]..part.a.row_ptr()[i + 1];
+            if range.len() > LONG {
+                self.longest_row = self.longest_row.max(range.len());
+            }
             let blocks = part.a.values()[range.start * b * b..range.end * b * b].chunks_exact(b * b);
             for (&j, block) in part.a.col()[range].iter().zip(blocks) {
                 let j = j as usize * b;
@@ -242,6 +253,7 @@ impl Found {
         self.entries = self.entries.and(behind.entries);
         self.extent = self.extent.and(behind.extent);
         self.missing += behind.missing;
+        self.longest_row = self.longest_row.max(behind.longest_row);
         behind.empty.into_iter().for_each(|run| push(&mut self.empty, run));
         self.first_missing.extend(behind.first_missing);
         self.first_missing.truncate(NAMED);

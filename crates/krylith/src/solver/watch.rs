@@ -57,6 +57,7 @@ pub(super) struct Run {
 /// every run decides alike, and whatever the limit of iterations is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
+    patience: Patience,
     start: f64,
     best: f64,
     /// Iteration and largest residual, where the method's may rise.
@@ -69,19 +70,39 @@ pub(super) struct Pace {
     pub too_slow: Option<f64>,
 }
 
-/// Iterations that an attempt has at least; twice as many where the residual may rise before it falls.
-const FEW: usize = 500;
+/// How long an attempt is waited for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Patience {
+    /// Iterations that it has at least; twice as many where the residual may rise before it falls, unless `left` is set.
+    few: usize,
+    /// It ends where more iterations than these are left. None: [`PATIENCE`] times the iterations so far.
+    left: Option<f64>,
+}
+
 /// As many times the iterations so far may be left.
 const PATIENCE: f64 = 8.0;
+
+impl Patience {
+    /// Of a method whose next attempt costs as much as itself.
+    pub const USUAL: Self = Self { few: 500, left: None };
+    /// Of cycles over coarse levels, each of which costs as much as some ten products.
+    pub const CYCLES: Self = Self { few: 100, left: None };
+
+    /// Of an attempt before one that would be done in the time of `left` iterations.
+    pub const fn until(left: f64) -> Self {
+        Self { few: 60, left: Some(left) }
+    }
+}
+
 /// No target is taken to lie below: what rounding allows is not far.
 const SMALLEST: f64 = 1e-15;
 
 impl Pace {
     /// `rises`: the method's residual may rise while its error falls.
-    pub fn new(rises: bool) -> Self {
+    pub fn new(rises: bool, patience: Patience) -> Self {
         let (start, mark) = (f64::NAN, (0, f64::NAN));
         let peak = rises.then_some((0, 0.0));
-        Self { start, best: f64::INFINITY, peak, mark, next: FEW / 2, too_slow: None }
+        Self { patience, start, best: f64::INFINITY, peak, mark, next: patience.few / 2, too_slow: None }
     }
 
     fn tell(&mut self, p: Progress) {
@@ -105,8 +126,9 @@ impl Pace {
                 left = left.min((p.relative_residual / target).ln() / since);
             }
         }
-        let few = if self.peak.is_some() { 2 * FEW } else { FEW };
-        if p.iteration >= few && !(left <= PATIENCE * p.iteration as f64) {
+        let Patience { few, left: most } = self.patience;
+        let few = if self.peak.is_some() && most.is_none() { 2 * few } else { few };
+        if p.iteration >= few && !(left <= most.unwrap_or(PATIENCE * p.iteration as f64)) {
             self.too_slow = Some(left);
         }
         self.mark = (p.iteration, self.best);
@@ -170,7 +192,7 @@ mod tests {
 
     /// The iteration at which an attempt with these residuals is given up.
     fn given_up(residual: impl Fn(usize) -> f64, every: usize) -> Option<usize> {
-        slow(Pace::new(false), residual, every)
+        slow(Pace::new(false, Patience::USUAL), residual, every)
     }
 
     fn slow(mut pace: Pace, residual: impl Fn(usize) -> f64, every: usize) -> Option<usize> {
@@ -198,16 +220,30 @@ mod tests {
                     12.0 * 1e-9f64.powf((i - 150) as f64 / 2000.0)
                 }
             };
-            assert_eq!(slow(Pace::new(true), hill, every), None);
+            assert_eq!(slow(Pace::new(true, Patience::USUAL), hill, every), None);
             // The same hill, jagged, and half as high again where it was first looked at.
             let jagged = |i: usize| hill(i) * if i.is_multiple_of(2) && i < 700 { 9.0 } else { 1.0 };
-            assert_eq!(slow(Pace::new(true), jagged, every), None);
+            assert_eq!(slow(Pace::new(true, Patience::USUAL), jagged, every), None);
             // Up, down a little, and no further.
             let ledge = |i: usize| if i < 150 { 12.0 } else { 3.0 };
-            assert!(slow(Pace::new(true), ledge, every).is_some_and(|i| i < 2500));
-            assert!(slow(Pace::new(true), |_| f64::NAN, every).is_some());
+            assert!(slow(Pace::new(true, Patience::USUAL), ledge, every).is_some_and(|i| i < 2500));
+            assert!(slow(Pace::new(true, Patience::USUAL), |_| f64::NAN, every).is_some());
             // Not a number: no pace.
             assert!(given_up(|_| f64::NAN, every).is_some());
+        }
+    }
+
+    #[test]
+    fn what_another_attempt_would_do_sooner_is_left_early() {
+        let falling = |total: f64| move |i: usize| 1e-8f64.powf(i as f64 / total).max(1e-9);
+        for rises in [false, true] {
+            let until = |left: f64| Pace::new(rises, Patience::until(left));
+            assert_eq!(slow(until(250.0), falling(250.0), 1), None);
+            assert!(slow(until(250.0), falling(1000.0), 1).is_some_and(|i| (60..80).contains(&i)));
+            // A system that is nearly solved is not left.
+            assert_eq!(slow(until(250.0), |i| if i < 50 { 1e-7 } else { 1e-8 }, 1), None);
+            let cycles = Pace::new(rises, Patience::CYCLES);
+            assert!(slow(cycles, |_| 0.1, 1).is_some_and(|i| i < 300));
         }
     }
 }

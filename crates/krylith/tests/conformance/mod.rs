@@ -20,6 +20,7 @@ pub mod lender;
 pub mod memory;
 pub mod method;
 pub mod multilevel;
+pub mod near_null;
 pub mod passes;
 pub mod programs;
 pub mod replicated;

@@ -136,6 +136,11 @@ fn cg_follows_the_textbook() {
 }
 
 #[test]
+fn cg_spares_costly_preconditioners() {
+    each(|space| conformance::method::cg_spares_costly_preconditioners(space));
+}
+
+#[test]
 fn cg_takes_the_sums_of_operators() {
     each(|space| conformance::method::cg_takes_the_sums_of_operators(space));
 }

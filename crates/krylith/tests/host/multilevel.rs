@@ -1,8 +1,8 @@
 //! Coarse levels on the CPU, alone and through a solver.
 
 use crate::common::*;
-use crate::conformance::coarse;
 use crate::conformance::multilevel::{self, diffusion, times};
+use crate::conformance::{coarse, near_null};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::method::MethodName;
@@ -64,6 +64,26 @@ fn symmetric_compositions_are_symmetric() {
 #[test]
 fn coarse_parts_precondition() {
     coarse::coarse_parts_precondition(&|n| Cpu::new(n, 2));
+}
+
+#[test]
+fn near_null_vectors_make_blocks() {
+    each(|space| near_null::near_null_vectors_make_blocks(space));
+}
+
+#[test]
+fn near_null_hierarchies_are_refreshed() {
+    each(|space| near_null::near_null_hierarchies_are_refreshed(space));
+}
+
+#[test]
+fn rigid_modes_keep_iterations() {
+    near_null::rigid_modes_keep_iterations(&|n| Cpu::new(n, 2));
+}
+
+#[test]
+fn one_vector_of_a_scalar_system() {
+    near_null::one_vector_of_a_scalar_system(&|n| Cpu::new(n, 2));
 }
 
 #[test]

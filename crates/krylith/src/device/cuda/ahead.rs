@@ -12,7 +12,7 @@ use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::{
     COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, PrecondSpec, SCHWARZ_SWEEPS,
-    STAGE_SWEEPS, TileFactor,
+    STAGE_SWEEPS, Smoothing, TileFactor,
 };
 use crate::problem::LocalProblem;
 use crate::space::{Store, SweepSource};
@@ -96,7 +96,7 @@ fn sweeps(of: &[SweepSource]) -> impl Iterator<Item = super::Kernel> + '_ {
 
 fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &mut Vec<super::Kernel>) {
     let (b, s) = (terms.block(), terms.stages());
-    let mut factors = |order: usize, rows: usize| {
+    let factors = |all: &mut Vec<super::Kernel>, order: usize, rows: usize| {
         if !(1..=32).contains(&order) {
             return;
         }
@@ -118,6 +118,28 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
             all.extend(sweeps(SCHWARZ_SWEEPS));
         }
         PrecondSpec::Ras(_) => {}
+        PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) if (1..=8).contains(&b) => {
+            let (order, scalar) = (b * s, (b, s, terms.terms.len()) == (1, 1, 1));
+            let options = amg.options(order, store);
+            all.extend(super::multilevel::likely(b, scalar, options.coarsening.kind));
+            if order == 1 {
+                // Coarse levels are multiplied by rows, and the last by its inverse.
+                let shape = special::CsrShape::choose(options.store);
+                all.extend([shape.kernel("csr_product"), shape.kernel_that_smooths("csr_product")]);
+                all.push(special::csr_lanes(options.store));
+                let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
+                all.extend(super::dia::likely_to_smooth(entries, store));
+            }
+            if order <= 32 {
+                all.push(special::jacobi("jacobi_invert", order, options.store));
+                all.push(special::block_diagonal(order, options.store));
+            }
+            if let Smoothing::Ildu { .. } = options.smoothing {
+                factors(all, order, crate::precond::IlduSpec::default().most_rows(order));
+            }
+            all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
+            all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
+        }
         PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => {
             all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
             all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
@@ -140,11 +162,11 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
         // The first rung of the ladder.
         PrecondSpec::Auto => {
             let ildu = crate::precond::IlduSpec::default();
-            factors(b * s, ildu.most_rows(b * s));
+            factors(all, b * s, ildu.most_rows(b * s));
         }
-        PrecondSpec::Ildu(ildu) => factors(b * s, ildu.most_rows(b * s)),
+        PrecondSpec::Ildu(ildu) => factors(all, b * s, ildu.most_rows(b * s)),
         PrecondSpec::Stage(ildu) => {
-            factors(b, ildu.most_rows(b));
+            factors(all, b, ildu.most_rows(b));
             all.extend(sweeps(STAGE_SWEEPS));
         }
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
@@ -179,6 +201,8 @@ mod tests {
                 "precond=none",
                 "precond=block-jacobi",
                 "precond=ras",
+                "precond=amg",
+                "precond=amg:coarsen=smoothed,smoother=ildu,store=f32",
             ] {
                 let problem = Problem::bsr(&a).unwrap();
                 let wanted = kernels(&problem.part_of_one(), &text.parse().unwrap());

@@ -5,11 +5,12 @@
 use super::Cuda;
 use super::dia::ResidualOf;
 use super::driver::{Buffer, Device, launch};
-use super::specialisations::CsrShape;
+use super::specialisations::{CsrShape, csr_lanes};
 use crate::memory::Numbers;
 use crate::space::Store;
 use crate::{Error, Result};
 use cudarc::driver::CudaFunction;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// One matrix of scalar rows in device memory, and its coefficient.
@@ -21,8 +22,12 @@ pub(super) struct CsrProduct {
     coefficient: Buffer<f64>,
     tiles: Tiles,
     kernels: Kernels,
+    /// Of a small matrix that no residual is asked of: lanes share rows, and there are no tiles.
+    lanes: Option<Lanes>,
     /// The kernels of [`multiply_to`](Self::multiply_to).
     to_others: Option<(CudaFunction, CudaFunction)>,
+    /// The kernels of [`smooth`](Self::smooth), once they were asked for.
+    smoothing: OnceCell<[CudaFunction; 2]>,
     /// Values on their way to the device or to another precision, kept after the first update.
     staging: Option<Buffer<f64>>,
     /// Set by `csr_values`: a value is not finite.
@@ -41,6 +46,34 @@ enum Values {
     F64(Arc<Buffer<f64>>),
     F32(Buffer<f32>),
 }
+
+/// The kernel of `kernels/csr_lanes.cu`, and the binary logarithm of the lanes of a row.
+struct Lanes {
+    function: CudaFunction,
+    shift: u32,
+}
+
+/// Entries of a matrix up to which a product is bound by its launches.
+const FEW: usize = 3 << 20;
+/// Entries of a row that a lane takes, about.
+const EACH: usize = 2;
+
+/// The twin of `struct Smooth` in `kernels/smooth.cuh`: addresses, 0 for what is not needed.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct Smooth {
+    pub x: u64,
+    pub b: u64,
+    pub d: u64,
+    pub p: u64,
+    pub a: u64,
+    pub c: u64,
+    pub first: u64,
+    pub last: i32,
+    pub keeps: i32,
+}
+
+const _: () = assert!(size_of::<Smooth>() == 64);
 
 /// Which rows go together: a record of 16 bytes for each tile, and one for where the last ends.
 struct Tiles {
@@ -75,6 +108,34 @@ impl CsrProduct {
         store: Store,
         coefficient: f64,
     ) -> Result<Self> {
+        Self::made(device, columns, pattern, values, store, coefficient, false)
+    }
+
+    /// The same for a level of a hierarchy, of which no residual is asked: a small one needs no tiles.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_level(
+        device: &Arc<Device>,
+        columns: usize,
+        pattern: CsrPattern,
+        values: Arc<Buffer<f64>>,
+        store: Store,
+        coefficient: f64,
+    ) -> Result<Self> {
+        let small = pattern.col.len() <= FEW;
+        Self::made(device, columns, pattern, values, store, coefficient, small)
+    }
+
+    fn made(
+        device: &Arc<Device>,
+        columns: usize,
+        pattern: CsrPattern,
+        values: Arc<Buffer<f64>>,
+        store: Store,
+        coefficient: f64,
+        small: bool,
+    ) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
         let shape = CsrShape::choose(store);
         let kernel = |entry: &'static str| device.function(&shape.kernel(entry));
@@ -86,7 +147,15 @@ impl CsrProduct {
             residual_cut: kernel("csr_residual_cut")?,
             values: kernel("csr_values")?,
         };
-        let tiles = Tiles::new(device, &pattern, &shape)?;
+        let lanes = match small {
+            true => {
+                let mean = pattern.col.len() / rows.max(1);
+                let shift = (mean / EACH).clamp(1, 32).next_power_of_two().ilog2();
+                Some(Lanes { function: device.function(&csr_lanes(store))?, shift })
+            }
+            false => None,
+        };
+        let tiles = if small { Tiles::none(device)? } else { Tiles::new(device, &pattern, &shape)? };
         let mut broken = device.zeros(1, "a flag")?;
         let values = match store {
             Store::F64 => Values::F64(values),
@@ -105,7 +174,9 @@ impl CsrProduct {
             coefficient,
             tiles,
             kernels,
+            lanes,
             to_others: None,
+            smoothing: OnceCell::new(),
             staging: None,
             broken,
             version: 0,
@@ -156,6 +227,9 @@ impl CsrProduct {
 
     /// `y ← c A x`; lengths were checked.
     pub fn multiply(&self, space: &Cuda, x: u64, y: u64) -> Result<()> {
+        if let Some(lanes) = &self.lanes {
+            return self.launch_lanes(space, lanes, Smooth { x, ..Smooth::default() }, y, false);
+        }
         let Kernels { product, cut_rows, .. } = &self.kernels;
         self.launch_product(space, product, cut_rows, x, y, [0; 16])
     }
@@ -167,15 +241,61 @@ impl CsrProduct {
         self.launch_product(space, product, cut_rows, x, y, others)
     }
 
-    /// `others` is one argument more than kernels take that store into y alone; they do not see it.
-    fn launch_product(
+    /// A residual, or a step of a smoother, in the pass of the product: to `to`, which is not x; lengths were checked.
+    pub fn smooth(&self, space: &Cuda, of: Smooth, to: u64) -> Result<()> {
+        if let Some(lanes) = &self.lanes {
+            return self.launch_lanes(space, lanes, of, to, true);
+        }
+        let [product, cut_rows] = match self.smoothing.get() {
+            Some(kernels) => kernels,
+            None => {
+                let kernel = |entry| space.device().function(&self.kernels.shape.kernel_that_smooths(entry));
+                let made = [kernel("csr_product")?, kernel("csr_cut_rows")?];
+                self.smoothing.get_or_init(|| made)
+            }
+        };
+        self.launch_product(space, product, cut_rows, of.x, to, of)
+    }
+
+    fn launch_lanes(&self, space: &Cuda, lanes: &Lanes, of: Smooth, y: u64, smooths: bool) -> Result<()> {
+        let device = space.device();
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let grid = (self.rows << lanes.shift).div_ceil(256).min(64 * device.multiprocessors());
+        let (ptr, col) = (self.pattern.row_ptr.pointer(), self.pattern.col.pointer());
+        // SAFETY: the parameter types are the kernel's; lengths were checked.
+        unsafe {
+            launch!(
+                device,
+                &lanes.function,
+                grid,
+                256,
+                0,
+                space.halt(),
+                self.rows as i64,
+                lanes.shift as i32,
+                ptr,
+                col,
+                self.values(),
+                of.x,
+                y,
+                self.coefficient.pointer(),
+                i32::from(smooths),
+                of
+            )
+        }
+    }
+
+    /// `more` is one argument more than kernels take that store into y alone; they do not see it.
+    fn launch_product<T: Copy>(
         &self,
         space: &Cuda,
         product: &CudaFunction,
         cut_rows: &CudaFunction,
         x: u64,
         y: u64,
-        others: [u64; 16],
+        more: T,
     ) -> Result<()> {
         let (device, t) = (space.device(), &self.tiles);
         if t.count == 0 {
@@ -199,7 +319,7 @@ impl CsrProduct {
                 y,
                 t.parts.pointer(),
                 self.coefficient.pointer(),
-                others
+                more
             )?;
             if t.cut_rows > 0 {
                 launch!(
@@ -213,7 +333,7 @@ impl CsrProduct {
                     t.cuts.pointer(),
                     t.parts.pointer(),
                     y,
-                    others
+                    more
                 )?;
             }
         }
@@ -225,6 +345,9 @@ impl CsrProduct {
     pub fn residual(&self, space: &Cuda, on: &ResidualOf, low: u64) -> Result<()> {
         let (device, t) = (space.device(), &self.tiles);
         let ResidualOf { b, x, r, m } = *on;
+        if self.lanes.is_some() {
+            return Err(Error::Internal("the residual of a level of a hierarchy".into()));
+        }
         if t.count == 0 {
             return Ok(());
         }
@@ -365,6 +488,13 @@ fn convert(
 }
 
 impl Tiles {
+    /// Nothing.
+    fn none(device: &Arc<Device>) -> Result<Self> {
+        let what = "no tiles of rows";
+        let (records, cuts) = (device.room(0, what)?, device.room(0, what)?);
+        Ok(Self { records, count: 0, cuts, cut_rows: 0, parts: device.room(0, what)? })
+    }
+
     fn new(device: &Arc<Device>, pattern: &CsrPattern, shape: &CsrShape) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
         let count = shape.tiles(rows, pattern.col.len());

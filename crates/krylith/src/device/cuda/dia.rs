@@ -6,10 +6,10 @@
 mod detect;
 mod shape;
 
-pub(super) use shape::{common, kernels, likely};
+pub(super) use shape::{common, kernels, likely, likely_to_smooth};
 
 use super::Cuda;
-use super::csr::{check_new_values, not_finite};
+use super::csr::{Smooth, check_new_values, not_finite};
 use super::driver::{Buffer, Device, launch};
 use super::exchange::Exchange;
 use super::scalars::CudaScalars;
@@ -20,7 +20,8 @@ use crate::operator::{Dots, Format, MOST_DIAGONALS, diagonals_of, mirrored, not_
 use crate::space::Store;
 use cudarc::driver::CudaFunction;
 use detect::{GhostRows, Values, blocks, diagonals_on_device};
-use shape::{DiaShape, dia};
+use shape::{DiaShape, dia, dia_that_smooths};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// Rows of a plane from which on it pays to march from plane to plane: those between are as many as the first-level caches hold.
@@ -80,8 +81,11 @@ struct Walk {
 
 /// By number of sums.
 struct Kernels {
+    shape: DiaShape,
     walk: Walk,
     product: [CudaFunction; 3],
+    /// What [`DiaProduct::smooth`] launches, once it was asked for, and the same from zero; fewer blocks of threads are resident.
+    smoothing: [OnceCell<(CudaFunction, Walk)>; 2],
     ghosts: [CudaFunction; 3],
     residual: CudaFunction,
     pack: CudaFunction,
@@ -249,6 +253,52 @@ impl DiaProduct {
         match dots {
             Some((dots, scalars)) => space.fabric().total(scalars.value(dots.slot()), sums),
             None => Ok(()),
+        }
+    }
+
+    /// True where [`smooth`](Self::smooth) can be asked for.
+    pub fn smooths(&self) -> bool {
+        self.stored.kernels.shape.smooths()
+    }
+
+    /// A residual, or a step of a smoother, in the pass of the product: to `to`, which is not x; lengths were checked, and there are no ghosts.
+    pub fn smooth(&self, space: &Cuda, of: Smooth, to: u64) -> Result<()> {
+        let (device, stored) = (space.device(), &self.stored);
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let from_zero = of.first != 0;
+        let cell = &stored.kernels.smoothing[usize::from(from_zero)];
+        let (function, walk) = match cell.get() {
+            Some(made) => made,
+            None => {
+                let made = stored.smoothing(device, self.rows, from_zero)?;
+                cell.get_or_init(|| made)
+            }
+        };
+        // SAFETY: the parameter types are the kernel's; lengths were checked.
+        unsafe {
+            launch!(
+                device,
+                function,
+                walk.grid,
+                DiaShape::THREADS,
+                0,
+                space.halt(),
+                self.rows as u32,
+                stored.count as i32,
+                stored.offsets,
+                stored.values.pointer(),
+                stored.stride as i64,
+                of.x,
+                to,
+                self.coefficient.pointer(),
+                walk.items as i32,
+                walk.steps as i32,
+                Sums::default(),
+                0u64,
+                of
+            )
         }
     }
 
@@ -426,6 +476,19 @@ impl Stored {
         Ok(Self { symmetric, count: kept.len(), offsets, values, stride, kernels })
     }
 
+    /// The kernel of [`DiaProduct::smooth`], and how it walks.
+    fn smoothing(&self, device: &Arc<Device>, rows: usize, from_zero: bool) -> Result<(CudaFunction, Walk)> {
+        let Kernels { shape, walk, .. } = &self.kernels;
+        let entry = if walk.march { "dia_march" } else { "dia_product" };
+        let function = device.function(&dia_that_smooths(shape, entry, from_zero))?;
+        let grid = device.multiprocessors() * device.allow_shared(&function, DiaShape::THREADS, 0)?;
+        let walk = match walk.march {
+            true => Walk::planes(rows, self.offsets[self.count - 1] as usize, grid),
+            false => Walk::rows(rows, grid),
+        };
+        Ok((function, walk))
+    }
+
     /// Blocks of threads that leave sums.
     fn parts(&self, device: &Device, ghosts: &GhostRows) -> usize {
         self.kernels.walk.grid + ghosts.grid(device)
@@ -451,6 +514,8 @@ impl Kernels {
         let resident = device.allow_shared(&product[2], DiaShape::THREADS, 0)?;
         let grid = device.multiprocessors() * resident;
         Ok(Self {
+            shape: *shape,
+            smoothing: Default::default(),
             walk: match march {
                 true => Walk { with_sum: shape.ahead(), ..Walk::planes(rows, outermost, grid) },
                 false => Walk::rows(rows, grid),

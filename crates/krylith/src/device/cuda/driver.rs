@@ -5,7 +5,7 @@ pub use super::buffer::Buffer;
 use super::buffer::Pool;
 use super::compiler::Kernel;
 use super::fabric::Watch;
-use super::modules::{Ahead, Modules, Wanted};
+use super::modules::{Ahead, Held, Modules, Wanted};
 use crate::solver::setup::{self, SetupPart};
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
@@ -308,11 +308,31 @@ impl Device {
         Ok(function)
     }
 
-    /// A module of its own for an operator: constant memory is not shared with others of the same kernel.
-    pub(super) fn private_module(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
+    /// A module for all operators of one kernel that want the same numbers in this constant; `alone`: for one operator, which is going to change them.
+    pub(super) fn module_with(
+        &self,
+        kernel: &Kernel,
+        constant: &str,
+        numbers: &[f64],
+        alone: bool,
+    ) -> Result<Arc<Held>> {
         let _compile = setup::begin_inside(SetupPart::Compile);
-        self.compiled.fetch_add(1, Ordering::Relaxed);
-        self.modules.load_another(kernel)
+        let write = |module: &Arc<CudaModule>| {
+            self.compiled.fetch_add(1, Ordering::Relaxed);
+            Constant::find(self, module, constant)?.write(self, numbers)?;
+            self.wait()
+        };
+        if alone {
+            let held = Held { module: self.modules.load_another(kernel)? };
+            write(&held.module)?;
+            return Ok(Arc::new(held));
+        }
+        self.modules.with_numbers(kernel, numbers, write)
+    }
+
+    /// True where nobody else holds a module, and nobody will.
+    pub(super) fn is_own(&self, held: &Arc<Held>) -> bool {
+        self.modules.is_own(held)
     }
 
     /// A function of a module.

@@ -8,7 +8,7 @@ use cudarc::driver::{CudaContext, CudaModule};
 use cudarc::nvrtc::Ptx;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 
 /// Most threads that fetch kernels ahead: a solve has some twenty.
@@ -24,6 +24,14 @@ fn source(kernel: &Kernel) -> Source {
 /// A module, once it is loaded; whoever loads it holds the lock.
 type Place = Arc<Mutex<Option<Arc<CudaModule>>>>;
 
+/// A module whose constant memory belongs to those who hold this: all want the same numbers there.
+pub(super) struct Held {
+    pub module: Arc<CudaModule>,
+}
+
+/// Modules with numbers in their constant memory, by those.
+type WithNumbers = HashMap<(Source, Vec<u64>), Weak<Held>>;
+
 /// The modules that are loaded on one GPU.
 pub(super) struct Modules {
     context: Arc<CudaContext>,
@@ -31,6 +39,7 @@ pub(super) struct Modules {
     name: String,
     arch: (i32, i32),
     loaded: Mutex<HashMap<Source, Place>>,
+    held: Mutex<WithNumbers>,
     /// What was fetched ahead.
     fetched: Mutex<HashSet<String>>,
 }
@@ -48,8 +57,8 @@ impl Modules {
             return modules.clone();
         }
         let (context, name) = (context.clone(), name.into());
-        let (loaded, fetched) = (Mutex::default(), Mutex::default());
-        let modules = Arc::new(Self { context, ordinal, name, arch, loaded, fetched });
+        let (loaded, held, fetched) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let modules = Arc::new(Self { context, ordinal, name, arch, loaded, held, fetched });
         kept.push(modules.clone());
         modules
     }
@@ -69,6 +78,35 @@ impl Modules {
         let made = self.load_another(kernel)?;
         *module = Some(made.clone());
         Ok(made)
+    }
+
+    /// A module for all who want these numbers in its constant memory. `write` puts them there, and waits until they are.
+    pub(super) fn with_numbers(
+        &self,
+        kernel: &Kernel,
+        numbers: &[f64],
+        write: impl FnOnce(&Arc<CudaModule>) -> Result<()>,
+    ) -> Result<Arc<Held>> {
+        let mut all = lock(&self.held);
+        all.retain(|_, held| held.strong_count() > 0);
+        let key = (source(kernel), numbers.iter().map(|v| v.to_bits()).collect());
+        if let Some(held) = all.get(&key).and_then(Weak::upgrade) {
+            return Ok(held);
+        }
+        let held = Arc::new(Held { module: self.load_another(kernel)? });
+        write(&held.module)?;
+        all.insert(key, Arc::downgrade(&held));
+        Ok(held)
+    }
+
+    /// True where nobody else holds this module, and nobody will: its constant memory is the caller's.
+    pub(super) fn is_own(&self, held: &Arc<Held>) -> bool {
+        let mut all = lock(&self.held);
+        let own = Arc::strong_count(held) == 1;
+        if own {
+            all.retain(|_, other| other.as_ptr() != Arc::as_ptr(held));
+        }
+        own
     }
 
     /// A module that nobody else has: its constant memory is the caller's.

@@ -29,6 +29,8 @@ pub(crate) struct Magnitudes {
     pub columns: [f64; 2],
     /// Unknowns with an empty row, with an empty column, without a diagonal entry.
     pub counts: [usize; 3],
+    /// Blocks of the longest block row where that has more than 256; else 0.
+    pub longest_row: usize,
     terms: Vec<TermMaxima>,
 }
 
@@ -87,8 +89,8 @@ impl Cuda {
         let (b, n, device) = (terms.block(), terms.block_rows(), self.device());
         let what = "the largest entries of rows and columns";
         let (inf, none) = (f64::INFINITY.to_bits(), 0u64);
-        // Extents of entries, rows and columns, and counts.
-        let found = device.upload(&[inf, none, inf, none, inf, none, 0, 0, 0], what)?;
+        // Extents of entries, rows and columns, counts, and the longest row.
+        let found = device.upload(&[inf, none, inf, none, inf, none, 0, 0, 0, 0], what)?;
         let mut maxima = Vec::with_capacity(matrices.len());
         for ((c, a), on) in terms.terms.iter().zip(&matrices) {
             let mut of = TermMaxima {
@@ -150,7 +152,7 @@ impl Cuda {
                 )?;
             }
         }
-        let mut host = [0; 9];
+        let mut host = [0; 10];
         device.read(&found, 0, &mut host)?;
         let extent = |k: usize| [f64::from_bits(host[k]), f64::from_bits(host[k + 1])];
         Ok(Some(Magnitudes {
@@ -158,6 +160,7 @@ impl Cuda {
             rows: extent(2),
             columns: extent(4),
             counts: [6, 7, 8].map(|k| host[k] as usize),
+            longest_row: host[9] as usize,
             terms: maxima,
         }))
     }

@@ -16,12 +16,12 @@ use super::driver::Buffer;
 use super::exchange::Exchange;
 use super::scalars::CudaScalars;
 use crate::comm::agree;
-use crate::matrix::Dense;
+use crate::matrix::{Bsr, Dense};
 use crate::memory::Numbers;
 use crate::operator::{Dots, Format, PointBlockSum, Structure, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
-use group::{Ghosts, Kernels, breaks_structure};
+use group::{Ghosts, breaks_structure};
 
 /// Terms in device memory.
 pub struct CudaProduct {
@@ -205,22 +205,14 @@ impl PointBlockSum for Cuda {
             csr.update_coefficient(self.device(), coefficients[0][(0, 0)])?;
             return self.wait();
         }
+        let mut others = false;
         for g in &mut p.groups {
-            if s != p.stages {
-                // Another number of stages needs another kernel; tiles and values stay.
-                let device = self.device();
-                g.kernels = Kernels::new(device, &g.tiles, &g.structure, p.block, s, g.store, g.add, g.halo)?;
-                let parts = 3 * g.tiles.part_starts.len() * p.block * s;
-                if g.parts.len() < parts {
-                    g.parts = self.device().zeros(parts, "partial sums")?;
-                }
-            }
-            g.write_coefficients(self.device(), coefficients)?;
+            others |= g.set_coefficients(self.device(), coefficients, p.block, p.stages)?;
         }
         if let Some(low) = p.low.as_mut().filter(|low| low.len() < p.block_rows * p.block * s) {
             *low = self.device().zeros(p.block_rows * p.block * s, "a residual")?;
         }
-        p.version += (s != p.stages) as u64;
+        p.version += others as u64;
         p.stages = s;
         if let Some(e) = p.exchange.take_if(|e| e.run() != p.block * s) {
             p.exchange = Some(Exchange::new(self, e.halo(), p.block * s)?);
@@ -285,14 +277,12 @@ impl CudaProduct {
         }))
     }
 
-    /// One matrix of scalar rows, from the arrays of the format. Collective.
-    fn rows(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
-        let ((c, a), comm) = (&terms.terms[0], space.comm());
-        let (rows, c) = (a.block_rows(), c[(0, 0)]);
-        let made = |columns: usize, csr: Option<CsrProduct>, csr_halo: Option<CsrHalo>| Self {
+    /// Products with scalar rows, made of one of these.
+    fn by_rows_of(a: &Bsr, columns: usize, csr: Option<CsrProduct>, csr_halo: Option<CsrHalo>) -> Self {
+        Self {
             block: 1,
             stages: 1,
-            block_rows: rows,
+            block_rows: a.block_rows(),
             block_columns: columns,
             csr,
             csr_halo,
@@ -301,19 +291,35 @@ impl CudaProduct {
             version: 0,
             exchange: None,
             low: None,
-        };
+        }
+    }
+
+    /// One matrix of scalar rows that a hierarchy multiplies with, on this rank alone.
+    pub(super) fn of_level(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
+        let ((c, a), device) = (&terms.terms[0], space.device());
+        let resident = space.resident(a)?;
+        let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
+        let (columns, values) = (a.block_columns(), resident.values.clone());
+        let csr = CsrProduct::of_level(device, columns, pattern, values, store, c[(0, 0)])?;
+        Ok(Self::by_rows_of(a, columns, Some(csr), None))
+    }
+
+    /// One matrix of scalar rows, from the arrays of the format. Collective.
+    fn rows(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
+        let ((c, a), comm) = (&terms.terms[0], space.comm());
+        let c = c[(0, 0)];
         if let Some(halo) = terms.halo.as_ref().filter(|_| comm.size() > 1) {
             let own = a.block_columns() - halo.ghosts;
             let csr = agree(comm, CsrHalo::new(space, a, own, store, c))?;
             let exchange = Some(Exchange::new(space, halo, 1)?);
-            return Ok(Self { exchange, ..made(own, None, Some(csr)) });
+            return Ok(Self { exchange, ..Self::by_rows_of(a, own, None, Some(csr)) });
         }
         let csr = (|| {
             let resident = space.resident(a)?;
             let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
             CsrProduct::new(space.device(), a.block_columns(), pattern, resident.values.clone(), store, c)
         })();
-        Ok(made(a.block_columns(), Some(agree(comm, csr)?), None))
+        Ok(Self::by_rows_of(a, a.block_columns(), Some(agree(comm, csr)?), None))
     }
 
     /// Stored as rows of scalars.

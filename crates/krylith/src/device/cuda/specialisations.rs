@@ -264,12 +264,24 @@ impl CsrShape {
         Kernel { file: "csr.cu", entry, defines }
     }
 
+    /// The same that makes a residual, or a step of a smoother, of each number of y.
+    pub fn kernel_that_smooths(&self, entry: &'static str) -> Kernel {
+        let mut kernel = self.kernel(entry);
+        kernel.defines.push(define("SMOOTH", 1));
+        kernel
+    }
+
     /// The same that stores each number of y into the vectors of other GPUs as well.
     pub fn kernel_for_others(&self, entry: &'static str) -> Kernel {
         let mut kernel = self.kernel(entry);
         kernel.defines.push(define("PEERS", 1));
         kernel
     }
+}
+
+/// Products of small matrices of scalar rows.
+pub(super) fn csr_lanes(store: Store) -> Kernel {
+    Kernel { file: "csr_lanes.cu", entry: "csr_lanes", defines: vec![value(store)] }
 }
 
 /// Blocks of a matrix that a block of threads of `passes.cu` looks at.
@@ -353,6 +365,7 @@ pub fn vector_kernels() -> Vec<Kernel> {
         all.push(CsrShape::choose(store).kernel("csr_product"));
         all.extend(super::csr_halo::kernels(store));
         all.push(CsrShape::choose(store).kernel_for_others("csr_product"));
+        all.extend([CsrShape::choose(store).kernel_that_smooths("csr_product"), csr_lanes(store)]);
         all.extend(super::block_tiles::kernels(store));
         all.extend(super::schwarz::kernels(1..=8, store));
         all.extend((1..=32).map(|order| block_diagonal(order, store)));
@@ -551,6 +564,7 @@ pub fn embedded() -> Vec<Kernel> {
     for store in [Store::F64, Store::F32] {
         all.extend(bases(store));
         all.push(CsrShape::choose(store).kernel("csr_product"));
+        all.extend([CsrShape::choose(store).kernel_that_smooths("csr_product"), csr_lanes(store)]);
         all.extend(super::csr_halo::kernels(store));
     }
     let store = Store::F64;

@@ -26,6 +26,10 @@ pub trait Recurrence<S: Space>: Sized {
     fn scalars(m: usize) -> usize {
         Self::SCALARS + m + 1
     }
+    /// A restart takes an application of P.
+    fn restarts_by_preconditioning(&self) -> bool {
+        false
+    }
     /// Finds out what it must know of the operators before a solve; `key` is the same where they are the same, but for new values, and
     /// there is none where they cannot tell.
     ///

@@ -26,9 +26,13 @@ pub(super) fn build<S: SolverSpace>(
     let (comm, start) = (space.comm(), Instant::now());
     let _factors = setup::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
-    // Near-null vectors are for aggregation, of scalar nodes too.
-    let by = if local.near.is_empty() { order } else { order.max(2) };
-    let options = MultilevelOptions { smooth_finest: smoothed, ..spec.options(by, store) };
+    let options = match local.near {
+        [] => spec.options(order, store),
+        // They are for aggregation, of scalar nodes too.
+        _ => AmgSpec { strength: Some(spec.strength.unwrap_or(NearNull::STRENGTH)), ..*spec }
+            .options(order.max(2), store),
+    };
+    let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
         // The solver's operator is in the precision of the solver; with near-null vectors each rank has a hierarchy of its own rows.
         let same = comm.size() == 1 || local.near.is_empty();

@@ -5,8 +5,9 @@
 //! without a boundary: its unknown stays 0 and its equation is left out, which makes a generalised inverse. Of a symmetric matrix the symmetric part
 //! of that is taken, which is one too.
 
+use super::Coarsen;
 use crate::matrix::Bsr;
-use crate::operator::{Format, LinearOperator, PointBlock, PointBlockSum, Terms};
+use crate::operator::{LinearOperator, PointBlock, Terms};
 use crate::space::Store;
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -21,12 +22,12 @@ const EQUAL: f64 = 1e-12;
 const PANEL: usize = 32;
 
 /// A⁻¹ as an operator.
-pub(super) struct Inverse<S: PointBlockSum> {
+pub(super) struct Inverse<S: Coarsen> {
     operator: PointBlock<S>,
     dropped: usize,
 }
 
-impl<S: PointBlockSum> Inverse<S> {
+impl<S: Coarsen> Inverse<S> {
     /// The inverse of Σ Cₜ ⊗ Aₜ.
     ///
     /// # Errors
@@ -37,7 +38,7 @@ impl<S: PointBlockSum> Inverse<S> {
         let row_ptr = (0..=n).map(|i| i * n).collect();
         let col = (0..n * n).map(|e| (e % n) as u32).collect();
         let matrix = Bsr::new(1, n, n, row_ptr, col, inverse)?;
-        let operator = PointBlock::with_format(on, &Terms::bsr(&matrix), store, Format::Csr)?;
+        let operator = on.level_operator(&Terms::bsr(&matrix), store)?;
         Ok(Self { operator, dropped })
     }
 

@@ -13,7 +13,7 @@
 use super::Coarsen;
 use super::hierarchy::Level;
 use super::smoother::Room;
-use crate::precond::compose::{add, left_over};
+use crate::precond::compose::add;
 use crate::space::{BoundSweep, SmallStep, Space};
 use crate::{Error, Result, steps, sweeps};
 
@@ -172,7 +172,7 @@ pub(super) fn cycle<S: Coarsen>(
     let (Some((level, coarser)), Some((own, below))) = (levels.split_first(), work.split_first_mut()) else {
         return Err(Error::Internal("a cycle below the last level".into()));
     };
-    let (on, a, room) = (&level.space, &level.operator, &mut own.room);
+    let (on, room) = (&level.space, &mut own.room);
     let Some((transfer, coarse)) = level.transfer.as_ref().zip(own.coarse.as_mut()) else {
         return level.solve(b, x, room);
     };
@@ -181,10 +181,10 @@ pub(super) fn cycle<S: Coarsen>(
         coarse.solve(coarser, below)?;
         return transfer.prolong(on, &coarse.x, x);
     };
+    let a = level.operator()?;
     smoother.begin(on, a, b, x, room)?;
     // b_c = R (b − A x)
-    level.multiply(x, &mut room.q)?;
-    on.sweep(left_over, &mut room.scalars, [], [b], [&mut room.q], [])?;
+    level.left_over(b, x, &mut room.q, &mut room.scalars)?;
     transfer.restrict(on, &room.q, &mut coarse.b)?;
     coarse.solve(coarser, below)?;
     // x ← x + P x_c
@@ -204,8 +204,7 @@ fn two_cycles<S: Coarsen>(
 ) -> Result<()> {
     let level = &levels[0];
     cycle(levels, work, b, x)?;
-    level.multiply(x, r)?;
-    level.space.sweep(left_over, scalars, [], [b], [&mut *r], [])?;
+    level.left_over(b, x, r, scalars)?;
     cycle(levels, work, r, d)?;
     level.space.sweep(add, scalars, [], [d], [x], [])
 }

@@ -9,13 +9,13 @@ use super::coarsest::{self, Inverse};
 use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::host::near_null::{self, Blocks};
 use super::ranks::{self, Joint, Next};
-use super::smoother::{Room, Smoother, Smoothing};
+use super::smoother::{Fused, Room, Smoother, Smoothing};
 use super::{Coarsen, Coarsening, NearNull, Transfer};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::{self, Subdomains};
 use crate::precond::IlduSpec;
-use crate::precond::compose::add;
+use crate::precond::compose::{add, left_over};
 use crate::solver::setup::{self, SetupPart};
 use crate::space::{FLAGS, Store};
 use crate::{Error, Result, sweeps};
@@ -96,7 +96,8 @@ impl Default for MultilevelOptions {
 pub struct Level<S: Coarsen> {
     pub(super) space: S,
     pub(super) terms: Terms<'static>,
-    pub(super) operator: Rc<RefCell<PointBlock<S>>>,
+    /// None where nothing but the inverse is applied.
+    pub(super) operator: Option<Rc<RefCell<PointBlock<S>>>>,
     /// The operator is the solver's, which gives it new values.
     pub(super) shared: bool,
     /// None where the inverse is applied, and where the level only hands on to the next.
@@ -407,9 +408,11 @@ impl<S: Coarsen> Level<S> {
         drop(factors);
         let product = setup::begin_inside(SetupPart::Product);
         let shared = finest.operator.is_some();
+        let direct = matrices.is_none() && terms.rows() <= coarsest::MOST;
         let operator = match finest.operator {
-            Some(operator) => operator,
-            None => Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?)),
+            Some(operator) => Some(operator),
+            None if direct && depth > 0 => None,
+            None => Some(Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?))),
         };
         let transfer = match matrices {
             Some(matrices) => Some(Transfers::new(&space, matrices, p, &terms, options.store)?),
@@ -417,7 +420,6 @@ impl<S: Coarsen> Level<S> {
         };
         drop(product);
         let _factors = setup::begin_inside(SetupPart::Factors);
-        let direct = transfer.is_none() && terms.rows() <= coarsest::MOST;
         let inverse = direct.then(|| Inverse::new(&space, &terms, options.store)).transpose()?;
         let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
         let smoother = if direct || alone {
@@ -432,7 +434,7 @@ impl<S: Coarsen> Level<S> {
     /// Operator, smoother and inverse for the values that the terms have now.
     fn refresh(&mut self, store: Store) -> Result<()> {
         let Self { space, terms, operator, shared, smoother, inverse, .. } = self;
-        if !*shared {
+        if let Some(operator) = operator.as_ref().filter(|_| !*shared) {
             let _product = setup::begin_inside(SetupPart::Product);
             let mut a = operator.borrow_mut();
             let mut update = || -> Result<()> {
@@ -455,9 +457,31 @@ impl<S: Coarsen> Level<S> {
         inverse.as_mut().map_or(Ok(()), |inverse| inverse.update_values(space, terms))
     }
 
+    /// A, of a level that is not solved by its inverse alone.
+    pub(super) fn operator(&self) -> Result<&RefCell<PointBlock<S>>> {
+        let lost = || Error::Internal("a product with the level that has its inverse alone".into());
+        self.operator.as_deref().ok_or_else(lost)
+    }
+
     /// y ← A x.
     pub(super) fn multiply(&self, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.operator.apply(&self.space, x, y)
+        self.operator()?.apply(&self.space, x, y)
+    }
+
+    /// r ← b − A x.
+    pub(super) fn left_over(
+        &self,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        scalars: &mut S::Scalars,
+    ) -> Result<()> {
+        let (on, a) = (&self.space, self.operator()?);
+        if on.fuses(a.borrow().product()) {
+            return on.fused(a.borrow().product(), x, Fused::LeftOver { b, r });
+        }
+        a.apply(on, x, r)?;
+        on.sweep(left_over, scalars, [], [b], [r], [])
     }
 
     /// x ≈ A⁻¹ b, on the last level.
@@ -466,8 +490,9 @@ impl<S: Coarsen> Level<S> {
         match (&self.inverse, &self.smoother) {
             (Some(inverse), _) => inverse.apply(on, b, x),
             (None, Some(smoother)) => {
-                smoother.begin(on, &self.operator, b, x, room)?;
-                (1..SMOOTHED).try_for_each(|_| smoother.improve(on, &self.operator, b, x, room))
+                let a = self.operator()?;
+                smoother.begin(on, a, b, x, room)?;
+                (1..SMOOTHED).try_for_each(|_| smoother.improve(on, a, b, x, room))
             }
             (None, None) => Err(Error::Internal("a level that nothing solves".into())),
         }
@@ -528,7 +553,7 @@ impl<S: Coarsen> Level<S> {
 
     /// Bytes that one visit moves at least.
     fn bytes(&self) -> u64 {
-        let (len, a) = (self.terms.rows(), self.operator.bytes());
+        let (len, a) = (self.terms.rows(), self.operator.as_ref().map_or(0, |a| a.bytes()));
         let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
         match (&self.inverse, &self.transfer) {
             (Some(inverse), _) => inverse.bytes(),
@@ -542,7 +567,8 @@ impl<S: Coarsen> Level<S> {
         let transfer = self.transfer.as_ref().map_or(0, Transfers::key);
         let smoother = self.smoother.as_ref().map_or(0, Smoother::key);
         let inverse = self.inverse.as_ref().map_or(0, Inverse::key);
-        joined_key([self.operator.key(), smoother, inverse, transfer])
+        let operator = self.operator.as_ref().map_or(0, |a| a.key());
+        joined_key([operator, smoother, inverse, transfer])
     }
 }
 
@@ -657,7 +683,7 @@ pub(super) fn operator<S: Coarsen>(
 ) -> Result<PointBlock<S>> {
     let scalar = (terms.block(), terms.stages(), terms.terms.len()) == (1, 1, 1);
     match scalar && depth > 0 {
-        true => PointBlock::with_format(space, terms, store, Format::Csr),
+        true => space.level_operator(terms, store),
         false => PointBlock::new(space, terms, store, false),
     }
 }

@@ -24,13 +24,13 @@ pub use hierarchy::{Level, Multilevel, MultilevelOptions};
 pub use near_null::NearNull;
 pub(crate) use near_null::rigid;
 pub use ranks::{NearTransfer, Neighbourhood};
-pub use smoother::Smoothing;
+pub use smoother::{Direction, Fused, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
-use crate::operator::{PointBlockSum, Terms};
+use crate::operator::{Format, PointBlock, PointBlockSum, Terms};
 use crate::space::{Store, SweepSource};
 pub use host::parallel::Rows as RowsOfMatrix;
 use std::sync::Arc;
@@ -171,6 +171,25 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         _add: bool,
     ) -> Result<()> {
         Err(crate::Error::Internal("a device without a kernel for P".into()))
+    }
+    /// A matrix of scalar rows that only cycles multiply with: of a coarser level, or the inverse of the last.
+    fn level_operator(&self, terms: &Terms, store: Store) -> Result<PointBlock<Self>> {
+        PointBlock::with_format(self, terms, store, Format::Csr)
+    }
+    /// Whether this device makes residuals and steps of smoothers in the pass of this product.
+    fn fuses(&self, _product: &Self::Product) -> bool {
+        false
+    }
+    /// Whether it makes the first two steps from zero in one pass, too.
+    fn fuses_from_zero(&self, _product: &Self::Product) -> bool {
+        false
+    }
+    /// What `pass` makes of A x. Asynchronous on a GPU; allocates nothing.
+    ///
+    /// # Errors
+    /// A device or a product that does not; see [`fuses`](Self::fuses).
+    fn fused(&self, _product: &Self::Product, _x: &Self::Vector, _pass: Fused<Self>) -> Result<()> {
+        Err(crate::Error::Internal("a product that makes no smoother's step".into()))
     }
     /// Inverses of the diagonal blocks of Σ Cₜ⊗Aₜ, of order b·s, each scalar row's ℓ1 norm off that block added to its diagonal entry with that entry's
     /// sign (ℓ1-Jacobi; Baker, Falgout, Kolev and Yang 2011).

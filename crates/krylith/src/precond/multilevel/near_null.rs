@@ -26,6 +26,8 @@ pub struct NearNull {
 impl NearNull {
     /// Unknowns of a coarse node, at most: the largest block that operators take.
     pub const MOST: usize = crate::matrix::MAX_BLOCK;
+    /// θ where none is given: of an elastic body's 27-point rows hardly an entry is strong by more.
+    pub const STRENGTH: f64 = 0.02;
 
     /// These vectors, each with a number for every scalar row.
     ///

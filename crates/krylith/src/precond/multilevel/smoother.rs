@@ -7,15 +7,17 @@
 //! All are symmetric where A is, and the same before and after the coarse correction, so that a cycle is symmetric too.
 //!
 //! Ledger of k steps of a polynomial from x = 0, N numbers: k − 1 products with A, and with scalar nodes 3 N + 7 N (k − 1); to a given x
-//! k products and 7 N each, 5 N for a single one. Blocks add 4 N and their own numbers a step.
+//! k products and 7 N each, 5 N for a single one. Blocks add 4 N and their own numbers a step. Where a device fuses a step with its product
+//! ([`Coarsen::fused`]), 3 N of it are left, and 5 N where a direction is written or read.
 
 use super::Coarsen;
-use crate::operator::{LinearOperator, Terms};
+use crate::operator::{LinearOperator, PointBlock, Terms};
 use crate::partition::Subdomains;
 use crate::precond::compose::{add, left_over};
 use crate::precond::{Ildu, IlduOptions};
 use crate::space::{FLAGS, Store};
 use crate::{Result, sweeps};
+use std::cell::RefCell;
 
 sweeps! {
     /// The vector passes of smoothers.
@@ -98,6 +100,49 @@ pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
     }
 }
 
+/// What a device makes of A x in the pass of the product.
+pub enum Fused<'a, S: Coarsen> {
+    /// r = b − A x.
+    LeftOver {
+        /// Right-hand side.
+        b: &'a S::Vector,
+        /// Where it goes.
+        r: &'a mut S::Vector,
+    },
+    /// p = a·(last direction) + c D⁻¹ (b − A x), to = x + p.
+    Step {
+        /// D⁻¹.
+        d: &'a S::Vector,
+        /// Right-hand side.
+        b: &'a S::Vector,
+        /// The last direction where that is p, and p where it is kept.
+        p: Option<&'a mut S::Vector>,
+        /// p is kept.
+        keeps: bool,
+        /// The last direction.
+        last: Direction,
+        /// Where a and c are.
+        scalars: &'a S::Scalars,
+        /// Their slots.
+        at: [usize; 2],
+        /// Nothing, or the slot of c of a first step from zero: x is c D⁻¹ b, and no vector has it.
+        first: Option<usize>,
+        /// The new x, another vector.
+        to: &'a mut S::Vector,
+    },
+}
+
+/// Which vector the last direction of a polynomial is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// There is none.
+    None,
+    /// x, after a step from zero.
+    X,
+    /// p.
+    P,
+}
+
 /// A level's smoother.
 pub(super) enum Smoother<S: Coarsen> {
     Polynomial { blocks: S::Blocks, scalar: Option<S::Vector>, steps: Vec<[f64; 2]> },
@@ -178,7 +223,7 @@ impl<S: Coarsen> Smoother<S> {
     pub fn begin(
         &self,
         on: &S,
-        a: &dyn LinearOperator<S>,
+        a: &RefCell<PointBlock<S>>,
         b: &S::Vector,
         x: &mut S::Vector,
         room: &mut Room<S>,
@@ -190,6 +235,15 @@ impl<S: Coarsen> Smoother<S> {
             }
             Smoother::Polynomial { blocks, scalar, steps } => {
                 let [_, c] = slots(0);
+                if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
+                    if steps.len() > 1 && on.fuses_from_zero(a.borrow().product()) {
+                        return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
+                    }
+                    // The last of the steps that follow goes to x.
+                    let first = if steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
+                    on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [first], [])?;
+                    return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
+                }
                 match scalar {
                     Some(d) => on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [&mut *x], [])?,
                     None => {
@@ -208,7 +262,7 @@ impl<S: Coarsen> Smoother<S> {
     pub fn improve(
         &self,
         on: &S,
-        a: &dyn LinearOperator<S>,
+        a: &RefCell<PointBlock<S>>,
         b: &S::Vector,
         x: &mut S::Vector,
         room: &mut Room<S>,
@@ -218,7 +272,16 @@ impl<S: Coarsen> Smoother<S> {
                 (0..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
             }
             Smoother::Polynomial { blocks, scalar, steps } => {
-                (0..steps.len()).try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))
+                let mut plain = 0..steps.len();
+                if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
+                    // Steps from one vector to another and back: of an odd number the first stays where it is.
+                    plain.end %= 2;
+                    plain
+                        .clone()
+                        .try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))?;
+                    return fused_steps(on, d, steps, (plain.end, false), None, a, b, x, room);
+                }
+                plain.try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))
             }
         }
     }
@@ -266,6 +329,41 @@ fn diagonal<S: Coarsen>(on: &S, blocks: &S::Blocks, to: &mut S::Vector) -> Resul
     on.multiply_blocks(blocks, &ones, to)
 }
 
+/// The direction that step k goes on with, and whether the next one goes on with this one's; with `from_zero`, step 0 has left x as its direction.
+fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool) {
+    let last = match (k, steps[k][0] != 0.0) {
+        (0, _) | (_, false) => Direction::None,
+        (1, true) if from_zero => Direction::X,
+        _ => Direction::P,
+    };
+    (last, steps.get(k + 1).is_some_and(|[a, _]| *a != 0.0))
+}
+
+/// Steps `from` to the last of a polynomial, each in the pass of its product, from x to `room.r` and back: the last to x. Of an odd number the first finds
+/// its x in `room.r`, but where `first` is the slot of c of a step from zero that is made in its pass.
+fn fused_steps<S: Coarsen>(
+    on: &S,
+    d: &S::Vector,
+    steps: &[[f64; 2]],
+    (from, from_zero): (usize, bool),
+    first: Option<usize>,
+    a: &RefCell<PointBlock<S>>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut Room<S>,
+) -> Result<()> {
+    let (a, Room { r, p, scalars, .. }) = (a.borrow(), room);
+    for k in from..steps.len() {
+        let (last, keeps) = directions(steps, k, from_zero);
+        let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut *x) } else { (&*x, &mut *r) };
+        let p = p.as_mut().filter(|_| keeps || last == Direction::P);
+        let first = first.filter(|_| k == from);
+        let pass = Fused::Step { d, b, p, keeps, last, scalars, at: slots(k), first, to };
+        on.fused(a.product(), x, pass)?;
+    }
+    Ok(())
+}
+
 /// Step k of a polynomial; with `from_zero`, step 0 has left x as the last direction.
 fn step<S: Coarsen>(
     on: &S,
@@ -273,7 +371,7 @@ fn step<S: Coarsen>(
     scalar: &Option<S::Vector>,
     steps: &[[f64; 2]],
     (k, from_zero): (usize, bool),
-    a: &dyn LinearOperator<S>,
+    a: &RefCell<PointBlock<S>>,
     b: &S::Vector,
     x: &mut S::Vector,
     room: &mut Room<S>,
@@ -281,9 +379,8 @@ fn step<S: Coarsen>(
     let Room { q, r, p, scalars } = room;
     let ([at_a, at_c], last) = (slots(k), k + 1 == steps.len());
     a.apply(on, x, q)?;
-    // A direction is kept where the next step goes on with it, and taken where this one does.
-    let keeps = !last && steps[k + 1][0] != 0.0;
-    let takes = k > 0 && steps[k][0] != 0.0;
+    let (direction, keeps) = directions(steps, k, from_zero);
+    let takes = direction != Direction::None;
     let Some(d) = scalar else {
         on.sweep(left_over, scalars, [], [b], [&mut *q], [])?;
         on.multiply_blocks(blocks, q, r)?;
@@ -311,7 +408,7 @@ fn step<S: Coarsen>(
 fn solve<S: Coarsen>(
     on: &S,
     factors: &Ildu<S>,
-    a: &dyn LinearOperator<S>,
+    a: &RefCell<PointBlock<S>>,
     b: &S::Vector,
     x: &mut S::Vector,
     room: &mut Room<S>,

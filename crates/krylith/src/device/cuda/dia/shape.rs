@@ -51,6 +51,11 @@ impl DiaShape {
         self.symmetric && matches!(self.most, 4 | 5) && self.store == Store::F64
     }
 
+    /// True where passes of smoothers are fused with the product: of stencils of up to nine points. Of larger ones the product is most of the time.
+    pub fn smooths(&self) -> bool {
+        self.exact && self.most <= if self.symmetric { 5 } else { 9 }
+    }
+
     /// Every one, once.
     fn all() -> Vec<Self> {
         let of = |symmetric: bool, store: Store| {
@@ -79,6 +84,18 @@ pub(in crate::device::cuda) fn dia(shape: &DiaShape, entry: &'static str) -> Ker
     Kernel { file: "dia.cu", entry, defines }
 }
 
+/// A kernel of `dia.cu` that makes a residual, or a step of a smoother, of each number; it has more of them in registers. `from_zero`: the first two steps.
+pub(in crate::device::cuda) fn dia_that_smooths(
+    shape: &DiaShape,
+    entry: &'static str,
+    from_zero: bool,
+) -> Kernel {
+    let mut kernel = dia(shape, entry);
+    kernel.defines.retain(|(name, _)| name != "CTAS");
+    kernel.defines.extend([define("CTAS", shape.resident() - 1), define("SMOOTH", 1 + from_zero as u32)]);
+    kernel
+}
+
 /// A kernel of `dia_detect.cu`.
 pub(in crate::device::cuda) fn dia_detect(entry: &'static str) -> Kernel {
     Kernel { file: "dia_detect.cu", entry, defines: vec![define("THREADS", DiaShape::THREADS)] }
@@ -86,14 +103,30 @@ pub(in crate::device::cuda) fn dia_detect(entry: &'static str) -> Kernel {
 
 /// Every one that a product can ask for: one entry stands for all of its file.
 pub(in crate::device::cuda) fn kernels() -> Vec<Kernel> {
-    let all = DiaShape::all();
-    all.iter().map(|shape| dia(shape, "dia_product")).chain([dia_detect("dia_offsets")]).collect()
+    let mut all = DiaShape::all();
+    let plain: Vec<_> = all.iter().map(|shape| dia(shape, "dia_product")).collect();
+    // `all` has shapes that are not exact, too.
+    all.retain(DiaShape::smooths);
+    let smoothing = all.iter().flat_map(|shape| both_that_smooth(shape));
+    plain.into_iter().chain(smoothing).chain([dia_detect("dia_offsets")]).collect()
 }
 
 /// Those of seven-point grids.
 pub(in crate::device::cuda) fn common() -> Vec<Kernel> {
     let seven = [DiaShape::choose(7, false, Store::F64), DiaShape::choose(4, true, Store::F64)];
-    seven.iter().map(|shape| dia(shape, "dia_product")).chain([dia_detect("dia_offsets")]).collect()
+    let of = |shape| std::iter::once(dia(shape, "dia_product")).chain(both_that_smooth(shape));
+    seven.iter().flat_map(of).chain([dia_detect("dia_offsets")]).collect()
+}
+
+/// With a step from zero and without.
+fn both_that_smooth(shape: &DiaShape) -> [Kernel; 2] {
+    [false, true].map(|from_zero| dia_that_smooths(shape, "dia_product", from_zero))
+}
+
+/// The smoothing kernels of a matrix of so many entries in a full row, if it is stored by diagonals and there are any.
+pub(in crate::device::cuda) fn likely_to_smooth(entries: usize, store: Store) -> Vec<Kernel> {
+    let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, store);
+    if entries <= 32 && shape.smooths() { both_that_smooth(&shape).into() } else { Vec::new() }
 }
 
 /// Those for a matrix of so many entries in a full row, if it is stored by diagonals.

@@ -103,8 +103,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) multipass_rows(const i64 n
                         const i64 e = node * stride + group.lane;
                         const u32 column = from.col[e];
                         const double w = from.values[e];
-                        fits = fits && table.insert(column);
-                        const u32 slot = fits ? table.find(column) : NONE;
+                        const u32 slot = fits ? table.place(column) : NONE;
+                        fits = slot != NONE;
                         if (slot != NONE) table.sum[slot] = __dadd_rn(table.sum[slot], __dmul_rn(a_ij, w));
                     }
                 }

@@ -44,8 +44,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) smooth_rows(const i64 n, c
         // The node's own aggregate has 1.
         bool fits = true;
         if (here && group.lane == 0 && aggregate[i] != NONE) {
-            table.insert(aggregate[i]);
-            table.sum[table.find(aggregate[i])] = 1;
+            table.sum[table.place(aggregate[i])] = 1;
         }
         __syncwarp();
         for (i64 at = begin; __any_sync(FULL, at < end); at += LANES) {
@@ -55,8 +54,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) smooth_rows(const i64 n, c
             u32 slot = NONE;
             double share = 0;
             if (takes) {
-                fits = fits && table.insert(aggregate[k]);
-                if (fits) slot = table.find(aggregate[k]);
+                if (fits) slot = table.place(aggregate[k]);
+                fits = slot != NONE;
                 share = __dmul_rn(step, k == i ? lumped : values[p]);
             }
             const u32 all = group.ballot(slot != NONE);

@@ -24,16 +24,23 @@ struct Keys {
 
     __device__ u32 first(u32 node) const { return (node * 0x9e3779b9u) >> __clz(slots - 1); }
 
-    // False where the table is full.
-    __device__ bool insert(u32 node) const {
+    // The slot of a node, taken where it has none yet; NONE where the table is full. Most nodes are there: they are looked for before anything is taken.
+    __device__ u32 place(u32 node) const {
         u32 slot = first(node);
         for (u32 tries = 0; tries < slots; ++tries) {
-            const u32 found = atomicCAS(&key[slot], NONE, node);
-            if (found == NONE || found == node) return true;
+            u32 found = *(volatile u32*)&key[slot];
+            if (found == NONE) {
+                found = atomicCAS(&key[slot], NONE, node);
+                if (found == NONE) return slot;
+            }
+            if (found == node) return slot;
             slot = (slot + 1) & (slots - 1);
         }
-        return false;
+        return NONE;
     }
+
+    // False where the table is full.
+    __device__ bool insert(u32 node) const { return place(node) != NONE; }
 
     __device__ u32 find(u32 node) const {
         u32 slot = first(node);

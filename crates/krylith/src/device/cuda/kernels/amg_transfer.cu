@@ -1,20 +1,38 @@
 // amg_transfer: y <- W x or y <- y + W x with scalar weights W, P or R between two levels, for nodes of `order` unknowns each.
 //
-// A thread has one unknown of one row; threads of a row read neighbouring numbers of x. Sums go in the order of the row.
+// A thread has one unknown of one row, and threads of a row read neighbouring numbers of x; with order 1, 2^shift lanes of a warp share a row and
+// their sums are added in a fixed tree. Sums of a thread go in the order of the row.
 // Bytes it must move: of each weight 8 and 4 for its column, of each row 8 for its beginning; x once, y once, and once more where it is added to.
 
 typedef long long i64;
 
 extern "C" __global__ void __launch_bounds__(256)
-amg_transfer(const int* halt, i64 rows, int order, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
-             const double* __restrict__ weight, const double* __restrict__ x, double* __restrict__ y, int add) {
+amg_transfer(const int* halt, i64 rows, int order, int shift, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
+             const double* __restrict__ weight, const double* __restrict__ x, double* y, int add) {
     if (halt && *halt) return;
-    for (i64 t = blockIdx.x * (i64)blockDim.x + threadIdx.x; t < rows * order; t += (i64)gridDim.x * blockDim.x) {
-        const i64 i = t / order;
-        const int c = (int)(t - i * order);
-        const i64 end = row_ptr[i + 1];
+    const i64 step = (i64)gridDim.x * blockDim.x, first = blockIdx.x * (i64)blockDim.x + threadIdx.x;
+    if (order > 1) {
+        for (i64 t = first; t < rows * order; t += step) {
+            const i64 i = t / order, end = row_ptr[i + 1];
+            const int c = (int)(t - i * order);
+            double sum = 0;
+#pragma unroll 4
+            for (i64 p = row_ptr[i]; p < end; ++p) sum = fma(weight[p], x[(i64)col[p] * order + c], sum);
+            y[t] = add ? y[t] + sum : sum;
+        }
+        return;
+    }
+    // Whole warps go on together: blocks are multiples of 32, and so is the step.
+    const int lanes = 1 << shift, lane = threadIdx.x & (lanes - 1);
+    for (i64 t = first; t - threadIdx.x % 32 < rows << shift; t += step) {
+        const i64 i = t >> shift;
+        const bool here = i < rows;
+        const i64 end = here ? row_ptr[i + 1] : 0;
+        const double before = add && here && lane == 0 ? y[i] : 0;
         double sum = 0;
-        for (i64 p = row_ptr[i]; p < end; ++p) sum = fma(weight[p], x[(i64)col[p] * order + c], sum);
-        y[t] = add ? y[t] + sum : sum;
+#pragma unroll 4
+        for (i64 p = (here ? row_ptr[i] : 0) + lane; p < end; p += lanes) sum = fma(weight[p], x[col[p]], sum);
+        for (int d = 1; d < lanes; d *= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
+        if (here && lane == 0) y[i] = before + sum;
     }
 }

@@ -1,7 +1,7 @@
 // csr_product: y = c A x of scalar rows, straight from the arrays of the format: nothing is sorted, packed or copied before. Beside it what
 // the product needs once (csr_tiles, csr_values), the rows that several tiles share (csr_cut_rows) and the residual that certifies an answer.
 // Constants: VALUE (double or float as stored), THREADS, CTAS (resident, by registers), CAPACITY (most entries of a tile), LONG (rows up to this
-// length are never cut).
+// length are never cut); PEERS or SMOOTH, if defined: where numbers of y go.
 // Bytes it must move: of each entry the value and 4 bytes, of each row 8 of row_ptr, 8 of y and 8 of x. For 7 entries a row in f64: 107 a row.
 //
 // Tiles. Entry p of row r has the key p + r / 8, and equal windows of keys are equal work, whatever the rows (merge path; Merrill and Garland
@@ -152,10 +152,19 @@ template <class F> __device__ __forceinline__ void with_constant(int log, F f) {
 #ifdef PEERS
 struct Others { double* y[15]; i64 count; };
 #define OTHERS , const Others others
-#define TO_OTHERS(row, value) for (int q = 0; q < others.count; ++q) others.y[q][row] = value
+#define STORE(row, value)                                                     \
+    do {                                                                      \
+        y[row] = value;                                                       \
+        for (int q = 0; q < others.count; ++q) others.y[q][row] = value;      \
+    } while (0)
+// With SMOOTH a row makes something else of its number: smooth.cuh. The module has nothing but the product then.
+#elif defined(SMOOTH)
+#include "smooth.cuh"
+#define OTHERS , const Smooth of
+#define STORE(row, value) y[row] = smoothed(of, own_numbers(of, row), row, value)
 #else
 #define OTHERS
-#define TO_OTHERS(row, value)
+#define STORE(row, value) y[row] = value
 #endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, CTAS)
@@ -202,10 +211,8 @@ csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restri
     __syncthreads();
     auto write = [&](int i, double sum) {
         const int part = on.part(i);
-        if (part < 0) {
-            y[on.first() + i] = c * sum;
-            TO_OTHERS(on.first() + i, c * sum);
-        } else parts[2 * (i64)t + part] = c * sum;
+        if (part < 0) STORE(on.first() + i, c * sum);
+        else parts[2 * (i64)t + part] = c * sum;
     };
     with_constant(on.log(), [&](auto lanes) { sum_rows<decltype(lanes)::value>(on, row_ptr, mine, products, &many, list, write); });
 }
@@ -222,9 +229,10 @@ extern "C" __global__ void csr_cut_rows(const int* halt, const int count, const 
 #pragma unroll
     for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
     if (lane > 0) return;
-    y[row] = sum;
-    TO_OTHERS(row, sum);
+    STORE(row, sum);
 }
+
+#ifndef SMOOTH
 
 __device__ __forceinline__ void add(Twofold& s, const Twofold& other) {
     add(s, other.hi);
@@ -367,3 +375,4 @@ extern "C" __global__ void csr_values(const double* __restrict__ from, VALUE* __
         if (!(fabs(value) <= 1.7976931348623157e308)) *broken = 1;
     }
 }
+#endif

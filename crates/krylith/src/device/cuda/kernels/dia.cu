@@ -3,7 +3,8 @@
 // into this format (dia_pack, dia_mirror, dia_pack_ghosts).
 // Constants: VALUE (double or float as stored), COUNT (most diagonals of this module), EXACT (1: there are COUNT, else `count`), SYMMETRIC (1:
 // the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k]), AHEAD (1: where registers allow to ask for a row's numbers a
-// step before), THREADS, CTAS (resident, by registers).
+// step before), THREADS, CTAS (resident, by registers); SMOOTH, if defined: rows make a residual or a step of a smoother of their
+// numbers, 2: from zero.
 // Bytes it must move: 8 a stored place (4 in f32), of each row 8 of x and 8 of y. For seven diagonals in f64: 72 a row, symmetric 48.
 //
 // Place i of diagonal k, whose offset is offsets.at[k], holds entry (i, i + offset), or 0 where the pattern has none; diagonals begin `stride` numbers
@@ -26,6 +27,37 @@ constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
 #include "twofold.cuh"
 
 typedef long long i64;
+
+// With SMOOTH a row makes something else of its number, and the module has nothing but products without sums.
+#ifdef SMOOTH
+#include "smooth.cuh"
+#define SMOOTH_ARGUMENT , const Smooth of
+#define SMOOTH_PASSED , of
+#define OWN(i) const Own own = own_numbers(of, i)
+#define STORE(i, sum) y[i] = smoothed(of, own, i, sum)
+#else
+#define SMOOTH_ARGUMENT
+#define SMOOTH_PASSED
+#define OWN(i)
+#define STORE(i, sum) y[i] = sum
+#endif
+
+// Numbers of x; with SMOOTH 2 those of the first step from zero, c D^-1 b, which nobody writes.
+#if defined(SMOOTH) && SMOOTH == 2
+struct Numbers {
+    const double* __restrict__ d;
+    const double* __restrict__ b;
+    double c;
+    __device__ __forceinline__ double operator()(i64 i) const { return c * __ldg(d + i) * __ldg(b + i); }
+};
+#define NUMBERS {of.d, of.b, *of.first}
+#else
+struct Numbers {
+    const double* __restrict__ x;
+    __device__ __forceinline__ double operator()(i64 i) const { return __ldg(x + i); }
+};
+#define NUMBERS {x}
+#endif
 
 struct Offsets { int at[COUNT]; };
 
@@ -59,22 +91,22 @@ __device__ __forceinline__ double own_number(const VALUE* __restrict__ values, i
 
 // One row, times no coefficient. i + offset wraps round where it is negative, and is then no row either.
 __device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, const Offsets& offsets, const VALUE* __restrict__ values, i64 stride,
-                                          const double* __restrict__ x) {
+                                          const Numbers& at) {
     double sum = 0.0;
 #if SYMMETRIC
 #pragma unroll
     for (int k = COUNT - 1; k > 0; --k) {
         if (!EXACT && k >= count) continue;
         const unsigned j = i - (unsigned)offsets.at[k];
-        const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? __ldg(x + j) : 0.0;
+        const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? at(j) : 0.0;
         sum = fma(a, v, sum);
     }
-    sum = fma(number_once(values, i), __ldg(x + i), sum);
+    sum = fma(number_once(values, i), at(i), sum);
 #pragma unroll
     for (int k = 1; k < COUNT; ++k) {
         if (!EXACT && k >= count) continue;
         const unsigned j = i + (unsigned)offsets.at[k];
-        const double a = number(values, k * stride + i), v = j < rows ? __ldg(x + j) : 0.0;
+        const double a = number(values, k * stride + i), v = j < rows ? at(j) : 0.0;
         sum = fma(a, v, sum);
     }
 #else
@@ -82,7 +114,7 @@ __device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, 
     for (int k = 0; k < COUNT; ++k) {
         if (!EXACT && k >= count) continue;
         const unsigned j = i + (unsigned)offsets.at[k];
-        const double a = number_once(values, k * stride + i), v = j < rows ? __ldg(x + j) : 0.0;
+        const double a = number_once(values, k * stride + i), v = j < rows ? at(j) : 0.0;
         sum = fma(a, v, sum);
     }
 #endif
@@ -156,18 +188,20 @@ __device__ __forceinline__ void count_in(double (&sums)[DOTS], double x, double 
 template <int DOTS, bool MARCH>
 __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, const int count, const Offsets& offsets, const VALUE* __restrict__ values,
                                          const i64 stride, const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient,
-                                         const int items, const int steps, const Sums& to, Exchange* exchange) {
+                                         const int items, const int steps, const Sums& to, Exchange* exchange SMOOTH_ARGUMENT) {
     if (halt && *halt) return;
     begin_exchange(exchange, x);
     const double c = *coefficient;
+    const Numbers at = NUMBERS;
     double sums[DOTS > 0 ? DOTS : 1] = {};
     if (!MARCH) {
         for (int item = blockIdx.x; item < items; item += gridDim.x) {
             const unsigned i = (unsigned)item * THREADS + threadIdx.x;
             if (i >= rows) continue;
-            const double sum = c * row_sum(i, rows, count, offsets, values, stride, x);
-            y[i] = sum;
-            if (DOTS > 0) count_in(sums, __ldg(x + i), sum);
+            OWN(i);
+            const double sum = c * row_sum(i, rows, count, offsets, values, stride, at);
+            STORE(i, sum);
+            if (DOTS > 0) count_in(sums, at(i), sum);
         }
     } else {
         constexpr int LAST = COUNT - 1;
@@ -178,14 +212,15 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
             const i64 from = (i64)(item / tiles) * steps * march + in_plane;
             if (in_plane >= march || from >= rows) continue;
             unsigned i = (unsigned)from;
-            double below = i >= march ? __ldg(x + i - march) : 0.0, here = __ldg(x + i);
+            double below = i >= march ? at(i - march) : 0.0, here = at(i);
 #if SYMMETRIC
             double coupling = i >= march ? number(outer, i - march) : 0.0;
-            double now[COUNT], above = i + march < rows ? __ldg(x + i + march) : 0.0;
+            double now[COUNT], above = i + march < rows ? at(i + march) : 0.0;
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) now[k] = own_number(values, k, stride, i);
 #endif
             for (int t = 0; t < steps && i < rows; ++t, i += march) {
+                OWN(i);
 #if SYMMETRIC
                 const unsigned ahead = i + march;
                 const bool more = t + 1 < steps && ahead < rows;
@@ -193,36 +228,36 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
                 auto ask = [&] {
 #pragma unroll
                     for (int k = 0; k < COUNT; ++k) next[k] = more ? own_number(values, k, stride, ahead) : 0.0;
-                    beyond = more && ahead + march < rows ? __ldg(x + ahead + march) : 0.0;
+                    beyond = more && ahead + march < rows ? at(ahead + march) : 0.0;
                 };
                 if (AHEAD) ask();  // what comes from memory, a step before it is needed
                 double sum = coupling * below;
 #pragma unroll
                 for (int k = LAST - 1; k > 0; --k) {
                     const unsigned j = i - (unsigned)offsets.at[k];
-                    const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? __ldg(x + j) : 0.0;
+                    const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? at(j) : 0.0;
                     sum = fma(a, v, sum);
                 }
                 sum = fma(now[0], here, sum);
 #pragma unroll
                 for (int k = 1; k < LAST; ++k) {
                     const unsigned j = i + (unsigned)offsets.at[k];
-                    sum = fma(now[k], j < rows ? __ldg(x + j) : 0.0, sum);
+                    sum = fma(now[k], j < rows ? at(j) : 0.0, sum);
                 }
                 sum = c * fma(now[LAST], above, sum);
 #else
-                const double above = i + march < rows ? __ldg(x + i + march) : 0.0;
+                const double above = i + march < rows ? at(i + march) : 0.0;
                 const double upper = number_once(outer, i);
                 double sum = number_once(values, i) * below;
 #pragma unroll
                 for (int k = 1; k < LAST; ++k) {
                     const unsigned j = i + (unsigned)offsets.at[k];
-                    const double a = number_once(values, k * stride + i), v = k == COUNT / 2 ? here : j < rows ? __ldg(x + j) : 0.0;
+                    const double a = number_once(values, k * stride + i), v = k == COUNT / 2 ? here : j < rows ? at(j) : 0.0;
                     sum = fma(a, v, sum);
                 }
                 sum = c * fma(upper, above, sum);
 #endif
-                y[i] = sum;
+                STORE(i, sum);
                 if (DOTS > 0) count_in(sums, here, sum);
                 below = here;
                 here = above;
@@ -243,13 +278,14 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
     extern "C" __global__ void __launch_bounds__(THREADS, CTAS)                                                                                         \
     name(const int* halt, const unsigned rows, const int count, const Offsets offsets, const VALUE* __restrict__ values, const i64 stride,              \
          const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient, const int items, const int steps, const Sums to, \
-         Exchange* exchange) {                                                                                                                          \
-        multiply<dots, march>(halt, rows, count, offsets, values, stride, x, y, coefficient, items, steps, to, exchange);                               \
+         Exchange* exchange SMOOTH_ARGUMENT) {                                                                                                                          \
+        multiply<dots, march>(halt, rows, count, offsets, values, stride, x, y, coefficient, items, steps, to, exchange SMOOTH_PASSED);                 \
     }
 PRODUCT(dia_product, 0, false)
+PRODUCT(dia_march, 0, true)
+#ifndef SMOOTH
 PRODUCT(dia_product_xy, 1, false)
 PRODUCT(dia_product_xxxy, 2, false)
-PRODUCT(dia_march, 0, true)
 PRODUCT(dia_march_xy, 1, true)
 PRODUCT(dia_march_xxxy, 2, true)
 
@@ -390,3 +426,4 @@ dia_pack_ghosts(const int count, const int* __restrict__ ghost_rows, const int* 
         if (!(fabs(value) <= HUGEST)) broken[1] = 1;
     }
 }
+#endif

@@ -17,7 +17,7 @@
 
 typedef long long i64;
 typedef unsigned long long u64;
-constexpr int THREADS = 256, WINDOW = 2048 / BLOCK;
+constexpr int THREADS = 256, WINDOW = 2048 / BLOCK, LONG = 256;
 
 // The row of an entry, found by one warp: 32 places are looked at together.
 __device__ __forceinline__ int row_of(const i64* __restrict__ row_ptr, int rows, i64 entry) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void tell(Extent all, u64* to) {
 }
 
 // Raises the largest magnitude of every scalar row and every scalar column to those of this matrix. SCALED: of weight |v| r c. Otherwise of
-// |v|; diagonal entries and the extent of weight |v| are found too.
+// |v|; diagonal entries, the extent of weight |v| and the longest row of more than LONG blocks (in extent[9]) are found too.
 extern "C" __global__ void __launch_bounds__(THREADS)
 entry_maxima(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const i64 blocks,
              const double weight, u64* row_maxima, u64* column_maxima,
@@ -126,6 +126,10 @@ entry_maxima(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, 
         }
         for (int d = 1; d < 1 << log; d *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, d));
         if (!first) return;
+#if !SCALED
+        const i64 length = row_ptr[i + 1] - row_ptr[i];
+        if (r == 0 && length > LONG) raise(extent + 9, (u64)length);
+#endif
         u64* to = row_maxima + (i64)i * BLOCK + r;
         if (!whole) raise(to, largest);
         else if (*to < largest) *to = largest;

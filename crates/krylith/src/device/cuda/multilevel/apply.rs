@@ -1,11 +1,18 @@
-//! P ⊗ I and R ⊗ I on a GPU (`kernels/amg_transfer.cu`): no tiles and no module of their own, which took most of a set-up of blocks.
+//! What a cycle applies on a GPU: P ⊗ I and R ⊗ I (`kernels/amg_transfer.cu`), with no tiles and no module of their own, which took most of a set-up of
+//! blocks; residuals and steps of smoothers in the pass of their products (`kernels/smooth.cuh`).
 
 use super::super::Cuda;
 use super::super::compiler::Kernel;
+use super::super::csr::Smooth;
 use super::super::driver::{Buffer, launch};
+use super::super::product::CudaProduct;
 use crate::matrix::Bsr;
 use crate::operator::check_lengths;
+use crate::precond::{Direction, Fused};
 use crate::{Error, Result};
+
+/// Entries that a lane takes, about, where lanes share a row.
+const EACH: usize = 4;
 
 fn kernel() -> Kernel {
     Kernel { file: "amg_transfer.cu", entry: "amg_transfer", defines: Vec::new() }
@@ -15,7 +22,62 @@ pub(super) fn kernels() -> [Kernel; 1] {
     [kernel()]
 }
 
+impl CudaProduct {
+    /// Residuals and steps of smoothers can be made in its pass.
+    pub(super) fn smooths(&self) -> bool {
+        self.smooths_from_zero() || (self.exchange.is_none() && self.csr.is_some())
+    }
+
+    /// The first two steps from zero can be made in one pass, too: that takes two numbers for each of x.
+    pub(super) fn smooths_from_zero(&self) -> bool {
+        self.exchange.is_none() && self.dia.as_ref().is_some_and(|dia| dia.smooths())
+    }
+}
+
 impl Cuda {
+    /// What `pass` makes of A x.
+    pub(super) fn smooth(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
+        let (of, to) = match pass {
+            Fused::LeftOver { b, r } => {
+                check_lengths(a.block_rows, a.block_columns, b.len(), r.len())?;
+                (Smooth { b: b.pointer(), ..Smooth::default() }, r)
+            }
+            Fused::Step { d, b, p, keeps, last, scalars, at, first, to } => {
+                for vector in [d, b].into_iter().chain(p.as_deref()) {
+                    check_lengths(a.block_rows, a.block_columns, vector.len(), to.len())?;
+                }
+                let last = match last {
+                    Direction::None => 0,
+                    Direction::X => 1,
+                    Direction::P => 2,
+                };
+                let p = p.map_or(0, |p| p.pointer());
+                if p == 0 && (keeps || last == 2) {
+                    return Err(Error::Internal("a smoother's step without its direction".into()));
+                }
+                let of = Smooth {
+                    b: b.pointer(),
+                    d: d.pointer(),
+                    p,
+                    a: scalars.value(at[0]),
+                    c: scalars.value(at[1]),
+                    first: first.map_or(0, |slot| scalars.value(slot)),
+                    last,
+                    keeps: i32::from(keeps),
+                    x: 0,
+                };
+                (of, to)
+            }
+        };
+        check_lengths(a.block_rows, a.block_columns, x.len(), to.len())?;
+        let of = Smooth { x: x.pointer(), ..of };
+        match (&a.dia, &a.csr) {
+            (Some(dia), _) => dia.smooth(self, of, to.pointer()),
+            (None, Some(csr)) => csr.smooth(self, of, to.pointer()),
+            (None, None) => Err(Error::Internal("a product in tiles that makes no smoother's step".into())),
+        }
+    }
+
     /// y ← (W ⊗ I) x, added to y if `add` says so; W is in the memory of this GPU.
     pub(super) fn transfer_vector(
         &self,
@@ -33,7 +95,10 @@ impl Cuda {
             return Ok(());
         }
         let function = device.function(&kernel())?;
-        let grid = (rows * order).div_ceil(256).min(64 * device.multiprocessors());
+        // With several unknowns a node, threads of a row share its weights as it is.
+        let lanes = if order > 1 { 1 } else { (w.blocks() / (EACH * rows)).clamp(1, 32).next_power_of_two() };
+        let threads = rows * order * lanes;
+        let grid = threads.div_ceil(256).min(64 * device.multiprocessors());
         let (ptr, col, values) = (at.row_ptr.pointer(), at.col.pointer(), at.values.pointer());
         let (halt, x, y, add) = (self.halt(), x.pointer(), y.pointer(), i32::from(add));
         // SAFETY: the parameter types are the kernel's; columns are below the number of nodes of x.
@@ -47,6 +112,7 @@ impl Cuda {
                 halt,
                 rows as i64,
                 order as i32,
+                lanes.ilog2() as i32,
                 ptr,
                 col,
                 values,

@@ -15,15 +15,16 @@ mod transpose;
 use super::Cuda;
 use super::compiler::Kernel;
 use super::driver::Buffer;
+use super::product::CudaProduct;
 use super::resident::Resident;
 use crate::Result;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
-use crate::operator::{TermValues, Terms};
+use crate::operator::{Format, PointBlock, TermValues, Terms};
 use crate::precond::multilevel::ranks::{self, transfer_by_ranks};
 use crate::precond::multilevel::{NearTransfer, Neighbourhood, RowsOfMatrix, host};
-use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Transfer};
+use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Store;
 use boundary::Boundary;
 use galerkin::MOST_BLOCK;
@@ -37,6 +38,28 @@ pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Ke
     all.extend(apply::kernels());
     all.extend(split::kernels().chain(interpolate::kernels()));
     all.extend(multipass::kernels().into_iter().chain(aggregate::kernels()).chain(boundary::kernels()));
+    all
+}
+
+/// Those that a hierarchy of nodes with blocks of this size will want; of a block of scalars alone, products of scalars.
+pub(super) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kernel> {
+    let mut all = galerkin::kernels([block]);
+    // Rows of a product longer than any table are seldom met.
+    all.retain(|kernel| kernel.file != "amg_galerkin_wide.cu");
+    let couplings = couplings::kernels([block])
+        .into_iter()
+        .filter(|kernel| !scalar || !matches!(kernel.entry, "amg_scale" | "amg_union" | "amg_norms"));
+    all.extend(couplings);
+    all.extend(transpose::kernels());
+    all.extend(apply::kernels());
+    all.extend(super::scan::kernels());
+    match kind {
+        CoarsenKind::Classical => {
+            all.extend(split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()));
+        }
+        CoarsenKind::Aggregation { smoothed: true } => all.extend(aggregate::kernels()),
+        CoarsenKind::Aggregation { smoothed: false } => {}
+    }
     all
 }
 
@@ -214,8 +237,23 @@ impl Coarsen for Cuda {
             false => host::galerkin::terms_again(&Pool::new(0), terms, transfer, coarse),
         }
     }
-    fn interpolates(&self, order: usize) -> bool {
-        order > 1
+    fn interpolates(&self, _order: usize) -> bool {
+        true
+    }
+    fn level_operator(&self, terms: &Terms, store: Store) -> Result<PointBlock<Self>> {
+        match terms.halo {
+            None => PointBlock::of(terms, CudaProduct::of_level(self, terms, store)?),
+            Some(_) => PointBlock::with_format(self, terms, store, Format::Csr),
+        }
+    }
+    fn fuses(&self, product: &CudaProduct) -> bool {
+        product.smooths()
+    }
+    fn fuses_from_zero(&self, product: &CudaProduct) -> bool {
+        product.smooths_from_zero()
+    }
+    fn fused(&self, product: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
+        self.smooth(product, x, pass)
     }
     fn interpolate(
         &self,

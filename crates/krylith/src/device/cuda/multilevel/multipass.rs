@@ -15,9 +15,14 @@ const WHAT: &str = "interpolation weights";
 /// Passes that are launched before the host looks whether the last of them reached anything: most levels need three or four.
 const AT_ONCE: usize = 5;
 
+/// The mapping for short rows: lanes for the weights of a neighbour, and a table for those of eight neighbours. Twice as many rows of a warp as by the smallest
+/// of [`Shape::ALL`], which takes the level where a row needs more.
+const SMALL: Shape = Shape { lanes: 4, threads: 256, slots: 32 };
+
 /// One entry stands for all of its file.
-pub(super) fn kernels() -> [Kernel; 3] {
-    Shape::ALL.map(|shape| shape.kernel(FILE, "multipass_rows"))
+pub(super) fn kernels() -> [Kernel; 4] {
+    let [small, middle, large] = Shape::ALL;
+    [SMALL, small, middle, large].map(|shape| shape.kernel(FILE, "multipass_rows"))
 }
 
 /// Rows of as many places.
@@ -45,8 +50,20 @@ pub(super) fn multipass(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Re
     if !(1..=STRIDE).contains(&most) {
         return Ok(None);
     }
+    let shape = Shape::choose(a.block_rows(), a.blocks());
+    if shape == Shape::ALL[0]
+        && most <= SMALL.lanes
+        && let Some(made) = by_shape(space, a, split, most, SMALL)?
+    {
+        return Ok(Some(made));
+    }
+    by_shape(space, a, split, most, shape)
+}
+
+/// The same with rows mapped in this way; `None` where a row has more weights before truncation than a table has slots.
+fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> Result<Option<Bsr>> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
-    let (n, stride, shape) = (rows as i64, most as i64, Shape::choose(rows, a.blocks()));
+    let (n, stride) = (rows as i64, most as i64);
     let (before, after) = (Rows::new(device, rows, most)?, Rows::new(device, rows, most)?);
     let (pass, list) = (device.room::<u32>(rows, WHAT)?, device.room::<u32>(rows, WHAT)?);
     let full = device.zeros::<u32>(1, WHAT)?;
@@ -132,6 +149,7 @@ pub(super) fn multipass(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Re
     if overflow != [0] {
         return Ok(None);
     }
-    let arrays = close_up(device, shape, most, &after.counts, &after.col, &after.values)?;
+    let arrays =
+        close_up(device, Shape::choose(rows, a.blocks()), most, &after.counts, &after.col, &after.values)?;
     Ok(Some(prolongation(arrays, split.coarse)))
 }

@@ -3,6 +3,7 @@
 use super::super::Cuda;
 use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Constant, Device, launch};
+use super::super::modules::Held;
 use super::super::specialisations::{self as special, Shape};
 use super::super::tiling::{DevicePattern, DeviceTiling};
 use crate::matrix::{Bsr, Dense};
@@ -13,6 +14,14 @@ use cudarc::driver::CudaFunction;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// The constant of `kernels/kron_product.cu`.
+const COEFFICIENTS: &str = "coefficients";
+/// Bytes of x that stay in the L2 cache beside what streams through it.
+const CACHED: usize = 24 << 20;
+/// Rows longer than this, in the mean, are clustered only where there are [`MANY`]: each new column of a tile is looked up in all rows that have it.
+const LONG: usize = 20;
+const MANY: usize = 1 << 16;
 
 /// Where a launch finds its ghosts; the last arguments of `kernels/kron_product.cu` with HALO.
 #[derive(Clone, Copy, Default)]
@@ -75,7 +84,9 @@ pub(in crate::device::cuda) struct Kernels {
     product: CudaFunction,
     long_rows: CudaFunction,
     pack: CudaFunction,
-    coefficients: Constant,
+    /// The module, which all operators of these coefficients share, and what stands in its constant memory.
+    held: Arc<Held>,
+    numbers: Vec<f64>,
     grid: usize,
     shared: usize,
 }
@@ -98,7 +109,10 @@ impl Group {
             Store::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
             Store::F32 => Values::F32(device.zeros(numbers, "matrix values")?),
         };
-        let kernels = Kernels::new(device, &tiles, &structure, b, s, store, first > 0, halo)?;
+        let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
+        let of = special::kron_product(&tiles.shape, b, s, &structure, store, first > 0, halo);
+        let shared = tiles.shared(b, s, &structure, store);
+        let kernels = Kernels::new(device, &tiles, &of, shared, &coefficients[first..first + count], false)?;
         let parts = device.zeros(3 * tiles.part_starts.len() * b * s, "partial sums")?;
         let broken = device.zeros(2, "two flags")?;
         let mut group = Self {
@@ -119,8 +133,6 @@ impl Group {
             let natural = space.resident(&terms.terms[t].1)?;
             group.pack(device, t, natural.values.pointer())?;
         }
-        let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
-        group.write_coefficients(device, &coefficients)?;
         device.wait()?;
         Ok(group)
     }
@@ -247,15 +259,40 @@ impl Group {
         }
     }
 
-    pub(super) fn write_coefficients(&mut self, device: &Device, all: &[Dense]) -> Result<()> {
+    /// Other coefficients, of s stages where there were `before`; true where other kernels take the place of those that were recorded. A module that other
+    /// operators hold is left to them.
+    pub(super) fn set_coefficients(
+        &mut self,
+        device: &Arc<Device>,
+        all: &[Dense],
+        b: usize,
+        before: usize,
+    ) -> Result<bool> {
         let (first, count) = self.terms;
-        let mut host = [0.0; 2 * 16];
-        let mut n = 0;
-        for c in &all[first..first + count] {
-            host[n..n + c.values().len()].copy_from_slice(c.values());
-            n += c.values().len();
+        let (own, s) = (&all[first..first + count], all[0].rows());
+        let numbers = own.iter().flat_map(|c| c.values()).copied();
+        if s == before {
+            let held = &self.kernels.held;
+            if self.kernels.numbers.iter().copied().eq(numbers.clone()) {
+                return Ok(false);
+            }
+            if device.is_own(held) {
+                self.kernels.numbers.clear();
+                self.kernels.numbers.extend(numbers);
+                Constant::find(device, &held.module, COEFFICIENTS)?.write(device, &self.kernels.numbers)?;
+                return Ok(false);
+            }
         }
-        self.kernels.coefficients.write(device, &host[..n])
+        // Another number of stages needs another kernel; tiles and values stay.
+        let of =
+            special::kron_product(&self.tiles.shape, b, s, &self.structure, self.store, self.add, self.halo);
+        let shared = self.tiles.shared(b, s, &self.structure, self.store);
+        self.kernels = Kernels::new(device, &self.tiles, &of, shared, own, s == before)?;
+        let parts = 3 * self.tiles.part_starts.len() * b * s;
+        if self.parts.len() < parts {
+            self.parts = device.zeros(parts, "partial sums")?;
+        }
+        Ok(true)
     }
 }
 
@@ -272,6 +309,10 @@ impl Tiles {
         let (device, resident) = (space.device(), space.resident(a)?);
         let pattern = DevicePattern::of(a, &resident);
         let mut shape = Shape::choose(a.block(), s, structure, store);
+        // To cluster takes milliseconds. Little is saved where x is cached and blocks have structure, and much is spent on the long rows of coarse levels.
+        let cached = 8 * a.block() * s * a.block_columns() <= CACHED;
+        let coarse = a.block_rows() < MANY && a.blocks() > LONG * a.block_rows();
+        shape.cluster &= !(s == 1 && cached && !structure.is_dense()) && !coarse;
         let tiling = loop {
             let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
@@ -289,31 +330,38 @@ impl Tiles {
     }
 }
 
+impl Tiles {
+    /// Dynamic shared memory of a product in bytes.
+    fn shared(&self, b: usize, s: usize, structure: &Structure, store: Store) -> usize {
+        self.shape.shared(b, s, structure.slots, store, self.nodes, self.record)
+    }
+}
+
 impl Kernels {
-    pub(super) fn new(
+    /// The functions of a kernel with these coefficients; `alone`: in a module that only this operator has.
+    fn new(
         device: &Arc<Device>,
         tiles: &Tiles,
-        structure: &Structure,
-        b: usize,
-        s: usize,
-        store: Store,
-        add: bool,
-        halo: bool,
+        kernel: &Kernel,
+        shared: usize,
+        coefficients: &[Dense],
+        alone: bool,
     ) -> Result<Self> {
-        let kernel: Kernel = special::kron_product(&tiles.shape, b, s, structure, store, add, halo);
-        let module = device.private_module(&kernel)?;
-        let product = device.entry(&module, "kron_product")?;
-        let shared = tiles.shape.shared(b, s, structure.slots, store, tiles.nodes, tiles.record);
+        let numbers: Vec<f64> = coefficients.iter().flat_map(|c| c.values()).copied().collect();
+        let held = device.module_with(kernel, COEFFICIENTS, &numbers, alone)?;
+        let module = &held.module;
+        let product = device.entry(module, "kron_product")?;
         let resident = device.allow_shared(&product, tiles.shape.threads, shared)?;
         Ok(Self {
             product,
-            residual: device.entry(&module, "kron_residual")?,
-            residual_long: device.entry(&module, "kron_residual_long")?,
-            long_rows: device.entry(&module, "kron_long_rows")?,
-            pack: device.entry(&module, "kron_pack")?,
-            coefficients: Constant::find(device, &module, "coefficients")?,
+            residual: device.entry(module, "kron_residual")?,
+            residual_long: device.entry(module, "kron_residual_long")?,
+            long_rows: device.entry(module, "kron_long_rows")?,
+            pack: device.entry(module, "kron_pack")?,
+            numbers,
             grid: tiles.count.min(device.multiprocessors() * resident).max(1),
             shared,
+            held,
         })
     }
 }

@@ -165,6 +165,6 @@ pub(in super::super) fn level<S: Coarsen>(
             Some(Smoother::new(&space, of, options.smoothing, options.store, cut)?)
         }
     };
-    let level = Level { space, terms, operator, shared, smoother, transfer, inverse: None };
+    let level = Level { space, terms, operator: Some(operator), shared, smoother, transfer, inverse: None };
     Ok((level, next))
 }

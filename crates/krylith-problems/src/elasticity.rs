@@ -1,0 +1,292 @@
+//! A bar of elastic material, clamped at one end and bent by its weight: trilinear bricks, three displacements a node.
+//!
+//! −div σ(u) = f with σ = λ (div u) I + μ (∇u + ∇uᵀ), f = (0, 0, −1), u = 0 at x = 0 and no traction elsewhere. Rows of clamped nodes have their
+//! diagonal alone, of the size of the others', and nothing couples to them: the matrix is symmetric positive definite.
+
+use krylith::matrix::{Bsr, Dense};
+use krylith::partition::{RowBlocks, Rows, contiguous};
+use krylith::{Error, Result};
+use rayon::prelude::*;
+use std::ops::Range;
+
+use crate::spec::Spec;
+use crate::{DuctMesh, Generated, GeneratedRows, SystemKind, memory};
+
+/// Blocks of a row, at most.
+const POINTS: usize = 27;
+/// Corners of a brick.
+const CORNERS: usize = 8;
+/// Displacements of a node.
+const B: usize = 3;
+
+/// The bar, and the rows of a rank.
+pub(crate) struct Bar {
+    mesh: DuctMesh,
+    nodes: [usize; 3],
+    own: Range<usize>,
+    /// Stiffness of a brick: entry (corner a, component r, corner b, component c).
+    stiffness: Vec<f64>,
+    /// A corner's share of a brick's weight.
+    weight: f64,
+    /// The diagonal of a clamped node.
+    clamped: f64,
+}
+
+/// Stored rows: pointers, columns, values.
+type Stored = (Vec<usize>, Vec<u64>, Vec<f64>);
+
+impl Bar {
+    /// The rows of `rank` among `ranks`.
+    ///
+    /// # Errors
+    /// Fewer than two nodes in a direction; values out of range; no room.
+    pub fn new(spec: &Spec, rank: usize, ranks: usize) -> Result<Self> {
+        let nodes = spec.grid();
+        if nodes.iter().any(|&n| n < 2) {
+            return Err(Error::invalid("elasticity: a brick needs two nodes in each direction"));
+        }
+        let (length, young, poisson) =
+            (spec.positive("length")?, spec.positive("young")?, spec.positive("poisson")?);
+        if poisson >= 0.5 {
+            return Err(Error::invalid(format!("elasticity: poisson={poisson}: expected less than 0.5")));
+        }
+        let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
+        let own = contiguous(mesh.nodes(), rank, ranks);
+        memory::check("the elastic bar", (own.len() * POINTS) as u64 * (B * B * 8 + 8) as u64)?;
+        let h = [length, 1.0, 1.0].iter().zip(nodes).map(|(l, n)| l / (n - 1) as f64).collect::<Vec<_>>();
+        let lame =
+            [young * poisson / ((1.0 + poisson) * (1.0 - 2.0 * poisson)), young / (2.0 + 2.0 * poisson)];
+        let stiffness = stiffness([h[0], h[1], h[2]], lame);
+        let order = B * CORNERS;
+        let clamped =
+            CORNERS as f64 * (0..order).map(|e| stiffness[e * (order + 1)]).sum::<f64>() / order as f64;
+        let weight = -h.iter().product::<f64>() / CORNERS as f64;
+        Ok(Self { mesh, nodes, own, stiffness, weight, clamped })
+    }
+
+    fn position(&self, i: usize) -> [usize; 3] {
+        let [nx, ny, _] = self.nodes;
+        [i % nx, i / nx % ny, i / nx / ny]
+    }
+
+    /// Calls `f(j, block)` for the blocks of row `i`, columns ascending.
+    fn row(&self, i: usize, mut f: impl FnMut(usize, &[f64; B * B])) {
+        let at = self.position(i);
+        if at[0] == 0 {
+            let mut block = [0.0; B * B];
+            (0..B).for_each(|c| block[c * (B + 1)] = self.clamped);
+            return f(i, &block);
+        }
+        let [nx, ny, _] = self.nodes;
+        let range = |axis: usize| at[axis].saturating_sub(1)..=(at[axis] + 1).min(self.nodes[axis] - 1);
+        for z in range(2) {
+            for y in range(1) {
+                for x in range(0).filter(|&x| x > 0) {
+                    f((z * ny + y) * nx + x, &self.block(at, [x, y, z]));
+                }
+            }
+        }
+    }
+
+    /// The sum over all bricks that have both nodes, first those with the smallest number.
+    fn block(&self, from: [usize; 3], to: [usize; 3]) -> [f64; B * B] {
+        let mut block = [0.0; B * B];
+        for brick in 0..CORNERS {
+            // The brick's lowest node lies `back` below `from`.
+            let back = [0, 1, 2].map(|axis| 1 - (brick >> axis & 1));
+            let corner = |node: [usize; 3]| {
+                let local = |axis: usize| {
+                    let lowest = from[axis].checked_sub(back[axis])?;
+                    let at = node[axis].checked_sub(lowest)?;
+                    (at <= 1 && lowest + 1 < self.nodes[axis]).then_some(at << axis)
+                };
+                Some(local(0)? + local(1)? + local(2)?)
+            };
+            let (Some(a), Some(b)) = (corner(from), corner(to)) else { continue };
+            for (e, v) in block.iter_mut().enumerate() {
+                *v += self.stiffness[(a * B + e / B) * B * CORNERS + b * B + e % B];
+            }
+        }
+        block
+    }
+
+    /// Bricks that have node `i`, times a corner's weight, downwards.
+    fn load(&self, i: usize) -> [f64; B] {
+        let at = self.position(i);
+        let sides =
+            |axis: usize| 2 - usize::from(at[axis] == 0) - usize::from(at[axis] + 1 == self.nodes[axis]);
+        let bricks = sides(0) * sides(1) * sides(2);
+        if at[0] == 0 { [0.0; B] } else { [0.0, 0.0, bricks as f64 * self.weight] }
+    }
+
+    fn rows(&self) -> Stored {
+        const CHUNK: usize = 1 << 12;
+        let chunks: Vec<Range<usize>> =
+            self.own.clone().step_by(CHUNK).map(|i| i..(i + CHUNK).min(self.own.end)).collect();
+        let made: Vec<Stored> = chunks
+            .into_par_iter()
+            .map(|rows| {
+                let (mut ends, mut col, mut values) = (Vec::new(), Vec::new(), Vec::new());
+                for i in rows {
+                    self.row(i, |j, block| {
+                        col.push(j as u64);
+                        values.extend_from_slice(block);
+                    });
+                    ends.push(col.len());
+                }
+                (ends, col, values)
+            })
+            .collect();
+        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+        for (ends, own_col, own_values) in made {
+            let before = col.len();
+            row_ptr.extend(ends.iter().map(|end| before + end));
+            col.extend(own_col);
+            values.extend(own_values);
+        }
+        (row_ptr, col, values)
+    }
+
+    fn rhs(&self) -> Vec<f64> {
+        self.own.clone().flat_map(|i| self.load(i)).collect()
+    }
+
+    fn coordinates(&self) -> Option<Vec<[f64; 3]>> {
+        Some(self.own.clone().map(|i| self.mesh.coordinate(i)).collect())
+    }
+}
+
+/// Of a brick with these edges: ∫ λ ∂_r φ_a ∂_c φ_b + μ (δ_rc ∇φ_a·∇φ_b + ∂_c φ_a ∂_r φ_b), by 2³ Gauss points, which are exact here.
+fn stiffness(h: [f64; 3], [lambda, mu]: [f64; 2]) -> Vec<f64> {
+    let order = B * CORNERS;
+    let mut matrix = vec![0.0; order * order];
+    let gauss = [0.5 - 0.5 / 3f64.sqrt(), 0.5 + 0.5 / 3f64.sqrt()];
+    for point in 0..CORNERS {
+        let x = [0, 1, 2].map(|axis| gauss[point >> axis & 1]);
+        let gradient = |corner: usize| {
+            let value = |axis: usize| if corner >> axis & 1 == 1 { x[axis] } else { 1.0 - x[axis] };
+            let slope = |axis: usize| (if corner >> axis & 1 == 1 { 1.0 } else { -1.0 }) / h[axis];
+            [slope(0) * value(1) * value(2), value(0) * slope(1) * value(2), value(0) * value(1) * slope(2)]
+        };
+        let weight = h.iter().product::<f64>() / CORNERS as f64;
+        for (e, v) in matrix.iter_mut().enumerate() {
+            let (row, column) = (e / order, e % order);
+            let (ga, gb, r, c) = (gradient(row / B), gradient(column / B), row % B, column % B);
+            let all: f64 = ga.iter().zip(gb).map(|(a, b)| a * b).sum();
+            *v +=
+                weight * (lambda * ga[r] * gb[c] + mu * (f64::from(u8::from(r == c)) * all + ga[c] * gb[r]));
+        }
+    }
+    let symmetric = |e: usize| 0.5 * (matrix[e] + matrix[e % order * order + e / order]);
+    (0..order * order).map(symmetric).collect()
+}
+
+/// The whole system.
+pub(crate) fn whole(bar: &Bar, spec: String) -> Result<Generated> {
+    let (row_ptr, col, values) = bar.rows();
+    let n = bar.mesh.nodes();
+    let col = col.into_iter().map(|j| j as u32).collect();
+    Ok(Generated {
+        system: SystemKind::Bsr(Bsr::new(B, n, n, row_ptr, col, values)?),
+        rhs: bar.rhs(),
+        coordinates: bar.coordinates(),
+        grid: Some(bar.nodes),
+        mesh: None,
+        spec,
+    })
+}
+
+/// The own rows of the same.
+pub(crate) fn part(bar: &Bar, spec: String) -> Result<GeneratedRows> {
+    let (row_ptr, col, values) = bar.rows();
+    Ok(GeneratedRows {
+        rows: Rows {
+            numbers: bar.own.clone().map(|i| i as u64).collect(),
+            block: B,
+            terms: vec![(Dense::identity(1), RowBlocks { row_ptr, col, values })],
+        },
+        rhs: bar.rhs(),
+        coordinates: bar.coordinates(),
+        grid: Some(bar.nodes),
+        nodes: bar.mesh.nodes(),
+        spec,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate;
+
+    fn bar(text: &str) -> (Bsr, Vec<f64>, Vec<[f64; 3]>) {
+        let made = generate(text).unwrap();
+        let SystemKind::Bsr(a) = made.system else { panic!("{text} has no blocks") };
+        (a, made.rhs, made.coordinates.unwrap())
+    }
+
+    /// Rows of nodes that have no clamped neighbour map all rigid motions to zero, and the matrix is its own transpose.
+    #[test]
+    fn rigid_motions_cost_nothing() {
+        let (a, _, points) = bar("elasticity:6x4x5,length=2,poisson=0.25,young=3");
+        let largest = a.values().iter().fold(0.0f64, |most, v| most.max(v.abs()));
+        for mode in 0..6 {
+            let u = |p: [f64; 3], c: usize| match mode {
+                0..3 => f64::from(u8::from(c == mode)),
+                _ => {
+                    let (x, y) = (mode % 3, (mode + 1) % 3);
+                    if c == x {
+                        -p[y]
+                    } else if c == y {
+                        p[x]
+                    } else {
+                        0.0
+                    }
+                }
+            };
+            for i in (0..a.block_rows()).filter(|i| i % 6 >= 2) {
+                let mut sum = [0.0; B];
+                for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                    let p = points[a.col()[e] as usize];
+                    for (at, v) in a.block_values(e).iter().enumerate() {
+                        sum[at / B] += v * u(p, at % B);
+                    }
+                }
+                assert!(sum.iter().all(|v| v.abs() < 1e-13 * largest), "mode {mode}, node {i}: {sum:?}");
+            }
+        }
+        for i in 0..a.block_rows() {
+            for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                let j = a.col()[e] as usize;
+                let back = (a.row_ptr()[j]..a.row_ptr()[j + 1]).find(|&q| a.col()[q] as usize == i).unwrap();
+                let turned = |at: usize| a.block_values(back)[at % B * B + at / B];
+                assert!((0..B * B).all(|at| a.block_values(e)[at] == turned(at)), "{i}, {j}");
+            }
+        }
+    }
+
+    /// A load along the axis stretches the bar by F L / (E A) where nothing resists across, with a Poisson ratio near zero; the weight of a whole bar
+    /// is its volume.
+    #[test]
+    fn a_stretched_bar_has_the_length_of_theory() {
+        let (a, rhs, points) = bar("elasticity:9x3x3,length=2,poisson=1e-9,young=5");
+        let weight: f64 = rhs.iter().sum();
+        // All but the half of the first layer that the clamped nodes bear.
+        assert!((weight + 2.0 - 0.125).abs() < 1e-12, "{weight}");
+        // u = x (F / E A) along x solves A u = F at the end, 0 elsewhere.
+        let u = |i: usize, c: usize| if c == 0 { points[i][0] / 5.0 } else { 0.0 };
+        for i in (0..a.block_rows()).filter(|&i| points[i][0] > 0.0) {
+            let mut sum = [0.0; B];
+            for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                for (at, v) in a.block_values(e).iter().enumerate() {
+                    sum[at / B] += v * u(a.col()[e] as usize, at % B);
+                }
+            }
+            let edge = |v: f64| if v == 0.0 || v == 1.0 { 0.25 } else { 0.5 };
+            let wanted = if points[i][0] == 2.0 { edge(points[i][1]) * edge(points[i][2]) } else { 0.0 };
+            assert!(
+                (sum[0] - wanted).abs() < 1e-8 && sum[1].abs() + sum[2].abs() < 1e-8,
+                "node {i}: {sum:?}"
+            );
+        }
+    }
+}

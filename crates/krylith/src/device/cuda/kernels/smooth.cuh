@@ -1,0 +1,36 @@
+// What a row makes of its number s of A x in the pass of the product: r = b - s, or a step of a polynomial smoother. Included by csr.cu and dia.cu where
+// SMOOTH is defined; `to` of a step is another vector than x, whose numbers other rows still read.
+//
+// Bytes of a row beside those of the product: 8 of b; of a step 8 each of d and x (from caches), 8 where p is read and 8 where it is written.
+
+struct Smooth {
+    const double* x;
+    const double* b;
+    const double* d;  // D^-1; null: r = b - s
+    double* p;        // the last direction, and the next one
+    const double* a;  // share of the last direction
+    const double* c;
+    const double* first;  // null, or x is first D^-1 b and nowhere else
+    int last;         // the last direction: 0 none, 1 x, 2 p
+    int keeps;        // p is written
+};
+
+// The row's own numbers, asked for before its sum is there.
+struct Own { double b, d, x, p; };
+__device__ __forceinline__ Own own_numbers(const Smooth& of, long long i) {
+    Own own = {of.b[i], 0.0, 0.0, 0.0};
+    if (of.d) {
+        own.d = of.d[i];
+        own.x = of.first ? *of.first * own.d * own.b : of.x[i];
+        if (of.last == 2) own.p = of.p[i];
+    }
+    return own;
+}
+__device__ __forceinline__ double smoothed(const Smooth& of, const Own& own, long long i, double s) {
+    const double rest = own.b - s;
+    if (!of.d) return rest;
+    double step = *of.c * own.d * rest;
+    if (of.last) step = fma(*of.a, of.last == 1 ? own.x : own.p, step);
+    if (of.keeps) of.p[i] = step;
+    return own.x + step;
+}
