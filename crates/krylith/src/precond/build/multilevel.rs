@@ -14,7 +14,7 @@ use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
-/// A hierarchy of this rank's own nodes; `smoothed` on its finest level too, or the coarse part of a composition. Collective.
+/// A hierarchy of all ranks, or with near-null vectors of this rank's own nodes; `smoothed` on its finest level too, or the coarse part of a composition. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -67,7 +67,11 @@ fn near_null(terms: &Terms, local: &LocalProblem) -> Result<Option<NearNull>> {
 fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instant) -> Result<PrecondInfo> {
     let (comm, options) = (space.comm(), p.options());
     let levels = p.levels();
-    let of = |f: &dyn Fn(usize) -> usize| (0..levels.len()).map(f).sum::<usize>() as f64;
+    // Levels that every rank has as a whole count once.
+    let shared = levels[0].terms().halo.is_some();
+    let counts = |k: usize| !shared || levels[k].terms().halo.is_some() || comm.rank() == 0;
+    let of =
+        |f: &dyn Fn(usize) -> usize| (0..levels.len()).filter(|&k| counts(k)).map(f).sum::<usize>() as f64;
     let square = (levels[0].terms().block().pow(2) * levels[0].terms().stages().pow(2)) as f64;
     let last = &levels[levels.len() - 1];
     let mut sums = [
@@ -105,7 +109,12 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         ("grid_complexity".into(), Value::Number(grids)),
     ];
     let ranks = comm.size();
-    let own = if ranks > 1 { format!(", one hierarchy on each of {ranks} ranks") } else { String::new() };
+    let whole = levels.iter().filter(|level| level.terms().halo.is_none()).count();
+    let own = match (ranks > 1, shared) {
+        (false, _) => String::new(),
+        (true, true) => format!(" over {ranks} ranks, {whole} of them on every rank"),
+        (true, false) => format!(", one hierarchy on each of {ranks} ranks"),
+    };
     let mut details = vec![format!(
         "{}{own}, operator complexity {operators:.2}, grid complexity {grids:.2}, set up in {}",
         plural(most, "level"),
@@ -136,7 +145,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         Smoothing::Ildu { sweeps } => format!("ILDU(0)({sweeps})"),
     };
     let cycle = options.cycle.name().to_uppercase();
-    let ranks = if ranks > 1 { ", block Jacobi over ranks" } else { "" };
+    let ranks = if ranks > 1 && !shared { ", block Jacobi over ranks" } else { "" };
     let (name, what) = match options.smooth_finest {
         true => ("amg", "algebraic multigrid"),
         false => ("coarse", "coarse levels"),

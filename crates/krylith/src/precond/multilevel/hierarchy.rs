@@ -1,7 +1,7 @@
 //! The levels of a hierarchy: made, refreshed, and applied as one preconditioner.
 //!
-//! Level 0 is the system, or of several ranks' system the part that couples this rank's own nodes: block Jacobi over ranks. Each next level
-//! is R A P of the one before. All levels have vectors and sums of this rank alone.
+//! Level 0 is the system. Each next level is R A P of the one before. Of several ranks' system all share the finer levels (`ranks/`), and from the first small one on
+//! every rank has the whole of each; with near-null vectors each rank has a hierarchy of what couples its own nodes, block Jacobi over ranks.
 //!
 //! Ledger of a V-cycle: on each level two applications of the smoother, its products and one more with A, P and R once, 6 N numbers.
 
@@ -165,8 +165,7 @@ impl<S: Coarsen> Default for Finest<S> {
 }
 
 impl<S: Coarsen> Multilevel<S> {
-    /// Coarsens until little is left, and prepares a cycle over all levels. Of terms with a halo this is a hierarchy of the rank's own
-    /// nodes: nothing here communicates.
+    /// Coarsens until little is left, and prepares a cycle over all levels. Collective where the terms have a halo.
     ///
     /// # Errors
     /// A matrix that is not square; a diagonal block that cannot be inverted, with its row; a device without room.

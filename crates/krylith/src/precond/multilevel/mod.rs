@@ -91,7 +91,7 @@ pub struct Transfer {
     pub restriction: Bsr,
 }
 
-/// A device that makes coarse levels. Everything here is this rank's alone: terms have no halo.
+/// A device that makes coarse levels. What is not said to be collective is this rank's alone.
 pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// Vectors of `len` numbers on this device and its queue, of this rank alone.
     ///
