@@ -14,7 +14,8 @@ use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
-/// A hierarchy of all ranks, or with near-null vectors of this rank's own nodes; `smoothed` on its finest level too, or the coarse part of a composition. Collective.
+/// A hierarchy of all ranks, or of this rank's own nodes where the device or near-null vectors want it so; `smoothed` on its finest level too, or the coarse
+/// part of a composition. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -32,8 +33,8 @@ pub(super) fn build<S: SolverSpace>(
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
-        // The solver's operator is in the precision of the solver; with near-null vectors each rank has a hierarchy of its own rows.
-        let same = comm.size() == 1 || local.near.is_empty();
+        // The solver's operator is in the precision of the solver; a hierarchy of own rows has one of its own.
+        let same = comm.size() == 1 || (S::LEVELS_OF_RANKS && local.near.is_empty());
         let operator = (same && options.store == store).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,

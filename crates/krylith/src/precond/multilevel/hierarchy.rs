@@ -1,7 +1,7 @@
 //! The levels of a hierarchy: made, refreshed, and applied as one preconditioner.
 //!
 //! Level 0 is the system. Each next level is R A P of the one before. Of several ranks' system all share the finer levels (`ranks/`), and from the first small one on
-//! every rank has the whole of each; with near-null vectors each rank has a hierarchy of what couples its own nodes, block Jacobi over ranks.
+//! every rank has the whole of each; on GPUs, and with near-null vectors, each rank has a hierarchy of what couples its own nodes: block Jacobi over ranks.
 //!
 //! Ledger of a V-cycle: on each level two applications of the smoother, its products and one more with A, P and R once, 6 N numbers.
 
@@ -185,7 +185,7 @@ impl<S: Coarsen> Multilevel<S> {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
         }
         let several = terms.halo.is_some() && space.comm().size() > 1;
-        let distributed = several && finest.near.is_some();
+        let distributed = several && (finest.near.is_some() || !S::LEVELS_OF_RANKS);
         let joint = several && !distributed;
         let mut finest = finest;
         let mut near = finest.near.take();

@@ -94,6 +94,8 @@ pub struct Transfer {
 
 /// A device that makes coarse levels. What is not said to be collective is this rank's alone.
 pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
+    /// Ranks share one hierarchy of the whole system. Where not, each has levels of its own rows, without its neighbours.
+    const LEVELS_OF_RANKS: bool;
     /// Vectors of `len` numbers on this device and its queue, of this rank alone.
     ///
     /// # Errors

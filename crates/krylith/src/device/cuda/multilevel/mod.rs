@@ -158,6 +158,8 @@ impl Cuda {
 }
 
 impl Coarsen for Cuda {
+    /// Not yet: its parts below have not passed their test on two GPUs.
+    const LEVELS_OF_RANKS: bool = false;
     fn beside(&self, len: usize) -> Result<Self> {
         Self::new(self.device(), len)
     }
