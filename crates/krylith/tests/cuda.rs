@@ -142,7 +142,7 @@ fn main() {
             false,
         ),
         each!(multilevel::cycles_match_dense_algebra),
-        each!(multilevel::cycles_on_large_planes),
+        each!(costly::cycles_on_large_planes),
         each!(multilevel::hierarchies_are_refreshed),
         each!(multilevel::cycles_are_symmetric),
         each!(multilevel::iterations_do_not_grow),

@@ -1,11 +1,13 @@
-//! Preconditioners that are worth many products.
+//! Preconditioners that are worth many products: how CG spares them, and the passes of cycles that march.
 
-use super::Make;
 use super::method::{CG_FORMS, brief, symmetric};
+use super::{Make, applied};
 use crate::common::*;
+use krylith::device::cpu::Cpu;
+use krylith::matrix::Csr;
 use krylith::method::{Cg, CgForm, CgOptions};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
-use krylith::precond::{BlockDiagonal, BlockJacobi};
+use krylith::precond::{BlockDiagonal, BlockJacobi, Coarsen, Multilevel, MultilevelOptions, Smoothing};
 use krylith::space::Space;
 use krylith::{Result, Stop, Store};
 use std::cell::Cell;
@@ -67,5 +69,41 @@ pub fn cg_spares_costly_preconditioners<S: PointBlockSum + BlockDiagonal>(make: 
                 assert_eq!(costly.1.get(), 2 * spared.0.iterations, "{text}");
             }
         }
+    }
+}
+
+/// Planes so large that products by diagonals march from one to the next: a cycle is that of the same hierarchy on a CPU, with every polynomial.
+pub fn cycles_on_large_planes<S: Coarsen>(make: Make<S>) {
+    let (edge, planes) = (66, 5);
+    let n = edge * edge * planes;
+    let mut rng = Random(74);
+    let mut triplets = Vec::new();
+    for i in 0..n {
+        triplets.push((i as u32, i as u32, 6.2));
+        for (step, inside) in
+            [(1, i % edge + 1 < edge), (edge, i / edge % edge + 1 < edge), (edge * edge, i + edge * edge < n)]
+        {
+            let v = -1.0 - 0.1 * rng.number();
+            if inside {
+                triplets.extend([(i as u32, (i + step) as u32, v), ((i + step) as u32, i as u32, v)]);
+            }
+        }
+    }
+    let a = Csr::from_triplets(n, n, &triplets).unwrap();
+    let (terms, x) = (Terms::csr(&a).unwrap(), rng.numbers(n));
+    let (space, host) = (make(n), Cpu::new(n, 1));
+    let smoothers = [
+        Smoothing::Jacobi { sweeps: 1 },
+        Smoothing::Jacobi { sweeps: 3 },
+        Smoothing::Chebyshev { degree: 1 },
+        Smoothing::Chebyshev { degree: 2 },
+        Smoothing::Chebyshev { degree: 4 },
+    ];
+    for smoothing in smoothers {
+        let how = MultilevelOptions { smoothing, ..MultilevelOptions::default() };
+        let here = applied(&space, &Multilevel::new(&space, &terms, how).unwrap(), &x);
+        let expected = applied(&host, &Multilevel::new(&host, &terms, how).unwrap(), &x);
+        let d = distance(&here, &expected);
+        assert!(d <= 1e-12, "{smoothing:?}: {d:e}");
     }
 }
