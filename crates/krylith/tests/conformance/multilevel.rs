@@ -5,13 +5,13 @@ use super::solver::laplace;
 use super::{Make, applied};
 use crate::common::*;
 use krylith::comm::{Communicator, Team};
+use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::method::{Cg, CgForm, CgOptions, Gmres, GmresOptions, Method};
 use krylith::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use krylith::partition::split;
 use krylith::precond::{Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions, Smoothing};
 use krylith::{History, Outcome, Stop, Store};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 const KINDS: [CoarsenKind; 3] = [
@@ -255,6 +255,35 @@ pub fn cycles_match_dense_algebra<S: Coarsen>(make: Make<S>) {
     }
 }
 
+/// Planes so large that products by diagonals march from one to the next: a cycle is that of the same hierarchy on a CPU, with every polynomial.
+pub fn cycles_on_large_planes<S: Coarsen>(make: Make<S>) {
+    let (edge, planes) = (66, 5);
+    let n = edge * edge * planes;
+    let mut rng = Random(74);
+    let mut triplets = Vec::new();
+    for i in 0..n {
+        triplets.push((i as u32, i as u32, 6.2));
+        for (step, inside) in
+            [(1, i % edge + 1 < edge), (edge, i / edge % edge + 1 < edge), (edge * edge, i + edge * edge < n)]
+        {
+            let v = -1.0 - 0.1 * rng.number();
+            if inside {
+                triplets.extend([(i as u32, (i + step) as u32, v), ((i + step) as u32, i as u32, v)]);
+            }
+        }
+    }
+    let a = Csr::from_triplets(n, n, &triplets).unwrap();
+    let (terms, x) = (Terms::csr(&a).unwrap(), rng.numbers(n));
+    let (space, host) = (make(n), Cpu::new(n, 1));
+    for smoothing in &SMOOTHERS[..5] {
+        let how = MultilevelOptions { smoothing: *smoothing, ..options(CoarsenKind::Classical) };
+        let here = applied(&space, &Multilevel::new(&space, &terms, how).unwrap(), &x);
+        let expected = applied(&host, &Multilevel::new(&host, &terms, how).unwrap(), &x);
+        let d = distance(&here, &expected);
+        assert!(d <= 1e-12, "{smoothing:?}: {d:e}");
+    }
+}
+
 /// Values that do not differ by a factor, under the P of the first ones; and a fresh hierarchy of values that do.
 pub fn hierarchies_are_refreshed<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(72);
@@ -474,61 +503,102 @@ pub fn small_and_odd_systems<S: Coarsen>(make: Make<S>) {
     assert!(Multilevel::new(&make(2), &Terms::csr(&wide).unwrap(), limited).is_err());
 }
 
-/// Of several ranks each has the hierarchy of its own rows, and CG converges over all of them.
-pub fn ranks_have_their_own_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: MakeShare<S>) {
-    let a = diffusion(14, 100.0);
-    let n = a.rows();
-    let whole = Bsr::from_csr(&a, 1).unwrap();
-    let mut rng = Random(76);
-    let (x, near) = (rng.numbers(n), {
-        let mut near = whole.clone();
-        near.values_mut().iter_mut().for_each(|v| *v *= 2.0);
-        near
-    });
-    let how = MultilevelOptions { coarsest: 100, ..options(KINDS[0]) };
-    for &ranks in sizes {
-        for (what, partition) in partitions(n, ranks) {
-            let both = [&whole, &near].map(|a| split(&Terms::bsr(a), &partition).unwrap());
-            let found = Team::run(ranks, |comm| {
-                let rank = comm.rank();
-                let comm: Arc<dyn Communicator> = comm;
-                let [part, next] = [&both[0][rank], &both[1][rank]];
-                let space = share(&comm, part.rows.len())?;
-                let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-                let mut p = Multilevel::new(&space, &part.terms, how)?;
-                let mine: Vec<f64> = part.rows.iter().map(|&i| x[i as usize]).collect();
-                let first = applied(&space, &p, &mine);
-                let (mut b, mut y) = (space.vector()?, space.vector()?);
-                space.write(&mine, &mut b)?;
-                let mut cg = Cg::new(&space, CgOptions::default())?;
-                let stop = Stop { rtol: 1e-8, max_iterations: 300, ..Stop::default() };
-                let history = cg.solve(&space, &a, Some(&p), &b, &mut y, &stop, &mut ())?.clone();
-                p.update_values(&next.terms, TermValues::from(&next.terms))?;
-                Ok((part.rows.clone(), first, applied(&space, &p, &mine), history))
-            });
-            for (rows, first, second, history) in found.unwrap() {
-                assert_eq!(history.outcome, Outcome::Converged, "{ranks} ranks, {what}");
-                let place = |j: u32| rows.binary_search(&u64::from(j)).ok();
-                let mut triplets = Vec::new();
-                for (i, &row) in rows.iter().enumerate() {
-                    let (col, values) = a.row(row as usize);
-                    let own =
-                        col.iter().zip(values).filter_map(|(&j, &v)| Some((i as u32, place(j)? as u32, v)));
-                    triplets.extend(own);
-                }
-                let own = Csr::from_triplets(rows.len(), rows.len(), &triplets).unwrap();
-                let terms = Terms {
-                    terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(&own, 1).unwrap()))],
-                    halo: None,
-                };
-                let space = make(rows.len());
+/// The hierarchy of several ranks is that of the whole: its coarse systems are Pᵀ A P, it is symmetric, it is refreshed, and CG takes about as many iterations as on one
+/// rank.
+pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: MakeShare<S>) {
+    let scalar = diffusion(11, 100.0);
+    let blocks = {
+        let small = diffusion(7, 100.0);
+        let block = |v: f64| [2.0 * v, 0.1 * v, 0.0, 0.1 * v, v, 0.2 * v, 0.0, 0.2 * v, 3.0 * v];
+        let values = small.values().iter().flat_map(|&v| block(v)).collect();
+        let (n, row_ptr, col) = (small.rows(), small.row_ptr().to_vec(), small.col().to_vec());
+        Bsr::new(3, n, n, row_ptr, col, values).unwrap()
+    };
+    for (name, whole) in [("scalars", Bsr::from_csr(&scalar, 1).unwrap()), ("blocks", blocks)] {
+        let (n, b) = (whole.block_rows(), whole.block());
+        let mut twice = whole.clone();
+        twice.values_mut().iter_mut().for_each(|v| *v *= 2.0);
+        let mut rng = Random(76);
+        let [x, y] = [rng.numbers(n * b), rng.numbers(n * b)];
+        for (kind, cycle) in KINDS.into_iter().zip([Cycle::V, Cycle::W, Cycle::V]) {
+            // Several levels are shared before one is gathered.
+            let how = MultilevelOptions { coarsest: 60, gather: 150, cycle, ..options(kind) };
+            let coarse = MultilevelOptions { levels: 2, smooth_finest: false, gather: usize::MAX, ..how };
+            let stop = Stop { rtol: 1e-8, max_iterations: 300, ..Stop::default() };
+            let (alone, nodes) = {
+                let (space, terms) = (make(n * b), Terms::bsr(&whole));
+                let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
                 let p = Multilevel::new(&space, &terms, how).unwrap();
-                let mine: Vec<f64> = rows.iter().map(|&i| x[i as usize]).collect();
-                let expected = applied(&space, &p, &mine);
-                let d = distance(&first, &expected);
-                assert!(d <= 1e-12, "{ranks} ranks, {what}: {d:e}");
-                let half: Vec<f64> = expected.iter().map(|v| 0.5 * v).collect();
-                assert!(distance(&second, &half) <= 1e-12, "{ranks} ranks, {what}, new values");
+                let mut cg = Cg::new(&space, CgOptions::default()).unwrap();
+                let history = solved(&space, &a, &p, &mut cg, stop.rtol, &x).1;
+                (history.iterations, p.levels()[1].nodes())
+            };
+            for &ranks in sizes.iter().filter(|&&ranks| ranks > 1) {
+                for (what, partition) in partitions(n, ranks) {
+                    let both = [&whole, &twice].map(|a| split(&Terms::bsr(a), &partition).unwrap());
+                    let found = Team::run(ranks, |comm| {
+                        let rank = comm.rank();
+                        let comm: Arc<dyn Communicator> = comm;
+                        let [part, next] = [&both[0][rank], &both[1][rank]];
+                        let space = share(&comm, part.rows.len() * b)?;
+                        let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+                        let own = |x: &[f64]| -> Vec<f64> {
+                            part.rows.iter().flat_map(|&i| &x[i as usize * b..][..b]).copied().collect()
+                        };
+                        let [x, y] = [own(&x), own(&y)];
+                        let mut p = Multilevel::new(&space, &part.terms, how)?;
+                        let [px, py] = [applied(&space, &p, &x), applied(&space, &p, &y)];
+                        let (mut rhs, mut solution) = (space.vector()?, space.vector()?);
+                        space.write(&x, &mut rhs)?;
+                        let mut cg = Cg::new(&space, CgOptions::default())?;
+                        let history =
+                            cg.solve(&space, &a, Some(&p), &rhs, &mut solution, &stop, &mut ())?.clone();
+                        p.update_values(&next.terms, TermValues::from(&next.terms))?;
+                        let again = applied(&space, &p, &x);
+                        // Where A_c = R A P is solved exactly, P A_c⁻¹ R A is a projection.
+                        let mut c = Multilevel::new(&space, &part.terms, coarse)?;
+                        let projected = applied(&space, &c, &x);
+                        let same = applied(&space, &c, &applied(&space, &a, &projected));
+                        c.update_values(&next.terms, TermValues::from(&next.terms))?;
+                        let half = applied(&space, &c, &x);
+                        let dots = |pairs: &[(&[f64], &[f64])]| -> krylith::Result<Vec<f64>> {
+                            let mut sums: Vec<f64> = pairs.iter().map(|(x, y)| dot(x, y)).collect();
+                            comm.sum(&mut sums)?;
+                            Ok(sums)
+                        };
+                        let off = |x: &[f64], y: &[f64], factor: f64| -> Vec<f64> {
+                            x.iter().zip(y).map(|(x, y)| x - factor * y).collect()
+                        };
+                        let sums = dots(&[(&x, &py), (&y, &px), (&px, &px), (&projected, &projected)])?;
+                        let errors =
+                            [off(&again, &px, 0.5), off(&same, &projected, 1.0), off(&half, &projected, 0.5)];
+                        let errors = dots(&errors.each_ref().map(|e| (&e[..], &e[..])))?;
+                        Ok((sums, errors, history, c.levels().get(1).map(|level| level.nodes())))
+                    });
+                    // Numbers of nodes are those of one rank where ranks have runs of rows, one after the other.
+                    let rows: Vec<u64> = both[0].iter().flat_map(|part| part.rows.iter().copied()).collect();
+                    let in_order = rows.is_sorted();
+                    let as_one = kind == CoarsenKind::Classical;
+                    let what = format!("{name}, {kind:?}, {cycle:?}, {ranks} ranks, {what}");
+                    for (sums, errors, history, found) in found.unwrap() {
+                        let [one, two, px, projected] = sums[..] else { unreachable!() };
+                        assert!((one - two).abs() <= 1e-10 * one.abs(), "{what}: {one} and {two}");
+                        assert!(found.is_some() || !as_one, "{what}: there is no coarser level");
+                        let alike = found == Some(nodes) || !(as_one && in_order);
+                        assert!(alike, "{what}: {found:?} nodes, not {nodes}");
+                        assert!(errors[0].sqrt() <= 1e-10 * px.sqrt(), "{what}, new values: {errors:?}");
+                        let exact = errors[1].sqrt() <= 1e-8 * projected.sqrt() || found.is_none();
+                        assert!(exact, "{what}, projection: {errors:?}");
+                        assert!(
+                            errors[2].sqrt() <= 1e-10 * projected.sqrt(),
+                            "{what}, refreshed: {errors:?}"
+                        );
+                        assert_eq!(history.outcome, Outcome::Converged, "{what}");
+                        let (taken, more) = (history.iterations, if as_one { 1 } else { 5 });
+                        let same = taken <= alone + more || !(as_one || in_order);
+                        assert!(same, "{what}: {taken} iterations, {alone} on one rank");
+                    }
+                }
             }
         }
     }

@@ -68,12 +68,19 @@ pub fn schwarz_of_ranks() {
     }
 }
 
-/// Each GPU the hierarchy of its own rows.
+/// The hierarchy of all GPUs.
 pub fn levels_of_ranks() {
     let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
     for transport in [Transport::Auto, Transport::Nccl] {
         let counts = counts_for(transport);
-        conformance::multilevel::ranks_have_their_own_levels(&counts, &alone, &share(transport));
+        conformance::multilevel::ranks_share_levels(&counts, &alone, &share(transport));
+    }
+}
+
+/// Whole vectors from those of all GPUs.
+pub fn gpus_gather_vectors() {
+    for transport in [Transport::Auto, Transport::Nccl] {
+        conformance::gathered::ranks_gather_vectors(&counts_for(transport), &share(transport));
     }
 }
 

@@ -87,11 +87,19 @@ fn one_vector_of_a_scalar_system() {
 }
 
 #[test]
-fn ranks_have_their_own_levels() {
+fn ranks_share_levels() {
     let share = |comm: &Arc<dyn Communicator>, n: usize| {
         Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
     };
-    multilevel::ranks_have_their_own_levels(&[1, 2, 3], &|n| eager(n, 1), &share);
+    multilevel::ranks_share_levels(&[2, 3], &|n| eager(n, 1), &share);
+}
+
+#[test]
+fn ranks_gather_vectors() {
+    let share = |comm: &Arc<dyn Communicator>, n: usize| {
+        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
+    };
+    crate::conformance::gathered::ranks_gather_vectors(&[2, 3, 5], &share);
 }
 
 #[test]

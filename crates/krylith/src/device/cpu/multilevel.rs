@@ -16,6 +16,9 @@ impl Coarsen for Cpu {
     fn host_threads(&self) -> Arc<Pool> {
         self.pool().clone()
     }
+    fn among(&self, len: usize) -> Result<Self> {
+        Ok(Self::distributed(len, self.pool().clone(), self.comm.clone()))
+    }
     fn couplings(&self, terms: &Terms) -> Result<Bsr> {
         host::galerkin::couplings(self.pool(), terms)
     }

@@ -42,21 +42,21 @@ impl Outer {
         halo: &Arc<Halo>,
         store: Store,
     ) -> Result<(Terms<'static>, Self)> {
-        if !terms.is_square() {
+        let (n, own) = (terms.block_rows(), halo.own);
+        if let Some((_, a)) = terms.terms.iter().find(|(_, a)| a.block_columns() != own + halo.ghosts) {
             return Err(Error::invalid(format!(
-                "a distributed matrix of {} block rows with {} ghosts must have as many block columns together",
-                terms.block_rows(),
+                "a distributed matrix has {} block columns; the {own} nodes of its rank and {} ghosts were expected",
+                a.block_columns(),
                 halo.ghosts
             )));
         }
-        let n = terms.block_rows();
         let has_ghosts =
-            |a: &Bsr, i: usize| a.col()[..a.row_ptr()[i + 1]][a.row_ptr()[i]..].last() >= Some(&(n as u32));
+            |a: &Bsr, i: usize| a.col()[..a.row_ptr()[i + 1]][a.row_ptr()[i]..].last() >= Some(&(own as u32));
         let rows: Vec<u32> =
             (0..n).filter(|&i| terms.terms.iter().any(|(_, a)| has_ghosts(a, i))).map(|i| i as u32).collect();
         let (mut inner, mut outer) = (Vec::new(), Vec::new());
         for (c, a) in &terms.terms {
-            let (d, o) = cut(a, &rows, halo.ghosts)?;
+            let (d, o) = cut(a, &rows, own, halo.ghosts)?;
             inner.push((c.clone(), Cow::Owned(d)));
             outer.push((c.clone(), Cow::Owned(o)));
         }
@@ -192,21 +192,21 @@ pub(super) fn channel(comm: &dyn Communicator, halo: &Halo, run: usize) -> Resul
 }
 
 /// D and O of a rank's rows; O has the `rows` alone, and its columns count ghosts from 0.
-fn cut(a: &Bsr, rows: &[u32], ghosts: usize) -> Result<(Bsr, Bsr)> {
+fn cut(a: &Bsr, rows: &[u32], own: usize, ghosts: usize) -> Result<(Bsr, Bsr)> {
     let (n, b) = (a.block_rows(), a.block());
     let part = |rows: &mut dyn Iterator<Item = usize>, ghost: bool| {
         let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
         for i in rows {
             let row = &a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]];
-            let split = row.partition_point(|&j| (j as usize) < n);
+            let split = row.partition_point(|&j| (j as usize) < own);
             let range = if ghost { split..row.len() } else { 0..split };
-            col.extend(row[range.clone()].iter().map(|&j| if ghost { j - n as u32 } else { j }));
+            col.extend(row[range.clone()].iter().map(|&j| if ghost { j - own as u32 } else { j }));
             let first = a.row_ptr()[i];
             values.extend_from_slice(&a.values()[(first + range.start) * b * b..(first + range.end) * b * b]);
             row_ptr.push(col.len());
         }
         let count = row_ptr.len() - 1;
-        Bsr::new(b, count, if ghost { ghosts } else { n }, row_ptr, col, values)
+        Bsr::new(b, count, if ghost { ghosts } else { own }, row_ptr, col, values)
     };
     Ok((part(&mut (0..n), false)?, part(&mut rows.iter().map(|&i| i as usize), true)?))
 }

@@ -41,6 +41,7 @@ sources! {
     "all_reduce.cu" => "kernels/all_reduce.cu",
     "amg.cuh" => "kernels/amg.cuh",
     "amg_aggregate.cu" => "kernels/amg_aggregate.cu",
+    "amg_boundary.cu" => "kernels/amg_boundary.cu",
     "amg_couplings.cu" => "kernels/amg_couplings.cu",
     "amg_galerkin.cu" => "kernels/amg_galerkin.cu",
     "amg_galerkin.cuh" => "kernels/amg_galerkin.cuh",

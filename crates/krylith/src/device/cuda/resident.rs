@@ -37,6 +37,17 @@ impl Resident {
         Self { device, row_ptr, col, values: Arc::new(values) }
     }
 
+    /// The same rows with other columns.
+    pub fn with_columns(&self, col: Buffer<u32>) -> Self {
+        let (device, row_ptr, values) = (self.device.clone(), self.row_ptr.clone(), self.values.clone());
+        Self { device, row_ptr, col: Arc::new(col), values }
+    }
+
+    /// Rows as long with other columns and values.
+    pub fn with_pattern(&self, col: Buffer<u32>, values: Buffer<f64>) -> Self {
+        Self { values: Arc::new(values), ..self.with_columns(col) }
+    }
+
     /// Room for a matrix of so many block rows and blocks of `square` numbers.
     pub fn room(device: &Arc<Device>, rows: usize, blocks: usize, square: usize) -> Result<Self> {
         let what = "a matrix";

@@ -14,7 +14,7 @@ use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
-/// A hierarchy of this rank's own nodes; `smoothed` on its finest level too, or the coarse part of a composition. Collective.
+/// A hierarchy of all ranks, or with near-null vectors of this rank's own nodes; `smoothed` on its finest level too, or the coarse part of a composition. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -32,8 +32,9 @@ pub(super) fn build<S: SolverSpace>(
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
-        // The solver's operator is that of all ranks, in the precision of the solver.
-        let operator = (comm.size() == 1 && options.store == store).then(|| a.clone());
+        // The solver's operator is in the precision of the solver; with near-null vectors each rank has a hierarchy of its own rows.
+        let same = comm.size() == 1 || local.near.is_empty();
+        let operator = (same && options.store == store).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
             Some(wanted) => {
@@ -43,7 +44,8 @@ pub(super) fn build<S: SolverSpace>(
             }
         };
         let near = near_null(terms, local)?;
-        Multilevel::with(space, terms, options, Finest { operator, subdomains, near })
+        let numbers = local.numbers.map(|numbers| (0..terms.block_rows()).map(|i| numbers.at(i)).collect());
+        Multilevel::with(space, terms, options, Finest { operator, subdomains, near, numbers })
     })();
     let p = agree(comm, numbered(local, made))?;
     let info = info(space, &p, local.near.len(), start)?;
@@ -63,7 +65,11 @@ fn near_null(terms: &Terms, local: &LocalProblem) -> Result<Option<NearNull>> {
 fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instant) -> Result<PrecondInfo> {
     let (comm, options) = (space.comm(), p.options());
     let levels = p.levels();
-    let of = |f: &dyn Fn(usize) -> usize| (0..levels.len()).map(f).sum::<usize>() as f64;
+    // Levels that every rank has as a whole count once.
+    let shared = levels[0].terms().halo.is_some();
+    let counts = |k: usize| !shared || levels[k].terms().halo.is_some() || comm.rank() == 0;
+    let of =
+        |f: &dyn Fn(usize) -> usize| (0..levels.len()).filter(|&k| counts(k)).map(f).sum::<usize>() as f64;
     let square = (levels[0].terms().block().pow(2) * levels[0].terms().stages().pow(2)) as f64;
     let last = &levels[levels.len() - 1];
     let mut sums = [
@@ -101,7 +107,12 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         ("grid_complexity".into(), Value::Number(grids)),
     ];
     let ranks = comm.size();
-    let own = if ranks > 1 { format!(", one hierarchy on each of {ranks} ranks") } else { String::new() };
+    let whole = levels.iter().filter(|level| level.terms().halo.is_none()).count();
+    let own = match (ranks > 1, shared) {
+        (false, _) => String::new(),
+        (true, true) => format!(" over {ranks} ranks, {whole} of them on every rank"),
+        (true, false) => format!(", one hierarchy on each of {ranks} ranks"),
+    };
     let mut details = vec![format!(
         "{}{own}, operator complexity {operators:.2}, grid complexity {grids:.2}, set up in {}",
         plural(most, "level"),
@@ -132,7 +143,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         Smoothing::Ildu { sweeps } => format!("ILDU(0)({sweeps})"),
     };
     let cycle = options.cycle.name().to_uppercase();
-    let ranks = if ranks > 1 { ", block Jacobi over ranks" } else { "" };
+    let ranks = if ranks > 1 && !shared { ", block Jacobi over ranks" } else { "" };
     let (name, what) = match options.smooth_finest {
         true => ("amg", "algebraic multigrid"),
         false => ("coarse", "coarse levels"),

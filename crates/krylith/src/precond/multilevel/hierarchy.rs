@@ -1,13 +1,14 @@
 //! The levels of a hierarchy: made, refreshed, and applied as one preconditioner.
 //!
-//! Level 0 is the system, or of several ranks' system the part that couples this rank's own nodes: block Jacobi over ranks. Each next level
-//! is R A P of the one before. All levels have vectors and sums of this rank alone.
+//! Level 0 is the system. Each next level is R A P of the one before. Of several ranks' system all share the finer levels (`ranks/`), and from the first small one on
+//! every rank has the whole of each; with near-null vectors each rank has a hierarchy of what couples its own nodes, block Jacobi over ranks.
 //!
 //! Ledger of a V-cycle: on each level two applications of the smoother, its products and one more with A, P and R once, 6 N numbers.
 
 use super::coarsest::{self, Inverse};
 use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::host::near_null;
+use super::ranks::{self, Next};
 use super::smoother::{Fused, Room, Smoother, Smoothing};
 use super::transfers::Transfers;
 use super::{Coarsen, Coarsening, NearNull, Transfer};
@@ -58,6 +59,8 @@ pub struct MultilevelOptions {
     pub coarsest: usize,
     /// Most levels.
     pub levels: usize,
+    /// Unknowns of a level of several ranks up to which every rank goes on with the whole of it.
+    pub gather: usize,
     /// Precision of everything that is stored; arithmetic is f64.
     pub store: Store,
 }
@@ -67,6 +70,8 @@ impl MultilevelOptions {
     pub const COARSEST: usize = 400;
     /// Most levels where no number is given.
     pub const LEVELS: usize = 25;
+    /// Unknowns of a level that is gathered where none are given.
+    pub const GATHER: usize = 100_000;
     /// Degree of Chebyshev's polynomials where none is given.
     pub const DEGREE: usize = 2;
 }
@@ -80,6 +85,7 @@ impl Default for MultilevelOptions {
             smooth_finest: true,
             coarsest: Self::COARSEST,
             levels: Self::LEVELS,
+            gather: Self::GATHER,
             store: Store::F64,
         }
     }
@@ -88,16 +94,16 @@ impl Default for MultilevelOptions {
 /// A level.
 pub struct Level<S: Coarsen> {
     pub(super) space: S,
-    terms: Terms<'static>,
+    pub(super) terms: Terms<'static>,
     /// None where nothing but the inverse is applied.
-    operator: Option<Rc<RefCell<PointBlock<S>>>>,
+    pub(super) operator: Option<Rc<RefCell<PointBlock<S>>>>,
     /// The operator is the solver's, which gives it new values.
-    shared: bool,
+    pub(super) shared: bool,
     /// None where the inverse is applied, and where the level only hands on to the next.
     pub(super) smoother: Option<Smoother<S>>,
     /// To and from the next level; none on the last.
     pub(super) transfer: Option<Transfers<S>>,
-    inverse: Option<Inverse<S>>,
+    pub(super) inverse: Option<Inverse<S>>,
 }
 
 /// y ≈ A⁻¹ x by a cycle over the levels of a hierarchy.
@@ -134,16 +140,23 @@ pub(crate) struct Finest<S: Coarsen> {
     pub subdomains: Option<Subdomains>,
     /// Near-null vectors of own rows.
     pub near: Option<NearNull>,
+    /// Numbers of own rows in the whole system, where they are not a run for each rank.
+    pub numbers: Option<Vec<u64>>,
+}
+
+impl<S: Coarsen> Default for Finest<S> {
+    fn default() -> Self {
+        Self { operator: None, subdomains: None, near: None, numbers: None }
+    }
 }
 
 impl<S: Coarsen> Multilevel<S> {
-    /// Coarsens until little is left, and prepares a cycle over all levels. Of terms with a halo this is a hierarchy of the rank's own
-    /// nodes: nothing here communicates.
+    /// Coarsens until little is left, and prepares a cycle over all levels. Collective where the terms have a halo.
     ///
     /// # Errors
     /// A matrix that is not square; a diagonal block that cannot be inverted, with its row; a device without room.
     pub fn new(space: &S, terms: &Terms, options: MultilevelOptions) -> Result<Self> {
-        Self::with(space, terms, options, Finest { operator: None, subdomains: None, near: None })
+        Self::with(space, terms, options, Finest::default())
     }
 
     /// The same from vectors that the matrix maps nearly to zero, in smoothed or plain aggregation: each coarse node has an unknown for each of
@@ -158,7 +171,7 @@ impl<S: Coarsen> Multilevel<S> {
         near: NearNull,
     ) -> Result<Self> {
         near.check(terms)?;
-        Self::with(space, terms, options, Finest { operator: None, subdomains: None, near: Some(near) })
+        Self::with(space, terms, options, Finest { near: Some(near), ..Finest::default() })
     }
 
     /// The same with what is there already.
@@ -171,15 +184,27 @@ impl<S: Coarsen> Multilevel<S> {
         if !terms.is_square() {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
         }
-        let distributed = terms.halo.as_ref().is_some_and(|halo| halo.ghosts > 0);
+        let several = terms.halo.is_some() && space.comm().size() > 1;
+        let distributed = several && finest.near.is_some();
+        let joint = several && !distributed;
         let mut finest = finest;
         let mut near = finest.near.take();
-        let mut finest = Some(finest);
-        let mut next = Some(if distributed { own_part(terms)? } else { owned(terms) });
         let mut levels: Vec<Level<S>> = Vec::new();
+        let mut next = None;
+        if joint {
+            let numbers = match finest.numbers.take() {
+                Some(numbers) => numbers,
+                None => ranks::numbers(space.comm(), terms.block_rows())?,
+            };
+            next = Self::joint(space, terms, &options, finest, numbers, &mut levels)?;
+            finest = Finest::default();
+        } else {
+            next = next.or(Some(if distributed { own_part(terms)? } else { owned(terms) }));
+        }
+        let mut finest = Some(finest);
         while let Some(terms) = next.take() {
             let depth = levels.len();
-            let taken = finest.take().unwrap_or(Finest { operator: None, subdomains: None, near: None });
+            let taken = finest.take().unwrap_or_default();
             let taken = Finest { near: near.take(), ..taken };
             let made = Level::new(space, terms, &options, depth, taken);
             let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
@@ -197,6 +222,31 @@ impl<S: Coarsen> Multilevel<S> {
         Ok(Self { levels, work, distributed, symmetric, options, key: fresh_key() })
     }
 
+    /// The levels that ranks share, and the next one, which every rank has alone.
+    fn joint(
+        space: &S,
+        terms: &Terms,
+        options: &MultilevelOptions,
+        finest: Finest<S>,
+        numbers: Vec<u64>,
+        levels: &mut Vec<Level<S>>,
+    ) -> Result<Option<Terms<'static>>> {
+        let mut next = Some(Next::Shared(Terms { halo: terms.halo.clone(), ..owned(terms) }, numbers));
+        let mut finest = Some(finest);
+        loop {
+            let (terms, numbers) = match next.take() {
+                None => return Ok(None),
+                Some(Next::Whole(terms)) => return Ok(Some(terms)),
+                Some(Next::Shared(terms, numbers)) => (terms, numbers),
+            };
+            let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
+            let made = ranks::level(space, terms, options, depth, taken, &numbers);
+            let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
+            levels.push(level);
+            next = coarse;
+        }
+    }
+
     /// The same hierarchy for new values and coefficients of terms of the same patterns: P stays, and everything else is computed again
     /// where it stands.
     ///
@@ -211,6 +261,8 @@ impl<S: Coarsen> Multilevel<S> {
         }
         if self.distributed {
             finest.terms = own_part(terms)?;
+        } else if finest.terms.halo.is_some() {
+            finest.terms = finest.space.place(&Terms { halo: terms.halo.clone(), ..owned(terms) })?;
         } else {
             for (t, (c, values)) in values.iter().enumerate() {
                 let (own, a) = &mut finest.terms.terms[t];
@@ -225,8 +277,12 @@ impl<S: Coarsen> Multilevel<S> {
             let (above, below) = self.levels.split_at_mut(depth + 1);
             let level = &mut above[depth];
             level.refresh(self.options.store).map_err(|e| on_level(depth, e))?;
-            if let (Some(transfer), Some(next)) = (&level.transfer, below.first_mut()) {
+            if let (Some(transfer), Some(next)) = (&mut level.transfer, below.first_mut()) {
                 let _factors = setup::begin_inside(SetupPart::Factors);
+                if let Some(joint) = &mut transfer.joint {
+                    next.terms = next.space.place(&joint.coarse(&level.space, &level.terms)?)?;
+                    continue;
+                }
                 for (to, from) in next.terms.terms.iter_mut().zip(&level.terms.terms) {
                     to.0 = from.0.clone();
                 }
@@ -357,15 +413,7 @@ impl<S: Coarsen> Level<S> {
         let smoother = if direct || alone {
             None
         } else {
-            let order = terms.block() * terms.stages();
-            let cut = || match finest.subdomains {
-                Some(subdomains) => Ok(subdomains),
-                None => {
-                    let device = |rows| space.cut_graph(&terms, rows);
-                    let spec = IlduSpec::default().subdomains(order);
-                    Ok(partition::of_whole_on(&terms, None, None, spec, &device)?.0)
-                }
-            };
+            let cut = || cut_for(&space, &terms, finest.subdomains);
             Some(Smoother::new(&space, &terms, options.smoothing, options.store, cut)?)
         };
         Ok((Self { space, terms, operator, shared, smoother, transfer, inverse }, coarse))
@@ -390,7 +438,10 @@ impl<S: Coarsen> Level<S> {
             }
         }
         let _factors = setup::begin_inside(SetupPart::Factors);
-        smoother.as_mut().map_or(Ok(()), |smoother| smoother.update_values(space, terms))?;
+        let of_own = terms.halo.is_some() && matches!(smoother, Some(Smoother::Factors { .. }));
+        let own = of_own.then(|| own_part(terms)).transpose()?;
+        let of = own.as_ref().unwrap_or(terms);
+        smoother.as_mut().map_or(Ok(()), |smoother| smoother.update_values(space, of))?;
         inverse.as_mut().map_or(Ok(()), |inverse| inverse.update_values(space, terms))
     }
 
@@ -527,12 +578,31 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
 }
 
 /// The operator of a level. Coarse scalar rows lie on no few diagonals: nothing looks for them.
-fn operator<S: Coarsen>(space: &S, terms: &Terms, store: Store, depth: usize) -> Result<PointBlock<S>> {
+pub(super) fn operator<S: Coarsen>(
+    space: &S,
+    terms: &Terms,
+    store: Store,
+    depth: usize,
+) -> Result<PointBlock<S>> {
     let scalar = (terms.block(), terms.stages(), terms.terms.len()) == (1, 1, 1);
     match scalar && depth > 0 {
         true => space.level_operator(terms, store),
         false => PointBlock::new(space, terms, store, false),
     }
+}
+
+/// Subdomains for a smoother that wants some: those that are there, or small ones.
+pub(super) fn cut_for<S: Coarsen>(
+    space: &S,
+    terms: &Terms,
+    subdomains: Option<Subdomains>,
+) -> Result<Subdomains> {
+    if let Some(subdomains) = subdomains {
+        return Ok(subdomains);
+    }
+    let device = |rows| space.cut_graph(terms, rows);
+    let spec = IlduSpec::default().subdomains(terms.block() * terms.stages());
+    Ok(partition::of_whole_on(terms, None, None, spec, &device)?.0)
 }
 
 /// Terms of their own, which share the arrays.
@@ -542,7 +612,7 @@ fn owned(terms: &Terms) -> Terms<'static> {
 }
 
 /// What couples own nodes alone.
-fn own_part(terms: &Terms) -> Result<Terms<'static>> {
+pub(super) fn own_part(terms: &Terms) -> Result<Terms<'static>> {
     let n = terms.block_rows();
     let own = |a: &Bsr| -> Result<Bsr> {
         let (b, square) = (a.block(), a.block() * a.block());

@@ -15,6 +15,7 @@ mod cycle;
 mod hierarchy;
 pub(crate) mod host;
 mod near_null;
+pub(crate) mod ranks;
 mod smoother;
 mod transfers;
 
@@ -23,6 +24,7 @@ pub(crate) use hierarchy::Finest;
 pub use hierarchy::{Level, Multilevel, MultilevelOptions};
 pub use near_null::NearNull;
 pub(crate) use near_null::rigid;
+pub use ranks::{NearTransfer, Neighbourhood};
 pub use smoother::{Direction, Fused, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
@@ -31,6 +33,7 @@ use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::operator::{Format, PointBlock, PointBlockSum, Terms};
 use crate::space::{Store, SweepSource};
+pub use host::parallel::Rows as RowsOfMatrix;
 use std::sync::Arc;
 
 /// The vector passes of hierarchies and cycles.
@@ -89,7 +92,7 @@ pub struct Transfer {
     pub restriction: Bsr,
 }
 
-/// A device that makes coarse levels. Everything here is this rank's alone: terms have no halo.
+/// A device that makes coarse levels. What is not said to be collective is this rank's alone.
 pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// Vectors of `len` numbers on this device and its queue, of this rank alone.
     ///
@@ -105,6 +108,49 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn couplings(&self, terms: &Terms) -> Result<Bsr>;
     /// What interpolates level `level` (0 is the finest) from a coarser one; `None` where that would have as many nodes, or none.
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>>;
+    /// Vectors of this rank's share of `len` numbers on this device and its queue, of the same ranks.
+    ///
+    /// # Errors
+    /// A device without room.
+    fn among(&self, len: usize) -> Result<Self>;
+    /// What interpolates own nodes of a level of all ranks; `couplings` are those of own nodes and of `near` ones, whose rows are empty where they are not known.
+    /// `None`, on all ranks, where the coarser level would have as many nodes, or none. Collective.
+    ///
+    /// # Errors
+    /// A device without room; a rank that is gone or failed.
+    fn transfer_near(
+        &self,
+        couplings: &Bsr,
+        how: &Coarsening,
+        level: usize,
+        near: &Neighbourhood,
+    ) -> Result<Option<NearTransfer>> {
+        ranks::transfer_by_ranks(self, couplings, how, level, near)
+    }
+    /// The transpose of a matrix of 1×1 blocks.
+    fn transposed(&self, a: &Bsr) -> Result<Bsr> {
+        host::galerkin::transpose(&self.host_threads(), a)
+    }
+    /// These rows, on the host.
+    fn rows_of(&self, a: &Bsr, nodes: &[u32]) -> Result<RowsOfMatrix> {
+        Ok(ranks::rows::rows_of(a, nodes))
+    }
+    /// The matrix with rows of the host below it, and so many columns.
+    fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
+        Ok(ranks::rows::with_rows(a, below, columns))
+    }
+    /// The first rows, whose columns below `columns` alone are kept.
+    fn first_rows(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
+        Ok(ranks::rows::first_rows(a, rows, columns))
+    }
+    /// The matrix with column j as column `numbers[j]` of `columns`, ascending in each row.
+    fn renumbered(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
+        Ok(ranks::rows::renumbered(a, numbers, columns))
+    }
+    /// S A for a matrix S of zeros and ones: sums of rows of A, each with the diagonal stored.
+    fn sums_of_rows(&self, s: &Bsr, a: &Bsr) -> Result<Bsr> {
+        Ok(ranks::rows::sums_of_rows(s, a))
+    }
     /// R Aₜ P of every term under the same coefficients, with the diagonal stored in every row.
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>>;
     /// The same for new values of `terms`, into what [`galerkin`](Self::galerkin) made of others of the same patterns.

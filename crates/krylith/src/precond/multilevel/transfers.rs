@@ -1,6 +1,7 @@
 //! P and R between two levels as operators.
 
 use super::host::near_null::Blocks;
+use super::ranks::Joint;
 use super::smoother::Room;
 use super::{Coarsen, Transfer};
 use crate::Result;
@@ -23,6 +24,8 @@ pub(super) struct Transfers<S: Coarsen> {
     order: usize,
     /// P ⊗ I and R ⊗ I as products, where the device has no kernel of its own for them.
     products: Option<[PointBlock<S>; 2]>,
+    /// How several ranks share them.
+    pub joint: Option<Joint<S>>,
     /// P by nodes, where it was made of near-null vectors: it has blocks then, and the matrices are not meant ⊗ I.
     pub blocks: Option<Blocks>,
 }
@@ -41,7 +44,7 @@ impl<S: Coarsen> Transfers<S> {
     ) -> Result<Self> {
         let order = terms.block() * terms.stages();
         if blocks.is_none() && space.interpolates(order) {
-            return Ok(Self { matrices, order, products: None, blocks });
+            return Ok(Self { matrices, order, products: None, joint: None, blocks });
         }
         let made = |p: &Bsr| -> Result<PointBlock<S>> {
             let wide = if blocks.is_some() { Terms::bsr(p) } else { widened(p, order)? };
@@ -51,11 +54,19 @@ impl<S: Coarsen> Transfers<S> {
             }
         };
         let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
-        Ok(Self { matrices, order, products, blocks })
+        Ok(Self { matrices, order, products, joint: None, blocks })
+    }
+
+    /// Between levels that ranks share, or the last of these and the first that each has.
+    pub fn joint(matrices: Transfer, order: usize, joint: Joint<S>) -> Self {
+        Self { matrices, order, products: None, joint: Some(joint), blocks: None }
     }
 
     /// b_c ← R r.
     pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
+        if let Some(joint) = &self.joint {
+            return joint.restrict(on, r, coarse);
+        }
         match &self.products {
             Some([_, restriction]) => restriction.apply(on, r, coarse),
             None => on.interpolate(&self.matrices.restriction, self.order, r, coarse, false),
@@ -64,6 +75,9 @@ impl<S: Coarsen> Transfers<S> {
 
     /// x ← P x_c.
     pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        if let Some(joint) = &self.joint {
+            return joint.prolong(on, coarse, x);
+        }
         match &self.products {
             Some([prolongation, _]) => prolongation.apply(on, coarse, x),
             None => on.interpolate(&self.matrices.prolongation, self.order, coarse, x, false),
@@ -72,15 +86,21 @@ impl<S: Coarsen> Transfers<S> {
 
     /// x ← x + P x_c.
     pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
-        let Some([prolongation, _]) = &self.products else {
-            return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
-        };
-        prolongation.apply(on, coarse, &mut room.q)?;
+        match (&self.products, &self.joint) {
+            (Some([prolongation, _]), _) => prolongation.apply(on, coarse, &mut room.q)?,
+            (None, Some(joint)) => joint.prolong(on, coarse, &mut room.q)?,
+            (None, None) => {
+                return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
+            }
+        }
         on.sweep(add, &mut room.scalars, [], [&room.q], [x], [])
     }
 
     /// Bytes that both move at least.
     pub fn bytes(&self) -> u64 {
+        if let Some(joint) = &self.joint {
+            return joint.bytes();
+        }
         let Some(products) = &self.products else {
             let p = &self.matrices.prolongation;
             let (rows, columns) = (p.block_rows() as u64, p.block_columns() as u64);
@@ -93,12 +113,13 @@ impl<S: Coarsen> Transfers<S> {
 
     /// Changes when what they refer to moves.
     pub fn key(&self) -> u64 {
-        self.products.as_ref().map_or(0, |products| joined_key(products.iter().map(|product| product.key())))
+        let products = self.products.iter().flatten().map(|product| product.key());
+        joined_key(products.chain(self.joint.iter().map(Joint::key)))
     }
 }
 
 /// P ⊗ I of this order, as a product that every device takes: as many stages as possible, the rest in diagonal blocks.
-fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
+pub(super) fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
     let stages = (1..=STAGES).rev().find(|s| order.is_multiple_of(*s)).unwrap_or(1);
     let b = order / stages;
     let matrix = if b == 1 {

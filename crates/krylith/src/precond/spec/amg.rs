@@ -212,6 +212,7 @@ impl AmgSpec {
             aggressive: self.aggressive.unwrap_or(default.aggressive),
         };
         MultilevelOptions {
+            gather: MultilevelOptions::GATHER,
             cycle: self.cycle(),
             coarsening,
             smoothing: self.smoother,

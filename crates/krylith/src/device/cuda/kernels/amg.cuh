@@ -26,3 +26,6 @@ __device__ __forceinline__ u64 splitmix64(u64 seed, u64 index) {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
 }
+
+// Of nodes that are alike in all else the order of their numbers decides: in the whole system where there are ranks, else here.
+__device__ __forceinline__ bool after(const u64* __restrict__ numbers, u32 i, u32 j) { return numbers ? numbers[i] > numbers[j] : i > j; }

@@ -53,17 +53,17 @@ extern "C" __global__ void __launch_bounds__(256) aggregate_strong(const i64 n, 
 }
 
 // What an undecided node weighs, as in PMIS; a decided one 0.
-extern "C" __global__ void __launch_bounds__(256) roots_begin(const i64 n, const u64 seed, const u32* __restrict__ counts, const u8* __restrict__ coupled, u64* __restrict__ weight, u8* __restrict__ state) {
+extern "C" __global__ void __launch_bounds__(256) roots_begin(const i64 n, const u64 seed, const u64* __restrict__ numbers, const u32* __restrict__ counts, const u8* __restrict__ coupled, u64* __restrict__ weight, u8* __restrict__ state) {
     for EACH (i, n) {
         const u64 count = counts[i];
         const bool alone = count == 0 && !coupled[i];
-        weight[i] = alone ? 0 : (count << 40 | splitmix64(seed, (u64)i) >> 24) + 1;
+        weight[i] = alone ? 0 : (count << 40 | splitmix64(seed, numbers ? numbers[i] : (u64)i) >> 24) + 1;
         state[i] = alone ? NO_ROOT : UNDECIDED;
     }
 }
 
 // The heaviest undecided node of each node and its neighbours, or NONE; `left` goes up by the undecided nodes.
-extern "C" __global__ void __launch_bounds__(256) roots_greatest(GRAPH, const u64* __restrict__ weight, u32* __restrict__ greatest, u32* left) {
+extern "C" __global__ void __launch_bounds__(256) roots_greatest(GRAPH, const u64* __restrict__ weight, const u64* __restrict__ numbers, u32* __restrict__ greatest, u32* left) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
         const i64 i = first + (lane >> shift);
@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256) roots_greatest(GRAPH, const u6
             if (!(flags[p] & STRONG)) continue;
             const u32 j = col[p];
             const u64 w = weight[j];
-            if (w > most || (w == most && w != 0 && j > who)) {
+            if (w > most || (w == most && w != 0 && after(numbers, j, who))) {
                 most = w;
                 who = j;
             }
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(256) roots_greatest(GRAPH, const u6
         for (int step = 1; step < lanes; step *= 2) {
             const u64 w = __shfl_xor_sync(FULL, most, step);
             const u32 j = __shfl_xor_sync(FULL, who, step);
-            if (w > most || (w == most && w != 0 && j > who)) {
+            if (w > most || (w == most && w != 0 && after(numbers, j, who))) {
                 most = w;
                 who = j;
             }
@@ -92,19 +92,19 @@ extern "C" __global__ void __launch_bounds__(256) roots_greatest(GRAPH, const u6
     }
 }
 
-// Undecided nodes that are the heaviest of what their neighbours, and they themselves, have found become roots.
-extern "C" __global__ void __launch_bounds__(256) roots_choose(GRAPH, const u64* __restrict__ weight, const u32* __restrict__ greatest, u8* __restrict__ state) {
+// Undecided nodes below `here` that are the heaviest of what their neighbours, and they themselves, have found become roots.
+extern "C" __global__ void __launch_bounds__(256) roots_choose(GRAPH, const i64 here, const u64* __restrict__ weight, const u64* __restrict__ numbers, const u32* __restrict__ greatest, u8* __restrict__ state) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
         const i64 i = first + (lane >> shift);
-        const u64 own = i < n ? weight[i] : 0;
+        const u64 own = i < here ? weight[i] : 0;
         bool beaten = own != 0 && greatest[i] != i;
         for EACH_ENTRY (p, i, own != 0 && !beaten) {
             if (!(flags[p] & STRONG)) continue;
             const u32 j = greatest[col[p]];
             if (j == NONE || j == i) continue;
             const u64 w = weight[j];
-            beaten = beaten || w > own || (w == own && j > i);
+            beaten = beaten || w > own || (w == own && after(numbers, j, (u32)i));
         }
         for (int step = 1; step < lanes; step *= 2) beaten |= __shfl_xor_sync(FULL, (int)beaten, step) != 0;
         if (own != 0 && !beaten && (lane & (lanes - 1)) == 0) state[i] = NEW_ROOT;
@@ -148,16 +148,16 @@ extern "C" __global__ void __launch_bounds__(256) roots_lose(GRAPH, const u32 ro
     }
 }
 
-// The neighbour j to which a node is coupled most strongly, of those with of[j] == wanted, or != wanted; of equal ones the first. In all lanes of the row.
-__device__ u32 strongest(GRAPH, const double* __restrict__ values, i64 i, bool here, int lane, int lanes, const u32* of, u32 wanted, bool equal) {
+// The neighbour j to which a node is coupled most strongly, of those with an aggregate; of equal ones the first by `numbers`. In all lanes of the row.
+__device__ u32 strongest(GRAPH, const double* __restrict__ values, const u64* __restrict__ numbers, i64 i, bool here, int lane, int lanes, const u32* member) {
     double most = -1;
     u32 who = NONE;
     for EACH_ENTRY (p, i, here) {
         if (!(flags[p] & STRONG)) continue;
         const u32 j = col[p];
-        if ((of[j] == wanted) != equal) continue;
+        if (member[j] == NONE) continue;
         const double size = fabs(values[p]);
-        if (size > most) {
+        if (size > most || (size == most && after(numbers, who, j))) {
             most = size;
             who = j;
         }
@@ -165,7 +165,7 @@ __device__ u32 strongest(GRAPH, const double* __restrict__ values, i64 i, bool h
     for (int step = 1; step < lanes; step *= 2) {
         const double size = __shfl_xor_sync(FULL, most, step);
         const u32 j = __shfl_xor_sync(FULL, who, step);
-        if (size > most || (size == most && j < who)) {
+        if (size > most || (size == most && j != NONE && after(numbers, who, j))) {
             most = size;
             who = j;
         }
@@ -181,13 +181,13 @@ extern "C" __global__ void __launch_bounds__(256) join_begin(const i64 n, const 
     }
 }
 
-// What each coupled node without an aggregate would join: that of its strongest neighbour which has one. `chosen` counts those that found one.
-extern "C" __global__ void __launch_bounds__(256) join_wish(GRAPH, const double* __restrict__ values, const u8* __restrict__ coupled, const u32* __restrict__ member, u32* __restrict__ wish, u32* chosen) {
+// What each coupled node below `own` without an aggregate would join: that of its strongest neighbour which has one. `chosen` counts those that found one.
+extern "C" __global__ void __launch_bounds__(256) join_wish(GRAPH, const i64 own, const double* __restrict__ values, const u64* __restrict__ numbers, const u8* __restrict__ coupled, const u32* __restrict__ member, u32* __restrict__ wish, u32* chosen) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
         const i64 i = first + (lane >> shift);
-        const bool here = i < n && member[i] == NONE && coupled[i];
-        const u32 j = strongest(n, ptr, col, shift, flags, values, i, here, lane, lanes, member, NONE, false);
+        const bool here = i < own && member[i] == NONE && coupled[i];
+        const u32 j = strongest(n, ptr, col, shift, flags, values, numbers, i, here, lane, lanes, member);
         const bool leads = here && (lane & (lanes - 1)) == 0;
         if (leads) wish[i] = j == NONE ? NONE : member[j];
         const u32 found = __popc(__ballot_sync(FULL, leads && j != NONE));
@@ -218,7 +218,17 @@ extern "C" __global__ void __launch_bounds__(256) first_marks(const i64 n, const
     for EACH (i, n) marks[i] = member[i] != NONE && first[member[i]] == i;
 }
 
-// The number of each node's aggregate, or NONE; `aggregate` may not be `member`.
+// 1 of each root, and of each node that stays by itself.
+extern "C" __global__ void __launch_bounds__(256) root_marks(const i64 n, const u32* __restrict__ member, u32* __restrict__ marks) {
+    for EACH (i, n) marks[i] = member[i] == i;
+}
+
+// The number of each node's aggregate by the roots before its own, or NONE; `aggregate` may not be `member`.
+extern "C" __global__ void __launch_bounds__(256) root_numbers(const i64 n, const u32* __restrict__ member, const i64* __restrict__ number, u32* __restrict__ aggregate) {
+    for EACH (i, n) aggregate[i] = member[i] == NONE ? NONE : (u32)number[member[i]];
+}
+
+// The number of each node's aggregate by their first nodes, or NONE; `aggregate` may not be `member`.
 extern "C" __global__ void __launch_bounds__(256) aggregate_numbers(const i64 n, const u32* __restrict__ member, const u32* __restrict__ first, const i64* __restrict__ number, u32* __restrict__ aggregate) {
     for EACH (i, n) aggregate[i] = member[i] == NONE ? NONE : (u32)number[first[member[i]]];
 }

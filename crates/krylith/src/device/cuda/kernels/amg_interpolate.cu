@@ -105,7 +105,7 @@ template <int L> __device__ double sum_up(const Group<L>& group, const Matrix& a
 }
 
 // A row of P, all of it. False where the table is too small: nothing was written.
-template <int L> __device__ bool weigh(const Group<L>& group, const Matrix& a, const Table& table, i64 i, bool here, u32 most, const Output& to, u64& bound) {
+template <int L> __device__ bool weigh(const Group<L>& group, const Matrix& a, const Table& table, i64 i, bool here, u32 most, const u64* __restrict__ numbers, const Output& to, u64& bound) {
     const i64 number = here ? a.number[i] : 0;
     const bool stays = here && a.number[i + 1] > number;
     const i64 begin = here && !stays ? a.ptr[i] : 0, end = here && !stays ? a.ptr[i + 1] : 0;
@@ -116,7 +116,7 @@ template <int L> __device__ bool weigh(const Group<L>& group, const Matrix& a, c
     const double diagonal = sum_up(group, a, table, (u32)i, begin, fits ? end : begin);
     __syncwarp();
     const u32 count = divide(group, table, -1, diagonal);
-    const double scale = truncate(group, table, count, most);
+    const double scale = truncate(group, table, count, most, numbers);
     if (!here || !fits) return fits;
     u32 done = 1;
     if (!stays) done = put(group, table, count, scale, i, a.number, to);
@@ -128,7 +128,7 @@ template <int L> __device__ bool weigh(const Group<L>& group, const Matrix& a, c
     return true;
 }
 
-#define PARAMETERS const i64 n, const Matrix a, const u32 most, const i64* __restrict__ place, const i64 stride, u32* counts, u32* to_col, double* to_values
+#define PARAMETERS const i64 n, const Matrix a, const u32 most, const u64* __restrict__ numbers, const i64* __restrict__ place, const i64 stride, u32* counts, u32* to_col, double* to_values
 #define THE_OUTPUT const Output to = {place, stride, counts, to_col, to_values}
 
 // Rows in shared memory. The others are listed in `rows`; found[0] counts them, found[1] becomes the most nodes that one of them may have.
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) interpolate(PARAMETERS, u3
     for (i64 first = blockIdx.x * (i64)AT_ONCE; first < n; first += gridDim.x * (i64)AT_ONCE) {
         const i64 i = first + own;
         u64 bound;
-        const bool fits = weigh(group, a, table, i, i < n, most, to, bound);
+        const bool fits = weigh(group, a, table, i, i < n, most, numbers, to, bound);
         if (!fits && group.lane == 0) {
             rows[atomicAdd(&found[0], 1u)] = (u32)i;
             atomicMax(&found[1], (u32)(bound < NONE ? bound : NONE));
@@ -161,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(32) interpolate_long(PARAMETERS, co
     const Table table(keys + own, sums + own, orders + own, slots);
     for (u32 t = blockIdx.x; t < count; t += gridDim.x) {
         u64 bound;
-        weigh(group, a, table, rows[t], true, most, to, bound);
+        weigh(group, a, table, rows[t], true, most, numbers, to, bound);
         __syncwarp();
     }
 }

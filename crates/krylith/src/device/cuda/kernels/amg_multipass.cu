@@ -56,8 +56,8 @@ extern "C" __global__ void __launch_bounds__(256) multipass_reach(const i64 n, c
 }
 
 // Rows of the *count listed nodes, those of the pass after `last`, from rows of passes up to `last`: `from` and `to` may be the same. Where `list` is null,
-// Jacobi's step of all n nodes: couplings to nodes without a row are added to the diagonal, and a row that would be empty, or is of a node that stays, is copied.
-extern "C" __global__ void __launch_bounds__(THREADS) multipass_rows(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u8* __restrict__ flags, const u32* __restrict__ list, const u32* __restrict__ count, const u32 last, const i64 stride, u32* pass, const Rows from, const Rows to, u32* full) {
+// Jacobi's step of all n nodes: couplings to nodes without a row are added to the diagonal, and a row that would be empty, or is of a node that stays, is copied. `numbers` are those of columns.
+extern "C" __global__ void __launch_bounds__(THREADS) multipass_rows(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u8* __restrict__ flags, const u32* __restrict__ list, const u32* __restrict__ count, const u32 last, const i64 stride, const u64* __restrict__ numbers, u32* pass, const Rows from, const Rows to, u32* full) {
     constexpr int AT_ONCE = THREADS / LANES;
     __shared__ double sums[AT_ONCE][SLOTS];
     __shared__ u32 keys[AT_ONCE][SLOTS];
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) multipass_rows(const i64 n
         }
         fits = group.ballot(!fits) == 0;
         const u32 left = divide(group, table, -__ddiv_rn(all, those), diagonal);
-        const double scale = truncate(group, table, left, (u32)stride);
+        const double scale = truncate(group, table, left, (u32)stride, numbers);
         if (here && !fits && group.lane == 0) *full = 1;
         if (here && fits) {
             u32 done = 0;

@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) smooth_rows(const i64 n, c
         }
         fits = group.ballot(!fits) == 0;
         const u32 used = to_front(group, table, table.slots, [](double&) { return true; });
-        truncate(group, table, used, 0);
+        truncate(group, table, used, 0, nullptr);
         if (here && !fits && group.lane == 0) *full = 1;
         if (here && fits) {
             if (to.col) put(group, table, used, 1, i, (const i64*)nullptr, to);

@@ -43,23 +43,23 @@ extern "C" __global__ void __launch_bounds__(256) strong_entries(const i64 n, co
     }
 }
 
-// What a node weighs: the number of nodes that depend on it, then 40 bits of a hash of its number, or nodes[i]; and 1, for 0 is what a decided node weighs. Where
-// none depends on it a node goes, unless they are to stay.
-extern "C" __global__ void __launch_bounds__(256) pmis_begin(const i64 n, const u64 seed, const u32* __restrict__ nodes, const int lonely_stay, const u32* __restrict__ counts, u64* __restrict__ weight, u8* __restrict__ state) {
+// What a node weighs: the number of nodes that depend on it, then 40 bits of a hash of its number, numbers[i] where there are ranks, or nodes[i]; and 1, for 0 is
+// what a decided node weighs. Where none depends on it a node goes, unless they are to stay.
+extern "C" __global__ void __launch_bounds__(256) pmis_begin(const i64 n, const u64 seed, const u32* __restrict__ nodes, const u64* __restrict__ numbers, const int lonely_stay, const u32* __restrict__ counts, u64* __restrict__ weight, u8* __restrict__ state) {
     for EACH (i, n) {
-        const u64 count = counts[i];
+        const u64 count = counts[i], number = numbers ? numbers[i] : nodes ? (u64)nodes[i] : (u64)i;
         const bool goes = count == 0 && !lonely_stay;
-        weight[i] = goes ? 0 : (count << 40 | splitmix64(seed, nodes ? nodes[i] : (u64)i) >> 24) + 1;
+        weight[i] = goes ? 0 : (count << 40 | splitmix64(seed, number) >> 24) + 1;
         state[i] = goes ? GOES : UNDECIDED;
     }
 }
 
 // Of two undecided nodes with a strong entry between them the lighter one has lost this round. A decided node weighs 0. `list` has the *count
-// undecided nodes; null: all n are looked at. `flags` null: all entries are strong. `left` becomes 0.
-extern "C" __global__ void __launch_bounds__(256) pmis_lose(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, const u64* __restrict__ weight, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, u8* lost, u32* left) {
+// undecided nodes; null: all n are looked at. `flags` null: all entries are strong. Both numbers of `left` become 0.
+extern "C" __global__ void __launch_bounds__(256) pmis_lose(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, const u64* __restrict__ weight, const u64* __restrict__ numbers, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, u8* lost, u32* left) {
     const int lane = threadIdx.x % 32, lanes = 1 << shift;
     const i64 nodes = list ? (i64)*count : n;
-    if (blockIdx.x == 0 && threadIdx.x == 0) *left = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) left[0] = left[1] = 0;
     for EACH_WARP_OF_ROWS (first, nodes) {
         const i64 t = first + (lane >> shift);
         if (t >= nodes) continue;
@@ -73,16 +73,16 @@ extern "C" __global__ void __launch_bounds__(256) pmis_lose(const i64 n, const i
             const u32 j = col[p];
             const u64 other = weight[j];
             if (other == 0) continue;
-            if (own > other || (own == other && i > j)) lost[j] = (u8)round;
+            if (own > other || (own == other && after(numbers, i, j))) lost[j] = (u8)round;
             else loses = true;
         }
         if (loses) lost[i] = (u8)round;
     }
 }
 
-// Undecided nodes that did not lose stay; those with a strong entry to one that stays go; the others are appended to `next`, whose length is *left.
-// A node may be seen undecided or decided by others in this launch: lost or not, both mean the same.
-extern "C" __global__ void __launch_bounds__(256) pmis_decide(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, u64* weight, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, const u8* __restrict__ lost, u8* state, u32* __restrict__ next, u32* left) {
+// Undecided nodes that did not lose stay; those with a strong entry to one that stays go; the others are appended to `next`, whose length is left[0]; left[1] counts
+// those of them below `own`, unless that is negative. A node may be seen undecided or decided by others in this launch: lost or not, both mean the same.
+extern "C" __global__ void __launch_bounds__(256) pmis_decide(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, u64* weight, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, const i64 own, const u8* __restrict__ lost, u8* state, u32* __restrict__ next, u32* left) {
     __shared__ u32 places[9];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, lanes = 1 << shift, rows = 256 >> shift;
     const i64 nodes = list ? (i64)*count : n;
@@ -108,7 +108,8 @@ extern "C" __global__ void __launch_bounds__(256) pmis_decide(const i64 n, const
         }
         const bool again = leads && asks && !goes;
         const u32 all = __ballot_sync(FULL, again);
-        if (lane == 0) places[warp] = __popc(all);
+        const u32 mine = __ballot_sync(FULL, again && i < own);
+        if (lane == 0) places[warp] = __popc(all) | __popc(mine) << 16;  // at most 256 of each
         __syncthreads();
         if (threadIdx.x == 0) {
             u32 sum = 0;
@@ -117,10 +118,11 @@ extern "C" __global__ void __launch_bounds__(256) pmis_decide(const i64 n, const
                 places[w] = sum;
                 sum += own;
             }
-            places[8] = sum > 0 ? atomicAdd(left, sum) : 0;
+            places[8] = sum > 0 ? atomicAdd(left, sum & 0xffff) : 0;
+            if (sum >> 16) atomicAdd(left + 1, sum >> 16);
         }
         __syncthreads();
-        if (again) next[places[8] + places[warp] + __popc(all & ((1u << lane) - 1))] = i;
+        if (again) next[places[8] + (places[warp] & 0xffff) + __popc(all & ((1u << lane) - 1))] = i;
         __syncthreads();  // places are read
     }
 }

@@ -169,9 +169,9 @@ template <int L> __device__ u32 divide(const Group<L>& group, const Table& table
     return group.ballot(broken) ? 0 : count;
 }
 
-// The first `count` of the table by ascending keys: `order` has their places, DROPPED where `most` others (0: any number) are larger, or as large and lower. The
-// factor that keeps the row's sum is returned, 1 where nothing is dropped.
-template <int L> __device__ double truncate(const Group<L>& group, const Table& table, u32 count, u32 most) {
+// The first `count` of the table by ascending keys: `order` has their places, DROPPED where `most` others (0: any number) are larger, or as large and before
+// them by `numbers` (see `after`). The factor that keeps the row's sum is returned, 1 where nothing is dropped.
+template <int L> __device__ double truncate(const Group<L>& group, const Table& table, u32 count, u32 most, const u64* __restrict__ numbers) {
     for (u32 e = group.lane; e < count; e += L) {
         const u32 node = table.key[e];
         u32 before = 0;
@@ -187,7 +187,7 @@ template <int L> __device__ double truncate(const Group<L>& group, const Table& 
             u32 before = 0;
             for (u32 f = 0; f < count; ++f) {
                 const float other = fabsf(__double2float_rn(table.sum[f]));
-                before += other > size || (other == size && table.key[f] < node);
+                before += other > size || (other == size && after(numbers, node, table.key[f]));
             }
             if (before >= most) table.order[e] = own | DROPPED;
         }

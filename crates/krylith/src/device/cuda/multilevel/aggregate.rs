@@ -3,13 +3,16 @@
 
 use super::super::Cuda;
 use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, launch};
+use super::super::driver::{Buffer, Device, launch};
 use super::super::scan;
+use super::boundary::{Boundary, States};
 use super::interpolate::{Shape, prolongation};
 use super::split::{grid, shift};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::precond::multilevel::host::split::SEED;
+use cudarc::driver::CudaFunction;
+use std::sync::Arc;
 
 const SMOOTH: &str = "amg_smooth.cu";
 const WHAT: &str = "aggregates";
@@ -27,20 +30,22 @@ pub(super) fn kernels() -> impl Iterator<Item = Kernel> {
     std::iter::once(kernel("aggregate_strong")).chain(smooth)
 }
 
-/// The aggregates of a matrix.
-struct Aggregates {
+/// The aggregates of the nodes of a matrix.
+pub(super) struct Aggregates {
     /// Of each entry, as `kernels/amg.cuh` has them.
     flags: Buffer<u8>,
     /// Of each node; all bits where it has none.
     of: Buffer<u32>,
     count: usize,
+    /// Those that this rank owns: of its roots.
+    pub own: usize,
+    /// Of each node how many roots, or first nodes, come before it.
+    pub number: Buffer<i64>,
 }
 
-/// P by smoothed aggregation with couplings above `theta`; a matrix without columns where there is no aggregate, `None` where the host has to do it: a row of
-/// P has more entries than a table has slots.
-pub(super) fn smoothed(space: &Cuda, a: &Bsr, theta: f64, level: usize) -> Result<Option<Bsr>> {
+/// P by smoothed aggregation; `None` where the host has to do it: a row of P has more entries than a table has slots.
+pub(super) fn smoothed(space: &Cuda, a: &Bsr, aggregates: &Aggregates) -> Result<Option<Bsr>> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
-    let aggregates = by_independent_set(space, a, theta, level)?;
     let shape = Shape::choose(rows, a.blocks());
     let function = device.function(&shape.kernel(SMOOTH, "smooth_rows"))?;
     let (counts, full) = (device.room::<u32>(rows, WHAT)?, device.zeros::<u32>(1, WHAT)?);
@@ -84,8 +89,15 @@ pub(super) fn smoothed(space: &Cuda, a: &Bsr, theta: f64, level: usize) -> Resul
     Ok(Some(prolongation((places, to_col, to_values), aggregates.count)))
 }
 
-/// Aggregates around an independent set of distance two in the graph of strong couplings.
-fn by_independent_set(space: &Cuda, a: &Bsr, theta: f64, level: usize) -> Result<Aggregates> {
+/// Aggregates around an independent set of distance two in the graph of couplings above `theta`. With a boundary the nodes are those of all ranks, and
+/// aggregates are numbered by their roots instead of their first nodes; collective.
+pub(super) fn by_independent_set(
+    space: &Cuda,
+    a: &Bsr,
+    theta: f64,
+    level: usize,
+    boundary: Option<&Boundary>,
+) -> Result<Aggregates> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
     let (n, shift) = (rows as i64, shift(rows, a.blocks()));
     let (ptr, col, values) = (on.row_ptr.pointer(), on.col.pointer(), on.values.pointer());
@@ -93,7 +105,7 @@ fn by_independent_set(space: &Cuda, a: &Bsr, theta: f64, level: usize) -> Result
     let function = |entry| device.function(&kernel(entry));
     let flags_of = device.room::<u8>(a.blocks(), WHAT)?;
     let counts_of = device.zeros::<u32>(rows, WHAT)?;
-    let (size_of, coupled_of) = (device.room::<f64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
+    let (mut size_of, coupled_of) = (device.room::<f64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
     let (weight_of, state_of) = (device.room::<u64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
     let (greatest_of, touched_of) = (device.room::<u32>(rows, WHAT)?, device.zeros::<u32>(rows, WHAT)?);
     let (flags, counts, size) = (flags_of.pointer(), counts_of.pointer(), size_of.pointer());
@@ -103,67 +115,118 @@ fn by_independent_set(space: &Cuda, a: &Bsr, theta: f64, level: usize) -> Result
     let (begin, most, choose) =
         (function("roots_begin")?, function("roots_greatest")?, function("roots_choose")?);
     let (touch, lose) = (function("roots_touch")?, function("roots_lose")?);
+    let numbers = boundary.map_or(0, |boundary| boundary.numbers.pointer());
+    let own = boundary.map_or(rows, |boundary| boundary.own) as i64;
     // SAFETY: the parameter types are the kernels', here and below; arrays have a number for each row or entry.
     unsafe {
-        let seed = SEED + level as u64;
         launch!(device, &diagonal, by_rows, 256, 0, n, ptr, col, values, shift, size)?;
+    }
+    if let Some(boundary) = boundary {
+        boundary.take_sizes(&mut size_of)?;
+    }
+    // SAFETY: as above.
+    unsafe {
         launch!(
             device, &strong, by_rows, 256, 0, n, ptr, col, values, shift, theta, size, flags, counts, coupled
         )?;
-        launch!(device, &begin, by_nodes, 256, 0, n, seed, counts, coupled, weight, state)?;
     }
+    if let Some(boundary) = boundary {
+        boundary.take_numbers(None, &counts_of)?;
+    }
+    // SAFETY: as above.
+    unsafe {
+        let seed = SEED + level as u64;
+        launch!(device, &begin, by_nodes, 256, 0, n, seed, numbers, counts, coupled, weight, state)?;
+    }
+    let find = |left: u64| -> Result<()> {
+        // SAFETY: as above.
+        unsafe {
+            launch!(
+                device, &most, by_rows, 256, 0, n, ptr, col, shift, flags, weight, numbers, greatest, left
+            )?;
+            launch!(
+                device, &choose, by_rows, 256, 0, n, ptr, col, shift, flags, own, weight, numbers, greatest,
+                state
+            )
+        }
+    };
+    let exclude = |round: u32| -> Result<()> {
+        // SAFETY: as above.
+        unsafe {
+            launch!(
+                device, &touch, by_rows, 256, 0, n, ptr, col, shift, flags, round, weight, state, touched
+            )?;
+            launch!(device, &lose, by_rows, 256, 0, n, ptr, col, shift, flags, round, weight, state, touched)
+        }
+    };
     let mut round = 0u32;
-    loop {
-        let undecided = device.zeros::<u32>(ROUNDS as usize, WHAT)?;
-        for k in 0..ROUNDS as usize {
-            round += 1;
-            let left = undecided.at(k);
-            // SAFETY: as above.
-            unsafe {
-                launch!(device, &most, by_rows, 256, 0, n, ptr, col, shift, flags, weight, greatest, left)?;
-                launch!(
-                    device, &choose, by_rows, 256, 0, n, ptr, col, shift, flags, weight, greatest, state
-                )?;
-                launch!(
-                    device, &touch, by_rows, 256, 0, n, ptr, col, shift, flags, round, weight, state, touched
-                )?;
-                launch!(
-                    device, &lose, by_rows, 256, 0, n, ptr, col, shift, flags, round, weight, state, touched
-                )?;
+    match boundary {
+        None => loop {
+            let undecided = device.zeros::<u32>(ROUNDS as usize, WHAT)?;
+            for k in 0..ROUNDS as usize {
+                round += 1;
+                find(undecided.at(k))?;
+                exclude(round)?;
+            }
+            let mut left = [0];
+            device.read(&undecided, ROUNDS as usize - 1, &mut left)?;
+            if left == [0] {
+                break;
+            }
+        },
+        Some(boundary) => {
+            let states = |left: u64| States {
+                number: None,
+                state: &state_of,
+                weight: &weight_of,
+                lost: None,
+                round: 0,
+                left,
+            };
+            loop {
+                let undecided = device.zeros::<u32>(1, WHAT)?;
+                let left = undecided.pointer();
+                // New roots first, then what they exclude: a rank does not know all rows that do so.
+                if boundary.take_states(find(left), states(left))? == 0 {
+                    break;
+                }
+                round += 1;
+                boundary.take_states(exclude(round), states(left))?;
             }
         }
-        let mut left = [0];
-        device.read(&undecided, ROUNDS as usize - 1, &mut left)?;
-        if left == [0] {
-            break;
-        }
     }
+    let joins = Joins {
+        device,
+        grids: [by_rows, by_nodes],
+        graph: (n, ptr, col, shift, flags),
+        values,
+        coupled,
+        numbers,
+        own,
+        ask: function("join_wish")?,
+        take: function("join_take")?,
+    };
+    // What these arrays had is not needed any more.
     let (member_of, wish_of, first_of) = (greatest_of, touched_of, counts_of);
     let (member, wish, first) = (member_of.pointer(), wish_of.pointer(), first_of.pointer());
-    let (begin, ask, take) = (function("join_begin")?, function("join_wish")?, function("join_take")?);
-    // SAFETY: as above; what these arrays had is not needed any more.
+    let begin = function("join_begin")?;
+    // SAFETY: as above.
     unsafe { launch!(device, &begin, by_nodes, 256, 0, n, state, member, first) }?;
-    let mut alone = 0i32;
-    loop {
-        // How many found an aggregate, and how many none, each time.
-        let found = device.zeros::<u32>(2 * JOINS, WHAT)?;
-        for k in 0..JOINS {
-            let (chosen, left) = (found.at(2 * k), found.at(2 * k + 1));
-            // SAFETY: as above.
-            unsafe {
-                launch!(
-                    device, &ask, by_rows, 256, 0, n, ptr, col, shift, flags, values, coupled, member, wish,
-                    chosen
-                )?;
-                launch!(device, &take, by_nodes, 256, 0, n, coupled, wish, chosen, alone, member, left)?;
-            }
-            alone = 1;
-        }
-        let mut left = [0];
-        device.read(&found, 2 * JOINS - 1, &mut left)?;
-        if left == [0] {
-            break;
-        }
+    match boundary {
+        Some(boundary) => joins.together(boundary, &member_of, wish)?,
+        None => joins.alone(member, wish)?,
+    }
+    if boundary.is_some() {
+        let (marks, numbers) = (function("root_marks")?, function("root_numbers")?);
+        // SAFETY: as above.
+        unsafe { launch!(device, &marks, by_nodes, 256, 0, n, member, wish)? };
+        let number = scan::scan(device, &wish_of)?;
+        let count = scan::last(device, &number)? as usize;
+        // SAFETY: as above; members are nodes that are marked, or none.
+        unsafe { launch!(device, &numbers, by_nodes, 256, 0, n, member, number.pointer(), wish) }?;
+        let mut found = [0];
+        device.read(&number, own as usize, &mut found)?;
+        return Ok(Aggregates { flags: flags_of, of: wish_of, count, own: found[0] as usize, number });
     }
     let (mins, marks) = (function("first_members")?, function("first_marks")?);
     // SAFETY: as above.
@@ -176,5 +239,117 @@ fn by_independent_set(space: &Cuda, a: &Bsr, theta: f64, level: usize) -> Result
     let numbers = function("aggregate_numbers")?;
     // SAFETY: as above.
     unsafe { launch!(device, &numbers, by_nodes, 256, 0, n, member, first, number.pointer(), wish) }?;
-    Ok(Aggregates { flags: flags_of, of: wish_of, count })
+    Ok(Aggregates { flags: flags_of, of: wish_of, count, own: count, number })
+}
+
+/// Rounds in which nodes join aggregates.
+struct Joins<'a> {
+    device: &'a Arc<Device>,
+    /// Blocks of threads for rows, and for nodes.
+    grids: [usize; 2],
+    graph: (i64, u64, u64, i32, u64),
+    values: u64,
+    coupled: u64,
+    numbers: u64,
+    own: i64,
+    ask: CudaFunction,
+    take: CudaFunction,
+}
+
+impl Joins<'_> {
+    /// What each node would join; `chosen` goes up by those that found something.
+    fn ask(&self, member: u64, wish: u64, chosen: u64) -> Result<()> {
+        let ((n, ptr, col, shift, flags), own) = (self.graph, self.own);
+        let (values, numbers, coupled) = (self.values, self.numbers, self.coupled);
+        // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry.
+        unsafe {
+            launch!(
+                self.device,
+                &self.ask,
+                self.grids[0],
+                256,
+                0,
+                n,
+                ptr,
+                col,
+                shift,
+                flags,
+                own,
+                values,
+                numbers,
+                coupled,
+                member,
+                wish,
+                chosen
+            )
+        }
+    }
+
+    /// They join; `left` goes up by those that do not.
+    fn take(&self, member: u64, wish: u64, chosen: u64, alone: bool, left: u64) -> Result<()> {
+        let (own, alone, coupled) = (self.own, i32::from(alone), self.coupled);
+        // SAFETY: as above.
+        unsafe {
+            launch!(
+                self.device,
+                &self.take,
+                self.grids[1],
+                256,
+                0,
+                own,
+                coupled,
+                wish,
+                chosen,
+                alone,
+                member,
+                left
+            )
+        }
+    }
+
+    fn alone(&self, member: u64, wish: u64) -> Result<()> {
+        let mut stay = false;
+        loop {
+            // How many found an aggregate, and how many none, each time.
+            let found = self.device.zeros::<u32>(2 * JOINS, WHAT)?;
+            for k in 0..JOINS {
+                let (chosen, left) = (found.at(2 * k), found.at(2 * k + 1));
+                self.ask(member, wish, chosen)?;
+                self.take(member, wish, chosen, stay, left)?;
+            }
+            stay = true;
+            let mut left = [0];
+            self.device.read(&found, 2 * JOINS - 1, &mut left)?;
+            if left == [0] {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The same among ranks: nobody stays by himself before no node of any rank finds an aggregate.
+    fn together(&self, boundary: &Boundary, member_of: &Buffer<u32>, wish: u64) -> Result<()> {
+        let (device, member) = (self.device, member_of.pointer());
+        let mut stay = false;
+        loop {
+            let found = device.zeros::<u32>(2, WHAT)?;
+            let (chosen, left) = (found.at(0), found.at(1));
+            let asked = self.ask(member, wish, chosen).and_then(|()| {
+                let mut chosen = [0];
+                device.read(&found, 0, &mut chosen)?;
+                Ok((chosen[0], ()))
+            });
+            let (all, ()) = boundary.sum(asked)?;
+            let taken = self.take(member, wish, chosen, stay && all == 0, left).and_then(|()| {
+                let mut left = [0];
+                device.read(&found, 1, &mut left)?;
+                Ok((left[0], ()))
+            });
+            stay = true;
+            let (left, ()) = boundary.sum(taken)?;
+            boundary.take_members(member_of)?;
+            if left == 0 {
+                return Ok(());
+            }
+        }
+    }
 }

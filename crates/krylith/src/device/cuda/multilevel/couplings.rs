@@ -103,7 +103,9 @@ impl Cuda {
         let entries = last(device, &row_ptr)? as usize;
         let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
         fill(0, row_ptr.pointer(), col.pointer(), values.pointer())?;
-        Ok(stored(1, n, n, Resident::new(row_ptr, col, values)))
+        // Behind the rows stand the columns of ghosts, where there are any.
+        let columns = terms.terms[0].1.block_columns();
+        Ok(stored(1, n, columns, Resident::new(row_ptr, col, values)))
     }
 
     /// A block-diagonal matrix of order b·s blocks: those of the sum, with the ℓ1 norms of their rows' other entries.

@@ -332,14 +332,16 @@ struct Triple<'a> {
     device: &'a Arc<Device>,
     restriction: Arc<Resident>,
     prolongation: Arc<Resident>,
-    coarse: usize,
+    /// Rows of R and columns of P, which several ranks may have other numbers of.
+    rows: usize,
+    columns: usize,
     wrong: Buffer<i32>,
 }
 
 impl Triple<'_> {
     /// A P and R A P; on the patterns of others where those are given.
     fn multiply(&self, a: &Resident, block: usize, known: [Option<&Resident>; 2]) -> Result<[Resident; 2]> {
-        let (device, columns, wrong) = (self.device, self.coarse, &self.wrong);
+        let (device, columns, wrong) = (self.device, self.columns, &self.wrong);
         let make = |product: Product, known: Option<&Resident>| match known {
             Some(known) => product.values(known),
             None => product.make(),
@@ -376,9 +378,27 @@ impl super::super::Cuda {
             device: self.device(),
             restriction: self.resident(&transfer.restriction)?,
             prolongation: self.resident(&transfer.prolongation)?,
-            coarse: transfer.prolongation.block_columns(),
+            rows: transfer.restriction.block_rows(),
+            columns: transfer.prolongation.block_columns(),
             wrong: self.device().zeros(1, WHAT)?,
         })
+    }
+
+    /// S A with the diagonal stored, for a matrix S of scalars.
+    pub(super) fn product_of(&self, s: &Bsr, a: &Bsr) -> Result<Bsr> {
+        let (device, left, right) = (self.device(), self.resident(s)?, self.resident(a)?);
+        let (columns, block, wrong) = (a.block_columns(), a.block(), device.zeros(1, WHAT)?);
+        let product = Product {
+            device,
+            left: &left,
+            right: &right,
+            columns,
+            block,
+            blocks_left: false,
+            diagonal: true,
+            wrong: &wrong,
+        };
+        Ok(stored(block, s.block_rows(), columns, product.make()?))
     }
 
     /// R A P of each term; terms of one pattern give matrices of one pattern.
@@ -391,7 +411,7 @@ impl super::super::Cuda {
             let patterns = known.map_or([None; 2], |([ap, rap], _)| [Some(ap), Some(rap)]);
             let [ap, rap] = triple.multiply(&*self.resident(a)?, a.block(), patterns)?;
             let kept = rap.clone();
-            let mut product = stored(a.block(), triple.coarse, triple.coarse, rap);
+            let mut product = stored(a.block(), triple.rows, triple.columns, rap);
             if let Some((_, first)) = known {
                 product = product.with_storage(product.storage().sharing_pattern(first.storage()));
             }
@@ -426,7 +446,7 @@ impl super::super::Cuda {
         if wrong[0] != 0 {
             return Err(Error::invalid(format!(
                 "coarse level: the pattern of {} rows is not that of R A P; set up again where a pattern changes",
-                triple.coarse
+                triple.rows
             )));
         }
         Ok(())

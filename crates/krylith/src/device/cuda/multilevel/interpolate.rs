@@ -117,17 +117,19 @@ struct Rows<'a> {
     n: usize,
     split: &'a Split,
     most: u32,
+    /// Numbers of nodes in the whole system, 0 where that is here.
+    numbers: u64,
 }
 
 /// Row pointers, columns and values.
 pub(super) type Arrays = (Buffer<i64>, Buffer<u32>, Buffer<f64>);
 
-/// P by extended+i, each row with its `most` largest weights (0: all).
-pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Result<Bsr> {
+/// P by extended+i, each row with its `most` largest weights (0: all); of equal ones those of lower `numbers`, which are an address, stay.
+pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize, numbers: u64) -> Result<Bsr> {
     let (device, n) = (space.device(), a.block_rows());
     let shape = Shape::choose(n, a.blocks());
     let limit = u32::try_from(most).unwrap_or(u32::MAX);
-    let rows = Rows { device, shape, a: space.resident(a)?, n, split, most: limit };
+    let rows = Rows { device, shape, a: space.resident(a)?, n, split, most: limit, numbers };
     let arrays = if (1..=STRIDE).contains(&most) { rows.apart(most)? } else { rows.counted()? };
     Ok(prolongation(arrays, split.coarse))
 }
@@ -204,15 +206,15 @@ impl Rows<'_> {
             part.values.pointer(),
             split.number.pointer(),
         ];
-        let (n, most, threads) = (self.n as i64, self.most, shape.threads);
+        let (n, most, numbers, threads) = (self.n as i64, self.most, self.numbers, shape.threads);
         let (place, stride, counts, col, values) = (to.place, to.stride as i64, to.counts, to.col, to.values);
         let (blocks, rows, found) = (shape.blocks(device, self.n), long.rows.pointer(), long.found.pointer());
         // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry of the matrix, and the output has room for
         // every weight of a row.
         unsafe {
             launch!(
-                device, &function, blocks, threads, 0, n, matrix, most, place, stride, counts, col, values,
-                rows, found
+                device, &function, blocks, threads, 0, n, matrix, most, numbers, place, stride, counts, col,
+                values, rows, found
             )?;
         }
         let Some(tables) = long.tables(device, self.split.coarse, 16)? else { return Ok(()) };
@@ -233,6 +235,7 @@ impl Rows<'_> {
                 n,
                 matrix,
                 most,
+                numbers,
                 place,
                 stride,
                 counts,

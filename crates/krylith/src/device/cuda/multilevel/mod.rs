@@ -3,10 +3,12 @@
 
 mod aggregate;
 mod apply;
+mod boundary;
 mod couplings;
 mod galerkin;
 mod interpolate;
 mod multipass;
+mod rows;
 mod split;
 mod transpose;
 
@@ -20,9 +22,11 @@ use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{Format, PointBlock, TermValues, Terms};
-use crate::precond::multilevel::host;
+use crate::precond::multilevel::ranks::{self, transfer_by_ranks};
+use crate::precond::multilevel::{NearTransfer, Neighbourhood, RowsOfMatrix, host};
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Store;
+use boundary::Boundary;
 use galerkin::MOST_BLOCK;
 use std::sync::Arc;
 
@@ -33,7 +37,7 @@ pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Ke
     all.extend(transpose::kernels());
     all.extend(apply::kernels());
     all.extend(split::kernels().chain(interpolate::kernels()));
-    all.extend(multipass::kernels().into_iter().chain(aggregate::kernels()));
+    all.extend(multipass::kernels().into_iter().chain(aggregate::kernels()).chain(boundary::kernels()));
     all
 }
 
@@ -70,9 +74,76 @@ fn fits(terms: &Terms) -> bool {
     (1..=2).contains(&terms.terms.len()) && (1..=MOST_BLOCK).contains(&terms.block())
 }
 
+/// P as the kernels make it.
+enum Made {
+    /// P, and of each node how many that stay come before it.
+    There(Bsr, Buffer<i64>),
+    /// No node stays, or all do.
+    Nothing,
+    /// Nothing of the kernels takes it.
+    ForHost,
+}
+
 impl Cuda {
+    /// P of level `level`; with a boundary on all nodes of `couplings`, which are of all ranks, and exact for own ones. Collective then.
+    fn prolongation(
+        &self,
+        couplings: &Bsr,
+        how: &Coarsening,
+        level: usize,
+        boundary: Option<&Boundary>,
+    ) -> Result<Made> {
+        // The kernels keep a bit of a column for themselves; that of other ranks is their own matter until they agree.
+        if boundary.is_none() && couplings.block_rows() > i32::MAX as usize {
+            return Ok(Made::ForHost);
+        }
+        let own = boundary.map_or(couplings.block_rows(), |boundary| boundary.own);
+        let some = |stay: usize| -> Result<bool> {
+            let Some(boundary) = boundary else { return Ok((1..own).contains(&stay)) };
+            let ((stay, ()), (all, ())) =
+                (boundary.sum(Ok((stay as u32, ())))?, boundary.sum(Ok((own as u32, ())))?);
+            Ok((1..all).contains(&stay))
+        };
+        let (made, number) = match how.kind {
+            CoarsenKind::Classical => {
+                let aggressive = level < how.aggressive;
+                let split = split::split(self, couplings, how.strength, level, aggressive, boundary)?;
+                let stay = if boundary.is_some() { split.own(own)? } else { split.coarse };
+                if !some(stay)? {
+                    return Ok(Made::Nothing);
+                }
+                let made = match aggressive {
+                    true => multipass::multipass(self, couplings, &split, how.truncate),
+                    false => {
+                        let numbers = boundary.map_or(0, |boundary| boundary.numbers.pointer());
+                        interpolate::extended_i(self, couplings, &split, how.truncate, numbers).map(Some)
+                    }
+                };
+                (made, split.number)
+            }
+            CoarsenKind::Aggregation { smoothed: true } => {
+                let theta = host::aggregate::threshold(how.strength, level);
+                let aggregates = aggregate::by_independent_set(self, couplings, theta, level, boundary)?;
+                if !some(aggregates.own)? {
+                    return Ok(Made::Nothing);
+                }
+                (aggregate::smoothed(self, couplings, &aggregates), aggregates.number)
+            }
+            CoarsenKind::Aggregation { smoothed: false } => return Ok(Made::ForHost),
+        };
+        let made = match boundary {
+            // A row that fits no table of one rank is for the hosts of all.
+            Some(boundary) => {
+                let (without, made) = boundary.sum(made.map(|made| (u32::from(made.is_none()), made)))?;
+                made.filter(|_| without == 0)
+            }
+            None => made?,
+        };
+        Ok(made.map_or(Made::ForHost, |made| Made::There(made, number)))
+    }
+
     /// The transpose of a matrix of scalars.
-    fn transposed(&self, a: &Bsr) -> Result<Bsr> {
+    fn transpose_of(&self, a: &Bsr) -> Result<Bsr> {
         let turned = transpose::transpose(self.device(), &*self.resident(a)?, a.block_columns())?;
         Ok(stored(1, a.block_columns(), a.block_rows(), turned))
     }
@@ -90,6 +161,47 @@ impl Coarsen for Cuda {
     fn beside(&self, len: usize) -> Result<Self> {
         Self::new(self.device(), len)
     }
+    fn among(&self, len: usize) -> Result<Self> {
+        Self::distributed(self.fabric(), len)
+    }
+    fn transfer_near(
+        &self,
+        couplings: &Bsr,
+        how: &Coarsening,
+        level: usize,
+        near: &Neighbourhood,
+    ) -> Result<Option<NearTransfer>> {
+        let boundary = Boundary::new(self, near)?;
+        match self.prolongation(couplings, how, level, Some(&boundary))? {
+            Made::Nothing => Ok(None),
+            Made::ForHost => transfer_by_ranks(self, couplings, how, level, near),
+            Made::There(prolongation, number) => {
+                let (own, ghosts) = boundary.coarse(&number)?;
+                Ok(Some(NearTransfer { prolongation, own, ghosts }))
+            }
+        }
+    }
+    fn transposed(&self, a: &Bsr) -> Result<Bsr> {
+        self.transpose_of(a)
+    }
+    fn rows_of(&self, a: &Bsr, nodes: &[u32]) -> Result<RowsOfMatrix> {
+        self.packed_rows(a, nodes)
+    }
+    fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
+        self.stacked(a, below, columns)
+    }
+    fn first_rows(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
+        self.beginning(a, rows, columns)
+    }
+    fn renumbered(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
+        self.with_columns(a, numbers, columns)
+    }
+    fn sums_of_rows(&self, s: &Bsr, a: &Bsr) -> Result<Bsr> {
+        match (1..=MOST_BLOCK).contains(&a.block()) {
+            true => self.product_of(s, a),
+            false => Ok(ranks::rows::sums_of_rows(s, a)),
+        }
+    }
     fn couplings(&self, terms: &Terms) -> Result<Bsr> {
         match (&terms.terms[..], terms.block(), terms.stages()) {
             ([(c, a)], 1, 1) if c[(0, 0)] == 1.0 => Ok(Bsr::clone(a)),
@@ -99,42 +211,15 @@ impl Coarsen for Cuda {
         }
     }
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
-        let on_host = || {
-            let made = host::transfer(&Pool::new(0), couplings, how, level)?;
-            made.map(|transfer| self.uploaded(transfer)).transpose()
-        };
-        // The kernels keep a bit of a column for themselves.
-        if couplings.block_rows() > i32::MAX as usize {
-            return on_host();
-        }
-        let prolongation = match how.kind {
-            CoarsenKind::Classical => {
-                let aggressive = level < how.aggressive;
-                let split = split::split(self, couplings, how.strength, level, aggressive)?;
-                let stays = 1..couplings.block_rows();
-                if !stays.contains(&split.coarse) {
-                    return Ok(None);
-                }
-                let made = match aggressive {
-                    true => multipass::multipass(self, couplings, &split, how.truncate)?,
-                    false => Some(interpolate::extended_i(self, couplings, &split, how.truncate)?),
-                };
-                match made {
-                    Some(prolongation) => prolongation,
-                    None => return on_host(),
-                }
+        let prolongation = match self.prolongation(couplings, how, level, None)? {
+            Made::There(prolongation, _) => prolongation,
+            Made::Nothing => return Ok(None),
+            Made::ForHost => {
+                let made = host::transfer(&Pool::new(0), couplings, how, level)?;
+                return made.map(|transfer| self.uploaded(transfer)).transpose();
             }
-            CoarsenKind::Aggregation { smoothed: true } => {
-                let theta = host::aggregate::threshold(how.strength, level);
-                match aggregate::smoothed(self, couplings, theta, level)? {
-                    Some(made) if (1..couplings.block_rows()).contains(&made.block_columns()) => made,
-                    Some(_) => return Ok(None),
-                    None => return on_host(),
-                }
-            }
-            CoarsenKind::Aggregation { smoothed: false } => return on_host(),
         };
-        let restriction = self.transposed(&prolongation)?;
+        let restriction = self.transpose_of(&prolongation)?;
         Ok(Some(Transfer { prolongation, restriction }))
     }
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {

@@ -73,6 +73,7 @@ fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> 
     let (pass, list, full_at) = (pass.pointer(), list.pointer(), full.pointer());
     let (ptr, col, values) = (on.row_ptr.pointer(), on.col.pointer(), on.values.pointer());
     let (flags, from, to) = (split.flags.pointer(), before.addresses(), after.addresses());
+    let names = split.names.as_ref().map_or(0, Buffer::pointer);
     // SAFETY: the parameter types are the kernel's, here and below; arrays have a number for each row or entry, rows room for `most` weights, and the list for
     // every row.
     unsafe {
@@ -104,6 +105,7 @@ fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> 
                     count,
                     last,
                     stride,
+                    names,
                     pass,
                     from,
                     from,
@@ -135,6 +137,7 @@ fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> 
             0u64,
             last,
             stride,
+            names,
             pass,
             from,
             to,

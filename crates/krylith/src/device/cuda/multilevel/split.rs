@@ -6,10 +6,12 @@ use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::resident::Resident;
 use super::super::scan;
+use super::boundary::{Boundary, States};
 use super::interpolate::{LongRows, Shape, Tables};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::precond::multilevel::host::split::{SEED, TWICE};
+use cudarc::driver::CudaFunction;
 use std::sync::Arc;
 
 /// Rounds of PMIS that are launched at first, and between two looks at how many nodes are undecided: most graphs need five to seven.
@@ -28,6 +30,17 @@ pub(super) struct Split {
     pub coarse: usize,
     /// What rows read of others that they interpolate through; nothing where the level is aggressive.
     pub part: Part,
+    /// Of each node that stays its number in the whole system, where there are other ranks.
+    pub names: Option<Buffer<u64>>,
+}
+
+impl Split {
+    /// How many of the first `own` nodes stay.
+    pub fn own(&self, own: usize) -> Result<usize> {
+        let mut found = [0];
+        self.number.device().read(&self.number, own, &mut found)?;
+        Ok(found[0] as usize)
+    }
 }
 
 fn kernel(entry: &'static str) -> Kernel {
@@ -60,8 +73,15 @@ struct Graph {
     flags: u64,
 }
 
-/// Strength, and PMIS of level `level`; twice where that is `aggressive`.
-pub(super) fn split(space: &Cuda, a: &Bsr, theta: f64, level: usize, aggressive: bool) -> Result<Split> {
+/// Strength, and PMIS of level `level`; twice where that is `aggressive`. With a boundary the nodes are those of all ranks: collective.
+pub(super) fn split(
+    space: &Cuda,
+    a: &Bsr,
+    theta: f64,
+    level: usize,
+    aggressive: bool,
+    boundary: Option<&Boundary>,
+) -> Result<Split> {
     let (device, on) = (space.device(), space.resident(a)?);
     let (rows, entries) = (a.block_rows(), a.blocks());
     let (n, shift) = (rows as i64, shift(rows, entries));
@@ -76,19 +96,19 @@ pub(super) fn split(space: &Cuda, a: &Bsr, theta: f64, level: usize, aggressive:
         launch!(device, &strong, blocks, 256, 0, n, ptr, col, values, shift, theta, flags, counts)?;
     }
     let graph = Graph { rows, shift, ptr, col, flags: flags.pointer() };
-    let state = pmis(device, graph, &counts, SEED + level as u64, 0, false)?;
+    let all = Nodes { list: 0, numbers: boundary.map_or(0, |b| b.numbers.pointer()), lonely_stay: false };
+    let among = boundary.map(|boundary| Among { boundary, number: None });
+    let state = pmis(device, graph, &counts, SEED + level as u64, all, among)?;
     let (mut number, mut coarse) = numbers(device, &state, &counts)?;
     let mut part = Part::of(device, &on, graph, &state, counts, !aggressive)?;
-    if aggressive && coarse > 0 {
-        let nodes = device.room::<u32>(coarse, WHAT)?;
-        let list = device.function(&kernel("staying_nodes"))?;
-        // SAFETY: as above; as many nodes stay as there is room for.
-        unsafe {
-            launch!(device, &list, grid(device, rows), 256, 0, n, number.pointer(), nodes.pointer())?;
-        }
+    let mut names = None;
+    // Other ranks may have nodes that stay where this one has none.
+    if aggressive && (coarse > 0 || boundary.is_some()) {
+        let nodes = staying(device, &number, coarse)?;
         let matrix = [ptr, col, 0, graph.flags, part.ptr.pointer(), part.col.pointer(), 0, number.pointer()];
         let shape = Shape::choose(rows, entries);
-        let again = stay_again(device, matrix, shape, &nodes, SEED + TWICE + level as u64)?;
+        let again =
+            stay_again(device, matrix, shape, &nodes, SEED + TWICE + level as u64, boundary, &number)?;
         let keep = device.function(&kernel("stay_again"))?;
         // SAFETY: as above.
         unsafe {
@@ -97,8 +117,20 @@ pub(super) fn split(space: &Cuda, a: &Bsr, theta: f64, level: usize, aggressive:
         }
         part = Part::none(device)?;
         (number, coarse) = numbers(device, &state, &device.room(rows, WHAT)?)?;
+        names = boundary.map(|boundary| boundary.names(&staying(device, &number, coarse)?)).transpose()?;
     }
-    Ok(Split { flags, number, coarse, part })
+    Ok(Split { flags, number, coarse, part, names })
+}
+
+/// The `count` nodes that stay, ascending.
+fn staying(device: &Arc<Device>, number: &Buffer<i64>, count: usize) -> Result<Buffer<u32>> {
+    let (nodes, rows) = (device.room::<u32>(count, WHAT)?, number.len() - 1);
+    let list = device.function(&kernel("staying_nodes"))?;
+    // SAFETY: the parameter types are the kernel's; as many nodes stay as there is room for.
+    unsafe {
+        launch!(device, &list, grid(device, rows), 256, 0, rows as i64, number.pointer(), nodes.pointer())?;
+    }
+    Ok(nodes)
 }
 
 /// The entries of a matrix whose columns stay and whose signs are not those of the diagonal.
@@ -127,7 +159,7 @@ impl Part {
         let (mark, take) =
             (device.function(&kernel("coarse_columns"))?, device.function(&kernel("coarse_part"))?);
         let (n, blocks) = (rows as i64, grid(device, rows << shift));
-        // SAFETY: the parameter types are the kernels', here and below; columns are rows of this matrix, whose terms have no halo.
+        // SAFETY: the parameter types are the kernels', here and below; columns are rows of this matrix.
         unsafe {
             let (state, counts) = (state.pointer(), room.pointer());
             launch!(device, &mark, blocks, 256, 0, n, ptr, col, shift, state, flags, counts)?;
@@ -146,56 +178,189 @@ impl Part {
     }
 }
 
-/// The state of each node after PMIS; `counts` nodes depend on each. Hashes are of `nodes`, 0: of the rows themselves.
+/// The nodes of a graph: addresses of what is hashed of each, and whether those that none depends on stay.
+#[derive(Clone, Copy)]
+struct Nodes {
+    /// Numbers here; 0: the rows themselves.
+    list: u64,
+    /// Numbers in the whole system, 0 where that is here.
+    numbers: u64,
+    lonely_stay: bool,
+}
+
+/// Other ranks, and where their boundary nodes stand in the graph; none: they are its nodes.
+#[derive(Clone, Copy)]
+struct Among<'a> {
+    boundary: &'a Boundary<'a>,
+    number: Option<&'a Buffer<i64>>,
+}
+
+impl Among<'_> {
+    /// Own nodes of the graph.
+    fn own(self) -> Result<usize> {
+        let own = self.boundary.own;
+        let Some(number) = self.number else { return Ok(own) };
+        let mut found = [0];
+        number.device().read(number, own, &mut found)?;
+        Ok(found[0] as usize)
+    }
+}
+
+/// What rounds of PMIS work on.
+struct Rounds<'a> {
+    device: &'a Arc<Device>,
+    graph: Graph,
+    numbers: u64,
+    weight: Buffer<u64>,
+    state: Buffer<u8>,
+    /// The round in which a node lost last.
+    lost: Buffer<u8>,
+    lists: [Buffer<u32>; 2],
+    /// Of three rounds how many nodes they left undecided, and how many own ones where others are ghosts.
+    left: Buffer<u32>,
+    own: i64,
+    lose: CudaFunction,
+    decide: CudaFunction,
+}
+
+/// The state of each node after PMIS; `counts` nodes depend on each. Collective where there are other ranks.
 fn pmis(
     device: &Arc<Device>,
     graph: Graph,
     counts: &Buffer<u32>,
     seed: u64,
-    nodes: u64,
-    lonely_stay: bool,
+    nodes: Nodes,
+    among: Option<Among>,
 ) -> Result<Buffer<u8>> {
-    let Graph { rows, shift, ptr, col, flags } = graph;
-    let n = rows as i64;
-    let (weight, state) = (device.room::<u64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
-    let lost = device.zeros::<u8>(rows, WHAT)?;
-    let lists = [device.room::<u32>(rows, WHAT)?, device.room::<u32>(rows, WHAT)?];
-    // Of three rounds how many nodes they left undecided.
-    let left = device.zeros::<u32>(3, WHAT)?;
+    let rows = graph.rows;
+    if let Some(Among { boundary, number }) = among {
+        boundary.take_numbers(number, counts)?;
+    }
     let function = |entry| device.function(&kernel(entry));
-    let (begin, lose, decide) = (function("pmis_begin")?, function("pmis_lose")?, function("pmis_decide")?);
-    let (weight, of, lost) = (weight.pointer(), state.pointer(), lost.pointer());
+    let rounds = Rounds {
+        device,
+        graph,
+        numbers: nodes.numbers,
+        weight: device.room(rows, WHAT)?,
+        state: device.room(rows, WHAT)?,
+        lost: device.zeros(rows, WHAT)?,
+        lists: [device.room(rows, WHAT)?, device.room(rows, WHAT)?],
+        // Before the first round some are.
+        left: device.upload(&[1, 1, 0, 0, 0, 0], WHAT)?,
+        own: among.map_or(Ok(-1), |among| among.own().map(|own| own as i64))?,
+        lose: function("pmis_lose")?,
+        decide: function("pmis_decide")?,
+    };
+    let begin = function("pmis_begin")?;
     // SAFETY: the parameter types are the kernel's; arrays have a number for each row.
     unsafe {
-        let (stay, counts) = (i32::from(lonely_stay), counts.pointer());
-        launch!(device, &begin, grid(device, rows), 256, 0, n, seed, nodes, stay, counts, weight, of)?;
+        let Nodes { list, numbers, lonely_stay } = nodes;
+        let (n, stay, blocks) = (rows as i64, i32::from(lonely_stay), grid(device, rows));
+        let (counts, weight, state) = (counts.pointer(), rounds.weight.pointer(), rounds.state.pointer());
+        launch!(device, &begin, blocks, 256, 0, n, seed, list, numbers, stay, counts, weight, state)?;
     }
-    let blocks = grid(device, rows << shift);
-    let mut round = 0;
-    loop {
-        for _ in 0..if round == 0 { FIRST_ROUNDS } else { MORE_ROUNDS } {
-            round += 1;
-            // The first round looks at all nodes, the others at those that the round before has listed.
-            let list = if round == 1 { 0 } else { lists[(round % 2) as usize].pointer() };
-            let next = lists[((round + 1) % 2) as usize].pointer();
-            let (count, to) = (left.at(((round + 2) % 3) as usize), left.at((round % 3) as usize));
-            // SAFETY: as above; lists have room for every row, and none is read and written in one round.
-            unsafe {
-                launch!(
-                    device, &lose, blocks, 256, 0, n, ptr, col, shift, flags, weight, list, count, round,
-                    lost, to
-                )?;
-                launch!(
-                    device, &decide, blocks, 256, 0, n, ptr, col, shift, flags, weight, list, count, round,
-                    lost, of, next, to
-                )?;
+    match among {
+        Some(among) => rounds.together(among),
+        None => rounds.alone(),
+    }
+}
+
+impl Rounds<'_> {
+    /// Where round `round` counts the nodes that it leaves undecided.
+    fn left(&self, round: u32) -> u64 {
+        self.left.at(2 * (round % 3) as usize)
+    }
+
+    /// The undecided nodes before round `round`: the first looks at all of them, the others at those that the round before has listed.
+    fn list(&self, round: u32) -> u64 {
+        if round == 1 { 0 } else { self.lists[(round % 2) as usize].pointer() }
+    }
+
+    /// Of neighbours the lighter one loses round `round`.
+    fn lose(&self, round: u32) -> Result<()> {
+        let Graph { rows, shift, ptr, col, flags } = self.graph;
+        let (device, n, blocks) = (self.device, rows as i64, grid(self.device, rows << shift));
+        let (weight, numbers, lost) = (self.weight.pointer(), self.numbers, self.lost.pointer());
+        let (list, count, to) = (self.list(round), self.left(round + 2), self.left(round));
+        // SAFETY: the parameter types are the kernel's; arrays have a number for each row, and lists room for every one.
+        unsafe {
+            launch!(
+                device, &self.lose, blocks, 256, 0, n, ptr, col, shift, flags, weight, numbers, list, count,
+                round, lost, to
+            )
+        }
+    }
+
+    /// Nodes that did not lose stay, and those that depend on them go.
+    fn decide(&self, round: u32) -> Result<()> {
+        let Graph { rows, shift, ptr, col, flags } = self.graph;
+        let (device, n, blocks) = (self.device, rows as i64, grid(self.device, rows << shift));
+        let (weight, lost, state) = (self.weight.pointer(), self.lost.pointer(), self.state.pointer());
+        let (list, count, to) = (self.list(round), self.left(round + 2), self.left(round));
+        let (next, own) = (self.lists[((round + 1) % 2) as usize].pointer(), self.own);
+        // SAFETY: as above; no list is read and written in one round.
+        unsafe {
+            launch!(
+                device,
+                &self.decide,
+                blocks,
+                256,
+                0,
+                n,
+                ptr,
+                col,
+                shift,
+                flags,
+                weight,
+                list,
+                count,
+                round,
+                own,
+                lost,
+                state,
+                next,
+                to
+            )
+        }
+    }
+
+    /// Rounds until all nodes are decided.
+    fn alone(self) -> Result<Buffer<u8>> {
+        let mut round = 0;
+        loop {
+            for _ in 0..if round == 0 { FIRST_ROUNDS } else { MORE_ROUNDS } {
+                round += 1;
+                self.lose(round)?;
+                self.decide(round)?;
+            }
+            let mut undecided = [0];
+            self.device.read(&self.left, 2 * (round % 3) as usize, &mut undecided)?;
+            if undecided == [0] {
+                return Ok(self.state);
             }
         }
-        let mut undecided = [0];
-        device.read(&left, (round % 3) as usize, &mut undecided)?;
-        if undecided == [0] {
-            return Ok(state);
+    }
+
+    /// Rounds until the nodes of all ranks are decided. Once a round ranks tell each other which boundary nodes stay: whether a node does depends on heavier ones
+    /// alone, so what ghosts are may be known late, if only it is never wrong.
+    fn together(self, Among { boundary, number }: Among) -> Result<Buffer<u8>> {
+        let mut done = Ok(());
+        for round in 1.. {
+            let own = States {
+                number,
+                state: &self.state,
+                weight: &self.weight,
+                lost: Some(&self.lost),
+                round,
+                // How many own nodes the round before left undecided.
+                left: self.left(round + 2) + size_of::<u32>() as u64,
+            };
+            if boundary.take_states(done.and_then(|()| self.lose(round)), own)? == 0 {
+                break;
+            }
+            done = self.decide(round);
         }
+        Ok(self.state)
     }
 }
 
@@ -212,13 +377,16 @@ fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Resu
     Ok((number, coarse))
 }
 
-/// PMIS of the nodes that stay, joined by paths of at most two strong couplings: the state of each of them. `matrix` is `Matrix` of the kernels.
+/// PMIS of the nodes that stay, joined by paths of at most two strong couplings: the state of each of them. `matrix` is `Matrix` of the kernels, `number` that of each
+/// node among those that stay.
 fn stay_again(
     device: &Arc<Device>,
     matrix: [u64; 8],
     shape: Shape,
     nodes: &Buffer<u32>,
     seed: u64,
+    boundary: Option<&Boundary>,
+    number: &Buffer<i64>,
 ) -> Result<Buffer<u8>> {
     let count = nodes.len();
     let walk = |place: u64, counts: &Buffer<u32>, to: u64| -> Result<()> {
@@ -254,7 +422,11 @@ fn stay_again(
     walk(ptr.pointer(), &counts, col.pointer())?;
     let (ptr, col) = (ptr.pointer(), col.pointer());
     let graph = Graph { rows: count, shift: shift(count, paths), ptr, col, flags: 0 };
-    pmis(device, graph, &counts, seed, nodes.pointer(), true)
+    let names = boundary.map(|boundary| boundary.names(nodes)).transpose()?;
+    let numbers = names.as_ref().map_or(0, Buffer::pointer);
+    let hashed = Nodes { list: nodes.pointer(), numbers, lonely_stay: true };
+    let among = boundary.map(|boundary| Among { boundary, number: Some(number) });
+    pmis(device, graph, &counts, seed, hashed, among)
 }
 
 #[cfg(test)]

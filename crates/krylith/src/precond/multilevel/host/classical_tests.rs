@@ -312,8 +312,8 @@ fn interpolation_is_what_the_formulas_say() {
                 let strong = strong(&pool, &sparse, theta);
                 let (once, twice) =
                     (pmis(&pool, &sparse, &strong, 0), aggressive_pmis(&pool, &sparse, &strong, 0));
-                let extended = extended_i(&pool, &sparse, &strong, &once, most);
-                [extended, multipass(&pool, &sparse, &strong, &twice, most)]
+                let extended = extended_i(&pool, &sparse, &strong, &once, most, None);
+                [extended, multipass(&pool, &sparse, &strong, &twice, most, None)]
             });
             assert!(found[0] == found[1], "{name}: as on one thread");
             let what = format!("{name}, θ = {theta}, most {most}");
@@ -345,7 +345,7 @@ fn aggressive_pmis_is_what_rounds_over_sets_find_and_leaves_no_node_alone() {
             assert_eq!(stay, aggressive_sets(&sets, level as u64), "{name}, level {level}");
             if name == "laplace" {
                 assert!(stay.len() < pmis_sets(&sets, level as u64).len() / 2, "{} nodes stay", stay.len());
-                let p = multipass(&pool, &sparse, &strong, &found, 0);
+                let p = multipass(&pool, &sparse, &strong, &found, 0, None);
                 assert!(p.row_ptr().windows(2).all(|w| w[0] < w[1]), "every node interpolates");
             }
         }
@@ -362,8 +362,8 @@ fn rows_that_sum_to_zero_interpolate_constants() {
     let (a, pool) = (sparse(&a), Pool::eager(2));
     let strong = strong(&pool, &a, 0.25);
     for most in [0, 2] {
-        let extended = extended_i(&pool, &a, &strong, &pmis(&pool, &a, &strong, 0), most);
-        let multipass = multipass(&pool, &a, &strong, &aggressive_pmis(&pool, &a, &strong, 0), most);
+        let extended = extended_i(&pool, &a, &strong, &pmis(&pool, &a, &strong, 0), most, None);
+        let multipass = multipass(&pool, &a, &strong, &aggressive_pmis(&pool, &a, &strong, 0), most, None);
         for p in [extended, multipass] {
             for i in 0..a.block_rows() {
                 let sum: f64 = p.values()[p.row_ptr()[i]..p.row_ptr()[i + 1]].iter().sum();

@@ -91,7 +91,8 @@ pub fn couplings(pool: &Pool, terms: &Terms) -> Result<Bsr> {
         }
         rows
     });
-    Ok(assemble(pool, 1, n, parts))
+    // Behind the rows stand the columns of ghosts, where there are any.
+    Ok(assemble(pool, 1, first.block_columns(), parts))
 }
 
 /// The transpose of a matrix of 1×1 blocks.
@@ -383,7 +384,7 @@ pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
             })),
         }
     });
-    Ok(assemble(pool, a.block(), r.block_rows(), parts))
+    Ok(assemble(pool, a.block(), transfer.prolongation.block_columns(), parts))
 }
 
 /// New values of `coarse`, which [`galerkin`] made of an A of the same pattern.

@@ -17,14 +17,22 @@ const COARSE: u8 = 2;
 /// The entry's sign differs from its diagonal entry's.
 const OPPOSITE: u8 = 4;
 
-/// Extended+i interpolation, truncated to the `most` largest weights of a row (0: all), which keep the row's sum.
-pub fn extended_i(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usize) -> Bsr {
+/// Extended+i interpolation, truncated to the `most` largest weights of a row (0: all), which keep the row's sum; of equal ones the lower by `names` of coarse nodes
+/// stay, or by their numbers.
+pub fn extended_i(
+    pool: &Pool,
+    a: &Bsr,
+    strong: &[u8],
+    coarse: &[u32],
+    most: usize,
+    names: Option<&[u64]>,
+) -> Bsr {
     let (n, rows) = (a.block_rows(), pieces_of(pool, a));
     let kinds = kinds(pool, a, strong, coarse, &rows);
     let scratch = Scratch::new();
     let runs = map(pool, rows.len() - 1, |piece| {
         scratch.with(
-            || Search::new(n),
+            || Search::new(n, names),
             |search| {
                 let mut out = Rows::default();
                 for i in rows[piece]..rows[piece + 1] {
@@ -70,7 +78,9 @@ fn kinds(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], rows: &[usize]) ->
 /// A thread's memory: what a row interpolates from.
 ///
 /// Whether a node is among these is as good as random, so nothing branches on it: that costs a tenth more time.
-pub(super) struct Search {
+pub(super) struct Search<'a> {
+    /// Names of coarse nodes, by which equal weights are ordered.
+    names: Option<&'a [u64]>,
     /// Of each node `base` plus its place in `nodes`, or less than `base`.
     at: Vec<u32>,
     base: u32,
@@ -85,9 +95,10 @@ pub(super) struct Search {
     largest: Vec<u32>,
 }
 
-impl Search {
-    pub(super) fn new(n: usize) -> Self {
+impl<'a> Search<'a> {
+    pub(super) fn new(n: usize, names: Option<&'a [u64]>) -> Self {
         Self {
+            names,
             at: vec![0; n],
             base: 1,
             nodes: Vec::new(),
@@ -205,21 +216,25 @@ impl Search {
     pub(super) fn finish(&mut self, scale: f64, diagonal: f64, first: usize, most: usize) -> &[(u32, f64)] {
         let (nodes, weights) = (&self.nodes[first..self.len], &self.weights[first..self.len]);
         let row = &mut self.row;
+        let name = |j: u32| self.names.map_or(u64::from(j), |names| names[j as usize]);
         row.clear();
         let weight = |w: f64| scale * (w / diagonal);
         let fits = diagonal != 0.0 && weights.iter().fold(true, |fits, &w| fits & weight(w).is_finite());
         if fits && nodes.len() <= FEW {
             row.resize(nodes.len(), (0, 0.0));
             for (&j, &w) in nodes.iter().zip(weights) {
-                let place: u32 = nodes.iter().map(|&other| u32::from(other < j)).sum();
+                let place: u32 = nodes.iter().map(|&other| u32::from(name(other) < name(j))).sum();
                 row[place as usize] = (j, weight(w));
             }
         } else if fits {
             row.extend(nodes.iter().zip(weights).map(|(&j, &w)| (j, weight(w))));
-            row.sort_unstable_by_key(|&(j, _)| j);
+            row.sort_unstable_by_key(|&(j, _)| name(j));
         }
         keep(row, |w| w != 0.0);
         truncate(row, most, &mut self.largest);
+        if self.names.is_some() {
+            row.sort_unstable_by_key(|&(j, _)| j);
+        }
         row
     }
 }

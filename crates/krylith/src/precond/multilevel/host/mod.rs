@@ -25,10 +25,10 @@ pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) ->
             let strong = split::strong(pool, couplings, how.strength);
             if level < how.aggressive {
                 let coarse = split::aggressive_pmis(pool, couplings, &strong, level);
-                multipass::multipass(pool, couplings, &strong, &coarse, how.truncate)
+                multipass::multipass(pool, couplings, &strong, &coarse, how.truncate, None)
             } else {
                 let coarse = split::pmis(pool, couplings, &strong, level);
-                interpolate::extended_i(pool, couplings, &strong, &coarse, how.truncate)
+                interpolate::extended_i(pool, couplings, &strong, &coarse, how.truncate, None)
             }
         }
         CoarsenKind::Aggregation { smoothed } => {

@@ -15,8 +15,15 @@ use crate::matrix::Bsr;
 ///
 /// Node i takes w_ik = −α/ã Σ_j a_ij w_jk over its strong neighbours j that earlier passes reached; α lets these stand for all couplings of the
 /// opposite sign, ã is a_ii with those of its own sign added. Jacobi's step takes all strong neighbours, α = 1, and adds the others to ã. A node that
-/// no pass reaches has an empty row.
-pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usize) -> Bsr {
+/// no pass reaches has an empty row. `names` of coarse nodes order equal weights.
+pub fn multipass(
+    pool: &Pool,
+    a: &Bsr,
+    strong: &[u8],
+    coarse: &[u32],
+    most: usize,
+    names: Option<&[u64]>,
+) -> Bsr {
     let (n, pieces) = (a.block_rows(), pieces_of(pool, a));
     let scratch = Scratch::new();
     let mut passes = Passes::new(coarse);
@@ -37,7 +44,7 @@ pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usiz
             let mut out = Rows::default();
             let nodes = &nodes[cut[piece]..cut[piece + 1]];
             scratch.with(
-                || Search::new(n),
+                || Search::new(n, names),
                 |search| {
                     for &i in nodes {
                         out.push(search.combine(a, strong, &passes, i as usize, false, most));
@@ -52,7 +59,7 @@ pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usiz
     let rows = map(pool, pieces.len() - 1, |piece| {
         let mut out = Rows::default();
         scratch.with(
-            || Search::new(n),
+            || Search::new(n, names),
             |search| {
                 for i in pieces[piece]..pieces[piece + 1] {
                     if coarse[i] == FINE && passes.of[i] != NEVER {
@@ -74,7 +81,7 @@ pub fn multipass(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], most: usiz
     assemble(pool, 1, columns(coarse), rows)
 }
 
-impl Search {
+impl Search<'_> {
     /// What node `i` makes of its strong neighbours' rows; `lump`: couplings to others are added to the diagonal, else those of the opposite sign scale the row.
     fn combine(
         &mut self,

@@ -29,7 +29,7 @@ pub(super) fn sign(a: &Bsr, i: usize) -> f64 {
 }
 
 /// Pieces for a pass over the entries of `a`.
-pub(super) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
+pub(crate) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
     bounds(a.block_rows(), pool.pieces(16 * a.blocks()))
 }
 
@@ -108,7 +108,7 @@ fn neighbours<'a>(a: &'a Bsr, strong: &'a [u8], i: usize) -> impl Iterator<Item 
 
 /// For each of these nodes the others of `numbers` that at most two strong couplings lead to, by their numbers. `seen` has no number of theirs,
 /// or [`FINE`].
-fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
+pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
     let mut out = Rows::default();
     for &i in nodes {
         seen[i as usize] = i;
@@ -206,7 +206,7 @@ fn select<N: Iterator<Item = usize>>(
 }
 
 /// Ascending numbers of the nodes of which `is` is true; [`FINE`] of the others.
-pub(super) fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
+pub(crate) fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
     let counts = map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
     let mut out = vec![FINE; rows[rows.len() - 1]];
     fill(pool, runs(rows), &mut out, |piece, out| {

@@ -1,0 +1,236 @@
+//! What ranks tell each other of nodes on their boundaries while a level is coarsened: packed on the GPU, carried by the host, and taken over on
+//! the GPU (`kernels/amg_boundary.cu`). A message is one copy each way.
+
+use super::super::Cuda;
+use super::super::compiler::Kernel;
+use super::super::driver::{Buffer, Device, launch};
+use super::split::grid;
+use crate::comm::agree;
+use crate::precond::multilevel::Neighbourhood;
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+const WHAT: &str = "the boundary of a level";
+
+/// A kernel of `amg_boundary.cu`.
+pub(super) fn kernel(entry: &'static str) -> Kernel {
+    Kernel { file: "amg_boundary.cu", entry, defines: Vec::new() }
+}
+
+/// One entry stands for all of its file.
+pub(super) fn kernels() -> [Kernel; 1] {
+    [kernel("boundary_states")]
+}
+
+/// A neighbourhood as a GPU knows it.
+pub(super) struct Boundary<'a> {
+    device: &'a Arc<Device>,
+    near: &'a Neighbourhood<'a>,
+    /// Own nodes; ghosts stand behind them.
+    pub own: usize,
+    ghosts: usize,
+    /// Own nodes that others know of, neighbour by neighbour.
+    nodes: Buffer<u32>,
+    /// Of each node its number in the whole system.
+    pub numbers: Buffer<u64>,
+    /// Numbers in the whole system, ascending, of ghosts and of the nodes that others know of, with the nodes.
+    known: Vec<(u64, u32)>,
+}
+
+/// What nodes are in a round, and where that stands.
+pub(super) struct States<'a> {
+    /// Numbers in a graph of some of the nodes; none: of all.
+    pub number: Option<&'a Buffer<i64>>,
+    pub state: &'a Buffer<u8>,
+    pub weight: &'a Buffer<u64>,
+    /// Rounds in which nodes lost last, where those that have not lost this one stay.
+    pub lost: Option<&'a Buffer<u8>>,
+    pub round: u32,
+    /// Address of how many nodes are undecided.
+    pub left: u64,
+}
+
+impl<'a> Boundary<'a> {
+    pub fn new(space: &'a Cuda, near: &'a Neighbourhood<'a>) -> Result<Self> {
+        let device = space.device();
+        let nodes = device.upload(&near.send, WHAT)?;
+        let numbers = device.upload(&near.numbers, WHAT)?;
+        let both = near.send.iter().copied().chain(near.own as u32..near.numbers.len() as u32);
+        let mut known: Vec<(u64, u32)> = both.map(|node| (near.numbers[node as usize], node)).collect();
+        known.par_sort_unstable();
+        known.dedup();
+        Ok(Self { device, near, own: near.own, ghosts: near.far.len(), nodes, numbers, known })
+    }
+
+    /// The sum of the numbers over all ranks beside what this one has, or an error where any of them failed. Collective.
+    pub fn sum<T>(&self, own: Result<(u32, T)>) -> Result<(u64, T)> {
+        let comm = self.near.comm();
+        let mut sum = [own.as_ref().map_or(f64::INFINITY, |(number, _)| f64::from(*number))];
+        comm.sum(&mut sum)?;
+        if sum[0].is_finite() {
+            return own.map(|(_, kept)| (sum[0] as u64, kept));
+        }
+        agree(comm, own)?;
+        Err(Error::Internal("a rank failed while a level was coarsened, and does not say how".into()))
+    }
+
+    /// Gives each ghost the number that its owner has. Collective.
+    pub fn take_numbers(&self, number: Option<&Buffer<i64>>, of: &Buffer<u32>) -> Result<()> {
+        let out = self.numbers_of(number, of)?;
+        self.put_numbers(number, &self.near.exchange(&out)?, of)
+    }
+
+    /// What the nodes that others know of have.
+    pub fn numbers_of(&self, number: Option<&Buffer<i64>>, of: &Buffer<u32>) -> Result<Vec<u32>> {
+        let (device, count) = (self.device, self.nodes.len());
+        let out = device.room::<u32>(count, WHAT)?;
+        let pack = device.function(&kernel("boundary_numbers"))?;
+        let (nodes, number, from) = (self.nodes.pointer(), number.map_or(0, Buffer::pointer), of.pointer());
+        // SAFETY: the parameter types are the kernel's; nodes are own ones, and there is room for each.
+        unsafe {
+            launch!(
+                device,
+                &pack,
+                grid(device, count),
+                256,
+                0,
+                count as i64,
+                nodes,
+                number,
+                from,
+                out.pointer()
+            )?
+        };
+        let mut found = vec![0; count];
+        device.read(&out, 0, &mut found)?;
+        Ok(found)
+    }
+
+    /// Gives each ghost its number of these.
+    pub fn put_numbers(&self, number: Option<&Buffer<i64>>, numbers: &[u32], to: &Buffer<u32>) -> Result<()> {
+        let (device, count) = (self.device, self.ghosts);
+        let (put, from) = (device.function(&kernel("boundary_take_numbers"))?, device.upload(numbers, WHAT)?);
+        let (own, number, from, to) =
+            (self.own as i64, number.map_or(0, Buffer::pointer), from.pointer(), to.pointer());
+        // SAFETY: the parameter types are the kernel's; there is a number for each ghost.
+        unsafe { launch!(device, &put, grid(device, count), 256, 0, count as i64, own, number, from, to) }
+    }
+
+    /// Makes ghosts what their owners say that they are, and sums over the ranks how many nodes are undecided. `begun` is what came before, which
+    /// may have failed. Collective.
+    pub fn take_states(&self, begun: Result<()>, of: States) -> Result<u64> {
+        let (sum, states) = self.sum(begun.and_then(|()| self.states(&of)))?;
+        let states = self.near.exchange(&states)?;
+        let (device, count) = (self.device, self.ghosts);
+        let (take, from) = (device.function(&kernel("boundary_take_states"))?, device.upload(&states, WHAT)?);
+        let (n, own, number) = (count as i64, self.own as i64, of.number.map_or(0, Buffer::pointer));
+        let (state, weight) = (of.state.pointer(), of.weight.pointer());
+        let (from, lost, round) = (from.pointer(), of.lost.map_or(0, Buffer::pointer), of.round);
+        // SAFETY: the parameter types are the kernel's; there is a state for each ghost.
+        unsafe {
+            launch!(
+                device,
+                &take,
+                grid(device, count),
+                256,
+                0,
+                n,
+                own,
+                number,
+                from,
+                round,
+                state,
+                weight,
+                lost
+            )?
+        };
+        Ok(sum)
+    }
+
+    /// How many nodes are undecided, and the states of those that others know of.
+    fn states(&self, of: &States) -> Result<(u32, Vec<u8>)> {
+        const HEADER: usize = size_of::<u32>();
+        let (device, count) = (self.device, self.nodes.len());
+        let out = device.room::<u8>(HEADER + count, WHAT)?;
+        let pack = device.function(&kernel("boundary_states"))?;
+        let (n, nodes, number) = (count as i64, self.nodes.pointer(), of.number.map_or(0, Buffer::pointer));
+        let (state, lost) = (of.state.pointer(), of.lost.map_or(0, Buffer::pointer));
+        let (round, left, to) = (of.round, of.left, out.pointer());
+        // SAFETY: the parameter types are the kernel's; nodes are own ones, and there is room for each behind the header.
+        unsafe {
+            launch!(
+                device,
+                &pack,
+                grid(device, count),
+                256,
+                0,
+                n,
+                nodes,
+                number,
+                state,
+                lost,
+                round,
+                left,
+                to
+            )?
+        };
+        let mut found = vec![0; HEADER + count];
+        device.read(&out, 0, &mut found)?;
+        let states = found.split_off(HEADER);
+        let left = found.as_slice().try_into().map_or(0, u32::from_ne_bytes);
+        Ok((left, states))
+    }
+
+    /// Gives each ghost the size that its owner has. Collective.
+    pub fn take_sizes(&self, of: &mut Buffer<f64>) -> Result<()> {
+        let out = self.gathered(&self.nodes, of.pointer())?;
+        let mut bits = vec![0u64; out.len()];
+        self.device.read(&out, 0, &mut bits)?;
+        let sizes: Vec<f64> = self.near.exchange(&bits)?.into_iter().map(f64::from_bits).collect();
+        self.device.write(&sizes, of, self.own)
+    }
+
+    /// Gives each ghost the node that its owner names, or none where that is no node here. Collective.
+    pub fn take_members(&self, of: &Buffer<u32>) -> Result<()> {
+        let numbers = &self.near.numbers;
+        let named = |node: u32| numbers.get(node as usize).copied().unwrap_or(u64::MAX);
+        let out: Vec<u64> = self.numbers_of(None, of)?.into_iter().map(named).collect();
+        let node = |number: u64| {
+            let at = self.known.binary_search_by_key(&number, |known| known.0);
+            at.map_or(u32::MAX, |at| self.known[at].1)
+        };
+        let ghosts: Vec<u32> = self.near.exchange(&out)?.into_iter().map(node).collect();
+        self.put_numbers(None, &ghosts, of)
+    }
+
+    /// How many own nodes stay, and of each node of another rank that does its owner and its number there; `number` is that of nodes among those that stay.
+    /// Collective.
+    pub fn coarse(&self, number: &Buffer<i64>) -> Result<(usize, Vec<(u32, u32)>)> {
+        let mut begins = vec![0i64; self.ghosts + 1];
+        self.device.read(number, self.own, &mut begins)?;
+        let out = self.gathered(&self.nodes, number.pointer())?;
+        let mut own = vec![0u64; out.len()];
+        self.device.read(&out, 0, &mut own)?;
+        let there = self.near.exchange(&own)?;
+        let far = self.near.far.iter().zip(there).zip(begins.windows(2));
+        let stay = far.filter(|(_, w)| w[1] > w[0]).map(|((&(owner, _), number), _)| (owner, number as u32));
+        Ok((begins[0] as usize, stay.collect()))
+    }
+
+    /// Numbers in the whole system of these nodes.
+    pub fn names(&self, nodes: &Buffer<u32>) -> Result<Buffer<u64>> {
+        self.gathered(nodes, self.numbers.pointer())
+    }
+
+    /// What these nodes have in an array of 64-bit numbers.
+    fn gathered(&self, nodes: &Buffer<u32>, from: u64) -> Result<Buffer<u64>> {
+        let (device, count) = (self.device, nodes.len());
+        let to = device.room::<u64>(count, WHAT)?;
+        let gather = device.function(&kernel("boundary_names"))?;
+        let (n, nodes) = (count as i64, nodes.pointer());
+        // SAFETY: the parameter types are the kernel's; the array has a number for every node.
+        unsafe { launch!(device, &gather, grid(device, count), 256, 0, n, nodes, from, to.pointer())? };
+        Ok(to)
+    }
+}

@@ -1,0 +1,132 @@
+//! Rows of a matrix on a GPU that go to other ranks, and rows that come from there: only these travel through the host.
+
+use super::super::Cuda;
+use super::super::driver::launch;
+use super::super::resident::Resident;
+use super::super::scan;
+use super::boundary::kernel;
+use super::split::grid;
+use super::stored;
+use crate::matrix::Bsr;
+use crate::precond::multilevel::RowsOfMatrix as Rows;
+use crate::{Error, Result};
+
+const WHAT: &str = "rows of a matrix";
+
+impl Cuda {
+    /// These rows of a matrix, in the order given.
+    pub(super) fn packed_rows(&self, a: &Bsr, nodes: &[u32]) -> Result<Rows> {
+        let (device, on, count) = (self.device(), self.resident(a)?, nodes.len());
+        if let Some(node) = nodes.iter().find(|&&node| node as usize >= a.block_rows()) {
+            return Err(Error::Internal(format!("row {node} of {} was asked for", a.block_rows())));
+        }
+        let square = a.block() * a.block();
+        let nodes = device.upload(nodes, WHAT)?;
+        let lengths = device.room::<u32>(count, WHAT)?;
+        let (measure, pack) =
+            (device.function(&kernel("boundary_lengths"))?, device.function(&kernel("boundary_rows"))?);
+        let (n, list, ptr) = (count as i64, nodes.pointer(), on.row_ptr.pointer());
+        // SAFETY: the parameter types are the kernel's; nodes are rows.
+        unsafe { launch!(device, &measure, grid(device, count), 256, 0, n, list, ptr, lengths.pointer())? };
+        let places = scan::scan(device, &lengths)?;
+        let mut begins = vec![0i64; count + 1];
+        device.read(&places, 0, &mut begins)?;
+        let entries = begins[count] as usize;
+        let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries * square, WHAT)?);
+        // SAFETY: as above; there is room for as many entries as were counted.
+        unsafe {
+            let (from_col, from, place) = (on.col.pointer(), on.values.pointer(), places.pointer());
+            let (to_col, to) = (col.pointer(), values.pointer());
+            launch!(
+                device,
+                &pack,
+                grid(device, 32 * count),
+                256,
+                0,
+                n,
+                list,
+                square as i64,
+                ptr,
+                from_col,
+                from,
+                place,
+                to_col,
+                to
+            )?;
+        }
+        let mut rows = Rows {
+            row_ptr: begins.into_iter().map(|begin| begin as usize).collect(),
+            col: vec![0; entries],
+            values: vec![0.0; entries * square],
+        };
+        device.read(&col, 0, &mut rows.col)?;
+        device.read(&values, 0, &mut rows.values)?;
+        Ok(rows)
+    }
+
+    /// The matrix with rows of the host below it, and so many columns.
+    pub(super) fn stacked(&self, a: &Bsr, below: &Rows, columns: usize) -> Result<Bsr> {
+        let (device, on) = (self.device(), self.resident(a)?);
+        let (rows, entries, square) = (a.block_rows(), a.blocks(), a.block() * a.block());
+        let more = below.row_ptr.len() - 1;
+        let mut row_ptr = device.room::<i64>(rows + more + 1, WHAT)?;
+        let mut col = device.room::<u32>(entries + below.col.len(), WHAT)?;
+        let mut values = device.room::<f64>(square * entries + below.values.len(), WHAT)?;
+        let ends: Vec<i64> = below.row_ptr[1..].iter().map(|end| (entries + end) as i64).collect();
+        device.copy(&on.row_ptr, &mut row_ptr, rows + 1)?;
+        device.write(&ends, &mut row_ptr, rows + 1)?;
+        device.copy(&on.col, &mut col, entries)?;
+        device.write(&below.col, &mut col, entries)?;
+        device.copy(&on.values, &mut values, square * entries)?;
+        device.write(&below.values, &mut values, square * entries)?;
+        Ok(stored(a.block(), rows + more, columns, Resident::new(row_ptr, col, values)))
+    }
+
+    /// The matrix with column j as column `numbers[j]` of `columns`; rows of scalars are sorted by that, of blocks the numbers ascend.
+    pub(super) fn with_columns(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
+        let (device, on, rows) = (self.device(), self.resident(a)?, a.block_rows());
+        let numbers = device.upload(numbers, WHAT)?;
+        let col = device.room::<u32>(on.col.len(), WHAT)?;
+        let (rename, square) = (device.function(&kernel("boundary_renumber"))?, a.block() * a.block());
+        let values = device.room::<f64>(if square == 1 { on.values.len() } else { 0 }, WHAT)?;
+        // SAFETY: the parameter types are the kernel's; there is a number for each column, and room for every entry.
+        unsafe {
+            let (n, sort, ptr) = (rows as i64, i32::from(square == 1), on.row_ptr.pointer());
+            let (from_col, from, numbers) = (on.col.pointer(), on.values.pointer(), numbers.pointer());
+            let (to_col, to) = (col.pointer(), values.pointer());
+            launch!(
+                device,
+                &rename,
+                grid(device, 8 * rows),
+                256,
+                0,
+                n,
+                sort,
+                ptr,
+                from_col,
+                from,
+                numbers,
+                to_col,
+                to
+            )?;
+        }
+        let arrays = match square {
+            1 => on.with_pattern(col, values),
+            _ => on.with_columns(col),
+        };
+        Ok(stored(a.block(), rows, columns, arrays))
+    }
+
+    /// The first rows of a matrix, which have columns below `columns` alone.
+    pub(super) fn beginning(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
+        let (device, on) = (self.device(), self.resident(a)?);
+        let (entries, square) = (on.pointer(rows)?, a.block() * a.block());
+        let mut row_ptr = device.room::<i64>(rows + 1, WHAT)?;
+        let mut col = device.room::<u32>(entries, WHAT)?;
+        let mut values = device.room::<f64>(square * entries, WHAT)?;
+        device.copy(&on.row_ptr, &mut row_ptr, rows + 1)?;
+        device.copy(&on.col, &mut col, entries)?;
+        device.copy(&on.values, &mut values, square * entries)?;
+        Ok(stored(a.block(), rows, columns, Resident::new(row_ptr, col, values)))
+    }
+}

@@ -1,0 +1,178 @@
+//! Classical coarsening of a level of several ranks on the host: what one rank does with all nodes, each rank does with its own and with rows of others around
+//! them.
+//!
+//! PMIS tells others once a round which boundary nodes stay. Whether a node does depends on heavier ones alone, so what other ranks' nodes are may be known
+//! late, if only it is never wrong. Of nodes of equal weight, and of equal weights in a row of P, numbers in the whole system decide.
+
+use super::super::host::parallel::Scratch;
+use super::super::host::split::{SEED, TWICE, numbers, paths, pieces_of, strong};
+use super::super::host::{FINE, interpolate, multipass};
+use super::super::{CoarsenKind, Coarsening};
+use super::{NearTransfer, Neighbourhood};
+use crate::Result;
+use crate::device::cpu::Pool;
+use crate::matrix::Bsr;
+use crate::space::splitmix64;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+/// States of a node.
+const UNDECIDED: u8 = 0;
+const STAYS: u8 = 1;
+const GOES: u8 = 2;
+/// Nodes of which a thread takes as many at least.
+const FEW: usize = 1 << 10;
+
+/// P of own nodes; `None` where no node of any rank stays, or all do, or where nodes are joined in aggregates, which each rank does alone. Collective.
+pub fn transfer(
+    pool: &Pool,
+    couplings: &Bsr,
+    how: &Coarsening,
+    level: usize,
+    near: &Neighbourhood,
+) -> Result<Option<NearTransfer>> {
+    let a = couplings;
+    debug_assert_eq!(how.kind, CoarsenKind::Classical);
+    let strong = strong(pool, a, how.strength);
+    let n = a.block_rows();
+    let neighbours = |i: usize| {
+        let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
+        let entries = a.col()[row.clone()].iter().zip(&strong[row]);
+        entries.filter(|&(_, &strong)| strong != 0).map(|(&j, _)| j as usize)
+    };
+    let all = Among { near, number: None };
+    let state = select(n, neighbours, &near.numbers, SEED + level as u64, false, all)?;
+    let rows = pieces_of(pool, a);
+    let mut coarse = numbers(pool, &rows, |i| state[i] == STAYS);
+    let aggressive = level < how.aggressive;
+    if aggressive {
+        let nodes: Vec<u32> = (0..n as u32).filter(|&i| coarse[i as usize] != FINE).collect();
+        let scratch = Scratch::new();
+        let found: Vec<_> = nodes
+            .par_chunks(FEW)
+            .map(|nodes| {
+                let seen = || vec![FINE; n];
+                scratch.with(seen, |seen: &mut Vec<u32>| paths(a, &strong, &coarse, nodes, seen))
+            })
+            .collect();
+        let row = |k: usize| {
+            let (rows, k) = (&found[k / FEW], k % FEW);
+            rows.col[rows.row_ptr[k]..rows.row_ptr[k + 1]].iter().map(|&j| j as usize)
+        };
+        let names: Vec<u64> = nodes.iter().map(|&i| near.numbers[i as usize]).collect();
+        let among = Among { near, number: Some(&coarse) };
+        let again = select(nodes.len(), row, &names, SEED + TWICE + level as u64, true, among)?;
+        let stays: Vec<bool> = coarse.iter().map(|&k| k != FINE && again[k as usize] == STAYS).collect();
+        coarse = numbers(pool, &rows, |i| stays[i]);
+    }
+    let own = coarse[..near.own].iter().filter(|&&k| k != FINE).count();
+    let mut sums = [own as f64, near.own as f64];
+    near.comm().sum(&mut sums)?;
+    if sums[0] == 0.0 || sums[0] >= sums[1] {
+        return Ok(None);
+    }
+    let stay = coarse.iter().zip(&near.numbers).filter(|&(&k, _)| k != FINE);
+    let names: Vec<u64> = stay.map(|(_, &name)| name).collect();
+    let prolongation = match aggressive {
+        true => multipass::multipass(pool, a, &strong, &coarse, how.truncate, Some(&names)),
+        false => interpolate::extended_i(pool, a, &strong, &coarse, how.truncate, Some(&names)),
+    };
+    let sent: Vec<u32> = near.send.iter().map(|&i| coarse[i as usize]).collect();
+    let there = near.exchange(&sent)?;
+    let far = near.far.iter().zip(there).zip(&coarse[near.own..]);
+    let ghosts = far.filter(|&(_, &here)| here != FINE).map(|((&(owner, _), there), _)| (owner, there));
+    Ok(Some(NearTransfer { prolongation, own, ghosts: ghosts.collect() }))
+}
+
+/// Where the nodes of a neighbourhood stand in a graph: as they are, or by these numbers, [`FINE`] where they do not.
+#[derive(Clone, Copy)]
+struct Among<'a> {
+    near: &'a Neighbourhood<'a>,
+    number: Option<&'a [u32]>,
+}
+
+impl Among<'_> {
+    fn place(self, node: usize) -> Option<usize> {
+        match self.number {
+            None => Some(node),
+            Some(number) => (number[node] != FINE).then(|| number[node] as usize),
+        }
+    }
+
+    /// Places of own nodes come first: how many they are.
+    fn own(self) -> usize {
+        let own = self.near.own;
+        self.number.map_or(own, |number| number[..own].iter().filter(|&&k| k != FINE).count())
+    }
+
+    /// What nodes of others are, by what their owners say; `f` gets places.
+    fn exchange<T: super::wire::Wire + Default>(
+        self,
+        of: impl Fn(usize) -> T,
+        mut f: impl FnMut(usize, T),
+    ) -> Result<()> {
+        let sent: Vec<T> =
+            self.near.send.iter().map(|&i| self.place(i as usize).map_or(T::default(), &of)).collect();
+        for (k, value) in self.near.exchange(&sent)?.into_iter().enumerate() {
+            if let Some(place) = self.place(self.near.own + k) {
+                f(place, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// PMIS of `n` nodes with these names, of which some are other ranks'; `lonely`: whether nodes stay on which no other depends. Collective.
+fn select<N: Iterator<Item = usize>>(
+    n: usize,
+    neighbours: impl Fn(usize) -> N + Sync,
+    names: &[u64],
+    seed: u64,
+    lonely: bool,
+    among: Among,
+) -> Result<Vec<u8>> {
+    let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
+    (0..n).into_par_iter().with_min_len(FEW).for_each(|i| {
+        for j in neighbours(i) {
+            counts[j].fetch_add(1, Relaxed);
+        }
+    });
+    among.exchange(|k| counts[k].load(Relaxed), |k, count: u32| counts[k].store(count, Relaxed))?;
+    let key = |i: usize| u64::from(counts[i].load(Relaxed)) << 40 | splitmix64(seed, names[i]) >> 24;
+    let weights: Vec<(u64, u64)> =
+        (0..n).into_par_iter().with_min_len(FEW).map(|i| (key(i), names[i])).collect();
+    let goes = |i: usize| counts[i].load(Relaxed) == 0 && !lonely;
+    let state: Vec<AtomicU8> =
+        (0..n).map(|i| AtomicU8::new(if goes(i) { GOES } else { UNDECIDED })).collect();
+    let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
+    let lost: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
+    let own = among.own();
+    let mut undecided: Vec<usize> = (0..n).filter(|&i| is(i, UNDECIDED)).collect();
+    for round in 1.. {
+        undecided.par_iter().with_min_len(FEW).for_each(|&i| {
+            for j in neighbours(i).filter(|&j| is(j, UNDECIDED)) {
+                lost[if weights[i] > weights[j] { j } else { i }].store(round, Relaxed);
+            }
+        });
+        let mut left = [undecided.iter().filter(|&&i| i < own).count() as f64];
+        among.near.comm().sum(&mut left)?;
+        let wins = |i: usize| is(i, UNDECIDED) && lost[i].load(Relaxed) != round;
+        let said = |i: usize| if wins(i) { STAYS } else { state[i].load(Relaxed) };
+        among.exchange(said, |i, now: u8| match now {
+            UNDECIDED => lost[i].store(round, Relaxed),
+            now => state[i].store(now, Relaxed),
+        })?;
+        if left == [0.0] {
+            break;
+        }
+        let winners = undecided.par_iter().with_min_len(FEW).filter(|&&i| wins(i));
+        winners.for_each(|&i| state[i].store(STAYS, Relaxed));
+        undecided.par_iter().with_min_len(FEW).for_each(|&i| {
+            if is(i, UNDECIDED) && neighbours(i).any(|j| is(j, STAYS)) {
+                state[i].store(GOES, Relaxed);
+            }
+        });
+        undecided.retain(|&i| is(i, UNDECIDED));
+    }
+    Ok(state.into_iter().map(AtomicU8::into_inner).collect())
+}

@@ -1,0 +1,171 @@
+//! A level of several ranks, and how vectors go to the next one and come back.
+
+use super::super::hierarchy::{Finest, Level, cut_for, operator, own_part};
+use super::super::smoother::{Smoother, Smoothing};
+use super::super::transfers::{Transfers, widened};
+use super::super::{Coarsen, MultilevelOptions, Transfer};
+use super::share::{Runs, Share};
+use crate::Result;
+use crate::matrix::Bsr;
+use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
+use crate::partition::Halo;
+use crate::solver::setup::{self, SetupPart};
+use crate::space::Store;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How vectors go between a level of several ranks and the next.
+pub(in super::super) struct Joint<S: Coarsen> {
+    share: Share,
+    /// R of own rows, and what own coarse nodes and those of others get of it.
+    lower: PointBlock<S>,
+    sums: RefCell<S::Vector>,
+    /// Adds to own coarse nodes what other ranks have for them.
+    add: PointBlock<S>,
+    /// Where each rank goes on with the whole coarse level: own nodes, and what gathers all.
+    gather: Option<(RefCell<S::Vector>, PointBlock<S>)>,
+    /// P of own rows.
+    raise: PointBlock<S>,
+}
+
+/// The level below one of several ranks.
+pub(in super::super) enum Next {
+    /// One of several ranks too, with the numbers of own nodes in the whole level.
+    Shared(Terms<'static>, Vec<u64>),
+    /// The whole of it, on every rank.
+    Whole(Terms<'static>),
+}
+
+/// Weights between nodes of `order` unknowns as a product.
+fn product<S: Coarsen>(
+    space: &S,
+    p: &Bsr,
+    order: usize,
+    halo: Option<Arc<Halo>>,
+    store: Store,
+) -> Result<PointBlock<S>> {
+    let terms = Terms { halo, ..widened(p, order)? };
+    match order {
+        1 => PointBlock::with_format(space, &terms, store, Format::Csr),
+        _ => PointBlock::new(space, &terms, store, false),
+    }
+}
+
+impl<S: Coarsen> Joint<S> {
+    /// With P of own rows. Collective.
+    fn new(space: &S, share: Share, p: &Bsr, order: usize, store: Store, whole: bool) -> Result<Self> {
+        let lower = product(space, share.restriction(), order, None, store)?;
+        let sums = space.beside(share.restriction().block_rows() * order)?.vector()?;
+        let add = product(space, &share.sums, order, Some(share.up.clone()), Store::F64)?;
+        let (gather, raise) = match whole {
+            false => (None, product(space, p, order, Some(share.down.clone()), store)?),
+            true => {
+                let (w, halo) = share.gathering(space)?;
+                let w = product(space, &w, order, Some(Arc::new(halo)), Store::F64)?;
+                let own = space.beside(share.down.own * order)?.vector()?;
+                let p = space.renumbered(p, &share.numbers(), share.coarse.all())?;
+                (Some((RefCell::new(own), w)), product(space, &p, order, None, store)?)
+            }
+        };
+        Ok(Self { share, lower, sums: RefCell::new(sums), add, gather, raise })
+    }
+
+    /// The terms of the next level for other values of this one's. Collective.
+    pub fn coarse(&mut self, space: &S, terms: &Terms) -> Result<Terms<'static>> {
+        let coarse = self.share.galerkin(space, terms)?;
+        if self.gather.is_some() { self.share.whole(space, &coarse) } else { Ok(coarse) }
+    }
+
+    /// b_c ← R r.
+    pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
+        let mut sums = self.sums.borrow_mut();
+        self.lower.apply(on, r, &mut sums)?;
+        let Some((own, gather)) = &self.gather else { return self.add.apply(on, &sums, coarse) };
+        let mut own = own.borrow_mut();
+        self.add.apply(on, &sums, &mut own)?;
+        gather.apply(on, &own, coarse)
+    }
+
+    /// x ← P x_c.
+    pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        self.raise.apply(on, coarse, x)
+    }
+
+    fn products(&self) -> impl Iterator<Item = &PointBlock<S>> {
+        [&self.lower, &self.add, &self.raise]
+            .into_iter()
+            .chain(self.gather.as_ref().map(|(_, gather)| gather))
+    }
+
+    /// Bytes that both ways move at least.
+    pub fn bytes(&self) -> u64 {
+        self.products().map(|product| product.bytes()).sum()
+    }
+
+    /// Changes when what they refer to moves.
+    pub fn key(&self) -> u64 {
+        joined_key(self.products().map(|product| product.key()))
+    }
+}
+
+/// A level of several ranks, and the one below. Collective.
+pub(in super::super) fn level<S: Coarsen>(
+    beside: &S,
+    terms: Terms<'static>,
+    options: &MultilevelOptions,
+    depth: usize,
+    finest: Finest<S>,
+    numbers: &[u64],
+) -> Result<(Level<S>, Option<Next>)> {
+    let space = beside.among(terms.rows())?;
+    let halo = terms.halo.clone().unwrap_or_default();
+    let terms = space.place(&terms)?;
+    let order = terms.block() * terms.stages();
+    let analysis = setup::begin_inside(SetupPart::Analysis);
+    let all = Runs::new(space.comm(), terms.block_rows())?.all() * order;
+    // What is solved directly anyway is gathered as it is.
+    let how = (all > options.coarsest).then_some(&options.coarsening);
+    let made = match depth + 1 < options.levels {
+        true => Share::new(&space, &terms, &halo, how, depth, numbers)?,
+        false => None,
+    };
+    drop(analysis);
+    let (mut next, mut transfer) = (None, None);
+    if let Some((mut share, p)) = made {
+        let factors = setup::begin_inside(SetupPart::Factors);
+        let coarse = share.galerkin(&space, &terms)?;
+        let whole = share.coarse.all() * order <= options.gather;
+        next = Some(match whole {
+            true => Next::Whole(share.whole(&space, &coarse)?),
+            false => Next::Shared(coarse, share.coarse.own().collect()),
+        });
+        drop(factors);
+        let _product = setup::begin_inside(SetupPart::Product);
+        let matrices = Transfer { prolongation: p.clone(), restriction: share.restriction().clone() };
+        let joint = Joint::new(&space, share, &p, order, options.store, whole)?;
+        transfer = Some(Transfers::joint(matrices, order, joint));
+    }
+    let product = setup::begin_inside(SetupPart::Product);
+    let shared = finest.operator.is_some();
+    let operator = match finest.operator {
+        Some(operator) => operator,
+        None => Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?)),
+    };
+    drop(product);
+    let _factors = setup::begin_inside(SetupPart::Factors);
+    let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
+    let smoother = match alone {
+        true => None,
+        false => {
+            // Subdomains are of own nodes.
+            let own =
+                matches!(options.smoothing, Smoothing::Ildu { .. }).then(|| own_part(&terms)).transpose()?;
+            let of = own.as_ref().unwrap_or(&terms);
+            let cut = || cut_for(&space, of, finest.subdomains);
+            Some(Smoother::new(&space, of, options.smoothing, options.store, cut)?)
+        }
+    };
+    let level = Level { space, terms, operator: Some(operator), shared, smoother, transfer, inverse: None };
+    Ok((level, next))
+}

@@ -1,0 +1,59 @@
+//! Levels of several ranks: each has its own rows, and the hierarchy is that of the whole system.
+
+mod choose;
+mod level;
+mod neighbourhood;
+pub(crate) mod rows;
+mod share;
+mod wire;
+
+pub(super) use level::{Joint, Next, level};
+pub use neighbourhood::Neighbourhood;
+
+/// Numbers of own nodes where each rank has a run of them. Collective.
+pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<Vec<u64>> {
+    Ok(share::Runs::new(comm, own)?.own().collect())
+}
+
+use super::{Coarsen, CoarsenKind, Coarsening};
+use crate::Result;
+use crate::comm::Communicator;
+use crate::matrix::Bsr;
+
+/// What interpolates own nodes of a level of all ranks.
+pub struct NearTransfer {
+    /// P; rows of own nodes come first. Columns are own coarse nodes, then those of other ranks.
+    pub prolongation: Bsr,
+    /// Own coarse nodes.
+    pub own: usize,
+    /// Of each coarse node of another rank its owner, and its number there.
+    pub ghosts: Vec<(u32, u32)>,
+}
+
+/// Classical coarsening of all nodes on the host; where nodes are joined in aggregates, each rank does so by the couplings of its own nodes alone.
+pub(crate) fn transfer_by_ranks<S: Coarsen>(
+    space: &S,
+    couplings: &Bsr,
+    how: &Coarsening,
+    level: usize,
+    near: &Neighbourhood,
+) -> Result<Option<NearTransfer>> {
+    if how.kind == CoarsenKind::Classical {
+        return choose::transfer(&space.host_threads(), couplings, how, level, near);
+    }
+    let own = rows::own_part(couplings, near.own);
+    let made = space.transfer(&own, how, level)?;
+    let (stays, all) = (made.as_ref().map_or(0, |made| made.prolongation.block_columns()), near.own);
+    let mut sums = [stays as f64, all as f64];
+    near.comm().sum(&mut sums)?;
+    if sums[0] == 0.0 || sums[0] >= sums[1] {
+        return Ok(None);
+    }
+    // A rank whose nodes all stay, or none, where others coarsen: they all do.
+    let prolongation = match made {
+        Some(made) => made.prolongation,
+        None => rows::identity(all),
+    };
+    let own = prolongation.block_columns();
+    Ok(Some(NearTransfer { prolongation, own, ghosts: Vec::new() }))
+}

@@ -1,0 +1,125 @@
+//! Rows of matrices on the host that go to other ranks or come from there; a GPU has its own of the same results.
+
+use super::super::host::parallel::Rows;
+use crate::matrix::Bsr;
+use crate::matrix::storage::Storage;
+use rayon::prelude::*;
+
+/// Rows of which a thread takes as many at least.
+const FEW: usize = 1 << 12;
+
+/// These rows, in the order given.
+pub fn rows_of(a: &Bsr, nodes: &[u32]) -> Rows {
+    let (row_ptr, square) = (a.row_ptr(), a.block() * a.block());
+    let mut rows = Rows::default();
+    for entries in nodes.iter().map(|&i| row_ptr[i as usize]..row_ptr[i as usize + 1]) {
+        rows.col.extend_from_slice(&a.col()[entries.clone()]);
+        rows.values.extend_from_slice(&a.values()[entries.start * square..entries.end * square]);
+        rows.end_row();
+    }
+    rows
+}
+
+/// The matrix with rows below it, and so many columns.
+pub fn with_rows(a: &Bsr, below: &Rows, columns: usize) -> Bsr {
+    let ends = below.row_ptr[1..].iter().map(|end| a.blocks() + end);
+    let row_ptr: Vec<usize> = a.row_ptr().iter().copied().chain(ends).collect();
+    let col = [a.col(), &below.col].concat();
+    let values = [a.values(), &below.values].concat();
+    Bsr::from_storage(a.block(), Storage::host(row_ptr.len() - 1, columns, row_ptr, col, values))
+}
+
+/// The first rows, of so many columns.
+pub fn first_rows(a: &Bsr, rows: usize, columns: usize) -> Bsr {
+    let (entries, square) = (a.row_ptr()[rows], a.block() * a.block());
+    let (row_ptr, col) = (a.row_ptr()[..=rows].to_vec(), a.col()[..entries].to_vec());
+    let values = a.values()[..entries * square].to_vec();
+    Bsr::from_storage(a.block(), Storage::host(rows, columns, row_ptr, col, values))
+}
+
+/// The matrix with column j as column `numbers[j]` of `columns`, ascending in each row; of blocks, the numbers ascend too.
+pub fn renumbered(a: &Bsr, numbers: &[u32], columns: usize) -> Bsr {
+    if a.block() > 1 {
+        let (row_ptr, col) =
+            (a.row_ptr().to_vec(), a.col().par_iter().map(|&j| numbers[j as usize]).collect());
+        let storage = Storage::host(a.block_rows(), columns, row_ptr, col, a.values().to_vec());
+        return Bsr::from_storage(a.block(), storage);
+    }
+    let mut entries: Vec<(u32, f64)> =
+        a.col().par_iter().map(|&j| numbers[j as usize]).zip(a.values().par_iter().copied()).collect();
+    let mut rest = &mut entries[..];
+    let mut rows = Vec::with_capacity(a.block_rows());
+    for w in a.row_ptr().windows(2) {
+        let (row, after) = std::mem::take(&mut rest).split_at_mut(w[1] - w[0]);
+        rest = after;
+        rows.push(row);
+    }
+    let sort = |row: &mut &mut [(u32, f64)]| {
+        if !row.is_sorted_by_key(|entry| entry.0) {
+            row.sort_unstable_by_key(|entry| entry.0);
+        }
+    };
+    rows.par_iter_mut().with_min_len(FEW).for_each(sort);
+    let (col, values) = entries.into_par_iter().unzip();
+    Bsr::from_storage(1, Storage::host(a.block_rows(), columns, a.row_ptr().to_vec(), col, values))
+}
+
+/// S A for a matrix S of zeros and ones: sums of rows of A, each with the diagonal stored.
+pub fn sums_of_rows(s: &Bsr, a: &Bsr) -> Bsr {
+    let (row_ptr, square) = (a.row_ptr(), a.block() * a.block());
+    let sum = |i: usize| {
+        let mut row: Vec<(u32, Vec<f64>)> = Vec::new();
+        let mut add = |j: u32, block: &[f64]| match row.binary_search_by_key(&j, |entry| entry.0) {
+            Ok(at) => row[at].1.iter_mut().zip(block).for_each(|(sum, v)| *sum += v),
+            Err(at) => row.insert(at, (j, block.to_vec())),
+        };
+        for &k in &s.col()[s.row_ptr()[i]..s.row_ptr()[i + 1]] {
+            for p in row_ptr[k as usize]..row_ptr[k as usize + 1] {
+                add(a.col()[p], &a.values()[p * square..(p + 1) * square]);
+            }
+        }
+        add(i as u32, &vec![0.0; square]);
+        row
+    };
+    let chunks: Vec<usize> = (0..s.block_rows()).step_by(FEW).collect();
+    let made: Vec<Rows> = chunks
+        .par_iter()
+        .map(|&first| {
+            let mut rows = Rows::default();
+            for i in first..s.block_rows().min(first + FEW) {
+                for (j, block) in sum(i) {
+                    rows.col.push(j);
+                    rows.values.extend(block);
+                }
+                rows.end_row();
+            }
+            rows
+        })
+        .collect();
+    let mut all = Rows::default();
+    for rows in made {
+        let before = all.col.len();
+        all.row_ptr.extend(rows.row_ptr[1..].iter().map(|end| before + end));
+        all.col.extend(rows.col);
+        all.values.extend(rows.values);
+    }
+    let storage = Storage::host(s.block_rows(), a.block_columns(), all.row_ptr, all.col, all.values);
+    Bsr::from_storage(a.block(), storage)
+}
+
+/// What couples the first `n` nodes of scalar rows alone.
+pub fn own_part(a: &Bsr, n: usize) -> Bsr {
+    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+    for w in a.row_ptr()[..=n].windows(2) {
+        let length = a.col()[w[0]..w[1]].partition_point(|&j| (j as usize) < n);
+        col.extend_from_slice(&a.col()[w[0]..w[0] + length]);
+        values.extend_from_slice(&a.values()[w[0]..w[0] + length]);
+        row_ptr.push(col.len());
+    }
+    Bsr::from_storage(1, Storage::host(n, n, row_ptr, col, values))
+}
+
+/// A matrix of scalars that changes nothing.
+pub fn identity(n: usize) -> Bsr {
+    Bsr::from_storage(1, Storage::host(n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]))
+}

@@ -1,0 +1,364 @@
+//! A level of several ranks and the next: P, R and R A P, of which each rank has its own rows.
+//!
+//! T are the coarse nodes that own rows and those of ghosts interpolate from: own ones, then others by number in the whole level. R = Pᵀ of own rows gives each
+//! of T a sum, and a matrix S of zeros and ones adds to own coarse nodes what other ranks have for them: b = S R r, and A_c = S (R A P), with P of own rows
+//! and of the rows of ghosts.
+
+use super::super::host::parallel::Rows;
+use super::super::{Coarsen, CoarsenKind, Coarsening, Transfer};
+use super::neighbourhood::{Neighbourhood, all_to_all};
+use super::wire::{Reader, packed};
+use crate::Result;
+use crate::comm::{Communicator, gather};
+use crate::matrix::Bsr;
+use crate::matrix::storage::Storage;
+use crate::operator::Terms;
+use crate::partition::{Halo, Neighbour};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A level that keeps more of its nodes than this is the last.
+const STALLED: f64 = 0.8;
+
+/// Coarse nodes by number in the whole level: each rank has a run.
+#[derive(Clone)]
+pub(super) struct Runs {
+    rank: usize,
+    /// Where each rank's begin, and how many there are.
+    begins: Vec<u64>,
+}
+
+impl Runs {
+    /// Of `own` nodes here. Collective.
+    pub fn new(comm: &dyn Communicator, own: usize) -> Result<Self> {
+        let mut begins = vec![0];
+        for (rank, bytes) in gather(comm, &packed([own as u64]))?.iter().enumerate() {
+            let count = Reader::new(bytes, rank).take::<u64>(1)?[0];
+            begins.push(begins[rank] + count);
+        }
+        Ok(Self { rank: comm.rank(), begins })
+    }
+
+    /// Nodes of all ranks.
+    pub fn all(&self) -> usize {
+        self.begins[self.begins.len() - 1] as usize
+    }
+
+    /// Own numbers.
+    pub fn own(&self) -> Range<u64> {
+        self.begins[self.rank]..self.begins[self.rank + 1]
+    }
+
+    fn owner(&self, number: u64) -> usize {
+        self.begins.partition_point(|&begin| begin <= number) - 1
+    }
+
+    /// The place of a number behind own nodes and these ghosts, which ascend.
+    fn place(&self, ghosts: &[u64], number: u64) -> u32 {
+        let own = self.own();
+        match own.contains(&number) {
+            true => (number - own.start) as u32,
+            false => (own.end - own.start) as u32 + ghosts.partition_point(|&ghost| ghost < number) as u32,
+        }
+    }
+
+    /// The number at a place.
+    fn number(&self, ghosts: &[u64], place: u32) -> u64 {
+        let own = self.own();
+        let count = own.end - own.start;
+        if u64::from(place) < count {
+            own.start + u64::from(place)
+        } else {
+            ghosts[place as usize - count as usize]
+        }
+    }
+
+    /// The halo of own nodes and these ghosts. Collective.
+    pub fn halo(&self, comm: &dyn Communicator, ghosts: &[u64]) -> Result<Halo> {
+        let mut asked: Vec<Vec<u32>> = vec![Vec::new(); comm.size()];
+        for &ghost in ghosts {
+            let owner = self.owner(ghost);
+            asked[owner].push((ghost - self.begins[owner]) as u32);
+        }
+        let counts: Vec<usize> = asked.iter().map(Vec::len).collect();
+        let told = comm.all_to_all(asked.into_iter().map(packed).collect())?;
+        let to = told.iter().enumerate().map(|(rank, bytes)| Reader::new(bytes, rank).all());
+        let own = self.own();
+        Ok(Halo::new((own.end - own.start) as usize, &counts, to.collect::<Result<_>>()?))
+    }
+
+    /// Those of these numbers that are not own ones, ascending, each once.
+    fn others(&self, numbers: impl Iterator<Item = u64>) -> Vec<u64> {
+        let own = self.own();
+        let mut others: Vec<u64> = numbers.filter(|number| !own.contains(number)).collect();
+        others.sort_unstable();
+        others.dedup();
+        others
+    }
+}
+
+/// Rows whose columns are numbers in the whole level.
+#[derive(Default)]
+struct FarRows {
+    lengths: Vec<u32>,
+    col: Vec<u64>,
+    values: Vec<f64>,
+}
+
+impl FarRows {
+    /// Rows `range` of these as a message.
+    fn letter(rows: &Rows, range: Range<usize>, square: usize, number: impl Fn(u32) -> u64) -> Vec<u8> {
+        let ends = &rows.row_ptr[range.start..=range.end];
+        let entries = ends[0]..ends[ends.len() - 1];
+        let mut bytes = packed(ends.windows(2).map(|w| (w[1] - w[0]) as u32));
+        bytes.extend(packed(rows.col[entries.clone()].iter().map(|&j| number(j))));
+        bytes.extend(packed(rows.values[entries.start * square..entries.end * square].iter().copied()));
+        bytes
+    }
+
+    /// Takes `count` rows behind these.
+    fn take(&mut self, from: &mut Reader, count: usize, square: usize) -> Result<()> {
+        let lengths: Vec<u32> = from.take(count)?;
+        let entries = lengths.iter().map(|&length| length as usize).sum::<usize>();
+        self.lengths.extend(lengths);
+        self.col.extend(from.take::<u64>(entries)?);
+        self.values.extend(from.take::<f64>(entries * square)?);
+        Ok(())
+    }
+
+    /// With columns by place, which ascend.
+    fn placed(&self, square: usize, place: impl Fn(u64) -> u32) -> Rows {
+        let mut rows = Rows::default();
+        let mut begin = 0;
+        for &length in &self.lengths {
+            let mut row: Vec<(u32, usize)> =
+                (begin..begin + length as usize).map(|p| (place(self.col[p]), p)).collect();
+            row.sort_unstable();
+            for (j, p) in row {
+                rows.col.push(j);
+                rows.values.extend_from_slice(&self.values[p * square..(p + 1) * square]);
+            }
+            begin += length as usize;
+            rows.end_row();
+        }
+        rows
+    }
+}
+
+/// What R A P of a level takes, again and again.
+pub(super) struct Share {
+    /// P of own rows and of the rows of ghosts, and R = Pᵀ of own rows.
+    both: Transfer,
+    pub sums: Bsr,
+    /// From the coarse nodes of T.
+    pub down: Arc<Halo>,
+    /// From what ranks have for coarse nodes of others.
+    pub up: Arc<Halo>,
+    ghosts: Vec<u64>,
+    pub coarse: Runs,
+    /// Ghosts of the coarse level, and its halo.
+    next: Option<(Vec<u64>, Arc<Halo>)>,
+}
+
+impl Share {
+    /// P of own rows, and what is needed with it; `None` where the coarser level would not be much smaller. Collective.
+    pub fn new<S: Coarsen>(
+        space: &S,
+        terms: &Terms,
+        halo: &Halo,
+        how: Option<&Coarsening>,
+        depth: usize,
+        numbers: &[u64],
+    ) -> Result<Option<(Self, Bsr)>> {
+        let (comm, n) = (space.comm(), terms.block_rows());
+        let made = match how {
+            None => None,
+            Some(how) => {
+                let couplings = space.couplings(terms)?;
+                let (near, widened) =
+                    Neighbourhood::grow(space, comm, halo, numbers, &couplings, layers(how, depth))?;
+                match space.transfer_near(&widened, how, depth, &near)? {
+                    None => return Ok(None),
+                    made => made,
+                }
+            }
+        };
+        let (own, far) = made.as_ref().map_or((n, &[][..]), |made| (made.own, &made.ghosts));
+        let coarse = Runs::new(comm, own)?;
+        let fine = Runs::new(comm, n)?;
+        if made.is_some() && coarse.all() as f64 > STALLED * fine.all() as f64 {
+            return Ok(None);
+        }
+        let far: Vec<u64> =
+            far.iter().map(|&(owner, node)| coarse.begins[owner as usize] + u64::from(node)).collect();
+        let first = match &made {
+            Some(made) => space.first_rows(&made.prolongation, n, made.prolongation.block_columns())?,
+            None => super::rows::identity(n),
+        };
+        // Rows of P of ghosts come from their owners.
+        let rows = space.rows_of(&first, &halo.send)?;
+        let begin = coarse.own().start;
+        let number = |k: u32| match (k as usize).checked_sub(own) {
+            None => begin + u64::from(k),
+            Some(ghost) => far[ghost],
+        };
+        let letters =
+            halo.neighbours.iter().map(|n| (n.rank, FarRows::letter(&rows, n.send.clone(), 1, number)));
+        let letters = all_to_all(comm, letters)?;
+        let mut received = FarRows::default();
+        for n in &halo.neighbours {
+            received.take(&mut Reader::new(&letters[n.rank], n.rank), n.receive.len(), 1)?;
+        }
+        let ghosts = coarse.others(far.iter().chain(&received.col).copied());
+        let columns = own + ghosts.len();
+        let places: Vec<u32> =
+            (0..own as u32).chain(far.iter().map(|&number| coarse.place(&ghosts, number))).collect();
+        let p = space.renumbered(&first, &places, columns)?;
+        let below = received.placed(1, |number| coarse.place(&ghosts, number));
+        let both = Transfer {
+            prolongation: space.with_rows(&p, &below, columns)?,
+            restriction: space.transposed(&p)?,
+        };
+        let down = coarse.halo(comm, &ghosts)?;
+        let up = turned(&down);
+        let sums = sums(&down);
+        let share = Self { both, sums, down: Arc::new(down), up: Arc::new(up), ghosts, coarse, next: None };
+        Ok(Some((share, p)))
+    }
+
+    /// R of own rows.
+    pub fn restriction(&self) -> &Bsr {
+        &self.both.restriction
+    }
+
+    /// Own rows of R A P of every term. Collective.
+    pub fn galerkin<S: Coarsen>(&mut self, space: &S, terms: &Terms) -> Result<Terms<'static>> {
+        let comm = space.comm();
+        let bare = Terms { terms: terms.terms.clone(), halo: None };
+        let products = space.galerkin(&bare, &self.both)?;
+        let (own, all) = (self.down.own as u32, (self.down.own + self.ghosts.len()) as u32);
+        let nodes: Vec<u32> = (own..all).collect();
+        let mut received = Vec::new();
+        for (_, a) in &products.terms {
+            let (rows, square) = (space.rows_of(a, &nodes)?, a.block() * a.block());
+            let number = |j: u32| self.coarse.number(&self.ghosts, j);
+            let letters = self.down.neighbours.iter();
+            let letters =
+                letters.map(|n| (n.rank, FarRows::letter(&rows, n.receive.clone(), square, number)));
+            let letters = all_to_all(comm, letters)?;
+            let mut far = FarRows::default();
+            for n in &self.down.neighbours {
+                far.take(&mut Reader::new(&letters[n.rank], n.rank), n.send.len(), square)?;
+            }
+            received.push(far);
+        }
+        if self.next.is_none() {
+            let all = self.ghosts.iter().chain(received.iter().flat_map(|far| &far.col)).copied();
+            let ghosts = self.coarse.others(all);
+            let halo = Arc::new(self.coarse.halo(comm, &ghosts)?);
+            self.next = Some((ghosts, halo));
+        }
+        let Some((ghosts, halo)) = &self.next else { return Ok(products) };
+        let columns = halo.own + halo.ghosts;
+        let places: Vec<u32> =
+            (0..own).chain(self.ghosts.iter().map(|&number| self.coarse.place(ghosts, number))).collect();
+        let mut terms = Vec::new();
+        for ((c, a), far) in products.terms.iter().zip(&received) {
+            let below = far.placed(a.block() * a.block(), |number| self.coarse.place(ghosts, number));
+            let stacked = space.with_rows(&space.renumbered(a, &places, columns)?, &below, columns)?;
+            terms.push((c.clone(), Cow::Owned(space.sums_of_rows(&self.sums, &stacked)?)));
+        }
+        Ok(Terms { terms, halo: Some(halo.clone()) })
+    }
+
+    /// The whole coarse level, which every rank gets. Collective.
+    pub fn whole<S: Coarsen>(&self, space: &S, own: &Terms) -> Result<Terms<'static>> {
+        let comm = space.comm();
+        let Some((ghosts, _)) = &self.next else { return Ok(own_terms(own)) };
+        let mut terms = Vec::new();
+        for (c, a) in &own.terms {
+            let square = a.block() * a.block();
+            let rows =
+                Rows { row_ptr: a.row_ptr().to_vec(), col: a.col().to_vec(), values: a.values().to_vec() };
+            let number = |j: u32| self.coarse.number(ghosts, j);
+            let letters = gather(comm, &FarRows::letter(&rows, 0..a.block_rows(), square, number))?;
+            let mut all = FarRows::default();
+            for (rank, bytes) in letters.iter().enumerate() {
+                let count = (self.coarse.begins[rank + 1] - self.coarse.begins[rank]) as usize;
+                all.take(&mut Reader::new(bytes, rank), count, square)?;
+            }
+            let (n, rows) = (self.coarse.all(), all.placed(square, |number| number as u32));
+            let storage = Storage::host(n, n, rows.row_ptr, rows.col, rows.values);
+            terms.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
+        }
+        Ok(Terms { terms, halo: None })
+    }
+
+    /// The columns of P as numbers in the whole coarse level.
+    pub fn numbers(&self) -> Vec<u32> {
+        (0..(self.down.own + self.ghosts.len()) as u32)
+            .map(|place| self.coarse.number(&self.ghosts, place) as u32)
+            .collect()
+    }
+
+    /// The matrix of zeros and ones that gathers the coarse level on every rank, and its halo. Collective.
+    pub fn gathering<S: Coarsen>(&self, space: &S) -> Result<(Bsr, Halo)> {
+        let (n, own) = (self.coarse.all(), self.coarse.own());
+        let others: Vec<u64> = (0..n as u64).filter(|number| !own.contains(number)).collect();
+        let halo = self.coarse.halo(space.comm(), &others)?;
+        let col = (0..n as u64).map(|number| self.coarse.place(&others, number)).collect();
+        Ok((ones(n, n, (0..=n).collect(), col), halo))
+    }
+}
+
+/// Layers of rows of others that a rank has to know so that its own rows of P are those of one rank.
+///
+/// Multipass interpolation reaches every node in four passes: a node that goes depends on one that stays first, from which at most two couplings lead to
+/// one that stays again, and a node on which none depends on such a node. A row of Jacobi's step so takes rows of four layers.
+fn layers(how: &Coarsening, depth: usize) -> usize {
+    match how.kind {
+        CoarsenKind::Classical if depth < how.aggressive => 4,
+        CoarsenKind::Classical => 1,
+        CoarsenKind::Aggregation { .. } => 2,
+    }
+}
+
+/// A matrix of ones.
+fn ones(rows: usize, columns: usize, row_ptr: Vec<usize>, col: Vec<u32>) -> Bsr {
+    let values = vec![1.0; col.len()];
+    Bsr::from_storage(1, Storage::host(rows, columns, row_ptr, col, values))
+}
+
+/// Terms of their own, without a halo.
+fn own_terms(terms: &Terms) -> Terms<'static> {
+    let own = terms.terms.iter().map(|(c, a)| (c.clone(), Cow::Owned((**a).clone())));
+    Terms { terms: own.collect(), halo: None }
+}
+
+/// What goes back: ghosts to their owners, where they stand behind all nodes, neighbour by neighbour.
+fn turned(halo: &Halo) -> Halo {
+    let neighbours = halo
+        .neighbours
+        .iter()
+        .map(|n| Neighbour { rank: n.rank, send: n.receive.clone(), receive: n.send.clone() })
+        .collect();
+    let nodes = halo.own + halo.ghosts;
+    Halo { own: nodes, ghosts: halo.send.len(), neighbours, send: (halo.own as u32..nodes as u32).collect() }
+}
+
+/// S: own nodes, and what comes for them by the halo turned round.
+fn sums(halo: &Halo) -> Bsr {
+    let (own, nodes) = (halo.own, halo.own + halo.ghosts);
+    let mut more: Vec<Vec<u32>> = vec![Vec::new(); own];
+    for (k, &node) in halo.send.iter().enumerate() {
+        more[node as usize].push((nodes + k) as u32);
+    }
+    let (mut row_ptr, mut col) = (vec![0], Vec::with_capacity(own + halo.send.len()));
+    for (i, more) in more.iter().enumerate() {
+        col.push(i as u32);
+        col.extend(more);
+        row_ptr.push(col.len());
+    }
+    ones(own, nodes + halo.send.len(), row_ptr, col)
+}
