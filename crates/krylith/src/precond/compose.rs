@@ -29,7 +29,7 @@ sweeps! {
     /// r = x − r, with A y in r before.
     left_over: () [x] [r] -> [] { r = x - r; }
     /// y = ω y and r = x − ω r, with A y in r before.
-    damp: (omega) [x] [y, r] -> [] { y = omega * y; r = x - omega * r; }
+    damp: (omega) [x] [y, r] -> [] { y *= omega; r = x - omega * r; }
     /// y = y + ω w.
     add_damped: (omega) [w] [y] -> [] { y += omega * w; }
     /// (w, z), (w, v).

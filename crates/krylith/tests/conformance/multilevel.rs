@@ -313,7 +313,7 @@ pub fn cycles_are_symmetric<S: Coarsen>(make: Make<S>) {
     }
 }
 
-/// Solves twice, the second time from what was recorded.
+/// Solves, small systems twice, the second time from what was recorded.
 fn solved<S: Coarsen>(
     space: &S,
     a: &PointBlock<S>,
@@ -326,7 +326,7 @@ fn solved<S: Coarsen>(
     space.write(b, &mut db).unwrap();
     let mut first: Option<History> = None;
     let stop = Stop { rtol, max_iterations: 200, ..Stop::default() };
-    for _ in 0..2 {
+    for _ in 0..if b.len() > 10_000 { 1 } else { 2 } {
         space.write(&vec![0.0; b.len()], &mut dx).unwrap();
         let history = method.solve(space, a, Some(p), &db, &mut dx, &stop, &mut ()).unwrap();
         assert_eq!(history, first.get_or_insert(history.clone()), "a second solve differs");
@@ -362,11 +362,11 @@ pub fn iterations_do_not_grow<S: Coarsen>(make: Make<S>) {
             let (cycle, form) =
                 if smoothed { (Cycle::V, CgForm::Textbook) } else { (Cycle::K, CgForm::Flexible) };
             let how = MultilevelOptions { cycle, ..options(kind) };
-            let found = [12, 20, 32].map(|side| iterations(make, &diffusion(side, contrast), how, form));
-            assert!(found[2] <= most, "{kind:?}, contrast {contrast:e}: {found:?} iterations");
+            let found = [16, 26].map(|side| iterations(make, &diffusion(side, contrast), how, form));
+            assert!(found[1] <= most, "{kind:?}, contrast {contrast:e}: {found:?} iterations");
             // Aggregates of jumping coefficients are the exception.
             let grows = contrast > 1.0 && kind != KINDS[0];
-            assert!(grows || found[2] <= found[1] + 3, "{kind:?}, contrast {contrast:e}: {found:?}");
+            assert!(grows || found[1] <= found[0] + 3, "{kind:?}, contrast {contrast:e}: {found:?}");
         }
     }
 }

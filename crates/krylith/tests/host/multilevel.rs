@@ -104,7 +104,7 @@ fn ranks_gather_vectors() {
 
 #[test]
 fn a_solver_takes_amg_by_name() {
-    let a = diffusion(18, 1e4);
+    let a = diffusion(14, 1e4);
     let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
     let mut solve = |text: &str| {
         let options: Options = format!("device=cpu rtol=1e-8 {text}").parse().unwrap();

@@ -352,6 +352,9 @@ fn on_level(depth: usize, e: Error) -> Error {
     }
 }
 
+/// The terms and near-null vectors of the next level.
+type Coarser = (Terms<'static>, Option<NearNull>);
+
 impl<S: Coarsen> Level<S> {
     /// A level, and the terms and near-null vectors of the next one, if there is one.
     fn new(
@@ -360,7 +363,7 @@ impl<S: Coarsen> Level<S> {
         options: &MultilevelOptions,
         depth: usize,
         finest: Finest<S>,
-    ) -> Result<(Self, Option<(Terms<'static>, Option<NearNull>)>)> {
+    ) -> Result<(Self, Option<Coarser>)> {
         let space = beside.beside(terms.rows())?;
         // On a GPU everything starts from one copy there.
         let terms = space.place(&terms)?;
