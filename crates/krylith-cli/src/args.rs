@@ -64,6 +64,7 @@ Examples:
   krylith bench links --device cuda:0,1,2,3 --out machine.toml    measures the machine, without any solve on several GPUs
   krylith model stokes:53x53x54 --machine machine.toml --gpus 1,2,4 --out predicted
   krylith bench okp --device cuda:0,1,2,3 --out okp
+  krylith model laplace:128x128x128 --precond amg --machine machine.toml    coarse levels: bytes, time of an iteration
   krylith model --compare predicted/prediction.json okp/okp.json    exit code 1 beyond 15 %
   krylith model --spmv spmv/spmv.json --machine machine.toml --out predicted
   krylith model --weak 151686 --to 8192 --machine machine.toml --machine bench/machines/jupiter.toml --out scaling
@@ -495,6 +496,10 @@ pub struct ModelArgs {
     /// Basis vectors that GMRES keeps before it restarts [default: 30]
     #[arg(long, value_name = "M", value_parser = options::restart, requires = "system")]
     pub restart: Option<usize>,
+    /// Coarse levels instead: what a set-up and a cycle of amg or coarse (with keys as for `krylith solve`) move for SYSTEM, the time of an
+    /// iteration of CG on one GPU, and that of a cycle on this host, predicted and measured
+    #[arg(long, value_name = "amg[:key=value,…]", requires = "system", conflicts_with_all = ["gpus", "hosts", "partition", "restart"])]
+    pub precond: Option<PrecondSpec>,
     /// Weak scaling: NODES of the Stokes duct (b = 4, s = 2) on every GPU
     #[arg(long, value_name = "NODES", conflicts_with_all = ["system", "compare"])]
     pub weak: Option<f64>,

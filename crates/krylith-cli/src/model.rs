@@ -5,7 +5,7 @@ use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
 use crate::{files, output, partitions, system};
 use krylith::partition::Partitioner;
 use krylith_bench::model::report::{self, About, Row, Study};
-use krylith_bench::model::{Machine, Shape, loads, poisson, scaling, spmv};
+use krylith_bench::model::{Machine, Shape, loads, multilevel, poisson, scaling, spmv};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,7 @@ pub fn model(args: ModelArgs) -> Result<u8> {
         args.machine.iter().map(|path| Machine::read(path)).collect::<krylith::Result<Vec<_>>>()?;
     let mut files = Files { folder: args.out.clone(), written: Vec::new() };
     match &args.system {
+        Some(system) if args.precond.is_some() => coarse_levels(&args, system, &machines, &mut files)?,
         Some(system) => predict(&args, system, &machines, &mut files)?,
         None if args.poisson.is_some() => stencil(&args, &machines, &mut files)?,
         None if args.spmv.is_some() => products(&args, &machines, &mut files)?,
@@ -52,7 +53,8 @@ fn check_apart(args: &ModelArgs) -> Result<()> {
     let endings = [".txt", ".json", "-efficiency.svg", "-time.svg"];
     let mut names: Vec<String> =
         kinds.flat_map(|(kind, _)| endings.map(|ending| format!("{kind}{ending}"))).collect();
-    names.extend(args.system.iter().map(|_| "prediction.json".into()));
+    let of_system = if args.precond.is_some() { "multilevel.json" } else { "prediction.json" };
+    names.extend(args.system.iter().map(|_| of_system.into()));
     names.extend(
         args.spmv.iter().flat_map(|_| ["products.txt", "products.json", "products.svg"].map(String::from)),
     );
@@ -126,6 +128,23 @@ fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
     };
     output::print(&report::table(&about, machine, &rows));
     files.write("prediction.json", &pretty(&report::prediction(&about, machine, &rows)))
+}
+
+/// Coarse levels of a system.
+fn coarse_levels(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
+    let [machine] = machines else {
+        return Err(Failure::usage("a system is predicted for one machine at a time; give one --machine"));
+    };
+    let Some(precond) = &args.precond else { return Ok(()) };
+    crate::interrupt::watch()?;
+    let system = system::load(system, args.block, Default::default())?;
+    let terms = system.operator.terms();
+    let options = multilevel::options(precond, terms.block() * terms.stages())?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (hierarchy, here) = multilevel::measure(&terms, options, threads)?;
+    let title = format!("{}, {precond}", system.name);
+    output::print(&multilevel::text(&title, machine, &hierarchy, &here));
+    files.write("multilevel.json", &pretty(&multilevel::json(&title, machine, &hierarchy, &here)))
 }
 
 /// Products of the matrices that `krylith bench spmv` has seen.

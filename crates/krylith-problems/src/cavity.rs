@@ -310,6 +310,17 @@ impl NonlinearProblem for Cavity {
         self.coordinates.clone()
     }
 
+    /// The extremes on the centre lines, of which Marchi, Suero and Araki (2009) give those of 1024 × 1024 cells.
+    fn figures(&self, x: &[f64]) -> Vec<(&'static str, f64)> {
+        let least = |line: Vec<f64>| line.into_iter().fold(f64::INFINITY, f64::min);
+        let most = |line: Vec<f64>| line.into_iter().fold(f64::NEG_INFINITY, f64::max);
+        vec![
+            ("least u on x = 1/2", least(self.vertical(x, 0))),
+            ("least v on y = 1/2", least(self.horizontal(x, 1))),
+            ("largest v on y = 1/2", most(self.horizontal(x, 1))),
+        ]
+    }
+
     fn cells(&self) -> Cells {
         let [nx, ny] = self.nodes;
         let corner = |i: usize, j: usize| (j * nx + i) as u32;

@@ -62,6 +62,10 @@ pub trait NonlinearProblem: NonlinearSystem {
         let of = |c: usize| x.iter().skip(c).step_by(names.len()).copied().collect();
         names.iter().enumerate().map(|(c, name)| (*name, Field::Scalar(of(c)))).collect()
     }
+    /// Numbers of x by which it is compared with published solutions, with their names; none by default.
+    fn figures(&self, _x: &[f64]) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
     /// A picture of x, where the problem has one.
     fn picture(&self, _x: &[f64]) -> Option<Picture> {
         None

@@ -3,11 +3,13 @@
 //! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets;
 //! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both;
 //! * [`poisson`]: the same of P-CG and P-CBCG for a 7-point Poisson equation, beside what others have published;
+//! * [`multilevel`]: cycles over coarse levels, beside what this host takes for them;
 //! * [`spmv`]: products whose vectors every GPU holds whole;
 //! * [`scaling`]: weak and strong scaling over boxes, where no partition can be built;
 //! * [`report`]: tables, pictures, predictions as JSON, and their comparison with what was measured.
 
 mod machine;
+pub mod multilevel;
 pub mod poisson;
 mod predict;
 pub mod report;

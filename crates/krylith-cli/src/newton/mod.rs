@@ -45,6 +45,8 @@ pub struct Finished {
     pub runs: Vec<Run>,
     /// How the last run ended.
     pub outcome: NewtonOutcome,
+    /// Numbers of the last x by which it is compared with published solutions.
+    pub figures: Vec<(&'static str, f64)>,
     /// The last linear solve; none where there was no step.
     pub linear: Option<Solution>,
     /// Seconds of making the problem.
@@ -121,6 +123,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
         options,
         runs,
         outcome,
+        figures: problem.figures(&x),
         linear: newton.linear().cloned(),
         load,
         total: start.elapsed().as_secs_f64(),
@@ -333,6 +336,10 @@ fn text(done: &Finished, wrote: &[String]) -> String {
             plural(iterations, "linear iteration")
         )],
     ));
+    if !done.figures.is_empty() {
+        let figures = done.figures.iter().map(|(name, value)| format!("{name}: {value:.5}"));
+        rows.push(("figures", figures.collect()));
+    }
     rows.push((
         "time",
         vec![format!(

@@ -59,6 +59,7 @@ fn of(done: &Finished) -> Value {
         "steps": done.runs.iter().map(|run| run.report.steps.len()).sum::<usize>(),
         "iterations": done.runs.iter().map(|run| run.report.iterations()).sum::<usize>(),
         "runs": runs,
+        "figures": done.figures.iter().map(|(name, value)| json!({ "name": name, "value": finite(*value) })).collect::<Vec<_>>(),
         "seconds": { "load": done.load, "total": done.total },
     })
 }

@@ -49,6 +49,25 @@ fn a_prediction_is_written_and_compared() {
 }
 
 #[test]
+fn coarse_levels_are_predicted_and_measured() {
+    let f = Folder::new();
+    let machine = shipped("h200-nvlink.toml");
+    let ran = f.run(&["model", "laplace:16x16x16", "--precond", "amg", "--machine", &machine, "--out", "p"]);
+    let out = &ran.works().out;
+    assert!(out.contains("laplace:16x16x16") && out.contains("an iteration of CG"), "{out}");
+    assert!(out.contains("this host:") && out.contains("wrote p/multilevel.json"), "{out}");
+    let made = json(&f, "p/multilevel.json");
+    let (levels, number) = (made["levels"].as_array().unwrap(), |key: &str| made[key].as_f64().unwrap());
+    assert!(levels.len() >= 2 && levels[0]["nodes"] == 4096.0);
+    assert!(
+        number("operator_complexity") > 1.0 && number("seconds_per_iteration") > number("seconds_per_cycle")
+    );
+    assert!(made["host"]["seconds_per_cycle"].as_f64().unwrap() > 0.0);
+    let line = format!("model laplace:8x8x8 --precond ildu --machine {machine}");
+    f.line(&line).fails(2, &["--precond ildu", "amg or coarse"]);
+}
+
+#[test]
 fn products_that_were_measured_are_predicted_for_more_gpus() {
     let f = Folder::new();
     // Each matrix in a process of its own; what is there is not measured again.

@@ -557,3 +557,30 @@ fn a_closed_pipe_is_no_error() {
         std::process::Command::new("sh").args(["-c", &script]).current_dir(f.0.path()).output().unwrap();
     Ran::new(output).works();
 }
+
+#[test]
+fn near_null_vectors_make_coarse_levels_of_elasticity() {
+    let f = Folder::new();
+    let iterations = |line: &str| {
+        f.line(&format!("solve elasticity:11x9x9 --device cpu --rtol 1e-8 --report r.json {line}")).works();
+        report(&f, "r.json")["iterations"].as_u64().unwrap()
+    };
+    let without = iterations("--precond amg");
+    let with = iterations("--precond amg --near-nullspace rigid");
+    assert!(2 * with <= without, "{with} with rigid modes, {without} without");
+    assert_eq!(report(&f, "r.json")["preconditioner"]["parameters"]["near_null"], 6);
+    // Translations alone, from a file.
+    let row = |i: usize| (0..3).map(|c| if i % 3 == c { "1 " } else { "0 " }).collect::<String>() + "\n";
+    f.write("t.txt", (0..11 * 9 * 9 * 3).map(row).collect::<String>());
+    let translations = iterations("--precond amg --near-nullspace t.txt");
+    assert!(with < translations, "{with} with rigid modes, {translations} with translations");
+    f.line("solve laplace:4x4x4 --near-nullspace rigid").fails(2, &["--near-nullspace rigid", "2 or 3"]);
+    f.write("short.txt", "1\n2\n");
+    f.line("solve laplace:4x4x4 --near-nullspace short.txt").fails(2, &["short.txt"]);
+    f.line("solve laplace:4x4x4 --method cg --precond jacobi_then_coarse")
+        .fails(2, &["unknown preconditioner"]);
+    let cg = ["solve", "laplace:4x4x4", "--device", "cpu", "--method", "cg", "--precond"];
+    let of = |precond: &str| f.run(&[&cg[..], &[precond]].concat());
+    of("jacobi then coarse").fails(2, &["symmetric(A then B)"]);
+    of("symmetric(jacobi then coarse)").works();
+}

@@ -116,9 +116,7 @@ fn errors(cavity: &Cavity, x: &[f64], which: usize) -> [f64; 3] {
         places.iter().zip(values).fold(0.0f64, |m, (p, v)| m.max((at(line, *p) - v).abs()))
     };
     let lines = worst(&u, &Y, &U[which]).max(worst(&v, &X, &V[which]));
-    let least = |line: &[f64]| line.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = |line: &[f64]| line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let found = [least(&u), least(&v), most(&v)];
+    let found: Vec<f64> = cavity.figures(x).into_iter().map(|(_, value)| value).collect();
     let [marchi, ghia] = [&MARCHI, &GHIA]
         .map(|known| found.iter().zip(known[which]).fold(0.0f64, |m, (f, e)| m.max((f / e - 1.0).abs())));
     [lines, marchi, ghia]

@@ -9,6 +9,7 @@ fn the_full_text_generates_the_same_again() {
         "stokes: 3x3x3 , tau = 0.5,scheme=lobatto-iiic-2",
         "random:20,seed=3",
         "laplace:3x2x4,block=2",
+        "elasticity:3x2x4,poisson=0.25,young=7",
         "spe10:3x4x5,seed=7,injector=1e4",
         "radiation:3x4x5,components=3,dt=1e-3",
         "poisson-multiphase:3x4x5,contrast=1e6,outlet=none",
@@ -38,10 +39,10 @@ fn the_catalogue_is_true() {
 #[test]
 fn what_is_wrong_is_named() {
     for (text, named) in [
-        ("", "stokes, laplace, spe10, radiation, poisson-multiphase, random, lookalike"),
+        ("", "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, random, lookalike"),
         (
             "navier:3x3x3",
-            "unknown problem `navier`; the known ones are stokes, laplace, spe10, radiation, poisson-multiphase, random, lookalike",
+            "unknown problem `navier`; the known ones are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, random, lookalike",
         ),
         ("stokes", "expected stokes:NXxNYxNZ"),
         ("stokes:", "expected stokes:NXxNYxNZ"),

@@ -75,7 +75,10 @@ steps! {
         if (s.mm > 0.0 && s.mm < HUGE) { s.rounding = UNIT_ROUNDOFF * sqrt(s.mm); }
     }
     /// Nothing begins from a residual that ends the solve: a preconditioner may be worth many products.
-    begin_nothing(s, _) { if (s.norm <= s.target) { s.halt = 1; } }
+    begin_nothing(s, _) {
+        s.halt = 0;
+        if (s.norm <= s.target) { s.halt = 1; }
+    }
     /// x is kept if none before it was better.
     compare(s, _) {
         s.halt = 1;

@@ -8,6 +8,7 @@ pub mod cbcg;
 pub mod coarse;
 pub mod coarsening;
 pub mod compose;
+pub mod costly;
 pub mod csr;
 #[cfg(feature = "cuda")]
 pub mod cut;
@@ -320,6 +321,31 @@ pub fn updates_equal_a_fresh_operator<S: PointBlockSum>(make: Make<S>) {
         let wrong = operator.update_values(&space, 0, &[1.0]).unwrap_err().to_string();
         assert!(wrong.contains("were expected"), "{wrong}");
         assert!(operator.update_values(&space, 0, &vec![f64::NAN; k.m.values().len()]).is_err());
+    }
+}
+
+/// Operators of one pattern and the same coefficients, of which one after the other is given others: each multiplies with its own.
+pub fn operators_keep_their_coefficients<S: PointBlockSum>(make: Make<S>) {
+    let mut rng = Random(81);
+    for s in [1, 2] {
+        let k = random_kronecker(&mut rng, 3, s, 60, 5, true, true);
+        let (space, x) = (make(k.rows()), rng.numbers(k.rows()));
+        let mut operators: Vec<_> =
+            (0..3).map(|_| PointBlock::kronecker(&space, &k, Store::F64).unwrap()).collect();
+        let mut all = [k.clone(), k.clone(), k.clone()];
+        for (change, tau) in [(1, 0.3), (0, 0.7), (1, 0.9), (2, 0.3), (1, 0.3)] {
+            all[change].tau = tau;
+            operators[change].set_tau(&space, &k.a, tau).unwrap();
+            for (i, (operator, k)) in operators.iter().zip(&all).enumerate() {
+                let d = distance(&apply(&space, operator, &x, k.rows()), &by_rows(k, &x));
+                assert!(d <= 1e-13, "{s} stages, operator {i} after a change of {change}: {d:e}");
+            }
+        }
+        // One more that finds coefficients as they are now.
+        let fresh = PointBlock::kronecker(&space, &all[2], Store::F64).unwrap();
+        operators[2].set_tau(&space, &k.a, 0.1).unwrap();
+        let d = distance(&apply(&space, &fresh, &x, k.rows()), &by_rows(&all[2], &x));
+        assert!(d <= 1e-13, "{s} stages, a fresh operator: {d:e}");
     }
 }
 

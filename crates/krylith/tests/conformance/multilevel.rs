@@ -5,6 +5,7 @@ use super::solver::laplace;
 use super::{Make, applied};
 use crate::common::*;
 use krylith::comm::{Communicator, Team};
+use krylith::device::cpu::Cpu;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::method::{Cg, CgForm, CgOptions, Gmres, GmresOptions, Method};
 use krylith::operator::{LinearOperator, PointBlock, TermValues, Terms};
@@ -251,6 +252,35 @@ pub fn cycles_match_dense_algebra<S: Coarsen>(make: Make<S>) {
                 }
             }
         }
+    }
+}
+
+/// Planes so large that products by diagonals march from one to the next: a cycle is that of the same hierarchy on a CPU, with every polynomial.
+pub fn cycles_on_large_planes<S: Coarsen>(make: Make<S>) {
+    let (edge, planes) = (66, 5);
+    let n = edge * edge * planes;
+    let mut rng = Random(74);
+    let mut triplets = Vec::new();
+    for i in 0..n {
+        triplets.push((i as u32, i as u32, 6.2));
+        for (step, inside) in
+            [(1, i % edge + 1 < edge), (edge, i / edge % edge + 1 < edge), (edge * edge, i + edge * edge < n)]
+        {
+            let v = -1.0 - 0.1 * rng.number();
+            if inside {
+                triplets.extend([(i as u32, (i + step) as u32, v), ((i + step) as u32, i as u32, v)]);
+            }
+        }
+    }
+    let a = Csr::from_triplets(n, n, &triplets).unwrap();
+    let (terms, x) = (Terms::csr(&a).unwrap(), rng.numbers(n));
+    let (space, host) = (make(n), Cpu::new(n, 1));
+    for smoothing in &SMOOTHERS[..5] {
+        let how = MultilevelOptions { smoothing: *smoothing, ..options(CoarsenKind::Classical) };
+        let here = applied(&space, &Multilevel::new(&space, &terms, how).unwrap(), &x);
+        let expected = applied(&host, &Multilevel::new(&host, &terms, how).unwrap(), &x);
+        let d = distance(&here, &expected);
+        assert!(d <= 1e-12, "{smoothing:?}: {d:e}");
     }
 }
 

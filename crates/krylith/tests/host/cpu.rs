@@ -22,6 +22,11 @@ fn products_of_awkward_patterns() {
 }
 
 #[test]
+fn operators_keep_their_coefficients() {
+    each(|space| conformance::operators_keep_their_coefficients(space));
+}
+
+#[test]
 fn updates_equal_a_fresh_operator() {
     each(|space| conformance::updates_equal_a_fresh_operator(space));
 }
@@ -137,7 +142,7 @@ fn cg_follows_the_textbook() {
 
 #[test]
 fn cg_spares_costly_preconditioners() {
-    each(|space| conformance::method::cg_spares_costly_preconditioners(space));
+    each(|space| conformance::costly::cg_spares_costly_preconditioners(space));
 }
 
 #[test]

@@ -28,9 +28,7 @@ pub(super) fn build<S: SolverSpace>(
     let order = terms.block() * terms.stages();
     let options = match local.near {
         [] => spec.options(order, store),
-        // They are for aggregation, of scalar nodes too.
-        _ => AmgSpec { strength: Some(spec.strength.unwrap_or(NearNull::STRENGTH)), ..*spec }
-            .options(order.max(2), store),
+        _ => spec.of_near_null().options(order.max(2), store),
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {

@@ -17,6 +17,7 @@ pub(crate) mod host;
 mod near_null;
 pub(crate) mod ranks;
 mod smoother;
+mod transfers;
 
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
 pub(crate) use hierarchy::Finest;

@@ -107,7 +107,7 @@ pub(in crate::device::cuda) fn kernels() -> Vec<Kernel> {
     let plain: Vec<_> = all.iter().map(|shape| dia(shape, "dia_product")).collect();
     // `all` has shapes that are not exact, too.
     all.retain(DiaShape::smooths);
-    let smoothing = all.iter().flat_map(|shape| both_that_smooth(shape));
+    let smoothing = all.iter().flat_map(both_that_smooth);
     plain.into_iter().chain(smoothing).chain([dia_detect("dia_offsets")]).collect()
 }
 

@@ -312,7 +312,7 @@ impl Tiles {
         // To cluster takes milliseconds. Little is saved where x is cached and blocks have structure, and much is spent on the long rows of coarse levels.
         let cached = 8 * a.block() * s * a.block_columns() <= CACHED;
         let coarse = a.block_rows() < MANY && a.blocks() > LONG * a.block_rows();
-        shape.cluster &= !(s == 1 && cached && !structure.is_dense()) && !coarse;
+        shape.cluster &= !(coarse || s == 1 && cached && !structure.is_dense());
         let tiling = loop {
             let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
             let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);

@@ -1,0 +1,296 @@
+//! Coarse levels: what their set-up and a cycle move, and the time of an iteration of CG around it.
+//!
+//! * Levels are real: the hierarchy is made on this host, and the sizes of its levels are those that a GPU finds, bit for bit.
+//! * A cycle takes its bytes over the bandwidth, and a launch for each of its passes: levels that are too small for a GPU cost launches alone.
+//! * An iteration adds a product, 14 vectors and three passes.
+//! * The bytes of a set-up are what must move: on each level the matrix three times (strength, P, R A P), P and R written and read, and the coarser
+//!   matrix written twice, first its pattern. Its time is that of tables and sorts, which bytes do not tell.
+
+use super::Machine;
+use crate::html::Table;
+use krylith::device::cpu::Cpu;
+use krylith::operator::{LinearOperator, Terms};
+use krylith::precond::{Cycle, Multilevel, MultilevelOptions, Smoothing};
+use krylith::space::Space;
+use krylith::{Error, Result};
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// One level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Size {
+    /// Nodes.
+    pub nodes: f64,
+    /// Stored blocks.
+    pub blocks: f64,
+    /// Bytes of its matrices.
+    pub bytes: f64,
+    /// Bytes of P to it from the next level.
+    pub transfer: f64,
+    /// Cycles that one application makes here.
+    pub visits: f64,
+    /// Kernels of each.
+    pub launches: f64,
+}
+
+/// A hierarchy as the model sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hierarchy {
+    /// Finest first.
+    pub levels: Vec<Size>,
+    /// Bytes of one application.
+    pub cycle: f64,
+    /// Bytes of one product with the system.
+    pub product: f64,
+    /// Unknowns of the system.
+    pub unknowns: f64,
+}
+
+/// Levels that W and K visit twice from each visit of the one above.
+const BRANCHING: usize = 4;
+/// Vectors that CG reads or writes in an iteration, and its passes.
+const CG: (f64, f64) = (14.0, 3.0);
+
+impl Hierarchy {
+    /// The levels of `p`, which multiplies with a system of `product` bytes.
+    pub fn of(p: &Multilevel<Cpu>, product: u64) -> Self {
+        let (options, all) = (p.options(), p.levels());
+        let steps = match options.smoothing {
+            Smoothing::Chebyshev { degree } => degree,
+            Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => sweeps,
+        };
+        let mut visits = 1.0;
+        let levels = all.iter().enumerate().map(|(depth, level)| {
+            let twice = options.cycle != Cycle::V && (1..=BRANCHING).contains(&depth) && !level.is_direct();
+            visits *= if twice { 2.0 } else { 1.0 };
+            // A product and a pass for each step before and after, less the first product, R and P; the last level by its inverse.
+            let smoothed = depth > 0 || options.smooth_finest;
+            let launches = match (level.is_direct(), smoothed) {
+                (true, _) => 1.0,
+                (false, true) => 4.0 * steps as f64 - 1.0 + 2.0 + 2.0,
+                (false, false) => 2.0,
+            };
+            let terms = level.terms();
+            let bytes = terms.terms.iter().map(|(_, a)| 8 * a.stored() + 4 * a.blocks()).sum::<usize>();
+            let transfer = level.transfer().map_or(0, |t| 12 * t.prolongation.stored());
+            Size {
+                nodes: level.nodes() as f64,
+                blocks: level.entries() as f64,
+                bytes: bytes as f64,
+                transfer: transfer as f64,
+                visits,
+                launches,
+            }
+        });
+        let levels = levels.collect();
+        let unknowns = all[0].terms().rows() as f64;
+        Self { levels, cycle: p.bytes() as f64, product: product as f64, unknowns }
+    }
+
+    /// Bytes that a set-up moves at least.
+    pub fn set_up(&self) -> f64 {
+        let of = |pair: &[Size]| 3.0 * pair[0].bytes + 4.0 * pair[0].transfer + 2.0 * pair[1].bytes;
+        self.levels.windows(2).map(of).sum()
+    }
+
+    /// Kernels of an application.
+    pub fn launches(&self) -> f64 {
+        self.levels.iter().map(|level| level.visits * level.launches).sum()
+    }
+
+    /// Blocks, or nodes, of all levels over those of the first.
+    pub fn complexity(&self, of: impl Fn(&Size) -> f64) -> f64 {
+        self.levels.iter().map(&of).sum::<f64>() / of(&self.levels[0]).max(1.0)
+    }
+
+    /// Bytes and kernels of an iteration of CG.
+    fn iteration(&self) -> (f64, f64) {
+        let bytes = self.cycle + self.product + CG.0 * 8.0 * self.unknowns;
+        (bytes, self.launches() + 1.0 + CG.1)
+    }
+}
+
+impl Machine {
+    /// Seconds of a cycle and of an iteration of CG around it, on one GPU.
+    pub fn multilevel(&self, h: &Hierarchy) -> [f64; 2] {
+        let time = |(bytes, launches): (f64, f64)| bytes / self.read + launches * self.launch;
+        [time((h.cycle, h.launches())), time(h.iteration())]
+    }
+}
+
+/// What this host takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Here {
+    /// Seconds of the set-up, operators and smoothers included.
+    pub set_up: f64,
+    /// Seconds of a cycle, the median of some.
+    pub cycle: f64,
+    /// Bytes a second of products with the system, by which the cycle is predicted.
+    pub rate: f64,
+}
+
+/// Times each of which is the median of several.
+const TIMES: usize = 9;
+
+/// Sets the hierarchy up on this host and measures a cycle and a product.
+///
+/// # Errors
+/// A system that has no hierarchy; no room.
+pub fn measure(terms: &Terms, options: MultilevelOptions, threads: usize) -> Result<(Hierarchy, Here)> {
+    let space = Cpu::new(terms.rows(), threads);
+    let begin = Instant::now();
+    let p = Multilevel::new(&space, terms, options)?;
+    let set_up = begin.elapsed().as_secs_f64();
+    let a = krylith::operator::PointBlock::new(&space, terms, options.store, false)?;
+    let (mut x, mut y) = (space.vector()?, space.vector()?);
+    space.fill_random(1, &mut x)?;
+    let mut timed = |operator: &dyn LinearOperator<Cpu>| -> Result<f64> {
+        operator.apply(&space, &x, &mut y)?;
+        let mut seconds = Vec::new();
+        for _ in 0..TIMES {
+            let begin = Instant::now();
+            operator.apply(&space, &x, &mut y)?;
+            seconds.push(begin.elapsed().as_secs_f64());
+        }
+        seconds.sort_by(f64::total_cmp);
+        Ok(seconds[TIMES / 2].max(f64::MIN_POSITIVE))
+    };
+    let (cycle, product) = (timed(&p)?, timed(&a)?);
+    let rate = a.bytes() as f64 / product;
+    Ok((Hierarchy::of(&p, a.bytes()), Here { set_up, cycle, rate }))
+}
+
+/// The prediction in words.
+pub fn text(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> String {
+    let header = ["level", "nodes", "blocks", "MB", "P, MB", "visits", "launches"];
+    let mut table = Table::new(format!("{title}: levels"), &header);
+    for (depth, level) in h.levels.iter().enumerate() {
+        let mega = |bytes: f64| format!("{:.2}", bytes / 1e6);
+        table.rows.push(vec![
+            depth.to_string(),
+            format!("{:.0}", level.nodes),
+            format!("{:.0}", level.blocks),
+            mega(level.bytes),
+            mega(level.transfer),
+            format!("{:.0}", level.visits),
+            format!("{:.0}", level.launches),
+        ]);
+    }
+    let [cycle, iteration] = machine.multilevel(h);
+    let predicted = h.cycle / here.rate;
+    format!(
+        "{}operator complexity {:.2}, grid complexity {:.2}; a set-up moves {:.1} MB at least, a cycle {:.1} MB in {:.0} launches\n\
+         one GPU of {}: {:.1} µs a cycle, {:.1} µs an iteration of CG\n\
+         this host: {:.3} ms a cycle from the {:.1} GB/s of its products, {:.3} ms measured ({:+.0} %); set-up {:.3} s\n",
+        table.text(),
+        h.complexity(|level| level.blocks),
+        h.complexity(|level| level.nodes),
+        h.set_up() / 1e6,
+        h.cycle / 1e6,
+        h.launches(),
+        machine.name,
+        1e6 * cycle,
+        1e6 * iteration,
+        1e3 * predicted,
+        here.rate / 1e9,
+        1e3 * here.cycle,
+        100.0 * (predicted / here.cycle - 1.0),
+        here.set_up,
+    )
+}
+
+/// The same as JSON.
+pub fn json(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Value {
+    let [cycle, iteration] = machine.multilevel(h);
+    let level = |l: &Size| {
+        json!({ "nodes": l.nodes, "blocks": l.blocks, "bytes": l.bytes, "transfer_bytes": l.transfer, "visits": l.visits,
+                "launches": l.launches })
+    };
+    json!({
+        "schema": 1,
+        "system": title,
+        "machine": machine.name,
+        "levels": h.levels.iter().map(level).collect::<Vec<_>>(),
+        "operator_complexity": h.complexity(|l| l.blocks),
+        "grid_complexity": h.complexity(|l| l.nodes),
+        "set_up_bytes": h.set_up(),
+        "cycle_bytes": h.cycle,
+        "cycle_launches": h.launches(),
+        "seconds_per_cycle": cycle,
+        "seconds_per_iteration": iteration,
+        "host": {
+            "set_up_seconds": here.set_up,
+            "seconds_per_cycle": here.cycle,
+            "predicted_seconds_per_cycle": h.cycle / here.rate,
+            "bytes_per_second": here.rate,
+        },
+    })
+}
+
+/// Coarse levels by the name of a preconditioner.
+///
+/// # Errors
+/// A preconditioner that has none.
+pub fn options(precond: &krylith::precond::PrecondSpec, order: usize) -> Result<MultilevelOptions> {
+    match precond {
+        krylith::precond::PrecondSpec::Amg(amg) => Ok(amg.options(order, krylith::Store::F64)),
+        krylith::precond::PrecondSpec::Coarse(amg) => {
+            let options = amg.options(order, krylith::Store::F64);
+            Ok(MultilevelOptions { smooth_finest: false, ..options })
+        }
+        other => {
+            Err(Error::invalid(format!("--precond {other}: coarse levels are predicted: amg or coarse")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::tests::round;
+    use super::*;
+
+    fn hierarchy(text: &str) -> Hierarchy {
+        let made = krylith_problems::generate("laplace:12x12x12").unwrap();
+        let krylith_problems::SystemKind::Csr(a) = made.system else { panic!("scalars") };
+        let terms = Terms::csr(&a).unwrap();
+        let options = options(&text.parse().unwrap(), 1).unwrap();
+        let (h, here) = measure(&terms, options, 1).unwrap();
+        assert!(here.set_up > 0.0 && here.cycle > 0.0 && here.rate > 0.0);
+        let told = self::text("t", &round(), &h, &here);
+        assert!(told.contains("one GPU of round") && told.contains("measured"), "{told}");
+        assert_eq!(json("t", &round(), &h, &here)["levels"].as_array().unwrap().len(), h.levels.len());
+        h
+    }
+
+    #[test]
+    fn bytes_and_launches_are_those_of_sums_by_hand() {
+        let v = hierarchy("amg:coarsest=30");
+        let sizes = &v.levels;
+        assert!(
+            sizes.len() >= 3 && sizes[0].nodes == 1728.0 && sizes[0].blocks == 7.0 * 1728.0 - 6.0 * 144.0
+        );
+        assert_eq!(sizes[0].bytes, 12.0 * sizes[0].blocks);
+        // Chebyshev(2): three passes and three products around the first, what is left over, R and P.
+        assert!(sizes[..sizes.len() - 1].iter().all(|l| (l.visits, l.launches) == (1.0, 11.0)));
+        assert_eq!(v.launches(), 11.0 * (sizes.len() - 1) as f64 + 1.0);
+        // Four products with A and one for what is left over are the most of a level.
+        assert!(v.cycle > 4.0 * sizes[0].bytes && v.cycle < 20.0 * sizes[0].bytes);
+        let by_hand: f64 =
+            sizes.windows(2).map(|l| 3.0 * l[0].bytes + 4.0 * l[0].transfer + 2.0 * l[1].bytes).sum();
+        assert_eq!(v.set_up(), by_hand);
+        let [cycle, iteration] = round().multilevel(&v);
+        assert_eq!(cycle, v.cycle / 1e12 + v.launches() * 1e-6);
+        let more = (v.product + 14.0 * 8.0 * 1728.0) / 1e12 + 4e-6;
+        assert!((iteration - cycle - more).abs() < 1e-12 * iteration);
+        let w = hierarchy("amg:coarsest=30,cycle=w");
+        assert!(w.levels[1].visits == 2.0 && w.cycle > v.cycle && w.launches() > v.launches());
+        let coarse = hierarchy("coarse:coarsest=30");
+        assert!(coarse.levels[0].launches == 2.0 && coarse.cycle < v.cycle);
+    }
+
+    #[test]
+    fn other_preconditioners_are_refused() {
+        let error = options(&"ildu".parse().unwrap(), 1).unwrap_err().to_string();
+        assert!(error.contains("--precond ildu: coarse levels are predicted"), "{error}");
+    }
+}

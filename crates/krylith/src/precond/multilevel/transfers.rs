@@ -1,0 +1,135 @@
+//! P and R between two levels as operators.
+
+use super::host::near_null::Blocks;
+use super::ranks::Joint;
+use super::smoother::Room;
+use super::{Coarsen, Transfer};
+use crate::Result;
+use crate::matrix::{Bsr, Dense};
+use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
+use crate::precond::compose::add;
+use crate::space::Store;
+use rayon::prelude::*;
+use std::borrow::Cow;
+
+/// Rows below which a second thread costs more than it brings.
+const FEW: usize = 1 << 12;
+/// Stages that a GPU's products take.
+const STAGES: usize = 4;
+
+/// P and R as operators.
+pub(super) struct Transfers<S: Coarsen> {
+    pub matrices: Transfer,
+    /// Unknowns of a node.
+    order: usize,
+    /// P ⊗ I and R ⊗ I as products, where the device has no kernel of its own for them.
+    products: Option<[PointBlock<S>; 2]>,
+    /// How several ranks share them.
+    pub joint: Option<Joint<S>>,
+    /// P by nodes, where it was made of near-null vectors: it has blocks then, and the matrices are not meant ⊗ I.
+    pub blocks: Option<Blocks>,
+}
+
+impl<S: Coarsen> Transfers<S> {
+    /// P and R for the components and stages of the terms; with `blocks` they have those already.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn new(
+        space: &S,
+        matrices: Transfer,
+        blocks: Option<Blocks>,
+        terms: &Terms,
+        store: Store,
+    ) -> Result<Self> {
+        let order = terms.block() * terms.stages();
+        if blocks.is_none() && space.interpolates(order) {
+            return Ok(Self { matrices, order, products: None, joint: None, blocks });
+        }
+        let made = |p: &Bsr| -> Result<PointBlock<S>> {
+            let wide = if blocks.is_some() { Terms::bsr(p) } else { widened(p, order)? };
+            match wide.block() * wide.stages() {
+                1 => PointBlock::with_format(space, &wide, store, Format::Csr),
+                _ => PointBlock::new(space, &wide, store, false),
+            }
+        };
+        let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
+        Ok(Self { matrices, order, products, joint: None, blocks })
+    }
+
+    /// Between levels that ranks share, or the last of these and the first that each has.
+    pub fn joint(matrices: Transfer, order: usize, joint: Joint<S>) -> Self {
+        Self { matrices, order, products: None, joint: Some(joint), blocks: None }
+    }
+
+    /// b_c ← R r.
+    pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
+        if let Some(joint) = &self.joint {
+            return joint.restrict(on, r, coarse);
+        }
+        match &self.products {
+            Some([_, restriction]) => restriction.apply(on, r, coarse),
+            None => on.interpolate(&self.matrices.restriction, self.order, r, coarse, false),
+        }
+    }
+
+    /// x ← P x_c.
+    pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        if let Some(joint) = &self.joint {
+            return joint.prolong(on, coarse, x);
+        }
+        match &self.products {
+            Some([prolongation, _]) => prolongation.apply(on, coarse, x),
+            None => on.interpolate(&self.matrices.prolongation, self.order, coarse, x, false),
+        }
+    }
+
+    /// x ← x + P x_c.
+    pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
+        match (&self.products, &self.joint) {
+            (Some([prolongation, _]), _) => prolongation.apply(on, coarse, &mut room.q)?,
+            (None, Some(joint)) => joint.prolong(on, coarse, &mut room.q)?,
+            (None, None) => {
+                return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
+            }
+        }
+        on.sweep(add, &mut room.scalars, [], [&room.q], [x], [])
+    }
+
+    /// Bytes that both move at least.
+    pub fn bytes(&self) -> u64 {
+        if let Some(joint) = &self.joint {
+            return joint.bytes();
+        }
+        let Some(products) = &self.products else {
+            let p = &self.matrices.prolongation;
+            let (rows, columns) = (p.block_rows() as u64, p.block_columns() as u64);
+            return 24 * p.stored() as u64
+                + 8 * (rows + columns)
+                + 8 * self.order as u64 * (3 * rows + 2 * columns);
+        };
+        products.iter().map(|product| product.bytes()).sum()
+    }
+
+    /// Changes when what they refer to moves.
+    pub fn key(&self) -> u64 {
+        let products = self.products.iter().flatten().map(|product| product.key());
+        joined_key(products.chain(self.joint.iter().map(Joint::key)))
+    }
+}
+
+/// P ⊗ I of this order, as a product that every device takes: as many stages as possible, the rest in diagonal blocks.
+pub(super) fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
+    let stages = (1..=STAGES).rev().find(|s| order.is_multiple_of(*s)).unwrap_or(1);
+    let b = order / stages;
+    let matrix = if b == 1 {
+        p.clone()
+    } else {
+        let mut values = vec![0.0; p.blocks() * b * b];
+        let blocks = values.par_chunks_exact_mut(b * b).zip(p.values()).with_min_len(FEW);
+        blocks.for_each(|(block, v)| (0..b).for_each(|k| block[k * b + k] = *v));
+        let (rows, columns) = (p.block_rows(), p.block_columns());
+        Bsr::new(b, rows, columns, p.row_ptr().to_vec(), p.col().to_vec(), values)?
+    };
+    Ok(Terms { terms: vec![(Dense::identity(stages), Cow::Owned(matrix))], halo: None })
+}
