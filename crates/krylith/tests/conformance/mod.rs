@@ -24,6 +24,7 @@ pub mod multilevel;
 pub mod near_null;
 pub mod passes;
 pub mod programs;
+pub mod ranks_levels;
 pub mod replicated;
 pub mod residual;
 pub mod schwarz;

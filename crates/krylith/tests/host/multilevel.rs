@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::conformance::multilevel::{self, diffusion, times};
-use crate::conformance::{coarse, near_null};
+use crate::conformance::{coarse, near_null, ranks_levels};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::method::MethodName;
@@ -92,6 +92,22 @@ fn ranks_share_levels() {
         Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
     };
     multilevel::ranks_share_levels(&[2, 3], &|n| eager(n, 1), &share);
+}
+
+#[test]
+fn ranks_share_levels_of_blocks() {
+    let share = |comm: &Arc<dyn Communicator>, n: usize| {
+        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
+    };
+    ranks_levels::ranks_share_levels_of_blocks(&[2, 3], &|n| eager(n, 1), &share);
+}
+
+#[test]
+fn a_rank_that_fails_ends_all() {
+    let share = |comm: &Arc<dyn Communicator>, n: usize| {
+        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
+    };
+    ranks_levels::a_rank_that_fails_ends_all(&[2, 3], &share);
 }
 
 #[test]

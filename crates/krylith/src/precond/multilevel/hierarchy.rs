@@ -12,6 +12,7 @@ use super::ranks::{self, Next};
 use super::smoother::{Fused, Room, Smoother, Smoothing};
 use super::transfers::Transfers;
 use super::{Coarsen, Coarsening, NearNull, Transfer};
+use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::{self, Subdomains};
@@ -241,7 +242,9 @@ impl<S: Coarsen> Multilevel<S> {
             };
             let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
             let made = ranks::level(space, terms, options, depth, taken, &numbers);
-            let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
+            // A rank with a diagonal block that is singular must not leave the others waiting at the next level.
+            let made = agree(space.comm(), made.map_err(|e| on_level(depth, e)));
+            let (level, coarse) = made?;
             levels.push(level);
             next = coarse;
         }
@@ -276,7 +279,11 @@ impl<S: Coarsen> Multilevel<S> {
         for depth in 0..self.levels.len() {
             let (above, below) = self.levels.split_at_mut(depth + 1);
             let level = &mut above[depth];
-            level.refresh(self.options.store).map_err(|e| on_level(depth, e))?;
+            let refreshed = level.refresh(self.options.store).map_err(|e| on_level(depth, e));
+            match level.terms.halo {
+                Some(_) => agree(level.space.comm(), refreshed)?,
+                None => refreshed?,
+            }
             if let (Some(transfer), Some(next)) = (&mut level.transfer, below.first_mut()) {
                 let _factors = setup::begin_inside(SetupPart::Factors);
                 if let Some(joint) = &mut transfer.joint {

@@ -20,7 +20,7 @@ use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::space::splitmix64;
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// Which entries may be strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +39,19 @@ pub fn threshold(strength: f64, level: usize) -> f64 {
 /// Of each entry of `a` whether it couples its nodes strongly: a_ij² ≥ θ² |a_ii a_jj| > 0, or a_ij ≠ 0 where one of the two diagonal entries
 /// is 0. The diagonal never does.
 pub fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings) -> Vec<u8> {
+    strong_by(pool, a, theta, which, &sizes(pool, a))
+}
+
+/// √|a_ii| of each node.
+pub(crate) fn sizes(pool: &Pool, a: &Bsr) -> Vec<f64> {
+    each(pool, a.block_rows(), 16 * a.blocks(), |i| {
+        a.diagonal_position(i).map_or(0.0, |p| a.values()[p].abs().sqrt())
+    })
+}
+
+/// [`strong`] where √|a_ii| of each node is this.
+pub(crate) fn strong_by(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, diagonal: &[f64]) -> Vec<u8> {
     let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
-    let diagonal = each(pool, a.block_rows(), 16 * a.blocks(), |i| {
-        a.diagonal_position(i).map_or(0.0, |p| values[p].abs().sqrt())
-    });
     let rows = pieces_of(pool, a);
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
     let mut out = vec![0; a.blocks()];
@@ -63,15 +72,15 @@ pub fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings) -> Vec<u8> {
 
 /// A graph of strong couplings, and which of them is stronger.
 #[derive(Clone, Copy)]
-struct Graph<'a> {
-    a: &'a Bsr,
-    strong: &'a [u8],
+pub(crate) struct Graph<'a> {
+    pub a: &'a Bsr,
+    pub strong: &'a [u8],
 }
 
 impl<'a> Graph<'a> {
     /// Strong neighbours of node `i` and their entries, ascending.
     #[inline(always)]
-    fn neighbours(self, i: usize) -> impl Iterator<Item = (usize, f64)> + 'a {
+    pub fn neighbours(self, i: usize) -> impl Iterator<Item = (usize, f64)> + 'a {
         let row = self.a.row_ptr()[i]..self.a.row_ptr()[i + 1];
         let entries = self.a.col()[row.clone()].iter().zip(&self.a.values()[row.clone()]);
         let strong = entries.zip(&self.strong[row]).filter(|&(_, &strong)| strong != 0);
@@ -148,6 +157,11 @@ pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> 
     numbered(pool, &rows, &member)
 }
 
+/// What a node weighs on which `count` others depend: more than one with fewer, and by a hash of its number among those with as many.
+pub(crate) fn key(count: u32, level: usize, number: u64) -> u64 {
+    (u64::from(count) << 40 | splitmix64(SEED + level as u64, number) >> 24) + 1
+}
+
 /// Which nodes are roots: greatest among the undecided nodes that two strong couplings lead to, round by round. A node is the greater the more
 /// nodes are coupled to it, and by a hash of its number where these are as many.
 fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU8> {
@@ -158,15 +172,12 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
             count[j].fetch_add(1, Relaxed);
         }
     });
-    // Count, hash and number in one word: no two are equal.
-    let keys = each(pool, n, 16 * n, |i| {
-        let random = splitmix64(SEED + level as u64, i as u64) >> 48;
-        u64::from(count[i].load(Relaxed).min(0xffff)) << 48 | random << 32 | i as u64
-    });
+    // Of nodes with equal keys the last is the greatest.
+    let keys = each(pool, n, 16 * n, |i| (key(count[i].load(Relaxed), level, i as u64), i as u32));
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
     let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
-    // The greatest key of an undecided node among each node and its neighbours; 0 where there is none.
-    let greatest: Vec<AtomicU64> = (0..n).map(|_| AtomicU64::new(0)).collect();
+    // The greatest undecided node among each node and its neighbours; FINE where there is none.
+    let greatest: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
         let alone = |i: usize| count[i].load(Relaxed) == 0 && graph.neighbours(i).next().is_none();
         let (lonely, others): (Vec<u32>, Vec<u32>) =
@@ -179,15 +190,16 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
         of_each(pool, &mut near, |list| {
             list.retain(|&i| {
                 let i = i as usize;
-                let key = |j: usize| if is(j, UNDECIDED) { keys[j] } else { 0 };
-                let best = graph.neighbours(i).fold(key(i), |best, (j, _)| best.max(key(j)));
+                let key = |j: usize| if is(j, UNDECIDED) { keys[j] } else { (0, FINE) };
+                let (_, best) = graph.neighbours(i).fold(key(i), |best, (j, _)| best.max(key(j)));
                 greatest[i].store(best, Relaxed);
-                best != 0
+                best != FINE
             });
         });
         of_each(pool, &mut undecided, |list| {
             for i in list.iter().map(|&i| i as usize) {
-                let seen = |j: usize| greatest[j].load(Relaxed);
+                let seen =
+                    |j: usize| keys.get(greatest[j].load(Relaxed) as usize).copied().unwrap_or_default();
                 if graph.neighbours(i).fold(seen(i), |best, (j, _)| best.max(seen(j))) == keys[i] {
                     state[i].store(ROOT, Relaxed);
                 }

@@ -23,7 +23,7 @@ const GOES: u8 = 2;
 /// Nodes of which a thread takes as many at least.
 const FEW: usize = 1 << 10;
 
-/// P of own nodes; `None` where no node of any rank stays, or all do, or where nodes are joined in aggregates, which each rank does alone. Collective.
+/// P of own nodes; `None` where no node of any rank stays, or all do. Collective.
 pub fn transfer(
     pool: &Pool,
     couplings: &Bsr,

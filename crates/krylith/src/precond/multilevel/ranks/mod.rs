@@ -1,5 +1,6 @@
 //! Levels of several ranks: each has its own rows, and the hierarchy is that of the whole system.
 
+mod aggregate;
 mod choose;
 mod level;
 mod neighbourhood;
@@ -30,7 +31,7 @@ pub struct NearTransfer {
     pub ghosts: Vec<(u32, u32)>,
 }
 
-/// Classical coarsening of all nodes on the host; where nodes are joined in aggregates, each rank does so by the couplings of its own nodes alone.
+/// Coarsening of all nodes on the host; pairs of nodes are matched by each rank among its own nodes alone.
 pub(crate) fn transfer_by_ranks<S: Coarsen>(
     space: &S,
     couplings: &Bsr,
@@ -38,8 +39,13 @@ pub(crate) fn transfer_by_ranks<S: Coarsen>(
     level: usize,
     near: &Neighbourhood,
 ) -> Result<Option<NearTransfer>> {
-    if how.kind == CoarsenKind::Classical {
-        return choose::transfer(&space.host_threads(), couplings, how, level, near);
+    let pool = space.host_threads();
+    match how.kind {
+        CoarsenKind::Classical => return choose::transfer(&pool, couplings, how, level, near),
+        CoarsenKind::Aggregation { smoothed: true } => {
+            return aggregate::transfer(&pool, couplings, how, level, near);
+        }
+        CoarsenKind::Aggregation { smoothed: false } => {}
     }
     let own = rows::own_part(couplings, near.own);
     let made = space.transfer(&own, how, level)?;

@@ -1,0 +1,173 @@
+//! Smoothed aggregation of a level of several ranks on the host: the aggregates of one rank, numbered by their roots, so that each belongs to its root's owner.
+//!
+//! Owners alone decide what their nodes are, and tell it after each step of a round: which became roots, which these exclude, and which aggregate a node has
+//! joined.
+
+use super::super::Coarsening;
+use super::super::host::FINE;
+use super::super::host::aggregate::{Couplings, Graph, key, sizes, smoothed, strong_by, threshold};
+use super::super::host::split::{numbers, pieces_of};
+use super::{NearTransfer, Neighbourhood};
+use crate::Result;
+use crate::device::cpu::Pool;
+use crate::matrix::Bsr;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+/// States of a node.
+const UNDECIDED: u8 = 0;
+const ROOT: u8 = 1;
+const NO_ROOT: u8 = 2;
+/// Nodes of which a thread takes as many at least.
+const FEW: usize = 1 << 10;
+
+/// P of own nodes; `None` where no rank has an aggregate, or no two nodes share one. Collective.
+pub fn transfer(
+    pool: &Pool,
+    a: &Bsr,
+    how: &Coarsening,
+    level: usize,
+    near: &Neighbourhood,
+) -> Result<Option<NearTransfer>> {
+    let mut sizes = sizes(pool, a);
+    // The outermost nodes have no rows here, and so no diagonal.
+    let sent: Vec<f64> = near.send.iter().map(|&i| sizes[i as usize]).collect();
+    sizes[near.own..].copy_from_slice(&near.exchange(&sent)?);
+    let strong = strong_by(pool, a, threshold(how.strength, level), Couplings::All, &sizes);
+    let graph = Graph { a, strong: &strong };
+    let state = roots(graph, level, near)?;
+    let member = members(graph, &state, near)?;
+    let number = numbers(pool, &pieces_of(pool, a), |i| member[i] as usize == i);
+    let own = number[..near.own].iter().filter(|&&k| k != FINE).count();
+    let mut sums = [own as f64, near.own as f64];
+    near.comm().sum(&mut sums)?;
+    if sums[0] == 0.0 || sums[0] >= sums[1] {
+        return Ok(None);
+    }
+    let of = |&root: &u32| number.get(root as usize).copied().unwrap_or(FINE);
+    let aggregates: Vec<u32> = member.par_iter().with_min_len(FEW).map(of).collect();
+    let prolongation = smoothed(pool, a, &strong, &aggregates);
+    let sent: Vec<u32> = near.send.iter().map(|&i| number[i as usize]).collect();
+    let far = near.far.iter().zip(near.exchange(&sent)?).zip(&number[near.own..]);
+    let ghosts = far.filter(|&(_, &here)| here != FINE).map(|((&(owner, _), there), _)| (owner, there));
+    Ok(Some(NearTransfer { prolongation, own, ghosts: ghosts.collect() }))
+}
+
+/// What each node is. Collective.
+fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
+    let (n, own) = (near.numbers.len(), near.own);
+    let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
+    (0..n).into_par_iter().with_min_len(FEW).for_each(|i| {
+        for (j, _) in graph.neighbours(i) {
+            counts[j].fetch_add(1, Relaxed);
+        }
+    });
+    let sent: Vec<u32> = near.send.iter().map(|&i| counts[i as usize].load(Relaxed)).collect();
+    let far = counts[own..].iter().zip(near.exchange(&sent)?);
+    far.for_each(|(count, there)| count.store(there, Relaxed));
+    let count = |i: usize| counts[i].load(Relaxed);
+    let weight = |i: usize| (key(count(i), level, near.numbers[i]), near.numbers[i]);
+    let weights: Vec<(u64, u64)> = (0..n).into_par_iter().with_min_len(FEW).map(weight).collect();
+    let lonely = |i: usize| i < own && count(i) == 0 && graph.neighbours(i).next().is_none();
+    let begin = |i: usize| AtomicU8::new(if lonely(i) { NO_ROOT } else { UNDECIDED });
+    let state: Vec<AtomicU8> = (0..n).map(begin).collect();
+    let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
+    let tell = || -> Result<()> {
+        let sent: Vec<u8> = near.send.iter().map(|&i| state[i as usize].load(Relaxed)).collect();
+        let far = state[own..].iter().zip(near.exchange(&sent)?);
+        far.for_each(|(state, there)| state.store(there, Relaxed));
+        Ok(())
+    };
+    tell()?;
+    // The heaviest undecided node among each node and its neighbours.
+    let heaviest: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
+    let mut undecided: Vec<usize> = (0..n).filter(|&i| is(i, UNDECIDED)).collect();
+    let mut around: Vec<usize> = (0..n).collect();
+    loop {
+        let mut left = [undecided.iter().filter(|&&i| i < own).count() as f64];
+        near.comm().sum(&mut left)?;
+        if left == [0.0] {
+            return Ok(state.into_iter().map(AtomicU8::into_inner).collect());
+        }
+        around.par_iter().with_min_len(FEW).for_each(|&i| {
+            let all = std::iter::once(i).chain(graph.neighbours(i).map(|(j, _)| j));
+            let most = all.filter(|&j| is(j, UNDECIDED)).max_by_key(|&j| weights[j]);
+            heaviest[i].store(most.map_or(FINE, |j| j as u32), Relaxed);
+        });
+        around.retain(|&i| heaviest[i].load(Relaxed) != FINE);
+        undecided.par_iter().with_min_len(FEW).filter(|&&i| i < own).for_each(|&i| {
+            let mut all = std::iter::once(i).chain(graph.neighbours(i).map(|(j, _)| j));
+            let lighter = |j: usize| {
+                weights.get(heaviest[j].load(Relaxed) as usize).is_none_or(|&other| other <= weights[i])
+            };
+            if all.all(lighter) {
+                state[i].store(ROOT, Relaxed);
+            }
+        });
+        tell()?;
+        let lose = |j: usize| {
+            let _ = state[j].compare_exchange(UNDECIDED, NO_ROOT, Relaxed, Relaxed);
+        };
+        undecided.par_iter().with_min_len(FEW).filter(|&&i| is(i, ROOT)).for_each(|&i| {
+            for (j, _) in graph.neighbours(i) {
+                lose(j);
+                graph.neighbours(j).for_each(|(k, _)| lose(k));
+            }
+        });
+        tell()?;
+        undecided.retain(|&i| is(i, UNDECIDED));
+    }
+}
+
+/// The root of each node's aggregate, a node here; [`FINE`] where it has none or its root is not near. Collective.
+fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>> {
+    let own = near.own;
+    let here = near.comm().rank() as u32;
+    let places: HashMap<(u32, u32), u32> = near.far.iter().copied().zip(own as u32..).collect();
+    let mut member: Vec<u32> =
+        (0u32..).zip(state).map(|(i, &state)| if state == ROOT { i } else { FINE }).collect();
+    let coupled = |i: usize| graph.neighbours(i).next().is_some();
+    let mut left: Vec<usize> = (0..own).filter(|&i| member[i] == FINE && coupled(i)).collect();
+    // Of equal couplings that to the node of the smaller number in the whole system.
+    let strongest = |member: &[u32], i: usize| {
+        let mut best: Option<(f64, u64, usize)> = None;
+        for (j, v) in graph.neighbours(i).filter(|&(j, _)| member[j] != FINE) {
+            let (size, name) = (v.abs(), near.numbers[j]);
+            if best.is_none_or(|(most, first, _)| size > most || (size == most && name < first)) {
+                best = Some((size, name, j));
+            }
+        }
+        best.map_or(FINE, |(.., j)| member[j])
+    };
+    for round in 0.. {
+        let chosen: Vec<u32> = left.par_iter().with_min_len(FEW).map(|&i| strongest(&member, i)).collect();
+        let found = chosen.iter().filter(|&&root| root != FINE).count();
+        let mut sums = [found as f64, (left.len() - found) as f64];
+        near.comm().sum(&mut sums)?;
+        // One-way couplings may lead to no root: such nodes stay by themselves.
+        let stuck = round > 0 && sums[0] == 0.0;
+        left.iter().zip(chosen).for_each(|(&i, root)| member[i] = if stuck { i as u32 } else { root });
+        left.retain(|&i| member[i] == FINE);
+        // Roots go by owner and number there.
+        let name = |&i: &u32| match member[i as usize] {
+            FINE => u64::MAX,
+            root => match (root as usize).checked_sub(own) {
+                None => u64::from(here) << 32 | u64::from(root),
+                Some(far) => u64::from(near.far[far].0) << 32 | u64::from(near.far[far].1),
+            },
+        };
+        let sent: Vec<u64> = near.send.iter().map(name).collect();
+        for (member, root) in member[own..].iter_mut().zip(near.exchange(&sent)?) {
+            let (owner, node) = ((root >> 32) as u32, root as u32);
+            *member = match owner == here {
+                true => node,
+                false => places.get(&(owner, node)).copied().unwrap_or(FINE),
+            };
+        }
+        if stuck || sums[1] == 0.0 {
+            break;
+        }
+    }
+    Ok(member)
+}
