@@ -149,7 +149,7 @@ fn main() {
         each!(multilevel::smoothers_precondition),
         each!(multilevel::systems_of_blocks),
         each!(multilevel::small_and_odd_systems),
-        test("levels_of_ranks::ranks_share_levels", |_| levels_of_ranks(), false),
+        test("levels_of_ranks::ranks_share_levels", |_| levels_of_ranks(), true),
         test("levels_of_ranks::gpus_gather_vectors", |_| gpus_gather_vectors(), false),
         each!(coarse::a_coarse_part_corrects_what_it_sees),
         each!(near_null::near_null_vectors_make_blocks),

@@ -33,7 +33,7 @@ pub(super) fn build<S: SolverSpace>(
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
         // The solver's operator is in the precision of the solver; with near-null vectors each rank has a hierarchy of its own rows.
-        let same = comm.size() == 1 || local.near.is_empty();
+        let same = comm.size() == 1 || (local.near.is_empty() && space.shares_levels());
         let operator = (same && options.store == store).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
