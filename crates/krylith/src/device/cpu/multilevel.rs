@@ -10,7 +10,6 @@ use crate::space::Store;
 use std::sync::Arc;
 
 impl Coarsen for Cpu {
-    const LEVELS_OF_RANKS: bool = true;
     fn beside(&self, len: usize) -> Result<Self> {
         Ok(Self::with_pool(len, self.pool().clone()))
     }

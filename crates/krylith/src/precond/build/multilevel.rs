@@ -34,7 +34,7 @@ pub(super) fn build<S: SolverSpace>(
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
         // The solver's operator is in the precision of the solver; a hierarchy of own rows has one of its own.
-        let same = comm.size() == 1 || (S::LEVELS_OF_RANKS && local.near.is_empty());
+        let same = comm.size() == 1 || (local.near.is_empty() && space.shares_levels());
         let operator = (same && options.store == store).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,

@@ -186,7 +186,7 @@ impl<S: Coarsen> Multilevel<S> {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
         }
         let several = terms.halo.is_some() && space.comm().size() > 1;
-        let distributed = several && (finest.near.is_some() || !S::LEVELS_OF_RANKS);
+        let distributed = several && (finest.near.is_some() || !space.shares_levels());
         let joint = several && !distributed;
         let mut finest = finest;
         let mut near = finest.near.take();

@@ -94,8 +94,6 @@ pub struct Transfer {
 
 /// A device that makes coarse levels. What is not said to be collective is this rank's alone.
 pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
-    /// Ranks share one hierarchy of the whole system. Where not, each has levels of its own rows, without its neighbours.
-    const LEVELS_OF_RANKS: bool;
     /// Vectors of `len` numbers on this device and its queue, of this rank alone.
     ///
     /// # Errors
@@ -110,6 +108,10 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn couplings(&self, terms: &Terms) -> Result<Bsr>;
     /// What interpolates level `level` (0 is the finest) from a coarser one; `None` where that would have as many nodes, or none.
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>>;
+    /// Whether several ranks share levels; else each has a hierarchy of what couples its own nodes.
+    fn shares_levels(&self) -> bool {
+        true
+    }
     /// Vectors of this rank's share of `len` numbers on this device and its queue, of the same ranks.
     ///
     /// # Errors

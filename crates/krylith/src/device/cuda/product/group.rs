@@ -102,7 +102,8 @@ impl Group {
     ) -> Result<Self> {
         let (b, s, device) = (terms.block(), terms.stages(), space.device());
         let a: &Bsr = &terms.terms[first].1;
-        let own = if halo { terms.block_rows() } else { a.block_columns() };
+        let ghosts = terms.halo.as_ref().filter(|_| halo).map_or(0, |halo| halo.ghosts);
+        let own = a.block_columns() - ghosts;
         let tiles = Tiles::new(space, a, s, &structure, store, own)?;
         let numbers = tiles.positions * structure.slots;
         let values = match store {
