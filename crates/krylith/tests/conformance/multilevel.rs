@@ -1,19 +1,16 @@
 //! Coarse levels: cycles against dense algebra, and what methods make of them.
 
-use super::distributed::{MakeShare, partitions};
 use super::solver::laplace;
 use super::{Make, applied};
 use crate::common::*;
-use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::method::{Cg, CgForm, CgOptions, Gmres, GmresOptions, Method};
 use krylith::operator::{LinearOperator, PointBlock, TermValues, Terms};
-use krylith::partition::split;
 use krylith::precond::{Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions, Smoothing};
 use krylith::{History, Outcome, Stop, Store};
-use std::sync::Arc;
 
-const KINDS: [CoarsenKind; 3] = [
+/// Every way to coarsen.
+pub const KINDS: [CoarsenKind; 3] = [
     CoarsenKind::Classical,
     CoarsenKind::Aggregation { smoothed: true },
     CoarsenKind::Aggregation { smoothed: false },
@@ -28,11 +25,13 @@ const SMOOTHERS: [Smoothing; 6] = [
     Smoothing::Ildu { sweeps: 2 },
 ];
 
-fn options(kind: CoarsenKind) -> MultilevelOptions {
+/// What is taken where nothing more is said.
+pub fn options(kind: CoarsenKind) -> MultilevelOptions {
     MultilevelOptions { coarsening: Coarsening::of(kind), ..MultilevelOptions::default() }
 }
 
-fn dot(x: &[f64], y: &[f64]) -> f64 {
+/// xᵀ y.
+pub fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
@@ -471,107 +470,4 @@ pub fn small_and_odd_systems<S: Coarsen>(make: Make<S>) {
     assert_eq!(Multilevel::new(&space, &terms, limited).unwrap().levels().len(), 2);
     let wide = Csr::from_triplets(2, 3, &[(0, 0, 1.0), (1, 1, 1.0)]).unwrap();
     assert!(Multilevel::new(&make(2), &Terms::csr(&wide).unwrap(), limited).is_err());
-}
-
-/// The hierarchy of several ranks is that of the whole: its coarse systems are Pᵀ A P, it is symmetric, it is refreshed, and CG takes about as many iterations as on one
-/// rank.
-pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: MakeShare<S>) {
-    let scalar = diffusion(11, 100.0);
-    let blocks = {
-        let small = diffusion(7, 100.0);
-        let block = |v: f64| [2.0 * v, 0.1 * v, 0.0, 0.1 * v, v, 0.2 * v, 0.0, 0.2 * v, 3.0 * v];
-        let values = small.values().iter().flat_map(|&v| block(v)).collect();
-        let (n, row_ptr, col) = (small.rows(), small.row_ptr().to_vec(), small.col().to_vec());
-        Bsr::new(3, n, n, row_ptr, col, values).unwrap()
-    };
-    for (name, whole) in [("scalars", Bsr::from_csr(&scalar, 1).unwrap()), ("blocks", blocks)] {
-        let (n, b) = (whole.block_rows(), whole.block());
-        let mut twice = whole.clone();
-        twice.values_mut().iter_mut().for_each(|v| *v *= 2.0);
-        let mut rng = Random(76);
-        let [x, y] = [rng.numbers(n * b), rng.numbers(n * b)];
-        for (kind, cycle) in KINDS.into_iter().zip([Cycle::V, Cycle::W, Cycle::V]) {
-            // Several levels are shared before one is gathered.
-            let how = MultilevelOptions { coarsest: 60, gather: 150, cycle, ..options(kind) };
-            let coarse = MultilevelOptions { levels: 2, smooth_finest: false, gather: usize::MAX, ..how };
-            let stop = Stop { rtol: 1e-8, max_iterations: 300, ..Stop::default() };
-            let (alone, nodes) = {
-                let (space, terms) = (make(n * b), Terms::bsr(&whole));
-                let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
-                let p = Multilevel::new(&space, &terms, how).unwrap();
-                let mut cg = Cg::new(&space, CgOptions::default()).unwrap();
-                let history = solved(&space, &a, &p, &mut cg, stop.rtol, &x).1;
-                (history.iterations, p.levels()[1].nodes())
-            };
-            for &ranks in sizes.iter().filter(|&&ranks| ranks > 1) {
-                for (what, partition) in partitions(n, ranks) {
-                    let both = [&whole, &twice].map(|a| split(&Terms::bsr(a), &partition).unwrap());
-                    let found = Team::run(ranks, |comm| {
-                        let rank = comm.rank();
-                        let comm: Arc<dyn Communicator> = comm;
-                        let [part, next] = [&both[0][rank], &both[1][rank]];
-                        let space = share(&comm, part.rows.len() * b)?;
-                        let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-                        let own = |x: &[f64]| -> Vec<f64> {
-                            part.rows.iter().flat_map(|&i| &x[i as usize * b..][..b]).copied().collect()
-                        };
-                        let [x, y] = [own(&x), own(&y)];
-                        let mut p = Multilevel::new(&space, &part.terms, how)?;
-                        let [px, py] = [applied(&space, &p, &x), applied(&space, &p, &y)];
-                        let (mut rhs, mut solution) = (space.vector()?, space.vector()?);
-                        space.write(&x, &mut rhs)?;
-                        let mut cg = Cg::new(&space, CgOptions::default())?;
-                        let history =
-                            cg.solve(&space, &a, Some(&p), &rhs, &mut solution, &stop, &mut ())?.clone();
-                        p.update_values(&next.terms, TermValues::from(&next.terms))?;
-                        let again = applied(&space, &p, &x);
-                        // Where A_c = R A P is solved exactly, P A_c⁻¹ R A is a projection.
-                        let mut c = Multilevel::new(&space, &part.terms, coarse)?;
-                        let projected = applied(&space, &c, &x);
-                        let same = applied(&space, &c, &applied(&space, &a, &projected));
-                        c.update_values(&next.terms, TermValues::from(&next.terms))?;
-                        let half = applied(&space, &c, &x);
-                        let dots = |pairs: &[(&[f64], &[f64])]| -> krylith::Result<Vec<f64>> {
-                            let mut sums: Vec<f64> = pairs.iter().map(|(x, y)| dot(x, y)).collect();
-                            comm.sum(&mut sums)?;
-                            Ok(sums)
-                        };
-                        let off = |x: &[f64], y: &[f64], factor: f64| -> Vec<f64> {
-                            x.iter().zip(y).map(|(x, y)| x - factor * y).collect()
-                        };
-                        let sums = dots(&[(&x, &py), (&y, &px), (&px, &px), (&projected, &projected)])?;
-                        let errors =
-                            [off(&again, &px, 0.5), off(&same, &projected, 1.0), off(&half, &projected, 0.5)];
-                        let errors = dots(&errors.each_ref().map(|e| (&e[..], &e[..])))?;
-                        Ok((sums, errors, history, c.levels().get(1).map(|level| level.nodes())))
-                    });
-                    // Numbers of nodes are those of one rank where ranks have runs of rows, one after the other.
-                    let rows: Vec<u64> = both[0].iter().flat_map(|part| part.rows.iter().copied()).collect();
-                    let in_order = rows.is_sorted();
-                    let as_one = kind == CoarsenKind::Classical;
-                    let what = format!("{name}, {kind:?}, {cycle:?}, {ranks} ranks, {what}");
-                    for (sums, errors, history, found) in found.unwrap() {
-                        let [one, two, px, projected] = sums[..] else { unreachable!() };
-                        assert!((one - two).abs() <= 1e-10 * one.abs(), "{what}: {one} and {two}");
-                        assert!(found.is_some() || !as_one, "{what}: there is no coarser level");
-                        // Pairs are matched on each rank alone.
-                        let matched = kind == CoarsenKind::Aggregation { smoothed: false };
-                        let alike = found == Some(nodes) || matched || !in_order;
-                        assert!(alike, "{what}: {found:?} nodes, not {nodes}");
-                        assert!(errors[0].sqrt() <= 1e-10 * px.sqrt(), "{what}, new values: {errors:?}");
-                        let exact = errors[1].sqrt() <= 1e-8 * projected.sqrt() || found.is_none();
-                        assert!(exact, "{what}, projection: {errors:?}");
-                        assert!(
-                            errors[2].sqrt() <= 1e-10 * projected.sqrt(),
-                            "{what}, refreshed: {errors:?}"
-                        );
-                        assert_eq!(history.outcome, Outcome::Converged, "{what}");
-                        let (taken, more) = (history.iterations, if as_one { 1 } else { 5 });
-                        let same = taken <= alone + more || !(as_one || in_order);
-                        assert!(same, "{what}: {taken} iterations, {alone} on one rank");
-                    }
-                }
-            }
-        }
-    }
 }

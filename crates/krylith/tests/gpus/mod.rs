@@ -73,7 +73,7 @@ pub fn levels_of_ranks() {
     let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
     for transport in [Transport::Auto, Transport::Nccl] {
         let counts = counts_for(transport);
-        conformance::multilevel::ranks_share_levels(&counts, &alone, &share(transport));
+        conformance::ranks_levels::ranks_share_levels(&counts, &alone, &share(transport));
     }
 }
 

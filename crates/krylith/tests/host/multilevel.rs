@@ -91,7 +91,7 @@ fn ranks_share_levels() {
     let share = |comm: &Arc<dyn Communicator>, n: usize| {
         Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
     };
-    multilevel::ranks_share_levels(&[2, 3], &|n| eager(n, 1), &share);
+    ranks_levels::ranks_share_levels(&[2, 3], &|n| eager(n, 1), &share);
 }
 
 #[test]

@@ -8,12 +8,13 @@
 use super::coarsest::{self, Inverse};
 use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::host::near_null;
+use super::parts::{operator, own_part, owned};
 use super::ranks::{self, Next};
 use super::smoother::{Fused, Room, Smoother, Smoothing};
 use super::transfers::Transfers;
 use super::{Coarsen, Coarsening, NearNull, Transfer};
 use crate::comm::agree;
-use crate::matrix::{Bsr, Dense};
+use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::{self, Subdomains};
 use crate::precond::IlduSpec;
@@ -21,7 +22,6 @@ use crate::precond::compose::left_over;
 use crate::solver::setup::{self, SetupPart};
 use crate::space::{FLAGS, Store};
 use crate::{Error, Result, sweeps};
-use rayon::prelude::*;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -41,8 +41,6 @@ const STALLED: f64 = 0.8;
 const SMOOTHED: usize = 10;
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which A counts as symmetric.
 const ROUNDING: f64 = 1e-12;
-/// Rows below which a second thread costs more than it brings.
-const FEW: usize = 1 << 12;
 
 /// How levels are made and visited.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -584,20 +582,6 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
     }
 }
 
-/// The operator of a level. Coarse scalar rows lie on no few diagonals: nothing looks for them.
-pub(super) fn operator<S: Coarsen>(
-    space: &S,
-    terms: &Terms,
-    store: Store,
-    depth: usize,
-) -> Result<PointBlock<S>> {
-    let scalar = (terms.block(), terms.stages(), terms.terms.len()) == (1, 1, 1);
-    match scalar && depth > 0 {
-        true => space.level_operator(terms, store),
-        false => PointBlock::new(space, terms, store, false),
-    }
-}
-
 /// Subdomains for a smoother that wants some: those that are there, or small ones.
 pub(super) fn cut_for<S: Coarsen>(
     space: &S,
@@ -610,40 +594,4 @@ pub(super) fn cut_for<S: Coarsen>(
     let device = |rows| space.cut_graph(terms, rows);
     let spec = IlduSpec::default().subdomains(terms.block() * terms.stages());
     Ok(partition::of_whole_on(terms, None, None, spec, &device)?.0)
-}
-
-/// Terms of their own, which share the arrays.
-fn owned(terms: &Terms) -> Terms<'static> {
-    let own = |(c, a): &(Dense, Cow<Bsr>)| (c.clone(), Cow::Owned((**a).clone()));
-    Terms { terms: terms.terms.iter().map(own).collect(), halo: None }
-}
-
-/// What couples own nodes alone.
-pub(super) fn own_part(terms: &Terms) -> Result<Terms<'static>> {
-    let n = terms.block_rows();
-    let own = |a: &Bsr| -> Result<Bsr> {
-        let (b, square) = (a.block(), a.block() * a.block());
-        let (rows, all, numbers) = (a.row_ptr(), a.col(), a.values());
-        // Own columns come before ghosts.
-        let length = |i: usize| all[rows[i]..rows[i + 1]].partition_point(|&j| (j as usize) < n);
-        let lengths: Vec<usize> = (0..n).into_par_iter().with_min_len(FEW).map(length).collect();
-        let pieces: Vec<(Vec<u32>, Vec<f64>)> = lengths
-            .par_chunks(FEW)
-            .enumerate()
-            .map(|(piece, lengths)| {
-                let (mut col, mut values) = (Vec::new(), Vec::new());
-                for (&start, &length) in rows[piece * FEW..].iter().zip(lengths) {
-                    col.extend_from_slice(&all[start..start + length]);
-                    values.extend_from_slice(&numbers[start * square..(start + length) * square]);
-                }
-                (col, values)
-            })
-            .collect();
-        let mut row_ptr = vec![0; n + 1];
-        (0..n).for_each(|i| row_ptr[i + 1] = row_ptr[i] + lengths[i]);
-        let (col, values): (Vec<_>, Vec<_>) = pieces.into_iter().unzip();
-        Bsr::new(b, n, n, row_ptr, col.concat(), values.concat())
-    };
-    let own = |(c, a): &(Dense, Cow<Bsr>)| Ok((c.clone(), Cow::Owned(own(a)?)));
-    Ok(Terms { terms: terms.terms.iter().map(own).collect::<Result<_>>()?, halo: None })
 }

@@ -15,6 +15,7 @@ mod cycle;
 mod hierarchy;
 pub(crate) mod host;
 mod near_null;
+mod parts;
 pub(crate) mod ranks;
 mod smoother;
 mod transfers;

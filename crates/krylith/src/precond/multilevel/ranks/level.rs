@@ -1,6 +1,7 @@
 //! A level of several ranks, and how vectors go to the next one and come back.
 
-use super::super::hierarchy::{Finest, Level, cut_for, operator, own_part};
+use super::super::hierarchy::{Finest, Level, cut_for};
+use super::super::parts::{operator, own_part};
 use super::super::smoother::{Smoother, Smoothing};
 use super::super::transfers::{Transfers, widened};
 use super::super::{Coarsen, MultilevelOptions, Transfer};
