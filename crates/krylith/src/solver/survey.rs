@@ -73,7 +73,7 @@ pub struct Survey {
     pub missing_diagonal: usize,
     /// The first of them.
     pub first_missing: Vec<usize>,
-    /// Blocks of the longest block row where that has more than [`LONG`]; else 0.
+    /// Blocks of the longest block row where that has more than 256; else 0.
     pub longest_row: usize,
 }
 
