@@ -120,8 +120,7 @@ impl<S: SolverSpace> Rank<S> {
         drop(survey_part);
         let most_rows = space.most_rows(local.order());
         let tiles = symmetric && ladder::tiles_fit(&space, local)?;
-        let (spread, longest_row) = (diagnosis.spread(), diagnosis.longest_row);
-        let seen = Seen { symmetric, tiles, spread, longest_row };
+        let seen = Seen::new(symmetric, tiles, &diagnosis);
         let ladder = ladder::ladder(local, options, most_rows, seen);
         let first = &ladder[0];
         let mut choices = Vec::new();

@@ -13,6 +13,7 @@ use crate::partition::SubdomainCut;
 use crate::precond::{IlduSpec, PrecondSpec, TileFactor, TileShape};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
+use crate::solver::diagnosis::Diagnosis;
 use crate::solver::watch::Patience;
 use crate::space::{History, Outcome, Store};
 
@@ -78,6 +79,13 @@ pub(crate) struct Seen {
     pub spread: f64,
     /// Blocks of the longest block row, where that is long.
     pub longest_row: usize,
+}
+
+impl Seen {
+    /// With what a pass over the entries found.
+    pub fn new(symmetric: bool, tiles: bool, diagnosis: &Diagnosis) -> Self {
+        Self { symmetric, tiles, spread: diagnosis.spread(), longest_row: diagnosis.longest_row }
+    }
 }
 
 /// One attempt, decided.

@@ -76,8 +76,7 @@ impl Plan {
             found.symmetric && found.one_sign
         };
         tiles &= symmetric;
-        let (spread, longest_row) = (diagnosis.spread(), diagnosis.longest_row);
-        let seen = Seen { symmetric, tiles, spread, longest_row };
+        let seen = Seen::new(symmetric, tiles, diagnosis);
         let attempts = ladder::ladder(&local, &options, place.most_rows, seen);
         let equilibrate = attempts[0].equilibrate;
         let planned = attempts.iter().map(|attempt| PlannedAttempt {

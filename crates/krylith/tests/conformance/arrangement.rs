@@ -1,13 +1,13 @@
 //! What a GPU finds in a matrix before it multiplies: tiles, structure inside the blocks, inverses of diagonal blocks. The host finds
 //! each by itself, and that is the reference.
 
-use super::{Make, apply};
+use super::{Make, applied, apply};
 use crate::common::*;
 use krylith::device::cpu::Cpu;
 use krylith::device::cuda::Cuda;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Structure, TermValues, Terms};
-use krylith::precond::{BlockDiagonal, BlockJacobi};
+use krylith::precond::BlockJacobi;
 use krylith::space::Space;
 use krylith::{Result, Store};
 use std::borrow::Cow;
@@ -151,15 +151,6 @@ pub fn structure_is_that_of_the_host(make: Make<Cuda>) {
             }
         }
     }
-}
-
-fn applied<S: BlockDiagonal>(space: &S, p: &BlockJacobi<S>, x: &[f64]) -> Vec<f64> {
-    let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
-    space.write(x, &mut dx).unwrap();
-    p.apply(space, &dx, &mut dy).unwrap();
-    let mut y = vec![0.0; x.len()];
-    space.read(&dy, &mut y).unwrap();
-    y
 }
 
 /// The inverted blocks of every order are the host's, and stay so with new values.

@@ -1,9 +1,9 @@
 //! Incomplete factors of subdomains: what every device must make of them.
 
-use super::Make;
+use super::{Make, applied};
 use crate::common::*;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
-use krylith::operator::{LinearOperator, Terms};
+use krylith::operator::Terms;
 use krylith::partition::Subdomains;
 use krylith::precond::{Ildu, IlduOptions, Plan, SubdomainFactors, invert_block};
 use krylith::{Error, Store};
@@ -96,16 +96,6 @@ fn whole(terms: &Terms, plan: &Plan, x: &[f64]) -> Vec<f64> {
             y[i as usize * order..][..order].copy_from_slice(values);
         }
     }
-    y
-}
-
-fn applied<S: SubdomainFactors>(space: &S, p: &Ildu<S>, x: &[f64]) -> Vec<f64> {
-    let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
-    space.write(x, &mut dx).unwrap();
-    space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap(); // poison: every entry must be written
-    p.apply(space, &dx, &mut dy).unwrap();
-    let mut y = vec![0.0; x.len()];
-    space.read(&dy, &mut y).unwrap();
     y
 }
 

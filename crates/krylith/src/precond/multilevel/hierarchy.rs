@@ -178,7 +178,7 @@ impl<S: Coarsen> Multilevel<S> {
         space: &S,
         terms: &Terms,
         options: MultilevelOptions,
-        finest: Finest<S>,
+        mut finest: Finest<S>,
     ) -> Result<Self> {
         if !terms.is_square() {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
@@ -186,20 +186,17 @@ impl<S: Coarsen> Multilevel<S> {
         let several = terms.halo.is_some() && space.comm().size() > 1;
         let distributed = several && (finest.near.is_some() || !space.shares_levels());
         let joint = several && !distributed;
-        let mut finest = finest;
         let mut near = finest.near.take();
         let mut levels: Vec<Level<S>> = Vec::new();
-        let mut next = None;
-        if joint {
+        let mut next = if joint {
             let numbers = match finest.numbers.take() {
                 Some(numbers) => numbers,
                 None => ranks::numbers(space.comm(), terms.block_rows())?,
             };
-            next = Self::joint(space, terms, &options, finest, numbers, &mut levels)?;
-            finest = Finest::default();
+            Self::joint(space, terms, &options, std::mem::take(&mut finest), numbers, &mut levels)?
         } else {
-            next = next.or(Some(if distributed { own_part(terms)? } else { owned(terms) }));
-        }
+            Some(if distributed { own_part(terms)? } else { owned(terms) })
+        };
         let mut finest = Some(finest);
         while let Some(terms) = next.take() {
             let depth = levels.len();

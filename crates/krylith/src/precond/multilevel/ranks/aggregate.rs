@@ -40,18 +40,13 @@ pub fn transfer(
     let member = members(graph, &state, near)?;
     let number = numbers(pool, &pieces_of(pool, a), |i| member[i] as usize == i);
     let own = number[..near.own].iter().filter(|&&k| k != FINE).count();
-    let mut sums = [own as f64, near.own as f64];
-    near.comm().sum(&mut sums)?;
-    if sums[0] == 0.0 || sums[0] >= sums[1] {
+    if !near.coarsens(own)? {
         return Ok(None);
     }
     let of = |&root: &u32| number.get(root as usize).copied().unwrap_or(FINE);
     let aggregates: Vec<u32> = member.par_iter().with_min_len(FEW).map(of).collect();
     let prolongation = smoothed(pool, a, &strong, &aggregates);
-    let sent: Vec<u32> = near.send.iter().map(|&i| number[i as usize]).collect();
-    let far = near.far.iter().zip(near.exchange(&sent)?).zip(&number[near.own..]);
-    let ghosts = far.filter(|&(_, &here)| here != FINE).map(|((&(owner, _), there), _)| (owner, there));
-    Ok(Some(NearTransfer { prolongation, own, ghosts: ghosts.collect() }))
+    Ok(Some(NearTransfer { prolongation, own, ghosts: near.coarse_ghosts(&number)? }))
 }
 
 /// What each node is. Collective.

@@ -66,9 +66,7 @@ pub fn transfer(
         coarse = numbers(pool, &rows, |i| stays[i]);
     }
     let own = coarse[..near.own].iter().filter(|&&k| k != FINE).count();
-    let mut sums = [own as f64, near.own as f64];
-    near.comm().sum(&mut sums)?;
-    if sums[0] == 0.0 || sums[0] >= sums[1] {
+    if !near.coarsens(own)? {
         return Ok(None);
     }
     let stay = coarse.iter().zip(&near.numbers).filter(|&(&k, _)| k != FINE);
@@ -77,11 +75,7 @@ pub fn transfer(
         true => multipass::multipass(pool, a, &strong, &coarse, how.truncate, Some(&names)),
         false => interpolate::extended_i(pool, a, &strong, &coarse, how.truncate, Some(&names)),
     };
-    let sent: Vec<u32> = near.send.iter().map(|&i| coarse[i as usize]).collect();
-    let there = near.exchange(&sent)?;
-    let far = near.far.iter().zip(there).zip(&coarse[near.own..]);
-    let ghosts = far.filter(|&(_, &here)| here != FINE).map(|((&(owner, _), there), _)| (owner, there));
-    Ok(Some(NearTransfer { prolongation, own, ghosts: ghosts.collect() }))
+    Ok(Some(NearTransfer { prolongation, own, ghosts: near.coarse_ghosts(&coarse)? }))
 }
 
 /// Where the nodes of a neighbourhood stand in a graph: as they are, or by these numbers, [`FINE`] where they do not.

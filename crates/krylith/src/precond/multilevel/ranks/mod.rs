@@ -49,16 +49,13 @@ pub(crate) fn transfer_by_ranks<S: Coarsen>(
     }
     let own = rows::own_part(couplings, near.own);
     let made = space.transfer(&own, how, level)?;
-    let (stays, all) = (made.as_ref().map_or(0, |made| made.prolongation.block_columns()), near.own);
-    let mut sums = [stays as f64, all as f64];
-    near.comm().sum(&mut sums)?;
-    if sums[0] == 0.0 || sums[0] >= sums[1] {
+    if !near.coarsens(made.as_ref().map_or(0, |made| made.prolongation.block_columns()))? {
         return Ok(None);
     }
     // A rank whose nodes all stay, or none, where others coarsen: they all do.
     let prolongation = match made {
         Some(made) => made.prolongation,
-        None => rows::identity(all),
+        None => rows::identity(near.own),
     };
     let own = prolongation.block_columns();
     Ok(Some(NearTransfer { prolongation, own, ghosts: Vec::new() }))

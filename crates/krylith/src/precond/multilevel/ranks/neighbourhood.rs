@@ -3,6 +3,7 @@
 //! A node of another rank is known by its owner and its number there; its number in the whole system is for hashes and ties.
 
 use super::super::Coarsen;
+use super::super::host::FINE;
 use super::super::host::parallel::Rows;
 use super::wire::{Reader, Wire, packed};
 use crate::Result;
@@ -179,6 +180,27 @@ impl<'a> Neighbourhood<'a> {
     /// The ranks.
     pub fn comm(&self) -> &dyn Communicator {
         self.comm
+    }
+
+    /// Whether nodes stay, `stay` of the own ones, but not all of all ranks. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn coarsens(&self, stay: usize) -> Result<bool> {
+        let mut sums = [stay as f64, self.own as f64];
+        self.comm.sum(&mut sums)?;
+        Ok(sums[0] > 0.0 && sums[0] < sums[1])
+    }
+
+    /// Of each far node that stays its owner, and its number there; `number` says of every node which it has here, [`FINE`] where it does not stay. Collective.
+    ///
+    /// # Errors
+    /// As [`exchange`](Self::exchange).
+    pub fn coarse_ghosts(&self, number: &[u32]) -> Result<Vec<(u32, u32)>> {
+        let sent: Vec<u32> = self.send.iter().map(|&i| number[i as usize]).collect();
+        let far = self.far.iter().zip(self.exchange(&sent)?).zip(&number[self.own..]);
+        let stay = far.filter(|&(_, &here)| here != FINE);
+        Ok(stay.map(|((&(owner, _), there), _)| (owner, there)).collect())
     }
 
     /// What far nodes have, where `sent` is what own nodes have that others know of, in the order of [`send`](Self::send). Collective.
