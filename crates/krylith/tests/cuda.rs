@@ -149,8 +149,9 @@ fn main() {
         each!(multilevel::smoothers_precondition),
         each!(multilevel::systems_of_blocks),
         each!(multilevel::small_and_odd_systems),
-        // Not passed yet: GPUs have levels of their own rows until it is.
-        test("levels_of_ranks::ranks_share_levels", |_| levels_of_ranks(), true),
+        test("levels_of_ranks::ranks_share_levels", |_| levels_of_ranks(), false),
+        test("levels_of_ranks::ranks_share_levels_of_blocks", |_| levels_of_blocks_of_ranks(), false),
+        test("levels_of_ranks::a_gpu_that_fails_ends_all", |_| a_gpu_that_fails_ends_all(), false),
         test("levels_of_ranks::gpus_gather_vectors", |_| gpus_gather_vectors(), false),
         each!(coarse::a_coarse_part_corrects_what_it_sees),
         each!(near_null::near_null_vectors_make_blocks),

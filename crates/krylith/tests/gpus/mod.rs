@@ -77,6 +77,16 @@ pub fn levels_of_ranks() {
     }
 }
 
+pub fn levels_of_blocks_of_ranks() {
+    let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
+    let counts = counts_for(Transport::Auto);
+    conformance::ranks_levels::ranks_share_levels_of_blocks(&counts, &alone, &share(Transport::Auto));
+}
+
+pub fn a_gpu_that_fails_ends_all() {
+    conformance::ranks_levels::a_rank_that_fails_ends_all(&counts_for(Transport::Auto), &share(Transport::Auto));
+}
+
 /// Whole vectors from those of all GPUs.
 pub fn gpus_gather_vectors() {
     for transport in [Transport::Auto, Transport::Nccl] {

@@ -161,10 +161,6 @@ impl Coarsen for Cuda {
     fn beside(&self, len: usize) -> Result<Self> {
         Self::new(self.device(), len)
     }
-    // On two H200s cycles over shared levels read memory that is not theirs.
-    fn shares_levels(&self) -> bool {
-        false
-    }
     fn among(&self, len: usize) -> Result<Self> {
         Self::distributed(self.fabric(), len)
     }
