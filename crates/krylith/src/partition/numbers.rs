@@ -6,7 +6,6 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OwnRows {
     /// Rows that follow one another.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     Run(Range<u64>),
     /// Any others.
     List(Vec<u64>),
@@ -54,6 +53,14 @@ impl RowNumbers<'_> {
         match self {
             RowNumbers::Run { first, .. } => first + i as u64,
             RowNumbers::List(list) => list[i],
+        }
+    }
+
+    /// The same, owned.
+    pub(crate) fn to_owned(self) -> OwnRows {
+        match self {
+            RowNumbers::Run { first, count } => OwnRows::Run(first..first + count as u64),
+            RowNumbers::List(list) => OwnRows::List(list.to_vec()),
         }
     }
 

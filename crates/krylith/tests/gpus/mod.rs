@@ -84,7 +84,10 @@ pub fn levels_of_blocks_of_ranks() {
 }
 
 pub fn a_gpu_that_fails_ends_all() {
-    conformance::ranks_levels::a_rank_that_fails_ends_all(&counts_for(Transport::Auto), &share(Transport::Auto));
+    conformance::ranks_levels::a_rank_that_fails_ends_all(
+        &counts_for(Transport::Auto),
+        &share(Transport::Auto),
+    );
 }
 
 /// Whole vectors from those of all GPUs.

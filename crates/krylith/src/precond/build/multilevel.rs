@@ -34,7 +34,7 @@ pub(super) fn build<S: SolverSpace>(
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
         // The solver's operator is in the precision of the solver; a hierarchy of own rows has one of its own.
-        let same = comm.size() == 1 || (local.near.is_empty() && space.shares_levels());
+        let same = comm.size() == 1 || local.near.is_empty();
         let operator = (same && options.store == store).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
@@ -45,7 +45,7 @@ pub(super) fn build<S: SolverSpace>(
             }
         };
         let near = near_null(terms, local)?;
-        let numbers = local.numbers.map(|numbers| (0..terms.block_rows()).map(|i| numbers.at(i)).collect());
+        let numbers = local.numbers.map(partition::RowNumbers::to_owned);
         Multilevel::with(space, terms, options, Finest { operator, subdomains, near, numbers })
     })();
     let p = agree(comm, numbered(local, made))?;

@@ -16,7 +16,7 @@ use super::{Coarsen, Coarsening, NearNull, Transfer};
 use crate::comm::agree;
 use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
-use crate::partition::{self, Subdomains};
+use crate::partition::{self, OwnRows, Subdomains};
 use crate::precond::IlduSpec;
 use crate::precond::compose::left_over;
 use crate::solver::setup::{self, SetupPart};
@@ -70,7 +70,7 @@ impl MultilevelOptions {
     /// Most levels where no number is given.
     pub const LEVELS: usize = 25;
     /// Unknowns of a level that is gathered where none are given.
-    pub const GATHER: usize = 100_000;
+    pub const GATHER: usize = 20_000;
     /// Degree of Chebyshev's polynomials where none is given.
     pub const DEGREE: usize = 2;
 }
@@ -140,7 +140,7 @@ pub(crate) struct Finest<S: Coarsen> {
     /// Near-null vectors of own rows.
     pub near: Option<NearNull>,
     /// Numbers of own rows in the whole system, where they are not a run for each rank.
-    pub numbers: Option<Vec<u64>>,
+    pub numbers: Option<OwnRows>,
 }
 
 impl<S: Coarsen> Default for Finest<S> {
@@ -184,7 +184,7 @@ impl<S: Coarsen> Multilevel<S> {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
         }
         let several = terms.halo.is_some() && space.comm().size() > 1;
-        let distributed = several && (finest.near.is_some() || !space.shares_levels());
+        let distributed = several && finest.near.is_some();
         let joint = several && !distributed;
         let mut near = finest.near.take();
         let mut levels: Vec<Level<S>> = Vec::new();
@@ -224,7 +224,7 @@ impl<S: Coarsen> Multilevel<S> {
         terms: &Terms,
         options: &MultilevelOptions,
         finest: Finest<S>,
-        numbers: Vec<u64>,
+        numbers: OwnRows,
         levels: &mut Vec<Level<S>>,
     ) -> Result<Option<Terms<'static>>> {
         let mut next = Some(Next::Shared(Terms { halo: terms.halo.clone(), ..owned(terms) }, numbers));
@@ -236,7 +236,7 @@ impl<S: Coarsen> Multilevel<S> {
                 Some(Next::Shared(terms, numbers)) => (terms, numbers),
             };
             let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
-            let made = ranks::level(space, terms, options, depth, taken, &numbers);
+            let made = ranks::level(space, terms, options, depth, taken, numbers.borrowed());
             // A rank with a diagonal block that is singular must not leave the others waiting at the next level.
             let made = agree(space.comm(), made.map_err(|e| on_level(depth, e)));
             let (level, coarse) = made?;

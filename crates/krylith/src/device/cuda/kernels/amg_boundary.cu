@@ -63,6 +63,11 @@ extern "C" __global__ void __launch_bounds__(256) boundary_take_states(const i64
     }
 }
 
+// Numbers of nodes that follow one another.
+extern "C" __global__ void __launch_bounds__(256) boundary_run(const i64 count, const u64 first, u64* __restrict__ out) {
+    for EACH (k, count) out[k] = first + k;
+}
+
 // The numbers of these nodes in the whole system.
 extern "C" __global__ void __launch_bounds__(256) boundary_names(const i64 count, const u32* __restrict__ nodes, const u64* __restrict__ numbers, u64* __restrict__ out) {
     for EACH (k, count) out[k] = numbers[nodes[k]];

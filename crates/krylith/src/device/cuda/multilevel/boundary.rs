@@ -6,9 +6,9 @@ use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::split::grid;
 use crate::comm::agree;
+use crate::partition::RowNumbers;
 use crate::precond::multilevel::Neighbourhood;
 use crate::{Error, Result};
-use rayon::prelude::*;
 use std::sync::Arc;
 
 const WHAT: &str = "the boundary of a level";
@@ -34,8 +34,6 @@ pub(super) struct Boundary<'a> {
     nodes: Buffer<u32>,
     /// Of each node its number in the whole system.
     pub numbers: Buffer<u64>,
-    /// Numbers in the whole system, ascending, of ghosts and of the nodes that others know of, with the nodes.
-    known: Vec<(u64, u32)>,
 }
 
 /// What nodes are in a round, and where that stands.
@@ -55,12 +53,18 @@ impl<'a> Boundary<'a> {
     pub fn new(space: &'a Cuda, near: &'a Neighbourhood<'a>) -> Result<Self> {
         let device = space.device();
         let nodes = device.upload(&near.send, WHAT)?;
-        let numbers = device.upload(&near.numbers, WHAT)?;
-        let both = near.send.iter().copied().chain(near.own as u32..near.numbers.len() as u32);
-        let mut known: Vec<(u64, u32)> = both.map(|node| (near.numbers[node as usize], node)).collect();
-        known.par_sort_unstable();
-        known.dedup();
-        Ok(Self { device, near, own: near.own, ghosts: near.far.len(), nodes, numbers, known })
+        let mut numbers = device.room::<u64>(near.nodes(), WHAT)?;
+        match near.numbers {
+            RowNumbers::List(list) => device.write(list, &mut numbers, 0)?,
+            RowNumbers::Run { first, count } => {
+                let (name, n, to) =
+                    (device.function(&kernel("boundary_run"))?, count as i64, numbers.pointer());
+                // SAFETY: the parameter types are the kernel's; there is room for as many own nodes.
+                unsafe { launch!(device, &name, grid(device, count), 256, 0, n, first, to)? };
+            }
+        }
+        device.write(&near.far_numbers, &mut numbers, near.own)?;
+        Ok(Self { device, near, own: near.own, ghosts: near.far.len(), nodes, numbers })
     }
 
     /// The sum of the numbers over all ranks beside what this one has, or an error where any of them failed. Collective.
@@ -193,14 +197,11 @@ impl<'a> Boundary<'a> {
 
     /// Gives each ghost the node that its owner names, or none where that is no node here. Collective.
     pub fn take_members(&self, of: &Buffer<u32>) -> Result<()> {
-        let numbers = &self.near.numbers;
-        let named = |node: u32| numbers.get(node as usize).copied().unwrap_or(u64::MAX);
+        let near = self.near;
+        let named = |node: u32| if (node as usize) < near.nodes() { near.name(node) } else { u64::MAX };
         let out: Vec<u64> = self.numbers_of(None, of)?.into_iter().map(named).collect();
-        let node = |number: u64| {
-            let at = self.known.binary_search_by_key(&number, |known| known.0);
-            at.map_or(u32::MAX, |at| self.known[at].1)
-        };
-        let ghosts: Vec<u32> = self.near.exchange(&out)?.into_iter().map(node).collect();
+        let node = |name: u64| near.place(name).unwrap_or(u32::MAX);
+        let ghosts: Vec<u32> = near.exchange(&out)?.into_iter().map(node).collect();
         self.put_numbers(None, &ghosts, of)
     }
 

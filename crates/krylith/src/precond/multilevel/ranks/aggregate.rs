@@ -51,7 +51,7 @@ pub fn transfer(
 
 /// What each node is. Collective.
 fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
-    let (n, own) = (near.numbers.len(), near.own);
+    let (n, own) = (near.nodes(), near.own);
     let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
     (0..n).into_par_iter().with_min_len(FEW).for_each(|i| {
         for (j, _) in graph.neighbours(i) {
@@ -62,7 +62,7 @@ fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
     let far = counts[own..].iter().zip(near.exchange(&sent)?);
     far.for_each(|(count, there)| count.store(there, Relaxed));
     let count = |i: usize| counts[i].load(Relaxed);
-    let weight = |i: usize| (key(count(i), level, near.numbers[i]), near.numbers[i]);
+    let weight = |i: usize| (key(count(i), level, near.number(i)), near.number(i));
     let weights: Vec<(u64, u64)> = (0..n).into_par_iter().with_min_len(FEW).map(weight).collect();
     let lonely = |i: usize| i < own && count(i) == 0 && graph.neighbours(i).next().is_none();
     let begin = |i: usize| AtomicU8::new(if lonely(i) { NO_ROOT } else { UNDECIDED });
@@ -128,7 +128,7 @@ fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>>
     let strongest = |member: &[u32], i: usize| {
         let mut best: Option<(f64, u64, usize)> = None;
         for (j, v) in graph.neighbours(i).filter(|&(j, _)| member[j] != FINE) {
-            let (size, name) = (v.abs(), near.numbers[j]);
+            let (size, name) = (v.abs(), near.number(j));
             if best.is_none_or(|(most, first, _)| size > most || (size == most && name < first)) {
                 best = Some((size, name, j));
             }

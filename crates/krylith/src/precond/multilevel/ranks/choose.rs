@@ -41,7 +41,7 @@ pub fn transfer(
         entries.filter(|&(_, &strong)| strong != 0).map(|(&j, _)| j as usize)
     };
     let all = Among { near, number: None };
-    let state = select(n, neighbours, &near.numbers, SEED + level as u64, false, all)?;
+    let state = select(n, neighbours, |i| near.number(i), SEED + level as u64, false, all)?;
     let rows = pieces_of(pool, a);
     let mut coarse = numbers(pool, &rows, |i| state[i] == STAYS);
     let aggressive = level < how.aggressive;
@@ -59,9 +59,9 @@ pub fn transfer(
             let (rows, k) = (&found[k / FEW], k % FEW);
             rows.col[rows.row_ptr[k]..rows.row_ptr[k + 1]].iter().map(|&j| j as usize)
         };
-        let names: Vec<u64> = nodes.iter().map(|&i| near.numbers[i as usize]).collect();
+        let name = |k: usize| near.number(nodes[k] as usize);
         let among = Among { near, number: Some(&coarse) };
-        let again = select(nodes.len(), row, &names, SEED + TWICE + level as u64, true, among)?;
+        let again = select(nodes.len(), row, name, SEED + TWICE + level as u64, true, among)?;
         let stays: Vec<bool> = coarse.iter().map(|&k| k != FINE && again[k as usize] == STAYS).collect();
         coarse = numbers(pool, &rows, |i| stays[i]);
     }
@@ -69,8 +69,7 @@ pub fn transfer(
     if !near.coarsens(own)? {
         return Ok(None);
     }
-    let stay = coarse.iter().zip(&near.numbers).filter(|&(&k, _)| k != FINE);
-    let names: Vec<u64> = stay.map(|(_, &name)| name).collect();
+    let names: Vec<u64> = (0..n).filter(|&i| coarse[i] != FINE).map(|i| near.number(i)).collect();
     let prolongation = match aggressive {
         true => multipass::multipass(pool, a, &strong, &coarse, how.truncate, Some(&names)),
         false => interpolate::extended_i(pool, a, &strong, &coarse, how.truncate, Some(&names)),
@@ -120,7 +119,7 @@ impl Among<'_> {
 fn select<N: Iterator<Item = usize>>(
     n: usize,
     neighbours: impl Fn(usize) -> N + Sync,
-    names: &[u64],
+    name: impl Fn(usize) -> u64 + Sync,
     seed: u64,
     lonely: bool,
     among: Among,
@@ -132,9 +131,9 @@ fn select<N: Iterator<Item = usize>>(
         }
     });
     among.exchange(|k| counts[k].load(Relaxed), |k, count: u32| counts[k].store(count, Relaxed))?;
-    let key = |i: usize| u64::from(counts[i].load(Relaxed)) << 40 | splitmix64(seed, names[i]) >> 24;
+    let key = |i: usize| u64::from(counts[i].load(Relaxed)) << 40 | splitmix64(seed, name(i)) >> 24;
     let weights: Vec<(u64, u64)> =
-        (0..n).into_par_iter().with_min_len(FEW).map(|i| (key(i), names[i])).collect();
+        (0..n).into_par_iter().with_min_len(FEW).map(|i| (key(i), name(i))).collect();
     let goes = |i: usize| counts[i].load(Relaxed) == 0 && !lonely;
     let state: Vec<AtomicU8> =
         (0..n).map(|i| AtomicU8::new(if goes(i) { GOES } else { UNDECIDED })).collect();

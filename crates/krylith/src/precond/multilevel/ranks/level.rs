@@ -5,11 +5,12 @@ use super::super::parts::{operator, own_part};
 use super::super::smoother::{Smoother, Smoothing};
 use super::super::transfers::{Transfers, widened};
 use super::super::{Coarsen, MultilevelOptions, Transfer};
-use super::share::{Runs, Share};
+use super::runs::Runs;
+use super::share::Share;
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
-use crate::partition::Halo;
+use crate::partition::{Halo, OwnRows, RowNumbers};
 use crate::solver::setup::{self, SetupPart};
 use crate::space::Store;
 use std::cell::RefCell;
@@ -33,7 +34,7 @@ pub(in super::super) struct Joint<S: Coarsen> {
 /// The level below one of several ranks.
 pub(in super::super) enum Next {
     /// One of several ranks too, with the numbers of own nodes in the whole level.
-    Shared(Terms<'static>, Vec<u64>),
+    Shared(Terms<'static>, OwnRows),
     /// The whole of it, on every rank.
     Whole(Terms<'static>),
 }
@@ -117,7 +118,7 @@ pub(in super::super) fn level<S: Coarsen>(
     options: &MultilevelOptions,
     depth: usize,
     finest: Finest<S>,
-    numbers: &[u64],
+    numbers: RowNumbers,
 ) -> Result<(Level<S>, Option<Next>)> {
     let space = beside.among(terms.rows())?;
     let halo = terms.halo.clone().unwrap_or_default();
@@ -139,7 +140,7 @@ pub(in super::super) fn level<S: Coarsen>(
         let whole = share.coarse.all() * order <= options.gather;
         next = Some(match whole {
             true => Next::Whole(share.whole(&space, &coarse)?),
-            false => Next::Shared(coarse, share.coarse.own().collect()),
+            false => Next::Shared(coarse, OwnRows::Run(share.coarse.own())),
         });
         drop(factors);
         let _product = setup::begin_inside(SetupPart::Product);

@@ -5,6 +5,7 @@ mod choose;
 mod level;
 mod neighbourhood;
 pub(crate) mod rows;
+mod runs;
 mod share;
 mod wire;
 
@@ -12,14 +13,15 @@ pub(super) use level::{Joint, Next, level};
 pub use neighbourhood::Neighbourhood;
 
 /// Numbers of own nodes where each rank has a run of them. Collective.
-pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<Vec<u64>> {
-    Ok(share::Runs::new(comm, own)?.own().collect())
+pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<OwnRows> {
+    Ok(OwnRows::Run(runs::Runs::new(comm, own)?.own()))
 }
 
 use super::{Coarsen, CoarsenKind, Coarsening};
 use crate::Result;
 use crate::comm::Communicator;
 use crate::matrix::Bsr;
+use crate::partition::OwnRows;
 
 /// What interpolates own nodes of a level of all ranks.
 pub struct NearTransfer {

@@ -5,26 +5,56 @@
 use super::super::Coarsen;
 use super::super::host::FINE;
 use super::super::host::parallel::Rows;
-use super::wire::{Reader, Wire, packed};
+use super::rows::append_ascending;
+use super::runs::Runs;
+use super::wire::{Letter, Reader, Wire, packed};
 use crate::Result;
 use crate::comm::Communicator;
 use crate::matrix::Bsr;
-use crate::partition::Halo;
+use crate::partition::{Halo, RowNumbers};
+use rayon::prelude::*;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 /// Own nodes, and behind them those of other ranks that are near: first the ghosts of the level's halo.
 pub struct Neighbourhood<'a> {
     comm: &'a dyn Communicator,
     /// Own nodes.
     pub own: usize,
-    /// Number of each node in the whole system.
-    pub numbers: Vec<u64>,
+    /// Their numbers in the whole system.
+    pub numbers: RowNumbers<'a>,
+    /// Those of nodes of other ranks.
+    pub far_numbers: Vec<u64>,
+    /// Numbers rank by rank, by which nodes are known.
+    runs: Runs,
+    /// Some rank has other numbers in the whole system.
+    listed: bool,
+    /// Where nodes of other ranks stand.
+    known: HashMap<u64, u32, BuildHasherDefault<Multiplied>>,
     /// Own nodes that others know of, rank by rank.
     pub send: Vec<u32>,
     /// Owner of each node of another rank, and its number there.
     pub far: Vec<(u32, u32)>,
     /// Rank, how many of `send` go there, and which far nodes come from there.
     links: Vec<(usize, usize, Vec<u32>)>,
+}
+
+/// A hash of numbers, which are nobody's choice: of the product with an odd number both halves.
+#[derive(Default)]
+struct Multiplied(u64);
+
+impl Hasher for Multiplied {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(self.0 ^ u64::from(byte)));
+    }
+    fn write_u64(&mut self, number: u64) {
+        let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
 }
 
 impl<'a> Neighbourhood<'a> {
@@ -37,123 +67,158 @@ impl<'a> Neighbourhood<'a> {
         space: &S,
         comm: &'a dyn Communicator,
         halo: &Halo,
-        numbers: &[u64],
+        numbers: RowNumbers<'a>,
         couplings: &Bsr,
         layers: usize,
     ) -> Result<(Self, Bsr)> {
-        let own = halo.own;
+        let runs = Runs::new(comm, halo.own)?;
+        let usual = numbers.is_empty() || numbers.as_run() == Some(runs.own());
+        let mut listed = [f64::from(u8::from(!usual))];
+        comm.sum(&mut listed)?;
         let mut near = Self {
             comm,
-            own,
-            numbers: numbers.to_vec(),
+            own: halo.own,
+            numbers,
+            far_numbers: Vec::new(),
+            runs,
+            listed: listed != [0.0],
+            known: HashMap::with_capacity_and_hasher(
+                (layers + 1) * halo.ghosts,
+                BuildHasherDefault::default(),
+            ),
             send: Vec::new(),
             far: Vec::new(),
             links: Vec::new(),
         };
-        let mut known: HashMap<(u32, u32), u32> = HashMap::new();
         // The halo's ghosts by their owners.
         let letters = halo.neighbours.iter().map(|n| {
             let nodes = &halo.send[n.send.clone()];
-            let bytes = [packed(nodes.iter().copied()), packed(nodes.iter().map(|&i| numbers[i as usize]))];
-            (n.rank, bytes.concat())
+            let mut letter = Letter::new(if near.listed { 12 } else { 4 } * nodes.len());
+            letter.put(nodes.par_iter().copied());
+            if near.listed {
+                letter.put(nodes.par_iter().map(|&i| near.number(i as usize)));
+            }
+            (n.rank, letter.bytes())
         });
         let letters = all_to_all(comm, letters)?;
         for n in &halo.neighbours {
             let mut from = Reader::new(&letters[n.rank], n.rank);
             let nodes: Vec<u32> = from.take(n.receive.len())?;
-            for (node, number) in nodes.into_iter().zip(from.take::<u64>(n.receive.len())?) {
-                near.name(&mut known, (n.rank as u32, node), number);
-            }
+            let begin = near.runs.begins[n.rank];
+            let names: Vec<u64> = nodes.into_iter().map(|node| begin + u64::from(node)).collect();
+            let numbers = if near.listed { from.take::<u64>(names.len())? } else { names.clone() };
+            names.into_iter().zip(numbers).for_each(|(name, number)| near.add(name, number));
         }
         let mut below = Rows::default();
         let mut begin = 0;
         for _ in 0..layers {
             let end = near.far.len();
-            near.import(space, couplings, begin..end, &mut known, &mut below)?;
+            near.import(space, couplings, begin..end, &mut below)?;
             begin = end;
         }
         (begin..near.far.len()).for_each(|_| below.end_row());
         near.link()?;
-        let widened = space.with_rows(couplings, &below, near.numbers.len())?;
+        let widened = space.with_rows(couplings, &below, near.nodes())?;
         Ok((near, widened))
     }
 
-    /// The number of a node here, which is a new one perhaps.
-    fn name(&mut self, known: &mut HashMap<(u32, u32), u32>, node: (u32, u32), number: u64) -> u32 {
-        if node.0 as usize == self.comm.rank() {
-            return node.1;
-        }
-        let next = self.numbers.len() as u32;
-        let found = *known.entry(node).or_insert(next);
-        if found == next {
-            self.far.push(node);
-            self.numbers.push(number);
-        }
-        found
+    /// Nodes, own ones and those of other ranks.
+    pub fn nodes(&self) -> usize {
+        self.own + self.far.len()
     }
 
-    /// Rows of these far nodes, appended to `below`.
+    /// The number of a node in the whole system.
+    pub fn number(&self, node: usize) -> u64 {
+        match node.checked_sub(self.own) {
+            None => self.numbers.at(node),
+            Some(far) => self.far_numbers[far],
+        }
+    }
+
+    /// A node of another rank that was not known yet.
+    fn add(&mut self, name: u64, number: u64) {
+        let owner = self.runs.owner(name);
+        self.known.insert(name, self.nodes() as u32);
+        self.far.push((owner as u32, (name - self.runs.begins[owner]) as u32));
+        self.far_numbers.push(number);
+    }
+
+    /// Where the node stands that others know by this.
+    pub fn place(&self, name: u64) -> Option<u32> {
+        let own = self.runs.own();
+        match own.contains(&name) {
+            true => Some((name - own.start) as u32),
+            false => self.known.get(&name).copied(),
+        }
+    }
+
+    /// What a node is known by.
+    pub fn name(&self, node: u32) -> u64 {
+        let (owner, node) = match (node as usize).checked_sub(self.own) {
+            None => (self.comm.rank(), node),
+            Some(far) => (self.far[far].0 as usize, self.far[far].1),
+        };
+        self.runs.begins[owner] + u64::from(node)
+    }
+
+    /// Rows of these far nodes, the last that were added, appended to `below`.
     fn import<S: Coarsen>(
         &mut self,
         space: &S,
         couplings: &Bsr,
-        wanted: std::ops::Range<usize>,
-        known: &mut HashMap<(u32, u32), u32>,
+        wanted: Range<usize>,
         below: &mut Rows,
     ) -> Result<()> {
-        let (comm, rank) = (self.comm, self.comm.rank() as u32);
+        let comm = self.comm;
         let mut asked: Vec<Vec<u32>> = vec![Vec::new(); comm.size()];
-        self.far[wanted.clone()].iter().for_each(|&(owner, node)| asked[owner as usize].push(node));
+        let nodes = &self.far[wanted];
+        debug_assert!(nodes.is_sorted_by_key(|node| node.0), "rows come by owner, in the order of nodes");
+        nodes.iter().for_each(|&(owner, node)| asked[owner as usize].push(node));
         let requests = comm.all_to_all(asked.iter().map(|nodes| packed(nodes.iter().copied())).collect())?;
-        let mut lists: Vec<Vec<u32>> = Vec::new();
-        for (from, bytes) in requests.iter().enumerate() {
-            lists.push(Reader::new(bytes, from).all()?);
-        }
+        let lists = requests.iter().enumerate().map(|(from, bytes)| Reader::new(bytes, from).all());
+        let lists: Vec<Vec<u32>> = lists.collect::<Result<_>>()?;
         let rows = space.rows_of(couplings, &lists.concat())?;
         let mut first = 0;
         let replies = lists.iter().map(|list| {
             let ends = &rows.row_ptr[first..=first + list.len()];
             first += list.len();
             let entries = ends[0]..ends[list.len()];
-            let node = |j: u32| match (j as usize).checked_sub(self.own) {
-                None => (rank, j),
-                Some(far) => self.far[far],
-            };
             let col = &rows.col[entries.clone()];
-            let mut bytes = packed(ends.windows(2).map(|w| (w[1] - w[0]) as u32));
-            bytes.extend(packed(col.iter().flat_map(|&j| [node(j).0, node(j).1])));
-            bytes.extend(packed(col.iter().map(|&j| self.numbers[j as usize])));
-            bytes.extend(packed(rows.values[entries].iter().copied()));
-            bytes
+            let mut letter = Letter::new(4 * list.len() + if self.listed { 24 } else { 16 } * entries.len());
+            letter.put(ends.par_windows(2).map(|w| (w[1] - w[0]) as u32));
+            letter.put(col.par_iter().map(|&j| self.name(j)));
+            if self.listed {
+                letter.put(col.par_iter().map(|&j| self.number(j as usize)));
+            }
+            letter.put(rows.values[entries].par_iter().copied());
+            letter.bytes()
         });
         let replies = comm.all_to_all(replies.collect())?;
-        // Rows come by owner, and are wanted in the order of nodes.
-        let mut by_owner = Vec::new();
+        let mut read = Vec::new();
         for (from, nodes) in asked.iter().enumerate() {
             let mut bytes = Reader::new(&replies[from], from);
             let lengths: Vec<u32> = bytes.take(nodes.len())?;
             let entries = lengths.iter().map(|&length| length as usize).sum::<usize>();
-            let ids: Vec<u32> = bytes.take(2 * entries)?;
-            let (numbers, values) = (bytes.take::<u64>(entries)?, bytes.take::<f64>(entries)?);
-            let mut rows = Vec::with_capacity(nodes.len());
-            let mut at = 0;
-            for length in lengths {
-                let end = at + length as usize;
-                let mut row: Vec<(u32, f64)> = (at..end)
-                    .map(|p| (self.name(known, (ids[2 * p], ids[2 * p + 1]), numbers[p]), values[p]))
-                    .collect();
-                row.sort_unstable_by_key(|entry| entry.0);
-                rows.push(row);
-                at = end;
-            }
-            by_owner.push(rows.into_iter());
+            let names = bytes.array::<u64>(entries)?;
+            let numbers = if self.listed { Some(bytes.array::<u64>(entries)?) } else { None };
+            read.push((lengths, entries, names, numbers, bytes.array::<f64>(entries)?));
         }
-        for k in wanted {
-            for (j, v) in by_owner[self.far[k].0 as usize].next().unwrap_or_default() {
-                below.col.push(j);
-                below.values.push(v);
-            }
-            below.end_row();
+        let own = self.runs.own();
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        for (_, entries, names, numbers, _) in &read {
+            found.par_extend((0..*entries).into_par_iter().filter_map(|p| {
+                let name = names.at(p);
+                let unknown = !own.contains(&name) && !self.known.contains_key(&name);
+                unknown.then(|| (name, numbers.as_ref().map_or(name, |numbers| numbers.at(p))))
+            }));
+        }
+        found.par_sort_unstable();
+        found.dedup();
+        self.known.reserve(found.len());
+        found.into_iter().for_each(|(name, number)| self.add(name, number));
+        for (lengths, _, names, _, values) in &read {
+            let column = |p: usize| self.place(names.at(p)).unwrap_or_default(); // all are known by now
+            append_ascending(below, lengths, 1, column, |p| values.at(p));
         }
         Ok(())
     }
@@ -215,6 +280,9 @@ impl<'a> Neighbourhood<'a> {
             (rank, packed(own.iter().copied()))
         });
         let letters = all_to_all(self.comm, letters)?;
+        if let [(rank, ..)] = &self.links[..] {
+            return Reader::new(&letters[*rank], *rank).take(self.far.len());
+        }
         let mut all = vec![T::default(); self.far.len()];
         for (rank, _, places) in &self.links {
             let numbers: Vec<T> = Reader::new(&letters[*rank], *rank).take(places.len())?;

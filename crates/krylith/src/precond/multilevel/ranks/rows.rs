@@ -7,6 +7,8 @@ use rayon::prelude::*;
 
 /// Rows of which a thread takes as many at least.
 const FEW: usize = 1 << 12;
+/// Rows from elsewhere that a thread takes at once.
+const CHUNK: usize = 1 << 9;
 
 /// These rows, in the order given.
 pub fn rows_of(a: &Bsr, nodes: &[u32]) -> Rows {
@@ -29,6 +31,62 @@ pub fn with_rows(a: &Bsr, below: &Rows, columns: usize) -> Bsr {
     Bsr::from_storage(a.block(), Storage::host(row_ptr.len() - 1, columns, row_ptr, col, values))
 }
 
+/// Appends rows of these lengths in the order of their columns: entry p is in column `column(p)`, number k of all is `value(k)`.
+pub fn append_ascending(
+    to: &mut Rows,
+    lengths: &[u32],
+    square: usize,
+    column: impl Fn(usize) -> u32 + Sync,
+    value: impl Fn(usize) -> f64 + Sync,
+) {
+    let before = to.col.len();
+    let mut end = before;
+    to.row_ptr.reserve(lengths.len());
+    for &length in lengths {
+        end += length as usize;
+        to.row_ptr.push(end);
+    }
+    to.col.resize(end, 0);
+    to.values.resize(end * square, 0.0);
+    let (mut col, mut values) = (&mut to.col[before..], &mut to.values[before * square..]);
+    let mut begin = 0;
+    let chunk = |lengths| {
+        let entries = <[u32]>::iter(lengths).map(|&length| length as usize).sum();
+        let (own_col, rest) = std::mem::take(&mut col).split_at_mut(entries);
+        col = rest;
+        let (own_values, rest) = std::mem::take(&mut values).split_at_mut(entries * square);
+        values = rest;
+        begin += entries;
+        (begin - entries, lengths, own_col, own_values)
+    };
+    let mut chunks: Vec<_> = lengths.chunks(CHUNK).map(chunk).collect();
+    chunks.par_iter_mut().for_each(|(begin, lengths, col, values)| {
+        let (mut row, mut at) = (Vec::new(), 0);
+        for &length in *lengths {
+            let end = at + length as usize;
+            row.clear();
+            row.extend((at..end).map(|p| (column(*begin + p), *begin + p)));
+            row.sort_unstable();
+            for (k, &(j, p)) in (at..end).zip(&row) {
+                col[k] = j;
+                (0..square).for_each(|e| values[k * square + e] = value(p * square + e));
+            }
+            at = end;
+        }
+    });
+}
+
+/// The entries of each row.
+fn cut<'a, T>(entries: &'a mut [T], row_ptr: &[usize]) -> Vec<&'a mut [T]> {
+    let mut rest = entries;
+    let row = |w: &[usize]| {
+        let (row, after) = std::mem::take(&mut rest).split_at_mut(w[1] - w[0]);
+        rest = after;
+        row
+    };
+    row_ptr.windows(2).map(row).collect()
+}
+
 /// The first rows, of so many columns.
 pub fn first_rows(a: &Bsr, rows: usize, columns: usize) -> Bsr {
     let (entries, square) = (a.row_ptr()[rows], a.block() * a.block());
@@ -47,19 +105,12 @@ pub fn renumbered(a: &Bsr, numbers: &[u32], columns: usize) -> Bsr {
     }
     let mut entries: Vec<(u32, f64)> =
         a.col().par_iter().map(|&j| numbers[j as usize]).zip(a.values().par_iter().copied()).collect();
-    let mut rest = &mut entries[..];
-    let mut rows = Vec::with_capacity(a.block_rows());
-    for w in a.row_ptr().windows(2) {
-        let (row, after) = std::mem::take(&mut rest).split_at_mut(w[1] - w[0]);
-        rest = after;
-        rows.push(row);
-    }
     let sort = |row: &mut &mut [(u32, f64)]| {
         if !row.is_sorted_by_key(|entry| entry.0) {
             row.sort_unstable_by_key(|entry| entry.0);
         }
     };
-    rows.par_iter_mut().with_min_len(FEW).for_each(sort);
+    cut(&mut entries, a.row_ptr()).par_iter_mut().with_min_len(FEW).for_each(sort);
     let (col, values) = entries.into_par_iter().unzip();
     Bsr::from_storage(1, Storage::host(a.block_rows(), columns, a.row_ptr().to_vec(), col, values))
 }

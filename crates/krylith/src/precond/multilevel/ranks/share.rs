@@ -7,96 +7,22 @@
 use super::super::host::parallel::Rows;
 use super::super::{Coarsen, CoarsenKind, Coarsening, Transfer};
 use super::neighbourhood::{Neighbourhood, all_to_all};
-use super::wire::{Reader, packed};
+use super::rows::append_ascending;
+use super::runs::Runs;
+use super::wire::{Letter, Reader};
 use crate::Result;
-use crate::comm::{Communicator, gather};
+use crate::comm::gather;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::Terms;
-use crate::partition::{Halo, Neighbour};
+use crate::partition::{Halo, Neighbour, RowNumbers};
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A level that keeps more of its nodes than this is the last.
 const STALLED: f64 = 0.8;
-
-/// Coarse nodes by number in the whole level: each rank has a run.
-#[derive(Clone)]
-pub(super) struct Runs {
-    rank: usize,
-    /// Where each rank's begin, and how many there are.
-    begins: Vec<u64>,
-}
-
-impl Runs {
-    /// Of `own` nodes here. Collective.
-    pub fn new(comm: &dyn Communicator, own: usize) -> Result<Self> {
-        let mut begins = vec![0];
-        for (rank, bytes) in gather(comm, &packed([own as u64]))?.iter().enumerate() {
-            let count = Reader::new(bytes, rank).take::<u64>(1)?[0];
-            begins.push(begins[rank] + count);
-        }
-        Ok(Self { rank: comm.rank(), begins })
-    }
-
-    /// Nodes of all ranks.
-    pub fn all(&self) -> usize {
-        self.begins[self.begins.len() - 1] as usize
-    }
-
-    /// Own numbers.
-    pub fn own(&self) -> Range<u64> {
-        self.begins[self.rank]..self.begins[self.rank + 1]
-    }
-
-    fn owner(&self, number: u64) -> usize {
-        self.begins.partition_point(|&begin| begin <= number) - 1
-    }
-
-    /// The place of a number behind own nodes and these ghosts, which ascend.
-    fn place(&self, ghosts: &[u64], number: u64) -> u32 {
-        let own = self.own();
-        match own.contains(&number) {
-            true => (number - own.start) as u32,
-            false => (own.end - own.start) as u32 + ghosts.partition_point(|&ghost| ghost < number) as u32,
-        }
-    }
-
-    /// The number at a place.
-    fn number(&self, ghosts: &[u64], place: u32) -> u64 {
-        let own = self.own();
-        let count = own.end - own.start;
-        if u64::from(place) < count {
-            own.start + u64::from(place)
-        } else {
-            ghosts[place as usize - count as usize]
-        }
-    }
-
-    /// The halo of own nodes and these ghosts. Collective.
-    pub fn halo(&self, comm: &dyn Communicator, ghosts: &[u64]) -> Result<Halo> {
-        let mut asked: Vec<Vec<u32>> = vec![Vec::new(); comm.size()];
-        for &ghost in ghosts {
-            let owner = self.owner(ghost);
-            asked[owner].push((ghost - self.begins[owner]) as u32);
-        }
-        let counts: Vec<usize> = asked.iter().map(Vec::len).collect();
-        let told = comm.all_to_all(asked.into_iter().map(packed).collect())?;
-        let to = told.iter().enumerate().map(|(rank, bytes)| Reader::new(bytes, rank).all());
-        let own = self.own();
-        Ok(Halo::new((own.end - own.start) as usize, &counts, to.collect::<Result<_>>()?))
-    }
-
-    /// Those of these numbers that are not own ones, ascending, each once.
-    fn others(&self, numbers: impl Iterator<Item = u64>) -> Vec<u64> {
-        let own = self.own();
-        let mut others: Vec<u64> = numbers.filter(|number| !own.contains(number)).collect();
-        others.sort_unstable();
-        others.dedup();
-        others
-    }
-}
 
 /// Rows whose columns are numbers in the whole level.
 #[derive(Default)]
@@ -108,13 +34,19 @@ struct FarRows {
 
 impl FarRows {
     /// Rows `range` of these as a message.
-    fn letter(rows: &Rows, range: Range<usize>, square: usize, number: impl Fn(u32) -> u64) -> Vec<u8> {
+    fn letter(
+        rows: &Rows,
+        range: Range<usize>,
+        square: usize,
+        number: impl Fn(u32) -> u64 + Sync + Send,
+    ) -> Vec<u8> {
         let ends = &rows.row_ptr[range.start..=range.end];
         let entries = ends[0]..ends[ends.len() - 1];
-        let mut bytes = packed(ends.windows(2).map(|w| (w[1] - w[0]) as u32));
-        bytes.extend(packed(rows.col[entries.clone()].iter().map(|&j| number(j))));
-        bytes.extend(packed(rows.values[entries.start * square..entries.end * square].iter().copied()));
-        bytes
+        let mut letter = Letter::new(4 * range.len() + 8 * (1 + square) * entries.len());
+        letter.put(ends.par_windows(2).map(|w| (w[1] - w[0]) as u32));
+        letter.put(rows.col[entries.clone()].par_iter().map(|&j| number(j)));
+        letter.put(rows.values[entries.start * square..entries.end * square].par_iter().copied());
+        letter.bytes()
     }
 
     /// Takes `count` rows behind these.
@@ -128,20 +60,10 @@ impl FarRows {
     }
 
     /// With columns by place, which ascend.
-    fn placed(&self, square: usize, place: impl Fn(u64) -> u32) -> Rows {
+    fn placed(&self, square: usize, place: impl Fn(u64) -> u32 + Sync + Send) -> Rows {
         let mut rows = Rows::default();
-        let mut begin = 0;
-        for &length in &self.lengths {
-            let mut row: Vec<(u32, usize)> =
-                (begin..begin + length as usize).map(|p| (place(self.col[p]), p)).collect();
-            row.sort_unstable();
-            for (j, p) in row {
-                rows.col.push(j);
-                rows.values.extend_from_slice(&self.values[p * square..(p + 1) * square]);
-            }
-            begin += length as usize;
-            rows.end_row();
-        }
+        let column = |p: usize| place(self.col[p]);
+        append_ascending(&mut rows, &self.lengths, square, column, |k| self.values[k]);
         rows
     }
 }
@@ -169,7 +91,7 @@ impl Share {
         halo: &Halo,
         how: Option<&Coarsening>,
         depth: usize,
-        numbers: &[u64],
+        numbers: RowNumbers,
     ) -> Result<Option<(Self, Bsr)>> {
         let (comm, n) = (space.comm(), terms.block_rows());
         let made = match how {
@@ -210,7 +132,7 @@ impl Share {
         for n in &halo.neighbours {
             received.take(&mut Reader::new(&letters[n.rank], n.rank), n.receive.len(), 1)?;
         }
-        let ghosts = coarse.others(far.iter().chain(&received.col).copied());
+        let ghosts = coarse.others(far.par_iter().chain(&received.col).copied());
         let columns = own + ghosts.len();
         let places: Vec<u32> =
             (0..own as u32).chain(far.iter().map(|&number| coarse.place(&ghosts, number))).collect();
@@ -254,7 +176,7 @@ impl Share {
             received.push(far);
         }
         if self.next.is_none() {
-            let all = self.ghosts.iter().chain(received.iter().flat_map(|far| &far.col)).copied();
+            let all = self.ghosts.par_iter().chain(received.par_iter().flat_map(|far| &far.col)).copied();
             let ghosts = self.coarse.others(all);
             let halo = Arc::new(self.coarse.halo(comm, &ghosts)?);
             self.next = Some((ghosts, halo));
@@ -350,15 +272,21 @@ fn turned(halo: &Halo) -> Halo {
 /// S: own nodes, and what comes for them by the halo turned round.
 fn sums(halo: &Halo) -> Bsr {
     let (own, nodes) = (halo.own, halo.own + halo.ghosts);
-    let mut more: Vec<Vec<u32>> = vec![Vec::new(); own];
-    for (k, &node) in halo.send.iter().enumerate() {
-        more[node as usize].push((nodes + k) as u32);
+    let mut row_ptr = vec![0; own + 1];
+    halo.send.iter().for_each(|&node| row_ptr[node as usize + 1] += 1);
+    for i in 0..own {
+        row_ptr[i + 1] += row_ptr[i] + 1;
     }
-    let (mut row_ptr, mut col) = (vec![0], Vec::with_capacity(own + halo.send.len()));
-    for (i, more) in more.iter().enumerate() {
-        col.push(i as u32);
-        col.extend(more);
-        row_ptr.push(col.len());
+    let mut col = vec![0; own + halo.send.len()];
+    let mut next: Vec<usize> = row_ptr[..own].to_vec();
+    for (node, next) in next.iter_mut().enumerate() {
+        col[*next] = node as u32;
+        *next += 1;
+    }
+    for (k, &node) in halo.send.iter().enumerate() {
+        let next = &mut next[node as usize];
+        col[*next] = (nodes + k) as u32;
+        *next += 1;
     }
     ones(own, nodes + halo.send.len(), row_ptr, col)
 }

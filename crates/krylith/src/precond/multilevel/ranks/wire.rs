@@ -1,13 +1,18 @@
-//! Numbers and rows as bytes of messages.
+//! Numbers and rows as bytes of messages, written and read by all threads where there are many.
 
 use crate::{Error, Result};
+use rayon::prelude::*;
+use std::marker::PhantomData;
+
+/// Numbers of which a thread takes as many at least.
+const FEW: usize = 1 << 13;
 
 /// A number that travels between ranks.
-pub trait Wire: Copy {
+pub trait Wire: Copy + Send + Sync {
     /// Bytes.
     const SIZE: usize;
-    /// Appends its bytes.
-    fn put(self, to: &mut Vec<u8>);
+    /// Writes it to as many bytes.
+    fn put(self, to: &mut [u8]);
     /// The number of these bytes, which are as many.
     fn take(from: &[u8]) -> Self;
 }
@@ -16,8 +21,8 @@ macro_rules! wire {
     ($($type:ty),*) => {$(
         impl Wire for $type {
             const SIZE: usize = size_of::<$type>();
-            fn put(self, to: &mut Vec<u8>) {
-                to.extend(self.to_le_bytes());
+            fn put(self, to: &mut [u8]) {
+                to.copy_from_slice(&self.to_le_bytes());
             }
             fn take(from: &[u8]) -> Self {
                 from.try_into().map_or(Self::default(), Self::from_le_bytes)
@@ -27,11 +32,54 @@ macro_rules! wire {
 }
 wire!(u8, u32, u64, f64);
 
-/// The bytes of numbers.
+/// The bytes of a few numbers.
 pub fn packed<T: Wire>(numbers: impl IntoIterator<Item = T>) -> Vec<u8> {
-    let mut to = Vec::new();
-    numbers.into_iter().for_each(|number| number.put(&mut to));
-    to
+    let mut bytes = Vec::new();
+    for number in numbers {
+        let end = bytes.len();
+        bytes.resize(end + T::SIZE, 0);
+        number.put(&mut bytes[end..]);
+    }
+    bytes
+}
+
+/// A message of several arrays, one behind the other.
+pub struct Letter {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Letter {
+    /// Of so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes], written: 0 }
+    }
+
+    /// The next array. What does not fit is left out, and missed by who reads it.
+    pub fn put<T: Wire>(&mut self, numbers: impl IndexedParallelIterator<Item = T>) {
+        let end = self.bytes.len().min(self.written + numbers.len() * T::SIZE);
+        let to = self.bytes[self.written..end].par_chunks_exact_mut(T::SIZE).with_min_len(FEW);
+        to.zip(numbers).for_each(|(to, number)| number.put(to));
+        self.written = end;
+    }
+
+    /// The message.
+    pub fn bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Numbers in a message.
+pub struct Array<'a, T> {
+    bytes: &'a [u8],
+    of: PhantomData<T>,
+}
+
+impl<T: Wire> Array<'_, T> {
+    /// Number `i`.
+    pub fn at(&self, i: usize) -> T {
+        T::take(&self.bytes[i * T::SIZE..(i + 1) * T::SIZE])
+    }
 }
 
 /// Numbers from bytes, one stretch after the other.
@@ -51,7 +99,19 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// Fewer are left.
     pub fn take<T: Wire>(&mut self, count: usize) -> Result<Vec<T>> {
-        let bytes = count * T::SIZE;
+        let own = self.stretch(count * T::SIZE)?;
+        Ok(own.par_chunks_exact(T::SIZE).with_min_len(FEW).map(T::take).collect())
+    }
+
+    /// The same, to be read where it is.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn array<T: Wire>(&mut self, count: usize) -> Result<Array<'a, T>> {
+        Ok(Array { bytes: self.stretch(count * T::SIZE)?, of: PhantomData })
+    }
+
+    fn stretch(&mut self, bytes: usize) -> Result<&'a [u8]> {
         if self.rest.len() < bytes {
             return Err(Error::invalid(format!(
                 "rank {} sent {} bytes of a coarse level where {bytes} were expected",
@@ -61,7 +121,7 @@ impl<'a> Reader<'a> {
         }
         let (own, rest) = self.rest.split_at(bytes);
         self.rest = rest;
-        Ok(own.chunks_exact(T::SIZE).map(T::take).collect())
+        Ok(own)
     }
 
     /// All that is left.

@@ -1,0 +1,86 @@
+//! Numbers of nodes in a whole level, rank by rank.
+
+use super::wire::{Reader, packed};
+use crate::Result;
+use crate::comm::{Communicator, gather};
+use crate::partition::Halo;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Numbers of nodes in a whole level, of which each rank has a run.
+#[derive(Clone)]
+pub struct Runs {
+    rank: usize,
+    /// Where each rank's begin, and how many there are.
+    pub begins: Vec<u64>,
+}
+
+impl Runs {
+    /// Of `own` nodes here. Collective.
+    pub fn new(comm: &dyn Communicator, own: usize) -> Result<Self> {
+        let mut begins = vec![0];
+        for (rank, bytes) in gather(comm, &packed([own as u64]))?.iter().enumerate() {
+            let count = Reader::new(bytes, rank).take::<u64>(1)?[0];
+            begins.push(begins[rank] + count);
+        }
+        Ok(Self { rank: comm.rank(), begins })
+    }
+
+    /// Nodes of all ranks.
+    pub fn all(&self) -> usize {
+        self.begins[self.begins.len() - 1] as usize
+    }
+
+    /// Own numbers.
+    pub fn own(&self) -> Range<u64> {
+        self.begins[self.rank]..self.begins[self.rank + 1]
+    }
+
+    /// The rank that has a number.
+    pub fn owner(&self, number: u64) -> usize {
+        self.begins.partition_point(|&begin| begin <= number) - 1
+    }
+
+    /// The place of a number behind own nodes and these ghosts, which ascend.
+    pub fn place(&self, ghosts: &[u64], number: u64) -> u32 {
+        let own = self.own();
+        match own.contains(&number) {
+            true => (number - own.start) as u32,
+            false => (own.end - own.start) as u32 + ghosts.partition_point(|&ghost| ghost < number) as u32,
+        }
+    }
+
+    /// The number at a place.
+    pub fn number(&self, ghosts: &[u64], place: u32) -> u64 {
+        let own = self.own();
+        let count = own.end - own.start;
+        if u64::from(place) < count {
+            own.start + u64::from(place)
+        } else {
+            ghosts[place as usize - count as usize]
+        }
+    }
+
+    /// The halo of own nodes and these ghosts. Collective.
+    pub fn halo(&self, comm: &dyn Communicator, ghosts: &[u64]) -> Result<Halo> {
+        let mut asked: Vec<Vec<u32>> = vec![Vec::new(); comm.size()];
+        for &ghost in ghosts {
+            let owner = self.owner(ghost);
+            asked[owner].push((ghost - self.begins[owner]) as u32);
+        }
+        let counts: Vec<usize> = asked.iter().map(Vec::len).collect();
+        let told = comm.all_to_all(asked.into_iter().map(packed).collect())?;
+        let to = told.iter().enumerate().map(|(rank, bytes)| Reader::new(bytes, rank).all());
+        let own = self.own();
+        Ok(Halo::new((own.end - own.start) as usize, &counts, to.collect::<Result<_>>()?))
+    }
+
+    /// Those of these numbers that are not own ones, ascending, each once.
+    pub fn others(&self, numbers: impl ParallelIterator<Item = u64>) -> Vec<u64> {
+        let own = self.own();
+        let mut others: Vec<u64> = numbers.filter(|number| !own.contains(number)).collect();
+        others.par_sort_unstable();
+        others.dedup();
+        others
+    }
+}
