@@ -174,7 +174,7 @@ impl<'a> Neighbourhood<'a> {
         let nodes = &self.far[wanted];
         debug_assert!(nodes.is_sorted_by_key(|node| node.0), "rows come by owner, in the order of nodes");
         nodes.iter().for_each(|&(owner, node)| asked[owner as usize].push(node));
-        let requests = comm.all_to_all(asked.iter().map(|nodes| packed(nodes.iter().copied())).collect())?;
+        let requests = comm.all_to_all(asked.iter().map(|nodes| packed(nodes)).collect())?;
         let lists = requests.iter().enumerate().map(|(from, bytes)| Reader::new(bytes, from).all());
         let lists: Vec<Vec<u32>> = lists.collect::<Result<_>>()?;
         let rows = space.rows_of(couplings, &lists.concat())?;
@@ -231,7 +231,7 @@ impl<'a> Neighbourhood<'a> {
             nodes[owner as usize].push(node);
             places[owner as usize].push(place as u32);
         }
-        let told = self.comm.all_to_all(nodes.iter().map(|nodes| packed(nodes.iter().copied())).collect())?;
+        let told = self.comm.all_to_all(nodes.iter().map(|nodes| packed(nodes)).collect())?;
         for (rank, (bytes, places)) in told.iter().zip(places).enumerate() {
             let wanted: Vec<u32> = Reader::new(bytes, rank).all()?;
             if !wanted.is_empty() || !places.is_empty() {
@@ -277,7 +277,7 @@ impl<'a> Neighbourhood<'a> {
         let letters = self.links.iter().map(|&(rank, count, _)| {
             let (own, after) = rest.split_at(count);
             rest = after;
-            (rank, packed(own.iter().copied()))
+            (rank, packed(own))
         });
         let letters = all_to_all(self.comm, letters)?;
         if let [(rank, ..)] = &self.links[..] {

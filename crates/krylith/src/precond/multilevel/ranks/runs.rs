@@ -19,7 +19,7 @@ impl Runs {
     /// Of `own` nodes here. Collective.
     pub fn new(comm: &dyn Communicator, own: usize) -> Result<Self> {
         let mut begins = vec![0];
-        for (rank, bytes) in gather(comm, &packed([own as u64]))?.iter().enumerate() {
+        for (rank, bytes) in gather(comm, &packed(&[own as u64]))?.iter().enumerate() {
             let count = Reader::new(bytes, rank).take::<u64>(1)?[0];
             begins.push(begins[rank] + count);
         }
@@ -69,7 +69,7 @@ impl Runs {
             asked[owner].push((ghost - self.begins[owner]) as u32);
         }
         let counts: Vec<usize> = asked.iter().map(Vec::len).collect();
-        let told = comm.all_to_all(asked.into_iter().map(packed).collect())?;
+        let told = comm.all_to_all(asked.iter().map(|nodes| packed(nodes)).collect())?;
         let to = told.iter().enumerate().map(|(rank, bytes)| Reader::new(bytes, rank).all());
         let own = self.own();
         Ok(Halo::new((own.end - own.start) as usize, &counts, to.collect::<Result<_>>()?))

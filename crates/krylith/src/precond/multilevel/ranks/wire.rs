@@ -32,15 +32,11 @@ macro_rules! wire {
 }
 wire!(u8, u32, u64, f64);
 
-/// The bytes of a few numbers.
-pub fn packed<T: Wire>(numbers: impl IntoIterator<Item = T>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for number in numbers {
-        let end = bytes.len();
-        bytes.resize(end + T::SIZE, 0);
-        number.put(&mut bytes[end..]);
-    }
-    bytes
+/// The bytes of numbers.
+pub fn packed<T: Wire>(numbers: &[T]) -> Vec<u8> {
+    let mut letter = Letter::new(numbers.len() * T::SIZE);
+    letter.put(numbers.par_iter().copied());
+    letter.bytes()
 }
 
 /// A message of several arrays, one behind the other.
