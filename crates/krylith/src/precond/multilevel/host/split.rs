@@ -5,7 +5,7 @@
 //! Aggressive coarsening does the same once more with the nodes that stayed, joined by paths of two strong couplings.
 
 use super::FINE;
-use super::parallel::{Rows, Scratch, bounds, fill, join, map};
+use super::parallel::{Arrays, Rows, Scratch, bounds, fill, join, map};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::space::splitmix64;
@@ -21,13 +21,6 @@ const UNDECIDED: u8 = 0;
 const COARSE: u8 = 1;
 const NOT_COARSE: u8 = 2;
 
-/// −1 where the diagonal entry of row `i` is negative, else 1.
-pub(super) fn sign(a: &Bsr, i: usize) -> f64 {
-    let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
-    let diagonal = row.clone().find(|&p| a.col()[p] as usize == i);
-    if diagonal.is_some_and(|p| a.values()[p] < 0.0) { -1.0 } else { 1.0 }
-}
-
 /// Pieces for a pass over the entries of `a`.
 pub(crate) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
     bounds(a.block_rows(), pool.pieces(16 * a.blocks()))
@@ -41,13 +34,14 @@ pub(super) fn runs(bounds: &[usize]) -> impl Iterator<Item = usize> {
 /// Of each entry of `a` whether its row depends strongly on its column: −a_ij ≥ θ max_k(−a_ik) > 0 with the sign of a_ii divided out. The
 /// diagonal never is.
 pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
-    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let arrays = Arrays::of(a);
+    let Arrays { row_ptr, col, values } = arrays;
     let rows = pieces_of(pool, a);
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
-    let mut out = vec![0; a.blocks()];
+    let mut out = vec![0; col.len()];
     fill(pool, runs(&entries), &mut out, |piece, out| {
         for i in rows[piece]..rows[piece + 1] {
-            let g = sign(a, i);
+            let g = arrays.sign(i);
             let row = row_ptr[i]..row_ptr[i + 1];
             let (columns, values) = (&col[row.clone()], &values[row.clone()]);
             let others =
@@ -65,7 +59,14 @@ pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
 /// A node on which no other depends does not stay.
 pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     let seed = SEED + level as u64;
-    select(pool, &pieces_of(pool, a), |i| neighbours(a, strong, i), |i| splitmix64(seed, i as u64), false)
+    let arrays = Arrays::of(a);
+    select(
+        pool,
+        &pieces_of(pool, a),
+        |i| neighbours(arrays, strong, i),
+        |i| splitmix64(seed, i as u64),
+        false,
+    )
 }
 
 /// PMIS twice: of the nodes that stay the first time, joined where a path of at most two strong couplings leads from one to the other,
@@ -83,7 +84,7 @@ pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec
             |seen: &mut Vec<u32>| paths(a, strong, &numbers, &nodes[rows[piece]..rows[piece + 1]], seen),
         )
     });
-    let Rows { row_ptr, col, .. } = join(pool, 0, &paths);
+    let Rows { row_ptr, col, .. } = join(pool, 0, paths);
     let seed = SEED + TWICE + level as u64;
     let again = select(
         pool,
@@ -97,19 +98,16 @@ pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec
 }
 
 /// Strong neighbours of node `i`.
-fn neighbours<'a>(a: &'a Bsr, strong: &'a [u8], i: usize) -> impl Iterator<Item = usize> + 'a {
-    let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
-    a.col()[row.clone()]
-        .iter()
-        .zip(&strong[row])
-        .filter(|&(_, &strong)| strong != 0)
-        .map(|(&j, _)| j as usize)
+#[inline]
+fn neighbours<'a>(a: Arrays<'a>, strong: &'a [u8], i: usize) -> impl Iterator<Item = usize> + 'a {
+    let entries = a.col[a.row(i)].iter().zip(&strong[a.row(i)]);
+    entries.filter(|&(_, &strong)| strong != 0).map(|(&j, _)| j as usize)
 }
 
 /// For each of these nodes the others of `numbers` that at most two strong couplings lead to, by their numbers. `seen` has no number of theirs,
 /// or [`FINE`].
 pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
-    let mut out = Rows::default();
+    let (mut out, a) = (Rows::default(), Arrays::of(a));
     for &i in nodes {
         seen[i as usize] = i;
         let mut add = |j: usize| {
