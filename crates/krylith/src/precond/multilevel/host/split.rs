@@ -9,7 +9,7 @@ use super::parallel::{Arrays, Rows, Scratch, bounds, fill, join, map};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::space::splitmix64;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Random parts of a level hash nodes with this seed plus the level's number.
 pub(crate) const SEED: u64 = 0x61_6d67;
@@ -146,10 +146,12 @@ fn select<N: Iterator<Item = usize>>(
             }
         }
     });
-    let mut keys = vec![0u64; n];
+    // 0 of a node that is decided: it weighs less than any other, and that it loses says nothing, so nobody asks for its state.
+    let mut keys: Vec<AtomicU64> = (0..n).map(|_| AtomicU64::new(0)).collect();
     fill(pool, runs(rows), &mut keys, |piece, keys| {
         for (i, key) in (rows[piece]..).zip(keys) {
-            *key = (counts[i].load(Relaxed) as u64) << 40 | random(i) >> 24;
+            let weight = (counts[i].load(Relaxed) as u64) << 40 | random(i) >> 24;
+            *key.get_mut() = weight.saturating_add(1);
         }
     });
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
@@ -158,8 +160,11 @@ fn select<N: Iterator<Item = usize>>(
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
         let mut list = Vec::with_capacity(rows[piece + 1] - rows[piece]);
         for i in rows[piece]..rows[piece + 1] {
-            if lost[i].swap(0, Relaxed) == 0 && !lonely {
+            let count = lost[i].load(Relaxed);
+            lost[i].store(0, Relaxed);
+            if count == 0 && !lonely {
                 state[i].store(NOT_COARSE, Relaxed);
+                keys[i].store(0, Relaxed);
             } else {
                 list.push(i as u32);
             }
@@ -176,9 +181,11 @@ fn select<N: Iterator<Item = usize>>(
         }
         each(&mut undecided, &|list| {
             for i in list.iter().map(|&i| i as usize) {
-                let weight = (keys[i], i);
-                for j in neighbours(i).filter(|&j| is(j, UNDECIDED)) {
-                    lost[if weight > (keys[j], j) { j } else { i }].store(round, Relaxed);
+                let weight = keys[i].load(Relaxed);
+                for j in neighbours(i) {
+                    let other = keys[j].load(Relaxed);
+                    let more = (weight > other) | ((weight == other) & (i > j));
+                    lost[if more { j } else { i }].store(round, Relaxed);
                 }
             }
         });
@@ -190,11 +197,13 @@ fn select<N: Iterator<Item = usize>>(
             list.retain(|&i| {
                 let i = i as usize;
                 if is(i, COARSE) {
+                    keys[i].store(0, Relaxed);
                     return false;
                 }
                 let depends = neighbours(i).any(|j| is(j, COARSE));
                 if depends {
                     state[i].store(NOT_COARSE, Relaxed);
+                    keys[i].store(0, Relaxed);
                 }
                 !depends
             });
