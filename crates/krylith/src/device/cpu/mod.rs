@@ -188,7 +188,7 @@ impl<F: Fn()> pulp::NullaryFnOnce for Wide<F> {
 
 /// Asks for the cache line at an address that will be read soon; any address will do.
 #[inline(always)]
-fn prefetch<T>(at: *const T) {
+pub(crate) fn prefetch<T>(at: *const T) {
     // SAFETY: a prefetch is a hint; an address outside of any allocation is allowed.
     #[cfg(target_arch = "x86_64")]
     unsafe {

@@ -12,8 +12,8 @@
 use super::super::Transfer;
 use super::FINE;
 use super::galerkin::{Row, galerkin, transpose};
-use super::parallel::{Rows, Scratch, assemble, bounds, each, fill, map};
-use super::split::{SEED, numbers, pieces_of, runs, sign};
+use super::parallel::{Arrays, Rows, Scratch, assemble, bounds, each, fill, map};
+use super::split::{SEED, numbers, pieces_of, runs};
 use crate::Result;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
@@ -51,7 +51,8 @@ pub(crate) fn sizes(pool: &Pool, a: &Bsr) -> Vec<f64> {
 
 /// [`strong`] where √|a_ii| of each node is this.
 pub(crate) fn strong_by(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, diagonal: &[f64]) -> Vec<u8> {
-    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let arrays = Arrays::of(a);
+    let Arrays { row_ptr, col, values } = arrays;
     let rows = pieces_of(pool, a);
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
     let mut out = vec![0; a.blocks()];
@@ -59,7 +60,7 @@ pub(crate) fn strong_by(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, diag
         for i in rows[piece]..rows[piece + 1] {
             let row = row_ptr[i]..row_ptr[i + 1];
             let limit = theta * diagonal[i];
-            let g = if which == Couplings::Attracting { sign(a, i) } else { 0.0 };
+            let g = if which == Couplings::Attracting { arrays.sign(i) } else { 0.0 };
             let to = &mut out[row.start - entries[piece]..row.end - entries[piece]];
             for ((&j, &v), to) in col[row.clone()].iter().zip(&values[row]).zip(to) {
                 let large = v != 0.0 && v.abs() >= limit * diagonal[j as usize];

@@ -4,8 +4,11 @@
 //! index: the same numbers on any number of threads and for new values. Rows of A P are made in chunks when the first coarse row needs them and
 //! given back behind the last, so of a system with local numbering a window of A P exists at a time, in the caches.
 
+mod scalar;
+
 use super::super::Transfer;
-use super::parallel::{Rows, Scratch, assemble, fill, lengths, map, runs};
+use super::parallel::{Arrays, Rows, Scratch, assemble, fill, lengths, map, runs};
+use super::sums::Sums;
 use crate::device::cpu::Pool;
 use crate::matrix::storage::{Pattern, Storage};
 use crate::matrix::{Bsr, Dense};
@@ -309,12 +312,17 @@ impl Window {
 struct Spare {
     columns: usize,
     slots: Scratch<Vec<u32>>,
+    sums: Scratch<Sums>,
     rows: Mutex<Vec<Rows>>,
 }
 
 impl Spare {
     fn with_slot<T>(&self, f: impl FnOnce(&mut [u32]) -> T) -> T {
         self.slots.with(|| vec![0; self.columns], |slot| f(slot))
+    }
+
+    fn with_sums(&self, f: impl FnOnce(&mut Sums)) {
+        self.sums.with(|| Sums::new(self.columns), f);
     }
 
     fn rows(&self) -> Rows {
@@ -339,7 +347,12 @@ fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usi
         })
     };
     let used = map(pool, chunks, used);
-    let spare = Spare { columns: p.block_columns(), slots: Scratch::new(), rows: Mutex::default() };
+    let spare = Spare {
+        columns: p.block_columns(),
+        slots: Scratch::new(),
+        sums: Scratch::new(),
+        rows: Mutex::default(),
+    };
     let mut window = Window { chunks: (0..chunks).map(|_| None).collect() };
     let slabs = runs(r.row_ptr(), 0..coarse, r.blocks().div_ceil(SLAB * pool.threads()).max(1));
     for slab in slabs {
@@ -352,7 +365,10 @@ fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usi
         let made = map(pool, missing.len(), |k| {
             let mut rows = spare.rows();
             let own = rows_of(missing[k]);
-            spare.with_slot(|slot| specialised!(bb, rows_of_ap(a, p, own, slot, &mut rows)));
+            match bb {
+                1 => spare.with_sums(|sums| scalar::rows_of_ap(a, p, own, sums, &mut rows)),
+                _ => spare.with_slot(|slot| specialised!(bb, rows_of_ap(a, p, own, slot, &mut rows))),
+            }
             rows
         });
         missing.iter().zip(made).for_each(|(&chunk, rows)| window.chunks[chunk] = Some(rows));
@@ -373,7 +389,11 @@ pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
     let mut parts: Vec<Rows> = Vec::new();
     by_slabs(pool, a, transfer, |runs, window, spare| {
         let make = |run: &Range<usize>, rows: &mut Rows| {
-            spare.with_slot(|slot| specialised!(bb, rows_of_rap(r, window, run.clone(), slot, rows)));
+            let run = run.clone();
+            match bb {
+                1 => spare.with_sums(|sums| scalar::rows_of_rap(r, window, run, sums, rows)),
+                _ => spare.with_slot(|slot| specialised!(bb, rows_of_rap(r, window, run, slot, rows))),
+            }
         };
         match (runs, parts.last_mut()) {
             ([run], Some(rows)) => make(run, rows), // one thread: nothing is joined afterwards
@@ -522,11 +542,11 @@ fn l1_block(terms: &[Term], i: usize, (b, s): (usize, usize), work: [&mut [f64];
     block.fill(0.0);
     norm.fill(0.0);
     if let ([(c, a)], 1) = (terms, order) {
-        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-            let v = c[(0, 0)] * a.values()[p];
-            match a.col()[p] as usize == i {
-                true => (stored, block[0]) = (true, v),
-                false => norm[0] += v.abs(),
+        let (c, a) = (c[(0, 0)], Arrays::of(a));
+        for (&j, &v) in a.col[a.row(i)].iter().zip(&a.values[a.row(i)]) {
+            match j as usize == i {
+                true => (stored, block[0]) = (true, c * v),
+                false => norm[0] += (c * v).abs(),
             }
         }
     } else {

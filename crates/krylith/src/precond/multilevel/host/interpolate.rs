@@ -5,8 +5,9 @@
 //! the proportions of row k; weak couplings are added to the diagonal.
 
 use super::FINE;
-use super::parallel::{Rows, Scratch, assemble, fill, map};
-use super::split::{pieces_of, runs, sign};
+use super::parallel::{Arrays, Rows, Scratch, assemble, fill, join, map};
+use super::split::{pieces_of, runs};
+use super::sums::Sums;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 
@@ -28,7 +29,9 @@ pub fn extended_i(
     names: Option<&[u64]>,
 ) -> Bsr {
     let (n, rows) = (a.block_rows(), pieces_of(pool, a));
-    let kinds = kinds(pool, a, strong, coarse, &rows);
+    let arrays = Arrays::of(a);
+    let kinds = kinds(pool, arrays, strong, coarse, &rows);
+    let stays = Stays::new(pool, arrays, &kinds, coarse, &rows);
     let scratch = Scratch::new();
     let runs = map(pool, rows.len() - 1, |piece| {
         scratch.with(
@@ -37,7 +40,7 @@ pub fn extended_i(
                 let mut out = Rows::default();
                 for i in rows[piece]..rows[piece + 1] {
                     match coarse[i] {
-                        FINE => search.extended_i(a, &kinds, coarse, i, most, &mut out),
+                        FINE => search.extended_i(arrays, &kinds, &stays, coarse, i, most, &mut out),
                         number => out.push(&[(number, 1.0)]),
                     }
                 }
@@ -57,13 +60,13 @@ pub(super) fn columns(coarse: &[u32]) -> usize {
 }
 
 /// What each entry is, in bits.
-fn kinds(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], rows: &[usize]) -> Vec<u8> {
-    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+fn kinds(pool: &Pool, a: Arrays, strong: &[u8], coarse: &[u32], rows: &[usize]) -> Vec<u8> {
+    let Arrays { row_ptr, col, values } = a;
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
-    let mut kinds = vec![0; a.blocks()];
+    let mut kinds = vec![0; col.len()];
     fill(pool, runs(&entries), &mut kinds, |piece, out| {
         for i in rows[piece]..rows[piece + 1] {
-            let g = sign(a, i);
+            let g = a.sign(i);
             for p in row_ptr[i]..row_ptr[i + 1] {
                 let stays = coarse[col[p] as usize] != FINE;
                 let bit = |is: bool, bit: u8| if is { bit } else { 0 };
@@ -75,20 +78,44 @@ fn kinds(pool: &Pool, a: &Bsr, strong: &[u8], coarse: &[u32], rows: &[usize]) ->
     kinds
 }
 
+/// Of the rows of fine nodes the entries whose columns stay and whose signs differ from the diagonal entry's, ascending.
+struct Stays {
+    rows: Rows,
+    kinds: Vec<u8>,
+}
+
+impl Stays {
+    fn new(pool: &Pool, a: Arrays, kinds: &[u8], coarse: &[u32], rows: &[usize]) -> Self {
+        let parts = map(pool, rows.len() - 1, |piece| {
+            let (mut own, mut flags) = (Rows::default(), Vec::new());
+            for i in rows[piece]..rows[piece + 1] {
+                let row = if coarse[i] == FINE { a.row(i) } else { 0..0 };
+                for p in row.filter(|&p| kinds[p] & (COARSE | OPPOSITE) == COARSE | OPPOSITE) {
+                    own.col.push(a.col[p]);
+                    own.values.push(a.values[p]);
+                    flags.push(kinds[p]);
+                }
+                own.end_row();
+            }
+            (own, flags)
+        });
+        let (parts, kinds): (Vec<Rows>, Vec<Vec<u8>>) = parts.into_iter().unzip();
+        Self { rows: join(pool, 1, parts), kinds: kinds.concat() }
+    }
+
+    #[inline]
+    fn row(&self, i: usize) -> (&[u32], &[f64], &[u8]) {
+        let row = self.rows.row_ptr[i]..self.rows.row_ptr[i + 1];
+        (&self.rows.col[row.clone()], &self.rows.values[row.clone()], &self.kinds[row])
+    }
+}
+
 /// A thread's memory: what a row interpolates from.
-///
-/// Whether a node is among these is as good as random, so nothing branches on it: that costs a tenth more time.
 pub(super) struct Search<'a> {
     /// Names of coarse nodes, by which equal weights are ordered.
     names: Option<&'a [u64]>,
-    /// Of each node `base` plus its place in `nodes`, or less than `base`.
-    at: Vec<u32>,
-    base: u32,
-    /// The nodes, and how many they are; behind them is room.
-    nodes: Vec<u32>,
-    len: usize,
-    /// Sums of their couplings, and room.
-    weights: Vec<f64>,
+    /// The nodes and their weights.
+    pub sums: Sums,
     /// Places and values of a fine neighbour's entries.
     shared: Vec<(usize, f64)>,
     row: Vec<(u32, f64)>,
@@ -97,133 +124,98 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     pub(super) fn new(n: usize, names: Option<&'a [u64]>) -> Self {
-        Self {
-            names,
-            at: vec![0; n],
-            base: 1,
-            nodes: Vec::new(),
-            len: 0,
-            weights: Vec::new(),
-            shared: Vec::new(),
-            row: Vec::new(),
-            largest: Vec::new(),
-        }
-    }
-
-    /// Forgets the last row.
-    pub(super) fn begin(&mut self) {
-        self.base += self.len as u32;
-        self.len = 0;
-        if self.base > u32::MAX / 2 {
-            self.at.fill(0);
-            self.base = 1;
-        }
-    }
-
-    /// Makes room for `more` nodes.
-    fn reserve(&mut self, more: usize) {
-        if self.nodes.len() < self.len + more + 1 {
-            self.nodes.resize(2 * (self.len + more + 1), 0);
-            self.weights.resize(self.nodes.len(), 0.0);
-        }
-    }
-
-    /// Adds these nodes, each with its weight, to the row.
-    pub(super) fn add_weights(&mut self, nodes: &[u32], weights: impl Iterator<Item = f64>) {
-        self.reserve(nodes.len());
-        for (&node, weight) in nodes.iter().zip(weights) {
-            let at = &mut self.at[node as usize];
-            let new = *at < self.base;
-            let place = if new { self.len } else { (*at - self.base) as usize };
-            *at = self.base + place as u32;
-            self.nodes[place] = node;
-            let before = self.weights[place];
-            self.weights[place] = if new { 0.0 } else { before } + weight;
-            self.len += usize::from(new);
-        }
-    }
-
-    /// Adds those of these nodes to the row whose entries are strong and stay; their weights are yet to be written.
-    fn add_coarse(&mut self, nodes: &[u32], kinds: &[u8]) {
-        self.reserve(nodes.len());
-        for (&node, kind) in nodes.iter().zip(kinds) {
-            let at = &mut self.at[node as usize];
-            let new = (kind & (STRONG | COARSE) == STRONG | COARSE) & (*at < self.base);
-            self.nodes[self.len] = node;
-            *at = if new { self.base + self.len as u32 } else { *at };
-            self.len += usize::from(new);
-        }
-    }
-
-    /// The place of a node, or the number of nodes where it is not among them.
-    fn place(&self, node: u32) -> usize {
-        (self.at[node as usize].wrapping_sub(self.base) as usize).min(self.len)
+        Self { names, sums: Sums::new(n), shared: Vec::new(), row: Vec::new(), largest: Vec::new() }
     }
 
     /// Row `i` of extended+i.
-    fn extended_i(&mut self, a: &Bsr, kinds: &[u8], coarse: &[u32], i: usize, most: usize, out: &mut Rows) {
-        let range = |i: usize| a.row_ptr()[i]..a.row_ptr()[i + 1];
-        let arrays = |i: usize| (&a.col()[range(i)], &a.values()[range(i)], &kinds[range(i)]);
-        let (own_col, own_values, own_kinds) = arrays(i);
-        self.begin();
-        self.add_weights(&[i as u32], [0.0].into_iter());
-        self.add_coarse(own_col, own_kinds);
+    fn extended_i(
+        &mut self,
+        a: Arrays,
+        kinds: &[u8],
+        stays: &Stays,
+        coarse: &[u32],
+        i: usize,
+        most: usize,
+        out: &mut Rows,
+    ) {
+        let row = a.row(i);
+        let (own_col, own_values, own_kinds) = (&a.col[row.clone()], &a.values[row.clone()], &kinds[row]);
+        let Self { sums, shared, .. } = self;
+        sums.begin();
+        sums.add(0.0, &[i as u32], &[0.0]);
+        sums.name(own_col, own_kinds, STRONG | COARSE);
         for (&k, kind) in own_col.iter().zip(own_kinds) {
             if kind & (STRONG | COARSE) == STRONG {
-                let (col, _, kinds) = arrays(k as usize);
-                self.add_coarse(col, kinds);
+                let (col, _, kinds) = stays.row(k as usize);
+                sums.name(col, kinds, STRONG | COARSE);
             }
         }
-        let len = self.len;
-        self.weights[..=len].fill(0.0);
+        let len = sums.len;
+        sums.weights[..=len].fill(0.0);
         for (&j, &v) in own_col.iter().zip(own_values) {
-            let place = self.place(j);
-            self.weights[place] = v;
+            let place = sums.place(j);
+            sums.weights[place] = v;
         }
         for ((&k, &v), kind) in own_col.iter().zip(own_values).zip(own_kinds) {
             if kind & STRONG == 0 {
-                self.weights[0] += if self.place(k) == len { v } else { 0.0 };
+                sums.weights[0] += if sums.place(k) == len { v } else { 0.0 };
                 continue;
             } else if kind & COARSE != 0 {
                 continue;
             }
-            let (col, values, kinds) = arrays(k as usize);
-            self.shared.resize(self.shared.len().max(col.len()), (0, 0.0));
+            let (col, values, _) = stays.row(k as usize);
+            shared.resize(shared.len().max(col.len() + 1), (0, 0.0));
             let (mut b, mut count) = (0.0, 0);
-            for ((&l, &v), kind) in col.iter().zip(values).zip(kinds) {
-                let place = self.place(l);
-                let takes = (kind & OPPOSITE != 0) & (place < len);
+            let mut take = |takes: bool, place: usize, v: f64| {
                 b += if takes { v } else { 0.0 };
-                self.shared[count] = (place, v);
+                shared[count] = (place, v);
                 count += usize::from(takes);
+            };
+            // Node i stands between those that stay: sums go by ascending columns.
+            let middle = col.partition_point(|&l| (l as usize) < i);
+            for (&l, &v) in col[..middle].iter().zip(values) {
+                let place = sums.place(l);
+                take(place < len, place, v);
+            }
+            let row = a.row(k as usize);
+            if let Ok(at) = a.col[row.clone()].binary_search(&(i as u32)) {
+                let p = row.start + at;
+                take(kinds[p] & OPPOSITE != 0, 0, a.values[p]);
+            }
+            for (&l, &v) in col[middle..].iter().zip(&values[middle..]) {
+                let place = sums.place(l);
+                take(place < len, place, v);
             }
             if b == 0.0 {
-                self.weights[0] += v;
+                sums.weights[0] += v;
                 continue;
             }
             let part = v / b;
-            for &(place, v) in &self.shared[..count] {
-                self.weights[place] += part * v;
+            for &(place, v) in &shared[..count] {
+                sums.weights[place] += part * v;
             }
         }
-        let diagonal = self.weights[0];
-        self.nodes[1..len].iter_mut().for_each(|node| *node = coarse[*node as usize]);
+        let diagonal = sums.weights[0];
+        sums.nodes[1..len].iter_mut().for_each(|node| *node = coarse[*node as usize]);
         out.push(self.finish(-1.0, diagonal, 1, most));
     }
 
     /// The row: `scale` times the sums from place `first` on over `diagonal`, by ascending column, the `most` largest; nothing where one is
     /// not finite.
     pub(super) fn finish(&mut self, scale: f64, diagonal: f64, first: usize, most: usize) -> &[(u32, f64)] {
-        let (nodes, weights) = (&self.nodes[first..self.len], &self.weights[first..self.len]);
-        let row = &mut self.row;
-        let name = |j: u32| self.names.map_or(u64::from(j), |names| names[j as usize]);
+        let Self { names, sums, row, largest, .. } = self;
+        let (nodes, weights) = (&sums.nodes[first..sums.len], &sums.weights[first..sums.len]);
+        let name = |j: u32| names.map_or(u64::from(j), |names| names[j as usize]);
         row.clear();
         let weight = |w: f64| scale * (w / diagonal);
         let fits = diagonal != 0.0 && weights.iter().fold(true, |fits, &w| fits & weight(w).is_finite());
         if fits && nodes.len() <= FEW {
             row.resize(nodes.len(), (0, 0.0));
             for (&j, &w) in nodes.iter().zip(weights) {
-                let place: u32 = nodes.iter().map(|&other| u32::from(name(other) < name(j))).sum();
+                let place: u32 = match names {
+                    None => nodes.iter().map(|&other| u32::from(other < j)).sum(),
+                    Some(_) => nodes.iter().map(|&other| u32::from(name(other) < name(j))).sum(),
+                };
                 row[place as usize] = (j, weight(w));
             }
         } else if fits {
@@ -231,8 +223,8 @@ impl<'a> Search<'a> {
             row.sort_unstable_by_key(|&(j, _)| name(j));
         }
         keep(row, |w| w != 0.0);
-        truncate(row, most, &mut self.largest);
-        if self.names.is_some() {
+        truncate(row, most, largest);
+        if names.is_some() {
             row.sort_unstable_by_key(|&(j, _)| j);
         }
         row

@@ -9,6 +9,7 @@ pub mod multipass;
 pub mod near_null;
 pub mod parallel;
 pub mod split;
+mod sums;
 
 use super::{CoarsenKind, Coarsening, Transfer};
 use crate::Result;

@@ -6,8 +6,8 @@
 
 use super::FINE;
 use super::interpolate::{Search, columns};
-use super::parallel::{Rows, Scratch, assemble, bounds, join, map};
-use super::split::{pieces_of, sign};
+use super::parallel::{Arrays, Rows, Scratch, assemble, fill, map};
+use super::split::{pieces_of, runs};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 
@@ -24,9 +24,10 @@ pub fn multipass(
     most: usize,
     names: Option<&[u64]>,
 ) -> Bsr {
-    let (n, pieces) = (a.block_rows(), pieces_of(pool, a));
+    let (pieces, a) = (pieces_of(pool, a), Arrays::of(a));
     let scratch = Scratch::new();
-    let mut passes = Passes::new(coarse);
+    let search = || Search::new(coarse.len(), names);
+    let mut passes = Passes::new(pool, &pieces, coarse);
     let fine = |&i: &u32| coarse[i as usize] == FINE;
     let mut left: Vec<Vec<u32>> = map(pool, pieces.len() - 1, |piece| {
         (pieces[piece] as u32..pieces[piece + 1] as u32).filter(fine).collect()
@@ -35,47 +36,38 @@ pub fn multipass(
         // Nodes with a strong neighbour in the last pass.
         let cut = map(pool, left.len(), |piece| passes.reaches(a, strong, &left[piece]));
         let (nodes, rest): (Vec<_>, Vec<_>) = cut.into_iter().unzip();
-        let nodes = nodes.concat();
-        if nodes.is_empty() {
+        if nodes.iter().all(Vec::is_empty) {
             break;
         }
-        let cut = bounds(nodes.len(), pool.pieces(512 * nodes.len()));
-        let rows = map(pool, cut.len() - 1, |piece| {
+        let rows = map(pool, nodes.len(), |piece| {
             let mut out = Rows::default();
-            let nodes = &nodes[cut[piece]..cut[piece + 1]];
-            scratch.with(
-                || Search::new(n, names),
-                |search| {
-                    for &i in nodes {
-                        out.push(search.combine(a, strong, &passes, i as usize, false, most));
-                    }
-                },
-            );
+            scratch.with(search, |search| {
+                for &i in &nodes[piece] {
+                    out.push(search.combine(a, strong, &passes, i as usize, false, most));
+                }
+            });
             out
         });
-        passes.push(&nodes, join(pool, 1, &rows));
+        passes.push(pool, &pieces, &nodes, rows);
         left = rest;
     }
     let rows = map(pool, pieces.len() - 1, |piece| {
         let mut out = Rows::default();
-        scratch.with(
-            || Search::new(n, names),
-            |search| {
-                for i in pieces[piece]..pieces[piece + 1] {
-                    if coarse[i] == FINE && passes.of[i] != NEVER {
-                        let row = search.combine(a, strong, &passes, i, true, most);
-                        if !row.is_empty() {
-                            out.push(row);
-                            continue;
-                        }
+        scratch.with(search, |search| {
+            for i in pieces[piece]..pieces[piece + 1] {
+                if coarse[i] == FINE && passes.places[i].part != NEVER {
+                    let row = search.combine(a, strong, &passes, i, true, most);
+                    if !row.is_empty() {
+                        out.push(row);
+                        continue;
                     }
-                    let (col, values) = passes.row(i);
-                    out.col.extend_from_slice(col);
-                    out.values.extend_from_slice(values);
-                    out.end_row();
                 }
-            },
-        );
+                let (col, values) = passes.row(i);
+                out.col.extend_from_slice(col);
+                out.values.extend_from_slice(values);
+                out.end_row();
+            }
+        });
         out
     });
     assemble(pool, 1, columns(coarse), rows)
@@ -85,24 +77,24 @@ impl Search<'_> {
     /// What node `i` makes of its strong neighbours' rows; `lump`: couplings to others are added to the diagonal, else those of the opposite sign scale the row.
     fn combine(
         &mut self,
-        a: &Bsr,
+        a: Arrays,
         strong: &[u8],
         passes: &Passes,
         i: usize,
         lump: bool,
         most: usize,
     ) -> &[(u32, f64)] {
-        self.begin();
-        let g = sign(a, i);
+        self.sums.begin();
+        let g = a.sign(i);
         let (mut diagonal, mut all, mut those) = (0.0, 0.0, 0.0);
-        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-            let (j, v) = (a.col()[p] as usize, a.values()[p]);
-            let (col, values) = if strong[p] != 0 { passes.row(j) } else { (&[][..], &[][..]) };
+        let row = a.row(i);
+        for ((&j, &v), &strong) in a.col[row.clone()].iter().zip(&a.values[row.clone()]).zip(&strong[row]) {
+            let (col, values) = if strong != 0 { passes.row(j as usize) } else { (&[][..], &[][..]) };
             if !col.is_empty() {
                 all += v;
                 those += v;
-                self.add_weights(col, values.iter().map(|w| v * w));
-            } else if !lump && g * v < 0.0 && j != i {
+                self.sums.add(v, col, values);
+            } else if !lump && g * v < 0.0 && j as usize != i {
                 all += v;
             } else {
                 diagonal += v;
@@ -112,50 +104,73 @@ impl Search<'_> {
     }
 }
 
-/// A node that no pass has reached.
+/// The part of a node that no pass has reached.
 const NEVER: u32 = u32::MAX;
 
-/// Rows of multipass interpolation, pass by pass.
-struct Passes<'a> {
-    coarse: &'a [u32],
-    /// Which pass a node belongs to: 0 where it stays.
-    of: Vec<u32>,
-    /// Its place in that pass.
-    place: Vec<u32>,
-    rows: Vec<Rows>,
+/// Where a node's row is.
+#[derive(Clone, Copy)]
+struct Place {
+    /// First entry.
+    begin: usize,
+    entries: u32,
+    part: u32,
 }
 
-impl<'a> Passes<'a> {
-    fn new(coarse: &'a [u32]) -> Self {
-        let of = coarse.iter().map(|&number| if number == FINE { NEVER } else { 0 }).collect();
-        Self { coarse, of, place: vec![0; coarse.len()], rows: Vec::new() }
+/// Rows of multipass interpolation.
+struct Passes {
+    places: Vec<Place>,
+    /// Of nodes that stay, and of each pass, a part for every piece of nodes.
+    parts: Vec<Rows>,
+}
+
+impl Passes {
+    /// A node that stays interpolates from itself.
+    fn new(pool: &Pool, pieces: &[usize], coarse: &[u32]) -> Self {
+        let places = vec![Place { begin: 0, entries: 0, part: NEVER }; coarse.len()];
+        let mut passes = Self { places, parts: Vec::new() };
+        let (nodes, rows): (Vec<Vec<u32>>, Vec<Rows>) = map(pool, pieces.len() - 1, |piece| {
+            let (mut nodes, mut rows) = (Vec::new(), Rows::default());
+            for i in (pieces[piece]..pieces[piece + 1]).filter(|&i| coarse[i] != FINE) {
+                nodes.push(i as u32);
+                rows.push(&[(coarse[i], 1.0)]);
+            }
+            (nodes, rows)
+        })
+        .into_iter()
+        .unzip();
+        passes.push(pool, pieces, &nodes, rows);
+        passes
     }
 
-    /// Those of `nodes` that have a strong neighbour in the last pass, and the others.
-    fn reaches(&self, a: &Bsr, strong: &[u8], nodes: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        let last = self.rows.len() as u32;
+    /// Those of `nodes` that have a strong neighbour in a pass, and the others.
+    fn reaches(&self, a: Arrays, strong: &[u8], nodes: &[u32]) -> (Vec<u32>, Vec<u32>) {
         nodes.iter().partition(|&&i| {
-            let mut row = a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1];
-            row.any(|p| strong[p] != 0 && self.of[a.col()[p] as usize] == last)
+            let row = a.row(i as usize);
+            let mut row = a.col[row.clone()].iter().zip(&strong[row]);
+            row.any(|(&j, &strong)| strong != 0 && self.places[j as usize].part != NEVER)
         })
     }
 
-    fn push(&mut self, nodes: &[u32], rows: Rows) {
-        self.rows.push(rows);
-        for (&i, place) in nodes.iter().zip(0..) {
-            self.of[i as usize] = self.rows.len() as u32;
-            self.place[i as usize] = place;
-        }
+    /// The rows of these nodes, piece by piece.
+    fn push(&mut self, pool: &Pool, pieces: &[usize], nodes: &[Vec<u32>], rows: Vec<Rows>) {
+        let first = self.parts.len();
+        fill(pool, runs(pieces), &mut self.places, |piece, places| {
+            for (&i, row) in nodes[piece].iter().zip(rows[piece].row_ptr.windows(2)) {
+                let (begin, entries) = (row[0], (row[1] - row[0]) as u32);
+                places[i as usize - pieces[piece]] = Place { begin, entries, part: (first + piece) as u32 };
+            }
+        });
+        self.parts.extend(rows);
     }
 
     /// Columns and weights of node `i`: of a node that stays itself, of one that was not reached nothing.
+    #[inline]
     fn row(&self, i: usize) -> (&[u32], &[f64]) {
-        match self.of[i] {
-            NEVER => (&[], &[]),
-            0 => (std::slice::from_ref(&self.coarse[i]), &[1.0]),
-            pass => {
-                let (rows, at) = (&self.rows[pass as usize - 1], self.place[i] as usize);
-                let entries = rows.row_ptr[at]..rows.row_ptr[at + 1];
+        let Place { begin, entries, part } = self.places[i];
+        match self.parts.get(part as usize) {
+            None => (&[], &[]),
+            Some(rows) => {
+                let entries = begin..begin + entries as usize;
                 (&rows.col[entries.clone()], &rows.values[entries])
             }
         }

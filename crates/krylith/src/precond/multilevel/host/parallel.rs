@@ -99,6 +99,38 @@ impl<T> Scratch<T> {
     }
 }
 
+/// The arrays of a matrix of scalars, which a loop looks up once.
+#[derive(Clone, Copy)]
+pub struct Arrays<'a> {
+    /// Where each row begins, and where the last ends.
+    pub row_ptr: &'a [usize],
+    /// Columns.
+    pub col: &'a [u32],
+    /// A number an entry.
+    pub values: &'a [f64],
+}
+
+impl<'a> Arrays<'a> {
+    /// Those of `a`.
+    pub fn of(a: &'a Bsr) -> Self {
+        Self { row_ptr: a.row_ptr(), col: a.col(), values: a.values() }
+    }
+
+    /// The entries of row `i`.
+    #[inline]
+    pub fn row(&self, i: usize) -> Range<usize> {
+        self.row_ptr[i]..self.row_ptr[i + 1]
+    }
+
+    /// −1 where the diagonal entry of row `i` is negative, else 1.
+    #[inline]
+    pub fn sign(&self, i: usize) -> f64 {
+        let (col, values) = (&self.col[self.row(i)], &self.values[self.row(i)]);
+        let negative = |(&j, &v): (&u32, &f64)| (j as usize == i) & (v < 0.0);
+        if col.iter().zip(values).fold(false, |is, entry| is | negative(entry)) { -1.0 } else { 1.0 }
+    }
+}
+
 /// Some rows of a sparse matrix, in the order in which they are made.
 #[derive(Debug)]
 pub struct Rows {
@@ -131,13 +163,8 @@ impl Rows {
 }
 
 /// The matrix of these rows, one part after the other. Columns must ascend in each row and be below `columns`.
-pub fn assemble(pool: &Pool, block: usize, columns: usize, mut parts: Vec<Rows>) -> Bsr {
-    let whole = match parts.len() {
-        0 => Rows::default(),
-        1 => parts.swap_remove(0),
-        _ => join(pool, block, &parts),
-    };
-    let Rows { row_ptr, col, values } = whole;
+pub fn assemble(pool: &Pool, block: usize, columns: usize, parts: Vec<Rows>) -> Bsr {
+    let Rows { row_ptr, col, values } = join(pool, block, parts);
     debug_assert!(
         row_ptr.windows(2).all(|row| {
             let row = &col[row[0]..row[1]];
@@ -149,7 +176,10 @@ pub fn assemble(pool: &Pool, block: usize, columns: usize, mut parts: Vec<Rows>)
 }
 
 /// These rows, one part after the other; `block` is 0 of patterns.
-pub fn join(pool: &Pool, block: usize, parts: &[Rows]) -> Rows {
+pub fn join(pool: &Pool, block: usize, mut parts: Vec<Rows>) -> Rows {
+    if parts.len() <= 1 {
+        return parts.pop().unwrap_or_default();
+    }
     let entries = parts.iter().map(|part| part.col.len());
     let rows = parts.iter().map(|part| part.row_ptr.len() - 1);
     let before: Vec<usize> = entries

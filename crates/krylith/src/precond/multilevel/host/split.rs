@@ -5,11 +5,11 @@
 //! Aggressive coarsening does the same once more with the nodes that stayed, joined by paths of two strong couplings.
 
 use super::FINE;
-use super::parallel::{Rows, Scratch, bounds, fill, join, map};
+use super::parallel::{Arrays, Rows, Scratch, bounds, fill, join, map};
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::space::splitmix64;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Random parts of a level hash nodes with this seed plus the level's number.
 pub(crate) const SEED: u64 = 0x61_6d67;
@@ -20,13 +20,6 @@ pub(crate) const TWICE: u64 = 1 << 16;
 const UNDECIDED: u8 = 0;
 const COARSE: u8 = 1;
 const NOT_COARSE: u8 = 2;
-
-/// −1 where the diagonal entry of row `i` is negative, else 1.
-pub(super) fn sign(a: &Bsr, i: usize) -> f64 {
-    let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
-    let diagonal = row.clone().find(|&p| a.col()[p] as usize == i);
-    if diagonal.is_some_and(|p| a.values()[p] < 0.0) { -1.0 } else { 1.0 }
-}
 
 /// Pieces for a pass over the entries of `a`.
 pub(crate) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
@@ -41,13 +34,14 @@ pub(super) fn runs(bounds: &[usize]) -> impl Iterator<Item = usize> {
 /// Of each entry of `a` whether its row depends strongly on its column: −a_ij ≥ θ max_k(−a_ik) > 0 with the sign of a_ii divided out. The
 /// diagonal never is.
 pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
-    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let arrays = Arrays::of(a);
+    let Arrays { row_ptr, col, values } = arrays;
     let rows = pieces_of(pool, a);
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
-    let mut out = vec![0; a.blocks()];
+    let mut out = vec![0; col.len()];
     fill(pool, runs(&entries), &mut out, |piece, out| {
         for i in rows[piece]..rows[piece + 1] {
-            let g = sign(a, i);
+            let g = arrays.sign(i);
             let row = row_ptr[i]..row_ptr[i + 1];
             let (columns, values) = (&col[row.clone()], &values[row.clone()]);
             let others =
@@ -65,7 +59,14 @@ pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
 /// A node on which no other depends does not stay.
 pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     let seed = SEED + level as u64;
-    select(pool, &pieces_of(pool, a), |i| neighbours(a, strong, i), |i| splitmix64(seed, i as u64), false)
+    let arrays = Arrays::of(a);
+    select(
+        pool,
+        &pieces_of(pool, a),
+        |i| neighbours(arrays, strong, i),
+        |i| splitmix64(seed, i as u64),
+        false,
+    )
 }
 
 /// PMIS twice: of the nodes that stay the first time, joined where a path of at most two strong couplings leads from one to the other,
@@ -83,7 +84,7 @@ pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec
             |seen: &mut Vec<u32>| paths(a, strong, &numbers, &nodes[rows[piece]..rows[piece + 1]], seen),
         )
     });
-    let Rows { row_ptr, col, .. } = join(pool, 0, &paths);
+    let Rows { row_ptr, col, .. } = join(pool, 0, paths);
     let seed = SEED + TWICE + level as u64;
     let again = select(
         pool,
@@ -97,19 +98,16 @@ pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec
 }
 
 /// Strong neighbours of node `i`.
-fn neighbours<'a>(a: &'a Bsr, strong: &'a [u8], i: usize) -> impl Iterator<Item = usize> + 'a {
-    let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
-    a.col()[row.clone()]
-        .iter()
-        .zip(&strong[row])
-        .filter(|&(_, &strong)| strong != 0)
-        .map(|(&j, _)| j as usize)
+#[inline]
+fn neighbours<'a>(a: Arrays<'a>, strong: &'a [u8], i: usize) -> impl Iterator<Item = usize> + 'a {
+    let entries = a.col[a.row(i)].iter().zip(&strong[a.row(i)]);
+    entries.filter(|&(_, &strong)| strong != 0).map(|(&j, _)| j as usize)
 }
 
 /// For each of these nodes the others of `numbers` that at most two strong couplings lead to, by their numbers. `seen` has no number of theirs,
 /// or [`FINE`].
 pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
-    let mut out = Rows::default();
+    let (mut out, a) = (Rows::default(), Arrays::of(a));
     for &i in nodes {
         seen[i as usize] = i;
         let mut add = |j: usize| {
@@ -148,10 +146,12 @@ fn select<N: Iterator<Item = usize>>(
             }
         }
     });
-    let mut keys = vec![0u64; n];
+    // 0 of a node that is decided: it weighs less than any other, and that it loses says nothing, so nobody asks for its state.
+    let mut keys: Vec<AtomicU64> = (0..n).map(|_| AtomicU64::new(0)).collect();
     fill(pool, runs(rows), &mut keys, |piece, keys| {
         for (i, key) in (rows[piece]..).zip(keys) {
-            *key = (counts[i].load(Relaxed) as u64) << 40 | random(i) >> 24;
+            let weight = (counts[i].load(Relaxed) as u64) << 40 | random(i) >> 24;
+            *key.get_mut() = weight.saturating_add(1);
         }
     });
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
@@ -160,8 +160,11 @@ fn select<N: Iterator<Item = usize>>(
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
         let mut list = Vec::with_capacity(rows[piece + 1] - rows[piece]);
         for i in rows[piece]..rows[piece + 1] {
-            if lost[i].swap(0, Relaxed) == 0 && !lonely {
+            let count = lost[i].load(Relaxed);
+            lost[i].store(0, Relaxed);
+            if count == 0 && !lonely {
                 state[i].store(NOT_COARSE, Relaxed);
+                keys[i].store(0, Relaxed);
             } else {
                 list.push(i as u32);
             }
@@ -178,9 +181,11 @@ fn select<N: Iterator<Item = usize>>(
         }
         each(&mut undecided, &|list| {
             for i in list.iter().map(|&i| i as usize) {
-                let weight = (keys[i], i);
-                for j in neighbours(i).filter(|&j| is(j, UNDECIDED)) {
-                    lost[if weight > (keys[j], j) { j } else { i }].store(round, Relaxed);
+                let weight = keys[i].load(Relaxed);
+                for j in neighbours(i) {
+                    let other = keys[j].load(Relaxed);
+                    let more = (weight > other) | ((weight == other) & (i > j));
+                    lost[if more { j } else { i }].store(round, Relaxed);
                 }
             }
         });
@@ -192,11 +197,13 @@ fn select<N: Iterator<Item = usize>>(
             list.retain(|&i| {
                 let i = i as usize;
                 if is(i, COARSE) {
+                    keys[i].store(0, Relaxed);
                     return false;
                 }
                 let depends = neighbours(i).any(|j| is(j, COARSE));
                 if depends {
                     state[i].store(NOT_COARSE, Relaxed);
+                    keys[i].store(0, Relaxed);
                 }
                 !depends
             });
