@@ -4,6 +4,8 @@
 //! null vectors that are projected out.
 
 mod compose;
+#[cfg(feature = "lu")]
+mod lu;
 mod multilevel;
 mod schwarz;
 mod tiles;
@@ -159,6 +161,12 @@ fn by_name<S: SolverSpace>(
             let smoothed = matches!(wanted, PrecondSpec::Amg(_));
             multilevel::build(space, terms, local, (spec, smoothed), store, a)
         }
+        #[cfg(feature = "lu")]
+        PrecondSpec::Lu => lu::build(space, terms, local),
+        #[cfg(not(feature = "lu"))]
+        PrecondSpec::Lu => Err(Error::Unsupported(
+            "lu: direct factors are not in this build; enable its feature `lu`".into(),
+        )),
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
             let mut part = |wanted| -> Result<_> {
                 let (p, info) = by_name(space, terms, local, wanted, store, a, notes)?;
@@ -496,7 +504,8 @@ impl PrecondSpec {
         let (n, width) = (terms.rows() as u64, store.bytes() as u64);
         let both = |parts: &[PrecondSpec; 2]| parts.iter().map(|part| part.memory(terms, store)).sum::<u64>();
         match self {
-            PrecondSpec::None => 0,
+            // Factors are on the host, where they are weighed once they are analysed.
+            PrecondSpec::None | PrecondSpec::Lu => 0,
             // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
             PrecondSpec::Auto | PrecondSpec::Jacobi { .. } => n * order * (8 + width),
             // Both halves, where it is not known yet whether one is enough.

@@ -7,6 +7,8 @@ mod equilibrated;
 mod ildu;
 mod invert;
 mod jacobi;
+#[cfg(feature = "lu")]
+mod lu;
 pub(crate) mod multilevel;
 mod null_space;
 mod schwarz;
@@ -29,6 +31,8 @@ pub(crate) use invert::eliminate;
 #[cfg(feature = "cuda")]
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
+#[cfg(feature = "lu")]
+pub use lu::SparseLu;
 pub use multilevel::{
     CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
     Multilevel, MultilevelOptions, NearNull, Smoothing, Transfer,

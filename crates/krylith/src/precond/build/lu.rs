@@ -1,0 +1,47 @@
+//! Direct factors by name: how much memory they may take, and what there is to say of them.
+
+use super::super::SparseLu;
+use super::{Boxed, PrecondInfo, Preconditioner};
+use crate::comm::agree;
+use crate::operator::{TermValues, Terms};
+use crate::problem::LocalProblem;
+use crate::solver::setup::{self, SetupPart};
+use crate::solver::{SolverSpace, host};
+use crate::text::{count, seconds};
+use crate::{Error, Result};
+use std::time::Instant;
+
+/// The whole system's factors, in at most half of the memory that is free on the host. Collective.
+pub(super) fn build<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let start = Instant::now();
+    let _factors = setup::begin(SetupPart::Factors);
+    let made = match local.comm.size() {
+        1 => SparseLu::new(terms, host::memory().map(|(_, free)| free / 2)),
+        ranks => Err(Error::Unsupported(format!(
+            "lu: the system is spread over {ranks} ranks, and direct factors need it whole; start one rank, or take ras or amg"
+        ))),
+    };
+    let p = agree(space.comm(), made)?;
+    let (kind, most) = if p.is_cholesky() { ("Cholesky", "") } else { ("LU", "at most ") };
+    let set_up = seconds(start.elapsed().as_secs_f64());
+    let info = PrecondInfo {
+        name: "lu".into(),
+        numbers: p.numbers() as f64,
+        matrix: p.stored() as f64,
+        text: format!("sparse direct factors ({kind})"),
+        details: vec![format!("{most}{} numbers in the factors, set up in {set_up}", count(p.numbers()))],
+        keeps_symmetry: true,
+        ..PrecondInfo::default()
+    };
+    Ok((Some(Box::new(p)), info))
+}
+
+impl<S: SolverSpace> Preconditioner<S> for SparseLu {
+    fn update_values(&mut self, _: &S, _: &Terms, values: TermValues) -> Result<()> {
+        SparseLu::update_values(self, values)
+    }
+}

@@ -1,0 +1,226 @@
+use super::*;
+use crate::device::cpu::Cpu;
+use crate::matrix::{Bsr, Csr};
+use crate::space::random;
+use std::borrow::Cow;
+
+fn csr(rows: usize, columns: usize, entries: &[(usize, usize, f64)]) -> crate::Result<Csr> {
+    let entries: Vec<(u32, u32, f64)> = entries.iter().map(|&(i, j, v)| (i as u32, j as u32, v)).collect();
+    Csr::from_triplets(rows, columns, &entries)
+}
+
+/// Σ Cₜ ⊗ Aₜ entry by entry, row-major.
+fn dense(terms: &Terms) -> Vec<f64> {
+    let (b, s, n) = (terms.block(), terms.stages(), terms.rows());
+    let mut out = vec![0.0; n * n];
+    for (c, a) in &terms.terms {
+        for i in 0..a.block_rows() {
+            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                for (e, v) in a.block_values(p).iter().enumerate() {
+                    for kl in 0..s * s {
+                        let row = (i * b + e / b) * s + kl / s;
+                        let column = (a.col()[p] as usize * b + e % b) * s + kl % s;
+                        out[row * n + column] += c[(kl / s, kl % s)] * v;
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// x of A x = b by elimination with the largest pivot of each column.
+fn solve(n: usize, mut a: Vec<f64>, mut b: Vec<f64>) -> Vec<f64> {
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&i, &j| a[i * n + k].abs().total_cmp(&a[j * n + k].abs())).unwrap();
+        (0..n).for_each(|j| a.swap(k * n + j, pivot * n + j));
+        b.swap(k, pivot);
+        for i in k + 1..n {
+            let l = a[i * n + k] / a[k * n + k];
+            (k..n).for_each(|j| a[i * n + j] -= l * a[k * n + j]);
+            b[i] -= l * b[k];
+        }
+    }
+    for k in (0..n).rev() {
+        let known: f64 = (k + 1..n).map(|j| a[k * n + j] * b[j]).sum();
+        b[k] = (b[k] - known) / a[k * n + k];
+    }
+    b
+}
+
+/// Factors solve as elimination does.
+fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
+    let n = terms.rows();
+    let b: Vec<f64> = (0..n).map(|i| random(9, i as u64)).collect();
+    let space = Cpu::new(n, 1);
+    let (mut x, mut y, mut host) = (space.vector().unwrap(), space.vector().unwrap(), vec![f64::NAN; n]);
+    space.write(&b, &mut x).unwrap();
+    lu.apply(&space, &x, &mut y).unwrap();
+    space.read(&y, &mut host).unwrap();
+    let expected = solve(n, dense(terms), b);
+    let size = expected.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    for (x, y) in host.iter().zip(&expected) {
+        assert!((x - y).abs() <= 1e-8 * size, "{what}: {x} instead of {y}, largest {size:e}");
+    }
+}
+
+/// Some blocks a row, at random places, and one that a permutation gives, so that diagonals are mostly zero; `shift` turns it.
+fn random_blocks(seed: u64, block: usize, nodes: usize, shift: usize) -> Bsr {
+    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+    for i in 0..nodes {
+        let at = |k: usize| ((random(seed, (i * 8 + k) as u64) + 1.0) / 2.0 * nodes as f64) as usize;
+        let mut row: Vec<usize> = (0..2).map(at).filter(|&j| j != i).chain([(i + shift) % nodes]).collect();
+        row.sort_unstable();
+        row.dedup();
+        for j in row {
+            let begin = values.len();
+            values.extend((0..block * block).map(|e| 0.3 * random(seed + 1, (begin + e) as u64)));
+            if j == (i + shift) % nodes {
+                (0..block).for_each(|r| values[begin + r * block + (r + 1) % block] += 2.0);
+            }
+            col.push(j as u32);
+        }
+        row_ptr.push(col.len());
+    }
+    Bsr::new(block, nodes, nodes, row_ptr, col, values).unwrap()
+}
+
+#[test]
+fn blocks_of_any_order_without_diagonals_are_solved_and_follow_new_values() {
+    for block in 1..=5 {
+        for (nodes, shift) in [(1, 0), (2, 1), (33, 1), (33, 7), (60, 0)] {
+            let mut a = random_blocks(block as u64, block, nodes, shift);
+            let what = format!("{nodes} blocks of order {block}, turned by {shift}");
+            let mut lu = SparseLu::new(&Terms::bsr(&a), None).unwrap();
+            hold(&lu, &Terms::bsr(&a), &what);
+            a.values_mut().iter_mut().enumerate().for_each(|(e, v)| *v *= 1.0 + 0.2 * random(5, e as u64));
+            lu.update_values(TermValues::matrix(a.values())).unwrap();
+            hold(&lu, &Terms::bsr(&a), &what);
+        }
+    }
+}
+
+#[test]
+fn stages_of_terms_with_other_patterns_are_summed() {
+    for (block, stages) in [(1, 2), (2, 3), (3, 1)] {
+        let (m, l) = (random_blocks(3, block, 21, 0), random_blocks(4, block, 21, 2));
+        let number = |e: usize| random(6, e as u64) + if e % (stages + 1) == 0 { 3.0 } else { 0.0 };
+        let tau_b = Dense::new(stages, stages, (0..stages * stages).map(number).collect()).unwrap();
+        let terms = [(Dense::identity(stages), &m), (tau_b, &l)].map(|(c, a)| (c, Cow::Borrowed(a)));
+        let terms = Terms { terms: terms.into(), halo: None };
+        hold(&SparseLu::new(&terms, None).unwrap(), &terms, &format!("{stages} stages of {block}"));
+    }
+}
+
+/// The 5-point Laplacian, with `shift` off its diagonal.
+fn laplace(side: usize, shift: f64) -> Csr {
+    let mut entries = Vec::new();
+    for i in 0..side * side {
+        entries.push((i, i, 4.0 - shift));
+        let right = (i % side + 1 < side).then_some(i + 1);
+        for j in right.into_iter().chain((i + side < side * side).then_some(i + side)) {
+            entries.extend([(i, j, -1.0), (j, i, -1.0)]);
+        }
+    }
+    csr(side * side, side * side, &entries).unwrap()
+}
+
+#[test]
+fn definite_systems_take_cholesky_until_they_no_longer_are() {
+    let a = laplace(18, 0.0);
+    let mut lu = SparseLu::new(&Terms::csr(&a).unwrap(), None).unwrap();
+    assert!(lu.is_cholesky());
+    hold(&lu, &Terms::csr(&a).unwrap(), "laplace");
+    // Positive diagonals, and eigenvalues of both signs.
+    for shift in [1.1, 0.5] {
+        let indefinite = laplace(18, shift);
+        lu.update_values(TermValues::matrix(indefinite.values())).unwrap();
+        assert!(!lu.is_cholesky());
+        hold(&lu, &Terms::csr(&indefinite).unwrap(), "shifted");
+    }
+}
+
+/// Large enough for dense blocks within the factors.
+#[test]
+fn wide_factors_hold_too() {
+    let n = 150;
+    let entries: Vec<(usize, usize, f64)> =
+        (0..n * n).map(|e| (e / n, e % n, random(8, e as u64))).filter(|e| (e.0 + 3 * e.1) % 4 > 0).collect();
+    let a = csr(n, n, &entries).unwrap();
+    let terms = Terms::csr(&a).unwrap();
+    hold(&SparseLu::new(&terms, None).unwrap(), &terms, "wide");
+}
+
+#[test]
+fn saddle_points_are_solved() {
+    let (n, m) = (40, 15);
+    let mut entries: Vec<(usize, usize, f64)> = (0..n).map(|i| (i, i, 2.0 + (i % 3) as f64)).collect();
+    for k in 0..m {
+        for (i, v) in [(2 * k, 1.0), (2 * k + 5, -1.0 - k as f64 / 9.0)] {
+            entries.extend([(n + k, i, v), (i, n + k, v)]);
+        }
+    }
+    let a = csr(n + m, n + m, &entries).unwrap();
+    let terms = Terms::csr(&a).unwrap();
+    let lu = SparseLu::new(&terms, None).unwrap();
+    assert!(!lu.is_cholesky());
+    hold(&lu, &terms, "saddle point");
+}
+
+#[test]
+fn singular_systems_are_refused_and_new_values_mend_them() {
+    let of = |entries: &[(usize, usize, f64)]| csr(3, 3, entries).unwrap();
+    let refused = |a: &Csr| SparseLu::new(&Terms::csr(a).unwrap(), None).err().unwrap().to_string();
+    let empty = refused(&of(&[(0, 0, 1.0), (0, 1, 2.0), (2, 2, 1.0)]));
+    assert!(empty.contains("row 1 has no nonzero entry"), "{empty}");
+    let column = refused(&of(&[(0, 0, 1.0), (1, 0, 2.0), (2, 2, 1.0)]));
+    assert!(column.contains("column 1 has no nonzero entry"), "{column}");
+    let twice = of(&[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 4.0), (2, 2, 1.0)]);
+    assert!(refused(&twice).contains("singular, of order 3"));
+    // No boundary: constants are a null vector.
+    let mut free = laplace(12, 0.0);
+    let (ptr, col) = (free.row_ptr().to_vec(), free.col().to_vec());
+    for i in 0..144 {
+        let row = ptr[i]..ptr[i + 1];
+        let at = row.clone().find(|&p| col[p] as usize == i).unwrap();
+        free.values_mut()[at] = (row.len() - 1) as f64;
+    }
+    assert!(refused(&free).contains("singular"));
+    let mut mended = laplace(12, 0.0);
+    let mut lu = SparseLu::new(&Terms::csr(&mended).unwrap(), None).unwrap();
+    assert!(lu.update_values(TermValues::matrix(free.values())).is_err());
+    let space = Cpu::new(144, 1);
+    let (x, mut y) = (space.vector().unwrap(), space.vector().unwrap());
+    assert!(lu.apply(&space, &x, &mut y).unwrap_err().to_string().contains("had no factors"));
+    mended.values_mut().iter_mut().for_each(|v| *v *= 2.0);
+    lu.update_values(TermValues::matrix(mended.values())).unwrap();
+    hold(&lu, &Terms::csr(&mended).unwrap(), "mended");
+}
+
+#[test]
+fn no_rows_are_solved_and_too_little_room_is_refused() {
+    let empty = csr(0, 0, &[]).unwrap();
+    hold(&SparseLu::new(&Terms::csr(&empty).unwrap(), None).unwrap(), &Terms::csr(&empty).unwrap(), "none");
+    for shift in [0.0, 5.0] {
+        let a = laplace(10, shift);
+        let error = SparseLu::new(&Terms::csr(&a).unwrap(), Some(1000)).err().unwrap();
+        assert!(matches!(error, Error::Memory { free: 1000, needed: 1001.., .. }), "{error}");
+        assert!(SparseLu::new(&Terms::csr(&a).unwrap(), Some(1 << 20)).is_ok());
+    }
+}
+
+/// What is said of the fill is never less than what comes: a dense row and column at the worst end.
+#[test]
+fn fill_is_bounded() {
+    let n = 30;
+    let entries: Vec<(usize, usize, f64)> =
+        (0..n).flat_map(|i| [(i, i, 0.1), (0, i, 1.0 + i as f64), (i, 0, 2.0)]).collect();
+    let a = csr(n, n, &entries).unwrap();
+    let lu = SparseLu::new(&Terms::csr(&a).unwrap(), None).unwrap();
+    assert!(
+        !lu.is_cholesky() && lu.numbers() >= a.values().len() && lu.numbers() <= n * (n + 1),
+        "{}",
+        lu.numbers()
+    );
+    hold(&lu, &Terms::csr(&a).unwrap(), "arrow");
+}
