@@ -4,6 +4,7 @@
 //! null vectors that are projected out.
 
 mod compose;
+mod matched;
 mod multilevel;
 mod schwarz;
 mod tiles;
@@ -18,6 +19,7 @@ use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::partition::{self, Subdomains};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
+use crate::solver::ladder::Attempt;
 use crate::solver::setup::{self, SetupPart};
 use crate::space::{Space, Store};
 use crate::text::{count, plural, seconds};
@@ -100,14 +102,16 @@ pub struct PrecondInfo {
 pub(crate) fn build<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
-    wanted: &PrecondSpec,
-    equilibrate: bool,
+    attempt: &Attempt,
     store: Store,
     a: &SharedOperator<S>,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
+    let wanted = &attempt.precond;
     let (mut p, info);
-    if equilibrate {
+    if attempt.matching {
+        (p, info) = matched::build(space, local, wanted, store, a, notes)?;
+    } else if attempt.equilibrate {
         let comm = space.comm();
         let survey = setup::begin(SetupPart::Survey);
         let (factors, terms) = space.equilibrate(local.terms)?;

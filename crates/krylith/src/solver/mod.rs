@@ -11,7 +11,7 @@ mod device;
 mod diagnosis;
 mod estimate;
 pub mod host;
-mod ladder;
+pub(crate) mod ladder;
 mod null_space;
 mod parts;
 mod plan;

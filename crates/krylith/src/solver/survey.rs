@@ -73,8 +73,23 @@ pub struct Survey {
     pub missing_diagonal: usize,
     /// The first of them.
     pub first_missing: Vec<usize>,
+    /// Of one matrix of scalar rows: unknowns whose diagonal entry is [`WEAK`] or missing.
+    pub weak_diagonal: usize,
     /// Blocks of the longest block row where that has more than 256; else 0.
     pub longest_row: usize,
+}
+
+/// A diagonal entry below this share of its row's largest is weak.
+pub(super) const WEAK: f64 = 1e-3;
+
+/// True for a weak diagonal entry; empty rows have one.
+fn is_weak(diagonal: f64, largest: f64) -> bool {
+    diagonal == 0.0 || diagonal.abs() < WEAK * largest
+}
+
+/// One matrix of scalar rows.
+fn is_scalar(terms: &Terms) -> bool {
+    (terms.terms.len(), terms.block(), terms.stages()) == (1, 1, 1)
 }
 
 /// Blocks up to which no row is long.
@@ -116,6 +131,7 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
         empty_columns: columns.empty,
         missing_diagonal: rows.missing,
         first_missing: rows.first_missing,
+        weak_diagonal: if is_scalar(terms) { rows.weak } else { 0 },
         longest_row: rows.longest_row,
     })
 }
@@ -133,10 +149,17 @@ impl Survey {
             longest_row: found.longest_row,
             ..Self::default()
         };
-        if found.counts == [0; 3] {
+        if found.counts == [0; 3] && !is_scalar(terms) {
             return Ok(survey);
         }
         let (s, maxima) = (terms.stages(), found.maxima()?);
+        if is_scalar(terms) {
+            let entries = maxima[0].rows.iter().zip(&maxima[0].diagonal);
+            survey.weak_diagonal = entries.filter(|(row, d)| is_weak(**d, **row)).count();
+        }
+        if found.counts == [0; 3] {
+            return Ok(survey);
+        }
         let of = || terms.terms.iter().map(|(c, _)| c).zip(&maxima);
         for unknown in 0..terms.rows() {
             let (e, k) = (unknown / s, unknown % s);
@@ -193,6 +216,7 @@ struct Found {
     extent: Extent,
     empty: Vec<Range<usize>>,
     missing: usize,
+    weak: usize,
     first_missing: Vec<usize>,
     longest_row: usize,
     /// Of the block row at hand: the largest entry of each scalar row, term by term.
@@ -235,6 +259,7 @@ impl Found {
                         self.first_missing.push(place + k);
                     }
                 }
+                self.weak += usize::from(is_weak(entry(&parts[0]), parts[0].weight * maxima[r]));
                 if !both().any(|(part, max)| part.has_row[k] && max > 0.0) {
                     self.push_empty(place + k);
                 }
@@ -253,6 +278,7 @@ impl Found {
         self.entries = self.entries.and(behind.entries);
         self.extent = self.extent.and(behind.extent);
         self.missing += behind.missing;
+        self.weak += behind.weak;
         self.longest_row = self.longest_row.max(behind.longest_row);
         behind.empty.into_iter().for_each(|run| push(&mut self.empty, run));
         self.first_missing.extend(behind.first_missing);
