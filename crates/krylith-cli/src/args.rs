@@ -3,6 +3,7 @@
 use crate::failure::{DONE, Result};
 use crate::options::{self, NearNull, Null, Ordering, Rhs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use krylith::matching::MatchingChoice;
 use krylith::method::{CgForm, MethodName, Orthogonalization, Reductions};
 use krylith::newton::Forcing;
 use krylith::operator::Format;
@@ -137,6 +138,10 @@ pub struct SolveArgs {
     /// given [default: off, unless the preconditioner is auto and entries differ by more than 1e6]
     #[arg(long, help_heading = "System")]
     pub equilibrate: bool,
+    /// Match rows with columns, so that the preconditioner finds a large diagonal: auto, on or off; residuals and tolerances stay those of
+    /// the system as given [default: auto, which is on where the preconditioner is auto and diagonal entries are zero or small]
+    #[arg(long, value_name = "auto|on|off", help_heading = "System")]
+    pub matching: Option<MatchingChoice>,
 
     #[command(flatten)]
     pub machine: MachineArgs,
@@ -224,6 +229,7 @@ impl SolveArgs {
             max_iters: self.max_iters,
             format: self.format,
             equilibrate: self.equilibrate.then_some(true),
+            matching: self.matching,
             ..self.machine.options()
         }
     }

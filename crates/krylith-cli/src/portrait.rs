@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::Ordering;
 use crate::system::{Operator, Order, System};
+use krylith::matching::MatchingChoice;
 use krylith::matrix::Shape;
 use krylith::operator::Terms;
 use krylith::solver::{Diagnosis, Extent, Indices, Memory, Plan};
@@ -91,6 +92,10 @@ fn diagonal(system: &System, d: &Diagnosis, shapes: &[Shape]) -> Vec<String> {
             format!("{of} missing or zero: {} (counted from 0)", list("row", some, system.order))
         }
     }];
+    if d.weak_diagonal > d.missing_diagonal.count {
+        let small = d.weak_diagonal - d.missing_diagonal.count;
+        lines.push(format!("{} below 1e-3 of the largest of its row", entries(small)));
+    }
     if let (Operator::Matrix(_), [shape]) = (&system.operator, shapes) {
         lines.push(match shape.dominant_rows {
             all if all == n => "dominant in every row (no less than the others of its row together)".into(),
@@ -190,6 +195,13 @@ fn attempts(system: &System, d: &Diagnosis, plan: &Plan) -> Vec<String> {
         lines.push(match system.solver.equilibrate {
             Some(true) => "rows and columns scaled, as asked for".into(),
             _ => format!("rows and columns scaled: their largest entries differ by {:.0e}", d.spread()),
+        });
+    }
+    if plan.matching {
+        let asked = system.solver.matching == Some(MatchingChoice::On);
+        lines.push(match d.weak_diagonal {
+            _ if asked => "rows matched with columns, as asked for".into(),
+            weak => format!("rows matched with columns: {} on the diagonal missing or small", entries(weak)),
         });
     }
     lines

@@ -205,6 +205,9 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
     if solution.equilibrated {
         parameters.insert("equilibrate".into(), true.into());
     }
+    if solution.matched {
+        parameters.insert("matching".into(), true.into());
+    }
     if solution.null_vectors > 0 {
         parameters.insert("nullspace".into(), solution.null_vectors.into());
     }

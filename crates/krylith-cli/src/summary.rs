@@ -30,12 +30,13 @@ pub fn method(done: &Finished) -> String {
 
 fn preconditioner(done: &Finished) -> String {
     let equilibrated = if done.solution.equilibrated { ", equilibrated" } else { "" };
+    let matched = if done.solution.matched { ", rows matched" } else { "" };
     let null = match done.solution.null_vectors {
         0 => String::new(),
         n => format!(", {} projected out", plural(n, "null vector")),
     };
     let info = &*done.solution.precond;
-    format!("{}{equilibrated}{null}", info.text)
+    format!("{}{equilibrated}{matched}{null}", info.text)
 }
 
 /// `converged after 42 iterations, 1 restart`.

@@ -3,6 +3,7 @@
 pub mod comm;
 pub mod device;
 pub mod io;
+pub mod matching;
 pub mod matrix;
 pub mod memory;
 pub mod method;

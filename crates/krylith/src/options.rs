@@ -3,6 +3,7 @@
 //! What is not given is `None` and left to the solver, or to whom the options are merged with: the command line comes before
 //! the `[solver]` section of a file, and both before the defaults ([`Options::or`]).
 
+use crate::matching::MatchingChoice;
 use crate::method::cbcg::MOST_STEPS;
 use crate::method::{CbcgBasis, CgForm, MethodName, MethodSpec, Orthogonalization, Reductions};
 use crate::operator::Format;
@@ -95,6 +96,9 @@ pub struct Options {
     /// and entries differ by more than 1e6.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equilibrate: Option<bool>,
+    /// Permute and scale rows before the preconditioner is built, so that its diagonal is large. The default is `auto`.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub matching: Option<MatchingChoice>,
     /// How block rows are given to several GPUs of this process. The default is `auto`.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub partition: Option<PartitionSpec>,
@@ -249,7 +253,7 @@ fn yes_or_no(text: &str) -> Result<bool> {
 }
 
 /// The keys of the text form.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "method=NAME[:key=value,…]",
     "restart",
     "orthogonalization",
@@ -268,6 +272,7 @@ const KEYS: [&str; 20] = [
     "threads",
     "deterministic",
     "equilibrate",
+    "matching",
     "partition",
     "memory_limit",
 ];
@@ -369,6 +374,7 @@ impl Options {
             threads: self.threads.or(other.threads),
             deterministic: self.deterministic.or(other.deterministic),
             equilibrate: self.equilibrate.or(other.equilibrate),
+            matching: self.matching.or(other.matching),
             partition: self.partition.or(other.partition),
             memory_limit: self.memory_limit.or(other.memory_limit),
         }
@@ -476,6 +482,7 @@ impl Options {
             "threads" => self.threads = Some(whole_number(value, 1, MOST_THREADS)?),
             "deterministic" => self.deterministic = Some(yes_or_no(value)?),
             "equilibrate" => self.equilibrate = Some(yes_or_no(value)?),
+            "matching" => self.matching = Some(value.parse()?),
             "partition" => self.partition = Some(value.parse()?),
             "memory_limit" | "memory-limit" => self.memory_limit = Some(bytes(value)?),
             _ => unknown("option", key, &KEYS)?,
@@ -538,6 +545,7 @@ impl Display for Options {
         add(&mut words, "threads", &self.threads);
         add(&mut words, "deterministic", &self.deterministic);
         add(&mut words, "equilibrate", &self.equilibrate);
+        add(&mut words, "matching", &self.matching);
         add(&mut words, "partition", &self.partition);
         add(&mut words, "memory_limit", &self.memory_limit);
         f.write_str(&words.join(" "))

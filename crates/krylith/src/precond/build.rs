@@ -6,6 +6,7 @@
 mod compose;
 #[cfg(feature = "lu")]
 mod lu;
+mod matched;
 mod multilevel;
 mod schwarz;
 mod tiles;
@@ -20,6 +21,7 @@ use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::partition::{self, Subdomains};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
+use crate::solver::ladder::Attempt;
 use crate::solver::setup::{self, SetupPart};
 use crate::space::{Space, Store};
 use crate::text::{count, plural, seconds};
@@ -102,14 +104,16 @@ pub struct PrecondInfo {
 pub(crate) fn build<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
-    wanted: &PrecondSpec,
-    equilibrate: bool,
+    attempt: &Attempt,
     store: Store,
     a: &SharedOperator<S>,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
+    let wanted = &attempt.precond;
     let (mut p, info);
-    if equilibrate {
+    if attempt.matching {
+        (p, info) = matched::build(space, local, wanted, store, a, notes)?;
+    } else if attempt.equilibrate {
         let comm = space.comm();
         let survey = setup::begin(SetupPart::Survey);
         let (factors, terms) = space.equilibrate(local.terms)?;

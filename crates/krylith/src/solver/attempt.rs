@@ -128,6 +128,7 @@ impl<S: SolverSpace> Rank<S> {
             let why = "rows and columns scaled: their largest entries differ too much";
             choices.push(Event::new(EventKind::Choice, None, why));
         }
+        choices.extend(ladder::matching_choice(local, options, &diagnosis, &ladder)?);
         if symmetric {
             let why = "method cg first: the matrix is symmetric, and so is the preconditioner";
             choices.push(Event::new(EventKind::Choice, None, why));
@@ -139,6 +140,7 @@ impl<S: SolverSpace> Rank<S> {
             precond: Arc::default(),
             format: Default::default(),
             equilibrated: first.equilibrate,
+            matched: first.matching,
             null_vectors: local.null.len(),
             diagnosis: diagnosis.clone(),
             device,
@@ -223,7 +225,8 @@ impl<S: SolverSpace> Rank<S> {
                     continue;
                 }
             }
-            let same = (&attempt.precond, attempt.equilibrate) == (&before.precond, before.equilibrate);
+            let of = |a: &Attempt| (a.precond.clone(), a.equilibrate, a.matching);
+            let same = of(&attempt) == of(&before);
             let kept = kept.take().filter(|_| same && done.is_some());
             match self.set_up(local, &attempt, kept) {
                 Ok(current) => {
@@ -249,7 +252,6 @@ impl<S: SolverSpace> Rank<S> {
     ) -> Result<Current<S>> {
         let store = self.options.store.unwrap_or_default();
         let (space, mut notes) = (&self.space, Vec::new());
-        let Attempt { precond, equilibrate, .. } = attempt;
         let (p, info) = match kept {
             Some(kept) => kept,
             None => {
@@ -259,8 +261,7 @@ impl<S: SolverSpace> Rank<S> {
                 let placed = agree(space.comm(), space.place(local.terms))?;
                 drop(upload);
                 let local = &LocalProblem { terms: &placed, ..*local };
-                let (p, info) =
-                    precond::build(space, local, precond, *equilibrate, store, &self.a, &mut notes)?;
+                let (p, info) = precond::build(space, local, attempt, store, &self.a, &mut notes)?;
                 (p, Arc::new(info))
             }
         };
@@ -327,7 +328,7 @@ impl<S: SolverSpace> Rank<S> {
         self.solution.history.clear();
         loop {
             let (done, k) = (self.solution.history.iterations, self.rung);
-            let Attempt { method, equilibrate, patience, .. } = self.ladder[k];
+            let Attempt { method, equilibrate, matching, patience, .. } = self.ladder[k];
             let is_last = k + 1 == self.ladder.len();
             let own = Stop { max_iterations: stop.max_iterations - done, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
@@ -351,6 +352,7 @@ impl<S: SolverSpace> Rank<S> {
             moved += bytes * iterations.max(1) as f64;
             self.solution.precond = info.clone();
             (self.solution.method, self.solution.equilibrated) = (method, equilibrate);
+            self.solution.matched = matching;
             let residual = self.history.true_relative_residual;
             if first {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);

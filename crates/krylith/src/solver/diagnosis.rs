@@ -47,6 +47,8 @@ pub struct Diagnosis {
     pub empty_columns: Indices,
     /// Unknowns whose diagonal entry is missing or zero.
     pub missing_diagonal: Indices,
+    /// Of one matrix of scalar rows: unknowns whose diagonal entry is missing, or below 10⁻³ of the largest of its row; else 0.
+    pub weak_diagonal: usize,
     /// Magnitudes of all entries. Of a Kronecker sum those of Aₜ weigh max|Cₜ|, here and below.
     pub entries: Extent,
     /// The largest magnitude of each row, empty ones left out.
@@ -120,9 +122,12 @@ impl Diagnosis {
         let empty_columns = (total(&own.empty_columns), few(&own.empty_columns));
         let missing = (own.missing_diagonal, own.first_missing.iter().map(unknown).collect());
         let [entries, rows, columns] = gather_extents(local.comm, [own.entries, own.rows, own.columns])?;
+        let mut weak = [own.weak_diagonal as f64];
+        local.comm.sum(&mut weak)?;
         let longest_row = comm::largest(local.comm, own.longest_row as f64)? as usize;
         Ok(Self {
             longest_row,
+            weak_diagonal: weak[0] as usize,
             empty_rows: Indices::gather(local.comm, empty_rows)?,
             empty_columns: Indices::gather(local.comm, empty_columns)?,
             missing_diagonal: Indices::gather(local.comm, missing)?,

@@ -5,7 +5,7 @@
 //! guess. Residuals of all attempts make one curve, and each change is an event. What is named is never changed: only what
 //! is left open differs from attempt to attempt.
 
-use crate::Result;
+use crate::matching::MatchingChoice;
 use crate::method::{MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
@@ -14,8 +14,11 @@ use crate::precond::{IlduSpec, PrecondSpec, TileFactor, TileShape};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use crate::solver::diagnosis::Diagnosis;
+use crate::solver::solution::{Event, EventKind};
 use crate::solver::watch::Patience;
 use crate::space::{History, Outcome, Store};
+use crate::text::plural;
+use crate::{Error, Result};
 
 /// A step of the ladder.
 struct Rung {
@@ -30,19 +33,29 @@ struct Rung {
 /// CG stands before it where A and the preconditioner are symmetric: half the work an iteration; on a structured grid with
 /// [`TILES`], which need as many iterations as subdomains and half the time of each (measured, H200). Coarse levels follow where these
 /// would take longer ([`sooner`]), and where coarse levels do not help either, the attempt before them gets its time after all.
-const LADDER: [Rung; 10] = [
+///
+/// Direct factors come early for small systems, which they take no longer than some attempts with incomplete ones, and late for larger ones.
+const LADDER: [Rung; 12] = [
     Rung { precond: "amg", method: MethodName::Cg, restart: 30 },
     Rung { precond: "ildu", method: MethodName::Cg, restart: 30 },
     Rung { precond: "amg", method: MethodName::Cg, restart: 30 },
     Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30 },
     Rung { precond: "amg", method: MethodName::Bicgstab, restart: 30 },
+    Rung { precond: "lu", method: MethodName::Gmres, restart: EARLY },
     Rung { precond: "ildu:cut=whole", method: MethodName::Gmres, restart: 100 },
     Rung { precond: "ildu:fill=1,cut=whole", method: MethodName::Gmres, restart: 100 },
     Rung { precond: "ildu:fill=2,cut=whole,shift=1e-6", method: MethodName::Gmres, restart: 200 },
+    Rung { precond: "lu", method: MethodName::Gmres, restart: LATE },
     Rung { precond: "ildu:fill=5,cut=whole,shift=1e-3", method: MethodName::Gmres, restart: 300 },
     // Auto is jacobi, or none where a diagonal block is singular: it can always be built.
     Rung { precond: "auto", method: MethodName::Gmres, restart: 300 },
 ];
+
+/// Restarts of GMRES around direct factors, of which one iteration or two are made: they say which of the two rungs it is.
+const EARLY: usize = 20;
+const LATE: usize = 30;
+/// Most unknowns for direct factors, early and late: in three dimensions those of more would take minutes, and nothing interrupts them.
+const DIRECT: [usize; 2] = [1 << 14, 1 << 17];
 
 /// Before subdomains, where [`tiles_fit`].
 const TILES: &str = "block-jacobi";
@@ -68,6 +81,16 @@ fn sooner(local: &LocalProblem, method: MethodName) -> f64 {
 /// A block row of more blocks: the graph has hubs, and coarse levels would be dense.
 const HUB: usize = 1000;
 
+/// As many weak diagonal entries are nothing to permute rows for.
+pub(crate) const FEW_WEAK: usize = 0;
+
+/// True where rows can be matched: of one matrix, on one rank.
+pub(crate) fn can_match(local: &LocalProblem) -> bool {
+    local.comm.size() == 1
+        && local.numbers.is_none()
+        && (local.terms.terms.len(), local.terms.stages()) == (1, 1)
+}
+
 /// What is known of a matrix.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
@@ -79,13 +102,44 @@ pub(crate) struct Seen {
     pub spread: f64,
     /// Blocks of the longest block row, where that is long.
     pub longest_row: usize,
+    /// Unknowns of scalar rows whose diagonal entry is weak.
+    pub weak: usize,
 }
 
 impl Seen {
     /// With what a pass over the entries found.
     pub fn new(symmetric: bool, tiles: bool, diagnosis: &Diagnosis) -> Self {
-        Self { symmetric, tiles, spread: diagnosis.spread(), longest_row: diagnosis.longest_row }
+        let (spread, longest_row) = (diagnosis.spread(), diagnosis.longest_row);
+        Self { symmetric, tiles, spread, longest_row, weak: diagnosis.weak_diagonal }
     }
+}
+
+/// What there is to say of the matching that is made, or is not.
+///
+/// # Errors
+/// A matching that was asked for and is not made for such a system.
+pub(crate) fn matching_choice(
+    local: &LocalProblem,
+    options: &Options,
+    diagnosis: &Diagnosis,
+    ladder: &[Attempt],
+) -> Result<Option<Event>> {
+    let choice = options.matching.unwrap_or_default();
+    if choice == MatchingChoice::On && !can_match(local) {
+        let why = "matching=on: rows are matched on one rank or GPU, of one matrix; leave it to auto, or take one rank";
+        return Err(Error::Unsupported(why.into()));
+    }
+    let weak = diagnosis.weak_diagonal;
+    let have = if weak == 1 { "has" } else { "have" };
+    let rows = format!("{} {have} a zero or small diagonal entry", plural(weak, "row"));
+    let why = if ladder.iter().any(|a| a.matching) {
+        format!("rows matched with columns for the preconditioner: {rows}")
+    } else if weak > FEW_WEAK && choice == MatchingChoice::Auto && !can_match(local) {
+        format!("rows not matched with columns, which is done on one rank or GPU alone: {rows}")
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(Event::new(EventKind::Choice, None, why)))
 }
 
 /// One attempt, decided.
@@ -97,6 +151,8 @@ pub(crate) struct Attempt {
     pub method: MethodSpec,
     /// Rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
+    /// Rows are matched with columns for the preconditioner, and both are scaled by that.
+    pub matching: bool,
     /// How long it is waited for where others may follow.
     pub patience: Patience,
 }
@@ -116,16 +172,23 @@ impl Attempt {
 /// The attempts at a problem, at least one, on a device that holds subdomains of at most `most_rows` block rows: where it
 /// cannot hold the whole as one, subdomains as large as that take its place. The same on every rank.
 pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, seen: Seen) -> Vec<Attempt> {
-    let Seen { symmetric, tiles, spread, longest_row } = seen;
+    let Seen { symmetric, tiles, spread, longest_row, weak } = seen;
     let (order, wanted) = (local.order(), options.precond_or_auto());
     let nodes = local.unknowns / order;
     let most = local.unknowns.min(options.stop().max_iterations.max(1));
     let open = *wanted == PrecondSpec::Auto;
     let equilibrate =
         options.equilibrate.unwrap_or(false) || (open && options.equilibrate.is_none() && spread > UNEVEN);
+    let matching = can_match(local)
+        && match options.matching.unwrap_or_default() {
+            MatchingChoice::On => true,
+            MatchingChoice::Auto => open && weak > FEW_WEAK,
+            MatchingChoice::Off => false,
+        };
     let as_one = |ildu: &IlduSpec| {
         local.numbers.is_none() && ildu.as_one(order, nodes, most_rows).most_rows(order) >= nodes
     };
+    let alone = local.comm.size() == 1 && local.numbers.is_none();
     let coarsened = local.unknowns >= NOT_COARSENED && longest_row <= HUB;
     let many =
         symmetric && coarsened && local.stages.is_none() && local.unknowns >= MANY[usize::from(order > 1)];
@@ -133,6 +196,12 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
     for rung in LADDER.iter().skip(usize::from(!many)) {
         if open && rung.precond == "amg" && !(coarsened && (symmetric == (rung.method == MethodName::Cg))) {
             continue;
+        }
+        if open && rung.precond == "lu" {
+            let most = DIRECT[usize::from(rung.restart == LATE)];
+            if !cfg!(feature = "lu") || !alone || local.unknowns > most {
+                continue;
+            }
         }
         let precond = match wanted {
             PrecondSpec::Auto => match rung.precond.parse().expect("the ladder is spelt right") {
@@ -170,23 +239,39 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
             other => other.clone(),
         };
         if !attempts.iter().any(|(a, p)| *p == alike && a.method == method) {
-            attempts.push((Attempt { precond, method, equilibrate, patience: Patience::USUAL }, alike));
+            // CG and its tiles want what is symmetric.
+            let matching = matching
+                && !matches!(method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_))
+                && !(open && precond == PrecondSpec::Lu); // it has pivots
+            let (equilibrate, patience) = (equilibrate && !matching, Patience::USUAL);
+            attempts.push((Attempt { precond, method, equilibrate, matching, patience }, alike));
         }
     }
     let attempts = attempts.into_iter().map(|(attempt, _)| attempt).collect();
-    if open { with_coarse_levels(local, attempts, options.equilibrate.unwrap_or(false)) } else { attempts }
+    let asked = options.matching == Some(MatchingChoice::On);
+    if open {
+        with_coarse_levels(local, attempts, options.equilibrate.unwrap_or(false), asked)
+    } else {
+        attempts
+    }
 }
 
 /// Attempts that wait for coarse levels no longer than those would take, and come again after them. Rows and columns keep their scales
 /// where nobody has `asked` for another: interpolation takes constants for smooth, which a scaled system's smooth vectors are not.
-fn with_coarse_levels(local: &LocalProblem, attempts: Vec<Attempt>, asked: bool) -> Vec<Attempt> {
+fn with_coarse_levels(
+    local: &LocalProblem,
+    attempts: Vec<Attempt>,
+    asked: bool,
+    matching: bool,
+) -> Vec<Attempt> {
     let coarse = |attempt: &Attempt| matches!(attempt.precond, PrecondSpec::Amg(_));
     let mut all: Vec<Attempt> = Vec::with_capacity(attempts.len() + 1);
     for mut attempt in attempts {
         let mut again = None;
         if coarse(&attempt) {
             attempt.patience = Patience::CYCLES;
-            attempt.equilibrate = asked;
+            attempt.matching &= matching;
+            attempt.equilibrate = asked && !attempt.matching;
             again = all.last_mut().map(|before| {
                 let usual = before.clone();
                 before.patience = Patience::until(sooner(local, before.method.name()));
@@ -333,7 +418,10 @@ mod tests {
             "ildu:cut=whole with gmres(100)",
         ];
         assert_eq!(all[..4], first);
-        assert_eq!(all.len(), LADDER.len() - 2);
+        // No CG, and direct factors late: the system is too large for them to come early.
+        let direct = usize::from(cfg!(feature = "lu"));
+        assert_eq!(all.len(), LADDER.len() - 4 + direct);
+        assert_eq!(all.iter().filter(|name| *name == "lu with gmres(30)").count(), direct);
         let all = names("precond=jacobi", LARGE);
         let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
         assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
@@ -345,12 +433,14 @@ mod tests {
         assert_eq!(names("precond=ras deterministic=true", LARGE)[0], "ras:deterministic with bicgstab");
         assert_eq!(names("precond=ras method=bicgstab", LARGE), ["ras with bicgstab"]);
         let all = names("method=gmres:restart=7", LARGE);
-        assert!(all.len() == 8 && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
+        assert!(all.len() == 8 + direct && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
         assert_eq!(names("method=gmres:restart=7 precond=jacobi", LARGE), ["jacobi with gmres(7)"]);
         // Of a small system the whole is a subdomain, and no basis is longer than the system.
         let all = names("method=gmres", 20);
         assert_eq!(all[0], "ildu with gmres(20)");
-        assert_eq!(all[1], "ildu:fill=1,cut=whole with gmres(20)");
+        let direct = all.iter().position(|name| name == "lu with gmres(20)");
+        assert_eq!(direct, cfg!(feature = "lu").then_some(1));
+        assert!(all[1..3].contains(&"ildu:fill=1,cut=whole with gmres(20)".to_string()), "{all:?}");
     }
 
     #[test]
@@ -367,7 +457,6 @@ mod tests {
             ("precond=amg", ["amg with cg", "amg with bicgstab"]),
             ("precond=amg:cycle=k", ["amg:cycle=k with cg", "amg:cycle=k with fgmres(3)"]),
             ("precond=ildu:shift=1e-3", ["ildu:shift=1e-3 with bicgstab", "ildu:shift=1e-3 with gmres(3)"]),
-            ("method=gmres", ["ildu with gmres(3)", "ildu:fill=1,cut=whole with gmres(3)"]),
         ] {
             let options = options.parse::<Options>().unwrap().settled().unwrap();
             let ladder = ladder(

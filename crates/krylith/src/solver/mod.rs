@@ -11,7 +11,7 @@ mod device;
 mod diagnosis;
 mod estimate;
 pub mod host;
-mod ladder;
+pub(crate) mod ladder;
 mod null_space;
 mod parts;
 mod plan;
@@ -31,6 +31,8 @@ pub use plan::{Plan, PlannedAttempt};
 pub use residual::OriginalSystem;
 pub use setup::{SetupPart, SetupParts};
 pub use solution::{DeviceUsed, Event, EventKind, Solution};
+#[cfg(feature = "cuda")]
+pub(crate) use survey::WEAK;
 pub use survey::{Extent, Survey};
 pub use watch::Cancel;
 

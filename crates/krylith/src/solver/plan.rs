@@ -37,6 +37,8 @@ pub struct Plan {
     pub symmetric: bool,
     /// Rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
+    /// Rows are matched with columns for some attempt's preconditioner.
+    pub matching: bool,
     /// One after the other, as long as none has converged.
     pub attempts: Vec<PlannedAttempt>,
 }
@@ -79,6 +81,7 @@ impl Plan {
         let seen = Seen::new(symmetric, tiles, diagnosis);
         let attempts = ladder::ladder(&local, &options, place.most_rows, seen);
         let equilibrate = attempts[0].equilibrate;
+        let matching = attempts.iter().any(|a| a.matching);
         let planned = attempts.iter().map(|attempt| PlannedAttempt {
             name: attempt.name(),
             memory: attempt.memory(local.terms, &options),
@@ -91,6 +94,7 @@ impl Plan {
             free: place.free,
             symmetric,
             equilibrate,
+            matching,
             attempts: planned.collect(),
         })
     }

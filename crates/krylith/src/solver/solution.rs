@@ -34,6 +34,8 @@ pub struct Solution {
     pub format: Format,
     /// Rows and columns were scaled for it.
     pub equilibrated: bool,
+    /// Rows were matched with columns for it, and both scaled by that.
+    pub matched: bool,
     /// Null vectors projected out.
     pub null_vectors: usize,
     /// What the entries tell, such as empty rows and diagonal entries that are zero.
@@ -65,6 +67,7 @@ impl Solution {
         (self.method, self.precond) = (other.method, other.precond.clone());
         self.format = other.format;
         (self.equilibrated, self.null_vectors) = (other.equilibrated, other.null_vectors);
+        self.matched = other.matched;
         (self.device, self.target) = (other.device.clone(), other.target);
         self.diagnosis = other.diagnosis.clone();
         self.events.clear();

@@ -73,8 +73,23 @@ pub struct Survey {
     pub missing_diagonal: usize,
     /// The first of them.
     pub first_missing: Vec<usize>,
+    /// Of one matrix of scalar rows: unknowns whose diagonal entry is [`WEAK`] or missing.
+    pub weak_diagonal: usize,
     /// Blocks of the longest block row where that has more than 256; else 0.
     pub longest_row: usize,
+}
+
+/// A diagonal entry below this share of its row's largest is weak.
+pub(crate) const WEAK: f64 = 1e-3;
+
+/// True for a weak diagonal entry; empty rows have one.
+fn is_weak(diagonal: f64, largest: f64) -> bool {
+    diagonal == 0.0 || diagonal.abs() < WEAK * largest
+}
+
+/// One matrix of scalar rows.
+fn is_scalar(terms: &Terms) -> bool {
+    (terms.terms.len(), terms.block(), terms.stages()) == (1, 1, 1)
 }
 
 /// Blocks up to which no row is long.
@@ -116,6 +131,7 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
         empty_columns: columns.empty,
         missing_diagonal: rows.missing,
         first_missing: rows.first_missing,
+        weak_diagonal: if is_scalar(terms) { rows.weak } else { 0 },
         longest_row: rows.longest_row,
     })
 }
@@ -130,6 +146,7 @@ impl Survey {
             rows: extent(found.rows),
             columns: extent(found.columns),
             missing_diagonal: found.counts[2],
+            weak_diagonal: if is_scalar(terms) { found.weak } else { 0 },
             longest_row: found.longest_row,
             ..Self::default()
         };
@@ -193,6 +210,7 @@ struct Found {
     extent: Extent,
     empty: Vec<Range<usize>>,
     missing: usize,
+    weak: usize,
     first_missing: Vec<usize>,
     longest_row: usize,
     /// Of the block row at hand: the largest entry of each scalar row, term by term.
@@ -235,6 +253,7 @@ impl Found {
                         self.first_missing.push(place + k);
                     }
                 }
+                self.weak += usize::from(is_weak(entry(&parts[0]), parts[0].weight * maxima[r]));
                 if !both().any(|(part, max)| part.has_row[k] && max > 0.0) {
                     self.push_empty(place + k);
                 }
@@ -253,6 +272,7 @@ impl Found {
         self.entries = self.entries.and(behind.entries);
         self.extent = self.extent.and(behind.extent);
         self.missing += behind.missing;
+        self.weak += behind.weak;
         self.longest_row = self.longest_row.max(behind.longest_row);
         behind.empty.into_iter().for_each(|run| push(&mut self.empty, run));
         self.first_missing.extend(behind.first_missing);

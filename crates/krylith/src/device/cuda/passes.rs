@@ -11,6 +11,7 @@ use crate::matrix::Dense;
 use crate::operator::Terms;
 use crate::partition::RowNumbers;
 use crate::precond::{Factors, Scaling};
+use crate::solver::WEAK;
 use crate::space::Space;
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -31,6 +32,8 @@ pub(crate) struct Magnitudes {
     pub counts: [usize; 3],
     /// Blocks of the longest block row where that has more than 256; else 0.
     pub longest_row: usize,
+    /// Unknowns whose diagonal entry, of the first stage, is [`WEAK`] or missing.
+    pub weak: usize,
     terms: Vec<TermMaxima>,
 }
 
@@ -89,8 +92,8 @@ impl Cuda {
         let (b, n, device) = (terms.block(), terms.block_rows(), self.device());
         let what = "the largest entries of rows and columns";
         let (inf, none) = (f64::INFINITY.to_bits(), 0u64);
-        // Extents of entries, rows and columns, counts, and the longest row.
-        let found = device.upload(&[inf, none, inf, none, inf, none, 0, 0, 0, 0], what)?;
+        // Extents of entries, rows and columns, counts, the longest row, and how many diagonal entries are weak.
+        let found = device.upload(&[inf, none, inf, none, inf, none, 0, 0, 0, 0, 0], what)?;
         let mut maxima = Vec::with_capacity(matrices.len());
         for ((c, a), on) in terms.terms.iter().zip(&matrices) {
             let mut of = TermMaxima {
@@ -148,11 +151,12 @@ impl Cuda {
                     two.columns.pointer(),
                     one.diagonal.pointer(),
                     two.diagonal.pointer(),
+                    WEAK,
                     found.at(2)
                 )?;
             }
         }
-        let mut host = [0; 10];
+        let mut host = [0; 11];
         device.read(&found, 0, &mut host)?;
         let extent = |k: usize| [f64::from_bits(host[k]), f64::from_bits(host[k + 1])];
         Ok(Some(Magnitudes {
@@ -161,6 +165,7 @@ impl Cuda {
             columns: extent(4),
             counts: [6, 7, 8].map(|k| host[k] as usize),
             longest_row: host[9] as usize,
+            weak: host[10] as usize,
             terms: maxima,
         }))
     }

@@ -143,12 +143,13 @@ entry_maxima(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, 
 struct Term { double weight, rows, columns, diagonal[4]; };
 
 // What the maxima of one or two terms say of their sum. found: smallest and largest of the rows' largest entries, of the columns', how many
-// unknowns have an empty row, an empty column, a diagonal entry that is zero. Diagonals are added without contraction, as on the host.
+// unknowns have an empty row, an empty column, a diagonal entry that is zero; behind one number more, of how many the diagonal entry of the first
+// stage is zero or below `weak` of the row's largest. Diagonals are added without contraction, as on the host.
 extern "C" __global__ void survey(const int count, const int terms, const int stages, const Term* __restrict__ of, const double* __restrict__ rows0,
                                   const double* __restrict__ rows1, const double* __restrict__ columns0, const double* __restrict__ columns1,
-                                  const double* __restrict__ diagonal0, const double* __restrict__ diagonal1, u64* found) {
+                                  const double* __restrict__ diagonal0, const double* __restrict__ diagonal1, const double weak, u64* found) {
     Extent rows = {~0ull, 0}, columns = {~0ull, 0};
-    int empty_rows = 0, empty_columns = 0, missing = 0;
+    int empty_rows = 0, empty_columns = 0, missing = 0, small = 0;
     for (int e = blockIdx.x * blockDim.x + threadIdx.x; e < count; e += gridDim.x * blockDim.x) {
         double row = 0.0, column = 0.0, diagonal[4] = {};
         int row_stages = 0, column_stages = 0;
@@ -168,16 +169,17 @@ extern "C" __global__ void survey(const int count, const int terms, const int st
         empty_columns += stages - __popc(column_stages);
 #pragma unroll
         for (int k = 0; k < 4; ++k) missing += k < stages && diagonal[k] == 0.0;
+        small += diagonal[0] == 0.0 || fabs(diagonal[0]) < weak * row;
     }
     tell(rows, found);
     tell(columns, found + 2);
-    const int counts[3] = {empty_rows, empty_columns, missing};
+    const int counts[4] = {empty_rows, empty_columns, missing, small};
 #pragma unroll
-    for (int n = 0; n < 3; ++n) {
+    for (int n = 0; n < 4; ++n) {
         int sum = counts[n];
 #pragma unroll
         for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-        if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(found + 4 + n, (u64)sum);
+        if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(found + 4 + n + (n == 3), (u64)sum);
     }
 }
 

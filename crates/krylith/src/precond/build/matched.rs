@@ -1,0 +1,150 @@
+//! A preconditioner of the matched matrix: M⁻¹ = D_c F⁻¹ P D_r with F ≈ P D_r A D_c ([`Matching`]).
+//!
+//! As with [`Equilibrated`] operator, residual and tolerances stay those of A. Blocks are taken apart: rows of scalars go where they
+//! fit. The permutation is a product with a matrix of one entry a row, which every device has. New values keep permutation and scales.
+//! Ledger of one application, n numbers: F and 10 n, and 12 bytes a row of the permutation.
+
+use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, by_name};
+use crate::matching::Matching;
+use crate::matrix::Csr;
+use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::precond::{Equilibrated, PrecondSpec, Scaling};
+use crate::problem::LocalProblem;
+use crate::solver::SolverSpace;
+use crate::solver::setup::{self, SetupPart};
+use crate::space::Store;
+use crate::text::{count, plural, seconds};
+use crate::{Error, Result};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// D_c F⁻¹ P D_r.
+struct Matched<S: SolverSpace> {
+    scaled: Equilibrated<S, Permuted<S>>,
+    matching: Matching,
+    operator: Option<SharedOperator<S>>,
+}
+
+/// F⁻¹ P, or P.
+struct Permuted<S: SolverSpace> {
+    permutation: PointBlock<S>,
+    work: RefCell<S::Vector>,
+    inner: Boxed<S>,
+}
+
+/// The preconditioner of this name for the matched matrix of a problem that stands on one rank.
+pub(super) fn build<S: SolverSpace>(
+    space: &S,
+    local: &LocalProblem,
+    wanted: &PrecondSpec,
+    store: Store,
+    a: &SharedOperator<S>,
+    notes: &mut Vec<String>,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let start = Instant::now();
+    let survey = setup::begin(SetupPart::Survey);
+    let csr = scalars(local.terms)?;
+    let matching = Matching::of(&csr)?;
+    let scaled = Terms::csr(&matching.scaled(&csr)?)?;
+    drop(csr);
+    let n = matching.rows().len();
+    let ones = Csr::new(n, n, (0..=n).collect(), matching.rows().to_vec(), vec![1.0; n])?;
+    let permutation = PointBlock::csr(space, &ones, Store::F64)?;
+    drop(survey);
+    let moved = matching.rows().iter().enumerate().filter(|(place, row)| *place != **row as usize).count();
+    let time = seconds(start.elapsed().as_secs_f64());
+    let detail =
+        format!("rows matched with columns: {} of {} moved, in {time}", count(moved), plural(n, "row"));
+    let unmatched = matching.unmatched();
+    if !unmatched.is_empty() {
+        let first: Vec<usize> = unmatched.iter().map(|&row| row as usize).collect();
+        let rows = crate::solver::Indices::of(&first);
+        notes.push(format!("rows {rows} match no column: the matrix is structurally singular"));
+    }
+    // Nodes, their coordinates and what was planned for them are those of A.
+    let nodes = LocalProblem { near: &[], coordinates: None, grid: None, subdomains: None, ..*local };
+    let local = &LocalProblem { terms: &scaled, ..nodes };
+    let operator = match wanted.multiplies() {
+        true => Some(Rc::new(RefCell::new(PointBlock::new(space, &scaled, store, false)?))),
+        false => None,
+    };
+    let place = |e| match e {
+        Error::SingularBlock { row, kind, remedy } => {
+            Error::SingularBlock { row: matching.rows()[row] as usize, kind, remedy }
+        }
+        Error::Pivot { row, kind, remedy } => {
+            Error::Pivot { row: matching.rows()[row] as usize, kind, remedy }
+        }
+        e => e,
+    };
+    let made = by_name(space, &scaled, local, wanted, store, operator.as_ref().unwrap_or(a), notes);
+    let (inner, mut info) = made.map_err(place)?;
+    info.details.push(detail);
+    info.keeps_symmetry = false;
+    let scaling = Scaling { rows: matching.row_scales(), columns: matching.column_scales() };
+    let permuted = Permuted { permutation, work: RefCell::new(space.vector()?), inner };
+    let scaled = Equilibrated::new(space, &scaling, Some(permuted))?;
+    Ok((Some(Box::new(Matched { scaled, matching, operator })), info))
+}
+
+/// The matrix of one term, by scalars.
+fn scalars(terms: &Terms) -> Result<Csr> {
+    let [(c, a)] = &terms.terms[..] else {
+        return Err(Error::Unsupported("a matching of a sum of terms; leave `matching` to auto".into()));
+    };
+    let mut csr = a.to_csr();
+    let c = c[(0, 0)];
+    if c != 1.0 {
+        csr.values_mut().iter_mut().for_each(|v| *v *= c);
+    }
+    Ok(csr)
+}
+
+impl<S: SolverSpace> LinearOperator<S> for Permuted<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let Some(inner) = &self.inner else { return self.permutation.apply(space, x, y) };
+        let work = &mut *self.work.borrow_mut();
+        self.permutation.apply(space, x, work)?;
+        inner.apply(space, work, y)
+    }
+    fn key(&self) -> u64 {
+        self.permutation.key() ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(12))
+    }
+    fn bytes(&self) -> u64 {
+        self.permutation.bytes() + self.inner.as_ref().map_or(0, |p| p.bytes())
+    }
+    fn recordable(&self) -> bool {
+        self.permutation.recordable() && self.inner.as_ref().is_none_or(|p| p.recordable())
+    }
+}
+
+impl<S: SolverSpace> LinearOperator<S> for Matched<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.scaled.apply(space, x, y)
+    }
+    fn key(&self) -> u64 {
+        self.scaled.key()
+    }
+    fn bytes(&self) -> u64 {
+        self.scaled.bytes()
+    }
+    fn recordable(&self) -> bool {
+        self.scaled.recordable()
+    }
+}
+
+impl<S: SolverSpace> Preconditioner<S> for Matched<S> {
+    fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
+        let scaled = Terms::csr(&self.matching.scaled(&scalars(terms)?)?)?;
+        if let Some(a) = &self.operator {
+            a.borrow_mut().update_values(space, 0, scaled.terms[0].1.numbers())?;
+        }
+        let inner = self.scaled.inner_mut().and_then(|p| p.inner.as_mut());
+        inner.map_or(Ok(()), |p| p.update_values(space, &scaled, TermValues::from(&scaled)))
+    }
+    fn take_events(&mut self) -> Vec<String> {
+        let inner = self.scaled.inner_mut().and_then(|p| p.inner.as_mut());
+        inner.map_or_else(Vec::new, |p| p.take_events())
+    }
+}
