@@ -166,9 +166,9 @@ fn by_name<S: SolverSpace>(
             multilevel::build(space, terms, local, (spec, smoothed), store, a)
         }
         #[cfg(feature = "lu")]
-        PrecondSpec::Lu => lu::build(space, terms, local),
+        PrecondSpec::Lu(spec) => lu::build(space, terms, local, *spec),
         #[cfg(not(feature = "lu"))]
-        PrecondSpec::Lu => Err(Error::Unsupported(
+        PrecondSpec::Lu(_) => Err(Error::Unsupported(
             "lu: direct factors are not in this build; enable its feature `lu`".into(),
         )),
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
@@ -509,7 +509,7 @@ impl PrecondSpec {
         let both = |parts: &[PrecondSpec; 2]| parts.iter().map(|part| part.memory(terms, store)).sum::<u64>();
         match self {
             // Factors are on the host, where they are weighed once they are analysed.
-            PrecondSpec::None | PrecondSpec::Lu => 0,
+            PrecondSpec::None | PrecondSpec::Lu(_) => 0,
             // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
             PrecondSpec::Auto | PrecondSpec::Jacobi { .. } => n * order * (8 + width),
             // Both halves, where it is not known yet whether one is enough.

@@ -166,6 +166,11 @@ impl SparseLu {
         }
     }
 
+    /// Bytes of so many numbers of factors.
+    pub(crate) fn bytes_of(numbers: usize) -> u64 {
+        ENTRY.saturating_mul(numbers as u64)
+    }
+
     /// Numbers of the assembled matrix.
     pub fn stored(&self) -> usize {
         self.matrix.values.len()
@@ -462,14 +467,14 @@ fn buffer(size: StackReq) -> Result<MemBuffer> {
 const ENTRY: u64 = 16;
 
 fn fits(what: &str, numbers: usize, room: Option<u64>) -> Result<()> {
-    let needed = ENTRY * numbers as u64;
+    let needed = SparseLu::bytes_of(numbers);
     match room.filter(|room| needed > *room) {
         None => Ok(()),
         Some(free) => Err(Error::Memory {
             what: format!("lu: {what}"),
             needed,
             free,
-            place: "the host".into(),
+            place: "the host, as far as factors may take it".into(),
             remedy: "take incomplete factors, such as ildu or ras, or coarse levels (amg)",
         }),
     }

@@ -44,7 +44,7 @@ pub use schwarz::{
     SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan,
     SchwarzSettings, TriangularSolve,
 };
-pub use spec::{AmgSpec, IlduSpec, PrecondSpec, RasSpec, TileSpec};
+pub use spec::{AmgSpec, IlduSpec, LuSpec, PrecondSpec, RasSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
 
 /// The vector passes of every preconditioner: what a device compiles.

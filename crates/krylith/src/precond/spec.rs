@@ -2,10 +2,12 @@
 //! other; `symmetric(A then B)` goes back by A. `+` binds closer than `then`; both are read from the left.
 
 mod amg;
+mod lu;
 mod ras;
 
 pub use amg::AmgSpec;
 pub(super) use amg::kind_name;
+pub use lu::LuSpec;
 pub use ras::RasSpec;
 pub(super) use ras::{factor_name, solve_name};
 
@@ -48,7 +50,7 @@ pub enum PrecondSpec {
     /// Coarse levels without smoothing on the finest: a part of compositions.
     Coarse(AmgSpec),
     /// Sparse direct factors, with pivoting.
-    Lu,
+    Lu(LuSpec),
     /// Both, added.
     Sum(Box<[PrecondSpec; 2]>),
     /// The second on what the first leaves over.
@@ -145,12 +147,12 @@ impl std::str::FromStr for PrecondSpec {
             return Err(Error::invalid(format!("`{}` is given twice in `{text}`", parameters[i].0)));
         }
         match name {
-            "auto" | "none" | "lu" if !parameters.is_empty() => {
+            "auto" | "none" if !parameters.is_empty() => {
                 Err(Error::invalid(format!("`{name}` takes no parameters")))
             }
             "auto" => Ok(PrecondSpec::Auto),
             "none" => Ok(PrecondSpec::None),
-            "lu" => Ok(PrecondSpec::Lu),
+            "lu" => LuSpec::parse(parameters).map(PrecondSpec::Lu),
             "jacobi" => {
                 let mut block = None;
                 for (key, value) in parameters {
@@ -190,7 +192,7 @@ impl std::str::FromStr for PrecondSpec {
                     "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed,strength=T,truncate=N,aggressive=N,\
                      smoother=jacobi|chebyshev|ildu,sweeps=N,degree=N,coarsest=N,levels=N,store=f64|f32]",
                     "coarse[:the same keys]",
-                    "lu",
+                    "lu[:most=N]",
                     "`A+B`, `A then B` and `symmetric(A then B)` of them",
                 ],
             ),
@@ -261,7 +263,7 @@ impl std::fmt::Display for PrecondSpec {
         match self {
             PrecondSpec::Auto => f.write_str("auto"),
             PrecondSpec::None => f.write_str("none"),
-            PrecondSpec::Lu => f.write_str("lu"),
+            PrecondSpec::Lu(lu) => lu.spelt(f),
             PrecondSpec::Jacobi { block: None } => f.write_str("jacobi"),
             PrecondSpec::Jacobi { block: Some(block) } => write!(f, "jacobi:block={block}"),
             PrecondSpec::BlockJacobi(tiles) => tiles.spelt(f),
@@ -285,7 +287,7 @@ impl PrecondSpec {
             | PrecondSpec::Symmetric(_)
             | PrecondSpec::Amg(_)
             | PrecondSpec::Coarse(_)
-            | PrecondSpec::Lu => true,
+            | PrecondSpec::Lu(_) => true,
             PrecondSpec::Sum(parts) => parts.iter().any(Self::multiplies),
             _ => false,
         }
@@ -321,7 +323,7 @@ impl PrecondSpec {
             | PrecondSpec::BlockJacobi(_)
             | PrecondSpec::Amg(_)
             | PrecondSpec::Coarse(_)
-            | PrecondSpec::Lu => true,
+            | PrecondSpec::Lu(_) => true,
             // With shifted pivots the factors need not be definite where the matrix is.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
             PrecondSpec::Sum(parts) | PrecondSpec::Symmetric(parts) => parts.iter().all(Self::keeps_symmetry),
@@ -369,7 +371,7 @@ impl PrecondSpec {
             | PrecondSpec::Jacobi { .. }
             | PrecondSpec::BlockJacobi(_)
             | PrecondSpec::Coarse(_)
-            | PrecondSpec::Lu => None,
+            | PrecondSpec::Lu(_) => None,
         }
     }
 }
@@ -524,7 +526,7 @@ mod tests {
             "ildu:fill=2,rows=100,cut=two-level,shift=1e-3",
             "auto",
             "none",
-            "lu",
+            "lu:most=100",
             "stage:fill=1",
             "jacobi then ildu+stage then jacobi",
             "symmetric(ildu:rows=100 then coarse)",
@@ -569,7 +571,7 @@ mod tests {
             ("jacobi:block=9", "from 1 to 8"),
             ("jacobi:block=1,block=2", "twice"),
             ("none:block=1", "no parameters"),
-            ("lu:fill=1", "no parameters"),
+            ("lu:fill=1", "unknown key of lu `fill`; the known one is most"),
             ("ildu0:block=1", "unknown key of ildu0 `block`; the known ones are fill, rows, cut, shift"),
             ("ildu0:rows=0", "ildu0:rows=0: expected a whole number from 1"),
             ("ildu0:shift=-1", "expected a positive number"),

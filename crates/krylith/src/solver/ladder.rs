@@ -41,11 +41,11 @@ const LADDER: [Rung; 12] = [
     Rung { precond: "amg", method: MethodName::Cg, restart: 30 },
     Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30 },
     Rung { precond: "amg", method: MethodName::Bicgstab, restart: 30 },
-    Rung { precond: "lu", method: MethodName::Gmres, restart: EARLY },
+    Rung { precond: DIRECT, method: MethodName::Gmres, restart: EARLY },
     Rung { precond: "ildu:cut=whole", method: MethodName::Gmres, restart: 100 },
     Rung { precond: "ildu:fill=1,cut=whole", method: MethodName::Gmres, restart: 100 },
     Rung { precond: "ildu:fill=2,cut=whole,shift=1e-6", method: MethodName::Gmres, restart: 200 },
-    Rung { precond: "lu", method: MethodName::Gmres, restart: LATE },
+    Rung { precond: DIRECT, method: MethodName::Gmres, restart: LATE },
     Rung { precond: "ildu:fill=5,cut=whole,shift=1e-3", method: MethodName::Gmres, restart: 300 },
     // Auto is jacobi, or none where a diagonal block is singular: it can always be built.
     Rung { precond: "auto", method: MethodName::Gmres, restart: 300 },
@@ -54,8 +54,11 @@ const LADDER: [Rung; 12] = [
 /// Restarts of GMRES around direct factors, of which one iteration or two are made: they say which of the two rungs it is.
 const EARLY: usize = 20;
 const LATE: usize = 30;
-/// Most unknowns for direct factors, early and late: in three dimensions those of more would take minutes, and nothing interrupts them.
-const DIRECT: [usize; 2] = [1 << 14, 1 << 17];
+/// As nothing interrupts them, they have at most as many numbers as some seconds can make: with 2.5e8, which a random graph of 22,500 nodes
+/// has, they take two minutes.
+const DIRECT: &str = "lu:most=40000000";
+/// Most unknowns for direct factors, early and late.
+const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
 
 /// Before subdomains, where [`tiles_fit`].
 const TILES: &str = "block-jacobi";
@@ -197,9 +200,9 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
         if open && rung.precond == "amg" && !(coarsened && (symmetric == (rung.method == MethodName::Cg))) {
             continue;
         }
-        if open && rung.precond == "lu" {
-            let most = DIRECT[usize::from(rung.restart == LATE)];
-            if !cfg!(feature = "lu") || !alone || local.unknowns > most {
+        if rung.precond == DIRECT {
+            let most = MOST_DIRECT[usize::from(rung.restart == LATE)];
+            if !open || !cfg!(feature = "lu") || !alone || local.unknowns > most {
                 continue;
             }
         }
@@ -242,7 +245,7 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
             // CG and its tiles want what is symmetric.
             let matching = matching
                 && !matches!(method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_))
-                && !(open && precond == PrecondSpec::Lu); // it has pivots
+                && !(open && matches!(precond, PrecondSpec::Lu(_))); // it has pivots
             let (equilibrate, patience) = (equilibrate && !matching, Patience::USUAL);
             attempts.push((Attempt { precond, method, equilibrate, matching, patience }, alike));
         }
@@ -421,7 +424,7 @@ mod tests {
         // No CG, and direct factors late: the system is too large for them to come early.
         let direct = usize::from(cfg!(feature = "lu"));
         assert_eq!(all.len(), LADDER.len() - 4 + direct);
-        assert_eq!(all.iter().filter(|name| *name == "lu with gmres(30)").count(), direct);
+        assert_eq!(all.iter().filter(|name| **name == format!("{DIRECT} with gmres(30)")).count(), direct);
         let all = names("precond=jacobi", LARGE);
         let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
         assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
@@ -438,7 +441,7 @@ mod tests {
         // Of a small system the whole is a subdomain, and no basis is longer than the system.
         let all = names("method=gmres", 20);
         assert_eq!(all[0], "ildu with gmres(20)");
-        let direct = all.iter().position(|name| name == "lu with gmres(20)");
+        let direct = all.iter().position(|name| *name == format!("{DIRECT} with gmres(20)"));
         assert_eq!(direct, cfg!(feature = "lu").then_some(1));
         assert!(all[1..3].contains(&"ildu:fill=1,cut=whole with gmres(20)".to_string()), "{all:?}");
     }

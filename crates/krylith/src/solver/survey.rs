@@ -73,7 +73,7 @@ pub struct Survey {
     pub missing_diagonal: usize,
     /// The first of them.
     pub first_missing: Vec<usize>,
-    /// Of one matrix of scalar rows: unknowns whose diagonal entry is [`WEAK`] or missing.
+    /// Of one matrix of scalar rows: unknowns whose diagonal entry is missing, or below 10⁻³ of the largest of its row.
     pub weak_diagonal: usize,
     /// Blocks of the longest block row where that has more than 256; else 0.
     pub longest_row: usize,

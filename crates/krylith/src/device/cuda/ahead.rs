@@ -112,7 +112,7 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
     };
     match precond {
         // Those of ras are compiled when it is built.
-        PrecondSpec::None | PrecondSpec::Lu => {}
+        PrecondSpec::None | PrecondSpec::Lu(_) => {}
         PrecondSpec::Ras(_) if (1..=8).contains(&b) => {
             all.extend(schwarz::kernels([b], store));
             all.extend(sweeps(SCHWARZ_SWEEPS));

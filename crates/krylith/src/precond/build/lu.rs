@@ -1,6 +1,6 @@
 //! Direct factors by name: how much memory they may take, and what there is to say of them.
 
-use super::super::SparseLu;
+use super::super::{LuSpec, SparseLu};
 use super::{Boxed, PrecondInfo, Preconditioner};
 use crate::comm::agree;
 use crate::operator::{TermValues, Terms};
@@ -16,11 +16,16 @@ pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
     local: &LocalProblem,
+    spec: LuSpec,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     let _factors = setup::begin(SetupPart::Factors);
     let made = match local.comm.size() {
-        1 => SparseLu::new(terms, host::memory().map(|(_, free)| free / 2)),
+        1 => {
+            let named = spec.most.map(SparseLu::bytes_of);
+            let free = host::memory().map(|(_, free)| free / 2);
+            SparseLu::new(terms, named.into_iter().chain(free).min())
+        }
         ranks => Err(Error::Unsupported(format!(
             "lu: the system is spread over {ranks} ranks, and direct factors need it whole; start one rank, or take ras or amg"
         ))),
