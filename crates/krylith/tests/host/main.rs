@@ -26,4 +26,5 @@ mod random_systems;
 mod schwarz;
 mod solver;
 mod subdomains;
+mod weak_diagonals;
 mod wrappers;

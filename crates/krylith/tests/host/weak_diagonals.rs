@@ -1,0 +1,94 @@
+//! Systems whose diagonal entries are zero: rows matched with columns, and direct factors.
+
+use krylith::matrix::{Csr, Dense, KroneckerSum};
+use krylith::solver::EventKind;
+use krylith::{Error, Options, Outcome, Solver};
+
+const UNKNOWNS: usize = 500;
+
+/// A tridiagonal matrix that is not symmetric, times `scale`, its rows moved down by seven places.
+fn moved(scale: f64) -> Csr {
+    let mut entries = Vec::new();
+    for i in 0..UNKNOWNS {
+        let row = ((i + 7) % UNKNOWNS) as u32;
+        for (j, v) in [(i.wrapping_sub(1), -1.0), (i, 3.0), (i + 1, -1.5)] {
+            if j < UNKNOWNS {
+                entries.push((row, j as u32, scale * v));
+            }
+        }
+    }
+    Csr::from_triplets(UNKNOWNS, UNKNOWNS, &entries).unwrap()
+}
+
+fn known(i: usize) -> f64 {
+    1.0 + (i % 5) as f64
+}
+
+fn rhs(a: &Csr) -> Vec<f64> {
+    let row = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * known(j as usize)).sum();
+    (0..a.rows()).map(row).collect()
+}
+
+fn error(x: &[f64]) -> f64 {
+    x.iter().enumerate().map(|(i, x)| (x - known(i)).abs()).fold(0.0, f64::max)
+}
+
+fn options(text: &str) -> Options {
+    format!("device=cpu threads=1 rtol=1e-10 {text}").parse().unwrap()
+}
+
+#[test]
+fn matched_rows_have_factors() {
+    let (a, twice) = (moved(1.0), moved(2.0));
+    for (store, most) in [("f64", 2), ("f32", 20)] {
+        let wanted = options(&format!("method=bicgstab precond=ildu:cut=whole matching=on store={store}"));
+        let mut solver = Solver::new(&a, &wanted).unwrap();
+        let mut x = vec![0.0; UNKNOWNS];
+        let solution = solver.solve(&rhs(&a), &mut x).unwrap();
+        assert!(solution.converged() && solution.matched, "{store}: {:?}", solution.outcome());
+        // Once the rows are where they belong the factors are those of a tridiagonal matrix: nothing is left out.
+        assert!(solution.history.iterations <= most, "{store}: {} iterations", solution.history.iterations);
+        assert!(error(&x) < 1e-7, "{store}: {:e}", error(&x));
+        solver.update_values(twice.values()).unwrap();
+        x.fill(0.0);
+        assert!(solver.solve(&rhs(&twice), &mut x).unwrap().converged(), "{store}: new values");
+        assert!(error(&x) < 1e-7, "{store}, new values: {:e}", error(&x));
+    }
+    // The same without: nothing to divide by.
+    let wanted = options("method=bicgstab precond=ildu:cut=whole matching=off max_iterations=200");
+    let mut x = vec![0.0; UNKNOWNS];
+    let outcome = Solver::new(&a, &wanted).and_then(|mut s| Ok(s.solve(&rhs(&a), &mut x)?.outcome()));
+    assert!(!matches!(outcome, Ok(Outcome::Converged)), "{outcome:?}");
+}
+
+#[test]
+fn auto_matches_rows_and_says_so() {
+    let a = moved(1.0);
+    let mut x = vec![0.0; UNKNOWNS];
+    let mut solver = Solver::new(&a, &options("")).unwrap();
+    let solution = solver.solve(&rhs(&a), &mut x).unwrap();
+    let said = |e: &krylith::solver::Event| e.kind == EventKind::Choice && e.detail.contains("rows matched");
+    assert!(solution.converged() && solution.matched && solution.events.iter().any(said));
+    assert!(error(&x) < 1e-7, "{:e}", error(&x));
+}
+
+#[test]
+fn matching_is_refused_where_it_is_not_done() {
+    let diagonal = krylith::matrix::Bsr::from_csr(&moved(1.0), 1).unwrap();
+    let k =
+        KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.1, diagonal.clone(), diagonal).unwrap();
+    let refused = Solver::new(&k, &options("precond=ildu matching=on")).map(|_| ());
+    assert!(matches!(&refused, Err(Error::Unsupported(why)) if why.contains("matching=on")), "{refused:?}");
+}
+
+#[cfg(feature = "lu")]
+#[test]
+fn direct_factors_solve_at_once() {
+    let a = moved(1.0);
+    let mut x = vec![0.0; UNKNOWNS];
+    let mut solver = Solver::new(&a, &options("precond=lu")).unwrap();
+    let solution = solver.solve(&rhs(&a), &mut x).unwrap();
+    assert!(solution.converged() && solution.history.iterations <= 2 && error(&x) < 1e-10);
+    let refused = Solver::new(&a, &options("precond=lu:most=100")).map(|_| ());
+    assert!(matches!(&refused, Err(Error::Memory { .. })), "{refused:?}");
+}
