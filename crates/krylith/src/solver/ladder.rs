@@ -51,13 +51,13 @@ const LADDER: [Rung; 12] = [
     Rung { precond: "auto", method: MethodName::Gmres, restart: 300 },
 ];
 
-/// Restarts of GMRES around direct factors, of which one iteration or two are made: they say which of the two rungs it is.
+/// Restarts of GMRES around direct factors, which makes one iteration or two: they say which of the two rungs it is.
 const EARLY: usize = 20;
 const LATE: usize = 30;
 /// As nothing interrupts them, they have at most as many numbers as some seconds can make: with 2.5e8, which a random graph of 22,500 nodes
 /// has, they take two minutes.
 const DIRECT: &str = "lu:most=40000000";
-/// Most unknowns for direct factors, early and late.
+/// Most unknowns for direct factors early, and for those that come late instead.
 const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
 
 /// Before subdomains, where [`tiles_fit`].
@@ -201,8 +201,12 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
             continue;
         }
         if rung.precond == DIRECT {
-            let most = MOST_DIRECT[usize::from(rung.restart == LATE)];
-            if !open || !cfg!(feature = "lu") || !alone || local.unknowns > most {
+            let [early, late] = MOST_DIRECT;
+            let fits = match rung.restart {
+                EARLY => local.unknowns <= early,
+                _ => (early + 1..=late).contains(&local.unknowns),
+            };
+            if !open || !cfg!(feature = "lu") || !alone || !fits {
                 continue;
             }
         }
