@@ -55,7 +55,7 @@ fn matched_rows_have_factors() {
         assert!(error(&x) < 1e-7, "{store}, new values: {:e}", error(&x));
     }
     // The same without: nothing to divide by.
-    let wanted = options("method=bicgstab precond=ildu:cut=whole matching=off max_iterations=200");
+    let wanted = options("method=bicgstab precond=ildu:cut=whole matching=off max_iters=200");
     let mut x = vec![0.0; UNKNOWNS];
     let outcome = Solver::new(&a, &wanted).and_then(|mut s| Ok(s.solve(&rhs(&a), &mut x)?.outcome()));
     assert!(!matches!(outcome, Ok(Outcome::Converged)), "{outcome:?}");
