@@ -34,7 +34,7 @@ pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 #[cfg(feature = "lu")]
 pub use lu::SparseLu;
 pub use multilevel::{
-    CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
+    Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
     Multilevel, MultilevelOptions, NearNull, Smoothing, Transfer,
 };
 pub(crate) use multilevel::{Finest, rigid};

@@ -73,6 +73,8 @@ pub(super) struct Rank<S: SolverSpace> {
     /// Bytes that were there before anything was made.
     room: Option<u64>,
     ladder: Vec<Attempt>,
+    /// Attempts of this solve that ended by themselves or could not be built: the same ones would end so again.
+    ended: Vec<usize>,
     diagnosis: Arc<Diagnosis>,
     /// Rows with too few columns, once they were looked for.
     crowded: Option<Option<Crowded>>,
@@ -162,6 +164,7 @@ impl<S: SolverSpace> Rank<S> {
             options: options.clone(),
             room,
             ladder,
+            ended: Vec::new(),
             diagnosis,
             crowded: None,
             rung: 0,
@@ -199,6 +202,12 @@ impl<S: SolverSpace> Rank<S> {
         Error::invalid(format!("no preconditioner can be built: {}", parts.join("; ")))
     }
 
+    /// The next attempt after rung `k` that has not ended by itself before.
+    fn after(&self, k: usize) -> Option<usize> {
+        let ended = |next: &usize| self.ended.iter().any(|&k| self.ladder[k].is_same(&self.ladder[*next]));
+        (k + 1..self.ladder.len()).find(|next| !ended(next))
+    }
+
     /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
     /// there were any: then it is no error if none can be.
     fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
@@ -210,8 +219,11 @@ impl<S: SolverSpace> Rank<S> {
         // Beyond the first attempt a device without room is no reason to stop, where nobody else is concerned.
         let alone = self.space.comm().size() == 1;
         let recoverable = |e: &Error, k: usize| (open && e.exit_code() == 2) || (k > 0 && alone);
-        for k in from..self.ladder.len() {
-            let next = self.ladder.get(k + 1).map(Attempt::name);
+        let mut rung = Some(from).filter(|&from| from < self.ladder.len());
+        while let Some(k) = rung {
+            self.ended.push(k); // unless it is set up
+            rung = self.after(k);
+            let next = rung.map(|next| self.ladder[next].name());
             let attempt = self.ladder[k].clone();
             let goes_on = |why: String| {
                 let next = next.as_ref().map_or("nothing stronger is left".into(), |n| format!("next {n}"));
@@ -231,6 +243,7 @@ impl<S: SolverSpace> Rank<S> {
             match self.set_up(local, &attempt, kept) {
                 Ok(current) => {
                     (self.current, self.rung) = (Some(current), k);
+                    self.ended.pop();
                     return Ok(());
                 }
                 // Another preconditioner may be built; a device or a rank that failed has failed for all.
@@ -329,7 +342,7 @@ impl<S: SolverSpace> Rank<S> {
         loop {
             let (done, k) = (self.solution.history.iterations, self.rung);
             let Attempt { method, equilibrate, matching, patience, .. } = self.ladder[k];
-            let is_last = k + 1 == self.ladder.len();
+            let is_last = self.after(k).is_none();
             let own = Stop { max_iterations: stop.max_iterations - done, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = matches!(method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_));
@@ -374,10 +387,14 @@ impl<S: SolverSpace> Rank<S> {
                 false => ladder::join(&mut self.solution.history, &self.history),
             }
             first = false;
-            if !again || is_last || self.is_crowded(local, stop, rhs, best)? {
-                break;
+            if too_slow.is_none() {
+                self.ended.push(k);
             }
-            let (name, next) = (self.ladder[k].name(), self.ladder[k + 1].name());
+            let next = match self.after(k) {
+                Some(next) if again && !self.is_crowded(local, stop, rhs, best)? => next,
+                _ => break,
+            };
+            let (name, next_name) = (self.ladder[k].name(), self.ladder[next].name());
             let iterations = self.solution.history.iterations;
             let outcome = self.history.outcome;
             let ended = match too_slow {
@@ -387,9 +404,9 @@ impl<S: SolverSpace> Rank<S> {
                 Some(_) => format!("no progress at relative residual {residual:.2e}"),
                 None => format!("{outcome} at relative residual {residual:.2e}"),
             };
-            let detail = format!("{name}: {ended}; next {next}");
+            let detail = format!("{name}: {ended}; next {next_name}");
             self.pending.push(Event::new(EventKind::Fallback, Some(iterations), detail));
-            self.climb(local, k + 1, Some(iterations))?;
+            self.climb(local, next, Some(iterations))?;
             if self.current.is_none() {
                 break;
             }
@@ -485,6 +502,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
             self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
+        self.ended.clear();
         match (refresh, &mut self.current) {
             (Refresh::Keep, _) | (_, None) => Ok(()),
             (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),

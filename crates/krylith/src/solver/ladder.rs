@@ -29,23 +29,23 @@ struct Rung {
 }
 
 /// From cheap to strong, but for the first, which [`MANY`] unknowns want. BiCGSTAB comes first: on the collected matrices it solves all ten with ILDU(0) of subdomains, where
-/// GMRES(30) stagnates on two. Fill then does more than anything else; the longer the restart, the fewer the surprises.
-/// CG stands before it where A and the preconditioner are symmetric: half the work an iteration; on a structured grid with
-/// [`TILES`], which need as many iterations as subdomains and half the time of each (measured, H200). Coarse levels follow where these
-/// would take longer ([`sooner`]), and where coarse levels do not help either, the attempt before them gets its time after all.
-///
-/// Direct factors come early for small systems, which they take no longer than some attempts with incomplete ones, and late for larger ones.
-const LADDER: [Rung; 12] = [
+/// GMRES(30) stagnates on two. Direct factors follow where they are small enough ([`direct_fits`]), then fill, which does more than anything else; the longer the
+/// restart, the fewer the surprises. CG stands before it where A and the preconditioner are symmetric: half the work an iteration; on a structured grid with
+/// [`TILES`], which need as many iterations as subdomains and half the time of each (measured, H200). Coarse levels and direct factors end the wait for
+/// the attempt before them where that would take longer ([`sooner`]), and where they do not help either, it comes again and gets its time after all.
+const LADDER: [Rung; 14] = [
     Rung { precond: "amg", method: MethodName::Cg, restart: 30 },
     Rung { precond: "ildu", method: MethodName::Cg, restart: 30 },
-    Rung { precond: "amg", method: MethodName::Cg, restart: 30 },
-    Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30 },
-    Rung { precond: "amg", method: MethodName::Bicgstab, restart: 30 },
     Rung { precond: DIRECT, method: MethodName::Gmres, restart: EARLY },
+    Rung { precond: "amg", method: MethodName::Cg, restart: 30 },
+    Rung { precond: DIRECT, method: MethodName::Gmres, restart: LATE },
+    Rung { precond: "ildu", method: MethodName::Bicgstab, restart: 30 },
+    Rung { precond: DIRECT, method: MethodName::Gmres, restart: EARLY },
+    Rung { precond: "amg", method: MethodName::Bicgstab, restart: 30 },
+    Rung { precond: DIRECT, method: MethodName::Gmres, restart: LATE },
     Rung { precond: "ildu:cut=whole", method: MethodName::Gmres, restart: 100 },
     Rung { precond: "ildu:fill=1,cut=whole", method: MethodName::Gmres, restart: 100 },
     Rung { precond: "ildu:fill=2,cut=whole,shift=1e-6", method: MethodName::Gmres, restart: 200 },
-    Rung { precond: DIRECT, method: MethodName::Gmres, restart: LATE },
     Rung { precond: "ildu:fill=5,cut=whole,shift=1e-3", method: MethodName::Gmres, restart: 300 },
     // Auto is jacobi, or none where a diagonal block is singular: it can always be built.
     Rung { precond: "auto", method: MethodName::Gmres, restart: 300 },
@@ -57,8 +57,19 @@ const LATE: usize = 30;
 /// As nothing interrupts them, they have at most as many numbers as some seconds can make: with 2.5e8, which a random graph of 22,500 nodes
 /// has, they take two minutes.
 const DIRECT: &str = "lu:most=40000000";
-/// Most unknowns for direct factors early, and for those that come late instead.
+/// Most unknowns for direct factors as the second attempt, and for those that come after coarse levels instead.
 const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
+
+/// Whether direct factors stand on this rung, behind `attempts`.
+fn direct_fits(local: &LocalProblem, rung: &Rung, attempts: usize) -> bool {
+    let [early, late] = MOST_DIRECT;
+    let fits = match rung.restart {
+        EARLY => local.unknowns <= early,
+        _ => (early + 1..=late).contains(&local.unknowns),
+    };
+    let alone = local.comm.size() == 1 && local.numbers.is_none();
+    cfg!(feature = "lu") && alone && fits && attempts > 0
+}
 
 /// Before subdomains, where [`tiles_fit`].
 const TILES: &str = "block-jacobi";
@@ -72,11 +83,14 @@ const MANY: [usize; 2] = [1 << 20, 1 << 18];
 /// Systems of fewer unknowns are not coarsened.
 const NOT_COARSENED: usize = 1 << 12;
 
-/// Iterations of `method` on subdomains in whose time coarse levels would be set up and have solved the system: as measured on an H200
-/// and on one core of a CPU, 170 to 400 and 80 to 300, with stages about 300.
-fn sooner(local: &LocalProblem, method: MethodName) -> f64 {
-    match method {
-        MethodName::Bicgstab if local.stages.is_none() => 120.0,
+/// Iterations of `method` on subdomains in whose time `next` would be set up and have solved the system. Coarse levels, as measured on an H200
+/// and on one core of a CPU: 170 to 400 of CG and 80 to 300 of BiCGSTAB, with stages about 300. Direct factors on one core, of grids in the plane and in space:
+/// 60 to 300 up to 16,384 unknowns, 200 to 3,000 beyond.
+fn sooner(local: &LocalProblem, method: MethodName, next: &PrecondSpec) -> f64 {
+    match (next, method) {
+        (PrecondSpec::Lu(_), _) if local.unknowns <= MOST_DIRECT[0] => 100.0,
+        (PrecondSpec::Lu(_), _) => 1000.0,
+        (_, MethodName::Bicgstab) if local.stages.is_none() => 120.0,
         _ => 250.0,
     }
 }
@@ -166,6 +180,11 @@ impl Attempt {
         format!("{} with {}", self.precond, self.method.short())
     }
 
+    /// True where both are the same but for how long they are waited for.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Self { patience: self.patience, ..other.clone() } == *self
+    }
+
     /// Bytes that it wants beside the system itself.
     pub fn memory(&self, terms: &Terms, options: &Options) -> Memory {
         Memory::of(terms, &self.method, &self.precond, options)
@@ -191,7 +210,6 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
     let as_one = |ildu: &IlduSpec| {
         local.numbers.is_none() && ildu.as_one(order, nodes, most_rows).most_rows(order) >= nodes
     };
-    let alone = local.comm.size() == 1 && local.numbers.is_none();
     let coarsened = local.unknowns >= NOT_COARSENED && longest_row <= HUB;
     let many =
         symmetric && coarsened && local.stages.is_none() && local.unknowns >= MANY[usize::from(order > 1)];
@@ -200,15 +218,8 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
         if open && rung.precond == "amg" && !(coarsened && (symmetric == (rung.method == MethodName::Cg))) {
             continue;
         }
-        if rung.precond == DIRECT {
-            let [early, late] = MOST_DIRECT;
-            let fits = match rung.restart {
-                EARLY => local.unknowns <= early,
-                _ => (early + 1..=late).contains(&local.unknowns),
-            };
-            if !open || !cfg!(feature = "lu") || !alone || !fits {
-                continue;
-            }
+        if rung.precond == DIRECT && !(open && direct_fits(local, rung, attempts.len())) {
+            continue;
         }
         let precond = match wanted {
             PrecondSpec::Auto => match rung.precond.parse().expect("the ladder is spelt right") {
@@ -256,34 +267,30 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
     }
     let attempts = attempts.into_iter().map(|(attempt, _)| attempt).collect();
     let asked = options.matching == Some(MatchingChoice::On);
-    if open {
-        with_coarse_levels(local, attempts, options.equilibrate.unwrap_or(false), asked)
-    } else {
-        attempts
-    }
+    if open { with_patience(local, attempts, options.equilibrate.unwrap_or(false), asked) } else { attempts }
 }
 
-/// Attempts that wait for coarse levels no longer than those would take, and come again after them. Rows and columns keep their scales
-/// where nobody has `asked` for another: interpolation takes constants for smooth, which a scaled system's smooth vectors are not.
-fn with_coarse_levels(
-    local: &LocalProblem,
-    attempts: Vec<Attempt>,
-    asked: bool,
-    matching: bool,
-) -> Vec<Attempt> {
-    let coarse = |attempt: &Attempt| matches!(attempt.precond, PrecondSpec::Amg(_));
-    let mut all: Vec<Attempt> = Vec::with_capacity(attempts.len() + 1);
+/// Attempts that are waited for no longer than coarse levels or direct factors behind them would take, and come again after these. With coarse levels rows and
+/// columns keep their scales where nobody has `asked` for another: interpolation takes constants for smooth, which a scaled system's smooth vectors are not.
+fn with_patience(local: &LocalProblem, attempts: Vec<Attempt>, asked: bool, matching: bool) -> Vec<Attempt> {
+    let mut all: Vec<Attempt> = Vec::with_capacity(attempts.len() + 2);
     for mut attempt in attempts {
-        let mut again = None;
-        if coarse(&attempt) {
+        let coarse = matches!(attempt.precond, PrecondSpec::Amg(_));
+        if coarse {
             attempt.patience = Patience::CYCLES;
             attempt.matching &= matching;
             attempt.equilibrate = asked && !attempt.matching;
-            again = all.last_mut().map(|before| {
-                let usual = before.clone();
-                before.patience = Patience::until(sooner(local, before.method.name()));
-                usual
-            });
+        }
+        let mut again = None;
+        if coarse || matches!(attempt.precond, PrecondSpec::Lu(_)) {
+            again = all
+                .last_mut()
+                .filter(|before| !matches!(before.precond, PrecondSpec::Amg(_) | PrecondSpec::Lu(_)))
+                .map(|before| {
+                    let usual = before.clone();
+                    before.patience = Patience::until(sooner(local, before.method.name(), &attempt.precond));
+                    usual
+                });
         }
         all.push(attempt);
         all.extend(again);

@@ -3,18 +3,18 @@
 use super::Make;
 use super::applied;
 use super::distributed::{MakeShare, grid, partitions};
-use super::multilevel::{KINDS, diffusion, dot, options, solved};
+use super::multilevel::{diffusion, dot, solved};
 use crate::common::*;
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr};
 use krylith::method::{Cg, CgOptions, Gmres, GmresOptions};
 use krylith::operator::{PointBlock, TermValues, Terms};
 use krylith::partition::split;
-use krylith::precond::{Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions};
+use krylith::precond::{Border, Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions};
 use krylith::{Outcome, Stop, Store};
 use std::sync::Arc;
 
-/// The hierarchy of several ranks is that of the whole: its coarse systems are Pᵀ A P, it is symmetric, it is refreshed, and CG takes about as many iterations as on one
+/// The hierarchy of several ranks is that of the whole, also where each coarsens its own nodes: its coarse systems are Pᵀ A P, it is symmetric, it is refreshed, and CG takes about as many iterations as on one
 /// rank.
 pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: MakeShare<S>) {
     let scalar = diffusion(11, 100.0);
@@ -25,15 +25,29 @@ pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: Mak
         let (n, row_ptr, col) = (small.rows(), small.row_ptr().to_vec(), small.col().to_vec());
         Bsr::new(3, n, n, row_ptr, col, values).unwrap()
     };
+    let ways = [
+        (CoarsenKind::Classical, Cycle::V, Border::Global),
+        (CoarsenKind::Classical, Cycle::V, Border::Local),
+        (CoarsenKind::Aggregation { smoothed: true }, Cycle::W, Border::Global),
+        (CoarsenKind::Aggregation { smoothed: true }, Cycle::W, Border::Local),
+        (CoarsenKind::Aggregation { smoothed: false }, Cycle::V, Border::Auto),
+    ];
     for (name, whole) in [("scalars", Bsr::from_csr(&scalar, 1).unwrap()), ("blocks", blocks)] {
         let (n, b) = (whole.block_rows(), whole.block());
         let mut twice = whole.clone();
         twice.values_mut().iter_mut().for_each(|v| *v *= 2.0);
         let mut rng = Random(76);
         let [x, y] = [rng.numbers(n * b), rng.numbers(n * b)];
-        for (kind, cycle) in KINDS.into_iter().zip([Cycle::V, Cycle::W, Cycle::V]) {
+        for (kind, cycle, border) in ways {
             // Several levels are shared before one is gathered.
-            let how = MultilevelOptions { coarsest: 60, gather: 150, cycle, ..options(kind) };
+            let coarsening = Coarsening { border, ..Coarsening::of(kind) };
+            let how = MultilevelOptions {
+                coarsest: 60,
+                gather: 150,
+                cycle,
+                coarsening,
+                ..MultilevelOptions::default()
+            };
             let coarse = MultilevelOptions { levels: 2, smooth_finest: false, gather: usize::MAX, ..how };
             let stop = Stop { rtol: 1e-8, max_iterations: 300, ..Stop::default() };
             let (alone, nodes) = {
@@ -89,15 +103,15 @@ pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: Mak
                     // Numbers of nodes are those of one rank where ranks have runs of rows, one after the other.
                     let rows: Vec<u64> = both[0].iter().flat_map(|part| part.rows.iter().copied()).collect();
                     let in_order = rows.is_sorted();
-                    let as_one = kind == CoarsenKind::Classical;
-                    let what = format!("{name}, {kind:?}, {cycle:?}, {ranks} ranks, {what}");
+                    let as_one = kind == CoarsenKind::Classical && border == Border::Global;
+                    let what =
+                        format!("{name}, {kind:?}, {cycle:?}, {border:?} border, {ranks} ranks, {what}");
                     for (sums, errors, history, found) in found.unwrap() {
                         let [one, two, px, projected] = sums[..] else { unreachable!() };
                         assert!((one - two).abs() <= 1e-10 * one.abs(), "{what}: {one} and {two}");
                         assert!(found.is_some() || !as_one, "{what}: there is no coarser level");
-                        // Pairs are matched on each rank alone.
-                        let matched = kind == CoarsenKind::Aggregation { smoothed: false };
-                        let alike = found == Some(nodes) || matched || !in_order;
+                        let by_rank = border != Border::Global; // as pairs always are
+                        let alike = found == Some(nodes) || by_rank || !in_order;
                         assert!(alike, "{what}: {found:?} nodes, not {nodes}");
                         assert!(errors[0].sqrt() <= 1e-10 * px.sqrt(), "{what}, new values: {errors:?}");
                         let exact = errors[1].sqrt() <= 1e-8 * projected.sqrt() || found.is_none();

@@ -129,7 +129,7 @@ pub fn transfers_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
         for (k, &truncate) in truncations.iter().enumerate() {
             let level = k % 3;
             for (strength, aggressive) in [(0.25, 0), (0.25, 3), ([0.0, 0.5, 0.9][k % 3], k % 2 * 3)] {
-                let how = Coarsening { kind: CoarsenKind::Classical, strength, truncate, aggressive };
+                let how = Coarsening { strength, truncate, aggressive, ..Coarsening::default() };
                 let what = format!(
                     "{name}, strength {strength}, truncated to {truncate}, level {level}, {aggressive} aggressive"
                 );

@@ -53,6 +53,35 @@ pub struct Coarsening {
     /// Levels, from the finest on, that are coarsened twice as far: PMIS twice, multipass interpolation and one step of Jacobi's method (classical);
     /// aggregates of up to eight nodes instead of four (not smoothed).
     pub aggressive: usize,
+    /// Of several ranks' systems, what coarsening does with couplings between ranks.
+    pub border: Border,
+}
+
+/// What coarsening does with couplings between ranks. Coarse operators, residuals and solutions have all of them in each case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Border {
+    /// [`Local`](Self::Local) on levels where borders are long but few of the nodes lie there, [`Global`](Self::Global) on others.
+    #[default]
+    Auto,
+    /// It follows them: the coarse nodes and P are those of one rank. Rows of up to four layers of nodes around the own ones travel for that.
+    Global,
+    /// It leaves them out: each rank chooses nodes and interpolates among its own ones, and the couplings that it drops are added to the diagonal, so that P
+    /// still reproduces constants. Nothing but rows of P of ghosts travels.
+    Local,
+}
+
+impl Border {
+    /// The three, for those who write them down.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Global, Self::Local];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Global => "global",
+            Self::Local => "local",
+        }
+    }
 }
 
 /// The two families.
@@ -75,7 +104,7 @@ impl Coarsening {
         // One aggressive level halves the operator complexity of 7-point stencils, for two iterations more in twelve; a second one makes set-ups
         // a tenth to a quarter shorter. With two, 0.4 takes SPE10 in 22 iterations, 0.25 in 27.
         let (strength, aggressive) = if kind == CoarsenKind::Classical { (0.4, 2) } else { (0.08, 0) };
-        Self { kind, strength, truncate: 4, aggressive }
+        Self { kind, strength, truncate: 4, aggressive, border: Border::Auto }
     }
 }
 
@@ -128,6 +157,10 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         near: &Neighbourhood,
     ) -> Result<Option<NearTransfer>> {
         ranks::transfer_by_ranks(self, couplings, how, level, near)
+    }
+    /// What couples the first `own` nodes among each other; what couples them to others is added to the diagonal where one is stored.
+    fn own_couplings(&self, couplings: &Bsr, own: usize) -> Result<Bsr> {
+        Ok(ranks::rows::own_couplings(couplings, own))
     }
     /// The transpose of a matrix of 1×1 blocks.
     fn transposed(&self, a: &Bsr) -> Result<Bsr> {

@@ -1,7 +1,7 @@
 //! P and R between two levels as operators.
 
 use super::host::near_null::Blocks;
-use super::ranks::Joint;
+use super::ranks::{Joint, Route};
 use super::smoother::Room;
 use super::{Coarsen, Transfer};
 use crate::Result;
@@ -57,15 +57,34 @@ impl<S: Coarsen> Transfers<S> {
         Ok(Self { matrices, order, products, joint: None, blocks })
     }
 
-    /// Between levels that ranks share, or the last of these and the first that each has.
-    pub fn joint(matrices: Transfer, order: usize, joint: Joint<S>) -> Self {
-        Self { matrices, order, products: None, joint: Some(joint), blocks: None }
+    /// Between levels that ranks share, or the last of these and the first that each has; with P and R of own rows.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn joint(
+        space: &S,
+        matrices: Transfer,
+        terms: &Terms,
+        store: Store,
+        joint: Joint<S>,
+    ) -> Result<Self> {
+        let order = terms.block() * terms.stages();
+        let own = match joint.route() {
+            Some(_) => Self { matrices, order, products: None, joint: None, blocks: None },
+            None => Self::new(space, matrices, None, terms, store)?,
+        };
+        Ok(Self { joint: Some(joint), ..own })
+    }
+
+    /// The way of vectors in which other ranks have a part.
+    fn route(&self) -> Option<&Route<S>> {
+        self.joint.as_ref().and_then(Joint::route)
     }
 
     /// b_c ← R r.
     pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
-        if let Some(joint) = &self.joint {
-            return joint.restrict(on, r, coarse);
+        if let Some(route) = self.route() {
+            return route.restrict(on, r, coarse);
         }
         match &self.products {
             Some([_, restriction]) => restriction.apply(on, r, coarse),
@@ -75,8 +94,8 @@ impl<S: Coarsen> Transfers<S> {
 
     /// x ← P x_c.
     pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
-        if let Some(joint) = &self.joint {
-            return joint.prolong(on, coarse, x);
+        if let Some(route) = self.route() {
+            return route.prolong(on, coarse, x);
         }
         match &self.products {
             Some([prolongation, _]) => prolongation.apply(on, coarse, x),
@@ -86,9 +105,9 @@ impl<S: Coarsen> Transfers<S> {
 
     /// x ← x + P x_c.
     pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
-        match (&self.products, &self.joint) {
+        match (&self.products, self.route()) {
             (Some([prolongation, _]), _) => prolongation.apply(on, coarse, &mut room.q)?,
-            (None, Some(joint)) => joint.prolong(on, coarse, &mut room.q)?,
+            (None, Some(route)) => route.prolong(on, coarse, &mut room.q)?,
             (None, None) => {
                 return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
             }
@@ -98,8 +117,8 @@ impl<S: Coarsen> Transfers<S> {
 
     /// Bytes that both move at least.
     pub fn bytes(&self) -> u64 {
-        if let Some(joint) = &self.joint {
-            return joint.bytes();
+        if let Some(route) = self.route() {
+            return route.bytes();
         }
         let Some(products) = &self.products else {
             let p = &self.matrices.prolongation;
@@ -114,7 +133,7 @@ impl<S: Coarsen> Transfers<S> {
     /// Changes when what they refer to moves.
     pub fn key(&self) -> u64 {
         let products = self.products.iter().flatten().map(|product| product.key());
-        joined_key(products.chain(self.joint.iter().map(Joint::key)))
+        joined_key(products.chain(self.route().map(Route::key)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! How coarse levels are written, as `amg` and as `coarse`: amg:cycle=k,coarsen=aggregation,strength=0.1,truncate=4,aggressive=1,smoother=chebyshev,degree=2,
 //! coarsest=400,levels=25,store=f32.
 
-use super::super::{CoarsenKind, Coarsening, Cycle, MultilevelOptions, NearNull, Smoothing};
+use super::super::{Border, CoarsenKind, Coarsening, Cycle, MultilevelOptions, NearNull, Smoothing};
 use super::IlduSpec;
 use crate::options::{named, unknown, whole_number};
 use crate::partition::SubdomainSpec;
@@ -30,6 +30,8 @@ pub struct AmgSpec {
     pub truncate: Option<usize>,
     /// Levels that are coarsened twice as far; one by classical coarsening where nothing is given.
     pub aggressive: Option<usize>,
+    /// What coarsening does with couplings between ranks.
+    pub border: Border,
     /// The smoother.
     pub smoother: Smoothing,
     /// Unknowns of the last level.
@@ -47,12 +49,13 @@ const MOST_WEIGHTS: usize = 1000;
 const MOST_SWEEPS: usize = 1000;
 const MOST_LEVELS: usize = 100;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "cycle",
     "coarsen",
     "strength",
     "truncate",
     "aggressive",
+    "border",
     "smoother",
     "sweeps",
     "degree",
@@ -76,6 +79,7 @@ impl Default for AmgSpec {
             strength: None,
             truncate: None,
             aggressive: None,
+            border: Border::Auto,
             smoother: MultilevelOptions::default().smoothing,
             coarsest: MultilevelOptions::COARSEST,
             levels: MultilevelOptions::LEVELS,
@@ -128,6 +132,7 @@ impl AmgSpec {
             }
             "truncate" => self.truncate = Some(whole_number(value, 0, MOST_WEIGHTS)?),
             "aggressive" => self.aggressive = Some(whole_number(value, 0, MOST_LEVELS)?),
+            "border" => self.border = named("border", value, &Border::ALL, Border::name)?,
             "smoother" => {
                 let degree = MultilevelOptions::DEGREE;
                 let all = [
@@ -154,6 +159,7 @@ impl AmgSpec {
         keys.extend(self.strength.map(|theta| format!("strength={theta}")));
         keys.extend(self.truncate.map(|most| format!("truncate={most}")));
         keys.extend(self.aggressive.map(|levels| format!("aggressive={levels}")));
+        keys.extend((self.border != default.border).then(|| format!("border={}", self.border.name())));
         if self.smoother.name() != default.smoother.name() {
             keys.push(format!("smoother={}", self.smoother.name()));
         }
@@ -210,6 +216,7 @@ impl AmgSpec {
             strength: self.strength.unwrap_or(default.strength),
             truncate: self.truncate.unwrap_or(default.truncate),
             aggressive: self.aggressive.unwrap_or(default.aggressive),
+            border: self.border,
         };
         MultilevelOptions {
             gather: MultilevelOptions::GATHER,
@@ -242,7 +249,7 @@ mod tests {
     fn amg_is_read_and_written() {
         for text in [
             "amg",
-            "amg:cycle=k,coarsen=aggregation,strength=0.5,truncate=6,aggressive=2,smoother=jacobi,sweeps=2",
+            "amg:cycle=k,coarsen=aggregation,strength=0.5,truncate=6,aggressive=2,border=local,smoother=jacobi,sweeps=2",
             "amg:degree=4,coarsest=100,levels=3,store=f32",
             "amg:smoother=ildu+jacobi",
             "ildu then amg:coarsen=smoothed",

@@ -88,6 +88,38 @@ extern "C" __global__ void __launch_bounds__(256) boundary_rows(const i64 count,
     }
 }
 
+// Entries of rows in columns below `own`, which come first. Eight lanes have a row.
+extern "C" __global__ void __launch_bounds__(256) boundary_own_lengths(const i64 own, const i64* __restrict__ ptr, const u32* __restrict__ col, u32* __restrict__ lengths) {
+    const int lane = threadIdx.x % 8;
+    for (i64 i = (blockIdx.x * 256ll + threadIdx.x) / 8; i < own; i += gridDim.x * 32ll) {
+        const i64 end = ptr[i + 1];
+        u32 count = 0;
+        for (i64 p = ptr[i] + lane; p < end; p += 8) count += col[p] < own;
+        const unsigned lanes = 0xffu << (threadIdx.x % 32 & ~7);
+        for (int by = 4; by; by /= 2) count += __shfl_xor_sync(lanes, count, by, 8);
+        if (lane == 0) lengths[i] = count;
+    }
+}
+
+// These entries; the others of a row are added to its diagonal, from the first to the last. Eight lanes have a row.
+extern "C" __global__ void __launch_bounds__(256) boundary_own_rows(const i64 own, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const i64* __restrict__ place, u32* __restrict__ to_col, double* __restrict__ to_values) {
+    const int lane = threadIdx.x % 8;
+    for (i64 i = (blockIdx.x * 256ll + threadIdx.x) / 8; i < own; i += gridDim.x * 32ll) {
+        const i64 begin = ptr[i], to = place[i], length = place[i + 1] - to, end = ptr[i + 1];
+        for (i64 e = lane; e < length; e += 8) {
+            const u32 j = col[begin + e];
+            double v = values[begin + e];
+            if (j == i && begin + length < end) {
+                double dropped = 0;
+                for (i64 p = begin + length; p < end; ++p) dropped += values[p];
+                v += dropped;
+            }
+            to_col[to + e] = j;
+            to_values[to + e] = v;
+        }
+    }
+}
+
 // Column j becomes numbers[j]. With `sort` entries of a row, scalars, are put in the order of their columns by counting; else columns ascend as before, and only they are
 // written. Eight lanes have a row.
 extern "C" __global__ void __launch_bounds__(256) boundary_renumber(const i64 rows, const int sort, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u32* __restrict__ numbers, u32* __restrict__ to_col, double* __restrict__ to_values) {

@@ -181,6 +181,9 @@ impl Coarsen for Cuda {
             }
         }
     }
+    fn own_couplings(&self, couplings: &Bsr, own: usize) -> Result<Bsr> {
+        self.own_rows(couplings, own)
+    }
     fn transposed(&self, a: &Bsr) -> Result<Bsr> {
         self.transpose_of(a)
     }

@@ -117,6 +117,30 @@ impl Cuda {
         Ok(stored(a.block(), rows, columns, arrays))
     }
 
+    /// What couples the first `own` nodes among each other; what couples them to others is added to the diagonal.
+    pub(super) fn own_rows(&self, a: &Bsr, own: usize) -> Result<Bsr> {
+        let (device, on) = (self.device(), self.resident(a)?);
+        let lengths = device.room::<u32>(own, WHAT)?;
+        let measure = device.function(&kernel("boundary_own_lengths"))?;
+        let pack = device.function(&kernel("boundary_own_rows"))?;
+        let (n, ptr, from_col, from) =
+            (own as i64, on.row_ptr.pointer(), on.col.pointer(), on.values.pointer());
+        let blocks = grid(device, 8 * own);
+        // SAFETY: the parameter types are the kernel's; own nodes are rows.
+        unsafe { launch!(device, &measure, blocks, 256, 0, n, ptr, from_col, lengths.pointer())? };
+        let places = scan::scan(device, &lengths)?;
+        let mut end = [0i64];
+        device.read(&places, own, &mut end)?;
+        let entries = end[0] as usize;
+        let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+        // SAFETY: as above; there is room for as many entries as were counted.
+        unsafe {
+            let (place, to_col, to) = (places.pointer(), col.pointer(), values.pointer());
+            launch!(device, &pack, blocks, 256, 0, n, ptr, from_col, from, place, to_col, to)?;
+        }
+        Ok(stored(1, own, own, Resident::new(places, col, values)))
+    }
+
     /// The first rows of a matrix, which have columns below `columns` alone.
     pub(super) fn beginning(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
         let (device, on) = (self.device(), self.resident(a)?);

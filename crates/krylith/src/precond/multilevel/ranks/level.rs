@@ -6,7 +6,7 @@ use super::super::smoother::{Smoother, Smoothing};
 use super::super::transfers::{Transfers, widened};
 use super::super::{Coarsen, MultilevelOptions, Transfer};
 use super::runs::Runs;
-use super::share::Share;
+use super::share::{Share, Sums};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
@@ -17,14 +17,20 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How vectors go between a level of several ranks and the next.
+/// What a level of several ranks shares with the next.
 pub(in super::super) struct Joint<S: Coarsen> {
     share: Share,
+    /// How vectors go between both, where other ranks have a part in that.
+    route: Option<Route<S>>,
+}
+
+/// How vectors go between a level of several ranks and the next, where other ranks have a part in that.
+pub(in super::super) struct Route<S: Coarsen> {
     /// R of own rows, and what own coarse nodes and those of others get of it.
     lower: PointBlock<S>,
     sums: RefCell<S::Vector>,
-    /// Adds to own coarse nodes what other ranks have for them.
-    add: PointBlock<S>,
+    /// Adds to own coarse nodes what other ranks have for them, if anything.
+    add: Option<PointBlock<S>>,
     /// Where each rank goes on with the whole coarse level: own nodes, and what gathers all.
     gather: Option<(RefCell<S::Vector>, PointBlock<S>)>,
     /// P of own rows.
@@ -57,9 +63,30 @@ fn product<S: Coarsen>(
 impl<S: Coarsen> Joint<S> {
     /// With P of own rows. Collective.
     fn new(space: &S, share: Share, p: &Bsr, order: usize, store: Store, whole: bool) -> Result<Self> {
+        let routed = whole || share.sums.is_some();
+        let route = routed.then(|| Route::new(space, &share, p, order, store, whole)).transpose()?;
+        Ok(Self { share, route })
+    }
+
+    /// The terms of the next level for other values of this one's. Collective.
+    pub fn coarse(&mut self, space: &S, terms: &Terms) -> Result<Terms<'static>> {
+        let coarse = self.share.galerkin(space, terms)?;
+        let whole = self.route.as_ref().is_some_and(|route| route.gather.is_some());
+        if whole { self.share.whole(space, &coarse) } else { Ok(coarse) }
+    }
+
+    /// None where P and R of own rows are all that it takes.
+    pub fn route(&self) -> Option<&Route<S>> {
+        self.route.as_ref()
+    }
+}
+
+impl<S: Coarsen> Route<S> {
+    fn new(space: &S, share: &Share, p: &Bsr, order: usize, store: Store, whole: bool) -> Result<Self> {
         let lower = product(space, share.restriction(), order, None, store)?;
         let sums = space.beside(share.restriction().block_rows() * order)?.vector()?;
-        let add = product(space, &share.sums, order, Some(share.up.clone()), Store::F64)?;
+        let add = |sums: &Sums| product(space, &sums.matrix, order, Some(sums.up.clone()), Store::F64);
+        let add = share.sums.as_ref().map(add).transpose()?;
         let (gather, raise) = match whole {
             false => (None, product(space, p, order, Some(share.down.clone()), store)?),
             true => {
@@ -70,22 +97,22 @@ impl<S: Coarsen> Joint<S> {
                 (Some((RefCell::new(own), w)), product(space, &p, order, None, store)?)
             }
         };
-        Ok(Self { share, lower, sums: RefCell::new(sums), add, gather, raise })
-    }
-
-    /// The terms of the next level for other values of this one's. Collective.
-    pub fn coarse(&mut self, space: &S, terms: &Terms) -> Result<Terms<'static>> {
-        let coarse = self.share.galerkin(space, terms)?;
-        if self.gather.is_some() { self.share.whole(space, &coarse) } else { Ok(coarse) }
+        Ok(Self { lower, sums: RefCell::new(sums), add, gather, raise })
     }
 
     /// b_c ← R r.
     pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
+        let add = |sums: &mut S::Vector, own: &mut S::Vector| match &self.add {
+            None => self.lower.apply(on, r, own),
+            Some(add) => {
+                self.lower.apply(on, r, sums)?;
+                add.apply(on, sums, own)
+            }
+        };
         let mut sums = self.sums.borrow_mut();
-        self.lower.apply(on, r, &mut sums)?;
-        let Some((own, gather)) = &self.gather else { return self.add.apply(on, &sums, coarse) };
+        let Some((own, gather)) = &self.gather else { return add(&mut sums, coarse) };
         let mut own = own.borrow_mut();
-        self.add.apply(on, &sums, &mut own)?;
+        add(&mut sums, &mut own)?;
         gather.apply(on, &own, coarse)
     }
 
@@ -95,9 +122,8 @@ impl<S: Coarsen> Joint<S> {
     }
 
     fn products(&self) -> impl Iterator<Item = &PointBlock<S>> {
-        [&self.lower, &self.add, &self.raise]
-            .into_iter()
-            .chain(self.gather.as_ref().map(|(_, gather)| gather))
+        let gather = self.gather.as_ref().map(|(_, gather)| gather);
+        [&self.lower, &self.raise].into_iter().chain(&self.add).chain(gather)
     }
 
     /// Bytes that both ways move at least.
@@ -146,7 +172,7 @@ pub(in super::super) fn level<S: Coarsen>(
         let _product = setup::begin_inside(SetupPart::Product);
         let matrices = Transfer { prolongation: p.clone(), restriction: share.restriction().clone() };
         let joint = Joint::new(&space, share, &p, order, options.store, whole)?;
-        transfer = Some(Transfers::joint(matrices, order, joint));
+        transfer = Some(Transfers::joint(&space, matrices, &terms, options.store, joint)?);
     }
     let product = setup::begin_inside(SetupPart::Product);
     let shared = finest.operator.is_some();

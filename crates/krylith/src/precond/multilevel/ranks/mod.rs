@@ -9,7 +9,7 @@ mod runs;
 mod share;
 mod wire;
 
-pub(super) use level::{Joint, Next, level};
+pub(super) use level::{Joint, Next, Route, level};
 pub use neighbourhood::Neighbourhood;
 
 /// Numbers of own nodes where each rank has a run of them. Collective.
@@ -17,9 +17,9 @@ pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<OwnRows> {
     Ok(OwnRows::Run(runs::Runs::new(comm, own)?.own()))
 }
 
-use super::{Coarsen, CoarsenKind, Coarsening};
+use super::{Coarsen, CoarsenKind, Coarsening, Transfer};
 use crate::Result;
-use crate::comm::Communicator;
+use crate::comm::{Communicator, agree};
 use crate::matrix::Bsr;
 use crate::partition::OwnRows;
 
@@ -49,16 +49,41 @@ pub(crate) fn transfer_by_ranks<S: Coarsen>(
         }
         CoarsenKind::Aggregation { smoothed: false } => {}
     }
-    let own = rows::own_part(couplings, near.own);
-    let made = space.transfer(&own, how, level)?;
-    if !near.coarsens(made.as_ref().map_or(0, |made| made.prolongation.block_columns()))? {
+    let made = local_transfer(space, near.comm(), couplings, near.own, how, level)?;
+    Ok(made.map(|made| {
+        let own = made.prolongation.block_columns();
+        NearTransfer { prolongation: made.prolongation, own, ghosts: Vec::new() }
+    }))
+}
+
+/// Coarsening of own nodes by what couples them among each other. Collective.
+pub(super) fn local_transfer<S: Coarsen>(
+    space: &S,
+    comm: &dyn Communicator,
+    couplings: &Bsr,
+    own: usize,
+    how: &Coarsening,
+    level: usize,
+) -> Result<Option<Transfer>> {
+    let made = space.own_couplings(couplings, own).and_then(|own| space.transfer(&own, how, level));
+    let made = agree(comm, made)?;
+    let stay = made.as_ref().map_or(0, |made| made.prolongation.block_columns());
+    if !some_stay(comm, stay, own)? {
         return Ok(None);
     }
     // A rank whose nodes all stay, or none, where others coarsen: they all do.
-    let prolongation = match made {
-        Some(made) => made.prolongation,
-        None => rows::identity(near.own),
-    };
-    let own = prolongation.block_columns();
-    Ok(Some(NearTransfer { prolongation, own, ghosts: Vec::new() }))
+    Ok(Some(made.unwrap_or_else(|| unchanged(own))))
+}
+
+/// Every node is one of the coarser level.
+pub(super) fn unchanged(nodes: usize) -> Transfer {
+    let identity = rows::identity(nodes);
+    Transfer { prolongation: identity.clone(), restriction: identity }
+}
+
+/// Whether nodes stay, `stay` of the `own` ones here, but not all of all ranks. Collective.
+fn some_stay(comm: &dyn Communicator, stay: usize, own: usize) -> Result<bool> {
+    let mut sums = [stay as f64, own as f64];
+    comm.sum(&mut sums)?;
+    Ok(sums[0] > 0.0 && sums[0] < sums[1])
 }

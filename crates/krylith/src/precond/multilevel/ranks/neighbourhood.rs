@@ -252,9 +252,7 @@ impl<'a> Neighbourhood<'a> {
     /// # Errors
     /// A rank that is gone or failed.
     pub fn coarsens(&self, stay: usize) -> Result<bool> {
-        let mut sums = [stay as f64, self.own as f64];
-        self.comm.sum(&mut sums)?;
-        Ok(sums[0] > 0.0 && sums[0] < sums[1])
+        super::some_stay(self.comm, stay, self.own)
     }
 
     /// Of each far node that stays its owner, and its number there; `number` says of every node which it has here, [`FINE`] where it does not stay. Collective.

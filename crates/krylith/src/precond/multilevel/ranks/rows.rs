@@ -158,16 +158,34 @@ pub fn sums_of_rows(s: &Bsr, a: &Bsr) -> Bsr {
     Bsr::from_storage(a.block(), storage)
 }
 
-/// What couples the first `n` nodes of scalar rows alone.
-pub fn own_part(a: &Bsr, n: usize) -> Bsr {
-    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-    for w in a.row_ptr()[..=n].windows(2) {
-        let length = a.col()[w[0]..w[1]].partition_point(|&j| (j as usize) < n);
-        col.extend_from_slice(&a.col()[w[0]..w[0] + length]);
-        values.extend_from_slice(&a.values()[w[0]..w[0] + length]);
-        row_ptr.push(col.len());
+/// What couples the first `n` nodes of scalar rows; what couples them to others is added to the diagonal.
+pub fn own_couplings(a: &Bsr, n: usize) -> Bsr {
+    let row = |i: usize| a.row_ptr()[i]..a.row_ptr()[i + 1];
+    let pieces: Vec<Rows> = (0..n.div_ceil(FEW))
+        .into_par_iter()
+        .map(|piece| {
+            let mut rows = Rows::default();
+            for i in piece * FEW..n.min((piece + 1) * FEW) {
+                let (col, values) = (&a.col()[row(i)], &a.values()[row(i)]);
+                let length = col.partition_point(|&j| (j as usize) < n);
+                let begin = rows.values.len();
+                rows.col.extend_from_slice(&col[..length]);
+                rows.values.extend_from_slice(&values[..length]);
+                if let Ok(diagonal) = col[..length].binary_search(&(i as u32)) {
+                    rows.values[begin + diagonal] += values[length..].iter().sum::<f64>();
+                }
+                rows.end_row();
+            }
+            rows
+        })
+        .collect();
+    let mut row_ptr = vec![0];
+    for rows in &pieces {
+        let before = row_ptr[row_ptr.len() - 1];
+        row_ptr.extend(rows.row_ptr[1..].iter().map(|end| before + end));
     }
-    Bsr::from_storage(1, Storage::host(n, n, row_ptr, col, values))
+    let (col, values): (Vec<_>, Vec<_>) = pieces.into_iter().map(|rows| (rows.col, rows.values)).unzip();
+    Bsr::from_storage(1, Storage::host(n, n, row_ptr, col.concat(), values.concat()))
 }
 
 /// A matrix of scalars that changes nothing.

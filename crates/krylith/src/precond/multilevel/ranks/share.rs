@@ -1,17 +1,20 @@
 //! A level of several ranks and the next: P, R and R A P, of which each rank has its own rows.
 //!
-//! T are the coarse nodes that own rows and those of ghosts interpolate from: own ones, then others by number in the whole level. R = Pᵀ of own rows gives each
-//! of T a sum, and a matrix S of zeros and ones adds to own coarse nodes what other ranks have for them: b = S R r, and A_c = S (R A P), with P of own rows
-//! and of the rows of ghosts.
+//! Where coarsening leaves couplings between ranks out ([`Border`]), own rows of P have own columns, and so R r and R A P are done where they begin.
+//!
+//! Elsewhere T are the coarse nodes that own rows and those of ghosts interpolate from: own ones, then others by number in the whole level. R = Pᵀ of own
+//! rows gives each of T a sum, and a matrix S of zeros and ones adds to own coarse nodes what other ranks have for them: b = S R r, and A_c = S (R A P), with P
+//! of own rows and of the rows of ghosts.
 
 use super::super::host::parallel::Rows;
-use super::super::{Coarsen, CoarsenKind, Coarsening, Transfer};
+use super::super::{Border, Coarsen, CoarsenKind, Coarsening, Transfer};
 use super::neighbourhood::{Neighbourhood, all_to_all};
 use super::rows::append_ascending;
 use super::runs::Runs;
 use super::wire::{Letter, Reader};
+use super::{NearTransfer, local_transfer, unchanged};
 use crate::Result;
-use crate::comm::gather;
+use crate::comm::{Communicator, gather};
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::Terms;
@@ -23,6 +26,11 @@ use std::sync::Arc;
 
 /// A level that keeps more of its nodes than this is the last.
 const STALLED: f64 = 0.8;
+
+/// Ghosts of a rank above which rows of layers around its nodes are too many to send, as long as
+const LONG_BORDER: usize = 5_000;
+/// each ghost has this many own nodes, so that few nodes lie at a border.
+const FEW_GHOSTS: usize = 20;
 
 /// Rows whose columns are numbers in the whole level.
 #[derive(Default)]
@@ -72,15 +80,49 @@ impl FarRows {
 pub(super) struct Share {
     /// P of own rows and of the rows of ghosts, and R = Pᵀ of own rows.
     both: Transfer,
-    pub sums: Bsr,
+    /// None where own rows of P have own columns alone.
+    pub sums: Option<Sums>,
     /// From the coarse nodes of T.
     pub down: Arc<Halo>,
-    /// From what ranks have for coarse nodes of others.
-    pub up: Arc<Halo>,
     ghosts: Vec<u64>,
     pub coarse: Runs,
     /// Ghosts of the coarse level, and its halo.
     next: Option<(Vec<u64>, Arc<Halo>)>,
+}
+
+/// What own coarse nodes get from other ranks.
+pub(super) struct Sums {
+    /// S.
+    pub matrix: Bsr,
+    /// From what ranks have for coarse nodes of others.
+    pub up: Arc<Halo>,
+}
+
+/// P as a rank has it before rows of ghosts are known.
+enum Made {
+    /// Own rows with own columns, and R.
+    Local(Transfer),
+    /// Rows of own nodes, and of others behind them.
+    Global(NearTransfer),
+}
+
+/// Own rows of P, and what is needed with them. Collective.
+fn made<S: Coarsen>(
+    space: &S,
+    terms: &Terms,
+    halo: &Halo,
+    how: &Coarsening,
+    depth: usize,
+    numbers: RowNumbers,
+) -> Result<Option<Made>> {
+    let comm = space.comm();
+    let couplings = space.couplings(terms)?;
+    if is_local(comm, how.border, halo)? {
+        let made = local_transfer(space, comm, &couplings, terms.block_rows(), how, depth)?;
+        return Ok(made.map(Made::Local));
+    }
+    let (near, widened) = Neighbourhood::grow(space, comm, halo, numbers, &couplings, layers(how, depth))?;
+    Ok(space.transfer_near(&widened, how, depth, &near)?.map(Made::Global))
 }
 
 impl Share {
@@ -95,28 +137,27 @@ impl Share {
     ) -> Result<Option<(Self, Bsr)>> {
         let (comm, n) = (space.comm(), terms.block_rows());
         let made = match how {
-            None => None,
-            Some(how) => {
-                let couplings = space.couplings(terms)?;
-                let (near, widened) =
-                    Neighbourhood::grow(space, comm, halo, numbers, &couplings, layers(how, depth))?;
-                match space.transfer_near(&widened, how, depth, &near)? {
-                    None => return Ok(None),
-                    made => made,
-                }
-            }
+            None => Made::Local(unchanged(n)),
+            Some(how) => match made(space, terms, halo, how, depth, numbers)? {
+                None => return Ok(None),
+                Some(made) => made,
+            },
         };
-        let (own, far) = made.as_ref().map_or((n, &[][..]), |made| (made.own, &made.ghosts));
-        let coarse = Runs::new(comm, own)?;
-        let fine = Runs::new(comm, n)?;
-        if made.is_some() && coarse.all() as f64 > STALLED * fine.all() as f64 {
+        let (own, far) = match &made {
+            Made::Local(made) => (made.prolongation.block_columns(), &[][..]),
+            Made::Global(made) => (made.own, &made.ghosts[..]),
+        };
+        let (coarse, fine) = (Runs::new(comm, own)?, Runs::new(comm, n)?);
+        if how.is_some() && coarse.all() as f64 > STALLED * fine.all() as f64 {
             return Ok(None);
         }
         let far: Vec<u64> =
             far.iter().map(|&(owner, node)| coarse.begins[owner as usize] + u64::from(node)).collect();
         let first = match &made {
-            Some(made) => space.first_rows(&made.prolongation, n, made.prolongation.block_columns())?,
-            None => super::rows::identity(n),
+            Made::Local(made) => made.prolongation.clone(),
+            Made::Global(made) => {
+                space.first_rows(&made.prolongation, n, made.prolongation.block_columns())?
+            }
         };
         // Rows of P of ghosts come from their owners.
         let rows = space.rows_of(&first, &halo.send)?;
@@ -134,19 +175,21 @@ impl Share {
         }
         let ghosts = coarse.others(far.par_iter().chain(&received.col).copied());
         let columns = own + ghosts.len();
-        let places: Vec<u32> =
-            (0..own as u32).chain(far.iter().map(|&number| coarse.place(&ghosts, number))).collect();
-        let p = space.renumbered(&first, &places, columns)?;
         let below = received.placed(1, |number| coarse.place(&ghosts, number));
-        let both = Transfer {
-            prolongation: space.with_rows(&p, &below, columns)?,
-            restriction: space.transposed(&p)?,
+        let down = Arc::new(coarse.halo(comm, &ghosts)?);
+        let (p, restriction, sums, next) = match made {
+            Made::Local(made) => (first, made.restriction, None, Some((ghosts.clone(), down.clone()))),
+            Made::Global(_) => {
+                let far = far.iter().map(|&number| coarse.place(&ghosts, number));
+                let places: Vec<u32> = (0..own as u32).chain(far).collect();
+                let p = space.renumbered(&first, &places, columns)?;
+                let restriction = space.transposed(&p)?;
+                let sums = Sums { matrix: sums(&down), up: Arc::new(turned(&down)) };
+                (p, restriction, Some(sums), None)
+            }
         };
-        let down = coarse.halo(comm, &ghosts)?;
-        let up = turned(&down);
-        let sums = sums(&down);
-        let share = Self { both, sums, down: Arc::new(down), up: Arc::new(up), ghosts, coarse, next: None };
-        Ok(Some((share, p)))
+        let both = Transfer { prolongation: space.with_rows(&p, &below, columns)?, restriction };
+        Ok(Some((Self { both, sums, down, ghosts, coarse, next }, p)))
     }
 
     /// R of own rows.
@@ -159,6 +202,9 @@ impl Share {
         let comm = space.comm();
         let bare = Terms { terms: terms.terms.clone(), halo: None };
         let products = space.galerkin(&bare, &self.both)?;
+        let Some(sums) = &self.sums else {
+            return Ok(Terms { halo: Some(self.down.clone()), ..products });
+        };
         let (own, all) = (self.down.own as u32, (self.down.own + self.ghosts.len()) as u32);
         let nodes: Vec<u32> = (own..all).collect();
         let mut received = Vec::new();
@@ -189,7 +235,7 @@ impl Share {
         for ((c, a), far) in products.terms.iter().zip(&received) {
             let below = far.placed(a.block() * a.block(), |number| self.coarse.place(ghosts, number));
             let stacked = space.with_rows(&space.renumbered(a, &places, columns)?, &below, columns)?;
-            terms.push((c.clone(), Cow::Owned(space.sums_of_rows(&self.sums, &stacked)?)));
+            terms.push((c.clone(), Cow::Owned(space.sums_of_rows(&sums.matrix, &stacked)?)));
         }
         Ok(Terms { terms, halo: Some(halo.clone()) })
     }
@@ -232,6 +278,18 @@ impl Share {
         let col = (0..n as u64).map(|number| self.coarse.place(&others, number)).collect();
         Ok((ones(n, n, (0..=n).collect(), col), halo))
     }
+}
+
+/// Whether coarsening leaves couplings between ranks out. Collective.
+fn is_local(comm: &dyn Communicator, border: Border, halo: &Halo) -> Result<bool> {
+    // Of 252³ nodes on each of two GPUs, in slabs, 0.4 % are ghosts.
+    let long = halo.ghosts > LONG_BORDER;
+    let mut wide = [f64::from(u8::from(long)), f64::from(u8::from(halo.ghosts * FEW_GHOSTS > halo.own))];
+    comm.sum(&mut wide)?;
+    Ok(match border {
+        Border::Auto => wide[0] > 0.0 && wide[1] == 0.0,
+        border => border == Border::Local,
+    })
 }
 
 /// Layers of rows of others that a rank has to know so that its own rows of P are those of one rank.
