@@ -431,11 +431,11 @@ pub struct BenchArgs {
     /// CPU]; ras: runs whose mean counts [default: 3]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
-    /// answer, and the table of multilevel: what to solve: names of the table of answer, generated problems NAME:SIZE, matrix files, folders of them [default: the
+    /// answer, and the table of multilevel: what to solve: names of the table of answer, `hard` for small hard matrices, generated problems NAME:SIZE, matrix files, folders of them [default: the
     /// table]; cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
-    /// multilevel: preconditioners, or options such as "method=cg precond=amg"; auto asks for nothing [default: a list]
+    /// answer, multilevel: preconditioners, or options such as "method=cg precond=amg"; auto asks for nothing [default: none; multilevel a list]
     #[arg(long, value_name = "WAY", num_args = 1..)]
     pub ways: Vec<String>,
     /// answer, multilevel, spmv: times that each way is taken; the median counts [default: 5, spmv 20]; ras: independent runs of one setting

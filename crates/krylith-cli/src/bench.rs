@@ -12,8 +12,8 @@ use krylith_bench::{
 
 /// Runs a suite, prints its tables and says where its files are.
 pub fn bench(args: BenchArgs) -> Result<u8> {
-    if !args.ways.is_empty() && args.suite != Suite::Multilevel {
-        return Err(Failure::usage("--ways is for `krylith bench multilevel`"));
+    if !args.ways.is_empty() && !matches!(args.suite, Suite::Multilevel | Suite::Answer) {
+        return Err(Failure::usage("--ways is for `krylith bench answer` and `multilevel`"));
     }
     if args.suite == Suite::Answer {
         return answer(args);
@@ -216,12 +216,13 @@ fn answer(args: BenchArgs) -> Result<u8> {
         args.parts.is_some() || args.series.is_some() || args.solves.is_some() || args.full || args.quick;
     if foreign || args.network.is_some() {
         return Err(Failure::usage(
-            "`krylith bench answer` takes --systems, --rounds, --from-device and --scale",
+            "`krylith bench answer` takes --systems, --ways, --rounds, --from-device and --scale",
         ));
     }
     let mut options = AnswerOptions {
         device: device(args.device.as_ref()),
         systems: args.systems,
+        ways: args.ways,
         scale: args.scale,
         from_device: args.from_device,
         threads: args.threads.unwrap_or(0),

@@ -30,6 +30,7 @@ mod distributed;
 mod elasticity;
 pub mod flow;
 mod grid;
+pub mod hard;
 mod laplace;
 pub mod lookalike;
 mod memory;

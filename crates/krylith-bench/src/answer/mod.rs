@@ -29,6 +29,8 @@ pub struct AnswerOptions {
     pub device: DeviceChoice,
     /// Names of the table, generated problems, matrix files or folders of them; none stands for the table.
     pub systems: Vec<String>,
+    /// Beside what is picked where nothing is named: preconditioners, or options such as `method=cg precond=jacobi`.
+    pub ways: Vec<String>,
     /// Times that each way is taken after the first.
     pub rounds: usize,
     /// Factor on the size of the table's systems. Default: 1 on a GPU, 1/64 on a CPU.
@@ -54,6 +56,7 @@ impl Default for AnswerOptions {
         Self {
             device: DeviceChoice::Cpu,
             systems: Vec::new(),
+            ways: Vec::new(),
             rounds: 5,
             scale: None,
             from_device: false,
@@ -87,6 +90,8 @@ pub(crate) struct Way {
     pub failure: Option<String>,
     pub taken: Vec<Answer>,
     pub residual: f64,
+    /// It is Krylith's with options that were named.
+    pub named: bool,
 }
 
 /// A system and the ways to its answer.
@@ -104,6 +109,12 @@ pub(crate) struct Found {
 
 /// Takes one way once.
 pub(crate) type Take<'a> = Box<dyn FnMut() -> Result<Answer> + 'a>;
+
+/// A way that was named is left after as many times what the pick took,
+const SLOWER: f64 = 3.0;
+/// but not before as many seconds, and after as many where the pick has no answer.
+const SHORTEST: f64 = 0.2;
+const LONGEST: f64 = 20.0;
 
 /// Most iterations of a baseline.
 #[cfg(feature = "cuda")]
@@ -219,6 +230,19 @@ fn one(
         let way = Way::taken(name, &mut take, &a, rhs, &repeats);
         found.ways.push(way);
     }
+    // What takes much longer than the pick has lost.
+    let limit = found.ways[0].totals().median();
+    let limit = if limit.is_finite() { (SLOWER * limit).max(SHORTEST) } else { LONGEST };
+    for name in &options.ways {
+        progress(&format!("{}: {name}", system.name));
+        let words = crate::multilevel::ways::options(name);
+        let named: Options = words.parse().map_err(|e| Error::invalid(format!("{name}: {e}")))?;
+        let named = named.or(&asked).time_limit(limit);
+        let mut take: Take = Box::new(|| ours::from_host(system, &named, rhs));
+        let mut way = Way::taken(format!("`{name}`"), &mut take, &a, rhs, &repeats);
+        way.named = true;
+        found.ways.push(way);
+    }
     Ok(found)
 }
 
@@ -235,7 +259,7 @@ pub(crate) struct Repeats {
 impl Way {
     /// Takes a way once without counting, then `rounds` times; every x is checked.
     pub fn taken(name: String, take: &mut Take, a: &Bsr, rhs: &[f64], repeats: &Repeats) -> Self {
-        let mut way = Way { name, failure: None, taken: Vec::new(), residual: f64::NAN };
+        let mut way = Way { name, failure: None, taken: Vec::new(), residual: f64::NAN, named: false };
         let begin = Instant::now();
         for round in 0..=repeats.rounds {
             if round > 1 && begin.elapsed().as_secs_f64() > repeats.budget {
@@ -287,7 +311,7 @@ impl Way {
     /// A way that cannot be taken.
     #[cfg(feature = "cuda")]
     pub fn failed(name: &str, why: String) -> Self {
-        Self { name: name.into(), failure: Some(why), taken: Vec::new(), residual: f64::NAN }
+        Self { name: name.into(), failure: Some(why), taken: Vec::new(), residual: f64::NAN, named: false }
     }
 }
 

@@ -52,6 +52,10 @@ pub(super) fn make(found: &[Found], mut meta: Value) -> AnswerReport {
     for system in found {
         table(system, &mut text, &mut failures);
     }
+    if let Some((summary, json)) = choices(found) {
+        text += &summary;
+        meta["choices"] = json;
+    }
     meta["systems"] = found.iter().map(json_of).collect();
     meta["failures"] = json!(failures);
     AnswerReport { tables: text, json: meta, failures, files: Vec::new() }
@@ -87,6 +91,36 @@ fn table(system: &Found, text: &mut String, failures: &mut Vec<String>) {
             last.map_or(0, |answer| answer.iterations)
         );
     }
+}
+
+/// What was picked beside the best that was named, system by system.
+fn choices(found: &[Found]) -> Option<(String, Value)> {
+    let mut text = String::from("\n## The pick beside the best that was named\n\n");
+    text += "| system | picked | ms | best named | ms | ratio |\n|---|---|---:|---|---:|---:|\n";
+    let (mut ratios, mut rows) = (Vec::new(), Vec::new());
+    for system in found {
+        let pick = system.ways.first().filter(|way| !way.named)?;
+        let total = |way: &Way| if way.failure.is_none() { way.totals().median() } else { f64::INFINITY };
+        let named = system.ways.iter().filter(|way| way.named);
+        let best = named.min_by(|x, y| total(x).total_cmp(&total(y)))?;
+        let ratio = total(pick) / total(best);
+        let means = pick.taken.last().map_or("no answer", |answer| answer.means.as_str());
+        let name = if total(best).is_finite() { best.name.as_str() } else { "none" };
+        let shown = if ratio.is_finite() { format!("{ratio:.2}") } else { "–".into() };
+        let (took, least) = (ms(total(pick)), ms(total(best)));
+        let _ = writeln!(text, "| {} | {means} | {took} | {name} | {least} | {shown} |", system.name);
+        rows.push(json!({
+            "system": system.name, "picked": means, "best": name, "ratio": ratio.is_finite().then_some(ratio),
+        }));
+        if !ratio.is_nan() {
+            ratios.push(ratio);
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    let (median, worst) = (*ratios.get(ratios.len() / 2)?, *ratios.last()?);
+    let _ = writeln!(text, "\nMedian {median:.2}, worst {worst:.2}, of {} systems.", ratios.len());
+    let finite = |x: f64| x.is_finite().then_some(x);
+    Some((text, json!({ "median": finite(median), "worst": finite(worst), "systems": rows })))
 }
 
 /// Everything that is known of a way.
@@ -132,12 +166,14 @@ mod tests {
                 failure: None,
                 taken: vec![taken(0.010), taken(0.030), taken(0.020)],
                 residual: 1e-9,
+                named: false,
             },
             Way {
                 name: "theirs".into(),
                 failure: Some("10 iterations".into()),
                 taken: Vec::new(),
                 residual: 1.0,
+                named: true,
             },
         ];
         let (name, spec) = ("system".into(), "spec".into());
@@ -150,6 +186,7 @@ mod tests {
         let row = "| ours (CG) | – | – | 2.00 | – | – | – | – | – | – | 20.0 | 1.00 | 2.00 | 23.0 | 7 |";
         assert!(made.tables.contains(row), "{}", made.tables);
         assert_eq!(made.failures, ["system, theirs: 10 iterations"]);
+        assert!(made.tables.contains("| system | CG | 23.0 | none | – | 0.00 |"), "{}", made.tables);
         let ways = &made.json["systems"][0]["ways"];
         assert_eq!(ways[0]["total"]["samples"].as_array().unwrap().len(), 3);
         assert!(ways[0]["seconds"]["product"].is_null() && ways[1]["total"].is_null());

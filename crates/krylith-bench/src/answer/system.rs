@@ -5,7 +5,7 @@ use krylith::io::parts::suited_block;
 use krylith::io::{Matrix, read_matrix};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::{Error, Problem, Result};
-use krylith_problems::{Generated, SystemKind};
+use krylith_problems::{Generated, SystemKind, hard};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -156,6 +156,9 @@ const NAMED: [(&str, Named); 8] = [
     ("powerlaw", Named::PowerLaw(1 << 20)),
 ];
 
+/// Stands for all small hard matrices.
+const HARD: &str = "hard";
+
 /// The names of the table.
 pub fn names() -> Vec<&'static str> {
     NAMED.iter().map(|(name, _)| *name).collect()
@@ -165,6 +168,8 @@ pub fn names() -> Vec<&'static str> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Wanted {
     Named(usize),
+    /// A hard matrix, by its name.
+    Hard(&'static str),
     Spec(String),
     File(PathBuf),
 }
@@ -181,6 +186,8 @@ pub(crate) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
     for word in words {
         if let Some(at) = NAMED.iter().position(|(name, _)| name == word) {
             all.push(Wanted::Named(at));
+        } else if word == HARD {
+            all.extend(hard::names().map(Wanted::Hard));
         } else if Path::new(word).is_dir() {
             let read = std::fs::read_dir(word).map_err(|e| Error::io(Path::new(word), e))?;
             let mut files: Vec<PathBuf> = read.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -192,7 +199,7 @@ pub(crate) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
             all.push(Wanted::Spec(word.clone()));
         } else {
             return Err(Error::invalid(format!(
-                "{word}: no file, and no system of this suite; it has {}, and takes generated problems NAME:SIZE",
+                "{word}: no file, and no system of this suite; it has {} and {HARD}, and takes generated problems NAME:SIZE",
                 names().join(", ")
             )));
         }
@@ -214,6 +221,12 @@ pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<O
     match wanted {
         Wanted::Spec(spec) => generate(spec, spec),
         Wanted::File(path) => file(path, begin),
+        Wanted::Hard(name) => {
+            let lost = || Error::invalid(format!("{name}: no hard matrix has this name"));
+            let (name, a) = hard::matrices().find(|(other, _)| other == name).ok_or_else(lost)?;
+            let (a, made) = (Bsr::from_csr(&a, suited_block(&a).0)?, begin.elapsed().as_secs_f64());
+            Ok(Some(System::of(name, format!("hard matrix {name}"), &a, None, made)))
+        }
         Wanted::Named(at) => {
             let (name, named) = NAMED[*at];
             match named {

@@ -9,7 +9,7 @@ mod report;
 mod systems;
 mod targets;
 mod updates;
-mod ways;
+pub(crate) mod ways;
 
 use crate::answer::{Ground, Repeats};
 use crate::okp::{DeviceChoice, OkpReport};

@@ -212,7 +212,8 @@ mod tests {
         let row = |&(text, total, iterations): &(&str, f64, usize)| {
             let parts = vec![("solve", 0.5 * total)];
             let answer = Answer { parts, total, iterations, converged: true, ..Answer::default() };
-            let way = Way { name: text.into(), failure: None, taken: vec![answer], residual: 1e-9 };
+            let way =
+                Way { name: text.into(), failure: None, taken: vec![answer], residual: 1e-9, named: false };
             Row { text: text.into(), refused: None, resident: Some(way), host: None }
         };
         let rows = ways.iter().map(row).collect();

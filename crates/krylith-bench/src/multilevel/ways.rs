@@ -6,7 +6,7 @@ pub(super) const AUTO: &str = "auto";
 pub(super) const DEFAULT: &str = "amg";
 
 /// Options of a way: nothing of `auto`, the text itself where it names options, else a preconditioner.
-pub(super) fn options(way: &str) -> String {
+pub(crate) fn options(way: &str) -> String {
     match way {
         AUTO => String::new(),
         _ if way.split_whitespace().any(is_option) => way.to_string(),

@@ -6,6 +6,7 @@ mod common;
 mod distributed;
 mod flow;
 mod grids;
+mod hard;
 mod iterations;
 mod lookalike;
 mod multiphase;
