@@ -84,8 +84,8 @@ const MANY: [usize; 2] = [1 << 20, 1 << 18];
 const NOT_COARSENED: usize = 1 << 12;
 
 /// Iterations of `method` on subdomains in whose time `next` would be set up and have solved the system. Coarse levels, as measured on an H200
-/// and on one core of a CPU: 170 to 400 of CG and 80 to 300 of BiCGSTAB, with stages about 300. Direct factors on one core, of grids in the plane and in space:
-/// 60 to 300 up to 16,384 unknowns, 200 to 3,000 beyond.
+/// and on one core of a CPU: 170 to 400 of CG and 80 to 300 of BiCGSTAB, with stages about 300. Direct factors: an estimate for grids in the plane and in
+/// space, on one core; small systems were faster with it, and it was not measured one by one.
 fn sooner(local: &LocalProblem, method: MethodName, next: &PrecondSpec) -> f64 {
     match (next, method) {
         (PrecondSpec::Lu(_), _) if local.unknowns <= MOST_DIRECT[0] => 100.0,
