@@ -73,7 +73,9 @@ pub(super) struct Rank<S: SolverSpace> {
     /// Bytes that were there before anything was made.
     room: Option<u64>,
     ladder: Vec<Attempt>,
-    /// Attempts of this solve that ended by themselves or could not be built: the same ones would end so again.
+    /// Attempts that cannot be built from these values.
+    impossible: Vec<usize>,
+    /// Attempts of this solve that ended by themselves: the same ones would end so again.
     ended: Vec<usize>,
     diagnosis: Arc<Diagnosis>,
     /// Rows with too few columns, once they were looked for.
@@ -163,8 +165,9 @@ impl<S: SolverSpace> Rank<S> {
             space,
             options: options.clone(),
             room,
+            impossible: Vec::with_capacity(ladder.len()),
+            ended: Vec::with_capacity(ladder.len()),
             ladder,
-            ended: Vec::new(),
             diagnosis,
             crowded: None,
             rung: 0,
@@ -202,10 +205,13 @@ impl<S: SolverSpace> Rank<S> {
         Error::invalid(format!("no preconditioner can be built: {}", parts.join("; ")))
     }
 
-    /// The next attempt after rung `k` that has not ended by itself before.
+    /// The next attempt after rung `k` that can be built as far as known, and has not ended by itself before.
     fn after(&self, k: usize) -> Option<usize> {
-        let ended = |next: &usize| self.ended.iter().any(|&k| self.ladder[k].is_same(&self.ladder[*next]));
-        (k + 1..self.ladder.len()).find(|next| !ended(next))
+        let known = |next: &usize| {
+            let mut known = self.impossible.iter().chain(&self.ended);
+            known.any(|&k| self.ladder[k].is_same(&self.ladder[*next]))
+        };
+        (k + 1..self.ladder.len()).find(|next| !known(next))
     }
 
     /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
@@ -221,7 +227,8 @@ impl<S: SolverSpace> Rank<S> {
         let recoverable = |e: &Error, k: usize| (open && e.exit_code() == 2) || (k > 0 && alone);
         let mut rung = Some(from).filter(|&from| from < self.ladder.len());
         while let Some(k) = rung {
-            self.ended.push(k); // unless it is set up
+            self.impossible.retain(|&known| known != k);
+            self.impossible.push(k); // unless it is set up
             rung = self.after(k);
             let next = rung.map(|next| self.ladder[next].name());
             let attempt = self.ladder[k].clone();
@@ -243,7 +250,7 @@ impl<S: SolverSpace> Rank<S> {
             match self.set_up(local, &attempt, kept) {
                 Ok(current) => {
                     (self.current, self.rung) = (Some(current), k);
-                    self.ended.pop();
+                    self.impossible.pop();
                     return Ok(());
                 }
                 // Another preconditioner may be built; a device or a rank that failed has failed for all.
@@ -339,6 +346,7 @@ impl<S: SolverSpace> Rank<S> {
         let (mut best, mut moved, mut first) = (f64::INFINITY, 0.0, true);
         let mut halted = None;
         self.solution.history.clear();
+        self.ended.clear();
         loop {
             let (done, k) = (self.solution.history.iterations, self.rung);
             let Attempt { method, equilibrate, matching, patience, .. } = self.ladder[k];
@@ -502,7 +510,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
             self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
-        self.ended.clear();
+        self.impossible.clear();
         match (refresh, &mut self.current) {
             (Refresh::Keep, _) | (_, None) => Ok(()),
             (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
