@@ -52,10 +52,12 @@ impl Hosts {
             let retries = "echo 5 > /proc/sys/net/ipv4/tcp_retries2";
             output("ip", &["netns", "exec", name, "sh", "-c", retries])?;
         }
-        // What ssh would do: the first argument is the host, the others are a command for its shell.
+        // What ssh would do: the first argument is the host, the others are a command for its shell. Where that host dies this side
+        // of ssh ends later than the connection.
         let agent = format!(
             "#!/bin/sh\nhost={b}\n[ \"$1\" = {} ] && host={a}\nshift\n\
-             exec ip netns exec $host unshare --uts sh -c 'hostname \"$0\"; eval \"$1\"' $host \"$*\"\n",
+             ip netns exec $host unshare --uts sh -c 'hostname \"$0\"; eval \"$1\"' $host \"$*\"\n\
+             status=$?\n[ $status -lt 128 ] || sleep 2\nexit $status\n",
             ADDRESSES[0]
         );
         std::fs::write(hosts.agent(), agent)?;
