@@ -121,10 +121,11 @@ impl<S: SolverSpace> Rank<S> {
         };
         let survey = space.survey(local.terms)?;
         let diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
-        drop(survey_part);
         let most_rows = space.most_rows(local.order());
         let tiles = symmetric && ladder::tiles_fit(&space, local)?;
-        let seen = Seen::new(symmetric, tiles, &diagnosis);
+        let costs = ladder::costs(local, options, symmetric, space.is_gpu());
+        let seen = Seen::new(symmetric, tiles, &diagnosis, costs);
+        drop(survey_part);
         let ladder = ladder::ladder(local, options, most_rows, seen);
         let first = &ladder[0];
         let mut choices = Vec::new();

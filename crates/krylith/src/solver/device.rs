@@ -341,6 +341,9 @@ mod cuda {
         fn read_bandwidth(&self) -> Option<f64> {
             self.device().read_bandwidth().ok()
         }
+        fn is_gpu(&self) -> bool {
+            true
+        }
         fn memory_held(&self) -> Option<u64> {
             Some(self.device().bytes_held())
         }

@@ -72,6 +72,10 @@ pub trait SolverSpace:
     fn read_bandwidth(&self) -> Option<f64> {
         None
     }
+    /// True where small systems wait for launches.
+    fn is_gpu(&self) -> bool {
+        false
+    }
     /// Bytes that it holds, where it counts them.
     fn memory_held(&self) -> Option<u64> {
         None

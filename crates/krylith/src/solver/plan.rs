@@ -78,7 +78,8 @@ impl Plan {
             found.symmetric && found.one_sign
         };
         tiles &= symmetric;
-        let seen = Seen::new(symmetric, tiles, diagnosis);
+        let costs = ladder::costs(&local, &options, symmetric, place.kind != "cpu");
+        let seen = Seen::new(symmetric, tiles, diagnosis, costs);
         let attempts = ladder::ladder(&local, &options, place.most_rows, seen);
         let equilibrate = attempts[0].equilibrate;
         let matching = attempts.iter().any(|a| a.matching);

@@ -88,9 +88,9 @@ impl Patience {
     /// Of cycles over coarse levels, each of which costs as much as some ten products.
     pub const CYCLES: Self = Self { few: 100, left: None };
 
-    /// Of an attempt before one that would be done in the time of `left` iterations.
-    pub const fn until(left: f64) -> Self {
-        Self { few: 60, left: Some(left) }
+    /// Of an attempt before one that would be done in the time of `left` iterations: it has a third of them, if that is neither few nor many.
+    pub fn until(left: f64) -> Self {
+        Self { few: (left / 3.0).clamp(10.0, 60.0) as usize, left: Some(left) }
     }
 }
 

@@ -1,0 +1,233 @@
+//! What sparse direct factors will cost, before anything is ordered: breadth-first levels of the graph bound its separators.
+
+use crate::operator::Terms;
+use crate::options::Options;
+use crate::precond::PrecondSpec;
+use crate::problem::LocalProblem;
+
+/// Most unknowns whose graph is looked at: on the host; on a GPU, where a solve of as many takes some milliseconds.
+const LOOKED_AT: [usize; 2] = [1 << 18, 1 << 13];
+
+/// Estimated seconds of one attempt's parts, to be compared with each other. One core: the choice is the same on any number of threads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Costs {
+    /// Sparse direct factors; infinite where they were not estimated.
+    pub direct: f64,
+    /// Incomplete factors of subdomains.
+    pub incomplete: f64,
+    /// An iteration of CG with them; one of BiCGSTAB is two.
+    pub iteration: f64,
+}
+
+// Measured on one core over 2-D and 3-D grids, Stokes, Helmholtz and elasticity of 400 to 160,000 unknowns; with the fill below the
+// seconds of direct factors come out within a factor of two.
+/// Seconds for a number of L, and for each unknown.
+const FACTOR: [f64; 2] = [25e-9, 0.3e-6];
+/// L and U with pivots take as many times those of L alone.
+const PIVOTS: f64 = 3.0;
+/// Seconds of incomplete factors for an entry, and for a block where subdomains are cut.
+const INCOMPLETE: [f64; 2] = [50e-9, 200e-9];
+/// Of one iteration for an entry.
+const ITERATION: f64 = 4e-9;
+/// Fewer nodes are one subdomain.
+const UNCUT: usize = 4096;
+/// On a GPU: incomplete factors, and an iteration.
+const GPU: [f64; 2] = [3e-3, 50e-6];
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self { direct: f64::INFINITY, incomplete: 0.0, iteration: 1.0 }
+    }
+}
+
+/// Costs of this system, where the preconditioner is open, and it is on one rank and small enough to be looked at.
+pub(crate) fn costs(local: &LocalProblem, options: &Options, symmetric: bool, on_gpu: bool) -> Costs {
+    match options.precond_or_auto() {
+        PrecondSpec::Auto => Costs::of(local, symmetric, on_gpu),
+        _ => Costs::default(),
+    }
+}
+
+impl Costs {
+    fn of(local: &LocalProblem, symmetric: bool, on_gpu: bool) -> Self {
+        let alone = local.comm.size() == 1 && local.numbers.is_none() && local.terms.is_square();
+        if !alone || !cfg!(feature = "lu") || local.unknowns > LOOKED_AT[usize::from(on_gpu)] {
+            return Self::default();
+        }
+        let (terms, order) = (local.terms, local.order());
+        let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
+        let entries = (blocks * terms.block() * order) as f64;
+        let cut = if terms.block_rows() > UNCUT { INCOMPLETE[1] * blocks as f64 } else { 0.0 };
+        let (incomplete, iteration) = match on_gpu {
+            false => (INCOMPLETE[0] * entries + cut, ITERATION * entries),
+            true => (GPU[0], GPU[1]),
+        };
+        let numbers = fill(terms) * (order * order) as f64;
+        let pivots = if symmetric { 1.0 } else { PIVOTS };
+        let direct = FACTOR[0] * numbers * pivots + FACTOR[1] * local.unknowns as f64;
+        Self { direct, incomplete, iteration }
+    }
+}
+
+/// Blocks of a Cholesky factor under a good ordering: those of a nested dissection whose largest separator is the widest level,
+/// as George (1973) counts them on grids, n log₂ w and w² up to factors, which are fitted.
+fn fill(terms: &Terms) -> f64 {
+    let levels = Levels::of(terms);
+    let n = terms.block_rows() as f64;
+    let parts: f64 = levels.parts.iter().map(|part| part.separators()).sum();
+    let widest = levels.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
+    3.0 * n * (1.0 + widest).log2() + 12.0 * parts + n * levels.dense as f64
+}
+
+/// Breadth-first levels of the columns, two of which are neighbours if a row has both: that is the graph whose separators bound
+/// the fill of L U whatever the pivots (George and Ng 1987), and it is the same for any order of the rows.
+struct Levels {
+    parts: Vec<Part>,
+    /// Rows, or columns, with so many entries that they are left out.
+    dense: usize,
+}
+
+/// A connected part of the graph.
+struct Part {
+    /// Columns of the widest level, halved: with symmetric patterns a level is two of the matrix's own graph.
+    width: usize,
+    levels: usize,
+}
+
+impl Part {
+    /// Σ of the squares of its separators: a long part is as many squares side by side.
+    fn separators(&self) -> f64 {
+        let width = self.width as f64;
+        width * width * (self.levels as f64 / width).max(1.0)
+    }
+}
+
+impl Levels {
+    fn of(terms: &Terms) -> Self {
+        let n = terms.block_rows();
+        let rows = |i: usize| {
+            terms.terms.iter().flat_map(move |(_, a)| &a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]])
+        };
+        // The rows of each column.
+        let mut first = vec![0usize; n + 1];
+        terms.terms.iter().flat_map(|(_, a)| a.col()).for_each(|&j| first[j as usize + 1] += 1);
+        (0..n).for_each(|j| first[j + 1] += first[j]);
+        let (mut next, mut column) = (first.clone(), vec![0u32; first[n]]);
+        for i in 0..n {
+            for &j in rows(i) {
+                column[next[j as usize]] = i as u32;
+                next[j as usize] += 1;
+            }
+        }
+        let many = (10.0 * (n as f64).sqrt()).max(16.0) as usize;
+        let count = |i: usize| {
+            terms.terms.iter().map(|(_, a)| a.row_ptr()[i + 1] - a.row_ptr()[i]).max().unwrap_or(0)
+        };
+        // The pass that has met a row, a column; those that are never entered count as met by all.
+        let unless = |dense: bool| if dense { u8::MAX } else { 0 };
+        let mut met_row: Vec<u8> = (0..n).map(|i| unless(count(i) > many)).collect();
+        let mut met: Vec<u8> = first.windows(2).map(|w| unless(w[1] - w[0] > many)).collect();
+        let dense = |met: &[u8]| met.iter().filter(|&&met| met == u8::MAX).count();
+        let dense = dense(&met_row).max(dense(&met));
+        let (mut parts, mut queue) = (Vec::new(), Vec::with_capacity(n));
+        for start in 0..n {
+            if met[start] != 0 {
+                continue;
+            }
+            let (mut from, mut part) = (start, Part { width: 1, levels: 0 });
+            // From the far end of a first pass levels are many and narrow.
+            for pass in 1..=2u8 {
+                queue.clear();
+                queue.push(from as u32);
+                met[from] = pass;
+                part = Part { width: 1, levels: 0 };
+                let (mut begin, mut end) = (0usize, 1usize);
+                while begin < end {
+                    part.width = part.width.max((end - begin).div_ceil(2));
+                    part.levels += 2;
+                    for at in begin..end {
+                        let j = queue[at] as usize;
+                        for &i in &column[first[j]..first[j + 1]] {
+                            if met_row[i as usize] < pass {
+                                met_row[i as usize] = pass;
+                                for &k in rows(i as usize) {
+                                    if met[k as usize] < pass {
+                                        met[k as usize] = pass;
+                                        queue.push(k);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    from = queue[begin] as usize;
+                    (begin, end) = (end, queue.len());
+                }
+            }
+            parts.push(part);
+        }
+        Self { parts, dense }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Csr;
+
+    /// A 5-point or 7-point stencil, its rows shuffled by a stride.
+    fn grid([nx, ny, nz]: [usize; 3], stride: usize) -> Csr {
+        let n = nx * ny * nz;
+        let mut entries = Vec::new();
+        for i in 0..n {
+            let (x, y, z) = (i % nx, i / nx % ny, i / (nx * ny));
+            let row = (i * stride % n) as u32;
+            let mut add = |ok: bool, j: usize| {
+                if ok {
+                    entries.push((row, j as u32, -1.0))
+                }
+            };
+            add(x > 0, i.wrapping_sub(1));
+            add(x + 1 < nx, i + 1);
+            add(y > 0, i.wrapping_sub(nx));
+            add(y + 1 < ny, i + nx);
+            add(z > 0, i.wrapping_sub(nx * ny));
+            add(z + 1 < nz, i + nx * ny);
+            entries.push((row, i as u32, 6.0));
+        }
+        Csr::from_triplets(n, n, &entries).unwrap()
+    }
+
+    #[test]
+    fn levels_are_as_wide_as_grids_whatever_the_order_of_rows() {
+        for (shape, width) in
+            [([40, 40, 1], 40..=42), ([500, 1, 1], 1..=1), ([10, 200, 1], 10..=12), ([10, 10, 10], 60..=80)]
+        {
+            for stride in [1, 1_000_003] {
+                let terms = grid(shape, stride);
+                let levels = Levels::of(&Terms::csr(&terms).unwrap());
+                assert_eq!(levels.parts.len(), 1);
+                assert!(width.contains(&levels.parts[0].width), "{shape:?}: {}", levels.parts[0].width);
+            }
+        }
+    }
+
+    #[test]
+    fn dense_rows_stand_in_no_level() {
+        let n = 2000u32;
+        let arrow = (1..n).flat_map(|i| [(i, i, 2.0), (i, 0, 1.0), (0, i, 1.0)]).chain([(0, 0, 2.0)]);
+        let arrow = Csr::from_triplets(2000, 2000, &arrow.collect::<Vec<_>>()).unwrap();
+        let levels = Levels::of(&Terms::csr(&arrow).unwrap());
+        assert_eq!(levels.dense, 1);
+    }
+
+    /// Fill as faer's symbolic factorisation counts it after AMD.
+    #[test]
+    fn fill_is_what_factors_have_within_a_factor_of_three() {
+        for (shape, numbers) in
+            [([100, 100, 1], 2.06e5), ([400, 400, 1], 7.2e6), ([16, 16, 16], 3.95e5), ([32, 32, 32], 1.06e7)]
+        {
+            let ratio = fill(&Terms::csr(&grid(shape, 1)).unwrap()) / numbers;
+            assert!((0.33..3.0).contains(&ratio), "{shape:?}: {ratio}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The rules of `auto`, as one table: what the system is like, and what is then tried, from top to bottom.
+//!
+//! `cargo xtask bench auto` measures them again, beside each way that can be named.
+
+use super::direct::Costs;
+use crate::method::MethodName::{self, Bicgstab, Cg, Gmres};
+use crate::solver::watch::Patience;
+
+/// What the rules look at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct System {
+    /// CG may solve it.
+    pub symmetric: bool,
+    pub unknowns: usize,
+    /// A node has several of them.
+    pub blocks: bool,
+    /// Of a Kronecker sum.
+    pub stages: bool,
+    /// Rows are matched with columns where factors have no pivots: some diagonal entries are zero or weak.
+    pub weak: bool,
+    /// Blocks of the longest block row, where that is long.
+    pub longest_row: usize,
+    /// Rows and columns are on one rank.
+    pub alone: bool,
+    pub costs: Costs,
+}
+
+/// A line of the table.
+pub(super) struct Rule {
+    pub when: fn(&System) -> bool,
+    pub precond: &'static str,
+    pub method: MethodName,
+    /// Of GMRES.
+    pub restart: usize,
+    /// How long it is waited for while another attempt may follow.
+    pub patience: fn(&System) -> Patience,
+}
+
+/// As direct factors are interrupted by nothing, they have at most as many numbers as some seconds can make: with 2.5e8, which a
+/// random graph of 22,500 nodes has, they take two minutes.
+pub(super) const DIRECT: &str = "lu:most=40000000";
+
+/// From cheap to strong. Direct factors begin where they take no longer than incomplete ones and some iterations, and follow
+/// an attempt that takes longer than they would. CG needs half the work of an iteration of BiCGSTAB, which solves all ten collected matrices with ILDU(0) of
+/// subdomains where GMRES(30) stagnates on two. Fill does more than anything else behind them, and the longer the restart, the fewer the surprises.
+pub(super) const RULES: [Rule; 18] = [
+    rule(System::is_direct_first, DIRECT, Gmres, 30, usual),
+    rule(|s| s.is_large(), "amg", Cg, 30, cycles),
+    rule(|s| s.symmetric, "ildu", Cg, 30, |s| s.until_next(Cg)),
+    rule(|s| s.symmetric && s.is_direct_second(), DIRECT, Gmres, 30, usual),
+    rule(|s| s.symmetric && s.is_coarsened() && !s.is_large(), "amg", Cg, 30, cycles),
+    rule(|s| s.symmetric && s.is_direct_late(), DIRECT, Gmres, 30, usual),
+    rule(|s| s.symmetric, "ildu", Cg, 30, usual),
+    rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // incomplete factors of a definite matrix may be indefinite
+    rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
+    rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Gmres, 30, usual),
+    rule(|s| !s.symmetric && s.is_coarsened(), "amg", Bicgstab, 30, cycles),
+    rule(|s| !s.symmetric && s.is_direct_late(), DIRECT, Gmres, 30, usual),
+    rule(|_| true, "ildu", Bicgstab, 30, usual),
+    rule(|_| true, "ildu:cut=whole", Gmres, 100, usual),
+    rule(|_| true, "ildu:fill=1,cut=whole", Gmres, 100, usual),
+    rule(|_| true, "ildu:fill=2,cut=whole,shift=1e-6", Gmres, 200, usual),
+    rule(|_| true, "ildu:fill=5,cut=whole,shift=1e-3", Gmres, 300, usual),
+    rule(|_| true, "auto", Gmres, 300, usual), // jacobi, or none where a diagonal block is singular: it can always be built
+];
+
+/// Methods around a preconditioner that was named.
+pub(super) const METHODS: [(MethodName, usize); 5] =
+    [(Cg, 30), (Bicgstab, 30), (Gmres, 100), (Gmres, 200), (Gmres, 300)];
+
+const fn rule(
+    when: fn(&System) -> bool,
+    precond: &'static str,
+    method: MethodName,
+    restart: usize,
+    patience: fn(&System) -> Patience,
+) -> Rule {
+    Rule { when, precond, method, restart, patience }
+}
+
+fn usual(_: &System) -> Patience {
+    Patience::USUAL
+}
+
+fn cycles(_: &System) -> Patience {
+    Patience::CYCLES
+}
+
+/// Symmetric systems of so many unknowns begin with coarse levels: nodes of one unknown, and of several. From there on their set-up and
+/// some 13 iterations take no longer than the iterations of subdomains (measured, H200, laplace 64³ to 256³ and radiation 32³ to 128³).
+const LARGE: [usize; 2] = [1 << 20, 1 << 18];
+/// Systems of fewer unknowns are not coarsened.
+const NOT_COARSENED: usize = 1 << 12;
+/// A block row of more blocks: the graph has hubs, and coarse levels would be dense.
+const HUB: usize = 1000;
+
+/// Fewer unknowns are solved at once whatever is tried, and begin as large ones do.
+const SMALL: usize = 1000;
+/// Most unknowns for direct factors as the second attempt whatever their estimate, and for those that come at all.
+const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
+/// Iterations that the first attempt is taken to need, and those where rows are matched with columns, which costs as much as many.
+const NEEDED: [f64; 2] = [60.0, 300.0];
+/// Iterations in whose time coarse levels are set up and have solved the system, as measured on an H200 and on one core of a CPU:
+/// 170 to 400 of CG, 80 to 300 of BiCGSTAB, with stages about 300.
+const COARSE: [f64; 2] = [250.0, 120.0];
+/// Those of direct factors, where these were not estimated.
+const UNKNOWN: f64 = 100.0;
+
+impl System {
+    fn is_coarsened(&self) -> bool {
+        self.unknowns >= NOT_COARSENED && self.longest_row <= HUB
+    }
+
+    fn is_large(&self) -> bool {
+        let most = LARGE[usize::from(self.blocks)];
+        self.symmetric && self.is_coarsened() && !self.stages && self.unknowns >= most
+    }
+
+    fn has_direct(&self) -> bool {
+        cfg!(feature = "lu") && self.alone && self.unknowns <= MOST_DIRECT[1]
+    }
+
+    fn is_direct_first(&self) -> bool {
+        let Costs { direct, incomplete, .. } = self.costs;
+        let needed =
+            NEEDED[usize::from(self.weak)] * self.iteration(if self.symmetric { Cg } else { Bicgstab });
+        self.has_direct() && self.unknowns >= SMALL && direct <= incomplete + needed
+    }
+
+    fn is_direct_second(&self) -> bool {
+        let soon = self.unknowns <= MOST_DIRECT[0] || self.direct_iterations(Cg) <= COARSE[0];
+        self.has_direct() && !self.is_direct_first() && soon
+    }
+
+    fn is_direct_late(&self) -> bool {
+        self.has_direct() && !self.is_direct_first() && !self.is_direct_second()
+    }
+
+    /// Seconds of an iteration with incomplete factors.
+    fn iteration(&self, method: MethodName) -> f64 {
+        if method == Bicgstab { 2.0 * self.costs.iteration } else { self.costs.iteration }
+    }
+
+    /// Iterations that take as long as direct factors.
+    fn direct_iterations(&self, method: MethodName) -> f64 {
+        self.costs.direct / self.iteration(method)
+    }
+
+    /// How long incomplete factors are waited for: as long as what follows them would take.
+    fn until_next(&self, method: MethodName) -> Patience {
+        if self.is_direct_second() {
+            let known = Some(self.direct_iterations(method)).filter(|i| i.is_finite());
+            return Patience::until(known.unwrap_or(UNKNOWN));
+        }
+        if self.is_coarsened() && !self.is_large() {
+            return Patience::until(COARSE[usize::from(method == Bicgstab && !self.stages)]);
+        }
+        Patience::USUAL
+    }
+}

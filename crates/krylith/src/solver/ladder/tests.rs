@@ -1,0 +1,171 @@
+use super::rules::DIRECT;
+use super::*;
+use crate::Problem;
+use crate::matrix::Bsr;
+
+fn names(options: &str, n: usize) -> Vec<String> {
+    let diagonal = vec![1.0; n];
+    let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), diagonal).unwrap();
+    let options = options.parse::<Options>().unwrap().settled().unwrap();
+    let problem = Problem::bsr(&a).unwrap();
+    let ladder =
+        ladder(&problem.part_of_one(), &options, usize::MAX, Seen { spread: 1e9, ..Seen::default() });
+    let scaled = |a: &Attempt| options.precond.is_none() && !matches!(a.precond, PrecondSpec::Amg(_));
+    assert!(ladder.iter().all(|a| a.equilibrate == scaled(a)));
+    ladder.iter().map(Attempt::name).collect()
+}
+
+#[test]
+fn what_is_named_stays_and_what_is_open_climbs() {
+    const LARGE: usize = 20_000; // more than stands as one
+    let all = names("", LARGE);
+    assert_eq!(all[..2], ["ildu with bicgstab", "amg with bicgstab"]);
+    // Direct factors come after coarse levels here, and what they would be faster than once more behind them.
+    let direct = usize::from(cfg!(feature = "lu"));
+    assert_eq!(
+        all.iter().position(|name| *name == format!("{DIRECT} with gmres(30)")),
+        (direct > 0).then_some(2)
+    );
+    assert_eq!(all[2 + direct..4 + direct], ["ildu with bicgstab", "ildu:cut=whole with gmres(100)"]);
+    assert_eq!(all.len(), 8 + direct);
+    let all = names("precond=jacobi", LARGE);
+    let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
+    assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
+    // Sweeps in no fixed order are another preconditioner every time.
+    let restarts = [30, 100, 200, 300].map(|m| format!("ras with fgmres({m})"));
+    assert_eq!(names("precond=ras", LARGE), restarts);
+    assert_eq!(names("precond=ras:solve=exact", LARGE)[0], "ras:solve=exact with bicgstab");
+    assert_eq!(names("precond=ras:deterministic", LARGE)[0], "ras:deterministic with bicgstab");
+    assert_eq!(names("precond=ras deterministic=true", LARGE)[0], "ras:deterministic with bicgstab");
+    assert_eq!(names("precond=ras method=bicgstab", LARGE), ["ras with bicgstab"]);
+    let all = names("method=gmres:restart=7", LARGE);
+    assert!(all.len() == 8 + direct && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
+    assert_eq!(names("method=gmres:restart=7 precond=jacobi", LARGE), ["jacobi with gmres(7)"]);
+    // Of a small system the whole is a subdomain, and no basis is longer than the system.
+    let all = names("method=gmres", 20);
+    assert_eq!(all[0], "ildu with gmres(20)");
+    let direct = all.iter().position(|name| *name == format!("{DIRECT} with gmres(20)"));
+    assert_eq!(direct, cfg!(feature = "lu").then_some(1));
+    assert!(all[1..4].contains(&"ildu:fill=1,cut=whole with gmres(20)".to_string()), "{all:?}");
+}
+
+#[test]
+fn symmetric_systems_begin_with_cg() {
+    let a = Bsr::new(1, 3, 3, vec![0, 1, 2, 3], vec![0, 1, 2], vec![1.0; 3]).unwrap();
+    let problem = Problem::bsr(&a).unwrap();
+    let direct = if cfg!(feature = "lu") { "lu:most=40000000 with gmres(3)" } else { "jacobi with cg" };
+    for (options, first) in [
+        ("", ["ildu with cg", direct]),
+        ("precond=jacobi+ildu", ["jacobi+ildu with cg", "jacobi+ildu with bicgstab"]),
+        ("precond=jacobi then ildu", ["jacobi then ildu with bicgstab", "jacobi then ildu with gmres(3)"]),
+        ("precond=amg", ["amg with cg", "amg with bicgstab"]),
+        ("precond=amg:cycle=k", ["amg:cycle=k with cg", "amg:cycle=k with fgmres(3)"]),
+        ("precond=ildu:shift=1e-3", ["ildu:shift=1e-3 with bicgstab", "ildu:shift=1e-3 with gmres(3)"]),
+    ] {
+        let options = options.parse::<Options>().unwrap().settled().unwrap();
+        let ladder =
+            ladder(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() });
+        assert_eq!([ladder[0].name(), ladder[1].name()], first);
+    }
+    // Directions of CG stay conjugate where cycles vary.
+    let form = |options: &str| {
+        let options = options.parse::<Options>().unwrap().settled().unwrap();
+        ladder(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() })[0]
+            .method
+            .manner()
+    };
+    assert_eq!(form("precond=amg"), "textbook form");
+    assert_eq!(form("precond=amg:cycle=k"), "flexible form");
+    assert_eq!(form("precond=amg:cycle=k method=cg"), "flexible form");
+    assert_eq!(form("precond=amg:cycle=k form=one-reduction"), "one-reduction form");
+}
+
+#[test]
+fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
+    let with = |n: usize, block: usize, seen: Seen| {
+        let nodes = n / block;
+        let values = vec![1.0; n * block];
+        let a = Bsr::new(block, nodes, nodes, (0..=nodes).collect(), (0..nodes as u32).collect(), values);
+        let (a, options) = (a.unwrap(), Options::new().settled().unwrap());
+        let problem = Problem::bsr(&a).unwrap();
+        ladder(&problem.part_of_one(), &options, 1 << 10, seen)
+    };
+    let ladder = |n, block, symmetric| with(n, block, Seen { symmetric, spread: 1e9, ..Seen::default() });
+    let names = |attempts: &[Attempt]| attempts.iter().map(Attempt::name).collect::<Vec<_>>();
+    let many = ladder(1 << 20, 1, true);
+    assert_eq!(names(&many)[..3], ["amg with cg", "ildu with cg", "jacobi with cg"]);
+    assert_eq!(many[0].patience, Patience::CYCLES);
+    assert_eq!(many[1].patience, Patience::USUAL);
+    // Constants are smooth in the system's own scales alone.
+    assert!(!many[0].equilibrate && many[1].equilibrate);
+    let hub = Seen { symmetric: true, longest_row: 2000, ..Seen::default() };
+    assert_eq!(names(&with(1 << 20, 1, hub))[..2], ["ildu with cg", "jacobi with cg"]);
+    assert_eq!(names(&ladder(1 << 18, 4, true))[0], "amg with cg");
+    let some = ladder(1 << 19, 1, true);
+    assert_eq!(names(&some)[..4], ["ildu with cg", "amg with cg", "ildu with cg", "jacobi with cg"]);
+    let patience = [Patience::until(250.0), Patience::CYCLES, Patience::USUAL, Patience::USUAL];
+    assert!(some.iter().zip(patience).all(|(attempt, patience)| attempt.patience == patience));
+    let nonsymmetric = ladder(1 << 20, 2, false);
+    assert_eq!(names(&nonsymmetric)[..2], ["ildu with bicgstab", "amg with bicgstab"]);
+    assert_eq!(nonsymmetric[0].patience, Patience::until(120.0));
+    assert!(names(&ladder(1 << 11, 1, true)).iter().all(|name| !name.starts_with("amg")));
+}
+
+/// Direct factors stand where they cost as much as what they stand behind.
+#[test]
+#[cfg(feature = "lu")]
+fn direct_factors_stand_by_their_cost() {
+    let names = |n: usize, seen: Seen| {
+        let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
+        let (problem, options) = (Problem::bsr(&a).unwrap(), Options::new().settled().unwrap());
+        ladder(&problem.part_of_one(), &options, 1 << 10, seen)
+    };
+    let direct = |n: usize, seconds: f64, seen: Seen| {
+        let costs = Costs { direct: seconds, incomplete: 0.01, iteration: 1e-3 };
+        let all = names(n, Seen { costs, ..seen });
+        let at = all.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_)));
+        (at, all[0].patience)
+    };
+    let (plain, n) = (Seen::default(), 100_000);
+    let (cg, weak) = (Seen { symmetric: true, ..plain }, Seen { weak: 1, ..plain });
+    // Incomplete factors and 60 iterations are 0.13 s, 0.07 of CG; matched rows cost more.
+    assert_eq!(direct(n, 0.12, plain).0, Some(0));
+    assert_eq!(direct(n, 0.08, cg), (Some(1), Patience::until(80.0)));
+    assert_eq!(direct(n, 0.06, cg).0, Some(0));
+    assert_eq!(direct(n, 0.5, weak).0, Some(0));
+    assert_eq!(direct(500, 0.06, cg).0, Some(1), "small systems");
+    // Before coarse levels, and after them.
+    assert_eq!(direct(n, 0.2, plain), (Some(1), Patience::until(100.0)));
+    assert_eq!(direct(n, 0.3, plain), (Some(2), Patience::until(120.0)));
+    assert_eq!(direct(n, 0.3, cg), (Some(2), Patience::until(250.0)));
+    assert_eq!(direct(1 << 19, 0.01, cg).0, None);
+}
+
+#[test]
+fn tiles_want_the_stencil_of_the_grid_that_is_there() {
+    let (n, fits) = (12, |grid: [usize; 3], a: &Bsr| {
+        let problem = Problem::bsr(a).unwrap().with_grid(grid);
+        tiles_fit(&crate::device::cpu::Cpu::new(12, 1), &problem.part_of_one()).unwrap()
+    });
+    let diagonal = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
+    assert!(fits([3, 2, 2], &diagonal) && fits([12, 1, 1], &diagonal));
+    for grid in [[0, 3, 4], [3, 3, 3], [0; 3], [usize::MAX, 2, 2]] {
+        assert!(!fits(grid, &diagonal), "{grid:?}");
+    }
+    let col = (0..n).flat_map(|_| 0..n as u32).collect();
+    let full = Bsr::new(1, n, n, (0..=n).map(|i| i * n).collect(), col, vec![1.0; n * n]).unwrap();
+    assert!(!fits([3, 2, 2], &full));
+}
+
+#[test]
+fn histories_are_one_curve() {
+    let history = |residuals: Vec<f64>| History {
+        iterations: residuals.len() - 1,
+        residuals,
+        restarts: 1,
+        ..History::with_room(0)
+    };
+    let mut all = history(vec![1.0, 0.5, 0.7]);
+    join(&mut all, &history(vec![0.6, 0.1]));
+    assert_eq!((all.residuals, all.iterations, all.restarts), (vec![1.0, 0.5, 0.6, 0.1], 3, 2));
+}
