@@ -36,7 +36,7 @@ pub fn run(suites: &[&str]) -> ExitCode {
     for &suite in chosen {
         steps.step("krylith bench", || {
             let out = target().join("xtask-bench").join(suite);
-            let run = ["run", "--release", "--package", "krylith-cli", "--bin", "krylith", "--"];
+            let run = ["run", "--release", "--package", "krylith-cli", "--features", "bench", "--"];
             shell(cargo(&run).args(["bench", suite, "--out"]).arg(&out))
                 .map(|_| format!("{suite}, in {}", out.display()))
         });

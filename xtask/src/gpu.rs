@@ -40,7 +40,7 @@ fn build(out: &Path) -> Result<(), String> {
     if let Err(why) = &embedded {
         println!("kernels are not embedded: {why}");
     }
-    let build = ["build", "--release", "--package", "krylith-cli", "--bin", "krylith"];
+    let build = ["build", "--release", "--package", "krylith-cli", "--features", "bench"];
     for made in executables(&build, embedded.is_ok().then_some(&archive))? {
         place(&made, &out.join("krylith"))?;
     }

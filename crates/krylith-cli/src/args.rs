@@ -373,6 +373,7 @@ pub enum MatrixFormat {
 
 /// `krylith bench`.
 #[derive(Debug, Args)]
+#[cfg_attr(not(feature = "bench"), allow(dead_code))]
 pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
     /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,
@@ -400,7 +401,7 @@ pub struct BenchArgs {
     /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
     /// all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub series: Option<Vec<krylith_bench::Series>>,
+    pub series: Vec<String>,
     /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU); spmv: of single,
     /// multi, cg and sweep; ras: of cavity600, cavity1200, ventricle, artery, repeat and scaling (on several GPUs), and on each problem of
     /// ours, sweeps, vendor and one-core [default: all]
@@ -480,6 +481,7 @@ pub enum Suite {
 
 /// `krylith model`.
 #[derive(Debug, Args)]
+#[cfg_attr(not(feature = "bench"), allow(dead_code))]
 pub struct ModelArgs {
     /// A matrix file, a system.toml or a generated problem, as for `krylith solve`; at most 4 stages
     #[arg(value_name = "SYSTEM")]

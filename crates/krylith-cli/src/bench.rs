@@ -7,7 +7,7 @@ use krylith::DeviceSpec;
 use krylith_bench::model::Machine;
 use krylith_bench::{
     AnswerOptions, CbcgSuite, DeviceChoice, Ildu0Options, LinksOptions, MultilevelSuite, OkpOptions,
-    OkpReport, RasSuite, SpmvOptions, cbcg, ildu0, multilevel, okp, ras, spmv,
+    OkpReport, RasSuite, Series, SpmvOptions, cbcg, ildu0, multilevel, okp, ras, spmv,
 };
 
 /// Runs a suite, prints its tables and says where its files are.
@@ -58,6 +58,9 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
     if args.suite == Suite::Multilevel {
         return coarse_levels(args);
     }
+    let named: krylith::Result<Vec<Series>> = args.series.iter().map(|name| name.parse()).collect();
+    let named = named.map_err(|e| Failure::usage(format!("--series: {e}")))?;
+    let series = if named.is_empty() { Series::ALL.to_vec() } else { named };
     let options = OkpOptions {
         device: device(args.device.as_ref()),
         scale: args.scale,
@@ -65,7 +68,7 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
         full: args.full,
         threads: args.threads.unwrap_or(0),
         solves: args.solves,
-        series: args.series.unwrap_or_else(|| krylith_bench::Series::ALL.to_vec()),
+        series,
         ..OkpOptions::default()
     };
     finish(&okp(&options, &mut |line| eprintln!("krylith bench: {line}"))?)
@@ -73,7 +76,7 @@ pub fn bench(args: BenchArgs) -> Result<u8> {
 
 /// Triangular solves and BiCGSTAB.
 fn triangular(args: BenchArgs) -> Result<u8> {
-    if args.series.is_some() {
+    if !args.series.is_empty() {
         return Err(Failure::usage("--series is for `krylith bench okp`"));
     }
     let options = Ildu0Options {
@@ -90,7 +93,7 @@ fn triangular(args: BenchArgs) -> Result<u8> {
 
 /// P-CG and P-CBCG.
 fn structured(args: BenchArgs) -> Result<u8> {
-    if args.series.is_some() {
+    if !args.series.is_empty() {
         return Err(Failure::usage("--series is for `krylith bench okp`"));
     }
     let device = device(args.device.as_ref());
@@ -113,7 +116,7 @@ fn structured(args: BenchArgs) -> Result<u8> {
 
 /// Randomized Schwarz in Newton steps.
 fn schwarz(args: BenchArgs) -> Result<u8> {
-    if args.series.is_some() {
+    if !args.series.is_empty() {
         return Err(Failure::usage("--series is for `krylith bench okp`"));
     }
     let options = RasSuite {
@@ -135,7 +138,7 @@ fn schwarz(args: BenchArgs) -> Result<u8> {
 
 /// Hierarchies of coarse levels.
 fn coarse_levels(args: BenchArgs) -> Result<u8> {
-    if args.series.is_some() || args.solves.is_some() {
+    if !args.series.is_empty() || args.solves.is_some() {
         return Err(Failure::usage(
             "`krylith bench multilevel` takes --parts, --systems, --ways, --full, --rounds, --scale, --threads and --out",
         ));
@@ -161,7 +164,7 @@ fn coarse_levels(args: BenchArgs) -> Result<u8> {
 
 /// Sparse products on one device and several.
 fn products(args: BenchArgs) -> Result<u8> {
-    let foreign = args.series.is_some()
+    let foreign = !args.series.is_empty()
         || args.solves.is_some()
         || args.full
         || args.quick
@@ -213,7 +216,7 @@ fn parts<T: std::str::FromStr<Err = krylith::Error>>(words: Option<Vec<String>>)
 /// Everything from arrays to x.
 fn answer(args: BenchArgs) -> Result<u8> {
     let foreign =
-        args.parts.is_some() || args.series.is_some() || args.solves.is_some() || args.full || args.quick;
+        args.parts.is_some() || !args.series.is_empty() || args.solves.is_some() || args.full || args.quick;
     if foreign || args.network.is_some() {
         return Err(Failure::usage(
             "`krylith bench answer` takes --systems, --ways, --rounds, --from-device and --scale",

@@ -1,12 +1,14 @@
 //! The `krylith` command: solve sparse point-block systems and nonlinear ones, write generated ones, measure, look at the machine.
 
 mod args;
+#[cfg(feature = "bench")]
 mod bench;
 mod blocks;
 mod failure;
 mod files;
 mod info;
 mod interrupt;
+#[cfg(feature = "bench")]
 mod model;
 mod newton;
 mod null_space;
@@ -50,8 +52,14 @@ fn main() -> ExitCode {
                 process::start_threads()?;
                 newton::newton(*args)
             }
+            #[cfg(feature = "bench")]
             Some(args::Command::Bench(args)) => bench::bench(*args),
+            #[cfg(feature = "bench")]
             Some(args::Command::Model(args)) => model::model(*args),
+            #[cfg(not(feature = "bench"))]
+            Some(args::Command::Bench(_) | args::Command::Model(_)) => Err(failure::Failure::usage(
+                "this build has no suites and no model: `cargo install --path crates/krylith-cli --features bench`",
+            )),
             Some(args::Command::Info(args)) => info::info(args),
         }
     });

@@ -215,7 +215,7 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
     let moved = solution.bytes_per_iteration * history.iterations as f64;
     let fraction =
         done.bandwidth.filter(|_| history.iterations > 0).map(|b| moved / solution.solve_seconds / b);
-    let (own, stop) = (solution.method.options(), options.stop());
+    let (own, stop) = (solution.method.options(), options.stop_of(system.len()));
     let mut events = Vec::new();
     if system.share.numbers.is_some() {
         events.push(Event::choice(&*system.share.reason));

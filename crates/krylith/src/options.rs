@@ -71,7 +71,7 @@ pub struct Options {
     /// Stop when ‖b − A x‖ ≤ atol, whichever comes first. The default is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub atol: Option<f64>,
-    /// Most iterations. The default is 10,000.
+    /// Most iterations. The default is 10,000, and 20 √n for n > 250,000 unknowns.
     #[serde(alias = "max-iters", skip_serializing_if = "Option::is_none")]
     pub max_iters: Option<usize>,
     /// Most seconds of iterating. The default is no limit.
@@ -427,6 +427,19 @@ impl Options {
             atol: self.atol.unwrap_or(default.atol),
             max_iterations: self.max_iters.unwrap_or(default.max_iterations),
         }
+    }
+
+    /// When to stop with so many unknowns: unless it is named, the limit of iterations grows with the diameter of a grid in the plane.
+    ///
+    /// ```
+    /// let options = krylith::Options::new();
+    /// assert_eq!(options.stop_of(1_000).max_iterations, 10_000);
+    /// assert_eq!(options.stop_of(4_000_000).max_iterations, 40_000);
+    /// assert_eq!(options.max_iters(5).stop_of(4_000_000).max_iterations, 5);
+    /// ```
+    pub fn stop_of(&self, unknowns: usize) -> Stop {
+        let grown = self.stop().max_iterations.max((20.0 * (unknowns as f64).sqrt()) as usize);
+        Stop { max_iterations: self.max_iters.unwrap_or(grown), ..self.stop() }
     }
 
     /// The subdomains that the preconditioner will want first, if any, for blocks of order b·s: what ranks then own wholly.

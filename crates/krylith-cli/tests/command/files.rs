@@ -71,6 +71,7 @@ fn links_are_the_files_that_they_lead_to() {
 }
 
 #[test]
+#[cfg(feature = "bench")]
 fn predictions_do_not_replace_what_they_are_made_from() {
     let f = folder();
     f.write("prediction.json", small());

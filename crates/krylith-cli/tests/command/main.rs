@@ -7,6 +7,7 @@ mod bad_input;
 mod files;
 mod info;
 mod matrices;
+#[cfg(feature = "bench")]
 mod model;
 mod newton;
 mod process;

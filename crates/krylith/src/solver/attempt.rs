@@ -123,6 +123,8 @@ impl<S: SolverSpace> Rank<S> {
         let diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
         let most_rows = space.most_rows(local.order());
         let tiles = symmetric && ladder::tiles_fit(&space, local)?;
+        // A definite matrix has no zero diagonal entry.
+        let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
         let costs = ladder::costs(local, options, symmetric, space.is_gpu());
         let seen = Seen::new(symmetric, tiles, &diagnosis, costs);
         drop(survey_part);
@@ -134,10 +136,7 @@ impl<S: SolverSpace> Rank<S> {
             choices.push(Event::new(EventKind::Choice, None, why));
         }
         choices.extend(ladder::matching_choice(local, options, &diagnosis, &ladder)?);
-        if symmetric {
-            let why = "method cg first: the matrix is symmetric, and so is the preconditioner";
-            choices.push(Event::new(EventKind::Choice, None, why));
-        }
+        choices.extend(ladder::first_choice(&ladder[0], open));
         let solution = Solution {
             x: Vec::new(),
             history: History::with_room(0),

@@ -205,6 +205,7 @@ impl<'a> Solver<'a> {
     pub fn new(problem: impl TryInto<Problem<'a>, Error: Into<Error>>, options: &Options) -> Result<Self> {
         let problem = problem.try_into().map_err(Into::into)?;
         let options = Arc::new(options.settled()?);
+        let stop = options.stop_of(problem.unknowns());
         let _ = setup::take(); // what an error has left
         let choice = device::choose(&problem, &options)?;
         let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
@@ -229,7 +230,7 @@ impl<'a> Solver<'a> {
             setup: setup::take(),
             problem,
             crew,
-            stop: options.stop(),
+            stop,
             time_limit: options.time_limit.map(Duration::from_secs_f64),
             cancel: Cancel::default(),
             refresh: Refresh::default(),

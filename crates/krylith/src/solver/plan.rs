@@ -77,6 +77,7 @@ impl Plan {
             tiles = ladder::tiles_fit(&space, &local)?;
             found.symmetric && found.one_sign
         };
+        let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
         tiles &= symmetric;
         let costs = ladder::costs(&local, &options, symmetric, place.kind != "cpu");
         let seen = Seen::new(symmetric, tiles, diagnosis, costs);

@@ -4,6 +4,7 @@ use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
 use crate::problem::LocalProblem;
+use std::borrow::Cow;
 
 /// Most unknowns whose graph is looked at: on the host; on a GPU, where a solve of as many takes some milliseconds.
 const LOOKED_AT: [usize; 2] = [1 << 18, 1 << 13];
@@ -104,69 +105,99 @@ impl Part {
 
 impl Levels {
     fn of(terms: &Terms) -> Self {
+        let mut graph = Graph::of(terms);
+        let dense = |met: &[u8]| met.iter().filter(|&&met| met == NEVER).count();
+        let dense = dense(&graph.met_row).max(dense(&graph.met));
+        let (mut parts, mut queue) = (Vec::new(), Vec::with_capacity(graph.met.len()));
+        for start in 0..graph.met.len() {
+            if graph.met[start] == 0 {
+                // From the far end that a first pass has found levels are many and narrow.
+                let (_, far) = graph.pass(1, start, &mut queue);
+                parts.push(graph.pass(2, far, &mut queue).0);
+            }
+        }
+        Self { parts, dense }
+    }
+}
+
+/// Rows with their columns, columns with their rows, and the last pass that has met each.
+struct Graph<'a> {
+    row_ptr: Cow<'a, [usize]>,
+    col: Cow<'a, [u32]>,
+    col_ptr: Vec<usize>,
+    row: Vec<u32>,
+    met_row: Vec<u8>,
+    met: Vec<u8>,
+}
+
+/// The pass after all: dense rows and columns are not entered.
+const NEVER: u8 = u8::MAX;
+
+impl<'a> Graph<'a> {
+    fn of(terms: &'a Terms) -> Self {
         let n = terms.block_rows();
-        let rows = |i: usize| {
-            terms.terms.iter().flat_map(move |(_, a)| &a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]])
-        };
-        // The rows of each column.
-        let mut first = vec![0usize; n + 1];
-        terms.terms.iter().flat_map(|(_, a)| a.col()).for_each(|&j| first[j as usize + 1] += 1);
-        (0..n).for_each(|j| first[j + 1] += first[j]);
-        let (mut next, mut column) = (first.clone(), vec![0u32; first[n]]);
+        let (row_ptr, col) = pattern(terms);
+        let mut col_ptr = vec![0usize; n + 1];
+        col.iter().for_each(|&j| col_ptr[j as usize + 1] += 1);
+        (0..n).for_each(|j| col_ptr[j + 1] += col_ptr[j]);
+        let (mut next, mut row) = (col_ptr.clone(), vec![0u32; col.len()]);
         for i in 0..n {
-            for &j in rows(i) {
-                column[next[j as usize]] = i as u32;
+            for &j in &col[row_ptr[i]..row_ptr[i + 1]] {
+                row[next[j as usize]] = i as u32;
                 next[j as usize] += 1;
             }
         }
         let many = (10.0 * (n as f64).sqrt()).max(16.0) as usize;
-        let count = |i: usize| {
-            terms.terms.iter().map(|(_, a)| a.row_ptr()[i + 1] - a.row_ptr()[i]).max().unwrap_or(0)
-        };
-        // The pass that has met a row, a column; those that are never entered count as met by all.
-        let unless = |dense: bool| if dense { u8::MAX } else { 0 };
-        let mut met_row: Vec<u8> = (0..n).map(|i| unless(count(i) > many)).collect();
-        let mut met: Vec<u8> = first.windows(2).map(|w| unless(w[1] - w[0] > many)).collect();
-        let dense = |met: &[u8]| met.iter().filter(|&&met| met == u8::MAX).count();
-        let dense = dense(&met_row).max(dense(&met));
-        let (mut parts, mut queue) = (Vec::new(), Vec::with_capacity(n));
-        for start in 0..n {
-            if met[start] != 0 {
-                continue;
-            }
-            let (mut from, mut part) = (start, Part { width: 1, levels: 0 });
-            // From the far end of a first pass levels are many and narrow.
-            for pass in 1..=2u8 {
-                queue.clear();
-                queue.push(from as u32);
-                met[from] = pass;
-                part = Part { width: 1, levels: 0 };
-                let (mut begin, mut end) = (0usize, 1usize);
-                while begin < end {
-                    part.width = part.width.max((end - begin).div_ceil(2));
-                    part.levels += 2;
-                    for at in begin..end {
-                        let j = queue[at] as usize;
-                        for &i in &column[first[j]..first[j + 1]] {
-                            if met_row[i as usize] < pass {
-                                met_row[i as usize] = pass;
-                                for &k in rows(i as usize) {
-                                    if met[k as usize] < pass {
-                                        met[k as usize] = pass;
-                                        queue.push(k);
-                                    }
-                                }
+        let met =
+            |ptr: &[usize]| ptr.windows(2).map(|w| if w[1] - w[0] > many { NEVER } else { 0 }).collect();
+        let (met_row, met) = (met(&row_ptr), met(&col_ptr));
+        Self { row_ptr, col, col_ptr, row, met_row, met }
+    }
+
+    /// The levels of columns around `from`, and a column of the last.
+    fn pass(&mut self, pass: u8, from: usize, queue: &mut Vec<u32>) -> (Part, usize) {
+        queue.clear();
+        queue.push(from as u32);
+        self.met[from] = pass;
+        let (mut part, mut far) = (Part { width: 1, levels: 0 }, from);
+        let mut level = 0..1;
+        while !level.is_empty() {
+            part.width = part.width.max(level.len().div_ceil(2));
+            part.levels += 2;
+            far = queue[level.start] as usize;
+            let end = level.end;
+            for at in level {
+                let j = queue[at] as usize;
+                for &i in &self.row[self.col_ptr[j]..self.col_ptr[j + 1]] {
+                    let i = i as usize;
+                    if self.met_row[i] < pass {
+                        self.met_row[i] = pass;
+                        for &k in &self.col[self.row_ptr[i]..self.row_ptr[i + 1]] {
+                            if self.met[k as usize] < pass {
+                                self.met[k as usize] = pass;
+                                queue.push(k);
                             }
                         }
                     }
-                    from = queue[begin] as usize;
-                    (begin, end) = (end, queue.len());
                 }
             }
-            parts.push(part);
+            level = end..queue.len();
         }
-        Self { parts, dense }
+        (part, far)
     }
+}
+
+/// Rows of the sum, with a block twice where two terms have it.
+fn pattern<'a>(terms: &'a Terms) -> (Cow<'a, [usize]>, Cow<'a, [u32]>) {
+    if let [(_, a)] = &terms.terms[..] {
+        return (a.row_ptr().into(), a.col().into());
+    }
+    let (mut ptr, mut col) = (vec![0], Vec::new());
+    for i in 0..terms.block_rows() {
+        terms.terms.iter().for_each(|(_, a)| col.extend(&a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]]));
+        ptr.push(col.len());
+    }
+    (ptr.into(), col.into())
 }
 
 #[cfg(test)]

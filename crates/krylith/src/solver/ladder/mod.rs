@@ -115,6 +115,20 @@ pub(crate) fn matching_choice(
     Ok(Some(Event::new(EventKind::Choice, None, why)))
 }
 
+/// Why the first attempt is what it is, where that is not the usual. `open`: no method was named.
+pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
+    let why = match (&first.precond, &first.method) {
+        (precond, _) if precond.to_string() == rules::DIRECT => {
+            "lu first: by the levels of the graph direct factors take no longer than incomplete ones and their iterations"
+        }
+        (_, MethodSpec::Cg(_)) if open => {
+            "method cg first: the matrix is symmetric, and so is the preconditioner"
+        }
+        _ => return None,
+    };
+    Some(Event::new(EventKind::Choice, None, why))
+}
+
 /// One attempt, decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Attempt {
