@@ -7,6 +7,33 @@ use std::process::ExitCode;
 /// Suites of `krylith bench`, in the order in which they run here and on a GPU machine.
 pub const SUITES: &[&str] = &["okp", "ildu0", "cbcg", "ras", "answer", "multilevel"];
 
+/// What `auto` picks, beside every way that it might have: the rules of `solver/ladder/rules.rs` measured again. Systems are hard ones, and
+/// those of each kind at a size that one core solves in a second.
+const AUTO: (&str, &[&str]) = (
+    "auto",
+    &[
+        "answer",
+        "--systems",
+        "hard",
+        "laplace:64x64x64",
+        "laplace:400x400x1",
+        "laplace:24x24x24,block=4",
+        "stokes:12x12x12",
+        "elasticity:16x16x16",
+        "radiation:16x16x16",
+        "poisson-multiphase:32x32x64",
+        "--ways",
+        "lu",
+        "ildu",
+        "ildu:cut=whole",
+        "amg",
+        "jacobi",
+        "ras",
+        "--rounds",
+        "2",
+    ],
+);
+
 /// Ignored tests that need data, and the variable that names its folder; where it is not set they are left out.
 const NEED_DATA: [(&str, &str); 3] = [
     ("the_larger_beam_has_its_known_answer", "KRYLITH_DATA"),
@@ -36,8 +63,10 @@ pub fn run(suites: &[&str]) -> ExitCode {
     for &suite in chosen {
         steps.step("krylith bench", || {
             let out = target().join("xtask-bench").join(suite);
+            let (auto, words) = AUTO;
+            let words = if suite == auto { words } else { &[suite][..] };
             let run = ["run", "--release", "--package", "krylith-cli", "--features", "bench", "--"];
-            shell(cargo(&run).args(["bench", suite, "--out"]).arg(&out))
+            shell(cargo(&run).arg("bench").args(words).arg("--out").arg(&out))
                 .map(|_| format!("{suite}, in {}", out.display()))
         });
     }

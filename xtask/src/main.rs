@@ -20,7 +20,8 @@ cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine wit
 cargo xtask kernels FILE     compiled kernels of the common sizes; KRYLITH_EMBED=FILE puts them into a build
 cargo xtask fuzz [TARGET…] [--runs N] [--seconds S] [--seed X]
                              damaged input to every reader and parser, a million runs of each; what is found is kept
-cargo xtask bench [SUITE…]   ignored tests in release, then the suites of `krylith bench` (all, or those named)";
+cargo xtask bench [SUITE…]   ignored tests in release, then the suites of `krylith bench` (all, or those named);
+                             auto: what `auto` picks beside every way that can be named";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
