@@ -110,6 +110,8 @@ pub(crate) struct Found {
 /// Takes one way once.
 pub(crate) type Take<'a> = Box<dyn FnMut() -> Result<Answer> + 'a>;
 
+/// The way in which nothing is named.
+const OURS: &str = "Krylith";
 /// A way that was named is left after as many times what the pick took,
 const SLOWER: f64 = 3.0;
 /// but not before as many seconds, and after as many where the pick has no answer.
@@ -189,7 +191,7 @@ fn one(
     let threads = if options.threads > 0 { format!(" threads={}", options.threads) } else { String::new() };
     let asked: Options = format!("device={asked} rtol={:e}{threads}", options.rtol).parse()?;
     let mut ways: Vec<(String, Take)> =
-        vec![("Krylith".into(), Box::new(|| ours::from_host(system, &asked, rhs)))];
+        vec![(OURS.into(), Box::new(|| ours::from_host(system, &asked, rhs)))];
     let mut found = Found {
         name: system.name.clone(),
         spec: system.spec.clone(),

@@ -18,6 +18,8 @@ pub(crate) struct Costs {
     pub incomplete: f64,
     /// An iteration of CG with them; one of BiCGSTAB is two.
     pub iteration: f64,
+    /// They were estimated for a GPU.
+    pub on_gpu: bool,
 }
 
 // Measured on one core over 2-D and 3-D grids, Stokes, Helmholtz and elasticity of 400 to 160,000 unknowns; with the fill below the
@@ -37,7 +39,7 @@ const GPU: [f64; 2] = [3e-3, 50e-6];
 
 impl Default for Costs {
     fn default() -> Self {
-        Self { direct: f64::INFINITY, incomplete: 0.0, iteration: 1.0 }
+        Self { direct: f64::INFINITY, incomplete: 0.0, iteration: 1.0, on_gpu: false }
     }
 }
 
@@ -53,7 +55,7 @@ impl Costs {
     fn of(local: &LocalProblem, symmetric: bool, on_gpu: bool) -> Self {
         let alone = local.comm.size() == 1 && local.numbers.is_none() && local.terms.is_square();
         if !alone || !cfg!(feature = "lu") || local.unknowns > LOOKED_AT[usize::from(on_gpu)] {
-            return Self::default();
+            return Self { on_gpu, ..Self::default() };
         }
         let (terms, order) = (local.terms, local.order());
         let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
@@ -66,7 +68,7 @@ impl Costs {
         let numbers = fill(terms) * (order * order) as f64;
         let pivots = if symmetric { 1.0 } else { PIVOTS };
         let direct = FACTOR[0] * numbers * pivots + FACTOR[1] * local.unknowns as f64;
-        Self { direct, incomplete, iteration }
+        Self { direct, incomplete, iteration, on_gpu }
     }
 }
 

@@ -80,6 +80,7 @@ impl System {
             weak: seen.weak > FEW_WEAK && can_match(local),
             longest_row: seen.longest_row,
             alone: local.comm.size() == 1 && local.numbers.is_none(),
+            on_gpu: seen.costs.on_gpu,
             costs: seen.costs,
         }
     }

@@ -22,6 +22,8 @@ pub(super) struct System {
     pub longest_row: usize,
     /// Rows and columns are on one rank.
     pub alone: bool,
+    /// On a GPU, where direct factors are made on the host and coarse levels are not.
+    pub on_gpu: bool,
     pub costs: Costs,
 }
 
@@ -128,7 +130,8 @@ impl System {
     }
 
     fn is_direct_second(&self) -> bool {
-        let soon = self.unknowns <= MOST_DIRECT[0] || self.direct_iterations(Cg) <= COARSE[0];
+        let few = self.unknowns <= MOST_DIRECT[0] && !(self.on_gpu && self.is_coarsened());
+        let soon = few || self.direct_iterations(Cg) <= COARSE[0];
         self.has_direct() && !self.is_direct_first() && soon
     }
 

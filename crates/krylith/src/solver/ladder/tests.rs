@@ -121,7 +121,7 @@ fn direct_factors_stand_by_their_cost() {
         ladder(&problem.part_of_one(), &options, 1 << 10, seen)
     };
     let direct = |n: usize, seconds: f64, seen: Seen| {
-        let costs = Costs { direct: seconds, incomplete: 0.01, iteration: 1e-3 };
+        let costs = Costs { direct: seconds, incomplete: 0.01, iteration: 1e-3, on_gpu: false };
         let all = names(n, Seen { costs, ..seen });
         let at = all.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_)));
         (at, all[0].patience)
@@ -139,6 +139,12 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(direct(n, 0.3, plain), (Some(2), Patience::until(120.0)));
     assert_eq!(direct(n, 0.3, cg), (Some(2), Patience::until(250.0)));
     assert_eq!(direct(1 << 19, 0.01, cg).0, None);
+    // Coarse levels are set up on a GPU, and direct factors are not.
+    let at = |on_gpu: bool| {
+        let costs = Costs { on_gpu, ..Costs::default() };
+        names(10_000, Seen { costs, ..plain }).iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_)))
+    };
+    assert_eq!([at(false), at(true)], [Some(1), Some(2)]);
 }
 
 #[test]
