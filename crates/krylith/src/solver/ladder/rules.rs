@@ -96,8 +96,8 @@ const NOT_COARSENED: usize = 1 << 12;
 /// A block row of more blocks: the graph has hubs, and coarse levels would be dense.
 const HUB: usize = 1000;
 
-/// Fewer unknowns are solved at once whatever is tried, and begin as large ones do.
-const SMALL: usize = 1000;
+/// Fewer unknowns are solved at once whatever is tried, and begin as large ones do; where rows would be matched, fewer still.
+const SMALL: [usize; 2] = [1000, 100];
 /// Most unknowns for direct factors as the second attempt whatever their estimate, and for those that come at all.
 const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
 /// Iterations that the first attempt is taken to need, and those where rows are matched with columns, which costs as much as many.
@@ -126,7 +126,7 @@ impl System {
         let Costs { direct, incomplete, .. } = self.costs;
         let needed =
             NEEDED[usize::from(self.weak)] * self.iteration(if self.symmetric { Cg } else { Bicgstab });
-        self.has_direct() && self.unknowns >= SMALL && direct <= incomplete + needed
+        self.has_direct() && self.unknowns >= SMALL[usize::from(self.weak)] && direct <= incomplete + needed
     }
 
     fn is_direct_second(&self) -> bool {
