@@ -88,6 +88,8 @@ pub(super) struct Rank<S: SolverSpace> {
     history: History,
     /// Choices that hold for every solve.
     choices: Vec<Event>,
+    /// What is said when an attempt has matched rows with columns.
+    matching: Option<Event>,
     /// What happened in set-up since the last solve.
     pending: Vec<Event>,
     solution: Solution,
@@ -135,7 +137,12 @@ impl<S: SolverSpace> Rank<S> {
             let why = "rows and columns scaled: their largest entries differ too much";
             choices.push(Event::new(EventKind::Choice, None, why));
         }
-        choices.extend(ladder::matching_choice(local, options, &diagnosis, &ladder)?);
+        let matching = ladder::matching_choice(local, options, &diagnosis, &ladder)?;
+        let (matching, unmatched) = match ladder.iter().any(|attempt| attempt.matching) {
+            true => (matching, None),
+            false => (None, matching),
+        };
+        choices.extend(unmatched);
         choices.extend(ladder::first_choice(&ladder[0], open));
         let solution = Solution {
             x: Vec::new(),
@@ -174,6 +181,7 @@ impl<S: SolverSpace> Rank<S> {
             restarts: Vec::with_capacity(256),
             history: History::with_room(0),
             choices,
+            matching,
             pending: Vec::new(),
             solution,
             lost: false,
@@ -250,6 +258,7 @@ impl<S: SolverSpace> Rank<S> {
             match self.set_up(local, &attempt, kept) {
                 Ok(current) => {
                     (self.current, self.rung) = (Some(current), k);
+                    self.pending.extend(self.matching.clone().filter(|_| attempt.matching));
                     self.impossible.pop();
                     return Ok(());
                 }

@@ -8,16 +8,20 @@ const UNKNOWNS: usize = 500;
 
 /// A tridiagonal matrix that is not symmetric, times `scale`, its rows moved down by seven places.
 fn moved(scale: f64) -> Csr {
+    moved_of(UNKNOWNS, scale)
+}
+
+fn moved_of(n: usize, scale: f64) -> Csr {
     let mut entries = Vec::new();
-    for i in 0..UNKNOWNS {
-        let row = ((i + 7) % UNKNOWNS) as u32;
+    for i in 0..n {
+        let row = ((i + 7) % n) as u32;
         for (j, v) in [(i.wrapping_sub(1), -1.0), (i, 3.0), (i + 1, -1.5)] {
-            if j < UNKNOWNS {
+            if j < n {
                 entries.push((row, j as u32, scale * v));
             }
         }
     }
-    Csr::from_triplets(UNKNOWNS, UNKNOWNS, &entries).unwrap()
+    Csr::from_triplets(n, n, &entries).unwrap()
 }
 
 fn known(i: usize) -> f64 {
@@ -63,8 +67,9 @@ fn matched_rows_have_factors() {
 
 #[test]
 fn auto_matches_rows_and_says_so() {
-    let a = moved(1.0);
-    let mut x = vec![0.0; UNKNOWNS];
+    // Direct factors do not begin with so few.
+    let a = moved_of(90, 1.0);
+    let mut x = vec![0.0; 90];
     let mut solver = Solver::new(&a, &options("")).unwrap();
     let solution = solver.solve(&rhs(&a), &mut x).unwrap();
     let said = |e: &krylith::solver::Event| e.kind == EventKind::Choice && e.detail.contains("rows matched");

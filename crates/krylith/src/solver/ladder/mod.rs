@@ -77,6 +77,7 @@ impl System {
             unknowns: local.unknowns,
             blocks: local.order() > 1,
             stages: local.stages.is_some(),
+            has_holes: seen.weak > FEW_WEAK,
             weak: seen.weak > FEW_WEAK && can_match(local),
             longest_row: seen.longest_row,
             alone: local.comm.size() == 1 && local.numbers.is_none(),
@@ -86,7 +87,7 @@ impl System {
     }
 }
 
-/// What there is to say of the matching that is made, or is not.
+/// What there is to say of the matching that some attempt makes, or that none makes.
 ///
 /// # Errors
 /// A matching that was asked for and is not made for such a system.
@@ -104,9 +105,7 @@ pub(crate) fn matching_choice(
     let weak = diagnosis.weak_diagonal;
     let have = if weak == 1 { "has" } else { "have" };
     let rows = format!("{} {have} a zero or small diagonal entry", plural(weak, "row"));
-    let why = if matches!(ladder[0].precond, PrecondSpec::Lu(_)) {
-        return Ok(None); // it has pivots
-    } else if ladder.iter().any(|a| a.matching) {
+    let why = if ladder.iter().any(|a| a.matching) {
         format!("rows matched with columns for the preconditioner: {rows}")
     } else if weak > FEW_WEAK && choice == MatchingChoice::Auto && !can_match(local) {
         format!("rows not matched with columns, which is done on one rank or GPU alone: {rows}")
@@ -236,7 +235,8 @@ fn scales(
             let matching = matching && choice == MatchingChoice::On;
             (equilibrate && !matching, matching)
         }
-        PrecondSpec::Lu(_) if open => (equilibrate || uneven, false), // it has pivots
+        // Direct factors have pivots, and Schwarz stands for the order as it is.
+        PrecondSpec::Lu(_) | PrecondSpec::Ras(_) if open => (equilibrate || uneven, false),
         _ => ((equilibrate || uneven) && !matching, matching),
     }
 }

@@ -16,7 +16,9 @@ pub(super) struct System {
     pub blocks: bool,
     /// Of a Kronecker sum.
     pub stages: bool,
-    /// Rows are matched with columns where factors have no pivots: some diagonal entries are zero or weak.
+    /// Some diagonal entries are zero or weak.
+    pub has_holes: bool,
+    /// For that rows are matched with columns where factors have no pivots.
     pub weak: bool,
     /// Blocks of the longest block row, where that is long.
     pub longest_row: usize,
@@ -45,7 +47,7 @@ pub(super) const DIRECT: &str = "lu:most=40000000";
 /// From cheap to strong. Direct factors begin where they take no longer than incomplete ones and some iterations, and follow
 /// an attempt that takes longer than they would. CG needs half the work of an iteration of BiCGSTAB, which solves all ten collected matrices with ILDU(0) of
 /// subdomains where GMRES(30) stagnates on two. Fill does more than anything else behind them, and the longer the restart, the fewer the surprises.
-pub(super) const RULES: [Rule; 18] = [
+pub(super) const RULES: [Rule; 19] = [
     rule(System::is_direct_first, DIRECT, Gmres, 30, usual),
     rule(|s| s.is_large(), "amg", Cg, 30, cycles),
     rule(|s| s.symmetric, "ildu", Cg, 30, |s| s.until_next(Cg)),
@@ -54,6 +56,8 @@ pub(super) const RULES: [Rule; 18] = [
     rule(|s| s.symmetric && s.is_direct_late(), DIRECT, Gmres, 30, usual),
     rule(|s| s.symmetric, "ildu", Cg, 30, usual),
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // incomplete factors of a definite matrix may be indefinite
+    // Natural order fills the zeros of a saddle point before it divides by them; where it does not, that shows at once.
+    rule(|s| s.has_holes && !s.is_direct_first(), "ras", Gmres, 30, |_| Patience::until(UNKNOWN)),
     rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Gmres, 30, usual),
     rule(|s| !s.symmetric && s.is_coarsened(), "amg", Bicgstab, 30, cycles),
@@ -105,7 +109,7 @@ const NEEDED: [f64; 2] = [60.0, 300.0];
 /// Iterations in whose time coarse levels are set up and have solved the system, as measured on an H200 and on one core of a CPU:
 /// 170 to 400 of CG, 80 to 300 of BiCGSTAB, with stages about 300.
 const COARSE: [f64; 2] = [250.0, 120.0];
-/// Those of direct factors, where these were not estimated.
+/// Those of direct factors, where these were not estimated, and of an attempt on trial.
 const UNKNOWN: f64 = 100.0;
 
 impl System {

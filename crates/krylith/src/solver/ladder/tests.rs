@@ -128,6 +128,9 @@ fn direct_factors_stand_by_their_cost() {
     };
     let (plain, n) = (Seen::default(), 100_000);
     let (cg, weak) = (Seen { symmetric: true, ..plain }, Seen { weak: 1, ..plain });
+    let first: Vec<String> = names(n, weak).iter().take(2).map(Attempt::name).collect();
+    assert_eq!(first, ["ras with fgmres(30)", "ildu with bicgstab"]);
+    assert!(names(n, weak).iter().take(2).map(|a| a.matching).eq([false, true]));
     // Incomplete factors and 60 iterations are 0.13 s, 0.07 of CG; matched rows cost more.
     assert_eq!(direct(n, 0.12, plain).0, Some(0));
     assert_eq!(direct(n, 0.08, cg), (Some(1), Patience::until(80.0)));
