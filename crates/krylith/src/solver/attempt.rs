@@ -137,11 +137,7 @@ impl<S: SolverSpace> Rank<S> {
             let why = "rows and columns scaled: their largest entries differ too much";
             choices.push(Event::new(EventKind::Choice, None, why));
         }
-        let matching = ladder::matching_choice(local, options, &diagnosis, &ladder)?;
-        let (matching, unmatched) = match ladder.iter().any(|attempt| attempt.matching) {
-            true => (matching, None),
-            false => (None, matching),
-        };
+        let [matching, unmatched] = ladder::matching_choice(local, options, &diagnosis, &ladder)?;
         choices.extend(unmatched);
         choices.extend(ladder::first_choice(&ladder[0], open));
         let solution = Solution {

@@ -87,7 +87,7 @@ impl System {
     }
 }
 
-/// What there is to say of the matching that some attempt makes, or that none makes.
+/// What there is to say once an attempt has matched rows with columns, and what from the beginning where none does.
 ///
 /// # Errors
 /// A matching that was asked for and is not made for such a system.
@@ -96,7 +96,7 @@ pub(crate) fn matching_choice(
     options: &Options,
     diagnosis: &Diagnosis,
     ladder: &[Attempt],
-) -> Result<Option<Event>> {
+) -> Result<[Option<Event>; 2]> {
     let choice = options.matching.unwrap_or_default();
     if choice == MatchingChoice::On && !can_match(local) {
         let why = "matching=on: rows are matched on one rank or GPU, of one matrix; leave it to auto, or take one rank";
@@ -105,14 +105,14 @@ pub(crate) fn matching_choice(
     let weak = diagnosis.weak_diagonal;
     let have = if weak == 1 { "has" } else { "have" };
     let rows = format!("{} {have} a zero or small diagonal entry", plural(weak, "row"));
-    let why = if ladder.iter().any(|a| a.matching) {
-        format!("rows matched with columns for the preconditioner: {rows}")
+    let event = |why: &str| Some(Event::new(EventKind::Choice, None, format!("{why}: {rows}")));
+    if ladder.iter().any(|a| a.matching) {
+        Ok([event("rows matched with columns for the preconditioner"), None])
     } else if weak > FEW_WEAK && choice == MatchingChoice::Auto && !can_match(local) {
-        format!("rows not matched with columns, which is done on one rank or GPU alone: {rows}")
+        Ok([None, event("rows not matched with columns, which is done on one rank or GPU alone")])
     } else {
-        return Ok(None);
-    };
-    Ok(Some(Event::new(EventKind::Choice, None, why)))
+        Ok([None, None])
+    }
 }
 
 /// Why the first attempt is what it is, where that is not the usual. `open`: no method was named.
