@@ -121,6 +121,9 @@ pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
         (precond, _) if precond.to_string() == rules::DIRECT => {
             "lu first: by the levels of the graph direct factors take no longer than incomplete ones and their iterations"
         }
+        (PrecondSpec::Jacobi { .. }, _) if first.patience != Patience::USUAL => {
+            "jacobi first: in every row the diagonal entry is larger than all others together"
+        }
         (_, MethodSpec::Cg(_)) if open => {
             "method cg first: the matrix is symmetric, and so is the preconditioner"
         }

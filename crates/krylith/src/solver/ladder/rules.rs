@@ -47,7 +47,9 @@ pub(super) const DIRECT: &str = "lu:most=40000000";
 /// From cheap to strong. Direct factors begin where they take no longer than incomplete ones and some iterations, and follow
 /// an attempt that takes longer than they would. CG needs half the work of an iteration of BiCGSTAB, which solves all ten collected matrices with ILDU(0) of
 /// subdomains where GMRES(30) stagnates on two. Fill does more than anything else behind them, and the longer the restart, the fewer the surprises.
-pub(super) const RULES: [Rule; 19] = [
+pub(super) const RULES: [Rule; 21] = [
+    rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Patience::until(NEEDED[0])),
+    rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Patience::until(NEEDED[0])),
     rule(System::is_direct_first, DIRECT, Gmres, 30, usual),
     rule(|s| s.is_large(), "amg", Cg, 30, cycles),
     rule(|s| s.symmetric, "ildu", Cg, 30, |s| s.until_next(Cg)),
@@ -102,6 +104,9 @@ const HUB: usize = 1000;
 
 /// Fewer unknowns are solved at once whatever is tried, and begin as large ones do; where rows would be matched, fewer still.
 const SMALL: [usize; 2] = [1000, 100];
+/// The other entries of every row are no more than so much of its diagonal one: CG with Jacobi then needs some 40 iterations to 1e-8, by
+/// √κ ln(2/ε)/2 with κ = (1 + 0.9)/(1 − 0.9), and nothing is set up.
+const DOMINANT: f64 = 0.9;
 /// Most unknowns for direct factors as the second attempt whatever their estimate, and for those that come at all.
 const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
 /// Iterations that the first attempt is taken to need, and those where rows are matched with columns, which costs as much as many.
@@ -120,6 +125,10 @@ impl System {
     fn is_large(&self) -> bool {
         let most = LARGE[usize::from(self.blocks)];
         self.symmetric && self.is_coarsened() && !self.stages && self.unknowns >= most
+    }
+
+    fn is_dominant(&self) -> bool {
+        self.unknowns >= SMALL[0] && self.costs.others <= DOMINANT
     }
 
     fn has_direct(&self) -> bool {

@@ -121,7 +121,7 @@ fn direct_factors_stand_by_their_cost() {
         ladder(&problem.part_of_one(), &options, 1 << 10, seen)
     };
     let direct = |n: usize, seconds: f64, seen: Seen| {
-        let costs = Costs { direct: seconds, incomplete: 0.01, iteration: 1e-3, on_gpu: false };
+        let costs = Costs { direct: seconds, incomplete: 0.01, iteration: 1e-3, ..Costs::default() };
         let all = names(n, Seen { costs, ..seen });
         let at = all.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_)));
         (at, all[0].patience)
@@ -142,6 +142,9 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(direct(n, 0.3, plain), (Some(2), Patience::until(120.0)));
     assert_eq!(direct(n, 0.3, cg), (Some(2), Patience::until(250.0)));
     assert_eq!(direct(1 << 19, 0.01, cg).0, None);
+    // Nothing is set up where Jacobi converges at once.
+    let dominant = Seen { costs: Costs { others: 0.8, ..Costs::default() }, ..plain };
+    assert_eq!(names(n, dominant)[0].name(), "jacobi with bicgstab");
     // Coarse levels are set up on a GPU, and direct factors are not.
     let at = |on_gpu: bool| {
         let costs = Costs { on_gpu, ..Costs::default() };
