@@ -175,20 +175,26 @@ pub fn agree<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
     if comm.size() == 1 {
         return mine;
     }
-    let text = match &mine {
-        Ok(_) => Vec::new(),
-        Err(e) => [vec![e.exit_code()], e.to_string().into_bytes()].concat(),
-    };
-    let all = gather(comm, &text)?;
-    let value = mine?;
-    match all.iter().enumerate().find(|(_, text)| !text.is_empty()) {
-        None => Ok(value),
-        Some((rank, text)) => Err(Error::Rank {
-            rank,
-            message: String::from_utf8_lossy(&text[1..]).into_owned(),
-            exit_code: text[0],
-        }),
+    let others = failure_of_others(comm, mine.as_ref().err());
+    // An error of this rank says more than that of another; one of the exchange itself comes first.
+    match (others, mine) {
+        (Err(lost), _) => Err(lost),
+        (Ok(_), Err(own)) => Err(own),
+        (Ok(Some(other)), Ok(_)) => Err(other),
+        (Ok(None), Ok(value)) => Ok(value),
     }
+}
+
+/// The failure of the first rank that has one, after each has said `own`.
+fn failure_of_others(comm: &dyn Communicator, own: Option<&Error>) -> Result<Option<Error>> {
+    let text = own.map_or(Vec::new(), |e| [vec![e.exit_code()], e.to_string().into_bytes()].concat());
+    let all = gather(comm, &text)?;
+    let first = all.iter().enumerate().find(|(_, text)| !text.is_empty());
+    Ok(first.map(|(rank, text)| Error::Rank {
+        rank,
+        message: String::from_utf8_lossy(&text[1..]).into_owned(),
+        exit_code: text[0],
+    }))
 }
 
 #[cfg(test)]

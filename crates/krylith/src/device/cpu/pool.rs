@@ -144,7 +144,12 @@ impl Pool {
 
     /// Runs `f(piece)` for each piece below `pieces`, once, and waits for all. A panic in one is raised again here.
     pub fn run(&self, pieces: usize, f: impl Fn(usize) + Sync) {
-        let alone = || (0..pieces).for_each(&f);
+        self.region(pieces, &f);
+    }
+
+    /// [`Pool::run`], compiled once and not for every closure.
+    fn region(&self, pieces: usize, job: &(dyn Fn(usize) + Sync)) {
+        let alone = || (0..pieces).for_each(job);
         if self.workers.is_empty() {
             return alone();
         }
@@ -160,7 +165,6 @@ impl Pool {
         if present == 1 {
             return alone();
         }
-        let job: &(dyn Fn(usize) + Sync) = &f;
         // SAFETY: lifetime erased; no piece is left when this function returns, and who has none follows no pointer.
         let job: Job = unsafe { std::mem::transmute(job) };
         // SAFETY: no piece is left of the last region, so nobody reads the job before pieces are given out below.

@@ -298,7 +298,7 @@ impl Device {
     }
 
     /// The function of a kernel that is made from static text, put together at its first use.
-    pub(super) fn function_of(&self, key: TextKey, kernel: impl FnOnce() -> Kernel) -> Result<CudaFunction> {
+    pub(super) fn function_of(&self, key: TextKey, kernel: &dyn Fn() -> Kernel) -> Result<CudaFunction> {
         let mut known = self.by_text.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(function) = known.get(&key) {
             return Ok(function.clone());

@@ -5,7 +5,7 @@ use super::fabric::Fabric;
 use super::scalars::CudaScalars;
 use super::specialisations as special;
 use crate::comm::Communicator;
-use crate::space::{COLUMNS, Phase, SmallStep, Space, Store, Sweep};
+use crate::space::{COLUMNS, Phase, SmallStep, Space, Store, Sweep, SweepSource};
 use crate::{Error, Result};
 use cudarc::driver::CudaEvent;
 use std::cell::{Cell, RefCell};
@@ -206,6 +206,52 @@ impl Cuda {
             )
         }
     }
+
+    /// A sweep with all that its kernel is given; compiled once, not for every sweep.
+    fn launch_sweep(
+        &self,
+        source: &SweepSource,
+        scalars: &CudaScalars,
+        a: &[usize],
+        x: &[&Buffer<f64>],
+        y: &[&mut Buffer<f64>],
+        o: &[usize],
+    ) -> Result<()> {
+        for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
+            self.check_len(n)?;
+        }
+        let function = self.device.function_of(special::sweep_key(source), &|| special::sweep(source))?;
+        // A fixed grid for a fixed length: sums come out the same every time.
+        let blocks = self.len.div_ceil(SWEEP_THREADS).clamp(1, 8 * self.device.multiprocessors());
+        let (mut halt, mut n) = (self.halt(), self.len as i64);
+        let (mut scratch, mut counter) = (self.scratch.pointer(), self.counter.pointer());
+        let mut group = self.fabric.group();
+        let mut pointers = [0u64; 32];
+        let count = a.len() + x.len() + y.len() + o.len();
+        let all = a
+            .iter()
+            .map(|&slot| scalars.value(slot))
+            .chain(x.iter().map(|x| x.pointer()))
+            .chain(y.iter().map(|y| y.pointer()))
+            .chain(o.iter().map(|&slot| scalars.value(slot)));
+        pointers.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+        let mut arguments = [std::ptr::null_mut::<std::ffi::c_void>(); 37];
+        arguments[0] = &mut halt as *mut u64 as _;
+        arguments[1] = &mut n as *mut i64 as _;
+        arguments[2] = &mut scratch as *mut u64 as _;
+        arguments[3] = &mut counter as *mut u64 as _;
+        arguments[4] = &mut group as *mut u64 as _;
+        for k in 0..count {
+            arguments[5 + k] = &mut pointers[k] as *mut u64 as _;
+        }
+        // SAFETY: the kernel was made from the same declaration; lengths were checked.
+        unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..5 + count])? };
+        match o.windows(2).all(|pair| pair[1] == pair[0] + 1) {
+            // Slots that lie together travel in one message.
+            true if !o.is_empty() => self.fabric.total(scalars.value(o[0]), o.len()),
+            _ => o.iter().try_for_each(|&slot| self.fabric.total(scalars.value(slot), 1)),
+        }
+    }
 }
 
 impl CudaBasis {
@@ -304,41 +350,7 @@ impl Space for Cuda {
         K: Sweep<A, X, Y, O>,
     {
         const { assert!(O <= MAX_SUMS) };
-        for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
-            self.check_len(n)?;
-        }
-        let function =
-            self.device.function_of(special::sweep_key(&K::SOURCE), || special::sweep(&K::SOURCE))?;
-        // A fixed grid for a fixed length: sums come out the same every time.
-        let blocks = self.len.div_ceil(SWEEP_THREADS).clamp(1, 8 * self.device.multiprocessors());
-        let (mut halt, mut n) = (self.halt(), self.len as i64);
-        let (mut scratch, mut counter) = (self.scratch.pointer(), self.counter.pointer());
-        let mut group = self.fabric.group();
-        let mut pointers = [0u64; 32];
-        let count = A + X + Y + O;
-        let all = a
-            .iter()
-            .map(|&slot| scalars.value(slot))
-            .chain(x.iter().map(|x| x.pointer()))
-            .chain(y.iter().map(|y| y.pointer()))
-            .chain(o.iter().map(|&slot| scalars.value(slot)));
-        pointers.iter_mut().zip(all).for_each(|(to, from)| *to = from);
-        let mut arguments = [std::ptr::null_mut::<std::ffi::c_void>(); 37];
-        arguments[0] = &mut halt as *mut u64 as _;
-        arguments[1] = &mut n as *mut i64 as _;
-        arguments[2] = &mut scratch as *mut u64 as _;
-        arguments[3] = &mut counter as *mut u64 as _;
-        arguments[4] = &mut group as *mut u64 as _;
-        for k in 0..count {
-            arguments[5 + k] = &mut pointers[k] as *mut u64 as _;
-        }
-        // SAFETY: the kernel was made from the same declaration; lengths were checked.
-        unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..5 + count])? };
-        match o.windows(2).all(|pair| pair[1] == pair[0] + 1) {
-            // Slots that lie together travel in one message.
-            true if O > 0 => self.fabric.total(scalars.value(o[0]), O),
-            _ => o.iter().try_for_each(|&slot| self.fabric.total(scalars.value(slot), 1)),
-        }
+        self.launch_sweep(&K::SOURCE, scalars, &a, &x, &y, &o)
     }
 
     fn project(
@@ -438,7 +450,7 @@ impl Space for Cuda {
         _: T,
     ) -> Result<()> {
         let key = special::step_key(&T::SOURCE, 1 + v.store().bytes());
-        let function = self.device.function_of(key, || special::update_pair(v.store(), &T::SOURCE))?;
+        let function = self.device.function_of(key, &|| special::update_pair(v.store(), &T::SOURCE))?;
         let shared = 2 * 8 * j.div_ceil(8).max(1) * 8;
         // SAFETY: the parameter types are the kernel's; column j lies in the basis.
         unsafe {
@@ -498,7 +510,7 @@ impl Space for Cuda {
     }
     fn step<T: SmallStep>(&self, _: T, scalars: &mut CudaScalars, j: usize) -> Result<()> {
         let key = special::step_key(&T::SOURCE, 0);
-        let function = self.device.function_of(key, || special::step(&T::SOURCE))?;
+        let function = self.device.function_of(key, &|| special::step(&T::SOURCE))?;
         let threads = if T::SOURCE.parallel { special::STEP_THREADS } else { 1 };
         // SAFETY: the parameter types are the kernel's; scalars were made as long as the step's arrays need.
         unsafe { launch!(self.device, &function, 1, threads, 0, self.halt(), scalars.flag(0), j as u64) }
