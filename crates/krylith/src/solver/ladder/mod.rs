@@ -82,6 +82,7 @@ impl System {
             longest_row: seen.longest_row,
             alone: local.comm.size() == 1 && local.numbers.is_none(),
             on_gpu: seen.costs.on_gpu,
+            tiles: seen.tiles,
             costs: seen.costs,
         }
     }
@@ -120,6 +121,9 @@ pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
     let why = match (&first.precond, &first.method) {
         (precond, _) if precond.to_string() == rules::DIRECT => {
             "lu first: by the levels of the graph direct factors take no longer than incomplete ones and their iterations"
+        }
+        (PrecondSpec::Jacobi { .. }, _) if first.patience == rules::quick() => {
+            "jacobi first: some hundred iterations on a GPU take no longer than the set-up of anything else"
         }
         (PrecondSpec::Jacobi { .. }, _) if first.patience != Patience::USUAL => {
             "jacobi first: in every row the diagonal entry is larger than all others together"

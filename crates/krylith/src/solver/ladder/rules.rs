@@ -26,6 +26,8 @@ pub(super) struct System {
     pub alone: bool,
     /// On a GPU, where direct factors are made on the host and coarse levels are not.
     pub on_gpu: bool,
+    /// Tiles of its grid stand for subdomains.
+    pub tiles: bool,
     pub costs: Costs,
 }
 
@@ -47,10 +49,12 @@ pub(super) const DIRECT: &str = "lu:most=40000000";
 /// From cheap to strong. Direct factors begin where they take no longer than incomplete ones and some iterations, and follow
 /// an attempt that takes longer than they would. CG needs half the work of an iteration of BiCGSTAB, which solves all ten collected matrices with ILDU(0) of
 /// subdomains where GMRES(30) stagnates on two. Fill does more than anything else behind them, and the longer the restart, the fewer the surprises.
-pub(super) const RULES: [Rule; 21] = [
+pub(super) const RULES: [Rule; 24] = [
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Patience::until(NEEDED[0])),
     rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Patience::until(NEEDED[0])),
     rule(System::is_direct_first, DIRECT, Gmres, 30, usual),
+    rule(|s| s.symmetric && s.is_quick(), "jacobi", Cg, 30, |_| quick()),
+    rule(|s| !s.symmetric && s.is_quick(), "jacobi", Bicgstab, 30, |_| quick()),
     rule(|s| s.is_large(), "amg", Cg, 30, cycles),
     rule(|s| s.symmetric, "ildu", Cg, 30, |s| s.until_next(Cg)),
     rule(|s| s.symmetric && s.is_direct_second(), DIRECT, Gmres, 30, usual),
@@ -62,6 +66,7 @@ pub(super) const RULES: [Rule; 21] = [
     rule(|s| s.has_holes && !s.is_direct_first(), "ras", Gmres, 30, |_| Patience::until(UNKNOWN)),
     rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Gmres, 30, usual),
+    rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection, which BiCGSTAB does not endure
     rule(|s| !s.symmetric && s.is_coarsened(), "amg", Bicgstab, 30, cycles),
     rule(|s| !s.symmetric && s.is_direct_late(), DIRECT, Gmres, 30, usual),
     rule(|_| true, "ildu", Bicgstab, 30, usual),
@@ -90,6 +95,11 @@ fn usual(_: &System) -> Patience {
     Patience::USUAL
 }
 
+/// Of Jacobi where it is tried before anything is set up.
+pub(super) fn quick() -> Patience {
+    Patience::of(QUICK.1)
+}
+
 fn cycles(_: &System) -> Patience {
     Patience::CYCLES
 }
@@ -97,6 +107,10 @@ fn cycles(_: &System) -> Patience {
 /// Symmetric systems of so many unknowns begin with coarse levels: nodes of one unknown, and of several. From there on their set-up and
 /// some 13 iterations take no longer than the iterations of subdomains (measured, H200, laplace 64³ to 256³ and radiation 32³ to 128³).
 const LARGE: [usize; 2] = [1 << 20, 1 << 18];
+/// On a GPU systems of at most so many unknowns begin with Jacobi, which has some iterations at least, and more while at most as
+/// many are left as subdomains are set up in: 25 to 60 µs each where factors take 2 to 17 ms and three to five times as long an
+/// iteration (measured, H200, 18 grids of 4,000 to 500,000 unknowns: Jacobi is the fastest or within a quarter of that).
+const QUICK: (usize, (usize, f64)) = (1 << 19, (100, 500.0));
 /// Systems of fewer unknowns are not coarsened.
 const NOT_COARSENED: usize = 1 << 12;
 /// A block row of more blocks: the graph has hubs, and coarse levels would be dense.
@@ -122,9 +136,16 @@ impl System {
         self.unknowns >= NOT_COARSENED && self.longest_row <= HUB
     }
 
+    /// Coarse levels come first: of large systems, and on a GPU wherever subdomains would be cut.
     fn is_large(&self) -> bool {
         let most = LARGE[usize::from(self.blocks)];
-        self.symmetric && self.is_coarsened() && !self.stages && self.unknowns >= most
+        let many = self.unknowns >= most || self.on_gpu && !self.tiles && !self.has_holes;
+        self.symmetric && self.is_coarsened() && !self.stages && many
+    }
+
+    fn is_quick(&self) -> bool {
+        let few = self.unknowns >= SMALL[0] && self.unknowns <= QUICK.0;
+        self.on_gpu && few && !self.tiles && !self.has_holes && !self.is_direct_first()
     }
 
     fn is_dominant(&self) -> bool {

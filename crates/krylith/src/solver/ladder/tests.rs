@@ -145,12 +145,27 @@ fn direct_factors_stand_by_their_cost() {
     // Nothing is set up where Jacobi converges at once.
     let dominant = Seen { costs: Costs { others: 0.8, ..Costs::default() }, ..plain };
     assert_eq!(names(n, dominant)[0].name(), "jacobi with bicgstab");
-    // Coarse levels are set up on a GPU, and direct factors are not.
-    let at = |on_gpu: bool| {
-        let costs = Costs { on_gpu, ..Costs::default() };
-        names(10_000, Seen { costs, ..plain }).iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_)))
+}
+
+/// On a GPU iterations are cheaper than what is set up, and coarse levels than direct factors, which the host makes.
+#[test]
+fn a_gpu_begins_with_jacobi() {
+    let names = |n: usize, seen: Seen| -> Vec<String> {
+        let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
+        let (problem, options) = (Problem::bsr(&a).unwrap(), Options::new().settled().unwrap());
+        let seen = Seen { costs: Costs { on_gpu: true, ..seen.costs }, ..seen };
+        ladder(&problem.part_of_one(), &options, 1 << 10, seen).iter().map(Attempt::name).collect()
     };
-    assert_eq!([at(false), at(true)], [Some(1), Some(2)]);
+    let (plain, cg) = (Seen::default(), Seen { symmetric: true, ..Seen::default() });
+    let all = names(10_000, plain);
+    assert_eq!(all[..2], ["jacobi with bicgstab", "ildu with bicgstab"]);
+    assert_eq!(all[2..4], ["jacobi with gmres(30)", "amg with bicgstab"]);
+    let direct = all.iter().position(|name| name.starts_with("lu"));
+    assert_eq!(direct, cfg!(feature = "lu").then_some(4));
+    assert_eq!(names(10_000, cg)[..3], ["jacobi with cg", "amg with cg", "ildu with cg"]);
+    assert_eq!(names(1 << 20, cg)[0], "amg with cg");
+    assert_eq!(names(10_000, Seen { tiles: true, ..cg })[0], format!("{TILES} with cg"));
+    assert_eq!(names(10_000, Seen { weak: 1, ..plain })[0], "ras with fgmres(30)");
 }
 
 #[test]
