@@ -111,7 +111,7 @@ fn by_parts(
     let (block_reason, block_detected) = match block_source {
         BlockSource::Given => ("--block".into(), false),
         BlockSource::File => ("the file says so".into(), false),
-        BlockSource::Detected { added } => (system::detected(b, added), true),
+        BlockSource::Detected(found) => (system::detected(found), true),
     };
     let kept = if whole.is_empty() { "each rank reads its rows".into() } else { whole.join("; ") };
     let reason = format!("partition by {}: at most {ghosts:.2} ghosts a node; {kept}", way.name());

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
 use krylith::comm::{Communicator, Solo};
-use krylith::io::parts::suited_block;
+use krylith::io::parts::{SuitedBlock, suited_block};
 use krylith::io::{self, Array, Matrix, SystemMatrix};
 use krylith::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
 use krylith::operator::Terms;
@@ -442,8 +442,8 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 (None, Some((b, why))) => (matrix, b, why.to_string()),
                 (None, None) => {
                     let a = matrix.into_csr();
-                    let (b, added) = suited_block(&a);
-                    (Matrix::Csr(a), b, detected(b, added))
+                    let found = suited_block(&a);
+                    (Matrix::Csr(a), found.block, detected(found))
                 }
             };
             let nodes = rows / b;
@@ -475,11 +475,16 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
     }
 }
 
-/// Why the pattern suggests this block size.
-pub fn detected(b: usize, added: f64) -> String {
-    match b {
-        1 => "no larger blocks fit well; --block overrides".into(),
-        _ => format!("the pattern suggests it, {:.0} % stored zeros added; --block overrides", 100.0 * added),
+/// Why the entries suggest this block size.
+pub fn detected(found: SuitedBlock) -> String {
+    match found {
+        SuitedBlock { block: 1, alike: 1, .. } => "no larger blocks fit well; --block overrides".into(),
+        SuitedBlock { block: 1, alike, .. } => {
+            format!("rows in groups of {alike} have the same neighbours: --block {alike} makes them nodes")
+        }
+        SuitedBlock { added, .. } => {
+            format!("the pattern suggests it, {:.0} % stored zeros added; --block overrides", 100.0 * added)
+        }
     }
 }
 

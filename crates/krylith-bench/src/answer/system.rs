@@ -224,7 +224,7 @@ pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<O
         Wanted::Hard(name) => {
             let lost = || Error::invalid(format!("{name}: no hard matrix has this name"));
             let (name, a) = hard::matrices().find(|(other, _)| other == name).ok_or_else(lost)?;
-            let (a, made) = (Bsr::from_csr(&a, suited_block(&a).0)?, begin.elapsed().as_secs_f64());
+            let (a, made) = (Bsr::from_csr(&a, suited_block(&a).block)?, begin.elapsed().as_secs_f64());
             Ok(Some(System::of(name, format!("hard matrix {name}"), &a, None, made)))
         }
         Wanted::Named(at) => {
@@ -265,7 +265,7 @@ fn file(path: &Path, begin: Instant) -> Result<Option<System>> {
     let a = match read.matrix {
         Matrix::Csr(a) => {
             let block = read.block_hint.filter(|b| rows.is_multiple_of(*b) && *b <= 8);
-            Bsr::from_csr(&a, block.unwrap_or_else(|| suited_block(&a).0))?
+            Bsr::from_csr(&a, block.unwrap_or_else(|| suited_block(&a).block))?
         }
         Matrix::Bsr(a) => a,
         Matrix::Dia(_) => return Ok(None),

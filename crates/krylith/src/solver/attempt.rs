@@ -401,7 +401,7 @@ impl<S: SolverSpace> Rank<S> {
             }
             first = false;
             if too_slow.is_none() {
-                self.ended.push(k);
+                self.ended.extend(ladder::that_end_so(&self.ladder, k, &self.history));
             }
             let next = match self.after(k) {
                 Some(next) if again && !self.is_crowded(local, stop, rhs, best)? => next,

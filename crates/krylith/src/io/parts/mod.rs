@@ -25,7 +25,7 @@ mod vector;
 use std::ops::Range;
 use std::path::Path;
 
-pub use blocks::suited_block;
+pub use blocks::{SuitedBlock, suited_block};
 pub use vector::{own_unknowns, read_unknowns};
 
 use super::Array;
@@ -71,11 +71,8 @@ pub enum BlockSource {
     Given,
     /// A file says so.
     File,
-    /// From the pattern ([`suited_block`]), which adds this share of stored zeros.
-    Detected {
-        /// Zeros over entries.
-        added: f64,
-    },
+    /// From the entries, by [`suited_block`].
+    Detected(SuitedBlock),
 }
 
 /// Scalar rows `first..first + matrix.rows()` of a matrix with `rows` rows, all columns.
@@ -212,8 +209,8 @@ fn one_matrix(
         (Some(b), _) => (b, BlockSource::Given),
         (None, Some(b)) => (b, BlockSource::File),
         (None, None) => {
-            let (b, added) = blocks::suited(comm, &own.matrix, rows)?;
-            (b, BlockSource::Detected { added })
+            let found = blocks::suited(comm, &own.matrix, own.first, rows)?;
+            (found.block, BlockSource::Detected(found))
         }
     };
     if block == 0 || rows % block != 0 {

@@ -55,7 +55,7 @@ fn compare(path: &Path, block: Option<usize>, batch: usize) {
     let (expected, stored) = match &whole.operator {
         SystemMatrix::Matrix(a) => {
             let csr = a.clone().into_csr();
-            let b = block.or(whole.block_hint).unwrap_or_else(|| suited_block(&csr).0);
+            let b = block.or(whole.block_hint).unwrap_or_else(|| suited_block(&csr).block);
             let blocks = Bsr::from_csr(&csr, b).unwrap();
             (vec![(Dense::identity(1), blocks)], a.stored())
         }

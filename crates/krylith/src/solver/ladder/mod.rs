@@ -24,7 +24,7 @@ use crate::solver::SolverSpace;
 use crate::solver::diagnosis::Diagnosis;
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::watch::Patience;
-use crate::space::{History, Outcome, Store};
+use crate::space::{History, Outcome, Reason, Store};
 use crate::text::plural;
 use crate::{Error, Result};
 use rules::{METHODS, RULES, System};
@@ -323,6 +323,14 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
         Some(whole && few)
     };
     Ok(!space.any(!fits().unwrap_or(false))?)
+}
+
+/// Attempts that would end as attempt `k` did: itself, and all with CG where it found the matrix indefinite and others remain.
+pub(crate) fn that_end_so(ladder: &[Attempt], k: usize, history: &History) -> impl Iterator<Item = usize> {
+    let is_cg = |a: &Attempt| matches!(a.method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_));
+    let indefinite = history.reason == Some(Reason::IndefiniteMatrix.text());
+    let all = indefinite && !ladder.iter().all(is_cg);
+    (0..ladder.len()).filter(move |&i| i == k || (all && is_cg(&ladder[i])))
 }
 
 /// True if another attempt may do better than one that ended so.

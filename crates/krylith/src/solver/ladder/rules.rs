@@ -46,10 +46,13 @@ pub(super) struct Rule {
 /// random graph of 22,500 nodes has, they take two minutes.
 pub(super) const DIRECT: &str = "lu:most=40000000";
 
+/// Where nothing else has helped, they have as many as some minutes can make.
+const LAST_DIRECT: &str = "lu:most=500000000";
+
 /// From cheap to strong. Direct factors begin where they take no longer than incomplete ones and some iterations, and follow
 /// an attempt that takes longer than they would. CG needs half the work of an iteration of BiCGSTAB, which solves all ten collected matrices with ILDU(0) of
 /// subdomains where GMRES(30) stagnates on two. Fill does more than anything else behind them, and the longer the restart, the fewer the surprises.
-pub(super) const RULES: [Rule; 24] = [
+pub(super) const RULES: [Rule; 25] = [
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Patience::until(NEEDED[0])),
     rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Patience::until(NEEDED[0])),
     rule(System::is_direct_first, DIRECT, Gmres, 30, usual),
@@ -74,6 +77,7 @@ pub(super) const RULES: [Rule; 24] = [
     rule(|_| true, "ildu:fill=1,cut=whole", Gmres, 100, usual),
     rule(|_| true, "ildu:fill=2,cut=whole,shift=1e-6", Gmres, 200, usual),
     rule(|_| true, "ildu:fill=5,cut=whole,shift=1e-3", Gmres, 300, usual),
+    rule(|s| s.alone && cfg!(feature = "lu"), LAST_DIRECT, Gmres, 30, usual),
     rule(|_| true, "auto", Gmres, 300, usual), // jacobi, or none where a diagonal block is singular: it can always be built
 ];
 
@@ -110,7 +114,7 @@ const LARGE: [usize; 2] = [1 << 20, 1 << 18];
 /// On a GPU systems of at most so many unknowns begin with Jacobi, which has some iterations at least, and more while at most as
 /// many are left as subdomains are set up in: 25 to 60 µs each where factors take 2 to 17 ms and three to five times as long an
 /// iteration (measured, H200, 18 grids of 4,000 to 500,000 unknowns: Jacobi is the fastest or within a quarter of that).
-const QUICK: (usize, (usize, f64)) = (1 << 19, (100, 500.0));
+const QUICK: (usize, (usize, f64)) = (1 << 19, (150, 800.0));
 /// Systems of fewer unknowns are not coarsened.
 const NOT_COARSENED: usize = 1 << 12;
 /// A block row of more blocks: the graph has hubs, and coarse levels would be dense.

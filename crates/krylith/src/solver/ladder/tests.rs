@@ -27,7 +27,7 @@ fn what_is_named_stays_and_what_is_open_climbs() {
         (direct > 0).then_some(2)
     );
     assert_eq!(all[2 + direct..4 + direct], ["ildu with bicgstab", "ildu:cut=whole with gmres(100)"]);
-    assert_eq!(all.len(), 8 + direct);
+    assert_eq!(all.len(), 8 + 2 * direct, "direct factors are the last resort too");
     let all = names("precond=jacobi", LARGE);
     let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
     assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
@@ -39,7 +39,7 @@ fn what_is_named_stays_and_what_is_open_climbs() {
     assert_eq!(names("precond=ras deterministic=true", LARGE)[0], "ras:deterministic with bicgstab");
     assert_eq!(names("precond=ras method=bicgstab", LARGE), ["ras with bicgstab"]);
     let all = names("method=gmres:restart=7", LARGE);
-    assert!(all.len() == 8 + direct && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
+    assert!(all.len() == 8 + 2 * direct && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
     assert_eq!(names("method=gmres:restart=7 precond=jacobi", LARGE), ["jacobi with gmres(7)"]);
     // Of a small system the whole is a subdomain, and no basis is longer than the system.
     let all = names("method=gmres", 20);
@@ -141,7 +141,7 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(direct(n, 0.2, plain), (Some(1), Patience::until(100.0)));
     assert_eq!(direct(n, 0.3, plain), (Some(2), Patience::until(120.0)));
     assert_eq!(direct(n, 0.3, cg), (Some(2), Patience::until(250.0)));
-    assert_eq!(direct(1 << 19, 0.01, cg).0, None);
+    assert!(direct(1 << 19, 0.01, cg).0 > Some(5), "the last resort");
     // Nothing is set up where Jacobi converges at once.
     let dominant = Seen { costs: Costs { others: 0.8, ..Costs::default() }, ..plain };
     assert_eq!(names(n, dominant)[0].name(), "jacobi with bicgstab");
