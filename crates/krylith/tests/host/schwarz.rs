@@ -6,7 +6,7 @@ use krylith::comm::{Communicator, Solo, Team};
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::operator::Terms;
-use krylith::partition::{Subdomains, assign, split};
+use krylith::partition::{Partition, Subdomains, assign, split};
 use krylith::precond::{PrecondSpec, SchwarzPattern, SchwarzPlan, Value};
 use krylith::solver::EventKind;
 use krylith::{Options, Outcome, Problem, Solver};
@@ -193,4 +193,24 @@ fn other_systems_are_refused() {
     let options: Options = "device=cpu precond=ras:parts=26".parse().unwrap();
     let error = Solver::new(&Problem::bsr(&a).unwrap(), &options).err().unwrap().to_string();
     assert!(error.contains("26 parts of 25 block rows"), "{error}");
+}
+
+/// A rank whose factors meet a zero pivot, and one whose do not, end alike.
+#[test]
+fn a_rank_without_factors_takes_the_others_along() {
+    let (side, mut a) = (8, convection(8, 1));
+    let row = a.row_ptr()[3]..a.row_ptr()[4];
+    a.values_mut()[row].fill(0.0);
+    let terms = Terms::bsr(&a);
+    let owner = (0..side * side).map(|i| (2 * i / (side * side)) as u32).collect();
+    let parts = split(&terms, &Partition::new(owner, 2).unwrap()).unwrap();
+    let options: Options = "device=cpu precond=ras method=gmres".parse().unwrap();
+    let said = Team::run(2, |comm| {
+        let part = parts[comm.rank()].clone();
+        let problem = Problem::part(comm as Arc<dyn Communicator>, part)?;
+        Ok(Solver::new(problem, &options).err().map(|e| e.to_string()))
+    });
+    let said: Vec<String> = said.unwrap().into_iter().flatten().collect();
+    assert_eq!(said.len(), 2);
+    assert!(said.iter().all(|e| e.contains("zero pivot in block row 3")), "{said:?}");
 }

@@ -254,11 +254,11 @@ impl<S: SchwarzFactors> Schwarz<S> {
     }
 
     fn factorize(&mut self, space: &S, values: Numbers, warm: bool) -> Result<()> {
-        space.gather_schwarz(&mut self.factors, values)?;
+        agree(space.comm(), space.gather_schwarz(&mut self.factors, values))?;
         match self.settings.factor {
             SchwarzFactor::Random { sweeps } if warm || self.plan.fill < 2 => {
                 let how = Factorization::Random { sweeps, warm };
-                let (quality, _) = space.factorize_schwarz(&mut self.factors, how)?;
+                let (quality, _) = agree(space.comm(), space.factorize_schwarz(&mut self.factors, how))?;
                 let infinite = space.any(!quality.finite)?;
                 self.defect = self.total(space, quality)?;
                 if !infinite && self.defect <= MOST_DEFECT {
@@ -276,6 +276,14 @@ impl<S: SchwarzFactors> Schwarz<S> {
             }
             _ => {}
         }
+        agree(space.comm(), self.exact(space))?;
+        self.defect = 0.0;
+        self.take(Factorization::Exact);
+        Ok(())
+    }
+
+    /// Exact factors of this rank's subdomains.
+    fn exact(&mut self, space: &S) -> Result<()> {
         let (quality, pivots) = space.factorize_schwarz(&mut self.factors, Factorization::Exact)?;
         if let Some((node, kind)) = pivots.first {
             let row = self.plan.global.get(node as usize).copied().unwrap_or_default() as usize;
@@ -287,8 +295,6 @@ impl<S: SchwarzFactors> Schwarz<S> {
                 "ras: exact factors overflow; scale the system, or take another preconditioner",
             ));
         }
-        self.defect = 0.0;
-        self.take(Factorization::Exact);
         Ok(())
     }
 
