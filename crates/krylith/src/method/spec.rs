@@ -173,6 +173,11 @@ pub enum MethodSpec {
 }
 
 impl MethodSpec {
+    /// Conjugate gradients of either kind: for symmetric definite systems, with a residual that may rise while the error falls.
+    pub(crate) fn is_cg(&self) -> bool {
+        matches!(self, MethodSpec::Cg(_) | MethodSpec::Cbcg(_))
+    }
+
     /// The method of this name, as the options describe it; GMRES keeps `restart` basis vectors where they say nothing.
     pub(crate) fn of(name: MethodName, options: &Options, restart: usize) -> Self {
         match name {

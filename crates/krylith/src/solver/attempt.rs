@@ -13,7 +13,7 @@ use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
 use crate::memory::{Numbers, NumbersMut};
-use crate::method::{Method, MethodName, MethodSpec};
+use crate::method::{Method, MethodName};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
@@ -358,7 +358,7 @@ impl<S: SolverSpace> Rank<S> {
             let is_last = self.after(k).is_none();
             let own = Stop { max_iterations: stop.max_iterations - done, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
-            let rises = matches!(method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_));
+            let rises = method.is_cg();
             let pace = (!is_last).then(|| Pace::new(rises, patience));
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
             let start = Instant::now();

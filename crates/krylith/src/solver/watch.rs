@@ -90,11 +90,11 @@ impl Patience {
 
     /// Of an attempt before one that would be done in the time of `left` iterations: it has a third of them, if that is neither few nor many.
     pub fn until(left: f64) -> Self {
-        Self::of(((left / 3.0).clamp(10.0, 60.0) as usize, left))
+        Self::of((left / 3.0).clamp(10.0, 60.0) as usize, left)
     }
 
     /// Of an attempt that has `few` iterations, and goes on while at most `left` more are in sight.
-    pub const fn of((few, left): (usize, f64)) -> Self {
+    pub const fn of(few: usize, left: f64) -> Self {
         Self { few, left: Some(left) }
     }
 }

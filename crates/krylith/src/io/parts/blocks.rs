@@ -59,12 +59,7 @@ pub(super) fn suited(comm: &dyn Communicator, a: &Csr, first: usize, rows: usize
         let all = whole_numbers(comm, &n)?;
         Ok::<_, crate::Error>([0, 1].map(|k| all.iter().map(|n| n[k]).sum::<usize>()))
     };
-    let zero = |i: &usize| {
-        let (col, values) = a.row(*i);
-        !col.iter().zip(values).any(|(&j, &v)| j as usize == first + i && v != 0.0)
-    };
-    let holes = (0..a.rows()).into_par_iter().with_min_len(ROWS).filter(zero).count();
-    let [stored, holes] = sums([a.nonzeros(), holes])?;
+    let [stored, _] = sums([a.nonzeros(), 0])?;
     let (mut alike, scalar) = (None, SuitedBlock { block: 1, added: 0.0, alike: 1 });
     for block in (2..=MAX_BLOCK).rev() {
         if rows.is_multiple_of(block) && a.columns().is_multiple_of(block) {
@@ -82,10 +77,16 @@ pub(super) fn suited(comm: &dyn Communicator, a: &Csr, first: usize, rows: usize
             }
         }
     }
-    Ok(match alike {
-        Some((block, added)) if added <= FILL[1] && holes == 0 => SuitedBlock { block, added, ..scalar },
-        Some((alike, _)) => SuitedBlock { alike, ..scalar },
-        None => scalar,
+    let Some((block, added)) = alike else { return Ok(scalar) };
+    let zero = |i: &usize| {
+        let (col, values) = a.row(*i);
+        !col.iter().zip(values).any(|(&j, &v)| j as usize == first + i && v != 0.0)
+    };
+    let holes = (0..a.rows()).into_par_iter().with_min_len(ROWS).filter(zero).count();
+    let [holes, _] = sums([holes, 0])?;
+    Ok(match added <= FILL[1] && holes == 0 {
+        true => SuitedBlock { block, added, ..scalar },
+        false => SuitedBlock { alike: block, ..scalar },
     })
 }
 
@@ -95,40 +96,31 @@ const ROWS: usize = 1 << 12;
 /// Blocks of a b×b grid that have an entry whose value `counts`; and for every row of scalars how many it has one in.
 fn touched(a: &Csr, b: usize, counts: impl Fn(f64) -> bool + Sync) -> [usize; 2] {
     let count = |columns: &mut Vec<u32>, node: usize| {
-        columns.clear();
-        let mut by_row = 0;
-        for i in node * b..(node + 1) * b {
-            let (col, values) = a.row(i);
-            let mut last = u32::MAX;
-            for (&j, _) in col.iter().zip(values).filter(|(_, v)| counts(**v)) {
-                let j = j / b as u32;
-                if j != last {
-                    columns.push(j);
-                    (last, by_row) = (j, by_row + 1);
-                }
-            }
-        }
-        columns.sort_unstable();
-        columns.dedup();
+        let by_row = block_columns(a, b, node, columns, &counts);
         [columns.len(), by_row]
     };
     let add = |a: [usize; 2], b: [usize; 2]| [a[0] + b[0], a[1] + b[1]];
     (0..a.rows() / b).into_par_iter().with_min_len(ROWS / b).map_init(Vec::new, count).reduce(|| [0; 2], add)
 }
 
-/// The block columns of block row `i`, ascending.
-fn block_columns(a: &Csr, b: usize, i: usize, columns: &mut Vec<u32>) {
+/// The block columns of block row `i` where a value `counts`, ascending; and the sum over its rows of scalars of how many each has.
+fn block_columns(a: &Csr, b: usize, i: usize, columns: &mut Vec<u32>, counts: impl Fn(f64) -> bool) -> usize {
     columns.clear();
+    let mut by_row = 0;
     for row in i * b..(i + 1) * b {
-        for &j in a.row(row).0 {
+        let (col, values) = a.row(row);
+        let mut last = u32::MAX;
+        for (&j, _) in col.iter().zip(values).filter(|(_, v)| counts(**v)) {
             let j = j / b as u32;
-            if columns.last() != Some(&j) {
+            if j != last {
                 columns.push(j);
+                (last, by_row) = (j, by_row + 1);
             }
         }
     }
     columns.sort_unstable();
     columns.dedup();
+    by_row
 }
 
 /// Groups own rows into b×b blocks; entries that are absent become stored zeros.
@@ -137,7 +129,7 @@ pub(super) fn blocks(own: ScalarRows, b: usize) -> RowBlocks {
     let mut out = RowBlocks { row_ptr: vec![0], ..Default::default() };
     let mut columns = Vec::new();
     for i in 0..a.rows() / b {
-        block_columns(&a, b, i, &mut columns);
+        block_columns(&a, b, i, &mut columns, |_| true);
         let begin = out.values.len();
         out.values.resize(begin + columns.len() * b * b, 0.0);
         for r in 0..b {

@@ -122,7 +122,7 @@ pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
         (precond, _) if precond.to_string() == rules::DIRECT => {
             "lu first: by the levels of the graph direct factors take no longer than incomplete ones and their iterations"
         }
-        (PrecondSpec::Jacobi { .. }, _) if first.patience == rules::quick() => {
+        (PrecondSpec::Jacobi { .. }, _) if first.patience == rules::AT_ONCE => {
             "jacobi first: some hundred iterations on a GPU take no longer than the set-up of anything else"
         }
         (PrecondSpec::Jacobi { .. }, _) if first.patience != Patience::USUAL => {
@@ -233,7 +233,7 @@ fn scales(
             MatchingChoice::Off => false,
         };
     // CG and its tiles want what is symmetric.
-    let matching = matching && !matches!(method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_));
+    let matching = matching && !method.is_cg();
     let uneven = open && options.equilibrate.is_none() && seen.spread > UNEVEN;
     let equilibrate = options.equilibrate.unwrap_or(false);
     match precond {
@@ -327,10 +327,9 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
 
 /// Attempts that would end as attempt `k` did: itself, and all with CG where it found the matrix indefinite and others remain.
 pub(crate) fn that_end_so(ladder: &[Attempt], k: usize, history: &History) -> impl Iterator<Item = usize> {
-    let is_cg = |a: &Attempt| matches!(a.method, MethodSpec::Cg(_) | MethodSpec::Cbcg(_));
     let indefinite = history.reason == Some(Reason::IndefiniteMatrix.text());
-    let all = indefinite && !ladder.iter().all(is_cg);
-    (0..ladder.len()).filter(move |&i| i == k || (all && is_cg(&ladder[i])))
+    let all = indefinite && !ladder.iter().all(|a| a.method.is_cg());
+    (0..ladder.len()).filter(move |&i| i == k || (all && ladder[i].method.is_cg()))
 }
 
 /// True if another attempt may do better than one that ended so.

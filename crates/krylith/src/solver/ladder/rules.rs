@@ -56,8 +56,8 @@ pub(super) const RULES: [Rule; 25] = [
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Patience::until(NEEDED[0])),
     rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Patience::until(NEEDED[0])),
     rule(System::is_direct_first, DIRECT, Gmres, 30, usual),
-    rule(|s| s.symmetric && s.is_quick(), "jacobi", Cg, 30, |_| quick()),
-    rule(|s| !s.symmetric && s.is_quick(), "jacobi", Bicgstab, 30, |_| quick()),
+    rule(|s| s.symmetric && s.is_quick(), "jacobi", Cg, 30, at_once),
+    rule(|s| !s.symmetric && s.is_quick(), "jacobi", Bicgstab, 30, at_once),
     rule(|s| s.is_large(), "amg", Cg, 30, cycles),
     rule(|s| s.symmetric, "ildu", Cg, 30, |s| s.until_next(Cg)),
     rule(|s| s.symmetric && s.is_direct_second(), DIRECT, Gmres, 30, usual),
@@ -99,9 +99,8 @@ fn usual(_: &System) -> Patience {
     Patience::USUAL
 }
 
-/// Of Jacobi where it is tried before anything is set up.
-pub(super) fn quick() -> Patience {
-    Patience::of(QUICK.1)
+fn at_once(_: &System) -> Patience {
+    AT_ONCE
 }
 
 fn cycles(_: &System) -> Patience {
@@ -111,10 +110,12 @@ fn cycles(_: &System) -> Patience {
 /// Symmetric systems of so many unknowns begin with coarse levels: nodes of one unknown, and of several. From there on their set-up and
 /// some 13 iterations take no longer than the iterations of subdomains (measured, H200, laplace 64³ to 256³ and radiation 32³ to 128³).
 const LARGE: [usize; 2] = [1 << 20, 1 << 18];
-/// On a GPU systems of at most so many unknowns begin with Jacobi, which has some iterations at least, and more while at most as
-/// many are left as subdomains are set up in: 25 to 60 µs each where factors take 2 to 17 ms and three to five times as long an
-/// iteration (measured, H200, 18 grids of 4,000 to 500,000 unknowns: Jacobi is the fastest or within a quarter of that).
-const QUICK: (usize, (usize, f64)) = (1 << 19, (150, 800.0));
+/// On a GPU systems of at most so many unknowns begin with Jacobi: 25 to 60 µs an iteration, where others take 2 to 17 ms to set up and three to
+/// five times as long an iteration. Measured on an H200 over 17 grids of 4,000 to 524,288 unknowns: it is the fastest way that is named on all but the largest,
+/// and tiles of a grid are faster on some.
+const QUICK: usize = 1 << 19;
+/// How long it is then waited for: the pace of CG, and of BiCGSTAB, is slower at first than later.
+pub(super) const AT_ONCE: Patience = Patience::of(150, 800.0);
 /// Systems of fewer unknowns are not coarsened.
 const NOT_COARSENED: usize = 1 << 12;
 /// A block row of more blocks: the graph has hubs, and coarse levels would be dense.
@@ -148,7 +149,7 @@ impl System {
     }
 
     fn is_quick(&self) -> bool {
-        let few = self.unknowns >= SMALL[0] && self.unknowns <= QUICK.0;
+        let few = self.unknowns >= SMALL[0] && self.unknowns <= QUICK;
         self.on_gpu && few && !self.tiles && !self.has_holes && !self.is_direct_first()
     }
 

@@ -111,26 +111,28 @@ fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
     assert!(names(&ladder(1 << 11, 1, true)).iter().all(|name| !name.starts_with("amg")));
 }
 
+/// The attempts at a diagonal matrix of which this is known.
+fn of_diagonal(n: usize, seen: Seen) -> Vec<Attempt> {
+    let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
+    let (problem, options) = (Problem::bsr(&a).unwrap(), Options::new().settled().unwrap());
+    ladder(&problem.part_of_one(), &options, 1 << 10, seen)
+}
+
 /// Direct factors stand where they cost as much as what they stand behind.
 #[test]
 #[cfg(feature = "lu")]
 fn direct_factors_stand_by_their_cost() {
-    let names = |n: usize, seen: Seen| {
-        let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
-        let (problem, options) = (Problem::bsr(&a).unwrap(), Options::new().settled().unwrap());
-        ladder(&problem.part_of_one(), &options, 1 << 10, seen)
-    };
     let direct = |n: usize, seconds: f64, seen: Seen| {
         let costs = Costs { direct: seconds, incomplete: 0.01, iteration: 1e-3, ..Costs::default() };
-        let all = names(n, Seen { costs, ..seen });
+        let all = of_diagonal(n, Seen { costs, ..seen });
         let at = all.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_)));
         (at, all[0].patience)
     };
     let (plain, n) = (Seen::default(), 100_000);
     let (cg, weak) = (Seen { symmetric: true, ..plain }, Seen { weak: 1, ..plain });
-    let first: Vec<String> = names(n, weak).iter().take(2).map(Attempt::name).collect();
+    let first: Vec<String> = of_diagonal(n, weak).iter().take(2).map(Attempt::name).collect();
     assert_eq!(first, ["ras with fgmres(30)", "ildu with bicgstab"]);
-    assert!(names(n, weak).iter().take(2).map(|a| a.matching).eq([false, true]));
+    assert!(of_diagonal(n, weak).iter().take(2).map(|a| a.matching).eq([false, true]));
     // Incomplete factors and 60 iterations are 0.13 s, 0.07 of CG; matched rows cost more.
     assert_eq!(direct(n, 0.12, plain).0, Some(0));
     assert_eq!(direct(n, 0.08, cg), (Some(1), Patience::until(80.0)));
@@ -141,20 +143,20 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(direct(n, 0.2, plain), (Some(1), Patience::until(100.0)));
     assert_eq!(direct(n, 0.3, plain), (Some(2), Patience::until(120.0)));
     assert_eq!(direct(n, 0.3, cg), (Some(2), Patience::until(250.0)));
-    assert!(direct(1 << 19, 0.01, cg).0 > Some(5), "the last resort");
+    assert_eq!(direct(1 << 19, 0.01, cg).0, Some(9), "the last resort");
+    let unknown = of_diagonal(10_000, plain);
+    assert_eq!(unknown.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_))), Some(1));
     // Nothing is set up where Jacobi converges at once.
     let dominant = Seen { costs: Costs { others: 0.8, ..Costs::default() }, ..plain };
-    assert_eq!(names(n, dominant)[0].name(), "jacobi with bicgstab");
+    assert_eq!(of_diagonal(n, dominant)[0].name(), "jacobi with bicgstab");
 }
 
 /// On a GPU iterations are cheaper than what is set up, and coarse levels than direct factors, which the host makes.
 #[test]
 fn a_gpu_begins_with_jacobi() {
     let names = |n: usize, seen: Seen| -> Vec<String> {
-        let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
-        let (problem, options) = (Problem::bsr(&a).unwrap(), Options::new().settled().unwrap());
         let seen = Seen { costs: Costs { on_gpu: true, ..seen.costs }, ..seen };
-        ladder(&problem.part_of_one(), &options, 1 << 10, seen).iter().map(Attempt::name).collect()
+        of_diagonal(n, seen).iter().map(Attempt::name).collect()
     };
     let (plain, cg) = (Seen::default(), Seen { symmetric: true, ..Seen::default() });
     let all = names(10_000, plain);
@@ -166,6 +168,23 @@ fn a_gpu_begins_with_jacobi() {
     assert_eq!(names(1 << 20, cg)[0], "amg with cg");
     assert_eq!(names(10_000, Seen { tiles: true, ..cg })[0], format!("{TILES} with cg"));
     assert_eq!(names(10_000, Seen { weak: 1, ..plain })[0], "ras with fgmres(30)");
+}
+
+#[test]
+fn an_indefinite_matrix_is_no_more_for_cg() {
+    let all = of_diagonal(10_000, Seen { symmetric: true, ..Seen::default() });
+    let ends = |ladder: &[Attempt], k: usize, reason: Reason| -> Vec<usize> {
+        let history = History { reason: Some(reason.text()), ..History::with_room(0) };
+        that_end_so(ladder, k, &history).collect()
+    };
+    let with_cg: Vec<usize> = (0..all.len()).filter(|&i| all[i].name().ends_with("with cg")).collect();
+    assert!(with_cg.len() > 2 && with_cg.len() < all.len(), "{with_cg:?}");
+    assert_eq!(ends(&all, 0, Reason::IndefiniteMatrix), with_cg);
+    assert_eq!(ends(&all, 0, Reason::IndefinitePreconditioner), [0]);
+    // Where CG was named there is nothing else.
+    assert_eq!(ends(&all[..1], 0, Reason::IndefiniteMatrix), [0]);
+    let two = [all[with_cg[0]].clone(), all[with_cg[1]].clone()];
+    assert_eq!(ends(&two, 1, Reason::IndefiniteMatrix), [1]);
 }
 
 #[test]
