@@ -227,15 +227,21 @@ pub fn json(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Value
     })
 }
 
-/// Coarse levels by the name of a preconditioner.
+/// Coarse levels of a system of so many unknowns by the name of a preconditioner.
 ///
 /// # Errors
 /// A preconditioner that has none.
-pub fn options(precond: &krylith::precond::PrecondSpec, order: usize) -> Result<MultilevelOptions> {
+pub fn options(
+    precond: &krylith::precond::PrecondSpec,
+    order: usize,
+    unknowns: usize,
+) -> Result<MultilevelOptions> {
     match precond {
-        krylith::precond::PrecondSpec::Amg(amg) => Ok(amg.options(order, krylith::Store::F64)),
+        krylith::precond::PrecondSpec::Amg(amg) => {
+            Ok(amg.of_size(order, unknowns).options(order, krylith::Store::F64))
+        }
         krylith::precond::PrecondSpec::Coarse(amg) => {
-            let options = amg.options(order, krylith::Store::F64);
+            let options = amg.of_size(order, unknowns).options(order, krylith::Store::F64);
             Ok(MultilevelOptions { smooth_finest: false, ..options })
         }
         other => {

@@ -28,7 +28,7 @@ pub(super) fn build<S: SolverSpace>(
     let _factors = setup::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
     let options = match local.near {
-        [] => spec.options(order, store),
+        [] => spec.of_size(order, local.unknowns).options(order, store),
         _ => spec.of_near_null().options(order.max(2), store),
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod choose;
+mod distinct;
 mod level;
 mod neighbourhood;
 pub(crate) mod rows;

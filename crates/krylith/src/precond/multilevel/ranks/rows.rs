@@ -48,7 +48,19 @@ pub fn append_ascending(
     }
     to.col.resize(end, 0);
     to.values.resize(end * square, 0.0);
-    let (mut col, mut values) = (&mut to.col[before..], &mut to.values[before * square..]);
+    let (col, values) = (&mut to.col[before..], &mut to.values[before * square..]);
+    fill_ascending(lengths, square, column, value, col, values);
+}
+
+/// The same into arrays of as many entries.
+pub fn fill_ascending(
+    lengths: &[u32],
+    square: usize,
+    column: impl Fn(usize) -> u32 + Sync,
+    value: impl Fn(usize) -> f64 + Sync,
+    mut col: &mut [u32],
+    mut values: &mut [f64],
+) {
     let mut begin = 0;
     let chunk = |lengths| {
         let entries = <[u32]>::iter(lengths).map(|&length| length as usize).sum();
