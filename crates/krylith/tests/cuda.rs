@@ -105,6 +105,7 @@ fn main() {
         each!(cbcg::cbcg_copes_with_hard_cases),
         test("cbcg_of_ranks", |_| cbcg_of_ranks(), false),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
+        test("rows_are_matched_on_gpus", rows_are_matched_on_gpus, false),
         test("two_solvers_use_the_same_gpus_at_once", |_| two_solvers_use_the_same_gpus_at_once(), false),
         test("solvers_on_many_threads", |_| solvers_on_many_threads(), false),
         test("plans_are_those_of_the_host", plans_are_those_of_the_host, false),
@@ -253,6 +254,11 @@ fn a_solver_gives_the_same_on_every_device(_: &Arc<Device>) {
     let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
     let devices = ["cpu".to_string(), "cuda:0".into(), format!("cuda:{}", all.join(","))];
     conformance::programs::the_same_program_gives_the_same(&devices);
+}
+
+fn rows_are_matched_on_gpus(_: &Arc<Device>) {
+    let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
+    conformance::programs::rows_are_matched(&["cuda:0".into(), format!("cuda:{}", all.join(","))]);
 }
 
 fn solvers_on_many_threads() {

@@ -10,6 +10,7 @@
 //!
 //! Memory: a cost for every entry while the matching is found, freed before a scaled copy is made, and some ten numbers a row.
 
+pub(crate) mod gathered;
 mod paths;
 #[cfg(test)]
 mod tests;

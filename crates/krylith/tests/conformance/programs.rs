@@ -129,3 +129,40 @@ pub fn solvers_on_many_threads(device: &str) {
         });
     }
 }
+
+/// Rows that stand seven places too low go where they belong, and new values with them, on each of these devices.
+pub fn rows_are_matched(devices: &[String]) {
+    let n = 5000;
+    let entry =
+        |i: usize| [(i.wrapping_sub(1), -1.0), (i, 3.0), (i + 1, -1.5)].map(|(j, v)| ((i + 7) % n, j, v));
+    let moved = |scale: f64| {
+        let entries = (0..n).flat_map(entry).filter(|(_, j, _)| *j < n);
+        let entries: Vec<_> = entries.map(|(i, j, v)| (i as u32, j as u32, scale * v)).collect();
+        krylith::matrix::Csr::from_triplets(n, n, &entries).unwrap()
+    };
+    let (a, twice) = (moved(1.0), moved(2.0));
+    let known: Vec<f64> = (0..n).map(|i| 1.0 + (i % 5) as f64).collect();
+    let rhs = |a: &krylith::matrix::Csr| -> Vec<f64> {
+        (0..n).map(|i| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * known[j as usize]).sum()).collect()
+    };
+    for device in devices {
+        for precond in ["jacobi", "ildu"] {
+            let text = format!("device={device} method=bicgstab precond={precond} matching=on rtol=1e-10");
+            let mut solver = krylith::Solver::new(&a, &text.parse().unwrap()).unwrap();
+            for (step, matrix) in [&a, &twice].into_iter().enumerate() {
+                if step > 0 {
+                    solver.update_values(matrix.values()).unwrap();
+                }
+                let mut x = vec![0.0; n];
+                let solution = solver.solve(&rhs(matrix), &mut x).unwrap();
+                assert!(
+                    solution.converged() && solution.matched,
+                    "{text}, step {step}: {:?}",
+                    solution.outcome()
+                );
+                let error = x.iter().zip(&known).map(|(x, k)| (x - k).abs()).fold(0.0, f64::max);
+                assert!(error < 1e-7, "{text}, step {step}: {error:e}");
+            }
+        }
+    }
+}

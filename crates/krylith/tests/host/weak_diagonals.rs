@@ -1,8 +1,10 @@
 //! Systems whose diagonal entries are zero: rows matched with columns, and direct factors.
 
+use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Csr, Dense, KroneckerSum};
+use krylith::partition::{RowBlocks, Rows};
 use krylith::solver::EventKind;
-use krylith::{Error, Options, Outcome, Solver};
+use krylith::{Error, Options, Outcome, Problem, Solver};
 
 const UNKNOWNS: usize = 500;
 
@@ -66,6 +68,11 @@ fn matched_rows_have_factors() {
 }
 
 #[test]
+fn matched_rows_solve_on_this_machine() {
+    crate::conformance::programs::rows_are_matched(&["cpu".into()]);
+}
+
+#[test]
 fn auto_matches_rows_and_says_so() {
     // Direct factors do not begin with so few.
     let a = moved_of(90, 1.0);
@@ -96,4 +103,59 @@ fn direct_factors_solve_at_once() {
     assert!(solution.converged() && solution.history.iterations <= 2 && error(&x) < 1e-10);
     let refused = Solver::new(&a, &options("precond=lu:most=100")).map(|_| ());
     assert!(matches!(&refused, Err(Error::Memory { .. })), "{refused:?}");
+}
+
+/// The rows of a matrix that are this rank's, dealt out one by one.
+fn dealt(a: &Csr, rank: usize, ranks: usize) -> Rows {
+    let numbers: Vec<u64> = (0..a.rows()).filter(|i| i * 7 % ranks == rank).map(|i| i as u64).collect();
+    let mut own = RowBlocks { row_ptr: vec![0], ..RowBlocks::default() };
+    for &i in &numbers {
+        let (col, values) = a.row(i as usize);
+        own.col.extend(col.iter().map(|&j| u64::from(j)));
+        own.values.extend_from_slice(values);
+        own.row_ptr.push(own.col.len());
+    }
+    Rows { numbers, block: 1, terms: vec![(Dense::identity(1), own)] }
+}
+
+#[test]
+fn ranks_find_the_matching_of_one() {
+    let (a, twice) = (moved(1.0), moved(2.0));
+    for (precond, same) in [("jacobi", true), ("ildu", false)] {
+        let options = options(&format!("method=bicgstab precond={precond} matching=on"));
+        let mut counts = Vec::new();
+        for ranks in [1, 2, 3, 8] {
+            let found = Team::run(ranks, |comm| {
+                let own = dealt(&a, comm.rank(), ranks);
+                let numbers = own.numbers.clone();
+                let new = dealt(&twice, comm.rank(), ranks);
+                let mut solver = Solver::new(Problem::distributed(comm, own)?, &options)?;
+                let of_own =
+                    |whole: &[f64]| -> Vec<f64> { numbers.iter().map(|&i| whole[i as usize]).collect() };
+                let mut x = vec![0.0; numbers.len()];
+                let solution = solver.solve(&of_own(&rhs(&a)), &mut x)?;
+                let mut seen =
+                    (solution.history.iterations, solution.converged() && solution.matched, x.clone());
+                // Values of a part stand in the order of its own columns.
+                let part = krylith::partition::distribute(solver.problem().comm().as_ref(), new)?;
+                solver.update_values(part.terms.terms[0].1.values())?;
+                x.fill(0.0);
+                seen.1 &= solver.solve(&of_own(&rhs(&twice)), &mut x)?.converged();
+                let worst = |x: &[f64]| {
+                    x.iter().zip(&numbers).map(|(x, &i)| (x - known(i as usize)).abs()).fold(0.0, f64::max)
+                };
+                Ok((seen.0, seen.1, worst(&seen.2).max(worst(&x))))
+            });
+            for (rank, (iterations, converged, error)) in found.unwrap().into_iter().enumerate() {
+                assert!(
+                    converged && error < 1e-7,
+                    "{precond}, rank {rank} of {ranks}: {iterations} iterations, {error:e}"
+                );
+                counts.push(iterations);
+            }
+        }
+        // Jacobi is the same on any number of ranks; sums round differently.
+        let [least, most] = [counts.iter().min(), counts.iter().max()].map(|n| *n.unwrap());
+        assert!(!same || most - least <= 2, "{precond}: {counts:?} iterations");
+    }
 }

@@ -2,12 +2,15 @@
 //!
 //! As with [`Equilibrated`] operator, residual and tolerances stay those of A. Blocks are taken apart: rows of scalars go where they
 //! fit. The permutation is a product with a matrix of one entry a row, which every device has. New values keep permutation and scales.
+//! Of several ranks each gets the whole matrix and finds the matching; rows then move to the ranks of their places.
 //! Ledger of one application, n numbers: F and 10 n, and 12 bytes a row of the permutation.
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, by_name};
-use crate::matching::Matching;
+use crate::comm::{Communicator, agree};
+use crate::matching::{Matching, gathered};
 use crate::matrix::Csr;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::partition::RowNumbers;
 use crate::precond::{Equilibrated, PrecondSpec, Scaling};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
@@ -22,7 +25,7 @@ use std::time::Instant;
 /// D_c F⁻¹ P D_r.
 struct Matched<S: SolverSpace> {
     scaled: Equilibrated<S, Permuted<S>>,
-    matching: Matching,
+    system: System,
     operator: Option<SharedOperator<S>>,
 }
 
@@ -33,7 +36,41 @@ struct Permuted<S: SolverSpace> {
     inner: Boxed<S>,
 }
 
-/// The preconditioner of this name for the matched matrix of a problem that stands on one rank.
+/// Rows and the matching of them.
+struct System {
+    matching: Matching,
+    /// Numbers of own unknowns, where several ranks have the rows.
+    numbers: Option<Vec<u64>>,
+}
+
+impl System {
+    /// The whole matrix, of scalars. Collective.
+    fn whole(comm: &dyn Communicator, terms: &Terms, numbers: Option<&[u64]>) -> Result<Csr> {
+        let own = agree(comm, scalars(terms))?;
+        match numbers {
+            None => Ok(own),
+            Some(numbers) => gathered::whole(comm, terms, &own, numbers),
+        }
+    }
+
+    /// Own rows of a matrix of the whole. Collective.
+    fn own(&self, comm: &dyn Communicator, whole: &Csr) -> Result<Terms<'static>> {
+        match &self.numbers {
+            None => Terms::csr(whole),
+            Some(numbers) => gathered::part(comm, whole, numbers),
+        }
+    }
+
+    /// Of numbers of the whole, those of own unknowns.
+    fn of_own(&self, whole: Vec<f64>) -> Vec<f64> {
+        match &self.numbers {
+            None => whole,
+            Some(numbers) => numbers.iter().map(|&i| whole[i as usize]).collect(),
+        }
+    }
+}
+
+/// The preconditioner of this name for the matched matrix. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
@@ -44,13 +81,16 @@ pub(super) fn build<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     let survey = setup::begin(SetupPart::Survey);
-    let csr = scalars(local.terms)?;
-    let matching = Matching::of(&csr)?;
-    let scaled = Terms::csr(&matching.scaled(&csr)?)?;
+    let comm = space.comm();
+    let numbers = local.numbers.map(|numbers| gathered::unknowns(numbers, local.terms.block()));
+    let csr = System::whole(comm, local.terms, numbers.as_deref())?;
+    let system = System { matching: agree(comm, Matching::of(&csr))?, numbers };
+    let matching = &system.matching;
+    let scaled = system.own(comm, &matching.scaled(&csr)?)?;
     drop(csr);
     let n = matching.rows().len();
     let ones = Csr::new(n, n, (0..=n).collect(), matching.rows().to_vec(), vec![1.0; n])?;
-    let permutation = PointBlock::csr(space, &ones, Store::F64)?;
+    let permutation = PointBlock::new(space, &system.own(comm, &ones)?, Store::F64, false)?;
     drop(survey);
     let moved = matching.rows().iter().enumerate().filter(|(place, row)| *place != **row as usize).count();
     let time = seconds(start.elapsed().as_secs_f64());
@@ -63,7 +103,9 @@ pub(super) fn build<S: SolverSpace>(
         notes.push(format!("rows {rows} match no column: the matrix is structurally singular"));
     }
     // Nodes, their coordinates and what was planned for them are those of A.
-    let nodes = LocalProblem { near: &[], coordinates: None, grid: None, subdomains: None, ..*local };
+    let numbers = system.numbers.as_deref().map(RowNumbers::List);
+    let nodes =
+        LocalProblem { numbers, near: &[], coordinates: None, grid: None, subdomains: None, ..*local };
     let local = &LocalProblem { terms: &scaled, ..nodes };
     let operator = match wanted.multiplies() {
         true => Some(Rc::new(RefCell::new(PointBlock::new(space, &scaled, store, false)?))),
@@ -82,10 +124,12 @@ pub(super) fn build<S: SolverSpace>(
     let (inner, mut info) = made.map_err(place)?;
     info.details.push(detail);
     info.keeps_symmetry = false;
-    let scaling = Scaling { rows: matching.row_scales(), columns: matching.column_scales() };
+    let [rows, columns] =
+        [matching.row_scales(), matching.column_scales()].map(|scales| system.of_own(scales));
+    let scaling = Scaling { rows, columns };
     let permuted = Permuted { permutation, work: RefCell::new(space.vector()?), inner };
     let scaled = Equilibrated::new(space, &scaling, Some(permuted))?;
-    Ok((Some(Box::new(Matched { scaled, matching, operator })), info))
+    Ok((Some(Box::new(Matched { scaled, system, operator })), info))
 }
 
 /// The matrix of one term, by scalars.
@@ -136,7 +180,9 @@ impl<S: SolverSpace> LinearOperator<S> for Matched<S> {
 
 impl<S: SolverSpace> Preconditioner<S> for Matched<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
-        let scaled = Terms::csr(&self.matching.scaled(&scalars(terms)?)?)?;
+        let (comm, system) = (space.comm(), &self.system);
+        let whole = System::whole(comm, terms, system.numbers.as_deref())?;
+        let scaled = system.own(comm, &system.matching.scaled(&whole)?)?;
         if let Some(a) = &self.operator {
             a.borrow_mut().update_values(space, 0, scaled.terms[0].1.numbers())?;
         }

@@ -1,4 +1,5 @@
-//! The last level, solved by its dense inverse: found on the host once a set-up, and one product on the device.
+//! The last level, solved by its dense inverse: found on the host once a set-up, and one product on the device. A larger one, which nothing coarsens any
+//! more or which was named so (`coarsest`, `levels`), is solved by sparse direct factors, on the host, where these are small.
 //!
 //! LU factors with partial pivoting (Golub and Van Loan 2013, §3.4), in panels, on all threads. Rows and columns are scaled by powers of two
 //! first, the same for both, so that diagonals are near 1. A pivot that vanishes then is that of a singular system, such as a pressure
@@ -7,13 +8,20 @@
 
 use super::Coarsen;
 use crate::matrix::Bsr;
+#[cfg(feature = "lu")]
+use crate::operator::TermValues;
 use crate::operator::{LinearOperator, PointBlock, Terms};
+#[cfg(feature = "lu")]
+use crate::precond::SparseLu;
 use crate::space::Store;
 use crate::{Error, Result};
 use rayon::prelude::*;
 
 /// Unknowns of a dense inverse, at most.
-pub(super) const MOST: usize = 2000;
+const MOST: usize = 2000;
+/// Numbers of sparse factors, at most, which each cycle moves on the host.
+#[cfg(feature = "lu")]
+const MOST_NUMBERS: usize = 10_000_000;
 /// A pivot that is no larger, of a matrix with diagonals near 1, is none.
 const TINY: f64 = 1e-12;
 /// Two entries that are mirrored are equal up to this.
@@ -22,24 +30,33 @@ const EQUAL: f64 = 1e-12;
 const PANEL: usize = 32;
 
 /// A⁻¹ as an operator.
-pub(super) struct Inverse<S: Coarsen> {
-    operator: PointBlock<S>,
-    dropped: usize,
+pub(super) enum Inverse<S: Coarsen> {
+    /// The matrix, and equations that depend on others and were left out.
+    Dense(PointBlock<S>, usize),
+    /// L and U.
+    #[cfg(feature = "lu")]
+    Sparse(SparseLu),
 }
 
 impl<S: Coarsen> Inverse<S> {
-    /// The inverse of Σ Cₜ ⊗ Aₜ.
+    /// The inverse of Σ Cₜ ⊗ Aₜ; none of a large matrix where `sparse` factors are not wanted, would be large too, or find it singular.
     ///
     /// # Errors
     /// A matrix whose inverse overflows; a device without room.
-    pub fn new(on: &S, terms: &Terms, store: Store) -> Result<Self> {
+    pub fn new(on: &S, terms: &Terms, store: Store, sparse: bool) -> Result<Option<Self>> {
+        if terms.rows() > MOST && !(sparse && cfg!(feature = "lu")) {
+            return Ok(None);
+        }
+        #[cfg(feature = "lu")]
+        if terms.rows() > MOST {
+            return Ok(SparseLu::new(terms, Some(SparseLu::bytes_of(MOST_NUMBERS))).ok().map(Self::Sparse));
+        }
         let (inverse, dropped) = invert(terms)?;
         let n = terms.rows();
         let row_ptr = (0..=n).map(|i| i * n).collect();
         let col = (0..n * n).map(|e| (e % n) as u32).collect();
         let matrix = Bsr::new(1, n, n, row_ptr, col, inverse)?;
-        let operator = on.level_operator(&Terms::bsr(&matrix), store)?;
-        Ok(Self { operator, dropped })
+        Ok(Some(Self::Dense(on.level_operator(&Terms::bsr(&matrix), store)?, dropped)))
     }
 
     /// The same for new values.
@@ -47,27 +64,58 @@ impl<S: Coarsen> Inverse<S> {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn update_values(&mut self, on: &S, terms: &Terms) -> Result<()> {
-        let (inverse, dropped) = invert(terms)?;
-        self.dropped = dropped;
-        self.operator.update_values(on, 0, &inverse)
+        match self {
+            Self::Dense(operator, dropped) => {
+                let (inverse, left_out) = invert(terms)?;
+                *dropped = left_out;
+                operator.update_values(on, 0, &inverse)
+            }
+            #[cfg(feature = "lu")]
+            Self::Sparse(factors) => factors.update_values(TermValues::from(terms)),
+        }
     }
 
     /// Equations that depend on others and were left out.
     pub fn dropped(&self) -> usize {
-        self.dropped
+        match self {
+            Self::Dense(_, dropped) => *dropped,
+            #[cfg(feature = "lu")]
+            Self::Sparse(_) => 0,
+        }
+    }
+
+    /// Stored numbers.
+    pub fn numbers(&self, rows: usize) -> usize {
+        match self {
+            Self::Dense(..) => rows * rows,
+            #[cfg(feature = "lu")]
+            Self::Sparse(factors) => factors.numbers(),
+        }
+    }
+
+    fn operator(&self) -> &dyn LinearOperator<S> {
+        match self {
+            Self::Dense(operator, _) => operator,
+            #[cfg(feature = "lu")]
+            Self::Sparse(factors) => factors,
+        }
     }
 
     /// x ← A⁻¹ b.
     pub fn apply(&self, on: &S, b: &S::Vector, x: &mut S::Vector) -> Result<()> {
-        self.operator.apply(on, b, x)
+        self.operator().apply(on, b, x)
     }
 
     pub fn key(&self) -> u64 {
-        self.operator.key()
+        self.operator().key()
     }
 
     pub fn bytes(&self) -> u64 {
-        self.operator.bytes()
+        self.operator().bytes()
+    }
+
+    pub fn recordable(&self) -> bool {
+        self.operator().recordable()
     }
 }
 

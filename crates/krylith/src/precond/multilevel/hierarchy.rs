@@ -5,7 +5,7 @@
 //!
 //! Ledger of a V-cycle: on each level two applications of the smoother, its products and one more with A, P and R once, 6 N numbers.
 
-use super::coarsest::{self, Inverse};
+use super::coarsest::Inverse;
 use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::host::near_null;
 use super::parts::{operator, own_part, owned};
@@ -37,7 +37,7 @@ sweeps! {
 
 /// A level that keeps more of its nodes than this is the last.
 const STALLED: f64 = 0.8;
-/// Times that the last level is smoothed where it is too large for a dense inverse.
+/// Times that the last level is smoothed where it is too large to be solved directly.
 const SMOOTHED: usize = 10;
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which A counts as symmetric.
 const ROUNDING: f64 = 1e-12;
@@ -337,7 +337,7 @@ impl<S: Coarsen> Multilevel<S> {
             let transfer = level.transfer.as_ref().map_or(0, |t| 2 * t.matrices.prolongation.stored());
             let order = level.terms.block() * level.terms.stages();
             let smoother = level.smoother.as_ref().map_or(0.0, |s| s.numbers(order, level.terms.rows()));
-            let inverse = level.inverse.as_ref().map_or(0, |_| level.terms.rows().pow(2));
+            let inverse = level.inverse.as_ref().map_or(0, |inverse| inverse.numbers(level.terms.rows()));
             own + transfer as f64 + smoother + inverse as f64
         };
         self.levels.iter().enumerate().map(level).sum()
@@ -395,10 +395,12 @@ impl<S: Coarsen> Level<S> {
         } else if let Some(matrices) = &matrices {
             coarse = Some((space.galerkin(&terms, matrices)?, None));
         }
+        let last = matrices.is_none();
+        // A system that nothing coarsens is not solved directly behind its user's back.
+        let inverse = if last { Inverse::new(&space, &terms, options.store, depth > 0)? } else { None };
         drop(factors);
         let product = setup::begin_inside(SetupPart::Product);
-        let shared = finest.operator.is_some();
-        let direct = matrices.is_none() && terms.rows() <= coarsest::MOST;
+        let (shared, direct) = (finest.operator.is_some(), inverse.is_some());
         let operator = match finest.operator {
             Some(operator) => Some(operator),
             None if direct && depth > 0 => None,
@@ -410,7 +412,6 @@ impl<S: Coarsen> Level<S> {
         };
         drop(product);
         let _factors = setup::begin_inside(SetupPart::Factors);
-        let inverse = direct.then(|| Inverse::new(&space, &terms, options.store)).transpose()?;
         let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
         let smoother = if direct || alone {
             None
@@ -536,7 +537,7 @@ impl<S: Coarsen> Level<S> {
         self.inverse.as_ref().map_or(0, Inverse::dropped)
     }
 
-    /// The level is solved by its dense inverse.
+    /// The level is solved by its inverse, or by direct factors.
     pub fn is_direct(&self) -> bool {
         self.inverse.is_some()
     }
@@ -565,6 +566,10 @@ impl<S: Coarsen> Level<S> {
 impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
     fn apply(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         cycle(&self.levels, &mut self.work.borrow_mut(), x, y)
+    }
+    /// Where the last level is solved on the host, nothing is recorded.
+    fn recordable(&self) -> bool {
+        self.levels.iter().all(|level| level.inverse.as_ref().is_none_or(Inverse::recordable))
     }
     fn key(&self) -> u64 {
         joined_key(std::iter::once(self.key).chain(self.levels.iter().map(Level::key)))

@@ -13,7 +13,7 @@ pub(crate) use direct::{Costs, costs};
 pub use memory::Memory;
 pub(crate) use memory::too_large;
 
-use crate::matching::MatchingChoice;
+use crate::matching::{MatchingChoice, gathered};
 use crate::method::{MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
@@ -38,11 +38,10 @@ const UNEVEN: f64 = 1e6;
 /// As many weak diagonal entries are nothing to permute rows for.
 pub(crate) const FEW_WEAK: usize = 0;
 
-/// True where rows can be matched: of one matrix, on one rank.
+/// True where rows can be matched: of one matrix, which every rank can have as a whole.
 pub(crate) fn can_match(local: &LocalProblem) -> bool {
-    local.comm.size() == 1
-        && local.numbers.is_none()
-        && (local.terms.terms.len(), local.terms.stages()) == (1, 1)
+    let fits = local.numbers.is_none() || local.unknowns <= gathered::MOST;
+    fits && (local.terms.terms.len(), local.terms.stages()) == (1, 1)
 }
 
 /// What is known of a matrix.
@@ -100,8 +99,10 @@ pub(crate) fn matching_choice(
 ) -> Result<[Option<Event>; 2]> {
     let choice = options.matching.unwrap_or_default();
     if choice == MatchingChoice::On && !can_match(local) {
-        let why = "matching=on: rows are matched on one rank or GPU, of one matrix; leave it to auto, or take one rank";
-        return Err(Error::Unsupported(why.into()));
+        let most = gathered::MOST;
+        return Err(Error::Unsupported(format!(
+            "matching=on: rows are matched of one matrix, on several ranks or GPUs of at most {most} unknowns; leave it to auto, or take one rank"
+        )));
     }
     let weak = diagnosis.weak_diagonal;
     let have = if weak == 1 { "has" } else { "have" };
@@ -110,7 +111,11 @@ pub(crate) fn matching_choice(
     if ladder.iter().any(|a| a.matching) {
         Ok([event("rows matched with columns for the preconditioner"), None])
     } else if weak > FEW_WEAK && choice == MatchingChoice::Auto && !can_match(local) {
-        Ok([None, event("rows not matched with columns, which is done on one rank or GPU alone")])
+        let most = gathered::MOST;
+        let why = format!(
+            "rows not matched with columns, which is done of one matrix, on several ranks of at most {most} unknowns"
+        );
+        Ok([None, event(&why)])
     } else {
         Ok([None, None])
     }
