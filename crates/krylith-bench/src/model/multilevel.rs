@@ -259,7 +259,7 @@ mod tests {
         let made = krylith_problems::generate("laplace:12x12x12").unwrap();
         let krylith_problems::SystemKind::Csr(a) = made.system else { panic!("scalars") };
         let terms = Terms::csr(&a).unwrap();
-        let options = options(&text.parse().unwrap(), 1).unwrap();
+        let options = options(&text.parse().unwrap(), 1, terms.rows()).unwrap();
         let (h, here) = measure(&terms, options, 1).unwrap();
         assert!(here.set_up > 0.0 && here.cycle > 0.0 && here.rate > 0.0);
         let told = self::text("t", &round(), &h, &here);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn other_preconditioners_are_refused() {
-        let error = options(&"ildu".parse().unwrap(), 1).unwrap_err().to_string();
+        let error = options(&"ildu".parse().unwrap(), 1, 1728).unwrap_err().to_string();
         assert!(error.contains("--precond ildu: coarse levels are predicted"), "{error}");
     }
 }

@@ -35,7 +35,7 @@ pub(super) enum Inverse<S: Coarsen> {
     Dense(PointBlock<S>, usize),
     /// L and U.
     #[cfg(feature = "lu")]
-    Sparse(SparseLu),
+    Sparse(Box<SparseLu>),
 }
 
 impl<S: Coarsen> Inverse<S> {
@@ -49,7 +49,10 @@ impl<S: Coarsen> Inverse<S> {
         }
         #[cfg(feature = "lu")]
         if terms.rows() > MOST {
-            return Ok(SparseLu::new(terms, Some(SparseLu::bytes_of(MOST_NUMBERS))).ok().map(Self::Sparse));
+            return Ok(SparseLu::new(terms, Some(SparseLu::bytes_of(MOST_NUMBERS)))
+                .ok()
+                .map(Box::new)
+                .map(Self::Sparse));
         }
         let (inverse, dropped) = invert(terms)?;
         let n = terms.rows();
@@ -97,7 +100,7 @@ impl<S: Coarsen> Inverse<S> {
         match self {
             Self::Dense(operator, _) => operator,
             #[cfg(feature = "lu")]
-            Self::Sparse(factors) => factors,
+            Self::Sparse(factors) => &**factors,
         }
     }
 
