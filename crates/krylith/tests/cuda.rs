@@ -258,7 +258,7 @@ fn a_solver_gives_the_same_on_every_device(_: &Arc<Device>) {
 
 fn rows_are_matched_on_gpus(_: &Arc<Device>) {
     let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
-    conformance::programs::rows_are_matched(&["cuda:0".into(), format!("cuda:{}", all.join(","))]);
+    conformance::matched::rows_are_matched(&["cuda:0".into(), format!("cuda:{}", all.join(","))]);
 }
 
 fn solvers_on_many_threads() {

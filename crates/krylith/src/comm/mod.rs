@@ -17,6 +17,7 @@ mod mpi;
 mod peers;
 mod solo;
 mod team;
+pub(crate) mod wire;
 
 pub use launch::{check_launch, launched};
 #[cfg(feature = "mpi")]

@@ -1,9 +1,10 @@
 //! The whole matrix on every rank, so that each finds the same matching, whatever the ranks.
 
+use crate::comm::wire::{Array, Letter, Reader};
 use crate::comm::{Communicator, agree, gather};
 use crate::matrix::{Csr, Dense};
 use crate::operator::Terms;
-use crate::partition::{RowBlocks, RowNumbers, Rows, distribute, to_bytes, with_ghosts};
+use crate::partition::{RowBlocks, RowNumbers, Rows, distribute, with_ghosts};
 use crate::{Error, Result};
 use rayon::prelude::*;
 
@@ -28,36 +29,37 @@ pub(crate) fn whole(comm: &dyn Communicator, terms: &Terms, own: &Csr, rows: &[u
         Some(halo) => with_ghosts(comm, halo, 1, &nodes)?,
         None => nodes,
     };
-    let column = |j: u32| nodes[j as usize / block] * block as f64 + (j as usize % block) as f64;
-    let mut letter = Vec::with_capacity(1 + 2 * (rows.len() + own.nonzeros()));
-    letter.push(rows.len() as f64);
-    letter.extend(rows.iter().map(|&row| row as f64));
-    letter.extend(own.row_ptr().windows(2).map(|w| (w[1] - w[0]) as f64));
-    letter.extend(own.col().iter().map(|&j| column(j)));
-    letter.extend_from_slice(own.values());
-    let letters = gather(comm, &to_bytes(&letter))?;
+    let column = |&j: &u32| nodes[j as usize / block] as u32 * block as u32 + j % block as u32;
+    let mut letter = Letter::new(8 + 12 * (rows.len() + own.nonzeros()));
+    letter.put([rows.len() as u64].par_iter().copied());
+    letter.put(rows.par_iter().copied());
+    letter.put_lengths(own.row_ptr());
+    letter.put(own.col().par_iter().map(column));
+    letter.put(own.values().par_iter().copied());
+    let letters = gather(comm, &letter.bytes())?;
     agree(comm, assembled(&letters))
 }
 
 /// Rows as a rank sent them.
-struct Sent {
-    /// Numbers and lengths.
-    rows: Vec<(usize, usize)>,
-    col: Vec<u32>,
-    values: Vec<f64>,
+struct Sent<'a> {
+    numbers: Vec<u64>,
+    lengths: Vec<u32>,
+    col: Array<'a, u32>,
+    values: Array<'a, f64>,
 }
 
-impl Sent {
-    fn read(letter: &[u8]) -> Option<Self> {
-        let numbers: Vec<f64> = letter.as_chunks::<8>().0.iter().map(|v| f64::from_le_bytes(*v)).collect();
-        let (&count, rest) = numbers.split_first()?;
-        let (rows, rest) = rest.split_at_checked(count as usize)?;
-        let (lengths, rest) = rest.split_at_checked(count as usize)?;
-        let rows: Vec<_> =
-            rows.iter().zip(lengths).map(|(row, length)| (*row as usize, *length as usize)).collect();
-        let (col, values) = rest.split_at_checked(rows.iter().map(|row| row.1).sum())?;
-        let col = col.iter().map(|&j| j as u32).collect();
-        Some(Self { rows, col, values: values.to_vec() })
+impl<'a> Sent<'a> {
+    fn read((rank, letter): (usize, &'a Vec<u8>)) -> Result<Self> {
+        let mut from = Reader::new(letter, rank);
+        let rows = from.take::<u64>(1)?[0] as usize;
+        let numbers = from.take(rows)?;
+        let (lengths, entries) = from.lengths(rows)?;
+        Ok(Self { numbers, lengths, col: from.array(entries)?, values: from.array(entries)? })
+    }
+
+    /// Number and length of each row.
+    fn rows(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.numbers.iter().zip(&self.lengths).map(|(&row, &length)| (row as usize, length as usize))
     }
 }
 
@@ -66,26 +68,26 @@ fn assembled(letters: &[Vec<u8>]) -> Result<Csr> {
     let wrong = |rank: usize| {
         Error::invalid(format!("rows of rank {rank}, to be matched with columns: not those of a system"))
     };
-    let read = |(rank, letter): (usize, &Vec<u8>)| Sent::read(letter).ok_or_else(|| wrong(rank));
-    let sent: Vec<Sent> = letters.iter().enumerate().map(read).collect::<Result<_>>()?;
-    let n = sent.iter().map(|own| own.rows.len()).sum::<usize>();
+    let sent: Vec<Sent> = letters.iter().enumerate().map(Sent::read).collect::<Result<_>>()?;
+    let n = sent.iter().map(|own| own.numbers.len()).sum::<usize>();
     let mut row_ptr = vec![0; n + 1];
     for (rank, own) in sent.iter().enumerate() {
-        for &(row, length) in &own.rows {
+        for (row, length) in own.rows() {
             *row_ptr.get_mut(row + 1).ok_or_else(|| wrong(rank))? = length;
         }
     }
     (0..n).for_each(|i| row_ptr[i + 1] += row_ptr[i]);
     let mut entries = vec![(0, 0.0); row_ptr[n]];
     for (rank, own) in sent.iter().enumerate() {
-        let mut own_entries = own.col.iter().copied().zip(own.values.iter().copied());
-        for &(row, length) in &own.rows {
+        let mut at = 0;
+        for (row, length) in own.rows() {
             // A row that two ranks have is as long as the last has it.
-            let to = entries[row_ptr[row]..row_ptr[row + 1]].iter_mut();
-            if to.len() != length || own.values.len() != own.col.len() {
+            let to = &mut entries[row_ptr[row]..row_ptr[row + 1]];
+            if to.len() != length {
                 return Err(wrong(rank));
             }
-            to.zip(&mut own_entries).for_each(|(to, entry)| *to = entry);
+            to.iter_mut().zip(at..).for_each(|(to, p)| *to = (own.col.at(p), own.values.at(p)));
+            at += length;
         }
     }
     let mut rest = &mut entries[..];
@@ -102,13 +104,6 @@ fn assembled(letters: &[Vec<u8>]) -> Result<Csr> {
 
 /// These rows of a whole matrix, with a halo of their own. Collective.
 pub(crate) fn part(comm: &dyn Communicator, whole: &Csr, numbers: &[u64]) -> Result<Terms<'static>> {
-    let mut own = RowBlocks { row_ptr: vec![0], ..RowBlocks::default() };
-    for &i in numbers {
-        let (col, values) = whole.row(i as usize);
-        own.col.extend(col.iter().map(|&j| u64::from(j)));
-        own.values.extend_from_slice(values);
-        own.row_ptr.push(own.col.len());
-    }
-    let terms = vec![(Dense::identity(1), own)];
+    let terms = vec![(Dense::identity(1), RowBlocks::of_rows(whole, numbers))];
     Ok(distribute(comm, Rows { numbers: numbers.to_vec(), block: 1, terms })?.terms)
 }

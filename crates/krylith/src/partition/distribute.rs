@@ -2,7 +2,7 @@
 
 use super::{Halo, Numbering, Part};
 use crate::comm::{Communicator, agree, gather};
-use crate::matrix::{Bsr, Dense};
+use crate::matrix::{Bsr, Csr, Dense};
 use crate::operator::Terms;
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -128,6 +128,29 @@ impl Rows {
 }
 
 impl RowBlocks {
+    /// These rows of a matrix of scalars, in the order given; its columns are global numbers.
+    ///
+    /// ```
+    /// use krylith::{matrix::Csr, partition::RowBlocks};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+    /// let second = RowBlocks::of_rows(&a, &[1]);
+    /// assert_eq!((second.row_ptr, second.col, second.values), (vec![0, 2], vec![0, 1], vec![1.0, 3.0]));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// A number that is not a row's.
+    pub fn of_rows(a: &Csr, rows: &[u64]) -> Self {
+        let mut own = Self { row_ptr: vec![0], ..Self::default() };
+        for &i in rows {
+            let (col, values) = a.row(i as usize);
+            own.col.extend(col.iter().map(|&j| u64::from(j)));
+            own.values.extend_from_slice(values);
+            own.row_ptr.push(own.col.len());
+        }
+        own
+    }
+
     /// The same rows in local columns.
     fn localise(self, numbers: &[u64], block: usize, nodes: usize, numbering: &Numbering) -> Result<Bsr> {
         let bb = block * block;

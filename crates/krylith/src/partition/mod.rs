@@ -25,10 +25,10 @@ mod subdomains;
 
 pub use choose::{MANY_GHOSTS, PartitionSpec, choose, enough_rows};
 pub use distribute::{RowBlocks, Rows, distribute};
-#[cfg(feature = "cuda")]
-pub(crate) use ghosts::from_bytes;
+pub(crate) use ghosts::to_owners;
 pub use ghosts::with_ghosts;
-pub(crate) use ghosts::{to_bytes, to_owners};
+#[cfg(feature = "cuda")]
+pub(crate) use ghosts::{from_bytes, to_bytes};
 pub use halo::{Halo, Neighbour, Numbering};
 pub(crate) use numbers::OwnRows;
 pub use numbers::RowNumbers;

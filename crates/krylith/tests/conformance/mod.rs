@@ -18,6 +18,7 @@ pub mod gathered;
 pub mod ildu;
 #[cfg(feature = "cuda")]
 pub mod lender;
+pub mod matched;
 pub mod memory;
 pub mod method;
 pub mod multilevel;

@@ -1,5 +1,6 @@
 //! Systems whose diagonal entries are zero: rows matched with columns, and direct factors.
 
+use crate::conformance::matched::{error, known, moved, rhs, rows_are_matched};
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Csr, Dense, KroneckerSum};
 use krylith::partition::{RowBlocks, Rows};
@@ -8,44 +9,13 @@ use krylith::{Error, Options, Outcome, Problem, Solver};
 
 const UNKNOWNS: usize = 500;
 
-/// A tridiagonal matrix that is not symmetric, times `scale`, its rows moved down by seven places.
-fn moved(scale: f64) -> Csr {
-    moved_of(UNKNOWNS, scale)
-}
-
-fn moved_of(n: usize, scale: f64) -> Csr {
-    let mut entries = Vec::new();
-    for i in 0..n {
-        let row = ((i + 7) % n) as u32;
-        for (j, v) in [(i.wrapping_sub(1), -1.0), (i, 3.0), (i + 1, -1.5)] {
-            if j < n {
-                entries.push((row, j as u32, scale * v));
-            }
-        }
-    }
-    Csr::from_triplets(n, n, &entries).unwrap()
-}
-
-fn known(i: usize) -> f64 {
-    1.0 + (i % 5) as f64
-}
-
-fn rhs(a: &Csr) -> Vec<f64> {
-    let row = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * known(j as usize)).sum();
-    (0..a.rows()).map(row).collect()
-}
-
-fn error(x: &[f64]) -> f64 {
-    x.iter().enumerate().map(|(i, x)| (x - known(i)).abs()).fold(0.0, f64::max)
-}
-
 fn options(text: &str) -> Options {
     format!("device=cpu threads=1 rtol=1e-10 {text}").parse().unwrap()
 }
 
 #[test]
 fn matched_rows_have_factors() {
-    let (a, twice) = (moved(1.0), moved(2.0));
+    let (a, twice) = (moved(UNKNOWNS, 1.0), moved(UNKNOWNS, 2.0));
     for (store, most) in [("f64", 2), ("f32", 20)] {
         let wanted = options(&format!("method=bicgstab precond=ildu:cut=whole matching=on store={store}"));
         let mut solver = Solver::new(&a, &wanted).unwrap();
@@ -69,13 +39,13 @@ fn matched_rows_have_factors() {
 
 #[test]
 fn matched_rows_solve_on_this_machine() {
-    crate::conformance::programs::rows_are_matched(&["cpu".into()]);
+    rows_are_matched(&["cpu".into()]);
 }
 
 #[test]
 fn auto_matches_rows_and_says_so() {
     // Direct factors do not begin with so few.
-    let a = moved_of(90, 1.0);
+    let a = moved(90, 1.0);
     let mut x = vec![0.0; 90];
     let mut solver = Solver::new(&a, &options("")).unwrap();
     let solution = solver.solve(&rhs(&a), &mut x).unwrap();
@@ -86,7 +56,7 @@ fn auto_matches_rows_and_says_so() {
 
 #[test]
 fn matching_is_refused_where_it_is_not_done() {
-    let diagonal = krylith::matrix::Bsr::from_csr(&moved(1.0), 1).unwrap();
+    let diagonal = krylith::matrix::Bsr::from_csr(&moved(UNKNOWNS, 1.0), 1).unwrap();
     let k =
         KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.1, diagonal.clone(), diagonal).unwrap();
     let refused = Solver::new(&k, &options("precond=ildu matching=on")).map(|_| ());
@@ -96,7 +66,7 @@ fn matching_is_refused_where_it_is_not_done() {
 #[cfg(feature = "lu")]
 #[test]
 fn direct_factors_solve_at_once() {
-    let a = moved(1.0);
+    let a = moved(UNKNOWNS, 1.0);
     let mut x = vec![0.0; UNKNOWNS];
     let mut solver = Solver::new(&a, &options("precond=lu")).unwrap();
     let solution = solver.solve(&rhs(&a), &mut x).unwrap();
@@ -108,19 +78,13 @@ fn direct_factors_solve_at_once() {
 /// The rows of a matrix that are this rank's, dealt out one by one.
 fn dealt(a: &Csr, rank: usize, ranks: usize) -> Rows {
     let numbers: Vec<u64> = (0..a.rows()).filter(|i| i * 7 % ranks == rank).map(|i| i as u64).collect();
-    let mut own = RowBlocks { row_ptr: vec![0], ..RowBlocks::default() };
-    for &i in &numbers {
-        let (col, values) = a.row(i as usize);
-        own.col.extend(col.iter().map(|&j| u64::from(j)));
-        own.values.extend_from_slice(values);
-        own.row_ptr.push(own.col.len());
-    }
+    let own = RowBlocks::of_rows(a, &numbers);
     Rows { numbers, block: 1, terms: vec![(Dense::identity(1), own)] }
 }
 
 #[test]
 fn ranks_find_the_matching_of_one() {
-    let (a, twice) = (moved(1.0), moved(2.0));
+    let (a, twice) = (moved(UNKNOWNS, 1.0), moved(UNKNOWNS, 2.0));
     for (precond, same) in [("jacobi", true), ("ildu", false)] {
         let options = options(&format!("method=bicgstab precond={precond} matching=on"));
         let mut counts = Vec::new();

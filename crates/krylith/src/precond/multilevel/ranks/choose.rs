@@ -99,7 +99,7 @@ impl Among<'_> {
     }
 
     /// What nodes of others are, by what their owners say; `f` gets places.
-    fn exchange<T: super::wire::Wire + Default>(
+    fn exchange<T: crate::comm::wire::Wire + Default>(
         self,
         of: impl Fn(usize) -> T,
         mut f: impl FnMut(usize, T),

@@ -8,7 +8,6 @@ mod neighbourhood;
 pub(crate) mod rows;
 mod runs;
 mod share;
-mod wire;
 
 pub(super) use level::{Joint, Next, Route, level};
 pub use neighbourhood::Neighbourhood;

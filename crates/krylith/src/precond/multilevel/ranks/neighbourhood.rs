@@ -7,9 +7,9 @@ use super::super::host::FINE;
 use super::super::host::parallel::Rows;
 use super::rows::append_ascending;
 use super::runs::Runs;
-use super::wire::{Letter, Reader, Wire, packed};
 use crate::Result;
 use crate::comm::Communicator;
+use crate::comm::wire::{Letter, Reader, Wire, packed};
 use crate::matrix::Bsr;
 use crate::partition::{Halo, RowNumbers};
 use rayon::prelude::*;
@@ -185,7 +185,7 @@ impl<'a> Neighbourhood<'a> {
             let entries = ends[0]..ends[list.len()];
             let col = &rows.col[entries.clone()];
             let mut letter = Letter::new(4 * list.len() + if self.listed { 24 } else { 16 } * entries.len());
-            letter.put(ends.par_windows(2).map(|w| (w[1] - w[0]) as u32));
+            letter.put_lengths(ends);
             letter.put(col.par_iter().map(|&j| self.name(j)));
             if self.listed {
                 letter.put(col.par_iter().map(|&j| self.number(j as usize)));
@@ -197,8 +197,7 @@ impl<'a> Neighbourhood<'a> {
         let mut read = Vec::new();
         for (from, nodes) in asked.iter().enumerate() {
             let mut bytes = Reader::new(&replies[from], from);
-            let lengths: Vec<u32> = bytes.take(nodes.len())?;
-            let entries = lengths.iter().map(|&length| length as usize).sum::<usize>();
+            let (lengths, entries) = bytes.lengths(nodes.len())?;
             let names = bytes.array::<u64>(entries)?;
             let numbers = if self.listed { Some(bytes.array::<u64>(entries)?) } else { None };
             read.push((lengths, entries, names, numbers, bytes.array::<f64>(entries)?));

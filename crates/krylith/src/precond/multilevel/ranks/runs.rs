@@ -1,7 +1,7 @@
 //! Numbers of nodes in a whole level, rank by rank.
 
-use super::wire::{Reader, packed};
 use crate::Result;
+use crate::comm::wire::{Reader, packed};
 use crate::comm::{Communicator, gather};
 use crate::partition::Halo;
 use rayon::prelude::*;

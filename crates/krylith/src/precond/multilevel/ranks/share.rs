@@ -12,10 +12,10 @@ use super::distinct::Distinct;
 use super::neighbourhood::{Neighbourhood, all_to_all};
 use super::rows::{append_ascending, fill_ascending};
 use super::runs::Runs;
-use super::wire::{Array, Letter, Reader};
 use super::{NearTransfer, local_transfer, unchanged};
 use crate::Result;
 use crate::comm::Communicator;
+use crate::comm::wire::{Array, Letter, Reader};
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::Terms;
@@ -52,7 +52,7 @@ impl FarRows {
         let ends = &rows.row_ptr[range.start..=range.end];
         let entries = ends[0]..ends[ends.len() - 1];
         let mut letter = Letter::new(4 * range.len() + 8 * (1 + square) * entries.len());
-        letter.put(ends.par_windows(2).map(|w| (w[1] - w[0]) as u32));
+        letter.put_lengths(ends);
         letter.put(rows.col[entries.clone()].par_iter().map(|&j| number(j)));
         letter.put(rows.values[entries.start * square..entries.end * square].par_iter().copied());
         letter.bytes()
@@ -60,8 +60,7 @@ impl FarRows {
 
     /// Takes `count` rows behind these.
     fn take(&mut self, from: &mut Reader, count: usize, square: usize) -> Result<()> {
-        let lengths: Vec<u32> = from.take(count)?;
-        let entries = lengths.iter().map(|&length| length as usize).sum::<usize>();
+        let (lengths, entries) = from.lengths(count)?;
         self.lengths.extend(lengths);
         self.col.extend(from.take::<u64>(entries)?);
         self.values.extend(from.take::<f64>(entries * square)?);
@@ -88,7 +87,7 @@ fn interpolation_letter(
     let entries = ends[0]..ends[range.len()];
     let named = Distinct::of(&rows.col[entries.clone()], columns);
     let mut letter = Letter::new(4 * range.len() + 8 + 8 * named.list.len() + 12 * entries.len());
-    letter.put(ends.par_windows(2).map(|w| (w[1] - w[0]) as u32));
+    letter.put_lengths(ends);
     letter.put([named.list.len() as u64].par_iter().copied());
     letter.put(named.list.par_iter().map(|&j| number(j)));
     letter.put(rows.col[entries.clone()].par_iter().map(|&j| named.place(j)));
@@ -107,8 +106,7 @@ struct Interpolation<'a> {
 
 impl<'a> Interpolation<'a> {
     fn read(mut from: Reader<'a>, rows: usize) -> Result<Self> {
-        let lengths: Vec<u32> = from.take(rows)?;
-        let entries = lengths.iter().map(|&length| length as usize).sum::<usize>();
+        let (lengths, entries) = from.lengths(rows)?;
         let names = from.take::<u64>(1)?[0] as usize;
         Ok(Self {
             lengths,
@@ -306,38 +304,36 @@ impl Share {
         let (n, square) = (self.coarse.all(), a.block() * a.block());
         let (own_col, own_values) = (a.col(), a.values());
         let number = |j: u32| self.coarse.number(ghosts, j) as u32;
-        let own_lengths: Vec<u32> = a.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32).collect();
-        let mut letter = Letter::new(4 * own_lengths.len() + (4 + 8 * square) * own_col.len());
-        letter.put(own_lengths.par_iter().copied());
+        let mut letter = Letter::new(4 * a.block_rows() + (4 + 8 * square) * own_col.len());
+        letter.put_lengths(a.row_ptr());
         letter.put(own_col.par_iter().map(|&j| number(j)));
         letter.put(own_values.par_iter().copied());
         let letters = to_others(comm, letter.bytes())?;
-        // Own rows are read where they are.
-        let mut readers: Vec<Reader> =
-            letters.iter().enumerate().map(|(rank, bytes)| Reader::new(bytes, rank)).collect();
-        let mut row_ptr = Vec::with_capacity(n + 1);
-        row_ptr.push(0);
-        let mut lengths = Vec::new();
-        for (rank, from) in readers.iter_mut().enumerate() {
-            let count = (self.coarse.begins[rank + 1] - self.coarse.begins[rank]) as usize;
-            let of_rank = if rank == comm.rank() { own_lengths.clone() } else { from.take(count)? };
-            for &length in &of_rank {
+        let (mut row_ptr, mut parts) = (vec![0], Vec::new());
+        for (rank, bytes) in letters.iter().enumerate() {
+            let mut from = Reader::new(bytes, rank);
+            let rows = (self.coarse.begins[rank + 1] - self.coarse.begins[rank]) as usize;
+            let (lengths, entries) = match rank == comm.rank() {
+                true => (a.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32).collect(), own_col.len()),
+                false => from.lengths(rows)?,
+            };
+            for &length in &lengths {
                 row_ptr.push(row_ptr[row_ptr.len() - 1] + length as usize);
             }
-            lengths.push(of_rank);
+            parts.push((lengths, entries, from));
         }
-        let all = row_ptr[row_ptr.len() - 1];
+        let all = row_ptr[n];
         let (mut all_col, mut all_values) = (vec![0; all], vec![0.0; all * square]);
         let (mut col, mut values) = (&mut all_col[..], &mut all_values[..]);
-        for (rank, (from, lengths)) in readers.iter_mut().zip(&lengths).enumerate() {
-            let entries = lengths.iter().map(|&length| length as usize).sum::<usize>();
+        for (rank, (lengths, entries, mut from)) in parts.into_iter().enumerate() {
             let to_col = col.split_off_mut(..entries).unwrap_or_default();
             let to = values.split_off_mut(..entries * square).unwrap_or_default();
             if rank == comm.rank() {
-                fill_ascending(lengths, square, |p| number(own_col[p]), |k| own_values[k], to_col, to);
+                // Own rows are read where they are.
+                fill_ascending(&lengths, square, |p| number(own_col[p]), |k| own_values[k], to_col, to);
             } else {
                 let (col, values) = (from.array::<u32>(entries)?, from.array::<f64>(entries * square)?);
-                fill_ascending(lengths, square, |p| col.at(p), |k| values.at(k), to_col, to);
+                fill_ascending(&lengths, square, |p| col.at(p), |k| values.at(k), to_col, to);
             }
         }
         Ok(Bsr::from_storage(a.block(), Storage::host(n, n, row_ptr, all_col, all_values)))
@@ -374,7 +370,7 @@ fn to_others(comm: &dyn Communicator, letter: Vec<u8>) -> Result<Vec<Vec<u8>>> {
 /// Whether coarsening leaves couplings between ranks out. Collective.
 fn is_local(comm: &dyn Communicator, border: Border, halo: &Halo) -> Result<bool> {
     // Of 252³ nodes on each of two GPUs, in slabs, 0.4 % are ghosts; of the 46,000 that stay two levels below some thousands. Left out there too, 19
-    // iterations instead of 17, and 289 ms in all instead of 308.
+    // iterations instead of 17, and 289 ms in all instead of 308 in one process (bench/runs/2026-11-23-h200x2-levels/borders.json).
     let long = halo.ghosts > LONG_BORDER;
     let mut wide = [f64::from(u8::from(long)), f64::from(u8::from(halo.ghosts * FEW_GHOSTS > halo.own))];
     comm.sum(&mut wide)?;

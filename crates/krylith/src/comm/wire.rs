@@ -59,6 +59,11 @@ impl Letter {
         self.written = end;
     }
 
+    /// The lengths of rows that end and begin at these, as `u32`.
+    pub fn put_lengths(&mut self, row_ptr: &[usize]) {
+        self.put(row_ptr.par_windows(2).map(|w| (w[1] - w[0]) as u32));
+    }
+
     /// The message.
     pub fn bytes(self) -> Vec<u8> {
         self.bytes
@@ -99,7 +104,17 @@ impl<'a> Reader<'a> {
         Ok(own.par_chunks_exact(T::SIZE).with_min_len(FEW).map(T::take).collect())
     }
 
-    /// The same, to be read where it is.
+    /// The lengths of the next `rows` rows, and how many entries they have together.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn lengths(&mut self, rows: usize) -> Result<(Vec<u32>, usize)> {
+        let lengths: Vec<u32> = self.take(rows)?;
+        let entries = lengths.iter().map(|&length| length as usize).sum();
+        Ok((lengths, entries))
+    }
+
+    /// The same as `take`, to be read where it is.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -110,7 +125,7 @@ impl<'a> Reader<'a> {
     fn stretch(&mut self, bytes: usize) -> Result<&'a [u8]> {
         if self.rest.len() < bytes {
             return Err(Error::invalid(format!(
-                "rank {} sent {} bytes of a coarse level where {bytes} were expected",
+                "rank {} sent {} bytes where {bytes} were expected",
                 self.rank,
                 self.rest.len()
             )));
