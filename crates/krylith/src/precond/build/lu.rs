@@ -31,7 +31,8 @@ pub(super) fn build<S: SolverSpace>(
         ))),
     };
     let p = agree(space.comm(), made)?;
-    let (kind, most) = if p.is_cholesky() { ("Cholesky", "") } else { ("LU", "at most ") };
+    let kind = p.kind();
+    let most = if kind == "LU" { "at most " } else { "" };
     let set_up = seconds(start.elapsed().as_secs_f64());
     let info = PrecondInfo {
         name: "lu".into(),

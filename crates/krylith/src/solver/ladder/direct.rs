@@ -67,7 +67,7 @@ impl Costs {
             false => (INCOMPLETE[0] * entries + cut, ITERATION * entries),
             true => (GPU[0], GPU[1]),
         };
-        let numbers = fill(terms) * (order * order) as f64;
+        let numbers = fill(terms, symmetric) * (order * order) as f64;
         let pivots = if symmetric { 1.0 } else { PIVOTS };
         let direct = FACTOR[0] * numbers * pivots + FACTOR[1] * local.unknowns as f64;
         Self { direct, incomplete, iteration, on_gpu, others: others(terms) }
@@ -95,8 +95,8 @@ fn others(terms: &Terms) -> f64 {
 
 /// Blocks of a Cholesky factor under a good ordering: those of a nested dissection whose largest separator is the widest level,
 /// as George (1973) counts them on grids, n log₂ w and w² up to factors, which are fitted.
-fn fill(terms: &Terms) -> f64 {
-    let levels = Levels::of(terms);
+fn fill(terms: &Terms, symmetric: bool) -> f64 {
+    let levels = Levels::of(terms, symmetric);
     let n = terms.block_rows() as f64;
     let parts: f64 = levels.parts.iter().map(|part| part.separators()).sum();
     let widest = levels.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
@@ -104,7 +104,8 @@ fn fill(terms: &Terms) -> f64 {
 }
 
 /// Breadth-first levels of the columns, two of which are neighbours if a row has both: that is the graph whose separators bound
-/// the fill of L U whatever the pivots (George and Ng 1987), and it is the same for any order of the rows.
+/// the fill of L U whatever the pivots (George and Ng 1987), and it is the same for any order of the rows. Of a symmetric matrix it is the matrix's own
+/// graph.
 struct Levels {
     parts: Vec<Part>,
     /// Rows, or columns, with so many entries that they are left out.
@@ -113,7 +114,7 @@ struct Levels {
 
 /// A connected part of the graph.
 struct Part {
-    /// Columns of the widest level, halved: with symmetric patterns a level is two of the matrix's own graph.
+    /// Columns of the widest level; halved where a level is two of the matrix's own graph.
     width: usize,
     levels: usize,
 }
@@ -127,8 +128,8 @@ impl Part {
 }
 
 impl Levels {
-    fn of(terms: &Terms) -> Self {
-        let mut graph = Graph::of(terms);
+    fn of(terms: &Terms, symmetric: bool) -> Self {
+        let mut graph = Graph::of(terms, symmetric);
         let dense = |met: &[u8]| met.iter().filter(|&&met| met == NEVER).count();
         let dense = dense(&graph.met_row).max(dense(&graph.met));
         let (mut parts, mut queue) = (Vec::new(), Vec::with_capacity(graph.met.len()));
@@ -143,12 +144,11 @@ impl Levels {
     }
 }
 
-/// Rows with their columns, columns with their rows, and the last pass that has met each.
+/// Rows with their columns, columns with their rows where these are others, and the last pass that has met each.
 struct Graph<'a> {
     row_ptr: Cow<'a, [usize]>,
     col: Cow<'a, [u32]>,
-    col_ptr: Vec<usize>,
-    row: Vec<u32>,
+    columns: Option<(Vec<usize>, Vec<u32>)>,
     met_row: Vec<u8>,
     met: Vec<u8>,
 }
@@ -157,9 +157,16 @@ struct Graph<'a> {
 const NEVER: u8 = u8::MAX;
 
 impl<'a> Graph<'a> {
-    fn of(terms: &'a Terms) -> Self {
+    fn of(terms: &'a Terms, symmetric: bool) -> Self {
         let n = terms.block_rows();
         let (row_ptr, col) = pattern(terms);
+        let many = (10.0 * (n as f64).sqrt()).max(16.0) as usize;
+        let met =
+            |ptr: &[usize]| ptr.windows(2).map(|w| if w[1] - w[0] > many { NEVER } else { 0 }).collect();
+        if symmetric {
+            let met = met(&row_ptr);
+            return Self { row_ptr, col, columns: None, met_row: Vec::new(), met };
+        }
         let mut col_ptr = vec![0usize; n + 1];
         col.iter().for_each(|&j| col_ptr[j as usize + 1] += 1);
         (0..n).for_each(|j| col_ptr[j + 1] += col_ptr[j]);
@@ -170,11 +177,8 @@ impl<'a> Graph<'a> {
                 next[j as usize] += 1;
             }
         }
-        let many = (10.0 * (n as f64).sqrt()).max(16.0) as usize;
-        let met =
-            |ptr: &[usize]| ptr.windows(2).map(|w| if w[1] - w[0] > many { NEVER } else { 0 }).collect();
         let (met_row, met) = (met(&row_ptr), met(&col_ptr));
-        Self { row_ptr, col, col_ptr, row, met_row, met }
+        Self { row_ptr, col, columns: Some((col_ptr, row)), met_row, met }
     }
 
     /// The levels of columns around `from`, and a column of the last.
@@ -183,30 +187,40 @@ impl<'a> Graph<'a> {
         queue.push(from as u32);
         self.met[from] = pass;
         let (mut part, mut far) = (Part { width: 1, levels: 0 }, from);
+        let own = if self.columns.is_some() { 2 } else { 1 };
         let mut level = 0..1;
         while !level.is_empty() {
-            part.width = part.width.max(level.len().div_ceil(2));
-            part.levels += 2;
+            part.width = part.width.max(level.len().div_ceil(own));
+            part.levels += own;
             far = queue[level.start] as usize;
             let end = level.end;
             for at in level {
                 let j = queue[at] as usize;
-                for &i in &self.row[self.col_ptr[j]..self.col_ptr[j + 1]] {
+                let Some((col_ptr, row)) = &self.columns else {
+                    enter(&self.col[self.row_ptr[j]..self.row_ptr[j + 1]], &mut self.met, pass, queue);
+                    continue;
+                };
+                for &i in &row[col_ptr[j]..col_ptr[j + 1]] {
                     let i = i as usize;
                     if self.met_row[i] < pass {
                         self.met_row[i] = pass;
-                        for &k in &self.col[self.row_ptr[i]..self.row_ptr[i + 1]] {
-                            if self.met[k as usize] < pass {
-                                self.met[k as usize] = pass;
-                                queue.push(k);
-                            }
-                        }
+                        enter(&self.col[self.row_ptr[i]..self.row_ptr[i + 1]], &mut self.met, pass, queue);
                     }
                 }
             }
             level = end..queue.len();
         }
         (part, far)
+    }
+}
+
+/// Columns that this pass has not met join the queue.
+fn enter(columns: &[u32], met: &mut [u8], pass: u8, queue: &mut Vec<u32>) {
+    for &k in columns {
+        if met[k as usize] < pass {
+            met[k as usize] = pass;
+            queue.push(k);
+        }
     }
 }
 
@@ -256,9 +270,9 @@ mod tests {
         for (shape, width) in
             [([40, 40, 1], 40..=42), ([500, 1, 1], 1..=1), ([10, 200, 1], 10..=12), ([10, 10, 10], 60..=80)]
         {
-            for stride in [1, 1_000_003] {
+            for (stride, symmetric) in [(1, true), (1, false), (1_000_003, false)] {
                 let terms = grid(shape, stride);
-                let levels = Levels::of(&Terms::csr(&terms).unwrap());
+                let levels = Levels::of(&Terms::csr(&terms).unwrap(), symmetric);
                 assert_eq!(levels.parts.len(), 1);
                 assert!(width.contains(&levels.parts[0].width), "{shape:?}: {}", levels.parts[0].width);
             }
@@ -280,8 +294,10 @@ mod tests {
         let n = 2000u32;
         let arrow = (1..n).flat_map(|i| [(i, i, 2.0), (i, 0, 1.0), (0, i, 1.0)]).chain([(0, 0, 2.0)]);
         let arrow = Csr::from_triplets(2000, 2000, &arrow.collect::<Vec<_>>()).unwrap();
-        let levels = Levels::of(&Terms::csr(&arrow).unwrap());
-        assert_eq!(levels.dense, 1);
+        for symmetric in [true, false] {
+            let levels = Levels::of(&Terms::csr(&arrow).unwrap(), symmetric);
+            assert_eq!(levels.dense, 1);
+        }
     }
 
     /// Fill as faer's symbolic factorisation counts it after AMD.
@@ -290,8 +306,10 @@ mod tests {
         for (shape, numbers) in
             [([100, 100, 1], 2.06e5), ([400, 400, 1], 7.2e6), ([16, 16, 16], 3.95e5), ([32, 32, 32], 1.06e7)]
         {
-            let ratio = fill(&Terms::csr(&grid(shape, 1)).unwrap()) / numbers;
-            assert!((0.33..3.0).contains(&ratio), "{shape:?}: {ratio}");
+            for symmetric in [true, false] {
+                let ratio = fill(&Terms::csr(&grid(shape, 1)).unwrap(), symmetric) / numbers;
+                assert!((0.33..3.0).contains(&ratio), "{shape:?}: {ratio}");
+            }
         }
     }
 }

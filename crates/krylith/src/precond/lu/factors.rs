@@ -1,0 +1,353 @@
+//! The factors themselves: which kind a matrix gets, and how it is asked whether they solve anything.
+
+use super::SparseLu;
+use crate::{Error, Result};
+use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
+use faer::perm::PermRef;
+use faer::sparse::linalg::cholesky::{
+    CholeskySymbolicParams, IntranodeLbltRef, LltRef, SymbolicCholesky, SymmetricOrdering,
+    factorize_symbolic_cholesky,
+};
+use faer::sparse::linalg::lu::{LuRef, LuSymbolicParams, NumericLu, SymbolicLu, factorize_symbolic_lu};
+use faer::sparse::linalg::{LuError, SupernodalThreshold, qr};
+use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
+use faer::{Conj, MatMut, Par, Side};
+
+/// Two mirrored entries are equal up to this, relative to the larger.
+const EQUAL: f64 = 1e-13;
+/// What a solve with random numbers may leave over of them: factors that leave more are those of a singular system.
+const LEFT: f64 = 0.5;
+/// The same of L B Lᵀ, whose pivots come from within supernodes alone: where it leaves more, those of L U are better.
+const LEFT_SYMMETRIC: f64 = 1e-6;
+/// Operations for each number of a factor, as a share of what `faer` asks for by itself, from which on supernodes are made. Columns one by
+/// one take three to five times as long on systems of 200 to 6,000 unknowns (one core); where there are no supernodes, as in an arrow,
+/// supernodes take a thousand times as long.
+const SUPERNODES: SupernodalThreshold = SupernodalThreshold(0.12);
+/// What to do about a system without an inverse.
+const SINGULAR: &str = "try an incomplete one, such as ildu:cut=whole,shift=1e-6, or name the null vectors";
+
+/// One right-hand side, and what a solve needs beside it.
+pub(super) struct Work {
+    pub x: Vec<f64>,
+    stack: MemBuffer,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self { x: Vec::new(), stack: MemBuffer::new(StackReq::EMPTY) }
+    }
+}
+
+/// Factors of the values that were given last.
+pub(super) enum Factors {
+    /// None could be made, or there are no rows.
+    None,
+    Cholesky {
+        symbolic: SymbolicCholesky<usize>,
+        values: Vec<f64>,
+    },
+    /// B has blocks of order 1 and 2.
+    Symmetric {
+        symbolic: SymbolicCholesky<usize>,
+        values: Vec<f64>,
+        subdiagonal: Vec<f64>,
+        /// Of the pivots: forward and inverse.
+        perm: [Vec<usize>; 2],
+    },
+    Lu {
+        symbolic: SymbolicLu<usize>,
+        numeric: NumericLu<usize, f64>,
+        most: usize,
+    },
+}
+
+/// A matrix by columns, rows of each in order.
+pub(super) struct Columns {
+    pub col_ptr: Vec<usize>,
+    pub rows: Vec<usize>,
+    pub values: Vec<f64>,
+}
+
+impl Factors {
+    fn solve_scratch(&self) -> StackReq {
+        match self {
+            Factors::None => StackReq::EMPTY,
+            Factors::Cholesky { symbolic, .. } | Factors::Symmetric { symbolic, .. } => {
+                symbolic.solve_in_place_scratch::<f64>(1, Par::Seq)
+            }
+            Factors::Lu { symbolic, .. } => symbolic.solve_in_place_scratch::<f64>(1, Par::Seq),
+        }
+    }
+
+    /// x ← A⁻¹ x.
+    pub fn solve(&self, work: &mut Work) -> Result<()> {
+        let n = work.x.len();
+        let x = MatMut::from_column_major_slice_mut(&mut work.x, n, 1);
+        let stack = MemStack::new(&mut work.stack);
+        match self {
+            Factors::None if n == 0 => {}
+            Factors::None => {
+                return Err(Error::invalid("lu: the last values had no factors; give values that have some"));
+            }
+            Factors::Cholesky { symbolic, values } => {
+                LltRef::new(symbolic, values).solve_in_place_with_conj(Conj::No, x, Par::Seq, stack);
+            }
+            Factors::Symmetric { symbolic, values, subdiagonal, perm: [forward, inverse] } => {
+                let perm = PermRef::new_checked(forward, inverse, n);
+                IntranodeLbltRef::new(symbolic, values, subdiagonal, perm).solve_in_place_with_conj(
+                    Conj::No,
+                    x,
+                    Par::Seq,
+                    stack,
+                );
+            }
+            Factors::Lu { symbolic, numeric, .. } => {
+                LuRef::new_unchecked(symbolic, numeric).solve_in_place_with_conj(Conj::No, x, Par::Seq, stack)
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Columns {
+    pub fn order(&self) -> usize {
+        self.col_ptr.len() - 1
+    }
+
+    fn pattern(&self) -> SymbolicSparseColMatRef<'_, usize> {
+        let n = self.order();
+        SymbolicSparseColMatRef::new_checked(n, n, &self.col_ptr, None, &self.rows)
+    }
+
+    fn column(&self, j: usize) -> impl Iterator<Item = (usize, f64)> {
+        let range = self.col_ptr[j]..self.col_ptr[j + 1];
+        self.rows[range.clone()].iter().copied().zip(self.values[range].iter().copied())
+    }
+
+    /// r ← r − A x.
+    fn subtract_product(&self, x: &[f64], r: &mut [f64]) {
+        x.iter().enumerate().for_each(|(j, x)| self.column(j).for_each(|(i, v)| r[i] -= v * x));
+    }
+
+    /// What of a symmetric matrix is known: whether its diagonal is positive; `None` where it is not symmetric or has a zero there.
+    fn symmetry(&self) -> Option<bool> {
+        // By columns, the entry that mirrors the next of column j is the next of its own column.
+        let mut next = self.col_ptr.clone();
+        let step = |next: &mut [usize], j: usize, i: usize| {
+            while next[j] < self.col_ptr[j + 1] && self.rows[next[j]] < i && self.values[next[j]] == 0.0 {
+                next[j] += 1;
+            }
+            let (p, found) = (next[j], next[j] < self.col_ptr[j + 1] && self.rows[next[j]] == i);
+            next[j] += usize::from(found);
+            found.then(|| self.values[p])
+        };
+        let mut positive = true;
+        for j in 0..self.order() {
+            let own = step(&mut next, j, j).filter(|v| *v != 0.0)?;
+            positive &= own > 0.0;
+            for p in next[j]..self.col_ptr[j + 1] {
+                let (i, v) = (self.rows[p], self.values[p]);
+                let other = if v == 0.0 { 0.0 } else { step(&mut next, i, j)? };
+                if (v - other).abs() > EQUAL * v.abs().max(other.abs()) {
+                    return None;
+                }
+            }
+        }
+        Some(positive)
+    }
+
+    /// Factors of the values, on the analysis of `old` ones where they have one of that kind, and room for a solve in `work`.
+    pub fn factors(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Factors> {
+        // What once needed pivots keeps them.
+        let analysis = match old {
+            Factors::Lu { symbolic, numeric, most } => {
+                let factors = self.lu(symbolic, numeric, most)?;
+                return self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular());
+            }
+            Factors::Symmetric { symbolic, .. } => Some((symbolic, false)),
+            Factors::Cholesky { symbolic, .. } => Some((symbolic, true)),
+            Factors::None => None,
+        };
+        if let Some(positive) = self.symmetry() {
+            let (symbolic, definite) = match analysis {
+                Some((symbolic, definite)) => (symbolic, definite && positive),
+                None => (self.symmetric_analysis()?, positive),
+            };
+            fits("L of a sparse symmetric factorisation", symbolic.len_val(), room)?;
+            let mut values = vec![0.0; symbolic.len_val()];
+            if definite && self.cholesky(&symbolic, &mut values)? {
+                let factors = Factors::Cholesky { symbolic, values };
+                return self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular());
+            }
+            let factors = self.symmetric(symbolic, values)?;
+            if let Some(factors) = self.solving(factors, LEFT_SYMMETRIC, work)? {
+                return Ok(factors);
+            }
+        }
+        let params = LuSymbolicParams { supernodal_flop_ratio_threshold: SUPERNODES, ..Default::default() };
+        let symbolic =
+            factorize_symbolic_lu(self.pattern(), params).map_err(|e| no_room(format!("{e:?}")))?;
+        let most = self.most_fill(&symbolic)?;
+        fits("L and U of a sparse factorisation", most, room)?;
+        let factors = self.lu(symbolic, NumericLu::new(), most)?;
+        self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular())
+    }
+
+    /// The factors, if a solve leaves no more than so much of random numbers.
+    fn solving(&self, factors: Factors, left: f64, work: &mut Work) -> Result<Option<Factors>> {
+        let n = self.order();
+        let mut r: Vec<f64> = (0..n).map(|i| crate::space::random(1, i as u64)).collect();
+        let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let all = norm(&r);
+        work.stack = buffer(factors.solve_scratch())?;
+        work.x.clear();
+        work.x.extend_from_slice(&r);
+        factors.solve(work)?;
+        self.subtract_product(&work.x, &mut r);
+        Ok((norm(&r) <= left * all).then_some(factors))
+    }
+
+    fn symmetric_analysis(&self) -> Result<SymbolicCholesky<usize>> {
+        let params =
+            CholeskySymbolicParams { supernodal_flop_ratio_threshold: SUPERNODES, ..Default::default() };
+        factorize_symbolic_cholesky(self.pattern(), Side::Lower, SymmetricOrdering::Amd, params)
+            .map_err(|e| no_room(format!("{e:?}")))
+    }
+
+    /// L of A = L Lᵀ; false where a pivot is not positive.
+    fn cholesky(&self, symbolic: &SymbolicCholesky<usize>, values: &mut [f64]) -> Result<bool> {
+        let scratch = symbolic.factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
+        let made = symbolic.factorize_numeric_llt(
+            values,
+            SparseColMatRef::new(self.pattern(), &self.values),
+            Side::Lower,
+            Default::default(),
+            Par::Seq,
+            MemStack::new(&mut buffer(scratch)?),
+            Default::default(),
+        );
+        Ok(made.is_ok())
+    }
+
+    /// L and B of A = L B Lᵀ, with pivots by Bunch and Kaufman (1977) within each supernode.
+    fn symmetric(&self, symbolic: SymbolicCholesky<usize>, mut values: Vec<f64>) -> Result<Factors> {
+        let n = self.order();
+        let (mut subdiagonal, mut perm) = (vec![0.0; n], [vec![0; n], vec![0; n]]);
+        let scratch = symbolic.factorize_numeric_intranode_lblt_scratch::<f64>(Par::Seq, Default::default());
+        let [forward, inverse] = &mut perm;
+        symbolic.factorize_numeric_intranode_lblt(
+            &mut values,
+            &mut subdiagonal,
+            forward,
+            inverse,
+            SparseColMatRef::new(self.pattern(), &self.values),
+            Side::Lower,
+            Par::Seq,
+            MemStack::new(&mut buffer(scratch)?),
+            Default::default(),
+        );
+        Ok(Factors::Symmetric { symbolic, values, subdiagonal, perm })
+    }
+
+    fn lu(
+        &self,
+        symbolic: SymbolicLu<usize>,
+        mut numeric: NumericLu<usize, f64>,
+        most: usize,
+    ) -> Result<Factors> {
+        let mut stack = buffer(symbolic.factorize_numeric_lu_scratch::<f64>(Par::Seq, Default::default()))?;
+        let made = symbolic.factorize_numeric_lu(
+            &mut numeric,
+            SparseColMatRef::new(self.pattern(), &self.values),
+            Par::Seq,
+            MemStack::new(&mut stack),
+            Default::default(),
+        );
+        match made.map(|_| ()) {
+            Ok(()) => Ok(Factors::Lu { symbolic, numeric, most }),
+            Err(LuError::SymbolicSingular { .. }) => Err(self.singular()),
+            Err(LuError::Generic(e)) => Err(no_room(format!("{e:?}"))),
+        }
+    }
+
+    /// The most numbers that L and U can have, whatever the pivots (George and Ng 1987): those of Householder vectors and R.
+    fn most_fill(&self, symbolic: &SymbolicLu<usize>) -> Result<usize> {
+        let n = self.order();
+        let rows = self.transposed();
+        let rows = SymbolicSparseColMatRef::new_checked(n, n, &rows.0, None, &rows.1);
+        let perm = Some(symbolic.col_perm());
+        let (mut tree, mut post) = (vec![0; n], vec![0; n]);
+        let (mut counts, mut first) = (vec![0; n], vec![0usize; n]);
+        let mut memory = buffer(StackReq::new::<usize>(n).array(8))?;
+        let stack = MemStack::new(&mut memory);
+        let tree = qr::col_etree(self.pattern(), perm, &mut tree, stack);
+        qr::postorder(&mut post, tree, stack);
+        qr::column_counts_ata(&mut counts, &mut first, rows, perm, tree, &post, stack);
+        // Rows of a Householder vector: those that begin in its column, and its children's but for one each.
+        let mut vectors = vec![0usize; n];
+        first.iter().filter(|&&j| j < n).for_each(|&j| vectors[j] += 1);
+        for (j, &parent) in tree.into_inner().iter().enumerate() {
+            if let Ok(parent) = usize::try_from(parent) {
+                vectors[parent] += vectors[j].saturating_sub(1);
+            }
+        }
+        Ok(vectors.iter().sum::<usize>() + counts.iter().sum::<usize>())
+    }
+
+    /// First entries and columns of each row.
+    fn transposed(&self) -> (Vec<usize>, Vec<usize>) {
+        let n = self.order();
+        let mut ptr = vec![0; n + 1];
+        self.rows.iter().for_each(|&i| ptr[i + 1] += 1);
+        (0..n).for_each(|i| ptr[i + 1] += ptr[i]);
+        let (mut next, mut columns) = (ptr.clone(), vec![0; self.rows.len()]);
+        for j in 0..n {
+            for &i in &self.rows[self.col_ptr[j]..self.col_ptr[j + 1]] {
+                columns[next[i]] = j;
+                next[i] += 1;
+            }
+        }
+        (ptr, columns)
+    }
+
+    /// What to say of a matrix that has no inverse, with a row or column of zeros where there is one.
+    fn singular(&self) -> Error {
+        let n = self.order();
+        let (mut row, mut column) = (vec![false; n], vec![false; n]);
+        (0..n).for_each(|j| {
+            self.column(j).filter(|(_, v)| *v != 0.0).for_each(|(i, _)| (row[i], column[j]) = (true, true));
+        });
+        let zeros = |what: &str, seen: &[bool]| {
+            seen.iter().position(|seen| !seen).map(|i| format!("{what} {i} has no nonzero entry"))
+        };
+        let why = zeros("row", &row).or_else(|| zeros("column", &column));
+        let why = why.unwrap_or_else(|| format!("of order {n}, to working precision"));
+        Error::invalid(format!("lu: the matrix is singular, {why}; {SINGULAR}"))
+    }
+}
+
+/// Room for an analysis, factors or a solve.
+fn buffer(size: StackReq) -> Result<MemBuffer> {
+    MemBuffer::try_new(size).map_err(|_| no_room(format!("{} bytes", size.size_bytes())))
+}
+
+fn no_room(why: String) -> Error {
+    Error::invalid(format!("lu: no memory for factors ({why}); take incomplete ones, such as ildu"))
+}
+
+/// Bytes of a number of a factor with its row.
+pub(super) const ENTRY: u64 = 16;
+
+fn fits(what: &str, numbers: usize, room: Option<u64>) -> Result<()> {
+    let needed = SparseLu::bytes_of(numbers);
+    match room.filter(|room| needed > *room) {
+        None => Ok(()),
+        Some(free) => Err(Error::Memory {
+            what: format!("lu: {what}"),
+            needed,
+            free,
+            place: "the host for factors, half of it or as much as most=N allows".into(),
+            remedy: "take incomplete factors, such as ildu or ras, or coarse levels (amg)",
+        }),
+    }
+}
