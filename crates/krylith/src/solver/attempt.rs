@@ -2,6 +2,7 @@
 //! attempt, and the climb from one attempt to the next.
 
 mod inconsistent;
+mod stronger;
 
 use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
@@ -80,6 +81,9 @@ pub(super) struct Rank<S: SolverSpace> {
     diagnosis: Arc<Diagnosis>,
     /// Rows with too few columns, once they were looked for.
     crowded: Option<Option<Crowded>>,
+    /// What many solves of these values repay, and how many there were with how many iterations.
+    stronger: Option<ladder::Stronger>,
+    spent: [usize; 2],
     /// Where on the ladder the current attempt stands, or the last that could be built.
     rung: usize,
     /// Restarts of one attempt, as they were told.
@@ -131,6 +135,7 @@ impl<S: SolverSpace> Rank<S> {
         let seen = Seen::new(symmetric, tiles, &diagnosis, costs);
         drop(survey_part);
         let ladder = ladder::ladder(local, options, most_rows, seen);
+        let stronger = ladder::stronger(local, seen, &ladder);
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
@@ -173,6 +178,8 @@ impl<S: SolverSpace> Rank<S> {
             ladder,
             diagnosis,
             crowded: None,
+            stronger,
+            spent: [0; 2],
             rung: 0,
             restarts: Vec::with_capacity(256),
             history: History::with_room(0),
@@ -452,6 +459,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         if self.current.is_none() {
             self.climb(local, self.rung, None)?;
         }
+        self.climb_if_repaid(local)?;
         if self.current.is_none() {
             return Err(self.nothing_to_try());
         }
@@ -465,6 +473,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         }
         self.lost = false;
         let solution = &mut self.solution;
+        self.spent = [self.spent[0] + 1, self.spent[1] + solution.history.iterations];
         let norm = solution.history.rhs_norm;
         let Stop { rtol, atol, .. } = run.stop;
         solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
@@ -516,6 +525,9 @@ impl<S: SolverSpace> Engine for Rank<S> {
             self.solution.diagnosis = self.diagnosis.clone();
         }
         self.impossible.clear();
+        if refresh != Refresh::Keep {
+            self.spent = [0; 2];
+        }
         match (refresh, &mut self.current) {
             (Refresh::Keep, _) | (_, None) => Ok(()),
             (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
@@ -566,18 +578,6 @@ impl<S: SolverSpace> Rank<S> {
         let (b, mut own) = (rhs.to_vec()?, x.as_array().to_vec()?);
         self.attempts(local, run, stop, Numbers::from(&b), NumbersMut::from(&mut own), observer)?;
         x.write(&own)
-    }
-
-    /// What follows a preconditioner that new values made impossible: a stronger one where the choice is open.
-    fn rung_after(&mut self, local: &LocalProblem, error: Error, from: usize) -> Result<()> {
-        self.current = None;
-        if *self.options.precond_or_auto() != PrecondSpec::Auto {
-            return Err(error);
-        }
-        let name = self.ladder[self.rung].name();
-        let detail = format!("{name}: {error}; next {}", self.ladder[from].name());
-        self.pending.push(Event::new(EventKind::Fallback, Some(0), detail));
-        self.climb(local, from, None)
     }
 }
 

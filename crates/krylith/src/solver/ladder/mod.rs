@@ -141,6 +141,37 @@ pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
     Some(Event::new(EventKind::Choice, None, why))
 }
 
+/// An attempt behind the first whose set-up many solves of the same values repay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Stronger {
+    /// Where it stands.
+    pub rung: usize,
+    /// Iterations of the first attempt in whose time it is set up and has solved the system.
+    iterations: f64,
+    /// More iterations of the first attempt than a solve with it takes the time of.
+    each: f64,
+}
+
+impl Stronger {
+    /// True after solves that took as many iterations together, and each of them more than one with it would.
+    pub fn is_repaid(&self, [solves, iterations]: [usize; 2]) -> bool {
+        let all = iterations as f64;
+        solves > 0 && all >= self.iterations && all / solves as f64 >= self.each
+    }
+}
+
+/// What many solves repay, where the preconditioner is open: direct factors or coarse levels, whichever are set up sooner.
+pub(crate) fn stronger(local: &LocalProblem, seen: Seen, ladder: &[Attempt]) -> Option<Stronger> {
+    let (system, first) = (System::new(local, seen), ladder.first()?);
+    let name = if first.method.is_cg() { MethodName::Cg } else { MethodName::Bicgstab };
+    let known = ladder.iter().enumerate().skip(1).filter(|(_, a)| a.precond != first.precond);
+    let all = known.filter_map(|(rung, a)| {
+        let [iterations, each] = system.iterations_of(&a.precond, name)?;
+        Some(Stronger { rung, iterations, each })
+    });
+    all.min_by(|a, b| a.iterations.total_cmp(&b.iterations))
+}
+
 /// One attempt, decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Attempt {

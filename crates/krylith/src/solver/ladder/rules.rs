@@ -4,6 +4,7 @@
 
 use super::direct::Costs;
 use crate::method::MethodName::{self, Bicgstab, Cg, Gmres};
+use crate::precond::PrecondSpec;
 use crate::solver::watch::Patience;
 
 /// What the rules look at.
@@ -51,27 +52,27 @@ const LAST_DIRECT: &str = "lu:most=500000000";
 
 /// From cheap to strong. Direct factors begin where they take no longer than incomplete ones and some iterations, and follow
 /// an attempt that takes longer than they would. CG needs half the work of an iteration of BiCGSTAB, which solves all ten collected matrices with ILDU(0) of
-/// subdomains where GMRES(30) stagnates on two. Fill does more than anything else behind them, and the longer the restart, the fewer the surprises.
+/// subdomains where GMRES(30) stagnates on two; and around direct factors, which it applies once where GMRES does twice. Fill does more than anything else behind them, and the longer the restart, the fewer the surprises.
 pub(super) const RULES: [Rule; 25] = [
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Patience::until(NEEDED[0])),
     rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Patience::until(NEEDED[0])),
-    rule(System::is_direct_first, DIRECT, Gmres, 30, usual),
+    rule(System::is_direct_first, DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_quick(), "jacobi", Cg, 30, at_once),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Bicgstab, 30, at_once),
     rule(|s| s.is_large(), "amg", Cg, 30, cycles),
     rule(|s| s.symmetric, "ildu", Cg, 30, |s| s.until_next(Cg)),
-    rule(|s| s.symmetric && s.is_direct_second(), DIRECT, Gmres, 30, usual),
+    rule(|s| s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_coarsened() && !s.is_large(), "amg", Cg, 30, cycles),
-    rule(|s| s.symmetric && s.is_direct_late(), DIRECT, Gmres, 30, usual),
+    rule(|s| s.symmetric && s.is_direct_late(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric, "ildu", Cg, 30, usual),
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // incomplete factors of a definite matrix may be indefinite
     // Natural order fills the zeros of a saddle point before it divides by them; where it does not, that shows at once.
     rule(|s| s.has_holes && !s.is_direct_first(), "ras", Gmres, 30, |_| Patience::until(UNKNOWN)),
     rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
-    rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Gmres, 30, usual),
+    rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection, which BiCGSTAB does not endure
     rule(|s| !s.symmetric && s.is_coarsened(), "amg", Bicgstab, 30, cycles),
-    rule(|s| !s.symmetric && s.is_direct_late(), DIRECT, Gmres, 30, usual),
+    rule(|s| !s.symmetric && s.is_direct_late(), DIRECT, Bicgstab, 30, usual),
     rule(|_| true, "ildu", Bicgstab, 30, usual),
     rule(|_| true, "ildu:cut=whole", Gmres, 100, usual),
     rule(|_| true, "ildu:fill=1,cut=whole", Gmres, 100, usual),
@@ -133,6 +134,9 @@ const NEEDED: [f64; 2] = [60.0, 300.0];
 /// Iterations in whose time coarse levels are set up and have solved the system, as measured on an H200 and on one core of a CPU:
 /// 170 to 400 of CG, 80 to 300 of BiCGSTAB, with stages about 300.
 const COARSE: [f64; 2] = [250.0, 120.0];
+/// Of set-up and solve together, what one more solve surely takes no more than, with direct factors and with coarse levels: measured, a tenth to a fifth on
+/// one core, and a third on an H200.
+const AGAIN: [f64; 2] = [0.25, 0.5];
 /// Those of direct factors, where these were not estimated, and of an attempt on trial.
 const UNKNOWN: f64 = 100.0;
 
@@ -176,6 +180,19 @@ impl System {
 
     fn is_direct_late(&self) -> bool {
         self.has_direct() && !self.is_direct_first() && !self.is_direct_second()
+    }
+
+    /// Iterations of the first attempt's method in whose time this preconditioner is set up and has solved the system, and in whose time it surely solves
+    /// it once more; `None` where that is not known.
+    pub(super) fn iterations_of(&self, precond: &PrecondSpec, first: MethodName) -> Option<[f64; 2]> {
+        let (all, share) = match precond {
+            PrecondSpec::Lu(_) if !self.on_gpu && self.has_direct() => {
+                (self.direct_iterations(first), AGAIN[0])
+            }
+            PrecondSpec::Amg(_) => (COARSE[usize::from(first != Cg && !self.stages)], AGAIN[1]),
+            _ => return None,
+        };
+        all.is_finite().then_some([all, share * all])
     }
 
     /// Seconds of an iteration with incomplete factors.

@@ -23,7 +23,7 @@ fn what_is_named_stays_and_what_is_open_climbs() {
     // Direct factors come after coarse levels here, and what they would be faster than once more behind them.
     let direct = usize::from(cfg!(feature = "lu"));
     assert_eq!(
-        all.iter().position(|name| *name == format!("{DIRECT} with gmres(30)")),
+        all.iter().position(|name| *name == format!("{DIRECT} with bicgstab")),
         (direct > 0).then_some(2)
     );
     assert_eq!(all[2 + direct..4 + direct], ["ildu with bicgstab", "ildu:cut=whole with gmres(100)"]);
@@ -53,7 +53,7 @@ fn what_is_named_stays_and_what_is_open_climbs() {
 fn symmetric_systems_begin_with_cg() {
     let a = Bsr::new(1, 3, 3, vec![0, 1, 2, 3], vec![0, 1, 2], vec![1.0; 3]).unwrap();
     let problem = Problem::bsr(&a).unwrap();
-    let direct = if cfg!(feature = "lu") { "lu:most=40000000 with gmres(3)" } else { "jacobi with cg" };
+    let direct = if cfg!(feature = "lu") { "lu:most=40000000 with bicgstab" } else { "jacobi with cg" };
     for (options, first) in [
         ("", ["ildu with cg", direct]),
         ("precond=jacobi+ildu", ["jacobi+ildu with cg", "jacobi+ildu with bicgstab"]),
