@@ -195,6 +195,11 @@ fn main() {
             |_| on_gpus(solver::auto_takes_cg_where_it_can_and_says_so),
             false,
         ),
+        test(
+            "many_solves_repay_a_stronger_preconditioner",
+            |_| on_gpus(solver::many_solves_repay_a_stronger_preconditioner),
+            false,
+        ),
         test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
         test("gpus_solve_as_one_through_nccl", |_| gpus_solve_as_one(Transport::Nccl), false),
         test("updates_reach_all_gpus", |_| updates_reach_all_gpus(), false),

@@ -92,63 +92,9 @@ fn a_preconditioner_is_kept_refreshed_or_rebuilt() {
     assert_eq!(default, iterations(Some(Refresh::Rebuild)));
 }
 
-#[cfg(feature = "lu")]
-/// −div k grad on a cube of cells whose k differ by as much as `contrast`, with the 7-point stencil and u = 0 around it.
-fn rock(side: usize, contrast: f64) -> Csr {
-    let k = |i: usize| contrast.powf(((i * 7919) % 1009) as f64 / 1009.0);
-    let face = |i: usize, j: usize| 2.0 / (1.0 / k(i) + 1.0 / k(j));
-    let n = side * side * side;
-    let mut entries = Vec::new();
-    for i in 0..n {
-        let at = [i % side, i / side % side, i / (side * side)];
-        let mut sum = 0.0;
-        for (axis, step) in [1, side, side * side].into_iter().enumerate() {
-            for (inside, j) in [(at[axis] > 0, i.wrapping_sub(step)), (at[axis] + 1 < side, i + step)] {
-                let f = if inside { face(i, j) } else { 2.0 * k(i) };
-                sum += f;
-                entries.extend(inside.then_some((i as u32, j as u32, -f)));
-            }
-        }
-        entries.push((i as u32, i as u32, sum));
-    }
-    Csr::from_triplets(n, n, &entries).unwrap()
-}
-
-#[cfg(feature = "lu")]
-/// Solves with one right-hand side after another, until one says that it climbed: how many there were before, with the iterations of the
-/// last before and of that one.
-fn climbs(a: &Csr, mut between: impl FnMut(&mut Solver)) -> Option<(usize, usize, usize)> {
-    let mut solver = Solver::new(a, &options("rtol=1e-8")).unwrap();
-    let mut before = 0;
-    for k in 0..12 {
-        let b: Vec<f64> = (0..a.rows()).map(|i| ((i * (k + 1)) as f64).sin()).collect();
-        let mut x = vec![0.0; a.rows()];
-        let solution = solver.solve(&b, &mut x).unwrap();
-        assert!(solution.converged() && residual(&Problem::csr(a).unwrap(), &b, &x) <= 1e-8);
-        let iterations = solution.history.iterations;
-        if solution.events.iter().any(|e| e.detail.contains("from here on")) {
-            return Some((k, before, iterations));
-        }
-        before = iterations;
-        between(&mut solver);
-    }
-    None
-}
-
-#[cfg(feature = "lu")]
 #[test]
 fn many_solves_repay_a_stronger_preconditioner() {
-    let a = rock(24, 1e3);
-    let (solves, before, after) = climbs(&a, |_| ()).expect("a stronger preconditioner pays");
-    assert!(solves > 0 && after < before / 2, "{before} iterations, then {after}, after {solves} solves");
-    assert_eq!(climbs(&a, |_| ()), Some((solves, before, after)));
-    // New values before every solve want a set-up each, which a stronger one would have to repay within one solve.
-    assert_eq!(climbs(&a, |solver| solver.update_values(a.values()).unwrap()), None);
-    let keep = |solver: &mut Solver| {
-        solver.set_refresh(Refresh::Keep);
-        solver.update_values(a.values()).unwrap();
-    };
-    assert_eq!(climbs(&a, keep), Some((solves, before, after)));
+    solver::many_solves_repay_a_stronger_preconditioner(DEVICE);
 }
 
 #[test]
