@@ -11,6 +11,7 @@ use krylith::options::tolerance;
 use krylith::partition::{PartitionSpec, Partitioner};
 use krylith::precond::PrecondSpec;
 use krylith::{DeviceSpec, Options, Store};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -568,8 +569,8 @@ fn command() -> clap::Command {
 }
 
 /// Reads the command line; help, version and usage errors are printed here and leave their exit code.
-pub fn parse() -> std::result::Result<Cli, u8> {
-    let parsed = command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> std::result::Result<Cli, u8> {
+    let parsed = command().try_get_matches_from(words).and_then(|m| Cli::from_arg_matches(&m));
     parsed.map_err(|e| {
         crate::output::printed(e.print());
         e.exit_code() as u8

@@ -1,6 +1,6 @@
 //! How a command ends when it cannot do what was asked: one line on stderr and an exit code, never a backtrace.
 
-use krylith::Remedy;
+use crate::words::Language;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
@@ -51,22 +51,8 @@ impl Failure {
 impl From<krylith::Error> for Failure {
     fn from(error: krylith::Error) -> Self {
         let rank = if let krylith::Error::Rank { rank, .. } = &error { Some(*rank) } else { None };
-        let flags: Vec<&str> = error.remedies().iter().filter_map(|remedy| flag(*remedy)).collect();
-        let flags = if flags.is_empty() { String::new() } else { format!(" ({})", flags.join(", ")) };
+        let flags = Language::Flags.remedies(&error);
         Self { code: error.exit_code(), message: format!("{error}{flags}"), rank, agreed: false }
-    }
-}
-
-/// What a remedy is called on the command line.
-fn flag(remedy: Remedy) -> Option<&'static str> {
-    match remedy {
-        Remedy::SmallerRestart => Some("--restart"),
-        Remedy::StoreF32 => Some("--store f32"),
-        Remedy::NoPreconditioner => Some("--precond none"),
-        Remedy::OtherBlockSize => Some("--block"),
-        Remedy::PivotShift => Some("--precond ildu:shift=1e-3"),
-        Remedy::OtherDevice => Some("--device"),
-        _ => None,
     }
 }
 

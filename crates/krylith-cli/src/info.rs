@@ -6,7 +6,7 @@ use crate::blocks::picture;
 use crate::failure::{DONE, Result};
 use crate::output;
 use crate::system::{self, Operator, System};
-use crate::{partitions, portrait, summary};
+use crate::{partitions, portrait, summary, words};
 use krylith::device::cuda::specialisations::vector_kernels;
 use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
 use krylith::matrix::Bsr;
@@ -36,7 +36,7 @@ pub fn info(args: InfoArgs) -> Result<u8> {
             rows.push(("partition", partitions::table(system, ranks)?));
         }
     }
-    output::print(&summary::table(&rows));
+    output::print(&words::table(&rows));
     Ok(DONE)
 }
 

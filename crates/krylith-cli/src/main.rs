@@ -1,67 +1,11 @@
-//! The `krylith` command: solve sparse point-block systems and nonlinear ones, write generated ones, measure, look at the machine.
+//! The `krylith` command.
 
-mod args;
-#[cfg(feature = "bench")]
-mod bench;
-mod blocks;
-mod failure;
-mod files;
-mod info;
-mod interrupt;
-#[cfg(feature = "bench")]
-mod model;
-mod newton;
-mod null_space;
-mod options;
-mod output;
-mod partitions;
-mod plot;
-mod portrait;
-mod problem;
-mod process;
-mod progress;
-mod ranks;
-mod report;
-mod share;
-mod solve;
-mod summary;
-mod system;
-
+use krylith_cli::process::Memory;
 use std::process::ExitCode;
 
+#[global_allocator]
+static MEMORY: Memory = Memory;
+
 fn main() -> ExitCode {
-    let code = failure::guard(|| {
-        let args = match args::parse() {
-            Ok(args) => args,
-            Err(code) => return Ok(code),
-        };
-        ranks::start()?;
-        match args.command {
-            None => args::print_help(),
-            Some(args::Command::Solve(args)) => {
-                process::start_threads()?;
-                solve::solve(*args)
-            }
-            // One rank is enough for the rest.
-            _ if !output::speaks() => Ok(failure::DONE),
-            Some(args::Command::Problem(args)) => {
-                process::start_threads()?;
-                problem::problem(args)
-            }
-            Some(args::Command::Newton(args)) => {
-                process::start_threads()?;
-                newton::newton(*args)
-            }
-            #[cfg(feature = "bench")]
-            Some(args::Command::Bench(args)) => bench::bench(*args),
-            #[cfg(feature = "bench")]
-            Some(args::Command::Model(args)) => model::model(*args),
-            #[cfg(not(feature = "bench"))]
-            Some(args::Command::Bench(_) | args::Command::Model(_)) => Err(failure::Failure::usage(
-                "this build has no suites and no model: `cargo install --path crates/krylith-cli --features bench`",
-            )),
-            Some(args::Command::Info(args)) => info::info(args),
-        }
-    });
-    ExitCode::from(output::close(code))
+    ExitCode::from(krylith_cli::run(std::env::args_os()))
 }

@@ -113,7 +113,8 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-fn draw(plot: &Plot) -> String {
+/// The picture as text.
+pub fn draw(plot: &Plot) -> String {
     let (axes, mut s) = (Axes::new(plot), String::new());
     // Writing to a String cannot fail.
     macro_rules! put { ($($t:tt)*) => {{ let _ = writeln!(s, $($t)*); }}; }

@@ -3,7 +3,7 @@
 use crate::args::{MatrixFormat, ProblemArgs};
 use crate::failure::{DONE, Failure, Result};
 use crate::output;
-use crate::summary;
+use crate::words;
 use krylith::io::system::{KroneckerFile, SystemFile};
 use krylith::io::{Array, matrix_market, numpy, petsc, vtu};
 use krylith::matrix::{Csr, Dense};
@@ -83,7 +83,7 @@ pub fn problem(args: ProblemArgs) -> Result<u8> {
         system.block(),
         plural(system.stages(), "stage")
     );
-    output::print(&summary::table(&[
+    output::print(&words::table(&[
         ("problem", vec![generated.spec.clone(), size]),
         ("wrote", wrote.iter().map(|p| p.display().to_string()).collect()),
         ("next", vec![format!("krylith solve {}", dir.join("system.toml").display())]),

@@ -6,15 +6,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Memory of the system, and an end in one line where it has none: the standard library's end is an abort with many.
-struct Memory;
+/// Memory of the system, and an end in one line where it has none: the standard library's end is an abort with many. For a
+/// program's `#[global_allocator]`.
+pub struct Memory;
 
 /// From so many bytes on, two large pages, an array gets them.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 4 << 20;
-
-#[global_allocator]
-static MEMORY: Memory = Memory;
 
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Memory {

@@ -8,6 +8,7 @@ use crate::progress::Watch;
 use crate::report::{self, Event, Report};
 use crate::summary;
 use crate::system::{self, System};
+use crate::words::{self, Language};
 use crate::{files, interrupt, null_space, plot, ranks, share};
 use krylith::operator::Format;
 use krylith::solver::{Solution, check_gpus, open_ahead};
@@ -156,7 +157,7 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
     }
     let code = code_of(&done.solution.history);
     if code != DONE {
-        output::error(&summary::verdict(&done));
+        output::error(&words::verdict(&done.system.label, &done.solution, &done.options, Language::Flags));
     }
     for failure in &trouble {
         output::error(&failure.message);
@@ -293,7 +294,7 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
 
 fn draw(done: &Finished, path: &Path) -> krylith::Result<()> {
     let history = &done.solution.history;
-    let subtitle = format!("{} — {}", summary::method(done), summary::outcome(done));
+    let subtitle = format!("{} — {}", words::method(&done.solution), words::outcome(&done.solution));
     plot::write(
         path,
         &plot::Plot {

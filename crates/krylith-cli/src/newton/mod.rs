@@ -8,7 +8,7 @@ mod watch;
 use crate::args::NewtonArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::output::{self, check_target};
-use crate::{files, interrupt, summary};
+use crate::{files, interrupt, words};
 use krylith::DeviceSpec;
 use krylith::io::{self, Array, vtu};
 use krylith::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
@@ -355,5 +355,5 @@ fn text(done: &Finished, wrote: &[String]) -> String {
     if !wrote.is_empty() {
         rows.push(("wrote", wrote.to_vec()));
     }
-    summary::table(&rows)
+    words::table(&rows)
 }

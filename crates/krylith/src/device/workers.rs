@@ -8,14 +8,22 @@ use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What every thread runs: its number, and its state if it has one.
 pub(crate) type Command<'a, T> = dyn Fn(usize, &mut Option<T>) + Sync + 'a;
+
+/// What the caller's thread does now and then while it waits.
+pub(crate) type Waiting = Box<dyn FnMut() + Send>;
+
+/// Between two such times: long beside what it costs, and short for who waits at a keyboard.
+const EVERY: Duration = Duration::from_millis(50);
 
 /// Threads with a `T` each, which starts as `None` and is dropped on its thread.
 pub(crate) struct Workers<T: 'static> {
     shared: Arc<Shared<T>>,
     threads: Vec<JoinHandle<()>>,
+    pub waiting: Option<Waiting>,
 }
 
 struct Shared<T: 'static> {
@@ -60,7 +68,7 @@ impl<T: 'static> Workers<T> {
             begin: Condvar::new(),
             done: Condvar::new(),
         });
-        let mut workers = Self { shared, threads: Vec::with_capacity(count) };
+        let mut workers = Self { shared, threads: Vec::with_capacity(count), waiting: None };
         for number in 0..count {
             let shared = workers.shared.clone();
             let thread = std::thread::Builder::new().name(format!("{name}-{number}"));
@@ -81,7 +89,21 @@ impl<T: 'static> Workers<T> {
         turn.busy = self.threads.len();
         self.shared.begin.notify_all();
         while turn.busy > 0 {
-            turn = self.shared.done.wait(turn).unwrap_or_else(|e| e.into_inner());
+            let Some(waiting) = &mut self.waiting else {
+                turn = self.shared.done.wait(turn).unwrap_or_else(|e| e.into_inner());
+                continue;
+            };
+            let (guard, waited) =
+                self.shared.done.wait_timeout(turn, EVERY).unwrap_or_else(|e| e.into_inner());
+            turn = guard;
+            if waited.timed_out() && turn.busy > 0 {
+                drop(turn);
+                // Threads still use the command: nothing may leave this function before them.
+                if catch_unwind(AssertUnwindSafe(&mut *waiting)).is_err() {
+                    self.waiting = None;
+                }
+                turn = self.shared.turn();
+            }
         }
     }
 
@@ -150,6 +172,29 @@ mod tests {
                 assert_eq!(*Rc::get_mut(state.as_mut().unwrap()).unwrap().get_mut(), 1000 + number);
             });
         }
+    }
+
+    #[test]
+    fn the_caller_is_called_while_it_waits() {
+        let mut workers: Workers<()> = Workers::new(2, "test").unwrap();
+        let called = Arc::new(Mutex::new(0));
+        let count = called.clone();
+        workers.waiting = Some(Box::new(move || *count.lock().unwrap() += 1));
+        workers.run(&|_, _| {});
+        assert_eq!(*called.lock().unwrap(), 0);
+        // The command goes on until the caller was called.
+        workers.run(&|_, _| {
+            while *called.lock().unwrap() < 2 {
+                std::thread::yield_now();
+            }
+        });
+        workers.waiting = Some(Box::new(|| panic!("a test of ours")));
+        let done = Mutex::new(0);
+        workers.run(&|_, _| {
+            std::thread::sleep(3 * EVERY);
+            *done.lock().unwrap() += 1;
+        });
+        assert!(workers.waiting.is_none() && *done.lock().unwrap() == 2);
     }
 
     #[test]

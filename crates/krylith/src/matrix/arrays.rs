@@ -3,6 +3,7 @@
 use super::{Bsr, Csr, check_columns};
 use crate::memory::{Array, Number, Numbers};
 use crate::{Error, Result};
+use rayon::prelude::*;
 use std::fmt::Display;
 
 impl Csr {
@@ -38,7 +39,7 @@ impl Csr {
             return Ok(Self::from_storage(storage));
         }
         let (row_ptr, col) = indices("CSR matrix", row_ptr, col)?;
-        Self::new(rows, columns, row_ptr, col, values.to_vec()?)
+        Self::new(rows, columns, row_ptr, col, copied(values)?)
     }
 }
 
@@ -147,7 +148,7 @@ impl Bsr {
             return Ok(Self::from_storage(block, storage));
         }
         let (row_ptr, col) = indices("BSR matrix", row_ptr, col)?;
-        Self::new(block, block_rows, block_columns, row_ptr, col, values.to_vec()?)
+        Self::new(block, block_rows, block_columns, row_ptr, col, copied(values)?)
     }
 
     /// Builds from blocks in any order: block row, block column and b² numbers, row by row, as element loops make
@@ -253,11 +254,8 @@ where
 {
     let mut scratch = Vec::new();
     let pointers = row_ptr.on_host(&mut scratch)?;
-    let row_ptr = pointers.iter().enumerate().map(|(i, &p)| {
-        let wrong = || Error::invalid(format!("{what}: row pointer {i} is {p}"));
-        p.try_into().map_err(|_| wrong())
-    });
-    let row_ptr: Vec<usize> = row_ptr.collect::<Result<_>>()?;
+    let row_ptr: Vec<usize> = converted(pointers)
+        .map_err(|i| Error::invalid(format!("{what}: row pointer {i} is {}", pointers[i])))?;
     if row_ptr.first() == Some(&1) && row_ptr.last() == Some(&(col.len() + 1)) {
         return Err(Error::invalid(format!(
             "{what}: the row pointers count from 1; subtract 1 from them and from the columns"
@@ -265,18 +263,53 @@ where
     }
     let mut scratch = Vec::new();
     let columns = col.on_host(&mut scratch)?;
-    let col = columns.iter().enumerate().map(|(p, &j)| {
-        let wrong = || {
-            let row = row_ptr.partition_point(|&q| q <= p).saturating_sub(1);
-            Error::invalid(format!(
-                "{what}: entry {p}, in row {row}, has column {j}; columns are 0 to {}",
-                u32::MAX
-            ))
-        };
-        j.try_into().map_err(|_| wrong())
-    });
-    let col = col.collect::<Result<_>>()?;
+    let col = converted(columns).map_err(|p| {
+        let row = row_ptr.partition_point(|&q| q <= p).saturating_sub(1);
+        Error::invalid(format!(
+            "{what}: entry {p}, in row {row}, has column {}; columns are 0 to {}",
+            columns[p],
+            u32::MAX
+        ))
+    })?;
     Ok((row_ptr, col))
+}
+
+/// Numbers of other types go to threads in runs of so many.
+const RUN: usize = 1 << 16;
+
+/// Whole numbers in another width, on all threads; or where the first stands that has none.
+fn converted<I, T>(from: &[I]) -> std::result::Result<Vec<T>, usize>
+where
+    I: Number + TryInto<T>,
+    T: Number,
+{
+    let mut to = vec![T::default(); from.len()];
+    let convert = |(run, (to, from)): (usize, (&mut [T], &[I]))| {
+        to.iter_mut().zip(from).enumerate().find_map(|(i, (to, from))| match (*from).try_into() {
+            Ok(value) => {
+                *to = value;
+                None
+            }
+            Err(_) => Some(run * RUN + i),
+        })
+    };
+    let wrong = match from.len() <= RUN {
+        true => convert((0, (&mut to, from))), // other threads are not woken for so little
+        false => to.par_chunks_mut(RUN).zip(from.par_chunks(RUN)).enumerate().find_map_first(convert),
+    };
+    wrong.map_or(Ok(to), Err)
+}
+
+/// A copy on the host, made on all threads: they share the first touch of its pages.
+fn copied(values: Numbers) -> Result<Vec<f64>> {
+    match values.as_host() {
+        Some(host) if host.len() > RUN => {
+            let mut to = vec![0.0; host.len()];
+            to.par_chunks_mut(RUN).zip(host.par_chunks(RUN)).for_each(|(to, from)| to.copy_from_slice(from));
+            Ok(to)
+        }
+        _ => values.to_vec(),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use super::storage::Storage;
 use super::{Csr, check_columns, check_pattern, first_not_finite};
 use crate::memory::Numbers;
 use crate::{Error, Result};
+use rayon::prelude::*;
+use std::ops::Range;
 
 /// A sparse matrix of dense row-major b×b blocks, stored by block rows (BSR, PETSc's BAIJ).
 ///
@@ -57,36 +59,39 @@ impl Bsr {
             return Ok(Self { block, storage: a.storage().clone() });
         }
         let (n, m, bb) = (rows / block, columns / block, block * block);
-        let mut row_ptr = Vec::with_capacity(n + 1);
-        row_ptr.push(0);
-        let mut col: Vec<u32> = Vec::new();
-        let mut values: Vec<f64> = Vec::new();
-        let mut slot = vec![usize::MAX; m]; // where block column j of this row is stored
-        for i in 0..n {
-            let begin = col.len();
-            for r in 0..block {
-                col.extend(a.row(i * block + r).0.iter().filter_map(|&j| {
-                    let j = j as usize / block;
-                    (std::mem::replace(&mut slot[j], 0) == usize::MAX).then_some(j as u32)
-                }));
+        // Both passes go over runs of block rows on all threads.
+        const ROWS: usize = 1024;
+        let runs: Vec<Range<usize>> =
+            (0..n.div_ceil(ROWS)).map(|r| r * ROWS..n.min((r + 1) * ROWS)).collect();
+        let mut row_ptr = vec![0usize; n + 1];
+        row_ptr[1..].par_chunks_mut(ROWS).zip(&runs).for_each_init(Vec::new, |next, (counts, run)| {
+            for (i, count) in run.clone().zip(counts) {
+                for_block_columns(a, i, block, next, |_| *count += 1);
             }
-            col[begin..].sort_unstable();
-            for (p, &j) in col[begin..].iter().enumerate() {
-                slot[j as usize] = begin + p;
-            }
-            values.resize(col.len() * bb, 0.0);
-            for r in 0..block {
-                let (c, v) = a.row(i * block + r);
-                for (&j, &v) in c.iter().zip(v) {
-                    let (j, c) = (j as usize / block, j as usize % block);
-                    values[slot[j] * bb + r * block + c] = v;
-                }
-            }
-            for &j in &col[begin..] {
-                slot[j as usize] = usize::MAX;
-            }
-            row_ptr.push(col.len());
+        });
+        (0..n).for_each(|i| row_ptr[i + 1] += row_ptr[i]);
+        let (mut col, mut values) = (vec![0u32; row_ptr[n]], vec![0.0; row_ptr[n] * bb]);
+        let (mut cols, mut numbers) = (&mut col[..], &mut values[..]);
+        let mut pieces = Vec::with_capacity(runs.len());
+        for run in runs {
+            let blocks = row_ptr[run.end] - row_ptr[run.start];
+            let (own, others) = std::mem::take(&mut cols).split_at_mut(blocks);
+            let (own_numbers, other_numbers) = std::mem::take(&mut numbers).split_at_mut(blocks * bb);
+            (cols, numbers) = (others, other_numbers);
+            pieces.push((run, own, own_numbers));
         }
+        pieces.into_par_iter().for_each_init(Vec::new, |next, (run, cols, numbers)| {
+            let mut blocks = cols.iter_mut().zip(numbers.chunks_exact_mut(bb));
+            for i in run {
+                for_block_columns(a, i, block, next, |(j, parts)| {
+                    let Some((col, to)) = blocks.next() else { return };
+                    *col = j;
+                    for (to, part) in to.chunks_exact_mut(block).zip(parts) {
+                        part.clone().for_each(|p| to[a.col()[p] as usize % block] = a.values()[p]);
+                    }
+                });
+            }
+        });
         Self::new(block, n, m, row_ptr, col, values)
     }
 
@@ -226,5 +231,31 @@ impl Bsr {
                 })
             }
         }
+    }
+}
+
+/// Calls `each` for the block columns of block row `i` of a scalar matrix, from left to right, with where each of its scalar rows
+/// has entries in it. `parts` is room.
+fn for_block_columns(
+    a: &Csr,
+    i: usize,
+    block: usize,
+    parts: &mut Vec<Range<usize>>,
+    mut each: impl FnMut((u32, &[Range<usize>])),
+) {
+    let (row_ptr, col, b) = (a.row_ptr(), a.col(), block as u32);
+    let rows = i * block..(i + 1) * block;
+    parts.clear();
+    parts.extend(rows.clone().map(|r| row_ptr[r]..row_ptr[r]));
+    let ends = &row_ptr[rows.start + 1..=rows.end];
+    loop {
+        let first =
+            parts.iter().zip(ends).filter(|(part, end)| part.end < **end).map(|(part, _)| col[part.end]);
+        let Some(j) = first.min().map(|j| j / b) else { return };
+        for (part, &end) in parts.iter_mut().zip(ends) {
+            part.start = part.end;
+            part.end += col[part.end..end].iter().take_while(|&&c| c / b == j).count();
+        }
+        each((j, parts));
     }
 }

@@ -6,7 +6,7 @@ use super::parts::Parts;
 use super::queue::{self, Hold, Queue};
 use super::setup::{self, SetupPart};
 use crate::comm::Communicator;
-use crate::device::workers::Workers;
+use crate::device::workers::{Waiting, Workers};
 use crate::options::Options;
 use crate::problem::Problem;
 use crate::{Error, Result};
@@ -80,6 +80,11 @@ impl Crew {
         })?;
         crew.parts = parts;
         Ok(crew)
+    }
+
+    /// What the caller's thread does now and then while it waits for commands.
+    pub fn while_waiting(&mut self, call: Option<Waiting>) {
+        self.workers.waiting = call;
     }
 
     /// Runs a command on every thread. A thread that fails ends the waits of the others; the error is that of the thread

@@ -499,6 +499,24 @@ impl<'a> Solver<'a> {
         self.refresh = refresh;
     }
 
+    /// Something that the caller's thread does every 50 ms while it waits for a solve or an update, which run on threads of the
+    /// solver's own: so a program that must look at its events, as an interpreter at its signals, needs no thread for that. It
+    /// may [cancel](Self::cancel_token) the solve. `None` ends it, and so does a panic.
+    ///
+    /// ```
+    /// use krylith::{Options, Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
+    /// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+    /// let cancel = solver.cancel_token();
+    /// let is_closed = || false; // whether the user has closed the window
+    /// solver.while_waiting(Some(Box::new(move || if is_closed() { cancel.cancel() })));
+    /// assert!(solver.solve(&[2.0, 3.0], &mut [0.0; 2])?.converged());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn while_waiting(&mut self, call: Option<Box<dyn FnMut() + Send>>) {
+        self.crew.while_waiting(call);
+    }
+
     /// What stops a solve from another thread.
     pub fn cancel_token(&self) -> Cancel {
         self.cancel.clone()

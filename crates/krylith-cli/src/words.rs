@@ -1,0 +1,337 @@
+//! What a solution says in words, whoever asks for it: the command, or Python.
+
+use crate::progress::rate_text;
+use krylith::method::MethodName;
+use krylith::operator::Format;
+use krylith::precond::PrecondSpec;
+use krylith::solver::{EventKind, SetupParts, Solution};
+use krylith::text::{plural, seconds};
+use krylith::{Options, Outcome, Remedy, Store};
+use std::fmt::Write;
+
+/// Most restarts that are named one by one; the report has all.
+const SHOWN: usize = 5;
+
+/// What options are called where the words are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// The command's flags.
+    Flags,
+    /// Keyword arguments of Python.
+    Keywords,
+}
+
+impl Language {
+    /// An option by its name in [`Options`], with a value or without.
+    fn option(self, key: &str, value: &str) -> String {
+        match (self, key, value) {
+            (Language::Flags, _, "") => format!("--{}", key.replace('_', "-")),
+            (Language::Flags, ..) => format!("--{} {value}", key.replace('_', "-")),
+            (Language::Keywords, "max_iters", _) => "maxiter".into(),
+            (Language::Keywords, _, "") => key.into(),
+            (Language::Keywords, ..) => format!("{key}=\"{value}\""),
+        }
+    }
+
+    /// What may mend an error, or nothing.
+    pub fn remedies(self, error: &krylith::Error) -> String {
+        let options = error.remedies().iter().filter_map(|remedy| {
+            let (key, value) = match remedy {
+                Remedy::SmallerRestart => ("restart", ""),
+                Remedy::StoreF32 => ("store", "f32"),
+                Remedy::NoPreconditioner => ("precond", "none"),
+                Remedy::OtherBlockSize => ("block", ""),
+                Remedy::PivotShift => ("precond", "ildu:shift=1e-3"),
+                Remedy::OtherDevice => ("device", ""),
+                _ => return None,
+            };
+            Some(self.option(key, value))
+        });
+        let options: Vec<String> = options.collect();
+        if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) }
+    }
+}
+
+/// `GMRES(30), point-block Jacobi`.
+pub fn method(solution: &Solution) -> String {
+    format!("{}, {}", solution.method.title(), preconditioner(solution))
+}
+
+fn preconditioner(solution: &Solution) -> String {
+    let equilibrated = if solution.equilibrated { ", equilibrated" } else { "" };
+    let matched = if solution.matched { ", rows matched" } else { "" };
+    let null = match solution.null_vectors {
+        0 => String::new(),
+        n => format!(", {} projected out", plural(n, "null vector")),
+    };
+    let info = &*solution.precond;
+    format!("{}{equilibrated}{matched}{null}", info.text)
+}
+
+/// `converged after 42 iterations, 1 restart`.
+pub fn outcome(solution: &Solution) -> String {
+    let history = &solution.history;
+    let restarts = match history.restarts {
+        0 => String::new(),
+        n => format!(", {}", plural(n, "restart")),
+    };
+    let words = match history.outcome {
+        Outcome::Converged => "converged",
+        Outcome::MaxIterations => "not converged (max-iterations)",
+        Outcome::Breakdown => "not converged (breakdown)",
+        Outcome::Stagnated => "not converged (stagnated)",
+        Outcome::RoundingLimit => "at the limit of double precision (rounding-limit)",
+        Outcome::Inconsistent => "no solution within the tolerance (inconsistent)",
+        Outcome::Diverged => "not converged (diverged)",
+        Outcome::NotFinite => "not converged (not-finite)",
+        Outcome::Interrupted => "interrupted",
+    };
+    format!("{words} after {}{restarts}", plural(history.iterations, "iteration"))
+}
+
+/// One line for stderr where the solve did not converge: the outcome by name, and what to try.
+pub fn verdict(label: &str, solution: &Solution, options: &Options, language: Language) -> String {
+    let history = &solution.history;
+    format!(
+        "{}: {}{} after {}, relative residual {:.2e}, wanted {:.2e}{}",
+        label,
+        history.outcome,
+        history.reason.map(|why| format!(" ({why})")).unwrap_or_default(),
+        plural(history.iterations, "iteration"),
+        history.true_relative_residual,
+        solution.target,
+        remedy(solution, options, language)
+    )
+}
+
+/// What to try, or what is the matter with the system.
+fn remedy(solution: &Solution, options: &Options, language: Language) -> String {
+    let [rtol, restart, max_iters] = ["rtol", "restart", "max_iters"].map(|key| language.option(key, ""));
+    let [precond, nullspace] = ["precond", "nullspace"].map(|key| language.option(key, ""));
+    let [none, gmres] =
+        [("precond", "none"), ("method", "gmres")].map(|(key, value)| language.option(key, value));
+    let (history, restarts) = (&solution.history, solution.method.restart().is_some());
+    let structure = structure(solution, language);
+    match history.outcome {
+        Outcome::Converged => String::new(),
+        Outcome::Interrupted => "; x is the best so far".into(),
+        Outcome::Inconsistent => {
+            let why = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent);
+            why.map(|e| format!("; {}", e.detail)).unwrap_or_default()
+        }
+        Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
+        Outcome::RoundingLimit => format!(
+            "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct solve's: loosen {rtol}",
+            history.rounding
+        ),
+        Outcome::NotFinite if history.reason.is_some() => "; scale the system".into(),
+        Outcome::NotFinite if options.store == Some(Store::F32) => {
+            "; numbers overflow, or vanish in f32: store them in f64, or scale the system".into()
+        }
+        Outcome::NotFinite => format!("; numbers overflow: scale the system, or try {none}"),
+        Outcome::Stagnated | Outcome::Breakdown if !restarts => {
+            format!("; try {gmres}{}", structure.unwrap_or_default())
+        }
+        _ if structure.is_some() => structure.unwrap_or_default(),
+        Outcome::MaxIterations if !restarts => format!("; raise {max_iters}, or try {gmres}"),
+        Outcome::MaxIterations => format!("; raise {max_iters} or {restart}"),
+        Outcome::Breakdown => {
+            format!("; the matrix is singular: give its {nullspace} if the system is consistent")
+        }
+        Outcome::Stagnated => format!("; raise {restart}, or try a {precond} with more fill"),
+        Outcome::Diverged => format!("; try another {precond}, or none"),
+    }
+}
+
+/// What stands in the way of any method: empty rows and columns, and zeros on the diagonal.
+fn structure(solution: &Solution, language: Language) -> Option<String> {
+    let found = &*solution.diagnosis;
+    for (one, many, indices) in
+        [("row", "rows", &found.empty_rows), ("column", "columns", &found.empty_columns)]
+    {
+        match indices.count {
+            0 => {}
+            1 => return Some(format!("; {one} {indices} has no nonzero entry: the matrix is singular")),
+            _ => return Some(format!("; {many} {indices} have no nonzero entry: the matrix is singular")),
+        }
+    }
+    if found.missing_diagonal.count == 0 {
+        return None;
+    }
+    let rows = if found.missing_diagonal.count == 1 { "row" } else { "rows" };
+    Some(format!(
+        "; the diagonal is zero in {rows} {}: give unknowns of one node as a block ({}), permute rows to a zero-free \
+         diagonal, or raise {}",
+        found.missing_diagonal,
+        language.option("block", ""),
+        language.option("max_iters", "")
+    ))
+}
+
+/// Names, each once with how often it comes.
+fn counted(names: &[String]) -> String {
+    let mut once: Vec<(&String, usize)> = Vec::new();
+    for name in names {
+        match once.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => once.push((name, 1)),
+        }
+    }
+    let text = once.iter().map(|(name, n)| if *n > 1 { format!("{n} × {name}") } else { name.to_string() });
+    text.collect::<Vec<_>>().join(", ")
+}
+
+/// Where it ran, and why there.
+pub fn device(solution: &Solution) -> String {
+    let device = &solution.device;
+    let cpu = device.kind == "cpu";
+    let threads = if cpu { format!(", {}", plural(device.threads, "thread")) } else { String::new() };
+    let threads = if device.ranks > 1 && cpu { format!("{threads} a rank") } else { threads };
+    format!("{}{threads} ({})", counted(&device.names), device.reason)
+}
+
+/// Method and preconditioner with what they chose, and what happened on the way.
+pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
+    let auto = if matches!(options.method, None | Some(MethodName::Auto)) { " (auto)" } else { "" };
+    let stored = if options.store == Some(Store::F32) { ", stored in f32" } else { "" };
+    let by = match solution.format {
+        Format::Dia => ", products by half the diagonals",
+        Format::DiaFull => ", products by diagonals",
+        Format::Csr | Format::Auto => "",
+    };
+    let method = &solution.method;
+    let mut lines = vec![format!("{}, {}{stored}{by}{auto}", method.title(), method.manner())];
+    let info = &solution.precond;
+    let reason = match (options.precond.as_ref(), info.reason.as_str()) {
+        (None | Some(PrecondSpec::Auto), "") => " (auto)".into(),
+        (None | Some(PrecondSpec::Auto), reason) => format!(" ({reason})"),
+        _ => String::new(),
+    };
+    lines.push(format!("{}{reason}", preconditioner(solution)));
+    lines.extend(info.details.iter().cloned());
+    let of = |kinds: &'static [EventKind]| solution.events.iter().filter(|e| kinds.contains(&e.kind));
+    lines.extend(of(&[EventKind::Fallback, EventKind::Refinement, EventKind::Inconsistent]).map(|e| {
+        match e.iteration {
+            Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
+            None => format!("{}: {}", e.kind.name(), e.detail),
+        }
+    }));
+    // Methods that restart by design do so too often to be told.
+    if method.restart().is_none() {
+        lines.extend(of(&[EventKind::Restart]).take(SHOWN).map(|e| {
+            format!("restart after {}: {}", plural(e.iteration.unwrap_or(0), "iteration"), e.detail)
+        }));
+    }
+    lines
+}
+
+/// The residual at the end, and what it is to be held against.
+pub fn residual(solution: &Solution) -> String {
+    let history = &solution.history;
+    format!(
+        "{:.3e} true, ‖b − A x‖/‖b‖; wanted {:.3e}; rounding of x makes up to {:.1e}",
+        history.true_relative_residual, solution.target, history.rounding
+    )
+}
+
+/// Iterations a second.
+pub fn rate(solution: &Solution) -> f64 {
+    solution.history.iterations as f64 / solution.solve_seconds.max(1e-9)
+}
+
+/// Where the time went: the whole, the parts of the set-up after `first`, the shares of an iteration.
+pub fn time(solution: &Solution, first: &str) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} set-up, {} solve; {} iterations/s",
+        seconds(solution.setup_seconds),
+        seconds(solution.solve_seconds),
+        rate_text(rate(solution))
+    )];
+    lines.push(set_up(first, &solution.setup_parts));
+    if let Some(p) = solution.phases.filter(|_| solution.history.iterations > 0) {
+        let share = |t: f64| 100.0 * t / solution.solve_seconds.max(1e-12);
+        lines.push(format!(
+            "product {:.0} %, {} {:.0} %, preconditioner {:.0} %{}",
+            share(p.product),
+            if solution.method.restart().is_none() { "vectors" } else { "orthogonalisation" },
+            share(p.orthogonalization),
+            share(p.preconditioner),
+            match solution.device.ranks {
+                1 => String::new(),
+                _ => format!(", waiting for other ranks {:.0} %", share(p.communication)),
+            }
+        ));
+    }
+    lines
+}
+
+/// A solve in a table: `system` says what was solved.
+pub fn text(system: Vec<String>, solution: &Solution, options: &Options) -> String {
+    table(&[
+        ("system", system),
+        ("device", vec![device(solution)]),
+        ("method", manner(solution, options)),
+        ("outcome", vec![outcome(solution)]),
+        ("residual", vec![residual(solution)]),
+        ("time", time(solution, "set-up:")),
+    ])
+}
+
+/// Columns that the parts of a set-up may take.
+const PARTS_WIDTH: usize = 60;
+
+/// `loaded in 41.0 ms; product 3.1 ms, factors 2.0 ms`: the longest parts of a set-up after what comes first, as many as fit
+/// a line.
+fn set_up(first: &str, parts: &SetupParts) -> String {
+    let mut all: Vec<(&str, f64)> = parts.iter().map(|(part, seconds)| (part.name(), seconds)).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut line = first.to_string();
+    for (i, (name, t)) in all.into_iter().filter(|(_, t)| *t > 0.02 * parts.total()).enumerate() {
+        let next = format!(
+            "{} {name} {}",
+            if i > 0 {
+                ","
+            } else if first.ends_with(':') {
+                ""
+            } else {
+                ";"
+            },
+            seconds(t)
+        );
+        if line.chars().count() + next.chars().count() > PARTS_WIDTH {
+            break;
+        }
+        line += &next;
+    }
+    line
+}
+
+/// Labels in one column, lines in the other.
+pub fn table(rows: &[(&str, Vec<String>)]) -> String {
+    let width = rows.iter().map(|r| r.0.chars().count()).max().unwrap_or(0) + 2;
+    let mut out = String::new();
+    for (label, lines) in rows {
+        for (i, line) in lines.iter().enumerate() {
+            let label = if i == 0 { label } else { "" };
+            let _ = writeln!(out, "{}", format!("{label:width$}{line}").trim_end()); // strings never fail
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_parts_of_a_set_up_come_first_and_fit_a_line() {
+        let none = set_up("loaded in 41.2 ms", &SetupParts::default());
+        assert_eq!(none, "loaded in 41.2 ms");
+        let a = krylith::matrix::Csr::from_triplets(1, 1, &[(0, 0, 2.0)]).unwrap();
+        let parts = krylith::solve(&a, &[1.0]).unwrap().setup_parts;
+        let line = set_up("loaded in 1 s", &parts);
+        let (longest, t) = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+        let first = format!("loaded in 1 s; {} {}", longest.name(), seconds(t));
+        assert!(line.starts_with(&first) && line.chars().count() <= PARTS_WIDTH, "{line}");
+    }
+}

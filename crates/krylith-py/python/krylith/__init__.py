@@ -1,0 +1,31 @@
+"""Krylov solvers for the sparse point-block systems of multiphysics simulation, on CPUs and GPUs.
+
+>>> import numpy as np, scipy.sparse as sp, krylith
+>>> A = sp.diags_array([-1.0, 4.0, -2.0], offsets=[-1, 0, 1], shape=(1000, 1000))
+>>> solution = krylith.solve(A, np.ones(1000), rtol=1e-8)
+>>> solution.converged
+True
+"""
+
+from krylith._errors import ConvergenceWarning, DeviceError, Error, Interrupted, InvalidInput, OutOfMemory
+from krylith._matrix import KroneckerSum
+from krylith._native import __version__
+from krylith._solution import Event, Plot, Seconds, Solution
+from krylith._solver import Solver, solve
+
+__all__ = [
+    "ConvergenceWarning",
+    "DeviceError",
+    "Error",
+    "Event",
+    "Interrupted",
+    "InvalidInput",
+    "KroneckerSum",
+    "OutOfMemory",
+    "Plot",
+    "Seconds",
+    "Solution",
+    "Solver",
+    "__version__",
+    "solve",
+]

@@ -1,0 +1,195 @@
+"""Matrices of SciPy, CuPy and PyTorch taken apart: three arrays each, which stay where they are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from krylith import _native
+from krylith._arrays import empty_like, float64, is_torch, lend, lend_indices, on_device
+from krylith._errors import InvalidInput
+
+#: Largest block size of kernels.
+MOST_BLOCK = 8
+
+#: What the library says of rows that SciPy allows and it does not.
+_UNSORTED = "are not sorted or repeat"
+
+
+class KroneckerSum:
+    """The operator A⊗M + τ B⊗L of a space-time method, which is never formed.
+
+    Parameters
+    ----------
+    A, B : array_like, shape (s, s)
+        Coefficients of the stages.
+    M, L : sparse matrix, shape (N, N)
+        Matrices of the space discretisation, with the same blocks.
+    tau : float
+        Multiplies B⊗L.
+    block : int, optional
+        Unknowns of a node; the block size of BSR matrices, else one that suits both patterns.
+
+    Vectors have shape (N, s), one column a stage; flat ones hold stage after stage.
+
+    Examples
+    --------
+    Two stages of the Radau IIA method for u' + u = 0 at one node, with a step of 1/2:
+
+    >>> import numpy as np, scipy.sparse as sp, krylith
+    >>> B = np.array([[5, -1], [9, 3]]) / 12
+    >>> K = krylith.KroneckerSum(np.eye(2), sp.eye_array(1), B, sp.eye_array(1), tau=0.5)
+    >>> s = krylith.solve(K, -np.ones((1, 2)), rtol=1e-12)
+    >>> float(np.round(1 + 0.5 * s.x @ [3 / 4, 1 / 4], 4)[0]), float(np.round(np.exp(-0.5), 4))
+    (0.6061, 0.6065)
+    """
+
+    def __init__(self, A: Any, M: Any, B: Any, L: Any, tau: float, *, block: int | None = None) -> None:
+        self.A, self.B = (np.array(C, dtype=np.float64, ndmin=2) for C in (A, B))
+        self.M, self.L, self.tau, self.block = M, L, float(tau), block
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the whole operator."""
+        s = self.A.shape[0]
+        return (self.M.shape[0] * s, self.M.shape[1] * s)
+
+    def __repr__(self) -> str:
+        s = self.A.shape[0]
+        return f"<KroneckerSum A⊗M + τB⊗L: {s} stages, M and L of {self.M.shape[0]} rows, τ = {self.tau:g}>"
+
+
+class Pattern(NamedTuple):
+    """Index arrays of a matrix, kept to know new values of the same pattern by."""
+
+    row_ptr: Any
+    col: Any
+
+    def is_that_of(self, other: Pattern) -> bool:
+        return all(a is b or _same(a, b) for a, b in zip(self, other))
+
+
+def _same(a: Any, b: Any) -> bool:
+    if len(a) != len(b):
+        return False
+    if on_device(a) or on_device(b):
+        return on_device(a) and on_device(b) and bool((a == b).all())
+    return _native.same_indices(lend_indices(a), lend_indices(b))
+
+
+class Parts(NamedTuple):
+    """A matrix taken apart."""
+
+    shape: tuple[int, int]
+    #: Block size of BSR; 0 for CSR.
+    block: int
+    pattern: Pattern
+    values: Any
+
+    @property
+    def gpu(self) -> int | None:
+        """The GPU that holds it."""
+        return lend(self.values)[2] if on_device(self.values) else None
+
+    def system(self, block: int | None) -> _native.System:
+        """The system of this matrix."""
+        index = [lend_indices(a) for a in self.pattern]
+        if self.block == 0:
+            return _native.System.csr(*self.shape, *index, lend(self.values), block)
+        rows, columns = (n // self.block for n in self.shape)
+        return _native.System.bsr(self.block, rows, columns, *index, lend(self.values))
+
+
+def take_apart(A: Any, block: int | None) -> Parts:
+    """Three arrays of any sparse or dense matrix."""
+    if is_torch(A):
+        return _torch_parts(A, block)
+    if not hasattr(A, "tocsr"):
+        if hasattr(A, "matvec"):
+            raise InvalidInput("an operator has no entries; krylith.gmres and its like take operators")
+        A = _dense(A)
+    if A.ndim != 2:
+        raise InvalidInput(f"a matrix has 2 dimensions; this has {A.ndim}")
+    if A.format == "bsr":
+        b, c = A.blocksize
+        if b == c <= MOST_BLOCK and block in (None, b):
+            return Parts(A.shape, b, Pattern(A.indptr, A.indices), float64(A.data).reshape(-1))
+    A = A.tocsr()
+    return Parts(A.shape, 0, Pattern(A.indptr, A.indices), float64(A.data))
+
+
+def _dense(A: Any) -> Any:
+    if on_device(A):
+        from cupyx.scipy.sparse import csr_matrix
+
+        return csr_matrix(A)
+    from scipy.sparse import csr_array
+
+    A = np.asarray(A)
+    if A.dtype.kind not in "fiubc":
+        raise InvalidInput(f"no matrix: {type(A).__name__} of {A.dtype}")
+    return csr_array(A)
+
+
+def _torch_parts(A: Any, block: int | None) -> Parts:
+    import torch
+
+    def flat(a: Any) -> Any:
+        return a if a.is_cuda else a.numpy()
+
+    if A.layout == torch.sparse_bsr:
+        b, c = A.values().shape[1:]
+        if b == c <= MOST_BLOCK and block in (None, b):
+            values = float64(A.values().contiguous().reshape(-1))
+            return Parts(tuple(A.shape), b, Pattern(flat(A.crow_indices()), flat(A.col_indices())), values)
+    if A.layout != torch.sparse_csr:
+        A = A.to_sparse_csr()
+    return Parts(tuple(A.shape), 0, Pattern(flat(A.crow_indices()), flat(A.col_indices())), float64(A.values()))
+
+
+def _canonical(A: Any) -> Any:
+    """The same matrix with sorted columns, each once a row."""
+    if is_torch(A):
+        return A.to_sparse_coo().coalesce().to_sparse_csr()
+    A = A.tocsr() if A.format != "bsr" else A
+    A = A.copy()
+    A.sum_duplicates()
+    return A
+
+
+def system_of(A: Any, block: int | None) -> tuple[_native.System, list[Parts]]:
+    """The system of a matrix or a Kronecker sum, and its matrices taken apart."""
+    if isinstance(A, KroneckerSum):
+        block = block if block is not None else A.block
+        (m, m_parts), (l, l_parts) = (system_of(X, block) for X in (A.M, A.L))
+        if m.block != l.block:
+            return system_of(A, math.gcd(m.block, l.block))
+        return _native.System.kronecker(A.A, A.B, A.tau, m, l), m_parts + l_parts
+    if block is not None and not 1 <= block <= MOST_BLOCK:
+        raise InvalidInput(f"`block` is {block}; expected a whole number from 1 to {MOST_BLOCK}")
+    parts = take_apart(A, block)
+    try:
+        return parts.system(block), [parts]
+    except InvalidInput as e:
+        if _UNSORTED not in str(e):
+            raise
+    parts = take_apart(_canonical(A), block)
+    return parts.system(block), [parts]
+
+
+def new_values(A: Any, known: Parts) -> Any:
+    """Values of a matrix that must have a pattern which is known, or an array of values in its order."""
+    if not hasattr(A, "tocsr") and not is_torch(A) and np.ndim(A) == 1 or is_torch(A) and A.ndim == 1:
+        return float64(A)
+    parts = take_apart(A, known.block or None)
+    if parts.shape == known.shape and len(parts.values) == len(known.values) and known.pattern.is_that_of(parts.pattern):
+        return parts.values
+    parts = take_apart(_canonical(A), known.block or None)
+    if parts.shape != known.shape or not known.pattern.is_that_of(parts.pattern):
+        raise InvalidInput("new values of another pattern; make another Solver, which analyses it")
+    return parts.values
+
+
+__all__ = ["KroneckerSum", "Parts", "empty_like", "new_values", "system_of"]

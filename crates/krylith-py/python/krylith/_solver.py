@@ -1,0 +1,351 @@
+"""`solve` for one system, `Solver` for many of one pattern."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from krylith import _native
+from krylith._arrays import empty_like, float64, is_torch, lend, on_device
+from krylith._errors import ConvergenceWarning, Interrupted, InvalidInput
+from krylith._matrix import KroneckerSum, new_values, system_of
+from krylith._solution import Solution
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    if sys.version_info >= (3, 11):
+        from typing import Unpack
+    else:
+        from typing_extensions import Unpack
+
+    class Options(TypedDict, total=False):
+        """Options beyond those that `solve` names."""
+
+        restart: int
+        orthogonalization: str
+        reductions: str
+        form: str
+        s: int
+        basis: str
+        time_limit: float
+        store: str
+        format: str
+        threads: int
+        deterministic: bool
+        equilibrate: bool
+        matching: str
+        partition: str
+        memory_limit: int | str
+
+
+#: The names of `Options`.
+_OPTIONS = (
+    "restart", "orthogonalization", "reductions", "form", "s", "basis", "time_limit", "store", "format", "threads",
+    "deterministic", "equilibrate", "matching", "partition", "memory_limit",
+)  # fmt: skip
+
+#: Calls a function with iteration and ‖r‖/‖b‖; an answer that is true ends the solve.
+Callback = Callable[[int, float], Any]
+
+
+def options_text(named: dict[str, Any], more: dict[str, Any]) -> str:
+    """Options as the library reads them."""
+    for name in more:
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, [*_OPTIONS, *named, "maxiter", "tol"], 1, 0.5)
+            meant = {"tol": "rtol"}.get(near[0], near[0]) if near else None
+            hint = f"did you mean `{meant}`?" if meant else f"the known ones are {', '.join(_OPTIONS)}"
+            raise InvalidInput(f"unknown option `{name}`; {hint}")
+    words = []
+    for name, value in {**named, **more}.items():
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            value = str(value).lower()
+        elif isinstance(value, (float, np.floating)):
+            value = repr(float(value))
+        text = f"{name}={value}"
+        if len(text.split()) != 1:
+            raise InvalidInput(f"`{name}` is {value!r}; options have no spaces")
+        words.append(text)
+    return " ".join(words)
+
+
+class Solver:
+    """A system on its device, to be solved many times.
+
+    What the pattern, the device and the options determine is found out once. Solves and new values then analyse nothing anew. Threads
+    that share one take turns.
+
+    Parameters
+    ----------
+    A : sparse matrix or KroneckerSum
+        SciPy's, CuPy's or PyTorch's in any format. One in the memory of a GPU stays there.
+    method, precond : str
+        As for `krylith.solve`, and so are the others.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, krylith
+    >>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(50, 50), format="csr")
+    >>> solver = krylith.Solver(A, method="cg", precond="jacobi", rtol=1e-10)
+    >>> x = solver.solve(np.ones(50)).x
+    >>> solver.update_values(2 * A)
+    >>> bool(np.allclose(2 * solver.solve(np.ones(50)).x, x))
+    True
+    """
+
+    def __init__(
+        self,
+        A: Any,
+        *,
+        method: str = "auto",
+        precond: str = "auto",
+        rtol: float = 1e-6,
+        atol: float = 0.0,
+        maxiter: int | None = None,
+        device: str = "auto",
+        block: int | None = None,
+        nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
+        near_nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
+        coordinates: np.ndarray | None = None,
+        grid: Sequence[int] | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        system, self._parts = system_of(A, block)
+        self._kronecker = isinstance(A, KroneckerSum)
+        self._stages = system.stages
+        #: Rows and columns.
+        self.shape: tuple[int, int] = (system.unknowns, system.unknowns)
+        if coordinates is not None:
+            system = system.with_coordinates(np.ascontiguousarray(coordinates, dtype=np.float64))
+        if grid is not None:
+            sizes = [int(n) for n in grid]
+            system = system.with_grid(sizes + [1] * (3 - len(sizes)))
+        if nullspace is not None:
+            system = system.with_null_vectors(self._vectors("nullspace", nullspace, "constant"))
+        if near_nullspace is not None:
+            system = system.with_near_null_vectors(self._vectors("near_nullspace", near_nullspace, "rigid"))
+        gpu = self._parts[0].gpu
+        if device == "auto" and gpu is not None:
+            device = f"cuda:{gpu}"
+        named = {"method": method, "precond": precond, "rtol": rtol, "atol": atol, "max_iters": maxiter, "device": device}
+        self._native = _native.Solver(system, options_text(named, dict(options)))
+
+    def _vectors(self, name: str, given: Any, word: str) -> list[np.ndarray] | None:
+        if isinstance(given, str):
+            if given != word:
+                raise InvalidInput(f"`{name}` is {given!r}; expected {word!r} or vectors")
+            return None
+        if not isinstance(given, (list, tuple)):
+            array = np.asarray(given, dtype=np.float64)
+            given = [array] if array.ndim == 1 or self._kronecker and array.ndim == 2 else list(array.T)
+        return [self._flat(np.asarray(v), name).ravel() for v in given]
+
+    def _flat(self, v: Any, name: str) -> Any:
+        """A vector in the solver's order, without gaps."""
+        n, s = self.shape[0], self._stages
+        v = float64(v)
+        if self._kronecker and tuple(v.shape) == (n,):
+            v = float64(v.reshape(s, n // s).T)
+        elif tuple(v.shape) not in ([(n // s, s)] if self._kronecker else [(n,), (n, 1)]):
+            shapes = f"({n // s}, {s}) or ({n},)" if self._kronecker else f"({n},)"
+            raise InvalidInput(f"{name} has shape {tuple(v.shape)}; expected {shapes}")
+        return v
+
+    def solve(
+        self,
+        b: Any,
+        x0: Any = None,
+        *,
+        rtol: float | None = None,
+        atol: float | None = None,
+        maxiter: int | None = None,
+        callback: Callback | None = None,
+    ) -> Solution:
+        """Solve A x = b.
+
+        Parameters
+        ----------
+        b : array, shape (n,) or (n, k); of a Kronecker sum (N, s) or (N, s, k)
+            On the host or on a GPU, where it stays, and x with it.
+        x0 : array of the same shape, optional
+            The first guess. The default is zero.
+        rtol, atol, maxiter : optional
+            Instead of those that the solver was made with, for this solve.
+        callback : callable, optional
+            As for `krylith.solve`.
+        """
+        wanted = 2 if self._kronecker else 1
+        if np.ndim(b) if not hasattr(b, "ndim") else b.ndim > wanted:
+            b = b if hasattr(b, "ndim") else np.asarray(b)
+            if b.ndim == wanted + 1 and b.shape[-1] != 1:
+                return self._columns(b, x0, rtol, atol, maxiter, callback)
+        solution = self._one(b, x0, rtol, atol, maxiter, callback)
+        if not solution.converged:
+            warn(solution)
+        return solution
+
+    def _one(self, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, callback: Callback | None) -> Solution:
+        flat = self._flat(b, "b")
+        if x0 is None:
+            x = empty_like(flat)
+            x[...] = 0.0
+        else:
+            guess = self._flat(x0, "x0")
+            x = empty_like(flat)
+            x[...] = guess.reshape(x.shape)
+        return Solution(*self._run(flat, x, b, rtol, atol, maxiter, callback))
+
+    def _run(self, flat: Any, x: Any, b: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any) -> tuple[Any, Any]:
+        native, raised = self._native.solve(lend(flat.reshape(-1)), lend(x.reshape(-1)), rtol, atol, maxiter, callback)
+        shape = np.shape(b) if not hasattr(b, "shape") else tuple(b.shape)
+        if self._kronecker and len(shape) == 1:
+            x = x.T.reshape(-1)
+        x = x.reshape(shape)
+        if is_torch(b) and not is_torch(x):
+            import torch
+
+            x = torch.from_numpy(x)
+        if raised is None:
+            return x, native
+        if isinstance(raised, KeyboardInterrupt):
+            raise Interrupted(Solution(x, native)) from None
+        raise raised
+
+    def _columns(self, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, callback: Callback | None) -> Solution:
+        if b.shape[-1] == 0:
+            raise InvalidInput("b has no columns")
+        if x0 is not None and tuple(x0.shape) != tuple(b.shape):
+            raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected {tuple(b.shape)}, as b")
+        x = empty_like(b) if is_torch(b) or on_device(b) else np.empty(b.shape)
+        solutions = []
+        for k in range(b.shape[-1]):
+            guess = None if x0 is None else x0[..., k]
+            solutions.append(self._one(b[..., k], guess, rtol, atol, maxiter, callback))
+            x[..., k] = solutions[-1].x
+        worst = max(solutions, key=lambda s: (not s.converged, s.true_residual))
+        solution = Solution(x, worst._native, tuple(solutions))
+        if not solution.converged:
+            warn(solution)
+        return solution
+
+    def update_values(self, A: Any, *, refresh: str = "refresh") -> None:
+        """Take new values of the same pattern.
+
+        Parameters
+        ----------
+        A : sparse matrix or KroneckerSum of the same pattern, or an array of values in the order of the first one
+        refresh : {"refresh", "keep", "rebuild"}
+            Whether the preconditioner is computed for the new values, stays as it is, or is built anew.
+        """
+        self._native.set_refresh(refresh)
+        if self._kronecker:
+            if not isinstance(A, KroneckerSum):
+                raise InvalidInput("new values of a Kronecker sum come as a KroneckerSum")
+            for term, (matrix, parts) in enumerate(zip((A.M, A.L), self._parts)):
+                self._native.update(term, lend(new_values(matrix, parts)))
+            self._native.set_tau(A.tau)
+            return
+        self._native.update(0, lend(new_values(A, self._parts[0])))
+
+    def set_tau(self, tau: float) -> None:
+        """Take a new τ of a Kronecker sum."""
+        self._native.set_tau(tau)
+
+    def cancel(self) -> None:
+        """End the solve that another thread has under way: its outcome is `interrupted`."""
+        self._native.cancel()
+
+
+def warn(solution: Solution) -> None:
+    """Warn where the user's program called."""
+    # Frames of this package stand between.
+    level, frame, here = 1, sys._getframe(0), os.path.dirname(__file__)
+    while frame is not None and frame.f_code.co_filename.startswith(here):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(solution.verdict(), ConvergenceWarning, stacklevel=level)
+
+
+def solve(
+    A: Any,
+    b: Any,
+    *,
+    method: str = "auto",
+    precond: str = "auto",
+    rtol: float = 1e-6,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    device: str = "auto",
+    x0: Any = None,
+    callback: Callback | None = None,
+    block: int | None = None,
+    nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
+    near_nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
+    coordinates: np.ndarray | None = None,
+    grid: Sequence[int] | None = None,
+    **options: Unpack[Options],
+) -> Solution:
+    """Solve A x = b.
+
+    Parameters
+    ----------
+    A : sparse matrix or KroneckerSum
+        SciPy's, CuPy's or PyTorch's in any format. One in the memory of a GPU stays there and is solved there.
+    b : array, shape (n,) or (n, k)
+        Right-hand sides, on the host or on a GPU, where they stay.
+    method : str
+        `auto`, `cg`, `bicgstab`, `gmres`, `cbcg`, with options as in `gmres:restart=50`.
+    precond : str
+        `auto`, `none`, `jacobi`, `ildu`, `amg`, `schwarz`, `lu`, …, with options as in `ildu:fill=1`.
+    rtol, atol : float
+        Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol).
+    maxiter : int, optional
+        Most iterations. The default is 10 000, and more for large systems.
+    device : str
+        `auto`, `cpu`, `cuda`, or `cuda:0,1` for GPUs by number.
+    x0 : array, optional
+        The first guess.
+    callback : callable, optional
+        Called with iteration and ‖r‖/‖b‖: every iteration on a CPU, every cycle or stretch of iterations on a GPU. An answer that is
+        true ends the solve.
+    block : int, optional
+        Unknowns of a node. The default is the block size of a BSR matrix, else the one that suits the pattern.
+    nullspace : "constant" or vectors, optional
+        What A maps to zero, of a singular consistent system.
+    near_nullspace : "rigid" or vectors, optional
+        What A maps nearly to zero, for coarse levels.
+    coordinates : array, shape (nodes, 2) or (nodes, 3), optional
+        Where nodes lie.
+    grid : sequence of int, optional
+        Nodes in x, y and z, numbered with x fastest.
+    **options
+        restart, store ("f32"), threads, equilibrate, matching, time_limit, memory_limit and what else the guide names.
+
+    Returns
+    -------
+    Solution
+        With `x`, `outcome`, `iterations`, `residuals`, `plot()`. A solve that does not converge is not an error: it warns.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, krylith
+    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(100, 100))
+    >>> solution = krylith.solve(A, np.ones(100))
+    >>> solution.outcome
+    'converged'
+    >>> bool(np.linalg.norm(A @ solution.x - 1) <= 1e-6 * 10)
+    True
+    """
+    solver = Solver(
+        A, method=method, precond=precond, rtol=rtol, atol=atol, maxiter=maxiter, device=device, block=block,
+        nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid, **options,
+    )  # fmt: skip
+    return solver.solve(b, x0, callback=callback)

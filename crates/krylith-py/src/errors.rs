@@ -1,0 +1,45 @@
+//! Krylith's errors as exceptions with the same words.
+
+use krylith::Error;
+use krylith_cli::words::Language;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The exception for an error; its class is one of `krylith/_errors.py`.
+pub fn exception(error: Error) -> PyErr {
+    let class = match &error {
+        Error::Memory { .. } => "OutOfMemory",
+        _ if error.exit_code() == 3 => "DeviceError",
+        _ => "InvalidInput",
+    };
+    let text = match &error {
+        Error::Option { key: "max_iters", message } => format!("`maxiter` {message}"),
+        error => error.to_string(),
+    };
+    named(class, text + &Language::Keywords.remedies(&error))
+}
+
+/// An exception by the name of its class.
+pub fn named(class: &'static str, text: String) -> PyErr {
+    Python::attach(|py| {
+        let found = py.import("krylith._errors").and_then(|errors| errors.getattr(class));
+        match found.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
+            Ok(class) => PyErr::from_type(class, text),
+            Err(e) => e,
+        }
+    })
+}
+
+/// Does something without the interpreter's lock; an error or a panic of it is an exception.
+pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> krylith::Result<T> + Send) -> PyResult<T> {
+    let done = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
+    match done {
+        Ok(done) => done.map_err(exception),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Err(exception(Error::Internal(text)))
+        }
+    }
+}

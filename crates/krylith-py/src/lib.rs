@@ -1,0 +1,41 @@
+//! The extension module `krylith._native`: what the Python package asks of the library.
+//!
+//! Python's part (`python/krylith`) knows SciPy, CuPy and PyTorch and takes their objects apart; here come arrays, as NumPy has them
+//! on the host or as addresses in the memory of a GPU, and options as text.
+
+mod arrays;
+mod errors;
+mod fork;
+mod solution;
+mod solver;
+mod system;
+
+use krylith_cli::process::Memory;
+use pyo3::prelude::*;
+use std::ffi::OsString;
+
+#[global_allocator]
+static MEMORY: Memory = Memory;
+
+/// Runs the `krylith` command and gives its exit code.
+#[pyfunction]
+fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
+    py.detach(|| krylith_cli::run(words))
+}
+
+/// Checks options that are given as text.
+#[pyfunction]
+fn check_options(options: &str) -> PyResult<()> {
+    options.parse::<krylith::Options>().map(drop).map_err(errors::exception)
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(check_options, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
+    module.add_class::<system::System>()?;
+    module.add_class::<solver::Solver>()?;
+    module.add_class::<solution::Solution>()
+}

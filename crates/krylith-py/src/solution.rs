@@ -1,0 +1,115 @@
+//! What a solve answers.
+
+use krylith::Options;
+use krylith_cli::plot::{self, Plot};
+use krylith_cli::words::{self, Language};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::Arc;
+
+/// How a solve went.
+#[pyclass(frozen)]
+pub struct Solution {
+    pub solution: krylith::solver::Solution,
+    pub options: Arc<Options>,
+    pub lines: Arc<Vec<String>>,
+}
+
+#[pymethods]
+impl Solution {
+    #[getter]
+    fn outcome(&self) -> &'static str {
+        self.solution.outcome().name()
+    }
+    #[getter]
+    fn reason(&self) -> Option<&'static str> {
+        self.solution.history.reason
+    }
+    #[getter]
+    fn iterations(&self) -> usize {
+        self.solution.history.iterations
+    }
+    #[getter]
+    fn restarts(&self) -> usize {
+        self.solution.history.restarts
+    }
+    #[getter]
+    fn residuals<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.solution.history.residuals.to_vec().into_pyarray(py)
+    }
+    #[getter]
+    fn true_residual(&self) -> f64 {
+        self.solution.history.true_relative_residual
+    }
+    #[getter]
+    fn rhs_norm(&self) -> f64 {
+        self.solution.history.rhs_norm
+    }
+    #[getter]
+    fn target(&self) -> f64 {
+        self.solution.target
+    }
+    #[getter]
+    fn method(&self) -> String {
+        self.solution.method.title()
+    }
+    #[getter]
+    fn precond(&self) -> String {
+        self.solution.precond.text.clone()
+    }
+    /// `cpu` or `cuda`.
+    #[getter]
+    fn device(&self) -> &'static str {
+        self.solution.device.kind
+    }
+    /// Names of devices, and why those.
+    #[getter]
+    fn devices(&self) -> (Vec<String>, String) {
+        (self.solution.device.names.clone(), self.solution.device.reason.clone())
+    }
+    /// Seconds of set-up, of iterating, and of the parts of the set-up.
+    fn seconds<'py>(&self, py: Python<'py>) -> PyResult<(f64, f64, Bound<'py, PyDict>)> {
+        let parts = PyDict::new(py);
+        for (part, seconds) in self.solution.setup_parts.iter() {
+            parts.set_item(part.name(), seconds)?;
+        }
+        Ok((self.solution.setup_seconds, self.solution.solve_seconds, parts))
+    }
+    /// Kind, iteration and text of each event.
+    fn events(&self) -> Vec<(&'static str, Option<usize>, String)> {
+        let events = self.solution.events.iter();
+        events.map(|e| (e.kind.name(), e.iteration, e.detail.to_string())).collect()
+    }
+
+    /// What the command prints.
+    fn text(&self) -> String {
+        words::text(self.lines.to_vec(), &self.solution, &self.options)
+    }
+    /// Why there is no answer, and what to try.
+    fn verdict(&self) -> String {
+        words::verdict("krylith", &self.solution, &self.options, Language::Keywords)
+    }
+    /// The residuals as a picture, in SVG.
+    fn svg(&self, title: &str) -> String {
+        let history = &self.solution.history;
+        let subtitle = format!("{} — {}", self.manner(), words::outcome(&self.solution));
+        plot::draw(&Plot {
+            title,
+            subtitle: &subtitle,
+            residuals: &history.residuals,
+            true_residual: history.true_relative_residual,
+            target: self.solution.target,
+            restarts: &self.solution.restarts().collect::<Vec<_>>(),
+            converged: self.solution.converged(),
+        })
+    }
+    /// Method and preconditioner in a line.
+    fn manner(&self) -> String {
+        words::method(&self.solution)
+    }
+    /// The system in a line.
+    fn system(&self) -> &str {
+        self.lines.first().map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,224 @@
+//! A system on its device, solved as often as wanted.
+
+use crate::arrays::{Lent, LentMut};
+use crate::errors::{detached, exception, named};
+use crate::fork;
+use crate::solution::Solution;
+use crate::system::System;
+use krylith::matrix::{Csr, Grouping};
+use krylith::memory::Numbers;
+use krylith::solver::{Cancel, Refresh};
+use krylith::{Error, Observer, Options, Progress};
+use pyo3::prelude::*;
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// A solver; threads of Python take turns.
+#[pyclass(frozen)]
+pub struct Solver {
+    state: Mutex<ManuallyDrop<State>>,
+    options: Arc<Options>,
+    lines: Arc<Vec<String>>,
+    cancel: Cancel,
+    /// What Python's signals or callback raised while a solve was under way.
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+thread_local! {
+    /// The solver whose callback this thread runs.
+    static CALLED_BY: Cell<usize> = const { Cell::new(0) };
+}
+
+struct State {
+    solver: krylith::Solver<'static>,
+    /// The scalar matrix whose entries stand in larger blocks.
+    given: Option<Arc<Csr>>,
+    /// Where each of its entries stands in them, and room for their numbers; made by the first update.
+    grouping: Option<(Grouping, Vec<f64>)>,
+}
+
+#[pymethods]
+impl Solver {
+    #[new]
+    fn new(py: Python<'_>, system: &System, options: &str) -> PyResult<Self> {
+        fork::check()?;
+        let options: Options = options.parse().map_err(exception)?;
+        let problem = system.problem.clone();
+        let mut solver = detached(py, || krylith::Solver::new(problem, &options))?;
+        py.check_signals()?;
+        let (cancel, raised) = (solver.cancel_token(), Arc::new(Mutex::new(None)));
+        let (stop, told) = (cancel.clone(), raised.clone());
+        solver.while_waiting(Some(Box::new(move || {
+            if let Err(e) = Python::attach(|py| py.check_signals()) {
+                lock(&told).get_or_insert(e);
+                stop.cancel();
+            }
+        })));
+        let state = State { solver, given: system.given.clone(), grouping: None };
+        Ok(Self {
+            state: Mutex::new(ManuallyDrop::new(state)),
+            options: Arc::new(options),
+            lines: Arc::new(system.lines.clone()),
+            cancel,
+            raised,
+        })
+    }
+
+    /// Solves A x = b from x and overwrites it; gives the solution, and what a callback or a signal raised.
+    #[pyo3(signature = (b, x, rtol=None, atol=None, maxiter=None, callback=None))]
+    fn solve(
+        &self,
+        py: Python<'_>,
+        b: Lent<'_, f64>,
+        mut x: LentMut<'_>,
+        rtol: Option<f64>,
+        atol: Option<f64>,
+        maxiter: Option<usize>,
+        callback: Option<Py<PyAny>>,
+    ) -> PyResult<(Solution, Option<PyErr>)> {
+        self.check()?;
+        let (b, x) = (b.array()?, x.array()?);
+        let mut options = self.options.clone();
+        if rtol.is_some() || atol.is_some() || maxiter.is_some() {
+            let changed = Arc::make_mut(&mut options);
+            changed.rtol = rtol.or(changed.rtol);
+            changed.atol = atol.or(changed.atol);
+            changed.max_iters = maxiter.or(changed.max_iters);
+            changed.settled().map_err(exception)?;
+        }
+        let mut watch = Watch { callback, raised: self.raised.clone(), solver: self.address() };
+        let (solution, raised) = detached(py, || {
+            let mut state = lock(&self.state);
+            let unknowns = state.solver.problem().unknowns();
+            state.solver.set_stop(options.stop_of(unknowns));
+            self.cancel.reset();
+            lock(&self.raised).take();
+            let solution = match watch.callback.is_some() {
+                true => state.solver.solve_watched(b, x, &mut watch)?,
+                false => state.solver.solve(b, x)?,
+            };
+            Ok((solution.clone(), lock(&self.raised).take()))
+        })?;
+        Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
+    }
+
+    /// New values of a term, in the order of the matrix that was given.
+    fn update(&self, py: Python<'_>, term: usize, values: Lent<'_, f64>) -> PyResult<()> {
+        self.check()?;
+        let values = values.array()?;
+        detached(py, || lock(&self.state).update(term, values))
+    }
+
+    /// A new τ.
+    fn set_tau(&self, py: Python<'_>, tau: f64) -> PyResult<()> {
+        self.check()?;
+        detached(py, || lock(&self.state).solver.set_tau(tau))
+    }
+
+    /// What becomes of the preconditioner when values change: `keep`, `refresh` or `rebuild`.
+    fn set_refresh(&self, py: Python<'_>, refresh: &str) -> PyResult<()> {
+        self.check()?;
+        let refresh = match refresh {
+            "keep" => Refresh::Keep,
+            "refresh" => Refresh::Refresh,
+            "rebuild" => Refresh::Rebuild,
+            other => {
+                let known = "the known ones are keep, refresh, rebuild";
+                return Err(exception(Error::invalid(format!("unknown refresh `{other}`; {known}"))));
+            }
+        };
+        detached(py, || {
+            lock(&self.state).solver.set_refresh(refresh);
+            Ok(())
+        })
+    }
+
+    /// Seconds that each solve may iterate.
+    fn set_time_limit(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
+        self.check()?;
+        let wrong = |_| named("InvalidInput", "`time_limit` expects a positive number of seconds".into());
+        let limit = seconds.map(Duration::try_from_secs_f64).transpose().map_err(wrong)?;
+        detached(py, || {
+            lock(&self.state).solver.set_time_limit(limit);
+            Ok(())
+        })
+    }
+
+    /// Stops the solve that another thread has under way.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Solver {
+    /// Refuses what would wait for ever: threads that a fork has left behind, and a callback that uses its own solver.
+    fn check(&self) -> PyResult<()> {
+        fork::check()?;
+        match CALLED_BY.get() == self.address() {
+            true => Err(named("InvalidInput", "a callback cannot use the solver that calls it".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl Drop for Solver {
+    /// In a forked process there are no threads to be joined, and nothing is freed.
+    fn drop(&mut self) {
+        if !fork::is_away() {
+            let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
+            // SAFETY: it is not used after this.
+            unsafe { ManuallyDrop::drop(state) };
+        }
+    }
+}
+
+impl State {
+    fn update(&mut self, term: usize, values: Numbers<'_>) -> krylith::Result<()> {
+        let Some(given) = &self.given else { return self.solver.update_term(term, values) };
+        let blocks = &self.solver.problem().terms().terms[0].1;
+        let (grouping, numbers) = match &mut self.grouping {
+            Some(known) => known,
+            none => none.insert((Grouping::new(given, blocks)?, vec![0.0; blocks.stored()])),
+        };
+        let mut scratch = Vec::new();
+        grouping.gather(values.on_host(&mut scratch)?, numbers)?;
+        self.solver.update_term(term, &*numbers)
+    }
+}
+
+/// Tells a Python function of the progress.
+struct Watch {
+    callback: Option<Py<PyAny>>,
+    raised: Arc<Mutex<Option<PyErr>>>,
+    solver: usize,
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        let Some(callback) = &self.callback else { return ControlFlow::Continue(()) };
+        CALLED_BY.set(self.solver);
+        let answer = Python::attach(|py| {
+            callback.call1(py, (p.iteration, p.relative_residual)).and_then(|answer| answer.is_truthy(py))
+        });
+        CALLED_BY.set(0);
+        match answer {
+            Ok(false) => ControlFlow::Continue(()),
+            Ok(true) => ControlFlow::Break(()),
+            Err(e) => {
+                lock(&self.raised).get_or_insert(e);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

@@ -1,0 +1,207 @@
+//! Systems from the arrays of Python's matrices.
+
+use crate::arrays::{IndexArray, Indices, Lent};
+use crate::errors::{detached, exception};
+use crate::fork;
+use krylith::io::parts::suited_block;
+use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use krylith::memory::Numbers;
+use krylith::{Error, Problem};
+use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Calls `$make` with two index arrays of whatever widths they have.
+macro_rules! of_any_width {
+    ($row_ptr:expr, $col:expr, $make:expr) => {
+        match ($row_ptr, $col) {
+            (IndexArray::Narrow(p), IndexArray::Narrow(j)) => $make(p, j),
+            (IndexArray::Wide(p), IndexArray::Narrow(j)) => $make(p, j),
+            (IndexArray::Narrow(p), IndexArray::Wide(j)) => $make(p, j),
+            (IndexArray::Wide(p), IndexArray::Wide(j)) => $make(p, j),
+        }
+    };
+}
+
+/// A system without its right-hand side.
+#[pyclass(frozen)]
+pub struct System {
+    pub problem: Problem<'static>,
+    /// The scalar matrix as it was given, where it was put into larger blocks: new values come in its order.
+    pub given: Option<Arc<Csr>>,
+    /// The same in a line or two.
+    pub lines: Vec<String>,
+}
+
+#[pymethods]
+impl System {
+    /// A scalar matrix by rows; without a block size, the one that suits its pattern.
+    #[staticmethod]
+    #[pyo3(signature = (rows, columns, row_ptr, col, values, block))]
+    fn csr(
+        py: Python<'_>,
+        rows: usize,
+        columns: usize,
+        row_ptr: Indices<'_>,
+        col: Indices<'_>,
+        values: Lent<'_, f64>,
+        block: Option<usize>,
+    ) -> PyResult<Self> {
+        fork::check()?;
+        let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
+        detached(py, || {
+            let resident = values.gpu().is_some();
+            let a = of_any_width!(row_ptr, col, |p, j| Csr::from_arrays(rows, columns, p, j, values))?;
+            let entries = a.nonzeros();
+            // Where it is on a GPU, its pattern stays there.
+            let square = rows == columns && rows > 0;
+            let found = block.or_else(|| (square && !resident).then(|| suited_block(&a).block)).unwrap_or(1);
+            if found == 1 {
+                return Ok(Self::of(Problem::csr(&a)?, None, entries, "CSR"));
+            }
+            let blocks = Bsr::from_csr(&a, found)?;
+            let problem = Problem::bsr(&blocks)?.into_owned();
+            Ok(Self::of(problem, Some(Arc::new(a)), entries, "CSR"))
+        })
+    }
+
+    /// A matrix of square blocks.
+    #[staticmethod]
+    fn bsr(
+        py: Python<'_>,
+        block: usize,
+        block_rows: usize,
+        block_columns: usize,
+        row_ptr: Indices<'_>,
+        col: Indices<'_>,
+        values: Lent<'_, f64>,
+    ) -> PyResult<Self> {
+        fork::check()?;
+        let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
+        detached(py, || {
+            let a = bsr_of(block, [block_rows, block_columns], row_ptr, col, values)?;
+            let entries = a.stored();
+            Ok(Self::of(Problem::bsr(&a)?.into_owned(), None, entries, "BSR"))
+        })
+    }
+
+    /// A⊗M + τB⊗L; `m` and `l` are systems of one matrix each, with the same blocks.
+    #[staticmethod]
+    fn kronecker(
+        a: PyReadonlyArray2<'_, f64>,
+        b: PyReadonlyArray2<'_, f64>,
+        tau: f64,
+        m: &System,
+        l: &System,
+    ) -> PyResult<Self> {
+        let dense = |of: &PyReadonlyArray2<'_, f64>| {
+            let (rows, columns) = (of.shape()[0], of.shape()[1]);
+            let view = of.as_array();
+            let places = (0..rows).flat_map(|i| (0..columns).map(move |j| [i, j]));
+            Dense::new(rows, columns, places.map(|place| view[place]).collect())
+        };
+        let term = |of: &System| of.problem.terms().terms[0].1.clone().into_owned();
+        let entries = m.entries() + l.entries();
+        let build = || {
+            let sum = KroneckerSum::new(dense(&a)?, dense(&b)?, tau, term(m), term(l))?;
+            Ok(Self::of(Problem::kronecker(&sum)?.into_owned(), None, entries, "A⊗M + τB⊗L"))
+        };
+        build().map_err(exception)
+    }
+
+    /// The same with a point for each node, n × 3.
+    fn with_coordinates(&self, points: PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
+        let view = points.as_array();
+        let points: Vec<[f64; 3]> = match view.ncols() {
+            3 => view.rows().into_iter().map(|p| [p[0], p[1], p[2]]).collect(),
+            2 => view.rows().into_iter().map(|p| [p[0], p[1], 0.0]).collect(),
+            n => return Err(exception(Error::invalid(format!("points of {n} numbers; they have 2 or 3")))),
+        };
+        self.with(|problem| problem.with_coordinates(points))
+    }
+
+    /// The same on a grid of nodes.
+    fn with_grid(&self, grid: [usize; 3]) -> PyResult<Self> {
+        self.with(|problem| Ok(problem.with_grid(grid)))
+    }
+
+    /// The same with null vectors; none means the constants that the system maps to zero.
+    fn with_null_vectors(&self, py: Python<'_>, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
+        let vectors = detached(py, || match vectors {
+            None => self.problem.constant_null_vectors(),
+            Some(vectors) => {
+                vectors.iter().try_for_each(|v| match v.len() == self.problem.own_len() {
+                    true => self.problem.check_null_vector(v),
+                    false => Ok(()), // told below
+                })?;
+                Ok(vectors)
+            }
+        })?;
+        self.with(|problem| problem.with_null_vectors(vectors))
+    }
+
+    /// The same with near-null vectors; none means rigid modes.
+    fn with_near_null_vectors(&self, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
+        let vectors = vectors.map_or_else(|| self.problem.rigid_modes(), Ok).map_err(exception)?;
+        self.with(|problem| problem.with_near_null_vectors(vectors))
+    }
+
+    /// Unknowns.
+    #[getter]
+    fn unknowns(&self) -> usize {
+        self.problem.unknowns()
+    }
+
+    /// Components of a node.
+    #[getter]
+    fn block(&self) -> usize {
+        self.problem.block()
+    }
+
+    /// Stages.
+    #[getter]
+    fn stages(&self) -> usize {
+        self.problem.stages()
+    }
+
+    /// Stored numbers of its terms.
+    #[getter]
+    fn entries(&self) -> usize {
+        self.problem.terms().terms.iter().map(|(_, a)| a.stored()).sum()
+    }
+}
+
+impl System {
+    fn of(problem: Problem<'static>, given: Option<Arc<Csr>>, entries: usize, format: &str) -> Self {
+        use krylith::text::{count, plural};
+        let (b, s) = (problem.block(), problem.stages());
+        let stages = if s > 1 { format!(", {}", plural(s, "stage")) } else { String::new() };
+        let lines = vec![
+            format!(
+                "{}, {} stored entries{stages} ({format})",
+                plural(problem.unknowns(), "unknown"),
+                count(entries)
+            ),
+            format!("blocks {b}×{b}"),
+        ];
+        Self { problem, given, lines }
+    }
+
+    fn with(
+        &self,
+        change: impl FnOnce(Problem<'static>) -> krylith::Result<Problem<'static>>,
+    ) -> PyResult<Self> {
+        let problem = change(self.problem.clone()).map_err(exception)?;
+        Ok(Self { problem, given: self.given.clone(), lines: self.lines.clone() })
+    }
+}
+
+fn bsr_of(
+    block: usize,
+    [rows, columns]: [usize; 2],
+    row_ptr: IndexArray<'_>,
+    col: IndexArray<'_>,
+    values: Numbers<'_>,
+) -> krylith::Result<Bsr> {
+    of_any_width!(row_ptr, col, |p, j| Bsr::from_arrays(block, rows, columns, p, j, values))
+}
