@@ -6,6 +6,7 @@ mod gpu;
 mod kernels;
 mod mpi;
 mod nvrtc;
+mod python;
 mod shell;
 mod steps;
 mod test;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask test             everything that CI checks: format, lints, tests, kernels through NVRTC, tidy
 cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can check
+cargo xtask python           the Python package: an optimised wheel in target/wheels, tested from an empty environment
 cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine without Rust
 cargo xtask kernels FILE     compiled kernels of the common sizes; KRYLITH_EMBED=FILE puts them into a build
 cargo xtask fuzz [TARGET…] [--runs N] [--seconds S] [--seed X]
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         }
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
+        ["python"] => python::run(),
         ["gpu"] => gpu::run(),
         ["kernels", file] => kernels::run(file),
         ["fuzz", ref words @ ..] => fuzz::run(words),

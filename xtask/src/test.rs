@@ -2,9 +2,12 @@
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
-use crate::{mpi, nvrtc, tidy};
+use crate::{mpi, nvrtc, python, tidy};
 use std::path::Path;
 use std::process::{Command, ExitCode};
+
+/// All features, as those of what the extension module depends on.
+const WHEEL_OF_ALL: &str = "mpi,krylith-cli/bench,krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
 
 pub fn run() -> ExitCode {
     let mut steps = Steps::new();
@@ -33,6 +36,12 @@ pub fn run() -> ExitCode {
     steps.step("tests", || {
         run_tests(&mut cargo(&[&["test", "--workspace", "--no-fail-fast"], features].concat()))
     });
+    // With the features of the tests before, so that the wheel is made of what was built for them.
+    let wheel: &[&str] = match features {
+        ["--all-features"] => &["--profile", "dev", "--features", WHEEL_OF_ALL],
+        _ => &["--profile", "dev", "--features", "krylith-cli/bench"],
+    };
+    steps.step("Python package", || python::step(wheel, missing));
     steps.step("kernels through NVRTC", || kernels(features));
     steps.step("kernels on a GPU", || match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),

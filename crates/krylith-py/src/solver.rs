@@ -89,7 +89,7 @@ impl Solver {
             changed.max_iters = maxiter.or(changed.max_iters);
             changed.settled().map_err(exception)?;
         }
-        let mut watch = Watch { callback, raised: self.raised.clone(), solver: self.address() };
+        let mut watch = Watch { callback, raised: self.raised.clone(), solver: self.address(), told: None };
         let (solution, raised) = detached(py, || {
             let mut state = lock(&self.state);
             let unknowns = state.solver.problem().unknowns();
@@ -100,7 +100,14 @@ impl Solver {
                 true => state.solver.solve_watched(b, x, &mut watch)?,
                 false => state.solver.solve(b, x)?,
             };
-            Ok((solution.clone(), lock(&self.raised).take()))
+            let solution = solution.clone();
+            // Who watches is asked whether to go on, and after the last iteration nobody is.
+            let (last, residual) = (solution.history.iterations, solution.history.residuals.last().copied());
+            if let Some(relative_residual) = residual.filter(|_| watch.told != Some(last)) {
+                let _ =
+                    watch.progress(Progress { iteration: last, relative_residual, target: solution.target });
+            }
+            Ok((solution, lock(&self.raised).take()))
         })?;
         Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
     }
@@ -198,11 +205,14 @@ struct Watch {
     callback: Option<Py<PyAny>>,
     raised: Arc<Mutex<Option<PyErr>>>,
     solver: usize,
+    /// The last iteration that was told.
+    told: Option<usize>,
 }
 
 impl Observer for Watch {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
         let Some(callback) = &self.callback else { return ControlFlow::Continue(()) };
+        self.told = Some(p.iteration);
         CALLED_BY.set(self.solver);
         let answer = Python::attach(|py| {
             callback.call1(py, (p.iteration, p.relative_residual)).and_then(|answer| answer.is_truthy(py))

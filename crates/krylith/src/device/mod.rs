@@ -3,4 +3,5 @@
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod standby;
 pub(crate) mod workers;

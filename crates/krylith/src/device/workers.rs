@@ -4,11 +4,14 @@
 //! to every thread, with its number and its state, and returns when all are done: what the closure borrows is not copied, and
 //! nothing is allocated.
 
+use super::standby;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What every thread runs: its number, and its state if it has one.
 pub(crate) type Command<'a, T> = dyn Fn(usize, &mut Option<T>) + Sync + 'a;
@@ -19,11 +22,20 @@ pub(crate) type Waiting = Box<dyn FnMut() + Send>;
 /// Between two such times: long beside what it costs, and short for who waits at a keyboard.
 const EVERY: Duration = Duration::from_millis(50);
 
+/// How long a thread for small systems and its caller look out for each other.
+const PATIENCE: Duration = Duration::from_micros(50);
+
 /// Threads with a `T` each, which starts as `None` and is dropped on its thread.
 pub(crate) struct Workers<T: 'static> {
     shared: Arc<Shared<T>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
     pub waiting: Option<Waiting>,
+}
+
+enum Thread {
+    Own(JoinHandle<()>),
+    /// One that stands by again when this says so.
+    Lent(Receiver<()>),
 }
 
 struct Shared<T: 'static> {
@@ -33,6 +45,11 @@ struct Shared<T: 'static> {
     begin: Condvar,
     /// The last thread is done.
     done: Condvar,
+    /// How long either side looks out for the other before it sleeps.
+    patience: Duration,
+    /// [`Turn::given`] and [`Turn::busy`], to be looked at without the lock; what they say is looked up under it.
+    given: AtomicU64,
+    busy: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -51,6 +68,17 @@ unsafe impl<T> Sync for Shared<T> {}
 unsafe impl<T> Send for Shared<T> {}
 
 impl<T> Shared<T> {
+    /// Waits a little for what is seldom long in coming: to wake a thread takes longer than a small solve.
+    fn look_out(&self, is_there: impl Fn() -> bool) {
+        if self.patience.is_zero() {
+            return;
+        }
+        let begin = Instant::now();
+        while !is_there() && begin.elapsed() < self.patience {
+            std::thread::yield_now(); // where there is but one core, it is the other's
+        }
+    }
+
     fn turn(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -62,17 +90,39 @@ impl<T: 'static> Workers<T> {
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn new(count: usize, name: &str) -> std::io::Result<Self> {
+        Self::patient(count, name, Duration::ZERO)
+    }
+
+    fn patient(count: usize, name: &str, patience: Duration) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             command: UnsafeCell::new(None),
             turn: Mutex::default(),
             begin: Condvar::new(),
             done: Condvar::new(),
+            patience,
+            given: AtomicU64::new(0),
+            busy: AtomicUsize::new(0),
         });
         let mut workers = Self { shared, threads: Vec::with_capacity(count), waiting: None };
         for number in 0..count {
             let shared = workers.shared.clone();
             let thread = std::thread::Builder::new().name(format!("{name}-{number}"));
-            workers.threads.push(thread.spawn(move || work(&shared, number))?);
+            workers.threads.push(Thread::Own(thread.spawn(move || work(&shared, number))?));
+        }
+        Ok(workers)
+    }
+
+    /// One thread that stood by, whose parallel loops it does alone: for what is so small that a thread takes longer to start, and
+    /// others longer to wake, than the work. Where none is left, a thread as any other.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn standby(name: &str) -> std::io::Result<Self> {
+        let mut workers = Self::patient(0, name, PATIENCE)?;
+        let shared = workers.shared.clone();
+        match standby::lend(Box::new(move || work(&shared, 0))) {
+            Some(end) => workers.threads.push(Thread::Lent(end)),
+            None => return Self::new(1, name),
         }
         Ok(workers)
     }
@@ -87,7 +137,14 @@ impl<T: 'static> Workers<T> {
         let mut turn = self.shared.turn();
         turn.given += 1;
         turn.busy = self.threads.len();
+        self.shared.busy.store(turn.busy, Relaxed);
+        self.shared.given.store(turn.given, Relaxed);
         self.shared.begin.notify_all();
+        if !self.shared.patience.is_zero() {
+            drop(turn);
+            self.shared.look_out(|| self.shared.busy.load(Relaxed) == 0);
+            turn = self.shared.turn();
+        }
         while turn.busy > 0 {
             let Some(waiting) = &mut self.waiting else {
                 turn = self.shared.done.wait(turn).unwrap_or_else(|e| e.into_inner());
@@ -110,9 +167,13 @@ impl<T: 'static> Workers<T> {
     /// Ends the threads, which drop their states; then there are none.
     pub(crate) fn stop(&mut self) {
         self.shared.turn().stop = true;
+        self.shared.given.store(u64::MAX, Relaxed); // whoever looks out sees that there is something
         self.shared.begin.notify_all();
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // a state that panics when it is dropped has said so
+            match thread {
+                Thread::Own(thread) => drop(thread.join()), // a state that panics when it is dropped has said so
+                Thread::Lent(end) => drop(end.recv()),
+            }
         }
     }
 }
@@ -126,6 +187,7 @@ impl<T: 'static> Drop for Workers<T> {
 fn work<T>(shared: &Shared<T>, number: usize) {
     let (mut state, mut seen) = (None, 0);
     loop {
+        shared.look_out(|| shared.given.load(Relaxed) != seen);
         let mut turn = shared.turn();
         while turn.given == seen && !turn.stop {
             turn = shared.begin.wait(turn).unwrap_or_else(|e| e.into_inner());
@@ -142,6 +204,7 @@ fn work<T>(shared: &Shared<T>, number: usize) {
         }
         let mut turn = shared.turn();
         turn.busy -= 1;
+        shared.busy.store(turn.busy, Relaxed);
         if turn.busy == 0 {
             shared.done.notify_all();
         }
@@ -151,6 +214,7 @@ fn work<T>(shared: &Shared<T>, number: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rayon::prelude::*;
     use std::rc::Rc;
 
     #[test]
@@ -172,6 +236,29 @@ mod tests {
                 assert_eq!(*Rc::get_mut(state.as_mut().unwrap()).unwrap().get_mut(), 1000 + number);
             });
         }
+    }
+
+    #[test]
+    fn a_thread_that_stood_by_serves_one_after_the_other() {
+        let name = || std::thread::current().id();
+        let mut seen = Vec::new();
+        for round in 0..20 {
+            let mut workers: Workers<Rc<()>> = Workers::standby("test").unwrap();
+            let told = Mutex::new(None);
+            workers.run(&|number, state| {
+                assert!(number == 0 && state.is_none(), "round {round}");
+                *state = Some(Rc::new(()));
+                // Nobody else is woken: all is done here.
+                let here = name();
+                assert!((0..1000).into_par_iter().all(|_| name() == here));
+                *told.lock().unwrap() = Some(here);
+            });
+            workers.run(&|_, state| assert!(state.is_some()));
+            seen.push(told.into_inner().unwrap().unwrap());
+        }
+        seen.sort_by_key(|id| format!("{id:?}"));
+        seen.dedup();
+        assert!(seen.len() < 20, "threads are used again");
     }
 
     #[test]

@@ -53,6 +53,9 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
     // Both passes read the whole pattern: on all threads, a run of rows each, and the first wrong row is named.
     const ROWS: usize = 8192;
     let first = |wrong: &(dyn Fn(usize) -> bool + Sync)| {
+        if rows <= ROWS {
+            return (0..rows).find(|&i| wrong(i)); // other threads are not woken for so little
+        }
         let runs = (0..rows.div_ceil(ROWS)).into_par_iter();
         runs.find_map_first(|run| (run * ROWS..rows.min((run + 1) * ROWS)).find(|&i| wrong(i)))
     };

@@ -57,7 +57,9 @@ impl Crew {
             (choice, _) => choice.clone(),
         };
         let count = ordinals.len().max(1);
-        let workers = Workers::new(count, "krylith").map_err(|e| Error::Device {
+        let small = matches!(choice, Choice::Cpu { .. }) && device::is_small(problem);
+        let workers = if small { Workers::standby("krylith") } else { Workers::new(count, "krylith") };
+        let workers = workers.map_err(|e| Error::Device {
             device: "the host".into(),
             call: "a new thread".into(),
             message: format!("{e}; raise the limit of processes (ulimit -u)"),

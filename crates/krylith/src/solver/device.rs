@@ -6,8 +6,9 @@ use super::setup::{self, SetupPart};
 use super::solution::DeviceUsed;
 use super::{SolverSpace, host, ladder};
 use crate::comm::{Communicator, agree, gather};
-use crate::device::cpu::{Cpu, Pool};
+use crate::device::cpu::{ALONE, Cpu, Pool};
 use crate::method::MethodSpec;
+use crate::operator::Terms;
 use crate::options::{DeviceSpec, Options};
 use crate::precond::SubdomainFactors;
 use crate::problem::{LocalProblem, Problem};
@@ -114,6 +115,16 @@ pub(super) fn open(
     }
 }
 
+/// True for a system that one thread of the host solves before others would have started.
+pub(super) fn is_small(problem: &Problem) -> bool {
+    problem.comm.size() == 1 && one_thread_does(&problem.terms)
+}
+
+/// True where no region of the system is shared among threads.
+fn one_thread_does(terms: &Terms) -> bool {
+    Size::of(terms).matrix < ALONE as f64
+}
+
 fn open_cpu(
     reason: &str,
     local: &LocalProblem,
@@ -125,7 +136,8 @@ fn open_cpu(
     let room = room(free, options);
     agree(&**comm, fits(local, options, room, "the host"))?;
     let cores = host::cores();
-    let asked = options.threads.unwrap_or((cores / here).max(1));
+    let small = comm.size() == 1 && one_thread_does(local.terms);
+    let asked = options.threads.unwrap_or(if small { 1 } else { (cores / here).max(1) });
     // More threads than cores would only take the cores from each other.
     let threads = asked.min(cores);
     let pool = Pool::new(threads);

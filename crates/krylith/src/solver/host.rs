@@ -1,17 +1,28 @@
 //! The host: processor, caches, memory.
 
 use std::fs::read_to_string;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a reading of free memory is taken for the present one: longer than a small solve, which would spend half its time on it.
+const FRESH: Duration = Duration::from_millis(10);
 
 /// The processor's name.
 pub fn model() -> String {
+    static MODEL: OnceLock<String> = OnceLock::new();
+    MODEL.get_or_init(read_model).clone()
+}
+
+fn read_model() -> String {
     let text = read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(':'));
     line.map_or_else(|| std::env::consts::ARCH.to_string(), |(_, name)| name.trim().to_string())
 }
 
-/// Cores that this process may use.
+/// Cores that this process may use, or might when it asked for the first time.
 pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
 }
 
 /// The widest vector instructions, which the kernels pick at run time.
@@ -55,8 +66,23 @@ pub fn last_cache() -> Option<u64> {
         .max()
 }
 
-/// Bytes of memory: all, and what can be had without swapping.
+/// Bytes of memory: all, and what can be had without swapping, or could 10 ms ago.
 pub fn memory() -> Option<(u64, u64)> {
+    /// When it was read, and what it was.
+    type Reading = (Instant, Option<(u64, u64)>);
+    static LAST: Mutex<Option<Reading>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(|e| e.into_inner());
+    match *last {
+        Some((when, memory)) if when.elapsed() < FRESH => memory,
+        _ => {
+            let memory = read_memory();
+            *last = Some((Instant::now(), memory));
+            memory
+        }
+    }
+}
+
+fn read_memory() -> Option<(u64, u64)> {
     let text = read_to_string("/proc/meminfo").ok()?;
     let kib = |key: &str| {
         let line = text.lines().find_map(|l| l.strip_prefix(key))?;

@@ -1,5 +1,7 @@
 //! Whether other programs want the cores that a team would take.
 
+use std::sync::OnceLock;
+
 /// Cores that nobody uses now, if the system tells and this process may use all of them. `own`: how many of the threads that
 /// want a core are ours.
 ///
@@ -14,6 +16,11 @@ pub fn free_cores(own: usize, cores: usize) -> Option<usize> {
 
 /// Cores of the machine, where this process may use all: elsewhere what runs on the machine may run on other cores.
 pub fn whole_machine() -> Option<usize> {
+    static CORES: OnceLock<Option<usize>> = OnceLock::new();
+    *CORES.get_or_init(all_cores)
+}
+
+fn all_cores() -> Option<usize> {
     let allowed = std::thread::available_parallelism().ok()?.get();
     // SAFETY: asks for a number.
     #[cfg(target_os = "linux")]

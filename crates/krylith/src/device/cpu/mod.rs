@@ -24,6 +24,7 @@ pub use basis::CpuBasis;
 pub use block_tiles::CpuTiles;
 pub use diagonal::CpuBlocks;
 pub use factors::CpuFactors;
+pub(crate) use pool::ALONE;
 pub use pool::Pool;
 pub use product::CpuProduct;
 pub use replicated::{CpuGathered, CpuShared};

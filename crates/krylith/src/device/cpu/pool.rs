@@ -36,7 +36,7 @@ pub struct Pool {
 /// Pieces of a region for each member: what another has not begun can still be taken over.
 const PIECES: usize = 4;
 /// Bytes that one thread moves in some 10 µs: what a region of less would gain, it loses where a member is late.
-const ALONE: usize = 256 << 10;
+pub(crate) const ALONE: usize = 256 << 10;
 /// How long a member polls before it sleeps: longer than the host gaps inside a solve.
 const POLL: Duration = Duration::from_micros(50);
 /// A wait that is not yet blamed on the system; and in pieces, because not all are equal.

@@ -1,0 +1,94 @@
+//! The Python package: a wheel, installed into an empty environment and tested there.
+
+use crate::shell::{read, root, shell, target, works};
+use crate::steps::Verdict;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// What builds a wheel and checks the package's types.
+const TOOLS: [&str; 2] = ["maturin>=1.9,<2", "mypy>=1.15,<3"];
+
+/// `cargo xtask python`: an optimised wheel in `target/wheels`, tested.
+pub fn run() -> ExitCode {
+    match test(&["--release"]) {
+        Ok(text) => {
+            println!("python: {text}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("python: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build.
+pub fn test(build: &[&str]) -> Result<String, String> {
+    let tools = target().join("xtask-python");
+    environment(&tools, false)?;
+    pip(&tools, &TOOLS.map(String::from))?;
+    let wheels = target().join("wheels");
+    let _ = std::fs::remove_dir_all(&wheels); // none, at the first time
+    let package = root().join("crates/krylith-py");
+    // Libraries that MPI needs are the machine's own; nothing is copied into the wheel.
+    let mut maturin = Command::new(tools.join("bin/maturin"));
+    maturin.args(["build", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels).args(build);
+    shell(maturin.current_dir(&package))?;
+    let wheel = wheel(&wheels)?;
+
+    let empty = target().join("xtask-wheel");
+    environment(&empty, true)?;
+    pip(&empty, &[format!("{}[test]", wheel.display())])?;
+    let python = empty.join("bin/python3");
+    let types =
+        ["-m", "mypy", "--strict", "--ignore-missing-imports", "--package", "krylith", "--python-executable"];
+    shell(Command::new(tools.join("bin/python3")).args(types).arg(&python).current_dir(&tools))?;
+    let said = read(
+        Command::new(&python)
+            .args([
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--import-mode=append",
+                "--pyargs",
+                "tests",
+                "krylith",
+            ])
+            .current_dir(&package),
+    )?;
+    print!("{said}");
+    let size = std::fs::metadata(&wheel).map_or(0, |m| m.len());
+    let last = said.lines().rev().find(|line| line.contains("passed")).unwrap_or("no test").trim();
+    Ok(format!("wheel of {:.1} MiB; {last}", size as f64 / f64::from(1 << 20)))
+}
+
+/// As [`test`], where Python can be had.
+pub fn step(build: &[&str], missing: impl FnOnce(String) -> Verdict) -> Verdict {
+    match works(Command::new("python3").args(["-m", "venv", "--help"])) {
+        true => test(build).into(),
+        false => missing("python3 with venv is missing".into()),
+    }
+}
+
+fn environment(folder: &Path, anew: bool) -> Result<(), String> {
+    if !anew && works(Command::new(folder.join("bin/python3")).args(["-m", "pip", "--version"])) {
+        return Ok(());
+    }
+    shell(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder)).map(drop)
+}
+
+fn pip(environment: &Path, packages: &[String]) -> Result<(), String> {
+    let mut command = Command::new(environment.join("bin/python3"));
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"]);
+    shell(command.args(packages))
+        .map(drop)
+        .map_err(|e| format!("pip could not install {}: {e}", packages.join(", ")))
+}
+
+fn wheel(folder: &Path) -> Result<PathBuf, String> {
+    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let found = entries.flatten().map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "whl"));
+    found.ok_or_else(|| format!("maturin left no wheel in {}", folder.display()))
+}
