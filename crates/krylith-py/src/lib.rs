@@ -4,6 +4,7 @@
 //! on the host or as addresses in the memory of a GPU, and options as text.
 
 mod arrays;
+mod callbacks;
 mod errors;
 mod fork;
 mod solution;
@@ -35,6 +36,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(check_options, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
+    module.add_function(wrap_pyfunction!(callbacks::solve_operators, module)?)?;
+    module.add_function(wrap_pyfunction!(callbacks::newton, module)?)?;
     module.add_class::<system::System>()?;
     module.add_class::<solver::Solver>()?;
     module.add_class::<solution::Solution>()

@@ -112,6 +112,22 @@ impl Solver {
         Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
     }
 
+    /// y ← A x, or y ← P⁻¹ x.
+    fn apply(
+        &self,
+        py: Python<'_>,
+        preconditioner: bool,
+        x: Lent<'_, f64>,
+        mut y: LentMut<'_>,
+    ) -> PyResult<()> {
+        self.check()?;
+        let (x, y) = (x.array()?, y.array()?);
+        detached(py, || {
+            let solver = &mut lock(&self.state).solver;
+            if preconditioner { solver.precondition(x, y) } else { solver.multiply(x, y) }
+        })
+    }
+
     /// New values of a term, in the order of the matrix that was given.
     fn update(&self, py: Python<'_>, term: usize, values: Lent<'_, f64>) -> PyResult<()> {
         self.check()?;

@@ -9,23 +9,40 @@ True
 
 from krylith._errors import ConvergenceWarning, DeviceError, Error, Interrupted, InvalidInput, OutOfMemory
 from krylith._matrix import KroneckerSum
+from krylith._methods import bicgstab, cbcg, cg, fgmres, gmres
 from krylith._native import __version__
+from krylith._newton import NewtonSolution, NewtonStep, newton
+from krylith._precond import AMG, ILDU, LU, Jacobi, Preconditioner, Schwarz
 from krylith._solution import Event, Plot, Seconds, Solution
 from krylith._solver import Solver, solve
 
 __all__ = [
+    "AMG",
     "ConvergenceWarning",
     "DeviceError",
     "Error",
     "Event",
+    "ILDU",
     "Interrupted",
     "InvalidInput",
+    "Jacobi",
     "KroneckerSum",
+    "LU",
+    "NewtonSolution",
+    "NewtonStep",
     "OutOfMemory",
     "Plot",
+    "Preconditioner",
+    "Schwarz",
     "Seconds",
     "Solution",
     "Solver",
     "__version__",
+    "bicgstab",
+    "cbcg",
+    "cg",
+    "fgmres",
+    "gmres",
+    "newton",
     "solve",
 ]

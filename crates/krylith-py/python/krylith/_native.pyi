@@ -11,6 +11,27 @@ def main(words: Sequence[str]) -> int: ...
 def check_options(options: str) -> None: ...
 def same_indices(a: Any, b: Any) -> bool: ...
 
+def solve_operators(
+    a: Callable[[np.ndarray], np.ndarray],
+    p: Callable[[np.ndarray], np.ndarray] | None,
+    b: np.ndarray,
+    x: np.ndarray,
+    options: str,
+    callback: Callable[[int, float], Any] | None,
+) -> tuple[str, int, float]: ...
+def newton(
+    system: System,
+    residual: Callable[[np.ndarray], np.ndarray],
+    jacobian: Callable[[np.ndarray], np.ndarray],
+    x: np.ndarray,
+    rtol: float,
+    atol: float,
+    maxiter: int,
+    forcing: str,
+    options: str,
+    callback: Callable[[int, float], Any] | None,
+) -> dict[str, Any]: ...
+
 class System:
     @staticmethod
     def csr(
@@ -67,6 +88,7 @@ class Solver:
         maxiter: int | None = None,
         callback: Callable[[int, float], Any] | None = None,
     ) -> tuple[Solution, BaseException | None]: ...
+    def apply(self, preconditioner: bool, x: Any, y: Any) -> None: ...
     def update(self, term: int, values: Any) -> None: ...
     def set_tau(self, tau: float) -> None: ...
     def set_refresh(self, refresh: str) -> None: ...

@@ -237,6 +237,23 @@ class Solver:
             warn(solution)
         return solution
 
+    def multiply(self, x: Any) -> Any:
+        """A x, by the product of the solves, for x of shape (n,), on the host or on a GPU."""
+        return self._apply(False, x)
+
+    def precondition(self, x: Any) -> Any:
+        """P⁻¹ x, by the preconditioner that is set up; x itself where there is none."""
+        return self._apply(True, x)
+
+    def _apply(self, preconditioner: bool, x: Any) -> Any:
+        shape = tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
+        flat = self._flat(x, "x")
+        y = empty_like(flat)
+        self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)))
+        if self._kronecker and len(shape) == 1:
+            y = y.T.reshape(-1)
+        return y.reshape(shape)
+
     def update_values(self, A: Any, *, refresh: str = "refresh") -> None:
         """Take new values of the same pattern.
 
@@ -304,7 +321,7 @@ def solve(
     method : str
         `auto`, `cg`, `bicgstab`, `gmres`, `cbcg`, with options as in `gmres:restart=50`.
     precond : str
-        `auto`, `none`, `jacobi`, `ildu`, `amg`, `schwarz`, `lu`, …, with options as in `ildu:fill=1`.
+        `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options as in `ildu:fill=1`.
     rtol, atol : float
         Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol).
     maxiter : int, optional

@@ -1,8 +1,11 @@
 //! One rank of a solve on one device, written once for every device: the operator, the preconditioner and the method of an
 //! attempt, and the climb from one attempt to the next.
 
+mod engine;
 mod inconsistent;
 mod stronger;
+
+pub(super) use engine::{Engine, Operand, Update};
 
 use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
@@ -25,36 +28,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What a solver's thread can do, whatever its device.
-pub(super) trait Engine {
-    /// Solves from `x`, which gets the best x.
-    fn solve(
-        &mut self,
-        local: &LocalProblem,
-        run: &Run,
-        rhs: Numbers,
-        x: NumbersMut,
-        observer: &mut dyn Observer,
-    ) -> Result<()>;
-    /// Follows new values of the terms, or new coefficients.
-    fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()>;
-    /// How the last solve went.
-    fn solution(&mut self) -> &mut Solution;
-    /// True once a failure has left the ranks out of step.
-    fn is_lost(&self) -> bool;
-    /// Bytes a second that the device reads, measured now.
-    fn read_bandwidth(&self) -> Option<f64>;
-}
-
-/// What is new.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Update<'a> {
-    /// The values of one term; where they are in device memory, there too.
-    Values(usize, Option<Numbers<'a>>),
-    /// τ.
-    Tau(f64),
-}
 
 /// The attempt that is set up.
 struct Current<S: SolverSpace> {
@@ -546,6 +519,10 @@ impl<S: SolverSpace> Engine for Rank<S> {
                 }
             }
         }
+    }
+
+    fn apply(&mut self, local: &LocalProblem, what: Operand, from: Numbers, to: NumbersMut) -> Result<()> {
+        self.applied(local, what, from, to)
     }
 
     fn solution(&mut self) -> &mut Solution {

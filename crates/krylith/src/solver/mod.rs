@@ -3,6 +3,7 @@
 //! The way is straight: options are settled, a device is picked, block rows are given to its GPUs, each on a thread of its
 //! own ([`Solver`]), the ladder of attempts is made (`ladder`), and every solve climbs it as far as it must (`attempt`).
 
+mod apply;
 mod attempt;
 mod bandwidth;
 mod crew;
@@ -10,6 +11,7 @@ mod crowded;
 mod device;
 mod diagnosis;
 mod estimate;
+mod functions;
 pub mod host;
 pub(crate) mod ladder;
 mod null_space;
@@ -26,6 +28,7 @@ mod watch;
 
 pub use device::{Opening, check as check_gpus, open_ahead};
 pub use diagnosis::{Diagnosis, Floor, Indices};
+pub use functions::{Function, solve_functions};
 pub use ladder::Memory;
 pub use plan::{Plan, PlannedAttempt};
 pub use residual::OriginalSystem;
@@ -45,16 +48,14 @@ use crate::precond::{BlockDiagonal, Coarsen, Factors, SchwarzFactors, SubdomainF
 use crate::problem::Problem;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
+use apply::on_parts;
 use attempt::Update;
-use crew::{Crew, Seat};
+use crew::Crew;
 use device::Choice;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use watch::Run;
-
-/// Most devices that take their runs of a caller's vectors without a copy on the host.
-const MOST_RUNS: usize = 16;
 
 /// A device on which every method and preconditioner runs.
 pub trait SolverSpace:
@@ -281,62 +282,26 @@ impl<'a> Solver<'a> {
     ) -> Result<&Solution> {
         let (b, x) = (b.into(), x.into());
         self.check_whole()?;
-        let n = self.problem.own_len();
-        for (name, len) in [("b", b.len()), ("x", x.len())] {
-            if len != n {
-                return Err(Error::invalid(format!("{name} has {len} numbers; the system has {n}")));
-            }
-        }
+        self.check_vectors([("b", b.len()), ("x", x.len())])?;
         let run = Run {
             stop: self.stop,
             deadline: self.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
             cancel: self.cancel.clone(),
         };
-        let Self { problem, crew, solution, .. } = self;
-        let parts = crew.parts.take();
-        // Each device takes its run of b and x from where they are; rows that are scattered are gathered on the host.
-        let mut pieces = [const { Mutex::new(None) }; MOST_RUNS];
-        let runs = parts.as_ref().and_then(|parts| parts.runs(MOST_RUNS));
-        let (mut x, in_runs) = (x, runs.is_some());
-        for (run, piece) in runs.into_iter().flatten().zip(&mut pieces) {
-            let (own, others) = x.split_at(run.len());
-            *piece = Mutex::new(Some((b.range(run), own)));
-            x = others;
-        }
-        let (x, observer, answer) = (Mutex::new(x), Mutex::new(Some(observer)), Mutex::new(&mut *solution));
-        let done = crew.command(&|number, seat| {
-            let Seat { engine, own } = seat.as_mut().ok_or_else(lost_thread)?;
+        let (observer, answer) = (Mutex::new(Some(observer)), Mutex::new(&mut self.solution));
+        let done = on_parts(&mut self.crew, &self.problem, b, x, &|number, engine, local, b, x| {
             // One thread watches; the others hear of an interrupt from it.
             let mut first = if number == 0 { lock(&observer).take() } else { None };
             let observer: &mut dyn Observer = match &mut first {
                 Some(observer) => *observer,
                 None => &mut (),
             };
-            match &parts {
-                None => engine.solve(&problem.part_of_one(), &run, b, lock(&x).reborrow(), observer)?,
-                Some(parts) if in_runs => {
-                    let piece = lock(&pieces[number]).take();
-                    let (b, x) = piece.ok_or_else(|| Error::Internal("a device without a run".into()))?;
-                    engine.solve(&parts.local(number, problem), &run, b, x, observer)?;
-                }
-                Some(parts) => {
-                    let [own_b, own_x] = own;
-                    let rows = parts.local(number, problem).terms.rows();
-                    own_b.resize(rows, 0.0);
-                    own_x.resize(rows, 0.0);
-                    parts.take_own(number, b, own_b)?;
-                    parts.take_own(number, lock(&x).as_array(), own_x)?;
-                    let (local, b) = (parts.local(number, problem), Numbers::from(&*own_b));
-                    engine.solve(&local, &run, b, NumbersMut::from(&mut *own_x), observer)?;
-                    parts.put_own(number, own_x, &mut lock(&x))?;
-                }
-            }
+            engine.solve(local, &run, b, x, observer)?;
             if number == 0 {
                 lock(&answer).copy_from(engine.solution());
             }
             Ok(())
         });
-        crew.parts = parts;
         self.after(done)?;
         let solution = &mut self.solution;
         solution.setup_parts.add(std::mem::take(&mut self.setup));

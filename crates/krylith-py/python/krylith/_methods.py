@@ -1,0 +1,229 @@
+"""Methods with SciPy's signatures: matrices, and operators that are functions."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from krylith import _native
+from krylith._arrays import float64, is_torch, on_device
+from krylith._errors import ConvergenceWarning, InvalidInput
+from krylith._precond import Preconditioner
+from krylith._solver import Callback, Solver, options_text
+
+#: What SciPy takes for GMRES where nothing is said.
+_RESTART = 20
+
+
+def _is_matrix(A: Any) -> bool:
+    return hasattr(A, "tocsr") or is_torch(A) or isinstance(A, np.ndarray) or on_device(A)
+
+
+def _function(operator: Any, n: int, name: str) -> Any:
+    """A function of host vectors from whatever multiplies: a matrix, a SciPy LinearOperator, a preconditioner, or a function."""
+    if isinstance(operator, Preconditioner):
+        return operator.matvec
+    if _is_matrix(operator):
+        return Solver(operator, method="bicgstab", precond="none", device="cpu").multiply
+    shape = getattr(operator, "shape", (n, n))
+    if tuple(shape) != (n, n):
+        raise InvalidInput(f"{name} is {shape[0]}×{shape[1]}; b has {n} numbers")
+    multiply = getattr(operator, "matvec", operator if callable(operator) else None)
+    if multiply is None:
+        raise InvalidInput(f"{name} is no operator: {type(operator).__name__} has no matvec")
+    return lambda v: float64(multiply(v)).reshape(-1)
+
+
+def _krylov(
+    method: str,
+    A: Any,
+    b: Any,
+    x0: Any,
+    rtol: float,
+    atol: float,
+    maxiter: int | None,
+    M: Any,
+    callback: Callback | None,
+    **options: Any,
+) -> tuple[Any, int]:
+    if not isinstance(atol, (int, float, np.number)) or not atol >= 0:
+        raise InvalidInput(f"`atol` is {atol!r}; expected a number that is not negative")
+    b = b if hasattr(b, "shape") else np.asarray(b)
+    n = b.shape[0] if b.ndim > 0 else 0
+    if tuple(b.shape) not in ((n,), (n, 1)):
+        raise InvalidInput(f"b has shape {tuple(b.shape)}; expected (n,) or (n, 1)")
+    if isinstance(x0, str):
+        if x0 != "Mb":
+            raise InvalidInput(f"x0 is {x0!r}; expected an array or 'Mb'")
+        x0 = b if M is None or isinstance(M, str) else _function(M, n, "M")(float64(b).reshape(-1))
+    if callback is not None:
+        told = callback
+
+
+        def callback(iteration: int, residual: float) -> None:  # SciPy's do not end a solve, and hear of no iteration 0
+            if iteration > 0:
+                told(np.float64(residual))
+
+    if _is_matrix(A) and (M is None or isinstance(M, str)):
+        solver = Solver(A, method=method, precond=M or "none", rtol=_finite(rtol), atol=_finite(atol), maxiter=maxiter, **options)
+        if solver.shape[0] != n:
+            raise InvalidInput(f"A is {solver.shape[0]}×{solver.shape[1]}; b has {n} numbers")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            solution = solver.solve(b.reshape(-1), None if x0 is None else np.reshape(x0, -1) if not hasattr(x0, "reshape") else x0.reshape(-1), callback=callback)
+        return solution.x, _info(solution.outcome, solution.iterations)
+    if isinstance(M, str):
+        raise InvalidInput(f"M={M!r} needs the entries of A; give M as an operator")
+    a = _function(A, n, "A")
+    p = None if M is None else _function(M, n, "M")
+    b = float64(b).reshape(-1)
+    x = np.zeros(n) if x0 is None else np.array(x0, dtype=np.float64).reshape(-1)
+    if x.shape != b.shape:
+        raise InvalidInput(f"x0 has {x.size} numbers; b has {n}")
+    named = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
+    outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), callback)
+    return x, _info(outcome, iterations)
+
+
+def _finite(tolerance: float) -> float:
+    """A tolerance without end is met by anything."""
+    return 1e300 if tolerance == np.inf else tolerance
+
+
+def _info(outcome: str, iterations: int) -> int:
+    """SciPy's: 0 converged, the iterations where their limit was met, less than 0 where it broke down before."""
+    if outcome == "converged":
+        return 0
+    return max(iterations, 1) if outcome in ("max-iterations", "interrupted", "stagnated", "rounding-limit") else -1
+
+
+def cg(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Any = None,
+    **options: Any,
+) -> tuple[Any, int]:
+    """Conjugate gradients, as `scipy.sparse.linalg.cg`.
+
+    Parameters
+    ----------
+    A : matrix or operator
+        SciPy's, CuPy's or PyTorch's matrix, a `LinearOperator`, or a function of vectors.
+    b, x0 : array, shape (n,) or (n, 1)
+    rtol, atol : float
+        Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol), of the true residual.
+    maxiter : int, optional
+        Most iterations.
+    M : operator or str, optional
+        Approximates the inverse of A: a `krylith.ILDU` or its like, a `LinearOperator`, a function, or a preconditioner's name where A is
+        a matrix.
+    callback : callable, optional
+        Called with ‖r‖/‖b‖, where SciPy gives x: x is not known in every iteration.
+    **options
+        As for `krylith.solve`.
+
+    Returns
+    -------
+    x : array, shape (n,)
+    info : int
+        0 where it converged, the number of iterations where it did not, -1 after a breakdown.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, krylith
+    >>> A = sp.diags_array([-1.0, 3.0, -1.0], offsets=[-1, 0, 1], shape=(50, 50), format="csr")
+    >>> x, info = krylith.cg(A, np.ones(50), M=krylith.Jacobi(A))
+    >>> info, bool(np.linalg.norm(A @ x - 1) <= 1e-5 * np.sqrt(50))
+    (0, True)
+    """
+    return _krylov("cg", A, b, x0, rtol, atol, maxiter, M, callback, **options)
+
+
+def bicgstab(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Any = None,
+    **options: Any,
+) -> tuple[Any, int]:
+    """BiCGSTAB, as `scipy.sparse.linalg.bicgstab`; see `krylith.cg`."""
+    return _krylov("bicgstab", A, b, x0, rtol, atol, maxiter, M, callback, **options)
+
+
+def cbcg(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Any = None,
+    **options: Any,
+) -> tuple[Any, int]:
+    """Communication-avoiding conjugate gradients with a Chebyshev basis, with the signature of `krylith.cg`."""
+    return _krylov("cbcg", A, b, x0, rtol, atol, maxiter, M, callback, **options)
+
+
+def gmres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    restart: int | None = None,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Any = None,
+    callback_type: str | None = None,
+    **options: Any,
+) -> tuple[Any, int]:
+    """Restarted GMRES with right preconditioning, as `scipy.sparse.linalg.gmres`; see `krylith.cg`.
+
+    `restart` is 20 where nothing is said. As with SciPy's, `maxiter` counts restarts, and iterations where there is a callback that is not of
+    type `pr_norm`. Callbacks of type `x` are not known.
+    """
+    if callback_type not in (None, "legacy", "pr_norm"):
+        raise InvalidInput(f"callback_type is {callback_type!r}; 'pr_norm' and 'legacy' are known: x is not known in every iteration")
+    cycle, most = _cycles(restart, maxiter, b)
+    if callback is not None and callback_type != "pr_norm":
+        most = maxiter
+    return _krylov("gmres", A, b, x0, rtol, atol, most, M, callback, restart=cycle, **options)
+
+
+def fgmres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    restart: int | None = None,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Any = None,
+    **options: Any,
+) -> tuple[Any, int]:
+    """Flexible GMRES, for an M that varies from one application to the next; with the signature of `krylith.gmres`."""
+    cycle, most = _cycles(restart, maxiter, b)
+    return _krylov("fgmres", A, b, x0, rtol, atol, most, M, callback, restart=cycle, **options)
+
+
+def _cycles(restart: int | None, maxiter: int | None, b: Any) -> tuple[int, int | None]:
+    cycle = min(restart or _RESTART, max(np.shape(b)[0] if not hasattr(b, "shape") else b.shape[0], 1))
+    return cycle, None if maxiter is None else maxiter * cycle

@@ -1,0 +1,138 @@
+"""Newton–Krylov methods for F(x) = 0."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from krylith import _native
+from krylith._arrays import float64
+from krylith._errors import ConvergenceWarning, InvalidInput
+from krylith._matrix import new_values, system_of
+from krylith._solver import options_text
+
+
+class NewtonStep(NamedTuple):
+    """One step of Newton's method."""
+
+    #: ‖F‖ before it.
+    before: float
+    #: ‖F‖ after it.
+    after: float
+    #: The tolerance η of the linear solve.
+    forcing: float
+    #: How the linear solve ended, its iterations, and ‖J s + F‖/‖F‖ that it reached.
+    linear: tuple[str, int, float]
+    #: The share of the direction that was taken.
+    damping: float
+
+
+class NewtonSolution:
+    """How a Newton solve went, and its x."""
+
+    def __init__(self, x: np.ndarray, report: dict[str, Any]) -> None:
+        #: The best x found.
+        self.x = x
+        #: `converged`, `max-steps`, `line-search`, `linear-solve`, `not-finite` or `interrupted`.
+        self.outcome: str = report["outcome"]
+        #: Every step.
+        self.steps = [NewtonStep(*step) for step in report["steps"]]
+        #: What was worth saying, with the step.
+        self.events: list[tuple[int, str]] = report["events"]
+        #: Seconds of F, of J, of the linear solver's set-ups and of its solves.
+        self.seconds = dict(zip(("residual", "jacobian", "setup", "solve"), report["seconds"]))
+        first, self.norm, self.target = report["norms"]
+        #: ‖F‖ before the first and after every step.
+        self.norms = np.array([first] + [step.after for step in self.steps])
+
+    @property
+    def converged(self) -> bool:
+        """True where ‖F(x)‖ is within tolerance."""
+        return self.outcome == "converged"
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of all linear solves."""
+        return sum(step.linear[1] for step in self.steps)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.outcome} after {len(self.steps)} steps, {self.iterations} linear iterations: ‖F‖ {self.norm:.3e}, wanted {self.target:.3e}"]
+        lines += [
+            f"  step {k + 1}: ‖F‖ {s.after:.3e}, η {s.forcing:.1e}, {s.linear[1]} iterations, λ {s.damping:.2g}"
+            for k, s in enumerate(self.steps)
+        ]
+        return "\n".join(lines)
+
+
+def newton(
+    residual: Callable[[np.ndarray], Any],
+    jacobian: Callable[[np.ndarray], Any],
+    x0: Any,
+    *,
+    method: str = "auto",
+    precond: str = "auto",
+    rtol: float = 1e-8,
+    atol: float = 0.0,
+    maxiter: int = 50,
+    forcing: str | float = "ew",
+    device: str = "auto",
+    block: int | None = None,
+    callback: Callable[[int, float], Any] | None = None,
+    **options: Any,
+) -> NewtonSolution:
+    """Solve F(x) = 0 by an inexact Newton method with a line search.
+
+    Parameters
+    ----------
+    residual : callable
+        F(x), an array like x.
+    jacobian : callable
+        ∂F/∂x at x: a sparse matrix, of the same pattern every time. It is analysed once.
+    x0 : array, shape (n,)
+        The first guess.
+    method, precond, device, block, **options
+        Of the linear solves, as for `krylith.solve`.
+    rtol, atol : float
+        Stop when ‖F(x)‖ ≤ max(rtol·‖F(x0)‖, atol).
+    maxiter : int
+        Most steps.
+    forcing : "ew" or float
+        Tolerance of the linear solves: Eisenstat and Walker's, or a number.
+    callback : callable, optional
+        Called with the number of steps done and ‖F‖; an answer that is true ends the solve.
+
+    Examples
+    --------
+    −u″ = eᵘ between two zeros (Bratu):
+
+    >>> import numpy as np, scipy.sparse as sp, krylith
+    >>> n = 50
+    >>> K = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n), format="csr") * (n + 1) ** 2
+    >>> s = krylith.newton(lambda u: K @ u - np.exp(u), lambda u: K - sp.diags_array(np.exp(u)), np.zeros(n))
+    >>> s.outcome, round(float(s.x.max()), 3)
+    ('converged', 0.14)
+    """
+    x = np.array(x0, dtype=np.float64)
+    if x.ndim != 1:
+        raise InvalidInput(f"x0 has shape {x.shape}; expected (n,)")
+    system, parts = system_of(jacobian(x.copy()), block)
+    if len(parts) != 1:
+        raise InvalidInput("the Jacobian is a Kronecker sum; give a matrix")
+    if parts[0].gpu is not None:
+        raise InvalidInput("the Jacobian is on a GPU; give it on the host, the linear solves may run on a GPU")
+
+    def values(v: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(new_values(jacobian(v), parts[0]))
+
+    def f(v: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(float64(residual(v)).reshape(-1))
+
+    linear = options_text({"method": method, "precond": precond, "device": device}, options)
+    report = _native.newton(system, f, values, x, rtol, atol, maxiter, str(forcing), linear, callback)
+    solution = NewtonSolution(x, report)
+    if not solution.converged:
+        warnings.warn(f"krylith: Newton's method ended as {solution.outcome} at ‖F‖ = {solution.norm:.2e}, wanted {solution.target:.2e}", ConvergenceWarning, stacklevel=2)
+    return solution

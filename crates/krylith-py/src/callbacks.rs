@@ -1,0 +1,189 @@
+//! Operators and nonlinear systems that are functions of Python.
+
+use crate::errors::{detached, exception};
+use crate::fork;
+use crate::system::System;
+use krylith::matrix::{Bsr, Grouping};
+use krylith::newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem};
+use krylith::solver::solve_functions;
+use krylith::{Error, History, Observer, Options, Progress};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+
+/// What the first of the functions raised: the exception outlives the error that ends the solve.
+#[derive(Default)]
+struct Raised(Mutex<Option<PyErr>>);
+
+impl Raised {
+    fn keep(&self, error: PyErr) -> Error {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+        Error::invalid("a function of Python raised an exception")
+    }
+
+    /// The function's exception in place of the error that followed from it.
+    fn instead<T>(self, result: PyResult<T>) -> PyResult<T> {
+        match self.0.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            Some(raised) => Err(raised),
+            None => result,
+        }
+    }
+
+    /// `to ← call(from)`.
+    fn call(&self, call: &Py<PyAny>, from: &[f64], to: &mut [f64]) -> krylith::Result<()> {
+        let done = Python::attach(|py| -> PyResult<usize> {
+            let answer = call.call1(py, (PyArray1::from_slice(py, from),))?;
+            let answer: PyReadonlyArray1<'_, f64> = answer.extract(py)?;
+            let numbers = answer.as_slice()?;
+            if numbers.len() == to.len() {
+                to.copy_from_slice(numbers);
+            }
+            Ok(numbers.len())
+        });
+        match done {
+            Ok(len) if len == to.len() => Ok(()),
+            Ok(len) => Err(Error::invalid(format!("a function gave {len} numbers; expected {}", to.len()))),
+            Err(e) => Err(self.keep(e)),
+        }
+    }
+}
+
+/// Tells a Python function of ‖r‖/‖b‖.
+struct Told<'a> {
+    callback: Option<Py<PyAny>>,
+    raised: &'a Raised,
+}
+
+impl Told<'_> {
+    fn tell(&self, iteration: usize, residual: f64) -> ControlFlow<()> {
+        let Some(callback) = &self.callback else { return ControlFlow::Continue(()) };
+        match Python::attach(|py| callback.call1(py, (iteration, residual))?.is_truthy(py)) {
+            Ok(false) => ControlFlow::Continue(()),
+            Ok(true) => ControlFlow::Break(()),
+            Err(e) => {
+                self.raised.keep(e);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl Observer for Told<'_> {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        self.tell(p.iteration, p.relative_residual)
+    }
+}
+
+/// Solves A x = b from x, where A and P⁻¹ are functions of vectors; gives the outcome, iterations and true residual.
+#[pyfunction]
+#[pyo3(signature = (a, p, b, x, options, callback))]
+pub fn solve_operators(
+    py: Python<'_>,
+    a: Py<PyAny>,
+    p: Option<Py<PyAny>>,
+    b: PyReadonlyArray1<'_, f64>,
+    mut x: PyReadwriteArray1<'_, f64>,
+    options: &str,
+    callback: Option<Py<PyAny>>,
+) -> PyResult<(&'static str, usize, f64)> {
+    fork::check()?;
+    let options: Options = options.parse().map_err(exception)?;
+    let (b, x) = (b.as_slice()?, x.as_slice_mut()?);
+    let raised = Raised::default();
+    let done = detached(py, || {
+        let mut product = |from: &[f64], to: &mut [f64]| raised.call(&a, from, to);
+        let mut inverse = |from: &[f64], to: &mut [f64]| match &p {
+            Some(p) => raised.call(p, from, to),
+            None => Ok(to.copy_from_slice(from)),
+        };
+        let mut told = Told { callback, raised: &raised };
+        let inverse: Option<&mut krylith::solver::Function<'_>> =
+            if p.is_some() { Some(&mut inverse) } else { None };
+        let history: History = solve_functions(&mut product, inverse, b, x, &options, &mut told)?;
+        Ok((history.outcome.name(), history.iterations, history.true_relative_residual))
+    });
+    raised.instead(done)
+}
+
+/// F and J as functions of Python.
+struct Functions<'a> {
+    pattern: Bsr,
+    grouping: Option<Grouping>,
+    entries: Vec<f64>,
+    residual: &'a Py<PyAny>,
+    jacobian: &'a Py<PyAny>,
+    raised: &'a Raised,
+}
+
+impl NonlinearSystem for Functions<'_> {
+    fn pattern(&self) -> &Bsr {
+        &self.pattern
+    }
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+        self.raised.call(self.residual, x, f)
+    }
+    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+        match &self.grouping {
+            None => self.raised.call(self.jacobian, x, values),
+            Some(grouping) => {
+                self.raised.call(self.jacobian, x, &mut self.entries)?;
+                grouping.gather(&self.entries, values)
+            }
+        }
+    }
+}
+
+impl NewtonObserver for Told<'_> {
+    fn residual(&mut self, steps: usize, norm: f64, _: f64) -> ControlFlow<()> {
+        self.tell(steps, norm)
+    }
+}
+
+/// Solves F(x) = 0 from x: `residual(x)` gives F, `jacobian(x)` values of J in the order of the matrix that `system` was made of.
+#[pyfunction]
+#[pyo3(signature = (system, residual, jacobian, x, rtol, atol, maxiter, forcing, options, callback))]
+pub fn newton<'py>(
+    py: Python<'py>,
+    system: &System,
+    residual: Py<PyAny>,
+    jacobian: Py<PyAny>,
+    mut x: PyReadwriteArray1<'_, f64>,
+    rtol: f64,
+    atol: f64,
+    maxiter: usize,
+    forcing: &str,
+    options: &str,
+    callback: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    fork::check()?;
+    let x = x.as_slice_mut()?;
+    let raised = Raised::default();
+    let pattern = system.problem.terms().terms[0].1.clone().into_owned();
+    let done = detached(py, || {
+        let options: Options = options.parse()?;
+        let forcing = forcing.parse()?;
+        let newton = NewtonOptions { rtol, atol, max_steps: maxiter, forcing, ..NewtonOptions::default() };
+        let grouping = system.given.as_ref().map(|given| Grouping::new(given, &pattern)).transpose()?;
+        let entries = vec![0.0; system.given.as_ref().map_or(0, |given| given.nonzeros())];
+        let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
+        let mut functions = Functions { pattern, grouping, entries, residual, jacobian, raised };
+        let mut told = Told { callback, raised };
+        Ok(Newton::new(newton, &options)?.solve_watched(&mut functions, x, &mut told)?.clone())
+    });
+    let report = raised.instead(done)?;
+    let answer = PyDict::new(py);
+    let step = |s: &NewtonStep| {
+        let linear = (s.linear.name(), s.iterations, s.linear_residual);
+        (s.before, s.after, s.forcing, linear, s.damping)
+    };
+    let seconds = report.seconds;
+    answer.set_item("outcome", report.outcome.name())?;
+    answer.set_item("norms", [report.first, report.last, report.target])?;
+    answer.set_item("steps", report.steps.iter().map(step).collect::<Vec<_>>())?;
+    answer
+        .set_item("events", report.events.iter().map(|e| (e.step, e.detail.clone())).collect::<Vec<_>>())?;
+    answer.set_item("seconds", [seconds.residual, seconds.jacobian, seconds.setup, seconds.solve])?;
+    Ok(answer)
+}

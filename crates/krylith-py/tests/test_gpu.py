@@ -1,0 +1,135 @@
+"""Matrices and vectors of CuPy and PyTorch, which stay on the GPU. Skipped where there is none."""
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import spsolve
+
+import krylith
+from krylith import _arrays
+from test_solve import close, poisson, random_matrix
+
+
+def gpu(name):
+    """CuPy or PyTorch, if it has a GPU."""
+    module = pytest.importorskip(name)
+    if name == "cupy":
+        try:
+            there = module.cuda.runtime.getDeviceCount() > 0
+        except module.cuda.runtime.CUDARuntimeError:
+            there = False
+    else:
+        there = module.cuda.is_available()
+    if not there:
+        pytest.skip(f"{name} has no GPU")
+    return module
+
+
+@pytest.fixture
+def lent(monkeypatch):
+    """Addresses and lengths that were lent to the extension module."""
+    seen = []
+    remote = _arrays.remote
+
+    def note(array):
+        answer = remote(array)
+        seen.append(answer)
+        return answer
+
+    monkeypatch.setattr(_arrays, "remote", note)
+    return seen
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_cupy(form, lent):
+    cupy = gpu("cupy")
+    import cupyx.scipy.sparse
+
+    A = random_matrix(500, density=0.02)
+    b = np.random.default_rng(1).standard_normal(500)
+    exact = spsolve(A.tocsc(), b)
+    given = getattr(cupyx.scipy.sparse, f"{form}_matrix")(cupyx.scipy.sparse.csr_matrix(A))
+    there = cupy.asarray(b)
+    s = krylith.solve(given, there, rtol=1e-10)
+    assert s.device == "cuda" and isinstance(s.x, cupy.ndarray)
+    np.testing.assert_allclose(cupy.asnumpy(s.x), exact, rtol=1e-7)
+    addresses = {address for address, *_ in lent}
+    assert there.data.ptr in addresses and s.x.data.ptr in addresses, "nothing was copied"
+    if form == "csr":
+        assert {given.data.data.ptr, given.indices.data.ptr, given.indptr.data.ptr} <= addresses
+    # Matrix there and b here, and the other way about.
+    np.testing.assert_allclose(krylith.solve(given, b, rtol=1e-10).x, exact, rtol=1e-7)
+    np.testing.assert_allclose(cupy.asnumpy(krylith.solve(A, there, rtol=1e-10).x), exact, rtol=1e-7)
+    two = krylith.solve(given, cupy.stack([there, 2 * there], axis=1), rtol=1e-10).x
+    np.testing.assert_allclose(cupy.asnumpy(two[:, 1]), 2 * exact, rtol=1e-7)
+    solver = krylith.Solver(given, rtol=1e-10)
+    solver.update_values(given * 2)
+    np.testing.assert_allclose(2 * cupy.asnumpy(solver.solve(there).x), exact, rtol=1e-7)
+    with pytest.raises(krylith.InvalidInput, match="pattern"):
+        solver.update_values(cupyx.scipy.sparse.csr_matrix(random_matrix(500, seed=3, density=0.02)))
+    single = krylith.solve(given, there.astype("float32"), rtol=1e-5)
+    assert single.converged and single.x.dtype == "float64"
+    guess = krylith.solve(given, there, x0=s.x)
+    assert guess.iterations == 0
+
+
+def test_the_callers_stream_comes_first(lent):
+    cupy = gpu("cupy")
+    import cupyx.scipy.sparse
+
+    A = poisson(300)
+    given = cupyx.scipy.sparse.csr_matrix(A)
+    solver = krylith.Solver(given, rtol=1e-8, device="cuda")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    for k in range(5):
+        with stream:
+            b = cupy.zeros(A.shape[0])
+            for _ in range(200):  # what the stream has still to do when the solve is called
+                b += 1.0
+            x = solver.solve(b).x
+            twice = x * 2.0
+        stream.synchronize()
+        assert close(A, cupy.asnumpy(twice) / 2, np.full(A.shape[0], 200.0)), f"round {k}"
+    assert any(stream.ptr == used for *_, used in lent)
+
+
+@pytest.mark.parametrize("layout", ["csr", "bsr", "coo", "csc"])
+def test_torch(layout, lent):
+    torch = gpu("torch")
+    A = random_matrix(400, density=0.02)
+    b = np.random.default_rng(1).standard_normal(400)
+    exact = spsolve(A.tocsc(), b)
+    rows = torch.sparse_csr_tensor(A.indptr, A.indices, A.data, size=A.shape, device="cuda")
+    given = {
+        "csr": lambda: rows,
+        "bsr": lambda: torch.from_numpy(A.toarray()).cuda().to_sparse_bsr((2, 2)),
+        "coo": lambda: torch.from_numpy(A.toarray()).cuda().to_sparse_coo(),
+        "csc": lambda: torch.from_numpy(A.toarray()).cuda().to_sparse_csc(),
+    }[layout]()
+    there = torch.from_numpy(b).cuda()
+    s = krylith.solve(given, there, rtol=1e-10)
+    assert s.device == "cuda" and s.x.is_cuda and s.x.dtype == torch.float64
+    np.testing.assert_allclose(s.x.cpu().numpy(), exact, rtol=1e-7)
+    addresses = {address for address, *_ in lent}
+    assert there.data_ptr() in addresses and s.x.data_ptr() in addresses
+    if layout == "bsr":
+        assert "blocks 2×2" in repr(s)
+    assert krylith.solve(given, there.float(), rtol=1e-5).x.dtype == torch.float64
+    wanted = torch.from_numpy(b).requires_grad_()
+    assert krylith.solve(A, wanted).x.dtype == torch.float64
+
+
+def test_a_system_on_the_host_that_a_gpu_solves():
+    gpu("cupy")
+    A, b = poisson(200), np.ones(40_000)
+    s = krylith.solve(A, b, device="cuda", rtol=1e-8)
+    assert s.device == "cuda" and close(A, s.x, b, 1e-8)
+    small = krylith.solve(random_matrix(50), np.ones(50))
+    assert small.device == "cpu"
+
+
+def test_torch_on_the_host():
+    torch = pytest.importorskip("torch")
+    A = random_matrix(60)
+    given = torch.sparse_csr_tensor(A.indptr, A.indices, A.data, size=A.shape)
+    s = krylith.solve(given, torch.ones(60, dtype=torch.float64))
+    assert isinstance(s.x, torch.Tensor) and close(A, s.x.numpy(), np.ones(60))

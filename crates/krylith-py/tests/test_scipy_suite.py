@@ -1,0 +1,36 @@
+"""SciPy's own tests of its iterative methods, run on Krylith's `cg`, `bicgstab` and `gmres`.
+
+The tests are those of the SciPy that is installed. What differs on purpose stands in `DIFFERS`, and in the guide.
+"""
+
+import pathlib
+import re
+
+import pytest
+import scipy
+import scipy.sparse.linalg._isolve as isolve
+
+import krylith
+
+PATH = pathlib.Path(isolve.__file__).parent / "tests" / "test_iterative.py"
+SOLVERS = re.compile(r"^_SOLVERS = \[[^]]*\]", re.MULTILINE)
+
+#: Tests, or cases of tests, whose expectation is another one here, and why.
+DIFFERS = {
+    r"cmplx|nonsymposdef-F|test_abi": "complex numbers are refused",
+    r"test_maxiter\[.*gmres\]": "no deprecation warning of callback_type is given",
+    r"test_convergence\[sym-nonpd-bicgstab\]": "SciPy's breaks down, Krylith's converges",
+    r"test_precond_inverse": "residuals are recomputed from b - A x, which takes three more products",
+    r"TestGMRES::test_callback$": "M is applied from the right: residuals are those of the system",
+    r"TestGMRES::test_callback_(type|x_monotonic)": "x is not known in every iteration: no callback of type x",
+    r"test_defective_matrix_breakdown": "a system with an empty row and b there is named inconsistent before a method begins",
+}
+
+source = PATH.read_text() if PATH.exists() else ""
+if scipy.__version__.rpartition(".")[0] not in ("1.17", "1.18") or len(SOLVERS.findall(source)) != 1:
+    pytest.skip(f"SciPy {scipy.__version__} has no such tests, or other ones", allow_module_level=True)
+
+with pytest.MonkeyPatch.context() as patch:
+    for name in ("cg", "bicgstab", "gmres"):
+        patch.setattr(isolve, name, getattr(krylith, name))
+    exec(compile(SOLVERS.sub("_SOLVERS = [bicgstab, cg, gmres]", source), str(PATH), "exec"), globals())

@@ -1,0 +1,122 @@
+//! A caller's vectors given to the devices of a solver, whatever is then done with them; and products by themselves.
+
+use super::attempt::{Engine, Operand};
+use super::crew::{Crew, Seat};
+use super::{Solver, lock, lost_thread};
+use crate::memory::{Numbers, NumbersMut};
+use crate::problem::{LocalProblem, Problem};
+use crate::{Error, Result};
+use std::sync::Mutex;
+
+/// Most devices that take their runs of a caller's vectors without a copy on the host.
+const MOST_RUNS: usize = 16;
+
+/// What one thread does with its part: its number, engine, part of the problem, and own numbers of both vectors.
+pub(super) type Work<'a> =
+    dyn Fn(usize, &mut dyn Engine, &LocalProblem, Numbers, NumbersMut) -> Result<()> + Sync + 'a;
+
+/// Has every thread work on its part of `from` and `to`.
+pub(super) fn on_parts(
+    crew: &mut Crew,
+    problem: &Problem,
+    from: Numbers,
+    to: NumbersMut,
+    work: &Work<'_>,
+) -> Result<()> {
+    let parts = crew.parts.take();
+    // Each device takes its run of both vectors from where they are; rows that are scattered are gathered on the host.
+    let mut pieces = [const { Mutex::new(None) }; MOST_RUNS];
+    let runs = parts.as_ref().and_then(|parts| parts.runs(MOST_RUNS));
+    let (mut to, in_runs) = (to, runs.is_some());
+    for (run, piece) in runs.into_iter().flatten().zip(&mut pieces) {
+        let (own, others) = to.split_at(run.len());
+        *piece = Mutex::new(Some((from.range(run), own)));
+        to = others;
+    }
+    let to = Mutex::new(to);
+    let done = crew.command(&|number, seat| {
+        let Seat { engine, own } = seat.as_mut().ok_or_else(lost_thread)?;
+        match &parts {
+            None => work(number, &mut **engine, &problem.part_of_one(), from, lock(&to).reborrow()),
+            Some(parts) if in_runs => {
+                let piece = lock(&pieces[number]).take();
+                let (from, to) = piece.ok_or_else(|| Error::Internal("a device without a run".into()))?;
+                work(number, &mut **engine, &parts.local(number, problem), from, to)
+            }
+            Some(parts) => {
+                let [own_from, own_to] = own;
+                let rows = parts.local(number, problem).terms.rows();
+                own_from.resize(rows, 0.0);
+                own_to.resize(rows, 0.0);
+                parts.take_own(number, from, own_from)?;
+                parts.take_own(number, lock(&to).as_array(), own_to)?;
+                let (local, from) = (parts.local(number, problem), Numbers::from(&*own_from));
+                work(number, &mut **engine, &local, from, NumbersMut::from(&mut *own_to))?;
+                parts.put_own(number, own_to, &mut lock(&to))
+            }
+        }
+    });
+    crew.parts = parts;
+    done
+}
+
+impl Solver<'_> {
+    /// `y ← A x` on the devices, with the values of the last update, rounded where matrices are stored in f32. Collective where the
+    /// problem is distributed.
+    ///
+    /// # Errors
+    /// Vectors of another length than [`Problem::own_len`]; a device or a rank that fails.
+    ///
+    /// ```
+    /// use krylith::{Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+    /// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+    /// let mut y = [0.0; 2];
+    /// solver.multiply(&[1.0, 2.0], &mut y)?;
+    /// assert_eq!(y, [4.0, 6.0]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn multiply<'v>(&mut self, x: impl Into<Numbers<'v>>, y: impl Into<NumbersMut<'v>>) -> Result<()> {
+        self.apply(Operand::Matrix, x.into(), y.into())
+    }
+
+    /// `y ← P⁻¹ x` by the preconditioner that is set up: that of the options, or of the last attempt of the last solve. Where there is
+    /// none, a copy. Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// Vectors of another length than [`Problem::own_len`]; a device or a rank that fails.
+    ///
+    /// ```
+    /// use krylith::{Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+    /// let mut solver = Solver::new(&a, &"precond=jacobi device=cpu".parse()?)?;
+    /// let mut y = [0.0; 2];
+    /// solver.precondition(&[1.0, 2.0], &mut y)?;
+    /// assert_eq!(y, [0.5, 0.5]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn precondition<'v>(
+        &mut self,
+        x: impl Into<Numbers<'v>>,
+        y: impl Into<NumbersMut<'v>>,
+    ) -> Result<()> {
+        self.apply(Operand::Preconditioner, x.into(), y.into())
+    }
+
+    fn apply(&mut self, what: Operand, x: Numbers, y: NumbersMut) -> Result<()> {
+        self.check_whole()?;
+        self.check_vectors([("x", x.len()), ("y", y.len())])?;
+        let work: &Work<'_> = &|_, engine, local, from, to| engine.apply(local, what, from, to);
+        let done = on_parts(&mut self.crew, &self.problem, x, y, work);
+        self.after(done)
+    }
+
+    /// Refuses vectors of another length than the own rows.
+    pub(super) fn check_vectors(&self, vectors: [(&str, usize); 2]) -> Result<()> {
+        let n = self.problem.own_len();
+        match vectors.into_iter().find(|(_, len)| *len != n) {
+            Some((name, len)) => Err(Error::invalid(format!("{name} has {len} numbers; the system has {n}"))),
+            None => Ok(()),
+        }
+    }
+}

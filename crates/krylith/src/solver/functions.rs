@@ -1,0 +1,107 @@
+//! Solves with operators that a program gives as functions, on the host: for matrices that are nowhere stored.
+
+use crate::device::cpu::{ALONE, Cpu};
+use crate::method::{GmresOptions, MethodName, MethodSpec};
+use crate::operator::{LinearOperator, fresh_key};
+use crate::options::{DeviceSpec, Options};
+use crate::precond::PrecondSpec;
+use crate::space::{History, Observer, Space};
+use crate::{Error, Result};
+use std::cell::RefCell;
+
+/// Fills its second argument with an operator's product with the first.
+pub type Function<'f> = dyn FnMut(&[f64], &mut [f64]) -> Result<()> + 'f;
+
+/// A function as an operator on host vectors.
+struct Called<'f> {
+    call: RefCell<&'f mut Function<'f>>,
+    key: u64,
+}
+
+impl<'f> Called<'f> {
+    fn new(call: &'f mut Function<'f>) -> Self {
+        Self { call: RefCell::new(call), key: fresh_key() }
+    }
+}
+
+impl LinearOperator<Cpu> for Called<'_> {
+    fn apply(&self, _: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        (self.call.borrow_mut())(x, y)
+    }
+    fn key(&self) -> u64 {
+        self.key
+    }
+    fn bytes(&self) -> u64 {
+        0 // nobody knows
+    }
+    fn recordable(&self) -> bool {
+        false
+    }
+}
+
+/// Solves A x = b from x, where A, and P⁻¹ if there is a preconditioner, are functions. They are called on this thread; vectors are
+/// worked on by threads of the host. Where P varies from one application to the next, the method is `fgmres`.
+///
+/// Of the options `method` and its own, `rtol`, `atol`, `max_iters` and `threads` count. A method that is left open is GMRES.
+///
+/// # Errors
+/// Options that ask for a GPU or name a preconditioner, vectors of different lengths, and what the functions say. Non-convergence is
+/// an [`Outcome`](crate::Outcome) of the history.
+///
+/// ```
+/// use krylith::solver::solve_functions;
+/// // −1 2 −1, stored nowhere; Jacobi.
+/// let mut a = |x: &[f64], y: &mut [f64]| {
+///     for i in 0..x.len() {
+///         let left = if i > 0 { x[i - 1] } else { 0.0 };
+///         y[i] = 2.0 * x[i] - left - x.get(i + 1).unwrap_or(&0.0);
+///     }
+///     Ok(())
+/// };
+/// let mut p = |x: &[f64], y: &mut [f64]| Ok(y.iter_mut().zip(x).for_each(|(y, x)| *y = x / 2.0));
+/// let (b, mut x) = (vec![1.0; 50], vec![0.0; 50]);
+/// let history = solve_functions(&mut a, Some(&mut p), &b, &mut x, &"method=cg rtol=1e-8".parse()?, &mut ())?;
+/// assert_eq!(history.outcome, krylith::Outcome::Converged);
+/// assert!((x[0] - 25.0).abs() < 1e-5); // x_i = (i + 1)(50 − i)/2
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub fn solve_functions<'f>(
+    a: &'f mut Function<'f>,
+    p: Option<&'f mut Function<'f>>,
+    b: &[f64],
+    x: &mut [f64],
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<History> {
+    let options = options.settled()?;
+    if matches!(options.device, Some(DeviceSpec::Cuda(_))) {
+        return Err(Error::invalid(
+            "operators given as functions of host vectors run on the CPU: leave the device open",
+        ));
+    }
+    if !matches!(options.precond, None | Some(PrecondSpec::Auto | PrecondSpec::None)) {
+        let message = "needs a matrix; give the preconditioner as a function too".into();
+        return Err(Error::Option { key: "precond", message });
+    }
+    if b.len() != x.len() || b.is_empty() {
+        return Err(Error::invalid(format!("b has {} numbers and x has {}", b.len(), x.len())));
+    }
+    let small = size_of_val(b) < ALONE;
+    let threads = options.threads.unwrap_or_else(|| if small { 1 } else { super::host::cores() });
+    let space = Cpu::new(b.len(), threads);
+    let name = match MethodSpec::meant(&options)? {
+        MethodName::Auto => MethodName::Gmres,
+        name => name,
+    };
+    let mut method =
+        MethodSpec::of(name, &options, GmresOptions::default().restart).at_most(b.len()).build(&space)?;
+    let (mut rhs, mut guess) = (space.vector()?, space.vector()?);
+    space.write(b, &mut rhs)?;
+    space.write(x, &mut guess)?;
+    let (a, p) = (Called::new(a), p.map(Called::new));
+    let stop = options.stop_of(b.len());
+    let p = p.as_ref().map(|p| p as &dyn LinearOperator<Cpu>);
+    let history = method.solve(&space, &a, p, &rhs, &mut guess, &stop, observer)?.clone();
+    space.read(&guess, x)?;
+    Ok(history)
+}
