@@ -96,7 +96,10 @@ pub fn solve_operators(
         let mut product = |from: &[f64], to: &mut [f64]| raised.call(&a, from, to);
         let mut inverse = |from: &[f64], to: &mut [f64]| match &p {
             Some(p) => raised.call(p, from, to),
-            None => Ok(to.copy_from_slice(from)),
+            None => {
+                to.copy_from_slice(from);
+                Ok(())
+            }
         };
         let mut told = Told { callback, raised: &raised };
         let inverse: Option<&mut krylith::solver::Function<'_>> =

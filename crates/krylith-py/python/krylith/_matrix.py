@@ -95,11 +95,12 @@ class Parts(NamedTuple):
 
     def system(self, block: int | None) -> _native.System:
         """The system of this matrix."""
-        index = [lend_indices(a) for a in self.pattern]
+        row_ptr, col = (lend_indices(a) for a in self.pattern)
+        rows, columns = self.shape
         if self.block == 0:
-            return _native.System.csr(*self.shape, *index, lend(self.values), block)
-        rows, columns = (n // self.block for n in self.shape)
-        return _native.System.bsr(self.block, rows, columns, *index, lend(self.values))
+            return _native.System.csr(rows, columns, row_ptr, col, lend(self.values), block)
+        rows, columns = rows // self.block, columns // self.block
+        return _native.System.bsr(self.block, rows, columns, row_ptr, col, lend(self.values))
 
 
 def take_apart(A: Any, block: int | None) -> Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def _krylov(
     atol: float,
     maxiter: int | None,
     M: Any,
-    callback: Callback | None,
+    callback: Callable[[np.float64], Any] | None,
     **options: Any,
 ) -> tuple[Any, int]:
     if not isinstance(atol, (int, float, np.number)) or not atol >= 0:
@@ -58,11 +59,11 @@ def _krylov(
         if x0 != "Mb":
             raise InvalidInput(f"x0 is {x0!r}; expected an array or 'Mb'")
         x0 = b if M is None or isinstance(M, str) else _function(M, n, "M")(float64(b).reshape(-1))
+    tell: Callback | None = None
     if callback is not None:
         told = callback
 
-
-        def callback(iteration: int, residual: float) -> None:  # SciPy's do not end a solve, and hear of no iteration 0
+        def tell(iteration: int, residual: float) -> None:  # SciPy's do not end a solve, and hear of no iteration 0
             if iteration > 0:
                 told(np.float64(residual))
 
@@ -72,7 +73,7 @@ def _krylov(
             raise InvalidInput(f"A is {solver.shape[0]}×{solver.shape[1]}; b has {n} numbers")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            solution = solver.solve(b.reshape(-1), None if x0 is None else np.reshape(x0, -1) if not hasattr(x0, "reshape") else x0.reshape(-1), callback=callback)
+            solution = solver.solve(b.reshape(-1), None if x0 is None else np.reshape(x0, -1) if not hasattr(x0, "reshape") else x0.reshape(-1), callback=tell)
         return solution.x, _info(solution.outcome, solution.iterations)
     if isinstance(M, str):
         raise InvalidInput(f"M={M!r} needs the entries of A; give M as an operator")
@@ -83,7 +84,7 @@ def _krylov(
     if x.shape != b.shape:
         raise InvalidInput(f"x0 has {x.size} numbers; b has {n}")
     named = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
-    outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), callback)
+    outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), tell)
     return x, _info(outcome, iterations)
 
 

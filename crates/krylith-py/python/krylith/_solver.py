@@ -18,6 +18,7 @@ from krylith._matrix import KroneckerSum, new_values, system_of
 from krylith._solution import Solution
 
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import TypedDict
 
     if sys.version_info >= (3, 11):
@@ -285,7 +286,8 @@ class Solver:
 def warn(solution: Solution) -> None:
     """Warn where the user's program called."""
     # Frames of this package stand between.
-    level, frame, here = 1, sys._getframe(0), os.path.dirname(__file__)
+    level, here = 1, os.path.dirname(__file__)
+    frame: FrameType | None = sys._getframe(0)
     while frame is not None and frame.f_code.co_filename.startswith(here):
         level, frame = level + 1, frame.f_back
     warnings.warn(solution.verdict(), ConvergenceWarning, stacklevel=level)
