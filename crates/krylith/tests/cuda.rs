@@ -183,6 +183,11 @@ fn main() {
             |_| on_gpus(solver::systems_without_a_solution_are_named_first),
             false,
         ),
+        test(
+            "products_and_preconditioners_stand_by_themselves",
+            |_| on_gpus(solver::products_and_preconditioners_stand_by_themselves),
+            false,
+        ),
         test("no_attempt_makes_things_worse", |_| on_gpus(solver::no_attempt_makes_things_worse), false),
         test(
             "the_limit_of_iterations_decides_nothing",

@@ -2,7 +2,7 @@
 
 use super::attempt::{Engine, Operand};
 use super::crew::{Crew, Seat};
-use super::{Solver, lock, lost_thread};
+use super::{Solution, Solver, lock, lost_thread};
 use crate::memory::{Numbers, NumbersMut};
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
@@ -61,6 +61,38 @@ pub(super) fn on_parts(
 }
 
 impl Solver<'_> {
+    /// Solves A X = B for several right-hand sides, one after the other, with one set-up: as [`solve`](Self::solve) for each column. Both
+    /// are stored column by column, and X holds the first guesses. Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// Numbers that are no whole columns; those of [`solve`](Self::solve), after which columns before have their answers.
+    ///
+    /// ```
+    /// use krylith::{Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+    /// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+    /// let mut x = [0.0; 4];
+    /// let solutions = solver.solve_columns(&[3.0, 4.0, 2.0, 0.0], &mut x)?;
+    /// assert!(solutions.iter().all(|solution| solution.converged()));
+    /// assert!(x.iter().zip([1.0, 1.0, 1.0, 0.0]).all(|(x, exact)| (x - exact).abs() < 1e-5));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn solve_columns<'v>(
+        &mut self,
+        b: impl Into<Numbers<'v>>,
+        x: impl Into<NumbersMut<'v>>,
+    ) -> Result<Vec<Solution>> {
+        let (b, mut x, n) = (b.into(), x.into(), self.problem.own_len());
+        if b.len() != x.len() || n == 0 || !b.len().is_multiple_of(n) {
+            let message =
+                format!("B has {} numbers and X {}; both have whole columns of {n}", b.len(), x.len());
+            return Err(Error::invalid(message));
+        }
+        (0..b.len() / n)
+            .map(|k| self.solve(b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n)).cloned())
+            .collect()
+    }
+
     /// `y ← A x` on the devices, with the values of the last update, rounded where matrices are stored in f32. Collective where the
     /// problem is distributed.
     ///

@@ -325,6 +325,53 @@ pub fn lent_memory_solves_as_slices_do(device: &str, lend: Lend) {
     }
 }
 
+/// Products and applications of the preconditioner by themselves, between solves and after new values.
+pub fn products_and_preconditioners_stand_by_themselves(device: &str) {
+    let mut rng = Random(17);
+    for (b, s, n) in [(1, 1, 65), (2, 1, 40), (3, 2, 33)] {
+        let mut k = random_kronecker(&mut rng, b, s, n, 4, true, true);
+        let options = options(device, "method=gmres precond=jacobi rtol=1e-10");
+        let mut solver = Solver::new(Problem::kronecker(&k).unwrap().into_owned(), &options).unwrap();
+        for round in 0..2 {
+            let (x, mut y) = (rng.numbers(k.rows()), vec![f64::NAN; k.rows()]);
+            let whole = dense(&k);
+            solver.multiply(&x, &mut y).unwrap();
+            let expected = multiply(&whole, &x);
+            assert!(distance(&y, &expected) <= 1e-13, "{b}, {s}, {n}: product {round}");
+            y.fill(f64::NAN);
+            solver.precondition(&x, &mut y).unwrap();
+            // The blocks of the diagonal, and nothing else.
+            let w = b * s;
+            let diagonal =
+                Mat::from_fn(k.rows(), k.rows(), |i, j| if i / w == j / w { whole[(i, j)] } else { 0.0 });
+            let expected = solve(&diagonal, &x);
+            assert!(distance(&y, &expected) <= 1e-10, "{b}, {s}, {n}: P⁻¹ {round}");
+            let mut z = vec![0.0; k.rows()];
+            assert!(solver.solve(&x, &mut z).unwrap().converged());
+            assert!(distance(&multiply(&whole, &z), &x) <= 1e-9, "{b}, {s}, {n}: solve {round}");
+            k.m.values_mut().iter_mut().for_each(|v| *v *= 1.5);
+            solver.update_term(0, k.m.values()).unwrap();
+        }
+        let (short, mut y) = (vec![1.0; k.rows() - 1], vec![0.0; k.rows()]);
+        assert!(
+            solver.multiply(&short, &mut y).is_err() && solver.precondition(&y.clone(), &mut y[1..]).is_err()
+        );
+    }
+    let (a, b) = (laplace(4), rng.numbers(3 * 64));
+    let mut solver = Solver::new(&a, &options(device, "method=cg rtol=1e-10")).unwrap();
+    let mut x = vec![0.0; 3 * 64];
+    let solutions = solver.solve_columns(&b, &mut x).unwrap();
+    assert!(solutions.len() == 3 && solutions.iter().all(|s| s.converged()));
+    for (b, x) in b.chunks(64).zip(x.chunks(64)) {
+        assert!(residual(solver.problem(), b, x) <= 1.001e-10);
+    }
+    assert!(solver.solve_columns(&b[1..], &mut x[1..]).is_err());
+    let mut plain = Solver::new(&laplace(4), &options(device, "precond=none")).unwrap();
+    let mut y = vec![0.0; 64];
+    plain.precondition(&[3.0; 64], &mut y).unwrap();
+    assert_eq!(y, [3.0; 64]);
+}
+
 /// −div k grad on a cube of cells whose k differ by as much as `contrast`, with the 7-point stencil and u = 0 around it.
 fn rock(side: usize, contrast: f64) -> Csr {
     let k = |i: usize| contrast.powf(((i * 7919) % 1009) as f64 / 1009.0);

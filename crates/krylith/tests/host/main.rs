@@ -15,6 +15,7 @@ mod comm;
 mod cpu;
 mod diagnosis;
 mod distributed;
+mod functions;
 mod gmres;
 mod ildu;
 mod matching;

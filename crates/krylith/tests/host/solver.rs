@@ -55,6 +55,11 @@ fn values_may_break_a_structure() {
 }
 
 #[test]
+fn products_and_preconditioners_stand_by_themselves() {
+    solver::products_and_preconditioners_stand_by_themselves(DEVICE);
+}
+
+#[test]
 fn lent_memory_solves_as_slices_do() {
     let lend = |n: usize| -> Box<dyn crate::conformance::memory::Lender> { Box::new(vec![f64::NAN; n]) };
     solver::lent_memory_solves_as_slices_do(DEVICE, &lend);

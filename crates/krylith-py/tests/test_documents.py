@@ -1,0 +1,25 @@
+"""Programs in the documents run."""
+
+import pathlib
+import re
+import warnings
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+DOCUMENTS = ["README.md", "docs/python.md", "crates/krylith-py/README.md"]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_programs(name, tmp_path, monkeypatch):
+    if not (ROOT / name).exists():
+        pytest.skip(f"{name} is not here")
+    monkeypatch.chdir(tmp_path)
+    programs = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert programs
+    names: dict = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for program in programs:
+            exec(compile(program, name, "exec"), names)
+    assert (tmp_path / "residuals.svg").read_text(encoding="utf-8").startswith("<svg")
