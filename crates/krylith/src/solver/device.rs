@@ -1,7 +1,7 @@
 //! The one place that knows which devices there are: picks one, says why, and opens it on the thread that will own it.
 
 use super::attempt::{Engine, Rank};
-use super::estimate::{Estimate, Size};
+use super::estimate::{Estimate, Size, Waiting};
 use super::setup::{self, SetupPart};
 use super::solution::DeviceUsed;
 use super::{SolverSpace, host, ladder};
@@ -13,7 +13,7 @@ use crate::options::{DeviceSpec, Options};
 use crate::precond::SubdomainFactors;
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Where a solve will run.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +47,8 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
         }
         DeviceSpec::Auto => {
             let estimate = estimate(problem);
-            if let Some(estimate) = estimate.filter(Estimate::prefers_cpu) {
+            let stays = |e: &Estimate| e.prefers_cpu() && !repays_a_start(e, options);
+            if let Some(estimate) = estimate.filter(stays) {
                 return Ok(cpu(&format!("auto: {}", estimate.text())));
             }
             // Ranks take GPUs together or not at all.
@@ -64,6 +65,14 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
             })
         }
     }
+}
+
+/// True where a GPU is to be started for this system, which does not repay that alone, because of those before it. Not where runs are to
+/// repeat: what comes before would decide.
+fn repays_a_start(estimate: &Estimate, options: &Options) -> bool {
+    static WAITING: Mutex<Waiting> = Mutex::new(Waiting { lost: 0.0 });
+    let open = is_open(0) || options.deterministic == Some(true);
+    !open && WAITING.lock().unwrap_or_else(|e| e.into_inner()).is_over(estimate)
 }
 
 /// How long the host and a GPU would take; `None` where that decides nothing: there is no GPU, the system lies on one, or ranks

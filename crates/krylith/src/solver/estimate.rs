@@ -80,10 +80,31 @@ impl Estimate {
         self.cpu <= self.gpu
     }
 
+    /// Seconds that the host takes longer than a GPU that is open would.
+    fn lost(&self) -> f64 {
+        (self.cpu - (self.gpu - COLD)).max(0.0)
+    }
+
     /// Both, in words.
     pub fn text(&self) -> String {
         let (cpu, gpu) = (seconds(self.cpu), seconds(self.gpu));
         format!("{ITERATIONS} iterations would take some {cpu} on the CPU and {gpu} on a GPU")
+    }
+}
+
+/// Systems of a process that stayed on the host because none of them alone repays the start of a GPU. Together they may: it is started
+/// once they have lost as much time as that takes, so that a process loses at most twice as much as one that knew what comes.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Seconds lost so far, by estimates.
+    pub lost: f64,
+}
+
+impl Waiting {
+    /// True where the next system goes to a GPU that is not open yet, for all that follow.
+    pub fn is_over(&mut self, next: &Estimate) -> bool {
+        self.lost += next.lost();
+        next.lost() > 0.0 && self.lost > COLD
     }
 }
 
@@ -141,6 +162,18 @@ mod tests {
             Estimate { cpu: 0.05, gpu: 0.36 }.text(),
             "200 iterations would take some 50.0 ms on the CPU and 360.0 ms on a GPU"
         );
+    }
+
+    #[test]
+    fn many_systems_start_the_gpu_that_one_does_not() {
+        let mut waiting = Waiting::default();
+        let small = Estimate::of(size(100.0, 500.0, 1.0), 4, false);
+        assert!((0..100_000).all(|_| !waiting.is_over(&small)), "{}", small.text());
+        let one = Estimate { cpu: 0.11, gpu: 0.02 + COLD };
+        assert!(one.prefers_cpu());
+        let stayed = (0..).take_while(|_| !waiting.is_over(&one)).count();
+        assert_eq!(stayed, 3, "three times 0.09 s are less than the start, four times are more");
+        assert!(waiting.is_over(&one) && !waiting.is_over(&small));
     }
 
     #[test]
