@@ -30,4 +30,5 @@ pub use space::{History, Observer, Outcome, Progress, Stop, Store};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide.md")]
+#[doc = include_str!("../../../docs/petsc-trilinos.md")]
 mod documents {}
