@@ -130,8 +130,11 @@ pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
         (PrecondSpec::Jacobi { .. }, _) if first.patience == rules::AT_ONCE => {
             "jacobi first: some hundred iterations on a GPU take no longer than the set-up of anything else"
         }
-        (PrecondSpec::Jacobi { .. }, _) if first.patience != Patience::USUAL => {
+        (PrecondSpec::Jacobi { .. }, _) if first.patience == Patience::until(rules::NEEDED[0]) => {
             "jacobi first: in every row the diagonal entry is larger than all others together"
+        }
+        (PrecondSpec::Jacobi { .. }, _) if first.patience != Patience::USUAL => {
+            "jacobi first: the matrix is symmetric, and some hundred iterations take no longer than the set-up of anything else"
         }
         (_, MethodSpec::Cg(_)) if open => {
             "method cg first: the matrix is symmetric, and so is the preconditioner"
