@@ -1,6 +1,6 @@
 //! NVRTC without a GPU or a toolkit: NVIDIA's wheels in a Python environment of their own.
 
-use crate::shell::{shell, target, works};
+use crate::shell::{pip_install, shell, target, works};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -58,8 +58,7 @@ fn pip(venv: &Path) -> Result<(), String> {
     // Some distributions ship Python without venv; pip then fills a folder instead.
     let own = works(Command::new(&python).args(["-m", "pip", "--version"]))
         || works(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv));
-    let mut command = Command::new(if own { python.as_path() } else { Path::new("python3") });
-    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"]);
+    let mut command = pip_install(if own { python.as_path() } else { Path::new("python3") });
     if !own {
         if !works(Command::new("python3").args(["-m", "pip", "--version"])) {
             return Err("python3 has neither venv nor pip".into());

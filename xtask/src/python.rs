@@ -1,6 +1,6 @@
 //! The Python package: a wheel, installed into an empty environment and tested there.
 
-use crate::shell::{read, root, shell, target, works};
+use crate::shell::{pip_install, read, root, shell, target, works};
 use crate::steps::Verdict;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -80,9 +80,7 @@ fn environment(folder: &Path, anew: bool) -> Result<(), String> {
 }
 
 fn pip(environment: &Path, packages: &[String]) -> Result<(), String> {
-    let mut command = Command::new(environment.join("bin/python3"));
-    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"]);
-    shell(command.args(packages))
+    shell(pip_install(environment.join("bin/python3")).args(packages))
         .map(drop)
         .map_err(|e| format!("pip could not install {}: {e}", packages.join(", ")))
 }

@@ -67,6 +67,13 @@ pub fn works(command: &mut Command) -> bool {
         .is_ok_and(|s| s.success())
 }
 
+/// `pip install` of a Python, without talk.
+pub fn pip_install(python: impl AsRef<Path>) -> Command {
+    let mut command = Command::new(python.as_ref());
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"]);
+    command
+}
+
 /// Runs tests, passes their output on line by line, and counts what their closing lines say.
 pub fn run_tests(command: &mut Command) -> Result<String, String> {
     println!("$ {}", shown(command));

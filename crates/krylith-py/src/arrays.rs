@@ -1,8 +1,8 @@
 //! Arrays that Python lends: NumPy's on the host, or an address in the memory of a GPU.
 
 use crate::fork;
-use krylith::memory::{Array, ArrayMut, Number};
-use numpy::{Element, PyReadonlyArray1, PyReadwriteArray1};
+use krylith::memory::{Array, Number, Numbers, NumbersMut};
+use numpy::{PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
@@ -19,20 +19,20 @@ impl Remote {
 
 /// Numbers to be read.
 #[derive(FromPyObject)]
-pub enum Lent<'py, T: Number + Element> {
+pub enum Lent<'py> {
     /// On the host, without gaps.
-    Host(PyReadonlyArray1<'py, T>),
+    Host(PyReadonlyArray1<'py, f64>),
     /// On a GPU.
     Remote(Remote),
 }
 
-impl<T: Number + Element> Lent<'_, T> {
+impl Lent<'_> {
     /// The numbers as the library takes them.
-    pub fn array(&self) -> PyResult<Array<'_, T>> {
+    pub fn array(&self) -> PyResult<Numbers<'_>> {
         match self {
-            Lent::Host(array) => Ok(Array::from(array.as_slice()?)),
+            Lent::Host(array) => Ok(Numbers::from(array.as_slice()?)),
             // SAFETY: the Python caller holds the array whose address this is until the call returns.
-            Lent::Remote(r) => Ok(unsafe { Array::from_device(r.0, r.1, r.2, r.stream()) }),
+            Lent::Remote(r) => Ok(unsafe { Numbers::from_device(r.0, r.1, r.2, r.stream()) }),
         }
     }
 }
@@ -48,11 +48,11 @@ pub enum LentMut<'py> {
 
 impl LentMut<'_> {
     /// The numbers as the library takes them.
-    pub fn array(&mut self) -> PyResult<ArrayMut<'_, f64>> {
+    pub fn array(&mut self) -> PyResult<NumbersMut<'_>> {
         match self {
-            LentMut::Host(array) => Ok(ArrayMut::from(array.as_slice_mut()?)),
+            LentMut::Host(array) => Ok(NumbersMut::from(array.as_slice_mut()?)),
             // SAFETY: the Python caller holds the array whose address this is until the call returns.
-            LentMut::Remote(r) => Ok(unsafe { ArrayMut::from_device(r.0, r.1, r.2, r.stream()) }),
+            LentMut::Remote(r) => Ok(unsafe { NumbersMut::from_device(r.0, r.1, r.2, r.stream()) }),
         }
     }
 }
@@ -94,30 +94,30 @@ impl Indices<'_> {
     }
 }
 
-/// True where both hold the same numbers, compared on all threads.
+/// Calls `$make` with two index arrays of whatever widths they have.
+macro_rules! of_any_width {
+    ($one:expr, $other:expr, $make:expr) => {
+        match ($one, $other) {
+            (IndexArray::Narrow(a), IndexArray::Narrow(b)) => $make(a, b),
+            (IndexArray::Wide(a), IndexArray::Narrow(b)) => $make(a, b),
+            (IndexArray::Narrow(a), IndexArray::Wide(b)) => $make(a, b),
+            (IndexArray::Wide(a), IndexArray::Wide(b)) => $make(a, b),
+        }
+    };
+}
+pub(crate) use of_any_width;
+
+/// True where both are on the host and hold the same numbers, compared on all threads.
 #[pyfunction]
 pub fn same_indices(py: Python<'_>, a: Indices<'_>, b: Indices<'_>) -> PyResult<bool> {
     fork::check()?;
-    fn same<T: PartialEq + Sync>(a: &[T], b: &[T]) -> bool {
+    fn same<A: Number + Into<i64>, B: Number + Into<i64>>(a: Array<'_, A>, b: Array<'_, B>) -> bool {
         const RUN: usize = 1 << 18;
-        a.len() == b.len() && a.par_chunks(RUN).zip(b.par_chunks(RUN)).all(|(a, b)| a == b)
+        let (Some(a), Some(b)) = (a.as_host(), b.as_host()) else { return false };
+        let runs = a.par_chunks(RUN).zip(b.par_chunks(RUN));
+        a.len() == b.len()
+            && runs.all(|(a, b)| a.iter().zip(b).all(|(a, b)| Into::<i64>::into(*a) == (*b).into()))
     }
-    match (a.array()?, b.array()?) {
-        (IndexArray::Narrow(a), IndexArray::Narrow(b)) => match (a.as_host(), b.as_host()) {
-            (Some(a), Some(b)) => Ok(py.detach(|| same(a, b))),
-            _ => Ok(false),
-        },
-        (IndexArray::Wide(a), IndexArray::Wide(b)) => match (a.as_host(), b.as_host()) {
-            (Some(a), Some(b)) => Ok(py.detach(|| same(a, b))),
-            _ => Ok(false),
-        },
-        (IndexArray::Narrow(a), IndexArray::Wide(b)) | (IndexArray::Wide(b), IndexArray::Narrow(a)) => {
-            match (a.as_host(), b.as_host()) {
-                (Some(a), Some(b)) => {
-                    Ok(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| i64::from(*a) == *b))
-                }
-                _ => Ok(false),
-            }
-        }
-    }
+    let (a, b) = (a.array()?, b.array()?);
+    Ok(of_any_width!(a, b, |a, b| py.detach(|| same(a, b))))
 }

@@ -3,34 +3,17 @@
 use crate::errors::{detached, exception};
 use crate::fork;
 use crate::system::System;
+use crate::told::{Raised, Told};
 use krylith::matrix::{Bsr, Grouping};
 use krylith::newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem};
-use krylith::solver::solve_functions;
-use krylith::{Error, History, Observer, Options, Progress};
+use krylith::solver::{Function, solve_functions};
+use krylith::{Error, Observer, Options, Progress};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ops::ControlFlow;
-use std::sync::Mutex;
-
-/// What the first of the functions raised: the exception outlives the error that ends the solve.
-#[derive(Default)]
-struct Raised(Mutex<Option<PyErr>>);
 
 impl Raised {
-    fn keep(&self, error: PyErr) -> Error {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
-        Error::invalid("a function of Python raised an exception")
-    }
-
-    /// The function's exception in place of the error that followed from it.
-    fn instead<T>(self, result: PyResult<T>) -> PyResult<T> {
-        match self.0.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            Some(raised) => Err(raised),
-            None => result,
-        }
-    }
-
     /// `to ← call(from)`.
     fn call(&self, call: &Py<PyAny>, from: &[f64], to: &mut [f64]) -> krylith::Result<()> {
         let done = Python::attach(|py| -> PyResult<usize> {
@@ -46,26 +29,6 @@ impl Raised {
             Ok(len) if len == to.len() => Ok(()),
             Ok(len) => Err(Error::invalid(format!("a function gave {len} numbers; expected {}", to.len()))),
             Err(e) => Err(self.keep(e)),
-        }
-    }
-}
-
-/// Tells a Python function of ‖r‖/‖b‖.
-struct Told<'a> {
-    callback: Option<Py<PyAny>>,
-    raised: &'a Raised,
-}
-
-impl Told<'_> {
-    fn tell(&self, iteration: usize, residual: f64) -> ControlFlow<()> {
-        let Some(callback) = &self.callback else { return ControlFlow::Continue(()) };
-        match Python::attach(|py| callback.call1(py, (iteration, residual))?.is_truthy(py)) {
-            Ok(false) => ControlFlow::Continue(()),
-            Ok(true) => ControlFlow::Break(()),
-            Err(e) => {
-                self.raised.keep(e);
-                ControlFlow::Break(())
-            }
         }
     }
 }
@@ -94,17 +57,10 @@ pub fn solve_operators(
     let raised = Raised::default();
     let done = detached(py, || {
         let mut product = |from: &[f64], to: &mut [f64]| raised.call(&a, from, to);
-        let mut inverse = |from: &[f64], to: &mut [f64]| match &p {
-            Some(p) => raised.call(p, from, to),
-            None => {
-                to.copy_from_slice(from);
-                Ok(())
-            }
-        };
+        let mut inverse = p.as_ref().map(|p| |from: &[f64], to: &mut [f64]| raised.call(p, from, to));
+        let inverse = inverse.as_mut().map(|inverse| inverse as &mut Function<'_>);
         let mut told = Told { callback, raised: &raised };
-        let inverse: Option<&mut krylith::solver::Function<'_>> =
-            if p.is_some() { Some(&mut inverse) } else { None };
-        let history: History = solve_functions(&mut product, inverse, b, x, &options, &mut told)?;
+        let history = solve_functions(&mut product, inverse, b, x, &options, &mut told)?;
         Ok((history.outcome.name(), history.iterations, history.true_relative_residual))
     });
     raised.instead(done)

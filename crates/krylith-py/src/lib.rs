@@ -10,6 +10,7 @@ mod fork;
 mod solution;
 mod solver;
 mod system;
+mod told;
 
 use krylith_cli::process::Memory;
 use pyo3::prelude::*;
@@ -24,17 +25,11 @@ fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
     py.detach(|| krylith_cli::run(words))
 }
 
-/// Checks options that are given as text.
-#[pyfunction]
-fn check_options(options: &str) -> PyResult<()> {
-    options.parse::<krylith::Options>().map(drop).map_err(errors::exception)
-}
-
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("MAX_BLOCK", krylith::matrix::MAX_BLOCK)?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
-    module.add_function(wrap_pyfunction!(check_options, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::solve_operators, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::newton, module)?)?;

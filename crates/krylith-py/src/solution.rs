@@ -23,10 +23,6 @@ impl Solution {
         self.solution.outcome().name()
     }
     #[getter]
-    fn reason(&self) -> Option<&'static str> {
-        self.solution.history.reason
-    }
-    #[getter]
     fn iterations(&self) -> usize {
         self.solution.history.iterations
     }
@@ -41,10 +37,6 @@ impl Solution {
     #[getter]
     fn true_residual(&self) -> f64 {
         self.solution.history.true_relative_residual
-    }
-    #[getter]
-    fn rhs_norm(&self) -> f64 {
-        self.solution.history.rhs_norm
     }
     #[getter]
     fn target(&self) -> f64 {
@@ -62,11 +54,6 @@ impl Solution {
     #[getter]
     fn device(&self) -> &'static str {
         self.solution.device.kind
-    }
-    /// Names of devices, and why those.
-    #[getter]
-    fn devices(&self) -> (Vec<String>, String) {
-        (self.solution.device.names.clone(), self.solution.device.reason.clone())
     }
     /// Seconds of set-up, of iterating, and of the parts of the set-up.
     fn seconds<'py>(&self, py: Python<'py>) -> PyResult<(f64, f64, Bound<'py, PyDict>)> {
@@ -93,7 +80,7 @@ impl Solution {
     /// The residuals as a picture, in SVG.
     fn svg(&self, title: &str) -> String {
         let history = &self.solution.history;
-        let subtitle = format!("{} — {}", self.manner(), words::outcome(&self.solution));
+        let subtitle = format!("{} — {}", words::method(&self.solution), words::outcome(&self.solution));
         plot::draw(&Plot {
             title,
             subtitle: &subtitle,
@@ -103,10 +90,6 @@ impl Solution {
             restarts: &self.solution.restarts().collect::<Vec<_>>(),
             converged: self.solution.converged(),
         })
-    }
-    /// Method and preconditioner in a line.
-    fn manner(&self) -> String {
-        words::method(&self.solution)
     }
     /// The system in a line.
     fn system(&self) -> &str {

@@ -5,6 +5,7 @@ use crate::errors::{detached, exception, named};
 use crate::fork;
 use crate::solution::Solution;
 use crate::system::System;
+use crate::told::{Raised, Told};
 use krylith::matrix::{Csr, Grouping};
 use krylith::memory::Numbers;
 use krylith::solver::{Cancel, Refresh};
@@ -14,7 +15,6 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 /// A solver; threads of Python take turns.
 #[pyclass(frozen)]
@@ -24,7 +24,7 @@ pub struct Solver {
     lines: Arc<Vec<String>>,
     cancel: Cancel,
     /// What Python's signals or callback raised while a solve was under way.
-    raised: Arc<Mutex<Option<PyErr>>>,
+    raised: Arc<Raised>,
 }
 
 thread_local! {
@@ -49,11 +49,11 @@ impl Solver {
         let problem = system.problem.clone();
         let mut solver = detached(py, || krylith::Solver::new(problem, &options))?;
         py.check_signals()?;
-        let (cancel, raised) = (solver.cancel_token(), Arc::new(Mutex::new(None)));
+        let (cancel, raised) = (solver.cancel_token(), Arc::new(Raised::default()));
         let (stop, told) = (cancel.clone(), raised.clone());
         solver.while_waiting(Some(Box::new(move || {
             if let Err(e) = Python::attach(|py| py.check_signals()) {
-                lock(&told).get_or_insert(e);
+                told.keep(e);
                 stop.cancel();
             }
         })));
@@ -72,7 +72,7 @@ impl Solver {
     fn solve(
         &self,
         py: Python<'_>,
-        b: Lent<'_, f64>,
+        b: Lent<'_>,
         mut x: LentMut<'_>,
         rtol: Option<f64>,
         atol: Option<f64>,
@@ -89,37 +89,32 @@ impl Solver {
             changed.max_iters = maxiter.or(changed.max_iters);
             changed.settled().map_err(exception)?;
         }
-        let mut watch = Watch { callback, raised: self.raised.clone(), solver: self.address(), told: None };
+        let mut watch =
+            Watch { told: Told { callback, raised: &self.raised }, solver: self.address(), last: None };
         let (solution, raised) = detached(py, || {
             let mut state = lock(&self.state);
             let unknowns = state.solver.problem().unknowns();
             state.solver.set_stop(options.stop_of(unknowns));
             self.cancel.reset();
-            lock(&self.raised).take();
-            let solution = match watch.callback.is_some() {
+            self.raised.take();
+            let solution = match watch.told.callback.is_some() {
                 true => state.solver.solve_watched(b, x, &mut watch)?,
                 false => state.solver.solve(b, x)?,
             };
             let solution = solution.clone();
             // Who watches is asked whether to go on, and after the last iteration nobody is.
             let (last, residual) = (solution.history.iterations, solution.history.residuals.last().copied());
-            if let Some(relative_residual) = residual.filter(|_| watch.told != Some(last)) {
+            if let Some(relative_residual) = residual.filter(|_| watch.last != Some(last)) {
                 let _ =
                     watch.progress(Progress { iteration: last, relative_residual, target: solution.target });
             }
-            Ok((solution, lock(&self.raised).take()))
+            Ok((solution, self.raised.take()))
         })?;
         Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
     }
 
     /// y ← A x, or y ← P⁻¹ x.
-    fn apply(
-        &self,
-        py: Python<'_>,
-        preconditioner: bool,
-        x: Lent<'_, f64>,
-        mut y: LentMut<'_>,
-    ) -> PyResult<()> {
+    fn apply(&self, py: Python<'_>, preconditioner: bool, x: Lent<'_>, mut y: LentMut<'_>) -> PyResult<()> {
         self.check()?;
         let (x, y) = (x.array()?, y.array()?);
         detached(py, || {
@@ -129,7 +124,7 @@ impl Solver {
     }
 
     /// New values of a term, in the order of the matrix that was given.
-    fn update(&self, py: Python<'_>, term: usize, values: Lent<'_, f64>) -> PyResult<()> {
+    fn update(&self, py: Python<'_>, term: usize, values: Lent<'_>) -> PyResult<()> {
         self.check()?;
         let values = values.array()?;
         detached(py, || lock(&self.state).update(term, values))
@@ -155,17 +150,6 @@ impl Solver {
         };
         detached(py, || {
             lock(&self.state).solver.set_refresh(refresh);
-            Ok(())
-        })
-    }
-
-    /// Seconds that each solve may iterate.
-    fn set_time_limit(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
-        self.check()?;
-        let wrong = |_| named("InvalidInput", "`time_limit` expects a positive number of seconds".into());
-        let limit = seconds.map(Duration::try_from_secs_f64).transpose().map_err(wrong)?;
-        detached(py, || {
-            lock(&self.state).solver.set_time_limit(limit);
             Ok(())
         })
     }
@@ -216,32 +200,21 @@ impl State {
     }
 }
 
-/// Tells a Python function of the progress.
-struct Watch {
-    callback: Option<Py<PyAny>>,
-    raised: Arc<Mutex<Option<PyErr>>>,
+/// Tells a Python function of the progress, and notes whose it is.
+struct Watch<'a> {
+    told: Told<'a>,
     solver: usize,
     /// The last iteration that was told.
-    told: Option<usize>,
+    last: Option<usize>,
 }
 
-impl Observer for Watch {
+impl Observer for Watch<'_> {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
-        let Some(callback) = &self.callback else { return ControlFlow::Continue(()) };
-        self.told = Some(p.iteration);
+        self.last = Some(p.iteration);
         CALLED_BY.set(self.solver);
-        let answer = Python::attach(|py| {
-            callback.call1(py, (p.iteration, p.relative_residual)).and_then(|answer| answer.is_truthy(py))
-        });
+        let answer = self.told.tell(p.iteration, p.relative_residual);
         CALLED_BY.set(0);
-        match answer {
-            Ok(false) => ControlFlow::Continue(()),
-            Ok(true) => ControlFlow::Break(()),
-            Err(e) => {
-                lock(&self.raised).get_or_insert(e);
-                ControlFlow::Break(())
-            }
-        }
+        answer
     }
 }
 

@@ -1,6 +1,6 @@
 //! Systems from the arrays of Python's matrices.
 
-use crate::arrays::{IndexArray, Indices, Lent};
+use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
 use crate::errors::{detached, exception};
 use crate::fork;
 use krylith::io::parts::suited_block;
@@ -10,18 +10,6 @@ use krylith::{Error, Problem};
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use std::sync::Arc;
-
-/// Calls `$make` with two index arrays of whatever widths they have.
-macro_rules! of_any_width {
-    ($row_ptr:expr, $col:expr, $make:expr) => {
-        match ($row_ptr, $col) {
-            (IndexArray::Narrow(p), IndexArray::Narrow(j)) => $make(p, j),
-            (IndexArray::Wide(p), IndexArray::Narrow(j)) => $make(p, j),
-            (IndexArray::Narrow(p), IndexArray::Wide(j)) => $make(p, j),
-            (IndexArray::Wide(p), IndexArray::Wide(j)) => $make(p, j),
-        }
-    };
-}
 
 /// A system without its right-hand side.
 #[pyclass(frozen)]
@@ -44,7 +32,7 @@ impl System {
         columns: usize,
         row_ptr: Indices<'_>,
         col: Indices<'_>,
-        values: Lent<'_, f64>,
+        values: Lent<'_>,
         block: Option<usize>,
     ) -> PyResult<Self> {
         fork::check()?;
@@ -74,7 +62,7 @@ impl System {
         block_columns: usize,
         row_ptr: Indices<'_>,
         col: Indices<'_>,
-        values: Lent<'_, f64>,
+        values: Lent<'_>,
     ) -> PyResult<Self> {
         fork::check()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
@@ -163,12 +151,6 @@ impl System {
     fn stages(&self) -> usize {
         self.problem.stages()
     }
-
-    /// Stored numbers of its terms.
-    #[getter]
-    fn entries(&self) -> usize {
-        self.problem.terms().terms.iter().map(|(_, a)| a.stored()).sum()
-    }
 }
 
 impl System {
@@ -185,6 +167,11 @@ impl System {
             format!("blocks {b}×{b}"),
         ];
         Self { problem, given, lines }
+    }
+
+    /// Stored numbers of its terms.
+    fn entries(&self) -> usize {
+        self.problem.terms().terms.iter().map(|(_, a)| a.stored()).sum()
     }
 
     fn with(

@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import empty_like, float64, is_torch, lend, lend_indices, on_device
+from krylith._arrays import float64, is_torch, lend, lend_indices, on_device
 from krylith._errors import InvalidInput
-
-#: Largest block size of kernels.
-MOST_BLOCK = 8
 
 #: What the library says of rows that SciPy allows and it does not.
 _UNSORTED = "are not sorted or repeat"
@@ -115,7 +112,7 @@ def take_apart(A: Any, block: int | None) -> Parts:
         raise InvalidInput(f"a matrix has 2 dimensions; this has {A.ndim}")
     if A.format == "bsr":
         b, c = A.blocksize
-        if b == c <= MOST_BLOCK and block in (None, b):
+        if b == c <= _native.MAX_BLOCK and block in (None, b):
             return Parts(A.shape, b, Pattern(A.indptr, A.indices), float64(A.data).reshape(-1))
     A = A.tocsr()
     return Parts(A.shape, 0, Pattern(A.indptr, A.indices), float64(A.data))
@@ -142,7 +139,7 @@ def _torch_parts(A: Any, block: int | None) -> Parts:
 
     if A.layout == torch.sparse_bsr:
         b, c = A.values().shape[1:]
-        if b == c <= MOST_BLOCK and block in (None, b):
+        if b == c <= _native.MAX_BLOCK and block in (None, b):
             values = float64(A.values().contiguous().reshape(-1))
             return Parts(tuple(A.shape), b, Pattern(flat(A.crow_indices()), flat(A.col_indices())), values)
     if A.layout != torch.sparse_csr:
@@ -168,8 +165,8 @@ def system_of(A: Any, block: int | None) -> tuple[_native.System, list[Parts]]:
         if m.block != l.block:
             return system_of(A, math.gcd(m.block, l.block))
         return _native.System.kronecker(A.A, A.B, A.tau, m, l), m_parts + l_parts
-    if block is not None and not 1 <= block <= MOST_BLOCK:
-        raise InvalidInput(f"`block` is {block}; expected a whole number from 1 to {MOST_BLOCK}")
+    if block is not None and not 1 <= block <= _native.MAX_BLOCK:
+        raise InvalidInput(f"`block` is {block}; expected a whole number from 1 to {_native.MAX_BLOCK}")
     parts = take_apart(A, block)
     try:
         return parts.system(block), [parts]
@@ -191,6 +188,3 @@ def new_values(A: Any, known: Parts) -> Any:
     if parts.shape != known.shape or not known.pattern.is_that_of(parts.pattern):
         raise InvalidInput("new values of another pattern; make another Solver, which analyses it")
     return parts.values
-
-
-__all__ = ["KroneckerSum", "Parts", "empty_like", "new_values", "system_of"]

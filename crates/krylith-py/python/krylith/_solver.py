@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -19,38 +19,35 @@ from krylith._solution import Solution
 
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import TypedDict
 
     if sys.version_info >= (3, 11):
         from typing import Unpack
     else:
         from typing_extensions import Unpack
 
-    class Options(TypedDict, total=False):
-        """Options beyond those that `solve` names."""
 
-        restart: int
-        orthogonalization: str
-        reductions: str
-        form: str
-        s: int
-        basis: str
-        time_limit: float
-        store: str
-        format: str
-        threads: int
-        deterministic: bool
-        equilibrate: bool
-        matching: str
-        partition: str
-        memory_limit: int | str
+class Options(TypedDict, total=False):
+    """Options beyond those that `solve` names."""
+
+    restart: int
+    orthogonalization: str
+    reductions: str
+    form: str
+    s: int
+    basis: str
+    time_limit: float
+    store: str
+    format: str
+    threads: int
+    deterministic: bool
+    equilibrate: bool
+    matching: str
+    partition: str
+    memory_limit: int | str
 
 
-#: The names of `Options`.
-_OPTIONS = (
-    "restart", "orthogonalization", "reductions", "form", "s", "basis", "time_limit", "store", "format", "threads",
-    "deterministic", "equilibrate", "matching", "partition", "memory_limit",
-)  # fmt: skip
+#: Their names.
+_OPTIONS = tuple(Options.__annotations__)
 
 #: Calls a function with iteration and ‖r‖/‖b‖; an answer that is true ends the solve.
 Callback = Callable[[int, float], Any]
@@ -184,11 +181,9 @@ class Solver:
         callback : callable, optional
             As for `krylith.solve`.
         """
-        wanted = 2 if self._kronecker else 1
-        if np.ndim(b) if not hasattr(b, "ndim") else b.ndim > wanted:
-            b = b if hasattr(b, "ndim") else np.asarray(b)
-            if b.ndim == wanted + 1 and b.shape[-1] != 1:
-                return self._columns(b, x0, rtol, atol, maxiter, callback)
+        b = b if hasattr(b, "shape") else np.asarray(b)
+        if b.ndim == (3 if self._kronecker else 2) and b.shape[-1] != 1:
+            return self._columns(b, x0, rtol, atol, maxiter, callback)
         solution = self._one(b, x0, rtol, atol, maxiter, callback)
         if not solution.converged:
             warn(solution)
@@ -203,23 +198,24 @@ class Solver:
             guess = self._flat(x0, "x0")
             x = empty_like(flat)
             x[...] = guess.reshape(x.shape)
-        return Solution(*self._run(flat, x, b, rtol, atol, maxiter, callback))
-
-    def _run(self, flat: Any, x: Any, b: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any) -> tuple[Any, Any]:
         native, raised = self._native.solve(lend(flat.reshape(-1)), lend(x.reshape(-1)), rtol, atol, maxiter, callback)
-        shape = np.shape(b) if not hasattr(b, "shape") else tuple(b.shape)
-        if self._kronecker and len(shape) == 1:
-            x = x.T.reshape(-1)
-        x = x.reshape(shape)
+        x = self._shaped(x, b.shape)
         if is_torch(b) and not is_torch(x):
             import torch
 
             x = torch.from_numpy(x)
+        solution = Solution(x, native)
         if raised is None:
-            return x, native
+            return solution
         if isinstance(raised, KeyboardInterrupt):
-            raise Interrupted(Solution(x, native)) from None
+            raise Interrupted(solution) from None
         raise raised
+
+    def _shaped(self, x: Any, shape: Sequence[int]) -> Any:
+        """A vector in the solver's order as the caller has his."""
+        if self._kronecker and len(shape) == 1:
+            x = x.T.reshape(-1)
+        return x.reshape(tuple(shape))
 
     def _columns(self, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, callback: Callback | None) -> Solution:
         if b.shape[-1] == 0:
@@ -247,13 +243,11 @@ class Solver:
         return self._apply(True, x)
 
     def _apply(self, preconditioner: bool, x: Any) -> Any:
-        shape = tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
+        x = x if hasattr(x, "shape") else np.asarray(x)
         flat = self._flat(x, "x")
         y = empty_like(flat)
         self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)))
-        if self._kronecker and len(shape) == 1:
-            y = y.T.reshape(-1)
-        return y.reshape(shape)
+        return self._shaped(y, x.shape)
 
     def update_values(self, A: Any, *, refresh: str = "refresh") -> None:
         """Take new values of the same pattern.
