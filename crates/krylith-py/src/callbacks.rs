@@ -69,7 +69,7 @@ pub fn solve_operators(
 /// F and J as functions of Python.
 struct Functions<'a> {
     pattern: Bsr,
-    grouping: Option<Grouping>,
+    grouping: Option<&'a Grouping>,
     entries: Vec<f64>,
     residual: &'a Py<PyAny>,
     jacobian: &'a Py<PyAny>,
@@ -124,8 +124,8 @@ pub fn newton<'py>(
         let options: Options = options.parse()?;
         let forcing = forcing.parse()?;
         let newton = NewtonOptions { rtol, atol, max_steps: maxiter, forcing, ..NewtonOptions::default() };
-        let grouping = system.given.as_ref().map(|given| Grouping::new(given, &pattern)).transpose()?;
-        let entries = vec![0.0; system.given.as_ref().map_or(0, |given| given.nonzeros())];
+        let grouping = system.problem.grouping()?;
+        let entries = vec![0.0; grouping.map_or(0, |grouping| grouping.entries())];
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
         let mut functions = Functions { pattern, grouping, entries, residual, jacobian, raised };
         let mut told = Told { callback, raised };

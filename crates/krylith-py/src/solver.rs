@@ -6,8 +6,6 @@ use crate::fork;
 use crate::solution::Solution;
 use crate::system::System;
 use crate::told::{Raised, Told};
-use krylith::matrix::{Csr, Grouping};
-use krylith::memory::Numbers;
 use krylith::solver::{Cancel, Refresh};
 use krylith::{Error, Observer, Options, Progress};
 use pyo3::prelude::*;
@@ -19,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A solver; threads of Python take turns.
 #[pyclass(frozen)]
 pub struct Solver {
-    state: Mutex<ManuallyDrop<State>>,
+    solver: Mutex<ManuallyDrop<krylith::Solver<'static>>>,
     options: Arc<Options>,
     lines: Arc<Vec<String>>,
     cancel: Cancel,
@@ -30,14 +28,6 @@ pub struct Solver {
 thread_local! {
     /// The solver whose callback this thread runs.
     static CALLED_BY: Cell<usize> = const { Cell::new(0) };
-}
-
-struct State {
-    solver: krylith::Solver<'static>,
-    /// The scalar matrix whose entries stand in larger blocks.
-    given: Option<Arc<Csr>>,
-    /// Where each of its entries stands in them, and room for their numbers; made by the first update.
-    grouping: Option<(Grouping, Vec<f64>)>,
 }
 
 #[pymethods]
@@ -57,9 +47,8 @@ impl Solver {
                 stop.cancel();
             }
         })));
-        let state = State { solver, given: system.given.clone(), grouping: None };
         Ok(Self {
-            state: Mutex::new(ManuallyDrop::new(state)),
+            solver: Mutex::new(ManuallyDrop::new(solver)),
             options: Arc::new(options),
             lines: Arc::new(system.lines.clone()),
             cancel,
@@ -92,14 +81,14 @@ impl Solver {
         let mut watch =
             Watch { told: Told { callback, raised: &self.raised }, solver: self.address(), last: None };
         let (solution, raised) = detached(py, || {
-            let mut state = lock(&self.state);
-            let unknowns = state.solver.problem().unknowns();
-            state.solver.set_stop(options.stop_of(unknowns));
+            let mut solver = lock(&self.solver);
+            let unknowns = solver.problem().unknowns();
+            solver.set_stop(options.stop_of(unknowns));
             self.cancel.reset();
             self.raised.take();
             let solution = match watch.told.callback.is_some() {
-                true => state.solver.solve_watched(b, x, &mut watch)?,
-                false => state.solver.solve(b, x)?,
+                true => solver.solve_watched(b, x, &mut watch)?,
+                false => solver.solve(b, x)?,
             };
             let solution = solution.clone();
             // Who watches is asked whether to go on, and after the last iteration nobody is.
@@ -118,7 +107,7 @@ impl Solver {
         self.check()?;
         let (x, y) = (x.array()?, y.array()?);
         detached(py, || {
-            let solver = &mut lock(&self.state).solver;
+            let mut solver = lock(&self.solver);
             if preconditioner { solver.precondition(x, y) } else { solver.multiply(x, y) }
         })
     }
@@ -127,13 +116,13 @@ impl Solver {
     fn update(&self, py: Python<'_>, term: usize, values: Lent<'_>) -> PyResult<()> {
         self.check()?;
         let values = values.array()?;
-        detached(py, || lock(&self.state).update(term, values))
+        detached(py, || lock(&self.solver).update_term(term, values))
     }
 
     /// A new τ.
     fn set_tau(&self, py: Python<'_>, tau: f64) -> PyResult<()> {
         self.check()?;
-        detached(py, || lock(&self.state).solver.set_tau(tau))
+        detached(py, || lock(&self.solver).set_tau(tau))
     }
 
     /// What becomes of the preconditioner when values change: `keep`, `refresh` or `rebuild`.
@@ -149,7 +138,7 @@ impl Solver {
             }
         };
         detached(py, || {
-            lock(&self.state).solver.set_refresh(refresh);
+            lock(&self.solver).set_refresh(refresh);
             Ok(())
         })
     }
@@ -179,24 +168,10 @@ impl Drop for Solver {
     /// In a forked process there are no threads to be joined, and nothing is freed.
     fn drop(&mut self) {
         if !fork::is_away() {
-            let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
+            let solver = self.solver.get_mut().unwrap_or_else(|e| e.into_inner());
             // SAFETY: it is not used after this.
-            unsafe { ManuallyDrop::drop(state) };
+            unsafe { ManuallyDrop::drop(solver) };
         }
-    }
-}
-
-impl State {
-    fn update(&mut self, term: usize, values: Numbers<'_>) -> krylith::Result<()> {
-        let Some(given) = &self.given else { return self.solver.update_term(term, values) };
-        let blocks = &self.solver.problem().terms().terms[0].1;
-        let (grouping, numbers) = match &mut self.grouping {
-            Some(known) => known,
-            none => none.insert((Grouping::new(given, blocks)?, vec![0.0; blocks.stored()])),
-        };
-        let mut scratch = Vec::new();
-        grouping.gather(values.on_host(&mut scratch)?, numbers)?;
-        self.solver.update_term(term, &*numbers)
     }
 }
 

@@ -3,20 +3,16 @@
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
 use crate::errors::{detached, exception};
 use crate::fork;
-use krylith::io::parts::suited_block;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::memory::Numbers;
 use krylith::{Error, Problem};
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use std::sync::Arc;
 
 /// A system without its right-hand side.
 #[pyclass(frozen)]
 pub struct System {
     pub problem: Problem<'static>,
-    /// The scalar matrix as it was given, where it was put into larger blocks: new values come in its order.
-    pub given: Option<Arc<Csr>>,
     /// The same in a line or two.
     pub lines: Vec<String>,
 }
@@ -38,18 +34,8 @@ impl System {
         fork::check()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
         detached(py, || {
-            let resident = values.gpu().is_some();
             let a = of_any_width!(row_ptr, col, |p, j| Csr::from_arrays(rows, columns, p, j, values))?;
-            let entries = a.nonzeros();
-            // Where it is on a GPU, its pattern stays there.
-            let square = rows == columns && rows > 0;
-            let found = block.or_else(|| (square && !resident).then(|| suited_block(&a).block)).unwrap_or(1);
-            if found == 1 {
-                return Ok(Self::of(Problem::csr(&a)?, None, entries, "CSR"));
-            }
-            let blocks = Bsr::from_csr(&a, found)?;
-            let problem = Problem::bsr(&blocks)?.into_owned();
-            Ok(Self::of(problem, Some(Arc::new(a)), entries, "CSR"))
+            Ok(Self::of(Problem::csr_in_blocks(&a, block)?, a.nonzeros(), "CSR"))
         })
     }
 
@@ -69,7 +55,7 @@ impl System {
         detached(py, || {
             let a = bsr_of(block, [block_rows, block_columns], row_ptr, col, values)?;
             let entries = a.stored();
-            Ok(Self::of(Problem::bsr(&a)?.into_owned(), None, entries, "BSR"))
+            Ok(Self::of(Problem::bsr(&a)?.into_owned(), entries, "BSR"))
         })
     }
 
@@ -92,7 +78,7 @@ impl System {
         let entries = m.entries() + l.entries();
         let build = || {
             let sum = KroneckerSum::new(dense(&a)?, dense(&b)?, tau, term(m), term(l))?;
-            Ok(Self::of(Problem::kronecker(&sum)?.into_owned(), None, entries, "A⊗M + τB⊗L"))
+            Ok(Self::of(Problem::kronecker(&sum)?.into_owned(), entries, "A⊗M + τB⊗L"))
         };
         build().map_err(exception)
     }
@@ -154,7 +140,7 @@ impl System {
 }
 
 impl System {
-    fn of(problem: Problem<'static>, given: Option<Arc<Csr>>, entries: usize, format: &str) -> Self {
+    fn of(problem: Problem<'static>, entries: usize, format: &str) -> Self {
         use krylith::text::{count, plural};
         let (b, s) = (problem.block(), problem.stages());
         let stages = if s > 1 { format!(", {}", plural(s, "stage")) } else { String::new() };
@@ -166,7 +152,7 @@ impl System {
             ),
             format!("blocks {b}×{b}"),
         ];
-        Self { problem, given, lines }
+        Self { problem, lines }
     }
 
     /// Stored numbers of its terms.
@@ -179,7 +165,7 @@ impl System {
         change: impl FnOnce(Problem<'static>) -> krylith::Result<Problem<'static>>,
     ) -> PyResult<Self> {
         let problem = change(self.problem.clone()).map_err(exception)?;
-        Ok(Self { problem, given: self.given.clone(), lines: self.lines.clone() })
+        Ok(Self { problem, lines: self.lines.clone() })
     }
 }
 

@@ -1,14 +1,16 @@
 //! What is to be solved: the matrix or the sum of terms, who holds which rows of it, and what is known beside its numbers.
 
 use crate::comm::{Communicator, Solo};
-use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use crate::io::parts::suited_block;
+use crate::matrix::{Bsr, Csr, Dense, Grouping, KroneckerSum};
+use crate::memory::Numbers;
 use crate::operator::Terms;
 use crate::partition::{LocalSubdomains, Part, RowNumbers, Rows, distribute};
 use crate::precond::{NearNull, rigid};
 use crate::solver::OriginalSystem;
 use crate::{Error, Result};
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A system without its right-hand side.
 ///
@@ -38,6 +40,25 @@ pub struct Problem<'a> {
     pub(crate) near: Cow<'a, [Vec<f64>]>,
     pub(crate) subdomains: Option<LocalSubdomains>,
     pub(crate) stages: Option<(Dense, Dense)>,
+    pub(crate) scalars: Option<Arc<Scalars>>,
+}
+
+/// A scalar matrix whose entries stand in larger blocks.
+pub(crate) struct Scalars {
+    matrix: Csr,
+    /// Found out by the first update.
+    grouping: OnceLock<Grouping>,
+}
+
+impl Scalars {
+    /// Where each entry stands in the blocks.
+    fn grouping(&self, blocks: &Bsr) -> Result<&Grouping> {
+        if let Some(grouping) = self.grouping.get() {
+            return Ok(grouping);
+        }
+        let grouping = Grouping::new(&self.matrix, blocks)?;
+        Ok(self.grouping.get_or_init(|| grouping))
+    }
 }
 
 /// What one thread of a solver works on: a problem of one process, or one GPU's part of it.
@@ -98,6 +119,7 @@ impl<'a> Problem<'a> {
             near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
+            scalars: None,
         };
         problem.square()
     }
@@ -108,6 +130,54 @@ impl<'a> Problem<'a> {
     /// A matrix that is not square.
     pub fn csr(a: &Csr) -> Result<Problem<'static>> {
         Problem::new(Terms::csr(a)?)
+    }
+
+    /// A scalar matrix, whose unknowns at a node follow one another, in square blocks: of the order given, or without one of the order
+    /// that [suits its pattern](suited_block), which for a matrix that is on a GPU alone is 1. New values of a [`Solver`](crate::Solver) then come in the order
+    /// of the scalar matrix.
+    ///
+    /// # Errors
+    /// A matrix that is not square, or of another order than a multiple of the block's.
+    ///
+    /// ```
+    /// use krylith::{Problem, Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(4, 4, &[(0, 0, 4.0), (1, 0, 1.0), (1, 1, 4.0), (2, 2, 4.0), (3, 3, 4.0)])?;
+    /// let problem = Problem::csr_in_blocks(&a, Some(2))?;
+    /// assert_eq!(problem.block(), 2);
+    /// let mut solver = Solver::new(&problem, &"device=cpu".parse()?)?;
+    /// solver.update_values(&[8.0, 0.0, 8.0, 8.0, 8.0])?; // the five entries of `a`
+    /// let mut x = [0.0; 4];
+    /// solver.solve(&[8.0; 4], &mut x)?;
+    /// assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn csr_in_blocks(a: &Csr, block: Option<usize>) -> Result<Problem<'static>> {
+        let open = a.rows() == a.columns() && a.rows() > 0 && !a.storage().is_on_device_alone();
+        let block = block.unwrap_or_else(|| if open { suited_block(a).block } else { 1 });
+        if block == 1 {
+            return Problem::csr(a);
+        }
+        let blocks = Bsr::from_csr(a, block)?;
+        let scalars = Scalars { matrix: a.clone(), grouping: OnceLock::new() };
+        Ok(Problem { scalars: Some(Arc::new(scalars)), ..Problem::bsr(&blocks)?.into_owned() })
+    }
+
+    /// Where the entries of the scalar matrix stand in the blocks that [`csr_in_blocks`](Self::csr_in_blocks) has made of it; `None` for
+    /// a problem made otherwise.
+    ///
+    /// # Errors
+    /// None, as long as the problem is the one that was made.
+    pub fn grouping(&self) -> Result<Option<&Grouping>> {
+        self.scalars.as_ref().map(|scalars| scalars.grouping(&self.terms.terms[0].1)).transpose()
+    }
+
+    /// Values of the blocks from those of the scalar matrix, into `to`; false where the problem was made otherwise.
+    pub(crate) fn gather(&self, values: Numbers, to: &mut Vec<f64>) -> Result<bool> {
+        let Some(grouping) = self.grouping()? else { return Ok(false) };
+        let mut scratch = Vec::new();
+        to.resize(self.terms.terms[0].1.stored(), 0.0);
+        grouping.gather(values.on_host(&mut scratch)?, to)?;
+        Ok(true)
     }
 
     /// A point-block matrix.
@@ -177,6 +247,7 @@ impl<'a> Problem<'a> {
             near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
+            scalars: None,
         }
         .square()
     }
@@ -314,6 +385,7 @@ impl<'a> Problem<'a> {
             near: Cow::Owned(self.near.into_owned()),
             subdomains: self.subdomains,
             stages: self.stages,
+            scalars: self.scalars,
         }
     }
 
@@ -383,6 +455,7 @@ impl<'a, 'p: 'a> From<&'p Problem<'a>> for Problem<'a> {
             near: Cow::Borrowed(&problem.near),
             subdomains: problem.subdomains.clone(),
             stages: problem.stages.clone(),
+            scalars: problem.scalars.clone(),
         }
     }
 }

@@ -8,7 +8,8 @@ use std::fmt::Display;
 
 impl Csr {
     /// The three arrays of the format as an application has them: slices of `i32`, `i64`, `u32`, `u64` or `usize`, or
-    /// the memory of a GPU, where they are copied, checked and stay. Zero-based; columns ascend in each row.
+    /// the memory of a GPU, where they are copied, checked and stay. Columns ascend in each row. Where the first row pointer is 1, rows and columns
+    /// count from 1, as in Fortran.
     ///
     /// # Errors
     /// An index that is negative or too large, with its place; those of [`Csr::new`].
@@ -254,19 +255,17 @@ where
 {
     let mut scratch = Vec::new();
     let pointers = row_ptr.on_host(&mut scratch)?;
-    let row_ptr: Vec<usize> = converted(pointers)
+    // They begin at 0 or, in Fortran, at 1.
+    let base = usize::from(pointers.first().is_some_and(|&first| first.try_into().ok() == Some(1)));
+    let row_ptr: Vec<usize> = converted(pointers, |i| i.try_into().ok().and_then(|i| i.checked_sub(base)))
         .map_err(|i| Error::invalid(format!("{what}: row pointer {i} is {}", pointers[i])))?;
-    if row_ptr.first() == Some(&1) && row_ptr.last() == Some(&(col.len() + 1)) {
-        return Err(Error::invalid(format!(
-            "{what}: the row pointers count from 1; subtract 1 from them and from the columns"
-        )));
-    }
     let mut scratch = Vec::new();
     let columns = col.on_host(&mut scratch)?;
-    let col = converted(columns).map_err(|p| {
+    let of_zero = |j: J| j.try_into().ok().and_then(|j: u32| j.checked_sub(base as u32));
+    let col = converted(columns, of_zero).map_err(|p| {
         let row = row_ptr.partition_point(|&q| q <= p).saturating_sub(1);
         Error::invalid(format!(
-            "{what}: entry {p}, in row {row}, has column {}; columns are 0 to {}",
+            "{what}: entry {p}, in row {row}, has column {}; columns are {base} to {}",
             columns[p],
             u32::MAX
         ))
@@ -277,20 +276,19 @@ where
 /// Numbers of other types go to threads in runs of so many.
 const RUN: usize = 1 << 16;
 
-/// Whole numbers in another width, on all threads; or where the first stands that has none.
-fn converted<I, T>(from: &[I]) -> std::result::Result<Vec<T>, usize>
-where
-    I: Number + TryInto<T>,
-    T: Number,
-{
+/// Whole numbers as others, on all threads; or where the first stands that has none.
+fn converted<I: Number, T: Number>(
+    from: &[I],
+    other: impl Fn(I) -> Option<T> + Sync,
+) -> std::result::Result<Vec<T>, usize> {
     let mut to = vec![T::default(); from.len()];
     let convert = |(run, (to, from)): (usize, (&mut [T], &[I]))| {
-        to.iter_mut().zip(from).enumerate().find_map(|(i, (to, from))| match (*from).try_into() {
-            Ok(value) => {
+        to.iter_mut().zip(from).enumerate().find_map(|(i, (to, from))| match other(*from) {
+            Some(value) => {
                 *to = value;
                 None
             }
-            Err(_) => Some(run * RUN + i),
+            None => Some(run * RUN + i),
         })
     };
     let wrong = match from.len() <= RUN {
@@ -337,6 +335,14 @@ mod tests {
     }
 
     #[test]
+    fn indices_that_count_from_one() {
+        let values = [4.0, 1.0, 2.0, 3.0];
+        let (row_ptr, col) = ([1i32, 3, 4, 5], [1i32, 2, 2, 3]);
+        assert_eq!(Csr::from_arrays(3, 3, &row_ptr, &col, &values).unwrap(), wanted());
+        assert_eq!(Bsr::from_arrays(1, 3, 3, &row_ptr, &col, &values).unwrap().to_csr(), wanted());
+    }
+
+    #[test]
     fn wrong_indices_are_named() {
         let refused = |row_ptr: &[i64], col: &[i64], text: &str| {
             let values = vec![1.0; col.len()];
@@ -347,7 +353,8 @@ mod tests {
         refused(&[0, 2, -3, 4], &[0, 1, 1, 2], "row pointer 2 is -3");
         refused(&[0, 2, 3, 4], &[0, 1, -1, 2], "entry 2, in row 1, has column -1");
         refused(&[0, 2, 3, 4], &[0, 1 << 40, 1, 2], "entry 1, in row 0, has column 1099511627776");
-        refused(&[1, 3, 4, 5], &[1, 2, 2, 3], "subtract 1");
+        refused(&[1, 3, 4, 5], &[0, 1, 1, 2], "entry 0, in row 0, has column 0; columns are 1 to");
+        refused(&[1, 3, 4, 5], &[1, 2, 2, 4], "column 3 in row 2 is out of range");
         refused(&[0, 2, 3, 4], &[0, 1, 1, 3], "column 3 in row 2 is out of range");
         refused(&[0, 2, 3, 4], &[1, 0, 1, 2], "row 0 are not sorted");
         refused(&[0, 2, 3], &[0, 1, 1], "3 row pointers for 3 rows");

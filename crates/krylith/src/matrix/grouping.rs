@@ -78,6 +78,11 @@ impl Grouping {
         }
     }
 
+    /// Entries of the scalar matrix.
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
     /// Numbers of the blocks from the entries of the scalar matrix, zeros included.
     ///
     /// # Errors

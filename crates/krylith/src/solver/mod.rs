@@ -191,6 +191,8 @@ pub struct Solver<'a> {
     solution: Solution,
     /// Of the set-up, what the caller's thread did.
     setup: SetupParts,
+    /// New values in blocks, where they come in the order of a scalar matrix; made by the first.
+    blocks: Vec<f64>,
     /// Why nothing can be solved any more.
     broken: Option<String>,
 }
@@ -229,6 +231,7 @@ impl<'a> Solver<'a> {
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
             setup: setup::take(),
+            blocks: Vec::new(),
             problem,
             crew,
             stop,
@@ -341,6 +344,18 @@ impl<'a> Solver<'a> {
     pub fn update_term<'v>(&mut self, term: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
         let values = values.into();
         self.check_whole()?;
+        let mut blocks = std::mem::take(&mut self.blocks);
+        let done = match self.problem.gather(values, &mut blocks) {
+            Ok(true) => self.update_stored(term, Numbers::from(&blocks)),
+            Ok(false) => self.update_stored(term, values),
+            Err(e) => Err(e),
+        };
+        self.blocks = blocks;
+        done
+    }
+
+    /// New values in the order in which the term is stored.
+    fn update_stored(&mut self, term: usize, values: Numbers) -> Result<()> {
         let terms = &mut self.problem.terms.terms;
         let count = terms.len();
         let Some((_, matrix)) = terms.get_mut(term) else {

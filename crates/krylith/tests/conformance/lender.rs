@@ -96,19 +96,24 @@ pub fn matrices_come_from_device_memory(ordinal: usize) {
     let application = Application::new(ordinal, false);
     let stream = &application.stream;
     let want = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0), (2, 2, 3.0)]).unwrap();
-    let row_ptr = stream.clone_htod(&[0i64, 2, 3, 4]).unwrap();
-    let col = stream.clone_htod(&[0i32, 1, 1, 2]).unwrap();
     let mut values = application.lender(4, true);
     values.fill(want.values());
-    let (p, c) = (row_ptr.device_ptr(stream).0, col.device_ptr(stream).0);
-    stream.synchronize().unwrap(); // of the columns no stream is named
     let handle = Some(stream.cu_stream().cast());
-    // SAFETY: both live until the end, and nothing writes to them.
-    let (p, c) = unsafe {
-        (Array::<i64>::from_device(p, 4, ordinal, handle), Array::<i32>::from_device(c, 4, ordinal, None))
-    };
-    assert_eq!(Csr::from_arrays(3, 3, p, c, values.lend()).unwrap(), want);
-    assert_eq!(Bsr::from_arrays(1, 3, 3, p, c, values.lend()).unwrap().to_csr(), want);
+    // From 0, and as in Fortran from 1.
+    for base in [0, 1] {
+        let row_ptr = stream.clone_htod(&[0, 2, 3, 4].map(|p| p + i64::from(base))).unwrap();
+        let col = stream.clone_htod(&[0, 1, 1, 2].map(|j| j + base)).unwrap();
+        let (p, c) = (row_ptr.device_ptr(stream).0, col.device_ptr(stream).0);
+        stream.synchronize().unwrap(); // of the columns no stream is named
+        // SAFETY: both live until the end, and nothing writes to them.
+        let (p, c) = unsafe {
+            (Array::<i64>::from_device(p, 4, ordinal, handle), Array::<i32>::from_device(c, 4, ordinal, None))
+        };
+        let a = Csr::from_arrays(3, 3, p, c, values.lend()).unwrap();
+        let placed = format!("{a:?}").contains("on a device"); // or the host would have mended it
+        assert!(placed && a == want, "{a:?}");
+        assert_eq!(Bsr::from_arrays(1, 3, 3, p, c, values.lend()).unwrap().to_csr(), want);
+    }
 }
 
 /// What is not as it was said to be is refused before anything touches it.

@@ -194,19 +194,20 @@ pub(crate) fn take<I: Number, J: Number>(
     let (rows, entries, what) = (row_ptr.len() - 1, col.len(), "a matrix");
     let function = |entry| device.function(&special::arrays(entry, I::NAME, J::NAME));
     let mut wrong = device.zeros::<i32>(1, what)?;
+    let base = device.room::<i32>(1, what)?;
     let (pointers, columns_of) = (device.room::<i64>(rows + 1, what)?, device.room::<u32>(entries, what)?);
     let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
     // SAFETY: the parameter types are the kernels'; lengths are those of the buffers.
     unsafe {
         let take = function("take_row_pointers")?;
         device.lent(row_ptr, |from| {
-            let (to, wrong) = (pointers.pointer(), wrong.pointer());
-            launch!(device, &take, grid(rows + 1), 256, 0, rows as i64, entries as i64, from, to, wrong)
+            let (to, base, wrong) = (pointers.pointer(), base.pointer(), wrong.pointer());
+            launch!(device, &take, grid(rows + 1), 256, 0, rows as i64, entries as i64, from, to, base, wrong)
         })?;
         let take = function("take_columns")?;
         device.lent(col, |from| {
-            let (to, wrong) = (columns_of.pointer(), wrong.pointer());
-            launch!(device, &take, grid(entries), 256, 0, entries as i64, columns as i64, from, to, wrong)
+            let (to, base, wrong) = (columns_of.pointer(), base.pointer(), wrong.pointer());
+            launch!(device, &take, grid(entries), 256, 0, entries as i64, columns as i64, from, to, base, wrong)
         })?;
     }
     let copied = copy_finite(&device, values, &mut wrong)?;

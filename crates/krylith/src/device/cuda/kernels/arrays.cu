@@ -1,20 +1,25 @@
 // arrays: a caller's matrix, taken over and checked on the device: indices of any width become 64-bit row pointers and 32-bit columns.
 //
+// Row pointers that begin at 1 count from 1, and so do columns: *base is then 1.
+//
 // Macros: ROW, COLUMN (types of the caller's row pointers and columns). `wrong` becomes 1 where an array breaks the rules of the format;
 // what is wrong is then named on the host. Bytes moved: each array read and written once, the pattern read once more.
 
 // Row pointers run from 0 to `entries` and do not decrease.
-extern "C" __global__ void take_row_pointers(long long rows, long long entries, const ROW* __restrict__ from, long long* __restrict__ to, int* wrong) {
+extern "C" __global__ void take_row_pointers(long long rows, long long entries, const ROW* __restrict__ from, long long* __restrict__ to, int* base, int* wrong) {
+    const long long first = from[0] == 1;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *base = (int)first;
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i <= rows; i += (long long)gridDim.x * blockDim.x) {
-        const long long p = (long long)from[i], next = i < rows ? (long long)from[i + 1] : entries;
+        const long long p = (long long)from[i] - first, next = i < rows ? (long long)from[i + 1] - first : entries;
         if (p < 0 || p > next || next > entries || (i == 0 && p != 0) || (i == rows && p != entries)) *wrong = 1;
         to[i] = p;
     }
 }
 
-extern "C" __global__ void take_columns(long long entries, long long columns, const COLUMN* __restrict__ from, unsigned* __restrict__ to, int* wrong) {
+extern "C" __global__ void take_columns(long long entries, long long columns, const COLUMN* __restrict__ from, unsigned* __restrict__ to, const int* base, int* wrong) {
+    const long long first = *base;
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < entries; i += (long long)gridDim.x * blockDim.x) {
-        const long long j = (long long)from[i];
+        const long long j = (long long)from[i] - first;
         if (j < 0 || j >= columns) *wrong = 1;
         to[i] = (unsigned)j;
     }
