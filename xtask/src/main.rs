@@ -1,6 +1,8 @@
 //! Krylith's chores. `cargo xtask` alone prints what there is.
 
 mod bench;
+mod c;
+mod debian;
 mod fuzz;
 mod gpu;
 mod kernels;
@@ -18,6 +20,8 @@ const HELP: &str = "\
 cargo xtask test             everything that CI checks: format, lints, tests, kernels through NVRTC, tidy
 cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can check
 cargo xtask python           the Python package: an optimised wheel in target/wheels, tested from an empty environment
+cargo xtask c [--prefix DIR] [--features mpi] [--test]
+                             the C library with its headers, pkg-config and CMake files; in target/c if nowhere else
 cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine without Rust
 cargo xtask kernels FILE     compiled kernels of the common sizes; KRYLITH_EMBED=FILE puts them into a build
 cargo xtask fuzz [TARGET…] [--runs N] [--seconds S] [--seed X]
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
         ["python"] => python::run(),
+        ["c", ref words @ ..] => c::run(words),
         ["gpu"] => gpu::run(),
         ["kernels", file] => kernels::run(file),
         ["fuzz", ref words @ ..] => fuzz::run(words),

@@ -1,6 +1,7 @@
 //! What a build with MPI needs: looked for, and in CI installed.
 
-use crate::shell::{in_ci, read, shell, works};
+use crate::debian;
+use crate::shell::{read, works};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,24 +10,7 @@ const PACKAGES: [&str; 4] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev", "c
 
 /// Makes sure that all is there; the error says what is missing.
 pub fn install() -> Result<(), String> {
-    let Some(missing) = missing() else { return Ok(()) };
-    let why = format!("{missing} is missing; on Debian and Ubuntu: apt-get install {}", PACKAGES.join(" "));
-    if !in_ci() {
-        return Err(why);
-    }
-    let get = |args: &[&str]| shell(apt_get().args(args));
-    get(&["update", "-q"]).map_err(|e| format!("{why}; apt-get update: {e}"))?;
-    get(&[&["install", "-q", "-y", "--no-install-recommends"], &PACKAGES[..]].concat())
-        .map_err(|e| format!("{why}; apt-get install: {e}"))?;
-    self::missing().map_or(Ok(()), |missing| Err(format!("{missing} is missing even after apt-get install")))
-}
-
-/// `apt-get`, through sudo where we are not root.
-fn apt_get() -> Command {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
-    let mut command = Command::new(if root { "env" } else { "sudo" });
-    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
-    command
+    debian::install(&PACKAGES, missing)
 }
 
 /// The first thing that is not here.

@@ -2,12 +2,12 @@
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
-use crate::{mpi, nvrtc, python, tidy};
+use crate::{c, mpi, nvrtc, python, tidy};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// All features, as those of what the extension module depends on.
-const WHEEL_OF_ALL: &str = "mpi,krylith-cli/bench,krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
+/// All features, as those of what the extension module and the C library depend on.
+const OF_ALL: &str = "mpi,krylith-cli/bench,krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
 
 pub fn run() -> ExitCode {
     let mut steps = Steps::new();
@@ -38,10 +38,11 @@ pub fn run() -> ExitCode {
     });
     // With the features of the tests before, so that the wheel is made of what was built for them.
     let wheel: &[&str] = match features {
-        ["--all-features"] => &["--profile", "dev", "--features", WHEEL_OF_ALL],
+        ["--all-features"] => &["--profile", "dev", "--features", OF_ALL],
         _ => &["--profile", "dev", "--features", "krylith-cli/bench"],
     };
     steps.step("Python package", || python::step(wheel, missing));
+    steps.step("C library", || c::step(&wheel[2..], missing));
     steps.step("kernels through NVRTC", || kernels(features));
     steps.step("kernels on a GPU", || match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),

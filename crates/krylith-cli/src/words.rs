@@ -1,12 +1,12 @@
-//! What a solution says in words, whoever asks for it: the command, or Python.
+//! What a solution says in words, whoever asks for it: the command, Python or C.
 
 use crate::progress::rate_text;
 use krylith::method::MethodName;
 use krylith::operator::Format;
 use krylith::precond::PrecondSpec;
 use krylith::solver::{EventKind, SetupParts, Solution};
-use krylith::text::{plural, seconds};
-use krylith::{Options, Outcome, Remedy, Store};
+use krylith::text::{count, plural, seconds};
+use krylith::{Options, Outcome, Problem, Remedy, Store};
 use std::fmt::Write;
 
 /// Most restarts that are named one by one; the report has all.
@@ -19,6 +19,8 @@ pub enum Language {
     Flags,
     /// Keyword arguments of Python.
     Keywords,
+    /// The text of [`Options`], as programs in C give it.
+    Text,
 }
 
 impl Language {
@@ -28,7 +30,8 @@ impl Language {
             (Language::Flags, _, "") => format!("--{}", key.replace('_', "-")),
             (Language::Flags, ..) => format!("--{} {value}", key.replace('_', "-")),
             (Language::Keywords, "max_iters", _) => "maxiter".into(),
-            (Language::Keywords, _, "") => key.into(),
+            (Language::Keywords | Language::Text, _, "") => key.into(),
+            (Language::Text, ..) => format!("{key}={value}"),
             (Language::Keywords, ..) => format!("{key}=\"{value}\""),
         }
     }
@@ -263,6 +266,20 @@ pub fn time(solution: &Solution, first: &str) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// A system in lines: its unknowns, `entries` stored in the format that the caller names, and its blocks.
+pub fn system(problem: &Problem, entries: usize, format: &str) -> Vec<String> {
+    let (b, s) = (problem.block(), problem.stages());
+    let stages = if s > 1 { format!(", {}", plural(s, "stage")) } else { String::new() };
+    vec![
+        format!(
+            "{}, {} stored entries{stages} ({format})",
+            plural(problem.unknowns(), "unknown"),
+            count(entries)
+        ),
+        format!("blocks {b}×{b}"),
+    ]
 }
 
 /// A solve in a table: `system` says what was solved.

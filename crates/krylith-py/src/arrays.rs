@@ -1,6 +1,6 @@
 //! Arrays that Python lends: NumPy's on the host, or an address in the memory of a GPU.
 
-use crate::fork;
+use crate::errors::refuse_forked;
 use krylith::memory::{Array, Number, Numbers, NumbersMut};
 use numpy::{PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
@@ -110,7 +110,7 @@ pub(crate) use of_any_width;
 /// True where both are on the host and hold the same numbers, compared on all threads.
 #[pyfunction]
 pub fn same_indices(py: Python<'_>, a: Indices<'_>, b: Indices<'_>) -> PyResult<bool> {
-    fork::check()?;
+    refuse_forked()?;
     fn same<A: Number + Into<i64>, B: Number + Into<i64>>(a: Array<'_, A>, b: Array<'_, B>) -> bool {
         const RUN: usize = 1 << 18;
         let (Some(a), Some(b)) = (a.as_host(), b.as_host()) else { return false };

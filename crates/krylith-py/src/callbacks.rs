@@ -1,7 +1,6 @@
 //! Operators and nonlinear systems that are functions of Python.
 
-use crate::errors::{detached, exception};
-use crate::fork;
+use crate::errors::{detached, exception, refuse_forked};
 use crate::system::System;
 use crate::told::{Raised, Told};
 use krylith::matrix::{Bsr, Grouping};
@@ -51,7 +50,7 @@ pub fn solve_operators(
     options: &str,
     callback: Option<Py<PyAny>>,
 ) -> PyResult<(&'static str, usize, f64)> {
-    fork::check()?;
+    refuse_forked()?;
     let options: Options = options.parse().map_err(exception)?;
     let (b, x) = (b.as_slice()?, x.as_slice_mut()?);
     let raised = Raised::default();
@@ -116,7 +115,7 @@ pub fn newton<'py>(
     options: &str,
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    fork::check()?;
+    refuse_forked()?;
     let x = x.as_slice_mut()?;
     let raised = Raised::default();
     let pattern = system.problem.terms().terms[0].1.clone().into_owned();

@@ -20,6 +20,11 @@ pub fn exception(error: Error) -> PyErr {
     named(class, text + &Language::Keywords.remedies(&error))
 }
 
+/// Refuses a process that was forked after Krylith was used: what waits for threads would wait for ever.
+pub fn refuse_forked() -> PyResult<()> {
+    krylith::solver::host::refuse_forked().map_err(exception)
+}
+
 /// An exception by the name of its class.
 pub fn named(class: &'static str, text: String) -> PyErr {
     Python::attach(|py| {

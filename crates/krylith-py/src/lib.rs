@@ -6,7 +6,6 @@
 mod arrays;
 mod callbacks;
 mod errors;
-mod fork;
 mod solution;
 mod solver;
 mod system;

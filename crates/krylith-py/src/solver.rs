@@ -1,13 +1,13 @@
 //! A system on its device, solved as often as wanted.
 
 use crate::arrays::{Lent, LentMut};
-use crate::errors::{detached, exception, named};
-use crate::fork;
+use crate::errors::{detached, exception, named, refuse_forked};
 use crate::solution::Solution;
 use crate::system::System;
 use crate::told::{Raised, Told};
+use krylith::solver::host::is_forked;
 use krylith::solver::{Cancel, Refresh};
-use krylith::{Error, Observer, Options, Progress};
+use krylith::{Observer, Options, Progress};
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -34,7 +34,7 @@ thread_local! {
 impl Solver {
     #[new]
     fn new(py: Python<'_>, system: &System, options: &str) -> PyResult<Self> {
-        fork::check()?;
+        refuse_forked()?;
         let options: Options = options.parse().map_err(exception)?;
         let problem = system.problem.clone();
         let mut solver = detached(py, || krylith::Solver::new(problem, &options))?;
@@ -128,15 +128,7 @@ impl Solver {
     /// What becomes of the preconditioner when values change: `keep`, `refresh` or `rebuild`.
     fn set_refresh(&self, py: Python<'_>, refresh: &str) -> PyResult<()> {
         self.check()?;
-        let refresh = match refresh {
-            "keep" => Refresh::Keep,
-            "refresh" => Refresh::Refresh,
-            "rebuild" => Refresh::Rebuild,
-            other => {
-                let known = "the known ones are keep, refresh, rebuild";
-                return Err(exception(Error::invalid(format!("unknown refresh `{other}`; {known}"))));
-            }
-        };
+        let refresh: Refresh = refresh.parse().map_err(exception)?;
         detached(py, || {
             lock(&self.solver).set_refresh(refresh);
             Ok(())
@@ -152,7 +144,7 @@ impl Solver {
 impl Solver {
     /// Refuses what would wait for ever: threads that a fork has left behind, and a callback that uses its own solver.
     fn check(&self) -> PyResult<()> {
-        fork::check()?;
+        refuse_forked()?;
         match CALLED_BY.get() == self.address() {
             true => Err(named("InvalidInput", "a callback cannot use the solver that calls it".into())),
             false => Ok(()),
@@ -167,7 +159,7 @@ impl Solver {
 impl Drop for Solver {
     /// In a forked process there are no threads to be joined, and nothing is freed.
     fn drop(&mut self) {
-        if !fork::is_away() {
+        if !is_forked() {
             let solver = self.solver.get_mut().unwrap_or_else(|e| e.into_inner());
             // SAFETY: it is not used after this.
             unsafe { ManuallyDrop::drop(solver) };

@@ -1,11 +1,11 @@
 //! Systems from the arrays of Python's matrices.
 
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
-use crate::errors::{detached, exception};
-use crate::fork;
+use crate::errors::{detached, exception, refuse_forked};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::memory::Numbers;
 use krylith::{Error, Problem};
+use krylith_cli::words;
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -31,7 +31,7 @@ impl System {
         values: Lent<'_>,
         block: Option<usize>,
     ) -> PyResult<Self> {
-        fork::check()?;
+        refuse_forked()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
         detached(py, || {
             let a = of_any_width!(row_ptr, col, |p, j| Csr::from_arrays(rows, columns, p, j, values))?;
@@ -50,7 +50,7 @@ impl System {
         col: Indices<'_>,
         values: Lent<'_>,
     ) -> PyResult<Self> {
-        fork::check()?;
+        refuse_forked()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
         detached(py, || {
             let a = bsr_of(block, [block_rows, block_columns], row_ptr, col, values)?;
@@ -141,17 +141,7 @@ impl System {
 
 impl System {
     fn of(problem: Problem<'static>, entries: usize, format: &str) -> Self {
-        use krylith::text::{count, plural};
-        let (b, s) = (problem.block(), problem.stages());
-        let stages = if s > 1 { format!(", {}", plural(s, "stage")) } else { String::new() };
-        let lines = vec![
-            format!(
-                "{}, {} stored entries{stages} ({format})",
-                plural(problem.unknowns(), "unknown"),
-                count(entries)
-            ),
-            format!("blocks {b}×{b}"),
-        ];
+        let lines = words::system(&problem, entries, format);
         Self { problem, lines }
     }
 

@@ -52,6 +52,28 @@ pub fn distribute(comm: &dyn Communicator, rows: Rows) -> Result<Part> {
 }
 
 impl Rows {
+    /// `count` block rows of one matrix, where ranks hold runs of rows, one after the other. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    ///
+    /// ```
+    /// use krylith::{Problem, comm::Solo, partition::{RowBlocks, Rows}};
+    /// let blocks = RowBlocks { row_ptr: vec![0, 1, 3], col: vec![0, 0, 1], values: vec![2.0, 1.0, 4.0] };
+    /// let rows = Rows::in_runs(&Solo, 1, 2, blocks)?;
+    /// assert_eq!(rows.numbers, [0, 1]); // on the next rank they would begin at 2
+    /// assert_eq!(Problem::distributed(std::sync::Arc::new(Solo), rows)?.unknowns(), 2);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn in_runs(comm: &dyn Communicator, block: usize, count: usize, rows: RowBlocks) -> Result<Self> {
+        let counts = gather(comm, &(count as u64).to_le_bytes())?;
+        let counts =
+            counts.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(u64::from_le_bytes);
+        let first: u64 = counts.take(comm.rank()).sum();
+        let numbers = (first..first + count as u64).collect();
+        Ok(Self { numbers, block, terms: vec![(Dense::identity(1), rows)] })
+    }
+
     /// Refuses arrays that do not fit together.
     fn check(&self) -> Result<()> {
         let (n, b) = (self.numbers.len(), self.block);

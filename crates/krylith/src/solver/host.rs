@@ -1,11 +1,49 @@
 //! The host: processor, caches, memory.
 
+use crate::{Error, Result};
 use std::fs::read_to_string;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a reading of free memory is taken for the present one: longer than a small solve, which would spend half its time on it.
 const FRESH: Duration = Duration::from_millis(10);
+
+/// The process in which threads were started; 0 before that.
+static HOME: AtomicU32 = AtomicU32::new(0);
+
+/// True where threads were started by this process's parent, before it forked: a solver that it left must not be used, nor dropped.
+pub fn is_forked() -> bool {
+    !matches!(HOME.load(Relaxed), 0) && HOME.load(Relaxed) != std::process::id()
+}
+
+/// Notes that threads are started in this process, or refuses, because it was forked from one in which they were and has none of
+/// them. For interfaces to languages that fork, before all that works on threads.
+///
+/// # Errors
+/// A process that was forked.
+///
+/// ```
+/// krylith::solver::host::refuse_forked()?;
+/// assert!(!krylith::solver::host::is_forked());
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub fn refuse_forked() -> Result<()> {
+    let here = std::process::id();
+    match HOME.compare_exchange(0, here, Relaxed, Relaxed) {
+        Ok(_) => Ok(()),
+        Err(home) if home == here => Ok(()),
+        Err(home) => Err(Error::Device {
+            device: "the host".into(),
+            call: "fork".into(),
+            message: format!(
+                "process {here} was forked from process {home} after Krylith had been used there, and has none of its threads; \
+                 use Krylith only after the fork, or start processes that do not fork (in Python, \
+                 multiprocessing.get_context(\"spawn\") or \"forkserver\")"
+            ),
+        }),
+    }
+}
 
 /// The processor's name.
 pub fn model() -> String {

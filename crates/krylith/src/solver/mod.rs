@@ -52,6 +52,7 @@ use apply::on_parts;
 use attempt::Update;
 use crew::Crew;
 use device::Choice;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -157,6 +158,21 @@ pub enum Refresh {
     Refresh,
     /// It is built anew.
     Rebuild,
+}
+
+impl FromStr for Refresh {
+    type Err = Error;
+    /// `keep`, `refresh` or `rebuild`.
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "keep" => Ok(Refresh::Keep),
+            "refresh" => Ok(Refresh::Refresh),
+            "rebuild" => Ok(Refresh::Rebuild),
+            other => Err(Error::invalid(format!(
+                "unknown refresh `{other}`; the known ones are keep, refresh, rebuild"
+            ))),
+        }
+    }
 }
 
 /// A problem on its device, ready to be solved many times.

@@ -207,7 +207,19 @@ pub(crate) fn take<I: Number, J: Number>(
         let take = function("take_columns")?;
         device.lent(col, |from| {
             let (to, base, wrong) = (columns_of.pointer(), base.pointer(), wrong.pointer());
-            launch!(device, &take, grid(entries), 256, 0, entries as i64, columns as i64, from, to, base, wrong)
+            launch!(
+                device,
+                &take,
+                grid(entries),
+                256,
+                0,
+                entries as i64,
+                columns as i64,
+                from,
+                to,
+                base,
+                wrong
+            )
         })?;
     }
     let copied = copy_finite(&device, values, &mut wrong)?;

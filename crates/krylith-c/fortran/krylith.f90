@@ -1,0 +1,559 @@
+!> krylith.h for Fortran 2018. Compile it and krylith_c.f90 with the program, by its own compiler: module files of one are unreadable
+!> to another.
+!>
+!>     use krylith
+!>     type(krylith_problem) :: problem
+!>     type(krylith_solver) :: solver
+!>     type(krylith_solution) :: solution
+!>     call problem%csr(row_ptr, col, values)      ! rows and columns count from 1, or from 0
+!>     call solver%create(problem, "rtol=1e-8")
+!>     call solver%solve(b, x, solution)
+!>     if (.not. solution%converged()) print *, solver%advice()
+!>
+!> A call that fails ends the program with the library's words, unless it has `stat`; `errmsg` then holds them. Handles free themselves
+!> where their variables end; they cannot be assigned. Arrays are used during a call alone; with `memory` they lie on a GPU.
+module krylith
+    use, intrinsic :: iso_c_binding
+    use krylith_c
+    implicit none
+    private
+
+    public :: krylith_problem, krylith_solver, krylith_solution, krylith_memory
+    public :: krylith_function, krylith_monitor, krylith_solve_functions
+    public :: krylith_version, krylith_outcome_name
+    public :: krylith_ok, krylith_invalid, krylith_device, krylith_memory_full, krylith_callback, krylith_internal
+    public :: krylith_converged, krylith_max_iterations, krylith_breakdown, krylith_stagnated, krylith_rounding_limit
+    public :: krylith_inconsistent, krylith_diverged, krylith_not_finite, krylith_interrupted
+
+    !> How a solve ended.
+    enum, bind(c)
+        enumerator :: krylith_converged = 0, krylith_max_iterations = 1, krylith_breakdown = 2, krylith_stagnated = 3, &
+            krylith_rounding_limit = 4, krylith_inconsistent = 5, krylith_diverged = 6, &
+            krylith_not_finite = 7, krylith_interrupted = 8
+    end enum
+
+    !> Where the arrays of a call lie: the GPU, from 0, and the CUDA stream in which the caller works.
+    type, bind(c) :: krylith_memory
+        integer(c_int32_t) :: gpu = -1
+        type(c_ptr) :: stream = c_null_ptr
+    end type
+
+    !> How a solve went.
+    type :: krylith_solution
+        integer :: outcome = krylith_interrupted
+        integer(c_int64_t) :: iterations = 0
+        !> How often the method began anew from the true residual.
+        integer(c_int64_t) :: restarts = 0
+        !> |b - A x| / |b|, computed anew from x.
+        real(c_double) :: true_residual = 0
+        !> What it was to be.
+        real(c_double) :: target = 0
+        real(c_double) :: setup_seconds = 0
+        real(c_double) :: solve_seconds = 0
+    contains
+        procedure :: converged => solution_converged
+    end type
+
+    !> A system without its right-hand side.
+    type :: krylith_problem
+        private
+        type(c_ptr) :: handle = c_null_ptr
+    contains
+        !> (row_ptr, col, values [, block, memory, stat, errmsg]): a scalar matrix by rows, indices of 32 or 64 bits. `block` is how
+        !> many unknowns a node has; without it, what suits the pattern.
+        generic :: csr => csr32, csr64
+        !> (block, row_ptr, col, values [, memory, stat, errmsg]): values(j, i, e) is row i, column j of block e.
+        generic :: bsr => bsr32, bsr64
+        !> (a, b, tau, m, l [, stat, errmsg]): the sum of the Kronecker products of A with M and of tau B with L.
+        procedure :: kronecker
+        !> (comm, block, row_ptr, col, values [, numbers, stat, errmsg]): block rows of this rank; all count from 0, as comm%mpi_val.
+        procedure :: distributed
+        !> (points [, stat, errmsg]): points(:, i) is that of node i.
+        procedure :: set_coordinates
+        !> (nx, ny, nz [, stat, errmsg]): nodes on a grid, numbered with x fastest.
+        procedure :: set_grid
+        !> ([vectors, stat, errmsg]): vectors(:, k) that the matrix maps to zero; without any, the constants that it does.
+        procedure :: set_null_vectors
+        !> ([vectors, stat, errmsg]): vectors(:, k) that it maps nearly to zero; without any, rigid modes.
+        procedure :: set_near_null_vectors
+        !> Unknowns that this process holds.
+        procedure :: unknowns => problem_unknowns
+        !> Unknowns of a node.
+        procedure :: block => problem_block
+        !> Frees it; solvers that were made of it live on.
+        procedure :: free => problem_free
+        procedure, private :: csr32, csr64, bsr32, bsr64
+        final :: problem_final
+    end type
+
+    !> A problem on its device, ready to be solved many times.
+    type :: krylith_solver
+        private
+        type(c_ptr) :: handle = c_null_ptr
+        integer(c_int64_t) :: n = 0
+    contains
+        !> (problem [, options, stat, errmsg]); options are words such as "method=gmres precond=ildu rtol=1e-8 device=cpu".
+        procedure :: create => solver_create
+        !> (b, x [, solution, memory, stat, errmsg]): from x, which is then the best solution found. (:, k) for several right-hand sides.
+        generic :: solve => solve_one, solve_columns
+        !> (values [, term, memory, stat, errmsg]): in the order in which the matrix was given; term 2 is L of a Kronecker sum.
+        procedure :: update_values
+        !> (tau [, stat, errmsg])
+        procedure :: set_tau
+        !> (refresh [, stat, errmsg]): "keep", "refresh" or "rebuild" the preconditioner when values change.
+        procedure :: set_refresh
+        !> ([rtol, atol, max_iters, stat, errmsg]) of solves from now on.
+        procedure :: set_tolerance
+        !> ([monitor, user, stat, errmsg]): a bind(c) function that is told of progress; without it, none.
+        procedure :: set_monitor
+        !> (x, y [, memory, stat, errmsg]): y = A x.
+        procedure :: multiply
+        !> (x, y [, memory, stat, errmsg]): y = P^-1 x.
+        procedure :: precondition
+        !> Stops the solve that another thread has under way.
+        procedure :: cancel => solver_cancel
+        !> Relative residuals of the last solve.
+        procedure :: residuals => solver_residuals
+        !> The last solve in a table, as the krylith command prints it.
+        procedure :: summary => solver_summary
+        !> Why the last solve did not converge and what to try; empty where it did.
+        procedure :: advice => solver_advice
+        procedure :: free => solver_free
+        procedure, private :: solve_one, solve_columns
+        final :: solver_final
+    end type
+
+    abstract interface
+        !> Fills the n numbers of y with an operator's product with x. Returns 0; any other number ends the solve.
+        integer(c_int32_t) function krylith_function(user, n, x, y) bind(c)
+            import :: c_ptr, c_int64_t, c_double, c_int32_t
+            type(c_ptr), value :: user
+            integer(c_int64_t), value :: n
+            real(c_double), intent(in) :: x(n)
+            real(c_double), intent(out) :: y(n)
+        end function
+        !> Is told of iterations and relative residuals. Returns 0 to go on.
+        integer(c_int32_t) function krylith_monitor(user, iteration, relative_residual) bind(c)
+            import :: c_ptr, c_int64_t, c_double, c_int32_t
+            type(c_ptr), value :: user
+            integer(c_int64_t), value :: iteration
+            real(c_double), value :: relative_residual
+        end function
+    end interface
+
+contains
+
+    !> The version of the library.
+    function krylith_version() result(text)
+        character(:), allocatable :: text
+        text = from_c(c_version())
+    end function
+
+    !> An outcome in a word, such as "converged".
+    function krylith_outcome_name(outcome) result(text)
+        integer, intent(in) :: outcome
+        character(:), allocatable :: text
+        text = from_c(c_outcome_name(int(outcome, c_int32_t)))
+    end function
+
+    logical function solution_converged(self)
+        class(krylith_solution), intent(in) :: self
+        solution_converged = self%outcome == krylith_converged
+    end function
+
+    subroutine csr32(self, row_ptr, col, values, block, memory, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        integer(c_int32_t), intent(in), target, contiguous :: row_ptr(:), col(:)
+        real(c_double), intent(in), target, contiguous :: values(:)
+        integer, intent(in), optional :: block
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call self%free()
+        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
+        call finish(c_csr(size(row_ptr) - 1_c_int64_t, size(values, kind=c_int64_t), c_loc(row_ptr), c_loc(col), c_loc(values), &
+            chosen(block), place(memory), self%handle), stat, errmsg)
+    end subroutine
+
+    subroutine csr64(self, row_ptr, col, values, block, memory, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        integer(c_int64_t), intent(in), target, contiguous :: row_ptr(:), col(:)
+        real(c_double), intent(in), target, contiguous :: values(:)
+        integer, intent(in), optional :: block
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call self%free()
+        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
+        call finish(c_csr64(size(row_ptr) - 1_c_int64_t, size(values, kind=c_int64_t), c_loc(row_ptr), c_loc(col), c_loc(values), &
+            chosen(block), place(memory), self%handle), stat, errmsg)
+    end subroutine
+
+    subroutine bsr32(self, block, row_ptr, col, values, memory, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        integer, intent(in) :: block
+        integer(c_int32_t), intent(in), target, contiguous :: row_ptr(:), col(:)
+        real(c_double), intent(in), target, contiguous :: values(:, :, :)
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call self%free()
+        if (.not. fits(size(row_ptr), size(col), size(values), block * block, stat, errmsg)) return
+        call finish(c_bsr(int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, size(col, kind=c_int64_t), c_loc(row_ptr), &
+            c_loc(col), c_loc(values), place(memory), self%handle), stat, errmsg)
+    end subroutine
+
+    subroutine bsr64(self, block, row_ptr, col, values, memory, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        integer, intent(in) :: block
+        integer(c_int64_t), intent(in), target, contiguous :: row_ptr(:), col(:)
+        real(c_double), intent(in), target, contiguous :: values(:, :, :)
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call self%free()
+        if (.not. fits(size(row_ptr), size(col), size(values), block * block, stat, errmsg)) return
+        call finish(c_bsr64(int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, size(col, kind=c_int64_t), c_loc(row_ptr), &
+            c_loc(col), c_loc(values), place(memory), self%handle), stat, errmsg)
+    end subroutine
+
+    subroutine kronecker(self, a, b, tau, m, l, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        real(c_double), intent(in) :: a(:, :), b(:, :)
+        real(c_double), intent(in) :: tau
+        type(krylith_problem), intent(in) :: m, l
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call self%free()
+        if (any(shape(a) /= size(a, 1)) .or. any(shape(b) /= size(a, 1))) then
+            call refuse("A and B of a Kronecker sum are square, of the same order", stat, errmsg)
+            return
+        end if
+        call finish(c_kronecker(int(size(a, 1), c_int32_t), pack(transpose(a), .true.), pack(transpose(b), .true.), tau, m%handle, &
+            l%handle, self%handle), stat, errmsg)
+    end subroutine
+
+    subroutine distributed(self, comm, block, row_ptr, col, values, numbers, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        integer, intent(in) :: comm, block
+        integer(c_int64_t), intent(in), contiguous :: row_ptr(:), col(:)
+        real(c_double), intent(in), contiguous :: values(:, :, :)
+        integer(c_int64_t), intent(in), target, contiguous, optional :: numbers(:)
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_ptr) :: own
+        call self%free()
+        if (.not. fits(size(row_ptr), size(col), size(values), block * block, stat, errmsg)) return
+        own = c_null_ptr
+        if (present(numbers)) then
+            if (size(numbers) /= size(row_ptr) - 1) then
+                call refuse("numbers has one for each block row", stat, errmsg)
+                return
+            end if
+            own = c_loc(numbers)
+        end if
+        call finish(c_distributed(int(comm, c_int32_t), int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, &
+            size(col, kind=c_int64_t), own, row_ptr, col, values, self%handle), stat, errmsg)
+    end subroutine
+
+    subroutine set_coordinates(self, points, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        real(c_double), intent(in), contiguous :: points(:, :)
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call finish(c_set_coordinates(self%handle, int(size(points, 1), c_int32_t), size(points, 2, kind=c_int64_t), points), &
+            stat, errmsg)
+    end subroutine
+
+    subroutine set_grid(self, nx, ny, nz, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        integer, intent(in) :: nx, ny, nz
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call finish(c_set_grid(self%handle, int(nx, c_int64_t), int(ny, c_int64_t), int(nz, c_int64_t)), stat, errmsg)
+    end subroutine
+
+    subroutine set_null_vectors(self, vectors, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        real(c_double), intent(in), target, contiguous, optional :: vectors(:, :)
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_ptr) :: from
+        integer(c_int32_t) :: count
+        if (.not. columns_of(self, vectors, from, count, stat, errmsg)) return
+        call finish(c_set_null_vectors(self%handle, count, from), stat, errmsg)
+    end subroutine
+
+    subroutine set_near_null_vectors(self, vectors, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        real(c_double), intent(in), target, contiguous, optional :: vectors(:, :)
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_ptr) :: from
+        integer(c_int32_t) :: count
+        if (.not. columns_of(self, vectors, from, count, stat, errmsg)) return
+        call finish(c_set_near_null_vectors(self%handle, count, from), stat, errmsg)
+    end subroutine
+
+    logical function columns_of(self, vectors, from, count, stat, errmsg)
+        class(krylith_problem), intent(in) :: self
+        real(c_double), intent(in), target, contiguous, optional :: vectors(:, :)
+        type(c_ptr), intent(out) :: from
+        integer(c_int32_t), intent(out) :: count
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        from = c_null_ptr
+        count = 0
+        columns_of = .true.
+        if (.not. present(vectors)) return
+        columns_of = same(size(vectors, 1, kind=c_int64_t), self%unknowns(), "a vector", stat, errmsg)
+        from = c_loc(vectors)
+        count = int(size(vectors, 2), c_int32_t)
+    end function
+
+    integer(c_int64_t) function problem_unknowns(self)
+        class(krylith_problem), intent(in) :: self
+        problem_unknowns = c_unknowns(self%handle)
+    end function
+
+    integer function problem_block(self)
+        class(krylith_problem), intent(in) :: self
+        problem_block = int(c_block(self%handle))
+    end function
+
+    subroutine problem_free(self)
+        class(krylith_problem), intent(inout) :: self
+        call c_problem_free(self%handle)
+        self%handle = c_null_ptr
+    end subroutine
+
+    subroutine problem_final(self)
+        type(krylith_problem), intent(inout) :: self
+        call self%free()
+    end subroutine
+
+    subroutine solver_create(self, problem, options, stat, errmsg)
+        class(krylith_solver), intent(inout) :: self
+        type(krylith_problem), intent(in) :: problem
+        character(*), intent(in), optional :: options
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        character(:), allocatable :: text
+        call self%free()
+        text = ""
+        if (present(options)) text = options
+        self%n = problem%unknowns()
+        call finish(c_solver_new(problem%handle, to_c(text), self%handle), stat, errmsg)
+    end subroutine
+
+    subroutine solve_one(self, b, x, solution, memory, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), target, contiguous :: b(:)
+        real(c_double), intent(inout), target, contiguous :: x(:)
+        type(krylith_solution), intent(out), optional :: solution
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_solution) :: told(1)
+        integer(c_int) :: status
+        if (.not. same(size(b, kind=c_int64_t), self%n, "b", stat, errmsg)) return
+        if (.not. same(size(x, kind=c_int64_t), self%n, "x", stat, errmsg)) return
+        status = c_solve_columns(self%handle, 1_c_int32_t, c_loc(b), c_loc(x), place(memory), told)
+        if (status == krylith_ok .and. present(solution)) solution = from_told(told(1))
+        call finish(status, stat, errmsg)
+    end subroutine
+
+    subroutine solve_columns(self, b, x, solution, memory, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), target, contiguous :: b(:, :)
+        real(c_double), intent(inout), target, contiguous :: x(:, :)
+        type(krylith_solution), intent(out), optional :: solution(size(b, 2))
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_solution) :: told(size(b, 2))
+        integer(c_int) :: status
+        integer :: k
+        if (.not. same(size(b, 1, kind=c_int64_t), self%n, "a column of b", stat, errmsg)) return
+        if (.not. same(size(x, 1, kind=c_int64_t), self%n, "a column of x", stat, errmsg)) return
+        if (size(x, 2) /= size(b, 2)) then
+            call refuse("b and x have as many columns", stat, errmsg)
+            return
+        end if
+        status = c_solve_columns(self%handle, int(size(b, 2), c_int32_t), c_loc(b), c_loc(x), place(memory), told)
+        if (status == krylith_ok .and. present(solution)) then
+            do k = 1, size(b, 2)
+                solution(k) = from_told(told(k))
+            end do
+        end if
+        call finish(status, stat, errmsg)
+    end subroutine
+
+    subroutine update_values(self, values, term, memory, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), target, contiguous :: values(..)
+        integer, intent(in), optional :: term
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int32_t) :: which
+        which = 0
+        if (present(term)) which = int(term - 1, c_int32_t)
+        call finish(c_update_values(self%handle, which, size(values, kind=c_int64_t), c_loc(values), place(memory)), stat, errmsg)
+    end subroutine
+
+    subroutine set_tau(self, tau, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in) :: tau
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call finish(c_set_tau(self%handle, tau), stat, errmsg)
+    end subroutine
+
+    subroutine set_refresh(self, refresh, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        character(*), intent(in) :: refresh
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call finish(c_set_refresh(self%handle, to_c(trim(refresh))), stat, errmsg)
+    end subroutine
+
+    subroutine set_tolerance(self, rtol, atol, max_iters, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), optional :: rtol, atol
+        integer, intent(in), optional :: max_iters
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        real(c_double) :: relative, absolute
+        integer(c_int64_t) :: limit
+        relative = -1
+        absolute = -1
+        limit = -1
+        if (present(rtol)) relative = rtol
+        if (present(atol)) absolute = atol
+        if (present(max_iters)) limit = max_iters
+        call finish(c_set_tolerance(self%handle, relative, absolute, limit), stat, errmsg)
+    end subroutine
+
+    subroutine set_monitor(self, monitor, user, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        procedure(krylith_monitor), optional :: monitor
+        type(c_ptr), intent(in), optional :: user
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_funptr) :: call
+        call = c_null_funptr
+        if (present(monitor)) call = c_funloc(monitor)
+        call finish(c_set_monitor(self%handle, call, given(user)), stat, errmsg)
+    end subroutine
+
+    subroutine multiply(self, x, y, memory, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), target, contiguous :: x(:)
+        real(c_double), intent(inout), target, contiguous :: y(:)
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        if (.not. same(size(x, kind=c_int64_t), self%n, "x", stat, errmsg)) return
+        if (.not. same(size(y, kind=c_int64_t), self%n, "y", stat, errmsg)) return
+        call finish(c_multiply(self%handle, c_loc(x), c_loc(y), place(memory)), stat, errmsg)
+    end subroutine
+
+    subroutine precondition(self, x, y, memory, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), target, contiguous :: x(:)
+        real(c_double), intent(inout), target, contiguous :: y(:)
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        if (.not. same(size(x, kind=c_int64_t), self%n, "x", stat, errmsg)) return
+        if (.not. same(size(y, kind=c_int64_t), self%n, "y", stat, errmsg)) return
+        call finish(c_precondition(self%handle, c_loc(x), c_loc(y), place(memory)), stat, errmsg)
+    end subroutine
+
+    subroutine solver_cancel(self)
+        class(krylith_solver), intent(in) :: self
+        call c_cancel(self%handle)
+    end subroutine
+
+    function solver_residuals(self) result(all)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), allocatable :: all(:)
+        real(c_double) :: none(1)
+        integer(c_int64_t) :: count
+        call finish(c_residuals(self%handle, 0_c_int64_t, none, count))
+        allocate (all(count))
+        call finish(c_residuals(self%handle, count, all, count))
+    end function
+
+    function solver_summary(self) result(text)
+        class(krylith_solver), intent(in) :: self
+        character(:), allocatable :: text
+        text = from_c(c_summary(self%handle))
+    end function
+
+    function solver_advice(self) result(text)
+        class(krylith_solver), intent(in) :: self
+        character(:), allocatable :: text
+        text = from_c(c_advice(self%handle))
+    end function
+
+    subroutine solver_free(self)
+        class(krylith_solver), intent(inout) :: self
+        call c_solver_free(self%handle)
+        self%handle = c_null_ptr
+    end subroutine
+
+    subroutine solver_final(self)
+        type(krylith_solver), intent(inout) :: self
+        call self%free()
+    end subroutine
+
+    !> Solves A x = b from x, where A, and P^-1 if there is `p`, are functions: for matrices that are nowhere stored.
+    subroutine krylith_solve_functions(a, b, x, options, p, user, solution, monitor, stat, errmsg)
+        procedure(krylith_function) :: a
+        real(c_double), intent(in), contiguous :: b(:)
+        real(c_double), intent(inout), contiguous :: x(:)
+        character(*), intent(in), optional :: options
+        procedure(krylith_function), optional :: p
+        !> What all functions are given.
+        type(c_ptr), intent(in), optional :: user
+        type(krylith_solution), intent(out), optional :: solution
+        procedure(krylith_monitor), optional :: monitor
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_solution) :: told
+        type(c_funptr) :: inverse, tell
+        type(c_ptr) :: them
+        integer(c_int) :: status
+        character(:), allocatable :: text
+        if (.not. same(size(x, kind=c_int64_t), size(b, kind=c_int64_t), "x", stat, errmsg)) return
+        text = ""
+        if (present(options)) text = options
+        inverse = c_null_funptr
+        if (present(p)) inverse = c_funloc(p)
+        tell = c_null_funptr
+        if (present(monitor)) tell = c_funloc(monitor)
+        them = given(user)
+        status = c_solve_functions(size(b, kind=c_int64_t), c_funloc(a), them, inverse, them, b, x, to_c(text), tell, them, told)
+        if (status == krylith_ok .and. present(solution)) solution = from_told(told)
+        call finish(status, stat, errmsg)
+    end subroutine
+
+    ! Between Fortran and C
+
+    function from_told(told) result(solution)
+        type(c_solution), intent(in) :: told
+        type(krylith_solution) :: solution
+        solution = krylith_solution(int(told%outcome), told%iterations, told%restarts, told%true_residual, told%target, &
+            told%setup_seconds, told%solve_seconds)
+    end function
+
+    function place(memory) result(address)
+        type(krylith_memory), intent(in), optional, target :: memory
+        type(c_ptr) :: address
+        address = c_null_ptr
+        if (present(memory)) address = c_loc(memory)
+    end function
+
+end module

@@ -1,0 +1,290 @@
+!> Functions of krylith.h as Fortran calls them; programs use module krylith.
+module krylith_c
+    use, intrinsic :: iso_c_binding
+    use, intrinsic :: iso_fortran_env, only: error_unit
+    implicit none
+
+    !> How a call ended: the values of `stat`.
+    enum, bind(c)
+        enumerator :: krylith_ok = 0, krylith_invalid = 1, krylith_device = 2, krylith_memory_full = 3, krylith_callback = 4, &
+            krylith_internal = 5
+    end enum
+
+    !> How a solve went, as C has it.
+    type, bind(c) :: c_solution
+        integer(c_int) :: outcome
+        integer(c_int64_t) :: iterations, restarts
+        real(c_double) :: true_residual, target, setup_seconds, solve_seconds
+    end type
+
+    interface
+        type(c_ptr) function c_last_error() bind(c, name="krylith_last_error")
+            import :: c_ptr
+        end function
+        type(c_ptr) function c_version() bind(c, name="krylith_version")
+            import :: c_ptr
+        end function
+        type(c_ptr) function c_outcome_name(outcome) bind(c, name="krylith_outcome_name")
+            import :: c_ptr, c_int32_t
+            integer(c_int32_t), value :: outcome
+        end function
+        integer(c_int) function c_csr(rows, entries, row_ptr, col, values, block, memory, problem) &
+            bind(c, name="krylith_problem_csr")
+            import :: c_int, c_int32_t, c_int64_t, c_ptr
+            integer(c_int64_t), value :: rows, entries
+            type(c_ptr), value :: row_ptr, col, values, memory
+            integer(c_int32_t), value :: block
+            type(c_ptr), intent(inout) :: problem
+        end function
+        integer(c_int) function c_csr64(rows, entries, row_ptr, col, values, block, memory, problem) &
+            bind(c, name="krylith_problem_csr64")
+            import :: c_int, c_int32_t, c_int64_t, c_ptr
+            integer(c_int64_t), value :: rows, entries
+            type(c_ptr), value :: row_ptr, col, values, memory
+            integer(c_int32_t), value :: block
+            type(c_ptr), intent(inout) :: problem
+        end function
+        integer(c_int) function c_bsr(block, rows, blocks, row_ptr, col, values, memory, problem) &
+            bind(c, name="krylith_problem_bsr")
+            import :: c_int, c_int32_t, c_int64_t, c_ptr
+            integer(c_int32_t), value :: block
+            integer(c_int64_t), value :: rows, blocks
+            type(c_ptr), value :: row_ptr, col, values, memory
+            type(c_ptr), intent(inout) :: problem
+        end function
+        integer(c_int) function c_bsr64(block, rows, blocks, row_ptr, col, values, memory, problem) &
+            bind(c, name="krylith_problem_bsr64")
+            import :: c_int, c_int32_t, c_int64_t, c_ptr
+            integer(c_int32_t), value :: block
+            integer(c_int64_t), value :: rows, blocks
+            type(c_ptr), value :: row_ptr, col, values, memory
+            type(c_ptr), intent(inout) :: problem
+        end function
+        integer(c_int) function c_kronecker(stages, a, b, tau, m, l, problem) bind(c, name="krylith_problem_kronecker")
+            import :: c_int, c_int32_t, c_double, c_ptr
+            integer(c_int32_t), value :: stages
+            real(c_double), intent(in) :: a(*), b(*)
+            real(c_double), value :: tau
+            type(c_ptr), value :: m, l
+            type(c_ptr), intent(inout) :: problem
+        end function
+        integer(c_int) function c_distributed(comm, block, rows, blocks, numbers, row_ptr, col, values, problem) &
+            bind(c, name="krylith_problem_distributed")
+            import :: c_int, c_int32_t, c_int64_t, c_double, c_ptr
+            integer(c_int32_t), value :: comm, block
+            integer(c_int64_t), value :: rows, blocks
+            type(c_ptr), value :: numbers
+            integer(c_int64_t), intent(in) :: row_ptr(*), col(*)
+            real(c_double), intent(in) :: values(*)
+            type(c_ptr), intent(inout) :: problem
+        end function
+        integer(c_int) function c_set_coordinates(problem, dimensions, nodes, points) &
+            bind(c, name="krylith_problem_set_coordinates")
+            import :: c_int, c_int32_t, c_int64_t, c_double, c_ptr
+            type(c_ptr), value :: problem
+            integer(c_int32_t), value :: dimensions
+            integer(c_int64_t), value :: nodes
+            real(c_double), intent(in) :: points(*)
+        end function
+        integer(c_int) function c_set_grid(problem, nx, ny, nz) bind(c, name="krylith_problem_set_grid")
+            import :: c_int, c_int64_t, c_ptr
+            type(c_ptr), value :: problem
+            integer(c_int64_t), value :: nx, ny, nz
+        end function
+        integer(c_int) function c_set_null_vectors(problem, count, vectors) bind(c, name="krylith_problem_set_null_vectors")
+            import :: c_int, c_int32_t, c_ptr
+            type(c_ptr), value :: problem, vectors
+            integer(c_int32_t), value :: count
+        end function
+        integer(c_int) function c_set_near_null_vectors(problem, count, vectors) &
+            bind(c, name="krylith_problem_set_near_null_vectors")
+            import :: c_int, c_int32_t, c_ptr
+            type(c_ptr), value :: problem, vectors
+            integer(c_int32_t), value :: count
+        end function
+        integer(c_int64_t) function c_unknowns(problem) bind(c, name="krylith_problem_unknowns")
+            import :: c_int64_t, c_ptr
+            type(c_ptr), value :: problem
+        end function
+        integer(c_int32_t) function c_block(problem) bind(c, name="krylith_problem_block")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), value :: problem
+        end function
+        subroutine c_problem_free(problem) bind(c, name="krylith_problem_free")
+            import :: c_ptr
+            type(c_ptr), value :: problem
+        end subroutine
+        integer(c_int) function c_solver_new(problem, options, solver) bind(c, name="krylith_solver_new")
+            import :: c_int, c_char, c_ptr
+            type(c_ptr), value :: problem
+            character(kind=c_char), intent(in) :: options(*)
+            type(c_ptr), intent(inout) :: solver
+        end function
+        integer(c_int) function c_solve_columns(solver, columns, b, x, memory, solutions) &
+            bind(c, name="krylith_solver_solve_columns")
+            import :: c_int, c_int32_t, c_ptr, c_solution
+            type(c_ptr), value :: solver, b, x, memory
+            integer(c_int32_t), value :: columns
+            type(c_solution), intent(out) :: solutions(*)
+        end function
+        integer(c_int) function c_update_values(solver, term, count, values, memory) &
+            bind(c, name="krylith_solver_update_values")
+            import :: c_int, c_int32_t, c_int64_t, c_ptr
+            type(c_ptr), value :: solver, values, memory
+            integer(c_int32_t), value :: term
+            integer(c_int64_t), value :: count
+        end function
+        integer(c_int) function c_set_tau(solver, tau) bind(c, name="krylith_solver_set_tau")
+            import :: c_int, c_double, c_ptr
+            type(c_ptr), value :: solver
+            real(c_double), value :: tau
+        end function
+        integer(c_int) function c_set_refresh(solver, refresh) bind(c, name="krylith_solver_set_refresh")
+            import :: c_int, c_char, c_ptr
+            type(c_ptr), value :: solver
+            character(kind=c_char), intent(in) :: refresh(*)
+        end function
+        integer(c_int) function c_set_tolerance(solver, rtol, atol, max_iters) bind(c, name="krylith_solver_set_tolerance")
+            import :: c_int, c_int64_t, c_double, c_ptr
+            type(c_ptr), value :: solver
+            real(c_double), value :: rtol, atol
+            integer(c_int64_t), value :: max_iters
+        end function
+        integer(c_int) function c_set_monitor(solver, monitor, user) bind(c, name="krylith_solver_set_monitor")
+            import :: c_int, c_ptr, c_funptr
+            type(c_ptr), value :: solver, user
+            type(c_funptr), value :: monitor
+        end function
+        integer(c_int) function c_multiply(solver, x, y, memory) bind(c, name="krylith_solver_multiply")
+            import :: c_int, c_ptr
+            type(c_ptr), value :: solver, x, y, memory
+        end function
+        integer(c_int) function c_precondition(solver, x, y, memory) bind(c, name="krylith_solver_precondition")
+            import :: c_int, c_ptr
+            type(c_ptr), value :: solver, x, y, memory
+        end function
+        subroutine c_cancel(solver) bind(c, name="krylith_solver_cancel")
+            import :: c_ptr
+            type(c_ptr), value :: solver
+        end subroutine
+        integer(c_int) function c_residuals(solver, room, residuals, count) bind(c, name="krylith_solver_residuals")
+            import :: c_int, c_int64_t, c_ptr, c_double
+            type(c_ptr), value :: solver
+            integer(c_int64_t), value :: room
+            real(c_double), intent(inout) :: residuals(*)
+            integer(c_int64_t), intent(out) :: count
+        end function
+        type(c_ptr) function c_summary(solver) bind(c, name="krylith_solver_summary")
+            import :: c_ptr
+            type(c_ptr), value :: solver
+        end function
+        type(c_ptr) function c_advice(solver) bind(c, name="krylith_solver_advice")
+            import :: c_ptr
+            type(c_ptr), value :: solver
+        end function
+        subroutine c_solver_free(solver) bind(c, name="krylith_solver_free")
+            import :: c_ptr
+            type(c_ptr), value :: solver
+        end subroutine
+        integer(c_int) function c_solve_functions(n, a, a_user, p, p_user, b, x, options, monitor, monitor_user, solution) &
+            bind(c, name="krylith_solve_functions")
+            import :: c_int, c_int64_t, c_char, c_double, c_ptr, c_funptr, c_solution
+            integer(c_int64_t), value :: n
+            type(c_funptr), value :: a, p, monitor
+            type(c_ptr), value :: a_user, p_user, monitor_user
+            real(c_double), intent(in) :: b(*)
+            real(c_double), intent(inout) :: x(*)
+            character(kind=c_char), intent(in) :: options(*)
+            type(c_solution), intent(out) :: solution
+        end function
+        integer(c_size_t) function c_strlen(text) bind(c, name="strlen")
+            import :: c_size_t, c_ptr
+            type(c_ptr), value :: text
+        end function
+    end interface
+
+contains
+
+    function given(user) result(address)
+        type(c_ptr), intent(in), optional :: user
+        type(c_ptr) :: address
+        address = c_null_ptr
+        if (present(user)) address = user
+    end function
+
+    integer(c_int32_t) function chosen(block)
+        integer, intent(in), optional :: block
+        chosen = 0
+        if (present(block)) chosen = int(block, c_int32_t)
+    end function
+
+    !> A text that ends with a zero.
+    function to_c(text) result(to)
+        character(*), intent(in) :: text
+        character(kind=c_char) :: to(len(text) + 1)
+        integer :: i
+        do i = 1, len(text)
+            to(i) = text(i:i)
+        end do
+        to(len(text) + 1) = c_null_char
+    end function
+
+    function from_c(address) result(text)
+        type(c_ptr), intent(in) :: address
+        character(:), allocatable :: text
+        character(kind=c_char), pointer :: from(:)
+        integer :: i
+        call c_f_pointer(address, from, [c_strlen(address)])
+        allocate (character(size(from)) :: text)
+        do i = 1, size(from)
+            text(i:i) = from(i)
+        end do
+    end function
+
+    !> Whether arrays of a matrix are as long as each other say; if not, refuses them.
+    logical function fits(pointers, columns, values, numbers, stat, errmsg)
+        integer, intent(in) :: pointers, columns, values, numbers
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        fits = pointers > 0 .and. int(columns, c_int64_t) * numbers == values
+        if (.not. fits) call refuse("row_ptr, col and values do not fit each other's lengths", stat, errmsg)
+    end function
+
+    logical function same(is, wanted, what, stat, errmsg)
+        integer(c_int64_t), intent(in) :: is, wanted
+        character(*), intent(in) :: what
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        character(40) :: numbers(2)
+        same = is == wanted
+        if (same) return
+        write (numbers, "(i0)") is, wanted
+        call refuse(what // " has " // trim(numbers(1)) // " numbers; expected " // trim(numbers(2)), stat, errmsg)
+    end function
+
+    subroutine refuse(text, stat, errmsg)
+        character(*), intent(in) :: text
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        if (present(errmsg)) errmsg = text
+        if (present(stat)) then
+            stat = krylith_invalid
+        else
+            write (error_unit, "(2a)") "krylith: ", text
+            error stop 1
+        end if
+    end subroutine
+
+    !> Gives a status to the caller, or ends the program.
+    subroutine finish(status, stat, errmsg)
+        integer(c_int), intent(in) :: status
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        if (present(stat)) stat = int(status)
+        if (status == krylith_ok) return
+        if (present(errmsg)) errmsg = from_c(c_last_error())
+        if (present(stat)) return
+        write (error_unit, "(2a)") "krylith: ", from_c(c_last_error())
+        error stop 1
+    end subroutine
+end module

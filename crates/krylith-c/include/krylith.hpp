@@ -1,0 +1,391 @@
+/// krylith.hpp: krylith.h for C++17. Handles free themselves, statuses are exceptions, arrays are containers or pointers.
+///
+///     krylith::Problem problem = krylith::Problem::csr(row_ptr, col, values); // vectors, of any whole numbers
+///     krylith::Solver solver(problem, "rtol=1e-8");
+///     krylith::Solution solution = solver.solve(b, x);
+///     if (!solution.converged()) std::cerr << solver.advice() << '\n';
+
+#ifndef KRYLITH_HPP
+#define KRYLITH_HPP
+
+#include "krylith.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace krylith {
+
+/// What a call fails by, with the library's words.
+class Error : public std::runtime_error {
+public:
+    Error(krylith_status status, const std::string &what) : std::runtime_error(what), status_(status) {}
+    krylith_status status() const { return status_; }
+
+private:
+    krylith_status status_;
+};
+/// An argument, an option or a matrix is wrong.
+class InvalidInput : public Error { using Error::Error; };
+/// A device, a library or another rank is missing or has failed.
+class DeviceError : public Error { using Error::Error; };
+/// Not enough memory on the host or a GPU.
+class OutOfMemory : public Error { using Error::Error; };
+
+/// Turns a status into an exception.
+inline void check(krylith_status status) {
+    switch (status) {
+    case KRYLITH_OK: return;
+    case KRYLITH_INVALID: throw InvalidInput(status, krylith_last_error());
+    case KRYLITH_DEVICE: throw DeviceError(status, krylith_last_error());
+    case KRYLITH_MEMORY: throw OutOfMemory(status, krylith_last_error());
+    default: throw Error(status, krylith_last_error());
+    }
+}
+
+/// How a solve ended.
+enum class Outcome {
+    converged = KRYLITH_CONVERGED,
+    max_iterations = KRYLITH_MAX_ITERATIONS,
+    breakdown = KRYLITH_BREAKDOWN,
+    stagnated = KRYLITH_STAGNATED,
+    rounding_limit = KRYLITH_ROUNDING_LIMIT,
+    inconsistent = KRYLITH_INCONSISTENT,
+    diverged = KRYLITH_DIVERGED,
+    not_finite = KRYLITH_NOT_FINITE,
+    interrupted = KRYLITH_INTERRUPTED,
+};
+
+inline std::string name(Outcome outcome) { return krylith_outcome_name(static_cast<int32_t>(outcome)); }
+
+/// How a solve went.
+struct Solution {
+    Outcome outcome = Outcome::interrupted;
+    std::int64_t iterations = 0;
+    /// How often the method began anew from the true residual.
+    std::int64_t restarts = 0;
+    /// ‖b − A x‖ / ‖b‖, computed anew from x.
+    double true_residual = 0;
+    /// What it was to be.
+    double target = 0;
+    /// Of set-up since the solve before, and of iterating.
+    double setup_seconds = 0, solve_seconds = 0;
+
+    Solution() = default;
+    explicit Solution(const krylith_solution &from)
+        : outcome(static_cast<Outcome>(from.outcome)), iterations(from.iterations), restarts(from.restarts),
+          true_residual(from.true_residual), target(from.target), setup_seconds(from.setup_seconds),
+          solve_seconds(from.solve_seconds) {}
+    bool converged() const { return outcome == Outcome::converged; }
+};
+
+/// Where arrays lie: `Memory{0, stream}` is GPU 0, with the stream in which the caller works.
+using Memory = krylith_memory;
+
+namespace detail {
+
+template <class T> constexpr bool whole = std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
+
+template <class T> const auto *fixed(const T *p) {
+    static_assert(whole<T>, "indices are whole numbers of 32 or 64 bits");
+    if constexpr (sizeof(T) == 4) return reinterpret_cast<const std::int32_t *>(p);
+    else return reinterpret_cast<const std::int64_t *>(p);
+}
+
+inline krylith_status csr(std::int64_t n, std::int64_t e, const std::int32_t *p, const std::int32_t *j, const double *v, int block,
+                          const Memory *memory, krylith_problem **to) {
+    return krylith_problem_csr(n, e, p, j, v, block, memory, to);
+}
+inline krylith_status csr(std::int64_t n, std::int64_t e, const std::int64_t *p, const std::int64_t *j, const double *v, int block,
+                          const Memory *memory, krylith_problem **to) {
+    return krylith_problem_csr64(n, e, p, j, v, block, memory, to);
+}
+inline krylith_status csr(std::int64_t n, std::int64_t e, const std::int64_t *p, const std::int32_t *j, const double *v, int block,
+                          const Memory *memory, krylith_problem **to) {
+    return krylith_problem_csr64_32(n, e, p, j, v, block, memory, to);
+}
+inline krylith_status bsr(int block, std::int64_t n, std::int64_t e, const std::int32_t *p, const std::int32_t *j, const double *v,
+                          const Memory *memory, krylith_problem **to) {
+    return krylith_problem_bsr(block, n, e, p, j, v, memory, to);
+}
+inline krylith_status bsr(int block, std::int64_t n, std::int64_t e, const std::int64_t *p, const std::int64_t *j, const double *v,
+                          const Memory *memory, krylith_problem **to) {
+    return krylith_problem_bsr64(block, n, e, p, j, v, memory, to);
+}
+
+[[noreturn]] inline void wrong(const std::string &what) { throw InvalidInput(KRYLITH_INVALID, what); }
+
+inline void same(std::int64_t is, std::int64_t wanted, const char *what) {
+    if (is != wanted) wrong(std::string(what) + " has " + std::to_string(is) + " numbers; expected " + std::to_string(wanted));
+}
+
+template <class C> std::int64_t size(const C &c) { return static_cast<std::int64_t>(std::size(c)); }
+
+/// A function of the program, and what it threw: exceptions do not cross the library.
+template <class Signature> struct Called {
+    std::function<Signature> call;
+    std::exception_ptr thrown;
+};
+
+} // namespace detail
+
+/// A system without its right-hand side.
+class Problem {
+public:
+    /// A scalar matrix by rows, from containers that are contiguous, such as std::vector. `block` is how many unknowns a node has;
+    /// 0 takes what suits the pattern.
+    template <class I, class J, class V> static Problem csr(const I &row_ptr, const J &col, const V &values, int block = 0) {
+        if (std::size(row_ptr) == 0) detail::wrong("row_ptr is empty; it has one number more than there are rows");
+        detail::same(detail::size(col), detail::size(values), "col");
+        return csr(detail::size(row_ptr) - 1, detail::size(values), std::data(row_ptr), std::data(col), std::data(values), block);
+    }
+
+    /// The same from pointers, to the host or to what `memory` says.
+    template <class I, class J>
+    static Problem csr(std::int64_t rows, std::int64_t entries, const I *row_ptr, const J *col, const double *values, int block = 0,
+                       const Memory *memory = nullptr) {
+        krylith_problem *made = nullptr;
+        check(detail::csr(rows, entries, detail::fixed(row_ptr), detail::fixed(col), values, block, memory, &made));
+        return Problem(made);
+    }
+
+    /// A matrix of square blocks, whose numbers stand row by row.
+    template <class I, class J, class V>
+    static Problem bsr(int block, const I &row_ptr, const J &col, const V &values) {
+        if (std::size(row_ptr) == 0) detail::wrong("row_ptr is empty; it has one number more than there are block rows");
+        detail::same(detail::size(values), detail::size(col) * block * block, "values");
+        return bsr(block, detail::size(row_ptr) - 1, detail::size(col), std::data(row_ptr), std::data(col), std::data(values));
+    }
+
+    /// The same from pointers, to the host or to what `memory` says.
+    template <class I, class J>
+    static Problem bsr(int block, std::int64_t block_rows, std::int64_t blocks, const I *row_ptr, const J *col, const double *values,
+                       const Memory *memory = nullptr) {
+        krylith_problem *made = nullptr;
+        check(detail::bsr(block, block_rows, blocks, detail::fixed(row_ptr), detail::fixed(col), values, memory, &made));
+        return Problem(made);
+    }
+
+    /// A⊗M + τB⊗L; A and B are stages × stages, row by row.
+    static Problem kronecker(const std::vector<double> &a, const std::vector<double> &b, double tau, const Problem &m, const Problem &l) {
+        std::int64_t stages = 0;
+        while (stages * stages < detail::size(a)) stages++;
+        detail::same(detail::size(a), stages * stages, "A");
+        detail::same(detail::size(b), stages * stages, "B");
+        krylith_problem *made = nullptr;
+        check(krylith_problem_kronecker(static_cast<int>(stages), a.data(), b.data(), tau, m.get(), l.get(), &made));
+        return Problem(made);
+    }
+
+    /// The block rows of this rank; `comm` is MPI_Comm_c2f of the communicator. An empty `numbers` means runs of rows in the order of ranks.
+    static Problem distributed(int comm, int block, const std::vector<std::int64_t> &numbers, const std::vector<std::int64_t> &row_ptr,
+                               const std::vector<std::int64_t> &col, const std::vector<double> &values) {
+        if (row_ptr.empty()) detail::wrong("row_ptr is empty; it has one number more than there are block rows");
+        detail::same(detail::size(values), detail::size(col) * block * block, "values");
+        if (!numbers.empty()) detail::same(detail::size(numbers), detail::size(row_ptr) - 1, "numbers");
+        krylith_problem *made = nullptr;
+        check(krylith_problem_distributed(comm, block, detail::size(row_ptr) - 1, detail::size(col),
+                                          numbers.empty() ? nullptr : numbers.data(), row_ptr.data(), col.data(), values.data(),
+                                          &made));
+        return Problem(made);
+    }
+
+    /// A point for each node, of `dimensions` numbers.
+    template <class V> Problem &set_coordinates(int dimensions, const V &points) {
+        const auto nodes = detail::size(points) / (dimensions > 0 ? dimensions : 1);
+        check(krylith_problem_set_coordinates(get(), dimensions, nodes, std::data(points)));
+        return *this;
+    }
+    /// Nodes on a grid, numbered with x fastest.
+    Problem &set_grid(std::int64_t nx, std::int64_t ny, std::int64_t nz = 1) {
+        check(krylith_problem_set_grid(get(), nx, ny, nz));
+        return *this;
+    }
+    /// Vectors that the matrix maps to zero, one after the other; without any, the constants that it does.
+    Problem &set_null_vectors(const std::vector<double> &vectors = {}) {
+        check(krylith_problem_set_null_vectors(get(), count(vectors), vectors.empty() ? nullptr : vectors.data()));
+        return *this;
+    }
+    /// Vectors that the matrix maps nearly to zero; without any, the rigid modes of an elastic body.
+    Problem &set_near_null_vectors(const std::vector<double> &vectors = {}) {
+        check(krylith_problem_set_near_null_vectors(get(), count(vectors), vectors.empty() ? nullptr : vectors.data()));
+        return *this;
+    }
+
+    /// Unknowns that this process holds.
+    std::int64_t unknowns() const { return krylith_problem_unknowns(get()); }
+    /// Unknowns of a node.
+    int block() const { return krylith_problem_block(get()); }
+    /// The handle, for functions of krylith.h.
+    krylith_problem *get() const { return handle_.get(); }
+
+private:
+    struct Free {
+        void operator()(krylith_problem *p) const { krylith_problem_free(p); }
+    };
+    explicit Problem(krylith_problem *made) : handle_(made) {}
+    int count(const std::vector<double> &vectors) const {
+        const auto n = unknowns();
+        if (n > 0 && detail::size(vectors) % n != 0)
+            detail::wrong("vectors of " + std::to_string(n) + " numbers have " + std::to_string(vectors.size()) + " together");
+        return n > 0 ? static_cast<int>(detail::size(vectors) / n) : 0;
+    }
+    std::unique_ptr<krylith_problem, Free> handle_;
+};
+
+/// A problem on its device, ready to be solved many times. Threads that use the same one take turns.
+class Solver {
+public:
+    /// `options` are key=value words, as in "method=gmres precond=ildu rtol=1e-8 device=cpu".
+    explicit Solver(const Problem &problem, const std::string &options = "") : unknowns_(problem.unknowns()) {
+        krylith_solver *made = nullptr;
+        check(krylith_solver_new(problem.get(), options.c_str(), &made));
+        handle_.reset(made);
+    }
+
+    /// Solves A x = b from x, and overwrites x with the best solution found. Exceptions of the monitor come out here.
+    template <class B, class X> Solution solve(const B &b, X &x) {
+        same(b, "b"), same(x, "x");
+        return solve(std::data(b), std::data(x));
+    }
+    /// The same from pointers, to the host or to what `memory` says.
+    Solution solve(const double *b, double *x, const Memory *memory = nullptr) {
+        krylith_solution solution{};
+        done(krylith_solver_solve(get(), b, x, memory, &solution));
+        return Solution(solution);
+    }
+    /// Right-hand sides that stand one after the other, as do their solutions.
+    std::vector<Solution> solve_columns(int columns, const double *b, double *x, const Memory *memory = nullptr) {
+        std::vector<krylith_solution> solutions(columns > 0 ? static_cast<std::size_t>(columns) : 0);
+        done(krylith_solver_solve_columns(get(), columns, b, x, memory, solutions.data()));
+        return {solutions.begin(), solutions.end()};
+    }
+
+    /// New values under the same pattern, in the order in which the matrix was given; `term` is 1 for L of A⊗M + τB⊗L.
+    template <class V> void update_values(const V &values, int term = 0) {
+        update_values(detail::size(values), std::data(values), term);
+    }
+    void update_values(std::int64_t count, const double *values, int term = 0, const Memory *memory = nullptr) {
+        check(krylith_solver_update_values(get(), term, count, values, memory));
+    }
+    /// A new τ of A⊗M + τB⊗L.
+    void set_tau(double tau) { check(krylith_solver_set_tau(get(), tau)); }
+    /// What becomes of the preconditioner when values change: "keep", "refresh" or "rebuild".
+    void set_refresh(const std::string &refresh) { check(krylith_solver_set_refresh(get(), refresh.c_str())); }
+    /// Tolerances and the limit of iterations; what is negative stays as the options say.
+    void set_tolerance(double rtol, double atol = -1, std::int64_t max_iters = -1) {
+        check(krylith_solver_set_tolerance(get(), rtol, atol, max_iters));
+    }
+    /// A function that is told of iterations and relative residuals, and ends the solve by returning false. It runs on a thread of
+    /// the solver while the caller waits.
+    void set_monitor(std::function<bool(std::int64_t, double)> monitor) {
+        auto called = std::make_unique<Monitor>(Monitor{std::move(monitor), nullptr});
+        const krylith_monitor call = called->call ? tell : nullptr;
+        check(krylith_solver_set_monitor(get(), call, called.get()));
+        monitor_ = std::move(called);
+    }
+
+    /// y ← A x.
+    template <class X, class Y> void multiply(const X &x, Y &y) {
+        same(x, "x"), same(y, "y");
+        multiply(std::data(x), std::data(y));
+    }
+    void multiply(const double *x, double *y, const Memory *memory = nullptr) {
+        check(krylith_solver_multiply(get(), x, y, memory));
+    }
+    /// y ← P⁻¹ x.
+    template <class X, class Y> void precondition(const X &x, Y &y) {
+        same(x, "x"), same(y, "y");
+        precondition(std::data(x), std::data(y));
+    }
+    void precondition(const double *x, double *y, const Memory *memory = nullptr) {
+        check(krylith_solver_precondition(get(), x, y, memory));
+    }
+    /// Stops the solve that another thread has under way.
+    void cancel() { krylith_solver_cancel(get()); }
+
+    /// Relative residuals of the last solve.
+    std::vector<double> residuals() const {
+        std::int64_t count = 0;
+        check(krylith_solver_residuals(get(), 0, nullptr, &count));
+        std::vector<double> all(static_cast<std::size_t>(count));
+        check(krylith_solver_residuals(get(), count, all.data(), &count));
+        return all;
+    }
+    /// The last solve in a table, as the krylith command prints it.
+    std::string summary() const { return krylith_solver_summary(get()); }
+    /// Why the last solve did not converge and what to try; empty where it did.
+    std::string advice() const { return krylith_solver_advice(get()); }
+    /// The handle, for functions of krylith.h.
+    krylith_solver *get() const { return handle_.get(); }
+
+private:
+    struct Free {
+        void operator()(krylith_solver *p) const { krylith_solver_free(p); }
+    };
+    using Monitor = detail::Called<bool(std::int64_t, double)>;
+    static std::int32_t tell(void *user, std::int64_t iteration, double residual) {
+        auto &monitor = *static_cast<Monitor *>(user);
+        try {
+            return monitor.call(iteration, residual) ? 0 : 1;
+        } catch (...) {
+            monitor.thrown = std::current_exception();
+            return 1;
+        }
+    }
+    void done(krylith_status status) {
+        if (monitor_ && monitor_->thrown) std::rethrow_exception(std::exchange(monitor_->thrown, nullptr));
+        check(status);
+    }
+    template <class V> void same(const V &v, const char *what) const { detail::same(detail::size(v), unknowns_, what); }
+
+    std::int64_t unknowns_;
+    std::unique_ptr<Monitor> monitor_; // outlives the solver that calls it
+    std::unique_ptr<krylith_solver, Free> handle_;
+};
+
+/// A whole solve: `x` holds the first guess, and then the solution.
+template <class B, class X> Solution solve(const Problem &problem, const B &b, X &x, const std::string &options = "") {
+    return Solver(problem, options).solve(b, x);
+}
+
+/// Fills y with an operator's product with x, both of n numbers.
+using Function = std::function<void(std::int64_t n, const double *x, double *y)>;
+
+/// Solves A x = b from x, where A and P⁻¹ are functions: for matrices that are nowhere stored. What they throw comes out here.
+template <class B, class X>
+Solution solve_functions(Function a, const B &b, X &x, const std::string &options = "", Function p = nullptr) {
+    using Called = detail::Called<void(std::int64_t, const double *, double *)>;
+    detail::same(detail::size(b), detail::size(x), "b");
+    Called product{std::move(a), nullptr}, inverse{std::move(p), nullptr};
+    const krylith_function call = [](void *user, std::int64_t n, const double *from, double *to) -> std::int32_t {
+        auto &called = *static_cast<Called *>(user);
+        try {
+            called.call(n, from, to);
+            return 0;
+        } catch (...) {
+            called.thrown = std::current_exception();
+            return 1;
+        }
+    };
+    krylith_solution solution{};
+    const krylith_status status =
+        krylith_solve_functions(detail::size(b), product.call ? call : nullptr, &product, inverse.call ? call : nullptr, &inverse,
+                                std::data(b), std::data(x), options.c_str(), nullptr, nullptr, &solution);
+    for (auto &thrown : {product.thrown, inverse.thrown})
+        if (thrown) std::rethrow_exception(thrown);
+    check(status);
+    return Solution(solution);
+}
+
+} // namespace krylith
+
+#endif // KRYLITH_HPP

@@ -1,0 +1,26 @@
+//! The C library: what `krylith.h` declares.
+//!
+//! Every function that can fail gives a [`Status`] and leaves its words for [`krylith_last_error`]; nothing
+//! panics into C. Handles own what they were made of, so arrays of the caller are read during the call alone.
+//! The header is made of these files by cbindgen, and its comments are theirs.
+
+// C has no `unsafe`: pointers are what the header says of them, and what can be checked of them is.
+#![allow(clippy::not_unsafe_ptr_arg_deref)]
+
+// In the order in which the header has them.
+mod status;
+
+mod arrays;
+
+mod problem;
+
+mod solution;
+
+mod solver;
+
+mod functions;
+
+use krylith_cli::process::Memory;
+
+#[global_allocator]
+static MEMORY: Memory = Memory;

@@ -1,0 +1,388 @@
+//! Systems without their right-hand sides.
+
+use crate::arrays::{Memory, array, length, slice};
+use crate::status::{Result, Status, given, guard};
+use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use krylith::memory::{Array, Number};
+use krylith::{Error, Problem as System};
+use krylith_cli::words;
+use std::fmt::Display;
+use std::mem::MaybeUninit;
+
+/// A system without its right-hand side: a matrix or a sum of two, and what is known beside the numbers.
+pub struct Problem {
+    pub system: System<'static>,
+    /// The same in a line or two.
+    pub lines: Vec<String>,
+}
+
+impl Problem {
+    fn of(system: System<'static>, entries: usize, format: &str) -> Self {
+        Self { lines: words::system(&system, entries, format), system }
+    }
+}
+
+/// Gives a new handle to the caller.
+pub fn hand_over<T>(to: Option<&mut MaybeUninit<*mut T>>, what: T) -> Result<()> {
+    given(to, "the place for the handle")?.write(Box::into_raw(Box::new(what)));
+    Ok(())
+}
+
+/// Frees a handle; a null pointer is none.
+pub fn free<T>(handle: *mut T) {
+    if !handle.is_null() {
+        // SAFETY: the caller's promise: it came from `hand_over`, and is not used again.
+        drop(unsafe { Box::from_raw(handle) });
+    }
+}
+
+fn csr<I, J>(
+    rows: i64,
+    entries: i64,
+    row_ptr: *const I,
+    col: *const J,
+    values: *const f64,
+    block: i32,
+    memory: Option<&Memory>,
+) -> Result<Problem>
+where
+    I: Number + TryInto<usize> + Display,
+    J: Number + TryInto<u32> + Display,
+{
+    let (n, entries) = (length(rows, "rows")?, length(entries, "entries")?);
+    let (row_ptr, col, values): (Array<I>, Array<J>, _) = (
+        array(row_ptr, n + 1, memory, "row_ptr")?,
+        array(col, entries, memory, "col")?,
+        array(values, entries, memory, "values")?,
+    );
+    let a = Csr::from_arrays(n, n, row_ptr, col, values)?;
+    let block = if block == 0 { None } else { Some(length(block.into(), "block")?) };
+    Ok(Problem::of(System::csr_in_blocks(&a, block)?, entries, "CSR"))
+}
+
+fn bsr<I, J>(
+    block: i32,
+    block_rows: i64,
+    blocks: i64,
+    row_ptr: *const I,
+    col: *const J,
+    values: *const f64,
+    memory: Option<&Memory>,
+) -> Result<Problem>
+where
+    I: Number + TryInto<usize> + Display,
+    J: Number + TryInto<u32> + Display,
+{
+    let (n, blocks, b) =
+        (length(block_rows, "block_rows")?, length(blocks, "blocks")?, length(block.into(), "block")?);
+    let numbers = blocks.checked_mul(b * b).ok_or_else(|| Error::invalid(format!("{blocks} blocks")))?;
+    let (row_ptr, col): (Array<I>, Array<J>) =
+        (array(row_ptr, n + 1, memory, "row_ptr")?, array(col, blocks, memory, "col")?);
+    let a = Bsr::from_arrays(b, n, n, row_ptr, col, array(values, numbers, memory, "values")?)?;
+    Ok(Problem::of(System::bsr(&a)?.into_owned(), numbers, "BSR"))
+}
+
+/// A scalar matrix by rows: `row_ptr` has rows + 1 offsets into `col` and `values`, which have `entries`
+/// numbers; columns ascend in each row. Where row_ptr[0] is 1, rows and columns count from 1, as in Fortran.
+/// The arrays are copied.
+///
+/// `block` is how many unknowns a node has, which follow one another: blocks make products and preconditioners
+/// faster. 1 keeps a scalar matrix, and 0 takes what suits the pattern. New values come in the order given here
+/// either way.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_csr(
+    rows: i64,
+    entries: i64,
+    row_ptr: *const i32,
+    col: *const i32,
+    values: *const f64,
+    block: i32,
+    memory: Option<&Memory>,
+    problem: Option<&mut MaybeUninit<*mut Problem>>,
+) -> Status {
+    guard(|| hand_over(problem, csr(rows, entries, row_ptr, col, values, block, memory)?))
+}
+
+/// As krylith_problem_csr, with indices of 64 bits.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_csr64(
+    rows: i64,
+    entries: i64,
+    row_ptr: *const i64,
+    col: *const i64,
+    values: *const f64,
+    block: i32,
+    memory: Option<&Memory>,
+    problem: Option<&mut MaybeUninit<*mut Problem>>,
+) -> Status {
+    guard(|| hand_over(problem, csr(rows, entries, row_ptr, col, values, block, memory)?))
+}
+
+/// As krylith_problem_csr, with row pointers of 64 bits and columns of 32.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_csr64_32(
+    rows: i64,
+    entries: i64,
+    row_ptr: *const i64,
+    col: *const i32,
+    values: *const f64,
+    block: i32,
+    memory: Option<&Memory>,
+    problem: Option<&mut MaybeUninit<*mut Problem>>,
+) -> Status {
+    guard(|| hand_over(problem, csr(rows, entries, row_ptr, col, values, block, memory)?))
+}
+
+/// A matrix of square blocks: `row_ptr` has block_rows + 1 offsets into `col`, which has `blocks` block
+/// columns, ascending in each block row; `values` has block × block numbers for each, row by row. Row pointers
+/// may count from 1. The arrays are copied.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_bsr(
+    block: i32,
+    block_rows: i64,
+    blocks: i64,
+    row_ptr: *const i32,
+    col: *const i32,
+    values: *const f64,
+    memory: Option<&Memory>,
+    problem: Option<&mut MaybeUninit<*mut Problem>>,
+) -> Status {
+    guard(|| hand_over(problem, bsr(block, block_rows, blocks, row_ptr, col, values, memory)?))
+}
+
+/// As krylith_problem_bsr, with indices of 64 bits.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_bsr64(
+    block: i32,
+    block_rows: i64,
+    blocks: i64,
+    row_ptr: *const i64,
+    col: *const i64,
+    values: *const f64,
+    memory: Option<&Memory>,
+    problem: Option<&mut MaybeUninit<*mut Problem>>,
+) -> Status {
+    guard(|| hand_over(problem, bsr(block, block_rows, blocks, row_ptr, col, values, memory)?))
+}
+
+/// A⊗M + τB⊗L, as space-time methods make it: A and B are dense, stages × stages, row by row on the host; M and
+/// L are problems of one matrix each, with the same blocks. Component c at node i of stage k is number (i·block
+/// + c)·stages + k of a vector.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_kronecker(
+    stages: i32,
+    a: *const f64,
+    b: *const f64,
+    tau: f64,
+    m: Option<&Problem>,
+    l: Option<&Problem>,
+    problem: Option<&mut MaybeUninit<*mut Problem>>,
+) -> Status {
+    guard(|| {
+        let s = length(stages.into(), "stages")?;
+        let dense = |from, what| Dense::new(s, s, slice(from, s * s, what)?.to_vec());
+        let term = |of: &Problem| match &of.system.terms().terms[..] {
+            [(_, matrix)] if of.system.stages() == 1 => Ok(matrix.clone().into_owned()),
+            _ => Err(Error::invalid("M and L of a Kronecker sum are problems of one matrix each")),
+        };
+        let (m, l) = (term(given(m, "m")?)?, term(given(l, "l")?)?);
+        let entries = m.stored() + l.stored();
+        let sum = KroneckerSum::new(dense(a, "a")?, dense(b, "b")?, tau, m, l)?;
+        let system = System::kronecker(&sum)?.into_owned();
+        hand_over(problem, Problem::of(system, entries, "A⊗M + τB⊗L"))
+    })
+}
+
+/// The rows that this rank of a parallel program holds, of a system whose rows all ranks bring. Collective.
+/// Vectors of a solver are then this rank's rows, in the order given here.
+///
+/// `comm` is the communicator's Fortran handle, by MPI_Comm_c2f in C. `numbers` has the global number of each
+/// own block row, counted from 0, and a null pointer means that ranks hold runs of rows, one after the other.
+/// Columns are global block columns, in any order. MPI must have been started with MPI_THREAD_SERIALIZED at
+/// least. For a library that was built with MPI.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_distributed(
+    comm: i32,
+    block: i32,
+    block_rows: i64,
+    blocks: i64,
+    numbers: *const i64,
+    row_ptr: *const i64,
+    col: *const i64,
+    values: *const f64,
+    problem: Option<&mut MaybeUninit<*mut Problem>>,
+) -> Status {
+    guard(|| hand_over(problem, distributed(comm, block, block_rows, blocks, numbers, row_ptr, col, values)?))
+}
+
+#[cfg(not(feature = "mpi"))]
+fn distributed(
+    _: i32,
+    _: i32,
+    _: i64,
+    _: i64,
+    _: *const i64,
+    _: *const i64,
+    _: *const i64,
+    _: *const f64,
+) -> Result<Problem> {
+    Err(Error::Unsupported(
+        "this library was built without MPI; `cargo xtask c --features mpi` builds one with it".into(),
+    )
+    .into())
+}
+
+#[cfg(feature = "mpi")]
+fn distributed(
+    comm: i32,
+    block: i32,
+    block_rows: i64,
+    blocks: i64,
+    numbers: *const i64,
+    row_ptr: *const i64,
+    col: *const i64,
+    values: *const f64,
+) -> Result<Problem> {
+    use krylith::comm::agree;
+    use krylith::partition::{RowBlocks, Rows};
+    // SAFETY: the caller's promise: a live communicator.
+    let comm = unsafe { krylith::comm::Mpi::from_handle(comm) }?;
+    let read = || {
+        let (n, blocks, b) =
+            (length(block_rows, "block_rows")?, length(blocks, "blocks")?, length(block.into(), "block")?);
+        let whole = |from: &[i64], what: &str| {
+            from.iter().map(|&i| length(i, what)).collect::<krylith::Result<Vec<usize>>>()
+        };
+        let wide = |from: &[i64], what: &str| {
+            from.iter().map(|&i| length(i, what).map(|i| i as u64)).collect::<krylith::Result<Vec<u64>>>()
+        };
+        let own = match numbers.is_null() {
+            true => None,
+            false => Some(wide(slice(numbers, n, "numbers")?, "a row's number")?),
+        };
+        let rows = RowBlocks {
+            row_ptr: whole(slice(row_ptr, n + 1, "row_ptr")?, "a row pointer")?,
+            col: wide(slice(col, blocks, "col")?, "a column")?,
+            values: slice(values, blocks * b * b, "values")?.to_vec(),
+        };
+        Ok((n, b, own, rows))
+    };
+    let (n, block, numbers, rows) = agree(&*comm, read())?;
+    let rows = match numbers {
+        Some(numbers) => Rows { numbers, block, terms: vec![(Dense::identity(1), rows)] },
+        None => Rows::in_runs(&*comm, block, n, rows)?,
+    };
+    let system = System::distributed(comm, rows)?;
+    let entries = system.terms().terms[0].1.stored();
+    Ok(Problem::of(system, entries, "distributed rows"))
+}
+
+/// The same system with a point for each node, `dimensions` (2 or 3) numbers each: subdomains are then boxes in
+/// space, and rigid modes are known.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_set_coordinates(
+    problem: Option<&mut Problem>,
+    dimensions: i32,
+    nodes: i64,
+    points: *const f64,
+) -> Status {
+    guard(|| {
+        let (d, n) = (dimensions as usize, length(nodes, "nodes")?);
+        if !(2..=3).contains(&dimensions) {
+            let message = format!("points of {dimensions} numbers; they have 2 or 3");
+            return Err(Error::invalid(message).into());
+        }
+        let points = slice(points, n * d, "points")?.chunks_exact(d);
+        let points: Vec<[f64; 3]> = points.map(|p| [p[0], p[1], if d == 3 { p[2] } else { 0.0 }]).collect();
+        change(problem, |system| system.with_coordinates(points))
+    })
+}
+
+/// The same system on a grid of nodes, numbered with x fastest.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_set_grid(
+    problem: Option<&mut Problem>,
+    nx: i64,
+    ny: i64,
+    nz: i64,
+) -> Status {
+    guard(|| {
+        let grid = [length(nx, "nx")?, length(ny, "ny")?, length(nz, "nz")?];
+        change(problem, |system| Ok(system.with_grid(grid)))
+    })
+}
+
+/// The same system with `count` vectors, one after the other, that the matrix maps to zero: no answer has a
+/// component in them. A null pointer means the constants that the matrix maps to zero.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_set_null_vectors(
+    problem: Option<&mut Problem>,
+    count: i32,
+    vectors: *const f64,
+) -> Status {
+    guard(|| {
+        change(problem, |system| {
+            let vectors = match vectors.is_null() {
+                true => system.constant_null_vectors()?,
+                false => columns(&system, count, vectors)?,
+            };
+            vectors.iter().try_for_each(|v| system.check_null_vector(v))?;
+            system.with_null_vectors(vectors)
+        })
+    })
+}
+
+/// The same system with one to eight vectors, one after the other, that the matrix maps nearly to zero: coarse
+/// levels have an unknown for each at every node. A null pointer means the rigid modes of an elastic body, for
+/// which coordinates must be known.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_set_near_null_vectors(
+    problem: Option<&mut Problem>,
+    count: i32,
+    vectors: *const f64,
+) -> Status {
+    guard(|| {
+        change(problem, |system| {
+            let vectors = match vectors.is_null() {
+                true => system.rigid_modes()?,
+                false => columns(&system, count, vectors)?,
+            };
+            system.with_near_null_vectors(vectors)
+        })
+    })
+}
+
+/// Unknowns that this process holds: the length of its vectors. 0 for a null pointer.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_unknowns(problem: Option<&Problem>) -> i64 {
+    problem.map_or(0, |problem| problem.system.own_len() as i64)
+}
+
+/// Unknowns of a node. 0 for a null pointer.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_block(problem: Option<&Problem>) -> i32 {
+    problem.map_or(0, |problem| problem.system.block() as i32)
+}
+
+/// Frees a problem; solvers that were made of it live on. A null pointer is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_free(problem: *mut Problem) {
+    free(problem);
+}
+
+/// Puts a changed system in the place of the one there was; after an error that one is still there.
+fn change(
+    problem: Option<&mut Problem>,
+    how: impl FnOnce(System<'static>) -> krylith::Result<System<'static>>,
+) -> Result<()> {
+    let problem = given(problem, "problem")?;
+    problem.system = how(problem.system.clone())?;
+    Ok(())
+}
+
+/// Vectors that stand one after the other.
+fn columns(system: &System, count: i32, vectors: *const f64) -> krylith::Result<Vec<Vec<f64>>> {
+    let (n, count) = (system.own_len(), length(count.into(), "count")?);
+    let numbers = slice(vectors, n * count, "vectors")?;
+    Ok(numbers.chunks_exact(n.max(1)).map(<[f64]>::to_vec).collect())
+}

@@ -1,0 +1,376 @@
+//! Problems on their devices, ready to be solved many times.
+
+use crate::arrays::{Memory, array, array_mut, length, slice_mut};
+use crate::functions::{Monitor, Watch};
+use crate::problem::{Problem, free, hand_over};
+use crate::solution::Solution;
+use crate::status::{Result, Status, given, guard, say, text};
+use krylith::solver::{Cancel, Refresh, host};
+use krylith::{Error, Observer, Options, Progress};
+use krylith_cli::words::{self, Language};
+use std::cell::Cell;
+use std::ffi::{c_char, c_void};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard};
+
+/// A problem on its device, ready to be solved many times. Threads that use the same one take turns.
+pub struct Solver {
+    state: Mutex<ManuallyDrop<State>>,
+    cancel: Cancel,
+    unknowns: usize,
+}
+
+struct State {
+    solver: krylith::Solver<'static>,
+    options: Options,
+    lines: Vec<String>,
+    watch: Watch,
+}
+
+thread_local! {
+    /// The solver whose monitor this thread runs.
+    static CALLED_BY: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Solver {
+    fn new(problem: &Problem, options: *const c_char) -> Result<Self> {
+        let options: Options = text(options, "options")?.parse()?;
+        let solver = krylith::Solver::new(problem.system.clone(), &options)?;
+        let (cancel, unknowns) = (solver.cancel_token(), problem.system.own_len());
+        let watch = Watch { monitor: None, user: std::ptr::null_mut() };
+        let state = State { solver, options, lines: problem.lines.clone(), watch };
+        Ok(Self { state: Mutex::new(ManuallyDrop::new(state)), cancel, unknowns })
+    }
+
+    /// The solver for this thread alone; a monitor that uses its own solver would wait for itself.
+    fn lock(&self) -> Result<MutexGuard<'_, ManuallyDrop<State>>> {
+        if CALLED_BY.get() == std::ptr::from_ref(self).addr() {
+            return Err(Error::invalid("a monitor cannot use the solver that calls it").into());
+        }
+        Ok(self.state.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    fn solve(
+        &self,
+        columns: usize,
+        b: *const f64,
+        x: *mut f64,
+        memory: Option<&Memory>,
+        mut each: impl FnMut(usize, Solution),
+    ) -> Result<()> {
+        let n = self.unknowns;
+        let len = n.checked_mul(columns).ok_or_else(|| Error::invalid(format!("{columns} columns")))?;
+        let (b, mut x) = (array(b, len, memory, "b")?, array_mut(x, len, memory, "x")?);
+        let state = &mut **self.lock()?;
+        self.cancel.reset();
+        for k in 0..columns {
+            let (b, x) = (b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n));
+            let solution = match state.watch.monitor {
+                None => state.solver.solve(b, x)?,
+                Some(_) => {
+                    let solver = std::ptr::from_ref(self).addr();
+                    let mut told = Told { watch: state.watch, solver, last: None };
+                    let solution = state.solver.solve_watched(b, x, &mut told)?;
+                    told.end(solution);
+                    solution
+                }
+            };
+            each(k, Solution::from(solution));
+            if solution.outcome() == krylith::Outcome::Interrupted {
+                // The columns that are left keep their guesses, and are told so.
+                let told = Solution { iterations: 0, ..Solution::from(solution) };
+                (k + 1..columns).for_each(|k| each(k, told));
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Solver {
+    /// In a forked process there are no threads to be joined, and nothing is freed.
+    fn drop(&mut self) {
+        if !host::is_forked() {
+            let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
+            // SAFETY: it is not used after this.
+            unsafe { ManuallyDrop::drop(state) };
+        }
+    }
+}
+
+/// A monitor that is told, and whose solver is noted meanwhile.
+struct Told {
+    watch: Watch,
+    solver: usize,
+    /// The last iteration that was told.
+    last: Option<usize>,
+}
+
+impl Told {
+    /// Who watches is asked whether to go on, and after the last iteration nobody is.
+    fn end(&mut self, solution: &krylith::solver::Solution) {
+        let (last, residual) = (solution.history.iterations, solution.history.residuals.last().copied());
+        if let Some(relative_residual) = residual.filter(|_| self.last != Some(last)) {
+            let _ =
+                self.progress(Progress { iteration: last, relative_residual, target: solution.target });
+        }
+    }
+}
+
+impl Observer for Told {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        self.last = Some(p.iteration);
+        CALLED_BY.set(self.solver);
+        let answer = self.watch.progress(p);
+        CALLED_BY.set(0);
+        answer
+    }
+}
+
+/// The solver behind a handle. Threads may share one, so it is never borrowed mutably.
+fn handle<'a>(solver: *mut Solver) -> krylith::Result<&'a Solver> {
+    // SAFETY: the caller's promise: a handle that is not freed during the call.
+    given(unsafe { solver.as_ref() }, "solver")
+}
+
+/// Puts a problem on a device and sets up the first attempt. `options` are key=value words, as in "method=gmres
+/// precond=ildu rtol=1e-8 device=cpu"; a null pointer or an empty text leaves everything open. Collective where
+/// the problem is distributed.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_new(
+    problem: Option<&Problem>,
+    options: *const c_char,
+    solver: Option<&mut MaybeUninit<*mut Solver>>,
+) -> Status {
+    guard(|| hand_over(solver, Solver::new(given(problem, "problem")?, options)?))
+}
+
+/// Solves A x = b from x, and overwrites x with the best solution found. `solution` may be a null pointer.
+/// Collective where the problem is distributed.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_solve(
+    solver: *mut Solver,
+    b: *const f64,
+    x: *mut f64,
+    memory: Option<&Memory>,
+    solution: Option<&mut MaybeUninit<Solution>>,
+) -> Status {
+    guard(|| {
+        let mut last = None;
+        handle(solver)?.solve(1, b, x, memory, |_, told| last = Some(told))?;
+        if let (Some(solution), Some(last)) = (solution, last) {
+            solution.write(last);
+        }
+        Ok(())
+    })
+}
+
+/// Solves for `columns` right-hand sides, which stand one after the other, as do their solutions. `solutions`
+/// has room for as many, or is a null pointer.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_solve_columns(
+    solver: *mut Solver,
+    columns: i32,
+    b: *const f64,
+    x: *mut f64,
+    memory: Option<&Memory>,
+    solutions: *mut Solution,
+) -> Status {
+    guard(|| {
+        let columns = length(columns.into(), "columns")?;
+        handle(solver)?.solve(columns, b, x, memory, |k, told| {
+            if !solutions.is_null() {
+                // SAFETY: the caller's promise: there is room for `columns` of them.
+                unsafe { solutions.add(k).write(told) }
+            }
+        })
+    })
+}
+
+/// New values of a term under the same pattern, in the order in which the matrix was given. The term is 0, but
+/// for L of A⊗M + τB⊗L, which is 1. The preconditioner is refreshed; krylith_solver_set_refresh changes that.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_update_values(
+    solver: *mut Solver,
+    term: i32,
+    count: i64,
+    values: *const f64,
+    memory: Option<&Memory>,
+) -> Status {
+    guard(|| {
+        let values = array(values, length(count, "count")?, memory, "values")?;
+        let term = length(term.into(), "term")?;
+        Ok(handle(solver)?.lock()?.solver.update_term(term, values)?)
+    })
+}
+
+/// A new τ of A⊗M + τB⊗L.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_set_tau(solver: *mut Solver, tau: f64) -> Status {
+    guard(|| Ok(handle(solver)?.lock()?.solver.set_tau(tau)?))
+}
+
+/// What becomes of the preconditioner when values change: "keep", "refresh" (as it is at first) or "rebuild".
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_set_refresh(solver: *mut Solver, refresh: *const c_char) -> Status {
+    guard(|| {
+        let refresh: Refresh = text(refresh, "refresh")?.parse()?;
+        handle(solver)?.lock()?.solver.set_refresh(refresh);
+        Ok(())
+    })
+}
+
+/// Tolerances and the limit of iterations of solves from now on. A negative number leaves what the options say.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_set_tolerance(
+    solver: *mut Solver,
+    rtol: f64,
+    atol: f64,
+    max_iters: i64,
+) -> Status {
+    guard(|| {
+        let state = &mut **handle(solver)?.lock()?;
+        let mut options = state.options.clone();
+        let set = |to: &mut Option<f64>, value: f64| {
+            if value >= 0.0 || value.is_nan() {
+                *to = Some(value);
+            }
+        };
+        set(&mut options.rtol, rtol);
+        set(&mut options.atol, atol);
+        options.max_iters = usize::try_from(max_iters).ok().or(options.max_iters);
+        let stop = options.settled()?.stop_of(state.solver.problem().unknowns());
+        state.solver.set_stop(stop);
+        Ok(())
+    })
+}
+
+/// A function that solves from now on tell of their progress, or none. It is called on a thread of the solver
+/// while the caller waits.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_set_monitor(
+    solver: *mut Solver,
+    monitor: Monitor,
+    user: *mut c_void,
+) -> Status {
+    guard(|| {
+        handle(solver)?.lock()?.watch = Watch { monitor, user };
+        Ok(())
+    })
+}
+
+/// y ← A x on the device.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_multiply(
+    solver: *mut Solver,
+    x: *const f64,
+    y: *mut f64,
+    memory: Option<&Memory>,
+) -> Status {
+    guard(|| {
+        let solver = handle(solver)?;
+        let n = solver.unknowns;
+        let (x, y) = (array(x, n, memory, "x")?, array_mut(y, n, memory, "y")?);
+        Ok(solver.lock()?.solver.multiply(x, y)?)
+    })
+}
+
+/// y ← P⁻¹ x by the preconditioner that is set up; a copy where there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_precondition(
+    solver: *mut Solver,
+    x: *const f64,
+    y: *mut f64,
+    memory: Option<&Memory>,
+) -> Status {
+    guard(|| {
+        let solver = handle(solver)?;
+        let n = solver.unknowns;
+        let (x, y) = (array(x, n, memory, "x")?, array_mut(y, n, memory, "y")?);
+        Ok(solver.lock()?.solver.precondition(x, y)?)
+    })
+}
+
+/// Stops the solve that another thread has under way; its x is the best so far. May be called in a signal
+/// handler.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_cancel(solver: *mut Solver) {
+    if let Ok(solver) = handle(solver) {
+        solver.cancel.cancel();
+    }
+}
+
+/// Relative residuals of the last solve, one an iteration after that of the first guess: `*count` of them, of
+/// which as many as there is room for are written to `residuals`.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_residuals(
+    solver: Option<&Solver>,
+    room: i64,
+    residuals: *mut f64,
+    count: Option<&mut MaybeUninit<i64>>,
+) -> Status {
+    guard(|| {
+        let state = given(solver, "solver")?.lock()?;
+        let all = &state.solver.solution().history.residuals;
+        let room = length(room, "room")?.min(all.len());
+        slice_mut(residuals, room, "residuals")?.copy_from_slice(&all[..room]);
+        if let Some(count) = count {
+            count.write(all.len() as i64);
+        }
+        Ok(())
+    })
+}
+
+/// The last solve in a table, as the krylith command prints it: system, device, method, outcome, residual,
+/// time. The text is the calling thread's, until it asks for another.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_summary(solver: Option<&Solver>) -> *const c_char {
+    told(solver, |state| words::text(state.lines.clone(), state.solver.solution(), &state.options))
+}
+
+/// Why the last solve did not converge and what to try; empty where it did. The text is the calling thread's,
+/// until it asks for another.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_advice(solver: Option<&Solver>) -> *const c_char {
+    told(solver, |state| match state.solver.solution() {
+        solution if solution.converged() => String::new(),
+        solution => words::verdict("krylith", solution, &state.options, Language::Text),
+    })
+}
+
+fn told(solver: Option<&Solver>, words: impl FnOnce(&State) -> String) -> *const c_char {
+    let mut text = String::new();
+    guard(|| {
+        text = words(&**given(solver, "solver")?.lock()?);
+        Ok(())
+    });
+    say(text)
+}
+
+/// Frees a solver and what is on its device. A null pointer is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_free(solver: *mut Solver) {
+    free(solver);
+}
+
+/// A whole solve: as krylith_solver_new, krylith_solver_solve and krylith_solver_free.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solve(
+    problem: Option<&Problem>,
+    options: *const c_char,
+    b: *const f64,
+    x: *mut f64,
+    memory: Option<&Memory>,
+    solution: Option<&mut MaybeUninit<Solution>>,
+) -> Status {
+    guard(|| {
+        let mut last = None;
+        Solver::new(given(problem, "problem")?, options)?
+            .solve(1, b, x, memory, |_, told| last = Some(told))?;
+        if let (Some(solution), Some(last)) = (solution, last) {
+            solution.write(last);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,21 @@
+/* What the test programs have in common. */
+#include <krylith.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(what)                                                                                                   \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "%s:%d: %s does not hold; last error: %s\n", __FILE__, __LINE__, #what,                    \
+                    krylith_last_error());                                                                             \
+            exit(EXIT_FAILURE);                                                                                        \
+        }                                                                                                              \
+    } while (0)
+
+/* A call that fails, with this status, and these words in its text. */
+#define REFUSED(call, wanted, words)                                                                                   \
+    do {                                                                                                               \
+        EXPECT((call) == (wanted));                                                                                    \
+        EXPECT(strstr(krylith_last_error(), words) != NULL);                                                           \
+    } while (0)
