@@ -72,6 +72,12 @@ fn install(build: &[&str], folder: &str, prefix: &Path) -> Result<(), String> {
         let shared = format!("libkrylith.so.{version}");
         fs::copy(built.join("libkrylith_c.so"), lib.join(&shared))?;
         fs::copy(built.join("libkrylith_c.a"), lib.join("libkrylith.a"))?;
+        if folder == "release" {
+            // Line numbers, which are most of the bytes; without `strip` they stay.
+            works(
+                Command::new("strip").arg("--strip-debug").args([&shared, "libkrylith.a"]).current_dir(&lib),
+            );
+        }
         for link in [format!("libkrylith.so.{}", compatible(&version)), "libkrylith.so".into()] {
             let _ = fs::remove_file(lib.join(&link)); // none, at the first time
             symlink(&shared, lib.join(link))?;
@@ -145,6 +151,7 @@ fn test(prefix: &Path) -> Result<String, String> {
     let package = root().join("crates/krylith-c");
     let mut sources = files(&package.join("examples"))?;
     sources.extend(files(&package.join("tests/programs"))?);
+    sources.extend(of_document("docs/c.md", &programs)?);
     let mut count = 0;
     for source in sources.iter().filter(|file| file.extension().is_none_or(|e| e != "h")) {
         let name = source.file_name().unwrap_or_default().to_string_lossy().replace('.', "_");
@@ -172,6 +179,26 @@ fn test(prefix: &Path) -> Result<String, String> {
     Ok(format!("{count} programs in C, C++ and Fortran"))
 }
 
+/// The whole programs of a document, each in a file of its own.
+fn of_document(name: &str, to: &Path) -> Result<Vec<PathBuf>, String> {
+    let text = fs::read_to_string(root().join(name)).map_err(|e| format!("{name}: {e}"))?;
+    let mut found = Vec::new();
+    for (number, block) in text.split("\n```").enumerate() {
+        let Some((language, code)) = block.split_once('\n') else { continue };
+        let ending = match language {
+            "c" | "cpp" => language,
+            "fortran" => "f90",
+            _ => continue,
+        };
+        if code.contains("int main(") || code.contains("end program") {
+            let file = to.join(format!("document_{number}.{ending}"));
+            fs::write(&file, code).map_err(|e| format!("{}: {e}", file.display()))?;
+            found.push(file);
+        }
+    }
+    if found.is_empty() { Err(format!("{name} has no programs")) } else { Ok(found) }
+}
+
 /// Source files of a folder, in order.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -195,12 +222,17 @@ fn compile(
         Ok::<Vec<String>, String>(text.split_whitespace().map(String::from).collect())
     };
     let (plain, parallel, flags) = match source.extension().and_then(|e| e.to_str()) {
-        Some("c") => ("gcc", "mpicc", ["-std=c11", "-Wpedantic", "-Wextra"]),
-        Some("cpp") => ("g++", "mpicxx", ["-std=c++17", "-Wpedantic", "-Wextra"]),
-        _ => ("gfortran", "mpifort", ["-std=f2018", "-Wextra", "-Wno-uninitialized"]),
+        Some("c") => ("gcc", "mpicc", &["-std=c11", "-Wpedantic", "-Wextra"][..]),
+        Some("cpp") => ("g++", "mpicxx", &["-std=c++17", "-Wpedantic", "-Wextra"][..]),
+        // It takes every allocatable for one that is not set.
+        _ => (
+            "gfortran",
+            "mpifort",
+            &["-std=f2018", "-Wextra", "-Wno-uninitialized", "-Wno-maybe-uninitialized"][..],
+        ),
     };
     let mut compiler = Command::new(if of_ranks { parallel } else { plain });
-    compiler.args(flags).args(["-O1", "-g", "-Wall", "-Werror"]).args(pkg_config(&["--cflags"])?);
+    compiler.args(flags).args(["-g", "-Wall", "-Werror"]).args(pkg_config(&["--cflags"])?);
     if source.extension().is_some_and(|e| e == "f90") {
         // Module files go beside the program.
         compiler.arg("-J").arg(program.parent().unwrap_or(prefix));

@@ -480,10 +480,10 @@ contains
         class(krylith_solver), intent(in) :: self
         real(c_double), allocatable :: all(:)
         real(c_double) :: none(1)
-        integer(c_int64_t) :: count
-        call finish(c_residuals(self%handle, 0_c_int64_t, none, count))
-        allocate (all(count))
-        call finish(c_residuals(self%handle, count, all, count))
+        integer(c_int64_t) :: room, count
+        call finish(c_residuals(self%handle, 0_c_int64_t, none, room))
+        allocate (all(room))
+        call finish(c_residuals(self%handle, room, all, count))
     end function
 
     function solver_summary(self) result(text)
