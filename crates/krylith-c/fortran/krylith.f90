@@ -66,8 +66,11 @@ module krylith
         generic :: bsr => bsr32, bsr64
         !> (a, b, tau, m, l [, stat, errmsg]): the sum of the Kronecker products of A with M and of tau B with L.
         procedure :: kronecker
-        !> (comm, block, row_ptr, col, values [, numbers, stat, errmsg]): block rows of this rank; all count from 0, as comm%mpi_val.
-        procedure :: distributed
+        !> (comm, columns, row_ptr, col, values [, block, stat, errmsg]): rows of this rank, of a matrix with so many columns
+        !> whose rows ranks hold in runs. comm is comm%mpi_val of module mpi_f08.
+        procedure :: distributed_csr
+        !> (comm, block, row_ptr, col, values [, numbers, stat, errmsg]): block rows of this rank, by their numbers or in runs.
+        procedure :: distributed_bsr
         !> (points [, stat, errmsg]): points(:, i) is that of node i.
         procedure :: set_coordinates
         !> (nx, ny, nz [, stat, errmsg]): nodes on a grid, numbered with x fastest.
@@ -233,7 +236,22 @@ contains
             l%handle, self%handle), stat, errmsg)
     end subroutine
 
-    subroutine distributed(self, comm, block, row_ptr, col, values, numbers, stat, errmsg)
+    subroutine distributed_csr(self, comm, columns, row_ptr, col, values, block, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        integer, intent(in) :: comm
+        integer(c_int64_t), intent(in) :: columns
+        integer(c_int64_t), intent(in), contiguous :: row_ptr(:), col(:)
+        real(c_double), intent(in), contiguous :: values(:)
+        integer, intent(in), optional :: block
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call self%free()
+        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
+        call finish(c_distributed_csr(int(comm, c_int32_t), size(row_ptr) - 1_c_int64_t, columns, size(values, kind=c_int64_t), &
+            row_ptr, col, values, chosen(block), self%handle), stat, errmsg)
+    end subroutine
+
+    subroutine distributed_bsr(self, comm, block, row_ptr, col, values, numbers, stat, errmsg)
         class(krylith_problem), intent(inout) :: self
         integer, intent(in) :: comm, block
         integer(c_int64_t), intent(in), contiguous :: row_ptr(:), col(:)
@@ -246,13 +264,10 @@ contains
         if (.not. fits(size(row_ptr), size(col), size(values), block * block, stat, errmsg)) return
         own = c_null_ptr
         if (present(numbers)) then
-            if (size(numbers) /= size(row_ptr) - 1) then
-                call refuse("numbers has one for each block row", stat, errmsg)
-                return
-            end if
+            if (.not. same(size(numbers, kind=c_int64_t), size(row_ptr) - 1_c_int64_t, "numbers", stat, errmsg)) return
             own = c_loc(numbers)
         end if
-        call finish(c_distributed(int(comm, c_int32_t), int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, &
+        call finish(c_distributed_bsr(int(comm, c_int32_t), int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, &
             size(col, kind=c_int64_t), own, row_ptr, col, values, self%handle), stat, errmsg)
     end subroutine
 

@@ -68,8 +68,17 @@ module krylith_c
             type(c_ptr), value :: m, l
             type(c_ptr), intent(inout) :: problem
         end function
-        integer(c_int) function c_distributed(comm, block, rows, blocks, numbers, row_ptr, col, values, problem) &
-            bind(c, name="krylith_problem_distributed")
+        integer(c_int) function c_distributed_csr(comm, rows, columns, entries, row_ptr, col, values, block, problem) &
+            bind(c, name="krylith_problem_distributed_csr")
+            import :: c_int, c_int32_t, c_int64_t, c_double, c_ptr
+            integer(c_int32_t), value :: comm, block
+            integer(c_int64_t), value :: rows, columns, entries
+            integer(c_int64_t), intent(in) :: row_ptr(*), col(*)
+            real(c_double), intent(in) :: values(*)
+            type(c_ptr), intent(inout) :: problem
+        end function
+        integer(c_int) function c_distributed_bsr(comm, block, rows, blocks, numbers, row_ptr, col, values, problem) &
+            bind(c, name="krylith_problem_distributed_bsr")
             import :: c_int, c_int32_t, c_int64_t, c_double, c_ptr
             integer(c_int32_t), value :: comm, block
             integer(c_int64_t), value :: rows, blocks

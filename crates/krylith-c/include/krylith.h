@@ -188,22 +188,35 @@ krylith_status krylith_problem_kronecker(int32_t stages,
                                          const krylith_problem *l,
                                          krylith_problem **problem);
 
-/// The rows that this rank of a parallel program holds, of a system whose rows all ranks bring. Collective.
-/// Vectors of a solver are then this rank's rows, in the order given here.
+/// The rows that this rank of a parallel program holds, of a scalar matrix whose rows the ranks hold in runs, one
+/// after the other; columns are those of the whole matrix. Collective. Vectors of a solver are then this rank's
+/// rows.
 ///
-/// `comm` is the communicator's Fortran handle, by MPI_Comm_c2f in C. `numbers` has the global number of each
-/// own block row, counted from 0, and a null pointer means that ranks hold runs of rows, one after the other.
-/// Columns are global block columns, in any order. MPI must have been started with MPI_THREAD_SERIALIZED at
-/// least. For a library that was built with MPI.
-krylith_status krylith_problem_distributed(int32_t comm,
-                                           int32_t block,
-                                           int64_t block_rows,
-                                           int64_t blocks,
-                                           const int64_t *numbers,
-                                           const int64_t *row_ptr,
-                                           const int64_t *col,
-                                           const double *values,
-                                           krylith_problem **problem);
+/// `comm` is the communicator's Fortran handle, by MPI_Comm_c2f in C; MPI must have been started with
+/// MPI_THREAD_SERIALIZED at least. `columns` is the order of the whole matrix. `block` is as for
+/// krylith_problem_csr, and divides the rows of each rank. For a library that was built with MPI.
+krylith_status krylith_problem_distributed_csr(int32_t comm,
+                                               int64_t rows,
+                                               int64_t columns,
+                                               int64_t entries,
+                                               const int64_t *row_ptr,
+                                               const int64_t *col,
+                                               const double *values,
+                                               int32_t block,
+                                               krylith_problem **problem);
+
+/// As krylith_problem_distributed_csr, with square blocks as those of krylith_problem_bsr, and rows in any order:
+/// `numbers` has the number of each own block row in the whole matrix, and a null pointer means runs of rows.
+/// Columns are block columns of the whole matrix, in any order within a row.
+krylith_status krylith_problem_distributed_bsr(int32_t comm,
+                                               int32_t block,
+                                               int64_t block_rows,
+                                               int64_t blocks,
+                                               const int64_t *numbers,
+                                               const int64_t *row_ptr,
+                                               const int64_t *col,
+                                               const double *values,
+                                               krylith_problem **problem);
 
 /// The same system with a point for each node, `dimensions` (2 or 3) numbers each: subdomains are then boxes in
 /// space, and rigid modes are known.

@@ -185,16 +185,27 @@ public:
         return Problem(made);
     }
 
-    /// The block rows of this rank; `comm` is MPI_Comm_c2f of the communicator. An empty `numbers` means runs of rows in the order of ranks.
-    static Problem distributed(int comm, int block, const std::vector<std::int64_t> &numbers, const std::vector<std::int64_t> &row_ptr,
-                               const std::vector<std::int64_t> &col, const std::vector<double> &values) {
+    /// The rows of this rank, of a scalar matrix whose rows ranks hold in runs; `comm` is MPI_Comm_c2f of the communicator, `columns` the
+    /// order of the whole matrix.
+    static Problem distributed_csr(int comm, std::int64_t columns, const std::vector<std::int64_t> &row_ptr,
+                                   const std::vector<std::int64_t> &col, const std::vector<double> &values, int block = 0) {
+        if (row_ptr.empty()) detail::wrong("row_ptr is empty; it has one number more than there are rows");
+        detail::same(detail::size(col), detail::size(values), "col");
+        krylith_problem *made = nullptr;
+        check(krylith_problem_distributed_csr(comm, detail::size(row_ptr) - 1, columns, detail::size(values), row_ptr.data(), col.data(),
+                                              values.data(), block, &made));
+        return Problem(made);
+    }
+
+    /// The block rows of this rank. An empty `numbers` means runs of rows in the order of ranks.
+    static Problem distributed_bsr(int comm, int block, const std::vector<std::int64_t> &numbers, const std::vector<std::int64_t> &row_ptr,
+                                   const std::vector<std::int64_t> &col, const std::vector<double> &values) {
         if (row_ptr.empty()) detail::wrong("row_ptr is empty; it has one number more than there are block rows");
         detail::same(detail::size(values), detail::size(col) * block * block, "values");
         if (!numbers.empty()) detail::same(detail::size(numbers), detail::size(row_ptr) - 1, "numbers");
         krylith_problem *made = nullptr;
-        check(krylith_problem_distributed(comm, block, detail::size(row_ptr) - 1, detail::size(col),
-                                          numbers.empty() ? nullptr : numbers.data(), row_ptr.data(), col.data(), values.data(),
-                                          &made));
+        check(krylith_problem_distributed_bsr(comm, block, detail::size(row_ptr) - 1, detail::size(col),
+                                              numbers.empty() ? nullptr : numbers.data(), row_ptr.data(), col.data(), values.data(), &made));
         return Problem(made);
     }
 

@@ -6,11 +6,14 @@
 
 // C has no `unsafe`: pointers are what the header says of them, and what can be checked of them is.
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
+#![allow(clippy::enum_variant_names)] // enumerators of C share one space of names
 
 // In the order in which the header has them.
 mod status;
 
 mod arrays;
+
+mod distributed;
 
 mod problem;
 

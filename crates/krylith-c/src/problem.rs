@@ -1,6 +1,7 @@
 //! Systems without their right-hand sides.
 
 use crate::arrays::{Memory, array, length, slice};
+use crate::distributed;
 use crate::status::{Result, Status, given, guard};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::memory::{Array, Number};
@@ -17,7 +18,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn of(system: System<'static>, entries: usize, format: &str) -> Self {
+    pub fn of(system: System<'static>, entries: usize, format: &str) -> Self {
         Self { lines: words::system(&system, entries, format), system }
     }
 }
@@ -193,15 +194,35 @@ pub extern "C" fn krylith_problem_kronecker(
     })
 }
 
-/// The rows that this rank of a parallel program holds, of a system whose rows all ranks bring. Collective.
-/// Vectors of a solver are then this rank's rows, in the order given here.
+/// The rows that this rank of a parallel program holds, of a scalar matrix whose rows the ranks hold in runs, one
+/// after the other; columns are those of the whole matrix. Collective. Vectors of a solver are then this rank's
+/// rows.
 ///
-/// `comm` is the communicator's Fortran handle, by MPI_Comm_c2f in C. `numbers` has the global number of each
-/// own block row, counted from 0, and a null pointer means that ranks hold runs of rows, one after the other.
-/// Columns are global block columns, in any order. MPI must have been started with MPI_THREAD_SERIALIZED at
-/// least. For a library that was built with MPI.
+/// `comm` is the communicator's Fortran handle, by MPI_Comm_c2f in C; MPI must have been started with
+/// MPI_THREAD_SERIALIZED at least. `columns` is the order of the whole matrix. `block` is as for
+/// krylith_problem_csr, and divides the rows of each rank. For a library that was built with MPI.
 #[unsafe(no_mangle)]
-pub extern "C" fn krylith_problem_distributed(
+pub extern "C" fn krylith_problem_distributed_csr(
+    comm: i32,
+    rows: i64,
+    columns: i64,
+    entries: i64,
+    row_ptr: *const i64,
+    col: *const i64,
+    values: *const f64,
+    block: i32,
+    problem: Option<&mut MaybeUninit<*mut Problem>>,
+) -> Status {
+    guard(|| {
+        hand_over(problem, distributed::csr(comm, [rows, columns, entries], row_ptr, col, values, block)?)
+    })
+}
+
+/// As krylith_problem_distributed_csr, with square blocks as those of krylith_problem_bsr, and rows in any order:
+/// `numbers` has the number of each own block row in the whole matrix, and a null pointer means runs of rows.
+/// Columns are block columns of the whole matrix, in any order within a row.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_distributed_bsr(
     comm: i32,
     block: i32,
     block_rows: i64,
@@ -212,69 +233,10 @@ pub extern "C" fn krylith_problem_distributed(
     values: *const f64,
     problem: Option<&mut MaybeUninit<*mut Problem>>,
 ) -> Status {
-    guard(|| hand_over(problem, distributed(comm, block, block_rows, blocks, numbers, row_ptr, col, values)?))
-}
-
-#[cfg(not(feature = "mpi"))]
-fn distributed(
-    _: i32,
-    _: i32,
-    _: i64,
-    _: i64,
-    _: *const i64,
-    _: *const i64,
-    _: *const i64,
-    _: *const f64,
-) -> Result<Problem> {
-    Err(Error::Unsupported(
-        "this library was built without MPI; `cargo xtask c --features mpi` builds one with it".into(),
-    )
-    .into())
-}
-
-#[cfg(feature = "mpi")]
-fn distributed(
-    comm: i32,
-    block: i32,
-    block_rows: i64,
-    blocks: i64,
-    numbers: *const i64,
-    row_ptr: *const i64,
-    col: *const i64,
-    values: *const f64,
-) -> Result<Problem> {
-    use krylith::comm::agree;
-    use krylith::partition::{RowBlocks, Rows};
-    // SAFETY: the caller's promise: a live communicator.
-    let comm = unsafe { krylith::comm::Mpi::from_handle(comm) }?;
-    let read = || {
-        let (n, blocks, b) =
-            (length(block_rows, "block_rows")?, length(blocks, "blocks")?, length(block.into(), "block")?);
-        let whole = |from: &[i64], what: &str| {
-            from.iter().map(|&i| length(i, what)).collect::<krylith::Result<Vec<usize>>>()
-        };
-        let wide = |from: &[i64], what: &str| {
-            from.iter().map(|&i| length(i, what).map(|i| i as u64)).collect::<krylith::Result<Vec<u64>>>()
-        };
-        let own = match numbers.is_null() {
-            true => None,
-            false => Some(wide(slice(numbers, n, "numbers")?, "a row's number")?),
-        };
-        let rows = RowBlocks {
-            row_ptr: whole(slice(row_ptr, n + 1, "row_ptr")?, "a row pointer")?,
-            col: wide(slice(col, blocks, "col")?, "a column")?,
-            values: slice(values, blocks * b * b, "values")?.to_vec(),
-        };
-        Ok((n, b, own, rows))
-    };
-    let (n, block, numbers, rows) = agree(&*comm, read())?;
-    let rows = match numbers {
-        Some(numbers) => Rows { numbers, block, terms: vec![(Dense::identity(1), rows)] },
-        None => Rows::in_runs(&*comm, block, n, rows)?,
-    };
-    let system = System::distributed(comm, rows)?;
-    let entries = system.terms().terms[0].1.stored();
-    Ok(Problem::of(system, entries, "distributed rows"))
+    guard(|| {
+        let sizes = [block.into(), block_rows, blocks];
+        hand_over(problem, distributed::bsr(comm, sizes, numbers, row_ptr, col, values)?)
+    })
 }
 
 /// The same system with a point for each node, `dimensions` (2 or 3) numbers each: subdomains are then boxes in

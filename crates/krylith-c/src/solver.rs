@@ -112,8 +112,7 @@ impl Told {
     fn end(&mut self, solution: &krylith::solver::Solution) {
         let (last, residual) = (solution.history.iterations, solution.history.residuals.last().copied());
         if let Some(relative_residual) = residual.filter(|_| self.last != Some(last)) {
-            let _ =
-                self.progress(Progress { iteration: last, relative_residual, target: solution.target });
+            let _ = self.progress(Progress { iteration: last, relative_residual, target: solution.target });
         }
     }
 }

@@ -123,7 +123,7 @@ pub fn newton<'py>(
         let options: Options = options.parse()?;
         let forcing = forcing.parse()?;
         let newton = NewtonOptions { rtol, atol, max_steps: maxiter, forcing, ..NewtonOptions::default() };
-        let grouping = system.problem.grouping()?;
+        let grouping = system.problem.grouping(0)?;
         let entries = vec![0.0; grouping.map_or(0, |grouping| grouping.entries())];
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
         let mut functions = Functions { pattern, grouping, entries, residual, jacobian, raised };

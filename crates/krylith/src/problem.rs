@@ -1,7 +1,7 @@
 //! What is to be solved: the matrix or the sum of terms, who holds which rows of it, and what is known beside its numbers.
 
 use crate::comm::{Communicator, Solo};
-use crate::io::parts::suited_block;
+use crate::io::parts::{run_of_rows, suited_block};
 use crate::matrix::{Bsr, Csr, Dense, Grouping, KroneckerSum};
 use crate::memory::Numbers;
 use crate::operator::Terms;
@@ -40,25 +40,15 @@ pub struct Problem<'a> {
     pub(crate) near: Cow<'a, [Vec<f64>]>,
     pub(crate) subdomains: Option<LocalSubdomains>,
     pub(crate) stages: Option<(Dense, Dense)>,
-    pub(crate) scalars: Option<Arc<Scalars>>,
+    pub(crate) given: Option<Arc<Given>>,
 }
 
-/// A scalar matrix whose entries stand in larger blocks.
-pub(crate) struct Scalars {
-    matrix: Csr,
-    /// Found out by the first update.
-    grouping: OnceLock<Grouping>,
-}
-
-impl Scalars {
-    /// Where each entry stands in the blocks.
-    fn grouping(&self, blocks: &Bsr) -> Result<&Grouping> {
-        if let Some(grouping) = self.grouping.get() {
-            return Ok(grouping);
-        }
-        let grouping = Grouping::new(&self.matrix, blocks)?;
-        Ok(self.grouping.get_or_init(|| grouping))
-    }
+/// In which order new values come, where it is not that in which a term is stored.
+pub(crate) enum Given {
+    /// The entries of a scalar matrix; where they stand in the blocks is found out by the first update.
+    Scalars(Csr, OnceLock<Grouping>),
+    /// By term, where what a rank has brought stands.
+    Rows(Vec<Option<Grouping>>),
 }
 
 /// What one thread of a solver works on: a problem of one process, or one GPU's part of it.
@@ -119,7 +109,7 @@ impl<'a> Problem<'a> {
             near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
-            scalars: None,
+            given: None,
         };
         problem.square()
     }
@@ -158,24 +148,36 @@ impl<'a> Problem<'a> {
             return Problem::csr(a);
         }
         let blocks = Bsr::from_csr(a, block)?;
-        let scalars = Scalars { matrix: a.clone(), grouping: OnceLock::new() };
-        Ok(Problem { scalars: Some(Arc::new(scalars)), ..Problem::bsr(&blocks)?.into_owned() })
+        let given = Given::Scalars(a.clone(), OnceLock::new());
+        Ok(Problem { given: Some(Arc::new(given)), ..Problem::bsr(&blocks)?.into_owned() })
     }
 
-    /// Where the entries of the scalar matrix stand in the blocks that [`csr_in_blocks`](Self::csr_in_blocks) has made of it; `None` for
-    /// a problem made otherwise.
+    /// Where new values of a term, in the order in which the matrix was given, stand among those that are stored: for scalar matrices in
+    /// blocks, and rows of ranks. `None` where both orders are the same.
     ///
     /// # Errors
-    /// None, as long as the problem is the one that was made.
-    pub fn grouping(&self) -> Result<Option<&Grouping>> {
-        self.scalars.as_ref().map(|scalars| scalars.grouping(&self.terms.terms[0].1)).transpose()
+    /// A fault of Krylith's own.
+    pub fn grouping(&self, term: usize) -> Result<Option<&Grouping>> {
+        match self.given.as_deref() {
+            None => Ok(None),
+            Some(Given::Rows(terms)) => Ok(terms.get(term).and_then(Option::as_ref)),
+            Some(Given::Scalars(matrix, known)) => match known.get() {
+                Some(grouping) => Ok(Some(grouping)),
+                None => {
+                    let grouping = Grouping::new(matrix, &self.terms.terms[0].1)?;
+                    Ok(Some(known.get_or_init(|| grouping)))
+                }
+            },
+        }
     }
 
-    /// Values of the blocks from those of the scalar matrix, into `to`; false where the problem was made otherwise.
-    pub(crate) fn gather(&self, values: Numbers, to: &mut Vec<f64>) -> Result<bool> {
-        let Some(grouping) = self.grouping()? else { return Ok(false) };
+    /// Values of a term as they are stored from those in the order in which it was given, into `to`; false where both are the same.
+    pub(crate) fn gather(&self, term: usize, values: Numbers, to: &mut Vec<f64>) -> Result<bool> {
+        let (Some(grouping), Some((_, stored))) = (self.grouping(term)?, self.terms.terms.get(term)) else {
+            return Ok(false);
+        };
         let mut scratch = Vec::new();
-        to.resize(self.terms.terms[0].1.stored(), 0.0);
+        to.resize(stored.stored(), 0.0);
         grouping.gather(values.on_host(&mut scratch)?, to)?;
         Ok(true)
     }
@@ -208,13 +210,45 @@ impl<'a> Problem<'a> {
         Problem::part(comm, part)
     }
 
+    /// As [`distributed`](Self::distributed), where ranks hold runs of rows of a scalar matrix, one after the other: columns are global. The rows are
+    /// put into square blocks of the order given, or without one of the order that suits the pattern. Collective.
+    ///
+    /// # Errors
+    /// On every rank alike: rows that are not as many together as there are columns, or on some rank no multiple of the block's; as
+    /// [`distribute`].
+    ///
+    /// ```
+    /// use krylith::{Problem, Solver, comm::Solo, matrix::Csr};
+    /// use std::sync::Arc;
+    /// let own = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?; // all there are
+    /// let problem = Problem::distributed_csr(Arc::new(Solo), &own, None)?;
+    /// let mut x = [0.0; 2];
+    /// Solver::new(&problem, &"device=cpu".parse()?)?.solve(&[3.0, 4.0], &mut x)?;
+    /// assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn distributed_csr(
+        comm: Arc<dyn Communicator>,
+        own: &Csr,
+        block: Option<usize>,
+    ) -> Result<Problem<'static>> {
+        let (rows, grouping) = run_of_rows(&*comm, own, block)?;
+        let mut part = distribute(&*comm, rows)?;
+        if let Some(grouping) = grouping {
+            let ordered = grouping.then(part.given.first().and_then(Option::as_ref));
+            part.given = vec![Some(ordered)];
+        }
+        Problem::part(comm, part)
+    }
+
     /// One rank's part of a system that is distributed already. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
     pub fn part(comm: Arc<dyn Communicator>, part: Part) -> Result<Problem<'static>> {
-        let Part { rows, terms, .. } = part;
-        Problem::local(comm, Cow::Owned(rows), terms)
+        let Part { rows, terms, given, .. } = part;
+        let given = given.iter().any(Option::is_some).then(|| Arc::new(Given::Rows(given)));
+        Ok(Problem { given, ..Problem::local(comm, Cow::Owned(rows), terms)? })
     }
 
     /// Own rows by their global numbers, with the halo that goes with them in `terms`. Collective.
@@ -247,7 +281,7 @@ impl<'a> Problem<'a> {
             near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
-            scalars: None,
+            given: None,
         }
         .square()
     }
@@ -385,7 +419,7 @@ impl<'a> Problem<'a> {
             near: Cow::Owned(self.near.into_owned()),
             subdomains: self.subdomains,
             stages: self.stages,
-            scalars: self.scalars,
+            given: self.given,
         }
     }
 
@@ -455,7 +489,7 @@ impl<'a, 'p: 'a> From<&'p Problem<'a>> for Problem<'a> {
             near: Cow::Borrowed(&problem.near),
             subdomains: problem.subdomains.clone(),
             stages: problem.stages.clone(),
-            scalars: problem.scalars.clone(),
+            given: problem.given.clone(),
         }
     }
 }

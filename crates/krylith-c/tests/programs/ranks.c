@@ -23,29 +23,44 @@ int main(int argc, char **argv) {
         numbers[i] = first + i;
         b[i] = 1.0;
     }
-    /* With numbers of the rows, and without. */
-    for (int named = 0; named < 2; named++) {
+    const MPI_Fint comm = MPI_Comm_c2f(MPI_COMM_WORLD);
+    /* Scalar rows, blocks with numbers of the rows and without, from 0 and from 1. */
+    for (int way = 0; way < 6; way++) {
         krylith_problem *problem = NULL;
         krylith_solver *solver = NULL;
         krylith_solution solution;
-        EXPECT(krylith_problem_distributed(MPI_Comm_c2f(MPI_COMM_WORLD), 1, own, entries, named ? numbers : NULL, row_ptr, col, values,
-                                           &problem) == KRYLITH_OK);
+        const int base = way / 3;
+        int64_t p[PER_RANK + 2], j[3 * PER_RANK + 3], of[PER_RANK + 1];
+        for (int64_t i = 0; i <= own; i++) p[i] = row_ptr[i] + base;
+        for (int64_t i = 0; i < own; i++) of[i] = numbers[i] + base;
+        for (int64_t e = 0; e < entries; e++) j[e] = col[e] + base;
+        EXPECT((way % 3 == 0 ? krylith_problem_distributed_csr(comm, own, n, entries, p, j, values, 0, &problem)
+                             : krylith_problem_distributed_bsr(comm, 1, own, entries, way % 3 == 1 ? of : NULL, p, j, values,
+                                                               &problem)) == KRYLITH_OK);
         EXPECT(krylith_problem_unknowns(problem) == own);
         EXPECT(krylith_solver_new(problem, "rtol=1e-12 device=cpu threads=1", &solver) == KRYLITH_OK);
-        memset(x, 0, sizeof x);
-        EXPECT(krylith_solver_solve(solver, b, x, NULL, &solution) == KRYLITH_OK && solution.outcome == KRYLITH_CONVERGED);
-        for (int64_t i = 0; i < own; i++) {
-            const double exact = (first + i + 1.0) * (n - first - i) / 2.0;
-            EXPECT(fabs(x[i] - exact) < 1e-6 * n * n);
+        /* New values come in the order given, though columns of other ranks are stored after own ones. */
+        for (int twice = 1; twice <= 2; twice++) {
+            double scaled[3 * PER_RANK + 3];
+            for (int64_t e = 0; e < entries; e++) scaled[e] = twice * values[e];
+            if (twice == 2) EXPECT(krylith_solver_update_values(solver, 0, entries, scaled, NULL) == KRYLITH_OK);
+            memset(x, 0, sizeof x);
+            EXPECT(krylith_solver_solve(solver, b, x, NULL, &solution) == KRYLITH_OK && solution.outcome == KRYLITH_CONVERGED);
+            for (int64_t i = 0; i < own; i++) {
+                const double exact = (first + i + 1.0) * (n - first - i) / 2.0 / twice;
+                EXPECT(fabs(x[i] - exact) < 1e-6 * n * n);
+            }
         }
         krylith_solver_free(solver), krylith_problem_free(problem);
     }
     /* What is wrong on one rank is an error of all. */
     krylith_problem *none = NULL;
+    REFUSED(krylith_problem_distributed_csr(comm, own, n + 1, entries, row_ptr, col, values, 0, &none), KRYLITH_INVALID,
+            "rows together");
     col[1] = rank == 0 ? -5 : col[1];
-    krylith_status status =
-        krylith_problem_distributed(MPI_Comm_c2f(MPI_COMM_WORLD), 1, own, entries, NULL, row_ptr, col, values, &none);
-    EXPECT(status == KRYLITH_INVALID && none == NULL && strstr(krylith_last_error(), "-5") != NULL);
+    REFUSED(krylith_problem_distributed_bsr(comm, 1, own, entries, NULL, row_ptr, col, values, &none), KRYLITH_INVALID, "-5");
+    REFUSED(krylith_problem_distributed_csr(comm, own, n, entries, row_ptr, col, values, 0, &none), KRYLITH_INVALID, "-5");
+    EXPECT(none == NULL);
     if (rank == 0) printf("rows of %d ranks\n", size);
     return MPI_Finalize();
 }

@@ -93,7 +93,7 @@ fn rows_become_parts() {
         let whole = generate(spec).unwrap();
         let terms = terms(&whole);
         let alone = split(&terms, &Partition::by_rows(terms.block_rows(), 1).unwrap()).unwrap().remove(0);
-        let Part { rows, terms: found, halo } =
+        let Part { rows, terms: found, halo, .. } =
             distribute(&Solo, generate_rows(spec, 0, 1).unwrap().rows).unwrap();
         assert_eq!((rows, halo), (alone.rows, alone.halo), "{spec}");
         assert_eq!(found.shared_pattern(), terms.shared_pattern(), "{spec}");

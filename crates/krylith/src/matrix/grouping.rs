@@ -22,7 +22,9 @@ use rayon::prelude::*;
 #[derive(Debug, Clone)]
 pub struct Grouping {
     entries: usize,
-    /// By number of the blocks; [`NONE`] for zeros that blocks have added.
+    /// Numbers that stay together.
+    unit: usize,
+    /// By number of the blocks, or unit of them; [`NONE`] for zeros that blocks have added.
     sources: Vec<usize>,
 }
 
@@ -74,8 +76,21 @@ impl Grouping {
         };
         match pieces.into_par_iter().find_map_first(place) {
             Some((i, j)) => Err(Error::invalid(format!("entry ({i}, {j}) lies in no stored block"))),
-            None => Ok(Self { entries: a.nonzeros(), sources }),
+            None => Ok(Self { entries: a.nonzeros(), unit: 1, sources }),
         }
+    }
+
+    /// Of blocks of `unit` numbers that were put into another order: the block that each was; `None` where the order is the same.
+    pub(crate) fn of_order(unit: usize, sources: Vec<usize>) -> Option<Self> {
+        let same = sources.iter().enumerate().all(|(i, &from)| i == from);
+        (!same).then(|| Self { entries: sources.len() * unit, unit, sources })
+    }
+
+    /// The same where what was made of the entries is put into another order afterwards.
+    pub(crate) fn then(self, next: Option<&Grouping>) -> Self {
+        let Some(next) = next else { return self };
+        let moved = next.sources.iter().flat_map(|&from| from * next.unit..(from + 1) * next.unit);
+        Self { sources: moved.map(|number| self.sources[number]).collect(), ..self }
     }
 
     /// Entries of the scalar matrix.
@@ -88,16 +103,23 @@ impl Grouping {
     /// # Errors
     /// Another number of either.
     pub fn gather(&self, entries: &[f64], numbers: &mut [f64]) -> Result<()> {
-        if entries.len() != self.entries || numbers.len() != self.sources.len() {
+        if entries.len() != self.entries || numbers.len() != self.sources.len() * self.unit {
             return Err(Error::invalid(format!(
                 "{} new values for a matrix that stores {}",
                 entries.len(),
                 self.entries
             )));
         }
-        numbers.par_chunks_mut(RUN).zip(self.sources.par_chunks(RUN)).for_each(|(to, sources)| {
-            for (to, &e) in to.iter_mut().zip(sources) {
-                *to = if e == NONE { 0.0 } else { entries[e] };
+        let unit = self.unit;
+        numbers.par_chunks_mut(RUN * unit).zip(self.sources.par_chunks(RUN)).for_each(|(to, sources)| {
+            if unit == 1 {
+                for (to, &e) in to.iter_mut().zip(sources) {
+                    *to = if e == NONE { 0.0 } else { entries[e] };
+                }
+                return;
+            }
+            for (to, &e) in to.chunks_exact_mut(unit).zip(sources) {
+                to.copy_from_slice(&entries[e * unit..(e + 1) * unit]);
             }
         });
         Ok(())
@@ -107,6 +129,22 @@ impl Grouping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn orders_follow_one_another() {
+        // Four entries in two blocks of 1×2, which then change places.
+        let a = Csr::from_triplets(2, 4, &[(0, 0, 1.0), (0, 3, 2.0), (1, 1, 3.0), (1, 2, 4.0)]).unwrap();
+        let blocks = Bsr::from_csr(&a, 2).unwrap();
+        let first = Grouping::new(&a, &blocks).unwrap();
+        let second = Grouping::of_order(4, vec![1, 0]).unwrap();
+        let mut numbers = [0.0; 8];
+        second.gather(blocks.values(), &mut numbers).unwrap();
+        let moved = numbers;
+        assert_eq!((&moved[..4], &moved[4..]), (&blocks.values()[4..], &blocks.values()[..4]));
+        first.then(Some(&second)).gather(a.values(), &mut numbers).unwrap();
+        assert_eq!(numbers, moved);
+        assert!(Grouping::of_order(3, vec![0, 1, 2]).is_none());
+    }
 
     #[test]
     fn blocks_of_new_values_are_those_that_were_gathered() {

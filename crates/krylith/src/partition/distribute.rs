@@ -2,7 +2,7 @@
 
 use super::{Halo, Numbering, Part};
 use crate::comm::{Communicator, agree, gather};
-use crate::matrix::{Bsr, Csr, Dense};
+use crate::matrix::{Bsr, Csr, Dense, Grouping};
 use crate::operator::Terms;
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -44,11 +44,15 @@ pub fn distribute(comm: &dyn Communicator, rows: Rows) -> Result<Part> {
     let (halo, numbering) = Halo::build(comm, &rows.numbers, columns)?;
     let nodes = halo.own + halo.ghosts;
     let Rows { numbers, block, terms } = rows;
-    let terms =
-        terms.into_iter().map(|(c, a)| Ok((c, Cow::Owned(a.localise(&numbers, block, nodes, &numbering)?))));
+    let mut given = Vec::with_capacity(terms.len());
+    let terms = terms.into_iter().map(|(c, a)| {
+        let (a, order) = a.localise(&numbers, block, nodes, &numbering)?;
+        given.push(Grouping::of_order(block * block, order));
+        Ok((c, Cow::Owned(a)))
+    });
     let terms = agree(comm, terms.collect::<Result<_>>())?;
     let halo = Arc::new(halo);
-    Ok(Part { rows: numbers, terms: Terms { terms, halo: Some(halo.clone()) }, halo })
+    Ok(Part { rows: numbers, terms: Terms { terms, halo: Some(halo.clone()) }, halo, given })
 }
 
 impl Rows {
@@ -173,12 +177,18 @@ impl RowBlocks {
         own
     }
 
-    /// The same rows in local columns.
-    fn localise(self, numbers: &[u64], block: usize, nodes: usize, numbering: &Numbering) -> Result<Bsr> {
+    /// The same rows in local columns, which ascend; and which of the blocks as they were given each is.
+    fn localise(
+        self,
+        numbers: &[u64],
+        block: usize,
+        nodes: usize,
+        numbering: &Numbering,
+    ) -> Result<(Bsr, Vec<usize>)> {
         let bb = block * block;
         let (mut col, mut values) =
             (Vec::with_capacity(self.col.len()), Vec::with_capacity(self.values.len()));
-        let mut order = Vec::new();
+        let (mut order, mut from) = (Vec::new(), Vec::with_capacity(self.col.len()));
         for (i, range) in self.row_ptr.windows(2).map(|w| w[0]..w[1]).enumerate() {
             let begin = col.len();
             let columns =
@@ -191,6 +201,7 @@ impl RowBlocks {
                 &mut col,
                 &mut values,
             );
+            from.extend(order.iter().map(|&(_, p)| range.start + p));
             if let Some(pair) = col[begin..].windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(Error::invalid(format!(
                     "block column {} stands twice in block row {}; add up its blocks first",
@@ -199,7 +210,7 @@ impl RowBlocks {
                 )));
             }
         }
-        Bsr::new(block, numbers.len(), nodes, self.row_ptr, col, values)
+        Ok((Bsr::new(block, numbers.len(), nodes, self.row_ptr, col, values)?, from))
     }
 }
 

@@ -44,6 +44,7 @@ pub use subdomains::{
     of_whole, slabs_fit,
 };
 
+use crate::matrix::Grouping;
 use crate::operator::Terms;
 use std::sync::Arc;
 
@@ -56,4 +57,6 @@ pub struct Part {
     pub terms: Terms<'static>,
     /// What is exchanged before a product.
     pub halo: Arc<Halo>,
+    /// By term, where the blocks stand that were given in another order.
+    pub(crate) given: Vec<Option<Grouping>>,
 }

@@ -35,7 +35,12 @@ pub fn split(terms: &Terms, partition: &Partition) -> Result<Vec<Part>> {
                 })
                 .collect::<Result<_>>()?;
             let halo = Arc::new(halo);
-            Ok(Part { rows: rows.clone(), terms: Terms { terms, halo: Some(halo.clone()) }, halo })
+            Ok(Part {
+                rows: rows.clone(),
+                terms: Terms { terms, halo: Some(halo.clone()) },
+                halo,
+                given: Vec::new(),
+            })
         })
         .collect();
     parts.into_iter().collect()

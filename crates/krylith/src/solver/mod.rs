@@ -361,7 +361,7 @@ impl<'a> Solver<'a> {
         let values = values.into();
         self.check_whole()?;
         let mut blocks = std::mem::take(&mut self.blocks);
-        let done = match self.problem.gather(values, &mut blocks) {
+        let done = match self.problem.gather(term, values, &mut blocks) {
             Ok(true) => self.update_stored(term, Numbers::from(&blocks)),
             Ok(false) => self.update_stored(term, values),
             Err(e) => Err(e),

@@ -1,10 +1,10 @@
 //! From scalar rows to blocks: which size suits the pattern of all ranks, and the blocks of one rank.
 
 use super::{ScalarRows, whole_numbers};
-use crate::Result;
-use crate::comm::{Communicator, Solo};
-use crate::matrix::{Csr, MAX_BLOCK};
-use crate::partition::RowBlocks;
+use crate::comm::{Communicator, Solo, agree, gather};
+use crate::matrix::{Bsr, Csr, Grouping, MAX_BLOCK};
+use crate::partition::{RowBlocks, Rows};
+use crate::{Error, Result};
 use rayon::prelude::*;
 
 /// Stored zeros that a block size may add, as a share of the entries there are: without further reason, and where the rows of a
@@ -49,12 +49,19 @@ pub struct SuitedBlock {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub fn suited_block(a: &Csr) -> SuitedBlock {
-    let found = suited(&Solo, a, 0, a.rows());
+    let found = suited(&Solo, a, 0, a.rows(), a.rows());
     found.expect("nobody else is there to fail")
 }
 
-/// The same for the rows of all ranks from `first` on, each of which begins and ends at a multiple of every size. Collective.
-pub(super) fn suited(comm: &dyn Communicator, a: &Csr, first: usize, rows: usize) -> Result<SuitedBlock> {
+/// The same for the rows of all ranks from `first` on, each of which begins and ends at a multiple of every size that divides
+/// `common`. Collective.
+pub(super) fn suited(
+    comm: &dyn Communicator,
+    a: &Csr,
+    first: usize,
+    rows: usize,
+    common: usize,
+) -> Result<SuitedBlock> {
     let sums = |n: [usize; 2]| {
         let all = whole_numbers(comm, &n)?;
         Ok::<_, crate::Error>([0, 1].map(|k| all.iter().map(|n| n[k]).sum::<usize>()))
@@ -62,7 +69,7 @@ pub(super) fn suited(comm: &dyn Communicator, a: &Csr, first: usize, rows: usize
     let [stored, _] = sums([a.nonzeros(), 0])?;
     let (mut alike, scalar) = (None, SuitedBlock { block: 1, added: 0.0, alike: 1 });
     for block in (2..=MAX_BLOCK).rev() {
-        if rows.is_multiple_of(block) && a.columns().is_multiple_of(block) {
+        if common.is_multiple_of(block) && a.columns().is_multiple_of(block) {
             let [blocks, _] = sums(touched(a, block, |_| true))?;
             let added = |blocks: usize| (blocks * block * block) as f64 / stored as f64 - 1.0;
             if added(blocks) <= FILL[0] {
@@ -88,6 +95,54 @@ pub(super) fn suited(comm: &dyn Communicator, a: &Csr, first: usize, rows: usize
         true => SuitedBlock { block, added, ..scalar },
         false => SuitedBlock { alike: block, ..scalar },
     })
+}
+
+/// Block rows of this rank, where ranks hold runs of rows of a scalar matrix with global columns; and where its entries stand in them, if
+/// blocks are larger than 1×1. Collective.
+pub(crate) fn run_of_rows(
+    comm: &dyn Communicator,
+    own: &Csr,
+    block: Option<usize>,
+) -> Result<(Rows, Option<Grouping>)> {
+    let counts = gather(comm, &(own.rows() as u64).to_le_bytes())?;
+    let counts = counts.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(u64::from_le_bytes);
+    let counts: Vec<usize> = counts.map(|n| n as usize).collect();
+    let (all, first) = (counts.iter().sum::<usize>(), counts[..comm.rank()].iter().sum::<usize>());
+    let common = counts.iter().fold(0, |a, &b| common_divisor(a, b));
+    let checked = match block {
+        _ if own.columns() != all => Err(Error::invalid(format!(
+            "rank {} has rows of {} columns; the ranks have {all} rows together",
+            comm.rank(),
+            own.columns()
+        ))),
+        Some(b) if b == 0 || b > MAX_BLOCK => {
+            Err(Error::invalid(format!("block sizes are 1 to {MAX_BLOCK}, not {b}")))
+        }
+        Some(b) if !common.is_multiple_of(b) => Err(Error::invalid(format!(
+            "blocks of {b}×{b}, and a rank with a number of rows that is no multiple"
+        ))),
+        _ => Ok(()),
+    };
+    agree(comm, checked)?;
+    let block = match block {
+        Some(block) => block,
+        None => suited(comm, own, first, all, common)?.block,
+    };
+    if block == 1 {
+        let numbers: Vec<u64> = (0..own.rows() as u64).collect();
+        let rows = Rows::in_runs(comm, 1, own.rows(), RowBlocks::of_rows(own, &numbers))?;
+        return Ok((rows, None));
+    }
+    let rows = blocks(ScalarRows { rows: all, first, matrix: own.clone() }, block);
+    let columns = rows.col.iter().map(|&j| j as u32).collect(); // of a matrix whose columns have 32 bits
+    let stored =
+        Bsr::new(block, own.rows() / block, all / block, rows.row_ptr.clone(), columns, rows.values.clone());
+    let grouping = agree(comm, stored.and_then(|stored| Grouping::new(own, &stored)))?;
+    Ok((Rows::in_runs(comm, block, own.rows() / block, rows)?, Some(grouping)))
+}
+
+fn common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 /// Rows that a thread has at least.

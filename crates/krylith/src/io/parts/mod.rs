@@ -25,6 +25,7 @@ mod vector;
 use std::ops::Range;
 use std::path::Path;
 
+pub(crate) use blocks::run_of_rows;
 pub use blocks::{SuitedBlock, suited_block};
 pub use vector::{own_unknowns, read_unknowns};
 
@@ -209,7 +210,7 @@ fn one_matrix(
         (Some(b), _) => (b, BlockSource::Given),
         (None, Some(b)) => (b, BlockSource::File),
         (None, None) => {
-            let found = blocks::suited(comm, &own.matrix, own.first, rows)?;
+            let found = blocks::suited(comm, &own.matrix, own.first, rows, rows)?;
             (found.block, BlockSource::Detected(found))
         }
     };
