@@ -6,6 +6,7 @@
 mod arrays;
 mod callbacks;
 mod errors;
+mod ranks;
 mod solution;
 mod solver;
 mod system;
@@ -27,6 +28,7 @@ fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("HAS_MPI", ranks::HAS_MPI)?;
     module.add("MAX_BLOCK", krylith::matrix::MAX_BLOCK)?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;

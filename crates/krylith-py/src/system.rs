@@ -2,6 +2,7 @@
 
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
 use crate::errors::{detached, exception, refuse_forked};
+use crate::ranks;
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::memory::Numbers;
 use krylith::{Error, Problem};
@@ -36,6 +37,28 @@ impl System {
         detached(py, || {
             let a = of_any_width!(row_ptr, col, |p, j| Csr::from_arrays(rows, columns, p, j, values))?;
             Ok(Self::of(Problem::csr_in_blocks(&a, block)?, a.nonzeros(), "CSR"))
+        })
+    }
+
+    /// This rank's run of rows of a scalar matrix that the ranks of a communicator hold together, whose columns are those of the
+    /// whole matrix. Collective.
+    #[staticmethod]
+    #[pyo3(signature = (comm, rows, columns, row_ptr, col, values, block))]
+    fn distributed(
+        py: Python<'_>,
+        comm: i32,
+        rows: usize,
+        columns: usize,
+        row_ptr: Indices<'_>,
+        col: Indices<'_>,
+        values: Lent<'_>,
+        block: Option<usize>,
+    ) -> PyResult<Self> {
+        refuse_forked()?;
+        let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
+        detached(py, || {
+            let a = of_any_width!(row_ptr, col, |p, j| Csr::from_arrays(rows, columns, p, j, values));
+            ranks::system(comm, a, block)
         })
     }
 
@@ -126,6 +149,12 @@ impl System {
         self.problem.unknowns()
     }
 
+    /// Unknowns that this process holds.
+    #[getter]
+    fn own(&self) -> usize {
+        self.problem.own_len()
+    }
+
     /// Components of a node.
     #[getter]
     fn block(&self) -> usize {
@@ -140,7 +169,7 @@ impl System {
 }
 
 impl System {
-    fn of(problem: Problem<'static>, entries: usize, format: &str) -> Self {
+    pub fn of(problem: Problem<'static>, entries: usize, format: &str) -> Self {
         let lines = words::system(&problem, entries, format);
         Self { problem, lines }
     }

@@ -90,10 +90,12 @@ class Parts(NamedTuple):
         """The GPU that holds it."""
         return lend(self.values)[2] if on_device(self.values) else None
 
-    def system(self, block: int | None) -> _native.System:
-        """The system of this matrix."""
+    def system(self, block: int | None, comm: int | None = None) -> _native.System:
+        """The system of this matrix, or of the rows that this rank has of one."""
         row_ptr, col = (lend_indices(a) for a in self.pattern)
         rows, columns = self.shape
+        if comm is not None:
+            return _native.System.distributed(comm, rows, columns, row_ptr, col, lend(self.values), block)
         if self.block == 0:
             return _native.System.csr(rows, columns, row_ptr, col, lend(self.values), block)
         rows, columns = rows // self.block, columns // self.block
@@ -157,9 +159,12 @@ def _canonical(A: Any) -> Any:
     return A
 
 
-def system_of(A: Any, block: int | None) -> tuple[_native.System, list[Parts]]:
+def system_of(A: Any, block: int | None, comm: Any = None) -> tuple[_native.System, list[Parts]]:
     """The system of a matrix or a Kronecker sum, and its matrices taken apart."""
+    handle = None if comm is None else int(comm.py2f() if hasattr(comm, "py2f") else comm)
     if isinstance(A, KroneckerSum):
+        if comm is not None:
+            raise InvalidInput("a Kronecker sum is solved by one rank; with `comm` there is one matrix, of whose rows each rank has a run")
         block = block if block is not None else A.block
         (m, m_parts), (l, l_parts) = (system_of(X, block) for X in (A.M, A.L))
         if m.block != l.block:
@@ -167,24 +172,30 @@ def system_of(A: Any, block: int | None) -> tuple[_native.System, list[Parts]]:
         return _native.System.kronecker(A.A, A.B, A.tau, m, l), m_parts + l_parts
     if block is not None and not 1 <= block <= _native.MAX_BLOCK:
         raise InvalidInput(f"`block` is {block}; expected a whole number from 1 to {_native.MAX_BLOCK}")
-    parts = take_apart(A, block)
+    apart = block
+    if handle is not None:
+        # Rows of ranks come as scalars, and are put into blocks there.
+        block = A.blocksize[0] if block is None and getattr(A, "format", "") == "bsr" else block
+        apart = 1
+    parts = take_apart(A, apart)
     try:
-        return parts.system(block), [parts]
+        return parts.system(block, handle), [parts]
     except InvalidInput as e:
         if _UNSORTED not in str(e):
             raise
-    parts = take_apart(_canonical(A), block)
-    return parts.system(block), [parts]
+    parts = take_apart(_canonical(A), apart)
+    return parts.system(block, handle), [parts]
 
 
 def new_values(A: Any, known: Parts) -> Any:
     """Values of a matrix that must have a pattern which is known, or an array of values in its order."""
     if not hasattr(A, "tocsr") and not is_torch(A) and np.ndim(A) == 1 or is_torch(A) and A.ndim == 1:
         return float64(A)
-    parts = take_apart(A, known.block or None)
+    block = known.block or 1
+    parts = take_apart(A, block)
     if parts.shape == known.shape and len(parts.values) == len(known.values) and known.pattern.is_that_of(parts.pattern):
         return parts.values
-    parts = take_apart(_canonical(A), known.block or None)
+    parts = take_apart(_canonical(A), block)
     if parts.shape != known.shape or not known.pattern.is_that_of(parts.pattern):
         raise InvalidInput("new values of another pattern; make another Solver, which analyses it")
     return parts.values

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 __version__: str
+HAS_MPI: bool
 MAX_BLOCK: int
 
 def main(words: Sequence[str]) -> int: ...
@@ -38,6 +39,10 @@ class System:
         rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None
     ) -> System: ...
     @staticmethod
+    def distributed(
+        comm: int, rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None
+    ) -> System: ...
+    @staticmethod
     def bsr(
         block: int, block_rows: int, block_columns: int, row_ptr: Any, col: Any, values: Any
     ) -> System: ...
@@ -49,6 +54,8 @@ class System:
     def with_near_null_vectors(self, vectors: Sequence[np.ndarray] | None) -> System: ...
     @property
     def unknowns(self) -> int: ...
+    @property
+    def own(self) -> int: ...
     @property
     def block(self) -> int: ...
     @property

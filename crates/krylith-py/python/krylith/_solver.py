@@ -115,13 +115,14 @@ class Solver:
         near_nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
         coordinates: np.ndarray | None = None,
         grid: Sequence[int] | None = None,
+        comm: Any = None,
         **options: Unpack[Options],
     ) -> None:
-        system, self._parts = system_of(A, block)
+        system, self._parts = system_of(A, block, comm)
         self._kronecker = isinstance(A, KroneckerSum)
         self._stages = system.stages
-        #: Rows and columns.
-        self.shape: tuple[int, int] = (system.unknowns, system.unknowns)
+        #: Rows that this process has, and columns.
+        self.shape: tuple[int, int] = (system.own, system.unknowns)
         if coordinates is not None:
             system = system.with_coordinates(np.ascontiguousarray(coordinates, dtype=np.float64))
         if grid is not None:
@@ -304,6 +305,7 @@ def solve(
     near_nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
     coordinates: np.ndarray | None = None,
     grid: Sequence[int] | None = None,
+    comm: Any = None,
     **options: Unpack[Options],
 ) -> Solution:
     """Solve A x = b.
@@ -339,6 +341,9 @@ def solve(
         Where nodes lie.
     grid : sequence of int, optional
         Nodes in x, y and z, numbered with x fastest.
+    comm : mpi4py communicator, optional
+        Its ranks hold the system together: A has this rank's rows and all columns, ranks have runs of rows one after the other, and b
+        and x are this rank's. Collective; for a build with MPI.
     **options
         restart, store ("f32"), threads, equilibrate, matching, time_limit, memory_limit and what else the guide names.
 
@@ -359,6 +364,6 @@ def solve(
     """
     solver = Solver(
         A, method=method, precond=precond, rtol=rtol, atol=atol, maxiter=maxiter, device=device, block=block,
-        nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid, **options,
+        nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid, comm=comm, **options,
     )  # fmt: skip
     return solver.solve(b, x0, callback=callback)
