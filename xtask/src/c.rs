@@ -15,7 +15,8 @@ const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
 /// `cargo xtask c [--prefix DIR] [--features LIST] [--test]`: an optimised library, installed.
 pub fn run(words: &[&str]) -> ExitCode {
-    let (mut prefix, mut build, mut tested) = (target().join("c"), vec!["--release"], false);
+    let (mut prefix, mut tested) = (target().join("c"), false);
+    let mut build = vec!["build", "--package", "krylith-c", "--release"];
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match *word {
@@ -47,20 +48,24 @@ pub fn run(words: &[&str]) -> ExitCode {
 }
 
 /// As CI has it: the library of the tests' features, programs in three languages, and ranks where there is MPI.
-pub fn step(build: &[&str], missing: impl FnOnce(String) -> Verdict) -> Verdict {
+pub fn step(features: &[&str], missing: impl FnOnce(String) -> Verdict) -> Verdict {
     let prefix = target().join("xtask-c");
     let _ = fs::remove_dir_all(&prefix); // none, at the first time
     match debian::install(&PACKAGES, || {
         PACKAGES.into_iter().find(|tool| !works(Command::new(tool).arg("--version")))
     }) {
-        Ok(()) => install(build, "debug", &prefix).and_then(|()| test(&prefix)).into(),
+        Ok(()) => {
+            // As the tests before, for which it was built: other packages have other features in common, and would be built again.
+            let build = [&["test", "--workspace", "--no-run"], features].concat();
+            install(&build, "debug/deps", &prefix).and_then(|()| test(&prefix)).into()
+        }
         Err(why) => missing(why),
     }
 }
 
 /// Builds the library and puts it, its headers, and what tells compilers of them, below `prefix`.
 fn install(build: &[&str], folder: &str, prefix: &Path) -> Result<(), String> {
-    shell(cargo(&["build", "--quiet", "--package", "krylith-c"]).args(build))?;
+    shell(cargo(build).arg("--quiet"))?;
     let version = version()?;
     let [lib, include] = ["lib", "include"].map(|name| prefix.join(name));
     let package = root().join("crates/krylith-c");

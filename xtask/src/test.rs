@@ -42,7 +42,7 @@ pub fn run() -> ExitCode {
         _ => &["--profile", "dev", "--features", "krylith-cli/bench"],
     };
     steps.step("Python package", || python::step(wheel, missing));
-    steps.step("C library", || c::step(&wheel[2..], missing));
+    steps.step("C library", || c::step(features, missing));
     steps.step("kernels through NVRTC", || kernels(features));
     steps.step("kernels on a GPU", || match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),

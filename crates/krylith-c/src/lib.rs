@@ -1,6 +1,6 @@
 //! The C library: what `krylith.h` declares.
 //!
-//! Every function that can fail gives a [`Status`] and leaves its words for [`krylith_last_error`]; nothing
+//! Every function that can fail gives a `Status` and leaves its words for `krylith_last_error`; nothing
 //! panics into C. Handles own what they were made of, so arrays of the caller are read during the call alone.
 //! The header is made of these files by cbindgen, and its comments are theirs.
 

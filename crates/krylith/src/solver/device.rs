@@ -1,7 +1,8 @@
 //! The one place that knows which devices there are: picks one, says why, and opens it on the thread that will own it.
 
 use super::attempt::{Engine, Rank};
-use super::estimate::{Estimate, Size, Waiting};
+use super::estimate::{Estimate, Size};
+use super::experience::{self, Kind, Trial};
 use super::setup::{self, SetupPart};
 use super::solution::DeviceUsed;
 use super::{SolverSpace, host, ladder};
@@ -13,7 +14,7 @@ use crate::options::{DeviceSpec, Options};
 use crate::precond::SubdomainFactors;
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Where a solve will run.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +47,9 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
             Ok(Choice::Cuda { ordinals, reason: "as asked for".into() })
         }
         DeviceSpec::Auto => {
-            let estimate = estimate(problem);
-            let stays = |e: &Estimate| e.prefers_cpu() && !repays_a_start(e, options);
+            let estimate = estimate(problem, options);
+            let repeats = options.deterministic == Some(true);
+            let stays = |e: &Estimate| e.prefers_cpu() && (repeats || !experience::repays_a_start(e));
             if let Some(estimate) = estimate.filter(stays) {
                 return Ok(cpu(&format!("auto: {}", estimate.text())));
             }
@@ -67,20 +69,23 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
     }
 }
 
-/// True where a GPU is to be started for this system, which does not repay that alone, because of those before it. Not where runs are to
-/// repeat: what comes before would decide.
-fn repays_a_start(estimate: &Estimate, options: &Options) -> bool {
-    static WAITING: Mutex<Waiting> = Mutex::new(Waiting { lost: 0.0 });
-    let open = is_open(0) || options.deterministic == Some(true);
-    !open && WAITING.lock().unwrap_or_else(|e| e.into_inner()).is_over(estimate)
+/// What a first solve will tell of its device, where that was left open; who opens the device says which it is.
+pub(super) fn trial(problem: &Problem, options: &Options) -> Option<Trial> {
+    let kind = Kind::of(Size::of(&problem.terms), options)?;
+    let estimate = estimate(problem, options)?;
+    Some(Trial { kind, on_gpu: false, estimate })
 }
 
 /// How long the host and a GPU would take; `None` where that decides nothing: there is no GPU, the system lies on one, or ranks
 /// share it. Starts no driver.
-fn estimate(problem: &Problem) -> Option<Estimate> {
+fn estimate(problem: &Problem, options: &Options) -> Option<Estimate> {
     let on_gpu = || problem.terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
     let alone = problem.comm.size() == 1 && seems_there() && !on_gpu();
-    alone.then(|| Estimate::of(Size::of(&problem.terms), host::cores(), is_open(0)))
+    alone.then(|| {
+        let size = Size::of(&problem.terms);
+        let found = Estimate::of(size, host::cores(), is_open(0));
+        Kind::of(size, options).map_or(found, |kind| experience::corrected(kind, found))
+    })
 }
 
 /// A device as far as it matters to what will be tried there.

@@ -11,6 +11,7 @@ mod crowded;
 mod device;
 mod diagnosis;
 mod estimate;
+mod experience;
 mod functions;
 pub mod host;
 pub(crate) mod ladder;
@@ -209,6 +210,8 @@ pub struct Solver<'a> {
     setup: SetupParts,
     /// New values in blocks, where they come in the order of a scalar matrix; made by the first.
     blocks: Vec<f64>,
+    /// What the first solve will tell of its device, where that was left open.
+    trial: Option<experience::Trial>,
     /// Why nothing can be solved any more.
     broken: Option<String>,
 }
@@ -227,6 +230,7 @@ impl<'a> Solver<'a> {
         let stop = options.stop_of(problem.unknowns());
         let _ = setup::take(); // what an error has left
         let choice = device::choose(&problem, &options)?;
+        let trial = device::trial(&problem, &options);
         let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
         let mut crew = match (&choice, Crew::new(&problem, &options, &choice)) {
             (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {
@@ -254,6 +258,7 @@ impl<'a> Solver<'a> {
             time_limit: options.time_limit.map(Duration::from_secs_f64),
             cancel: Cancel::default(),
             refresh: Refresh::default(),
+            trial: trial.map(|trial| experience::Trial { on_gpu: solution.device.kind == "cuda", ..trial }),
             solution,
             broken: None,
         })
@@ -325,6 +330,9 @@ impl<'a> Solver<'a> {
         let solution = &mut self.solution;
         solution.setup_parts.add(std::mem::take(&mut self.setup));
         solution.setup_seconds = solution.setup_parts.total();
+        if let Some(trial) = self.trial.take().filter(|_| solution.converged()) {
+            experience::note(&trial, solution.setup_seconds + solution.solve_seconds);
+        }
         for event in &solution.events {
             tracing::debug!(kind = event.kind.name(), iteration = event.iteration, "{}", event.detail);
         }

@@ -100,9 +100,7 @@ fn ranks_find_the_matching_of_one() {
                 let solution = solver.solve(&of_own(&rhs(&a)), &mut x)?;
                 let mut seen =
                     (solution.history.iterations, solution.converged() && solution.matched, x.clone());
-                // Values of a part stand in the order of its own columns.
-                let part = krylith::partition::distribute(solver.problem().comm().as_ref(), new)?;
-                solver.update_values(part.terms.terms[0].1.values())?;
+                solver.update_values(&new.terms[0].1.values)?;
                 x.fill(0.0);
                 seen.1 &= solver.solve(&of_own(&rhs(&twice)), &mut x)?.converged();
                 let worst = |x: &[f64]| {
