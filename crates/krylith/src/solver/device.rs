@@ -71,8 +71,8 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
 
 /// What a first solve will tell of its device, where that was left open; who opens the device says which it is.
 pub(super) fn trial(problem: &Problem, options: &Options) -> Option<Trial> {
+    let estimate = estimate(problem, options)?; // none where there is no GPU: then nothing else is looked at
     let kind = Kind::of(Size::of(&problem.terms), options)?;
-    let estimate = estimate(problem, options)?;
     Some(Trial { kind, on_gpu: false, estimate })
 }
 

@@ -133,6 +133,12 @@ fn runs_of_rows_that_do_not_fit_are_refused_on_every_rank() {
         });
         done.unwrap().into_iter().map(|error| error.expect("an error")).collect::<Vec<_>>()
     };
+    let others = Team::run(2, |comm| {
+        let own = run(&a, 20 * comm.rank(), 20 * comm.rank() + 20);
+        let block = if comm.rank() == 0 { None } else { Some(2) };
+        Ok(Problem::distributed_csr(comm.clone(), &own, block).err().map(|e| e.to_string()))
+    });
+    assert!(others.unwrap().iter().flatten().filter(|e| e.contains("different block sizes")).count() == 2);
     assert!(refused([0, 19, 40], 40, 2).iter().all(|e| e.contains("no multiple")));
     assert!(refused([0, 20, 40], 40, 9).iter().all(|e| e.contains("block sizes are 1 to 8")));
     assert!(refused([0, 20, 40], 41, 1).iter().all(|e| e.contains("40 rows together")));

@@ -104,9 +104,16 @@ pub(crate) fn run_of_rows(
     own: &Csr,
     block: Option<usize>,
 ) -> Result<(Rows, Option<Grouping>)> {
-    let counts = gather(comm, &(own.rows() as u64).to_le_bytes())?;
-    let counts = counts.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(u64::from_le_bytes);
-    let counts: Vec<usize> = counts.map(|n| n as usize).collect();
+    // A block size of 0 is one that is left open.
+    let mine = [own.rows(), block.map_or(0, |b| b.max(1))].map(|n| (n as u64).to_le_bytes()).concat();
+    let told: Vec<[usize; 2]> = gather(comm, &mine)?
+        .iter()
+        .map(|bytes| {
+            let mut words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word) as usize);
+            [words.next().unwrap_or(0), words.next().unwrap_or(0)]
+        })
+        .collect();
+    let counts: Vec<usize> = told.iter().map(|[rows, _]| *rows).collect();
     let (all, first) = (counts.iter().sum::<usize>(), counts[..comm.rank()].iter().sum::<usize>());
     let common = counts.iter().fold(0, |a, &b| common_divisor(a, b));
     let checked = match block {
@@ -115,6 +122,9 @@ pub(crate) fn run_of_rows(
             comm.rank(),
             own.columns()
         ))),
+        _ if told.iter().any(|[_, b]| *b != told[0][1]) => {
+            Err(Error::invalid("the ranks name different block sizes; give all of them the same"))
+        }
         Some(b) if b == 0 || b > MAX_BLOCK => {
             Err(Error::invalid(format!("block sizes are 1 to {MAX_BLOCK}, not {b}")))
         }
