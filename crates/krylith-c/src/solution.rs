@@ -90,18 +90,6 @@ impl Solution {
 /// asks for another.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_outcome_name(outcome: i32) -> *const c_char {
-    use krylith::Outcome::*;
-    let all = [
-        Converged,
-        MaxIterations,
-        Breakdown,
-        Stagnated,
-        RoundingLimit,
-        Inconsistent,
-        Diverged,
-        NotFinite,
-        Interrupted,
-    ];
-    let found = all.into_iter().find(|&known| Outcome::from(known) as i32 == outcome);
+    let found = krylith::Outcome::ALL.into_iter().find(|&known| Outcome::from(known) as i32 == outcome);
     say(found.map_or("unknown", |known| known.name()).into())
 }

@@ -5,6 +5,7 @@ use crate::functions::{Monitor, Watch};
 use crate::problem::{Problem, free, hand_over};
 use crate::solution::Solution;
 use crate::status::{Result, Status, given, guard, say, text};
+use krylith::memory::{Numbers, NumbersMut};
 use krylith::solver::{Cancel, Refresh, host};
 use krylith::{Error, Observer, Options, Progress};
 use krylith_cli::words::{self, Language};
@@ -70,10 +71,7 @@ impl Solver {
                 None => state.solver.solve(b, x)?,
                 Some(_) => {
                     let solver = std::ptr::from_ref(self).addr();
-                    let mut told = Told { watch: state.watch, solver, last: None };
-                    let solution = state.solver.solve_watched(b, x, &mut told)?;
-                    told.end(solution);
-                    solution
+                    state.solver.solve_told(b, x, &mut Told { watch: state.watch, solver })?
                 }
             };
             each(k, Solution::from(solution));
@@ -85,6 +83,19 @@ impl Solver {
             }
         }
         Ok(())
+    }
+
+    /// y ← what is applied to x.
+    fn apply(
+        &self,
+        x: *const f64,
+        y: *mut f64,
+        memory: Option<&Memory>,
+        how: impl FnOnce(&mut krylith::Solver<'static>, Numbers, NumbersMut) -> krylith::Result<()>,
+    ) -> Result<()> {
+        let n = self.unknowns;
+        let (x, y) = (array(x, n, memory, "x")?, array_mut(y, n, memory, "y")?);
+        Ok(how(&mut self.lock()?.solver, x, y)?)
     }
 }
 
@@ -103,23 +114,10 @@ impl Drop for Solver {
 struct Told {
     watch: Watch,
     solver: usize,
-    /// The last iteration that was told.
-    last: Option<usize>,
-}
-
-impl Told {
-    /// Who watches is asked whether to go on, and after the last iteration nobody is.
-    fn end(&mut self, solution: &krylith::solver::Solution) {
-        let (last, residual) = (solution.history.iterations, solution.history.residuals.last().copied());
-        if let Some(relative_residual) = residual.filter(|_| self.last != Some(last)) {
-            let _ = self.progress(Progress { iteration: last, relative_residual, target: solution.target });
-        }
-    }
 }
 
 impl Observer for Told {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
-        self.last = Some(p.iteration);
         CALLED_BY.set(self.solver);
         let answer = self.watch.progress(p);
         CALLED_BY.set(0);
@@ -267,12 +265,7 @@ pub extern "C" fn krylith_solver_multiply(
     y: *mut f64,
     memory: Option<&Memory>,
 ) -> Status {
-    guard(|| {
-        let solver = handle(solver)?;
-        let n = solver.unknowns;
-        let (x, y) = (array(x, n, memory, "x")?, array_mut(y, n, memory, "y")?);
-        Ok(solver.lock()?.solver.multiply(x, y)?)
-    })
+    guard(|| handle(solver)?.apply(x, y, memory, |solver, x, y| solver.multiply(x, y)))
 }
 
 /// y ← P⁻¹ x by the preconditioner that is set up; a copy where there is none.
@@ -283,12 +276,7 @@ pub extern "C" fn krylith_solver_precondition(
     y: *mut f64,
     memory: Option<&Memory>,
 ) -> Status {
-    guard(|| {
-        let solver = handle(solver)?;
-        let n = solver.unknowns;
-        let (x, y) = (array(x, n, memory, "x")?, array_mut(y, n, memory, "y")?);
-        Ok(solver.lock()?.solver.precondition(x, y)?)
-    })
+    guard(|| handle(solver)?.apply(x, y, memory, |solver, x, y| solver.precondition(x, y)))
 }
 
 /// Stops the solve that another thread has under way; its x is the best so far. May be called in a signal

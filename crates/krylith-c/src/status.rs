@@ -70,10 +70,7 @@ pub fn guard(work: impl FnOnce() -> Result<()>) -> Status {
             keep(&ERROR, format!("a function of the program returned {code}"));
             return Status::KrylithCallback;
         }
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-            Error::Internal(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default())
-        }
+        Err(panic) => Error::of_panic(&*panic),
     };
     let text = error.to_string() + &Language::Text.remedies(&error);
     keep(&ERROR, text);

@@ -41,10 +41,6 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> krylith::Result<
     let done = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
     match done {
         Ok(done) => done.map_err(exception),
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            Err(exception(Error::Internal(text)))
-        }
+        Err(panic) => Err(exception(Error::of_panic(&*panic))),
     }
 }

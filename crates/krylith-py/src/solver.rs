@@ -78,8 +78,7 @@ impl Solver {
             changed.max_iters = maxiter.or(changed.max_iters);
             changed.settled().map_err(exception)?;
         }
-        let mut watch =
-            Watch { told: Told { callback, raised: &self.raised }, solver: self.address(), last: None };
+        let mut watch = Watch { told: Told { callback, raised: &self.raised }, solver: self.address() };
         let (solution, raised) = detached(py, || {
             let mut solver = lock(&self.solver);
             let unknowns = solver.problem().unknowns();
@@ -87,16 +86,10 @@ impl Solver {
             self.cancel.reset();
             self.raised.take();
             let solution = match watch.told.callback.is_some() {
-                true => solver.solve_watched(b, x, &mut watch)?,
+                true => solver.solve_told(b, x, &mut watch)?,
                 false => solver.solve(b, x)?,
             };
             let solution = solution.clone();
-            // Who watches is asked whether to go on, and after the last iteration nobody is.
-            let (last, residual) = (solution.history.iterations, solution.history.residuals.last().copied());
-            if let Some(relative_residual) = residual.filter(|_| watch.last != Some(last)) {
-                let _ =
-                    watch.progress(Progress { iteration: last, relative_residual, target: solution.target });
-            }
             Ok((solution, self.raised.take()))
         })?;
         Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
@@ -171,13 +164,10 @@ impl Drop for Solver {
 struct Watch<'a> {
     told: Told<'a>,
     solver: usize,
-    /// The last iteration that was told.
-    last: Option<usize>,
 }
 
 impl Observer for Watch<'_> {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
-        self.last = Some(p.iteration);
         CALLED_BY.set(self.solver);
         let answer = self.told.tell(p.iteration, p.relative_residual);
         CALLED_BY.set(0);

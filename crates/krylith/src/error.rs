@@ -172,6 +172,12 @@ impl Error {
         Error::Invalid(message.into())
     }
 
+    /// An [`Error::Internal`] with the words of a panic that was caught.
+    pub fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+        Error::Internal(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default())
+    }
+
     /// An [`Error::Io`] on `path`.
     pub fn io(path: impl AsRef<Path>, source: std::io::Error) -> Self {
         Error::Io { path: path.as_ref().to_path_buf(), source }

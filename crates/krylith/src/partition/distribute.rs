@@ -74,8 +74,13 @@ impl Rows {
         let counts =
             counts.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(u64::from_le_bytes);
         let first: u64 = counts.take(comm.rank()).sum();
-        let numbers = (first..first + count as u64).collect();
-        Ok(Self { numbers, block, terms: vec![(Dense::identity(1), rows)] })
+        Ok(Self::run(first as usize, block, count, rows))
+    }
+
+    /// `count` block rows of one matrix from block row `first` on.
+    pub(crate) fn run(first: usize, block: usize, count: usize, rows: RowBlocks) -> Self {
+        let numbers = (first as u64..(first + count) as u64).collect();
+        Self { numbers, block, terms: vec![(Dense::identity(1), rows)] }
     }
 
     /// Refuses arrays that do not fit together.

@@ -5,7 +5,9 @@ use super::crew::{Crew, Seat};
 use super::{Solution, Solver, lock, lost_thread};
 use crate::memory::{Numbers, NumbersMut};
 use crate::problem::{LocalProblem, Problem};
+use crate::space::{Observer, Progress};
 use crate::{Error, Result};
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 /// Most devices that take their runs of a caller's vectors without a copy on the host.
@@ -60,6 +62,22 @@ pub(super) fn on_parts(
     done
 }
 
+/// An observer, and the last iteration that it was told of.
+struct Told<'a> {
+    observer: &'a mut (dyn Observer + Send),
+    last: Option<usize>,
+}
+
+impl Observer for Told<'_> {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        self.last = Some(p.iteration);
+        self.observer.progress(p)
+    }
+    fn restarted(&mut self, iteration: usize, why: &'static str) {
+        self.observer.restarted(iteration, why);
+    }
+}
+
 impl Solver<'_> {
     /// Solves A X = B for several right-hand sides, one after the other, with one set-up: as [`solve`](Self::solve) for each column. Both
     /// are stored column by column, and X holds the first guesses. Collective where the problem is distributed.
@@ -91,6 +109,41 @@ impl Solver<'_> {
         (0..b.len() / n)
             .map(|k| self.solve(b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n)).cloned())
             .collect()
+    }
+
+    /// As [`solve_watched`](Self::solve_watched), and told of the last iteration too: who watches is asked whether to go on, and after the
+    /// last iteration nobody is. That call comes on the caller's thread, and its answer changes nothing.
+    ///
+    /// # Errors
+    /// As [`solve`](Self::solve).
+    ///
+    /// ```
+    /// use krylith::{Options, Progress, Solver, matrix::Csr};
+    /// use std::ops::ControlFlow;
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+    /// let mut solver = Solver::new(&a, &"precond=none device=cpu".parse()?)?;
+    /// let mut last = 1.0;
+    /// solver.solve_told(&[1.0, 1.0], &mut [0.0; 2], &mut |p: Progress| {
+    ///     last = p.relative_residual;
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert!(last < 1e-6);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn solve_told<'v>(
+        &mut self,
+        b: impl Into<Numbers<'v>>,
+        x: impl Into<NumbersMut<'v>>,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<&Solution> {
+        let mut told = Told { observer, last: None };
+        let solution = self.solve_watched(b, x, &mut told)?;
+        let (iteration, residual) = (solution.history.iterations, solution.history.residuals.last());
+        if let Some(&relative_residual) = residual.filter(|_| told.last != Some(iteration)) {
+            let _ =
+                told.observer.progress(Progress { iteration, relative_residual, target: solution.target });
+        }
+        Ok(solution)
     }
 
     /// `y ← A x` on the devices, with the values of the last update, rounded where matrices are stored in f32. Collective where the

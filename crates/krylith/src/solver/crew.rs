@@ -100,10 +100,8 @@ impl Crew {
                 Ok(Ok(())) => return,
                 Ok(Err(e)) => (e, seat.as_ref().is_none_or(|seat| seat.engine.is_lost())),
                 Err(panic) => {
-                    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-                    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
                     *seat = None;
-                    (Error::Internal(text.unwrap_or_default()), true)
+                    (Error::of_panic(&*panic), true)
                 }
             };
             if broken {

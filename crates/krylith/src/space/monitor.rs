@@ -30,6 +30,19 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// All there are.
+    pub const ALL: [Outcome; 9] = [
+        Outcome::Converged,
+        Outcome::MaxIterations,
+        Outcome::Breakdown,
+        Outcome::Stagnated,
+        Outcome::RoundingLimit,
+        Outcome::Inconsistent,
+        Outcome::Diverged,
+        Outcome::NotFinite,
+        Outcome::Interrupted,
+    ];
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {

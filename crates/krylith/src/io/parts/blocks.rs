@@ -139,16 +139,15 @@ pub(crate) fn run_of_rows(
         None => suited(comm, own, first, all, common)?.block,
     };
     if block == 1 {
-        let numbers: Vec<u64> = (0..own.rows() as u64).collect();
-        let rows = Rows::in_runs(comm, 1, own.rows(), RowBlocks::of_rows(own, &numbers))?;
-        return Ok((rows, None));
+        let local: Vec<u64> = (0..own.rows() as u64).collect();
+        return Ok((Rows::run(first, 1, own.rows(), RowBlocks::of_rows(own, &local)), None));
     }
     let rows = blocks(ScalarRows { rows: all, first, matrix: own.clone() }, block);
     let columns = rows.col.iter().map(|&j| j as u32).collect(); // of a matrix whose columns have 32 bits
     let stored =
         Bsr::new(block, own.rows() / block, all / block, rows.row_ptr.clone(), columns, rows.values.clone());
     let grouping = agree(comm, stored.and_then(|stored| Grouping::new(own, &stored)))?;
-    Ok((Rows::in_runs(comm, block, own.rows() / block, rows)?, Some(grouping)))
+    Ok((Rows::run(first / block, block, own.rows() / block, rows), Some(grouping)))
 }
 
 fn common_divisor(a: usize, b: usize) -> usize {
