@@ -21,7 +21,6 @@ pub mod spmv;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-mod html;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without
 mod links;
 #[cfg(feature = "cuda")]
@@ -29,7 +28,6 @@ mod multi;
 mod platform;
 mod publish;
 mod samples;
-mod svg;
 mod systems;
 mod textbook;
 mod triad;

@@ -1,9 +1,9 @@
 //! What suites with targets and figures hand out: tables for a terminal and as Markdown, raw data, a page, a picture for each
 //! figure, and the summary of targets for programs.
 
-use crate::html::{Table, page};
 use crate::okp::OkpReport;
 use krylith::{Error, Result};
+use krylith_plot::html::{Table, page};
 use serde_json::{Value, json};
 use std::path::Path;
 

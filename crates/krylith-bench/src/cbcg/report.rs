@@ -3,9 +3,9 @@
 use super::network::{DELAYS, Network};
 use super::solves::{Row, Scaled};
 use super::{Found, kernels};
-use crate::html::{Table, page};
 use crate::okp::OkpReport;
-use crate::svg;
+use krylith_plot::html::{Table, page};
+use krylith_plot::svg;
 use serde_json::{Value, json};
 
 /// All of it.

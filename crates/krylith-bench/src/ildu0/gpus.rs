@@ -7,7 +7,6 @@
 
 use super::{BOX, Ildu0Options, RTOL};
 use crate::cuda::CudaPlatform;
-use crate::html::{Table, page};
 use crate::okp::OkpReport;
 use crate::platform::Platform;
 use crate::samples::Samples;
@@ -19,6 +18,7 @@ use krylith::partition::{Part, Subdomains, distribute};
 use krylith::precond::{Ildu, IlduOptions};
 use krylith::space::Space;
 use krylith::{Error, Outcome, Result, Stop, Store};
+use krylith_plot::html::{Table, page};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;

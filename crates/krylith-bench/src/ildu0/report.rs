@@ -2,9 +2,9 @@
 
 use super::measure::{Found, Row, Solve};
 use super::{Of, Solves};
-use crate::html::{Table, page};
 use crate::okp::OkpReport;
-use crate::svg;
+use krylith_plot::html::{Table, page};
+use krylith_plot::svg;
 use serde_json::{Value, json};
 
 /// A number, or a dash where nothing was timed.
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(report.failures.len(), 2);
         assert!(report.tables.contains("WRONG") && report.tables.contains("12.50 %"));
         assert!(!report.html.contains("small <&>"));
-        crate::svg::assert_well_formed(&report.html);
+        krylith_plot::svg::assert_well_formed(&report.html);
     }
 
     #[test]

@@ -7,12 +7,12 @@
 //!   matrix written twice, first its pattern. Its time is that of tables and sorts, which bytes do not tell.
 
 use super::Machine;
-use crate::html::Table;
 use krylith::device::cpu::Cpu;
 use krylith::operator::{LinearOperator, Terms};
 use krylith::precond::{Cycle, Multilevel, MultilevelOptions, Smoothing};
 use krylith::space::Space;
 use krylith::{Error, Result};
+use krylith_plot::html::Table;
 use serde_json::{Value, json};
 use std::time::Instant;
 

@@ -2,9 +2,9 @@
 
 use super::scaling::Point;
 use super::{Machine, Times};
-use crate::html::Table;
-use crate::svg;
 use krylith::{Error, Result};
+use krylith_plot::html::Table;
+use krylith_plot::svg;
 use serde_json::{Value, json};
 
 /// One line of a prediction.

@@ -11,10 +11,10 @@
 //! that x is read by more GPUs from the same caches, and that transfers take memory bandwidth from kernels.
 
 use super::Machine;
-use crate::html::Table;
 use crate::spmv::means;
-use crate::svg;
 use krylith::{Error, Result};
+use krylith_plot::html::Table;
+use krylith_plot::svg;
 use serde_json::{Value, json};
 
 /// Names of the modes, as the suite has them.
@@ -365,6 +365,6 @@ mod tests {
         assert_eq!(all[0].measured, [(2, "lra".to_string(), 7e-4)]);
         let made = study(&machine(3e11), &all, &[1, 2, 64]);
         assert!(made.text.contains("of 1 within 15 %"), "{}", made.text);
-        crate::svg::assert_well_formed(&made.picture);
+        krylith_plot::svg::assert_well_formed(&made.picture);
     }
 }

@@ -5,12 +5,12 @@ use super::targets::{CORES, GOALS, efficiency, targets};
 use super::updates::Updates;
 use super::{systems, ways};
 use crate::answer::report::{ms, way_json};
-use crate::html::Table;
 use crate::okp::OkpReport;
 use crate::publish::{Figure, Published, Target, number, summary};
 use crate::samples::Samples;
-use crate::svg;
 use krylith::Result;
+use krylith_plot::html::Table;
+use krylith_plot::svg;
 use serde_json::{Value, json};
 use std::path::Path;
 

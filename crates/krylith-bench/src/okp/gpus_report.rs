@@ -3,9 +3,9 @@
 use super::OkpReport;
 use super::gpus::{Experiment, Row, Run};
 use super::report::{number, outcome};
-use crate::html::{Table, page};
 use crate::multi::Times;
-use crate::svg;
+use krylith_plot::html::{Table, page};
+use krylith_plot::svg;
 use serde_json::{Value, json};
 
 /// Everything that was measured.

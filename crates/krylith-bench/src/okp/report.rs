@@ -1,8 +1,8 @@
 //! Tables, JSON and the page from what was measured.
 
 use super::{OkpReport, orthogonalization, product, solve};
-use crate::html::{Table, page};
-use crate::svg;
+use krylith_plot::html::{Table, page};
+use krylith_plot::svg;
 use serde_json::{Value, json};
 
 /// Everything that was measured.

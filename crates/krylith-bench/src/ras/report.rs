@@ -3,11 +3,11 @@
 use super::cases::{Kind, Setting};
 use super::measure::{Mean, Row};
 use super::targets::targets;
-use crate::html::Table;
 use crate::okp::OkpReport;
 use crate::publish::{Figure, Published, Target, number, summary};
-use crate::svg;
 use krylith::Result;
+use krylith_plot::html::Table;
+use krylith_plot::svg;
 use serde_json::{Value, json};
 use std::path::Path;
 

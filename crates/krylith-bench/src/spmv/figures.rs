@@ -4,7 +4,7 @@ use super::found::{Found, auto};
 use super::ground::{CUSPARSE, OURS, VECTOR};
 use super::means::{SETS, means};
 use super::{cg, report};
-use crate::svg;
+use krylith_plot::svg;
 
 /// A heading and a picture.
 type Picture = (String, String);

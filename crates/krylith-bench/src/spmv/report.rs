@@ -4,8 +4,8 @@ use super::found::{Found, Point, Row, auto};
 use super::ground::{CUSPARSE, OURS, VECTOR};
 use super::means::{SETS, means};
 use super::{SpmvOptions, cg, figures, multi};
-use crate::html::{Table, page};
 use crate::okp::OkpReport;
+use krylith_plot::html::{Table, page};
 use serde_json::{Value, json};
 
 /// Arithmetic means of the paper over its CSR-vector on one V100: NZ, 2NZ, LRA and LRA+RC on two and on four.

@@ -1,9 +1,9 @@
 //! Tables and JSON of a prediction, and its errors against what others have published.
 
 use super::{Iteration, Method, Part, Published, STEPS};
-use crate::html::Table;
 use crate::model::Machine;
 use krylith::Result;
+use krylith_plot::html::Table;
 use serde_json::{Value, json};
 
 /// One published number beside what the model says.

@@ -8,7 +8,7 @@ const COLOURS: [&str; 12] = [
 ];
 
 /// Text that is safe between tags and in attributes.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -42,7 +42,7 @@ fn legend(out: &mut String, x: f64, y: f64, names: &[String]) {
 }
 
 /// Horizontal bars of stacked parts: `bars` holds a name and one number a part.
-pub(crate) fn stacked_bars(title: &str, unit: &str, parts: &[&str], bars: &[(String, Vec<f64>)]) -> String {
+pub fn stacked_bars(title: &str, unit: &str, parts: &[&str], bars: &[(String, Vec<f64>)]) -> String {
     let (left, width, row) = (250.0, 900.0, 34.0);
     let height = 60.0 + row * bars.len() as f64 + 20.0;
     let most = bars.iter().map(|b| b.1.iter().sum::<f64>()).fold(0.0, f64::max);
@@ -79,12 +79,7 @@ pub(crate) fn stacked_bars(title: &str, unit: &str, parts: &[&str], bars: &[(Str
 }
 
 /// Flops a second over flops a byte, both logarithmic, under the roofs of memory and arithmetic.
-pub(crate) fn roofline(
-    title: &str,
-    bandwidth: f64,
-    peak: Option<f64>,
-    points: &[(String, f64, f64)],
-) -> String {
+pub fn roofline(title: &str, bandwidth: f64, peak: Option<f64>, points: &[(String, f64, f64)]) -> String {
     let points: Vec<_> = points.iter().filter(|p| p.1 > 0.0 && p.2 > 0.0 && p.2.is_finite()).collect();
     let (width, height) = (900.0, 430.0);
     let (left, right, top, bottom) = (70.0, 560.0, 20.0, 380.0);
@@ -137,7 +132,7 @@ pub(crate) fn roofline(
 }
 
 /// Curves over the iteration, logarithmic upwards.
-pub(crate) fn curves(title: &str, curves: &[(String, &[f64])]) -> String {
+pub fn curves(title: &str, curves: &[(String, &[f64])]) -> String {
     let (width, height) = (900.0, 430.0);
     let (left, right, top, bottom) = (70.0, 560.0, 20.0, 380.0);
     let good = |v: f64| v > 0.0 && v.is_finite();
@@ -192,7 +187,7 @@ fn ticks(most: f64) -> Vec<f64> {
 }
 
 /// Values over the number of GPUs, one line a name, upwards from 0.
-pub(crate) fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)]) -> String {
+pub fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)]) -> String {
     over_counts(title, "GPUs", gpus, lines)
 }
 
@@ -200,7 +195,7 @@ pub(crate) fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)
 const LABELS: usize = 16;
 
 /// Values over evenly spaced counts, which `axis` names, one line a name, upwards from 0.
-pub(crate) fn over_counts(title: &str, axis: &str, counts: &[usize], lines: &[(String, Vec<f64>)]) -> String {
+pub fn over_counts(title: &str, axis: &str, counts: &[usize], lines: &[(String, Vec<f64>)]) -> String {
     let (width, height) = (900.0, 430.0);
     let (left, right, top, bottom) = (70.0, 560.0, 20.0, 380.0);
     let values = lines.iter().flat_map(|l| l.1.iter().copied()).filter(|v| v.is_finite());
@@ -243,7 +238,7 @@ pub(crate) fn over_counts(title: &str, axis: &str, counts: &[usize], lines: &[(S
 }
 
 /// Values over named things, one colour a series, upwards from 0; names stand upright below.
-pub(crate) fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) -> String {
+pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) -> String {
     let (width, height) = (1100.0, 470.0);
     let (left, right, top, bottom) = (50.0, 850.0, 20.0, 330.0);
     let values = series.iter().flat_map(|s| s.1.iter().copied()).filter(|v| v.is_finite());
@@ -285,8 +280,7 @@ pub(crate) fn over_names(title: &str, names: &[String], series: &[(String, Vec<f
 }
 
 /// Every tag is closed in order, and text has no stray `<`; enough to catch a broken picture.
-#[cfg(test)]
-pub(crate) fn assert_well_formed(text: &str) {
+pub fn assert_well_formed(text: &str) {
     let (mut stack, mut rest) = (Vec::new(), text);
     while let Some(begin) = rest.find('<') {
         let end = rest[begin..].find('>').expect("a tag ends") + begin;

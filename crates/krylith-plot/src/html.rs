@@ -3,13 +3,17 @@
 use crate::svg::escape;
 
 /// A table: headers and rows of text.
-pub(crate) struct Table {
+pub struct Table {
+    /// What the table shows.
     pub title: String,
+    /// A name for each column.
     pub header: Vec<String>,
+    /// The cells, row by row.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
+    /// A table without rows.
     pub fn new(title: impl Into<String>, header: &[&str]) -> Self {
         Self { title: title.into(), header: header.iter().map(|h| h.to_string()).collect(), rows: Vec::new() }
     }
@@ -50,7 +54,7 @@ impl Table {
 }
 
 /// The page; `pictures` are SVG with a heading each.
-pub(crate) fn page(title: &str, facts: &[String], pictures: &[(String, String)], tables: &[Table]) -> String {
+pub fn page(title: &str, facts: &[String], pictures: &[(String, String)], tables: &[Table]) -> String {
     let facts: String = facts.iter().map(|f| format!("<p>{}</p>\n", escape(f))).collect();
     let pictures: String =
         pictures.iter().map(|(name, svg)| format!("<h2>{}</h2>\n{svg}", escape(name))).collect();
