@@ -1,0 +1,164 @@
+//! The command line: names, help texts and defaults.
+
+mod bench;
+mod model;
+mod newton;
+mod solve;
+
+pub use bench::{BenchArgs, Suite};
+pub use model::ModelArgs;
+pub use newton::NewtonArgs;
+pub use solve::SolveArgs;
+
+use crate::failure::{DONE, Result};
+use crate::options::{self, Ordering};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use krylith::partition::PartitionSpec;
+use krylith::{DeviceSpec, Options, Store};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Try it now, without any file of your own (unsteady Stokes flow in a duct, two implicit stages):
+  krylith solve stokes:12x12x12 --plot convergence.svg
+
+Then with your matrix:
+  krylith solve A.mtx
+  krylith solve A.npz --rhs b.npy --rtol 1e-8 --out x.npy --report report.json
+  krylith solve A.mtx --block 4 --ordering segregated --precond jacobi
+
+Exit codes: 0 converged · 1 not converged · 2 usage, input or output file ·
+            3 memory, driver or device · 130 interrupted (the best x so far is written)";
+
+/// Solve the large sparse block systems of multiphysics simulation with Krylov methods.
+#[derive(Debug, Parser)]
+#[command(name = "krylith", version, after_help = EXAMPLES, max_term_width = 104)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Solve A x = b for a matrix from a file, or for a generated problem
+    #[command(after_help = solve::EXAMPLES)]
+    Solve(Box<SolveArgs>),
+    /// Solve a nonlinear problem F(x) = 0 by an inexact Newton method: NAME:SIZE[,key=value…], see below
+    Newton(Box<NewtonArgs>),
+    /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
+    Problem(ProblemArgs),
+    /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(Box<BenchArgs>),
+    /// Predict the time of a GMRES iteration on many GPUs and hosts from a machine file
+    #[command(after_help = model::EXAMPLES)]
+    Model(Box<ModelArgs>),
+    /// Show this machine as Krylith sees it; with SYSTEM also what is worth knowing before a solve
+    Info(InfoArgs),
+}
+
+/// Where a solve runs, and in what precision it stores.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together; under mpirun each
+    /// rank takes one of them [default: auto, the first GPU if one can be used and an estimate says that it is sooner]
+    #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
+    pub device: Option<DeviceSpec>,
+    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
+    /// multilevel (parts of the graph), graph (the same by METIS)
+    /// [default: auto, runs of rows unless the graph leaves much less to exchange]
+    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", help_heading = "Machine")]
+    pub partition: Option<PartitionSpec>,
+    /// Threads on the CPU [default: one a core]
+    #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
+    pub threads: Option<usize>,
+    /// Bitwise equal results from run to run [default: off; all but randomized sweeps of `ras` on a GPU are bitwise equal anyway]
+    #[arg(long, help_heading = "Machine")]
+    pub deterministic: bool,
+    /// Precision in which matrix, preconditioner and basis are stored; arithmetic is f64, and so is the residual that
+    /// counts [default: f64]
+    #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
+    pub store: Option<Store>,
+}
+
+impl MachineArgs {
+    /// What they say; nothing of the rest.
+    fn options(&self) -> Options {
+        Options {
+            store: self.store,
+            device: self.device.clone(),
+            threads: self.threads,
+            deterministic: self.deterministic.then_some(true),
+            partition: self.partition,
+            ..Options::default()
+        }
+    }
+}
+
+/// `krylith problem`.
+#[derive(Debug, Args)]
+pub struct ProblemArgs {
+    /// The problem: NAME:SIZE[,key=value…], see below
+    #[arg(value_name = "SPEC")]
+    pub spec: String,
+    /// Folder to write to; it is made if it is missing, and files of the same names are replaced
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Format of the matrices: petsc (binary, compact) or mtx (Matrix Market text, readable everywhere); both are exact
+    #[arg(long, value_name = "petsc|mtx", default_value = "petsc")]
+    pub format: MatrixFormat,
+}
+
+/// How `krylith problem` writes matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum MatrixFormat {
+    #[allow(missing_docs)] // a comment would become a second help text
+    Petsc,
+    #[allow(missing_docs)]
+    Mtx,
+}
+
+/// `krylith info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// A matrix file, a system.toml or a generated problem, as for `krylith solve` [default: the machine alone]
+    #[arg(value_name = "SYSTEM")]
+    pub system: Option<PathBuf>,
+    /// Unknowns of one node, 1 to 8 [default: what the file says, else the largest that adds at most 20 % stored zeros, or 75 % if the rows of a node have the same neighbours]
+    #[arg(long, value_name = "B", value_parser = options::block_size)]
+    pub block: Option<usize>,
+    /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
+    #[arg(long, value_name = "interleaved|segregated")]
+    pub ordering: Option<Ordering>,
+    /// Ways to share the system's block rows among P ranks, and the quality of each [default: none]
+    #[arg(long, value_name = "P", value_parser = options::ranks, requires = "system")]
+    pub ranks: Option<usize>,
+}
+
+fn command() -> clap::Command {
+    let problems = |of| crate::problem::catalogue(of);
+    Cli::command()
+        .mut_subcommand("problem", |c| {
+            c.after_help(problems(krylith_problems::catalogue()) + crate::problem::NEXT)
+        })
+        .mut_subcommand("newton", |c| {
+            c.after_help(problems(krylith_problems::nonlinear::catalogue()) + "\n" + newton::EXAMPLES)
+        })
+}
+
+/// Reads the command line; help, version and usage errors are printed here and leave their exit code.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> std::result::Result<Cli, u8> {
+    let parsed = command().try_get_matches_from(words).and_then(|m| Cli::from_arg_matches(&m));
+    parsed.map_err(|e| {
+        crate::output::printed(e.print());
+        e.exit_code() as u8
+    })
+}
+
+/// A bare `krylith`.
+pub fn print_help() -> Result<u8> {
+    crate::output::print(&command().render_help().to_string());
+    Ok(DONE)
+}

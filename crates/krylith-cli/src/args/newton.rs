@@ -1,0 +1,97 @@
+//! The arguments of `krylith newton`.
+
+use super::MachineArgs;
+use crate::options;
+use clap::Args;
+use krylith::Options;
+use krylith::method::MethodName;
+use krylith::newton::Forcing;
+use krylith::options::tolerance;
+use krylith::precond::PrecondSpec;
+use std::path::PathBuf;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  krylith newton cavity:64x64,re=100 --plot steps.svg --picture speed.svg
+  krylith newton cavity:600x600,re=1000 --continuation 100,400,1000 --vtu cavity.vtu
+  krylith newton cavity:128x128 --method fgmres:restart=100 --forcing 1e-4 --report r.json
+
+It stops when ‖F(x)‖ ≤ max(newton-rtol·‖F(x₀)‖, newton-atol), in each time step and for each value of --continuation.
+Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
+            2 usage, input or output file · 3 memory, driver or device ·
+            130 interrupted, the x of the last step is written";
+
+/// `krylith newton`.
+#[derive(Debug, Args)]
+pub struct NewtonArgs {
+    /// The problem: NAME:SIZE[,key=value…], see below
+    #[arg(value_name = "PROBLEM")]
+    pub problem: String,
+
+    /// Relative tolerance: stop when ‖F(x)‖ ≤ rtol·‖F(x₀)‖
+    #[arg(long, value_name = "TOL", value_parser = tolerance, default_value = "1e-8", allow_negative_numbers = true, help_heading = "Newton")]
+    pub newton_rtol: f64,
+    /// Absolute tolerance: stop when ‖F(x)‖ ≤ atol, if that comes before --newton-rtol
+    #[arg(long, value_name = "TOL", value_parser = tolerance, default_value = "0", allow_negative_numbers = true, help_heading = "Newton")]
+    pub newton_atol: f64,
+    /// Most steps, in each time step and for each value of --continuation
+    #[arg(long, value_name = "N", value_parser = options::max_iters, default_value = "50", help_heading = "Newton")]
+    pub max_steps: usize,
+    /// How exact linear solves are: ew (Eisenstat and Walker's second choice: 0.1 at first, then as fast as ‖F‖ falls), or the same
+    /// relative tolerance for all
+    #[arg(long, value_name = "ew|TOL", default_value = "ew", help_heading = "Newton")]
+    pub forcing: Forcing,
+    /// Values of the problem's parameter (of cavity: re), each solved for from the one before; where Newton fails, values between are
+    /// put in [default: the problem's own value alone]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', help_heading = "Newton")]
+    pub continuation: Vec<f64>,
+
+    #[command(flatten)]
+    pub machine: MachineArgs,
+
+    /// Krylov method of linear solves, as of `krylith solve` [default: fgmres]
+    #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, help_heading = "Linear solves")]
+    pub method: Option<Options>,
+    /// Basis vectors that GMRES and FGMRES keep before they restart [default: 30, and more where a solve needs it]
+    #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Linear solves")]
+    pub restart: Option<usize>,
+    /// Preconditioner, as of `krylith solve` [default: auto]
+    #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Linear solves")]
+    pub precond: Option<PrecondSpec>,
+    /// Most iterations of a linear solve [default: 10000]
+    #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "Linear solves")]
+    pub max_iters: Option<usize>,
+
+    /// Write x as a NumPy array of shape (nodes, components) [default: x is not written]
+    #[arg(long, value_name = "x.npy", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Write what was done as JSON: every step, linear iterations, times [default: none]
+    #[arg(long, value_name = "r.json", help_heading = "Output")]
+    pub report: Option<PathBuf>,
+    /// Draw ‖F‖ and the linear iterations of each step [default: none]
+    #[arg(long, value_name = "r.svg", help_heading = "Output")]
+    pub plot: Option<PathBuf>,
+    /// Write the solution for ParaView; of a problem with time steps one file each, NAME-1.vtu, NAME-2.vtu, … [default: none]
+    #[arg(long, value_name = "x.vtu", help_heading = "Output")]
+    pub vtu: Option<PathBuf>,
+    /// Draw the solution in colours [default: none]
+    #[arg(long, value_name = "x.svg", help_heading = "Output")]
+    pub picture: Option<PathBuf>,
+    /// Print errors and nothing else [default: off]
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+impl NewtonArgs {
+    /// What the command line says of linear solves; FGMRES where it names no method.
+    pub fn linear(&self) -> Options {
+        let method = self.method.clone().unwrap_or_default();
+        Options {
+            method: method.method.or(Some(MethodName::Fgmres)),
+            restart: self.restart.or(method.restart),
+            precond: self.precond.clone(),
+            max_iters: self.max_iters,
+            ..self.machine.options().or(&method)
+        }
+    }
+}
