@@ -65,8 +65,8 @@ pub fn run(suites: &[&str]) -> ExitCode {
             let out = target().join("xtask-bench").join(suite);
             let (auto, words) = AUTO;
             let words = if suite == auto { words } else { &[suite][..] };
-            let run = ["run", "--release", "--package", "krylith-cli", "--features", "bench", "--"];
-            shell(cargo(&run).arg("bench").args(words).arg("--out").arg(&out))
+            let run = ["run", "--release", "--package", "krylith-bench", "--bin", "krylith-bench", "--"];
+            shell(cargo(&run).args(words).arg("--out").arg(&out))
                 .map(|_| format!("{suite}, in {}", out.display()))
         });
     }

@@ -40,9 +40,10 @@ fn build(out: &Path) -> Result<(), String> {
     if let Err(why) = &embedded {
         println!("kernels are not embedded: {why}");
     }
-    let build = ["build", "--release", "--package", "krylith-cli", "--features", "bench"];
+    // The suites beside the command, where `krylith bench` finds them.
+    let build = ["build", "--release", "--package", "krylith-cli", "--package", "krylith-bench", "--bins"];
     for made in executables(&build, embedded.is_ok().then_some(&archive))? {
-        place(&made, &out.join("krylith"))?;
+        place(&made, &out.join(made.file_name().unwrap_or_default()))?;
     }
     for (package, test) in TESTS {
         let file = Path::new("crates").join(package).join("tests").join(test).with_extension("rs");

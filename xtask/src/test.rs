@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// All features, as those of what the extension module and the C library depend on.
-const OF_ALL: &str = "mpi,krylith-cli/bench,krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
+const OF_ALL: &str = "mpi,krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
 
 pub fn run() -> ExitCode {
     let mut steps = Steps::new();
@@ -15,7 +15,7 @@ pub fn run() -> ExitCode {
     steps.step("format", || component("fmt", "rustfmt", || shell(&mut cargo(&["fmt", "--all", "--check"]))));
     // All that follows is compiled once: each set of features builds the library again. Of all features MPI alone needs
     // something that may be missing.
-    let mut features: &[&str] = &["--features", "krylith-cli/bench"];
+    let mut features: &[&str] = &[];
     steps.step("MPI", || {
         let found = mpi::install();
         if found.is_ok() {
@@ -39,7 +39,7 @@ pub fn run() -> ExitCode {
     // With the features of the tests before, so that the wheel is made of what was built for them.
     let wheel: &[&str] = match features {
         ["--all-features"] => &["--profile", "dev", "--features", OF_ALL],
-        _ => &["--profile", "dev", "--features", "krylith-cli/bench"],
+        _ => &["--profile", "dev"],
     };
     steps.step("Python package", || python::step(wheel, missing));
     steps.step("C library", || c::step(features, missing));

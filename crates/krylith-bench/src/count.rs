@@ -68,5 +68,12 @@ mod tests {
         let (dense, structured) =
             (product(&case.kronecker, Store::F64, false), product(&case.kronecker, Store::F64, true));
         assert!(structured.bytes < dense.bytes && structured.flops == dense.flops);
+        // `krylith model` counts the same.
+        let terms = Terms::kronecker(&case.kronecker);
+        let blocks = (case.kronecker.m.blocks() + case.kronecker.l.blocks()) as f64;
+        for (cost, is_dense) in [(dense, true), (structured, false)] {
+            let shape = krylith_model::Shape::of(&terms, is_dense);
+            assert_eq!(shape.product_bytes(64.0, blocks), cost.bytes as f64);
+        }
     }
 }

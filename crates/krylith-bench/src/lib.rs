@@ -12,7 +12,6 @@ pub mod answer;
 pub mod cbcg;
 pub mod count;
 pub mod ildu0;
-pub mod model;
 pub mod multilevel;
 pub mod okp;
 pub mod ras;

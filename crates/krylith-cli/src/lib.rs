@@ -3,19 +3,17 @@
 //! A library, so that the Python package has the command too, and shows a solve in the same words and pictures.
 
 mod args;
-#[cfg(feature = "bench")]
 mod bench;
 mod blocks;
-mod failure;
-mod files;
+pub mod failure;
+pub mod files;
 mod info;
 mod interrupt;
-#[cfg(feature = "bench")]
 mod model;
 mod newton;
 mod null_space;
-mod options;
-mod output;
+pub mod options;
+pub mod output;
 mod partitions;
 pub mod plot;
 mod portrait;
@@ -39,7 +37,10 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             Ok(args) => args,
             Err(code) => return Ok(code),
         };
-        ranks::start()?;
+        // The suites are another program, which this process becomes.
+        if !matches!(args.command, Some(args::Command::Bench(_))) {
+            ranks::start()?;
+        }
         match args.command {
             None => args::print_help(),
             Some(args::Command::Solve(args)) => {
@@ -56,14 +57,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
                 process::start_threads()?;
                 newton::newton(*args)
             }
-            #[cfg(feature = "bench")]
-            Some(args::Command::Bench(args)) => bench::bench(*args),
-            #[cfg(feature = "bench")]
+            Some(args::Command::Bench(args)) => bench::bench(&args),
             Some(args::Command::Model(args)) => model::model(*args),
-            #[cfg(not(feature = "bench"))]
-            Some(args::Command::Bench(_) | args::Command::Model(_)) => Err(failure::Failure::usage(
-                "this build has no suites and no model: `cargo install --path crates/krylith-cli --features bench`",
-            )),
             Some(args::Command::Info(args)) => info::info(args),
         }
     });

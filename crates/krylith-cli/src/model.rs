@@ -4,8 +4,8 @@ use crate::args::ModelArgs;
 use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
 use crate::{files, output, partitions, system};
 use krylith::partition::Partitioner;
-use krylith_bench::model::report::{self, About, Row, Study};
-use krylith_bench::model::{Machine, Shape, loads, multilevel, poisson, scaling, spmv};
+use krylith_model::report::{self, About, Row, Study};
+use krylith_model::{Machine, Shape, loads, multilevel, poisson, scaling, spmv};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     }
     check_apart(&args)?;
     let machines =
-        args.machine.iter().map(|path| Machine::read(path)).collect::<krylith::Result<Vec<_>>>()?;
+        args.machine.iter().map(|path| Machine::open(path)).collect::<krylith::Result<Vec<_>>>()?;
     let mut files = Files { folder: args.out.clone(), written: Vec::new() };
     match &args.system {
         Some(system) if args.precond.is_some() => coarse_levels(&args, system, &machines, &mut files)?,
@@ -81,8 +81,9 @@ impl Files {
     }
 }
 
+/// How the program was called; what is not Unicode in it is replaced.
 fn command() -> String {
-    krylith_bench::command_line()
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
 /// What JSON looks like in a file.

@@ -12,11 +12,11 @@ mod one;
 mod ring;
 mod together;
 
-use crate::model::Machine;
 use krylith::comm::Communicator;
 use krylith::operator::PointBlockSum;
 use krylith::space::Space;
 use krylith::{Error, Result};
+use krylith_model::Machine;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -299,7 +299,7 @@ mod tests {
     fn everything_runs_and_a_part_that_fails_leaves_a_note() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.toml");
-        let (out, network) = (Some(path.clone()), Some(crate::model::tests::round()));
+        let (out, network) = (Some(path.clone()), Some(Machine::open("jupiter".as_ref()).unwrap()));
         let options = LinksOptions { gpus: vec![], out, network, quick: true, command: "test".into() };
         let ground = Threads(4, Arc::new(Pool::new(1)));
         let mut heard = Vec::new();

@@ -1,7 +1,6 @@
 //! Kernels of one device: what a product and an orthogonalisation take at several sizes, inside GMRES(30).
 
 use super::{Ground, Plan, RESTART, per_step};
-use crate::model::{Machine, cycle_bytes, orthogonalization_bytes};
 use crate::samples::Samples;
 use crate::systems::{self, Case};
 use krylith::method::gmres::{Arrays, Scalars, delayed_step};
@@ -9,6 +8,7 @@ use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::space::{BATCH, FLAGS, LIMIT, Schedule, Space};
 use krylith::{Error, Result, Stop, Store};
+use krylith_model::{Machine, cycle_bytes, orthogonalization_bytes};
 use std::time::Instant;
 
 krylith::sweeps! {

@@ -2,12 +2,12 @@
 
 use super::ring::{BLOCK, NODE, STAGES, neighbours, ring, source, value};
 use super::{Ground, Make, Plan, RESTART, Way, per_step};
-use crate::model::{Curve, Host};
 use krylith::comm::{Communicator, Team};
 use krylith::method::gmres::{Arrays, Scalars};
 use krylith::operator::{LinearOperator, PointBlock};
 use krylith::space::{BATCH, FLAGS, LIMIT, Space};
 use krylith::{Error, Result, Store};
+use krylith_model::{Curve, Host};
 use std::sync::Arc;
 use std::time::Instant;
 

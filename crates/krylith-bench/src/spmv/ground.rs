@@ -8,14 +8,13 @@ use krylith::device::cpu::{Cpu, Pool};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::partition::{Partitioner, split};
 use krylith::{Error, Result, Store};
+pub(crate) use krylith_model::spmv::OURS;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Our product on one device.
-pub(crate) const OURS: &str = "Krylith";
 /// The paper's baseline.
 pub(crate) const VECTOR: &str = "CSR-vector (the paper's rule)";
 /// cuSPARSE's algorithms begin so.

@@ -22,12 +22,9 @@ use krylith::{Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use ground::OURS;
 pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, Own, Piece, VECTOR};
 #[cfg(feature = "cuda")]
 pub(crate) use matrix::Case;
-pub(crate) use means::means;
-pub(crate) use report::kind;
 #[cfg(feature = "cuda")]
 #[cfg(feature = "cuda")]
 pub(crate) use shared::rows_of;

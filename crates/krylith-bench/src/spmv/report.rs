@@ -5,6 +5,7 @@ use super::ground::{CUSPARSE, OURS, VECTOR};
 use super::means::{SETS, means};
 use super::{SpmvOptions, cg, figures, multi};
 use crate::okp::OkpReport;
+pub(crate) use krylith_model::spmv::kind;
 use krylith_plot::html::{Table, page};
 use serde_json::{Value, json};
 
@@ -16,15 +17,6 @@ const TABLE4: [(usize, [f64; 4]); 2] = [(2, [0.01, 0.18, 0.11, 0.57]), (4, [0.01
 /// A number, or a dash.
 pub(super) fn number(x: f64, digits: usize) -> String {
     if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
-}
-
-/// What a row is called over all matrices: shares of rows differ, the mode does not. Numbers of blocks are the same for all.
-pub(crate) fn kind(name: &str) -> String {
-    match name.find(':') {
-        Some(colon) if name[..colon].ends_with("nz") => name.into(),
-        Some(colon) => format!("{}{}", &name[..colon], if name.ends_with(')') { ")" } else { "" }),
-        None => name.into(),
-    }
 }
 
 pub(super) fn make(found: &[Found], options: &SpmvOptions) -> OkpReport {

@@ -104,7 +104,7 @@ fn child(
     options: &SpmvOptions,
 ) -> std::result::Result<std::process::ExitStatus, String> {
     let mut command = Command::new(program);
-    command.args(["bench", "spmv", "--in-process", "--only", name]);
+    command.args(["spmv", "--in-process", "--only", name]);
     let device = match &options.device {
         DeviceChoice::Cpu => "cpu".to_string(),
         DeviceChoice::Cuda(gpus) => {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod cbcg;
+mod command;
 mod ildu0;
 mod multilevel;
 mod okp;

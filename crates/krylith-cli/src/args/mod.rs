@@ -1,11 +1,9 @@
 //! The command line: names, help texts and defaults.
 
-mod bench;
 mod model;
 mod newton;
 mod solve;
 
-pub use bench::{BenchArgs, Suite};
 pub use model::ModelArgs;
 pub use newton::NewtonArgs;
 pub use solve::SolveArgs;
@@ -50,13 +48,21 @@ pub enum Command {
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),
     /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
-    #[command(after_help = bench::EXAMPLES)]
-    Bench(Box<BenchArgs>),
+    #[command(disable_help_flag = true)]
+    Bench(BenchArgs),
     /// Predict the time of a GMRES iteration on many GPUs and hosts from a machine file
     #[command(after_help = model::EXAMPLES)]
     Model(Box<ModelArgs>),
     /// Show this machine as Krylith sees it; with SYSTEM also what is worth knowing before a solve
     Info(InfoArgs),
+}
+
+/// `krylith bench`: words of another program.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Suite and options of the program `krylith-bench`, which is installed apart; --help lists them
+    #[arg(value_name = "SUITE …", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
 }
 
 /// Where a solve runs, and in what precision it stores.

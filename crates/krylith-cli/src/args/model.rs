@@ -14,14 +14,13 @@ Examples:
   krylith model laplace:128x128x128 --precond amg --machine machine.toml    coarse levels: bytes, time of an iteration
   krylith model --compare predicted/prediction.json okp/okp.json    exit code 1 beyond 15 %
   krylith model --spmv spmv/spmv.json --machine machine.toml --out predicted
-  krylith model --weak 151686 --to 8192 --machine machine.toml --machine bench/machines/jupiter.toml --out scaling
+  krylith model --weak 151686 --to 8192 --machine machine.toml --machine jupiter --out scaling
   krylith model --strong 1e9 --to 8192 --machine machine.toml --out scaling
 
 Times are those of an iteration of GMRES(M) in f64 without a preconditioner, one reduction an iteration.";
 
 /// `krylith model`.
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "bench"), allow(dead_code))]
 pub struct ModelArgs {
     /// A matrix file, a system.toml or a generated problem, as for `krylith solve`; at most 4 stages
     #[arg(value_name = "SYSTEM")]
@@ -55,7 +54,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "UNKNOWNS", conflicts_with_all = ["system", "compare"])]
     pub strong: Option<f64>,
     /// P-CG and P-CBCG of a 7-point Poisson equation on a grid NXxNYxNZ cut into boxes, with and without overlap, and the error
-    /// against what others have published of this machine (bench/machines/summit.toml, abci.toml: 1280x1280x4608)
+    /// against what others have published of this machine (summit, abci: 1280x1280x4608)
     #[arg(long, value_name = "NXxNYxNZ", conflicts_with_all = ["system", "weak", "strong", "compare", "to"])]
     pub poisson: Option<String>,
     /// Products of the matrices in a file of `krylith bench spmv`, by each way to share them over GPUs whose vectors are whole, and

@@ -203,35 +203,11 @@ fn options_refuse_what_they_do_not_know() {
 }
 
 #[test]
-fn suites_name_what_they_do_not_take() {
-    let f = Folder::new();
-    f.line("bench all").fails(2, &["all", "okp", "ildu0"]);
-    if !cfg!(feature = "bench") {
-        f.line("bench ildu0 --device cpu").fails(2, &["no suites", "--features bench"]);
-        f.line("model laplace:4x4x4").fails(2, &["no model", "--features bench"]);
-        return;
-    }
-    f.line("bench ildu0 --device cpu --series weak").fails(2, &["--series", "okp"]);
-    f.line("bench ildu0 --device cpu --quick").fails(2, &["--quick"]);
-    f.line("bench ildu0 --device cpu --scale 0").fails(2, &["scale", "positive"]);
-    f.line("bench ildu0 --device cpu --only FullChip").fails(2, &["--only", "spmv"]);
-    f.line("bench cbcg --device cpu --parts sweep").fails(2, &["--parts", "kernels"]);
-    f.line("bench spmv --device cpu --only nosuch").fails(2, &["nosuch", "FullChip"]);
-    f.line("bench spmv --device cpu --parts kernels").fails(2, &["--parts", "single"]);
-    f.line("bench spmv --device cpu --scale 2").fails(2, &["scale", "at most 1"]);
-    f.line("bench spmv --device cpu --full").fails(2, &["--only"]);
-}
-
-#[test]
 fn what_the_machine_lacks_is_exit_code_3() {
     let f = Folder::new();
     if krylith::device::cuda::devices().is_err() {
         f.line("solve laplace:4x4x4 --device cuda").fails(3, &["NVIDIA driver", "install"]);
         f.line("solve laplace:4x4x4").works();
-    }
-    if krylith::device::cuda::devices().is_err() && cfg!(feature = "bench") {
-        f.line("bench ildu0 --device cuda").fails(3, &["NVIDIA driver", "install"]);
-        f.line("bench spmv --device cuda:0,1").fails(3, &["NVIDIA driver", "install"]);
     }
     f.line("solve laplace:60x60x60 --restart 1000000 --max-iters 1000000")
         .fails(3, &["bytes", "free", "--restart"]);

@@ -71,7 +71,6 @@ fn links_are_the_files_that_they_lead_to() {
 }
 
 #[test]
-#[cfg(feature = "bench")]
 fn predictions_do_not_replace_what_they_are_made_from() {
     let f = folder();
     f.write("prediction.json", small());
@@ -79,8 +78,6 @@ fn predictions_do_not_replace_what_they_are_made_from() {
     f.line("model prediction.json --machine machine.toml --out .")
         .fails(2, &["--out ./prediction.json", "prediction.json"]);
     assert_eq!(std::fs::read_to_string(f.path("prediction.json")).unwrap(), small());
-    f.line("bench links --device cuda:0 --network m.toml --out ./m.toml")
-        .fails(2, &["--out ./m.toml", "--network m.toml"]);
 }
 
 #[test]

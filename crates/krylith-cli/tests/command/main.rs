@@ -4,10 +4,10 @@
 mod common;
 
 mod bad_input;
+mod bench;
 mod files;
 mod info;
 mod matrices;
-#[cfg(feature = "bench")]
 mod model;
 mod newton;
 mod process;

@@ -1,14 +1,7 @@
-//! `krylith model` and `krylith bench links`.
+//! `krylith model`.
 
 use crate::common::Folder;
 use serde_json::{Value, json};
-use std::path::Path;
-
-/// A machine file that ships with Krylith.
-fn shipped(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/machines").join(name);
-    path.to_str().unwrap().to_string()
-}
 
 fn json(f: &Folder, name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(f.path(name)).unwrap()).unwrap()
@@ -17,8 +10,7 @@ fn json(f: &Folder, name: &str) -> Value {
 #[test]
 fn a_prediction_is_written_and_compared() {
     let f = Folder::new();
-    let machine = shipped("h200-nvlink.toml");
-    let ran = f.run(&["model", "stokes:6x6x9", "--machine", &machine, "--gpus", "1,3", "--out", "p"]);
+    let ran = f.run(&["model", "stokes:6x6x9", "--machine", "h200-nvlink", "--gpus", "1,3", "--out", "p"]);
     let out = &ran.works().out;
     assert!(out.contains("324 nodes") && out.contains("wrote p/prediction.json"), "{out}");
     let made = json(&f, "p/prediction.json");
@@ -51,8 +43,8 @@ fn a_prediction_is_written_and_compared() {
 #[test]
 fn coarse_levels_are_predicted_and_measured() {
     let f = Folder::new();
-    let machine = shipped("h200-nvlink.toml");
-    let ran = f.run(&["model", "laplace:16x16x16", "--precond", "amg", "--machine", &machine, "--out", "p"]);
+    let machine = "h200-nvlink";
+    let ran = f.run(&["model", "laplace:16x16x16", "--precond", "amg", "--machine", machine, "--out", "p"]);
     let out = &ran.works().out;
     assert!(out.contains("laplace:16x16x16") && out.contains("an iteration of CG"), "{out}");
     assert!(out.contains("this host:") && out.contains("wrote p/multilevel.json"), "{out}");
@@ -68,32 +60,11 @@ fn coarse_levels_are_predicted_and_measured() {
 }
 
 #[test]
-fn products_that_were_measured_are_predicted_for_more_gpus() {
-    let f = Folder::new();
-    // Each matrix in a process of its own; what is there is not measured again.
-    let line = "bench spmv --device cpu --threads 1 --scale 0.0003 --only FullChip nlpkkt160 --parts single --rounds 2 --out b";
-    let ran = f.line(line);
-    assert!(ran.works().out.contains("wrote b/spmv.html"), "{ran:#?}");
-    assert!(f.path("b/raw/FullChip.json").exists() && f.path("b/raw/nlpkkt160.json").exists());
-    f.line(line).works();
-    let machine = shipped("h200-nvlink.toml");
-    let ran =
-        f.run(&["model", "--spmv", "b/spmv.json", "--machine", &machine, "--gpus", "2,64", "--out", "p"]);
-    assert!(ran.works().out.contains("geometric mean of 2 matrices"), "{ran:#?}");
-    let made = json(&f, "p/products.json");
-    let rows = made["predictions"].as_array().unwrap();
-    assert_eq!(rows.len(), 2 * 2 * 6);
-    assert!(rows.iter().all(|r| r["seconds"].as_f64().unwrap() > 0.0));
-    assert!(made["errors"].as_array().unwrap().is_empty(), "a CPU's times are not compared");
-    f.line(&format!("model --spmv p/products.json --machine {machine}")).fails(2, &["krylith bench spmv"]);
-}
-
-#[test]
 fn scaling_is_drawn_for_every_machine_that_ships() {
     let f = Folder::new();
-    let machines = ["h200-nvlink.toml", "okp-a100.toml", "okp-v100.toml", "jupiter.toml"].map(shipped);
+    let machines = ["h200-nvlink", "okp-a100", "okp-v100", "jupiter"];
     let mut words = vec!["model", "--weak", "151686", "--strong", "1e9", "--to", "8192", "--out", "s"];
-    words.extend(machines.iter().flat_map(|m| ["--machine", m.as_str()]));
+    words.extend(machines.iter().flat_map(|m| ["--machine", m]));
     let ran = f.run(&words);
     ran.works();
     let mut names: Vec<String> = std::fs::read_dir(f.path("s"))
@@ -114,8 +85,8 @@ fn scaling_is_drawn_for_every_machine_that_ships() {
 #[test]
 fn a_poisson_equation_is_predicted_beside_what_was_published() {
     let f = Folder::new();
-    for name in ["summit.toml", "abci.toml"] {
-        let ran = f.run(&["model", "--poisson", "1280x1280x4608", "--machine", &shipped(name), "--out", "p"]);
+    for name in ["summit", "abci"] {
+        let ran = f.run(&["model", "--poisson", "1280x1280x4608", "--machine", name, "--out", "p"]);
         let out = &ran.works().out;
         for word in ["P-CBCG", "Table V", "fitted: network.hop", "Fig. 5", "p/poisson.json"] {
             assert!(out.contains(word), "{name}: {word}: {out}");
@@ -129,53 +100,39 @@ fn a_poisson_equation_is_predicted_beside_what_was_published() {
             assert!(seconds("exposed") <= seconds("halo") && seconds("all_reduce") > 0.0, "{name}: {row}");
         }
     }
-    let few =
-        ["model", "--poisson", "64x64x64", "--gpus", "1,8", "--s", "4", "--machine", &shipped("abci.toml")];
+    let few = ["model", "--poisson", "64x64x64", "--gpus", "1,8", "--s", "4", "--machine", "abci"];
     let ran = f.run(&few);
     let out = &ran.works().out;
     assert!(out.contains("s = 4") && out.contains("2x2x2") && !out.contains("Table V"), "{out}");
 
-    let summit = shipped("summit.toml");
+    let summit = "summit";
     let refused = |words: &[&str], named: &[&str]| {
-        let words = [&["model", "--machine", &summit], words].concat();
+        let words = [&["model", "--machine", summit], words].concat();
         f.run(&words).fails(2, named);
     };
     refused(&["--poisson", "64x64"], &["NXxNYxNZ"]);
     refused(&["--poisson", "64x0x64"], &["NXxNYxNZ"]);
     refused(&["--poisson", "2x2x2", "--gpus", "9"], &["9 boxes"]);
     refused(&["--poisson", "8x8x8", "--s", "0"], &["1..=64"]);
-    refused(&["--poisson", "8x8x8", "--machine", &shipped("jupiter.toml")], &["one machine"]);
+    refused(&["--poisson", "8x8x8", "--machine", "jupiter"], &["one machine"]);
     refused(&["--gpus", "4"], &["SYSTEM"]);
-    f.run(&["model", "--poisson", "8x8x8", "--machine", &shipped("jupiter.toml")]).fails(2, &["[poisson]"]);
+    f.run(&["model", "--poisson", "8x8x8", "--machine", "jupiter"]).fails(2, &["[poisson]"]);
 }
 
 #[test]
 fn what_cannot_be_predicted_is_refused() {
     let f = Folder::new();
-    let machine = shipped("jupiter.toml");
+    let machine = "jupiter";
     f.line("model stokes:4x4x4").fails(2, &["--machine", "krylith bench links"]);
-    f.run(&["model", "--machine", &machine]).fails(2, &["--weak", "SYSTEM"]);
+    f.run(&["model", "--machine", machine]).fails(2, &["--weak", "SYSTEM"]);
     f.run(&["model", "stokes:4x4x4", "--machine", "no.toml"]).fails(2, &["no.toml"]);
     f.write("m.toml", "schema = 1\nname = 3\n");
     f.run(&["model", "stokes:4x4x4", "--machine", "m.toml"]).fails(2, &["m.toml", "line 2"]);
-    f.run(&["model", "stokes:4x4x4", "--machine", &machine, "--gpus", "65"])
+    f.run(&["model", "stokes:4x4x4", "--machine", machine, "--gpus", "65"])
         .fails(2, &["65 ranks", "64 block rows"]);
-    f.run(&["model", "stokes:4x4x4", "--machine", &machine, "--gpus", "2", "--hosts", "3"])
+    f.run(&["model", "stokes:4x4x4", "--machine", machine, "--gpus", "2", "--hosts", "3"])
         .fails(2, &["3 hosts"]);
-    f.run(&["model", "stokes:4x4x4", "--machine", &machine, "--partition", "best"]).fails(2, &["graph"]);
-    f.run(&["model", "--strong", "1e12", "--to", "4", "--machine", &machine]).fails(2, &["GB", "--to"]);
-    f.run(&["model", "--weak", "-3", "--machine", &machine]).fails(2, &[]);
-}
-
-#[test]
-fn links_are_those_of_gpus() {
-    let f = Folder::new();
-    f.line("bench links --device cpu").fails(2, &["measures GPUs"]);
-    f.line("bench links --device cuda --full").fails(2, &["--full"]);
-    f.line("bench links --device cuda --out missing/m.toml").fails(2, &["missing"]);
-    f.line("bench okp --device cpu --quick").fails(2, &["--quick"]);
-    if krylith::device::cuda::devices().is_err() {
-        f.line("bench links --device cuda:0,1 --out m.toml").fails(3, &["libcuda"]);
-        assert!(f.names().is_empty());
-    }
+    f.run(&["model", "stokes:4x4x4", "--machine", machine, "--partition", "best"]).fails(2, &["graph"]);
+    f.run(&["model", "--strong", "1e12", "--to", "4", "--machine", machine]).fails(2, &["GB", "--to"]);
+    f.run(&["model", "--weak", "-3", "--machine", machine]).fails(2, &[]);
 }

@@ -10,7 +10,7 @@ use super::CudaPlatform;
 use super::csr::SpMv;
 use super::vendor::Vendor;
 use crate::platform::Platform;
-use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, OURS, One, Own, Piece, VECTOR, rows_of};
+use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, One, Own, Piece, VECTOR, rows_of};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use kernels::Arg;
 use krylith::comm::Communicator;
@@ -18,6 +18,7 @@ use krylith::device::cuda::{Buffer, Cuda, Device, Fabric, Transport, split_runs}
 use krylith::matrix::Bsr;
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::{Error, Result, Store};
+use krylith_model::spmv::OURS;
 use published::{Adaptive, CsrVector, Merge, Published, threads_a_row};
 use serde_json::Value;
 use std::rc::Rc;

@@ -283,10 +283,7 @@ impl Machine {
     /// A machine file without `[poisson]`, or without `[network]` for several hosts; more GPUs than can have boxes; `s` of 0.
     pub fn poisson(&self, grid: [usize; 3], method: Method, s: usize, gpus: usize) -> Result<Iteration> {
         let of = self.poisson.as_ref().ok_or_else(|| {
-            Error::invalid(format!(
-                "machine `{}` has no [poisson]: see bench/machines/summit.toml",
-                self.name
-            ))
+            Error::invalid(format!("machine `{}` has no [poisson]; `summit` and `abci` have", self.name))
         })?;
         let [nx, ny, nz] = grid;
         if gpus == 0 || s == 0 {
@@ -427,13 +424,12 @@ mod tests {
     }
 
     fn shipped(name: &str) -> Machine {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/machines");
-        Machine::read(&folder.join(name)).unwrap()
+        Machine::open(name.as_ref()).unwrap()
     }
 
     #[test]
     fn files_are_written_and_read_again() {
-        for machine in [machine(), shipped("summit.toml"), shipped("abci.toml")] {
+        for machine in [machine(), shipped("summit"), shipped("abci")] {
             assert_eq!(Machine::parse(&machine.text()).unwrap(), machine);
         }
     }
@@ -442,7 +438,7 @@ mod tests {
     #[test]
     fn published_figures_are_met_within_bounds() {
         let grid = [1280, 1280, 4608];
-        for name in ["summit.toml", "abci.toml"] {
+        for name in ["summit", "abci"] {
             let machine = shipped(name);
             let beside = beside(&machine, grid).unwrap();
             assert!(beside.len() >= 20, "{name}: {}", beside.len());
@@ -463,7 +459,7 @@ mod tests {
     /// What the paper concludes: P-CG is faster up to 3,840 GPUs, and on 7,680 both take about the same.
     #[test]
     fn communication_avoiding_pays_where_the_paper_says() {
-        let machine = shipped("summit.toml");
+        let machine = shipped("summit");
         let time =
             |method, gpus| machine.poisson([1280, 1280, 4608], method, STEPS, gpus).unwrap().total(true);
         for gpus in [480, 960, 1920, 3840] {

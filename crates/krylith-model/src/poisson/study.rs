@@ -1,7 +1,7 @@
 //! Tables and JSON of a prediction, and its errors against what others have published.
 
 use super::{Iteration, Method, Part, Published, STEPS};
-use crate::model::Machine;
+use crate::Machine;
 use krylith::Result;
 use krylith_plot::html::Table;
 use serde_json::{Value, json};

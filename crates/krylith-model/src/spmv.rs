@@ -11,11 +11,23 @@
 //! that x is read by more GPUs from the same caches, and that transfers take memory bandwidth from kernels.
 
 use super::Machine;
-use crate::spmv::means;
+use crate::means;
 use krylith::{Error, Result};
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
+
+/// The name of Krylith's product on one device in what the suite writes.
+pub const OURS: &str = "Krylith";
+
+/// What a row of the suite is called over all matrices: shares of rows differ, the mode does not. Numbers of blocks are the same for all.
+pub fn kind(name: &str) -> String {
+    match name.find(':') {
+        Some(colon) if name[..colon].ends_with("nz") => name.into(),
+        Some(colon) => format!("{}{}", &name[..colon], if name.ends_with(')') { ")" } else { "" }),
+        None => name.into(),
+    }
+}
 
 /// Names of the modes, as the suite has them.
 const MODES: [&str; 6] = ["nz", "2nz", "lra", "lra+rc", "nz:8", "fused"];
@@ -208,9 +220,9 @@ pub fn profiles(json: &Value) -> Result<Vec<Profile>> {
         };
         let rows = |part: &str| m[part].as_array().cloned().unwrap_or_default();
         let gpu = m["device"]["kind"] == "cuda";
-        let ours = rows("single").into_iter().find(|r| r["name"] == crate::spmv::OURS);
+        let ours = rows("single").into_iter().find(|r| r["name"] == OURS);
         let measured = rows("multi").into_iter().filter_map(|r| {
-            let mode = crate::spmv::kind(r["name"].as_str()?);
+            let mode = kind(r["name"].as_str()?);
             Some((r["ranks"].as_u64()? as usize, mode, seconds(&r)?))
         });
         Some(Profile {
@@ -293,7 +305,7 @@ pub fn study(machine: &Machine, profiles: &[Profile], gpus: &[usize]) -> Study {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Host, Network};
+    use crate::{Host, Network};
 
     fn profile(before: Vec<f64>, longest: f64) -> Profile {
         let (name, rows, entries) = ("m".to_string(), 1e8, 3e8);
@@ -301,14 +313,14 @@ mod tests {
     }
 
     fn machine(bandwidth: f64) -> Machine {
-        let exchange = crate::model::Curve::line(0.0, bandwidth);
+        let exchange = crate::Curve::line(0.0, bandwidth);
         Machine {
             read: 4e12,
             launch: 0.0,
             gpus_per_host: 8,
             peers: vec![Host { gpus: 2, exchange, ..Host::default() }],
             network: Some(Network { latency: 0.0, bandwidth: 5e10, hop: 0.0 }),
-            ..crate::model::tests::round()
+            ..crate::tests::round()
         }
     }
 

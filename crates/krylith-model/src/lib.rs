@@ -1,6 +1,6 @@
 //! Predicts the time of a GMRES iteration on many GPUs from a partition's statistics and a machine file.
 //!
-//! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets;
+//! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets; [`machines`]: those that are part of Krylith;
 //! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both;
 //! * [`poisson`]: the same of P-CG and P-CBCG for a 7-point Poisson equation, beside what others have published;
 //! * [`multilevel`]: cycles over coarse levels, beside what this host takes for them;
@@ -9,15 +9,18 @@
 //! * [`report`]: tables, pictures, predictions as JSON, and their comparison with what was measured.
 
 mod machine;
+pub mod machines;
 pub mod multilevel;
 pub mod poisson;
 mod predict;
 pub mod report;
+mod samples;
 pub mod scaling;
 pub mod spmv;
 
 pub use machine::{Curve, Host, Kernels, Machine, Network};
 pub use predict::{Load, Shape, Times, loads};
+pub use samples::{Samples, means};
 
 #[cfg(test)]
 pub(crate) use machine::tests;

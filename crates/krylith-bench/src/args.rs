@@ -1,11 +1,11 @@
-//! The arguments of `krylith bench`.
+//! The command line of the suites: names, help texts and defaults.
 
-use crate::options;
-use clap::Args;
+use clap::Parser;
 use krylith::DeviceSpec;
+use krylith_cli::options;
 use std::path::PathBuf;
 
-pub(super) const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   krylith bench okp --device cuda --full --out okp               one GPU beside cuBLAS and cuSPARSE
   krylith bench okp --device cuda:0,1,2,3 --out okp4             GMRES(30) on 1, 2 and 4 GPUs
@@ -14,9 +14,9 @@ Examples:
   krylith bench spmv --device cpu --scale 0.004 --only FullChip  one of them, small, on this CPU
   krylith bench links --device cuda:0,1,2,3 --out machine.toml   what `krylith model` needs to know of these GPUs";
 
-/// `krylith bench`.
-#[derive(Debug, Args)]
-#[cfg_attr(not(feature = "bench"), allow(dead_code))]
+/// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm.
+#[derive(Debug, Parser)]
+#[command(name = "krylith-bench", bin_name = "krylith bench", version, after_help = EXAMPLES, max_term_width = 104)]
 pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
     /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,

@@ -1,0 +1,108 @@
+//! Machine files that are part of Krylith, by name.
+
+use crate::Machine;
+use krylith::{Error, Result};
+use std::path::Path;
+
+/// A machine file that is part of Krylith.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shipped {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+macro_rules! shipped {
+    ($($name:literal),*) => {
+        [$(Shipped { name: $name, text: include_str!(concat!("../machines/", $name, ".toml")) }),*]
+    };
+}
+
+/// All of them; a measured one first.
+pub const ALL: [Shipped; 6] = shipped!["h200-nvlink", "jupiter", "okp-a100", "okp-v100", "summit", "abci"];
+
+impl Shipped {
+    /// The machine.
+    ///
+    /// # Errors
+    /// None that a test would not have found.
+    pub fn machine(&self) -> Result<Machine> {
+        Machine::parse(self.text).map_err(|e| Error::invalid(format!("machine `{}`: {e}", self.name)))
+    }
+}
+
+impl Machine {
+    /// The machine of that name, in any case, or of the file at that path.
+    ///
+    /// # Errors
+    /// Neither a name nor a file; a file that is no machine file, with the line.
+    pub fn open(name: &Path) -> Result<Self> {
+        let text = name.to_string_lossy();
+        if let Some(shipped) = ALL.iter().find(|s| s.name.eq_ignore_ascii_case(&text)) {
+            return shipped.machine();
+        }
+        // A word alone is meant as a name.
+        let is_name = name.components().count() == 1 && name.extension().is_none();
+        if is_name && !name.exists() {
+            let names: Vec<&str> = ALL.iter().map(|s| s.name).collect();
+            return Err(Error::invalid(format!(
+                "no machine `{text}`; known are {}, and the path of a machine file",
+                names.join(", ")
+            )));
+        }
+        Self::read(name)
+    }
+
+    /// How much of it was measured, in a few words.
+    pub fn origin(&self) -> String {
+        match self.estimated.as_slice() {
+            [] => "measured".into(),
+            [all] if all == "all of it" => "from data sheets and papers; nothing was measured".into(),
+            parts => format!("measured, but for {}", parts.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_here_and_read_by_its_name() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        let mut names: Vec<&str> = ALL.iter().map(|s| s.name).collect();
+        files.sort();
+        names.sort();
+        assert_eq!(files, names);
+        for shipped in ALL {
+            let machine = Machine::open(shipped.name.to_uppercase().as_ref()).unwrap();
+            assert_eq!(machine, shipped.machine().unwrap());
+            assert!(!machine.sources.is_empty(), "{}: nothing says where its numbers are from", shipped.name);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_lists_them_and_a_path_is_read() {
+        let error = Machine::open("h100".as_ref()).unwrap_err().to_string();
+        assert!(error.contains("no machine `h100`") && error.contains("h200-nvlink, jupiter"), "{error}");
+        for path in ["missing.toml", "./h200-nvlink"] {
+            let error = Machine::open(path.as_ref()).unwrap_err().to_string();
+            assert!(error.contains(path) && !error.contains("no machine"), "{error}");
+        }
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let read = Machine::open(&folder.join("machines/jupiter.toml")).unwrap();
+        assert_eq!(read, Machine::open("jupiter".as_ref()).unwrap());
+    }
+
+    #[test]
+    fn the_origin_names_what_was_not_measured() {
+        let origin = |name: &str| Machine::open(name.as_ref()).unwrap().origin();
+        assert_eq!(origin("h200-nvlink"), "measured, but for network, gpus_per_host");
+        assert_eq!(origin("summit"), "from data sheets and papers; nothing was measured");
+    }
+}
