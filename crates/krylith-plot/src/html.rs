@@ -1,6 +1,6 @@
 //! One self-contained page: tables and pictures, nothing to load.
 
-use crate::svg::escape;
+use crate::scene::escape;
 
 /// A table: headers and rows of text.
 pub struct Table {
@@ -46,25 +46,42 @@ impl Table {
         };
         let rows: String = self.rows.iter().map(|r| format!("<tr>{}</tr>\n", cells("td", r))).collect();
         format!(
-            "<h2>{}</h2>\n<table>\n<tr>{}</tr>\n{rows}</table>\n",
+            "<section><h2>{}</h2>\n<div class=\"wide\"><table>\n<tr>{}</tr>\n{rows}</table></div></section>\n",
             escape(&self.title),
             cells("th", &self.header)
         )
     }
 }
 
-/// The page; `pictures` are SVG with a heading each.
+/// Light and dark, for any width: pictures stand beside one another where there is room, and a wide table scrolls under its first column.
+const STYLE: &str = "\
+:root{color-scheme:light dark;--paper:#fff;--text:#1d2733;--soft:#55616f;--grid:#e3e7ec}
+@media screen and (prefers-color-scheme:dark){:root{--paper:#12171e;--text:#e8edf3;--soft:#a3afbd;--grid:#2a333e}}
+body{font:15px/1.45 system-ui,-apple-system,'Segoe UI','DejaVu Sans',Helvetica,Arial,sans-serif;color:var(--text);\
+background:var(--paper);margin:0 auto;padding:1rem clamp(.75rem,3vw,2.5rem);max-width:75rem}
+h1{font-size:1.5rem;line-height:1.25}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{color:var(--soft);overflow-wrap:anywhere;margin:.4rem 0}
+.pictures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));gap:1.5rem;margin:1.5rem 0;align-items:start}
+figure{margin:0}figure svg{width:100%}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}
+td,th{padding:.3rem .7rem;border-bottom:1px solid var(--grid);text-align:right;vertical-align:bottom}
+td{white-space:nowrap}th{color:var(--soft);font-weight:600}
+td:first-child,th:first-child{text-align:left;padding-left:0;position:sticky;left:0;background:var(--paper);white-space:normal;\
+min-width:8rem;max-width:22rem}
+@media print{section,figure{break-inside:avoid}}
+@page{margin:15mm}";
+
+/// The page; `pictures` are SVG, each with its name, which the picture shows itself.
 pub fn page(title: &str, facts: &[String], pictures: &[(String, String)], tables: &[Table]) -> String {
     let facts: String = facts.iter().map(|f| format!("<p>{}</p>\n", escape(f))).collect();
-    let pictures: String =
-        pictures.iter().map(|(name, svg)| format!("<h2>{}</h2>\n{svg}", escape(name))).collect();
+    let pictures: String = pictures
+        .iter()
+        .map(|(name, svg)| format!("<figure aria-label=\"{}\">\n{svg}</figure>\n", escape(name)))
+        .collect();
     let tables: String = tables.iter().map(Table::html).collect();
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{0}</title>\n<style>\
-         body {{ font-family: sans-serif; margin: 2em; max-width: 75em }} \
-         table {{ border-collapse: collapse }} td, th {{ padding: 0.25em 0.8em; border-bottom: 1px solid #ddd; \
-         text-align: right }} td:first-child, th:first-child {{ text-align: left }} \
-         svg {{ max-width: 100% }}</style>\n</head>\n<body>\n<h1>{0}</h1>\n{facts}{pictures}{tables}</body>\n</html>\n",
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{0}</title>\n<style>{STYLE}</style>\n\
+         </head>\n<body>\n<h1>{0}</h1>\n{facts}<div class=\"pictures\">\n{pictures}</div>\n{tables}</body>\n</html>\n",
         escape(title)
     )
 }
@@ -80,8 +97,8 @@ mod tests {
         assert_eq!(table.markdown(), "## a < b\n\n| name | time |\n|---|---|\n| x & y | 1 (0–2) |\n\n");
         let picture = crate::svg::stacked_bars("p", "s", &["a"], &[("n".into(), vec![1.0])]);
         let page = page("Title", &["a & b".into()], &[("bars".into(), picture)], &[table]);
-        crate::svg::assert_well_formed(&page);
-        for foreign in ["<script", "<link", "src=", "href=", "@import", "url("] {
+        crate::check::assert_well_formed(&page);
+        for foreign in ["<script", "<link", "src=", "href=\"http", "@import", "url("] {
             assert!(!page.contains(foreign), "{foreign}");
         }
     }

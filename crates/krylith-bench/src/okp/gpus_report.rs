@@ -5,6 +5,7 @@ use super::gpus::{Experiment, Row, Run};
 use super::report::{number, outcome};
 use crate::multi::Times;
 use krylith_plot::html::{Table, page};
+use krylith_plot::bars::{self, Bars};
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
@@ -126,7 +127,17 @@ fn pictures(e: &Experiment) -> Vec<(String, String)> {
         .collect();
     let parts = ["transfer (T_dt)", "product (T_Kx)", "communication (T_c)", "orthogonal. (T_Gn)", "other"];
     let title = format!("{}: where an iteration's time goes, by number of GPUs", e.title);
-    let mut pictures = vec![(title.clone(), svg::stacked_bars(&title, "µs", &parts, &bars))];
+    let whole: Vec<f64> =
+        rows().filter(|(_, row)| row.check.is_ok()).map(|(_, row)| 1e6 * row.iteration()).collect();
+    let picture = bars::stacked(&Bars {
+        title: &title,
+        subtitle: "parts from runs of their own, with clocks between; mark and number: the run without (T_all)",
+        unit: "µs",
+        parts: &parts,
+        bars: &bars,
+        whole: Some(&whole),
+    });
+    let mut pictures = vec![(title.clone(), picture.svg())];
 
     let gpus: Vec<usize> = e.runs.iter().map(|r| r.gpus).collect();
     let mut names: Vec<String> = Vec::new();

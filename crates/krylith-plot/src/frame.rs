@@ -1,0 +1,224 @@
+//! Two axes with names, round ticks and a grid, and the names of curves.
+
+use crate::font;
+use crate::scene::{Anchor, MARGIN, MIDDLE, SMALL, Scene, Stroke, WIDTH};
+use crate::theme::Ink;
+use crate::ticks;
+
+/// An axis: where a value lies on it, and its ticks.
+pub struct Axis {
+    /// What it shows, with its unit.
+    pub name: String,
+    ends: [f64; 2],
+    logarithmic: bool,
+    ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    fn of(name: &str, ends: [f64; 2], logarithmic: bool, ticks: Vec<f64>) -> Self {
+        let texts = ticks::texts(&ticks);
+        Self { name: name.into(), ends, logarithmic, ticks: ticks.into_iter().zip(texts).collect() }
+    }
+
+    /// From `low` to `high`, with ticks between.
+    pub fn linear(name: &str, low: f64, high: f64) -> Self {
+        let high = if high > low { high } else { low + 1.0 };
+        Self::of(name, [low, high], false, ticks::linear(low, high, 6))
+    }
+
+    /// Whole numbers from 0 to `last`.
+    pub fn counts(name: &str, last: usize) -> Self {
+        let last = last.max(1) as f64;
+        let ticks = ticks::linear(0.0, last, 6).into_iter().filter(|v| v.fract() == 0.0).collect();
+        Self::of(name, [0.0, last], false, ticks)
+    }
+
+    /// From 0 to a round number that is not below `high`.
+    pub fn from_zero(name: &str, high: f64) -> Self {
+        let ticks = ticks::from_zero(high, 6);
+        Self::of(name, [0.0, ticks[ticks.len() - 1]], false, ticks)
+    }
+
+    /// From `low` to `high`, both above 0, by powers of ten.
+    pub fn logarithmic(name: &str, low: f64, high: f64) -> Self {
+        let good = low > 0.0 && high > low && high.is_finite();
+        let [low, high] = if good { [low, high] } else { [0.1, 1.0] };
+        Self::of(name, [low, high], true, ticks::logarithmic(low, high, 8))
+    }
+
+    /// Evenly spaced names, at 0, 1, 2, …; as many of them as there is room for.
+    pub fn names(name: &str, names: &[String], room: f64) -> Self {
+        let widest = names.iter().map(|n| font::width(n, SMALL)).fold(1.0, f64::max) + 12.0;
+        let every = (names.len() as f64 * widest / room).ceil().max(1.0) as usize;
+        let ticks = names.iter().enumerate().step_by(every).map(|(i, n)| (i as f64, n.clone())).collect();
+        let last = names.len().max(1) as f64 - 0.5;
+        Self { name: name.into(), ends: [-0.5, last], logarithmic: false, ticks }
+    }
+
+    /// Where a value lies, from 0 to 1; held within, so that nothing leaves the picture.
+    fn share(&self, v: f64) -> f64 {
+        let [low, high] = self.ends;
+        let share =
+            if self.logarithmic { (v / low).ln() / (high / low).ln() } else { (v - low) / (high - low) };
+        if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
+    }
+
+    /// Whether the value can be shown.
+    pub fn shows(&self, v: f64) -> bool {
+        v.is_finite() && (!self.logarithmic || v > 0.0)
+    }
+}
+
+/// Ends of a logarithmic axis around values: whole powers of ten, or where these fill less than two of them 1, 2 or 5 times.
+pub fn around(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    let seen = values.filter(|v| v.is_finite() && *v > 0.0);
+    let (low, high) = seen.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
+    if low > high {
+        return [0.1, 1.0];
+    }
+    let (low, high) = (low * 0.93, high * 1.04);
+    if high / low > 100.0 {
+        return [10f64.powf(low.log10().floor()), 10f64.powf(high.log10().ceil()).min(f64::MAX)];
+    }
+    let power = |v: f64| 10f64.powf(v.log10().floor());
+    let below = [5.0, 2.0, 1.0].map(|m| m * power(low)).into_iter().find(|v| *v <= low);
+    let above = [1.0, 2.0, 5.0, 10.0].map(|m| m * power(high)).into_iter().find(|v| *v >= high);
+    [below.unwrap_or(low), above.unwrap_or(high)]
+}
+
+/// Where two axes lie.
+pub struct Frame {
+    /// Across.
+    pub x: Axis,
+    /// Up.
+    pub y: Axis,
+    /// Left, top, right and bottom of what they enclose.
+    pub place: [f64; 4],
+}
+
+impl Frame {
+    /// Below `top`, `height` high, with `right` free for names of curves. What the axis that goes up is called stands above it.
+    pub fn new(x: Axis, y: Axis, top: f64, height: f64, right: f64) -> Self {
+        let widest = y.ticks.iter().map(|t| font::width(&t.1, SMALL)).fold(0.0, f64::max);
+        let top = top + MIDDLE + 6.0;
+        let place = [MARGIN + widest + 8.0, top, WIDTH - MARGIN - right, top + height];
+        Self { x, y, place }
+    }
+
+    /// Where x lies.
+    pub fn px(&self, x: f64) -> f64 {
+        self.place[0] + (self.place[2] - self.place[0]) * self.x.share(x)
+    }
+
+    /// Where y lies.
+    pub fn py(&self, y: f64) -> f64 {
+        self.place[3] - (self.place[3] - self.place[1]) * self.y.share(y)
+    }
+
+    /// A point.
+    pub fn at(&self, [x, y]: [f64; 2]) -> [f64; 2] {
+        [self.px(x), self.py(y)]
+    }
+
+    /// Draws grid, ticks and names.
+    pub fn draw(&self, scene: &mut Scene) {
+        let [left, top, right, _] = self.place;
+        let grid = Stroke(Ink::Grid, 1.0, 0);
+        for (v, text) in &self.y.ticks {
+            let y = self.py(*v);
+            scene.line([left, y], [right, y], grid);
+            scene.text([left - 7.0, y + 0.36 * SMALL], Anchor::End, SMALL, Ink::Soft, text);
+        }
+        self.ticks_below(scene);
+        scene.text([MARGIN, top - 10.0], Anchor::Start, MIDDLE, Ink::Text, &self.y.name);
+    }
+
+    /// Draws the axis across alone, with lines that go up from its ticks.
+    pub fn upright(&self, scene: &mut Scene) {
+        for (v, _) in &self.x.ticks {
+            let x = self.px(*v);
+            scene.line([x, self.place[1]], [x, self.place[3]], Stroke(Ink::Grid, 1.0, 0));
+        }
+        self.ticks_below(scene);
+    }
+
+    fn ticks_below(&self, scene: &mut Scene) {
+        let [left, _, right, bottom] = self.place;
+        let axis = Stroke(Ink::Axis, 1.0, 0);
+        // Numbers at the ends stay within the picture, and none touches the next.
+        let mut free = f64::NEG_INFINITY;
+        for (v, text) in &self.x.ticks {
+            let (x, half) = (self.px(*v), 0.5 * font::width(text, SMALL));
+            scene.line([x, bottom], [x, bottom + 4.0], axis);
+            let x = x.min(WIDTH - 3.0 - half);
+            if x - half > free {
+                scene.text([x, bottom + 6.0 + SMALL], Anchor::Middle, SMALL, Ink::Soft, text);
+                free = x + half + 5.0;
+            }
+        }
+        scene.line([left, bottom], [right, bottom], axis);
+        let middle = [0.5 * (left + right), bottom + SMALL + MIDDLE + 11.0];
+        scene.text(middle, Anchor::Middle, MIDDLE, Ink::Text, &self.x.name);
+    }
+}
+
+/// Moves wanted heights apart until they are `gap` from one another within `low..=high`, in the order that they have.
+pub fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
+    let mut found = wanted.to_vec();
+    let mut least = low;
+    for &k in &order {
+        found[k] = found[k].max(least);
+        least = found[k] + gap;
+    }
+    let mut most = high;
+    for &k in order.iter().rev() {
+        found[k] = found[k].min(most);
+        most = found[k] - gap;
+    }
+    found
+}
+
+/// A legend in lines from `top` on: the sample of each entry is drawn by `sample` at a place and takes `wide`. Returns where it ends.
+pub fn legend(
+    scene: &mut Scene,
+    names: &[String],
+    top: f64,
+    wide: f64,
+    sample: impl Fn(&mut Scene, usize, [f64; 2]),
+) -> f64 {
+    let (mut x, mut y) = (MARGIN, top + SMALL);
+    for (k, name) in names.iter().enumerate() {
+        let name = font::fit(name, SMALL, WIDTH - 2.0 * MARGIN - wide - 6.0);
+        let width = wide + 6.0 + font::width(&name, SMALL);
+        if x > MARGIN && x + width > WIDTH - MARGIN {
+            (x, y) = (MARGIN, y + SMALL + 6.0);
+        }
+        sample(scene, k, [x, y - 0.36 * SMALL]);
+        scene.text([x + wide + 6.0, y], Anchor::Start, SMALL, Ink::Text, name);
+        x += width + 18.0;
+    }
+    y + 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_spread_in_their_order() {
+        let found = spread(&[10.0, 11.0, 12.0, 100.0], 15.0, 0.0, 100.0);
+        assert_eq!(found, [10.0, 25.0, 40.0, 100.0]);
+        let found = spread(&[99.0, 100.0, 98.0], 15.0, 0.0, 100.0);
+        assert_eq!(found, [85.0, 100.0, 70.0]);
+    }
+
+    #[test]
+    fn logarithmic_axes_end_at_round_numbers() {
+        assert_eq!(around([3e-7, 1.0].into_iter()), [1e-7, 10.0]);
+        assert_eq!(around([0.24, 0.9].into_iter()), [0.2, 1.0]);
+        assert_eq!(around([].into_iter()), [0.1, 1.0]);
+        assert_eq!(around([1e-5, 0.9].into_iter()), [1e-6, 1.0]);
+    }
+}

@@ -1,0 +1,321 @@
+//! What a picture consists of, before it is SVG or PNG.
+
+use crate::font;
+use crate::theme::{Ink, dashes, style};
+use std::fmt::Write;
+
+/// Width of every chart; text of 13 units is some 9 pixels high where a page is 420 wide.
+pub const WIDTH: f64 = 560.0;
+/// Numbers at ticks, legends, remarks.
+pub const SMALL: f64 = 13.0;
+/// Names of axes.
+pub const MIDDLE: f64 = 13.5;
+/// Titles.
+pub const LARGE: f64 = 16.0;
+/// Free at the edges.
+pub const MARGIN: f64 = 14.0;
+
+/// Where a text's x is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anchor {
+    /// At its left end.
+    Start,
+    /// In its middle.
+    Middle,
+    /// At its right end.
+    End,
+}
+
+/// An outline.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Shape {
+    /// Left, top, width and height.
+    Rect([f64; 4]),
+    /// Centre and radius.
+    Circle([f64; 3]),
+    /// Points that are joined; closed or not.
+    Line(Vec<[f64; 2]>, bool),
+}
+
+/// A line's ink, width and number of dashes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stroke(pub Ink, pub f64, pub usize);
+
+/// Something drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Thing {
+    /// An outline, with what a pointer over it is told.
+    Shape {
+        /// The outline.
+        shape: Shape,
+        /// What is inside.
+        fill: Option<Ink>,
+        /// Its line.
+        stroke: Option<Stroke>,
+        /// Told to a pointer.
+        hint: Option<String>,
+    },
+    /// One line of text.
+    Text {
+        /// Where it is anchored, on the baseline.
+        at: [f64; 2],
+        /// What of it is there.
+        anchor: Anchor,
+        /// Size of the letters.
+        size: f64,
+        /// Their ink.
+        ink: Ink,
+        /// Paper around them, over lines.
+        halo: bool,
+        /// The text.
+        words: String,
+    },
+    /// Colours of a raster: left, top, width and height, columns, and an index for each cell from the top.
+    Raster {
+        /// Left, top, width and height.
+        place: [f64; 4],
+        /// Cells from left to right.
+        columns: usize,
+        /// Indices of [`crate::raster::colour`], from the top.
+        cells: Vec<u8>,
+    },
+}
+
+/// A picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scene {
+    /// Units from left to right.
+    pub width: f64,
+    /// Units from top to bottom.
+    pub height: f64,
+    /// For those who do not see it.
+    pub title: String,
+    /// The same at length.
+    pub description: String,
+    /// What is drawn, in that order.
+    pub things: Vec<Thing>,
+}
+
+impl Scene {
+    /// An empty picture that is [`WIDTH`] wide.
+    pub fn new(title: &str) -> Self {
+        Self {
+            width: WIDTH,
+            height: 0.0,
+            title: title.into(),
+            description: String::new(),
+            things: Vec::new(),
+        }
+    }
+
+    /// Draws the title and lines of a subtitle; returns where the rest may begin.
+    pub fn head(&mut self, subtitle: &str) -> f64 {
+        let (most, mut y) = (self.width - 2.0 * MARGIN, MARGIN);
+        for line in font::wrap(&self.title.clone(), LARGE, most, 2) {
+            y += LARGE + 3.0;
+            self.text([MARGIN, y - 3.0], Anchor::Start, LARGE, Ink::Text, line);
+        }
+        for line in font::wrap(subtitle, SMALL, most, 3) {
+            y += SMALL + 4.0;
+            self.text([MARGIN, y], Anchor::Start, SMALL, Ink::Soft, line);
+        }
+        self.description = subtitle.into();
+        y + 10.0
+    }
+
+    /// One line of text.
+    pub fn text(&mut self, at: [f64; 2], anchor: Anchor, size: f64, ink: Ink, words: impl Into<String>) {
+        self.things.push(Thing::Text { at, anchor, size, ink, halo: false, words: words.into() });
+    }
+
+    /// The same with paper around its letters, over lines.
+    pub fn over(&mut self, at: [f64; 2], anchor: Anchor, ink: Ink, words: impl Into<String>) {
+        self.things.push(Thing::Text { at, anchor, size: SMALL, ink, halo: true, words: words.into() });
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, from: [f64; 2], to: [f64; 2], stroke: Stroke) {
+        self.shape(Shape::Line(vec![from, to], false), None, Some(stroke), None);
+    }
+
+    /// A filled rectangle.
+    pub fn rect(&mut self, place: [f64; 4], fill: Ink, hint: Option<String>) {
+        self.shape(Shape::Rect(place), Some(fill), None, hint);
+    }
+
+    /// An outline.
+    pub fn shape(&mut self, shape: Shape, fill: Option<Ink>, stroke: Option<Stroke>, hint: Option<String>) {
+        self.things.push(Thing::Shape { shape, fill, stroke, hint });
+    }
+
+    /// The marker of series `k`: four forms, full and hollow.
+    pub fn mark(&mut self, k: usize, [x, y]: [f64; 2], hint: Option<String>) {
+        let r = 3.6;
+        let polygon = |points: &[[f64; 2]]| {
+            Shape::Line(points.iter().map(|p| [x + r * p[0], y + r * p[1]]).collect(), true)
+        };
+        let shape = match k % 4 {
+            0 => Shape::Circle([x, y, r]),
+            1 => Shape::Rect([x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r]),
+            2 => polygon(&[[0.0, -1.25], [1.15, 0.85], [-1.15, 0.85]]),
+            _ => polygon(&[[0.0, -1.35], [1.2, 0.0], [0.0, 1.35], [-1.2, 0.0]]),
+        };
+        let ink = Ink::Series(k);
+        let fill = if k % 8 < 4 { ink } else { Ink::Paper };
+        self.shape(shape, Some(fill), Some(Stroke(ink, 1.5, 0)), hint);
+    }
+
+    /// The picture, as high as what is in it.
+    pub fn finish(mut self) -> Self {
+        let lowest = |thing: &Thing| match thing {
+            Thing::Text { .. } => Self::extent(thing).map_or(0.0, |e| e[3]),
+            Thing::Raster { place: [_, y, _, h], .. } => y + h,
+            Thing::Shape { shape: Shape::Rect([_, y, _, h]), .. } => y + h,
+            Thing::Shape { shape: Shape::Circle([_, y, r]), .. } => y + r,
+            Thing::Shape { shape: Shape::Line(points, _), .. } => {
+                points.iter().map(|p| p[1]).fold(0.0, f64::max)
+            }
+        };
+        self.height = (self.things.iter().map(lowest).fold(0.0, f64::max) + MARGIN).ceil();
+        self
+    }
+
+    /// The box of a text: left, top, right and bottom.
+    pub fn extent(thing: &Thing) -> Option<[f64; 4]> {
+        let Thing::Text { at: [x, y], anchor, size, words, .. } = thing else { return None };
+        let width = font::width(words, *size);
+        let left = match anchor {
+            Anchor::Start => *x,
+            Anchor::Middle => x - 0.5 * width,
+            Anchor::End => x - width,
+        };
+        Some([left, y - 0.76 * size, left + width, y + 0.22 * size])
+    }
+
+    /// The picture as SVG, which loads nothing; light or dark as its reader is.
+    pub fn svg(&self) -> String {
+        let mut s = String::new();
+        let (w, h) = (short(self.width), short(self.height));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            s,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{}\" style=\"max-width:100%;height:auto\" \
+             role=\"img\" font-family=\"system-ui,-apple-system,'Segoe UI','DejaVu Sans',Helvetica,Arial,sans-serif\">\n\
+             <title>{}</title><desc>{}</desc>\n{}\n<rect width=\"{w}\" height=\"{h}\" fill=\"{}\" class=\"f-paper\"/>",
+            short(1.5 * self.width),
+            escape(&self.title),
+            escape(&self.description),
+            style(),
+            Ink::Paper.hex(),
+        );
+        for thing in &self.things {
+            write_thing(&mut s, thing);
+        }
+        s + "</svg>\n"
+    }
+}
+
+fn write_thing(s: &mut String, thing: &Thing) {
+    let _ = match thing {
+        Thing::Shape { shape, fill, stroke, hint } => {
+            let (mut paint, mut classes) = (String::new(), Vec::new());
+            match fill {
+                Some(ink) => {
+                    let _ = write!(paint, " fill=\"{}\"", ink.hex());
+                    classes.push(format!("f-{}", ink.name()));
+                }
+                None => paint += " fill=\"none\"",
+            }
+            if let Some(Stroke(ink, width, dash)) = stroke {
+                let _ = write!(paint, " stroke=\"{}\" stroke-width=\"{}\"", ink.hex(), short(*width));
+                classes.push(format!("k-{}", ink.name()));
+                let dashes = dashes(*dash).iter().map(|d| short(*d)).collect::<Vec<_>>().join(" ");
+                if !dashes.is_empty() {
+                    let _ = write!(paint, " stroke-dasharray=\"{dashes}\"");
+                }
+                if matches!(shape, Shape::Line(points, _) if points.len() > 2) {
+                    paint += " stroke-linejoin=\"round\"";
+                }
+            }
+            let (tag, place) = match shape {
+                Shape::Rect([x, y, w, h]) => (
+                    "rect",
+                    format!(
+                        "x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
+                        short(*x),
+                        short(*y),
+                        short(*w),
+                        short(*h)
+                    ),
+                ),
+                Shape::Circle([x, y, r]) => {
+                    ("circle", format!("cx=\"{}\" cy=\"{}\" r=\"{}\"", short(*x), short(*y), short(*r)))
+                }
+                Shape::Line(points, closed) => {
+                    let points: Vec<String> =
+                        points.iter().map(|[x, y]| format!("{},{}", short(*x), short(*y))).collect();
+                    (if *closed { "polygon" } else { "polyline" }, format!("points=\"{}\"", points.join(" ")))
+                }
+            };
+            let class = classes.join(" ");
+            match hint {
+                None => writeln!(s, "<{tag} {place}{paint} class=\"{class}\"/>"),
+                Some(hint) => {
+                    writeln!(
+                        s,
+                        "<{tag} {place}{paint} class=\"{class}\"><title>{}</title></{tag}>",
+                        escape(hint)
+                    )
+                }
+            }
+        }
+        Thing::Text { at: [x, y], anchor, size, ink, halo, words } => {
+            let anchor = match anchor {
+                Anchor::Start => "",
+                Anchor::Middle => " text-anchor=\"middle\"",
+                Anchor::End => " text-anchor=\"end\"",
+            };
+            let (halo, class) = match halo {
+                true => (
+                    format!(
+                        " stroke=\"{}\" stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\"",
+                        Ink::Paper.hex()
+                    ),
+                    " k-paper",
+                ),
+                false => (String::new(), ""),
+            };
+            writeln!(
+                s,
+                "<text x=\"{}\" y=\"{}\"{anchor} font-size=\"{}\" fill=\"{}\"{halo} class=\"f-{}{class}\">{}</text>",
+                short(*x),
+                short(*y),
+                short(*size),
+                ink.hex(),
+                ink.name(),
+                escape(words)
+            )
+        }
+        Thing::Raster { place: [x, y, w, h], columns, cells } => writeln!(
+            s,
+            "<image x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" preserveAspectRatio=\"none\" image-rendering=\"pixelated\" \
+             href=\"data:image/png;base64,{}\"/>",
+            short(*x),
+            short(*y),
+            short(*w),
+            short(*h),
+            crate::raster::base64_png(*columns, cells)
+        ),
+    };
+}
+
+/// A coordinate to two digits.
+fn short(v: f64) -> String {
+    let text = format!("{:.2}", if v.is_finite() { v } else { 0.0 });
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}
+
+/// Text that is safe between tags and in attributes.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
