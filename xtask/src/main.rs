@@ -3,6 +3,7 @@
 mod bench;
 mod c;
 mod debian;
+mod docs;
 mod fuzz;
 mod gpu;
 mod kernels;
@@ -22,6 +23,7 @@ cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can che
 cargo xtask python           the Python package: an optimised wheel in target/wheels, tested from an empty environment
 cargo xtask c [--prefix DIR] [--features mpi] [--test]
                              the C library with its headers, pkg-config and CMake files; in target/c if nowhere else
+cargo xtask docs             the site: docs/ as HTML in target/docs, every link checked
 cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine without Rust
 cargo xtask kernels FILE     compiled kernels of the common sizes; KRYLITH_EMBED=FILE puts them into a build
 cargo xtask fuzz [TARGET…] [--runs N] [--seconds S] [--seed X]
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["python"] => python::run(),
         ["c", ref words @ ..] => c::run(words),
+        ["docs"] => docs::run(),
         ["gpu"] => gpu::run(),
         ["kernels", file] => kernels::run(file),
         ["fuzz", ref words @ ..] => fuzz::run(words),

@@ -2,7 +2,7 @@
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
-use crate::{c, mpi, nvrtc, python, tidy};
+use crate::{c, docs, mpi, nvrtc, python, tidy};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -12,7 +12,12 @@ const OF_ALL: &str = "mpi,krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
 pub fn run() -> ExitCode {
     let mut steps = Steps::new();
     steps.step("tidy", || tidy::check().map(|files| format!("{files} files")));
-    steps.step("format", || component("fmt", "rustfmt", || shell(&mut cargo(&["fmt", "--all", "--check"]))));
+    steps.step("format", || {
+        component("fmt", "rustfmt", || {
+            shell(&mut cargo(&["fmt", "--all", "--check"]))?;
+            shell(&mut cargo(&["fmt", "--check", "--manifest-path", "xtask/book/Cargo.toml"]))
+        })
+    });
     // All that follows is compiled once: each set of features builds the library again. Of all features MPI alone needs
     // something that may be missing.
     let mut features: &[&str] = &[];
@@ -33,6 +38,7 @@ pub fn run() -> ExitCode {
         let doc = [&["doc", "--workspace", "--lib", "--no-deps", "--quiet"], features].concat();
         shell(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
     });
+    steps.step("site", docs::build);
     steps.step("tests", || {
         run_tests(&mut cargo(&[&["test", "--workspace", "--no-fail-fast"], features].concat()))
     });

@@ -1,11 +1,13 @@
 //! `cargo xtask tidy`: the rules of CONTRIBUTING.md that a machine can check.
 
 mod code;
+mod links;
 #[cfg(test)]
 mod tests;
 
 use crate::shell::{read, root};
 use code::{code_only, words};
+use links::Targets;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -75,19 +77,26 @@ pub fn check() -> Result<usize, String> {
     let root = root();
     let names = files_of_git(&root).unwrap_or_else(|| files_below(&root, ""));
     let contributing = std::fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap_or_default();
-    let (mut files, mut findings) = (0, 0);
-    for name in &names {
-        let Ok(bytes) = std::fs::read(root.join(name)) else { continue }; // deleted, and not yet in git
-        files += 1;
-        let Ok(text) = String::from_utf8(bytes) else { continue };
-        if text.contains('\0') {
-            continue;
+    // Without those that are deleted, and not yet so in git.
+    let read = |name: &String| Some((name.clone(), std::fs::read(root.join(name)).ok()?));
+    let files: Vec<(String, Vec<u8>)> = names.iter().filter_map(read).collect();
+    let text = |bytes| std::str::from_utf8(bytes).ok().filter(|text: &&str| !text.contains('\0'));
+    let is_page = |name: &str| name.ends_with(".md");
+    let listed = files.iter().map(|(name, bytes)| (name.as_str(), text(bytes).filter(|_| is_page(name))));
+    let targets = Targets::new(listed);
+    let mut findings = 0;
+    for (name, bytes) in &files {
+        let Some(text) = text(bytes) else { continue };
+        let mut found = check_file(name, text, &contributing);
+        if is_page(name) {
+            found.extend(targets.check(name, text));
         }
-        for finding in check_file(name, &text, &contributing) {
+        for finding in found {
             println!("{name}:{}: {}", finding.line, finding.message);
             findings += 1;
         }
     }
+    let files = files.len();
     if findings == 0 { Ok(files) } else { Err(format!("{findings} findings in {files} files")) }
 }
 
@@ -154,7 +163,7 @@ fn check_file(name: &str, text: &str, contributing: &str) -> Vec<Finding> {
                 find(i, format!("`{folder}` is a folder of one machine"));
             }
         }
-        if name == "Cargo.lock" && line.starts_with("source = ") && !line.contains(LOCK_SOURCE) {
+        if name.ends_with("Cargo.lock") && line.starts_with("source = ") && !line.contains(LOCK_SOURCE) {
             find(i, format!("a source other than `{LOCK_SOURCE}`"));
         }
     }
