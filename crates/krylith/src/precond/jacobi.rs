@@ -152,6 +152,9 @@ fn invert_diagonal(
     inverse: &mut [f64],
     work: &mut [f64],
 ) -> Result<()> {
+    if order == 1 {
+        return invert_entries(diagonals, terms, inverse);
+    }
     for (i, out) in inverse.chunks_exact_mut(order * order).enumerate() {
         work.fill(0.0);
         let mut present = false;
@@ -181,6 +184,31 @@ fn invert_diagonal(
             BAD_BLOCKS[2]
         } else {
             continue;
+        };
+        return Err(bad_block(i, kind));
+    }
+    Ok(())
+}
+
+/// Blocks of order 1, which need no elimination.
+fn invert_entries(diagonals: &[Diagonal], terms: &HostTerms, inverse: &mut [f64]) -> Result<()> {
+    for (i, out) in inverse.iter_mut().enumerate() {
+        let (mut entry, mut present) = (0.0, false);
+        for ((c, values), diagonal) in terms.iter().flatten().zip(diagonals) {
+            let at = diagonal.blocks[i];
+            if at != NONE {
+                entry += c[(0, 0)] * values[at];
+                present = true;
+            }
+        }
+        let kind = match entry {
+            _ if !present => BAD_BLOCKS[0],
+            0.0 => BAD_BLOCKS[1],
+            _ if !f64::is_finite(entry) => BAD_BLOCKS[2],
+            _ => {
+                *out = 1.0 / entry;
+                continue;
+            }
         };
         return Err(bad_block(i, kind));
     }

@@ -85,8 +85,20 @@ impl BlockDiagonal for Cpu {
     }
 }
 
+/// Blocks of common orders are multiplied by loops whose length is known.
 #[inline(always)]
-fn multiply<T: Copy>(m: usize, blocks: &[T], x: &[f64], y: &mut [f64], widen: impl Fn(T) -> f64) {
+fn multiply<T: Copy>(m: usize, blocks: &[T], x: &[f64], y: &mut [f64], widen: impl Fn(T) -> f64 + Copy) {
+    match m {
+        1 => blocks.iter().zip(x).zip(y).for_each(|((&d, x), y)| *y = widen(d) * x),
+        2 => multiply_rows(2, blocks, x, y, widen),
+        3 => multiply_rows(3, blocks, x, y, widen),
+        4 => multiply_rows(4, blocks, x, y, widen),
+        _ => multiply_rows(m, blocks, x, y, widen),
+    }
+}
+
+#[inline(always)]
+fn multiply_rows<T: Copy>(m: usize, blocks: &[T], x: &[f64], y: &mut [f64], widen: impl Fn(T) -> f64) {
     for ((d, x), y) in blocks.chunks_exact(m * m).zip(x.chunks_exact(m)).zip(y.chunks_exact_mut(m)) {
         for (row, y) in d.chunks_exact(m).zip(y) {
             let mut sum = 0.0;

@@ -22,6 +22,8 @@ pub(crate) struct Costs {
     pub on_gpu: bool,
     /// The sum of a row's other entries beside its diagonal one, where that is most; infinite where it was not looked at.
     pub others: f64,
+    /// Breadth-first levels of the graph: about its diameter. Zero where it was not looked at.
+    pub levels: usize,
 }
 
 // Measured on one core over 2-D and 3-D grids, Stokes, Helmholtz and elasticity of 400 to 160,000 unknowns; with the fill below the
@@ -41,7 +43,14 @@ const GPU: [f64; 2] = [3e-3, 50e-6];
 
 impl Default for Costs {
     fn default() -> Self {
-        Self { direct: f64::INFINITY, incomplete: 0.0, iteration: 1.0, on_gpu: false, others: f64::INFINITY }
+        Self {
+            direct: f64::INFINITY,
+            incomplete: 0.0,
+            iteration: 1.0,
+            on_gpu: false,
+            others: f64::INFINITY,
+            levels: 0,
+        }
     }
 }
 
@@ -67,10 +76,12 @@ impl Costs {
             false => (INCOMPLETE[0] * entries + cut, ITERATION * entries),
             true => (GPU[0], GPU[1]),
         };
-        let numbers = fill(terms, symmetric) * (order * order) as f64;
+        let graph = Levels::of(terms, symmetric);
+        let numbers = graph.fill(terms.block_rows()) * (order * order) as f64;
         let pivots = if symmetric { 1.0 } else { PIVOTS };
         let direct = FACTOR[0] * numbers * pivots + FACTOR[1] * local.unknowns as f64;
-        Self { direct, incomplete, iteration, on_gpu, others: others(terms) }
+        let levels = graph.parts.iter().map(|part| part.levels).max().unwrap_or(0);
+        Self { direct, incomplete, iteration, on_gpu, others: others(terms), levels }
     }
 }
 
@@ -91,16 +102,6 @@ fn others(terms: &Terms) -> f64 {
         if diagonal > 0.0 { sum / diagonal } else { f64::INFINITY }
     };
     (0..a.block_rows()).into_par_iter().with_min_len(4096).map(row).reduce(|| 0.0, f64::max)
-}
-
-/// Blocks of a Cholesky factor under a good ordering: those of a nested dissection whose largest separator is the widest level,
-/// as George (1973) counts them on grids, n log₂ w and w² up to factors, which are fitted.
-fn fill(terms: &Terms, symmetric: bool) -> f64 {
-    let levels = Levels::of(terms, symmetric);
-    let n = terms.block_rows() as f64;
-    let parts: f64 = levels.parts.iter().map(|part| part.separators()).sum();
-    let widest = levels.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
-    3.0 * n * (1.0 + widest).log2() + 12.0 * parts + n * levels.dense as f64
 }
 
 /// Breadth-first levels of the columns, two of which are neighbours if a row has both: that is the graph whose separators bound
@@ -141,6 +142,15 @@ impl Levels {
             }
         }
         Self { parts, dense }
+    }
+
+    /// Blocks of a Cholesky factor of `rows` under a good ordering: those of a nested dissection whose largest separator is the widest level,
+    /// as George (1973) counts them on grids, n log₂ w and w² up to factors, which are fitted.
+    fn fill(&self, rows: usize) -> f64 {
+        let n = rows as f64;
+        let parts: f64 = self.parts.iter().map(|part| part.separators()).sum();
+        let widest = self.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
+        3.0 * n * (1.0 + widest).log2() + 12.0 * parts + n * self.dense as f64
     }
 }
 
@@ -307,7 +317,8 @@ mod tests {
             [([100, 100, 1], 2.06e5), ([400, 400, 1], 7.2e6), ([16, 16, 16], 3.95e5), ([32, 32, 32], 1.06e7)]
         {
             for symmetric in [true, false] {
-                let ratio = fill(&Terms::csr(&grid(shape, 1)).unwrap(), symmetric) / numbers;
+                let terms = Terms::csr(&grid(shape, 1)).unwrap();
+                let ratio = Levels::of(&terms, symmetric).fill(terms.block_rows()) / numbers;
                 assert!((0.33..3.0).contains(&ratio), "{shape:?}: {ratio}");
             }
         }

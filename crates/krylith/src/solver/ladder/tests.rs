@@ -151,6 +151,22 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(of_diagonal(n, dominant)[0].name(), "jacobi with bicgstab");
 }
 
+/// Diffusion begins with Jacobi, or with coarse levels where it is far across, and never with direct factors.
+#[test]
+fn diffusion_needs_no_direct_factors() {
+    let first = |n: usize, others: f64, levels: usize| {
+        let costs =
+            Costs { direct: 1e-3, incomplete: 0.01, iteration: 1e-3, others, levels, ..Costs::default() };
+        let all = of_diagonal(n, Seen { symmetric: true, costs, ..Seen::default() });
+        all.iter().take(2).map(Attempt::name).collect::<Vec<_>>()
+    };
+    assert_eq!(first(10_000, 1.0, 189), ["jacobi with cg", "amg with cg"]);
+    assert_eq!(first(10_000, 1.0, 190)[0], "amg with cg");
+    let direct = |first: Vec<String>| first[0].starts_with("lu");
+    assert_eq!(direct(first(10_000, 1.01, 190)), cfg!(feature = "lu"), "not dominant");
+    assert_eq!(direct(first(4000, 1.0, 190)), cfg!(feature = "lu"), "too few to be coarsened");
+}
+
 /// On a GPU iterations are cheaper than what is set up, and coarse levels than direct factors, which the host makes.
 #[test]
 fn a_gpu_begins_with_jacobi() {
