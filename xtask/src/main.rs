@@ -10,6 +10,7 @@ mod kernels;
 mod mpi;
 mod nvrtc;
 mod python;
+mod rustdoc;
 mod shell;
 mod steps;
 mod test;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask test             everything that CI checks: format, lints, tests, kernels through NVRTC, tidy
 cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can check
+cargo xtask rustdoc          the documentation of all libraries; fails where a public type has no example
 cargo xtask python           the Python package: an optimised wheel in target/wheels, tested from an empty environment
 cargo xtask c [--prefix DIR] [--features mpi] [--test]
                              the C library with its headers, pkg-config and CMake files; in target/c if nowhere else
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         }
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
+        ["rustdoc"] => rustdoc::run(),
         ["python"] => python::run(),
         ["c", ref words @ ..] => c::run(words),
         ["docs"] => docs::run(),

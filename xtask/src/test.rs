@@ -2,7 +2,7 @@
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
-use crate::{c, docs, mpi, nvrtc, python, tidy};
+use crate::{c, docs, mpi, nvrtc, python, rustdoc, tidy};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -33,11 +33,7 @@ pub fn run() -> ExitCode {
     steps.step("lints without cuda", || {
         clippy(&["--package", "krylith", "--no-default-features", "--all-targets"])
     });
-    steps.step("documentation", || {
-        // Libraries alone: the command's binary and the library would both write target/doc/krylith.
-        let doc = [&["doc", "--workspace", "--lib", "--no-deps", "--quiet"], features].concat();
-        shell(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
-    });
+    steps.step("documentation", || rustdoc::build(features));
     steps.step("site", docs::build);
     steps.step("tests", || {
         run_tests(&mut cargo(&[&["test", "--workspace", "--no-fail-fast"], features].concat()))

@@ -37,6 +37,14 @@ const RAMP: f64 = 0.1;
 const PULSE: f64 = 1.0;
 
 /// What may be chosen.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::artery::{Artery, ArteryOptions, mesh};
+/// let artery = Artery::new(mesh(500)?, ArteryOptions { re: 100.0, ..ArteryOptions::default() })?;
+/// assert!(artery.speed(0.05) > 0.0);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArteryOptions {
     /// Reynolds number of the mean flow, by the diameter of the inlet.
@@ -54,6 +62,20 @@ impl Default for ArteryOptions {
 }
 
 /// The artery, at the time step that is to be solved.
+///
+/// # Examples
+/// ```
+/// use krylith::newton::{Newton, NewtonOptions};
+/// use krylith_problems::{artery::{Artery, ArteryOptions, mesh}, nonlinear::NonlinearProblem};
+/// let mut artery = Artery::new(mesh(300)?, ArteryOptions { re: 50.0, ..ArteryOptions::default() })?;
+/// let mut x = artery.initial();
+/// let report = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?.solve(&mut artery, &mut x)?.clone();
+/// assert!(report.converged());
+/// // What flows in flows out.
+/// let [inlet, outlet] = ["inlet", "outlet"].map(|name| artery.flow().outflow(name, &x));
+/// assert!((inlet? + outlet?).abs() < 0.1 * artery.flow().outflow("outlet", &x)?);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Artery {
     flow: Flow,

@@ -3,6 +3,14 @@
 use krylith::{Error, Result};
 
 /// A problem that [`generate`](crate::generate) knows.
+///
+/// # Examples
+/// ```
+/// for problem in krylith_problems::catalogue() {
+///     println!("{}:{}  {}", problem.name, problem.size, problem.help);
+/// }
+/// assert!(krylith_problems::catalogue().iter().any(|p| p.name == "elasticity"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Problem {
     /// What stands before the colon.
@@ -18,6 +26,13 @@ pub struct Problem {
 }
 
 /// A key of a [`Problem`].
+///
+/// # Examples
+/// ```
+/// let stokes = krylith_problems::catalogue().iter().find(|p| p.name == "stokes").unwrap();
+/// let tau = stokes.keys.iter().find(|key| key.name == "tau").unwrap();
+/// assert_eq!(tau.default, "0.125");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Key {
     /// What stands before the equals sign.

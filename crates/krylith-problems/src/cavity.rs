@@ -28,6 +28,19 @@ const BB: usize = B * B;
 const PICTURE: usize = 200;
 
 /// The driven cavity on a grid.
+///
+/// # Examples
+/// ```
+/// use krylith::newton::{Newton, NewtonOptions};
+/// use krylith_problems::{cavity::Cavity, nonlinear::NonlinearProblem};
+/// let mut cavity = Cavity::new([17, 17], 10.0)?;
+/// let mut x = cavity.initial();
+/// let report = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?.solve(&mut cavity, &mut x)?.clone();
+/// assert!(report.converged());
+/// let u = cavity.vertical(&x, 0); // along the centre line
+/// assert!((u[u.len() - 1] - 1.0).abs() < 1e-6 && u.iter().any(|u| *u < 0.0)); // the lid, and what flows back
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Cavity {
     nodes: [usize; 2],

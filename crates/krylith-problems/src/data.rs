@@ -6,6 +6,22 @@ use std::f64::consts::PI;
 ///
 /// Boundary velocities are given by their time derivative, because the unknowns are stage derivatives; they must be
 /// smooth in time for the schemes to keep their order.
+///
+/// # Examples
+/// A duct that is driven by a force, at rest on its walls:
+/// ```
+/// use krylith_problems::{DuctData, StokesDuct, StokesOptions};
+/// use std::sync::Arc;
+/// struct Pushed;
+/// impl DuctData for Pushed {
+///     fn velocity_rate(&self, _: [f64; 3], _: f64) -> [f64; 3] { [0.0; 3] }
+///     fn has_sources(&self) -> bool { true }
+///     fn force(&self, _: [f64; 3], _: f64) -> [f64; 3] { [1.0, 0.0, 0.0] }
+/// }
+/// let duct = StokesDuct::with_data(StokesOptions { nodes: [4; 3], ..StokesOptions::default() }, Arc::new(Pushed))?;
+/// assert_eq!(duct.mass.rows(), 64 * 4);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait DuctData: Send + Sync {
     /// g'(x, t) on inlet and walls.
     fn velocity_rate(&self, x: [f64; 3], t: f64) -> [f64; 3];
@@ -29,6 +45,15 @@ pub trait DuctData: Send + Sync {
 /// The default: g = 16·y(1 − y)z(1 − z)·sin²(πt/2T) along x at the inlet, 0 on the walls.
 ///
 /// Flow starts from rest, and from a pressure of 0, with no jump in the acceleration: U = 0 at t = 0 is consistent.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::{DuctData, InletRamp};
+/// let ramp = InletRamp { ramp: 2.0 };
+/// assert_eq!(ramp.velocity_rate([0.0, 0.5, 0.5], 0.0), [0.0; 3]); // from rest
+/// let halfway = ramp.velocity_rate([0.0, 0.5, 0.5], 1.0)[0]; // π/2T in the middle of the inlet
+/// assert!((halfway - std::f64::consts::PI / 4.0).abs() < 1e-15);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InletRamp {
     /// T: when the inflow peaks.

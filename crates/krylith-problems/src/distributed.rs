@@ -16,6 +16,20 @@ use crate::stokes::{Discretisation, pattern, values};
 use crate::{Step, StokesSteps, check_rhs, elasticity, grid, lookalike, memory, random};
 
 /// One rank's rows of a generated system, and what belongs to them.
+///
+/// # Examples
+/// ```
+/// use krylith::{Problem, Solver, comm::{Communicator, Team}};
+/// use krylith_problems::generate_rows;
+/// let converged = Team::run(2, |comm| {
+///     let own = generate_rows("laplace:4x4x4", comm.rank(), comm.size())?; // no rank has the whole
+///     let problem = Problem::distributed(comm, own.rows)?;
+///     let mut x = vec![0.0; own.rhs.len()];
+///     Ok(Solver::new(&problem, &"device=cpu".parse()?)?.solve(&own.rhs, &mut x)?.converged())
+/// })?;
+/// assert_eq!(converged, [true, true]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct GeneratedRows {
     /// The rows, for [`distribute`](krylith::partition::distribute): a run of consecutive numbers.

@@ -32,6 +32,13 @@ const BB: usize = B * B;
 const CHUNK: usize = 1024;
 
 /// Density ρ and viscosity μ.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::flow::Fluid;
+/// let blood = Fluid { density: 1.06, viscosity: 0.035 }; // in cm, g and s
+/// assert!(blood.viscosity / blood.density < 0.034); // ν, cm²/s
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fluid {
     /// Density ρ.
@@ -41,6 +48,17 @@ pub struct Fluid {
 }
 
 /// A flow on a mesh, at one time step.
+///
+/// # Examples
+/// ```
+/// use krylith::newton::NonlinearSystem;
+/// use krylith_problems::{artery::mesh, flow::{Flow, Fluid}};
+/// let mesh = mesh(300)?;
+/// let n = mesh.points().len();
+/// let flow = Flow::new(mesh, Fluid { density: 1.0, viscosity: 0.04 }, vec![[false; 4]; n])?; // nothing is given
+/// assert_eq!((flow.pattern().block(), flow.pattern().block_rows()), (4, n));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Flow {
     mesh: TetMesh,

@@ -1,4 +1,19 @@
-//! Generated systems: what `krylith solve stokes:16x16x16` solves.
+//! Systems to try a solver on: what `krylith solve stokes:16x16x16` solves, and [`nonlinear`] ones, `krylith newton cavity:65x65`.
+//!
+//! [`generate`] makes one of its text, [`generate_rows`] the rows of one rank.
+//!
+//! ```
+//! use krylith::Solver;
+//! use krylith_problems::{SystemKind, generate};
+//! let problem = generate("elasticity:9x4x4")?; // a clamped bar
+//! let SystemKind::Bsr(a) = &problem.system else { unreachable!("it has three displacements a node") };
+//! let mut u = vec![0.0; a.rows()];
+//! let mut solver = Solver::new(a, &"rtol=1e-8".parse()?)?;
+//! assert!(solver.solve(&problem.rhs, &mut u)?.converged());
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! Keys that are left out have defaults, and the text comes back with all of them:
 //!
 //! ```
 //! let problem = krylith_problems::generate("stokes:4x4x4,scheme=radau-iia-2")?;
@@ -64,6 +79,15 @@ pub use steps::StokesSteps;
 pub use stokes::{StokesDuct, StokesOptions};
 
 /// The operator of a generated system.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::{SystemKind, generate};
+/// let laplace = generate("laplace:3x3x3")?.system;
+/// assert!(matches!(laplace, SystemKind::Csr(_)));
+/// assert_eq!((laplace.rows(), laplace.block(), laplace.stages()), (27, 1, 1));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum SystemKind {
     /// Scalar rows.
@@ -101,6 +125,16 @@ impl SystemKind {
 }
 
 /// A generated system.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::{SystemKind, generate};
+/// let problem = generate("laplace:4x3x2")?;
+/// let SystemKind::Csr(a) = &problem.system else { unreachable!("it is scalar") };
+/// assert_eq!((a.rows(), problem.rhs.len(), problem.grid), (24, 24, Some([4, 3, 2])));
+/// assert!(krylith::solve(a, &problem.rhs)?.converged());
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generated {
     /// The operator.

@@ -6,6 +6,17 @@
 use krylith::{Error, Result};
 
 /// Nodes and tetrahedra of [0, Lx]×[0, Ly]×[0, Lz]; nodes are numbered with x fastest, then y, then z.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::DuctMesh;
+/// let mesh = DuctMesh::new([3, 3, 3], [2.0, 1.0, 1.0])?;
+/// assert_eq!((mesh.nodes(), mesh.spacing()), (27, [1.0, 0.5, 0.5]));
+/// let middle = mesh.node([1, 1, 1]);
+/// assert_eq!(mesh.coordinate(middle), [1.0, 0.5, 0.5]);
+/// assert!(!mesh.is_dirichlet(middle) && mesh.is_wall(mesh.node([1, 0, 1])));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DuctMesh {
     nodes: [usize; 3],

@@ -19,6 +19,17 @@ use crate::spec::Spec;
 use crate::ventricle::Ventricle;
 
 /// A nonlinear system with what a command needs beside it: a first guess, time steps, names and a mesh.
+///
+/// # Examples
+/// ```
+/// use krylith::newton::{Newton, NewtonOptions};
+/// let mut problem = krylith_problems::nonlinear::by_text("cavity:9x9,re=10")?;
+/// let mut x = problem.initial();
+/// let report = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?.solve(&mut *problem, &mut x)?.clone();
+/// assert!(report.converged());
+/// assert_eq!(x.len(), problem.points().len() * problem.components().len());
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait NonlinearProblem: NonlinearSystem {
     /// The problem's text with every default filled in; it makes the same problem again.
     fn spec(&self) -> &str;
@@ -73,6 +84,14 @@ pub trait NonlinearProblem: NonlinearSystem {
 }
 
 /// Cells of a mesh, by their nodes.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::{cavity::Cavity, nonlinear::{Cells, NonlinearProblem}};
+/// let Cells::Triangles(triangles) = Cavity::new([5, 5], 10.0)?.cells() else { unreachable!("it is plane") };
+/// assert_eq!(triangles.len(), 2 * 4 * 4);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells {
     /// Of a plane.
@@ -82,6 +101,19 @@ pub enum Cells {
 }
 
 /// Values at the nodes.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::{nonlinear::{Field, NonlinearProblem}, ventricle::{Ventricle, VentricleOptions}};
+/// let body = Ventricle::new(VentricleOptions { cells: 500, ..VentricleOptions::default() })?;
+/// for (name, field) in body.fields(&body.initial()) {
+///     match field {
+///         Field::Scalar(values) => assert_eq!(values.len(), body.points().len(), "{name}"),
+///         Field::Vector(values) => assert_eq!(values.len(), body.points().len(), "{name}"),
+///     }
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Field {
     /// One number a node.
@@ -91,6 +123,16 @@ pub enum Field {
 }
 
 /// Values on a raster of equal cells, to be drawn in colours.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::{cavity::Cavity, nonlinear::NonlinearProblem};
+/// let cavity = Cavity::new([9, 9], 10.0)?;
+/// if let Some(picture) = cavity.picture(&cavity.initial()) {
+///     assert_eq!(picture.values.len(), picture.columns * picture.rows);
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picture {
     /// What is shown.

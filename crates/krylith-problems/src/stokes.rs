@@ -55,6 +55,13 @@ use crate::stencil::{CENTRE, Coupling, OFFSETS, POINTS, Stencils, neighbour};
 use crate::{DuctData, DuctMesh, InletRamp, StokesSteps, memory};
 
 /// What a duct is made of; [`Default`] is the catalogue's.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::StokesOptions;
+/// let long = StokesOptions { nodes: [32, 9, 9], length: 4.0, nu: 1e-3, ..StokesOptions::default() };
+/// assert_eq!((long.stab, long.scale), (1.0, None));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StokesOptions {
     /// Nodes in x, y, z: at least 2 along the duct and 3 across.
@@ -76,6 +83,19 @@ impl Default for StokesOptions {
 }
 
 /// The semi-discrete problem M U' + L U = F(t).
+///
+/// # Examples
+/// ```
+/// use krylith::{Solver, matrix::Butcher};
+/// use krylith_problems::{StokesDuct, StokesOptions};
+/// let duct = StokesDuct::new(StokesOptions { nodes: [4; 3], ..StokesOptions::default() })?;
+/// let radau = Butcher::by_name("radau-iia-2")?;
+/// let u = vec![0.0; duct.mass.rows()]; // at rest
+/// let (system, rhs) = duct.system(0.0, &u, &radau, 0.125)?; // of the first step
+/// let mut k = vec![0.0; rhs.len()];
+/// assert!(Solver::new(&system, &"device=cpu".parse()?)?.solve(&rhs, &mut k)?.converged());
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct StokesDuct {
     /// Nodes, tetrahedra, node sets.

@@ -36,6 +36,15 @@ const BETA: f64 = 0.25;
 const GAMMA: f64 = 0.5;
 
 /// What may be chosen.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::ventricle::{Ventricle, VentricleOptions};
+/// let options = VentricleOptions { cells: 500, pressure: 2000.0, ramp: 0.01, ..VentricleOptions::default() };
+/// let body = Ventricle::new(options)?;
+/// assert_eq!(body.pressure(0.0), 0.0); // it grows from nothing
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct VentricleOptions {
     /// How many tetrahedra, about.
@@ -59,6 +68,15 @@ impl Default for VentricleOptions {
 }
 
 /// The ventricle, at the time step that is to be solved.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::{nonlinear::NonlinearProblem, ventricle::{Ventricle, VentricleOptions}};
+/// let body = Ventricle::new(VentricleOptions { cells: 500, ..VentricleOptions::default() })?;
+/// assert_eq!(body.components().len(), 3); // displacements
+/// assert!(body.initial().iter().all(|u| *u == 0.0)); // at rest
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Ventricle {
     solid: Solid,

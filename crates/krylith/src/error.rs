@@ -3,9 +3,29 @@
 use std::path::{Path, PathBuf};
 
 /// `Result` with Krylith's [`Error`].
+///
+/// # Examples
+/// ```
+/// fn load(path: &str) -> krylith::Result<krylith::matrix::Csr> {
+///     Ok(krylith::io::read_matrix(path)?.matrix.into_csr())
+/// }
+/// assert!(load("missing.mtx").is_err());
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Names the thing (file and line, row, bytes) and the remedy.
+///
+/// # Examples
+/// ```
+/// use krylith::{Error, matrix::Csr};
+/// let error = Csr::from_triplets(2, 2, &[(0, 5, 1.0)]).unwrap_err();
+/// assert!(error.to_string().contains('5')); // the entry, and what there is
+/// assert_eq!(error.exit_code(), 2); // the caller can mend it
+/// match krylith::io::read_matrix("missing.mtx") {
+///     Err(Error::Io { path, .. }) => assert_eq!(path.to_str(), Some("missing.mtx")),
+///     other => panic!("{other:?}"),
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -142,6 +162,20 @@ pub enum Error {
 }
 
 /// What may help where an error can be mended by other [`Options`](crate::Options).
+///
+/// # Examples
+/// ```
+/// use krylith::{Options, Remedy, Solver, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 1, 1.0), (1, 0, 1.0)])?; // nothing on the diagonal
+/// let mut options: Options = "precond=jacobi device=cpu".parse()?;
+/// if let Err(error) = Solver::new(&a, &options) {
+///     if error.remedies().contains(&Remedy::NoPreconditioner) {
+///         options = "precond=none device=cpu".parse()?;
+///     }
+/// }
+/// assert!(Solver::new(&a, &options).is_ok());
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {

@@ -1,4 +1,235 @@
-//! Krylov solvers for the large sparse point-block systems of multiphysics simulation, on CPUs and GPUs.
+//! Krylov solvers for the large sparse systems of multiphysics simulation, in which every node of a mesh carries several unknowns.
+//! Methods are written once and run on CPUs, on NVIDIA GPUs and on many of either.
+//!
+//! This page is a tutorial; [the parts](#the-parts) are at its end.
+//!
+//! # A first solve
+//!
+//! A matrix in compressed rows, a right-hand side, and [`solve`]. Device, method and preconditioner are picked, and named in the
+//! [`Solution`](solver::Solution).
+//!
+//! ```
+//! use krylith::matrix::Csr;
+//!
+//! // Heat in a wall with a source all through it: −T″ = 1 on 99 inner points, and both faces at 0.
+//! let (n, h) = (99, 0.01);
+//! let mut entries = Vec::new();
+//! for i in 0..n {
+//!     entries.push((i, i, 2.0));
+//!     if i > 0 {
+//!         entries.extend([(i, i - 1, -1.0), (i - 1, i, -1.0)]);
+//!     }
+//! }
+//! let a = Csr::from_triplets(n as usize, n as usize, &entries)?;
+//! let solution = krylith::solve(&a, &[h * h; 99])?;
+//! assert!(solution.converged());
+//! assert!((solution.x[49] - 0.125).abs() < 1e-4); // T = x (1 − x)/2, in the middle
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! Arrays that are there already make a matrix without a copy by hand: [`Csr::new`](matrix::Csr::new), or
+//! [`Csr::from_arrays`](matrix::Csr::from_arrays) with indices of any width. Matrices of `faer`, `nalgebra-sparse` and `sprs` convert (see
+//! [features](#features)).
+//!
+//! # Options
+//!
+//! [`Options`] are a line of text, a struct with the same fields, or the section `[solver]` of a `system.toml`. What they leave open
+//! is picked.
+//!
+//! ```
+//! use krylith::Options;
+//! let options: Options = "method=gmres:restart=50 precond=ildu:fill=1 rtol=1e-8".parse()?;
+//! assert_eq!(options.restart, Some(50));
+//! let slip = "precond=idlu".parse::<Options>().unwrap_err();
+//! assert!(slip.to_string().contains("ildu")); // errors list what there is
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! # Many solves
+//!
+//! A [`Solver`] keeps what it found out: a second solve, or new values of the same pattern, neither allocate nor compile, as long as one
+//! attempt is enough and matrices are stored in f64.
+//!
+//! ```
+//! use krylith::{Solver, matrix::Csr};
+//! // Newton's cooling of two parts that touch, by implicit Euler: (C/Δt + K) Tⁿ⁺¹ = C/Δt Tⁿ.
+//! let matrix = |dt: f64| [(0, 0, 1.0 / dt + 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0 / dt + 1.0)];
+//! let a = Csr::from_triplets(2, 2, &matrix(0.5))?;
+//! let mut solver = Solver::new(&a, &"rtol=1e-10".parse()?)?;
+//! let mut t = vec![90.0, 10.0];
+//! for dt in [0.5, 0.5, 1.0] {
+//!     solver.update_values(&matrix(dt).map(|(_, _, v)| v))?; // in the order of the matrix
+//!     let b: Vec<f64> = t.iter().map(|t| t / dt).collect();
+//!     solver.solve(&b, &mut t)?; // starts from the last t
+//! }
+//! assert!((t[0] + t[1] - 100.0).abs() < 1e-6); // no heat is lost
+//! assert!((t[0] - t[1] - 80.0 / 2.0 / 2.0 / 3.0).abs() < 1e-6); // a step divides the difference by 1 + 2Δt
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! # Reading a solution
+//!
+//! That a solve does not converge is an [`Outcome`], with its residuals, and no [`Error`]; errors are what the caller or the machine did
+//! wrong. *Converged* is said of b − A x alone, recomputed at the end.
+//!
+//! ```
+//! use krylith::{Outcome, Solver, matrix::Csr};
+//! # let all = (0..60).flat_map(|i| [(i, i, 2.0), (i, i + 1, -1.0), (i + 1, i, -1.0)]);
+//! # let entries: Vec<_> = all.filter(|&(i, j, _)| i < 60 && j < 60).collect();
+//! # let a = Csr::from_triplets(60, 60, &entries)?;
+//! let mut solver = Solver::new(&a, &"method=cg precond=none max_iters=5".parse()?)?;
+//! let solution = solver.solve(&[1.0; 60], &mut [0.0; 60])?;
+//! match solution.outcome() {
+//!     Outcome::Converged => println!("‖b − A x‖/‖b‖ = {:.1e}", solution.history.true_relative_residual),
+//!     Outcome::MaxIterations => println!("look at the curve: {:?}", solution.history.residuals),
+//!     other => println!("{other} after {} iterations", solution.history.iterations),
+//! }
+//! for event in &solution.events {
+//!     println!("{}: {}", event.kind.name(), event.detail); // what was picked, and why
+//! }
+//! assert_eq!(solution.outcome(), Outcome::MaxIterations); // 5 iterations reach 5 points from each end
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! # Block systems
+//!
+//! Where nodes carry b unknowns, say so: [`Bsr`](matrix::Bsr) stores b×b blocks, products are faster and preconditioners invert whole blocks. A
+//! [`Problem`] holds what is known beside the numbers, such as coordinates, null vectors, or the rigid motions of an elastic body.
+//!
+//! ```
+//! use krylith::{Problem, Solver, matrix::Bsr};
+//! // A row of 20 nodes that move in x and y, between two walls; neighbours are joined by springs of stiffness K.
+//! let k = [1.0, 0.25, 0.25, 1.0];
+//! let (twice, back) = (k.map(|k| 2.0 * k), k.map(|k| -k));
+//! let rows = (0..20).flat_map(|i| [(i, i, twice), (i, i + 1, back), (i + 1, i, back)]);
+//! let blocks: Vec<_> = rows.filter(|&(i, j, _)| i < 20 && j < 20).collect();
+//! let a = Bsr::from_block_triplets(2, 20, 20, &blocks)?;
+//! let nodes: Vec<_> = (0..20).map(|i| [i as f64, 0.0, 0.0]).collect();
+//! let problem = Problem::bsr(&a)?.with_coordinates(nodes)?;
+//! let mut solver = Solver::new(problem, &"rtol=1e-10".parse()?)?;
+//! let mut u = vec![0.0; 40]; // x₁ y₁ x₂ y₂ …
+//! solver.solve(&[1.0; 40], &mut u)?;
+//! assert!((u[0] - 10.0 / 1.25).abs() < 1e-6); // K u₁ = 20/2 (1, 1): each wall carries half the load
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! A scalar matrix whose unknowns stand node by node is put into blocks by [`Problem::csr_in_blocks`].
+//!
+//! # Time steps with stages
+//!
+//! An implicit Runge–Kutta step of M u′ + L u = 0 with s stages is one system (I⊗M + τB⊗L) k = −(L u, …, L u).
+//! [`KroneckerSum`](matrix::KroneckerSum) keeps M and L, and the sum, s² times as large, is never formed.
+//!
+//! ```
+//! use krylith::{Solver, matrix::{Bsr, Butcher, Dense, KroneckerSum}};
+//! // u′ = −u by Radau IIA with two stages, in place of a mesh.
+//! let (radau, tau) = (Butcher::by_name("radau-iia-2")?, 0.1);
+//! let one = Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![1.0])?;
+//! let system = KroneckerSum::new(Dense::identity(2), radau.a.clone(), tau, one.clone(), one)?;
+//! let mut solver = Solver::new(&system, &"rtol=1e-12".parse()?)?;
+//! let (mut u, mut k) = (1.0, [0.0; 2]);
+//! for _ in 0..10 {
+//!     solver.solve(&[-u; 2], &mut k)?;
+//!     u += tau * (radau.b[0] * k[0] + radau.b[1] * k[1]);
+//! }
+//! assert!((u - (-1.0f64).exp()).abs() < 1e-4); // third order: an error of τ³/72 a unit of time
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! A new step size is [`Solver::set_tau`]; values that change are [`Solver::update_term`].
+//!
+//! # Files
+//!
+//! [`io`] reads Matrix Market, Harwell–Boeing, MATLAB, SciPy, PETSc and NumPy files, told apart by content, and writes some of them. An
+//! error names file and line; a file that is written appears whole or not at all.
+//!
+//! ```
+//! use krylith::io::parse_matrix;
+//! let text = b"%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n1 1 4\n2 1 -1\n2 2 4\n";
+//! let a = parse_matrix("wall.mtx", text)?.matrix.into_csr(); // or read_matrix(path)
+//! assert!(krylith::solve(&a, &[3.0, 3.0])?.converged());
+//! let wrong = parse_matrix("wall.mtx", &text[..text.len() - 6]).err().unwrap();
+//! assert!(wrong.to_string().starts_with("wall.mtx:"));
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! # GPUs and ranks
+//!
+//! `device=cuda:0,1` shares the rows among two GPUs of this process; nothing else changes, and without it a solve takes a GPU where that is
+//! sooner. Matrices and vectors may be in a GPU's memory: see [`memory`]. In an MPI program (feature `mpi`) each rank brings the rows that it
+//! holds, and gets its part of x. Ranks may also be threads, here two of them:
+//!
+//! ```
+//! use krylith::comm::{Communicator, Team};
+//! use krylith::{Problem, Solver, matrix::Csr};
+//! let converged = Team::run(2, |comm| {
+//!     let own = match comm.rank() { // rows 0 and 1, or row 2; columns are global
+//!         0 => Csr::from_triplets(2, 3, &[(0, 0, 2.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 2.0), (1, 2, -1.0)])?,
+//!         _ => Csr::from_triplets(1, 3, &[(0, 1, -1.0), (0, 2, 2.0)])?,
+//!     };
+//!     let problem = Problem::distributed_csr(comm, &own, None)?;
+//!     let (b, mut x) = (vec![1.0; own.rows()], vec![0.0; own.rows()]);
+//!     Solver::new(problem, &"device=cpu".parse()?)?.solve(&b, &mut x)?;
+//!     Ok((x[0] - 1.5).abs() < 1e-5) // x = (1.5, 2, 1.5)
+//! })?;
+//! assert_eq!(converged, [true, true]);
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! # Parts by hand
+//!
+//! A [`Solver`] is made of a [`Space`](space::Space), which holds vectors on a device, [operators](operator) on it, a
+//! [preconditioner](precond) and a [method]. All of them can be put together otherwise, and any can be your own: a
+//! [`LinearOperator`](operator::LinearOperator) is whatever computes A x.
+//!
+//! ```
+//! use krylith::device::cpu::Cpu;
+//! use krylith::method::{Cg, CgOptions};
+//! use krylith::operator::{PointBlock, Terms};
+//! use krylith::{Outcome, Stop, Store, matrix::Csr, precond::BlockJacobi, space::Space};
+//! let a = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 4.0), (2, 2, 2.0)])?;
+//! let space = Cpu::new(a.rows(), 0); // on all cores; Cuda::new(&Device::open(0)?, a.rows())? on a GPU
+//! let operator = PointBlock::csr(&space, &a, Store::F64)?;
+//! let jacobi = BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64)?;
+//! let mut cg = Cg::new(&space, CgOptions::default())?;
+//! let (mut b, mut x) = (space.vector()?, space.vector()?);
+//! space.write(&[3.0, 3.0, 2.0], &mut b)?;
+//! let history = cg.solve(&space, &operator, Some(&jacobi), &b, &mut x, &Stop::default(), &mut ())?;
+//! assert_eq!(history.outcome, Outcome::Converged); // x = (1, 1, 1)
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! # The parts
+//!
+//! | module | what is there | begin with |
+//! |---|---|---|
+//! | [`matrix`] | matrices on the host: rows, blocks, diagonals, Kronecker sums | [`Csr`](matrix::Csr), [`Bsr`](matrix::Bsr) |
+//! | [`io`] | files | [`read_matrix`](io::read_matrix), [`read_system`](io::read_system) |
+//! | [`options`] | what a solve can be asked, as text and as a struct | [`Options`] |
+//! | [`solver`] | a whole solve: what is picked, attempts, what came of it | [`Solver`], [`Solution`](solver::Solution) |
+//! | [`newton`] | nonlinear systems, continuation | [`Newton`](newton::Newton) |
+//! | [`memory`] | arrays on the host or in a GPU's memory | [`Numbers`](memory::Numbers) |
+//! | [`comm`] | ranks: one, threads, MPI | [`Team`](comm::Team), [`Communicator`](comm::Communicator) |
+//! | [`partition`] | who holds which rows, and what ranks exchange | [`Partition`](partition::Partition), [`Rows`](partition::Rows) |
+//! | [`device`] | CPUs and GPUs | [`Cpu`](device::cpu::Cpu) |
+//! | [`space`] | what a method may ask of vectors; when a solve stops | [`Space`](space::Space), [`Stop`] |
+//! | [`operator`] | products with matrices | [`LinearOperator`](operator::LinearOperator), [`PointBlock`](operator::PointBlock) |
+//! | [`method`] | GMRES, FGMRES, BiCGSTAB, CG, CBCG | [`MethodSpec`](method::MethodSpec), [`Gmres`](method::Gmres) |
+//! | [`precond`] | Jacobi, incomplete factors, Schwarz, coarse levels, and what is made of them | [`PrecondSpec`](precond::PrecondSpec) |
+//! | [`matching`] | rows matched with columns, so that a diagonal is large | [`Matching`](matching::Matching) |
+//! | [`text`] | words for numbers and lists | |
+//!
+//! # Features
+//!
+//! | feature | | what it needs |
+//! |---|---|---|
+//! | `cuda` | default | nothing to build; an NVIDIA driver of release 580 or later to run, and NVRTC for kernels that are not in the binary |
+//! | `metis` | default | a C compiler; cuts of graphs by METIS |
+//! | `lu` | default | sparse direct factors, those of the crate `faer` |
+//! | `mpi` | | an MPI library with `mpicc`, and libclang; ranks that `mpirun` starts |
+//! | `faer`, `nalgebra-sparse`, `sprs` | | conversions from the sparse matrices of these crates |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod comm;
 pub mod device;

@@ -43,6 +43,15 @@ pub(crate) fn reserve<T>(to: &mut Vec<T>, more: usize) -> std::result::Result<()
 }
 
 /// A type of number that arrays may have: plain bits that host and devices share.
+///
+/// # Examples
+/// ```
+/// use krylith::memory::{Array, Number};
+/// fn bytes<T: Number>(array: Array<T>) -> usize {
+///     array.len() * size_of::<T>()
+/// }
+/// assert_eq!(bytes(Array::from(&[1i32, 2, 3])), 12); // indices of an application
+/// ```
 pub trait Number: private::Sealed + Copy + Default + Send + Sync + 'static {
     /// Its name in CUDA C++.
     #[doc(hidden)]
@@ -67,12 +76,33 @@ numbers!(f64: "double" f32: "float" i32: "int" i64: "long long" u32: "unsigned" 
 ///
 /// Made from slices and vectors by `From`, from device memory by [`from_device`](Self::from_device), with feature
 /// `cuda`. Copying one copies the reference.
+///
+/// # Examples
+/// ```
+/// use krylith::memory::Array;
+/// let row_ptr = [0i64, 2, 3];
+/// let array = Array::from(&row_ptr);
+/// assert_eq!((array.len(), array.gpu()), (3, None)); // on the host
+/// assert_eq!(array.range(1..3).to_vec()?, [2, 3]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Array<'a, T: Number = f64> {
     pub(crate) place: Place<&'a [T]>,
 }
 
 /// Numbers to be written: a host slice, or memory of a GPU.
+///
+/// # Examples
+/// ```
+/// use krylith::memory::ArrayMut;
+/// let mut x = vec![0.0; 4];
+/// let (mut velocity, mut pressure) = ArrayMut::from(&mut x).split_at(3);
+/// velocity.write(&[1.0, 2.0, 3.0])?;
+/// pressure.write(&[9.0])?;
+/// assert_eq!(x, [1.0, 2.0, 3.0, 9.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ArrayMut<'a, T: Number = f64> {
     pub(crate) place: Place<&'a mut [T]>,
@@ -327,6 +357,22 @@ impl<'a, T: Number, const N: usize> From<&'a mut [T; N]> for ArrayMut<'a, T> {
 ///
 /// Numbers that are on the space's own device are copied there and never cross to the host. Those of another GPU are
 /// copied from GPU to GPU, and for a CPU they come to the host.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::memory::{Numbers, NumbersMut, Transfer};
+/// /// Twice b, from where the caller has it to where the caller wants it.
+/// fn there_and_back<S: Transfer>(space: &S, b: Numbers, x: NumbersMut) -> krylith::Result<()> {
+///     let mut v = space.vector()?;
+///     space.write_from(b, &mut v)?;
+///     space.read_into(&v, x)
+/// }
+/// let mut x = [0.0; 2];
+/// there_and_back(&Cpu::new(2, 1), Numbers::from(&[1.0, 2.0]), NumbersMut::from(&mut x))?;
+/// assert_eq!(x, [1.0, 2.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait Transfer: Space {
     /// `to ← from`. The caller's memory may be changed as soon as this returns, from the host or in the caller's stream.
     ///

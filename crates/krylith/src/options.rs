@@ -17,6 +17,7 @@ use std::str::FromStr;
 
 /// Options of a [`Solver`](crate::Solver).
 ///
+/// # Examples
 /// As text they are `key=value` pairs, separated by spaces; options of a method and of a preconditioner follow its name:
 ///
 /// ```
@@ -109,6 +110,7 @@ pub struct Options {
 
 /// Where a solve runs: `auto`, `cpu`, `cuda`, or `cuda:0,1` for GPUs by number.
 ///
+/// # Examples
 /// ```
 /// use krylith::DeviceSpec;
 /// assert_eq!("cuda:0,1".parse::<DeviceSpec>()?, DeviceSpec::Cuda(vec![0, 1]));

@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// Made of a matrix (`Problem::from(&a)`), of a Kronecker sum, or of the rows that one rank of a parallel program holds. It
 /// borrows the matrix where it can; [`into_owned`](Self::into_owned) ends that.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Options, Problem, Solver, matrix::Csr};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;

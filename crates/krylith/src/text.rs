@@ -1,4 +1,10 @@
 //! Numbers as people read them.
+//!
+//! ```
+//! use krylith::text::{bytes, count, plural, seconds};
+//! assert_eq!((count(1234567), bytes(3 << 20)), ("1 234 567".into(), "3.0 MiB".into()));
+//! assert_eq!((seconds(0.0123), plural(2, "row")), ("12.3 ms".into(), "2 rows".into()));
+//! ```
 
 /// A count with thin groups of three: `1 234 567`.
 pub fn count(n: usize) -> String {

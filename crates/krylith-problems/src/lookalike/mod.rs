@@ -37,6 +37,15 @@ use hash::{Permutation, mix};
 pub(crate) use problem::{generate, generate_rows};
 
 /// A matrix of Table 2 and how to generate one like it.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::lookalike::by_name;
+/// let web = by_name("uk-2002").unwrap();
+/// let a = web.generate(1e-4, 1, false)?; // a ten-thousandth of its rows
+/// assert!(a.rows() < web.rows as usize / 1000);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lookalike {
     /// The paper's number, 1 to 24.
@@ -220,6 +229,15 @@ impl Make {
 }
 
 /// What Table 2 says of a matrix.
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::Csr;
+/// use krylith_problems::lookalike::Shape;
+/// let shape = Shape::of(&Csr::from_triplets(2, 2, &[(0, 0, 1.0), (1, 0, 1.0), (1, 1, 1.0)])?);
+/// assert_eq!((shape.rows, shape.nonzeros, shape.mean, shape.min, shape.max), (2, 3, 1.5, 1, 2));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
     /// Rows.

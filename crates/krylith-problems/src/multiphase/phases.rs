@@ -9,6 +9,13 @@ use crate::noise::{smooth, uniform};
 const SHARE: f64 = 0.25;
 
 /// What [`Phases`] are made of. Lengths count the cell's edge along x.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::multiphase::PhaseOptions;
+/// let hard = PhaseOptions { contrast: 1e6, bubbles: 4, gap: 1.0, ..PhaseOptions::default() };
+/// assert_eq!(hard.seed, 1);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseOptions {
     /// Density of the liquid; gas has 1.
@@ -41,6 +48,15 @@ impl Default for PhaseOptions {
 ///   surface droplets do.
 /// - **Columns** of solid stand on a square lattice and end at random heights. In their lower part they have molten: there
 ///   they swell and narrow, and what has run down covers the floor. A `gap` is a layer of gas inside each column.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::multiphase::{PhaseOptions, Phases};
+/// let phases = Phases::new([16, 8, 32], [1.0; 3], PhaseOptions { bubbles: 0, columns: 0, ..PhaseOptions::default() });
+/// let bottom = phases.fractions([8, 4, 0]);
+/// assert!((bottom.iter().sum::<f64>() - 1.0).abs() < 1e-12); // shares of gas, liquid and solid
+/// assert!(bottom[1] > 0.99 && phases.density(bottom) > 990.0); // liquid, a thousand times as dense as gas
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Phases {
     spacing: [f64; 3],

@@ -20,6 +20,7 @@ use crate::grid::{self, Grid, Link, SevenPoint};
 /// (∂p/∂n = 0). On an open side of the box p = 0, half a cell from the last centres: T = A/d · 2/ρ_i. The matrix is then
 /// symmetric positive definite; with walls all around it is semidefinite, with constant pressures as null space.
 ///
+/// # Examples
 /// ```
 /// use krylith_problems::multiphase::{Faces, Projection, TOP};
 /// let cells = [4, 4, 3];
@@ -48,6 +49,15 @@ pub const CLOSED: Sides = [[false; 2]; 3];
 pub const TOP: Sides = [[false; 2], [false; 2], [false, true]];
 
 /// Velocities normal to the faces of cells.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::multiphase::Faces;
+/// let mut u = Faces::new([4, 4, 4]);
+/// let face = u.upper(2, [1, 1, 3]); // the top of a cell in the highest layer
+/// u.across[2][face] = 0.5;
+/// assert_eq!((u.across[2].len(), u.across[2].iter().sum::<f64>()), (4 * 4 * 5, 0.5));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faces {
     /// Through the faces across x, y and z. Across x there are (nx + 1)·ny·nz, numbered as cells are with x fastest; the face

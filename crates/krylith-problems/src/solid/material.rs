@@ -10,6 +10,16 @@ use crate::tets::dot;
 ///
 /// with Ī₁ = J^(−2/3) tr FᵀF and I₄ = |F f₀|² for the fibre direction f₀; ⟨x⟩ = max(x, 0), because fibres do not resist being shortened. It
 /// is the law of Holzapfel and Ogden (2009) without sheets and their coupling.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::solid::Material;
+/// let (heart, rest) = (Material::default(), [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]);
+/// assert!(heart.energy(&rest, [1.0, 0.0, 0.0]).abs() < 1e-9);
+/// let stretched = [[1.1, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+/// let (along, across) = ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]); // fibres that are stretched, and that are not
+/// assert!(heart.energy(&stretched, along) > heart.energy(&stretched, across));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Material {
     /// Stiffness a of what lies between the fibres.

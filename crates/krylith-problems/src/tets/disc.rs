@@ -12,6 +12,14 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 use super::{Surface, TetMesh};
 
 /// A unit disc of triangles.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::tets::Disc;
+/// let disc = Disc::new(2, 1)?; // a square of 2×2 cells and a ring
+/// assert_eq!((disc.nodes(), disc.triangles()), (9 + 8, 8 + 16));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Disc {
     points: Vec<[f64; 2]>,
@@ -96,6 +104,19 @@ fn round(a: f64, b: f64) -> [f64; 2] {
 }
 
 /// Which nodes of a body have consecutive numbers.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::tets::{Disc, Layers, Numbering, extrude};
+/// let body = |numbering| {
+///     let layers = Layers { count: 2, numbering, surfaces: ["bottom", "top", "side"] };
+///     extrude(&Disc::new(2, 0)?, layers, |[x, y], s| [x, y, s])
+/// };
+/// let (discs, lines) = (body(Numbering::Discs)?, body(Numbering::Lines)?);
+/// assert_eq!(discs.points()[0][2], discs.points()[1][2]); // neighbours in a disc
+/// assert_ne!(lines.points()[0][2], lines.points()[1][2]); // neighbours across the discs
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbering {
     /// Those of a disc: for long bodies.
@@ -105,6 +126,15 @@ pub enum Numbering {
 }
 
 /// How discs stand upon each other.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::tets::{Disc, Layers, Numbering, extrude};
+/// let layers = Layers { count: 4, numbering: Numbering::Discs, surfaces: ["inlet", "outlet", "wall"] };
+/// let pipe = extrude(&Disc::new(2, 1)?, layers, |[y, z], s| [3.0 * s, y, z])?; // three radii long
+/// assert_eq!(pipe.points().len(), 5 * 17);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Layers<'a> {
     /// Layers of prisms: one less than discs.

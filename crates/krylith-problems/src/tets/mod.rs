@@ -21,6 +21,16 @@ const CHUNK: usize = 4096;
 const MOST: usize = 1 << 30;
 
 /// Faces of the boundary that have a name.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::tets::{Surface, TetMesh};
+/// let floor = Surface { name: "floor".into(), faces: vec![[0, 1, 2]] };
+/// let points = vec![[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+/// let mesh = TetMesh::new(points, vec![[0, 1, 2, 3]], vec![floor])?;
+/// assert_eq!(TetMesh::nodes_of(mesh.surface("floor")?), [0, 1, 2]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Surface {
     /// What it is called.
@@ -30,6 +40,15 @@ pub struct Surface {
 }
 
 /// Linear tetrahedra, positively oriented, with named surfaces.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::tets::TetMesh;
+/// let points = vec![[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+/// let mesh = TetMesh::new(points, vec![[0, 1, 2, 3]], Vec::new())?;
+/// assert!((mesh.volume() - 1.0 / 6.0).abs() < 1e-15);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct TetMesh {
     points: Vec<[f64; 3]>,

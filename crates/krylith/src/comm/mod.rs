@@ -30,6 +30,21 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// What one rank exchanges with another in a halo, in numbers (f64); ranges of what [`Channel`] holds.
+///
+/// # Examples
+/// What a halo of two ranks is made of: each sends one number and gets one.
+/// ```
+/// use krylith::comm::{Communicator, Message, Team};
+/// let got = Team::run(2, |comm| {
+///     let other = 1 - comm.rank();
+///     let mut channel = comm.channel(&[Message { rank: other, send: 0..1, receive: 0..1 }])?;
+///     channel.outgoing()[0] = comm.rank() as f64;
+///     channel.start()?; // rows without ghosts are computed meanwhile
+///     Ok(channel.finish()?[0])
+/// })?;
+/// assert_eq!(got, [1.0, 0.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The other rank.
@@ -41,6 +56,19 @@ pub struct Message {
 }
 
 /// One rank's end of a group of ranks.
+///
+/// # Examples
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// let norms = Team::run(3, |comm| {
+///     let own = [(comm.rank() + 1) as f64]; // this rank's share of x = (1, 2, 3)
+///     let mut sum = [own.iter().map(|x| x * x).sum()];
+///     comm.sum(&mut sum)?;
+///     Ok(sum[0])
+/// })?;
+/// assert_eq!(norms, [14.0; 3]); // the same on every rank
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait Communicator: Send + Sync {
     /// This rank, from 0.
     fn rank(&self) -> usize;
@@ -110,6 +138,17 @@ pub trait Communicator: Send + Sync {
 }
 
 /// The ranks on one host.
+///
+/// # Examples
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// let gpus = Team::run(2, |comm| {
+///     let host = comm.host();
+///     Ok(host.rank_on_host % host.ranks_on_host.len()) // the GPU that this rank would take
+/// })?;
+/// assert_eq!(gpus, [0, 1]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostShare {
     /// Where this rank stands in `ranks_on_host`, from 0.
@@ -119,6 +158,23 @@ pub struct HostShare {
 }
 
 /// A halo's messages under way. One exchange at a time: `start`, then `finish`.
+///
+/// # Examples
+/// Made by [`Communicator::channel`], once for each halo, and used in every product.
+/// ```
+/// use krylith::comm::{Channel, Communicator, Message, Team};
+/// fn exchange(channel: &mut dyn Channel, edge: f64) -> krylith::Result<f64> {
+///     channel.outgoing()[0] = edge;
+///     channel.start()?;
+///     Ok(channel.finish()?[0])
+/// }
+/// let ghosts = Team::run(2, |comm| {
+///     let mut channel = comm.channel(&[Message { rank: 1 - comm.rank(), send: 0..1, receive: 0..1 }])?;
+///     exchange(&mut *channel, [20.0, 80.0][comm.rank()])
+/// })?;
+/// assert_eq!(ghosts, [80.0, 20.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait Channel: Send {
     /// Where the numbers to be sent are packed, before `start`.
     fn outgoing(&mut self) -> &mut [f64];

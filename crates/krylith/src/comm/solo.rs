@@ -4,6 +4,15 @@ use super::{Channel, Communicator, HostShare, Message};
 use crate::Result;
 
 /// The communicator of a system that is not distributed.
+///
+/// # Examples
+/// ```
+/// use krylith::comm::{Communicator, Solo};
+/// let mut sum = [3.0];
+/// Solo.sum(&mut sum)?;
+/// assert_eq!((Solo.rank(), Solo.size(), sum), (0, 1, [3.0]));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Solo;
 

@@ -5,6 +5,18 @@ use std::path::Path;
 use crate::{Error, Result};
 
 /// A dense array of one or two dimensions in C order: the last index runs fastest.
+///
+/// # Examples
+/// ```
+/// use krylith::io::Array;
+/// // Two nodes, two stages; column k is stage k, as NumPy writes it.
+/// let array = Array::new(vec![2, 2], vec![1.0, 10.0, 2.0, 20.0])?;
+/// assert_eq!(array.rows_columns(), (2, 2));
+/// assert_eq!(array.into_unknowns("b", 2, 2)?, [1.0, 10.0, 2.0, 20.0]);
+/// // A flat one is stage after stage.
+/// assert_eq!(Array::vector(vec![1.0, 2.0, 10.0, 20.0]).into_unknowns("b", 2, 2)?, [1.0, 10.0, 2.0, 20.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
     shape: Vec<usize>,

@@ -42,6 +42,18 @@ use crate::matrix::{Bsr, Csr, Dia};
 use crate::{Error, Result};
 
 /// A matrix in the format that its file had.
+///
+/// # Examples
+/// ```
+/// use krylith::io::{Matrix, parse_matrix};
+/// let text = b"%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 4\n2 1 -1\n2 2 4\n";
+/// let a = parse_matrix("A.mtx", text)?.matrix;
+/// assert!(matches!(a, Matrix::Csr(_)));
+/// assert_eq!((a.rows(), a.stored(), a.format()), (2, 3, "csr"));
+/// let blocks = a.into_bsr(2)?; // one node with two unknowns; what was missing is zero
+/// assert_eq!(blocks.values(), [4.0, 0.0, -1.0, 4.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Matrix {
     /// By scalar rows.
@@ -111,6 +123,21 @@ impl Matrix {
 }
 
 /// What a matrix file held.
+///
+/// # Examples
+/// ```
+/// use krylith::io::{parse_matrix, petsc};
+/// use krylith::matrix::Csr;
+/// // PETSc's MatView with VecView behind it.
+/// let path = std::env::temp_dir().join(format!("krylith-doc-read-{}.bin", std::process::id()));
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?;
+/// petsc::write(&path, &[petsc::Item::Matrix(&a), petsc::Item::Vector(&[2.0, 8.0])])?;
+/// let read = krylith::io::read_matrix(&path)?;
+/// assert_eq!(read.matrix.into_csr(), a);
+/// assert_eq!(read.vector, Some(vec![2.0, 8.0])); // the right-hand side
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadMatrix {
     /// The matrix.

@@ -18,6 +18,16 @@ const OTHERS: [(i64, &str); 4] =
     [(1_211_218, "index set (IS)"), (1_211_219, "bag"), (1_211_221, "DM"), (1_211_223, "solver (KSP)")];
 
 /// One object of a file.
+///
+/// # Examples
+/// ```
+/// use krylith::io::petsc::{Item, Object, read, write};
+/// # let path = std::env::temp_dir().join(format!("krylith-doc-object-{}.bin", std::process::id()));
+/// write(&path, &[Item::Vector(&[1.0, 2.0])])?;
+/// assert_eq!(read(&path)?, [Object::Vector(vec![1.0, 2.0])]);
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object {
     /// A sparse matrix.
@@ -27,6 +37,18 @@ pub enum Object {
 }
 
 /// An object to be written.
+///
+/// # Examples
+/// ```
+/// use krylith::io::petsc::{Item, read, write};
+/// use krylith::matrix::Csr;
+/// # let path = std::env::temp_dir().join(format!("krylith-doc-item-{}.bin", std::process::id()));
+/// let a = Csr::from_triplets(1, 1, &[(0, 0, 2.0)])?;
+/// write(&path, &[Item::Matrix(&a), Item::Vector(&[4.0])])?; // for MatLoad, and VecLoad from the same viewer
+/// assert_eq!(read(&path)?.len(), 2);
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub enum Item<'a> {
     /// A sparse matrix.

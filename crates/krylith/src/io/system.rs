@@ -10,6 +10,19 @@ use crate::matrix::{Butcher, Dense, KroneckerSum};
 use crate::{Error, Options, Result};
 
 /// What is to be solved.
+///
+/// # Examples
+/// ```
+/// use krylith::io::{Matrix, SystemMatrix};
+/// use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?;
+/// let plain = SystemMatrix::Matrix(Matrix::Csr(a.clone()));
+/// assert_eq!((plain.rows(), plain.stages()), (2, 1));
+/// let (m, l) = (Bsr::from_csr(&a, 1)?, Bsr::from_csr(&a, 1)?);
+/// let stages = SystemMatrix::Kronecker(KroneckerSum::new(Dense::identity(3), Dense::identity(3), 0.1, m, l)?);
+/// assert_eq!((stages.rows(), stages.stages()), (6, 3));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum SystemMatrix {
     /// One matrix.
@@ -37,6 +50,28 @@ impl SystemMatrix {
 }
 
 /// A system as its files describe it.
+///
+/// # Examples
+/// ```
+/// use krylith::io::{SystemMatrix, matrix_market, read_system};
+/// use krylith::{Solver, matrix::Csr};
+/// # let folder = std::env::temp_dir().join(format!("krylith-doc-system-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?;
+/// matrix_market::write(folder.join("A.mtx"), &a)?;
+/// std::fs::write(folder.join("b.txt"), "2\n8\n").unwrap();
+/// std::fs::write(folder.join("system.toml"), "matrix = \"A.mtx\"\nrhs = \"b.txt\"\n[solver]\nrtol = 1e-8\n").unwrap();
+///
+/// let mut system = read_system(folder.join("system.toml"))?;
+/// let b = system.rhs.take().unwrap();
+/// let b = system.unknowns("rhs", b)?;
+/// let SystemMatrix::Matrix(a) = system.operator else { unreachable!("it has no [kronecker]") };
+/// let mut x = [0.0; 2];
+/// Solver::new(&a.into_csr(), &system.solver)?.solve(&b, &mut x)?;
+/// assert!((x[1] - 2.0).abs() < 1e-6);
+/// # std::fs::remove_dir_all(&folder).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct System {
     /// What is to be solved.
@@ -63,6 +98,17 @@ impl System {
 }
 
 /// `system.toml` as text: one of `matrix` and `kronecker`, paths relative to the file.
+///
+/// # Examples
+/// ```
+/// use krylith::io::system::SystemFile;
+/// let file = SystemFile::parse("system.toml", "matrix = \"A.mtx\"\nblock = 4\n[solver]\nprecond = \"ildu:fill=1\"\n")?;
+/// assert_eq!((file.matrix, file.block), (Some("A.mtx".into()), Some(4)));
+/// assert_eq!(file.solver, "precond=ildu:fill=1".parse()?);
+/// let slip = SystemFile::parse("system.toml", "matrx = \"A.mtx\"\n").unwrap_err();
+/// assert!(slip.to_string().starts_with("system.toml:1:"));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SystemFile {
@@ -87,6 +133,15 @@ pub struct SystemFile {
 }
 
 /// The `[kronecker]` section: `scheme`, or both `A` and `B`.
+///
+/// # Examples
+/// ```
+/// use krylith::io::system::SystemFile;
+/// let text = "[kronecker]\nM = \"M.mtx\"\nL = \"L.mtx\"\nblock = 4\ntau = 0.125\nscheme = \"radau-iia-2\"\n";
+/// let step = SystemFile::parse("system.toml", text)?.kronecker.unwrap();
+/// assert_eq!((step.tau, step.scheme.as_deref()), (0.125, Some("radau-iia-2")));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KroneckerFile {

@@ -9,6 +9,19 @@ use std::path::Path;
 use crate::{Error, Result};
 
 /// Values at the points.
+///
+/// # Examples
+/// ```
+/// use krylith::io::vtu::{Values, write};
+/// # let path = std::env::temp_dir().join(format!("krylith-doc-{}.vtu", std::process::id()));
+/// // One tetrahedron, its pressure and its velocity.
+/// let points = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+/// let (p, u) = ([0.0, 1.0, 2.0, 3.0], [[0.0, 0.0, 1.0]; 4]);
+/// write(&path, &points, &[[0, 1, 2, 3]], &[("pressure", Values::Scalar(&p)), ("velocity", Values::Vector(&u))])?;
+/// assert!(std::fs::read(&path).is_ok_and(|file| file.starts_with(b"<?xml")));
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub enum Values<'a> {
     /// One number a point.

@@ -8,6 +8,8 @@
 //! the rest are matched by shortest augmenting paths in reduced costs c_ij − uᵢ − vⱼ ≥ 0 with a heap. Where the diagonal is
 //! nearly right that is a few passes over the entries. The choice is one thread's, and the same on every run.
 //!
+//! [`Matching`] is what is found; `matching=on` asks a solver for it ([`MatchingChoice`]).
+//!
 //! Memory: a cost for every entry while the matching is found, freed before a scaled copy is made, and some ten numbers a row.
 
 pub(crate) mod gathered;
@@ -26,6 +28,7 @@ const NONE: u32 = u32::MAX;
 
 /// Whether rows are permuted before the preconditioner is built.
 ///
+/// # Examples
 /// ```
 /// use krylith::matching::MatchingChoice;
 /// assert_eq!("auto".parse::<MatchingChoice>()?, MatchingChoice::Auto);
@@ -68,6 +71,7 @@ impl Display for MatchingChoice {
 
 /// Which row goes where, and the scales of rows and columns.
 ///
+/// # Examples
 /// ```
 /// use krylith::{matching::Matching, matrix::Csr};
 /// // The diagonal is zero; the rows stand in each other's place.

@@ -11,6 +11,18 @@ use std::ops::Range;
 ///
 /// A clone shares the arrays until one of the two gets other values. Arrays that were given in the memory of a GPU
 /// ([`from_arrays`](Self::from_arrays)) stay there: they come to the host when they are asked for there.
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::Bsr;
+/// // Two nodes with velocities u and v each; node 1 feels node 0.
+/// let (own, other) = ([4.0, 1.0, 1.0, 4.0], [-1.0, 0.0, 0.0, -1.0]); // by rows
+/// let a = Bsr::from_block_triplets(2, 2, 2, &[(0, 0, own), (1, 0, other), (1, 1, own)])?;
+/// assert_eq!((a.block(), a.blocks(), a.rows()), (2, 3, 4));
+/// assert_eq!(a.diagonal_block(1), Some(&own[..]));
+/// assert_eq!(a.to_csr().get(3, 1), -1.0); // v of node 1, v of node 0
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bsr {
     block: usize,

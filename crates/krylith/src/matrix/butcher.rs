@@ -24,6 +24,17 @@ const KNOWN: [&str; 12] = [
 ];
 
 /// A Runge–Kutta scheme: stages k_i = f(t + c_i τ, y + τ Σ_j a_ij k_j), step y + τ Σ_i b_i k_i.
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::Butcher;
+/// let euler = Butcher::by_name("implicit-euler")?;
+/// assert_eq!((euler.a[(0, 0)], &euler.b[..], euler.order), (1.0, &[1.0][..], 1));
+/// let radau = Butcher::by_name("radau-iia-3")?;
+/// assert_eq!((radau.stages(), radau.order), (3, 5)); // order 2s − 1
+/// assert!((radau.b.iter().sum::<f64>() - 1.0).abs() < 1e-14);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Butcher {
     /// s×s coefficients.

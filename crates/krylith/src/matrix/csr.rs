@@ -8,6 +8,23 @@ use crate::{Error, Result};
 ///
 /// A clone shares the arrays until one of the two gets other values. Arrays that were given in the memory of a GPU
 /// ([`from_arrays`](Self::from_arrays)) stay there: they come to the host when they are asked for there.
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::Csr;
+/// // A pipe of three cells: what flows between two neighbours stands in two rows.
+/// // Repeated entries are summed, as an assembly over faces leaves them.
+/// let mut entries = vec![(0, 0, 1.0), (2, 2, 1.0)]; // open ends
+/// for (i, j) in [(0, 1), (1, 2)] {
+///     entries.extend([(i, i, 1.0), (j, j, 1.0), (i, j, -1.0), (j, i, -1.0)]);
+/// }
+/// let a = Csr::from_triplets(3, 3, &entries)?;
+/// assert_eq!(a.row(1), (&[0, 1, 2][..], &[-1.0, 2.0, -1.0][..]));
+/// // The same from arrays that an application has.
+/// let b = Csr::new(3, 3, vec![0, 2, 5, 7], vec![0, 1, 0, 1, 2, 1, 2], vec![2.0, -1.0, -1.0, 2.0, -1.0, -1.0, 2.0])?;
+/// assert_eq!(a, b);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Csr {
     storage: Storage,

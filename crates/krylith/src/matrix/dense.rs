@@ -3,6 +3,16 @@
 use crate::{Error, Result};
 
 /// A small dense matrix, row-major.
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::Dense;
+/// let mut b = Dense::new(2, 2, vec![5.0 / 12.0, -1.0 / 12.0, 3.0 / 4.0, 1.0 / 4.0])?; // Radau IIA
+/// assert_eq!(b[(1, 0)], 0.75);
+/// b[(0, 1)] = 0.0;
+/// assert_eq!(b.values(), [5.0 / 12.0, 0.0, 0.75, 0.25]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dense {
     rows: usize,

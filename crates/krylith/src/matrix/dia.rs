@@ -6,6 +6,16 @@ use crate::{Error, Result};
 /// A sparse matrix by diagonals; `values[d · rows + i]` is the entry (i, i + `offsets[d]`).
 ///
 /// Places outside the matrix hold 0. (SciPy's `dia_array` counts by column instead; reading converts.)
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::{Csr, Dia};
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (0, 1, -1.0), (1, 1, 2.0), (1, 2, -1.0), (2, 2, 2.0)])?;
+/// let d = Dia::from_csr(&a, 5)?;
+/// assert_eq!(d.offsets(), [0, 1]); // the diagonal, and the one above it
+/// assert_eq!(d.to_csr(), a);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dia {
     rows: usize,

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 /// Which entry of a scalar matrix each number of its blocks is, so that new values come in the order of the scalar matrix and go
 /// to a [`Solver`](crate::Solver) of the blocks. Found out once, and used on all threads.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Problem, Solver, matrix::{Bsr, Csr, Grouping}};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 0, 1.0), (1, 1, 4.0)])?;

@@ -6,6 +6,19 @@ use crate::{Error, Result};
 /// (A⊗M + τB⊗L): A, B dense s×s; M, L point-block with the same sizes, with the same pattern or not.
 ///
 /// OKP paper, Eq. 2. Unknowns in Krylith's order: node by node, component by component, stage by stage.
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::{Bsr, Dense, KroneckerSum};
+/// let one = |v: f64| Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![v]);
+/// let radau = Dense::new(2, 2, vec![5.0 / 12.0, -1.0 / 12.0, 3.0 / 4.0, 1.0 / 4.0])?;
+/// let system = KroneckerSum::new(Dense::identity(2), radau, 0.5, one(3.0)?, one(24.0)?)?;
+/// assert_eq!((system.stages(), system.rows()), (2, 2));
+/// // 3 I + 0.5 · 24 B; a solve never forms it.
+/// let sum = system.assemble().to_csr();
+/// assert!((sum.get(0, 0) - 8.0).abs() < 1e-14 && (sum.get(0, 1) + 1.0).abs() < 1e-14);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct KroneckerSum {
     /// s×s, multiplies M.

@@ -10,6 +10,7 @@ use super::{Bsr, Dense};
 /// A largest matching of rows and columns, and where it falls short. Indices count from 0; those of Σ Cₜ⊗Aₜ with s stages
 /// are (i·b + c)·s + k for component c and stage k of block row i.
 ///
+/// # Examples
 /// ```
 /// use krylith::matrix::{Bsr, Csr, StructuralRank};
 /// // Rows 0 and 1 have nothing but column 2.

@@ -2,6 +2,16 @@
 //!
 //! Row pointers are `usize` (64-bit), columns `u32`, values `f64`. Every constructor checks what it is given
 //! and names the first entry that is wrong, so that products never need to.
+//!
+//! | type | what it stores |
+//! |---|---|
+//! | [`Csr`] | scalar rows |
+//! | [`Bsr`] | rows of square blocks, one for each node and neighbour |
+//! | [`Dia`] | diagonals |
+//! | [`KroneckerSum`] | A⊗M + τB⊗L by its parts: a time step with stages, whose coefficients [`Butcher`] has |
+//! | [`Dense`] | a small matrix |
+//!
+//! [`Shape`] and [`StructuralRank`] tell what a pattern is like before anything is solved.
 
 mod arrays;
 mod bsr;

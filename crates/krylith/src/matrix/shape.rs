@@ -6,6 +6,7 @@ use rayon::prelude::*;
 /// What one pass over the entries of a square matrix tells, each looked up on the other side of the diagonal. Stored zeros
 /// count as absent. On all threads of the host.
 ///
+/// # Examples
 /// ```
 /// use krylith::matrix::{Bsr, Csr, Shape};
 /// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (0, 1, -1.0), (1, 0, -0.5), (1, 1, 2.0), (0, 2, 1.0), (2, 2, 1.0)])?;

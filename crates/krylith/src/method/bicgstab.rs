@@ -158,6 +158,14 @@ sweeps! {
 }
 
 /// How the inner products of an iteration are gathered into reductions over threads, GPUs and ranks.
+///
+/// # Examples
+/// ```
+/// use krylith::method::Reductions;
+/// let options: krylith::Options = "method=bicgstab:reductions=classical".parse()?;
+/// assert_eq!(options.reductions, Some(Reductions::Classical));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Reductions {
     /// Two reductions an iteration, one a product.
@@ -168,6 +176,12 @@ pub enum Reductions {
 }
 
 /// What [`Bicgstab`] is built with.
+///
+/// # Examples
+/// ```
+/// use krylith::method::{BicgstabOptions, Reductions};
+/// assert_eq!(BicgstabOptions::default(), BicgstabOptions { reductions: Reductions::Merged });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BicgstabOptions {
     /// Reductions.
@@ -175,9 +189,27 @@ pub struct BicgstabOptions {
 }
 
 /// BiCGSTAB and its workspace of eleven vectors. An iteration takes two products.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Outcome, Stop, Store, matrix::Csr, method::{Bicgstab, BicgstabOptions}, operator::PointBlock};
+/// // Flow along a line carries heat: upwind differences.
+/// let mut entries: Vec<_> = (0..20).map(|i| (i, i, 1.1)).collect();
+/// entries.extend((1..20).map(|i| (i, i - 1, -1.0)));
+/// let space = Cpu::new(20, 1);
+/// let a = PointBlock::csr(&space, &Csr::from_triplets(20, 20, &entries)?, Store::F64)?;
+/// let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default())?;
+/// let (b, mut x) = (vec![1.0; 20], vec![0.0; 20]);
+/// let history = bicgstab.solve(&space, &a, None, &b, &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, Outcome::Converged);
+/// assert!((x[0] - 1.0 / 1.1).abs() < 1e-4);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub type Bicgstab<S> = Krylov<S, BicgstabRecurrence<S>>;
 
 /// The vectors of BiCGSTAB; r is s between the halves of an iteration.
+#[doc(hidden)]
 pub struct BicgstabRecurrence<S: Space> {
     reductions: Reductions,
     r: S::Vector,

@@ -298,6 +298,14 @@ sweeps! {
 }
 
 /// Which polynomials span a step's directions.
+///
+/// # Examples
+/// ```
+/// use krylith::method::CbcgBasis;
+/// let options: krylith::Options = "method=cbcg:s=3,basis=monomial".parse()?;
+/// assert_eq!((options.s, options.basis), (Some(3), Some(CbcgBasis::Monomial)));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CbcgBasis {
     /// Chebyshev's on [0, λ]: independent for s up to 16 and more.
@@ -331,6 +339,13 @@ impl Display for CbcgBasis {
 }
 
 /// What [`Cbcg`] is built with.
+///
+/// # Examples
+/// ```
+/// use krylith::method::{CbcgBasis, CbcgOptions};
+/// let six = CbcgOptions { steps: 6, ..CbcgOptions::default() }; // two reductions in six products
+/// assert_eq!(six.basis, CbcgBasis::Chebyshev);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CbcgOptions {
     /// Directions of a step, s, from 1 to [`MOST_STEPS`]: products between two pairs of reductions.
@@ -346,9 +361,25 @@ impl Default for CbcgOptions {
 }
 
 /// P-CBCG and its workspace of 4s + 7 vectors.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Outcome, Stop, Store, matrix::Csr, method::{Cbcg, CbcgOptions}, operator::PointBlock};
+/// let entries: Vec<_> = (0..40).flat_map(|i| [(i, i, 3.0), (i, (i + 1) % 40, -1.0), (i, (i + 39) % 40, -1.0)]).collect();
+/// let space = Cpu::new(40, 1);
+/// let a = PointBlock::csr(&space, &Csr::from_triplets(40, 40, &entries)?, Store::F64)?;
+/// let mut cbcg = Cbcg::new(&space, CbcgOptions { steps: 4, ..CbcgOptions::default() })?;
+/// let (b, mut x) = ((0..40).map(|i| (i % 7) as f64).collect(), vec![0.0; 40]);
+/// let history = cbcg.solve(&space, &a, None, &b, &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, Outcome::Converged);
+/// assert!(history.reductions < history.iterations); // CG would need two an iteration
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub type Cbcg<S> = Krylov<S, CbcgRecurrence<S>>;
 
 /// The vectors of P-CBCG, and what is known of the operators.
+#[doc(hidden)]
 pub struct CbcgRecurrence<S: Space> {
     options: CbcgOptions,
     at: Arrays,

@@ -177,6 +177,15 @@ sweeps! {
 }
 
 /// How β is formed, and how many reductions an iteration takes.
+///
+/// # Examples
+/// ```
+/// use krylith::method::CgForm;
+/// assert_eq!("one-reduction".parse::<CgForm>()?, CgForm::OneReduction);
+/// let options: krylith::Options = "method=cg:form=pipelined".parse()?;
+/// assert_eq!(options.form, Some(CgForm::Pipelined));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CgForm {
     /// β = ρ/ρ₋₁; two reductions.
@@ -194,6 +203,14 @@ pub enum CgForm {
 }
 
 /// What [`Cg`] is built with.
+///
+/// # Examples
+/// ```
+/// use krylith::method::{CgForm, CgOptions};
+/// assert_eq!(CgOptions::default().form, CgForm::Textbook);
+/// let for_many_ranks = CgOptions { form: CgForm::Pipelined };
+/// # let _ = for_many_ranks;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CgOptions {
     /// Form of the recurrence.
@@ -201,9 +218,24 @@ pub struct CgOptions {
 }
 
 /// Conjugate gradients and their workspace of eight vectors, nine with one reduction and 13 pipelined.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Stop, Store, matrix::Csr, method::{Cg, CgOptions}, operator::PointBlock};
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 1.0), (1, 1, 2.0), (2, 2, 2.0)])?;
+/// let space = Cpu::new(3, 1);
+/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let mut cg = Cg::new(&space, CgOptions::default())?;
+/// let mut x = vec![0.0; 3];
+/// let history = cg.solve(&space, &operator, None, &vec![1.0, 2.0, 4.0], &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.iterations, 2); // as many as there are different eigenvalues
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub type Cg<S> = Krylov<S, CgRecurrence<S>>;
 
 /// The vectors of CG.
+#[doc(hidden)]
 pub struct CgRecurrence<S: Space> {
     form: CgForm,
     /// An iteration may end before P is applied.

@@ -240,6 +240,15 @@ sweeps! {
 }
 
 /// How a new basis vector is made orthogonal to the others.
+///
+/// # Examples
+/// ```
+/// use krylith::method::Orthogonalization;
+/// assert_eq!("cgs2".parse::<Orthogonalization>()?, Orthogonalization::Cgs2);
+/// let options: krylith::Options = "method=gmres:orthogonalization=mgs".parse()?;
+/// assert_eq!(options.orthogonalization, Some(Orthogonalization::Mgs));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Orthogonalization {
     /// Delayed classical Gram–Schmidt with re-orthogonalisation: one reduction an iteration, stable as CGS2.
@@ -252,6 +261,14 @@ pub enum Orthogonalization {
 }
 
 /// What [`Gmres`] is built with.
+///
+/// # Examples
+/// ```
+/// use krylith::method::GmresOptions;
+/// // FGMRES(50): a preconditioner may vary, and twice as many vectors are kept.
+/// let fgmres = GmresOptions { restart: 50, flexible: true, ..GmresOptions::default() };
+/// assert_eq!(fgmres.basis, krylith::Store::F64);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GmresOptions {
     /// Basis vectors before a restart, m.
@@ -276,9 +293,27 @@ impl Default for GmresOptions {
 }
 
 /// GMRES(m) and its workspace: m vectors of basis and seven more; FGMRES(m): 2 m and seven.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Outcome, Stop, Store, matrix::Csr, method::{Gmres, GmresOptions}, operator::PointBlock};
+/// // A shift of three numbers in a ring: GMRES(2) stagnates, GMRES(3) does not.
+/// let ring = Csr::from_triplets(3, 3, &[(0, 2, 1.0), (1, 0, 1.0), (2, 1, 1.0)])?;
+/// let space = Cpu::new(3, 1);
+/// let a = PointBlock::csr(&space, &ring, Store::F64)?;
+/// for (restart, outcome) in [(2, Outcome::Stagnated), (3, Outcome::Converged)] {
+///     let mut gmres = Gmres::new(&space, GmresOptions { restart, ..GmresOptions::default() })?;
+///     let (b, mut x) = (vec![1.0, 0.0, 0.0], vec![0.0; 3]);
+///     let history = gmres.solve(&space, &a, None, &b, &mut x, &Stop::default(), &mut ())?;
+///     assert_eq!(history.outcome, outcome);
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub type Gmres<S> = Krylov<S, GmresRecurrence<S>>;
 
 /// The basis of GMRES and the vectors beside it.
+#[doc(hidden)]
 pub struct GmresRecurrence<S: Space> {
     options: GmresOptions,
     at: Arrays,

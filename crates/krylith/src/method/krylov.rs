@@ -25,7 +25,6 @@ mod convergence;
 mod recurrence;
 mod unit;
 
-use super::Method;
 use super::work::{Operators, Work};
 use crate::operator::LinearOperator;
 use crate::space::{
@@ -139,6 +138,22 @@ const EMPTY: usize = 8;
 const NEAR: f64 = 64.0;
 
 /// A Krylov method and its workspace. A second solve of the same shape allocates nothing and compiles nothing.
+///
+/// # Examples
+/// [`Cg`](super::Cg), [`Gmres`](super::Gmres) and the others are this with a recurrence of their own.
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Outcome, Stop, Store, matrix::Csr, method::{Gmres, GmresOptions}, operator::PointBlock};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+/// let space = Cpu::new(2, 1);
+/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let mut gmres = Gmres::new(&space, GmresOptions::default())?;
+/// let mut x = vec![0.0; 2];
+/// let history = gmres.solve(&space, &operator, None, &vec![4.0, 4.0], &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, Outcome::Converged);
+/// assert!((x[0] - 1.5).abs() < 1e-5 && (x[1] - 1.0).abs() < 1e-5);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Krylov<S: Space, R: Recurrence<S>> {
     recurrence: R,
     scalars: S::Scalars,
@@ -576,24 +591,5 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             () if self.history.iterations >= c.max_iterations => Some(Outcome::MaxIterations),
             () => None,
         }
-    }
-}
-
-impl<S: Space, R: Recurrence<S>> Method<S> for Krylov<S, R> {
-    fn solve(
-        &mut self,
-        space: &S,
-        a: &dyn LinearOperator<S>,
-        p: Option<&dyn LinearOperator<S>>,
-        b: &S::Vector,
-        x: &mut S::Vector,
-        stop: &Stop,
-        observer: &mut dyn Observer,
-    ) -> Result<&History> {
-        Krylov::solve(self, space, a, p, b, x, stop, observer)
-    }
-
-    fn remark(&self) -> Option<String> {
-        self.recurrence.remark()
     }
 }

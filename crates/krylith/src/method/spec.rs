@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 /// The name of a Krylov method.
 ///
+/// # Examples
 /// ```
 /// use krylith::method::MethodName;
 /// assert_eq!("bicgstab".parse::<MethodName>()?, MethodName::Bicgstab);
@@ -153,6 +154,7 @@ impl Display for CgForm {
 
 /// A method with all of its options.
 ///
+/// # Examples
 /// ```
 /// use krylith::method::MethodSpec;
 /// let gmres: MethodSpec = "gmres:restart=50".parse()?;

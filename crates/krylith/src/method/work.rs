@@ -6,6 +6,7 @@ use crate::operator::{Dots, LinearOperator};
 use crate::space::{BoundSweep, FLAGS, HALT, Phase, SmallStep, Space};
 
 /// What a recurrence works on: a space, A, P and its scalars.
+#[doc(hidden)]
 pub struct Work<'a, S: Space> {
     /// Where vectors live.
     pub space: &'a S,

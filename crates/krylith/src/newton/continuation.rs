@@ -7,6 +7,17 @@ use crate::Result;
 const MOST_BETWEEN: usize = 8;
 
 /// One value of the parameter, and how it went.
+///
+/// # Examples
+/// [`Newton::continuation`] has a whole one.
+/// ```
+/// use krylith::newton::{Continuation, Stage};
+/// /// What a log would say of a cavity at growing Reynolds numbers.
+/// fn tell(done: &Continuation) -> Vec<String> {
+///     let line = |s: &Stage| format!("Re {}: {} in {} steps", s.value, s.report.outcome, s.report.steps.len());
+///     done.stages.iter().map(line).collect()
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
     /// The parameter.
@@ -16,6 +27,21 @@ pub struct Stage {
 }
 
 /// How a continuation went.
+///
+/// # Examples
+/// [`Newton::continuation`] makes one.
+/// ```
+/// use krylith::newton::{Continuation, NewtonOutcome};
+/// fn reached(done: &Continuation, wanted: f64) -> Result<(), String> {
+///     match (done.outcome, done.reached) {
+///         (NewtonOutcome::Converged, _) => Ok(()),
+///         (why, Some(value)) => Err(format!("{why} between {value} and {wanted}; x belongs to {value}")),
+///         (why, None) => Err(format!("{why} at the first value")),
+///     }
+/// }
+/// let done = Continuation { outcome: NewtonOutcome::MaxSteps, reached: Some(400.0), stages: Vec::new() };
+/// assert_eq!(reached(&done, 1000.0).unwrap_err(), "max-steps between 400 and 1000; x belongs to 400");
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Continuation {
     /// How the last stage ended: converged where the last of the caller's values was reached.

@@ -28,6 +28,27 @@ const CHUNK: usize = 4096;
 /// Newton's method with its linear solver, which lives as long as the pattern stays.
 ///
 /// A second solve, such as that of the next time step, analyses nothing anew. See the [module](super) for an example.
+///
+/// # Examples
+/// A hanging cable's angle, tan x = 1 − x, as one equation; a mesh differs by its pattern alone.
+/// ```
+/// use krylith::{matrix::Bsr, newton::{Newton, NewtonOptions, NonlinearSystem}};
+/// struct Angle(Bsr);
+/// impl NonlinearSystem for Angle {
+///     fn pattern(&self) -> &Bsr { &self.0 }
+///     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+///         Ok(f[0] = x[0].tan() - 1.0 + x[0])
+///     }
+///     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+///         Ok(values[0] = 2.0 + x[0].tan().powi(2))
+///     }
+/// }
+/// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
+/// let mut x = [0.0];
+/// let report = newton.solve(&mut Angle(Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![0.0])?), &mut x)?;
+/// assert!(report.converged() && (x[0].tan() + x[0] - 1.0).abs() < 1e-7);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Newton {
     options: NewtonOptions,
     linear: Options,

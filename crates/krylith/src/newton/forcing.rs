@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 /// η of ‖J s + F‖ ≤ η ‖F‖.
 ///
+/// # Examples
 /// ```
 /// use krylith::newton::Forcing;
 /// assert_eq!("ew".parse::<Forcing>()?, Forcing::default());

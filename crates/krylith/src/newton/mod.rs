@@ -64,6 +64,27 @@ use crate::solver::Refresh;
 use crate::{Error, Result};
 
 /// A system of nonlinear equations F(x) = 0 with as many equations as unknowns.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Bsr, newton::NonlinearSystem};
+/// /// A radiating plate: x⁴ = q at each of two nodes.
+/// struct Plate { q: f64, pattern: Bsr }
+/// impl NonlinearSystem for Plate {
+///     fn pattern(&self) -> &Bsr { &self.pattern }
+///     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+///         Ok(f.iter_mut().zip(x).for_each(|(f, x)| *f = x.powi(4) - self.q))
+///     }
+///     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+///         Ok(values.iter_mut().zip(x).for_each(|(v, x)| *v = 4.0 * x.powi(3)))
+///     }
+/// }
+/// let pattern = Bsr::new(1, 2, 2, vec![0, 1, 2], vec![0, 1], vec![0.0; 2])?;
+/// let (mut plate, mut f) = (Plate { q: 16.0, pattern }, [0.0; 2]);
+/// plate.residual(&[2.0, 3.0], &mut f)?;
+/// assert_eq!(f, [0.0, 65.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait NonlinearSystem {
     /// The pattern of the Jacobian, with blocks of order b; its values are not looked at. It must be the same for every x.
     fn pattern(&self) -> &Bsr;
@@ -84,6 +105,16 @@ pub trait NonlinearSystem {
 }
 
 /// When Newton's method stops, and how exact its linear solves are.
+///
+/// # Examples
+/// ```
+/// use krylith::newton::{Forcing, NewtonOptions};
+/// let forcing = Forcing::Constant(1e-4);
+/// let options = NewtonOptions { rtol: 1e-10, max_steps: 20, forcing, ..NewtonOptions::default() };
+/// assert_eq!(options.atol, 0.0);
+/// let newton = krylith::newton::Newton::new(options, &"precond=ildu:fill=1".parse()?)?; // of its linear solves
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NewtonOptions {
     /// Converged where ‖F(x)‖ ≤ rtol ‖F(x₀)‖.

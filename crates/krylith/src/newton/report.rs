@@ -4,6 +4,12 @@ use crate::space::{Outcome, Progress};
 use std::ops::ControlFlow;
 
 /// How a Newton solve ended.
+///
+/// # Examples
+/// ```
+/// use krylith::newton::NewtonOutcome;
+/// assert_eq!(NewtonOutcome::LineSearch.to_string(), "line-search");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewtonOutcome {
     /// ‖F(x)‖ is within tolerance.
@@ -42,6 +48,13 @@ impl std::fmt::Display for NewtonOutcome {
 }
 
 /// Seconds by kind of work.
+///
+/// # Examples
+/// ```
+/// use krylith::newton::NewtonSeconds;
+/// let seconds = NewtonSeconds { residual: 0.5, jacobian: 1.0, setup: 0.25, solve: 2.25 };
+/// assert_eq!(seconds.total(), 4.0);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct NewtonSeconds {
     /// F, in the line search too.
@@ -69,6 +82,16 @@ impl NewtonSeconds {
 }
 
 /// One step of Newton's method.
+///
+/// # Examples
+/// A log of a step, as an [observer](NewtonObserver) would print it:
+/// ```
+/// use krylith::newton::NewtonStep;
+/// fn line(step: &NewtonStep) -> String {
+///     let linear = format!("{} iterations to {:.0e}", step.iterations, step.forcing);
+///     format!("{:3}  ‖F‖ {:.2e}  {linear}, λ = {}", step.number, step.after, step.damping)
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NewtonStep {
     /// Its number, from 1.
@@ -94,6 +117,13 @@ pub struct NewtonStep {
 }
 
 /// Something that happened on the way.
+///
+/// # Examples
+/// ```
+/// use krylith::newton::NewtonEvent;
+/// let event = NewtonEvent { step: 3, detail: "the linear solve stagnated".into() };
+/// assert_eq!(format!("step {}: {}", event.step, event.detail), "step 3: the linear solve stagnated");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewtonEvent {
     /// The step in which it did, from 1.
@@ -103,6 +133,23 @@ pub struct NewtonEvent {
 }
 
 /// How a Newton solve went.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Bsr, newton::{Newton, NewtonOptions, NonlinearSystem}};
+/// struct Root(Bsr); // x² = 2
+/// impl NonlinearSystem for Root {
+///     fn pattern(&self) -> &Bsr { &self.0 }
+///     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> { Ok(f[0] = x[0] * x[0] - 2.0) }
+///     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> { Ok(values[0] = 2.0 * x[0]) }
+/// }
+/// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
+/// let report = newton.solve(&mut Root(Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![0.0])?), &mut [1.0])?;
+/// assert!(report.converged() && report.last <= report.target);
+/// assert_eq!(report.first, 1.0); // |1 − 2|
+/// assert!(report.steps.windows(2).all(|s| s[1].before == s[0].after));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewtonReport {
     /// How it ended.
@@ -146,6 +193,29 @@ impl NewtonReport {
 }
 
 /// Watches a Newton solve; solvers never print.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Bsr, newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem}};
+/// # struct Root(Bsr); // x² = 2
+/// # impl NonlinearSystem for Root {
+/// #     fn pattern(&self) -> &Bsr { &self.0 }
+/// #     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> { Ok(f[0] = x[0] * x[0] - 2.0) }
+/// #     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> { Ok(values[0] = 2.0 * x[0]) }
+/// # }
+/// # let mut root = Root(Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![0.0])?);
+/// struct Log(Vec<f64>);
+/// impl NewtonObserver for Log {
+///     fn stepped(&mut self, step: &NewtonStep) {
+///         self.0.push(step.after);
+///     }
+/// }
+/// let mut log = Log(Vec::new());
+/// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
+/// newton.solve_watched(&mut root, &mut [1.5], &mut log)?;
+/// assert!(log.0.is_sorted_by(|a, b| a >= b)); // ‖F‖ falls in every step
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait NewtonObserver {
     /// ‖F‖ after so many steps, and the ‖F‖ that ends the solve. Break to interrupt.
     fn residual(&mut self, _steps: usize, _norm: f64, _target: f64) -> ControlFlow<()> {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 /// How a product of scalar rows is stored: `auto`, `csr`, `dia` or `dia-full`.
 ///
+/// # Examples
 /// ```
 /// use krylith::operator::Format;
 /// assert_eq!("dia-full".parse::<Format>()?, Format::DiaFull);

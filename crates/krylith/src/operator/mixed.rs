@@ -8,6 +8,22 @@ use crate::space::Space;
 ///
 /// A Krylov method restarts from the true residual, so the tolerance is reached for the exact matrix while most
 /// products move half the bytes.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, Mixed, PointBlock}, space::Space};
+/// let space = Cpu::new(1, 1);
+/// let a = Csr::from_triplets(1, 1, &[(0, 0, 0.1)])?;
+/// let (exact, rounded) = (PointBlock::csr(&space, &a, Store::F64)?, PointBlock::csr(&space, &a, Store::F32)?);
+/// let mixed = Mixed { exact: &exact, rounded: &rounded };
+/// let (x, mut y) = (vec![1.0], space.vector()?);
+/// mixed.apply(&space, &x, &mut y)?;
+/// assert_eq!(y, [f64::from(0.1f32)]); // in iterations
+/// mixed.apply_exact(&space, &x, &mut y)?;
+/// assert_eq!(y, [0.1]); // in residuals
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Mixed<'a, S: Space> {
     /// What residuals are computed with.
     pub exact: &'a dyn LinearOperator<S>,

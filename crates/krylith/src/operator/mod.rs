@@ -1,4 +1,8 @@
 //! Everything that maps a vector to a vector.
+//!
+//! [`LinearOperator`] is the trait, for matrices, preconditioners and what an application computes itself. [`PointBlock`] is the product
+//! with a matrix of any format or a Kronecker sum, on any device, made of [`Terms`]. [`Replicated`] and [`Gathered`] share the rows of one
+//! matrix among ranks in other ways, and [`Mixed`] iterates on a rounded copy.
 
 mod format;
 mod maxima;
@@ -27,6 +31,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Sums that an application makes beside `y ← A x`, and the slots of [`Scalars`](crate::space::Schedule::Scalars) where they go.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::operator::{Dots, LinearOperator, PointBlock};
+/// use krylith::{Store, matrix::Csr, space::{FLAGS, Schedule, Space}};
+/// let space = Cpu::new(2, 1);
+/// let a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?, Store::F64)?;
+/// let (p, mut q, mut scalars) = (vec![1.0, 2.0], space.vector()?, space.scalars(1)?);
+/// let (mut sums, mut flags) = ([0.0], [0; FLAGS]);
+/// if a.apply_with_dots(&space, &p, &mut q, &mut scalars, Dots::Xy(0))? {
+///     space.read_scalars(&scalars, 0, &mut sums, &mut flags)?;
+///     assert_eq!(sums, [18.0]); // (p, A p), made in the pass of the product
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dots {
     /// (x, y) in this slot: the curvature (p, A p) of a product.
@@ -52,6 +72,31 @@ impl Dots {
 }
 
 /// A linear map on the vectors of a space: matrices, Kronecker sums, preconditioners.
+///
+/// # Examples
+/// A matrix that is nowhere stored, on the host; `examples/matrix_free.rs` has one on all threads.
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Outcome, Result, Stop, method::{Cg, CgOptions}, operator::LinearOperator};
+/// /// −1 2 −1.
+/// struct Wall;
+/// impl LinearOperator<Cpu> for Wall {
+///     fn apply(&self, _: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+///         let at = |i: usize| x.get(i).unwrap_or(&0.0);
+///         Ok((0..x.len()).for_each(|i| y[i] = 2.0 * x[i] - at(i.wrapping_sub(1)) - at(i + 1)))
+///     }
+///     fn key(&self) -> u64 { 0 } // nothing is recorded
+///     fn bytes(&self) -> u64 { 16 * 50 }
+///     fn recordable(&self) -> bool { false } // it works on the host
+/// }
+/// let space = Cpu::new(50, 1);
+/// let (b, mut x) = (vec![1.0; 50], vec![0.0; 50]);
+/// let mut cg = Cg::new(&space, CgOptions::default())?;
+/// let history = cg.solve(&space, &Wall, None, &b, &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, Outcome::Converged);
+/// assert!((x[0] - 25.0).abs() < 1e-3); // x_i = (i + 1)(50 − i)/2
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait LinearOperator<S: Space> {
     /// `y ← A x`. Asynchronous on a GPU; allocates nothing.
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()>;

@@ -14,6 +14,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The terms of a sum, on the host: coefficient (s×s) and matrix of each.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::{Bsr, Csr, Dense, KroneckerSum}, operator::Terms};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+/// let m = Bsr::from_csr(&a, 2)?; // one node with two unknowns
+/// let one = Terms::bsr(&m);
+/// assert_eq!((one.block(), one.block_rows(), one.stages()), (2, 1, 1));
+/// let k = KroneckerSum::new(Dense::identity(3), Dense::identity(3), 0.1, m.clone(), m.clone())?;
+/// let sum = Terms::kronecker(&k); // A⊗M and τB⊗L
+/// assert_eq!((sum.terms.len(), sum.stages(), sum.rows()), (2, 3, 6));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Terms<'a> {
     /// One or two.
@@ -95,6 +108,24 @@ fn scaled(b: &Dense, tau: f64) -> Dense {
 }
 
 /// A device that can hold and multiply sums of point-block terms.
+///
+/// # Examples
+/// The bound of code that multiplies with matrices on any device.
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, PointBlock, PointBlockSum}};
+/// fn multiply<S: PointBlockSum>(space: &S, a: &Csr, x: &[f64]) -> krylith::Result<Vec<f64>> {
+///     let operator = PointBlock::csr(space, a, Store::F64)?;
+///     let (mut v, mut w, mut y) = (space.vector()?, space.vector()?, vec![0.0; x.len()]);
+///     space.write(x, &mut v)?;
+///     operator.apply(space, &v, &mut w)?;
+///     space.read(&w, &mut y)?;
+///     Ok(y)
+/// }
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// assert_eq!(multiply(&Cpu::new(2, 1), &a, &[1.0, 2.0])?, [4.0, 6.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait PointBlockSum: Space {
     /// Matrices and coefficients on the device.
     type Product;
@@ -147,6 +178,21 @@ pub trait PointBlockSum: Space {
 }
 
 /// A sum of point-block terms as an operator.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, PointBlock}, space::Space};
+/// let space = Cpu::new(2, 1);
+/// let mut a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?, Store::F64)?;
+/// let (x, mut y) = (vec![1.0, 2.0], space.vector()?);
+/// a.apply(&space, &x, &mut y)?;
+/// assert_eq!(y, [4.0, 6.0]);
+/// a.update_values(&space, 0, &[4.0, 2.0, 6.0])?; // nothing is analysed or allocated anew
+/// a.apply(&space, &x, &mut y)?;
+/// assert_eq!(y, [8.0, 12.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct PointBlock<S: PointBlockSum> {
     product: S::Product,
     key: u64,

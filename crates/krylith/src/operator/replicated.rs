@@ -19,6 +19,27 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A device that computes its share of the rows of a product and exchanges what it multiplies, or what comes out.
+///
+/// # Examples
+/// The bound of code that shares the rows of a matrix, with vectors whole on every rank.
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// use krylith::operator::{LinearOperator, Replicated, SharedRows};
+/// use krylith::{Result, device::cpu::Cpu, matrix::Csr, partition::replicated::Mode};
+/// use std::sync::Arc;
+/// fn multiply<S: SharedRows>(space: &S, comm: &Arc<dyn Communicator>, a: &Csr, x: &[f64]) -> Result<Vec<f64>> {
+///     let product = Replicated::new(space, comm, a, Mode::Nz)?;
+///     let (mut v, mut w, mut y) = (space.vector()?, space.vector()?, vec![0.0; x.len()]);
+///     space.write(x, &mut v)?;
+///     product.apply(space, &v, &mut w)?;
+///     space.read(&w, &mut y)?;
+///     Ok(y)
+/// }
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
+/// let all = Team::run(2, |comm| multiply(&Cpu::new(2, 1), &(comm as Arc<dyn Communicator>), &a, &[1.0, 1.0]))?;
+/// assert_eq!(all, [[2.0, 3.0], [2.0, 3.0]]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait SharedRows: Space {
     /// How the ranks' devices reach each other.
     type Links;
@@ -88,6 +109,7 @@ pub trait SharedRows: Space {
 
 /// Seconds of a set-up, by what was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[doc(hidden)]
 pub struct SetupTimes {
     /// Joining the devices; 0 where it was done before.
     pub join: f64,
@@ -99,6 +121,7 @@ pub struct SetupTimes {
 
 /// A product whose vectors stand whole on every rank, in one of the [`Mode`]s.
 ///
+/// # Examples
 /// ```
 /// use krylith::comm::{Communicator, Team};
 /// use krylith::device::cpu::Cpu;
@@ -326,6 +349,25 @@ impl<S: SharedRows> LinearOperator<S> for Replicated<S> {
 }
 
 /// A product of distributed vectors whose argument is gathered on every rank before it begins: what CG(comp) of the paper does.
+///
+/// # Examples
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// use krylith::{device::cpu::Cpu, matrix::Csr, operator::{Gathered, LinearOperator}, space::Space};
+/// use std::sync::Arc;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+/// let y = Team::run(2, |comm| {
+///     let comm: Arc<dyn Communicator> = comm;
+///     let own = Gathered::<Cpu>::rows(&a, 2)?[comm.rank()].clone();
+///     let space = Cpu::new(own.len(), 1);
+///     let product = Gathered::new(&space, &comm, &a)?;
+///     let (x, mut y) = (vec![1.0; own.len()], space.vector()?);
+///     product.apply(&space, &x, &mut y)?;
+///     Ok(y)
+/// })?;
+/// assert_eq!(y.concat(), [3.0, 4.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Gathered<S: SharedRows> {
     product: S::Gathered,
     own: Run,

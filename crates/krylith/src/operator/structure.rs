@@ -7,6 +7,17 @@
 use super::Terms;
 
 /// Which stored number stands at each entry of the blocks.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Bsr, operator::{Structure, Terms}};
+/// // A block [[a, 0], [0, a]]: one number of four has to be stored and loaded.
+/// let a = Bsr::new(2, 1, 1, vec![0, 1], vec![0], vec![3.0, 0.0, 0.0, 3.0])?;
+/// let structure = Structure::find(&Terms::bsr(&a));
+/// assert!(!structure.is_dense());
+/// assert_eq!((structure.slots, structure.table), (1, vec![0, -1, -1, 0]));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Structure {
     /// Distinct numbers of a block, all terms together.

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 /// Coefficients and values of a sum Σ Cₜ ⊗ Aₜ of one or two terms, without patterns: what preconditioners are
 /// refreshed with. Made from [`Terms`] by `From`, or from values on the host or in device memory.
 ///
+/// # Examples
 /// ```
 /// use krylith::matrix::{Bsr, Csr, Dense};
 /// use krylith::operator::{TermValues, Terms};

@@ -7,6 +7,7 @@ use crate::{Error, Result};
 
 /// How block rows are given to ranks.
 ///
+/// # Examples
 /// ```
 /// use krylith::partition::{PartitionSpec, Partitioner};
 /// assert_eq!("nonzeros".parse::<PartitionSpec>()?, PartitionSpec::By(Partitioner::Nonzeros));

@@ -9,6 +9,24 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// One rank's own block rows, with 64-bit global columns.
+///
+/// # Examples
+/// The rows of a finite-volume code, numbered as it likes, for [`Problem::distributed`](crate::Problem::distributed).
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// use krylith::{Problem, Solver, matrix::Dense, partition::{RowBlocks, Rows}};
+/// let x = Team::run(2, |comm| {
+///     // Cells 10 and 11 exchange heat; each rank has one. 2 x₁₀ − x₁₁ = 1, and the other way round.
+///     let (own, other) = if comm.rank() == 0 { (10, 11) } else { (11, 10) };
+///     let blocks = RowBlocks { row_ptr: vec![0, 2], col: vec![own, other], values: vec![2.0, -1.0] };
+///     let rows = Rows { numbers: vec![own], block: 1, terms: vec![(Dense::identity(1), blocks)] };
+///     let mut x = [0.0];
+///     Solver::new(Problem::distributed(comm, rows)?, &"device=cpu".parse()?)?.solve(&[1.0], &mut x)?;
+///     Ok(x[0])
+/// })?;
+/// assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Rows {
     /// Global number of each row: any set in any order, disjoint over the ranks, perhaps none.
@@ -20,6 +38,15 @@ pub struct Rows {
 }
 
 /// Block rows of one matrix, in the order of [`Rows::numbers`].
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, partition::RowBlocks};
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (1, 0, -1.0), (1, 1, 2.0), (2, 2, 2.0)])?;
+/// let rows = RowBlocks::of_rows(&a, &[1, 2]); // those of one rank; columns stay global
+/// assert_eq!((rows.row_ptr, rows.col, rows.values), (vec![0, 2, 3], vec![0, 1, 2], vec![-1.0, 2.0, 2.0]));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowBlocks {
     /// One more offset than rows, counted in blocks.

@@ -17,6 +17,20 @@ const NOBODY: u64 = u64::MAX;
 
 /// A halo, in local numbers of one rank: its own nodes are 0..own, ghosts follow as own..own + ghosts, ordered by owner
 /// and then by global number.
+///
+/// # Examples
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// use krylith::partition::Halo;
+/// // Rows 0 and 1 are rank 0's, row 2 is rank 1's; neighbours couple.
+/// let halos = Team::run(2, |comm| {
+///     let (own, columns) = if comm.rank() == 0 { (vec![0, 1], vec![0, 1, 2]) } else { (vec![2], vec![1, 2]) };
+///     Ok(Halo::build(&*comm, &own, columns)?.0)
+/// })?;
+/// assert_eq!((halos[0].own, halos[0].ghosts, &halos[0].send[..]), (2, 1, &[1][..])); // its second row goes to rank 1
+/// assert_eq!(halos[1].neighbours[0].rank, 0);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Halo {
     /// Nodes that this rank owns.
@@ -30,6 +44,16 @@ pub struct Halo {
 }
 
 /// One neighbour of a rank.
+///
+/// # Examples
+/// ```
+/// use krylith::partition::{Halo, Neighbour};
+/// let zero = Neighbour { rank: 1, send: 0..1, receive: 0..2 }; // one node goes there, two come back
+/// let halo = Halo { own: 3, ghosts: 2, neighbours: vec![zero], send: vec![2] };
+/// let numbers: usize = halo.neighbours.iter().map(|n| n.send.len() * 4).sum();
+/// assert_eq!(numbers, 4); // sent for each product with blocks of 4
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// Its rank.
@@ -158,6 +182,20 @@ fn unpack(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// Global and local numbers of one rank's own nodes and ghosts.
+///
+/// # Examples
+/// ```
+/// use krylith::comm::Team;
+/// use krylith::{comm::Communicator, partition::Halo};
+/// let ghosts = Team::run(2, |comm| {
+///     let own = [10 + comm.rank() as u64];
+///     let (_, numbering) = Halo::build(&*comm, &own, [10, 11])?;
+///     assert_eq!(numbering.local(own[0]), Some(0)); // own rows come first
+///     Ok(numbering.global()[1])
+/// })?;
+/// assert_eq!(ghosts, [11, 10]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Numbering {
     global: Vec<u64>,

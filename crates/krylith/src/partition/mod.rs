@@ -49,6 +49,18 @@ use crate::operator::Terms;
 use std::sync::Arc;
 
 /// One rank's share of a distributed system.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms, partition::{Partition, split}};
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (1, 1, 2.0), (1, 2, 1.0), (2, 2, 2.0)])?;
+/// for part in split(&Terms::csr(&a)?, &Partition::by_rows(3, 2)?)? {
+///     assert_eq!(part.rows.len(), part.halo.own);
+///     let matrix = &part.terms.terms[0].1; // own rows, own and ghost columns
+///     assert_eq!(matrix.block_columns(), part.halo.own + part.halo.ghosts);
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Part {
     /// Global number of each own block row, by local number.

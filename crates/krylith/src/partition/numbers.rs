@@ -12,6 +12,14 @@ pub(crate) enum OwnRows {
 }
 
 /// The same, borrowed.
+///
+/// # Examples
+/// ```
+/// use krylith::partition::RowNumbers;
+/// let (run, list) = (RowNumbers::Run { first: 100, count: 3 }, RowNumbers::List(&[7, 100, 3]));
+/// assert_eq!((run.at(2), list.at(2)), (102, 3));
+/// assert_eq!(run.as_run(), Some(100..103));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowNumbers<'a> {
     /// `count` rows from `first` on.

@@ -11,6 +11,17 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Which rank owns which block row. A rank may own none.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms, partition::{Partition, split}};
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 2.0), (2, 2, 2.0)])?;
+/// let halves = Partition::by_rows(3, 2)?;
+/// assert_eq!(halves.rows(), [vec![0], vec![1, 2]]);
+/// let parts = split(&Terms::csr(&a)?, &halves)?;
+/// assert_eq!(parts[0].halo.ghosts, 1); // row 0 uses column 1
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     /// The owner of each block row.
@@ -49,6 +60,18 @@ impl Partition {
 }
 
 /// A way to give block rows to ranks.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms, partition::Partitioner};
+/// let diagonal: Vec<_> = (0..4).map(|i| (i, i, 1.0)).collect();
+/// let terms = Terms::csr(&Csr::from_triplets(4, 4, &diagonal)?)?;
+/// // A square of four points, cut in space.
+/// let points = [[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, 1.0, 0.0], [3.0, 1.0, 0.0]];
+/// let cut = Partitioner::Geometric.partition(&terms, Some(&points), 2)?;
+/// assert!(cut.owner[0] == cut.owner[2] && cut.owner[1] == cut.owner[3]); // across its longer side
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partitioner {
     /// Runs of consecutive rows, equal in rows.

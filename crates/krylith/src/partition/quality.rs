@@ -8,6 +8,16 @@ use crate::operator::Terms;
 use rayon::prelude::*;
 
 /// What one rank has to do for a product.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms, partition::{Partition, Share, split}};
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 2.0), (2, 2, 2.0)])?;
+/// let parts = split(&Terms::csr(&a)?, &Partition::by_rows(3, 2)?)?;
+/// let share = Share::of(&parts[0]);
+/// assert_eq!((share.rows, share.blocks, share.cut, share.boundary), (1, 2, 1, 1));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
     /// Block rows.
@@ -63,6 +73,16 @@ impl Share {
 }
 
 /// The shares of all ranks, and what follows from them.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms, partition::{Partition, Quality}};
+/// let a = Csr::from_triplets(4, 4, &[(0, 0, 2.0), (1, 1, 2.0), (1, 2, 1.0), (2, 2, 2.0), (3, 3, 2.0)])?;
+/// let quality = Quality::of(&Terms::csr(&a)?, &Partition::by_rows(4, 2)?)?;
+/// assert_eq!((quality.cut(), quality.rows_over_mean()), (1, 1.0));
+/// assert_eq!(quality.bytes(), 8); // one number travels for a product
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quality {
     /// By rank.

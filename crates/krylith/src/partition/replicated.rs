@@ -11,6 +11,15 @@ use std::ops::Range;
 use std::str::FromStr;
 
 /// How the rows of a product are shared among ranks that all need the whole result.
+///
+/// # Examples
+/// ```
+/// use krylith::partition::replicated::Mode;
+/// assert_eq!("lra:0.4".parse::<Mode>()?, Mode::Lra { long: 0.4 });
+/// assert!("lra:1.4".parse::<Mode>().is_err()); // a share of the rows
+/// assert_eq!(Mode::candidates(7.0, 1), [Mode::Alone]); // on one rank there is nothing to choose
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
     /// One block of rows a rank, of equal nonzeros; results travel when it is done.
@@ -134,6 +143,15 @@ impl FromStr for Mode {
 }
 
 /// A run of rows that one rank computes at once.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, partition::replicated::{Cuts, Mode, Run}};
+/// let a = Csr::new(2, 2, vec![0, 1, 2], vec![0, 1], vec![1.0; 2])?;
+/// let cuts = Cuts::of(&a, &Mode::Nz, 2)?;
+/// assert_eq!(cuts.of_rank(1).next(), Some(&Run { rows: 1..2, entries: 1..2 }));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// Its rows, at least one.
@@ -143,6 +161,16 @@ pub struct Run {
 }
 
 /// Rows that are computed before the next stage begins.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, partition::replicated::{Cuts, Mode}};
+/// let identity = Csr::new(4, 4, vec![0, 1, 2, 3, 4], vec![0, 1, 2, 3], vec![1.0; 4])?;
+/// let stages = Cuts::of(&identity, &Mode::TwoNz, 2)?.stages;
+/// assert_eq!(stages.len(), 2); // the first travels while the second is computed
+/// assert!(stages.iter().all(|stage| !stage.redundant && stage.runs.len() == 2));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
     /// What each rank computes: nothing, one run of rows, or two where the long block lies between.
@@ -152,6 +180,15 @@ pub struct Stage {
 }
 
 /// The stages of a product; together they have every row of every rank's result.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, partition::replicated::{Cuts, Mode}};
+/// let identity = Csr::new(4, 4, vec![0, 1, 2, 3, 4], vec![0, 1, 2, 3], vec![1.0; 4])?;
+/// let cuts = Cuts::of(&identity, &Mode::Nz, 2)?;
+/// assert_eq!((cuts.sent(0), cuts.sent(1)), (2, 2)); // numbers that each sends for a product
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cuts {
     /// In the order in which they are computed.

@@ -22,6 +22,13 @@ use crate::{Error, Result};
 pub(crate) const DIFFERS: f64 = 1e-12;
 
 /// A box of grid cells, x fastest, and the tiles that it is cut into from its first corner.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::Tiling;
+/// let tiling = Tiling { cells: [64, 64, 10], tile: [32, 8, 4] };
+/// assert_eq!(tiling.counts(), [2, 8, 3]); // the last layer of tiles is two cells thick
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tiling {
     /// Cells of the box in x, y and z.
@@ -48,6 +55,14 @@ impl Tiling {
 }
 
 /// What is computed in each tile.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{PrecondSpec, TileFactor, TileSpec};
+/// let spec = PrecondSpec::BlockJacobi(TileSpec { factor: Some(TileFactor::Ilu0), ..TileSpec::default() });
+/// assert_eq!(spec, "block-jacobi:factor=ilu0".parse()?);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TileFactor {
     /// IC(0): symmetric values alone; one half is stored.
@@ -67,6 +82,13 @@ impl TileFactor {
 }
 
 /// Which tiles a device takes.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{PrecondSpec, TileShape, TileSpec};
+/// let spec = PrecondSpec::BlockJacobi(TileSpec { tile: TileShape::Box([32, 8, 4]), factor: None });
+/// assert_eq!(spec.to_string(), "block-jacobi:tile=32x8x4");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TileShape {
     /// The device's own: slabs of whole planes on a CPU, tiles of 32×8×4 cells on a GPU.
@@ -82,6 +104,7 @@ pub enum TileShape {
 
 /// How a factorisation went; rows are own rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[doc(hidden)]
 pub struct TileReport {
     /// The first row with an entry among own columns that is no neighbour's on the grid.
     pub off_stencil: Option<usize>,
@@ -127,6 +150,15 @@ impl TileReport {
 }
 
 /// A device that can factorise the tiles of a box and solve with their factors.
+///
+/// # Examples
+/// The bound of code that takes [`BlockTiles`] on any device.
+/// ```
+/// use krylith::{Result, operator::Terms, precond::{BlockTiles, BlockTilesOptions, TileFactors}};
+/// fn tiles<S: TileFactors>(space: &S, pressure: &Terms, cells: [usize; 3]) -> Result<BlockTiles<S>> {
+///     BlockTiles::new(space, pressure, cells, BlockTilesOptions::default())
+/// }
+/// ```
 pub trait TileFactors: Space {
     /// Factors on the device.
     type Tiles;
@@ -179,6 +211,13 @@ pub trait TileFactors: Space {
 }
 
 /// How tiles are cut, computed and stored.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{BlockTilesOptions, TileShape};
+/// let options = BlockTilesOptions { tile: TileShape::Slab, store: krylith::Store::F32, ..BlockTilesOptions::default() };
+/// assert_eq!(options.factor, None); // by the symmetry of the values
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockTilesOptions {
     /// The tile.
@@ -190,6 +229,24 @@ pub struct BlockTilesOptions {
 }
 
 /// y = M⁻¹ x, tile by tile.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{matrix::Csr, operator::{LinearOperator, Terms}, space::Space};
+/// use krylith::precond::{BlockTiles, BlockTilesOptions, TileFactor};
+/// // A line of four cells is one tile, and its factors are exact: −1 2 −1.
+/// let mut entries: Vec<_> = (0..4).map(|i| (i, i, 2.0)).collect();
+/// entries.extend((1..4).flat_map(|i| [(i, i - 1, -1.0), (i - 1, i, -1.0)]));
+/// let terms = Terms::csr(&Csr::from_triplets(4, 4, &entries)?)?;
+/// let space = Cpu::new(4, 1);
+/// let tiles = BlockTiles::new(&space, &terms, [4, 1, 1], BlockTilesOptions::default())?;
+/// assert_eq!(tiles.factor(), TileFactor::Ic0); // the values are symmetric
+/// let mut y = space.vector()?;
+/// tiles.apply(&space, &vec![1.0; 4], &mut y)?;
+/// assert!((y[0] - 2.0).abs() < 1e-12 && (y[1] - 3.0).abs() < 1e-12); // (i + 1)(4 − i)/2
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct BlockTiles<S: TileFactors> {
     tiles: S::Tiles,
     tiling: Tiling,

@@ -32,6 +32,27 @@ use std::rc::Rc;
 use std::time::Instant;
 
 /// An operator that approximates an inverse and follows new values of its matrix.
+///
+/// # Examples
+/// One that goes on as it is whatever the values become:
+/// ```
+/// use krylith::operator::{LinearOperator, TermValues, Terms};
+/// use krylith::{Result, device::cpu::Cpu, precond::Preconditioner};
+/// struct Halve;
+/// impl LinearOperator<Cpu> for Halve {
+///     fn apply(&self, _: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+///         Ok(y.iter_mut().zip(x).for_each(|(y, x)| *y = x / 2.0))
+///     }
+///     fn key(&self) -> u64 { 0 }
+///     fn bytes(&self) -> u64 { 16 }
+///     fn recordable(&self) -> bool { false }
+/// }
+/// impl Preconditioner<Cpu> for Halve {
+///     fn update_values(&mut self, _: &Cpu, _: &Terms, _: TermValues) -> Result<()> {
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait Preconditioner<S: Space>: LinearOperator<S> {
     /// The same preconditioner for new values or coefficients of the terms it was built for. Nothing is analysed again.
     /// `values` are those of `terms`, perhaps in device memory.
@@ -53,6 +74,24 @@ pub(crate) type Boxed<S> = Option<Box<dyn Preconditioner<S>>>;
 pub(crate) type SharedOperator<S> = Rc<RefCell<PointBlock<S>>>;
 
 /// A parameter's value.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::Value;
+/// /// As a table would show it.
+/// fn text(value: &Value) -> String {
+///     match value {
+///         Value::Count(n) => n.to_string(),
+///         Value::Number(x) => format!("{x:.3}"),
+///         Value::Text(text) => text.clone(),
+///         Value::Parameters(all) => {
+///             let all: Vec<_> = all.iter().map(|(key, v)| format!("{key}={}", text(v))).collect();
+///             all.join(",")
+///         }
+///     }
+/// }
+/// assert_eq!(text(&Value::Parameters(vec![("fill".into(), Value::Count(1))])), "fill=1");
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A count.
@@ -67,6 +106,7 @@ pub enum Value {
 
 /// What a preconditioner is, for people and reports.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Solver, matrix::Csr, precond::Value};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;

@@ -45,6 +45,19 @@ const OMEGA: [usize; 1] = [0];
 const SUMS: [usize; 2] = [1, 2];
 
 /// y = M₁x + M₂x.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, Terms}, precond::{Additive, BlockJacobi}, space::Space};
+/// let (space, a) = (Cpu::new(2, 1), Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?);
+/// let jacobi = || BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64);
+/// let sum = Additive::new(&space, jacobi()?, jacobi()?)?;
+/// let mut y = space.vector()?;
+/// sum.apply(&space, &vec![2.0, 4.0], &mut y)?;
+/// assert_eq!(y, [2.0, 2.0]); // twice D⁻¹ x
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Additive<S: Space, A = Box<dyn LinearOperator<S>>, B = Box<dyn LinearOperator<S>>> {
     first: A,
     second: B,
@@ -94,6 +107,23 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for
 }
 
 /// y = M₁x, then y ← y + M₂(x − A y); in the symmetric form y ← y + M₁(x − A y) after that.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::operator::{LinearOperator, PointBlock, Terms};
+/// use krylith::precond::{BlockJacobi, Multiplicative};
+/// use krylith::{Store, matrix::Csr, space::Space};
+/// let space = Cpu::new(2, 1);
+/// let csr = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 2.0), (1, 1, 2.0)])?;
+/// let jacobi = || BlockJacobi::new(&space, &Terms::csr(&csr)?, Store::F64);
+/// let a = PointBlock::csr(&space, &csr, Store::F64)?;
+/// let twice = Multiplicative::new(&space, jacobi()?, jacobi()?, a)?;
+/// let mut y = space.vector()?;
+/// twice.apply(&space, &vec![4.0, 2.0], &mut y)?;
+/// assert_eq!(y, [1.0, 1.0]); // two sweeps of Jacobi solve a triangular system of two
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Multiplicative<
     S: Space,
     A = Box<dyn LinearOperator<S>>,

@@ -33,6 +33,18 @@ sweeps! {
 }
 
 /// Scale factors, powers of two: one a scalar row and one a scalar column of the terms' matrices.
+///
+/// # Examples
+/// ```
+/// use krylith::{comm::Solo, matrix::Csr, operator::Terms, precond::Scaling};
+/// // Pressure in Pa beside velocity in m/s.
+/// let terms = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 1048576.0), (1, 1, 1.0)])?)?;
+/// let scaling = Scaling::find(&terms, &Solo)?;
+/// let scaled = scaling.scaled(&terms)?;
+/// let values = scaled.terms[0].1.values();
+/// assert_eq!(values[0], values[1]); // powers of two: nothing is rounded
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
     /// Diagonal of R: this rank's own rows.
@@ -129,6 +141,15 @@ fn power_of_two(v: f64) -> f64 {
 }
 
 /// Scale factors beside the vectors of a space: one for each number, those of a row the same in all stages.
+///
+/// # Examples
+/// ```
+/// use krylith::{comm::Solo, device::cpu::Cpu, matrix::Csr, operator::Terms, precond::{Factors, Scaling}};
+/// let terms = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 4.0), (1, 1, 1.0)])?)?;
+/// let factors = Factors::upload(&Cpu::new(2, 1), &Scaling::find(&terms, &Solo)?)?;
+/// assert_eq!(factors.rows[0] * factors.columns[0] * 4.0, factors.rows[1] * factors.columns[1]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Factors<S: Space> {
     /// Diagonal of R.
     pub rows: S::Vector,
@@ -137,6 +158,21 @@ pub struct Factors<S: Space> {
 }
 
 /// C P̂⁻¹ R, with P̂ built for the terms of [`Scaling::scaled`], or C R.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::precond::{BlockJacobi, Equilibrated, Scaling};
+/// use krylith::{Store, comm::Solo, matrix::Csr, operator::{LinearOperator, Terms}, space::Space};
+/// let terms = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 1024.0), (1, 1, 2.0)])?)?;
+/// let (space, scaling) = (Cpu::new(2, 1), Scaling::find(&terms, &Solo)?);
+/// let inner = BlockJacobi::new(&space, &scaling.scaled(&terms)?, Store::F64)?; // of the scaled system
+/// let p = Equilibrated::new(&space, &scaling, Some(inner))?;
+/// let mut y = space.vector()?;
+/// p.apply(&space, &vec![1024.0, 2.0], &mut y)?;
+/// assert_eq!(y, [1.0, 1.0]); // in the system's own units
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Equilibrated<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>> {
     factors: Factors<S>,
     work: RefCell<S::Vector>,

@@ -11,6 +11,21 @@ use crate::space::{Space, Store};
 use crate::{Error, Result};
 
 /// A device that can hold and apply a block-diagonal matrix.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Store, memory::Numbers, precond::BlockDiagonal};
+/// /// y = D x with blocks of 2, wherever `space` is.
+/// fn multiply<S: BlockDiagonal>(space: &S, blocks: &[f64], x: &S::Vector, y: &mut S::Vector) -> krylith::Result<()> {
+///     let d = space.prepare_blocks(2, Numbers::from(blocks), Store::F64)?;
+///     space.multiply_blocks(&d, x, y)
+/// }
+/// let mut y = vec![0.0; 2];
+/// multiply(&Cpu::new(2, 1), &[1.0, 2.0, 3.0, 4.0], &vec![1.0, 1.0], &mut y)?;
+/// assert_eq!(y, [3.0, 7.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait BlockDiagonal: Space {
     /// Blocks on the device.
     type Blocks;
@@ -42,6 +57,20 @@ pub trait BlockDiagonal: Space {
 }
 
 /// y = D⁻¹x with D the diagonal blocks of an operator.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::{Store, matrix::Bsr, operator::{LinearOperator, Terms}, precond::BlockJacobi, space::Space};
+/// // One node with two unknowns: the inverse of its block solves the system.
+/// let a = Bsr::new(2, 1, 1, vec![0, 1], vec![0], vec![2.0, 1.0, 1.0, 3.0])?;
+/// let space = Cpu::new(2, 1);
+/// let jacobi = BlockJacobi::new(&space, &Terms::bsr(&a), Store::F64)?;
+/// let mut y = space.vector()?;
+/// jacobi.apply(&space, &vec![3.0, 4.0], &mut y)?;
+/// assert!(y.iter().all(|y| (y - 1.0).abs() < 1e-14));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct BlockJacobi<S: BlockDiagonal> {
     blocks: S::Blocks,
     diagonals: Vec<Diagonal>,

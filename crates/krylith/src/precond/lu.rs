@@ -17,6 +17,7 @@ use std::cell::RefCell;
 
 /// A⁻¹ by sparse direct factors of Σ Cₜ ⊗ Aₜ.
 ///
+/// # Examples
 /// ```
 /// use krylith::device::cpu::Cpu;
 /// use krylith::matrix::Csr;

@@ -1,4 +1,18 @@
 //! Preconditioners: linear operators that approximate an inverse and can be refreshed with new values.
+//!
+//! A [`Solver`](crate::Solver) takes them by name ([`PrecondSpec`], as in `precond=ildu:fill=1`). By hand:
+//!
+//! | type | name | what it is |
+//! |---|---|---|
+//! | [`BlockJacobi`] | `jacobi` | inverses of the nodes' own blocks |
+//! | [`BlockTiles`] | `block-jacobi` | incomplete factors of the tiles of a grid |
+//! | [`Ildu`] | `ildu` | incomplete factors of subdomains |
+//! | [`Schwarz`] | `ras` | the same of subdomains that overlap |
+//! | [`Multilevel`] | `amg` | coarse levels |
+//! | [`Stage`] | `stage` | one stage of a Kronecker system after the other |
+//! | `SparseLu` | `lu` | direct factors (feature `lu`) |
+//! | [`Additive`], [`Multiplicative`] | `A+B`, `A then B` | both |
+//! | [`Equilibrated`], [`NullSpace`] | | scaled rows and columns; null vectors taken out: around any of them |
 
 mod block_tiles;
 mod build;

@@ -14,6 +14,22 @@ use crate::{Error, Result};
 use std::cell::RefCell;
 
 /// A preconditioner, or none, followed by the projection that takes null vectors out.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::precond::{BlockJacobi, NullSpace};
+/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, Terms}, space::Space};
+/// // The pressure of two cells in a closed box is known up to a constant.
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)])?;
+/// let space = Cpu::new(2, 1);
+/// let jacobi = BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64)?;
+/// let p = NullSpace::new(&space, &[vec![1.0, 1.0]], Some(jacobi))?;
+/// let mut y = space.vector()?;
+/// p.apply(&space, &vec![3.0, 1.0], &mut y)?;
+/// assert!((y[0] + y[1]).abs() < 1e-15); // nothing of the constant
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct NullSpace<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>> {
     basis: S::Basis,
     count: usize,

@@ -42,6 +42,13 @@ sweeps! {
 }
 
 /// How stages are solved and coupled.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{IlduOptions, StageOptions};
+/// let options = StageOptions { ildu: IlduOptions { fill: 1, ..IlduOptions::default() }, ..StageOptions::default() };
+/// # let _ = options;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageOptions {
     /// Of the factors of each stage; the product that couples stages is stored with the same precision.
@@ -57,6 +64,24 @@ impl Default for StageOptions {
 }
 
 /// y ≈ P⁻¹x with P = A⊗M + τ(L̂D)⊗L, stage after stage.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::precond::{Stage, StageOptions};
+/// use krylith::matrix::{Bsr, Dense, KroneckerSum};
+/// use krylith::{operator::{LinearOperator, Terms}, partition::Subdomains, space::Space};
+/// // Two stages of one unknown, B lower triangular: stage after stage is then an exact solve of (I + B) x = b.
+/// let one = Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![1.0])?;
+/// let b = Dense::new(2, 2, vec![1.0, 0.0, 2.0, 3.0])?;
+/// let system = KroneckerSum::new(Dense::identity(2), b, 1.0, one.clone(), one)?;
+/// let space = Cpu::new(2, 1);
+/// let p = Stage::new(&space, &Terms::kronecker(&system), &Subdomains::whole(1), StageOptions::default())?;
+/// let mut y = space.vector()?;
+/// p.apply(&space, &vec![2.0, 6.0], &mut y)?;
+/// assert_eq!(y, [1.0, 1.0]); // 2 x₀ = 2, 2 x₀ + 4 x₁ = 6
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Stage<S: SubdomainFactors + PointBlockSum> {
     /// aᵢᵢ M + τ(L̂D)ᵢᵢ L of each stage, all on one plan.
     stages: Vec<Ildu<S>>,

@@ -273,6 +273,7 @@ mod cuda {
 
     /// A GPU that is being opened; whoever drops this waits until that is done.
     #[must_use = "to drop this is to wait"]
+    #[doc(hidden)]
     pub struct Opening(Option<std::thread::JoinHandle<()>>);
 
     /// Begins to open the first of some GPUs, or GPU 0, on a thread of its own: the driver takes a third of a second, in which a
@@ -399,6 +400,7 @@ mod cuda {
 
 /// Nothing is opened: GPUs are not in this build.
 #[cfg(not(feature = "cuda"))]
+#[doc(hidden)]
 pub struct Opening;
 
 /// Opens nothing: GPUs are not in this build.

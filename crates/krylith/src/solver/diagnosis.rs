@@ -22,6 +22,7 @@ const STRIP: usize = 4096;
 /// Unknowns are numbered from 0 in the order of vectors, over all ranks: component c and stage k of block row i are number
 /// (i·b + c)·s + k. Stored zeros count as absent. The same on every rank.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Problem, matrix::Csr};
 /// // The second row is empty, and so is the third column.
@@ -65,6 +66,7 @@ pub struct Diagnosis {
 
 /// How many indices there are, and the first of them.
 ///
+/// # Examples
 /// ```
 /// use krylith::solver::Indices;
 /// let rows = Indices { count: 6, first: vec![3, 17] };
@@ -79,6 +81,16 @@ pub struct Indices {
 }
 
 /// What no x can better.
+///
+/// # Examples
+/// ```
+/// use krylith::{Problem, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 1.0)])?; // row 1 is empty
+/// let problem = Problem::csr(&a)?;
+/// let floor = problem.diagnosis()?.floor(&problem, &[3.0, 4.0])?.unwrap();
+/// assert_eq!((floor.residual, floor.relative), (4.0, 0.8)); // whatever x is
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Floor {
     /// ‖b − A x‖ is no smaller, in the unit of b.

@@ -1,4 +1,12 @@
 //! The host: processor, caches, memory.
+//!
+//! ```
+//! use krylith::solver::host;
+//! println!("{}, {} cores", host::model(), host::cores());
+//! if let Some((all, free)) = host::memory() {
+//!     assert!(free <= all); // bytes
+//! }
+//! ```
 
 use crate::{Error, Result};
 use std::fs::read_to_string;

@@ -2,6 +2,9 @@
 //!
 //! The way is straight: options are settled, a device is picked, block rows are given to its GPUs, each on a thread of its
 //! own ([`Solver`]), the ladder of attempts is made (`ladder`), and every solve climbs it as far as it must (`attempt`).
+//!
+//! [`solve`] is one call, [`Solver`] is for many; [`Solution`] says how a solve went. Before one, [`Diagnosis`] tells what is wrong with a
+//! system, [`Plan`] what would be tried, and [`Memory`] what that takes. [`solve_functions`] solves with operators that are functions.
 
 mod apply;
 mod attempt;
@@ -60,6 +63,26 @@ use std::time::{Duration, Instant};
 use watch::Run;
 
 /// A device on which every method and preconditioner runs.
+///
+/// # Examples
+/// What works on every device has it as its bound.
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::operator::{LinearOperator, Terms};
+/// use krylith::{Store, matrix::Csr, precond::BlockJacobi, solver::SolverSpace};
+/// /// One step of Jacobi's method, x ← D⁻¹ b, wherever `space` is.
+/// fn jacobi<S: SolverSpace>(space: &S, a: &Csr, b: &[f64]) -> krylith::Result<Vec<f64>> {
+///     let d = BlockJacobi::new(space, &Terms::csr(a)?, Store::F64)?;
+///     let (mut rhs, mut x, mut host) = (space.vector()?, space.vector()?, vec![0.0; b.len()]);
+///     space.write(b, &mut rhs)?;
+///     d.apply(space, &rhs, &mut x)?;
+///     space.read(&x, &mut host)?;
+///     Ok(host)
+/// }
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+/// assert_eq!(jacobi(&Cpu::new(2, 1), &a, &[2.0, 2.0])?, [1.0, 0.5]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait SolverSpace:
     PointBlockSum
     + BlockDiagonal
@@ -141,6 +164,7 @@ pub fn solve<'a>(a: impl TryInto<Problem<'a>, Error: Into<Error>>, b: &[f64]) ->
 
 /// What becomes of the preconditioner when values change.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Solver, matrix::Csr, solver::Refresh};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
@@ -185,6 +209,7 @@ impl FromStr for Refresh {
 /// It is a handle to threads, one for each device, that live as long as it does and own what is on the devices; so it can be
 /// sent to another thread. Solvers that use the same several GPUs take turns.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Options, Solver, matrix::Csr};
 /// let triplets = [(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)];

@@ -13,6 +13,7 @@ use crate::{Error, Result};
 
 /// The device and the attempts of a solve with some options.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Options, Problem, matrix::Csr, solver::Plan};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
@@ -44,6 +45,19 @@ pub struct Plan {
 }
 
 /// One of them.
+///
+/// # Examples
+/// ```
+/// use krylith::{Problem, matrix::Csr, solver::Plan};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let problem = Problem::csr(&a)?;
+/// let plan = Plan::of(&problem, &problem.diagnosis()?, &"method=gmres:restart=5 precond=jacobi device=cpu".parse()?)?;
+/// for attempt in &plan.attempts {
+///     println!("{}: {} bytes", attempt.name, attempt.memory.total());
+/// }
+/// assert_eq!(plan.attempts.len(), 1); // all is said
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedAttempt {
     /// Preconditioner and method, such as `ildu:cut=whole with gmres(100)`.

@@ -15,6 +15,7 @@ const ROWS: usize = 1024;
 
 /// The system as given: this rank's rows of it, and the ranks that hold the others. Every function is collective.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Problem, matrix::Csr};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;

@@ -8,6 +8,13 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 /// What a set-up consists of.
+///
+/// # Examples
+/// ```
+/// use krylith::solver::SetupPart;
+/// let names: Vec<_> = SetupPart::ALL.iter().map(|part| part.name()).collect();
+/// assert_eq!(names[..3], ["device", "upload", "survey"]);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetupPart {
     /// Opening the device: its context, streams and threads.
@@ -66,6 +73,7 @@ impl SetupPart {
 
 /// Seconds of a set-up by part. Work that a GPU does beside the host counts where the host waits for it.
 ///
+/// # Examples
 /// ```
 /// use krylith::matrix::Csr;
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0)])?;

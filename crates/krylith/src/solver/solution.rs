@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 /// How a solve went. A [`Solver`](crate::Solver) keeps that of its last solve.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Outcome, matrix::Csr};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0)])?;
@@ -95,6 +96,15 @@ impl Solution {
 }
 
 /// The device that a solve ran on.
+///
+/// # Examples
+/// ```
+/// let a = krylith::matrix::Csr::from_triplets(1, 1, &[(0, 0, 2.0)])?;
+/// let device = krylith::solve(&a, &[4.0])?.device;
+/// println!("on {} ({}): {}", device.names.join(", "), device.kind, device.reason);
+/// assert_eq!((device.ranks, device.names.len()), (1, 1));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceUsed {
     /// `cpu` or `cuda`.
@@ -110,6 +120,18 @@ pub struct DeviceUsed {
 }
 
 /// Something that happened on the way.
+///
+/// # Examples
+/// [`Solution::events`] has them.
+/// ```
+/// use krylith::{matrix::Csr, solver::EventKind};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0)])?;
+/// let solution = krylith::solve(&a, &[5.0, 2.0])?;
+/// for event in solution.events.iter().filter(|e| e.kind == EventKind::Choice) {
+///     println!("{}", event.detail); // what was picked, and why
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// What kind of thing.
@@ -128,6 +150,13 @@ impl Event {
 }
 
 /// Kinds of [`Event`], in the order in which a solution lists them.
+///
+/// # Examples
+/// ```
+/// use krylith::solver::EventKind;
+/// assert!(EventKind::Choice < EventKind::Restart); // in the order of a solution's events
+/// assert_eq!(EventKind::Fallback.name(), "fallback");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
     /// Something that was left open was decided.

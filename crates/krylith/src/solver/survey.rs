@@ -16,6 +16,7 @@ pub(super) const NAMED: usize = 5;
 
 /// The smallest and the largest of some magnitudes that are not zero.
 ///
+/// # Examples
 /// ```
 /// use krylith::solver::Extent;
 /// let extent = Extent { smallest: 0.5, largest: 8.0 };
@@ -58,6 +59,7 @@ impl Extent {
 
 /// What the pass finds, in numbers of this rank's own unknowns.
 #[derive(Debug, Default, PartialEq)]
+#[doc(hidden)]
 pub struct Survey {
     /// Of all entries.
     pub entries: Extent,

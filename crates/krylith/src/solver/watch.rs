@@ -9,6 +9,7 @@ use std::time::Instant;
 /// Stops a solve from another thread: the best x so far is kept, and the outcome is
 /// [`Interrupted`](crate::Outcome::Interrupted).
 ///
+/// # Examples
 /// ```
 /// use krylith::{Options, Outcome, Solver, matrix::Csr};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;

@@ -25,6 +25,16 @@ use crate::comm::Communicator;
 use std::ops::Range;
 
 /// Precision in which matrices or bases are stored; arithmetic is always f64.
+///
+/// # Examples
+/// ```
+/// use krylith::{Solver, Store, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 0.1), (1, 1, 3.0)])?; // 0.1 is rounded
+/// let options = krylith::Options { store: Some(Store::F32), ..krylith::Options::new().rtol(1e-12) };
+/// let solution = Solver::new(&a, &options)?.solve(&[2.1, 3.0], &mut [0.0; 2])?.clone();
+/// assert!(solution.converged()); // against the matrix as given
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Store {
     /// 8 bytes a number.
@@ -88,6 +98,31 @@ pub const fn block_sums(s: usize) -> usize {
 /// Vectors of one length on one device (and, with a communicator beneath, of one rank's share of a length).
 ///
 /// Slots are indices into `Scalars`. Every operation is asynchronous on a GPU; `read` waits.
+///
+/// # Examples
+/// Code against it runs on every device. The residual of a fixed-point iteration:
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::space::{FLAGS, Space};
+/// krylith::sweeps! {
+///     /// Its passes over vectors.
+///     const SWEEPS;
+///     /// r = b − q, and (r, r).
+///     residual: () [b, q] [r] -> [rr] { r = b - q; rr += r * r; }
+/// }
+/// fn norm_of_difference<S: Space>(space: &S, b: &[f64], q: &[f64]) -> krylith::Result<f64> {
+///     let (mut vb, mut vq, mut vr) = (space.vector()?, space.vector()?, space.vector()?);
+///     space.write(b, &mut vb)?;
+///     space.write(q, &mut vq)?;
+///     let mut scalars = space.scalars(1)?;
+///     space.sweep(residual, &mut scalars, [], [&vb, &vq], [&mut vr], [0])?; // (r, r) goes to slot 0, beside the vectors
+///     let (mut rr, mut flags) = ([0.0], [0; FLAGS]);
+///     space.read_scalars(&scalars, 0, &mut rr, &mut flags)?;
+///     Ok(rr[0].sqrt())
+/// }
+/// assert_eq!(norm_of_difference(&Cpu::new(2, 1), &[4.0, 5.0], &[1.0, 1.0])?, 5.0);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait Space: Schedule + Clock {
     /// A vector of [`len`](Self::len) f64.
     type Vector;

@@ -3,6 +3,17 @@
 use std::ops::ControlFlow;
 
 /// How a solve ended. Only [`Converged`](Outcome::Converged) means that the true residual is within tolerance.
+///
+/// # Examples
+/// ```
+/// use krylith::{Outcome, matrix::Csr};
+/// // A row without an entry and with a load: no x satisfies that.
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0)])?;
+/// let solution = krylith::solve(&a, &[1.0, 1.0])?;
+/// assert_eq!(solution.outcome(), Outcome::Inconsistent);
+/// assert_eq!(solution.outcome().to_string(), "inconsistent");
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The true residual satisfies the tolerance.
@@ -66,6 +77,17 @@ impl std::fmt::Display for Outcome {
 }
 
 /// Stop when ‖r‖ ≤ max(rtol·‖b‖, atol), or at `max_iterations`.
+///
+/// # Examples
+/// ```
+/// use krylith::{Solver, Stop, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+/// solver.set_stop(Stop { rtol: 1e-12, ..Stop::default() }); // from here on
+/// let solution = solver.solve(&[3.0, 3.0], &mut [0.0; 2])?;
+/// assert!(solution.converged() && solution.history.true_relative_residual <= 1e-12);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stop {
     /// Relative to ‖b‖₂.
@@ -90,6 +112,20 @@ impl Default for Stop {
 }
 
 /// Where a solve is.
+///
+/// # Examples
+/// ```
+/// use krylith::{Progress, Solver, matrix::Csr};
+/// use std::ops::ControlFlow;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let mut bar = |p: Progress| {
+///     let share = p.relative_residual.ln() / p.target.ln(); // of the decades to go
+///     println!("{:5} {:3.0} %", p.iteration, 100.0 * share.clamp(0.0, 1.0));
+///     ControlFlow::Continue(())
+/// };
+/// Solver::new(&a, &"device=cpu".parse()?)?.solve_watched(&[3.0, 3.0], &mut [0.0; 2], &mut bar)?;
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// Iterations done.
@@ -101,6 +137,26 @@ pub struct Progress {
 }
 
 /// Watches a solve; solvers never print. Called every iteration on a CPU, once a cycle or stretch where work is recorded.
+///
+/// # Examples
+/// A closure watches too. One that stops a solve after two iterations:
+/// ```
+/// use krylith::{Observer, Outcome, Progress, Solver, matrix::Csr};
+/// use std::ops::ControlFlow;
+/// struct Impatient;
+/// impl Observer for Impatient {
+///     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+///         if p.iteration < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+///     }
+/// }
+/// let entries: Vec<_> = (0..50).flat_map(|i| [(i, i, 2.0), (i, (i + 1) % 50, -1.0)]).collect();
+/// let a = Csr::from_triplets(50, 50, &entries)?;
+/// let mut solver = Solver::new(&a, &"method=gmres precond=none device=cpu".parse()?)?;
+/// let b: Vec<f64> = (0..50).map(|i| i as f64).collect();
+/// let solution = solver.solve_watched(&b, &mut vec![0.0; 50], &mut Impatient)?;
+/// assert_eq!(solution.outcome(), Outcome::Interrupted); // x is the best so far
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait Observer {
     /// Break to interrupt: the best x so far is kept.
     fn progress(&mut self, _: Progress) -> ControlFlow<()> {
@@ -119,6 +175,18 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> Observer for F {
 }
 
 /// What a solve did.
+///
+/// # Examples
+/// ```
+/// use krylith::{Solver, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"method=cg precond=none device=cpu".parse()?)?;
+/// let history = &solver.solve(&[3.0, 4.0], &mut [0.0; 2])?.history;
+/// assert_eq!((history.residuals[0], history.rhs_norm), (1.0, 5.0)); // from x = 0
+/// assert_eq!(history.residuals.len(), history.iterations + 1);
+/// assert!(history.iterations <= 2); // CG ends after as many steps as there are unknowns
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
     /// How it ended.

@@ -6,6 +6,13 @@ pub const HUGE: f64 = 1e300;
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $code:ident: $number:literal, $text:expr;)*) => {
         /// Why a batch of iterations ended.
+        ///
+        /// # Examples
+        /// ```
+        /// use krylith::space::Reason;
+        /// assert!(Reason::IndefiniteMatrix.is_breakdown() && Reason::IndefiniteMatrix.is_final());
+        /// assert!(!Reason::BasisFull.is_breakdown()); // a restart goes on
+        /// ```
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Reason { $($(#[$doc])* $variant),* }
         $($(#[$doc])* pub const $code: i32 = $number;)*

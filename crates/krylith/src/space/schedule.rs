@@ -4,6 +4,15 @@ use super::FLAGS;
 use crate::Result;
 
 /// What a stretch of a solve is doing; OKP paper, Table 3.
+///
+/// # Examples
+/// ```
+/// use krylith::space::{Phase, Phases};
+/// let mut phases = Phases::default();
+/// phases.add(Phase::Product, 0.25);
+/// phases.add(Phase::Product, 0.25);
+/// assert_eq!(phases.product, 0.5);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Products with the operator, T_Kx.
@@ -19,6 +28,17 @@ pub enum Phase {
 }
 
 /// Seconds a phase.
+///
+/// # Examples
+/// ```
+/// use krylith::{Solver, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+/// if let Some(phases) = solver.solve(&[3.0, 3.0], &mut [0.0; 2])?.phases {
+///     println!("products {:.1e} s, preconditioner {:.1e} s", phases.product, phases.preconditioner);
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Phases {
     /// T_Kx.
@@ -47,6 +67,18 @@ impl Phases {
 }
 
 /// Keeps time by phase, where a device can.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::space::{Clock, Phase};
+/// let space = Cpu::new(1000, 1);
+/// space.take_phases(); // from here on
+/// space.mark(Phase::Product);
+/// // … a product …
+/// space.mark(Phase::Other);
+/// assert!(space.take_phases().is_none_or(|phases| phases.preconditioner == 0.0));
+/// ```
 pub trait Clock {
     /// What follows is counted under `phase`, where time is being kept.
     fn mark(&self, phase: Phase);
@@ -55,6 +87,19 @@ pub trait Clock {
 }
 
 /// Gives work to a device: at once on a CPU, recorded and replayed on a GPU.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::space::{FLAGS, Schedule};
+/// let space = Cpu::new(1000, 1);
+/// let mut scalars = space.scalars(3)?;
+/// space.write_scalars(&mut scalars, 1, &[2.5], &[0; FLAGS])?; // slot 1
+/// let (mut numbers, mut flags) = ([0.0; 3], [0; FLAGS]);
+/// space.read_scalars(&scalars, 0, &mut numbers, &mut flags)?;
+/// assert_eq!(numbers, [0.0, 2.5, 0.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait Schedule {
     /// A few f64 and [`FLAGS`] integers beside the vectors.
     type Scalars;

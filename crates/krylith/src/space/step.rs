@@ -44,6 +44,7 @@ use super::FLAGS;
 
 /// What a device that compiles kernels needs of a step.
 #[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
 pub struct StepSource {
     /// Name of the step.
     pub name: &'static str,
@@ -67,6 +68,7 @@ pub struct StepSource {
 
 /// A function that several steps share.
 #[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
 pub struct FunctionSource {
     /// Its name.
     pub name: &'static str,
@@ -81,6 +83,14 @@ pub struct FunctionSource {
 }
 
 /// One step on a method's [`Scalars`](super::Schedule::Scalars).
+///
+/// # Examples
+/// [`steps!`](crate::steps) makes them; every method's are listed in [`KERNELS`](crate::method::KERNELS).
+/// ```
+/// let (steps, _sweeps) = krylith::method::KERNELS[0]; // what every method does around its recurrence
+/// let names: Vec<_> = steps.iter().map(|step| step.name).collect();
+/// assert!(names.contains(&"begin"));
+/// ```
 pub trait SmallStep: Copy + Send + Sync {
     /// The same text for devices that compile.
     const SOURCE: StepSource;
@@ -92,6 +102,7 @@ pub trait SmallStep: Copy + Send + Sync {
 pub const HEADER: [&str; 8] = ["norm", "norm_recurrence", "target", "best", "rounding", "unit", "mm", "rr"];
 
 /// What the common subset calls; `kernels/step.cuh` has the twins.
+#[doc(hidden)]
 pub mod subset {
     pub use super::super::reason::*;
     pub use crate::{step_each as each, step_one as one};
@@ -133,12 +144,37 @@ macro_rules! step_each {
 }
 
 /// Declares the scalars of a method and the small steps on them; [`space::step`](crate::space::step) has the rules.
+///
+/// # Examples
+/// The [module](crate::space::step) has one that is run.
+/// ```
+/// krylith::steps! {
+///     /// Scalars of steepest descent, beside those that every method has.
+///     struct Scalars { /// (r, A r).
+///         rq, /// (r, r)/(r, A r).
+///         alpha }
+///     /// Residuals of a batch of m iterations.
+///     arrays Arrays(m) { /// ‖r‖.
+///         history: m + 1 }
+///     constants [];
+///     functions {}
+///     /// Every step.
+///     const STEPS;
+///     /// α, or the end of the batch where the matrix is not definite.
+///     find_alpha(s, _) {
+///         if (s.rq <= 0.0) { s.reason = INDEFINITE_MATRIX; s.halt = 1; return; }
+///         s.alpha = s.rr / s.rq;
+///     }
+/// }
+/// assert_eq!(STEPS[0].name, "find_alpha"); // a GPU compiles the same text
+/// ```
 #[macro_export]
 macro_rules! steps {
     // The places of arrays, one behind the other.
     (@arrays $vis:vis $scalars:ident $arrays:ident $m:ident
      { $($(#[$doc:meta])* $array:ident: $length:expr),* $(,)? } $(#[$adoc:meta])*) => {
         $(#[$adoc])*
+        #[doc(hidden)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)]
         $vis struct $arrays { $($(#[$doc])* pub $array: usize,)* /// Numbers in all, scalars included.
@@ -172,6 +208,7 @@ macro_rules! steps {
         $(#[$doc])*
         ///
         /// With `usize` in place of numbers: the slots where they stand.
+        #[doc(hidden)] // as all that this macro makes: a method's own affair
         #[derive(Debug, Clone, Copy, PartialEq)]
         #[allow(missing_docs)]
         $vis struct $scalars<T = f64, I = i32> {
@@ -237,6 +274,7 @@ macro_rules! steps {
         )*
         $(
             $(#[$sdoc])*
+            #[doc(hidden)]
             #[derive(Clone, Copy)]
             #[allow(non_camel_case_types)]
             $lvis struct $name;

@@ -6,6 +6,7 @@
 
 /// What a device that compiles kernels needs of a sweep.
 #[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
 pub struct SweepSource {
     /// Name of the sweep and of its kernel.
     pub name: &'static str,
@@ -22,6 +23,20 @@ pub struct SweepSource {
 }
 
 /// One sweep: its source and its Rust body, with `A` scalars, `X` inputs, `Y` updated vectors and `O` sums.
+///
+/// # Examples
+/// [`sweeps!`](crate::sweeps) makes them.
+/// ```
+/// use krylith::space::Sweep;
+/// krylith::sweeps! {
+///     /// The passes of a method.
+///     const SWEEPS;
+///     /// x += α p.
+///     advance: (alpha) [p] [x] -> [] { x += alpha * p; }
+/// }
+/// assert_eq!(advance::at([0.5], [4.0], [1.0], []), ([3.0], [])); // at one element
+/// assert_eq!(SWEEPS[0].name, "advance");
+/// ```
 pub trait Sweep<const A: usize, const X: usize, const Y: usize, const O: usize>: Copy + Send + Sync {
     /// The same body for devices that compile.
     const SOURCE: SweepSource;
@@ -30,6 +45,7 @@ pub trait Sweep<const A: usize, const X: usize, const Y: usize, const O: usize>:
 }
 
 /// A sweep whose scalars and sums are those of the same names in a method's [`steps!`](crate::steps).
+#[doc(hidden)]
 pub trait BoundSweep<const A: usize, const X: usize, const Y: usize, const O: usize>:
     Sweep<A, X, Y, O>
 {
@@ -57,6 +73,22 @@ pub const fn side_by_side(slots: &[usize]) -> bool {
 /// After `pub const SWEEPS for Scalars;` scalars and sums are fields of that struct, which
 /// [`steps!`](crate::steps) made; sums of one sweep must stand side by side in it. Where a sum lands nothing may be kept: a
 /// transport that knows no guard sums again what a halted sweep did not write, so a step takes sums at once.
+///
+/// # Examples
+/// [`Space`](crate::space::Space) runs one on vectors.
+/// ```
+/// use krylith::space::Sweep;
+/// krylith::sweeps! {
+///     /// Both passes of steepest descent.
+///     const SWEEPS;
+///     /// (r, A r) and (r, r).
+///     dots: () [r, q] [] -> [rq, rr] { rq += r * q; rr += r * r; }
+///     /// x += α r and r −= α A r, with α = (r, r)/(r, A r).
+///     step: (rr, rq) [q] [x, r] -> [] { let alpha = rr / rq; x += alpha * r; r -= alpha * q; }
+/// }
+/// assert_eq!(dots::at([], [2.0, 3.0], [], [0.0, 1.0]), ([], [6.0, 5.0])); // added to what was there
+/// assert_eq!(step::at([8.0, 4.0], [1.0], [0.0, 2.0], []), ([4.0, 0.0], []));
+/// ```
 #[macro_export]
 macro_rules! sweeps {
     (@n $($t:ident)*) => { <[&str]>::len(&[$(stringify!($t)),*]) };
@@ -80,6 +112,7 @@ macro_rules! sweeps {
      $($(#[$sdoc:meta])* $name:ident: ($($a:ident),*) [$($x:ident),*] [$($y:ident),*] -> [$($o:ident),*] { $($body:tt)* })*) => {
         $(
             $(#[$sdoc])*
+            #[doc(hidden)] // a method's own affair
             #[derive(Clone, Copy)]
             #[allow(non_camel_case_types)]
             $vis struct $name;

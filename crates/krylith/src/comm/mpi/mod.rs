@@ -31,6 +31,25 @@ const PASS_ON: Duration = Duration::from_millis(100);
 /// A rank that ends well calls [`Mpi::finish`]. One that ends by an error prints it and calls `fail`, which ends the whole
 /// job where MPI was started here: no other rank waits for it. A panic does the same. In a program that has started MPI
 /// itself errors return on every rank, and nothing is aborted.
+///
+/// # Examples
+/// The program is the same on one process, and on many that `mpirun` started.
+/// ```
+/// use krylith::comm::{Communicator, Mpi, Solo};
+/// use krylith::{Problem, Solver, matrix::Csr};
+/// use std::sync::Arc;
+/// let mpi = Mpi::init()?;
+/// let comm: Arc<dyn Communicator> = match &mpi {
+///     Some(mpi) => mpi.clone(),
+///     None => Arc::new(Solo),
+/// };
+/// let (first, n) = (comm.rank() as u32, comm.size());
+/// let own = Csr::from_triplets(1, n, &[(0, first, 2.0)])?; // one row a rank; columns are global
+/// let mut x = [0.0];
+/// Solver::new(Problem::distributed_csr(comm, &own, Some(1))?, &"device=cpu".parse()?)?.solve(&[4.0], &mut x)?;
+/// assert!((x[0] - 2.0).abs() < 1e-5);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Mpi {
     world: Arc<World>,
     sums: Mutex<Sums>,

@@ -18,6 +18,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Duration;
 
 /// Makes groups of ranks that are threads of one process.
+///
+/// # Examples
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// let ranks = Team::run(3, |comm| Ok(comm.rank()))?;
+/// assert_eq!(ranks, [0, 1, 2]);
+/// // An error of one rank ends the others, which may wait for it.
+/// let failed = Team::run(2, |comm| match comm.rank() {
+///     0 => Err(krylith::Error::invalid("an element with a negative volume")),
+///     _ => comm.sum(&mut [1.0]),
+/// });
+/// assert!(failed.unwrap_err().to_string().contains("negative volume"));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub enum Team {}
 
 impl Team {
@@ -50,6 +64,22 @@ impl Team {
 }
 
 /// One rank of a [`Team`]. When it and its channels are dropped it has left: who waits for it gets an error.
+///
+/// # Examples
+/// With threads of the caller's own:
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// let threads: Vec<_> = Team::new(2)?.into_iter().map(|comm| {
+///     std::thread::spawn(move || {
+///         let mut sum = [1.0];
+///         comm.sum(&mut sum).map(|()| sum[0])
+///     })
+/// }).collect();
+/// for thread in threads {
+///     assert_eq!(thread.join().unwrap()?, 2.0);
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct TeamRank {
     member: Arc<Member>,
     /// Held during a collective call, so that two threads of one rank cannot mix theirs.

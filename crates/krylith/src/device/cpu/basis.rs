@@ -12,6 +12,7 @@ const LANES: usize = 16;
 const RUN: usize = 64;
 
 /// Columns of equal length, one after the other.
+#[doc(hidden)]
 pub struct CpuBasis {
     len: usize,
     data: Data,

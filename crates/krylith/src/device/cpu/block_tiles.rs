@@ -27,6 +27,7 @@ const LINES: usize = 4;
 const SLAB: (usize, usize) = (1 << 16, 8);
 
 /// Factors in host memory.
+#[doc(hidden)]
 pub struct CpuTiles {
     tiling: Tiling,
     factor: TileFactor,

@@ -8,6 +8,7 @@ use crate::space::Store;
 use crate::{Error, Result};
 
 /// Row-major blocks in host memory.
+#[doc(hidden)]
 pub struct CpuBlocks {
     order: usize,
     values: Values,

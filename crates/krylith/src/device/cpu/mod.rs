@@ -2,6 +2,7 @@
 //!
 //! Vectors are cut into strips that do not depend on the number of threads, and sums are added strip by strip in
 //! order: results are bitwise the same for any number of threads.
+//! [`Cpu`] is the space, [`Pool`] the team, which several spaces may share.
 
 mod basis;
 mod block;
@@ -45,6 +46,16 @@ const CHUNK: usize = 1024;
 const STRIPS: usize = 256;
 
 /// Vectors of one length in host memory, worked on by a team of threads.
+///
+/// # Examples
+/// ```
+/// use krylith::{device::cpu::Cpu, space::Space};
+/// let space = Cpu::new(1000, 0); // 0: a thread a core
+/// let mut x = space.vector()?; // zeros
+/// space.write(&[1.0; 1000], &mut x)?;
+/// assert_eq!((space.len(), x[999]), (1000, 1.0));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Cpu {
     len: usize,
     pool: Arc<Pool>,
@@ -66,6 +77,7 @@ struct Ahead {
 
 /// A few scalars and flags in host memory.
 #[derive(Debug, Clone)]
+#[doc(hidden)]
 pub struct CpuScalars {
     values: Vec<f64>,
     flags: [i32; FLAGS],

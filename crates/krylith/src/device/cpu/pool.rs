@@ -22,6 +22,19 @@ use std::time::{Duration, Instant};
 type Job = *const (dyn Fn(usize) + Sync);
 
 /// The team. The calling thread is its member 0.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::{Cpu, Pool};
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use std::sync::Arc;
+/// let pool = Arc::new(Pool::new(2));
+/// let done = AtomicUsize::new(0);
+/// pool.run(10, |piece| { done.fetch_add(piece, Ordering::Relaxed); });
+/// assert_eq!(done.into_inner(), 45); // each piece once
+/// let (coarse, fine) = (Cpu::with_pool(100, pool.clone()), Cpu::with_pool(800, pool)); // one team for both
+/// assert_eq!((coarse.threads(), fine.threads()), (2, 2));
+/// ```
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,

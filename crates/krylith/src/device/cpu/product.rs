@@ -28,6 +28,7 @@ use scalar::LongRows;
 use std::ops::Range;
 
 /// Terms in host memory; with the share of the ghosts, where they are one rank's rows of a distributed sum.
+#[doc(hidden)]
 pub struct CpuProduct {
     pub(super) own: Own,
     pub(super) outer: Option<Outer>,

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A rank's rows of a product, stage after stage.
+#[doc(hidden)]
 pub struct CpuShared {
     rows: usize,
     stages: Vec<Stage>,
@@ -84,6 +85,7 @@ impl Exchange {
 }
 
 /// A rank's rows of a product, and the gathering of what it multiplies.
+#[doc(hidden)]
 pub struct CpuGathered {
     rows: Range<usize>,
     product: Option<CpuProduct>,

@@ -22,6 +22,7 @@ const SHAPES: [([usize; 3], usize); 2] = [([16, 8, 4], 10), ([32, 8, 4], 8)];
 const ASIDE: usize = 1024;
 
 /// Factors of the tiles of a box (see `kernels/tile.cuh` for their order).
+#[doc(hidden)]
 pub struct CudaTiles {
     boxes: Boxes,
     len: usize,

@@ -239,6 +239,7 @@ impl Device {
 }
 
 /// Numbers in the memory of a GPU.
+#[doc(hidden)]
 pub struct Buffer<T> {
     device: Arc<Device>,
     pointer: sys::CUdeviceptr,

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 
 /// A kernel file, the constants it is specialised on, and the function in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub struct Kernel {
     /// Name of the file in `kernels/`.
     pub file: &'static str,
@@ -335,6 +336,7 @@ unsafe fn log(program: sys::nvrtcProgram) -> String {
 
 /// Where cubins are kept and whether that works.
 #[derive(Debug, Clone)]
+#[doc(hidden)]
 pub struct CacheState {
     /// The folder, if one could be made or found.
     pub folder: Option<PathBuf>,

@@ -12,6 +12,7 @@ use cudarc::driver::CudaFunction;
 use std::sync::Arc;
 
 /// Blocks by columns, nodes in groups side by side (see `kernels/block_diagonal.cu`).
+#[doc(hidden)]
 pub struct CudaBlocks {
     order: usize,
     nodes: usize,

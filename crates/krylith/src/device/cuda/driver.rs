@@ -29,6 +29,14 @@ pub(super) use launch;
 const TIMED: sys::CUevent_flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
 
 /// What `krylith info` says of a GPU.
+///
+/// # Examples
+/// ```
+/// match krylith::device::cuda::devices() {
+///     Ok(all) => all.iter().for_each(|gpu| println!("cuda:{} {} {} GiB", gpu.ordinal, gpu.name, gpu.memory >> 30)),
+///     Err(why) => println!("{why}"), // no driver, an old one, or no GPU, and what to do about it
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
     /// Number of the GPU as CUDA counts them.
@@ -178,6 +186,21 @@ fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError>
 pub(super) type TextKey = [usize; 6];
 
 /// One GPU: its context, a stream, loaded kernels and a count of what was allocated.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cuda::{Cuda, Device};
+/// use krylith::space::Space;
+/// match Device::open(0) {
+///     Ok(device) => {
+///         // Spaces of different lengths share it.
+///         let (fine, coarse) = (Cuda::new(&device, 8000)?, Cuda::new(&device, 1000)?);
+///         assert_eq!((fine.len(), coarse.len()), (8000, 1000));
+///     }
+///     Err(why) => println!("{why}"),
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Device {
     pub(super) context: Arc<CudaContext>,
     pub(super) stream: Arc<CudaStream>,

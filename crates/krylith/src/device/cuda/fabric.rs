@@ -16,6 +16,12 @@ use std::sync::Arc;
 const CAPACITY: usize = 4096;
 
 /// Which way the GPUs of several ranks talk.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cuda::Transport;
+/// assert_eq!(Transport::default(), Transport::Auto); // KRYLITH_TRANSPORT=peers or nccl asks a solver for one of them
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
     /// Peer stores where every pair can, NCCL otherwise.
@@ -28,6 +34,22 @@ pub enum Transport {
 }
 
 /// One GPU of each rank.
+///
+/// # Examples
+/// One rank, where there is a GPU; with a [`Team`](crate::comm::Team) or MPI each rank makes its own.
+/// ```
+/// use krylith::comm::{Communicator, Solo};
+/// use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
+/// use krylith::space::Space;
+/// use std::sync::Arc;
+/// # if Device::open(0).is_err() { return Ok(()); }
+/// let comm: Arc<dyn Communicator> = Arc::new(Solo);
+/// let fabric = Fabric::new(&Device::open(0)?, &comm, Transport::Auto)?;
+/// let space = Cuda::distributed(&fabric, 1000)?; // this rank's share of a vector
+/// assert_eq!(space.len(), 1000);
+/// println!("{}", fabric.reason());
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Fabric {
     device: Arc<Device>,
     comm: Arc<dyn Communicator>,

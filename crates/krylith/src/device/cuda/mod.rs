@@ -39,6 +39,7 @@ mod scan;
 mod schedule;
 mod schwarz;
 mod space;
+#[doc(hidden)] // for the test that compiles them all, and the program that embeds them
 pub mod specialisations;
 mod staging;
 mod structure;

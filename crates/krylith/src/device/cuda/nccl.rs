@@ -103,6 +103,15 @@ pub fn nccl_version() -> Result<i32> {
 }
 
 /// One rank's end of an NCCL communicator.
+///
+/// # Examples
+/// Made by a [`Fabric`](super::Fabric) where ranks need it. What is installed:
+/// ```
+/// match krylith::device::cuda::nccl_version() {
+///     Ok(version) => println!("NCCL {}.{}", version / 10_000, version / 100 % 100),
+///     Err(why) => println!("{why}"), // which library is missing, and where to get it
+/// }
+/// ```
 pub struct Nccl {
     library: &'static Library,
     handle: Handle,

@@ -24,6 +24,7 @@ use crate::{Error, Result};
 use group::{Ghosts, breaks_structure};
 
 /// Terms in device memory.
+#[doc(hidden)]
 pub struct CudaProduct {
     pub(super) block: usize,
     pub(super) stages: usize,

@@ -60,6 +60,7 @@ struct Meeting {
 const _: () = assert!(size_of::<Meeting>() == 160);
 
 /// How the GPUs of all ranks reach each other; one rank alone needs nothing.
+#[doc(hidden)]
 pub struct CudaLinks(Option<Joined>);
 
 struct Joined {
@@ -215,6 +216,7 @@ impl Joined {
 }
 
 /// A rank's rows of a product whose result all ranks want.
+#[doc(hidden)]
 pub struct CudaShared {
     links: Arc<CudaLinks>,
     rows: usize,
@@ -235,6 +237,7 @@ struct Piece {
 }
 
 /// A rank's rows of a product, and the vector that it multiplies, gathered.
+#[doc(hidden)]
 pub struct CudaGathered {
     links: Arc<CudaLinks>,
     rows: Range<usize>,

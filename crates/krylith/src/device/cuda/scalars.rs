@@ -12,6 +12,7 @@ use std::sync::Arc;
 const FLAG_NUMBERS: usize = FLAGS * size_of::<i32>() / size_of::<f64>();
 
 /// Flags and, behind them, slots: what the host reads together lies together.
+#[doc(hidden)]
 pub struct CudaScalars {
     data: Buffer<f64>,
     /// Where a copy to the host lands; pinned memory halves what it costs.

@@ -9,6 +9,7 @@ use cudarc::driver::sys::CUevent_flags;
 
 /// A graph of launches, replayed while the key stays the same.
 #[derive(Default)]
+#[doc(hidden)]
 pub struct CudaRecording {
     key: Option<u64>,
     graph: Option<Executable>,

@@ -22,6 +22,23 @@ const SWEEP_THREADS: usize = 256;
 const KEEP_BYTES: f64 = 30e6;
 
 /// Vectors of one length on one GPU. All work goes to the device's one stream.
+///
+/// # Examples
+/// The same as on a [`Cpu`](crate::device::cpu::Cpu), where there is a GPU:
+/// ```
+/// use krylith::device::cuda::{Cuda, Device};
+/// use krylith::{Outcome, Stop, Store, matrix::Csr, method::{Cg, CgOptions}, operator::PointBlock, space::Space};
+/// # if Device::open(0).is_err() { return Ok(()); }
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+/// let space = Cuda::new(&Device::open(0)?, 2)?;
+/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let (mut b, mut x) = (space.vector()?, space.vector()?);
+/// space.write(&[3.0, 4.0], &mut b)?;
+/// let mut cg = Cg::new(&space, CgOptions::default())?;
+/// let history = cg.solve(&space, &operator, None, &b, &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, Outcome::Converged);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Cuda {
     pub(super) fabric: Arc<Fabric>,
     pub(super) device: Arc<Device>,
@@ -35,6 +52,7 @@ pub struct Cuda {
 }
 
 /// Columns on a GPU, each starting on a 16-byte boundary, with the scratch that their reductions need.
+#[doc(hidden)]
 pub struct CudaBasis {
     stride: usize,
     columns: usize,

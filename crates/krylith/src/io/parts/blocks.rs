@@ -20,6 +20,16 @@ const NODES: usize = 16;
 const SAME: f64 = 0.95;
 
 /// A block size for scalar rows.
+///
+/// # Examples
+/// ```
+/// use krylith::{io::parts::suited_block, matrix::Csr};
+/// // Two nodes of two unknowns that are coupled within each node only.
+/// let entries = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 2), (2, 3), (3, 2), (3, 3)].map(|(i, j)| (i, j, 1.0));
+/// let found = suited_block(&Csr::from_triplets(4, 4, &entries)?);
+/// assert_eq!((found.block, found.added), (2, 0.0)); // blocks of 2 store no zero
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SuitedBlock {
     /// The size; 1 if no larger one suits.

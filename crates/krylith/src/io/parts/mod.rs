@@ -43,6 +43,28 @@ use matrix::{MatrixFile, OwnMatrix};
 use vector::VectorFile;
 
 /// What one rank holds of a system from files.
+///
+/// # Examples
+/// The rows that each rank of a parallel program reads for itself.
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// use krylith::io::{matrix_market, parts::read_rows};
+/// use krylith::partition::Partitioner;
+/// use krylith::{Problem, Solver, matrix::Csr};
+/// # let path = std::env::temp_dir().join(format!("krylith-doc-rows-{}.mtx", std::process::id()));
+/// matrix_market::write(&path, &Csr::from_triplets(3, 3, &[(0, 0, 2.0), (1, 1, 4.0), (2, 2, 8.0)])?)?;
+/// let x = Team::run(2, |comm| {
+///     let read = read_rows(&*comm, &path, Some(1), Partitioner::Rows)?;
+///     assert_eq!((read.nodes, read.rows.numbers.len()), (3, 1 + comm.rank()));
+///     let problem = Problem::distributed(comm, read.rows)?;
+///     let mut x = vec![0.0; problem.own_len()];
+///     Solver::new(&problem, &"device=cpu".parse()?)?.solve(&vec![8.0; x.len()], &mut x)?;
+///     Ok(x)
+/// })?;
+/// assert!((x[0][0] - 4.0).abs() < 1e-5 && (x[1][1] - 1.0).abs() < 1e-5);
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ReadRows {
     /// A run of consecutive block rows, for [`distribute`](crate::partition::distribute).
@@ -66,6 +88,22 @@ pub struct ReadRows {
 }
 
 /// Where a block size comes from.
+///
+/// # Examples
+/// ```
+/// use krylith::comm::Solo;
+/// use krylith::io::{matrix_market, parts::{BlockSource, read_rows}};
+/// use krylith::{matrix::Csr, partition::Partitioner};
+/// # let path = std::env::temp_dir().join(format!("krylith-doc-source-{}.mtx", std::process::id()));
+/// let node = [(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 4.0)]; // couples its two unknowns
+/// matrix_market::write(&path, &Csr::from_triplets(2, 2, &node)?)?;
+/// match read_rows(&Solo, &path, None, Partitioner::Rows)?.block_source {
+///     BlockSource::Detected(found) => assert_eq!((found.block, found.added), (2, 0.0)),
+///     other => panic!("{other:?}"),
+/// }
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BlockSource {
     /// The caller gave it.

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::space::{Reason, Space};
 
 /// A Krylov method as the driver sees it.
+#[doc(hidden)]
 pub trait Recurrence<S: Space>: Sized {
     /// What it is built with.
     type Options: Copy;

@@ -14,6 +14,16 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 
 /// Subdomains as a preconditioner asks for them.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms, partition::{SubdomainCut, SubdomainSpec, of_whole}};
+/// let diagonal: Vec<_> = (0..10).map(|i| (i, i, 1.0)).collect();
+/// let terms = Terms::csr(&Csr::from_triplets(10, 10, &diagonal)?)?;
+/// let (subdomains, _why) = of_whole(&terms, None, None, SubdomainSpec { cut: SubdomainCut::Runs, rows: 5 })?;
+/// assert_eq!(subdomains.count(), 2);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubdomainSpec {
     /// How they are cut.
@@ -23,6 +33,21 @@ pub struct SubdomainSpec {
 }
 
 /// Subdomains of one rank's rows.
+///
+/// # Examples
+/// What [`Distribution::local`] gives each rank, for [`Problem::with_subdomains`](crate::Problem::with_subdomains).
+/// ```
+/// use krylith::partition::{LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains};
+/// use krylith::{Problem, matrix::Csr};
+/// let a = Csr::from_triplets(4, 4, &[(0, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0), (3, 3, 1.0)])?;
+/// let own = LocalSubdomains {
+///     spec: SubdomainSpec { cut: SubdomainCut::Runs, rows: 2 },
+///     subdomains: Subdomains::from_labels(&[0, 1, 0, 1], 2)?, // upper and lower half of a mesh, as the application knows
+///     reason: "halves of the mesh".into(),
+/// };
+/// let problem = Problem::csr(&a)?.with_subdomains(Some(own));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct LocalSubdomains {
     /// What was asked for.
@@ -35,6 +60,7 @@ pub struct LocalSubdomains {
 
 /// Who owns which block rows of a system that stands whole in memory, and in which subdomains.
 ///
+/// # Examples
 /// ```
 /// use krylith::matrix::Csr;
 /// use krylith::operator::Terms;

@@ -26,6 +26,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub(crate) type CutGraph<'a> = &'a dyn Fn(usize) -> Result<Option<Subdomains>>;
 
 /// Disjoint groups of block rows that together are all of them; none is empty.
+///
+/// # Examples
+/// ```
+/// use krylith::partition::Subdomains;
+/// let boxes = Subdomains::boxes([4, 2, 1], [2, 2, 1]); // a plate of 4×2 nodes, cut in the middle
+/// assert_eq!((boxes.count(), boxes.largest()), (2, 4));
+/// assert_eq!(boxes.rows(1), [2, 3, 6, 7]);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Subdomains {
     /// Boxes of a grid are listed when somebody asks for their rows: a GPU does not.
@@ -96,6 +104,14 @@ impl PartialEq for Subdomains {
 impl Eq for Subdomains {}
 
 /// Ways to cut block rows into subdomains.
+///
+/// # Examples
+/// ```
+/// use krylith::partition::SubdomainCut;
+/// let options: krylith::Options = "precond=ildu:cut=whole".parse()?;
+/// assert_eq!(options.to_string(), format!("precond=ildu:cut={}", SubdomainCut::Whole.name()));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SubdomainCut {
     /// Geometric where coordinates are known, else multilevel.

@@ -31,6 +31,12 @@ use std::sync::Arc;
 pub const TINY_PIVOT: f64 = 1e-14;
 
 /// What is wrong with a pivot.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::PivotKind;
+/// assert_eq!(PivotKind::Zero.name(), "zero"); // as errors and events call it
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PivotKind {
     /// Zero, or a block that is exactly singular.
@@ -54,6 +60,7 @@ impl PivotKind {
 
 /// How the pivots of a factorisation were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[doc(hidden)]
 pub struct Pivots {
     /// Pivots that could not be inverted and were not mended.
     pub bad: usize,
@@ -83,6 +90,7 @@ impl Pivots {
 /// Which numbers of a vector factors work on: component r of block row i of order m stands at
 /// (i·m + r)·step + offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Stride {
     /// Below `step`.
     pub offset: usize,
@@ -102,6 +110,16 @@ impl Stride {
 }
 
 /// A device that can factorise subdomains and solve with their factors.
+///
+/// # Examples
+/// The bound of code that takes [`Ildu`] on any device.
+/// ```
+/// use krylith::precond::{Ildu, IlduOptions, SubdomainFactors};
+/// use krylith::{Result, operator::Terms, partition::Subdomains};
+/// fn whole<S: SubdomainFactors>(space: &S, terms: &Terms) -> Result<Ildu<S>> {
+///     Ildu::new(space, terms, &Subdomains::whole(terms.block_rows()), IlduOptions::default())
+/// }
+/// ```
 pub trait SubdomainFactors: Space {
     /// Everything about the factors of all subdomains that values do not change, where this device wants it.
     type Plan;
@@ -153,6 +171,13 @@ pub trait SubdomainFactors: Space {
 }
 
 /// How factors are computed and stored.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::IlduOptions;
+/// let options = IlduOptions { fill: 1, shift: Some(1e-3), ..IlduOptions::default() }; // ILDU(1); bad pivots are mended
+/// assert_eq!(options.store, krylith::Store::F64);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct IlduOptions {
     /// Level of fill k of ILU(k).
@@ -165,6 +190,21 @@ pub struct IlduOptions {
 }
 
 /// y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x, subdomain by subdomain.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::precond::{Ildu, IlduOptions};
+/// use krylith::{matrix::Csr, operator::{LinearOperator, Terms}, partition::Subdomains, space::Space};
+/// // Without fill-in, incomplete factors of one subdomain are exact.
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 3.0)])?;
+/// let space = Cpu::new(2, 1);
+/// let mut ildu = Ildu::new(&space, &Terms::csr(&a)?, &Subdomains::whole(2), IlduOptions::default())?;
+/// let mut y = space.vector()?;
+/// ildu.apply(&space, &vec![8.0, 8.0], &mut y)?;
+/// assert!((y[0] - 1.0).abs() < 1e-15 && (y[1] - 2.0).abs() < 1e-15);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Ildu<S: SubdomainFactors> {
     plan: Arc<S::Plan>,
     outline: Outline,

@@ -5,6 +5,19 @@ use crate::Result;
 use crate::operator::TermValues;
 
 /// Counts of a plan.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::precond::{Ildu, IlduOptions};
+/// use krylith::{matrix::Csr, operator::Terms, partition::Subdomains};
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 4.0), (1, 2, 1.0), (2, 2, 4.0)])?;
+/// let cut = Subdomains::from_labels(&[0, 0, 1], 2)?; // rows 0 and 1, row 2
+/// let ildu = Ildu::new(&Cpu::new(3, 1), &Terms::csr(&a)?, &cut, IlduOptions::default())?;
+/// let outline = ildu.outline();
+/// assert_eq!((outline.subdomains, outline.stored, outline.dropped), (2, 6, 1));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// Order of a block, b·s.

@@ -14,6 +14,20 @@ use std::ops::Range;
 /// Inside a subdomain rows are numbered by level: its local numbers, called positions here, are consecutive in each
 /// level. Levels come from the symmetrised pattern with its fill, so the same ones serve L and U, and elimination by
 /// position is elimination in the order chosen: coupled rows keep it.
+///
+/// # Examples
+/// For many matrices of one pattern:
+/// ```
+/// use krylith::device::cpu::Cpu;
+/// use krylith::precond::{Ildu, IlduOptions, Plan};
+/// use krylith::{matrix::Csr, operator::Terms, partition::Subdomains};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 3.0)])?;
+/// let terms = Terms::csr(&a)?;
+/// let plan = Plan::new(&terms, &Subdomains::whole(2), 0)?;
+/// assert_eq!((plan.count(), plan.entries()), (1, 4));
+/// let ildu = Ildu::with_plan(&Cpu::new(2, 1), &terms, plan.into(), IlduOptions::default())?; // analyses nothing
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Order of a block, b·s.

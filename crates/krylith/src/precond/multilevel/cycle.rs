@@ -21,6 +21,12 @@ use crate::{Error, Result, steps, sweeps};
 const BRANCHING: usize = 4;
 
 /// How a coarser system is solved.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::Cycle;
+/// assert_eq!((Cycle::default(), Cycle::K.name()), (Cycle::V, "k")); // as in amg:cycle=k
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cycle {
     /// By one cycle.

@@ -10,9 +10,9 @@ use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::host::near_null;
 use super::parts::{operator, own_part, owned};
 use super::ranks::{self, Next};
-use super::smoother::{Fused, Room, Smoother, Smoothing};
+use super::smoother::{Fused, Room, Smoother};
 use super::transfers::Transfers;
-use super::{Coarsen, Coarsening, NearNull, Transfer};
+use super::{Coarsen, MultilevelOptions, NearNull, Transfer};
 use crate::comm::agree;
 use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
@@ -42,55 +42,22 @@ const SMOOTHED: usize = 10;
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which A counts as symmetric.
 const ROUNDING: f64 = 1e-12;
 
-/// How levels are made and visited.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MultilevelOptions {
-    /// How coarser systems are solved.
-    pub cycle: Cycle,
-    /// How nodes are chosen.
-    pub coarsening: Coarsening,
-    /// What smooths.
-    pub smoothing: Smoothing,
-    /// The finest level is smoothed. Without it a cycle is x = P A_c⁻¹ R b with a cycle of the levels below for A_c⁻¹: the coarse part of a
-    /// composition, singular by itself.
-    pub smooth_finest: bool,
-    /// Unknowns from which on nothing is coarsened any more.
-    pub coarsest: usize,
-    /// Most levels.
-    pub levels: usize,
-    /// Unknowns of a level of several ranks up to which every rank goes on with the whole of it.
-    pub gather: usize,
-    /// Precision of everything that is stored; arithmetic is f64.
-    pub store: Store,
-}
-
-impl MultilevelOptions {
-    /// Unknowns of the last level where none are given.
-    pub const COARSEST: usize = 400;
-    /// Most levels where no number is given.
-    pub const LEVELS: usize = 25;
-    /// Unknowns of a level that is gathered where none are given.
-    pub const GATHER: usize = 20_000;
-    /// Degree of Chebyshev's polynomials where none is given.
-    pub const DEGREE: usize = 2;
-}
-
-impl Default for MultilevelOptions {
-    fn default() -> Self {
-        Self {
-            cycle: Cycle::V,
-            coarsening: Coarsening::default(),
-            smoothing: Smoothing::Chebyshev { degree: Self::DEGREE },
-            smooth_finest: true,
-            coarsest: Self::COARSEST,
-            levels: Self::LEVELS,
-            gather: Self::GATHER,
-            store: Store::F64,
-        }
-    }
-}
-
 /// A level.
+///
+/// # Examples
+/// ```
+/// use krylith::{device::cpu::Cpu, matrix::Csr, operator::Terms, precond::{Multilevel, MultilevelOptions}};
+/// let n = 1000;
+/// let stencil = |i: usize| [(i, i, 2.0), (i, (i + 1) % n, -0.9), (i, (i + n - 1) % n, -0.9)];
+/// let entries: Vec<_> = (0..n).flat_map(stencil).map(|(i, j, v)| (i as u32, j as u32, v)).collect();
+/// let a = Terms::csr(&Csr::from_triplets(n, n, &entries)?)?;
+/// let p = Multilevel::new(&Cpu::new(n, 1), &a, MultilevelOptions::default())?;
+/// for (number, level) in p.levels().iter().enumerate() {
+///     println!("{number}: {} nodes, {} entries, solved directly: {}", level.nodes(), level.entries(), level.is_direct());
+/// }
+/// assert_eq!((p.levels()[0].nodes(), p.levels()[0].entries()), (n, 3 * n));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Level<S: Coarsen> {
     pub(super) space: S,
     pub(super) terms: Terms<'static>,
@@ -107,6 +74,7 @@ pub struct Level<S: Coarsen> {
 
 /// y ≈ A⁻¹ x by a cycle over the levels of a hierarchy.
 ///
+/// # Examples
 /// ```
 /// use krylith::device::cpu::Cpu;
 /// use krylith::matrix::Csr;

@@ -15,6 +15,7 @@ mod cycle;
 mod hierarchy;
 pub(crate) mod host;
 mod near_null;
+mod options;
 mod parts;
 pub(crate) mod ranks;
 mod smoother;
@@ -22,9 +23,10 @@ mod transfers;
 
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
 pub(crate) use hierarchy::Finest;
-pub use hierarchy::{Level, Multilevel, MultilevelOptions};
+pub use hierarchy::{Level, Multilevel};
 pub use near_null::NearNull;
 pub(crate) use near_null::rigid;
+pub use options::MultilevelOptions;
 pub use ranks::{NearTransfer, Neighbourhood};
 pub use smoother::{Direction, Fused, Smoothing};
 
@@ -41,6 +43,13 @@ use std::sync::Arc;
 pub const MULTILEVEL_SWEEPS: [&[SweepSource]; 3] = [smoother::SWEEPS, cycle::SWEEPS, hierarchy::SWEEPS];
 
 /// How nodes of a coarser level are chosen, and what the others take from them.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{CoarsenKind, Coarsening};
+/// let smoothed = Coarsening { strength: 0.1, ..Coarsening::of(CoarsenKind::Aggregation { smoothed: true }) };
+/// assert_eq!((smoothed.truncate, smoothed.aggressive), (4, 0)); // what is taken where nothing is said
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coarsening {
     /// Which nodes, and what the others take from them.
@@ -58,6 +67,13 @@ pub struct Coarsening {
 }
 
 /// What coarsening does with couplings between ranks. Coarse operators, residuals and solutions have all of them in each case.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::Border;
+/// let names = Border::ALL.map(Border::name);
+/// assert_eq!(names, ["auto", "global", "local"]); // as in amg:border=local
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Border {
     /// [`Local`](Self::Local) on levels where borders are long but few of the nodes lie there, [`Global`](Self::Global) on others.
@@ -85,6 +101,14 @@ impl Border {
 }
 
 /// The two families.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{AmgSpec, CoarsenKind, PrecondSpec};
+/// let amg = AmgSpec { coarsen: Some(CoarsenKind::Classical), ..AmgSpec::default() };
+/// assert_eq!("amg:coarsen=classical".parse::<PrecondSpec>()?, PrecondSpec::Amg(amg));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoarsenKind {
     /// Some nodes stay (PMIS, De Sterck, Yang and Heys 2006), the others interpolate from them (extended+i, De Sterck, Falgout, Nolting
@@ -115,6 +139,19 @@ impl Default for Coarsening {
 }
 
 /// P, n × n_c scalars, and R = Pᵀ; both as matrices of 1×1 blocks.
+///
+/// # Examples
+/// ```
+/// use krylith::{device::cpu::Cpu, matrix::Csr, operator::Terms, precond::{Multilevel, MultilevelOptions}};
+/// let n = 1000;
+/// let stencil = |i: usize| [(i, i, 2.0), (i, (i + 1) % n, -0.9), (i, (i + n - 1) % n, -0.9)];
+/// let entries: Vec<_> = (0..n).flat_map(stencil).map(|(i, j, v)| (i as u32, j as u32, v)).collect();
+/// let a = Terms::csr(&Csr::from_triplets(n, n, &entries)?)?;
+/// let amg = Multilevel::new(&Cpu::new(n, 1), &a, MultilevelOptions::default())?;
+/// let p = &amg.levels()[0].transfer().expect("it is not the last").prolongation;
+/// assert_eq!((p.block_rows(), p.block_columns()), (n, amg.levels()[1].nodes()));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Transfer {
     /// Weights with which nodes interpolate.
@@ -124,6 +161,15 @@ pub struct Transfer {
 }
 
 /// A device that makes coarse levels. What is not said to be collective is this rank's alone.
+///
+/// # Examples
+/// The bound of code that takes [`Multilevel`] on any device.
+/// ```
+/// use krylith::{Result, operator::Terms, precond::{Coarsen, Cycle, Multilevel, MultilevelOptions}};
+/// fn w_cycle<S: Coarsen>(space: &S, terms: &Terms) -> Result<Multilevel<S>> {
+///     Multilevel::new(space, terms, MultilevelOptions { cycle: Cycle::W, ..MultilevelOptions::default() })
+/// }
+/// ```
 pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// Vectors of `len` numbers on this device and its queue, of this rank alone.
     ///

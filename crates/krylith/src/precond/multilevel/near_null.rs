@@ -8,6 +8,7 @@ use crate::{Error, Result};
 /// Smooth errors of a scalar system are nearly constant, and P interpolates constants. Those of an elastic body are nearly rigid motions, three
 /// translations and three rotations, and a P that knows only constants needs many more iterations there.
 ///
+/// # Examples
 /// ```
 /// use krylith::precond::NearNull;
 /// // Two nodes of two components, at (0, 0) and (1, 0): translations and the rotation.

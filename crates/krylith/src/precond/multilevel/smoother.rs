@@ -49,6 +49,14 @@ sweeps! {
 }
 
 /// Which smoother, and how often.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{AmgSpec, PrecondSpec, Smoothing};
+/// let amg = AmgSpec { smoother: Smoothing::Jacobi { sweeps: 2 }, ..AmgSpec::default() };
+/// assert_eq!("amg:smoother=jacobi,sweeps=2".parse::<PrecondSpec>()?, PrecondSpec::Amg(amg));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Smoothing {
     /// x ← x + D⁻¹ (b − A x).
@@ -101,6 +109,7 @@ pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
 }
 
 /// What a device makes of A x in the pass of the product.
+#[doc(hidden)]
 pub enum Fused<'a, S: Coarsen> {
     /// r = b − A x.
     LeftOver {
@@ -134,6 +143,7 @@ pub enum Fused<'a, S: Coarsen> {
 
 /// Which vector the last direction of a polynomial is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Direction {
     /// There is none.
     None,

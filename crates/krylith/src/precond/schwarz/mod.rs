@@ -39,6 +39,13 @@ sweeps! {
 }
 
 /// How a device runs factorisations and solves.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::SchwarzOptions;
+/// let options = SchwarzOptions { store: krylith::Store::F32, rows: 16, deterministic: true };
+/// assert_eq!(options.store.bytes(), 4); // factors take half the room
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchwarzOptions {
     /// Precision in which factors are stored for solves; arithmetic is f64.
@@ -51,6 +58,18 @@ pub struct SchwarzOptions {
 }
 
 /// A device that can factorise the subdomain matrices of a rank and solve with their factors.
+///
+/// # Examples
+/// The bound of code that takes [`Schwarz`] on any device.
+/// ```
+/// use krylith::precond::{Schwarz, SchwarzFactors, SchwarzPlan, SchwarzSettings};
+/// use krylith::{Result, operator::Terms};
+/// fn made<S: SchwarzFactors>(space: &S, plan: SchwarzPlan, terms: &Terms, how: SchwarzSettings) -> Result<Schwarz<S>> {
+///     let mut p = Schwarz::new(space, plan.into(), how)?;
+///     p.update_values(space, terms.terms[0].1.values())?;
+///     Ok(p)
+/// }
+/// ```
 pub trait SchwarzFactors: Space {
     /// Plan, factors and all memory that computing and applying them takes, on the device.
     type Factors;
@@ -87,6 +106,14 @@ pub trait SchwarzFactors: Space {
 }
 
 /// How factors are computed at each refresh.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{PrecondSpec, RasSpec, SchwarzFactor};
+/// let ras = RasSpec { factor: SchwarzFactor::Random { sweeps: 3 }, ..RasSpec::default() };
+/// assert_eq!("ras:factor=random,eta=3".parse::<PrecondSpec>()?, PrecondSpec::Ras(ras));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchwarzFactor {
     /// Row by row.
@@ -99,6 +126,17 @@ pub enum SchwarzFactor {
 }
 
 /// How a [`Schwarz`] computes and applies its factors.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{SchwarzFactor, SchwarzOptions, SchwarzSettings, TriangularSolve};
+/// let randomized = SchwarzSettings {
+///     factor: SchwarzFactor::Random { sweeps: 5 },
+///     solve: TriangularSolve::Random { sweeps: 5 },
+///     options: SchwarzOptions { store: krylith::Store::F64, rows: 16, deterministic: false },
+/// }; // another preconditioner in every iteration: it wants FGMRES
+/// assert_ne!(randomized.solve, TriangularSolve::Exact);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SchwarzSettings {
     /// Factors.
@@ -111,6 +149,7 @@ pub struct SchwarzSettings {
 
 /// y = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ x, with incomplete factors for A_k.
 ///
+/// # Examples
 /// ```
 /// use krylith::device::cpu::Cpu;
 /// use krylith::operator::{LinearOperator, Terms};

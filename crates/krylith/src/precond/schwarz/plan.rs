@@ -16,6 +16,18 @@ pub const FILL: u32 = u32::MAX;
 
 /// All subdomain matrices A_k = R_k^δ A (R_k^δ)ᵀ of one rank, as diagonal blocks of one block matrix, and the pattern S of its
 /// ILU(k). Rows of a subdomain are consecutive, and no entry couples two subdomains.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{SchwarzPattern, SchwarzPlan};
+/// use krylith::{comm::Solo, matrix::Csr, operator::Terms, partition::Subdomains};
+/// let chain = [(0, 0, 2.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 2.0)];
+/// let terms = Terms::csr(&Csr::from_triplets(2, 2, &chain)?)?;
+/// let halves = Subdomains::from_labels(&[0, 1], 2)?;
+/// let plan = SchwarzPlan::new(&Solo, &terms, None, &halves, SchwarzPattern { overlap: 1, ..SchwarzPattern::default() })?;
+/// assert_eq!((plan.count(), plan.rows()), (2, 4)); // each half has both rows
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct SchwarzPlan {
     /// Order b of a block, 1 to 8.
@@ -46,6 +58,14 @@ pub struct SchwarzPlan {
 }
 
 /// The order of rows within a subdomain, which is that of elimination.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{PrecondSpec, RasSpec, SchwarzOrder};
+/// let ras = RasSpec { order: SchwarzOrder::Rcm, ..RasSpec::default() };
+/// assert_eq!("ras:order=rcm".parse::<PrecondSpec>()?, PrecondSpec::Ras(ras));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchwarzOrder {
     /// By number in the whole system.
@@ -69,6 +89,13 @@ impl SchwarzOrder {
 }
 
 /// What a plan is made with.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{SchwarzOrder, SchwarzPattern};
+/// let pattern = SchwarzPattern { overlap: 2, fill: 1, order: SchwarzOrder::Rcm }; // two layers, ILU(1)
+/// # let _ = pattern;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchwarzPattern {
     /// Layers δ of overlap in the graph of A; 0 is block Jacobi.
@@ -234,6 +261,14 @@ fn check(
 }
 
 /// How factors are computed on the pattern S.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::Factorization;
+/// let first = Factorization::Random { sweeps: 5, warm: false }; // from the matrix
+/// let next = Factorization::Random { sweeps: 5, warm: true }; // from the last factors
+/// assert_ne!(first, next);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Factorization {
     /// Row by row in the order of elimination.
@@ -249,6 +284,14 @@ pub enum Factorization {
 }
 
 /// How L y = r and U z = y are solved. L has a unit diagonal.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::{PrecondSpec, RasSpec, TriangularSolve};
+/// let ras = RasSpec { solve: Some(TriangularSolve::Random { sweeps: 8 }), ..RasSpec::default() };
+/// assert_eq!("ras:solve=random,gamma=8".parse::<PrecondSpec>()?, PrecondSpec::Ras(ras));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TriangularSolve {
     /// Substitution.
@@ -267,6 +310,7 @@ pub enum TriangularSolve {
 
 /// How good factors are.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[doc(hidden)]
 pub struct FactorQuality {
     /// ‖(A − L U)_S‖_F / ‖A‖_F over the subdomains of this rank, as squares, which ranks add up: numerator and denominator.
     pub defect2: [f64; 2],

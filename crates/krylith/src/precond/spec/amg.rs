@@ -10,6 +10,7 @@ use crate::{Error, Result};
 
 /// Parameters of `amg`, and of `coarse`, which does not smooth on the finest level.
 ///
+/// # Examples
 /// ```
 /// use krylith::precond::{AmgSpec, Cycle, PrecondSpec};
 /// let spec: PrecondSpec = "amg:cycle=w,truncate=5".parse()?;

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// Parameters of `lu`.
 ///
+/// # Examples
 /// ```
 /// use krylith::precond::{LuSpec, PrecondSpec};
 /// let spec: PrecondSpec = "lu:most=1000000".parse()?;

@@ -9,6 +9,7 @@ use crate::{Error, Result};
 
 /// Parameters of `ras`.
 ///
+/// # Examples
 /// ```
 /// use krylith::precond::{PrecondSpec, RasSpec, TriangularSolve};
 /// let spec: PrecondSpec = "ras:overlap=2,fill=1,solve=jacobi,gamma=8".parse()?;

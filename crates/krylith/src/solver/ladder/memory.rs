@@ -20,6 +20,7 @@ pub(crate) fn too_large(terms: &Terms, attempt: &Attempt, options: &Options, roo
 
 /// Bytes that a solve wants on its device, by purpose: for refusals before hours of waiting.
 ///
+/// # Examples
 /// ```
 /// use krylith::{Options, matrix::Csr, operator::Terms, solver::Memory};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;

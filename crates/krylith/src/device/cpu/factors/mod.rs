@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Factors in host memory, in order of application.
+#[doc(hidden)]
 pub struct CpuFactors {
     plan: Arc<Plan>,
     layout: Layout,

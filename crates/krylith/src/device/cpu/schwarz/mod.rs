@@ -26,6 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Factors in host memory, in the plan's order.
+#[doc(hidden)]
 pub struct CpuSchwarz {
     plan: Arc<SchwarzPlan>,
     /// The subdomain matrices, on S.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 pub(in crate::device::cuda) const THREADS: usize = 256;
 
 /// Patterns, order and levels of all subdomains.
+#[doc(hidden)]
 pub struct CudaPlan {
     /// Its counts.
     pub outline: Outline,

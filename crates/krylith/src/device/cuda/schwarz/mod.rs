@@ -30,6 +30,7 @@ use std::sync::Arc;
 const THREADS: usize = 256;
 
 /// Plan, factors and vectors of all subdomains of a rank.
+#[doc(hidden)]
 pub struct CudaSchwarz {
     plan: Arc<SchwarzPlan>,
     options: SchwarzOptions,

@@ -24,6 +24,7 @@ use crate::matrix::Bsr;
 use crate::partition::OwnRows;
 
 /// What interpolates own nodes of a level of all ranks.
+#[doc(hidden)]
 pub struct NearTransfer {
     /// P; rows of own nodes come first. Columns are own coarse nodes, then those of other ranks.
     pub prolongation: Bsr,

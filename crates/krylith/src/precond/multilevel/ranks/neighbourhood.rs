@@ -18,6 +18,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 /// Own nodes, and behind them those of other ranks that are near: first the ghosts of the level's halo.
+#[doc(hidden)]
 pub struct Neighbourhood<'a> {
     comm: &'a dyn Communicator,
     /// Own nodes.

@@ -1,0 +1,107 @@
+//! `cargo xtask rustdoc`: the documentation of all libraries, and that every public type of the published ones shows how it is used.
+//!
+//! What is public is read off the pages that rustdoc has written: it knows re-exports and what is hidden.
+
+use crate::shell::{cargo, root, shell};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Crates whose types need examples, as rustdoc names them.
+const PUBLISHED: [&str; 2] = ["krylith", "krylith_problems"];
+
+/// Pages of these kinds are looked at.
+const KINDS: [&str; 5] = ["struct.", "enum.", "trait.", "union.", "macro."];
+
+/// Public types without an example, each with the reason.
+const ALLOWED: [(&str, &str); 0] = [];
+
+pub fn run() -> ExitCode {
+    match build(&["--all-features"]) {
+        Ok(note) => {
+            println!("{note}; target/doc/krylith/index.html");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("doc: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds the documentation with these features and looks for examples.
+pub fn build(features: &[&str]) -> Result<String, String> {
+    // Libraries alone: the command's binary and the library would both write target/doc/krylith.
+    let doc = [&["doc", "--workspace", "--lib", "--no-deps", "--quiet"], features].concat();
+    shell(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))?;
+    let (mut types, mut without) = (0, Vec::new());
+    for name in PUBLISHED {
+        let folder = root().join("target/doc").join(name);
+        for page in pages(&read(&folder.join("all.html"))?) {
+            types += 1;
+            let item = format!("{name}/{page}");
+            let shows = has_example(&read(&folder.join(&page))?);
+            match ALLOWED.iter().find(|(allowed, _)| *allowed == item) {
+                None if !shows => without.push(item),
+                Some((_, why)) if shows => {
+                    return Err(format!("{item} has an example; strike it off ALLOWED ({why})"));
+                }
+                _ => {}
+            }
+        }
+    }
+    match without.is_empty() {
+        true => Ok(format!("{types} public types, all but {} with an example", ALLOWED.len())),
+        false => Err(format!("public types without `# Examples` and code that runs: {}", without.join(", "))),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// The pages of types that a crate's list of all items names; it is written anew each time, while pages of items that are gone stay.
+fn pages(all: &str) -> Vec<String> {
+    let links = all.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let of_types = links.filter(|link| {
+        let file = link.rsplit('/').next().unwrap_or_default();
+        KINDS.iter().any(|kind| file.starts_with(kind))
+    });
+    of_types.map(String::from).collect()
+}
+
+/// Whether a type's own documentation, which comes before that of its items, has a section of examples with code that is run.
+fn has_example(page: &str) -> bool {
+    let own = page.split_once("top-doc").map_or("", |(_, rest)| rest);
+    let own = own.split("</details>").next().unwrap_or_default();
+    let section = own.split_once("id=\"examples\"").map_or("", |(_, rest)| rest);
+    section
+        .split("<div class=\"example-wrap")
+        .skip(1)
+        .any(|block| !block.starts_with(" ignore") && block.contains("class=\"rust"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_from_other_items() {
+        let all = r#"<a href="comm/struct.Solo.html">x</a><a href="fn.solve.html">y</a><a href="../help.html">z</a><a href="enum.Error.html">"#;
+        assert_eq!(pages(all), ["comm/struct.Solo.html", "enum.Error.html"]);
+    }
+
+    #[test]
+    fn examples_are_those_of_the_type_itself_that_run() {
+        let page = |own: &str, rest: &str| format!("<details class=\"toggle top-doc\">{own}</details>{rest}");
+        let block = |class: &str| {
+            format!(
+                "<h2 id=\"examples\">Examples</h2><div class=\"example-wrap{class}\"><pre class=\"rust rust-example-rendered\">"
+            )
+        };
+        assert!(has_example(&page(&block(""), "")));
+        assert!(!has_example(&page(&block(" ignore"), "")));
+        assert!(!has_example(&page("words", &block(""))));
+        assert!(!has_example(&page(&block("").replace("examples", "panics"), "")));
+        assert!(!has_example("no documentation"));
+    }
+}
