@@ -30,6 +30,21 @@ fn names_before<'a>(names: impl Iterator<Item = &'a String>) -> (Vec<Vec<String>
 }
 
 /// Bars of stacked parts.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::bars::{Bars, stacked};
+/// let bars = [("1 GPU".into(), vec![3.25, 1.5]), ("2 GPUs".into(), vec![1.5, 0.75])];
+/// let what = Bars {
+///     title: "Where an iteration spends its time",
+///     subtitle: "",
+///     unit: "ms",
+///     parts: &["product", "sums"],
+///     bars: &bars,
+///     whole: None,
+/// };
+/// assert!(stacked(&what).svg().contains("4.75 ms")); // the sum stands behind its bar
+/// ```
 pub struct Bars<'a> {
     /// What they show.
     pub title: &'a str,

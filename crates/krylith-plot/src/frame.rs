@@ -6,6 +6,13 @@ use crate::theme::Ink;
 use crate::ticks;
 
 /// An axis: where a value lies on it, and its ticks.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::frame::Axis;
+/// let residual = Axis::logarithmic("‖r‖/‖b‖", 1e-9, 1.0);
+/// assert!(residual.shows(1e-3) && !residual.shows(0.0)); // zero has no logarithm
+/// ```
 pub struct Axis {
     /// What it shows, with its unit.
     pub name: String,
@@ -87,6 +94,16 @@ pub fn around(values: impl Iterator<Item = f64>) -> [f64; 2] {
 }
 
 /// Where two axes lie.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::{frame::{Axis, Frame}, scene::Scene};
+/// let frame = Frame::new(Axis::linear("x, m", 0.0, 2.0), Axis::linear("T, K", 300.0, 320.0), 0.0, 200.0, 0.0);
+/// let mut scene = Scene::new("a profile");
+/// frame.draw(&mut scene);
+/// let ([left, top, right, bottom], middle) = (frame.place, frame.at([1.0, 310.0]));
+/// assert!((middle[0] - 0.5 * (left + right)).abs() < 1e-9 && (middle[1] - 0.5 * (top + bottom)).abs() < 1e-9);
+/// ```
 pub struct Frame {
     /// Across.
     pub x: Axis,

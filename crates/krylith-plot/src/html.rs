@@ -3,6 +3,14 @@
 use crate::scene::escape;
 
 /// A table: headers and rows of text.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::html::Table;
+/// let mut table = Table::new("Iterations", &["method", "count"]);
+/// table.rows.push(vec!["cg".into(), "12".into()]);
+/// assert!(table.markdown().contains("| cg | 12 |"));
+/// ```
 pub struct Table {
     /// What the table shows.
     pub title: String,

@@ -16,6 +16,14 @@ const BESIDE: f64 = 150.0;
 const MARKS: usize = 8;
 
 /// A curve.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::{frame::Axis, lines::{Line, draw}};
+/// let line = Line { name: "Krylith".into(), points: vec![[1.0, 144.0], [2.0, 82.0], [4.0, 56.0]] };
+/// let (x, y) = (Axis::counts("GPUs", 4), Axis::from_zero("µs an iteration", 144.0));
+/// assert!(draw("Strong scaling", "", x, y, &[line]).svg().contains("GPUs"));
+/// ```
 pub struct Line {
     /// Its name.
     pub name: String,

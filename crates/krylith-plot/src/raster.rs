@@ -56,6 +56,21 @@ pub(crate) fn base64_png(columns: usize, cells: &[u8]) -> String {
 }
 
 /// Values on equal cells, with what they are.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::raster::{Raster, draw};
+/// let picture = Raster {
+///     title: "temperature",
+///     subtitle: "a plate of 3×2 cells",
+///     unit: "K",
+///     columns: 3,
+///     rows: 2,
+///     values: &[300.0, 310.0, 320.0, 300.0, f64::NAN, 320.0], // a hole in the upper row
+///     axes: None,
+/// };
+/// assert!(draw(&picture).svg().contains("temperature"));
+/// ```
 pub struct Raster<'a> {
     /// What is shown, over the picture.
     pub title: &'a str,

@@ -16,6 +16,14 @@ pub const LARGE: f64 = 16.0;
 pub const MARGIN: f64 = 14.0;
 
 /// Where a text's x is.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::{scene::{Anchor, SMALL, Scene}, theme::Ink};
+/// let mut scene = Scene::new("a note");
+/// scene.text([100.0, 20.0], Anchor::End, SMALL, Ink::Soft, "ends at 100");
+/// assert_eq!(scene.things.len(), 1);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     /// At its left end.
@@ -27,6 +35,14 @@ pub enum Anchor {
 }
 
 /// An outline.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::{scene::{Scene, Shape}, theme::Ink};
+/// let mut scene = Scene::new("a node");
+/// scene.shape(Shape::Circle([10.0, 10.0, 3.0]), Some(Ink::Series(0)), None, Some("node 7".into()));
+/// assert!(scene.svg().contains("node 7")); // told to a pointer
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
     /// Left, top, width and height.
@@ -38,10 +54,29 @@ pub enum Shape {
 }
 
 /// A line's ink, width and number of dashes.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::{scene::{Scene, Stroke}, theme::Ink};
+/// let mut scene = Scene::new("what was to be reached");
+/// scene.line([0.0, 50.0], [560.0, 50.0], Stroke(Ink::Good, 1.5, 2)); // dashed
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stroke(pub Ink, pub f64, pub usize);
 
 /// Something drawn.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::{scene::{Anchor, SMALL, Scene, Thing}, theme::Ink};
+/// let mut scene = Scene::new("a note");
+/// scene.text([0.0, 20.0], Anchor::Start, SMALL, Ink::Text, "first");
+/// let words = scene.things.iter().filter_map(|thing| match thing {
+///     Thing::Text { words, .. } => Some(&words[..]),
+///     _ => None,
+/// });
+/// assert_eq!(words.collect::<Vec<_>>(), ["first"]);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Thing {
     /// An outline, with what a pointer over it is told.
@@ -82,6 +117,15 @@ pub enum Thing {
 }
 
 /// A picture.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::lines::curves;
+/// let residuals = [1.0, 1e-2, 1e-5, 1e-9];
+/// let scene = curves("CG, Jacobi", &[("residual".into(), &residuals[..])]);
+/// let svg = scene.svg(); // follows light and dark
+/// assert!(svg.starts_with("<svg") && svg.contains("CG, Jacobi"));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scene {
     /// Units from left to right.

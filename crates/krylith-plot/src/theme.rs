@@ -1,6 +1,16 @@
 //! Colours, light and dark, and what tells curves apart without them.
 
 /// What something is painted with.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::{scene::{Scene, Shape}, theme::Ink};
+/// let mut scene = Scene::new("good and bad");
+/// for (k, ink) in [Ink::Good, Ink::Bad].into_iter().enumerate() {
+///     scene.shape(Shape::Rect([20.0 * k as f64, 0.0, 10.0, 10.0]), Some(ink), None, None);
+/// }
+/// assert_eq!(scene.things.len(), 2); // colours follow the reader's light or dark screen
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
     /// What lies behind everything.
