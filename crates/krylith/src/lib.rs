@@ -11,7 +11,7 @@
 //! ```
 //! use krylith::matrix::Csr;
 //!
-//! // Heat in a wall with a source all through it: −T″ = 1 on 99 inner points, and both faces at 0.
+//! // Heat in a wall with a source all through it: −T″ = 1, and both faces at 0.
 //! let (n, h) = (99, 0.01);
 //! let mut entries = Vec::new();
 //! for i in 0..n {
@@ -52,18 +52,19 @@
 //!
 //! ```
 //! use krylith::{Solver, matrix::Csr};
-//! // Newton's cooling of two parts that touch, by implicit Euler: (C/Δt + K) Tⁿ⁺¹ = C/Δt Tⁿ.
-//! let matrix = |dt: f64| [(0, 0, 1.0 / dt + 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0 / dt + 1.0)];
-//! let a = Csr::from_triplets(2, 2, &matrix(0.5))?;
+//! // Two parts that touch exchange heat, by implicit Euler: (1/Δt + K) Tⁿ⁺¹ = 1/Δt Tⁿ.
+//! let values = |dt: f64| [1.0 / dt + 1.0, -1.0, -1.0, 1.0 / dt + 1.0];
+//! let a = Csr::new(2, 2, vec![0, 2, 4], vec![0, 1, 0, 1], values(0.5).to_vec())?;
 //! let mut solver = Solver::new(&a, &"rtol=1e-10".parse()?)?;
 //! let mut t = vec![90.0, 10.0];
 //! for dt in [0.5, 0.5, 1.0] {
-//!     solver.update_values(&matrix(dt).map(|(_, _, v)| v))?; // in the order of the matrix
+//!     solver.update_values(&values(dt))?; // in the order of the matrix
 //!     let b: Vec<f64> = t.iter().map(|t| t / dt).collect();
 //!     solver.solve(&b, &mut t)?; // starts from the last t
 //! }
 //! assert!((t[0] + t[1] - 100.0).abs() < 1e-6); // no heat is lost
-//! assert!((t[0] - t[1] - 80.0 / 2.0 / 2.0 / 3.0).abs() < 1e-6); // a step divides the difference by 1 + 2Δt
+//! // A step divides the difference by 1 + 2Δt.
+//! assert!((t[0] - t[1] - 80.0 / 2.0 / 2.0 / 3.0).abs() < 1e-6);
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
@@ -79,15 +80,16 @@
 //! # let a = Csr::from_triplets(60, 60, &entries)?;
 //! let mut solver = Solver::new(&a, &"method=cg precond=none max_iters=5".parse()?)?;
 //! let solution = solver.solve(&[1.0; 60], &mut [0.0; 60])?;
-//! match solution.outcome() {
-//!     Outcome::Converged => println!("‖b − A x‖/‖b‖ = {:.1e}", solution.history.true_relative_residual),
-//!     Outcome::MaxIterations => println!("look at the curve: {:?}", solution.history.residuals),
-//!     other => println!("{other} after {} iterations", solution.history.iterations),
+//! let history = &solution.history;
+//! match history.outcome {
+//!     Outcome::Converged => println!("{:.1e}", history.true_relative_residual), // ‖b − A x‖/‖b‖
+//!     Outcome::MaxIterations => println!("look at the curve: {:?}", history.residuals),
+//!     other => println!("{other} after {} iterations", history.iterations),
 //! }
 //! for event in &solution.events {
 //!     println!("{}: {}", event.kind.name(), event.detail); // what was picked, and why
 //! }
-//! assert_eq!(solution.outcome(), Outcome::MaxIterations); // 5 iterations reach 5 points from each end
+//! assert_eq!(history.outcome, Outcome::MaxIterations); // the ends are 60 points apart
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
@@ -98,7 +100,7 @@
 //!
 //! ```
 //! use krylith::{Problem, Solver, matrix::Bsr};
-//! // A row of 20 nodes that move in x and y, between two walls; neighbours are joined by springs of stiffness K.
+//! // 20 nodes in a row between two walls, joined by springs of stiffness K in x and y.
 //! let k = [1.0, 0.25, 0.25, 1.0];
 //! let (twice, back) = (k.map(|k| 2.0 * k), k.map(|k| -k));
 //! let rows = (0..20).flat_map(|i| [(i, i, twice), (i, i + 1, back), (i + 1, i, back)]);
@@ -109,7 +111,7 @@
 //! let mut solver = Solver::new(problem, &"rtol=1e-10".parse()?)?;
 //! let mut u = vec![0.0; 40]; // x₁ y₁ x₂ y₂ …
 //! solver.solve(&[1.0; 40], &mut u)?;
-//! assert!((u[0] - 10.0 / 1.25).abs() < 1e-6); // K u₁ = 20/2 (1, 1): each wall carries half the load
+//! assert!((u[0] - 10.0 / 1.25).abs() < 1e-6); // K u₁ = 20/2 (1, 1): a wall has half the load
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
@@ -125,14 +127,15 @@
 //! // u′ = −u by Radau IIA with two stages, in place of a mesh.
 //! let (radau, tau) = (Butcher::by_name("radau-iia-2")?, 0.1);
 //! let one = Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![1.0])?;
-//! let system = KroneckerSum::new(Dense::identity(2), radau.a.clone(), tau, one.clone(), one)?;
+//! let (m, l) = (one.clone(), one);
+//! let system = KroneckerSum::new(Dense::identity(2), radau.a.clone(), tau, m, l)?;
 //! let mut solver = Solver::new(&system, &"rtol=1e-12".parse()?)?;
 //! let (mut u, mut k) = (1.0, [0.0; 2]);
 //! for _ in 0..10 {
 //!     solver.solve(&[-u; 2], &mut k)?;
 //!     u += tau * (radau.b[0] * k[0] + radau.b[1] * k[1]);
 //! }
-//! assert!((u - (-1.0f64).exp()).abs() < 1e-4); // third order: an error of τ³/72 a unit of time
+//! assert!((u - (-1.0f64).exp()).abs() < 1e-4); // third order: e⁻¹ but for τ³/72
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
@@ -145,7 +148,12 @@
 //!
 //! ```
 //! use krylith::io::parse_matrix;
-//! let text = b"%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n1 1 4\n2 1 -1\n2 2 4\n";
+//! let text = b"%%MatrixMarket matrix coordinate real symmetric
+//! 2 2 3
+//! 1 1 4
+//! 2 1 -1
+//! 2 2 4
+//! ";
 //! let a = parse_matrix("wall.mtx", text)?.matrix.into_csr(); // or read_matrix(path)
 //! assert!(krylith::solve(&a, &[3.0, 3.0])?.converged());
 //! let wrong = parse_matrix("wall.mtx", &text[..text.len() - 6]).err().unwrap();
@@ -163,9 +171,9 @@
 //! use krylith::comm::{Communicator, Team};
 //! use krylith::{Problem, Solver, matrix::Csr};
 //! let converged = Team::run(2, |comm| {
-//!     let own = match comm.rank() { // rows 0 and 1, or row 2; columns are global
-//!         0 => Csr::from_triplets(2, 3, &[(0, 0, 2.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 2.0), (1, 2, -1.0)])?,
-//!         _ => Csr::from_triplets(1, 3, &[(0, 1, -1.0), (0, 2, 2.0)])?,
+//!     let own = match comm.rank() { // −1 2 −1: rows 0 and 1, or row 2; columns are global
+//!         0 => Csr::new(2, 3, vec![0, 2, 5], vec![0, 1, 0, 1, 2], vec![2., -1., -1., 2., -1.])?,
+//!         _ => Csr::new(1, 3, vec![0, 2], vec![1, 2], vec![-1.0, 2.0])?,
 //!     };
 //!     let problem = Problem::distributed_csr(comm, &own, None)?;
 //!     let (b, mut x) = (vec![1.0; own.rows()], vec![0.0; own.rows()]);
@@ -183,19 +191,19 @@
 //! [`LinearOperator`](operator::LinearOperator) is whatever computes A x.
 //!
 //! ```
-//! use krylith::device::cpu::Cpu;
-//! use krylith::method::{Cg, CgOptions};
 //! use krylith::operator::{PointBlock, Terms};
-//! use krylith::{Outcome, Stop, Store, matrix::Csr, precond::BlockJacobi, space::Space};
-//! let a = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 4.0), (2, 2, 2.0)])?;
-//! let space = Cpu::new(a.rows(), 0); // on all cores; Cuda::new(&Device::open(0)?, a.rows())? on a GPU
+//! use krylith::{Outcome, Stop, Store, device::cpu::Cpu, matrix::Csr, precond::BlockJacobi};
+//! use krylith::{method::{Cg, CgOptions}, space::Space};
+//! let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 4.0)])?;
+//! let space = Cpu::new(2, 0); // all cores; on a GPU: Cuda::new(&Device::open(0)?, 2)?
 //! let operator = PointBlock::csr(&space, &a, Store::F64)?;
 //! let jacobi = BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64)?;
 //! let mut cg = Cg::new(&space, CgOptions::default())?;
 //! let (mut b, mut x) = (space.vector()?, space.vector()?);
-//! space.write(&[3.0, 3.0, 2.0], &mut b)?;
-//! let history = cg.solve(&space, &operator, Some(&jacobi), &b, &mut x, &Stop::default(), &mut ())?;
-//! assert_eq!(history.outcome, Outcome::Converged); // x = (1, 1, 1)
+//! space.write(&[3.0, 3.0], &mut b)?;
+//! let (p, stop) = (Some(&jacobi as _), Stop::default());
+//! let history = cg.solve(&space, &operator, p, &b, &mut x, &stop, &mut ())?;
+//! assert_eq!(history.outcome, Outcome::Converged); // x = (1, 1)
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
