@@ -78,6 +78,12 @@ pub use mesh::DuctMesh;
 pub use steps::StokesSteps;
 pub use stokes::{StokesDuct, StokesOptions};
 
+/// Programs in the tutorials that need a generated system are compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/elasticity.md")]
+#[doc = include_str!("../../../docs/stokes.md")]
+mod documents {}
+
 /// The operator of a generated system.
 ///
 /// # Examples

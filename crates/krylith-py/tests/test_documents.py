@@ -7,7 +7,8 @@ import warnings
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-DOCUMENTS = ["README.md", "docs/python.md", "crates/krylith-py/README.md"]
+DOCUMENTS = ["README.md", "crates/krylith-py/README.md"]
+DOCUMENTS += [f"docs/{name}.md" for name in ("python", "first-solve", "elasticity", "stokes", "newton")]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -22,4 +23,5 @@ def test_programs(name, tmp_path, monkeypatch):
         warnings.simplefilter("error")
         for program in programs:
             exec(compile(program, name, "exec"), names)
-    assert (tmp_path / "residuals.svg").read_text(encoding="utf-8").startswith("<svg")
+    if any("residuals.svg" in program for program in programs):
+        assert (tmp_path / "residuals.svg").read_text(encoding="utf-8").startswith("<svg")

@@ -265,9 +265,12 @@ pub use problem::Problem;
 pub use solver::{Solver, solve};
 pub use space::{History, Observer, Outcome, Progress, Stop, Store};
 
-/// Programs in the README and the guide are compiled and run with the documentation's.
+/// Programs in the README, the guide and the tutorials are compiled and run with the documentation's.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide.md")]
 #[doc = include_str!("../../../docs/petsc-trilinos.md")]
+#[doc = include_str!("../../../docs/first-solve.md")]
+#[doc = include_str!("../../../docs/newton.md")]
+#[doc = include_str!("../../../docs/many-gpus.md")]
 mod documents {}

@@ -5,6 +5,7 @@ mod common;
 
 mod bad_input;
 mod bench;
+mod documents;
 mod files;
 mod info;
 mod matrices;
