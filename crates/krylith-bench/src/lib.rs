@@ -24,6 +24,7 @@ mod cuda;
 mod links;
 #[cfg(feature = "cuda")]
 mod multi;
+mod options;
 mod platform;
 mod publish;
 mod samples;
@@ -42,7 +43,9 @@ pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_pa
 pub use ildu0::{Ildu0Options, ildu0};
 pub use links::{LinksOptions, LinksReport, links};
 pub use multilevel::{MultilevelSuite, Part as MultilevelPart, multilevel};
-pub use okp::{DeviceChoice, OkpOptions, OkpReport, Series, okp};
+pub use okp::{OkpOptions, Series, okp};
+pub use options::DeviceChoice;
+pub use publish::{Report, Report as OkpReport};
 pub use ras::{Part as RasPart, RasSuite, ras};
 pub use samples::Samples;
 pub use spmv::{Part as SpmvPart, SpmvOptions, spmv};
@@ -50,12 +53,4 @@ pub use spmv::{Part as SpmvPart, SpmvOptions, spmv};
 /// The command line of this process, for reports; what is not Unicode in it is replaced.
 pub fn command_line() -> String {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-}
-
-/// The part of a suite of that name.
-pub(crate) fn part_named<T: Copy>(all: &[(T, &'static str)], text: &str) -> krylith::Result<T> {
-    all.iter().find(|(_, name)| *name == text).map(|(part, _)| *part).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|(_, name)| *name).collect();
-        krylith::Error::invalid(format!("unknown part `{text}`; the known ones are {}", names.join(", ")))
-    })
 }

@@ -1,11 +1,61 @@
-//! What suites with targets and figures hand out: tables for a terminal and as Markdown, raw data, a page, a picture for each
-//! figure, and the summary of targets for programs.
+//! What suites hand out: tables for a terminal and as Markdown, raw data, a page, a picture for each figure, and the summary of
+//! targets for programs.
 
-use crate::okp::OkpReport;
 use krylith::{Error, Result};
 use krylith_plot::html::{Table, page};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What was measured.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Tables for a terminal.
+    pub tables: String,
+    /// Everything, raw samples too.
+    pub json: Value,
+    /// One self-contained page.
+    pub html: String,
+    /// What failed its check, or could not run; such a row has no time.
+    pub failures: Vec<String>,
+    /// Files that were written.
+    pub files: Vec<PathBuf>,
+}
+
+impl Report {
+    /// Tables, raw data and the page as `NAME.txt`, `.json` and `.html`, if a folder is wanted.
+    pub(crate) fn write(&mut self, folder: Option<&Path>, name: &str) -> Result<()> {
+        let json = serde_json::to_string_pretty(&self.json).unwrap_or_default();
+        let texts = [("txt", &self.tables), ("json", &json), ("html", &self.html)];
+        let texts = texts.map(|(kind, text)| (format!("{name}.{kind}"), text.as_str()));
+        self.files.extend(write(folder, &texts)?);
+        Ok(())
+    }
+}
+
+/// Writes texts into a folder, if one is wanted: their paths.
+pub(crate) fn write(folder: Option<&Path>, texts: &[(String, &str)]) -> Result<Vec<PathBuf>> {
+    let Some(folder) = folder else { return Ok(Vec::new()) };
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+    let one = |(name, text): &(String, &str)| {
+        let path = folder.join(name);
+        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
+        Ok(path)
+    };
+    texts.iter().map(one).collect()
+}
+
+/// How a suite was called, on what and when, with more of its own.
+pub(crate) fn meta(suite: &str, command: &str, device: Value, more: Value) -> Value {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let mut meta = json!({
+        "schema": 1, "suite": suite, "krylith": env!("CARGO_PKG_VERSION"), "command": command, "device": device,
+        "seconds_since_epoch": now.map_or(0, |d| d.as_secs()),
+    });
+    if let (Some(meta), Value::Object(more)) = (meta.as_object_mut(), more) {
+        meta.extend(more);
+    }
+    meta
+}
 
 /// One promise.
 pub(crate) struct Target {
@@ -23,9 +73,6 @@ impl Target {
         let met = if self.at_most { self.value <= self.goal } else { self.value >= self.goal };
         self.value.is_finite().then_some(met)
     }
-    pub fn goal_text(&self) -> String {
-        format!("{} {}", if self.at_most { "≤" } else { "≥" }, self.goal)
-    }
     pub fn json(&self) -> Value {
         json!({
             "name": self.name, "goal": self.goal, "at_most": self.at_most, "value": self.value, "met": self.met(), "how": self.how,
@@ -33,7 +80,7 @@ impl Target {
     }
 }
 
-/// A picture, with the name of its file.
+/// A picture, with the name of its file where it has one.
 pub(crate) struct Figure {
     pub file: String,
     pub title: String,
@@ -45,35 +92,168 @@ pub(crate) fn number(x: f64, digits: usize) -> String {
     if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
 }
 
-/// What was promised, and whether it is kept.
-pub(crate) fn summary(goals: &[Target]) -> Table {
-    let mut out = Table::new("Targets", &["target", "goal", "measured", "met", "how"]);
-    for goal in goals {
-        let met = match goal.met() {
-            Some(true) => "yes",
-            Some(false) => "NO",
-            None => "not measured",
-        };
-        out.rows.push(vec![
-            goal.name.clone(),
-            goal.goal_text(),
-            number(goal.value, 3),
-            met.into(),
-            goal.how.clone(),
-        ]);
-    }
-    out
+/// A share in percent, or a dash.
+pub(crate) fn percent(share: f64, digits: usize) -> String {
+    format!("{} %", number(100.0 * share, digits))
 }
 
-/// Everything that a suite has found, ready to be written.
+/// `a×b×c`.
+pub(crate) fn sizes([x, y, z]: [usize; 3]) -> String {
+    format!("{x}×{y}×{z}")
+}
+
+/// An error that passed, or what went wrong.
+pub(crate) type Check = std::result::Result<f64, String>;
+
+/// A check's result as JSON.
+pub(crate) fn outcome(check: &Check) -> Value {
+    match check {
+        Ok(error) => json!({ "ok": true, "error": error }),
+        Err(text) => json!({ "ok": false, "message": text }),
+    }
+}
+
+/// The error of a check, with so many digits.
+pub(crate) fn error(check: &Check, digits: usize) -> String {
+    check.as_ref().map_or("–".into(), |error| format!("{error:.digits$e}"))
+}
+
+/// A name with its settings.
+pub(crate) fn label(name: &str, notes: &str) -> String {
+    if notes.is_empty() { name.into() } else { format!("{name} [{notes}]") }
+}
+
+/// A table in the making: a row for each of some things, a cell for each column.
+pub(crate) struct Lines<'a, R> {
+    title: String,
+    rows: Vec<&'a R>,
+    columns: Vec<(String, Cell<'a, R>)>,
+    broken: Option<Broken<'a, R>>,
+}
+
+type Cell<'a, R> = Box<dyn Fn(&R) -> String + 'a>;
+/// Which rows are broken, how many of their cells stand, and what they end in.
+type Broken<'a, R> = (Box<dyn Fn(&R) -> bool + 'a>, usize, &'static str);
+
+/// A table of `rows`.
+pub(crate) fn rows_of<'a, R>(
+    title: impl Into<String>,
+    rows: impl IntoIterator<Item = &'a R>,
+) -> Lines<'a, R> {
+    let rows = rows.into_iter().collect();
+    Lines { title: title.into(), rows, columns: Vec::new(), broken: None }
+}
+
+impl<'a, R> Lines<'a, R> {
+    pub fn column(mut self, heading: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Self {
+        self.columns.push((heading.into(), Box::new(cell)));
+        self
+    }
+
+    /// A row that is broken has its first `kept` cells, dashes, and `last`.
+    pub fn broken(mut self, broken: impl Fn(&R) -> bool + 'a, kept: usize, last: &'static str) -> Self {
+        self.broken = Some((Box::new(broken), kept, last));
+        self
+    }
+
+    /// A row that failed its check has its first `kept` cells, and no times.
+    pub fn checked(self, check: impl Fn(&R) -> &Check + 'a, kept: usize) -> Self {
+        self.broken(move |row| check(row).is_err(), kept, "WRONG")
+    }
+
+    pub fn table(self) -> Table {
+        let (header, cells): (Vec<String>, Vec<Cell<R>>) = self.columns.into_iter().unzip();
+        let line = |row: &R| -> Vec<String> {
+            let cells = cells.iter().map(|cell| cell(row));
+            match &self.broken {
+                Some((broken, kept, last)) if broken(row) => {
+                    let mut line: Vec<String> = cells.take(*kept).collect();
+                    line.resize(header.len() - 1, "–".into());
+                    line.push((*last).into());
+                    line
+                }
+                _ => cells.collect(),
+            }
+        };
+        let rows = self.rows.iter().map(|row| line(row)).collect();
+        Table { title: self.title, header, rows }
+    }
+}
+
+/// The parts of a page in the making.
+#[derive(Default)]
+pub(crate) struct Pages {
+    pub tables: Vec<Table>,
+    pub figures: Vec<Figure>,
+    pub failures: Vec<String>,
+}
+
+impl Pages {
+    /// Lists what failed its check, with what stands before it.
+    pub fn fail<'c>(&mut self, before: &str, checks: impl IntoIterator<Item = &'c Check>) {
+        let failed = checks.into_iter().filter_map(|check| check.as_ref().err());
+        self.failures.extend(failed.map(|message| format!("{before}{message}")));
+    }
+
+    /// Adds a picture that has no file.
+    pub fn picture(&mut self, title: impl Into<String>, draw: impl FnOnce(&str) -> String) {
+        let title = title.into();
+        self.figures.push(Figure { file: String::new(), svg: draw(&title), title });
+    }
+
+    /// The report, with the device and the command among its facts.
+    pub fn report(self, heading: &str, facts: Vec<String>, mut json: Value) -> Report {
+        let Self { tables, figures, failures } = self;
+        let mut all = facts;
+        all.extend(failures.iter().map(|f| format!("FAILED, not timed: {f}")));
+        json["failures"] = json!(failures);
+        let html = page(&format!("Krylith: {heading}"), &all, &pictures(&figures), &tables);
+        Report { tables: text(&all, &tables), json, html, failures, files: Vec::new() }
+    }
+}
+
+/// The first facts of a report: the device with its bandwidth, more, and how the suite was called.
+pub(crate) fn facts(meta: &Value, first: &str, more: Vec<String>) -> Vec<String> {
+    let name = meta["device"]["name"].as_str().unwrap_or("unknown");
+    let command = meta["command"].as_str().unwrap_or("");
+    let mut all = vec![format!("{name}{first}")];
+    all.extend(more);
+    all.extend([meta["device"].to_string(), format!("command: {command}")]);
+    all
+}
+
+fn text(facts: &[String], tables: &[Table]) -> String {
+    let facts = facts.iter().map(|fact| format!("{fact}\n"));
+    facts.chain(tables.iter().map(|table| format!("\n{}", table.text()))).collect()
+}
+
+fn pictures(figures: &[Figure]) -> Vec<(String, String)> {
+    figures.iter().map(|figure| (figure.title.clone(), figure.svg.clone())).collect()
+}
+
+/// What was promised, and whether it is kept.
+pub(crate) fn summary(goals: &[Target]) -> Table {
+    let met = |goal: &Target| match goal.met() {
+        Some(true) => "yes".into(),
+        Some(false) => "NO".into(),
+        None => "not measured".into(),
+    };
+    rows_of("Targets", goals)
+        .column("target", |goal| goal.name.clone())
+        .column("goal", |goal| format!("{} {}", if goal.at_most { "≤" } else { "≥" }, goal.goal))
+        .column("measured", |goal| number(goal.value, 3))
+        .column("met", met)
+        .column("how", |goal| goal.how.clone())
+        .table()
+}
+
+/// Everything that a suite with targets has found, ready to be written.
 pub(crate) struct Published {
     pub title: &'static str,
     pub facts: Vec<String>,
-    pub tables: Vec<Table>,
-    pub figures: Vec<Figure>,
+    pub pages: Pages,
     /// Raw data; its `targets` are a file of their own too.
     pub json: Value,
-    pub failures: Vec<String>,
 }
 
 impl Published {
@@ -81,36 +261,24 @@ impl Published {
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn write(self, name: &str, folder: Option<&Path>) -> Result<OkpReport> {
-        let Self { title, mut facts, tables, figures, json, failures } = self;
+    pub fn write(self, name: &str, folder: Option<&Path>) -> Result<Report> {
+        let Self { title, mut facts, pages: Pages { tables, figures, failures }, json } = self;
         facts.extend(failures.iter().map(|f| format!("FAILED: {f}")));
-        let mut text: String = facts.iter().map(|fact| format!("{fact}\n")).collect();
         let paragraphs: String = facts.iter().map(|fact| format!("{fact}\n\n")).collect();
         let mut markdown = format!("# {title}\n\n{paragraphs}");
-        for table in &tables {
-            text += &format!("\n{}", table.text());
-            markdown += &table.markdown();
-        }
-        for figure in &figures {
-            markdown += &format!("![{}]({})\n", figure.title, figure.file);
-        }
-        let pictures: Vec<(String, String)> =
-            figures.iter().map(|figure| (figure.title.clone(), figure.svg.clone())).collect();
+        markdown.extend(tables.iter().map(Table::markdown));
+        markdown.extend(figures.iter().map(|figure| format!("![{}]({})\n", figure.title, figure.file)));
         let heading: String =
             title.chars().take(1).flat_map(char::to_lowercase).chain(title.chars().skip(1)).collect();
-        let html = page(&format!("Krylith: {heading}"), &facts, &pictures, &tables);
-        let mut report = OkpReport { tables: text, json, html, failures, files: Vec::new() };
+        let html = page(&format!("Krylith: {heading}"), &facts, &pictures(&figures), &tables);
+        let mut report = Report { tables: text(&facts, &tables), json, html, failures, files: Vec::new() };
+        report.json["failures"] = json!(report.failures);
         report.write(folder, name)?;
-        let Some(folder) = folder else { return Ok(report) };
         let targets = serde_json::to_string_pretty(&report.json["targets"]).unwrap_or_default();
-        let mut files = vec![(format!("{name}.md"), markdown), (format!("{name}-targets.json"), targets)];
-        files.extend(figures.into_iter().map(|figure| (figure.file, figure.svg)));
-        for (name, text) in files {
-            let path = folder.join(name);
-            krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))
-                .map_err(|e| Error::invalid(format!("{}: {e}", path.display())))?;
-            report.files.push(path);
-        }
+        let mut files =
+            vec![(format!("{name}.md"), markdown.as_str()), (format!("{name}-targets.json"), &targets)];
+        files.extend(figures.iter().map(|figure| (figure.file.clone(), figure.svg.as_str())));
+        report.files.extend(write(folder, &files)?);
         Ok(report)
     }
 }

@@ -13,7 +13,8 @@ pub(crate) mod system;
 pub(crate) use ours::Answer;
 pub use system::names as answer_systems;
 
-use crate::okp::DeviceChoice;
+use crate::options::{self, DeviceChoice};
+use crate::publish::{self, meta};
 use crate::samples::Samples;
 use krylith::matrix::Bsr;
 use krylith::{Error, Options, Result};
@@ -22,51 +23,31 @@ use std::path::PathBuf;
 use std::time::Instant;
 use system::System;
 
-/// What to measure.
-#[derive(Debug, Clone)]
-pub struct AnswerOptions {
-    /// One device.
-    pub device: DeviceChoice,
-    /// Names of the table, generated problems, matrix files or folders of them; none stands for the table.
-    pub systems: Vec<String>,
-    /// Beside what is picked where nothing is named: preconditioners, or options such as `method=cg precond=jacobi`.
-    pub ways: Vec<String>,
-    /// Times that each way is taken after the first.
-    pub rounds: usize,
-    /// Factor on the size of the table's systems. Default: 1 on a GPU, 1/64 on a CPU.
-    pub scale: Option<f64>,
-    /// On a GPU, from arrays in its memory too.
-    pub from_device: bool,
-    /// ‖b − A x‖/‖b‖ that is wanted.
-    pub rtol: f64,
-    /// Threads on a CPU; 0 means all cores.
-    pub threads: usize,
-    /// The command to start for a first solve of a process, `krylith`; without one that is not measured.
-    pub program: Option<PathBuf>,
-    /// Folder of SPE10's permeabilities.
-    pub rock: Option<PathBuf>,
-    /// Folder for `answer.md` and `answer.json`; nothing is written without one.
-    pub out: Option<PathBuf>,
-    /// How the program was called, for the record.
-    pub command: String,
-}
-
-impl Default for AnswerOptions {
-    fn default() -> Self {
-        Self {
-            device: DeviceChoice::Cpu,
-            systems: Vec::new(),
-            ways: Vec::new(),
-            rounds: 5,
-            scale: None,
-            from_device: false,
-            rtol: 1e-8,
-            threads: 0,
-            program: None,
-            rock: std::env::var_os("KRYLITH_SPE10").map(PathBuf::from),
-            out: None,
-            command: crate::command_line(),
-        }
+options::options! {
+    /// What to measure.
+    AnswerOptions {
+        /// One device.
+        device: DeviceChoice = DeviceChoice::Cpu,
+        /// Names of the table, generated problems, matrix files or folders of them; none stands for the table.
+        systems: Vec<String> = Vec::new(),
+        /// Beside what is picked where nothing is named: preconditioners, or options such as `method=cg precond=jacobi`.
+        ways: Vec<String> = Vec::new(),
+        /// Times that each way is taken after the first.
+        rounds: usize = 5,
+        /// Factor on the size of the table's systems. Default: 1 on a GPU, 1/64 on a CPU.
+        scale: Option<f64> = None,
+        /// On a GPU, from arrays in its memory too.
+        from_device: bool = false,
+        /// ‖b − A x‖/‖b‖ that is wanted.
+        rtol: f64 = 1e-8,
+        /// Threads on a CPU; 0 means all cores.
+        threads: usize = 0,
+        /// The command to start for a first solve of a process, `krylith`; without one that is not measured.
+        program: Option<PathBuf> = None,
+        /// Folder of SPE10's permeabilities.
+        rock: Option<PathBuf> = std::env::var_os("KRYLITH_SPE10").map(PathBuf::from),
+        /// Folder for `answer.md` and `answer.json`; nothing is written without one.
+        out: Option<PathBuf> = None,
     }
 }
 
@@ -128,21 +109,15 @@ const MOST: usize = 10_000;
 /// A device that is missing, a word that names no system, an output file that cannot be written. A way without an answer is no
 /// error: it is listed under `failures`.
 pub fn answer(options: &AnswerOptions, progress: &mut dyn FnMut(&str)) -> Result<AnswerReport> {
-    if options.rounds == 0 {
-        return Err(Error::invalid("rounds must be at least 1"));
-    }
-    if options.scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) || !(options.rtol > 0.0) {
-        return Err(Error::invalid("the scale and the tolerance must be positive numbers"));
+    options::check("rounds", &[options.rounds], options.scale)?;
+    if !(options.rtol > 0.0) {
+        return Err(Error::invalid("the tolerance must be a positive number"));
     }
     let ground = Ground::open(&options.device, options.threads)?;
-    let scale = options.scale.unwrap_or(if ground.is_gpu() { 1.0 } else { 1.0 / 64.0 });
+    let scale = options.device.scale(options.scale);
     let wanted = system::wanted(&options.systems)?;
-    let mut meta = json!({
-        "schema": 1, "suite": "answer", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-        "device": ground.describe(), "scale": scale, "rounds": options.rounds, "rtol": options.rtol,
-        "seconds_since_epoch": std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-    });
+    let more = json!({ "scale": scale, "rounds": options.rounds, "rtol": options.rtol });
+    let mut meta = meta("answer", &options.command, ground.describe(), more);
     meta["process"] = processes(options, &ground, progress);
     let (mut found, mut made) = (Vec::new(), AnswerReport::default());
     for wanted in &wanted {
@@ -151,7 +126,9 @@ pub fn answer(options: &AnswerOptions, progress: &mut dyn FnMut(&str)) -> Result
         found.push(one(&system, options, &ground, progress)?);
         // The next one may be long: what there is by now stays if it is interrupted.
         made = report::make(&found, meta.clone());
-        write(&mut made, options)?;
+        let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
+        let texts = [("answer.md".into(), made.tables.as_str()), ("answer.json".into(), &json)];
+        made.files = publish::write(options.out.as_deref(), &texts)?;
     }
     Ok(made)
 }
@@ -211,8 +188,8 @@ fn one(
         }
         let several = options.device.gpus();
         if several.len() > 1 {
-            let list: Vec<String> = several.iter().map(usize::to_string).collect();
-            let asked: Options = format!("device=cuda:{} rtol={:e}", list.join(","), options.rtol).parse()?;
+            let list = options.device.text(several.len());
+            let asked: Options = format!("device={list} rtol={:e}", options.rtol).parse()?;
             let (all, name) = (asked.clone(), format!("Krylith on {} GPUs", several.len()));
             let take = move || ours::from_host(system, &asked, rhs);
             ways.push((name.clone(), Box::new(take)));
@@ -334,7 +311,7 @@ impl Ground {
                 [] => Err(Error::invalid("no GPU is named")),
             },
             #[cfg(not(feature = "cuda"))]
-            DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),
+            DeviceChoice::Cuda(_) => Err(options::no_cuda()),
         }
     }
 
@@ -359,17 +336,4 @@ impl Ground {
             Ground::Gpu(gpu, _) => gpu.describe(),
         }
     }
-}
-
-/// Both files, if a folder is wanted.
-fn write(made: &mut AnswerReport, options: &AnswerOptions) -> Result<()> {
-    let Some(folder) = &options.out else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
-    for (name, text) in [("answer.md", &made.tables), ("answer.json", &json)] {
-        let path = folder.join(name);
-        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
-        made.files.push(path);
-    }
-    Ok(())
 }

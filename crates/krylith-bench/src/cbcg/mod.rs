@@ -12,8 +12,9 @@ mod solves;
 mod tiles;
 
 use crate::cpu::CpuPlatform;
-use crate::okp::{DeviceChoice, OkpReport};
+use crate::options::{self, DeviceChoice};
 use crate::platform::Platform;
+use crate::publish::{Report, meta};
 use crate::samples::Samples;
 use krylith::matrix::Csr;
 use krylith::precond::TileFactors;
@@ -22,84 +23,47 @@ use krylith_problems::SystemKind;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// A part of the suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Kernels beside their rooflines.
-    Kernels,
-    /// Krylith's solves.
-    Solves,
-    /// The vendor's, on a GPU; they take the longest.
-    Vendor,
-    /// One GPU and several.
-    Scaling,
-    /// Ranks with delayed messages, on a CPU.
-    Network,
-}
-
-impl Part {
-    /// All of them, with their names.
-    pub const ALL: [(Part, &'static str); 5] = [
-        (Part::Kernels, "kernels"),
-        (Part::Solves, "solves"),
-        (Part::Vendor, "vendor"),
-        (Part::Scaling, "scaling"),
-        (Part::Network, "network"),
-    ];
-}
-
-impl std::str::FromStr for Part {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        crate::part_named(&Part::ALL, text)
+options::parts! {
+    /// A part of the suite.
+    Part {
+        /// Kernels beside their rooflines.
+        Kernels = "kernels",
+        /// Krylith's solves.
+        Solves = "solves",
+        /// The vendor's, on a GPU; they take the longest.
+        Vendor = "vendor",
+        /// One GPU and several.
+        Scaling = "scaling",
+        /// Ranks with delayed messages, on a CPU.
+        Network = "network",
     }
 }
 
-/// What to measure.
-#[derive(Debug, Clone)]
-pub struct CbcgSuite {
-    /// Device. On several GPUs scaling is measured too.
-    pub device: DeviceChoice,
-    /// Generated problems on a grid, `NAME:NXxNYxNZ[,…]`; none stands for the paper's case.
-    pub systems: Vec<String>,
-    /// Factor on the number of cells of the paper's case, 256×128×512. Default: 1 on a GPU, 1/64 on a CPU.
-    pub scale: Option<f64>,
-    /// Folder for `cbcg.txt`, `cbcg.json` and `cbcg.html`; nothing is written without one.
-    pub out: Option<PathBuf>,
-    /// Samples of a kernel; at least 20 for figures that are quoted.
-    pub repetitions: usize,
-    /// Samples of a whole solve. Default: 5 on a GPU, 3 on a CPU.
-    pub solves: Option<usize>,
-    /// Most iterations.
-    pub iterations: usize,
-    /// Threads on a CPU; 0 means all cores.
-    pub threads: usize,
-    /// Ranks that are threads, between which messages are delayed; 0 leaves that part out.
-    pub ranks: usize,
-    /// What is measured.
-    pub parts: Vec<Part>,
-    /// Every tile of the paper's Table I and every s from 2 to 16, rather than some.
-    pub full: bool,
-    /// How the program was called, for the record.
-    pub command: String,
-}
-
-impl Default for CbcgSuite {
-    fn default() -> Self {
-        Self {
-            device: DeviceChoice::Cpu,
-            systems: Vec::new(),
-            scale: None,
-            out: None,
-            repetitions: 20,
-            solves: None,
-            iterations: 50_000,
-            threads: 0,
-            ranks: 8,
-            parts: Part::ALL.map(|(part, _)| part).to_vec(),
-            full: false,
-            command: crate::command_line(),
-        }
+options::options! {
+    /// What to measure.
+    CbcgSuite {
+        /// Device. On several GPUs scaling is measured too.
+        device: DeviceChoice = DeviceChoice::Cpu,
+        /// Generated problems on a grid, `NAME:NXxNYxNZ[,…]`; none stands for the paper's case.
+        systems: Vec<String> = Vec::new(),
+        /// Factor on the number of cells of the paper's case, 256×128×512. Default: 1 on a GPU, 1/64 on a CPU.
+        scale: Option<f64> = None,
+        /// Folder for `cbcg.txt`, `cbcg.json` and `cbcg.html`; nothing is written without one.
+        out: Option<PathBuf> = None,
+        /// Samples of a kernel; at least 20 for figures that are quoted.
+        repetitions: usize = 20,
+        /// Samples of a whole solve. Default: 5 on a GPU, 3 on a CPU.
+        solves: Option<usize> = None,
+        /// Most iterations.
+        iterations: usize = 50_000,
+        /// Threads on a CPU; 0 means all cores.
+        threads: usize = 0,
+        /// Ranks that are threads, between which messages are delayed; 0 leaves that part out.
+        ranks: usize = 8,
+        /// What is measured.
+        parts: Vec<Part> = Part::all(),
+        /// Every tile of the paper's Table I and every s from 2 to 16, rather than some.
+        full: bool = false,
     }
 }
 
@@ -163,23 +127,10 @@ fn resized(spec: &str, [x, y, z]: [usize; 3]) -> String {
 /// # Errors
 /// A device or library that is missing (by name), a problem that is no scalar one on a grid, no room, an output file that cannot be
 /// written. A result that fails its check is no error: it is a row without a time, and is listed under `failures`.
-pub fn cbcg(options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
-    if options.repetitions == 0 || options.iterations == 0 || options.solves == Some(0) {
-        return Err(Error::invalid("repetitions, solves and iterations must be at least 1"));
-    }
-    if options.scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
-        return Err(Error::invalid("the scale must be a positive number"));
-    }
-    match &options.device {
-        DeviceChoice::Cpu => run(&CpuPlatform::new(options.threads), options, progress),
-        #[cfg(feature = "cuda")]
-        DeviceChoice::Cuda(gpus) => {
-            let first = gpus.first().ok_or_else(|| Error::invalid("no GPU is named"))?;
-            run(&crate::cuda::CudaPlatform::open(*first)?, options, progress)
-        }
-        #[cfg(not(feature = "cuda"))]
-        DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),
-    }
+pub fn cbcg(options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let counts = [options.repetitions, options.iterations, options.solves.unwrap_or(1)];
+    options::check("repetitions, solves and iterations", &counts, options.scale)?;
+    options::on_device!(options, |p| run(p, options, progress))
 }
 
 /// What a device has beside Krylith's own.
@@ -210,12 +161,11 @@ struct Found {
     solves: Vec<solves::Row>,
 }
 
-fn run<P: Ground>(p: &P, options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport>
+fn run<P: Ground>(p: &P, options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<Report>
 where
     P::Space: TileFactors,
 {
-    let gpu = options.device != DeviceChoice::Cpu;
-    let scale = options.scale.unwrap_or(if gpu { 1.0 } else { 1.0 / 64.0 });
+    let scale = options.device.scale(options.scale);
     let specs = match options.systems.is_empty() {
         true => vec![resized("poisson-multiphase", crate::systems::scaled(CELLS, scale))],
         false => options.systems.clone(),
@@ -223,12 +173,12 @@ where
     progress("measuring the bandwidth that rooflines are made of");
     let roof = kernels::Roof { bandwidth: p.bandwidth()?, peak: p.peak() };
     let mut made = report::Made {
-        meta: json!({
-            "schema": 1, "suite": "cbcg", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-            "device": p.describe(), "scale": scale, "repetitions": options.repetitions, "rtol": RTOL,
-            "seconds_since_epoch": std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-        }),
+        meta: meta(
+            "cbcg",
+            &options.command,
+            p.describe(),
+            json!({ "scale": scale, "repetitions": options.repetitions, "rtol": RTOL }),
+        ),
         roof,
         found: Vec::new(),
         scaling: Vec::new(),

@@ -3,8 +3,7 @@
 use super::network::{DELAYS, Network};
 use super::solves::{Row, Scaled};
 use super::{Found, kernels};
-use crate::okp::OkpReport;
-use krylith_plot::html::{Table, page};
+use crate::publish::{Pages, Report, error, facts, number, outcome, percent, rows_of, sizes};
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
@@ -17,248 +16,169 @@ pub(super) struct Made {
     pub network: Option<Network>,
 }
 
-/// A number, or a dash where nothing was timed.
-fn number(x: f64, digits: usize) -> String {
-    if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
-}
-
-fn outcome(check: &Result<f64, String>) -> Value {
-    match check {
-        Ok(error) => json!({ "ok": true, "error": error }),
-        Err(text) => json!({ "ok": false, "message": text }),
-    }
-}
-
-/// A row of dashes that ends in a word.
-fn wrong(name: &str, columns: usize) -> Vec<String> {
-    let mut line = vec![name.to_string()];
-    line.resize(columns - 1, "–".into());
-    line.push("WRONG".into());
-    line
-}
-
-pub(super) fn make(made: &Made) -> OkpReport {
-    let (mut tables, mut failures, mut pictures) = (Vec::new(), Vec::new(), Vec::new());
+pub(super) fn make(made: &Made) -> Report {
+    let (mut meta, mut pages) = (made.meta.clone(), Pages::default());
     let mut systems = Vec::new();
     for found in &made.found {
-        let kernels = kernels(&made.roof, found, &mut tables, &mut failures);
-        let solves = solves(found, &mut tables, &mut failures);
-        let curves: Vec<(String, &[f64])> = found
-            .solves
-            .iter()
-            .filter(|row| row.ours && row.check.is_ok())
-            .map(|row| (row.name.clone(), row.residuals.as_slice()))
-            .collect();
+        let kernels = kernels(&made.roof, found, &mut pages);
+        let solves = solves(found, &mut pages);
+        let right = found.solves.iter().filter(|row| row.ours && row.check.is_ok());
+        let curves: Vec<_> = right.map(|row| (row.name.clone(), row.residuals.as_slice())).collect();
         if !curves.is_empty() {
             let title = format!("{}: relative residual", found.spec);
-            pictures.push((title.clone(), svg::curves(&title, &curves)));
+            pages.picture(title, |title| svg::curves(title, &curves));
         }
         systems
             .push(json!({ "system": found.spec, "grid": found.grid, "kernels": kernels, "solves": solves }));
     }
-    let mut meta = made.meta.clone();
     meta["systems"] = json!(systems);
-    meta["scaling"] = scaling(&made.scaling, &mut tables, &mut failures);
-    meta["network"] =
-        made.network.as_ref().map_or(Value::Null, |network| delays(network, &mut tables, &mut failures));
-    let bandwidth = made.roof.bandwidth;
-    meta["bandwidth"] = json!({ "kind": bandwidth.0, "bytes_per_second": bandwidth.1 });
+    meta["scaling"] = scaling(&made.scaling, &mut pages);
+    meta["network"] = made.network.as_ref().map_or(Value::Null, |network| delays(network, &mut pages));
+    let (kind, bytes) = made.roof.bandwidth;
+    meta["bandwidth"] = json!({ "kind": kind, "bytes_per_second": bytes });
     meta["peak_flops"] = json!(made.roof.peak);
-    meta["failures"] = json!(failures);
-    let name = meta["device"]["name"].as_str().unwrap_or("unknown").to_string();
-    let mut facts = vec![
-        format!(
-            "{name}; {} bandwidth {:.0} GB/s, of which rooflines are made",
-            bandwidth.0,
-            bandwidth.1 / 1e9
-        ),
-        format!("{} samples of a kernel, median (minimum–maximum)", meta["repetitions"]),
-        format!("{}", meta["device"]),
-        format!("command: {}", meta["command"].as_str().unwrap_or("")),
-    ];
-    facts.extend(failures.iter().map(|f| format!("FAILED, not timed: {f}")));
-    let text: String = facts
-        .iter()
-        .map(|f| format!("{f}\n"))
-        .chain(tables.iter().map(|t| format!("\n{}", t.text())))
-        .collect();
-    let html = page("Krylith: P-CG and P-CBCG", &facts, &pictures, &tables);
-    OkpReport { tables: text, json: meta, html, failures, files: Vec::new() }
+    let first = format!("; {kind} bandwidth {:.0} GB/s, of which rooflines are made", bytes / 1e9);
+    let more = format!("{} samples of a kernel, median (minimum–maximum)", meta["repetitions"]);
+    pages.report("P-CG and P-CBCG", facts(&meta, &first, vec![more]), meta)
 }
 
 /// The paper's Table III.
-fn kernels(
-    roof: &kernels::Roof,
-    found: &Found,
-    tables: &mut Vec<Table>,
-    failures: &mut Vec<String>,
-) -> Vec<Value> {
-    let header = [
-        "kernel",
-        "flop/cell",
-        "byte/cell",
-        "flop/byte",
-        "roofline, ns/cell",
-        "ns/cell",
-        "Gflop/s",
-        "share of roofline",
-        "paper: flop, byte, share",
-    ];
-    let mut out = Table::new(format!("{}: kernels", found.spec), &header);
-    let mut json = Vec::new();
-    for row in &found.kernels {
-        let (cells, roofline) = (row.cells as f64, roof.seconds(row));
-        let seconds = row.samples.median() / cells;
-        let paper = row.paper.map_or("–".into(), |[f, b, share]| format!("{f}, {b}, {share:.2}"));
-        match &row.check {
-            Ok(_) => out.rows.push(vec![
-                row.name.clone(),
-                number(row.flops, 1),
-                number(row.bytes, 1),
-                number(row.flops / row.bytes, 2),
-                number(1e9 * roofline, 4),
-                row.samples.text(1e9 / cells),
-                number(1e-9 * row.flops / seconds, 0),
-                number(roofline / seconds, 3),
-                paper,
-            ]),
-            Err(message) => {
-                failures.push(format!("{}: {message}", found.spec));
-                out.rows.push(wrong(&row.name, header.len()));
-            }
-        }
-        json.push(json!({
+fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
+    type Row = kernels::Row;
+    let seconds = |row: &Row| row.samples.median() / row.cells as f64;
+    let paper = |row: &Row| row.paper.map_or("–".into(), |[f, b, share]| format!("{f}, {b}, {share:.2}"));
+    pages.fail(&format!("{}: ", found.spec), found.kernels.iter().map(|row| &row.check));
+    pages.tables.push(
+        rows_of(format!("{}: kernels", found.spec), &found.kernels)
+            .checked(|row| &row.check, 1)
+            .column("kernel", |row| row.name.clone())
+            .column("flop/cell", |row| number(row.flops, 1))
+            .column("byte/cell", |row| number(row.bytes, 1))
+            .column("flop/byte", |row| number(row.flops / row.bytes, 2))
+            .column("roofline, ns/cell", |row| number(1e9 * roof.seconds(row), 4))
+            .column("ns/cell", |row| row.samples.text(1e9 / row.cells as f64))
+            .column("Gflop/s", |row| number(1e-9 * row.flops / seconds(row), 0))
+            .column("share of roofline", |row| number(roof.seconds(row) / seconds(row), 3))
+            .column("paper: flop, byte, share", paper)
+            .table(),
+    );
+    let one = |row: &Row| {
+        json!({
             "name": row.name, "flops_per_cell": row.flops, "bytes_per_cell": row.bytes, "cells": row.cells,
-            "roofline_seconds_per_cell": roofline, "seconds": row.samples.json(), "share": roofline / seconds,
-            "paper": row.paper, "check": outcome(&row.check),
-        }));
-    }
-    tables.push(out);
-    json
+            "roofline_seconds_per_cell": roof.seconds(row), "seconds": row.samples.json(),
+            "share": roof.seconds(row) / seconds(row), "paper": row.paper, "check": outcome(&row.check),
+        })
+    };
+    found.kernels.iter().map(one).collect()
 }
 
 /// Table I and Fig. 4 in numbers: everything that ran to the tolerance.
-fn solves(found: &Found, tables: &mut Vec<Table>, failures: &mut Vec<String>) -> Vec<Value> {
-    let header = [
-        "",
-        "iterations",
-        "sums an iteration",
-        "set-up, s",
-        "solve, s",
-        "µs an iteration",
-        "× first, with set-up",
-        "residual",
-    ];
-    let mut out = Table::new(format!("{}: solves", found.spec), &header);
+fn solves(found: &Found, pages: &mut Pages) -> Value {
     let whole = |row: &Row| row.setup + row.samples.median();
     // The first of those that are not ours is what speed-ups are counted from; on a CPU the first.
     let base = found.solves.iter().find(|row| !row.ours).or(found.solves.first()).map_or(f64::NAN, whole);
-    let mut json = Vec::new();
-    for row in &found.solves {
-        let (seconds, iterations) = (row.samples.median(), row.iterations.max(1) as f64);
-        match &row.check {
-            Ok(residual) => out.rows.push(vec![
-                row.name.clone(),
-                row.iterations.to_string(),
-                if row.ours { number(row.reductions as f64 / iterations, 2) } else { "–".into() },
-                number(row.setup, 4),
-                row.samples.text(1.0),
-                number(1e6 * seconds / iterations, 1),
-                number(base / whole(row), 2),
-                format!("{residual:.1e}"),
-            ]),
-            Err(message) => {
-                // What a baseline cannot solve is a finding; what Krylith cannot is a failure.
-                if row.ours {
-                    failures.push(format!("{}: {message}", found.spec));
-                }
-                out.rows.push(wrong(&row.name, header.len()));
-            }
-        }
-        json.push(json!({
+    let each = |row: &Row, count: f64| count / row.iterations.max(1) as f64;
+    let sums = |row: &Row| if row.ours { number(each(row, row.reductions as f64), 2) } else { "–".into() };
+    // What a baseline cannot solve is a finding; what Krylith cannot is a failure.
+    let ours = found.solves.iter().filter(|row| row.ours);
+    pages.fail(&format!("{}: ", found.spec), ours.map(|row| &row.check));
+    pages.tables.push(
+        rows_of(format!("{}: solves", found.spec), &found.solves)
+            .checked(|row| &row.check, 1)
+            .column("", |row| row.name.clone())
+            .column("iterations", |row| row.iterations.to_string())
+            .column("sums an iteration", sums)
+            .column("set-up, s", |row| number(row.setup, 4))
+            .column("solve, s", |row| row.samples.text(1.0))
+            .column("µs an iteration", |row| number(each(row, 1e6 * row.samples.median()), 1))
+            .column("× first, with set-up", |row| number(base / whole(row), 2))
+            .column("residual", |row| error(&row.check, 1))
+            .table(),
+    );
+    let one = |row: &Row| {
+        json!({
             "name": row.name, "ours": row.ours, "iterations": row.iterations, "reductions": row.reductions,
             "setup_seconds": row.setup, "seconds": row.samples.json(), "residuals": row.residuals,
             "check": outcome(&row.check),
-        }));
-    }
-    tables.push(out);
-    json
+        })
+    };
+    found.solves.iter().map(one).collect()
 }
 
-fn scaling(rows: &[Scaled], tables: &mut Vec<Table>, failures: &mut Vec<String>) -> Value {
+fn scaling(rows: &[Scaled], pages: &mut Pages) -> Value {
     if rows.is_empty() {
         return Value::Null;
     }
-    let header = ["", "cells", "GPUs", "iterations", "µs an iteration", "× one GPU", "exposed", "residual"];
-    let mut out = Table::new("Several GPUs", &header);
     let each = |s: &Scaled| s.row.samples.median() / s.row.iterations.max(1) as f64;
-    let mut json = Vec::new();
-    for s in rows {
+    let one = |s: &Scaled| {
         let same = |o: &&Scaled| o.series == s.series && o.row.name == s.row.name && o.gpus == 1;
-        let one = rows.iter().find(same).map_or(f64::NAN, each);
-        let weak = s.series == "weak";
-        // The same work on each GPU: what one more GPU adds is exchange and waiting.
-        let exposed = if weak && s.gpus > 1 { (each(s) - one) / each(s) } else { f64::NAN };
-        let speedup = one / each(s) * if weak { s.gpus as f64 } else { 1.0 };
-        match &s.row.check {
-            Ok(residual) => out.rows.push(vec![
-                format!("{}, {}", s.series, s.row.name),
-                format!("{}×{}×{}", s.grid[0], s.grid[1], s.grid[2]),
-                s.gpus.to_string(),
-                s.row.iterations.to_string(),
-                number(1e6 * each(s), 1),
-                number(speedup, 2),
-                if exposed.is_finite() { format!("{:.1} %", 100.0 * exposed) } else { "–".into() },
-                format!("{residual:.1e}"),
-            ]),
-            Err(message) => {
-                failures.push(format!("{} scaling on {} GPUs: {message}", s.series, s.gpus));
-                out.rows.push(wrong(&s.row.name, header.len()));
-            }
-        }
-        json.push(json!({
-            "series": s.series, "gpus": s.gpus, "grid": s.grid, "name": s.row.name, "iterations": s.row.iterations,
-            "seconds": s.row.samples.json(), "speedup": speedup, "exposed": exposed, "check": outcome(&s.row.check),
-        }));
+        rows.iter().find(same).map_or(f64::NAN, each)
+    };
+    let weak = |s: &Scaled| s.series == "weak";
+    // The same work on each GPU: what one more GPU adds is exchange and waiting.
+    let exposed = |s: &Scaled| if weak(s) && s.gpus > 1 { (each(s) - one(s)) / each(s) } else { f64::NAN };
+    let speedup = |s: &Scaled| one(s) / each(s) * if weak(s) { s.gpus as f64 } else { 1.0 };
+    let exposed_text =
+        |s: &Scaled| if exposed(s).is_finite() { percent(exposed(s), 1) } else { "–".into() };
+    for s in rows {
+        pages.fail(&format!("{} scaling on {} GPUs: ", s.series, s.gpus), [&s.row.check]);
     }
-    tables.push(out);
-    json!(json)
+    pages.tables.push(
+        rows_of("Several GPUs", rows)
+            .checked(|s| &s.row.check, 1)
+            .column("", |s| format!("{}, {}", s.series, s.row.name))
+            .column("cells", |s| sizes(s.grid))
+            .column("GPUs", |s| s.gpus.to_string())
+            .column("iterations", |s| s.row.iterations.to_string())
+            .column("µs an iteration", |s| number(1e6 * each(s), 1))
+            .column("× one GPU", |s| number(speedup(s), 2))
+            .column("exposed", exposed_text)
+            .column("residual", |s| error(&s.row.check, 1))
+            .table(),
+    );
+    let json = |s: &Scaled| {
+        json!({
+            "series": s.series, "gpus": s.gpus, "grid": s.grid, "name": s.row.name, "iterations": s.row.iterations,
+            "seconds": s.row.samples.json(), "speedup": speedup(s), "exposed": exposed(s), "check": outcome(&s.row.check),
+        })
+    };
+    rows.iter().map(json).collect()
 }
 
 /// Seconds by delay, measured and predicted, and from which delay on a method is faster than the first.
-fn delays(network: &Network, tables: &mut Vec<Table>, failures: &mut Vec<String>) -> Value {
-    let mut header: Vec<String> = ["", "iterations", "messages an iteration"].map(String::from).into();
-    header.extend(DELAYS.map(|delay| format!("{delay} µs: ms (predicted)")));
-    header.push("faster than the first from".into());
-    let names: Vec<&str> = header.iter().map(String::as_str).collect();
-    let title = format!("{}: {} ranks, delayed messages; whole solves", network.spec, network.ranks);
-    let mut out = Table::new(title, &names);
-    let mut json = Vec::new();
-    for row in &network.rows {
-        let first = &network.rows[0];
-        let ahead = |delay: &usize| row.seconds.get(*delay) < first.seconds.get(*delay);
-        let from = (0..DELAYS.len()).find(|&d| (d..DELAYS.len()).all(|d| ahead(&d)));
-        match &row.check {
-            Ok(_) => {
-                let mut line = vec![row.method.clone(), row.iterations.to_string(), number(row.messages, 2)];
-                line.extend(row.seconds.iter().enumerate().map(|(d, seconds)| {
-                    format!("{} ({})", number(1e3 * seconds, 1), number(1e3 * row.predicted(d), 1))
-                }));
-                line.push(from.map_or("–".into(), |d| format!("{} µs", DELAYS[d])));
-                out.rows.push(line);
-            }
-            Err(message) => {
-                failures.push(message.clone());
-                out.rows.push(wrong(&row.method, header.len()));
-            }
+fn delays(network: &Network, pages: &mut Pages) -> Value {
+    type Row = super::network::Row;
+    let first = &network.rows[0];
+    let from = |row: &Row| {
+        let ahead = |delay: usize| row.seconds.get(delay) < first.seconds.get(delay);
+        (0..DELAYS.len()).find(|&d| (d..DELAYS.len()).all(ahead)).map(|d| DELAYS[d])
+    };
+    let cells = |delay: usize| {
+        move |row: &Row| {
+            let measured = row.seconds.get(delay).map_or(f64::NAN, |seconds| 1e3 * seconds);
+            format!("{} ({})", number(measured, 1), number(1e3 * row.predicted(delay), 1))
         }
+    };
+    let title = format!("{}: {} ranks, delayed messages; whole solves", network.spec, network.ranks);
+    pages.fail("", network.rows.iter().map(|row| &row.check));
+    let mut lines = rows_of(title, &network.rows)
+        .checked(|row| &row.check, 1)
+        .column("", |row| row.method.clone())
+        .column("iterations", |row| row.iterations.to_string())
+        .column("messages an iteration", |row| number(row.messages, 2));
+    for (d, delay) in DELAYS.into_iter().enumerate() {
+        lines = lines.column(format!("{delay} µs: ms (predicted)"), cells(d));
+    }
+    let last = |row: &Row| from(row).map_or("–".into(), |delay| format!("{delay} µs"));
+    pages.tables.push(lines.column("faster than the first from", last).table());
+    let one = |row: &Row| {
         let predicted: Vec<f64> = (0..row.seconds.len()).map(|d| row.predicted(d)).collect();
-        json.push(json!({
+        json!({
             "method": row.method, "iterations": row.iterations, "messages_per_iteration": row.messages,
             "delays_us": DELAYS, "seconds": row.seconds, "predicted_seconds": predicted,
-            "faster_from_us": from.map(|d| DELAYS[d]), "check": outcome(&row.check),
-        }));
-    }
-    tables.push(out);
-    json!({ "system": network.spec, "ranks": network.ranks, "methods": json })
+            "faster_from_us": from(row), "check": outcome(&row.check),
+        })
+    };
+    let methods: Value = network.rows.iter().map(one).collect();
+    json!({ "system": network.spec, "ranks": network.ranks, "methods": methods })
 }

@@ -1,7 +1,8 @@
 //! Whole solves, from x = 0 to the tolerance: Krylith by its options, and the vendor's libraries.
 
 use super::{Case, CbcgSuite, Ground, Part, RTOL, none, resized};
-use crate::okp::DeviceChoice;
+use crate::options::DeviceChoice;
+use crate::publish::Check;
 use crate::samples::Samples;
 use krylith::{Options, Problem, Result, Solver};
 use std::time::Instant;
@@ -19,7 +20,7 @@ pub(super) struct Row {
     pub reductions: usize,
     pub residuals: Vec<f64>,
     /// ‖b − A x‖/‖b‖ at the end, recomputed on the host, or what went wrong.
-    pub check: std::result::Result<f64, String>,
+    pub check: Check,
 }
 
 /// Tiles as large as those of the paper's Table I (16×32×4 to 8×8×1 cells), as far as a warp takes them: at most 32 lines along x.
@@ -50,18 +51,6 @@ pub(super) fn shapes(options: &CbcgSuite) -> Vec<[usize; 3]> {
 /// Steps of P-CBCG.
 const STEPS: [usize; 8] = [2, 3, 4, 6, 8, 10, 12, 16];
 
-/// `device=…` of some of the GPUs, or of the CPU.
-fn device(options: &CbcgSuite, count: usize) -> String {
-    match &options.device {
-        DeviceChoice::Cpu if options.threads == 0 => "device=cpu".into(),
-        DeviceChoice::Cpu => format!("device=cpu threads={}", options.threads),
-        DeviceChoice::Cuda(gpus) => {
-            let list: Vec<String> = gpus.iter().take(count).map(usize::to_string).collect();
-            format!("device=cuda:{}", list.join(","))
-        }
-    }
-}
-
 /// What is tried, as options.
 fn candidates(options: &CbcgSuite) -> Vec<String> {
     let mut all: Vec<String> =
@@ -87,12 +76,12 @@ pub(super) fn measure<P: Ground>(
     options: &CbcgSuite,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>> {
-    let rounds = options.solves.unwrap_or(if options.device == DeviceChoice::Cpu { 3 } else { 5 });
+    let rounds = options.solves.unwrap_or(if options.device.is_gpu() { 5 } else { 3 });
     let mut rows = Vec::new();
     let candidates = if options.parts.contains(&Part::Solves) { candidates(options) } else { Vec::new() };
     for text in candidates {
         progress(&text);
-        rows.push(ours(case, &text, &device(options, 1), options.iterations, rounds));
+        rows.push(ours(case, &text, &options.device.options(1, options.threads), options.iterations, rounds));
     }
     let vendor = match options.parts.contains(&Part::Vendor) {
         true => p.vendor(case, options.iterations)?,
@@ -210,19 +199,14 @@ pub(super) fn scaling(
 ) -> Result<Vec<Scaled>> {
     let (grid, mut rows) = (Case::new(spec)?.grid, Vec::new());
     for (series, weak) in [("strong", false), ("weak", true)] {
-        for gpus in crate::okp::counts(options.device.gpus().len()) {
+        for gpus in crate::options::counts(options.device.gpus().len()) {
             let [x, y, z] = grid;
             let grid = [x, y, if weak { z * gpus } else { z }];
             let case = Case::new(&resized(spec, grid))?;
             for text in ["method=cg precond=block-jacobi", "method=cbcg:s=12 precond=block-jacobi"] {
                 progress(&format!("{series} scaling: {text} on {gpus} GPUs, {x}×{y}×{} cells", grid[2]));
-                let row = ours(
-                    &case,
-                    text,
-                    &device(options, gpus),
-                    options.iterations,
-                    options.solves.unwrap_or(3),
-                );
+                let device = options.device.options(gpus, options.threads);
+                let row = ours(&case, text, &device, options.iterations, options.solves.unwrap_or(3));
                 rows.push(Scaled { series, gpus, grid, row });
             }
         }

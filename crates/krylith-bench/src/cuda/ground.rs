@@ -1,9 +1,9 @@
 //! The GPUs that `krylith bench links` measures.
 
 use crate::links::{Ground, Make, Way};
+use krylith::Result;
 use krylith::comm::Communicator;
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
-use krylith::{Error, Result};
 use std::sync::Arc;
 
 /// GPUs of this host, one a rank.
@@ -13,11 +13,7 @@ impl Gpus {
     /// # Errors
     /// A GPU that is not there, or is named twice.
     pub fn open(gpus: &[usize]) -> Result<Self> {
-        if let Some((i, gpu)) = gpus.iter().enumerate().find(|(i, gpu)| gpus[..*i].contains(gpu)) {
-            return Err(Error::invalid(format!(
-                "GPU {gpu} is named twice (at {i}); each rank needs its own"
-            )));
-        }
+        crate::options::apart(gpus)?;
         gpus.iter().map(|&gpu| Device::open(gpu)).collect::<Result<_>>().map(Self)
     }
 }

@@ -7,8 +7,8 @@
 
 use super::{BOX, Ildu0Options, RTOL};
 use crate::cuda::CudaPlatform;
-use crate::okp::OkpReport;
 use crate::platform::Platform;
+use crate::publish::{Pages, Report, meta, number, percent, rows_of, sizes};
 use crate::samples::Samples;
 use krylith::comm::{Communicator, Team, largest};
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
@@ -18,8 +18,7 @@ use krylith::partition::{Part, Subdomains, distribute};
 use krylith::precond::{Ildu, IlduOptions};
 use krylith::space::Space;
 use krylith::{Error, Outcome, Result, Stop, Store};
-use krylith_plot::html::{Table, page};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -47,11 +46,7 @@ struct Run {
 ///
 /// # Errors
 /// A GPU or library that is missing, no room, an output file that cannot be written.
-pub(super) fn run(
-    gpus: &[usize],
-    options: &Ildu0Options,
-    progress: &mut dyn FnMut(&str),
-) -> Result<OkpReport> {
+pub(super) fn run(gpus: &[usize], options: &Ildu0Options, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let p = CudaPlatform::open(gpus[0])?;
     let (describe, (_, bandwidth)) = (p.describe(), p.bandwidth()?);
     drop(p);
@@ -60,8 +55,8 @@ pub(super) fn run(
         // Whole layers of boxes for every number of GPUs.
         let mut grid = crate::systems::scaled(grid, options.scale.unwrap_or(1.0));
         grid[2] = grid[2].next_multiple_of(BOX[2] * gpus.len());
-        for count in crate::okp::counts(gpus.len()) {
-            progress(&format!("{}×{}×{} points, b = {BLOCK}, on {count} GPUs", grid[0], grid[1], grid[2]));
+        for count in crate::options::counts(gpus.len()) {
+            progress(&format!("{} points, b = {BLOCK}, on {count} GPUs", sizes(grid)));
             if !grid[2].is_multiple_of(BOX[2] * count) {
                 continue;
             }
@@ -75,8 +70,7 @@ pub(super) fn run(
             runs.push(run);
         }
     }
-    let failures: Vec<String> = runs.iter().filter_map(|r| r.check.as_ref().err().cloned()).collect();
-    let mut made = report(&runs, bandwidth, describe, options, gpus, failures);
+    let mut made = report(&runs, bandwidth, describe, options, gpus);
     made.write(options.out.as_deref(), "ildu0")?;
     Ok(made)
 }
@@ -145,7 +139,7 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Ildu0Options, comm: Arc<dyn Comm
     comm.sum(&mut bytes)?;
     let check = match outcome {
         Outcome::Converged => Ok(()),
-        other => Err(format!("{x}×{y}×{z} on {} GPUs: {}", comm.size(), other.name())),
+        other => Err(format!("{} on {} GPUs: {}", sizes(grid), comm.size(), other.name())),
     };
     let gpus = comm.size();
     Ok(Run { gpus, grid, application, solve, residuals, true_residual, sums, bytes: bytes[0], check })
@@ -153,7 +147,7 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Ildu0Options, comm: Arc<dyn Comm
 
 /// The same as on one GPU, to rounding.
 fn agree(one: &Run, run: &Run) -> std::result::Result<(), String> {
-    let what = format!("{}×{}×{} on {} GPUs", run.grid[0], run.grid[1], run.grid[2], run.gpus);
+    let what = format!("{} on {} GPUs", sizes(run.grid), run.gpus);
     for (a, b) in one.sums.iter().zip(run.sums) {
         if !((a - b).abs() <= 1e-10 * one.sums[0].abs()) {
             return Err(format!("{what}: an application sums to {b:e}, on one GPU to {a:e}"));
@@ -171,57 +165,36 @@ fn agree(one: &Run, run: &Run) -> std::result::Result<(), String> {
     }
 }
 
-fn report(
-    runs: &[Run],
-    bandwidth: f64,
-    describe: serde_json::Value,
-    options: &Ildu0Options,
-    gpus: &[usize],
-    failures: Vec<String>,
-) -> OkpReport {
-    let mut table = Table::new(
-        "ILDU(0) on boxes of 16×16×8 points, b = 3, and BiCGSTAB to 1e-8 with it",
-        &[
-            "grid",
-            "GPUs",
-            "application, ms",
-            "share of read",
-            "× one GPU",
-            "BiCGSTAB, s",
-            "iterations",
-            "µs an iteration",
-            "× one GPU, an iteration",
-            "true residual",
-        ],
-    );
+fn report(runs: &[Run], bandwidth: f64, describe: Value, options: &Ildu0Options, gpus: &[usize]) -> Report {
     let iterations = |r: &Run| r.residuals.len().saturating_sub(1).max(1);
-    for r in runs {
-        let grid = format!("{}×{}×{}", r.grid[0], r.grid[1], r.grid[2]);
-        if let Err(why) = &r.check {
-            table.rows.push(vec![grid, r.gpus.to_string(), format!("FAILED: {why}")]);
-            continue;
+    let one = |r: &Run, of: &dyn Fn(&Run) -> f64| runs.iter().find(|o| o.grid == r.grid).map_or(f64::NAN, of);
+    let application = |r: &Run| r.application.median();
+    let iteration = |r: &Run| r.solve.median() / iterations(r) as f64;
+    let title = "ILDU(0) on boxes of 16×16×8 points, b = 3, and BiCGSTAB to 1e-8 with it";
+    let mut out = rows_of(title, runs)
+        .column("grid", |r| sizes(r.grid))
+        .column("GPUs", |r| r.gpus.to_string())
+        .column("application, ms", |r| r.application.text(1e3))
+        .column("share of read", |r| percent(r.bytes / r.gpus as f64 / application(r) / bandwidth, 1))
+        .column("× one GPU", |r| number(one(r, &application) / application(r), 2))
+        .column("BiCGSTAB, s", |r| r.solve.text(1.0))
+        .column("iterations", |r| iterations(r).to_string())
+        .column("µs an iteration", |r| number(iteration(r) * 1e6, 1))
+        .column("× one GPU, an iteration", |r| number(one(r, &iteration) / iteration(r), 2))
+        .column("true residual", |r| format!("{:.1e}", r.true_residual))
+        .table();
+    let mut pages = Pages::default();
+    for (run, line) in runs.iter().zip(&mut out.rows) {
+        if let Err(why) = &run.check {
+            line.truncate(2);
+            line.push(format!("FAILED: {why}"));
+            pages.failures.push(why.clone());
         }
-        let Some(one) = runs.iter().find(|o| o.grid == r.grid) else { continue };
-        let of = |r: &Run| r.solve.median() / iterations(r) as f64;
-        let share = r.bytes / r.gpus as f64 / r.application.median() / bandwidth;
-        table.rows.push(vec![
-            grid,
-            r.gpus.to_string(),
-            r.application.text(1e3),
-            format!("{:.1} %", 100.0 * share),
-            format!("{:.2}", one.application.median() / r.application.median()),
-            r.solve.text(1.0),
-            iterations(r).to_string(),
-            format!("{:.1}", of(r) * 1e6),
-            format!("{:.2}", of(one) / of(r)),
-            format!("{:.1e}", r.true_residual),
-        ]);
     }
+    pages.tables.push(out);
+    let name = describe["name"].as_str().unwrap_or("unknown");
     let facts = vec![
-        format!(
-            "{}, GPUs {gpus:?}; a thread each in one process",
-            describe["name"].as_str().unwrap_or("unknown")
-        ),
+        format!("{name}, GPUs {gpus:?}; a thread each in one process"),
         format!("read bandwidth of one GPU {:.0} GB/s, of which every share is taken", bandwidth * 1e-9),
         format!(
             "{} samples of an application, each the mean of {ROW} in a row; of the slowest rank, median \
@@ -230,16 +203,16 @@ fn report(
         ),
         format!("command: {}", options.command),
     ];
-    let json = json!({
-        "schema": 1, "suite": "ildu0", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-        "device": describe, "gpus": gpus, "read_bandwidth": bandwidth, "rtol": RTOL, "failures": failures,
-        "runs": runs.iter().map(|r| json!({
+    let run = |r: &Run| {
+        json!({
             "gpus": r.gpus, "grid": r.grid, "block": BLOCK, "application": r.application.json(),
             "solve": r.solve.json(), "iterations": iterations(r), "residuals": r.residuals,
             "true_residual": r.true_residual, "bytes": r.bytes, "sums": r.sums,
-        })).collect::<Vec<_>>(),
+        })
+    };
+    let more = json!({
+        "gpus": gpus, "read_bandwidth": bandwidth, "rtol": RTOL, "runs": runs.iter().map(run).collect::<Value>(),
     });
-    let tables = format!("{}\n\n{}", facts.join("\n"), table.text());
-    let html = page("ILDU(0) on several GPUs", &facts, &[], &[table]);
-    OkpReport { tables, json, html, failures, files: Vec::new() }
+    let meta = meta("ildu0", &options.command, describe, more);
+    pages.report("ILDU(0) on several GPUs", facts, meta)
 }

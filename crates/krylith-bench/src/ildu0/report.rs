@@ -2,306 +2,212 @@
 
 use super::measure::{Found, Row, Solve};
 use super::{Of, Solves};
-use crate::okp::OkpReport;
-use krylith_plot::html::{Table, page};
+use crate::publish::{Pages, Report, error, facts, label, number, outcome, percent, rows_of};
+use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
-/// A number, or a dash where nothing was timed.
-fn number(x: f64, digits: usize) -> String {
-    if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
+/// What is reported of one lower solve and of a whole application.
+const PARTS: [(&str, bool); 2] = [("one lower solve", false), ("one application of L, D and U", true)];
+
+/// The rows of one of them.
+fn of_part(found: &Found, all: bool) -> Vec<&Row> {
+    found.rows.iter().filter(|row| (row.solves == Solves::All) == all).collect()
 }
 
-fn outcome(check: &Result<f64, String>) -> Value {
-    match check {
-        Ok(error) => json!({ "ok": true, "error": error }),
-        Err(text) => json!({ "ok": false, "message": text }),
-    }
-}
-
-fn label(name: &str, notes: &str) -> String {
-    if notes.is_empty() { name.into() } else { format!("{name} [{notes}]") }
-}
-
-pub(super) fn make(bandwidth: (&'static str, f64), found: &[Found], mut meta: Value) -> OkpReport {
-    let mut failures: Vec<String> = Vec::new();
-    let mut tables = vec![matrices(found)];
+pub(super) fn make(bandwidth: (&'static str, f64), found: &[Found], mut meta: Value) -> Report {
+    let mut pages = Pages { tables: vec![matrices(found)], ..Pages::default() };
     let mut cases = Vec::new();
     for case in found {
-        failures.extend(case.failures.iter().map(|f| format!("{}: {f}", case.name)));
-        let lower = |r: &&Row| r.solves != Solves::All;
-        let parts: [(&str, Vec<&Row>); 2] = [
-            ("one lower solve", case.rows.iter().filter(lower).collect()),
-            ("one application of L, D and U", case.rows.iter().filter(|r| !lower(r)).collect()),
-        ];
+        pages.failures.extend(case.failures.iter().map(|f| format!("{}: {f}", case.name)));
         let mut applications = Vec::new();
-        for (what, rows) in parts.iter().filter(|p| !p.1.is_empty()) {
-            let title = format!("{}: {what}", case.name);
-            applications.extend(table(&case.name, title, rows, bandwidth, &mut tables, &mut failures));
+        for (what, all) in PARTS {
+            let rows = of_part(case, all);
+            if !rows.is_empty() {
+                applications.extend(table(case, what, &rows, bandwidth, &mut pages));
+            }
         }
-        let solves = solves(case, &mut tables, &mut failures);
-        setups(case, &mut tables);
+        let solves = solves(case, &mut pages);
+        pages.tables.push(
+            rows_of(format!("{}: set-up", case.name), &case.setups)
+                .column("", |setup| setup.name.clone())
+                .column("ms", |setup| setup.samples.text(1e3))
+                .table(),
+        );
+        let setups = case.setups.iter().map(|s| json!({ "name": s.name, "seconds": s.samples.json() }));
         cases.push(json!({
             "name": case.name, "system": case.spec, "grid": case.grid, "box": case.size, "block": case.block,
             "block_rows": case.block_rows, "blocks": case.blocks, "dropped": case.dropped,
             "subdomains": case.subdomains, "levels": case.levels, "applications": applications, "bicgstab": solves,
-            "setup": case.setups.iter().map(|s| json!({ "name": s.name, "seconds": s.samples.json() }))
-                .collect::<Vec<_>>(),
+            "setup": setups.collect::<Value>(),
         }));
+        pictures(case, &mut pages);
     }
     let (means, summary) = means(found);
     if found.len() > 1 {
-        tables.insert(1, means);
+        pages.tables.insert(1, means);
     }
-    let name = meta["device"]["name"].as_str().unwrap_or("unknown").to_string();
-    let mut facts = vec![
-        format!(
-            "{name}; {} bandwidth {:.0} GB/s, of which every share is taken",
-            bandwidth.0,
-            bandwidth.1 / 1e9
-        ),
-        format!("{} samples each, median (minimum–maximum)", meta["repetitions"]),
-        format!("{}", meta["device"]),
-        format!("command: {}", meta["command"].as_str().unwrap_or("")),
-    ];
-    facts.extend(failures.iter().map(|f| format!("FAILED, not timed: {f}")));
-    let text: String = facts
-        .iter()
-        .map(|f| format!("{f}\n"))
-        .chain(tables.iter().map(|t| format!("\n{}", t.text())))
-        .collect();
-    let html = page("Krylith: ILDU(0) on subdomains, and BiCGSTAB", &facts, &pictures(found), &tables);
-    meta["bandwidth"] = json!({ "kind": bandwidth.0, "bytes_per_second": bandwidth.1 });
+    let (kind, bytes) = bandwidth;
+    let first = format!("; {kind} bandwidth {:.0} GB/s, of which every share is taken", bytes / 1e9);
+    let more = format!("{} samples each, median (minimum–maximum)", meta["repetitions"]);
+    meta["bandwidth"] = json!({ "kind": kind, "bytes_per_second": bytes });
     meta["cases"] = json!(cases);
     meta["geometric_means"] = json!(summary);
-    meta["failures"] = json!(failures);
-    OkpReport { tables: text, json: meta, html, failures, files: Vec::new() }
+    pages.report("ILDU(0) on subdomains, and BiCGSTAB", facts(&meta, &first, vec![more]), meta)
 }
 
 /// Seconds of the first baseline on a matrix over `seconds`.
-fn over(rows: &[Row], of: Of, seconds: f64) -> f64 {
-    let base = rows.iter().find(|r| r.of == of && r.solves == Solves::All && !r.ours);
-    base.map_or(f64::NAN, |r| r.alone.median()) / seconds
+fn over<'r>(mut rows: impl Iterator<Item = &'r Row>, of: Of, seconds: f64) -> f64 {
+    rows.find(|r| r.of == of && !r.ours).map_or(f64::NAN, |r| r.alone.median()) / seconds
 }
 
 /// Geometric means over the matrices of whatever ran on all of them: applications over the baselines, solves over the
 /// first solver.
 fn means(found: &[Found]) -> (Table, Vec<Value>) {
-    let header = ["", "application, × baseline, whole", "× baseline, decomposed", "BiCGSTAB, × first"];
-    let mut out = Table::new(format!("Geometric means over {} matrices", found.len()), &header);
     let mean = |factors: Vec<Option<f64>>| {
         let all = factors.iter().map(|f| f.map_or(f64::NAN, f64::ln)).sum::<f64>();
         (all / factors.len().max(1) as f64).exp()
     };
-    let mut json = Vec::new();
-    let names = found.first().map_or(&[][..], |f| &f.rows).iter().filter(|r| r.solves == Solves::All);
-    for name in names.map(|r| &r.name) {
-        let rows: Vec<Option<&Row>> = found
-            .iter()
-            .map(|f| f.rows.iter().find(|r| r.name == *name && r.solves == Solves::All))
-            .collect();
-        if rows.iter().any(Option::is_none) {
+    let named = |f: &'_ Found, name: &str| -> Option<f64> {
+        of_part(f, true).iter().find(|r| r.name == name).map(|r| r.alone.median())
+    };
+    let mut rows: Vec<(&String, [f64; 3])> = Vec::new();
+    for name in found.first().map_or(Vec::new(), |f| of_part(f, true)).iter().map(|r| &r.name) {
+        if found.iter().any(|f| named(f, name).is_none()) {
             continue; // block sizes have different libraries
         }
-        let applications = [Of::Whole, Of::Decomposed].map(|of| {
-            let pairs = found.iter().zip(&rows);
-            mean(pairs.map(|(f, r)| r.map(|r| over(&f.rows, of, r.alone.median()))).collect())
-        });
-        let solves = mean(
-            found
-                .iter()
-                .map(|f| {
-                    let own = f.solves.iter().find(|s| s.name == *name)?;
-                    Some(f.solves.first()?.samples.median() / own.samples.median())
-                })
-                .collect(),
-        );
-        let [whole, decomposed] = applications;
-        out.rows.push(vec![name.clone(), number(whole, 2), number(decomposed, 2), number(solves, 2)]);
-        json.push(json!({
+        let application = |of: Of| {
+            let one = |f: &Found| Some(over(of_part(f, true).into_iter(), of, named(f, name)?));
+            mean(found.iter().map(one).collect())
+        };
+        let solve = |f: &Found| {
+            let own = f.solves.iter().find(|s| s.name == *name)?;
+            Some(f.solves.first()?.samples.median() / own.samples.median())
+        };
+        let solves = mean(found.iter().map(solve).collect());
+        rows.push((name, [application(Of::Whole), application(Of::Decomposed), solves]));
+    }
+    let json = |(name, [whole, decomposed, solves]): &(&String, [f64; 3])| {
+        json!({
             "name": name, "application_over_whole": whole, "application_over_decomposed": decomposed,
             "bicgstab_over_first": solves,
-        }));
-    }
-    (out, json)
+        })
+    };
+    let out = rows_of(format!("Geometric means over {} matrices", found.len()), &rows)
+        .column("", |row| row.0.clone())
+        .column("application, × baseline, whole", |row| number(row.1[0], 2))
+        .column("× baseline, decomposed", |row| number(row.1[1], 2))
+        .column("BiCGSTAB, × first", |row| number(row.1[2], 2))
+        .table();
+    (out, rows.iter().map(json).collect())
 }
 
 /// The paper's Table 5.4, with the levels.
 fn matrices(found: &[Found]) -> Table {
-    let header = [
-        "",
-        "block rows",
-        "nonzeros",
-        "subdomains",
-        "rows of each",
-        "nonzeros kept",
-        "dropped",
-        "levels of L",
-        "of U",
-    ];
-    let mut out = Table::new("What cutting into boxes drops", &header);
-    for case in found {
-        let (bb, dropped) = (case.block * case.block, case.dropped as f64 / case.blocks.max(1) as f64);
-        out.rows.push(vec![
-            case.name.clone(),
-            case.block_rows.to_string(),
-            (case.blocks * bb).to_string(),
-            case.subdomains.to_string(),
-            case.size.iter().product::<usize>().min(case.block_rows).to_string(),
-            ((case.blocks - case.dropped) * bb).to_string(),
-            format!("{:.2} %", 100.0 * dropped),
-            case.levels[0].to_string(),
-            case.levels[1].to_string(),
-        ]);
-    }
-    out
+    let of_each = |c: &Found| c.size.iter().product::<usize>().min(c.block_rows);
+    let numbers = |c: &Found, blocks: usize| (blocks * c.block * c.block).to_string();
+    rows_of("What cutting into boxes drops", found)
+        .column("", |c| c.name.clone())
+        .column("block rows", |c| c.block_rows.to_string())
+        .column("nonzeros", |c| numbers(c, c.blocks))
+        .column("subdomains", |c| c.subdomains.to_string())
+        .column("rows of each", |c| of_each(c).to_string())
+        .column("nonzeros kept", |c| numbers(c, c.blocks - c.dropped))
+        .column("dropped", |c| percent(c.dropped as f64 / c.blocks.max(1) as f64, 2))
+        .column("levels of L", |c| c.levels[0].to_string())
+        .column("of U", |c| c.levels[1].to_string())
+        .table()
 }
 
 /// The paper's Tables 5.2 and 5.3.
 fn table(
-    case: &str,
-    title: String,
+    case: &Found,
+    what: &str,
     rows: &[&Row],
-    bandwidth: (&'static str, f64),
-    tables: &mut Vec<Table>,
-    failures: &mut Vec<String>,
+    (kind, bandwidth): (&'static str, f64),
+    pages: &mut Pages,
 ) -> Vec<Value> {
-    let share = format!("share of {}", bandwidth.0);
-    let header = [
-        "",
-        "ms",
-        "after other data, ms",
-        "MB",
-        &share,
-        "× baseline, whole",
-        "× baseline, decomposed",
-        "error",
-    ];
-    let mut out = Table::new(title, &header);
-    let base = |of: Of| {
-        let row = rows.iter().find(|r| r.of == of && !r.ours);
-        row.map_or(f64::NAN, |r| r.alone.median())
-    };
-    let (whole, decomposed) = (base(Of::Whole), base(Of::Decomposed));
-    let mut json = Vec::new();
-    for row in rows {
-        let seconds = row.alone.median();
-        let fraction = row.bytes as f64 / seconds / bandwidth.1;
-        match &row.check {
-            Ok(error) => out.rows.push(vec![
-                label(&row.name, &row.notes),
-                row.alone.text(1e3),
-                row.cold.text(1e3),
-                number(row.bytes as f64 / 1e6, 0),
-                format!("{} %", number(100.0 * fraction, 1)),
-                number(whole / seconds, 2),
-                number(decomposed / seconds, 2),
-                format!("{error:.0e}"),
-            ]),
-            Err(message) => {
-                failures.push(format!("{case}: {message}"));
-                let mut line = vec![label(&row.name, &row.notes)];
-                line.resize(header.len() - 1, "–".into());
-                line.push("WRONG".into());
-                out.rows.push(line);
-            }
-        }
-        json.push(json!({
+    let share = |row: &Row| row.bytes as f64 / row.alone.median() / bandwidth;
+    let speedup = |row: &Row, of: Of| over(rows.iter().copied(), of, row.alone.median());
+    pages.fail(&format!("{}: ", case.name), rows.iter().map(|row| &row.check));
+    pages.tables.push(
+        rows_of(format!("{}: {what}", case.name), rows.iter().copied())
+            .checked(|row| &row.check, 1)
+            .column("", |row| label(&row.name, &row.notes))
+            .column("ms", |row| row.alone.text(1e3))
+            .column("after other data, ms", |row| row.cold.text(1e3))
+            .column("MB", |row| number(row.bytes as f64 / 1e6, 0))
+            .column(format!("share of {kind}"), |row| percent(share(row), 1))
+            .column("× baseline, whole", |row| number(speedup(row, Of::Whole), 2))
+            .column("× baseline, decomposed", |row| number(speedup(row, Of::Decomposed), 2))
+            .column("error", |row| error(&row.check, 0))
+            .table(),
+    );
+    let one = |row: &&Row| {
+        json!({
             "name": row.name, "notes": row.notes, "ours": row.ours,
             "matrix": if row.of == Of::Whole { "whole" } else { "decomposed" },
             "part": if row.solves == Solves::All { "all" } else { "lower" },
             "bytes": row.bytes, "check": outcome(&row.check), "alone": row.alone.json(), "cold": row.cold.json(),
-            "bandwidth_fraction": fraction, "speedup_whole": whole / seconds,
-            "speedup_decomposed": decomposed / seconds,
-        }));
-    }
-    tables.push(out);
-    json
+            "bandwidth_fraction": share(row), "speedup_whole": speedup(row, Of::Whole),
+            "speedup_decomposed": speedup(row, Of::Decomposed),
+        })
+    };
+    rows.iter().map(one).collect()
 }
 
 /// After how many solves the dearer set-up has paid for itself; None: never.
 fn break_even(solve: &Solve, base: &Solve) -> Option<u64> {
     let (saved, paid) = (base.samples.median() - solve.samples.median(), solve.setup - base.setup);
-    match saved > 0.0 {
-        true => Some((paid / saved).max(0.0).ceil().max(1.0) as u64),
-        false => None,
-    }
+    (saved > 0.0).then(|| (paid / saved).max(0.0).ceil().max(1.0) as u64)
 }
 
 /// The paper's Tables 5.5 and 5.6.
-fn solves(case: &Found, tables: &mut Vec<Table>, failures: &mut Vec<String>) -> Vec<Value> {
-    let header = ["", "iterations", "solve, s", "set-up, s", "× first", "pays after", "true residual"];
-    let mut out = Table::new(format!("{}: BiCGSTAB", case.name), &header);
-    let mut json = Vec::new();
-    for solve in &case.solves {
-        let [least, most] = solve.iterations;
-        let iterations = if least == most { format!("{most}") } else { format!("{least}–{most}") };
-        let base = &case.solves[0];
-        let speedup = base.samples.median() / solve.samples.median();
-        let pays = if std::ptr::eq(solve, base) { None } else { break_even(solve, base) };
-        match &solve.check {
-            Ok(end) => out.rows.push(vec![
-                solve.name.clone(),
-                iterations,
-                solve.samples.text(1.0),
-                number(solve.setup, 3),
-                number(speedup, 2),
-                pays.map_or("–".into(), |n| format!("{n} solves")),
-                format!("{end:.1e}"),
-            ]),
-            Err(message) => {
-                failures.push(format!("{}: {message}", case.name));
-                let mut line = vec![solve.name.clone(), iterations];
-                line.resize(header.len() - 1, "–".into());
-                line.push("WRONG".into());
-                out.rows.push(line);
-            }
-        }
-        json.push(json!({
+fn solves(case: &Found, pages: &mut Pages) -> Value {
+    let Some(base) = case.solves.first() else { return json!([]) };
+    let iterations = |solve: &Solve| match solve.iterations {
+        [least, most] if least == most => most.to_string(),
+        [least, most] => format!("{least}–{most}"),
+    };
+    let speedup = |solve: &Solve| base.samples.median() / solve.samples.median();
+    let pays = |solve: &Solve| break_even(solve, base).filter(|_| !std::ptr::eq(solve, base));
+    pages.fail(&format!("{}: ", case.name), case.solves.iter().map(|solve| &solve.check));
+    pages.tables.push(
+        rows_of(format!("{}: BiCGSTAB", case.name), &case.solves)
+            .checked(|solve| &solve.check, 2)
+            .column("", |solve| solve.name.clone())
+            .column("iterations", iterations)
+            .column("solve, s", |solve| solve.samples.text(1.0))
+            .column("set-up, s", |solve| number(solve.setup, 3))
+            .column("× first", |solve| number(speedup(solve), 2))
+            .column("pays after", |solve| pays(solve).map_or("–".into(), |n| format!("{n} solves")))
+            .column("true residual", |solve| error(&solve.check, 1))
+            .table(),
+    );
+    let one = |solve: &Solve| {
+        json!({
             "name": solve.name, "ours": solve.ours, "iterations": solve.iterations, "seconds": solve.samples.json(),
-            "setup_seconds": solve.setup, "speedup": speedup, "pays_after_solves": pays,
+            "setup_seconds": solve.setup, "speedup": speedup(solve), "pays_after_solves": pays(solve),
             "residuals": solve.residuals, "check": outcome(&solve.check),
-        }));
-    }
-    if !case.solves.is_empty() {
-        tables.push(out);
-    }
-    json
+        })
+    };
+    case.solves.iter().map(one).collect()
 }
 
-fn setups(case: &Found, tables: &mut Vec<Table>) {
-    let mut out = Table::new(format!("{}: set-up", case.name), &["", "ms"]);
-    for setup in &case.setups {
-        out.rows.push(vec![setup.name.clone(), setup.samples.text(1e3)]);
-    }
-    tables.push(out);
-}
-
-fn pictures(found: &[Found]) -> Vec<(String, String)> {
-    let mut pictures = Vec::new();
-    for case in found {
-        for (what, all) in [("one lower solve", false), ("one application of L, D and U", true)] {
-            let bars: Vec<(String, Vec<f64>)> = case
-                .rows
-                .iter()
-                .filter(|r| r.check.is_ok() && (r.solves == Solves::All) == all)
-                .map(|r| (r.name.clone(), vec![1e6 * r.alone.median()]))
-                .collect();
-            if !bars.is_empty() {
-                let title = format!("{}: {what}", case.name);
-                let picture = svg::stacked_bars(&title, "µs", &["time"], &bars);
-                pictures.push((title, picture));
-            }
-        }
-        let curves: Vec<(String, &[f64])> =
-            case.solves.iter().map(|s| (s.name.clone(), s.residuals.as_slice())).collect();
-        if !curves.is_empty() {
-            let title = format!("{}: relative residual of BiCGSTAB", case.name);
-            let picture = svg::curves(&title, &curves);
-            pictures.push((title, picture));
+fn pictures(case: &Found, pages: &mut Pages) {
+    for (what, all) in PARTS {
+        let right = of_part(case, all).into_iter().filter(|row| row.check.is_ok());
+        let bars: Vec<_> = right.map(|r| (r.name.clone(), vec![1e6 * r.alone.median()])).collect();
+        if !bars.is_empty() {
+            let title = format!("{}: {what}", case.name);
+            pages.picture(title, |title| svg::stacked_bars(title, "µs", &["time"], &bars));
         }
     }
-    pictures
+    let curves: Vec<_> = case.solves.iter().map(|s| (s.name.clone(), s.residuals.as_slice())).collect();
+    if !curves.is_empty() {
+        let title = format!("{}: relative residual of BiCGSTAB", case.name);
+        pages.picture(title, |title| svg::curves(title, &curves));
+    }
 }
 
 #[cfg(test)]

@@ -12,98 +12,61 @@ mod updates;
 pub(crate) mod ways;
 
 use crate::answer::{Ground, Repeats};
-use crate::okp::{DeviceChoice, OkpReport};
+use crate::options::{self, DeviceChoice};
+use crate::publish::{Report, meta};
 use krylith::{Error, Result};
 use measure::{Found, How};
 use report::{Made, OneCore, Scaled};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// A part of the suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Single systems, with every way.
-    Table,
-    /// Iterations and seconds against size.
-    Growth,
-    /// New values and a solve, again and again.
-    Updates,
-    /// One core of the host.
-    Cpu,
-    /// More and more GPUs.
-    Scaling,
-}
-
-impl Part {
-    /// All of them, with their names.
-    pub const ALL: [(Part, &'static str); 5] = [
-        (Part::Table, "table"),
-        (Part::Growth, "growth"),
-        (Part::Updates, "updates"),
-        (Part::Cpu, "cpu"),
-        (Part::Scaling, "scaling"),
-    ];
-}
-
-impl std::str::FromStr for Part {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        crate::part_named(&Part::ALL, text)
+options::parts! {
+    /// A part of the suite.
+    Part {
+        /// Single systems, with every way.
+        Table = "table",
+        /// Iterations and seconds against size.
+        Growth = "growth",
+        /// New values and a solve, again and again.
+        Updates = "updates",
+        /// One core of the host.
+        Cpu = "cpu",
+        /// More and more GPUs.
+        Scaling = "scaling",
     }
 }
 
-/// What to measure.
-#[derive(Debug, Clone)]
-pub struct MultilevelSuite {
-    /// Device. On several GPUs scaling is measured too; everything else runs on the first.
-    pub device: DeviceChoice,
-    /// Factor on the numbers of nodes. Default: 1 on a GPU, 1/64 on a CPU.
-    pub scale: Option<f64>,
-    /// Systems of the table: names of the suite `answer`, generated problems, matrix files; none stands for the five with targets.
-    pub systems: Vec<String>,
-    /// Ways, as options; none stands for a list of them.
-    pub ways: Vec<String>,
-    /// All combinations of coarsening, smoother, cycle and precision, and the largest sizes.
-    pub full: bool,
-    /// Times that each way is taken after the first; medians count.
-    pub rounds: usize,
-    /// ‖b − A x‖/‖b‖ that is wanted.
-    pub rtol: f64,
-    /// Seconds of iterating after which a solve is given up.
-    pub limit: f64,
-    /// New values in a row.
-    pub updates: usize,
-    /// Threads on a CPU; 0 means all cores.
-    pub threads: usize,
-    /// What is measured.
-    pub parts: Vec<Part>,
-    /// Folder of SPE10's permeabilities.
-    pub rock: Option<PathBuf>,
-    /// Folder for `multilevel.txt`, `.md`, `.json`, `.html`, `multilevel-targets.json` and a picture for each figure; nothing is
-    /// written without one.
-    pub out: Option<PathBuf>,
-    /// How the program was called, for the record.
-    pub command: String,
-}
-
-impl Default for MultilevelSuite {
-    fn default() -> Self {
-        Self {
-            device: DeviceChoice::Cpu,
-            scale: None,
-            systems: Vec::new(),
-            ways: Vec::new(),
-            full: false,
-            rounds: 5,
-            rtol: 1e-8,
-            limit: 60.0,
-            updates: 100,
-            threads: 0,
-            parts: Part::ALL.map(|(part, _)| part).to_vec(),
-            rock: std::env::var_os("KRYLITH_SPE10").map(PathBuf::from),
-            out: None,
-            command: crate::command_line(),
-        }
+options::options! {
+    /// What to measure.
+    MultilevelSuite {
+        /// Device. On several GPUs scaling is measured too; everything else runs on the first.
+        device: DeviceChoice = DeviceChoice::Cpu,
+        /// Factor on the numbers of nodes. Default: 1 on a GPU, 1/64 on a CPU.
+        scale: Option<f64> = None,
+        /// Systems of the table: names of the suite `answer`, generated problems, matrix files; none stands for the five with
+        /// targets.
+        systems: Vec<String> = Vec::new(),
+        /// Ways, as options; none stands for a list of them.
+        ways: Vec<String> = Vec::new(),
+        /// All combinations of coarsening, smoother, cycle and precision, and the largest sizes.
+        full: bool = false,
+        /// Times that each way is taken after the first; medians count.
+        rounds: usize = 5,
+        /// ‖b − A x‖/‖b‖ that is wanted.
+        rtol: f64 = 1e-8,
+        /// Seconds of iterating after which a solve is given up.
+        limit: f64 = 60.0,
+        /// New values in a row.
+        updates: usize = 100,
+        /// Threads on a CPU; 0 means all cores.
+        threads: usize = 0,
+        /// What is measured.
+        parts: Vec<Part> = Part::all(),
+        /// Folder of SPE10's permeabilities.
+        rock: Option<PathBuf> = std::env::var_os("KRYLITH_SPE10").map(PathBuf::from),
+        /// Folder for `multilevel.txt`, `.md`, `.json`, `.html`, `multilevel-targets.json` and a picture for each figure;
+        /// nothing is written without one.
+        out: Option<PathBuf> = None,
     }
 }
 
@@ -115,29 +78,19 @@ const BUDGET: f64 = 60.0;
 /// # Errors
 /// A device that is missing, a word that names no system, an output file that cannot be written. A way that is refused or does not
 /// converge is no error: it is a row with the reason. Of `auto` and the default hierarchy that is listed under `failures` too.
-pub fn multilevel(options: &MultilevelSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
-    if options.rounds == 0 || options.updates == 0 {
-        return Err(Error::invalid("rounds and updates must be at least 1"));
-    }
-    if options.scale.is_some_and(|s| !(s.is_finite() && s > 0.0))
-        || !(options.rtol > 0.0 && options.limit > 0.0)
-    {
-        return Err(Error::invalid("the scale, the tolerance and the time limit must be positive numbers"));
+pub fn multilevel(options: &MultilevelSuite, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    options::check("rounds and updates", &[options.rounds, options.updates], options.scale)?;
+    if !(options.rtol > 0.0 && options.limit > 0.0) {
+        return Err(Error::invalid("the tolerance and the time limit must be positive numbers"));
     }
     let ground = Ground::open(&options.device, options.threads)?;
-    let scale = options.scale.unwrap_or(if ground.is_gpu() { 1.0 } else { 1.0 / 64.0 });
+    let scale = options.device.scale(options.scale);
     let suite = Suite { options, ground: &ground, scale };
-    let mut made = Made {
-        gpu: ground.is_gpu(),
-        meta: json!({
-            "schema": 1, "suite": "multilevel", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-            "device": ground.describe(), "scale": scale, "rounds": options.rounds, "rtol": options.rtol,
-            "limit_seconds": options.limit,
-            "seconds_since_epoch": std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-        }),
-        ..Made::default()
-    };
+    let more = json!({
+        "scale": scale, "rounds": options.rounds, "rtol": options.rtol, "limit_seconds": options.limit,
+    });
+    let meta = meta("multilevel", &options.command, ground.describe(), more);
+    let mut made = Made { gpu: ground.is_gpu(), meta, ..Made::default() };
     let folder = options.out.as_deref();
     let wanted = |part| options.parts.contains(&part);
     // Systems may be large: what there is by now stays if a later one is interrupted.
@@ -167,7 +120,7 @@ pub fn multilevel(options: &MultilevelSuite, progress: &mut dyn FnMut(&str)) -> 
     }
     let gpus = options.device.gpus().len();
     if wanted(Part::Scaling) && gpus > 1 {
-        for count in crate::okp::counts(gpus) {
+        for count in crate::options::counts(gpus) {
             made.scaling.extend(suite.scaling(count, progress)?);
             report::write(&made, folder)?;
         }
@@ -261,8 +214,7 @@ impl Suite<'_> {
 
     /// The same rows on each GPU, and the same rows on all together.
     fn scaling(&self, count: usize, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
-        let gpus: Vec<String> = self.options.device.gpus().iter().take(count).map(usize::to_string).collect();
-        let how = self.on(&format!("cuda:{}", gpus.join(",")), 0);
+        let how = self.on(&self.options.device.text(count), 0);
         let mut all = Vec::new();
         for (series, [x, y, z]) in systems::scaled_sizes(count, self.scale) {
             let spec = format!("laplace:{x}x{y}x{z}");

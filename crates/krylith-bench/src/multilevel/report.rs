@@ -5,8 +5,7 @@ use super::targets::{CORES, GOALS, efficiency, targets};
 use super::updates::Updates;
 use super::{systems, ways};
 use crate::answer::report::{ms, way_json};
-use crate::okp::OkpReport;
-use crate::publish::{Figure, Published, Target, number, summary};
+use crate::publish::{Figure, Pages, Published, Report, Target, number, rows_of, summary};
 use crate::samples::Samples;
 use krylith::Result;
 use krylith_plot::html::Table;
@@ -48,38 +47,36 @@ pub(super) struct Made {
 }
 
 /// The report and its files.
-pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<OkpReport> {
+pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     make(made).write("multilevel", folder)
 }
 
 fn make(made: &Made) -> Published {
-    let (mut tables, mut figures, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     let goals = targets(made);
-    tables.push(summary(&goals));
+    let mut pages = Pages { tables: vec![summary(&goals)], ..Pages::default() };
     for found in &made.table {
-        tables.push(single(found, made.gpu));
-        figures.extend(parts(found));
-        failures.extend(lost(found));
+        pages.tables.push(single(found, made.gpu));
+        pages.figures.extend(parts(found));
+        pages.failures.extend(lost(found));
     }
     for series in made.growth.iter().filter(|series| !series.is_empty()) {
-        tables.push(growth(series));
-        figures.extend(over_size(series));
-        failures.extend(series.iter().flat_map(lost));
+        pages.tables.push(growth(series));
+        pages.figures.extend(over_size(series));
+        pages.failures.extend(series.iter().flat_map(lost));
     }
     if !made.updates.is_empty() {
-        tables.push(updates(&made.updates));
-        let failed = made.updates.iter().filter_map(|u| Some((u, u.failure.as_ref()?)));
-        failures.extend(
-            failed.filter(|(u, _)| is_ours(&u.way)).map(|(u, why)| format!("{}, {}: {why}", u.name, u.way)),
-        );
+        pages.tables.push(updates(&made.updates));
+        let ours = made.updates.iter().filter(|u| is_ours(&u.way));
+        let failed = ours.filter_map(|u| Some(format!("{}, {}: {}", u.name, u.way, u.failure.as_ref()?)));
+        pages.failures.extend(failed);
     }
     for one in &made.cpu {
-        tables.push(one_core(one));
-        failures.extend(lost(&one.found));
+        pages.tables.push(one_core(one));
+        pages.failures.extend(lost(&one.found));
     }
     if !made.scaling.is_empty() {
-        tables.push(scaling(&made.scaling));
-        failures.extend(made.scaling.iter().flat_map(|one| lost(&one.found)));
+        pages.tables.push(scaling(&made.scaling));
+        pages.failures.extend(made.scaling.iter().flat_map(|one| lost(&one.found)));
     }
     let mut json = made.meta.clone();
     json["table"] = made.table.iter().map(found_json).collect();
@@ -89,7 +86,6 @@ fn make(made: &Made) -> Published {
     json["cpu"] = made.cpu.iter().map(cpu_json).collect();
     json["scaling"] = made.scaling.iter().map(|one| scaling_json(&made.scaling, one)).collect();
     json["targets"] = goals.iter().map(Target::json).collect();
-    json["failures"] = json!(failures);
     let facts = vec![
         json["device"]["name"].as_str().unwrap_or("unknown device").to_string(),
         format!(
@@ -99,7 +95,7 @@ fn make(made: &Made) -> Published {
         ),
         format!("command: {}", json["command"].as_str().unwrap_or("")),
     ];
-    Published { title: "Coarse levels", facts, tables, figures, json, failures }
+    Published { title: "Coarse levels", facts, pages, json }
 }
 
 /// True of ways that must find an answer: what is picked, and what a user gets who asks for a hierarchy.
@@ -134,69 +130,55 @@ fn single(found: &Found, gpu: bool) -> Table {
             goal.setting
         );
     }
-    let (from, other) = match gpu {
-        true => ("in all, from device arrays", "in all, from host arrays"),
-        false => ("in all", ""),
-    };
-    let mut header = vec!["way", "set-up", "solve", from];
-    header.extend((!other.is_empty()).then_some(other));
-    header.extend([
-        "× the fastest",
-        "iterations",
-        "levels",
-        "operator complexity",
-        "grid complexity",
-        "device MB",
-        "residual",
-    ]);
-    let mut out = Table::new(title, &header);
+    let from = if gpu { "in all, from device arrays" } else { "in all" };
     let fastest = found.fastest(|_| true).map_or(f64::NAN, Row::total);
-    for row in &found.rows {
-        if let Some(why) = row.failure() {
-            let mut cells = vec![format!("{}: no answer, {why}", row.text)];
-            cells.resize(header.len(), "–".into());
-            out.rows.push(cells);
-            continue;
-        }
-        let levels = row.levels();
-        let mut cells = vec![label(row), ms(row.setup()), ms(row.solve()), ms(row.total())];
-        if gpu {
-            cells.push(row.host.as_ref().map_or("–".into(), |way| ms(way.totals().median())));
-        }
-        let residual = row.main().map_or(f64::NAN, |way| way.residual);
-        cells.extend([
-            number(row.total() / fastest, 2),
-            number(row.iterations(), 0),
-            count(levels.levels, 0),
-            count(levels.operators, 2),
-            count(levels.grids, 2),
-            count(levels.memory.map(|bytes| bytes as f64 / 1e6), 0),
-            format!("{residual:.1e}"),
-        ]);
-        out.rows.push(cells);
-    }
-    out
+    let over = |row: &Row| number(row.total() / fastest, 2);
+    let host = |row: &Row| row.host.as_ref().map_or("–".into(), |way| ms(way.totals().median()));
+    let residual = |row: &Row| format!("{:.1e}", row.main().map_or(f64::NAN, |way| way.residual));
+    let lines = rows_of(title, &found.rows)
+        .broken(|row| row.failure().is_some(), 1, "–")
+        .column("way", label)
+        .column("set-up", |row| ms(row.setup()))
+        .column("solve", |row| ms(row.solve()))
+        .column(from, |row| ms(row.total()));
+    let lines = if gpu { lines.column("in all, from host arrays", host) } else { lines };
+    lines
+        .column("× the fastest", over)
+        .column("iterations", |row| number(row.iterations(), 0))
+        .column("levels", |row| count(row.levels().levels, 0))
+        .column("operator complexity", |row| count(row.levels().operators, 2))
+        .column("grid complexity", |row| count(row.levels().grids, 2))
+        .column("device MB", megabytes)
+        .column("residual", residual)
+        .table()
 }
 
-/// The way with what was picked for it.
+/// The bytes on the device.
+fn megabytes(row: &Row) -> String {
+    count(row.levels().memory.map(|bytes| bytes as f64 / 1e6), 0)
+}
+
+/// The way with what was picked for it, or why it has no answer.
 fn label(row: &Row) -> String {
-    match row.means() {
-        "" => row.text.clone(),
-        means => format!("{} ({means})", row.text),
+    match (row.failure(), row.means()) {
+        (Some(why), _) => format!("{}: no answer, {why}", row.text),
+        (None, "") => row.text.clone(),
+        (None, means) => format!("{} ({means})", row.text),
     }
+}
+
+/// Every way of every system.
+fn ways_of<'r>(all: impl IntoIterator<Item = &'r Found>) -> Vec<(&'r Found, &'r Row)> {
+    all.into_iter().flat_map(|found| found.rows.iter().map(move |row| (found, row))).collect()
 }
 
 /// Set-up and solve of every way that has an answer, one above the other.
 fn parts(found: &Found) -> Option<Figure> {
-    let bars: Vec<(String, Vec<f64>)> = found
-        .rows
-        .iter()
-        .filter(|row| row.total().is_finite())
-        .map(|row| {
-            let (setup, solve) = (row.setup(), row.solve());
-            (row.text.clone(), [setup, solve, row.total() - setup - solve].map(|s| 1e3 * s.max(0.0)).to_vec())
-        })
-        .collect();
+    let bar = |row: &Row| {
+        let (setup, solve) = (row.setup(), row.solve());
+        (row.text.clone(), [setup, solve, row.total() - setup - solve].map(|s| 1e3 * s.max(0.0)).to_vec())
+    };
+    let bars: Vec<_> = found.rows.iter().filter(|row| row.total().is_finite()).map(bar).collect();
     let title = format!("{}: set-up and solve", found.spec);
     let svg = svg::stacked_bars(&title, "ms", &["set-up", "solve", "x back"], &bars);
     let file = format!("multilevel-{}-parts.svg", file_name(&found.name));
@@ -210,50 +192,25 @@ fn file_name(name: &str) -> String {
 
 /// One family: a row for each size and way.
 fn growth(series: &[Found]) -> Table {
-    let name = &series[0].name;
-    let header = [
-        "nodes",
-        "unknowns",
-        "way",
-        "iterations",
-        "× the smallest's",
-        "set-up",
-        "solve",
-        "in all",
-        "ns an unknown",
-        "levels",
-        "operator complexity",
-        "device MB",
-    ];
-    let spec = series[0].spec.as_str();
-    let mut out = Table::new(format!("{name}: growth, from {spec} on"), &header);
-    for found in series {
-        for row in &found.rows {
-            let first = series[0].row(&row.text).map_or(f64::NAN, Row::iterations);
-            let mut cells = vec![format!("{}³", found.side), found.unknowns.to_string()];
-            if let Some(why) = row.failure() {
-                cells.push(format!("{}: no answer, {why}", row.text));
-                cells.resize(header.len(), "–".into());
-                out.rows.push(cells);
-                continue;
-            }
-            let levels = row.levels();
-            cells.extend([
-                row.text.clone(),
-                number(row.iterations(), 0),
-                number(row.iterations() / first, 2),
-                ms(row.setup()),
-                ms(row.solve()),
-                ms(row.total()),
-                number(1e9 * row.total() / found.unknowns as f64, 1),
-                count(levels.levels, 0),
-                count(levels.operators, 2),
-                count(levels.memory.map(|bytes| bytes as f64 / 1e6), 0),
-            ]);
-            out.rows.push(cells);
-        }
-    }
-    out
+    let first = |row: &Row| series[0].row(&row.text).map_or(f64::NAN, Row::iterations);
+    let way =
+        |row: &Row| row.failure().map_or(row.text.clone(), |why| format!("{}: no answer, {why}", row.text));
+    let title = format!("{}: growth, from {} on", series[0].name, series[0].spec);
+    rows_of(title, &ways_of(series))
+        .broken(|(_, row)| row.failure().is_some(), 3, "–")
+        .column("nodes", |(found, _)| format!("{}³", found.side))
+        .column("unknowns", |(found, _)| found.unknowns.to_string())
+        .column("way", |(_, row)| way(row))
+        .column("iterations", |(_, row)| number(row.iterations(), 0))
+        .column("× the smallest's", |(_, row)| number(row.iterations() / first(row), 2))
+        .column("set-up", |(_, row)| ms(row.setup()))
+        .column("solve", |(_, row)| ms(row.solve()))
+        .column("in all", |(_, row)| ms(row.total()))
+        .column("ns an unknown", |(found, row)| number(1e9 * row.total() / found.unknowns as f64, 1))
+        .column("levels", |(_, row)| count(row.levels().levels, 0))
+        .column("operator complexity", |(_, row)| count(row.levels().operators, 2))
+        .column("device MB", |(_, row)| megabytes(row))
+        .table()
 }
 
 /// Iterations, and nanoseconds of an unknown, against size.
@@ -283,119 +240,72 @@ fn over_size(series: &[Found]) -> Vec<Figure> {
 }
 
 fn updates(all: &[Updates]) -> Table {
-    let header = [
-        "system",
-        "way",
-        "updates",
-        "update",
-        "update + solve",
-        "last tenth over the first",
-        "memory, last over first",
-        "iterations",
-        "residual",
-    ];
-    let mut out = Table::new("New values and a solve, again and again", &header);
-    for made in all {
-        if let Some(why) = &made.failure {
-            let mut cells = vec![made.name.clone(), format!("{}: {why}", made.way)];
-            cells.resize(header.len(), "–".into());
-            out.rows.push(cells);
-            continue;
-        }
-        let (least, most) = (made.iterations.iter().min(), made.iterations.iter().max());
-        out.rows.push(vec![
-            made.name.clone(),
-            made.way.clone(),
-            made.together.len().to_string(),
-            ms(Samples(made.seconds.clone()).median()),
-            ms(Samples(made.together.clone()).median()),
-            number(made.slower(), 3),
-            number(made.larger(), 4),
-            format!("{}–{}", least.unwrap_or(&0), most.unwrap_or(&0)),
-            format!("{:.1e}", made.residual),
-        ]);
-    }
-    out
+    let way = |u: &Updates| u.failure.as_ref().map_or(u.way.clone(), |why| format!("{}: {why}", u.way));
+    let iterations = |u: &Updates| {
+        let (least, most) = (u.iterations.iter().min(), u.iterations.iter().max());
+        format!("{}–{}", least.unwrap_or(&0), most.unwrap_or(&0))
+    };
+    let median = |seconds: &[f64]| ms(Samples(seconds.to_vec()).median());
+    rows_of("New values and a solve, again and again", all)
+        .broken(|u| u.failure.is_some(), 2, "–")
+        .column("system", |u| u.name.clone())
+        .column("way", way)
+        .column("updates", |u| u.together.len().to_string())
+        .column("update", |u| median(&u.seconds))
+        .column("update + solve", |u| median(&u.together))
+        .column("last tenth over the first", |u| number(u.slower(), 3))
+        .column("memory, last over first", |u| number(u.larger(), 4))
+        .column("iterations", iterations)
+        .column("residual", |u| format!("{:.1e}", u.residual))
+        .table()
 }
 
 /// One core, beside what other libraries took on theirs.
 fn one_core(one: &OneCore) -> Table {
     let OneCore { found, product, .. } = one;
     let title = format!("{} ({}): one core; a product takes {} ms", found.name, found.spec, ms(*product));
-    let header =
-        ["way", "set-up, s", "solve, s", "in all, s", "in products", "iterations", "operator complexity"];
-    let mut out = Table::new(title, &header);
-    for row in &found.rows {
-        if let Some(why) = row.failure() {
-            let mut cells = vec![format!("{}: no answer, {why}", row.text)];
-            cells.resize(header.len(), "–".into());
-            out.rows.push(cells);
-            continue;
-        }
-        out.rows.push(vec![
-            label(row),
-            number(row.setup(), 3),
-            number(row.solve(), 3),
-            number(row.total(), 3),
-            number(row.total() / product, 0),
-            number(row.iterations(), 0),
-            count(row.levels().operators, 2),
-        ]);
-    }
+    let mut out = rows_of(title, &ways_of([found]))
+        .broken(|(_, row)| row.failure().is_some(), 1, "–")
+        .column("way", |(_, row)| label(row))
+        .column("set-up, s", |(_, row)| number(row.setup(), 3))
+        .column("solve, s", |(_, row)| number(row.solve(), 3))
+        .column("in all, s", |(_, row)| number(row.total(), 3))
+        .column("in products", |(_, row)| number(row.total() / product, 0))
+        .column("iterations", |(_, row)| number(row.iterations(), 0))
+        .column("operator complexity", |(_, row)| count(row.levels().operators, 2))
+        .table();
     if let Some(core) = CORES.iter().find(|core| core.name == found.name && one.whole) {
         for (name, [seconds, iterations]) in [
             ("AMGCL, smoothed aggregation, another machine", core.amgcl),
             ("hypre, BoomerAMG, another machine", core.hypre),
         ] {
-            out.rows.push(vec![
-                name.into(),
-                "–".into(),
-                "–".into(),
-                number(seconds, 3),
-                number(seconds / core.product, 0),
-                number(iterations, 0),
-                "–".into(),
-            ]);
+            let numbers = [(seconds, 3), (seconds / core.product, 0), (iterations, 0)];
+            let mut cells = vec![name.into(), "–".into(), "–".into()];
+            cells.extend(numbers.map(|(x, digits)| number(x, digits)));
+            cells.push("–".into());
+            out.rows.push(cells);
         }
     }
     out
 }
 
 fn scaling(all: &[Scaled]) -> Table {
-    let header = [
-        "series",
-        "GPUs",
-        "system",
-        "way",
-        "set-up",
-        "solve",
-        "in all",
-        "iterations",
-        "efficiency of the solve",
-        "efficiency in all",
-    ];
-    let mut out = Table::new("Scaling, from host arrays", &header);
-    for one in all {
-        for row in &one.found.rows {
-            let mut cells = vec![one.series.to_string(), one.gpus.to_string(), one.found.spec.clone()];
-            if let Some(why) = row.failure() {
-                cells.push(format!("{}: no answer, {why}", row.text));
-                cells.resize(header.len(), "–".into());
-            } else {
-                cells.extend([
-                    label(row),
-                    ms(row.setup()),
-                    ms(row.solve()),
-                    ms(row.total()),
-                    number(row.iterations(), 0),
-                    number(efficiency(all, one, row, Row::solve), 3),
-                    number(efficiency(all, one, row, Row::total), 3),
-                ]);
-            }
-            out.rows.push(cells);
-        }
-    }
-    out
+    let rows: Vec<(&Scaled, &Row)> =
+        all.iter().flat_map(|one| one.found.rows.iter().map(move |row| (one, row))).collect();
+    let of = |one: &Scaled, row: &Row, what: fn(&Row) -> f64| number(efficiency(all, one, row, what), 3);
+    rows_of("Scaling, from host arrays", &rows)
+        .broken(|(_, row)| row.failure().is_some(), 4, "–")
+        .column("series", |(one, _)| one.series.to_string())
+        .column("GPUs", |(one, _)| one.gpus.to_string())
+        .column("system", |(one, _)| one.found.spec.clone())
+        .column("way", |(_, row)| label(row))
+        .column("set-up", |(_, row)| ms(row.setup()))
+        .column("solve", |(_, row)| ms(row.solve()))
+        .column("in all", |(_, row)| ms(row.total()))
+        .column("iterations", |(_, row)| number(row.iterations(), 0))
+        .column("efficiency of the solve", |(one, row)| of(one, row, Row::solve))
+        .column("efficiency in all", |(one, row)| of(one, row, Row::total))
+        .table()
 }
 
 fn row_json(row: &Row) -> Value {

@@ -2,11 +2,13 @@
 //! strong scaling at the paper's size and at eight times it, weak scaling at the paper's size a GPU.
 
 use super::gpus_report::{Findings, make};
-use super::{OkpOptions, OkpReport, RESTART, Series, counts};
+use super::{OkpOptions, RESTART, Series};
 use crate::cuda::CudaPlatform;
 use crate::cuda::multi::{Baseline, ours};
 use crate::multi::{Job, Session, Solve, Times, share};
+use crate::options::{apart, counts};
 use crate::platform::Platform;
+use crate::publish::{Check, Report, meta, sizes};
 use crate::samples::{Samples, in_turn};
 use crate::systems::{self, Case, PAPER};
 use krylith::{Error, Result};
@@ -28,7 +30,7 @@ pub(super) struct Row {
     /// Largest difference of the residuals over the first cycle from the reference's.
     pub agreement: f64,
     /// ‖b − A x‖/‖b‖ by a loop on the host, or what went wrong.
-    pub check: std::result::Result<f64, String>,
+    pub check: Check,
 }
 
 impl Row {
@@ -67,24 +69,19 @@ struct Plan {
     iterations: usize,
 }
 
-pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
-    if let Some((i, gpu)) = gpus.iter().enumerate().find(|(i, gpu)| gpus[..*i].contains(gpu)) {
-        return Err(Error::invalid(format!("GPU {gpu} is named twice (at {i}); each rank needs its own")));
-    }
+pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    apart(gpus)?;
     let describe = CudaPlatform::open(gpus[0])?.describe();
     let nccl = krylith::device::cuda::nccl_version();
     let solves = options.solves.unwrap_or(20);
     let plan = Plan { solves, iterations: options.iterations.unwrap_or(300) };
     // Cycles are alike, so two of them a solve tell an iteration's time of the systems that take long.
     let short = Plan { solves, iterations: options.iterations.unwrap_or(2 * RESTART) };
-    let meta = json!({
-        "schema": 1, "suite": "okp", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-        "device": describe, "gpus": gpus, "nccl": nccl.as_ref().ok(), "solves": solves,
-        "iterations": plan.iterations, "iterations_of_other_sizes": short.iterations, "restart": RESTART,
-        "timed_solves": TIMED,
-        "seconds_since_epoch": std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+    let more = json!({
+        "gpus": gpus, "nccl": nccl.as_ref().ok(), "solves": solves, "iterations": plan.iterations,
+        "iterations_of_other_sizes": short.iterations, "restart": RESTART, "timed_solves": TIMED,
     });
+    let meta = meta("okp", &options.command, describe, more);
     let nodes = systems::scaled(PAPER, options.scale.unwrap_or(1.0));
     let mut found = Findings::default();
     if let Err(e) = nccl {
@@ -106,16 +103,9 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
             Experiment { title: format!("Weak scaling, {each} nodes a GPU"), weak: true, runs: vec![first] };
         for count in counts(gpus.len()).into_iter().skip(1) {
             progress(&format!("weak scaling on {count} GPUs"));
-            let case = systems::stokes([x, y, z * count])?;
-            let reference = None;
-            weak.runs.push(solvers(
-                &gpus[..count],
-                &case,
-                [x, y, z * count],
-                &plan,
-                reference,
-                &mut found.notes,
-            )?);
+            let nodes = [x, y, z * count];
+            let case = systems::stokes(nodes)?;
+            weak.runs.push(solvers(&gpus[..count], &case, nodes, &plan, None, &mut found.notes)?);
         }
         found.experiments.push(weak);
         make(&found, meta.clone()).write(options.out.as_deref(), "okp")?;
@@ -138,19 +128,18 @@ fn strong(
     notes: &mut Vec<String>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Experiment> {
-    let [x, y, z] = nodes;
-    progress(&format!("strong scaling: assembling {x}×{y}×{z} nodes"));
+    let grid = sizes(nodes);
+    progress(&format!("strong scaling: assembling {grid} nodes"));
     let case = systems::stokes(nodes)?;
     let mut runs: Vec<Run> = Vec::new();
     for count in counts(gpus.len()) {
-        progress(&format!("strong scaling, {x}×{y}×{z} nodes on {count} GPUs"));
+        progress(&format!("strong scaling, {grid} nodes on {count} GPUs"));
         let sound = runs.iter().flat_map(|r| &r.rows).find(|r| r.check.is_ok());
         let reference = sound.map(|r| r.residuals.clone());
         runs.push(solvers(&gpus[..count], &case, nodes, plan, reference, notes)?);
     }
-    Ok(Experiment {
-        title: format!("Strong scaling, {x}×{y}×{z} = {} nodes", x * y * z), weak: false, runs
-    })
+    let title = format!("Strong scaling, {grid} = {} nodes", nodes.iter().product::<usize>());
+    Ok(Experiment { title, weak: false, runs })
 }
 
 /// Every solver on the same GPUs: checked first, then timed in turn.
@@ -260,18 +249,5 @@ impl Row {
             agreement: f64::NAN,
             check: Err(format!("{name} on {gpus} GPUs: {e}")),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_power_of_two_is_measured_and_all_gpus() {
-        assert_eq!(counts(1), [1]);
-        assert_eq!(counts(2), [1, 2]);
-        assert_eq!(counts(4), [1, 2, 4]);
-        assert_eq!(counts(6), [1, 2, 4, 6]);
     }
 }

@@ -1,11 +1,10 @@
 //! Tables, JSON and the page of the experiments on several GPUs.
 
-use super::OkpReport;
 use super::gpus::{Experiment, Row, Run};
-use super::report::{number, outcome};
 use crate::multi::Times;
-use krylith_plot::html::{Table, page};
+use crate::publish::{Pages, Report, error, facts, number, outcome, percent};
 use krylith_plot::bars::{self, Bars};
+use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
@@ -29,71 +28,56 @@ fn efficiency(e: &Experiment, run: &Run, row: &Row) -> f64 {
     if e.weak { ratio } else { ratio / run.gpus as f64 }
 }
 
-pub(super) fn make(found: &Findings, mut meta: Value) -> OkpReport {
-    let (mut tables, mut failures) = (Vec::new(), Vec::new());
-    for e in &found.experiments {
-        tables.push(times(e, &mut failures));
-        tables.push(speedups(e));
-    }
-    // The first run of weak scaling is that of strong scaling.
-    failures.sort();
-    failures.dedup();
-    let name = meta["device"]["name"].as_str().unwrap_or("unknown").to_string();
-    let text = |key: &str| meta[key].to_string();
-    let mut facts = vec![
-        format!("{name}, GPUs {}; a thread each in one process; NCCL {}", text("gpus"), text("nccl")),
-        format!(
-            "GMRES({}), unpreconditioned, f64; {} iterations a solve at the first size, {} at the others; T_all from {} \
-             solves without instrumentation, median (minimum–maximum) of the slowest rank; parts from {} more, maxima \
-             over ranks, mean: there nothing overlaps, so they may add up to more than T_all",
-            text("restart"),
-            text("iterations"),
-            text("iterations_of_other_sizes"),
-            text("solves"),
-            text("timed_solves")
-        ),
-        format!("{}", meta["device"]),
-        format!("command: {}", meta["command"].as_str().unwrap_or("")),
-    ];
-    facts.extend(found.notes.iter().cloned());
-    facts.extend(failures.iter().map(|f| format!("FAILED, not timed: {f}")));
-    let pictures: Vec<(String, String)> = found.experiments.iter().flat_map(pictures).collect();
-    let text: String = facts
-        .iter()
-        .map(|f| format!("{f}\n"))
-        .chain(tables.iter().map(|t| format!("\n{}", t.text())))
-        .collect();
-    let html = page("Krylith: GMRES(30) on several GPUs", &facts, &pictures, &tables);
-    meta["experiments"] = found.experiments.iter().map(values).collect();
-    meta["notes"] = json!(found.notes);
-    meta["failures"] = json!(failures);
-    OkpReport { tables: text, json: meta, html, failures, files: Vec::new() }
+fn rows(e: &Experiment) -> impl Iterator<Item = (&Run, &Row)> {
+    e.runs.iter().flat_map(|run| run.rows.iter().map(move |row| (run, row)))
 }
 
-fn times(e: &Experiment, failures: &mut Vec<String>) -> Table {
+pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
+    let mut pages = Pages::default();
+    for e in &found.experiments {
+        pages.fail("", rows(e).map(|(_, row)| &row.check));
+        pages.tables.extend([times(e), speedups(e)]);
+        pictures(e, &mut pages);
+    }
+    // The first run of weak scaling is that of strong scaling.
+    pages.failures.sort();
+    pages.failures.dedup();
+    let first = format!(", GPUs {}; a thread each in one process; NCCL {}", meta["gpus"], meta["nccl"]);
+    let how = format!(
+        "GMRES({}), unpreconditioned, f64; {} iterations a solve at the first size, {} at the others; T_all from {} \
+         solves without instrumentation, median (minimum–maximum) of the slowest rank; parts from {} more, maxima \
+         over ranks, mean: there nothing overlaps, so they may add up to more than T_all",
+        meta["restart"],
+        meta["iterations"],
+        meta["iterations_of_other_sizes"],
+        meta["solves"],
+        meta["timed_solves"]
+    );
+    let mut facts = facts(&meta, &first, vec![how]);
+    facts.extend(found.notes.iter().cloned());
+    meta["experiments"] = found.experiments.iter().map(values).collect();
+    meta["notes"] = json!(found.notes);
+    pages.report("GMRES(30) on several GPUs", facts, meta)
+}
+
+fn times(e: &Experiment) -> Table {
     let mut header = vec!["", "GPUs", "µs an iteration (T_all)", "× CU-Solver", "efficiency"];
     header.extend(Times::NAMES);
     header.extend(["residual", "differs over cycle 1"]);
     let mut out = Table::new(format!("{}: µs an iteration", e.title), &header);
-    for run in &e.runs {
-        for row in &run.rows {
-            let mut line = vec![row.name.clone(), run.gpus.to_string()];
-            match &row.check {
-                Ok(residual) => {
-                    line.push(row.samples.text(1e6 / row.iterations() as f64));
-                    line.push(number(run.rows[0].iteration() / row.iteration(), 2));
-                    line.push(format!("{} %", number(100.0 * efficiency(e, run, row), 0)));
-                    line.extend(row.parts().map(|t| number(1e6 * t, 1)));
-                    line.extend([format!("{residual:.2e}"), format!("{:.0e}", row.agreement)]);
-                }
-                Err(message) => {
-                    failures.push(message.clone());
-                    line.push("WRONG".into());
-                    line.resize(header.len(), "–".into());
-                }
-            }
-            out.rows.push(line);
+    for (run, row) in rows(e) {
+        let mut line = vec![row.name.clone(), run.gpus.to_string()];
+        if row.check.is_err() {
+            line.push("WRONG".into());
+            line.resize(header.len(), "–".into());
+        } else {
+            line.push(row.samples.text(1e6 / row.iterations() as f64));
+            line.push(number(run.rows[0].iteration() / row.iteration(), 2));
+            line.push(percent(efficiency(e, run, row), 0));
+            line.extend(row.parts().map(|t| number(1e6 * t, 1)));
+            line.extend([error(&row.check, 2), format!("{:.0e}", row.agreement)]);
         }
+        out.rows.push(line);
     }
     out
 }
@@ -119,73 +103,59 @@ fn speedups(e: &Experiment) -> Table {
     out
 }
 
-fn pictures(e: &Experiment) -> Vec<(String, String)> {
-    let rows = || e.runs.iter().flat_map(|run| run.rows.iter().map(move |row| (run, row)));
-    let bars: Vec<(String, Vec<f64>)> = rows()
-        .filter(|(_, row)| row.check.is_ok())
-        .map(|(run, row)| (format!("{}, {}", row.name, run.gpus), row.parts().map(|t| 1e6 * t).to_vec()))
-        .collect();
+fn pictures(e: &Experiment, pages: &mut Pages) {
+    let bar = |(run, row): (&Run, &Row)| {
+        (format!("{}, {}", row.name, run.gpus), row.parts().map(|t| 1e6 * t).to_vec())
+    };
+    let bars: Vec<(String, Vec<f64>)> = rows(e).filter(|(_, row)| row.check.is_ok()).map(bar).collect();
     let parts = ["transfer (T_dt)", "product (T_Kx)", "communication (T_c)", "orthogonal. (T_Gn)", "other"];
     let title = format!("{}: where an iteration's time goes, by number of GPUs", e.title);
-    let whole: Vec<f64> =
-        rows().filter(|(_, row)| row.check.is_ok()).map(|(_, row)| 1e6 * row.iteration()).collect();
-    let picture = bars::stacked(&Bars {
-        title: &title,
-        subtitle: "parts from runs of their own, with clocks between; mark and number: the run without (T_all)",
-        unit: "µs",
-        parts: &parts,
-        bars: &bars,
-        whole: Some(&whole),
+    let right = rows(e).filter(|(_, row)| row.check.is_ok());
+    let whole: Vec<f64> = right.map(|(_, row)| 1e6 * row.iteration()).collect();
+    let subtitle =
+        "parts from runs of their own, with clocks between; mark and number: the run without (T_all)";
+    pages.picture(title, |title| {
+        let (unit, parts, bars) = ("µs", &parts[..], &bars[..]);
+        bars::stacked(&Bars { title, subtitle, unit, parts, bars, whole: Some(&whole) }).svg()
     });
-    let mut pictures = vec![(title.clone(), picture.svg())];
 
     let gpus: Vec<usize> = e.runs.iter().map(|r| r.gpus).collect();
     let mut names: Vec<String> = Vec::new();
-    for (_, row) in rows() {
+    for (_, row) in rows(e) {
         if !names.contains(&row.name) {
             names.push(row.name.clone());
         }
     }
-    let series = |value: &dyn Fn(usize, &str) -> f64| -> Vec<(String, Vec<f64>)> {
-        names.iter().map(|n| (n.clone(), gpus.iter().map(|&p| value(p, n)).collect())).collect()
-    };
     let first = names.first().cloned().unwrap_or_default();
-    let over = series(&|p, name| of(&e.runs, p, &first) / of(&e.runs, p, name));
-    let title = format!("{}: times faster than CU-Solver on as many GPUs", e.title);
-    pictures.push((title.clone(), svg::over_gpus(&title, &gpus, &over)));
+    let mut over = |what: &str, value: &dyn Fn(usize, &str) -> f64| {
+        let lines: Vec<(String, Vec<f64>)> =
+            names.iter().map(|n| (n.clone(), gpus.iter().map(|&p| value(p, n)).collect())).collect();
+        pages.picture(format!("{}: {what}", e.title), |title| svg::over_gpus(title, &gpus, &lines));
+    };
+    over("times faster than CU-Solver on as many GPUs", &|p, name| {
+        of(&e.runs, p, &first) / of(&e.runs, p, name)
+    });
     // Where the system grows, the work done in the time of one GPU grows too.
     let work = |p: usize| if e.weak { p as f64 } else { 1.0 };
-    let scaling = series(&|p, name| work(p) * of(&e.runs, 1, name) / of(&e.runs, p, name));
-    let title = format!("{}: speed-up over one GPU", e.title);
-    pictures.push((title.clone(), svg::over_gpus(&title, &gpus, &scaling)));
-    pictures
+    over("speed-up over one GPU", &|p, name| work(p) * of(&e.runs, 1, name) / of(&e.runs, p, name));
 }
 
 fn values(e: &Experiment) -> Value {
-    let runs: Vec<Value> = e
-        .runs
-        .iter()
-        .map(|run| {
-            let rows: Vec<Value> = run
-                .rows
-                .iter()
-                .map(|row| {
-                    json!({
-                        "name": row.name, "check": outcome(&row.check), "iterations": row.iterations(),
-                        "seconds_per_solve": row.samples.json(), "seconds_per_iteration": row.iteration(),
-                        "speedup": run.rows[0].iteration() / row.iteration(),
-                        "efficiency": efficiency(e, run, row),
-                        "parts": Times::NAMES,
-                        "seconds_per_iteration_by_part": row.parts(),
-                        "seconds_per_solve_by_part": row.times.iter().map(|t| t.0).collect::<Vec<_>>(),
-                        "residuals": row.residuals, "first_cycle_difference": row.agreement,
-                    })
-                })
-                .collect();
-            json!({ "gpus": run.gpus, "nodes": run.nodes, "rows": rows })
+    let one = |run: &Run, row: &Row| {
+        json!({
+            "name": row.name, "check": outcome(&row.check), "iterations": row.iterations(),
+            "seconds_per_solve": row.samples.json(), "seconds_per_iteration": row.iteration(),
+            "speedup": run.rows[0].iteration() / row.iteration(), "efficiency": efficiency(e, run, row),
+            "parts": Times::NAMES, "seconds_per_iteration_by_part": row.parts(),
+            "seconds_per_solve_by_part": row.times.iter().map(|t| t.0).collect::<Vec<_>>(),
+            "residuals": row.residuals, "first_cycle_difference": row.agreement,
         })
-        .collect();
-    json!({ "title": e.title, "weak": e.weak, "runs": runs })
+    };
+    let run = |run: &Run| {
+        let rows: Value = run.rows.iter().map(|row| one(run, row)).collect();
+        json!({ "gpus": run.gpus, "nodes": run.nodes, "rows": rows })
+    };
+    json!({ "title": e.title, "weak": e.weak, "runs": e.runs.iter().map(run).collect::<Value>() })
 }
 
 #[cfg(test)]

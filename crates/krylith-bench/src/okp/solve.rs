@@ -36,6 +36,10 @@ impl Row {
     pub fn iteration(&self) -> f64 {
         self.samples.median() / self.iterations.max(1) as f64
     }
+    /// Seconds of product, orthogonalisation and the rest.
+    pub fn phases(&self) -> [f64; 3] {
+        [self.phases.product, self.phases.orthogonalization, self.phases.other]
+    }
 }
 
 /// Krylith's solver with everything it needs.

@@ -13,103 +13,64 @@ mod report;
 mod targets;
 
 use crate::cpu::CpuPlatform;
-use crate::okp::{DeviceChoice, OkpReport};
+use crate::options::{self, DeviceChoice};
 use crate::platform::Platform;
+use crate::publish::{Report, meta};
 use cases::{ARTERY, CAVITY_600, CAVITY_1200, Case, Kind, Setting, VENTRICLE, Way, ways};
-use krylith::{Error, Result};
+use krylith::Result;
 use measure::{Effort, Row};
 use report::{Found, Made};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// A part of the suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The driven cavity on 600² nodes.
-    Cavity600,
-    /// The driven cavity on 1200² nodes.
-    Cavity1200,
-    /// The left ventricle.
-    Ventricle,
-    /// The artery.
-    Artery,
-    /// Independent runs on the first of those.
-    Repeat,
-    /// One GPU and several, on the artery.
-    Scaling,
-    /// Exact RAS on one core beside each problem.
-    OneCore,
-    /// cuSPARSE's beside each problem, on a GPU.
-    Vendor,
-    /// Krylith's on each problem: exact RAS, RAS as `ras` takes it, and what else there is.
-    Ours,
-    /// With the paper's numbers of randomized sweeps, on each problem.
-    Sweeps,
-}
-
-impl Part {
-    /// All of them, with their names.
-    pub const ALL: [(Part, &'static str); 10] = [
-        (Part::Cavity600, "cavity600"),
-        (Part::Cavity1200, "cavity1200"),
-        (Part::Ventricle, "ventricle"),
-        (Part::Artery, "artery"),
-        (Part::Repeat, "repeat"),
-        (Part::Scaling, "scaling"),
-        (Part::OneCore, "one-core"),
-        (Part::Vendor, "vendor"),
-        (Part::Ours, "ours"),
-        (Part::Sweeps, "sweeps"),
-    ];
-}
-
-impl std::str::FromStr for Part {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        crate::part_named(&Part::ALL, text)
+options::parts! {
+    /// A part of the suite.
+    Part {
+        /// The driven cavity on 600² nodes.
+        Cavity600 = "cavity600",
+        /// The driven cavity on 1200² nodes.
+        Cavity1200 = "cavity1200",
+        /// The left ventricle.
+        Ventricle = "ventricle",
+        /// The artery.
+        Artery = "artery",
+        /// Independent runs on the first of those.
+        Repeat = "repeat",
+        /// One GPU and several, on the artery.
+        Scaling = "scaling",
+        /// Exact RAS on one core beside each problem.
+        OneCore = "one-core",
+        /// cuSPARSE's beside each problem, on a GPU.
+        Vendor = "vendor",
+        /// Krylith's on each problem: exact RAS, RAS as `ras` takes it, and what else there is.
+        Ours = "ours",
+        /// With the paper's numbers of randomized sweeps, on each problem.
+        Sweeps = "sweeps",
     }
 }
 
-/// What to measure.
-#[derive(Debug, Clone)]
-pub struct RasSuite {
-    /// Device. On several GPUs scaling is measured too; everything else runs on the first.
-    pub device: DeviceChoice,
-    /// Factor on the numbers of nodes of the paper's problems. Default: 1 on a GPU, 1/64 on a CPU.
-    pub scale: Option<f64>,
-    /// Folder for `ras.txt`, `ras.md`, `ras.json`, `ras.html`, `ras-targets.json` and a picture for each figure; nothing is
-    /// written without one.
-    pub out: Option<PathBuf>,
-    /// Runs of each algorithm; means are of those. Default: 3, as the paper's.
-    pub solves: Option<usize>,
-    /// Independent runs of one setting, for their spread and to count failures.
-    pub repeats: usize,
-    /// Most iterations.
-    pub iterations: usize,
-    /// Threads on a CPU; 0 means all cores.
-    pub threads: usize,
-    /// What is measured.
-    pub parts: Vec<Part>,
-    /// Every η and γ of the paper's figures, rather than some.
-    pub full: bool,
-    /// How the program was called, for the record.
-    pub command: String,
-}
-
-impl Default for RasSuite {
-    fn default() -> Self {
-        Self {
-            device: DeviceChoice::Cpu,
-            scale: None,
-            out: None,
-            solves: None,
-            repeats: 100,
-            iterations: 3000,
-            threads: 0,
-            parts: Part::ALL.map(|(part, _)| part).to_vec(),
-            full: false,
-            command: crate::command_line(),
-        }
+options::options! {
+    /// What to measure.
+    RasSuite {
+        /// Device. On several GPUs scaling is measured too; everything else runs on the first.
+        device: DeviceChoice = DeviceChoice::Cpu,
+        /// Factor on the numbers of nodes of the paper's problems. Default: 1 on a GPU, 1/64 on a CPU.
+        scale: Option<f64> = None,
+        /// Folder for `ras.txt`, `ras.md`, `ras.json`, `ras.html`, `ras-targets.json` and a picture for each figure; nothing is
+        /// written without one.
+        out: Option<PathBuf> = None,
+        /// Runs of each algorithm; means are of those. Default: 3, as the paper's.
+        solves: Option<usize> = None,
+        /// Independent runs of one setting, for their spread and to count failures.
+        repeats: usize = 100,
+        /// Most iterations.
+        iterations: usize = 3000,
+        /// Threads on a CPU; 0 means all cores.
+        threads: usize = 0,
+        /// What is measured.
+        parts: Vec<Part> = Part::all(),
+        /// Every η and γ of the paper's figures, rather than some.
+        full: bool = false,
     }
 }
 
@@ -131,23 +92,10 @@ const PROBLEMS: [(Part, &Setting); 4] = [
 /// # Errors
 /// A device or library that is missing (by name), a problem that cannot be made, an output file that cannot be written. A solve that
 /// does not converge is no error: it is a row without times, and is listed under `failures` where it ought to.
-pub fn ras(options: &RasSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
-    if options.iterations == 0 || options.repeats == 0 || options.solves == Some(0) {
-        return Err(Error::invalid("solves, repeats and iterations must be at least 1"));
-    }
-    if options.scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
-        return Err(Error::invalid("the scale must be a positive number"));
-    }
-    match &options.device {
-        DeviceChoice::Cpu => run(&CpuPlatform::new(options.threads), options, progress),
-        #[cfg(feature = "cuda")]
-        DeviceChoice::Cuda(gpus) => {
-            let first = gpus.first().ok_or_else(|| Error::invalid("no GPU is named; use cuda:0"))?;
-            run(&crate::cuda::CudaPlatform::open(*first)?, options, progress)
-        }
-        #[cfg(not(feature = "cuda"))]
-        DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),
-    }
+pub fn ras(options: &RasSuite, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let counts = [options.iterations, options.repeats, options.solves.unwrap_or(1)];
+    options::check("solves, repeats and iterations", &counts, options.scale)?;
+    options::on_device!(options, |p| run(p, options, progress))
 }
 
 /// What a device has beside Krylith's own.
@@ -162,12 +110,11 @@ impl Ground for CpuPlatform {
     }
 }
 
-fn run<P: Ground>(p: &P, options: &RasSuite, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
-    let gpu = options.device != DeviceChoice::Cpu;
-    let scale = options.scale.unwrap_or(if gpu { 1.0 } else { 1.0 / 64.0 });
+fn run<P: Ground>(p: &P, options: &RasSuite, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let (gpu, scale) = (options.device.is_gpu(), options.device.scale(options.scale));
     let wanted = |part| options.parts.contains(&part);
     let folder = options.out.as_deref();
-    let first = device(options, 1);
+    let first = options.device.options(1, options.threads);
     let effort = Effort {
         device: &first,
         gpus: usize::from(gpu),
@@ -177,15 +124,9 @@ fn run<P: Ground>(p: &P, options: &RasSuite, progress: &mut dyn FnMut(&str)) -> 
         warm: gpu,
         count_failures: false,
     };
-    let mut made = Made {
-        meta: json!({
-            "schema": 1, "suite": "ras", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-            "device": p.describe(), "scale": scale, "runs": effort.runs, "most_iterations": effort.most,
-            "seconds_since_epoch": std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-        }),
-        ..Made::default()
-    };
+    let more = json!({ "scale": scale, "runs": effort.runs, "most_iterations": effort.most });
+    let meta = meta("ras", &options.command, p.describe(), more);
+    let mut made = Made { meta, ..Made::default() };
     let several = options.device.gpus().len() > 1 && wanted(Part::Scaling);
     for (part, setting) in PROBLEMS {
         let repeats = part == Part::Cavity600 && wanted(Part::Repeat);
@@ -210,18 +151,6 @@ fn run<P: Ground>(p: &P, options: &RasSuite, progress: &mut dyn FnMut(&str)) -> 
         }
     }
     report::write(&made, folder)
-}
-
-/// `device=…` of some of the GPUs, or of the CPU.
-fn device(options: &RasSuite, count: usize) -> String {
-    match &options.device {
-        DeviceChoice::Cpu if options.threads == 0 => "device=cpu".into(),
-        DeviceChoice::Cpu => format!("device=cpu threads={}", options.threads),
-        DeviceChoice::Cuda(gpus) => {
-            let list: Vec<String> = gpus.iter().take(count).map(usize::to_string).collect();
-            format!("device=cuda:{}", list.join(","))
-        }
-    }
 }
 
 fn found(case: &Case, solves: Vec<Row>) -> Found {
@@ -308,9 +237,9 @@ fn scaling(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn 
             Kind::Random => Way::random(case.setting, kind, SCALED),
             _ => Way::exact(case.setting),
         };
-        for gpus in crate::okp::counts(options.device.gpus().len()) {
+        for gpus in crate::options::counts(options.device.gpus().len()) {
             progress(&format!("{}: {} on {gpus} GPUs", case.setting.name, way.name));
-            let device = device(options, gpus);
+            let device = options.device.options(gpus, options.threads);
             let effort = Effort { device: &device, gpus, steps: 1, ..effort.clone() };
             let rows = measure::ours(case, &way, &effort);
             rows.iter().for_each(|row| progress(&row.line()));

@@ -1,12 +1,10 @@
 //! Tables, figures, JSON and the page from what was measured.
 
 use super::cases::{Kind, Setting};
-use super::measure::{Mean, Row};
+use super::measure::{Mean, Row, Run};
 use super::targets::targets;
-use crate::okp::OkpReport;
-use crate::publish::{Figure, Published, Target, number, summary};
+use crate::publish::{Figure, Pages, Published, Report, Target, number, rows_of, summary};
 use krylith::Result;
-use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -45,57 +43,33 @@ impl Found {
 }
 
 /// The report and its files.
-pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<OkpReport> {
+pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     make(made).write("ras", folder)
 }
 
 fn make(made: &Made) -> Published {
-    let (mut tables, mut failures, mut figures) = (Vec::new(), Vec::new(), Vec::new());
-    let mut problems = Vec::new();
-    for found in &made.found {
-        problems.push(problem(found, &mut tables, &mut failures));
-        for &(step, _) in &found.assembly {
-            over_gamma(found, step, &mut figures);
-        }
-    }
-    let mut meta = made.meta.clone();
-    meta["problems"] = json!(problems);
-    meta["repeated"] =
-        made.repeated.as_ref().map_or(Value::Null, |found| repeated(found, &mut tables, &mut figures));
-    meta["scaling"] =
-        made.scaling.iter().map(|found| scaling(found, &mut tables, &mut failures, &mut figures)).collect();
+    let (mut json, mut pages) = (made.meta.clone(), Pages::default());
+    json["problems"] = made.found.iter().map(|found| problem(found, &mut pages)).collect();
+    json["repeated"] = made.repeated.as_ref().map_or(Value::Null, |found| repeated(found, &mut pages));
+    json["scaling"] = made.scaling.iter().map(|found| scaling(found, &mut pages)).collect();
     let goals = targets(&made.found, made.repeated.as_ref(), &made.scaling);
-    meta["targets"] = json!(goals.iter().map(Target::json).collect::<Vec<_>>());
-    tables.insert(0, summary(&goals));
-    meta["failures"] = json!(failures);
+    json["targets"] = goals.iter().map(Target::json).collect();
+    pages.tables.insert(0, summary(&goals));
     let facts = vec![
-        format!("{}", meta["device"]),
+        format!("{}", json["device"]),
         "T_f: factors; T_g: FGMRES; both in ms, means (least–largest) of converged runs. \
          Values lie on the device before a clock runs, but for Krylith's from the second Newton step on, whose T_f has their upload."
             .into(),
         "Of cuSPARSE the faster layout of blocks and the faster policy, with and without levels, is taken; its T_f \
          gathers values and factorises, its analyses are set-up."
             .into(),
-        format!("command: {}", meta["command"].as_str().unwrap_or("")),
+        format!("command: {}", json["command"].as_str().unwrap_or("")),
     ];
-    Published { title: "Randomized Schwarz", facts, tables, figures, json: meta, failures }
+    Published { title: "Randomized Schwarz", facts, pages, json }
 }
 
 /// One table a Newton step.
-fn problem(found: &Found, tables: &mut Vec<Table>, failures: &mut Vec<String>) -> Value {
-    let header = [
-        "",
-        "set-up",
-        "T_f",
-        "T_g",
-        "I_g",
-        "T_f + T_g",
-        "T_g: × one core",
-        "T_g: × cuSPARSE",
-        "T_f + T_g: × cuSPARSE",
-        "whole step: × cuSPARSE",
-        "residual",
-    ];
+fn problem(found: &Found, pages: &mut Pages) -> Value {
     let setting = found.setting;
     let mut steps = Vec::new();
     for &(step, assembly) in &found.assembly {
@@ -115,56 +89,51 @@ fn problem(found: &Found, tables: &mut Vec<Table>, failures: &mut Vec<String>) -
             setting.paper[0],
             setting.paper[1]
         );
-        let mut out = Table::new(title, &header);
         let of =
             |kind, what: fn(&Row) -> Mean| found.first(step, kind).map_or(f64::NAN, |row| what(row).mean);
         let (core, vendor) = (of(Kind::OneCore, Row::solve), of(Kind::Vendor, Row::solve));
         let vendor_both = of(Kind::Vendor, Row::both);
-        let mut json = Vec::new();
+        let ratios = |row: &Row| {
+            let (solve, both) = (row.solve().mean, row.both().mean);
+            [core / solve, vendor / solve, vendor_both / both, (assembly + vendor_both) / (assembly + both)]
+        };
+        let residual = |row: &Row| match row.residual() {
+            residual if residual.is_finite() => format!("{residual:.1e}"),
+            _ => "–".into(),
+        };
         for row in found.rows_of(step) {
-            let (solve, both) = (row.solve(), row.both());
-            let ratios = [
-                core / solve.mean,
-                vendor / solve.mean,
-                vendor_both / both.mean,
-                (assembly + vendor_both) / (assembly + both.mean),
-            ];
-            let line = match &row.failure {
-                Some(message) => {
-                    // What another preconditioner or the vendor cannot do is a finding.
-                    if matches!(row.way.kind, Kind::Exact | Kind::Random | Kind::OneCore) {
-                        failures.push(format!("{}, Newton step {step}: {message}", found.spec));
-                    }
-                    let mut line = vec![row.way.name.clone()];
-                    line.resize(header.len() - 1, "–".into());
-                    line.push("FAILED".into());
-                    line
-                }
-                None => {
-                    let mut line = vec![
-                        row.way.name.clone(),
-                        row.setup().text(1e3, 1),
-                        row.factor().text(1e3, 2),
-                        solve.text(1e3, 2),
-                        row.iterations().text(1.0, 0),
-                        both.text(1e3, 2),
-                    ];
-                    line.extend(ratios.map(|ratio| number(ratio, 2)));
-                    let residual = row.residual();
-                    line.push(if residual.is_finite() { format!("{residual:.1e}") } else { "–".into() });
-                    line
-                }
-            };
-            out.rows.push(line);
-            let mut one = row_json(row);
+            // What another preconditioner or the vendor cannot do is a finding.
+            let ours = matches!(row.way.kind, Kind::Exact | Kind::Random | Kind::OneCore);
+            let failed = row.failure.iter().filter(|_| ours);
+            pages.failures.extend(failed.map(|why| format!("{}, Newton step {step}: {why}", found.spec)));
+        }
+        pages.tables.push(
+            rows_of(title, found.rows_of(step))
+                .broken(|row| row.failure.is_some(), 1, "FAILED")
+                .column("", |row| row.way.name.clone())
+                .column("set-up", |row| row.setup().text(1e3, 1))
+                .column("T_f", |row| row.factor().text(1e3, 2))
+                .column("T_g", |row| row.solve().text(1e3, 2))
+                .column("I_g", |row| row.iterations().text(1.0, 0))
+                .column("T_f + T_g", |row| row.both().text(1e3, 2))
+                .column("T_g: × one core", |row| number(ratios(row)[0], 2))
+                .column("T_g: × cuSPARSE", |row| number(ratios(row)[1], 2))
+                .column("T_f + T_g: × cuSPARSE", |row| number(ratios(row)[2], 2))
+                .column("whole step: × cuSPARSE", |row| number(ratios(row)[3], 2))
+                .column("residual", residual)
+                .table(),
+        );
+        let one = |row: &Row| {
+            let (mut one, ratios) = (row_json(row), ratios(row));
             one["over_one_core_solve"] = json!(ratios[0]);
             one["over_vendor_solve"] = json!(ratios[1]);
             one["over_vendor_factor_and_solve"] = json!(ratios[2]);
             one["over_vendor_whole_step"] = json!(ratios[3]);
-            json.push(one);
-        }
-        tables.push(out);
-        steps.push(json!({ "step": step, "assembly_seconds": assembly, "solves": json }));
+            one
+        };
+        let solves: Value = found.rows_of(step).map(one).collect();
+        steps.push(json!({ "step": step, "assembly_seconds": assembly, "solves": solves }));
+        over_gamma(found, step, &mut pages.figures);
     }
     json!({
         "name": setting.name, "spec": found.spec, "block_rows": found.rows, "blocks": found.blocks,
@@ -175,16 +144,13 @@ fn problem(found: &Found, tables: &mut Vec<Table>, failures: &mut Vec<String>) -
 
 fn row_json(row: &Row) -> Value {
     let mean = |mean: Mean| json!({ "mean": mean.mean, "deviation": mean.deviation, "min": mean.min, "max": mean.max });
-    let runs: Vec<Value> = row
-        .runs
-        .iter()
-        .map(|run| {
-            json!({
-                "setup": run.setup, "factor": run.factor, "solve": run.solve, "iterations": run.iterations,
-                "converged": run.converged, "residual": run.residual,
-            })
+    let run = |run: &Run| {
+        json!({
+            "setup": run.setup, "factor": run.factor, "solve": run.solve, "iterations": run.iterations,
+            "converged": run.converged, "residual": run.residual,
         })
-        .collect();
+    };
+    let runs: Value = row.runs.iter().map(run).collect();
     json!({
         "name": row.way.name, "kind": row.way.kind.name(), "options": row.way.text, "sweeps": row.way.sweeps,
         "gpus": row.gpus, "setup": mean(row.setup()), "factor": mean(row.factor()), "solve": mean(row.solve()),
@@ -233,91 +199,78 @@ fn over_gamma(found: &Found, step: usize, figures: &mut Vec<Figure>) {
 }
 
 /// Fig. 10: run after run, and how many failed.
-fn repeated(found: &Found, tables: &mut Vec<Table>, figures: &mut Vec<Figure>) -> Value {
-    let title = format!("{}: independent runs", found.spec);
-    let header = ["", "runs", "converged", "I_g", "median", "deviation", "T_g, ms", "deviation", "T_f, ms"];
-    let mut out = Table::new(title, &header);
-    let mut json = Vec::new();
-    for row in &found.solves {
-        let (iterations, solve) = (row.iterations(), row.solve());
-        out.rows.push(vec![
-            row.way.name.clone(),
-            row.runs.len().to_string(),
-            row.runs.iter().filter(|run| run.converged).count().to_string(),
-            iterations.text(1.0, 1),
-            number(row.median(), 1),
-            number(iterations.deviation, 2),
-            solve.text(1e3, 2),
-            number(1e3 * solve.deviation, 3),
-            row.factor().text(1e3, 2),
-        ]);
-        json.push(row_json(row));
-        if row.way.kind != Kind::Random {
-            continue;
-        }
+fn repeated(found: &Found, pages: &mut Pages) -> Value {
+    pages.tables.push(
+        rows_of(format!("{}: independent runs", found.spec), &found.solves)
+            .column("", |row| row.way.name.clone())
+            .column("runs", |row| row.runs.len().to_string())
+            .column("converged", |row| row.runs.iter().filter(|run| run.converged).count().to_string())
+            .column("I_g", |row| row.iterations().text(1.0, 1))
+            .column("median", |row| number(row.median(), 1))
+            .column("deviation", |row| number(row.iterations().deviation, 2))
+            .column("T_g, ms", |row| row.solve().text(1e3, 2))
+            .column("deviation", |row| number(1e3 * row.solve().deviation, 3))
+            .column("T_f, ms", |row| row.factor().text(1e3, 2))
+            .table(),
+    );
+    for row in found.solves.iter().filter(|row| row.way.kind == Kind::Random) {
         let shown = &row.runs[..row.runs.len().min(SHOWN)];
         let numbers: Vec<usize> = (1..=shown.len()).collect();
         let gamma = row.way.sweeps.map_or(0, |s| s[1]);
-        for (short, name, values) in [
-            ("tg", "T_g, ms", shown.iter().map(|run| 1e3 * run.solve).collect::<Vec<_>>()),
-            ("ig", "I_g", shown.iter().map(|run| run.iterations as f64).collect()),
-        ] {
+        let mut figure = |short: &str, name: &str, of: fn(&Run) -> f64| {
             let title = format!("{}: {name} of independent runs, {}", found.spec, row.way.name);
-            let svg = svg::over_counts(&title, "run", &numbers, &[(name.to_string(), values)]);
-            figures.push(Figure { file: format!("ras-repeat-gamma{gamma}-{short}.svg"), title, svg });
-        }
+            let lines = [(name.to_string(), shown.iter().map(of).collect())];
+            let svg = svg::over_counts(&title, "run", &numbers, &lines);
+            pages.figures.push(Figure { file: format!("ras-repeat-gamma{gamma}-{short}.svg"), title, svg });
+        };
+        figure("tg", "T_g, ms", |run| 1e3 * run.solve);
+        figure("ig", "I_g", |run| run.iterations as f64);
     }
-    tables.push(out);
-    json!({ "spec": found.spec, "rows": json })
+    json!({ "spec": found.spec, "rows": found.solves.iter().map(row_json).collect::<Value>() })
 }
 
 /// Runs in the figure, as in the paper's.
 const SHOWN: usize = 30;
 
 /// T_f + T_g on 1, 2, … GPUs with the same parts.
-fn scaling(
-    found: &Found,
-    tables: &mut Vec<Table>,
-    failures: &mut Vec<String>,
-    figures: &mut Vec<Figure>,
-) -> Value {
-    let title = format!("{}: strong scaling, {} block rows", found.spec, found.rows);
-    let header =
-        ["", "GPUs", "T_f", "T_g", "I_g", "T_f + T_g", "efficiency of T_g", "efficiency of T_f + T_g"];
-    let mut out = Table::new(title, &header);
-    let (mut json, mut counts, mut lines) = (Vec::new(), Vec::new(), Vec::<(String, Vec<f64>)>::new());
+fn scaling(found: &Found, pages: &mut Pages) -> Value {
+    let (mut counts, mut lines) = (Vec::new(), Vec::<(String, Vec<f64>)>::new());
     for row in &found.solves {
-        if let Some(message) = &row.failure {
-            failures.push(format!("{} on {} GPUs: {message}", found.spec, row.gpus));
-        }
-        let solve = efficiency(found, row, Row::solve);
-        let both = efficiency(found, row, Row::both);
-        out.rows.push(vec![
-            row.way.name.clone(),
-            row.gpus.to_string(),
-            row.factor().text(1e3, 2),
-            row.solve().text(1e3, 2),
-            row.iterations().text(1.0, 0),
-            row.both().text(1e3, 2),
-            number(solve, 3),
-            number(both, 3),
-        ]);
-        let mut one = row_json(row);
-        (one["efficiency_solve"], one["efficiency"]) = (json!(solve), json!(both));
-        json.push(one);
+        let failed = row.failure.iter().map(|why| format!("{} on {} GPUs: {why}", found.spec, row.gpus));
+        pages.failures.extend(failed);
         if !counts.contains(&row.gpus) {
             counts.push(row.gpus);
         }
+        let solve = efficiency(found, row, Row::solve);
         match lines.iter_mut().find(|line| line.0 == row.way.name) {
             Some(line) => line.1.push(solve),
             None => lines.push((row.way.name.clone(), vec![solve])),
         }
     }
+    let title = format!("{}: strong scaling, {} block rows", found.spec, found.rows);
+    pages.tables.push(
+        rows_of(title, &found.solves)
+            .column("", |row| row.way.name.clone())
+            .column("GPUs", |row| row.gpus.to_string())
+            .column("T_f", |row| row.factor().text(1e3, 2))
+            .column("T_g", |row| row.solve().text(1e3, 2))
+            .column("I_g", |row| row.iterations().text(1.0, 0))
+            .column("T_f + T_g", |row| row.both().text(1e3, 2))
+            .column("efficiency of T_g", |row| number(efficiency(found, row, Row::solve), 3))
+            .column("efficiency of T_f + T_g", |row| number(efficiency(found, row, Row::both), 3))
+            .table(),
+    );
     let title = format!("{}: parallel efficiency of T_g", found.spec);
     let svg = svg::over_gpus(&title, &counts, &lines);
-    figures.push(Figure { file: format!("ras-{}-scaling.svg", found.setting.name), title, svg });
-    tables.push(out);
-    json!({ "spec": found.spec, "block_rows": found.rows, "rows": json })
+    pages.figures.push(Figure { file: format!("ras-{}-scaling.svg", found.setting.name), title, svg });
+    let one = |row: &Row| {
+        let mut one = row_json(row);
+        one["efficiency_solve"] = json!(efficiency(found, row, Row::solve));
+        one["efficiency"] = json!(efficiency(found, row, Row::both));
+        one
+    };
+    let rows: Value = found.solves.iter().map(one).collect();
+    json!({ "spec": found.spec, "block_rows": found.rows, "rows": rows })
 }
 
 /// Seconds on one GPU over GPUs times seconds on that many.

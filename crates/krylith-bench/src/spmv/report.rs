@@ -1,12 +1,12 @@
 //! Tables, JSON and the page.
 
-use super::found::{Found, Point, Row, auto};
+use super::found::{Found, Point, Row, Shape, auto};
 use super::ground::{CUSPARSE, OURS, VECTOR};
 use super::means::{SETS, means};
 use super::{SpmvOptions, cg, figures, multi};
-use crate::okp::OkpReport;
+use crate::publish::{Lines, Pages, Report, meta, number, percent, rows_of};
 pub(crate) use krylith_model::spmv::kind;
-use krylith_plot::html::{Table, page};
+use krylith_plot::html::Table;
 use serde_json::{Value, json};
 
 /// Arithmetic means of the paper over its CSR-vector on one V100: NZ, 2NZ, LRA and LRA+RC on two and on four.
@@ -14,59 +14,46 @@ const PAPER: [(usize, [f64; 4]); 2] = [(2, [1.40, 1.69, 1.83, 1.85]), (4, [2.12,
 /// The paper's Table 4 on 2 and 4 V100: minimum, arithmetic and geometric mean, maximum.
 const TABLE4: [(usize, [f64; 4]); 2] = [(2, [0.01, 0.18, 0.11, 0.57]), (4, [0.01, 0.20, 0.12, 0.87])];
 
-/// A number, or a dash.
-pub(super) fn number(x: f64, digits: usize) -> String {
-    if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
-}
-
-pub(super) fn make(found: &[Found], options: &SpmvOptions) -> OkpReport {
+pub(super) fn make(found: &[Found], options: &SpmvOptions) -> Report {
     let timed: Vec<&Found> = found.iter().filter(|f| f.failure.is_none()).collect();
-    let failures: Vec<String> = timed.iter().flat_map(|f| f.failures()).collect();
-    let mut tables = vec![matches(&timed)];
-    if timed.iter().any(|f| !f.single.is_empty()) {
+    let mut pages = Pages { tables: vec![matches(&timed)], ..Pages::default() };
+    pages.failures = timed.iter().flat_map(|f| f.failures()).collect();
+    let (tables, any) = (&mut pages.tables, |what: fn(&Found) -> bool| timed.iter().any(|f| what(f)));
+    if any(|f| !f.single.is_empty()) {
         tables.push(single(&timed));
     }
-    if timed.iter().any(|f| !f.multi.is_empty()) {
+    if any(|f| !f.multi.is_empty()) {
         tables.push(several(&timed, "over our product on one device (Figs. 11 to 14)", Found::ours));
-        if timed.iter().any(|f| f.single(VECTOR).is_finite()) {
-            tables.push(several(&timed, "over CSR-vector on one device, as the paper counts", |f| {
-                f.single(VECTOR)
-            }));
+        if any(|f| f.single(VECTOR).is_finite()) {
+            let title = "over CSR-vector on one device, as the paper counts";
+            tables.push(several(&timed, title, |f| f.single(VECTOR)));
         }
-        tables.push(paper(&timed));
-        tables.push(automatic(&timed));
-        tables.push(transfer(&timed));
-        tables.push(setup(&timed));
+        tables.extend([paper(&timed), automatic(&timed), transfer(&timed), setup(&timed)]);
     }
-    if timed.iter().any(|f| !f.sweep.is_empty()) {
+    if any(|f| !f.sweep.is_empty()) {
         tables.extend(sweeps(&timed));
     }
-    if timed.iter().any(|f| f.cg.len() > 1) {
+    if any(|f| f.cg.len() > 1) {
         tables.push(conjugate(&timed));
     }
-    let (facts, notes) = facts(found, options, &failures);
-    let pictures = figures::all(&timed);
-    let text: String = facts
-        .iter()
-        .map(|f| format!("{f}\n"))
-        .chain(tables.iter().map(|t| format!("\n{}", t.text())))
-        .collect();
-    let html = page("Krylith: sparse products on one device and several", &facts, &pictures, &tables);
-    let json = json!({
-        "schema": 1, "suite": "spmv", "krylith": env!("CARGO_PKG_VERSION"), "command": options.command,
-        "device": timed.first().map_or(Value::Null, |f| f.device.clone()), "scale": options.scale(),
-        "permuted": options.permuted, "repetitions": options.repetitions,
-        "matrices": found, "notes": notes, "failures": failures,
-        "automatic": timed.iter().filter_map(|f| auto(f).map(|(pick, seconds, missed)| json!({
-            "matrix": f.name, "pick": pick, "seconds": seconds, "longer_than_the_best": missed,
-        }))).collect::<Vec<_>>(),
-        "seconds_since_epoch": std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+    let (facts, notes) = facts(found, options);
+    for (title, svg) in figures::all(&timed) {
+        pages.picture(title, |_| svg);
+    }
+    let automatic = |f: &&Found| {
+        let (pick, seconds, missed) = auto(f)?;
+        Some(json!({ "matrix": f.name, "pick": pick, "seconds": seconds, "longer_than_the_best": missed }))
+    };
+    let more = json!({
+        "scale": options.scale(), "permuted": options.permuted, "repetitions": options.repetitions,
+        "matrices": found, "notes": notes, "automatic": timed.iter().filter_map(automatic).collect::<Value>(),
     });
-    OkpReport { tables: text, json, html, failures, files: Vec::new() }
+    let device = timed.first().map_or(Value::Null, |f| f.device.clone());
+    let heading = "sparse products on one device and several";
+    pages.report(heading, facts, meta("spmv", &options.command, device, more))
 }
 
-fn facts(found: &[Found], options: &SpmvOptions, failures: &[String]) -> (Vec<String>, Vec<String>) {
+fn facts(found: &[Found], options: &SpmvOptions) -> (Vec<String>, Vec<String>) {
     let first = found.iter().find(|f| f.failure.is_none());
     let name = first.and_then(|f| f.device["name"].as_str()).unwrap_or("no device").to_string();
     let (of, bandwidth) = first.map(|f| f.bandwidth.clone()).unwrap_or_default();
@@ -93,12 +80,11 @@ fn facts(found: &[Found], options: &SpmvOptions, failures: &[String]) -> (Vec<St
         );
     }
     facts.extend(notes.iter().cloned());
-    facts.extend(failures.iter().map(|f| format!("FAILED, not timed: {f}")));
     (facts, notes)
 }
 
 /// Rows of means of columns of numbers, over the sets that have any matrix.
-fn mean_rows(out: &mut Table, found: &[&Found], before: usize, columns: &[Vec<f64>]) {
+fn mean_rows(out: &mut Table, found: &[&Found], before: usize, columns: &[(String, Vec<f64>)]) {
     for (set, inside) in SETS {
         if !found.iter().any(|f| f.id > 0 && inside(f.id)) {
             continue;
@@ -111,7 +97,7 @@ fn mean_rows(out: &mut Table, found: &[&Found], before: usize, columns: &[Vec<f6
             let mut line = vec![format!("{name} mean, {set}")];
             line.resize(before, String::new());
             line.extend(columns.iter().map(|column| {
-                let (arithmetic, geo) = chosen(column);
+                let (arithmetic, geo) = chosen(&column.1);
                 number(if geometric { geo } else { arithmetic }, 2)
             }));
             line.resize(out.header.len(), String::new());
@@ -122,44 +108,25 @@ fn mean_rows(out: &mut Table, found: &[&Found], before: usize, columns: &[Vec<f6
 
 /// How well a look-alike matches.
 fn matches(found: &[&Found]) -> Table {
-    let header = [
-        "matrix",
-        "source",
-        "rows",
-        "× Table 2",
-        "nonzeros",
-        "× Table 2",
-        "mean",
-        "Table 2",
-        "min",
-        "Table 2",
-        "max",
-        "Table 2",
-        "made, s",
-    ];
-    let mut out = Table::new("Matrices, and Table 2 beside them", &header);
-    for f in found {
-        let (s, t) = (f.shape, f.table);
-        let of =
-            |ours: u64, theirs: Option<u64>| number(theirs.map_or(f64::NAN, |t| ours as f64 / t as f64), 5);
-        let text = |v: Option<u64>| v.map_or("–".into(), |v| v.to_string());
-        out.rows.push(vec![
-            f.name.clone(),
-            f.source.clone(),
-            s.rows.to_string(),
-            of(s.rows, t.map(|t| t.rows)),
-            s.nonzeros.to_string(),
-            of(s.nonzeros, t.map(|t| t.nonzeros)),
-            number(s.mean(), 2),
-            number(t.map_or(f64::NAN, |t| t.mean()), 2),
-            s.min.to_string(),
-            text(t.map(|t| t.min)),
-            s.max.to_string(),
-            text(t.map(|t| t.max)),
-            number(f.made, 1),
-        ]);
-    }
-    out
+    let ratio = |f: &Found, of: fn(&Shape) -> u64| {
+        number(f.table.map_or(f64::NAN, |t| of(&f.shape) as f64 / of(&t) as f64), 5)
+    };
+    let theirs = |f: &Found, of: fn(&Shape) -> u64| f.table.map_or("–".into(), |t| of(&t).to_string());
+    rows_of("Matrices, and Table 2 beside them", found.iter().copied())
+        .column("matrix", |f| f.name.clone())
+        .column("source", |f| f.source.clone())
+        .column("rows", |f| f.shape.rows.to_string())
+        .column("× Table 2", |f| ratio(f, |s| s.rows))
+        .column("nonzeros", |f| f.shape.nonzeros.to_string())
+        .column("× Table 2", |f| ratio(f, |s| s.nonzeros))
+        .column("mean", |f| number(f.shape.mean(), 2))
+        .column("Table 2", |f| number(f.table.map_or(f64::NAN, |t| t.mean()), 2))
+        .column("min", |f| f.shape.min.to_string())
+        .column("Table 2", |f| theirs(f, |s| s.min))
+        .column("max", |f| f.shape.max.to_string())
+        .column("Table 2", |f| theirs(f, |s| s.max))
+        .column("made, s", |f| number(f.made, 1))
+        .table()
 }
 
 /// Names of the ways on one device, in the order in which they come first.
@@ -175,92 +142,69 @@ fn names<'a>(found: &[&'a Found], rows: fn(&'a Found) -> &'a [Row]) -> Vec<Strin
 }
 
 fn single(found: &[&Found]) -> Table {
-    let others: Vec<String> =
-        names(found, |f| &f.single).into_iter().filter(|n| n != OURS && !n.starts_with(CUSPARSE)).collect();
-    let vendor = found.iter().any(|f| f.fastest(CUSPARSE).is_some());
-    let mut header = vec![
-        "matrix".to_string(),
-        "µs (min–max)".into(),
-        "GB/s".into(),
-        "share of bandwidth".into(),
-        "set-up, products".into(),
-        "error / Σ|a x|".into(),
-    ];
-    if vendor {
-        header.extend(["cuSPARSE's best".into(), "its µs".into(), "× cuSPARSE's best".into()]);
+    fn ours(f: &Found) -> Option<&Row> {
+        f.single.iter().find(|r| r.name == OURS)
     }
-    header.extend(others.iter().map(|n| format!("× {n}")));
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut out = Table::new("One device: ours, and how many times faster than others it is", &header);
-    let mut columns = vec![Vec::new(); others.len() + usize::from(vendor)];
-    let mut shares = Vec::new();
-    for f in found {
-        let ours = f.ours();
-        let row = f.single.iter().find(|r| r.name == OURS);
-        let text = row.map_or("–".into(), |r| match &r.failure {
-            Some(_) if r.wrong => "WRONG".into(),
-            Some(_) => "–".into(),
-            None => crate::Samples(r.samples.clone()).text(1e6),
-        });
-        let speed = f.shape.bytes() as f64 / ours;
-        let share = 100.0 * speed / f.bandwidth.1;
-        shares.push(share);
-        let mut line = vec![
-            f.name.clone(),
-            text,
-            number(speed / 1e9, 0),
-            format!("{} %", number(share, 1)),
-            number(row.map_or(f64::NAN, |r| r.setup / ours), 2),
-            row.map_or("–".into(), |r| format!("{:.0e}", r.error)),
-        ];
-        let mut at = 0;
-        if vendor {
-            let best = f.fastest(CUSPARSE);
-            let seconds = best.map_or(f64::NAN, Row::seconds);
-            line.push(best.map_or("–".into(), |r| r.name.trim_start_matches(CUSPARSE).trim().into()));
-            line.push(number(1e6 * seconds, 1));
-            line.push(number(seconds / ours, 2));
-            columns[0].push(seconds / ours);
-            at = 1;
-        }
-        for (i, name) in others.iter().enumerate() {
-            let ratio = f.single(name) / ours;
-            columns[at + i].push(ratio);
-            line.push(number(ratio, 2));
-        }
-        out.rows.push(line);
+    let time = |f: &Found| match ours(f) {
+        Some(r) if r.failure.is_none() => crate::Samples(r.samples.clone()).text(1e6),
+        Some(r) if r.wrong => "WRONG".into(),
+        _ => "–".into(),
+    };
+    let speed = |f: &Found| f.shape.bytes() as f64 / f.ours();
+    let share = move |f: &Found| speed(f) / f.bandwidth.1;
+    let best = |f: &Found| f.fastest(CUSPARSE).map_or(f64::NAN, Row::seconds);
+    let best_name = |f: &Found| {
+        f.fastest(CUSPARSE).map_or("–".into(), |r| r.name.trim_start_matches(CUSPARSE).trim().into())
+    };
+    let mut before = rows_of("", found.iter().copied())
+        .column("matrix", |f| f.name.clone())
+        .column("µs (min–max)", time)
+        .column("GB/s", move |f| number(speed(f) / 1e9, 0))
+        .column("share of bandwidth", move |f| percent(share(f), 1))
+        .column("set-up, products", |f| number(ours(f).map_or(f64::NAN, |r| r.setup / f.ours()), 2))
+        .column("error / Σ|a x|", |f| ours(f).map_or("–".into(), |r| format!("{:.0e}", r.error)));
+    let mut columns: Vec<(String, Vec<f64>)> = Vec::new();
+    if found.iter().any(|f| f.fastest(CUSPARSE).is_some()) {
+        before = before.column("cuSPARSE's best", best_name);
+        before = before.column("its µs", move |f| number(1e6 * best(f), 1));
+        columns.push(("× cuSPARSE's best".into(), found.iter().map(|f| best(f) / f.ours()).collect()));
     }
-    mean_rows(&mut out, found, if vendor { 8 } else { 6 }, &columns);
-    let below = columns.first().map_or(0, |c| c.iter().filter(|v| **v < 1.0).count());
-    out.title += &format!(
-        "; share of bandwidth {} % on average; {below} slower than the first of the others",
-        number(means(shares.into_iter()).0, 1)
+    for name in names(found, |f| &f.single).into_iter().filter(|n| n != OURS && !n.starts_with(CUSPARSE)) {
+        columns.push((format!("× {name}"), found.iter().map(|f| f.single(&name) / f.ours()).collect()));
+    }
+    let below = columns.first().map_or(0, |c| c.1.iter().filter(|v| **v < 1.0).count());
+    let title = format!(
+        "One device: ours, and how many times faster than others it is; share of bandwidth {} on average; {below} slower than the \
+         first of the others",
+        percent(means(found.iter().map(|f| share(f))).0, 1)
     );
+    ratios(title, before, found, &columns)
+}
+
+/// Ratios behind the first cells of each matrix, and their means below.
+fn ratios(title: String, before: Lines<Found>, found: &[&Found], columns: &[(String, Vec<f64>)]) -> Table {
+    let mut out = before.table();
+    out.title = title;
+    let first = out.header.len();
+    for (name, values) in columns {
+        out.header.push(name.clone());
+        out.rows.iter_mut().zip(values).for_each(|(row, value)| row.push(number(*value, 2)));
+    }
+    mean_rows(&mut out, found, first, columns);
     out
 }
 
 fn several(found: &[&Found], title: &str, base: fn(&Found) -> f64) -> Table {
-    let ways = names(found, |f| &f.multi);
     let ranks = found.iter().map(|f| f.ranks).max().unwrap_or(0);
-    let mut header = vec!["matrix"];
-    header.extend(ways.iter().map(String::as_str));
-    header.push("auto");
-    let mut out = Table::new(format!("{ranks} devices: speed-up {title}"), &header);
-    let mut columns = vec![Vec::new(); ways.len() + 1];
-    for f in found {
-        let mut line = vec![f.name.clone()];
-        for (i, way) in ways.iter().enumerate() {
-            let speed = base(f) / seconds(&f.multi, way);
-            columns[i].push(speed);
-            line.push(number(speed, 2));
-        }
-        let speed = base(f) / auto(f).map_or(f64::NAN, |a| a.1);
-        columns[ways.len()].push(speed);
-        line.push(number(speed, 2));
-        out.rows.push(line);
-    }
-    mean_rows(&mut out, found, 1, &columns);
-    out
+    let column = |way: String| {
+        let speeds = found.iter().map(|f| base(f) / seconds(&f.multi, &way)).collect();
+        (way, speeds)
+    };
+    let mut columns: Vec<(String, Vec<f64>)> = names(found, |f| &f.multi).into_iter().map(column).collect();
+    let picked = |f: &&Found| base(f) / auto(f).map_or(f64::NAN, |a| a.1);
+    columns.push(("auto".into(), found.iter().map(picked).collect()));
+    let before = rows_of("", found.iter().copied()).column("matrix", |f| f.name.clone());
+    ratios(format!("{ranks} devices: speed-up {title}"), before, found, &columns)
 }
 
 /// Median seconds of a way, whatever its parameters.
@@ -291,25 +235,17 @@ fn paper(found: &[&Found]) -> Table {
 }
 
 fn automatic(found: &[&Found]) -> Table {
-    let header = ["matrix", "picked", "µs", "× ours on one", "longer than the best"];
-    let mut out = Table::new("", &header);
-    let mut near = 0;
-    for f in found {
-        let Some((pick, seconds, missed)) = auto(f) else { continue };
-        near += usize::from(missed <= 0.05);
-        out.rows.push(vec![
-            f.name.clone(),
-            pick,
-            number(1e6 * seconds, 1),
-            number(f.ours() / seconds, 2),
-            format!("{} %", number(100.0 * missed, 1)),
-        ]);
-    }
-    out.title = format!(
-        "The pick of a short trial of every way: within 5 % of the best for {near} of {}",
-        out.rows.len()
-    );
-    out
+    let picks: Vec<_> = found.iter().filter_map(|f| Some((f, auto(f)?))).collect();
+    let near = picks.iter().filter(|(_, (_, _, missed))| *missed <= 0.05).count();
+    let of = picks.len();
+    let title = format!("The pick of a short trial of every way: within 5 % of the best for {near} of {of}");
+    rows_of(title, &picks)
+        .column("matrix", |(f, _)| f.name.clone())
+        .column("picked", |(_, (pick, ..))| pick.clone())
+        .column("µs", |(_, (_, seconds, _))| number(1e6 * seconds, 1))
+        .column("× ours on one", |(f, (_, seconds, _))| number(f.ours() / seconds, 2))
+        .column("longer than the best", |(.., (.., missed))| percent(*missed, 1))
+        .table()
 }
 
 /// Share of transfers in the product by nonzeros: what is left of its time without the kernels.
@@ -319,61 +255,54 @@ pub(super) fn transfer_share(f: &Found) -> f64 {
 }
 
 fn transfer(found: &[&Found]) -> Table {
-    let header = ["matrix", "product, µs", "longest kernel, µs", "transfer", "kernels × P-th of one device"];
-    let mut out = Table::new("Kernels and transfers of nz (Fig. 6)", &header);
-    for f in found {
-        let Some(row) = f.multi("nz") else { continue };
-        let kernel = row.kernel.unwrap_or(f64::NAN);
-        out.rows.push(vec![
-            f.name.clone(),
-            number(1e6 * row.seconds(), 1),
-            number(1e6 * kernel, 1),
-            format!("{} %", number(100.0 * transfer_share(f), 0)),
-            number(kernel * f.ranks as f64 / f.ours(), 2),
-        ]);
-    }
-    out
+    let rows: Vec<_> = found.iter().filter_map(|f| Some((f, f.multi("nz")?))).collect();
+    let kernel = |row: &Row| row.kernel.unwrap_or(f64::NAN);
+    rows_of("Kernels and transfers of nz (Fig. 6)", &rows)
+        .column("matrix", |(f, _)| f.name.clone())
+        .column("product, µs", |(_, row)| number(1e6 * row.seconds(), 1))
+        .column("longest kernel, µs", |(_, row)| number(1e6 * kernel(row), 1))
+        .column("transfer", |(f, _)| percent(transfer_share(f), 0))
+        .column("kernels × P-th of one device", |(f, row)| {
+            number(kernel(row) * f.ranks as f64 / f.ours(), 2)
+        })
+        .table()
 }
 
 /// Table 4: what cuts cost, in products on one device.
 fn setup(found: &[&Found]) -> Table {
     let ways = names(found, |f| &f.multi);
-    let header = [
-        "",
-        "minimum",
-        "arithmetic mean",
-        "geometric mean",
-        "maximum",
-        "products until it pays, geometric mean",
-        "pays on",
-    ];
-    let mut out = Table::new("Set-up in products on one device (Table 4)", &header);
-    for way in &ways {
-        let ratio = |f: &&Found| {
-            let row = f.multi.iter().find(|r| kind(&r.name) == *way && !r.samples.is_empty());
-            row.map_or(f64::NAN, |r| r.setup / f.ours())
-        };
-        let all: Vec<f64> = found.iter().map(ratio).filter(|v| v.is_finite()).collect();
-        let (arithmetic, geometric) = means(all.iter().copied());
-        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut line = vec![way.clone()];
-        line.extend([least, arithmetic, geometric, most].map(|v| number(v, 2)));
-        // Set-up over what each product gains; where it gains nothing it never pays.
-        let gains = found.iter().filter_map(|f| {
-            let row = f.multi.iter().find(|r| kind(&r.name) == *way && !r.samples.is_empty())?;
-            let gain = f.ours() - row.seconds();
-            (gain > 0.0).then(|| row.setup / gain)
-        });
-        let gains: Vec<f64> = gains.collect();
-        line.push(number(means(gains.iter().copied()).1, 1));
-        line.push(format!("{} of {}", gains.len(), all.len()));
-        out.rows.push(line);
-    }
+    let row = |f: &'_ Found, way: &str| -> Option<(f64, f64)> {
+        let row = f.multi.iter().find(|r| kind(&r.name) == way && !r.samples.is_empty())?;
+        Some((row.setup, row.seconds()))
+    };
+    let costs = |way: &str| -> Vec<f64> {
+        let ratio = |f: &&Found| Some(row(f, way)?.0 / f.ours());
+        found.iter().filter_map(ratio).filter(|v| v.is_finite()).collect()
+    };
+    // Set-up over what each product gains; where it gains nothing it never pays.
+    let gains = |way: &str| -> Vec<f64> {
+        let gain = |f: &&Found| row(f, way).map(|(setup, seconds)| (setup, f.ours() - seconds));
+        found
+            .iter()
+            .filter_map(gain)
+            .filter(|(_, gain)| *gain > 0.0)
+            .map(|(setup, gain)| setup / gain)
+            .collect()
+    };
+    let mean = |all: Vec<f64>| means(all.into_iter());
+    let mut out = rows_of("Set-up in products on one device (Table 4)", &ways)
+        .column("", |way| way.clone())
+        .column("minimum", |way| number(costs(way).into_iter().fold(f64::INFINITY, f64::min), 2))
+        .column("arithmetic mean", |way| number(mean(costs(way)).0, 2))
+        .column("geometric mean", |way| number(mean(costs(way)).1, 2))
+        .column("maximum", |way| number(costs(way).into_iter().fold(f64::NEG_INFINITY, f64::max), 2))
+        .column("products until it pays, geometric mean", |way| number(mean(gains(way)).1, 1))
+        .column("pays on", |way| format!("{} of {}", gains(way).len(), costs(way).len()))
+        .table();
     for (gpus, values) in TABLE4 {
         let mut line = vec![format!("the paper, {gpus} V100")];
         line.extend(values.map(|v| number(v, 2)));
-        line.resize(header.len(), String::new());
+        line.resize(out.header.len(), String::new());
         out.rows.push(line);
     }
     out
@@ -460,27 +389,21 @@ fn plub(f: &Found, redundant: bool) -> f64 {
 }
 
 fn conjugate(found: &[&Found]) -> Table {
-    let ways: Vec<String> = names(found, |f| &f.cg).into_iter().filter(|n| n != cg::ONE).collect();
     let ranks = found.iter().map(|f| f.ranks).max().unwrap_or(0);
     let iterations = found.first().map_or(0, |f| f.iterations);
-    let mut header = vec!["matrix", "one device, ms"];
-    header.extend(ways.iter().map(String::as_str));
+    let one = |f: &Found| seconds(&f.cg, cg::ONE);
+    let column = |way: String| {
+        let speeds = found.iter().map(|f| one(f) / seconds(&f.cg, &way)).collect();
+        (way, speeds)
+    };
+    let ways = names(found, |f| &f.cg).into_iter().filter(|n| n != cg::ONE);
+    let columns: Vec<(String, Vec<f64>)> = ways.map(column).collect();
     let title =
         format!("{iterations} iterations of CG on {ranks} devices: speed-up over one (Figs. 15 to 17)");
-    let mut out = Table::new(title, &header);
-    let mut columns = vec![Vec::new(); ways.len()];
-    for f in found {
-        let one = seconds(&f.cg, cg::ONE);
-        let mut line = vec![f.name.clone(), number(1e3 * one, 1)];
-        for (i, way) in ways.iter().enumerate() {
-            let speed = one / seconds(&f.cg, way);
-            columns[i].push(speed);
-            line.push(number(speed, 2));
-        }
-        out.rows.push(line);
-    }
-    mean_rows(&mut out, found, 2, &columns);
-    out
+    let before = rows_of("", found.iter().copied())
+        .column("matrix", |f| f.name.clone())
+        .column("one device, ms", |f| number(1e3 * one(f), 1));
+    ratios(title, before, found, &columns)
 }
 
 /// Ways on several devices whose figures are drawn.

@@ -5,13 +5,14 @@ use super::ground::{Ground, Threads};
 use super::matrix::{Case, wanted};
 use super::shared::Shared;
 use super::{Part, SpmvOptions, cg, multi, report, single};
-use crate::okp::{DeviceChoice, OkpReport};
+use crate::options::DeviceChoice;
+use crate::publish::Report;
 use krylith::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) fn all(options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<OkpReport> {
+pub(super) fn all(options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let names = wanted(options)?;
     let key = key(options);
     let mut found = Vec::new();
@@ -105,12 +106,7 @@ fn child(
 ) -> std::result::Result<std::process::ExitStatus, String> {
     let mut command = Command::new(program);
     command.args(["spmv", "--in-process", "--only", name]);
-    let device = match &options.device {
-        DeviceChoice::Cpu => "cpu".to_string(),
-        DeviceChoice::Cuda(gpus) => {
-            format!("cuda:{}", gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(","))
-        }
-    };
+    let device = options.device.text(usize::MAX);
     let parts: Vec<&str> = options.parts.iter().map(|p| p.name()).collect();
     command.args(["--device", &device, "--scale", &options.scale().to_string()]);
     command.args(["--parts", &parts.join(","), "--rounds", &options.repetitions.to_string()]);
@@ -153,7 +149,7 @@ fn here(name: &str, options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Re
         #[cfg(feature = "cuda")]
         DeviceChoice::Cuda(gpus) => on(&crate::cuda::spmv::Gpus::open(gpus)?, name, options, progress),
         #[cfg(not(feature = "cuda"))]
-        DeviceChoice::Cuda(_) => Err(Error::Unsupported("this build has no CUDA".into())),
+        DeviceChoice::Cuda(_) => Err(crate::options::no_cuda()),
     }
 }
 
