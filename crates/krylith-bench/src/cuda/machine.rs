@@ -123,29 +123,11 @@ impl VendorOrthogonalizer {
         let (w, scratch) = (vendor.zeros(n * STEPS)?, vendor.zeros(2 * columns)?);
         let mut h = vec![0.0; columns + 1];
         for k in 0..columns {
-            orthogonalize(
-                vendor,
-                &Alone,
-                How::Mgs,
-                n,
-                k,
-                v.pointer(),
-                v.at(k * n),
-                scratch.pointer(),
-                &mut h,
-            )?;
-            // A second time, so that the basis is orthonormal to rounding.
-            orthogonalize(
-                vendor,
-                &Alone,
-                How::Mgs,
-                n,
-                k,
-                v.pointer(),
-                v.at(k * n),
-                scratch.pointer(),
-                &mut h,
-            )?;
+            // Twice, so that the basis is orthonormal to rounding.
+            for _ in 0..2 {
+                let (basis, column, scratch) = (v.pointer(), v.at(k * n), scratch.pointer());
+                orthogonalize(vendor, &Alone, How::Mgs, n, k, basis, column, scratch, &mut h)?;
+            }
         }
         Ok(Self { vendor: vendor.clone(), how, n, columns, v, fresh, w, scratch, h })
     }
@@ -178,10 +160,9 @@ impl Orthogonalizer for VendorOrthogonalizer {
     }
 }
 
-/// GMRES with CU-Solver's product.
-pub(super) struct VendorMachine {
+/// What GMRES by the vendor's libraries holds on a device: basis, right-hand side, answer.
+pub(super) struct Vectors {
     vendor: Rc<Vendor>,
-    product: CuSolver,
     how: How,
     stages: usize,
     n: usize,
@@ -189,6 +170,65 @@ pub(super) struct VendorMachine {
     b: Buffer<f64>,
     x: Buffer<f64>,
     scratch: Buffer<f64>,
+}
+
+impl Vectors {
+    pub fn new(vendor: &Rc<Vendor>, how: How, rhs: &[f64], stages: usize, restart: usize) -> Result<Self> {
+        let n = rhs.len();
+        Ok(Self {
+            vendor: vendor.clone(),
+            how,
+            stages,
+            n,
+            v: vendor.zeros(n * (restart + 1))?,
+            b: vendor.device.upload(&to_stage_by_stage(rhs, stages), "b")?,
+            x: vendor.zeros(n)?,
+            scratch: vendor.zeros(2 * (restart + 1))?,
+        })
+    }
+    pub fn column(&self, j: usize) -> u64 {
+        self.v.at(j * self.n)
+    }
+    pub fn x(&self) -> u64 {
+        self.x.pointer()
+    }
+    pub fn reset(&self) -> Result<()> {
+        self.vendor.fill(self.x(), self.n, 0)
+    }
+    /// v₀ = (b − A x)/β, where v₀ holds A x; β.
+    pub fn start(&self, sums: &dyn Sums) -> Result<f64> {
+        let (n, v0, vendor) = (self.n, self.column(0), &self.vendor);
+        vendor.scale(n, -1.0, v0)?;
+        vendor.axpy(n, 1.0, self.b.pointer(), v0)?;
+        let beta = sums.norm(vendor, n, v0)?;
+        vendor.scale(n, 1.0 / beta, v0)?;
+        Ok(beta)
+    }
+    pub fn orthogonalize(&self, sums: &dyn Sums, j: usize, h: &mut [f64]) -> Result<()> {
+        let (v, w, scratch) = (self.v.pointer(), self.column(j + 1), self.scratch.pointer());
+        orthogonalize(&self.vendor, sums, self.how, self.n, j + 1, v, w, scratch, h)
+    }
+    pub fn correct(&mut self, y: &[f64]) -> Result<()> {
+        let vendor = &self.vendor;
+        match self.how {
+            How::Mgs => (0..y.len()).try_for_each(|i| vendor.axpy(self.n, y[i], self.column(i), self.x())),
+            How::Cgs2 => {
+                // The pageable source is read before the copy returns.
+                vendor.device.write(y, &mut self.scratch, 0)?;
+                let (v, c, x) = (self.v.pointer(), self.scratch.pointer(), self.x.pointer());
+                vendor.gemv(false, (self.n, y.len()), 1.0, v, c, 1.0, x)
+            }
+        }
+    }
+    pub fn solution(&self) -> Result<Vec<f64>> {
+        Ok(from_stage_by_stage(&self.vendor.read(&self.x)?, self.stages))
+    }
+}
+
+/// GMRES with CU-Solver's product.
+pub(super) struct VendorMachine {
+    product: CuSolver,
+    vectors: Vectors,
     marks: Vec<(Phase, CudaEvent)>,
     timing: bool,
 }
@@ -202,75 +242,42 @@ impl VendorMachine {
         rhs: &[f64],
         restart: usize,
     ) -> Result<Self> {
-        let n = k.rows();
-        Ok(Self {
-            vendor: vendor.clone(),
-            product: CuSolver::new(vendor, k, layout, 1)?,
-            how,
-            stages: k.stages(),
-            n,
-            v: vendor.zeros(n * (restart + 1))?,
-            b: vendor.device.upload(&to_stage_by_stage(rhs, k.stages()), "b")?,
-            x: vendor.zeros(n)?,
-            scratch: vendor.zeros(2 * (restart + 1))?,
-            marks: Vec::new(),
-            timing: false,
-        })
-    }
-    fn column(&self, j: usize) -> u64 {
-        self.v.at(j * self.n)
+        let product = CuSolver::new(vendor, k, layout, 1)?;
+        let vectors = Vectors::new(vendor, how, rhs, k.stages(), restart)?;
+        Ok(Self { product, vectors, marks: Vec::new(), timing: false })
     }
 }
 
 impl Machine for VendorMachine {
     fn name(&self) -> String {
-        match self.how {
+        match self.vectors.how {
             How::Mgs => "CU-Solver (MGS)".into(),
             How::Cgs2 => "CU kernels, CGS2 by gemv".into(),
         }
     }
     fn reset(&mut self) -> Result<()> {
-        self.vendor.fill(self.x.pointer(), self.n, 0)
+        self.vectors.reset()
     }
     fn start(&mut self) -> Result<f64> {
-        let (n, v0) = (self.n, self.column(0));
         self.mark(Phase::Product);
-        self.product.multiply(0, self.x.pointer(), v0)?;
+        self.product.multiply(0, self.vectors.x(), self.vectors.column(0))?;
         self.mark(Phase::Other);
-        self.vendor.scale(n, -1.0, v0)?;
-        self.vendor.axpy(n, 1.0, self.b.pointer(), v0)?;
-        let beta = self.vendor.norm(n, v0)?;
-        self.vendor.scale(n, 1.0 / beta, v0)?;
-        Ok(beta)
+        self.vectors.start(&Alone)
     }
     fn product(&mut self, j: usize) -> Result<()> {
-        self.product.multiply(0, self.column(j), self.column(j + 1))
+        self.product.multiply(0, self.vectors.column(j), self.vectors.column(j + 1))
     }
     fn orthogonalize(&mut self, j: usize, h: &mut [f64]) -> Result<()> {
-        let (v, w, scratch) = (self.v.pointer(), self.column(j + 1), self.scratch.pointer());
-        orthogonalize(&self.vendor, &Alone, self.how, self.n, j + 1, v, w, scratch, h)
+        self.vectors.orthogonalize(&Alone, j, h)
     }
     fn correct(&mut self, y: &[f64]) -> Result<()> {
-        match self.how {
-            How::Mgs => {
-                for (i, y) in y.iter().enumerate() {
-                    self.vendor.axpy(self.n, *y, self.column(i), self.x.pointer())?;
-                }
-                Ok(())
-            }
-            How::Cgs2 => {
-                // The pageable source is read before the copy returns.
-                self.vendor.device.write(y, &mut self.scratch, 0)?;
-                let (v, c, x) = (self.v.pointer(), self.scratch.pointer(), self.x.pointer());
-                self.vendor.gemv(false, (self.n, y.len()), 1.0, v, c, 1.0, x)
-            }
-        }
+        self.vectors.correct(y)
     }
     fn mark(&mut self, phase: Phase) {
-        if !self.timing {
-            return;
-        }
-        if let Ok(event) = self.vendor.device.stream().record_event(Some(CUevent_flags::CU_EVENT_DEFAULT)) {
+        let stream = self.vectors.vendor.device.stream();
+        if self.timing
+            && let Ok(event) = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT))
+        {
             self.marks.push((phase, event));
         }
     }
@@ -289,8 +296,6 @@ impl Machine for VendorMachine {
         phases
     }
     fn solution(&mut self) -> Result<Vec<f64>> {
-        let mut host = vec![0.0; self.n];
-        self.vendor.device.read(&self.x, 0, &mut host)?;
-        Ok(from_stage_by_stage(&host, self.stages))
+        self.vectors.solution()
     }
 }

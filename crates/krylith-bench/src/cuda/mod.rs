@@ -1,8 +1,10 @@
 //! GPU baselines, all on the stream of Krylith's own device.
 
+mod calls;
 mod csr;
 pub(crate) mod ground;
 pub(crate) mod ildu0;
+mod kernels;
 mod machine;
 pub(crate) mod multi;
 pub(crate) mod paper;
@@ -14,9 +16,9 @@ mod vendor;
 use crate::platform::{Effort, Orthogonalizer, Platform, Product};
 use crate::systems::Random;
 use crate::textbook::Machine;
+use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUevent_flags};
-use cudarc::driver::{CudaEvent, LaunchConfig, PushKernelArg};
-use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
+use kernels::{Arg, LIBRARY, Module};
 use krylith::device::cuda::{Buffer, Cuda, Device};
 use krylith::matrix::KroneckerSum;
 use krylith::{Error, Result};
@@ -104,6 +106,24 @@ fn quick(vendor: &Vendor, run: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     Ok(times[times.len() / 2])
 }
 
+/// What `make` makes of the candidate that `run` takes the least time with, and that time.
+fn fastest<C, T>(
+    vendor: &Vendor,
+    candidates: impl IntoIterator<Item = C>,
+    mut make: impl FnMut(C) -> Result<T>,
+    run: impl Fn(&T) -> Result<()>,
+) -> Result<(f64, T)> {
+    let mut best: Option<(f64, T)> = None;
+    for candidate in candidates {
+        let made = make(candidate)?;
+        let time = quick(vendor, &mut || run(&made))?;
+        if best.as_ref().is_none_or(|b| time < b.0) {
+            best = Some((time, made));
+        }
+    }
+    best.ok_or_else(|| Error::invalid("nothing was tried"))
+}
+
 impl Platform for CudaPlatform {
     type Space = Cuda;
     fn space(&self, len: usize) -> Result<Cuda> {
@@ -131,33 +151,15 @@ impl Platform for CudaPlatform {
             self.device.write(&random[..random.len().min(numbers - at)], &mut array, at)?;
         }
         let out = self.vendor.zeros(1)?;
-        let arch = self.device.info().arch;
-        let options = CompileOptions {
-            options: vec![format!("--gpu-architecture=compute_{}{}", arch.0, arch.1)],
-            ..Default::default()
-        };
-        let ptx = vendor::loading("libnvrtc.so.13", || {
-            compile_ptx_with_opts(include_str!("read.cu"), options)
-                .map_err(|e| Error::Unsupported(format!("NVRTC refused read.cu: {e:?}")))
-        })?;
-        let fail = |e| self.vendor.failure("cuModuleLoadData", e);
-        let stream = self.device.stream();
-        let function =
-            stream.context().load_module(ptx).and_then(|m| m.load_function("read")).map_err(fail)?;
-        let (a, o, n) = (array.pointer(), out.pointer(), numbers as i64 / 2);
+        let module = Module::load(&self.vendor, ("read.cu", include_str!("read.cu")), &[])?;
+        let read = module.kernel("read", 512, 0)?;
+        let args =
+            [Arg::Pointer(array.pointer()), Arg::Pointer(out.pointer()), Arg::Long(numbers as i64 / 2)];
         let mut best = f64::INFINITY;
         // The fastest of several shapes: shares are then of the most that the device gives.
         for per_processor in [4, 8, 16, 32] {
-            let grid_dim = ((per_processor * self.device.multiprocessors()) as u32, 1, 1);
-            let config = LaunchConfig { grid_dim, block_dim: (512, 1, 1), shared_mem_bytes: 0 };
-            let all = crate::samples::in_turn(1, 3, 20, |_| {
-                self.time(&mut || {
-                    // SAFETY: the kernel's types; n pairs lie in the array.
-                    let done =
-                        unsafe { stream.launch_builder(&function).arg(&a).arg(&o).arg(&n).launch(config) };
-                    done.map(|_| ()).map_err(|e| self.vendor.failure("cuLaunchKernel", e))
-                })
-            })?;
+            let blocks = per_processor * self.device.multiprocessors();
+            let all = crate::samples::in_turn(1, 3, 20, |_| self.time(&mut || read.launch(blocks, &args)))?;
             best = best.min(all[0].median());
         }
         Ok(("read", 8.0 * numbers as f64 / best))
@@ -191,7 +193,7 @@ impl Platform for CudaPlatform {
                 let mut best: Option<(f64, usize)> = None;
                 for threads in [64, 128, 256] {
                     let mut one = paper::Paper::new(v, k, 1, threads)?;
-                    let seconds = quick(v, &mut || one.run(0))?;
+                    let seconds = quick(v, &mut || Product::run(&mut one, 0))?;
                     if best.is_none_or(|b| seconds < b.0) {
                         best = Some((seconds, threads));
                     }
@@ -221,7 +223,7 @@ impl Platform for CudaPlatform {
         let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&mut driver) };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: writes two integers; NVRTC was loaded for the bandwidth's kernel or is looked for here.
-        let _ = vendor::loading("libnvrtc.so.13", || unsafe {
+        let _ = vendor::loading(LIBRARY, || unsafe {
             let _ = cudarc::nvrtc::sys::nvrtcVersion(&mut major, &mut minor);
             Ok(())
         });

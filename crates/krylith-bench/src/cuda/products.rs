@@ -1,5 +1,6 @@
 //! Products by the vendor's libraries: CU-Solver's (Alg. 4 on one GPU), bsrmm, and the assembled matrix.
 
+use super::calls::{OP, call};
 use super::csr::SpMv;
 use super::vendor::Vendor;
 use crate::platform::Product;
@@ -18,7 +19,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    fn direction(self) -> sparse::cusparseDirection_t {
+    pub fn direction(self) -> sparse::cusparseDirection_t {
         match self {
             Layout::Rows => sparse::cusparseDirection_t::CUSPARSE_DIRECTION_ROW,
             Layout::Columns => sparse::cusparseDirection_t::CUSPARSE_DIRECTION_COLUMN,
@@ -38,27 +39,12 @@ pub(super) fn bsrmv(
     y: u64,
 ) -> Result<()> {
     let [n, m, count, b] = sizes.map(|size| size as i32);
-    // SAFETY: the caller's buffers hold what the sizes say.
-    let done = unsafe {
-        sparse::cusparseDbsrmv(
-            vendor.handle(),
-            layout.direction(),
-            sparse::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE,
-            n,
-            m,
-            count,
-            &1.0,
-            vendor.matrix,
-            values as _,
-            row_ptr as _,
-            columns as _,
-            b,
-            x as _,
-            &beta,
-            y as _,
-        )
-    };
-    vendor.sparse("cusparseDbsrmv", done)
+    let (direction, matrix) = (layout.direction(), vendor.matrix);
+    let (values, row_ptr, columns, x, y) = (values as _, row_ptr as _, columns as _, x as _, y as _);
+    call!(
+        vendor,
+        cusparseDbsrmv(direction, OP, n, m, count, &1.0, matrix, values, row_ptr, columns, b, x, &beta, y)
+    )
 }
 
 /// A point-block matrix on the device, 32-bit indices as the vendor wants them.
@@ -122,10 +108,6 @@ impl Blocks {
         (self.pattern.0.pointer(), self.pattern.1.pointer())
     }
 
-    fn direction(&self) -> sparse::cusparseDirection_t {
-        self.layout.direction()
-    }
-
     /// y = A x + β y by `cusparseDbsrmv`.
     pub fn bsrmv(&self, vendor: &Vendor, x: u64, beta: f64, y: u64) -> Result<()> {
         let (rows, columns) = self.pattern();
@@ -135,34 +117,16 @@ impl Blocks {
 
     /// Y = A X + β Y for s vectors by `cusparseDbsrmm`.
     fn bsrmm(&self, vendor: &Vendor, s: usize, x: u64, beta: f64, y: u64) -> Result<()> {
-        let (n, count, b) = (self.rows as i32, self.count as i32, self.block as i32);
-        let (rows, columns) = self.pattern();
-        let op = sparse::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
-        // SAFETY: buffers hold what the sizes say.
-        let done = unsafe {
-            sparse::cusparseDbsrmm(
-                vendor.handle(),
-                self.direction(),
-                op,
-                op,
-                n,
-                s as i32,
-                n,
-                count,
-                &1.0,
-                vendor.matrix,
-                self.values.pointer() as _,
-                rows as _,
-                columns as _,
-                b,
-                x as _,
-                n * b,
-                &beta,
-                y as _,
-                n * b,
+        let [n, s, count, b] = [self.rows, s, self.count, self.block].map(|size| size as i32);
+        let ((rows, columns), values, ld) = (self.pattern(), self.values.pointer() as _, n * b);
+        let (how, matrix, rows, columns) = (self.layout.direction(), vendor.matrix, rows as _, columns as _);
+        let (x, y) = (x as _, y as _);
+        call!(
+            vendor,
+            cusparseDbsrmm(
+                how, OP, OP, n, s, n, count, &1.0, matrix, values, rows, columns, b, x, ld, &beta, y, ld
             )
-        };
-        vendor.sparse("cusparseDbsrmm", done)
+        )
     }
 }
 
@@ -201,16 +165,45 @@ impl Sets {
         }
         self.vendor.device.wait()
     }
-    pub fn poison(&mut self, set: usize) -> Result<()> {
-        self.vendor.fill(self.middle.pointer(), self.middle.len(), 0xFF)?;
-        let y = &self.sets[set].y;
-        self.vendor.fill(y.pointer(), y.len(), 0xFF)
+    /// One of them; where there are fewer than are wanted, some again.
+    pub fn set(&self, set: usize) -> &Set {
+        &self.sets[set % self.sets.len()]
     }
-    pub fn read(&self, set: usize) -> Result<Vec<f64>> {
-        let y = &self.sets[set].y;
-        let mut host = vec![0.0; y.len()];
-        self.vendor.device.read(y, 0, &mut host)?;
-        Ok(from_stage_by_stage(&host, self.stages))
+    fn layout(&self) -> String {
+        format!("blocks by {:?}", self.sets[0].blocks[0].layout).to_lowercase()
+    }
+}
+
+/// A product on several sets of buffers.
+pub(super) trait OnSets {
+    fn name(&self) -> String;
+    fn notes(&self) -> String;
+    fn sets(&self) -> &Sets;
+    fn sets_mut(&mut self) -> &mut Sets;
+    fn run(&self, set: &Set) -> Result<()>;
+}
+
+impl<P: OnSets> Product for P {
+    fn name(&self) -> String {
+        OnSets::name(self)
+    }
+    fn notes(&self) -> String {
+        OnSets::notes(self)
+    }
+    fn write(&mut self, x: &[f64]) -> Result<()> {
+        self.sets_mut().write(x)
+    }
+    fn poison(&mut self, set: usize) -> Result<()> {
+        let sets = self.sets();
+        sets.vendor.poison(&sets.middle)?;
+        sets.vendor.poison(&sets.set(set).y)
+    }
+    fn run(&mut self, set: usize) -> Result<()> {
+        OnSets::run(self, self.sets().set(set))
+    }
+    fn read(&mut self, set: usize) -> Result<Vec<f64>> {
+        let sets = self.sets();
+        Ok(from_stage_by_stage(&sets.vendor.read(&sets.set(set).y)?, sets.stages))
     }
 }
 
@@ -241,6 +234,10 @@ impl CuSolver {
 
     /// y = (A⊗M + τB⊗L)x with vectors at device addresses.
     pub fn multiply(&self, set: usize, x: u64, y: u64) -> Result<()> {
+        self.multiply_by(self.sets.set(set), x, y)
+    }
+
+    fn multiply_by(&self, set: &Set, x: u64, y: u64) -> Result<()> {
         let (v, s) = (&self.vendor, self.stages);
         let n = self.sets.middle.len() / s;
         let at = |base: u64, stage: usize| base + 8 * (stage * n) as u64;
@@ -256,85 +253,74 @@ impl CuSolver {
                 let (x, y, beta) = (at(middle, i), at(y, i), t as f64);
                 match &self.scalar {
                     Some(scalar) => scalar[t].run(x, beta, y)?,
-                    None => self.sets.sets[set].blocks[t].bsrmv(v, x, beta, y)?,
+                    None => set.blocks[t].bsrmv(v, x, beta, y)?,
                 }
             }
         }
         Ok(())
     }
-
-    fn set(&self, set: usize) -> usize {
-        set % self.sets.sets.len()
-    }
 }
 
-impl Product for CuSolver {
+impl OnSets for CuSolver {
     fn name(&self) -> String {
         "CU-Solver (axpy + bsrmv)".into()
     }
     fn notes(&self) -> String {
-        match &self.scalar {
-            Some(scalar) => format!("SpMV {}", scalar[0].notes()),
-            None => format!("blocks by {:?}", self.sets.sets[0].blocks[0].layout).to_lowercase(),
-        }
+        self.scalar
+            .as_ref()
+            .map_or_else(|| self.sets.layout(), |scalar| format!("SpMV {}", scalar[0].notes()))
     }
-    fn write(&mut self, x: &[f64]) -> Result<()> {
-        self.sets.write(x)
+    fn sets(&self) -> &Sets {
+        &self.sets
     }
-    fn poison(&mut self, set: usize) -> Result<()> {
-        self.sets.poison(self.set(set))
+    fn sets_mut(&mut self) -> &mut Sets {
+        &mut self.sets
     }
-    fn run(&mut self, set: usize) -> Result<()> {
-        let one = &self.sets.sets[self.set(set)];
-        self.multiply(self.set(set), one.x.pointer(), one.y.pointer())
+    fn run(&self, set: &Set) -> Result<()> {
+        self.multiply_by(set, set.x.pointer(), set.y.pointer())
     }
-    fn read(&mut self, set: usize) -> Result<Vec<f64>> {
-        self.sets.read(self.set(set))
-    }
+}
+
+/// A and τB on the device.
+pub(super) fn coefficients(vendor: &Vendor, k: &KroneckerSum) -> Result<[Buffer<f64>; 2]> {
+    let scaled: Vec<f64> = k.b.values().iter().map(|v| k.tau * v).collect();
+    Ok([vendor.device.upload(k.a.values(), "A")?, vendor.device.upload(&scaled, "B")?])
 }
 
 /// X̃ = X Aᵀ by one gemm and Y = M X̃ by bsrmm, then the same with L.
 pub(super) struct Bsrmm {
     vendor: Rc<Vendor>,
     coefficients: [Buffer<f64>; 2],
-    stages: usize,
     sets: Sets,
 }
 
 impl Bsrmm {
     pub fn new(vendor: &Rc<Vendor>, k: &KroneckerSum, layout: Layout, sets: usize) -> Result<Self> {
-        let scaled: Vec<f64> = k.b.values().iter().map(|v| k.tau * v).collect();
-        let device = &vendor.device;
-        let coefficients = [device.upload(k.a.values(), "A")?, device.upload(&scaled, "B")?];
-        let sets = Sets::new(vendor, k, layout, sets)?;
-        Ok(Self { vendor: vendor.clone(), coefficients, stages: k.stages(), sets })
+        let (coefficients, sets) = (coefficients(vendor, k)?, Sets::new(vendor, k, layout, sets)?);
+        Ok(Self { vendor: vendor.clone(), coefficients, sets })
     }
 }
 
-impl Product for Bsrmm {
+impl OnSets for Bsrmm {
     fn name(&self) -> String {
         "cuSPARSE bsrmm ×2 (gemm before)".into()
     }
     fn notes(&self) -> String {
-        format!("blocks by {:?}", self.sets.sets[0].blocks[0].layout).to_lowercase()
+        self.sets.layout()
     }
-    fn write(&mut self, x: &[f64]) -> Result<()> {
-        self.sets.write(x)
+    fn sets(&self) -> &Sets {
+        &self.sets
     }
-    fn poison(&mut self, set: usize) -> Result<()> {
-        self.sets.poison(set)
+    fn sets_mut(&mut self) -> &mut Sets {
+        &mut self.sets
     }
-    fn run(&mut self, set: usize) -> Result<()> {
-        let (one, middle) = (&self.sets.sets[set], self.sets.middle.pointer());
-        let n = self.sets.middle.len() / self.stages;
+    fn run(&self, set: &Set) -> Result<()> {
+        let (middle, s) = (self.sets.middle.pointer(), self.sets.stages);
+        let n = self.sets.middle.len() / s;
         for t in 0..2 {
-            let c = self.coefficients[t].pointer();
-            self.vendor.combine_stages(n, self.stages, one.x.pointer(), c, middle)?;
-            one.blocks[t].bsrmm(&self.vendor, self.stages, middle, t as f64, one.y.pointer())?;
+            self.vendor.combine_stages(n, s, set.x.pointer(), self.coefficients[t].pointer(), middle)?;
+            set.blocks[t].bsrmm(&self.vendor, s, middle, t as f64, set.y.pointer())?;
         }
         Ok(())
-    }
-    fn read(&mut self, set: usize) -> Result<Vec<f64>> {
-        self.sets.read(set)
     }
 }

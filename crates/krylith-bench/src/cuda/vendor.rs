@@ -231,6 +231,22 @@ impl Vendor {
         self.blas("cublasDgemm", done)
     }
 
+    /// Numbers to the device; waits.
+    pub fn write(&self, x: &[f64], to: &mut Buffer<f64>) -> Result<()> {
+        self.device.write(x, to, 0)?;
+        self.device.wait()
+    }
+    /// Numbers from the device; waits.
+    pub fn read(&self, from: &Buffer<f64>) -> Result<Vec<f64>> {
+        let mut host = vec![0.0; from.len()];
+        self.device.read(from, 0, &mut host)?;
+        Ok(host)
+    }
+    /// NaN everywhere.
+    pub fn poison(&self, buffer: &Buffer<f64>) -> Result<()> {
+        self.fill(buffer.pointer(), buffer.len(), 0xFF)
+    }
+
     /// Device memory of zeros.
     pub fn zeros(&self, n: usize) -> Result<Buffer<f64>> {
         self.device.zeros(n, "a baseline's vector")

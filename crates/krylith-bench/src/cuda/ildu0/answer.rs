@@ -2,8 +2,9 @@
 //! cuSPARSE's ILU(0) with its analysis. Indices are converted, kernels compiled and settings chosen before a clock runs.
 
 use super::bicgstab::{BiCgStab, Matrix, Modules, Operator};
-use super::kernels::{Arg, File, Kernel, Module};
-use super::{Arrays, HostArrays, Map, Of, POLICIES, Policy, Solves, SubdomainSystem, bsr, csr, policy_name};
+use super::factors::{Ilu, Solve};
+use super::kernels::{Arg, File, Kernel};
+use super::{Arrays, HostArrays, Map, Of, POLICIES, Policy, Solves, SubdomainSystem, policy_name};
 use super::{CudaPlatform, seconds};
 use crate::answer::{Answer, Take};
 use crate::cuda::csr::SpMv;
@@ -58,7 +59,7 @@ impl CudaPlatform {
         let host = HostArrays::new(&system, by_columns);
         let (row_ptr, columns) = (host.row_ptr.to_vec(), host.columns.to_vec());
         let turned = (by_columns && a.block() > 1).then(|| host.values.to_vec());
-        let jacobi = Module::load(v, File::Jacobi, a.block(), THREADS)?;
+        let jacobi = File::Jacobi.load(v, a.block(), THREADS)?;
         let inputs = Rc::new(Inputs {
             vendor: v.clone(),
             row_ptr,
@@ -146,9 +147,9 @@ impl Operator for Product {
             Some(spmv) => spmv.run(x, 0.0, y),
             None => {
                 let a = &*self.arrays;
-                let layout = if a.by_columns { Layout::Columns } else { Layout::Rows };
-                let arrays = [a.row_ptr.pointer(), a.columns.pointer(), a.values.pointer()];
-                bsrmv(vendor, [a.rows, a.rows, a.blocks, a.block], layout, arrays, x, 0.0, y)
+                let (values, rows, columns) = a.addresses();
+                let sizes = [a.rows, a.rows, a.blocks, a.block];
+                bsrmv(vendor, sizes, a.layout(), [rows, columns, values], x, 0.0, y)
             }
         }
     }
@@ -197,9 +198,10 @@ impl Inputs {
             Ok((Rc::new(host.upload(v)?), v.device.upload(&self.rhs, "the right-hand side")?))
         })?;
         let product = parts.part("product", || {
-            let pointers =
-                [arrays.row_ptr.pointer(), arrays.columns.pointer(), arrays.values.pointer(), b.pointer()];
-            let spmv = self.algorithm.map(|way| SpMv::new(v, arrays.rows, arrays.blocks, pointers, way));
+            let (values, rows, columns) = arrays.addresses();
+            let pointers = [rows, columns, values, b.pointer()];
+            let new = |way| SpMv::new(v, arrays.rows, arrays.blocks, pointers, way, true);
+            let spmv = self.algorithm.map(new);
             Ok(Rc::new(Product { spmv: spmv.transpose()?, arrays: arrays.clone() }))
         })?;
         Ok((arrays, b, product))
@@ -214,10 +216,9 @@ impl Inputs {
         let grid = n.div_ceil(THREADS).min(8 * v.device.multiprocessors());
         let inverse = parts.part("preconditioner", || {
             let d = v.zeros(n)?;
-            let addresses = [arrays.row_ptr.pointer(), arrays.columns.pointer(), arrays.values.pointer()];
-            let mut args = vec![Arg::Int(n as i32)];
-            args.extend(addresses.into_iter().chain([d.pointer()]).map(Arg::Pointer));
-            self.invert.launch(grid, &args)?;
+            let (values, rows, columns) = arrays.addresses();
+            let addresses = [rows, columns, values, d.pointer()].map(Arg::Pointer);
+            self.invert.launch(grid, &[&[Arg::Int(n as i32)][..], &addresses].concat())?;
             Ok(d)
         })?;
         let multiply = self.multiply.clone();
@@ -276,23 +277,10 @@ impl Inputs {
         let (arrays, b, product) = self.uploaded(&mut parts)?;
         let map: Rc<dyn Map> = parts.part("preconditioner", || {
             let (factors, middle) = (Rc::new(arrays.again(v)?), v.zeros(n)?);
-            if self.system.block == 1 {
-                let ilu = csr::Ilu::new(v, &factors, policy)?;
-                ilu.factorize(&factors)?;
-                ilu.check(&self.system)?;
-                let [lower, upper] =
-                    [false, true].map(|upper| csr::SpSv::new(v, &factors, middle.pointer(), upper));
-                let (lower, upper) = (lower?, upper?);
-                return Ok(Rc::new(Apply(move |x, y| {
-                    let _held = &factors;
-                    lower.run(x, middle.pointer())?;
-                    upper.run(middle.pointer(), y)
-                })) as Rc<dyn Map>);
-            }
-            let ilu = bsr::Ilu::new(v, &factors, policy)?;
+            let ilu = Ilu::new(v, &factors, policy)?;
             ilu.factorize(&factors)?;
             ilu.check(&self.system.rows)?;
-            let [lower, upper] = [false, true].map(|upper| bsr::Solve::new(v, &factors, upper, policy));
+            let [lower, upper] = [false, true].map(|upper| Solve::new(v, &factors, upper, policy));
             let (lower, upper) = (lower?, upper?);
             Ok(Rc::new(Apply(move |x, y| {
                 lower.run(&factors, x, middle.pointer())?;

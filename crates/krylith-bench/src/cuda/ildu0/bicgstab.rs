@@ -4,7 +4,7 @@
 //! Scalars stay on the device; one number an iteration comes back, ‖r‖, for the stopping test.
 
 use super::Map;
-use super::kernels::{Arg, File, Kernel, Module};
+use super::kernels::{Arg, File, Kernel, Loaded};
 use crate::cuda::csr::SpMv;
 use crate::cuda::products::{Blocks, Layout};
 use crate::cuda::vendor::Vendor;
@@ -41,7 +41,7 @@ impl Matrix {
 
     /// The faster algorithm, for single numbers.
     pub fn algorithm(&self) -> Option<Algorithm> {
-        self.spmv.as_ref().map(SpMv::algorithm)
+        self.spmv.as_ref().map(|spmv| spmv.algorithm)
     }
 
     /// The faster layout of blocks.
@@ -66,15 +66,15 @@ pub(super) trait Operator {
 
 /// The kernels of the method, compiled for a block size.
 pub(super) struct Modules {
-    single: Module,
-    many: Module,
+    single: Loaded,
+    many: Loaded,
 }
 
 impl Modules {
     pub fn load(vendor: &Rc<Vendor>, block: usize) -> Result<Self> {
         Ok(Self {
-            single: Module::load(vendor, File::BiCgStab, block, 1)?,
-            many: Module::load(vendor, File::BiCgStab, block, THREADS)?,
+            single: File::BiCgStab.load(vendor, block, 1)?,
+            many: File::BiCgStab.load(vendor, block, THREADS)?,
         })
     }
 }
@@ -157,16 +157,8 @@ impl<'a> BiCgStab<'a> {
             p_hat: new()?,
             s_hat: new()?,
             scalars: vendor.zeros(SCALARS)?,
-            steps: [
-                single.kernel("first_scalars", 0)?,
-                single.kernel("second_scalars", 0)?,
-                single.kernel("third_scalars", 0)?,
-            ],
-            updates: [
-                module.kernel("direction", 0)?,
-                module.kernel("half_step", 0)?,
-                module.kernel("finish", 0)?,
-            ],
+            steps: single.kernels(["first_scalars", "second_scalars", "third_scalars"])?,
+            updates: module.kernels(["direction", "half_step", "finish"])?,
         })
     }
 
@@ -235,8 +227,6 @@ impl Solver for BiCgStab<'_> {
         Ok(residuals)
     }
     fn solution(&mut self) -> Result<Vec<f64>> {
-        let mut host = vec![0.0; self.n];
-        self.vendor.device.read(&self.x, 0, &mut host)?;
-        Ok(self.system.unsort(&host))
+        Ok(self.system.unsort(&self.vendor.read(&self.x)?))
     }
 }

@@ -1,14 +1,11 @@
-//! The `.cu` files of this folder and of the suite ras: compiled at run time for a block size, loaded, launched.
+//! The `.cu` files of this folder and of the suite ras, for a block size and a number of threads.
 
-use crate::cuda::vendor::{Vendor, loading, missing};
-use cudarc::driver::sys::CUfunction_attribute;
-use cudarc::driver::{CudaFunction, CudaModule, LaunchConfig, PushKernelArg};
-use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts, sys};
-use krylith::{Error, Result};
+use crate::cuda::kernels::{self, Module, Source, compile};
+use crate::cuda::vendor::Vendor;
+use krylith::Result;
 use std::rc::Rc;
-use std::sync::Arc;
 
-const LIBRARY: &str = "libnvrtc.so.13";
+pub(in crate::cuda) use kernels::{Arg, Kernel};
 
 /// One of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,50 +19,31 @@ pub(in crate::cuda) enum File {
     Schwarz,
 }
 
-impl File {
-    pub const ALL: [File; 7] = [
-        File::Spin,
-        File::Dag,
-        File::LowerLevels,
-        File::UpperLevels,
-        File::BiCgStab,
-        File::Jacobi,
-        File::Schwarz,
-    ];
+use File::*;
 
-    fn source(self) -> (&'static str, &'static str) {
+impl File {
+    const ALL: [File; 7] = [Spin, Dag, LowerLevels, UpperLevels, BiCgStab, Jacobi, Schwarz];
+
+    fn source(self) -> Source {
         match self {
-            File::Spin => ("spin.cu", include_str!("spin.cu")),
-            File::Dag => ("dag.cu", include_str!("dag.cu")),
-            File::LowerLevels | File::UpperLevels => ("levels.cu", include_str!("levels.cu")),
-            File::BiCgStab => ("bicgstab.cu", include_str!("bicgstab.cu")),
-            File::Jacobi => ("jacobi.cu", include_str!("jacobi.cu")),
-            File::Schwarz => ("schwarz.cu", include_str!("../ras/schwarz.cu")),
+            Spin => ("spin.cu", include_str!("spin.cu")),
+            Dag => ("dag.cu", include_str!("dag.cu")),
+            LowerLevels | UpperLevels => ("levels.cu", include_str!("levels.cu")),
+            BiCgStab => ("bicgstab.cu", include_str!("bicgstab.cu")),
+            Jacobi => ("jacobi.cu", include_str!("jacobi.cu")),
+            Schwarz => ("schwarz.cu", include_str!("../ras/schwarz.cu")),
         }
     }
-}
 
-fn compile(file: File, block: usize, threads: usize, arch: (i32, i32)) -> Result<Ptx> {
-    // SAFETY: only looks for the library.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(missing(LIBRARY, "the CUDA runtime compiler was not found"));
+    fn macros(self, block: usize, threads: usize) -> [(&'static str, usize); 3] {
+        [("B", block), ("THREADS", threads), ("UPPER", usize::from(self == UpperLevels))]
     }
-    let (name, source) = file.source();
-    let options = CompileOptions {
-        options: vec![
-            format!("--gpu-architecture=compute_{}{}", arch.0, arch.1),
-            format!("-DB={block}"),
-            format!("-DTHREADS={threads}"),
-            format!("-DUPPER={}", u8::from(file == File::UpperLevels)),
-        ],
-        name: Some(name.into()),
-        ..Default::default()
-    };
-    loading(LIBRARY, || {
-        compile_ptx_with_opts(source, options).map_err(|e| {
-            Error::Unsupported(format!("NVRTC refused {name} (b = {block}, {threads} threads): {e:?}"))
-        })
-    })
+
+    /// Compiled and loaded; its kernels have blocks of so many threads.
+    pub fn load(self, vendor: &Rc<Vendor>, block: usize, threads: usize) -> Result<Loaded> {
+        let module = Module::load(vendor, self.source(), &self.macros(block, threads))?;
+        Ok(Loaded { module, threads })
+    }
 }
 
 /// PTX of every file of the suites ildu0 and ras for a block size, a number of threads and an architecture such as (9, 0).
@@ -73,75 +51,25 @@ fn compile(file: File, block: usize, threads: usize, arch: (i32, i32)) -> Result
 /// # Errors
 /// A missing NVRTC, or the compiler's messages.
 pub fn compile_all(block: usize, threads: usize, arch: (i32, i32)) -> Result<Vec<String>> {
-    File::ALL.iter().map(|&file| Ok(compile(file, block, threads, arch)?.to_src())).collect()
-}
-
-/// An argument of a kernel.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::cuda) enum Arg {
-    Pointer(u64),
-    Int(i32),
-    Unsigned(u32),
+    let one = |file: &File| Ok(compile(file.source(), &file.macros(block, threads), arch)?.to_src());
+    File::ALL.iter().map(one).collect()
 }
 
 /// A loaded file.
-pub(in crate::cuda) struct Module {
-    vendor: Rc<Vendor>,
-    module: Arc<CudaModule>,
+pub(in crate::cuda) struct Loaded {
+    module: Module,
     threads: usize,
 }
 
-impl Module {
-    pub fn load(vendor: &Rc<Vendor>, file: File, block: usize, threads: usize) -> Result<Self> {
-        let ptx = compile(file, block, threads, vendor.device.info().arch)?;
-        let loaded = vendor.device.stream().context().load_module(ptx);
-        let module = loaded.map_err(|e| vendor.failure("cuModuleLoadData", e))?;
-        Ok(Self { vendor: vendor.clone(), module, threads })
-    }
-
-    /// A kernel that may take `shared` bytes of dynamic shared memory.
-    ///
-    /// # Errors
-    /// No such kernel, or more shared memory than a block may have.
+impl Loaded {
+    /// See [`Module::kernel`].
     pub fn kernel(&self, name: &str, shared: usize) -> Result<Kernel> {
-        let fail = |call: &str, e| self.vendor.failure(call, e);
-        let function = self.module.load_function(name).map_err(|e| fail("cuModuleGetFunction", e))?;
-        if shared > 48 << 10 {
-            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let done = function.set_attribute(attribute, shared as i32);
-            done.map_err(|e| fail("cuFuncSetAttribute", e))?;
-        }
-        Ok(Kernel { vendor: self.vendor.clone(), function, threads: self.threads, shared })
+        self.module.kernel(name, self.threads, shared)
     }
-}
 
-/// A kernel with its launch shape.
-pub(in crate::cuda) struct Kernel {
-    vendor: Rc<Vendor>,
-    function: CudaFunction,
-    threads: usize,
-    shared: usize,
-}
-
-impl Kernel {
-    /// The caller's arguments are those of the kernel, in number, order and type, and its buffers are large enough:
-    /// each file's header says what they hold.
-    pub fn launch(&self, blocks: usize, args: &[Arg]) -> Result<()> {
-        let config = LaunchConfig {
-            grid_dim: (blocks as u32, 1, 1),
-            block_dim: (self.threads as u32, 1, 1),
-            shared_mem_bytes: self.shared as u32,
-        };
-        let mut launch = self.vendor.device.stream().launch_builder(&self.function);
-        for arg in args {
-            match arg {
-                Arg::Pointer(p) => launch.arg(p),
-                Arg::Int(i) => launch.arg(i),
-                Arg::Unsigned(u) => launch.arg(u),
-            };
-        }
-        // SAFETY: see above; the callers, all in this folder, hold buffers of the sizes that the headers name.
-        let done = unsafe { launch.launch(config) };
-        done.map(|_| ()).map_err(|e| self.vendor.failure("cuLaunchKernel", e))
+    /// Some of them, without shared memory of their own.
+    pub fn kernels<const N: usize>(&self, names: [&str; N]) -> Result<[Kernel; N]> {
+        let all: Vec<Kernel> = names.iter().map(|name| self.kernel(name, 0)).collect::<Result<_>>()?;
+        all.try_into().map_err(|_| krylith::Error::invalid("as many kernels as names"))
     }
 }

@@ -3,22 +3,22 @@
 
 mod answer;
 mod bicgstab;
-pub(in crate::cuda) mod bsr;
-mod csr;
+pub(in crate::cuda) mod factors;
 pub(in crate::cuda) mod kernels;
 mod paper;
 
 pub use kernels::compile_all;
 
 use super::CudaPlatform;
+use super::products::Layout;
 use super::vendor::Vendor;
 use crate::ildu0::system::SubdomainSystem;
 use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, count, ours};
 use crate::samples::Samples;
 use bicgstab::{BiCgStab, Matrix};
 use cudarc::cusparse::sys as sparse;
+use krylith::Result;
 use krylith::device::cuda::Buffer;
-use krylith::{Error, Result};
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Instant;
@@ -37,12 +37,6 @@ pub(in crate::cuda) fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
-/// The policy that `time` finds shortest.
-fn faster_policy(mut time: impl FnMut(Policy) -> Result<f64>) -> Result<Policy> {
-    let [first, second] = POLICIES;
-    Ok(if time(first)? <= time(second)? { first } else { second })
-}
-
 /// What `work` makes, and the seconds until the device is done with it.
 pub(in crate::cuda) fn seconds<T>(vendor: &Vendor, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     vendor.device.wait()?;
@@ -55,24 +49,6 @@ pub(in crate::cuda) fn seconds<T>(vendor: &Vendor, work: impl FnOnce() -> Result
 /// [`SETUP_SAMPLES`] of [`seconds`].
 fn sampled(vendor: &Vendor, mut work: impl FnMut() -> Result<()>) -> Result<Samples> {
     (0..SETUP_SAMPLES).map(|_| Ok(seconds(vendor, &mut work)?.1)).collect::<Result<_>>().map(Samples)
-}
-
-/// What a query for zero pivots answered.
-fn no_zero_pivot(
-    vendor: &Vendor,
-    call: &str,
-    status: sparse::cusparseStatus_t,
-    row: i32,
-    rows: &[u32],
-) -> Result<()> {
-    if status == sparse::cusparseStatus_t::CUSPARSE_STATUS_ZERO_PIVOT {
-        return Err(Error::SingularBlock {
-            row: rows.get(row.max(0) as usize).map_or(0, |r| *r as usize),
-            kind: "singular",
-            remedy: "ILU(0) without shifts needs a pivot in every row",
-        });
-    }
-    vendor.sparse(call, status)
 }
 
 /// A system on the host, 32-bit indices as the vendor wants them: converted before a clock runs.
@@ -129,20 +105,21 @@ pub(in crate::cuda) struct Arrays {
 }
 
 impl Arrays {
+    pub fn layout(&self) -> Layout {
+        if self.by_columns { Layout::Columns } else { Layout::Rows }
+    }
+
+    /// Of values, row pointers and columns.
+    pub fn addresses(&self) -> (u64, u64, u64) {
+        (self.values.pointer(), self.row_ptr.pointer(), self.columns.pointer())
+    }
+
     /// The same pattern with a copy of the values, which a factorisation overwrites.
     fn again(&self, vendor: &Vendor) -> Result<Self> {
         let values = vendor.zeros(self.values.len())?;
         vendor.copy(self.values.pointer(), values.pointer(), values.len())?;
         Ok(Self { row_ptr: self.row_ptr.clone(), columns: self.columns.clone(), values, ..*self })
     }
-}
-
-/// Two triangular solves of the vendor's, factorised and analysed.
-trait Triangles {
-    fn name(&self) -> &'static str;
-    fn notes(&self) -> String;
-    fn lower(&self, x: u64, y: u64) -> Result<()>;
-    fn upper(&self, x: u64, y: u64) -> Result<()>;
 }
 
 /// Anything that maps a vector at one address to a vector at another.
@@ -157,7 +134,7 @@ trait Map {
 
 /// The vendor's solves as one application, or the lower one alone.
 struct VendorMap {
-    triangles: Rc<dyn Triangles>,
+    triangles: Rc<factors::Factors>,
     of: Of,
     all: bool,
     bytes: u64,
@@ -223,20 +200,16 @@ impl Application for OnDevice<'_> {
         self.map.bytes()
     }
     fn write(&mut self, x: &[f64]) -> Result<()> {
-        let sorted = self.system.sort(x);
-        self.vendor.device.write(&sorted, &mut self.x, 0)?;
-        self.vendor.device.wait()
+        self.vendor.write(&self.system.sort(x), &mut self.x)
     }
     fn poison(&mut self) -> Result<()> {
-        self.vendor.fill(self.y.pointer(), self.y.len(), 0xFF)
+        self.vendor.poison(&self.y)
     }
     fn apply(&mut self) -> Result<()> {
         self.map.run(self.x.pointer(), self.y.pointer())
     }
     fn read(&mut self) -> Result<Vec<f64>> {
-        let mut host = vec![0.0; self.y.len()];
-        self.vendor.device.read(&self.y, 0, &mut host)?;
-        Ok(self.system.unsort(&host))
+        Ok(self.system.unsort(&self.vendor.read(&self.y)?))
     }
 }
 
@@ -258,10 +231,7 @@ impl CudaPlatform {
             Of::Decomposed => (&case.decomposed, "cuSPARSE, decomposed"),
         };
         let from = made.setups.len();
-        let triangles: Rc<dyn Triangles> = match case.a.block() {
-            1 => Rc::new(csr::Csr::new(v, system, what, &mut made.setups)?),
-            _ => Rc::new(bsr::Bsr::new(v, system, what, &mut made.setups)?),
-        };
+        let triangles = Rc::new(factors::Factors::new(v, system, what, &mut made.setups)?);
         let cut: f64 = if of == Of::Decomposed { case.partition.iter().sum() } else { 0.0 };
         let setup = cut + made.setups[from..].iter().map(|s| s.samples.median()).sum::<f64>();
         let middle = Rc::new(v.zeros(system.len())?);

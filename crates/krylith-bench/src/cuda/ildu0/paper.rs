@@ -1,7 +1,8 @@
 //! The paper's kernels of Tables 5.2 and 5.3, with the number of threads a block that runs fastest here.
 
-use super::kernels::{Arg, File, Kernel, Module};
+use super::kernels::{Arg, File, Kernel, Loaded};
 use super::{Map, sampled, seconds};
+use crate::cuda::fastest;
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::levels::{Dag, Triangle, levels};
 use crate::ildu0::{Case, Of, Setup, Solves, count, reference};
@@ -105,7 +106,7 @@ impl DeviceDag {
 }
 
 /// A file and a number of threads, and what was made of them.
-type Compiled = ((File, usize), Rc<Module>);
+type Compiled = ((File, usize), Rc<Loaded>);
 
 /// Everything that the kernels read, each array once.
 pub(super) struct Arrays {
@@ -134,12 +135,12 @@ pub(super) struct Arrays {
 
 impl Arrays {
     /// A file for a number of threads, compiled once.
-    fn module(&self, vendor: &Rc<Vendor>, file: File, threads: usize) -> Result<Rc<Module>> {
+    fn module(&self, vendor: &Rc<Vendor>, file: File, threads: usize) -> Result<Rc<Loaded>> {
         let mut modules = self.modules.borrow_mut();
         if let Some((_, module)) = modules.iter().find(|m| m.0 == (file, threads)) {
             return Ok(module.clone());
         }
-        let module = Rc::new(Module::load(vendor, file, self.block, threads)?);
+        let module = Rc::new(file.load(vendor, self.block, threads)?);
         modules.push(((file, threads), module.clone()));
         Ok(module)
     }
@@ -233,7 +234,7 @@ pub(super) fn device_levels(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<S
     let level: Buffer<i32> = device.zeros(s.block_rows(), "levels")?;
     let mut total = 0.0;
     for (file, triangle) in [(File::LowerLevels, Triangle::Lower), (File::UpperLevels, Triangle::Upper)] {
-        let kernel = Module::load(vendor, file, s.block, 512)?.kernel("assign_levels", s.largest())?;
+        let kernel = file.load(vendor, s.block, 512)?.kernel("assign_levels", s.largest())?;
         let args = [&first, &row_ptr].map(|b| Arg::Pointer(b.pointer()));
         let args = [args[0], args[1], Arg::Pointer(columns.pointer()), Arg::Pointer(level.pointer())];
         let samples = sampled(vendor, || kernel.launch(s.count(), &args))?;
@@ -265,15 +266,8 @@ impl Paper {
     /// NVRTC; no number of threads that runs.
     pub fn best(vendor: &Rc<Vendor>, arrays: &Rc<Arrays>, variant: Variant) -> Result<Self> {
         let (x, y) = (vendor.zeros(arrays.length)?, vendor.zeros(arrays.length)?);
-        let mut best: Option<(f64, Self)> = None;
-        for threads in THREADS {
-            let made = Self::new(vendor, arrays, variant, threads)?;
-            let time = crate::cuda::quick(vendor, &mut || made.run(x.pointer(), y.pointer()))?;
-            if best.as_ref().is_none_or(|b| time < b.0) {
-                best = Some((time, made));
-            }
-        }
-        best.map(|b| b.1).ok_or_else(|| Error::invalid("no number of threads was tried"))
+        let new = |threads| Self::new(vendor, arrays, variant, threads);
+        Ok(fastest(vendor, THREADS, new, |made| made.run(x.pointer(), y.pointer()))?.1)
     }
 
     fn new(vendor: &Rc<Vendor>, arrays: &Rc<Arrays>, variant: Variant, threads: usize) -> Result<Self> {

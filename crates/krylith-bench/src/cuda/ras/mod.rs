@@ -5,8 +5,8 @@
 //! blocks and both policies are timed, and the fastest is taken.
 
 use super::CudaPlatform;
-use super::ildu0::bsr::{Ilu, Solve};
-use super::ildu0::kernels::{Arg, File, Kernel, Module};
+use super::ildu0::factors::{Ilu, Solve};
+use super::ildu0::kernels::{Arg, File, Kernel};
 use super::ildu0::{Arrays, POLICIES, Policy, policy_name, seconds};
 use super::vendor::Vendor;
 use crate::ras::Ground;
@@ -66,7 +66,7 @@ impl Pattern {
         let device = &vendor.device;
         let row_ptr: Vec<i32> = plan.row_ptr.iter().map(|&p| p as i32).collect();
         let columns: Vec<i32> = plan.column.iter().map(|&c| c as i32).collect();
-        let module = Module::load(vendor, File::Schwarz, plan.block, THREADS)?;
+        let module = File::Schwarz.load(vendor, plan.block, THREADS)?;
         Ok(Self {
             node: plan.node.clone(),
             row_ptr: Rc::new(device.upload(&row_ptr, "row pointers")?),

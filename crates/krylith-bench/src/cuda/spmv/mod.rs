@@ -1,18 +1,17 @@
 //! GPUs for `krylith bench spmv`: the ways to a product on one, and pCSR on several.
 
-mod kernels;
 mod pcsr;
 mod published;
 
-pub use kernels::compile as compile_products;
+pub use published::compile as compile_products;
 
 use super::CudaPlatform;
 use super::csr::SpMv;
+use super::kernels::Arg;
 use super::vendor::Vendor;
 use crate::platform::Platform;
 use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, One, Own, Piece, VECTOR, rows_of};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
-use kernels::Arg;
 use krylith::comm::Communicator;
 use krylith::device::cuda::{Buffer, Cuda, Device, Fabric, Transport, split_runs};
 use krylith::matrix::Bsr;
@@ -99,10 +98,9 @@ struct Shared {
 
 impl Shared {
     fn read(&self) -> Result<Vec<f64>> {
-        let mut host = vec![0.0; self.held.rows];
-        self.vendor.device.read(&self.y, 0, &mut host)?;
+        let host = self.vendor.read(&self.y)?;
         // What the next one does not write is no number.
-        self.vendor.fill(self.y.pointer(), self.held.rows, 0xFF)?;
+        self.vendor.poison(&self.y)?;
         Ok(host)
     }
 }
@@ -215,9 +213,7 @@ impl Candidate for Ours {
         self.product.apply(&self.space, &self.shared.x, &mut self.y)
     }
     fn read(&mut self) -> Result<Vec<f64>> {
-        let mut host = vec![0.0; self.shared.held.rows];
-        self.shared.vendor.device.read(&self.y, 0, &mut host)?;
-        Ok(host)
+        self.shared.vendor.read(&self.y)
     }
 }
 
@@ -264,7 +260,7 @@ fn cusparse(shared: &Rc<Shared>, algorithm: Algorithm, name: &str, preprocess: b
         let arrays = [short.pointer(), held.col.pointer(), held.values.pointer(), shared.x.pointer()];
         vendor.device.wait()?;
         let begin = Instant::now();
-        let made = SpMv::prepared(vendor, held.rows, held.entries, arrays, algorithm, preprocess)?;
+        let made = SpMv::new(vendor, held.rows, held.entries, arrays, algorithm, preprocess)?;
         vendor.device.wait()?;
         Ok((begin.elapsed().as_secs_f64(), made))
     };

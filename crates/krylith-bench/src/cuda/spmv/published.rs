@@ -1,11 +1,12 @@
 //! CSR-vector, merge-based and CSR-adaptive products.
 
 use super::Held;
-use super::kernels::{Arg, Kernel, Module};
-use crate::cuda::quick;
+use crate::cuda::fastest;
+use crate::cuda::kernels::{self, Arg, Kernel, Module, Source};
 use crate::cuda::vendor::Vendor;
+use cudarc::nvrtc::Ptx;
+use krylith::Result;
 use krylith::device::cuda::Buffer;
-use krylith::{Error, Result};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -14,6 +15,20 @@ const VECTOR_THREADS: usize = 256;
 const MERGE_THREADS: usize = 128;
 const PIECE: usize = 1024;
 const GIANT: usize = 16384;
+
+const SOURCE: Source = ("products.cu", include_str!("products.cu"));
+
+/// PTX for a number of threads a row and of items a thread, and an architecture such as (9, 0).
+///
+/// # Errors
+/// A missing NVRTC, or the compiler's messages.
+pub fn compile(threads: usize, items: usize, arch: (i32, i32)) -> Result<Ptx> {
+    kernels::compile(SOURCE, &[("WIDTH", threads), ("ITEMS", items)], arch)
+}
+
+fn load(vendor: &Rc<Vendor>, threads: usize, items: usize) -> Result<Module> {
+    Module::load(vendor, SOURCE, &[("WIDTH", threads), ("ITEMS", items)])
+}
 
 /// A published product that is ready.
 pub(super) trait Published {
@@ -39,31 +54,18 @@ pub(super) struct CsrVector {
 impl CsrVector {
     /// With one of two grids, the faster.
     pub fn new(vendor: &Rc<Vendor>, a: &Held, threads: usize, [x, y]: [u64; 2]) -> Result<Self> {
-        let module = Module::load(vendor, threads, 7)?;
+        let module = load(vendor, threads, 7)?;
         let whole = a.rows.div_ceil(VECTOR_THREADS / threads);
         let resident = whole.min(8 * vendor.device.multiprocessors());
-        let mut best: Option<(f64, Self)> = None;
-        for blocks in [whole, resident] {
-            let made = Self { kernel: module.kernel("csr_vector", VECTOR_THREADS)?, threads, blocks };
-            let time = quick(vendor, &mut || made.run(a, x, y))?;
-            if best.as_ref().is_none_or(|b| time < b.0) {
-                best = Some((time, made));
-            }
-        }
-        best.map(|b| b.1).ok_or_else(|| Error::invalid("no grid was tried"))
+        let grid =
+            |blocks| Ok(Self { kernel: module.kernel("csr_vector", VECTOR_THREADS, 0)?, threads, blocks });
+        Ok(fastest(vendor, [whole, resident], grid, |made| made.run(a, x, y))?.1)
     }
 
     /// The fastest number of threads a row.
     pub fn best(vendor: &Rc<Vendor>, a: &Held, [x, y]: [u64; 2]) -> Result<Self> {
-        let mut best: Option<(f64, Self)> = None;
-        for threads in [2, 4, 8, 16, 32] {
-            let made = Self::new(vendor, a, threads, [x, y])?;
-            let time = quick(vendor, &mut || made.run(a, x, y))?;
-            if best.as_ref().is_none_or(|b| time < b.0) {
-                best = Some((time, made));
-            }
-        }
-        best.map(|b| b.1).ok_or_else(|| Error::invalid("no number of threads was tried"))
+        let new = |threads| Self::new(vendor, a, threads, [x, y]);
+        Ok(fastest(vendor, [2, 4, 8, 16, 32], new, |made| made.run(a, x, y))?.1)
     }
 }
 
@@ -91,27 +93,21 @@ pub(super) struct Merge {
 impl Merge {
     /// With the number of items that runs fastest.
     pub fn best(vendor: &Rc<Vendor>, a: &Held, [x, y]: [u64; 2]) -> Result<Made> {
-        let mut best: Option<(f64, Self)> = None;
-        for items in [5, 7, 9, 11] {
-            let made = Self::new(vendor, a, items)?;
-            let time = quick(vendor, &mut || made.run(a, x, y))?;
-            if best.as_ref().is_none_or(|b| time < b.0) {
-                best = Some((time, made));
-            }
-        }
+        let new = |items| Self::new(vendor, a, items);
+        let (_, made) = fastest(vendor, [5, 7, 9, 11], new, |made| made.run(a, x, y))?;
         // The search belongs to every product, as in CUB.
-        best.map(|b| (Box::new(b.1) as _, 0.0)).ok_or_else(|| Error::invalid("no number of items was tried"))
+        Ok((Box::new(made), 0.0))
     }
 
     fn new(vendor: &Rc<Vendor>, a: &Held, items: usize) -> Result<Self> {
-        let module = Module::load(vendor, 32, items)?;
+        let module = load(vendor, 32, items)?;
         let blocks = (a.rows + a.entries).div_ceil(MERGE_THREADS * items);
         Ok(Self {
             items,
             blocks,
-            product: module.kernel("merge_product", MERGE_THREADS)?,
-            fix: module.kernel("merge_fix", 256)?,
-            search: module.kernel("merge_search", 256)?,
+            product: module.kernel("merge_product", MERGE_THREADS, 0)?,
+            fix: module.kernel("merge_fix", 256, 0)?,
+            search: module.kernel("merge_search", 256, 0)?,
             first: vendor.device.zeros(blocks + 1, "shares of the path")?,
             carry: vendor.device.zeros(blocks, "sums of blocks")?,
         })
@@ -145,8 +141,8 @@ pub(super) struct Adaptive {
 impl Adaptive {
     /// Row blocks are found on the host, as published.
     pub fn make(vendor: &Rc<Vendor>, row_ptr: &[usize]) -> Result<Made> {
-        let module = Module::load(vendor, 32, 7)?;
-        let (kernel, clear) = (module.kernel("adaptive", 256)?, module.kernel("clear_rows", 256)?);
+        let module = load(vendor, 32, 7)?;
+        let (kernel, clear) = (module.kernel("adaptive", 256, 0)?, module.kernel("clear_rows", 256, 0)?);
         let begin = Instant::now();
         let (pieces, giants) = pieces(row_ptr);
         let device = &vendor.device;

@@ -1,0 +1,117 @@
+//! The `.cu` files of the baselines: compiled at run time, loaded, launched.
+
+use super::vendor::{Vendor, loading, missing};
+use cudarc::driver::sys::CUfunction_attribute;
+use cudarc::driver::{CudaFunction, CudaModule, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts, sys};
+use krylith::{Error, Result};
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub(super) const LIBRARY: &str = "libnvrtc.so.13";
+
+/// A file by its name, and its text.
+pub(super) type Source = (&'static str, &'static str);
+
+/// PTX of a file with its macros, for an architecture such as (9, 0).
+///
+/// # Errors
+/// A missing NVRTC, or the compiler's messages.
+pub(super) fn compile((name, text): Source, macros: &[(&str, usize)], arch: (i32, i32)) -> Result<Ptx> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(missing(LIBRARY, "the CUDA runtime compiler was not found"));
+    }
+    let macros: Vec<String> = macros.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
+    let refused = format!("NVRTC refused {name} ({})", macros.join(" "));
+    let mut options = vec![format!("--gpu-architecture=compute_{}{}", arch.0, arch.1)];
+    options.extend(macros);
+    let options = CompileOptions { options, name: Some(name.into()), ..Default::default() };
+    loading(LIBRARY, || {
+        compile_ptx_with_opts(text, options).map_err(|e| Error::Unsupported(format!("{refused}: {e:?}")))
+    })
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Arg {
+    Pointer(u64),
+    Int(i32),
+    Unsigned(u32),
+    Long(i64),
+}
+
+/// A loaded file.
+pub(super) struct Module {
+    vendor: Rc<Vendor>,
+    module: Arc<CudaModule>,
+}
+
+impl Module {
+    pub fn load(vendor: &Rc<Vendor>, source: Source, macros: &[(&str, usize)]) -> Result<Self> {
+        let ptx = compile(source, macros, vendor.device.info().arch)?;
+        let loaded = vendor.device.stream().context().load_module(ptx);
+        let module = loaded.map_err(|e| vendor.failure("cuModuleLoadData", e))?;
+        Ok(Self { vendor: vendor.clone(), module })
+    }
+
+    /// A kernel with blocks of so many threads, that may take `shared` bytes of dynamic shared memory.
+    ///
+    /// # Errors
+    /// No such kernel, or more shared memory than a block may have.
+    pub fn kernel(&self, name: &str, threads: usize, shared: usize) -> Result<Kernel> {
+        let fail = |call: &str, e| self.vendor.failure(call, e);
+        let function = self.module.load_function(name).map_err(|e| fail("cuModuleGetFunction", e))?;
+        if shared > 48 << 10 {
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let done = function.set_attribute(attribute, shared as i32);
+            done.map_err(|e| fail("cuFuncSetAttribute", e))?;
+        }
+        Ok(Kernel { vendor: self.vendor.clone(), function, threads, shared })
+    }
+}
+
+/// A kernel with its launch shape.
+pub(super) struct Kernel {
+    vendor: Rc<Vendor>,
+    function: CudaFunction,
+    pub threads: usize,
+    shared: usize,
+}
+
+impl Kernel {
+    /// The caller's arguments are those of the kernel, in number, order and type, and its buffers are large enough:
+    /// each file's header says what they hold. No blocks are no launch.
+    pub fn launch(&self, blocks: usize, args: &[Arg]) -> Result<()> {
+        self.launch_on(self.vendor.device.stream(), blocks, args)
+    }
+
+    /// The same with a thread for each of `n`.
+    pub fn launch_for(&self, n: usize, args: &[Arg]) -> Result<()> {
+        self.launch(n.div_ceil(self.threads), args)
+    }
+
+    /// The same on another stream.
+    pub fn launch_on(&self, stream: &Arc<CudaStream>, blocks: usize, args: &[Arg]) -> Result<()> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        let config = LaunchConfig {
+            grid_dim: (blocks as u32, 1, 1),
+            block_dim: (self.threads as u32, 1, 1),
+            shared_mem_bytes: self.shared as u32,
+        };
+        let mut launch = stream.launch_builder(&self.function);
+        for arg in args {
+            match arg {
+                Arg::Pointer(p) => launch.arg(p),
+                Arg::Int(i) => launch.arg(i),
+                Arg::Unsigned(u) => launch.arg(u),
+                Arg::Long(l) => launch.arg(l),
+            };
+        }
+        // SAFETY: see above; the callers, all below this folder, hold buffers of the sizes that the headers name.
+        let done = unsafe { launch.launch(config) };
+        done.map(|_| ()).map_err(|e| self.vendor.failure("cuLaunchKernel", e))
+    }
+}
