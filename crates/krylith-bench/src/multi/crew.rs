@@ -1,13 +1,11 @@
-//! A session whose ranks are threads: each makes its own solver, then all obey the same commands.
+//! A session whose ranks are threads of a team: each makes its own solver, then all obey the same commands.
 
-use super::meeting::{Attendant, Meeting};
 use super::{Session, Solve, Times};
 use krylith::comm::{Communicator, Team, TeamRank};
 use krylith::{Error, Result};
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,58 +17,82 @@ pub(crate) trait Member {
     fn solution(&mut self) -> Result<Vec<f64>>;
 }
 
-/// Makes a rank's solver in its thread; the team is there for set-up that Krylith does.
-pub(crate) type Make = Box<dyn FnOnce(Attendant, TeamRank) -> Result<Box<dyn Member>> + Send>;
+/// Makes a rank's solver in its thread.
+pub(crate) type Make = Box<dyn FnOnce(&Place) -> Result<Box<dyn Member>> + Send>;
 
+/// What ends waits inside a library.
+type Actions = Arc<Mutex<Vec<Box<dyn FnMut() + Send>>>>;
+
+/// One thread's place.
+pub(crate) struct Place {
+    pub comm: Arc<TeamRank>,
+    actions: Actions,
+}
+
+impl Place {
+    /// What to do at the first failure, so that nobody waits inside a library.
+    pub fn on_failure(&self, action: Box<dyn FnMut() + Send>) {
+        self.actions.lock().unwrap_or_else(|e| e.into_inner()).push(action);
+    }
+
+    /// Works unless a rank has failed; where this one fails or panics, all know.
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let rank = self.comm.rank();
+        let panicked = |_| Err(Error::invalid(format!("the thread of rank {rank} panicked")));
+        let done =
+            self.comm.check().and_then(|()| catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked));
+        if let Err(e) = &done {
+            self.comm.fail(&e.to_string());
+            let actions = std::mem::take(&mut *self.actions.lock().unwrap_or_else(|e| e.into_inner()));
+            actions.into_iter().for_each(|mut action| action());
+        }
+        done
+    }
+}
+
+/// To solve, timed or not; or to give x.
 #[derive(Clone, Copy)]
 enum Command {
     Solve { timed: bool },
     Solution,
 }
 
-enum Answer {
-    Ready,
-    Solved(Solve),
-    Numbers(Vec<f64>),
-}
+/// What was solved, and x; each where it was asked for.
+type Answer = (Solve, Vec<f64>);
 
 /// The threads of a baseline.
 pub(crate) struct Crew {
-    meeting: Arc<Meeting>,
     commands: Vec<Sender<Command>>,
     answers: Receiver<(usize, Result<Answer>)>,
     threads: Vec<JoinHandle<()>>,
-    /// A thread did not answer, so it is not waited for at the end either.
-    lost: Cell<bool>,
 }
 
-/// Longest wait for an answer of a thread.
-const LIMIT: Duration = Duration::from_secs(300);
+/// Longest wait for another thread, and for an answer of one.
+const LIMITS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(300)];
 
 impl Crew {
     /// Starts a thread for each of `makers` and waits until all are ready.
     ///
     /// # Errors
     /// The first rank's that could not be made.
-    pub fn start(meeting: &Arc<Meeting>, makers: Vec<Make>) -> Result<Self> {
-        let (to_us, answers) = channel();
+    pub fn start(makers: Vec<Make>) -> Result<Self> {
+        let ((to_us, answers), actions) = (channel(), Actions::default());
         let (mut commands, mut threads) = (Vec::new(), Vec::new());
-        let team = Team::new(makers.len())?;
-        for (rank, (make, one)) in makers.into_iter().zip(team).enumerate() {
+        let team = Team::with_time_limit(makers.len(), LIMITS[0])?;
+        for (rank, (make, comm)) in makers.into_iter().zip(team).enumerate() {
             let (sender, orders) = channel();
             commands.push(sender);
-            let (to_us, meeting) = (to_us.clone(), meeting.clone());
-            let body = move || serve(&meeting, make, one, &orders, &to_us);
+            let (to_us, place) = (to_us.clone(), Place { comm: Arc::new(comm), actions: actions.clone() });
+            let body = move || serve(&place, make, &orders, &to_us);
             let spawned = std::thread::Builder::new().name(format!("rank {rank}")).spawn(body);
             threads.push(spawned.map_err(|e| Error::invalid(format!("no thread for rank {rank}: {e}")))?);
         }
-        let crew = Self { meeting: meeting.clone(), commands, answers, threads, lost: Cell::new(false) };
+        let mut crew = Self { commands, answers, threads };
         crew.collect()?;
         Ok(crew)
     }
 
-    fn ask(&self, command: Command) -> Result<Vec<Answer>> {
-        self.meeting.check()?;
+    fn ask(&mut self, command: Command) -> Result<Vec<Answer>> {
         for sender in &self.commands {
             let _ = sender.send(command); // a thread that is gone is missed below
         }
@@ -78,13 +100,13 @@ impl Crew {
     }
 
     /// An answer of every thread, by rank.
-    fn collect(&self) -> Result<Vec<Answer>> {
+    fn collect(&mut self) -> Result<Vec<Answer>> {
         let mut all: Vec<Option<Answer>> = self.commands.iter().map(|_| None).collect();
         let mut first: Option<Error> = None;
         for _ in 0..all.len() {
-            let Ok((rank, answer)) = self.answers.recv_timeout(LIMIT) else {
-                self.lost.set(true);
-                self.meeting.fail(0, "a thread did not answer");
+            let Ok((rank, answer)) = self.answers.recv_timeout(LIMITS[1]) else {
+                // It is not waited for at the end either; the others end at their limit.
+                self.threads.clear();
                 return Err(first.unwrap_or_else(|| Error::invalid("a thread of a baseline did not answer")));
             };
             match answer {
@@ -94,43 +116,21 @@ impl Crew {
                 Err(_) => (),
             }
         }
-        match first {
-            Some(e) => Err(e),
-            None => Ok(all.into_iter().flatten().collect()),
-        }
+        first.map_or_else(|| Ok(all.into_iter().flatten().collect()), Err)
     }
 }
 
-fn serve(
-    meeting: &Arc<Meeting>,
-    make: Make,
-    team: TeamRank,
-    orders: &Receiver<Command>,
-    to_us: &Sender<(usize, Result<Answer>)>,
-) {
-    let rank = team.rank();
-    let guarded = |work: &mut dyn FnMut() -> Result<Answer>| {
-        let done = catch_unwind(AssertUnwindSafe(work));
-        let answer =
-            done.unwrap_or_else(|_| Err(Error::invalid(format!("the thread of rank {rank} panicked"))));
-        if let Err(e) = &answer {
-            meeting.fail(rank, &e.to_string());
-        }
-        answer
+fn serve(place: &Place, make: Make, orders: &Receiver<Command>, to_us: &Sender<(usize, Result<Answer>)>) {
+    let rank = place.comm.rank();
+    let (mut member, made) = match place.guarded(|| make(place)) {
+        Ok(member) => (Some(member), Ok(Answer::default())),
+        Err(e) => (None, Err(e)),
     };
-    let (mut make, mut member) = (Some((make, team)), None);
-    let made = guarded(&mut || {
-        if let Some((make, team)) = make.take() {
-            member = Some(make(Attendant::new(meeting, rank), team)?);
-        }
-        Ok(Answer::Ready)
-    });
     let _ = to_us.send((rank, made)); // nobody listens once the crew is dropped
-    let Some(mut member) = member else { return };
-    while let Ok(command) = orders.recv() {
-        let answer = guarded(&mut || match command {
-            Command::Solve { timed } => member.solve(timed).map(Answer::Solved),
-            Command::Solution => member.solution().map(Answer::Numbers),
+    while let (Some(member), Ok(command)) = (&mut member, orders.recv()) {
+        let answer = place.guarded(|| match command {
+            Command::Solve { timed } => Ok((member.solve(timed)?, Vec::new())),
+            Command::Solution => Ok((Solve::default(), member.solution()?)),
         });
         if to_us.send((rank, answer)).is_err() {
             return;
@@ -141,8 +141,7 @@ fn serve(
 impl Session for Crew {
     fn solve(&mut self, timed: bool) -> Result<Solve> {
         let mut all = Solve::default();
-        for (rank, answer) in self.ask(Command::Solve { timed })?.into_iter().enumerate() {
-            let Answer::Solved(one) = answer else { continue };
+        for (rank, (one, _)) in self.ask(Command::Solve { timed })?.into_iter().enumerate() {
             if rank > 0 && one.residuals != all.residuals {
                 return Err(Error::invalid(format!("rank {rank} has other residuals than rank 0")));
             }
@@ -153,18 +152,14 @@ impl Session for Crew {
         Ok(all)
     }
     fn solution(&mut self) -> Result<Vec<f64>> {
-        let parts = self.ask(Command::Solution)?.into_iter().map(|answer| match answer {
-            Answer::Numbers(numbers) => numbers,
-            _ => Vec::new(),
-        });
-        Ok(parts.flatten().collect())
+        Ok(self.ask(Command::Solution)?.into_iter().flat_map(|(_, x)| x).collect())
     }
 }
 
 impl Drop for Crew {
     fn drop(&mut self) {
         self.commands.clear();
-        for thread in self.threads.drain(..).filter(|_| !self.lost.get()) {
+        for thread in self.threads.drain(..) {
             let _ = thread.join(); // what it had to say was said by its answers
         }
     }
@@ -185,7 +180,7 @@ mod tests {
 
     /// The published scheme on the host: x̃, buffers by Alg. 5 and 6, main-diagonal and off-diagonal parts, MGS.
     struct Host {
-        meet: Attendant,
+        comm: Arc<TeamRank>,
         parts: Arc<Vec<Part>>,
         matrices: [[Bsr; 2]; 2],
         /// Where each rank leaves its message to each other.
@@ -198,7 +193,7 @@ mod tests {
 
     impl Host {
         fn multiply(&self, x: &[f64]) -> Vec<f64> {
-            let (rank, s) = (self.meet.rank(), self.s);
+            let (rank, s) = (self.comm.rank(), self.s);
             let (me, [main, off]) = (&self.parts[rank], &self.matrices);
             let (block, q) = (main[0].block(), x.len() / s);
             let (send, receive) = mapping::starts(&me.halo);
@@ -221,12 +216,12 @@ mod tests {
                     let part = &message[n.send.start * block * s..n.send.end * block * s];
                     *self.post[rank][n.rank].lock().unwrap() = part.to_vec();
                 }
-                self.meet.hand_over(me.halo.neighbours.iter().map(|n| n.rank)).unwrap();
+                self.comm.sum(&mut []).unwrap();
                 let mut raw = Vec::new();
                 for n in &me.halo.neighbours {
                     raw.extend(self.post[n.rank][rank].lock().unwrap().drain(..));
                 }
-                self.meet.sum(&mut []).unwrap();
+                self.comm.sum(&mut []).unwrap();
                 let ghosts: Vec<f64> =
                     mapping::receive_map(&receive, block, s).iter().map(|&i| raw[i as usize]).collect();
                 let g = me.halo.ghosts * block;
@@ -239,7 +234,7 @@ mod tests {
         }
         fn dot(&self, x: &[f64], y: &[f64]) -> f64 {
             let mut sum = [x.iter().zip(y).map(|(x, y)| x * y).sum()];
-            self.meet.sum(&mut sum).unwrap();
+            self.comm.sum(&mut sum).unwrap();
             sum[0]
         }
     }
@@ -306,14 +301,15 @@ mod tests {
             let first = parts[rank].rows[0] as usize;
             let b = to_stage_by_stage(&rhs[first * bs..(first + parts[rank].halo.own) * bs], s);
             let (parts, post) = (parts.clone(), Arc::clone(&post));
-            let make: Make = Box::new(move |meet, _| {
-                let matrices = share::main_and_off(&parts[rank])?.map(|half| half.map(|a| a.into_owned()));
+            let make: Make = Box::new(move |place| {
+                let (comm, matrices) = (place.comm.clone(), share::main_and_off(&parts[rank])?);
+                let matrices = matrices.map(|half| half.map(|a| a.into_owned()));
                 let x = vec![0.0; b.len()];
-                Ok(Box::new(Host { meet, parts, matrices, post, s, b, x, v: vec![Vec::new(); 9] }))
+                Ok(Box::new(Host { comm, parts, matrices, post, s, b, x, v: vec![Vec::new(); 9] }))
             });
             make
         });
-        Crew::start(&Meeting::new(ranks), makers.collect()).unwrap()
+        Crew::start(makers.collect()).unwrap()
     }
 
     #[test]
@@ -339,7 +335,7 @@ mod tests {
     }
 
     /// Fails or panics where it is told to.
-    struct Faulty(Attendant, &'static str);
+    struct Faulty(Arc<TeamRank>, &'static str);
 
     impl Member for Faulty {
         fn solve(&mut self, _: bool) -> Result<Solve> {
@@ -359,10 +355,10 @@ mod tests {
     fn one_rank_s_failure_is_everybody_s_and_is_told_as_its_own() {
         for (how, wanted) in [("error", "out of luck"), ("panic", "the thread of rank 1 panicked")] {
             let makers = (0..3).map(|_| {
-                let make: Make = Box::new(move |meet, _| Ok(Box::new(Faulty(meet, how))));
+                let make: Make = Box::new(move |place| Ok(Box::new(Faulty(place.comm.clone(), how))));
                 make
             });
-            let mut crew = Crew::start(&Meeting::new(3), makers.collect()).unwrap();
+            let mut crew = Crew::start(makers.collect()).unwrap();
             assert_eq!(crew.solve(false).unwrap_err().to_string(), wanted);
             // The crew does not go on.
             assert!(crew.solve(false).unwrap_err().to_string().contains(wanted));
@@ -372,13 +368,13 @@ mod tests {
     #[test]
     fn a_rank_that_cannot_be_made_ends_the_start() {
         let makers = (0..2).map(|rank| {
-            let make: Make = Box::new(move |meet, _| match rank {
+            let make: Make = Box::new(move |place| match rank {
                 0 => Err(Error::invalid("no GPU 0")),
-                _ => Ok(Box::new(Faulty(meet, ""))),
+                _ => Ok(Box::new(Faulty(place.comm.clone(), ""))),
             });
             make
         });
-        let refused = Crew::start(&Meeting::new(2), makers.collect()).err().expect("a rank is missing");
+        let refused = Crew::start(makers.collect()).err().expect("a rank is missing");
         assert_eq!(refused.to_string(), "no GPU 0");
     }
 }

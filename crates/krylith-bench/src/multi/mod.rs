@@ -3,12 +3,10 @@
 //!
 //! * [`share`]: block rows cut into slabs, main-diagonal and off-diagonal parts;
 //! * [`mapping`]: parallel buffering and pre-mapping as the OKP paper has them (Alg. 5 and 6);
-//! * [`meeting`]: sums over threads and the neighbours' hand-over of host buffers;
-//! * [`crew`]: the threads, and commands to all of them.
+//! * [`crew`]: the threads of a team, and commands to all of them.
 
 pub(crate) mod crew;
 pub(crate) mod mapping;
-pub(crate) mod meeting;
 pub(crate) mod share;
 
 use krylith::Result;

@@ -1,12 +1,13 @@
 //! Products whose messages go from device to device through NCCL: CU's kernels, and OKP as published.
 
+use super::super::fastest;
 use super::super::paper::Kernels;
 use super::super::products::{Blocks, Layout};
-use super::super::quick;
 use super::parts::{Parts, coefficients, upload};
 use super::rank::Rank;
 use crate::multi::share::main_and_off;
 use crate::multi::{Part, mapping};
+use krylith::comm::Communicator;
 use krylith::device::cuda::Buffer;
 use krylith::partition::{self, Halo};
 use krylith::{Error, Result};
@@ -161,16 +162,9 @@ impl OkpProduct {
         let [[m, l], [m_off, l_off]] = &main_and_off(part)?;
         let main = upload(rank, [m, l], Layout::Columns)?;
         let middle = [vendor.zeros(s * q)?, vendor.zeros(s * q)?];
-        let mut best: Option<(f64, Kernels)> = None;
-        for threads in [64, 128, 256] {
-            let kernels = Kernels::load(vendor, b, s, threads)?;
-            let (x, y) = (middle[0].pointer(), middle[1].pointer());
-            let seconds = quick(vendor, &mut || kernels.rows(&main[0], x, q, false, y))?;
-            if best.as_ref().is_none_or(|b| seconds < b.0) {
-                best = Some((seconds, kernels));
-            }
-        }
-        let (_, kernels) = best.ok_or_else(|| Error::invalid("no number of threads"))?;
+        let (x, y) = (middle[0].pointer(), middle[1].pointer());
+        let load = |threads| Kernels::load(vendor, b, s, threads);
+        let (_, kernels) = fastest(vendor, [64, 128, 256], load, |k| k.rows(&main[0], x, q, false, y))?;
         let device = &vendor.device;
         let (starts, _) = mapping::starts(halo);
         let new = || Exchange::new(rank, halo, b, s);
@@ -204,7 +198,7 @@ impl OkpProduct {
 impl super::Product for OkpProduct {
     fn multiply(&self, x: u64, y: u64) -> Result<()> {
         let (rank, q) = (&self.rank, self.q);
-        let alone = rank.meet.size() == 1;
+        let alone = rank.comm.size() == 1;
         for t in 0..2 {
             rank.mark(Part::Product)?;
             let middle = self.middle[t].pointer();

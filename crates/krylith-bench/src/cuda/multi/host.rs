@@ -11,8 +11,10 @@ use crate::multi::{Part, mapping};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::result as driver;
 use krylith::Result;
+use krylith::comm::{Channel, Communicator, Message};
 use krylith::device::cuda::Buffer;
 use krylith::partition;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
@@ -88,6 +90,8 @@ pub(super) struct HostProduct {
     received: Pinned,
     ghosts: Buffer<f64>,
     copied: Vec<CudaEvent>,
+    /// A message to and from each neighbour: its slot is filled.
+    word: RefCell<Box<dyn Channel>>,
 }
 
 impl HostProduct {
@@ -98,7 +102,7 @@ impl HostProduct {
         staging: Staging,
         board: Board,
     ) -> Result<Self> {
-        let (me, b, slots) = (rank.meet.rank(), matrices.block, 2 * matrices.stages);
+        let (me, b, slots) = (rank.comm.rank(), matrices.block, 2 * matrices.stages);
         let halo = &parts[me].halo;
         let of = |h: &partition::Halo| b * if staging == Staging::Whole { h.own } else { h.send.len() };
         let slot: Vec<usize> = parts.iter().map(|p| of(&p.halo)).collect();
@@ -106,6 +110,12 @@ impl HostProduct {
         let (starts, _) = mapping::starts(halo);
         let ghosts = halo.ghosts * b;
         let device = &rank.vendor.device;
+        let words: Vec<Message> = halo
+            .neighbours
+            .iter()
+            .enumerate()
+            .map(|(i, n)| Message { rank: n.rank, send: i..i + 1, receive: i..i + 1 })
+            .collect();
         let filled = board[me].set(Pinned::new(rank, slots * slot[me])?);
         debug_assert!(filled.is_ok(), "each rank brings one copy");
         Ok(Self {
@@ -114,6 +124,7 @@ impl HostProduct {
             packed: rank.vendor.zeros(slots * c.len() * b)?,
             received: Pinned::new(rank, slots * ghosts)?,
             ghosts: rank.vendor.zeros(slots * ghosts)?,
+            word: RefCell::new(rank.comm.channel(&words)?),
             copied: (0..slots).map(|_| rank.event()).collect::<Result<_>>()?,
             rank: rank.clone(),
             parts: parts.clone(),
@@ -126,7 +137,7 @@ impl HostProduct {
 
     /// Starts bringing x̃ of a slot to the host.
     fn bring(&self, at: usize, x: u64) -> Result<()> {
-        let (rank, me) = (&self.rank, self.rank.meet.rank());
+        let (rank, me) = (&self.rank, self.rank.comm.rank());
         let len = self.slot[me];
         let from = match self.staging {
             Staging::Whole => x,
@@ -148,10 +159,12 @@ impl HostProduct {
 
     /// VecScatter: waits for the neighbours' slot and gathers the ghosts from it.
     fn scatter(&self, at: usize) -> Result<()> {
-        let (rank, me, b) = (&self.rank, self.rank.meet.rank(), self.matrices.block);
+        let (rank, me, b) = (&self.rank, self.rank.comm.rank(), self.matrices.block);
         rank.wait_for(&self.copied[at])?;
         let halo = &self.parts[me].halo;
-        rank.meet.hand_over(halo.neighbours.iter().map(|n| n.rank))?;
+        let mut word = self.word.borrow_mut();
+        word.start()?;
+        word.finish()?;
         // SAFETY: the device read this slot a product ago, before the residual or a sum was waited for.
         let to = unsafe { self.received.write(at * halo.ghosts * b, halo.ghosts * b) };
         match self.staging {
@@ -181,7 +194,7 @@ impl HostProduct {
 
     /// Starts bringing the ghosts of a slot to the device, and has work wait for them; their address.
     fn send_up(&self, at: usize) -> Result<u64> {
-        let len = self.parts[self.rank.meet.rank()].halo.ghosts * self.matrices.block;
+        let len = self.parts[self.rank.comm.rank()].halo.ghosts * self.matrices.block;
         // SAFETY: written by `scatter`, and not again before the device has read it.
         let from = unsafe { self.received.read(at * len, len) };
         let to = self.ghosts.at(at * len);
@@ -196,7 +209,7 @@ impl HostProduct {
 impl super::Product for HostProduct {
     fn multiply(&self, x: u64, y: u64) -> Result<()> {
         let (rank, parts, s) = (&self.rank, &self.matrices, self.matrices.stages);
-        let alone = rank.meet.size() == 1;
+        let alone = rank.comm.size() == 1;
         for t in 0..2 {
             rank.mark(Part::Product)?;
             parts.combine(t, x)?;

@@ -11,7 +11,6 @@ pub use rank::compile_for as compile_exchange_kernels;
 
 use super::machine::How;
 use crate::multi::crew::{Crew, Make};
-use crate::multi::meeting::Meeting;
 use crate::multi::{Job, Session};
 use direct::{NcclProduct, OkpProduct};
 use host::{Board, HostProduct, Staging};
@@ -65,8 +64,8 @@ impl Baseline {
             let (gpu, parts, board) = (job.gpus[me], job.parts.clone(), board.clone());
             let first = parts[me].rows.first().map_or(0, |&row| row as usize);
             let rhs = job.rhs[first * of_node..(first + parts[me].halo.own) * of_node].to_vec();
-            let make: Make = Box::new(move |meet, team| {
-                let rank = Rank::open(gpu, meet, matches!(self, Self::CuNccl | Self::Okp).then_some(&team))?;
+            let make: Make = Box::new(move |place| {
+                let rank = Rank::open(gpu, place, matches!(self, Self::CuNccl | Self::Okp))?;
                 let part = &parts[me];
                 let host = |staging| -> Result<Box<dyn Product>> {
                     let matrices = Parts::split(&rank, part)?;
@@ -85,6 +84,6 @@ impl Baseline {
             });
             make
         });
-        Ok(Box::new(Crew::start(&Meeting::new(size), makers.collect())?))
+        Ok(Box::new(Crew::start(makers.collect())?))
     }
 }

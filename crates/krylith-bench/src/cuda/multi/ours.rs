@@ -1,7 +1,6 @@
 //! Krylith's own GMRES on the same GPUs, for the same commands as the baselines.
 
 use crate::multi::crew::{Crew, Make, Member};
-use crate::multi::meeting::{Attendant, Meeting};
 use crate::multi::{Job, Part, Session, Solve, Times};
 use krylith::comm::{Communicator, TeamRank};
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
@@ -11,15 +10,6 @@ use krylith::space::{Clock, Space};
 use krylith::{Result, Stop, Store};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// This rank's share of vectors of the whole system: the one place where Krylith's way of joining GPUs comes in.
-fn space(device: &Arc<Device>, team: TeamRank, meet: &Attendant, len: usize) -> Result<Cuda> {
-    let team: Arc<dyn Communicator> = Arc::new(team);
-    let ours = team.clone();
-    // A rank that fails between solves is known to the crew alone.
-    meet.on_failure(Box::new(move || ours.fail("another rank of the benchmark failed")));
-    Cuda::distributed(&Fabric::new(device, &team, Transport::Auto)?, len)
-}
 
 /// Makes it ready on the job's GPUs; `dense` uses no structure inside the blocks.
 ///
@@ -33,8 +23,10 @@ pub(crate) fn open(job: &Job, dense: bool) -> Result<Box<dyn Session>> {
         let (gpu, parts) = (job.gpus[me], job.parts.clone());
         let first = parts[me].rows.first().map_or(0, |&row| row as usize);
         let rhs = job.rhs[first * of_node..(first + parts[me].halo.own) * of_node].to_vec();
-        let make: Make = Box::new(move |meet, team| {
-            let space = space(&Device::open(gpu)?, team, &meet, rhs.len())?;
+        let make: Make = Box::new(move |place| {
+            let comm: Arc<dyn Communicator> = place.comm.clone();
+            let space =
+                Cuda::distributed(&Fabric::new(&Device::open(gpu)?, &comm, Transport::Auto)?, rhs.len())?;
             let options = GmresOptions { restart, ..GmresOptions::default() };
             let mut b = space.vector()?;
             space.write(&rhs, &mut b)?;
@@ -45,14 +37,14 @@ pub(crate) fn open(job: &Job, dense: bool) -> Result<Box<dyn Session>> {
                 x: space.vector()?,
                 b,
                 space,
-                meet,
+                comm: place.comm.clone(),
                 // Nothing stops before the last iteration.
                 stop: Stop { rtol: 0.0, atol: 0.0, max_iterations: iterations },
             }))
         });
         make
     });
-    Ok(Box::new(Crew::start(&Meeting::new(size), makers.collect())?))
+    Ok(Box::new(Crew::start(makers.collect())?))
 }
 
 /// One rank.
@@ -63,7 +55,7 @@ struct Ours {
     b: <Cuda as Space>::Vector,
     x: <Cuda as Space>::Vector,
     zero: <Cuda as Space>::Vector,
-    meet: Attendant,
+    comm: Arc<TeamRank>,
     stop: Stop,
 }
 
@@ -73,7 +65,7 @@ impl Member for Ours {
         space.keep_time(timed);
         space.copy(&self.zero, &mut self.x)?;
         space.wait()?;
-        self.meet.sum(&mut [])?;
+        self.comm.sum(&mut [])?;
         let begin = Instant::now();
         let history =
             self.gmres.solve(space, &self.operator, None, &self.b, &mut self.x, &self.stop, &mut ())?;

@@ -1,13 +1,14 @@
 //! One rank of a baseline: its GPU, a second stream for messages, a clock by parts, and the packing kernels.
 
+use super::super::kernels::{self, Arg, Kernel, Module, Source};
 use super::super::machine::Sums;
-use super::super::vendor::{Vendor, loading};
-use crate::multi::meeting::Attendant;
+use super::super::vendor::Vendor;
+use crate::multi::crew::Place;
 use crate::multi::{Part, Times};
 use cudarc::driver::sys::{CUevent_flags, CUstream};
-use cudarc::driver::{CudaEvent, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
-use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
-use krylith::comm::TeamRank;
+use cudarc::driver::{CudaEvent, CudaStream, DriverError};
+use cudarc::nvrtc::Ptx;
+use krylith::comm::{Communicator, TeamRank};
 use krylith::device::cuda::{Device, Nccl};
 use krylith::{Error, Result};
 use std::cell::{Cell, RefCell};
@@ -17,20 +18,14 @@ use std::sync::Arc;
 /// Threads of a block of the packing kernels.
 const THREADS: usize = 256;
 
+const SOURCE: Source = ("exchange.cu", include_str!("exchange.cu"));
+
 /// PTX of the packing kernels for an architecture, such as (9, 0).
 ///
 /// # Errors
 /// A missing NVRTC, or the compiler's messages.
 pub fn compile_for(arch: (i32, i32)) -> Result<Ptx> {
-    let options = CompileOptions {
-        options: vec![format!("--gpu-architecture=compute_{}{}", arch.0, arch.1)],
-        name: Some("exchange.cu".into()),
-        ..Default::default()
-    };
-    loading("libnvrtc.so.13", || {
-        compile_ptx_with_opts(include_str!("exchange.cu"), options)
-            .map_err(|e| Error::Unsupported(format!("NVRTC refused exchange.cu: {e:?}")))
-    })
+    kernels::compile(SOURCE, &[], arch)
 }
 
 /// Events with time, made once and recorded again in every solve.
@@ -43,51 +38,51 @@ struct Clock {
 /// What every part of a rank's solver needs.
 pub(super) struct Rank {
     pub vendor: Rc<Vendor>,
-    pub meet: Attendant,
+    pub comm: Arc<TeamRank>,
     pub nccl: Option<Arc<Nccl>>,
     /// Messages and their packing, beside the work on the device's own stream.
     second: Arc<CudaStream>,
     events: [CudaEvent; 2],
-    buffering: CudaFunction,
-    gather: CudaFunction,
-    scatter: CudaFunction,
+    buffering: Kernel,
+    gather: Kernel,
+    scatter: Kernel,
     clock: RefCell<Clock>,
     timed: Cell<bool>,
 }
 
 impl Rank {
-    /// Opens GPU `ordinal`; with a team, joins the others by NCCL too.
+    /// Opens GPU `ordinal`, and joins the others by NCCL too where that is wanted.
     ///
     /// # Errors
     /// A missing GPU or library, by name.
-    pub fn open(ordinal: usize, meet: Attendant, team: Option<&TeamRank>) -> Result<Rc<Self>> {
+    pub fn open(ordinal: usize, place: &Place, nccl: bool) -> Result<Rc<Self>> {
         let device = Device::open(ordinal)?;
         let vendor = Vendor::open(&device)?;
         let fail = |call: &str, e: DriverError| vendor.failure(call, e);
         let context = device.stream().context();
-        let ptx = compile_for(device.info().arch)?;
-        let module = context.load_module(ptx).map_err(|e| fail("cuModuleLoadData", e))?;
-        let function = |name: &str| module.load_function(name).map_err(|e| fail("cuModuleGetFunction", e));
+        let module = Module::load(&vendor, SOURCE, &[])?;
+        let kernel = |name: &str| module.kernel(name, THREADS, 0);
         let event = || {
             context
                 .new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))
                 .map_err(|e| fail("cuEventCreate", e))
         };
         let second = context.new_stream().map_err(|e| fail("cuStreamCreate", e))?;
-        let nccl = match team {
-            Some(team) if meet.size() > 1 => Some(Arc::new(Nccl::new(&device, team)?)),
-            _ => None,
+        let comm = place.comm.clone();
+        let nccl = match nccl && comm.size() > 1 {
+            true => Some(Arc::new(Nccl::new(&device, &*comm)?)),
+            false => None,
         };
         if let Some(nccl) = nccl.clone() {
-            meet.on_failure(Box::new(move || nccl.abort()));
+            place.on_failure(Box::new(move || nccl.abort()));
         }
         Ok(Rc::new(Self {
             events: [event()?, event()?],
-            buffering: function("parallel_buffering")?,
-            gather: function("gather")?,
-            scatter: function("scatter")?,
+            buffering: kernel("parallel_buffering")?,
+            gather: kernel("gather")?,
+            scatter: kernel("scatter")?,
             vendor,
-            meet,
+            comm,
             nccl,
             second,
             clock: RefCell::default(),
@@ -176,21 +171,11 @@ impl Rank {
         Ok(times)
     }
 
-    fn config(l: usize) -> LaunchConfig {
-        let (grid_dim, block_dim) = ((l.div_ceil(THREADS) as u32, 1, 1), (THREADS as u32, 1, 1));
-        LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 }
-    }
     /// Alg. 5 on the messages' stream: `l` numbers of s segments of `q` from `x`, by the index array `c`.
     pub fn buffer(&self, x: u64, q: usize, c: u64, l: usize, (b, s): (usize, usize), to: u64) -> Result<()> {
-        if l == 0 {
-            return Ok(());
-        }
-        let (q, n, b, s) = (q as i32, l as i32, b as i32, s as i32);
-        let mut launch = self.lane().launch_builder(&self.buffering);
-        launch.arg(&x).arg(&q).arg(&c).arg(&n).arg(&b).arg(&s).arg(&to);
-        // SAFETY: arguments have the kernel's types; the caller's buffers hold what the index array names.
-        let done = unsafe { launch.launch(Self::config(l)) };
-        done.map(|_| ()).map_err(|e| self.fail("cuLaunchKernel", e))
+        let [x, c, to] = [x, c, to].map(Arg::Pointer);
+        let [q, n, b, s] = [q, l, b, s].map(|size| Arg::Int(size as i32));
+        self.buffering.launch_on(self.lane(), l.div_ceil(THREADS), &[x, q, c, n, b, s, to])
     }
     /// to[i] = from[map[i]] for `l` numbers, on the messages' stream.
     pub fn gather(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
@@ -207,27 +192,20 @@ impl Rank {
     fn reorder(
         &self,
         stream: &Arc<CudaStream>,
-        kernel: &CudaFunction,
+        kernel: &Kernel,
         l: usize,
         map: u64,
         from: u64,
         to: u64,
     ) -> Result<()> {
-        if l == 0 {
-            return Ok(());
-        }
-        let n = l as i32;
-        let mut launch = stream.launch_builder(kernel);
-        launch.arg(&n).arg(&map).arg(&from).arg(&to);
-        // SAFETY: arguments have the kernel's types; the caller's buffers hold what the map names.
-        let done = unsafe { launch.launch(Self::config(l)) };
-        done.map(|_| ()).map_err(|e| self.fail("cuLaunchKernel", e))
+        let [map, from, to] = [map, from, to].map(Arg::Pointer);
+        kernel.launch_on(stream, l.div_ceil(THREADS), &[Arg::Int(l as i32), map, from, to])
     }
 }
 
 impl Sums for Rank {
     fn host(&self, values: &mut [f64]) -> Result<()> {
-        self.meet.sum(values)
+        self.comm.sum(values)
     }
     fn device(&self, at: u64, n: usize) -> Result<()> {
         match &self.nccl {
