@@ -50,7 +50,7 @@ pub fn build(features: &[&str]) -> Result<String, String> {
         }
     }
     match without.is_empty() {
-        true => Ok(format!("{types} public types, all but {} with an example", ALLOWED.len())),
+        true => Ok(format!("{} of {types} public types with an example", types - ALLOWED.len())),
         false => Err(format!("public types without `# Examples` and code that runs: {}", without.join(", "))),
     }
 }
