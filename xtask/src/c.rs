@@ -66,6 +66,22 @@ pub fn step(features: &[&str], missing: impl FnOnce(String) -> Verdict) -> Verdi
 /// Builds the library and puts it, its headers, and what tells compilers of them, below `prefix`.
 fn install(build: &[&str], folder: &str, prefix: &Path) -> Result<(), String> {
     shell(cargo(build).arg("--quiet"))?;
+    place(&target().join(folder), prefix)?;
+    if folder == "release" {
+        // Line numbers, which are most of the bytes; without `strip` they stay.
+        let shared = format!("libkrylith.so.{}", version()?);
+        works(
+            Command::new("strip")
+                .arg("--strip-debug")
+                .args([&shared, "libkrylith.a"])
+                .current_dir(prefix.join("lib")),
+        );
+    }
+    Ok(())
+}
+
+/// Puts the library that was built in a folder, its headers, and what tells compilers of them, below `prefix`.
+pub fn place(built: &Path, prefix: &Path) -> Result<(), String> {
     let version = version()?;
     let [lib, include] = ["lib", "include"].map(|name| prefix.join(name));
     let package = root().join("crates/krylith-c");
@@ -73,16 +89,9 @@ fn install(build: &[&str], folder: &str, prefix: &Path) -> Result<(), String> {
         for folder in [&lib.join("pkgconfig"), &lib.join("cmake/krylith"), &include] {
             fs::create_dir_all(folder)?;
         }
-        let built = target().join(folder);
         let shared = format!("libkrylith.so.{version}");
         fs::copy(built.join("libkrylith_c.so"), lib.join(&shared))?;
         fs::copy(built.join("libkrylith_c.a"), lib.join("libkrylith.a"))?;
-        if folder == "release" {
-            // Line numbers, which are most of the bytes; without `strip` they stay.
-            works(
-                Command::new("strip").arg("--strip-debug").args([&shared, "libkrylith.a"]).current_dir(&lib),
-            );
-        }
         for link in [format!("libkrylith.so.{}", compatible(&version)), "libkrylith.so".into()] {
             let _ = fs::remove_file(lib.join(&link)); // none, at the first time
             symlink(&shared, lib.join(link))?;
@@ -102,7 +111,7 @@ fn install(build: &[&str], folder: &str, prefix: &Path) -> Result<(), String> {
 }
 
 /// The library's version.
-fn version() -> Result<String, String> {
+pub fn version() -> Result<String, String> {
     let manifest = root().join("Cargo.toml");
     let text = fs::read_to_string(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
     let line = text.lines().find_map(|line| line.strip_prefix("version = "));

@@ -7,9 +7,12 @@ mod docs;
 mod fuzz;
 mod gpu;
 mod kernels;
+mod licenses;
 mod mpi;
 mod nvrtc;
+mod package;
 mod python;
+mod release;
 mod rustdoc;
 mod shell;
 mod steps;
@@ -28,6 +31,12 @@ cargo xtask c [--prefix DIR] [--features mpi] [--test]
 cargo xtask docs             the site: docs/ as HTML in target/docs, every link checked
 cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine without Rust
 cargo xtask kernels FILE     compiled kernels of the common sizes; KRYLITH_EMBED=FILE puts them into a build
+cargo xtask package [--verify]
+                             crates as they would be published, packed and looked through; built from their packages too
+cargo xtask licenses [--check]
+                             THIRD-PARTY-LICENSES.md, of everything that programs have inside
+cargo xtask release [--target TRIPLE] [--out DIR] [--trial]
+                             archive, wheel and checksums of a release; --trial: unoptimised, of whatever is there
 cargo xtask fuzz [TARGET…] [--runs N] [--seconds S] [--seed X]
                              damaged input to every reader and parser, a million runs of each; what is found is kept
 cargo xtask bench [SUITE…]   ignored tests in release, then the suites of `krylith bench` (all, or those named);
@@ -49,6 +58,11 @@ fn main() -> ExitCode {
         ["docs"] => docs::run(),
         ["gpu"] => gpu::run(),
         ["kernels", file] => kernels::run(file),
+        ["package"] => package::run(false),
+        ["package", "--verify"] => package::run(true),
+        ["licenses"] => licenses::run(false),
+        ["licenses", "--check"] => licenses::run(true),
+        ["release", ref words @ ..] => release::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["bench", ref suites @ ..] => bench::run(suites),
         _ => {

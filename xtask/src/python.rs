@@ -22,20 +22,25 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build.
-pub fn test(build: &[&str]) -> Result<String, String> {
+/// A wheel built with these arguments, and these variables of the environment.
+pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathBuf, String> {
     let tools = target().join("xtask-python");
     environment(&tools, false)?;
     pip(&tools, &TOOLS.map(String::from))?;
     let wheels = target().join("wheels");
     let _ = std::fs::remove_dir_all(&wheels); // none, at the first time
-    let package = root().join("crates/krylith-py");
     // Libraries that MPI needs are the machine's own; nothing is copied into the wheel.
     let mut maturin = Command::new(tools.join("bin/maturin"));
-    maturin.args(["build", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels).args(build);
-    shell(maturin.current_dir(&package))?;
-    let wheel = wheel(&wheels)?;
+    maturin.args(["build", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels).args(arguments);
+    maturin.envs(variables.iter().map(|(name, value)| (name, value)));
+    shell(maturin.current_dir(root().join("crates/krylith-py")))?;
+    wheel(&wheels)
+}
 
+/// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build.
+pub fn test(arguments: &[&str]) -> Result<String, String> {
+    let wheel = build(arguments, &[])?;
+    let (tools, package) = (target().join("xtask-python"), root().join("crates/krylith-py"));
     let empty = target().join("xtask-wheel");
     environment(&empty, true)?;
     pip(&empty, &[format!("{}[test]", wheel.display())])?;

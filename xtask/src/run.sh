@@ -50,7 +50,7 @@ if [ "$gpus" -gt 1 ]; then
     all=cuda:$(seq -s, 0 $((gpus - 1)))
     {
         "$here/krylith" bench links --device "$all" --out "$raw/links.toml" < /dev/null &&
-        "$here/krylith" model stokes:53x53x54 --machine "$raw/links.toml" --out "$raw/predicted" &&
+        "$here/krylith" model stokes:53x53x54 --machine "$raw/links.toml" --method gmres --precond none --out "$raw/predicted" &&
         "$here/krylith" bench okp --device "$all" --out "$raw/okp-gpus" < /dev/null &&
         "$here/krylith" model --compare "$raw/predicted/prediction.json" "$raw/okp-gpus/okp.json"
     } 2>&1 | tee -a "$out/bench.log" || failed=1

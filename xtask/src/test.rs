@@ -2,7 +2,7 @@
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
-use crate::{c, docs, mpi, nvrtc, python, rustdoc, tidy};
+use crate::{c, docs, licenses, mpi, nvrtc, package, python, rustdoc, tidy};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -18,6 +18,8 @@ pub fn run() -> ExitCode {
             shell(&mut cargo(&["fmt", "--check", "--manifest-path", "xtask/book/Cargo.toml"]))
         })
     });
+    steps.step("packages", || package::check(false));
+    steps.step("licences", licenses::check);
     // All that follows is compiled once: each set of features builds the library again. Of all features MPI alone needs
     // something that may be missing.
     let mut features: &[&str] = &[];

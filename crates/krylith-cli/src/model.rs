@@ -2,10 +2,15 @@
 
 use crate::args::ModelArgs;
 use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
+use crate::system::System;
 use crate::{files, output, partitions, system};
+use krylith::Options;
+use krylith::method::MethodName;
 use krylith::partition::Partitioner;
+use krylith::precond::PrecondSpec;
+use krylith::solver::Plan;
 use krylith_model::report::{self, About, Row, Study};
-use krylith_model::{Machine, Shape, loads, multilevel, poisson, scaling, spmv};
+use krylith_model::{Applied, Load, Machine, Shape, loads, machines, multilevel, poisson, scaling, spmv};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -17,18 +22,25 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     if let Some(files) = &args.compare {
         return compare(files, args.within.unwrap_or(15.0));
     }
+    if args.machines {
+        output::print(&machines::list()?);
+        return Ok(DONE);
+    }
     if args.machine.is_empty() {
-        return Err(Failure::usage(
-            "name a machine with --machine FILE.toml; `krylith bench links` measures one, bench/machines/ has others",
-        ));
+        let names: Vec<&str> = machines::ALL.iter().map(|m| m.name).collect();
+        return Err(Failure::usage(format!(
+            "name a machine with --machine: {}, or a file that `krylith bench links` wrote; --machines says more of them",
+            names.join(", ")
+        )));
     }
     check_apart(&args)?;
     let machines =
         args.machine.iter().map(|path| Machine::open(path)).collect::<krylith::Result<Vec<_>>>()?;
     let mut files = Files { folder: args.out.clone(), written: Vec::new() };
     match &args.system {
-        Some(system) if args.precond.is_some() => coarse_levels(&args, system, &machines, &mut files)?,
-        Some(system) => predict(&args, system, &machines, &mut files)?,
+        Some(system) if is_of_levels(&args) => coarse_levels(&args, system, &machines, &mut files)?,
+        Some(system) if is_of_okp(&args) => predict(&args, system, &machines, &mut files)?,
+        Some(system) => attempt(&args, system, &machines, &mut files)?,
         None if args.poisson.is_some() => stencil(&args, &machines, &mut files)?,
         None if args.spmv.is_some() => products(&args, &machines, &mut files)?,
         None if args.weak.is_none() && args.strong.is_none() => {
@@ -44,6 +56,17 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     Ok(DONE)
 }
 
+/// Levels and bytes of a cycle are asked for.
+fn is_of_levels(args: &ModelArgs) -> bool {
+    matches!(args.precond, Some(PrecondSpec::Amg(_) | PrecondSpec::Coarse(_))) && args.method.is_none()
+}
+
+/// GMRES without a preconditioner: what `krylith bench okp` measures.
+fn is_of_okp(args: &ModelArgs) -> bool {
+    let gmres = args.method.as_ref().is_some_and(|m| m.method == Some(MethodName::Gmres));
+    gmres && args.precond == Some(PrecondSpec::None)
+}
+
 /// Refuses a folder in which a prediction would take the place of what it is made from.
 fn check_apart(args: &ModelArgs) -> Result<()> {
     let Some(folder) = &args.out else { return Ok(()) };
@@ -53,7 +76,7 @@ fn check_apart(args: &ModelArgs) -> Result<()> {
     let endings = [".txt", ".json", "-efficiency.svg", "-time.svg"];
     let mut names: Vec<String> =
         kinds.flat_map(|(kind, _)| endings.map(|ending| format!("{kind}{ending}"))).collect();
-    let of_system = if args.precond.is_some() { "multilevel.json" } else { "prediction.json" };
+    let of_system = if is_of_levels(args) { "multilevel.json" } else { "prediction.json" };
     names.extend(args.system.iter().map(|_| of_system.into()));
     names.extend(
         args.spmv.iter().flat_map(|_| ["products.txt", "products.json", "products.svg"].map(String::from)),
@@ -91,52 +114,149 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
-/// A system on some numbers of GPUs.
-fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
-    let [machine] = machines else {
-        return Err(Failure::usage("a system is predicted for one machine at a time; give one --machine"));
-    };
-    if args.to.is_some() {
-        return Err(Failure::usage("--to is for --weak and --strong; name numbers of GPUs with --gpus"));
-    }
-    let numbers = if args.gpus.is_empty() { vec![1, 2, 4] } else { args.gpus.clone() };
-    crate::interrupt::watch()?;
-    let system = system::load(system, args.block, Default::default())?;
-    let terms = system.operator.terms();
-    let way = args.partition.unwrap_or(Partitioner::Rows);
-    let restart = args.restart.unwrap_or(30);
-    let mut rows = Vec::new();
-    for &gpus in &numbers {
-        partitions::check(&system, gpus)?;
-        let hosts = args.hosts.unwrap_or(gpus.div_ceil(machine.gpus_per_host));
-        if hosts > gpus {
-            return Err(Failure::usage(format!("{hosts} hosts for {gpus} GPUs; each host needs one")));
+/// A system that is shared by some numbers of GPUs.
+struct Shares {
+    system: System,
+    way: Partitioner,
+    /// GPUs, hosts, and what each GPU has.
+    shares: Vec<(usize, usize, Vec<Load>)>,
+}
+
+impl Shares {
+    /// Reads the system and cuts it.
+    fn of(args: &ModelArgs, system: &Path, machine: &Machine) -> Result<Self> {
+        if args.to.is_some() {
+            return Err(Failure::usage("--to is for --weak and --strong; name numbers of GPUs with --gpus"));
         }
-        let partition = way.partition(&terms, system.coordinates.as_deref(), gpus)?;
-        let loads = loads(&terms, &partition, hosts)?;
+        let numbers = if args.gpus.is_empty() { vec![1, 2, 4] } else { args.gpus.clone() };
+        crate::interrupt::watch()?;
+        let system = system::load(system, args.block, Default::default())?;
+        let terms = system.operator.terms();
+        let way = args.partition.unwrap_or(Partitioner::Rows);
+        let mut shares = Vec::new();
+        for &gpus in &numbers {
+            partitions::check(&system, gpus)?;
+            let hosts = args.hosts.unwrap_or(gpus.div_ceil(machine.gpus_per_host));
+            if hosts > gpus {
+                return Err(Failure::usage(format!("{hosts} hosts for {gpus} GPUs; each host needs one")));
+            }
+            let partition = way.partition(&terms, system.coordinates.as_deref(), gpus)?;
+            shares.push((gpus, hosts, loads(&terms, &partition, hosts)?));
+        }
+        Ok(Self { way, shares, system })
+    }
+
+    fn about(&self, restart: usize) -> About {
+        About {
+            system: self.system.name.clone(),
+            nodes: self.system.order.nodes,
+            partition: self.way.name().into(),
+            restart,
+            command: command(),
+        }
+    }
+}
+
+/// The one machine of a prediction.
+fn one<'a>(machines: &'a [Machine], what: &str) -> Result<&'a Machine> {
+    match machines {
+        [machine] => Ok(machine),
+        _ => Err(Failure::usage(format!("{what} predicted for one machine at a time; give one --machine"))),
+    }
+}
+
+/// GMRES without a preconditioner on some numbers of GPUs.
+fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
+    let machine = one(machines, "a system is")?;
+    let shared = Shares::of(args, system, machine)?;
+    let terms = shared.system.operator.terms();
+    let named = args.method.as_ref().and_then(|method| method.restart);
+    let restart = args.restart.or(named).unwrap_or(30);
+    let mut rows = Vec::new();
+    for (gpus, hosts, loads) in &shared.shares {
         for dense in [true, false] {
-            let times = machine.predict(&loads, &Shape::of(&terms, dense), dense, restart, hosts)?;
-            rows.push(Row { gpus, hosts, dense, times });
+            let times = machine.predict(loads, &Shape::of(&terms, dense), dense, restart, *hosts)?;
+            rows.push(Row { gpus: *gpus, hosts: *hosts, dense, times });
         }
     }
     rows.sort_by_key(|row| !row.dense); // stable: by number of GPUs within each kind
-    let about = About {
-        system: system.name.clone(),
-        nodes: system.order.nodes,
-        partition: way.name().into(),
-        restart,
-        command: command(),
-    };
+    let about = shared.about(restart);
     output::print(&report::table(&about, machine, &rows));
     files.write("prediction.json", &pretty(&report::prediction(&about, machine, &rows)))
 }
 
+/// What `auto`, or the method and preconditioner that were named, would run on such a GPU.
+fn attempt(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
+    let machine = one(machines, "a system is")?;
+    let shared = Shares::of(args, system, machine)?;
+    let terms = shared.system.operator.terms();
+    let asked = Options {
+        restart: args.restart.or(args.method.as_ref().and_then(|method| method.restart)),
+        precond: args.precond.clone(),
+        ..args.method.clone().unwrap_or_default()
+    };
+    let options = crate::options::settle(&asked, &shared.system.solver, &shared.system.label)?;
+    let problem = shared.system.problem()?;
+    let plan = Plan::on_gpu(&problem, &problem.diagnosis()?, &options)?;
+    let threads = options.threads.unwrap_or_else(krylith::solver::host::cores);
+    let (mut before, mut found) = (Vec::new(), None);
+    for (k, attempt) in plan.attempts.iter().enumerate() {
+        match Applied::of(&attempt.precond, &terms, threads) {
+            Ok(applied) => {
+                found = Some((k, attempt, applied));
+                break;
+            }
+            Err(e) => before.push((attempt.name.clone(), e.to_string())),
+        }
+    }
+    let Some((k, planned, applied)) = found else {
+        let (name, why) = before.into_iter().next().unwrap_or_default();
+        return Err(Failure::usage(format!("{name} is not predicted: {why}")));
+    };
+    let structured = Shape::of(&terms, false) != Shape::of(&terms, true);
+    let shape = Shape::of(&terms, !structured);
+    let mut notes = Vec::new();
+    let mut lines = Vec::new();
+    for (gpus, hosts, loads) in &shared.shares {
+        if *gpus > 1 && applied.is_of_one_gpu() {
+            notes = vec!["Coarse levels are predicted on one GPU.".to_string()];
+            continue;
+        }
+        let times = machine.iteration(loads, &shape, !structured, &planned.method, &applied, *hosts)?;
+        lines.push(report::Line { gpus: *gpus, hosts: *hosts, times });
+    }
+    if lines.is_empty() {
+        return Err(Failure::usage("coarse levels are predicted on one GPU; take --gpus 1"));
+    }
+    if !applied.is_exact() {
+        notes
+            .push("Incomplete factors have levels that wait for each other, which bytes do not tell.".into());
+    }
+    let open = matches!(options.precond, None | Some(PrecondSpec::Auto))
+        || matches!(options.method, None | Some(MethodName::Auto));
+    let made = report::Attempt {
+        name: planned.name.clone(),
+        before,
+        behind: plan.attempts.len() - 1 - k,
+        auto: open,
+        least: !applied.is_exact(),
+        structured,
+        notes,
+    };
+    let about = shared.about(planned.method.restart().unwrap_or(0));
+    output::print(&report::attempt(&about, machine, &made, &lines));
+    files.write("prediction.json", &pretty(&report::attempt_json(&about, machine, &made, &lines)))
+}
+
 /// Coarse levels of a system.
 fn coarse_levels(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
-    let [machine] = machines else {
-        return Err(Failure::usage("a system is predicted for one machine at a time; give one --machine"));
-    };
+    let machine = one(machines, "a system is")?;
     let Some(precond) = &args.precond else { return Ok(()) };
+    if args.gpus.iter().any(|gpus| *gpus != 1) || args.hosts.is_some() || args.partition.is_some() {
+        return Err(Failure::usage(
+            "coarse levels are predicted on one GPU; leave out --gpus, --hosts and --partition",
+        ));
+    }
     crate::interrupt::watch()?;
     let system = system::load(system, args.block, Default::default())?;
     let terms = system.operator.terms();
@@ -150,9 +270,7 @@ fn coarse_levels(args: &ModelArgs, system: &Path, machines: &[Machine], files: &
 
 /// Products of the matrices that `krylith bench spmv` has seen.
 fn products(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
-    let [machine] = machines else {
-        return Err(Failure::usage("products are predicted for one machine at a time; give one --machine"));
-    };
+    let machine = one(machines, "products are")?;
     let Some(path) = &args.spmv else { return Ok(()) };
     let gpus = if args.gpus.is_empty() { vec![1, 2, 4, 8, 16, 32, 64] } else { args.gpus.clone() };
     let profiles = spmv::profiles(&json(path)?)?;
@@ -191,9 +309,7 @@ fn studies(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<
 
 /// P-CG and P-CBCG of a Poisson equation.
 fn stencil(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
-    let [machine] = machines else {
-        return Err(Failure::usage("--poisson is predicted for one machine at a time; give one --machine"));
-    };
+    let machine = one(machines, "--poisson is")?;
     let text = args.poisson.as_deref().unwrap_or_default();
     let sizes: Option<Vec<usize>> = text.split('x').map(|n| n.parse().ok().filter(|&n| n > 0)).collect();
     let Some(&[nx, ny, nz]) = sizes.as_deref() else {

@@ -1,13 +1,14 @@
 //! Predicts the time of a GMRES iteration on many GPUs from a partition's statistics and a machine file.
 //!
 //! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets; [`machines`]: those that are part of Krylith;
-//! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both;
+//! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both; [`Machine::iteration`]: any method with most preconditioners;
 //! * [`poisson`]: the same of P-CG and P-CBCG for a 7-point Poisson equation, beside what others have published;
 //! * [`multilevel`]: cycles over coarse levels, beside what this host takes for them;
 //! * [`spmv`]: products whose vectors every GPU holds whole;
 //! * [`scaling`]: weak and strong scaling over boxes, where no partition can be built;
 //! * [`report`]: tables, pictures, predictions as JSON, and their comparison with what was measured.
 
+mod iteration;
 mod machine;
 pub mod machines;
 pub mod multilevel;
@@ -17,10 +18,13 @@ pub mod report;
 mod samples;
 pub mod scaling;
 pub mod spmv;
+mod words;
 
+pub use iteration::{Applied, Iteration};
 pub use machine::{Curve, Host, Kernels, Machine, Network};
 pub use predict::{Load, Shape, Times, loads};
 pub use samples::{Samples, means};
+pub use words::fold;
 
 #[cfg(test)]
 pub(crate) use machine::tests;

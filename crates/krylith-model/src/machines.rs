@@ -22,6 +22,30 @@ macro_rules! shipped {
 /// All of them; a measured one first.
 pub const ALL: [Shipped; 6] = shipped!["h200-nvlink", "jupiter", "okp-a100", "okp-v100", "summit", "abci"];
 
+/// All of them in words: name, what it is, how much was measured, and where each number is from.
+///
+/// # Errors
+/// None that a test would not have found.
+pub fn list() -> Result<String> {
+    let mut out = String::new();
+    for shipped in ALL {
+        let machine = shipped.machine()?;
+        out += &format!("{}\n", shipped.name);
+        out += &crate::fold(&format!("  {}", machine.name));
+        out += &crate::fold(&format!("  {}", machine.origin()));
+        let kinds = [
+            ("products and GMRES", !machine.kernels.dense.0.is_empty()),
+            ("--poisson", machine.poisson.is_some()),
+        ];
+        let kinds: Vec<&str> = kinds.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
+        out += &crate::fold(&format!("  predicts {}", kinds.join(", ")));
+        for (what, source) in &machine.sources {
+            out += &crate::fold(&format!("    {what}: {source}"));
+        }
+    }
+    Ok(out)
+}
+
 impl Shipped {
     /// The machine.
     ///
@@ -97,6 +121,17 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let read = Machine::open(&folder.join("machines/jupiter.toml")).unwrap();
         assert_eq!(read, Machine::open("jupiter".as_ref()).unwrap());
+    }
+
+    #[test]
+    fn the_list_says_where_each_is_from() {
+        let text = list().unwrap();
+        for shipped in ALL {
+            assert!(text.contains(&format!("{}\n", shipped.name)), "{text}");
+        }
+        for word in ["measured by `krylith bench links", "data sheet", "predicts --poisson", "Table IV"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!   matrix written twice, first its pattern. Its time is that of tables and sorts, which bytes do not tell.
 
 use super::Machine;
+use super::words::fold;
 use krylith::device::cpu::Cpu;
 use krylith::operator::{LinearOperator, Terms};
 use krylith::precond::{Cycle, Multilevel, MultilevelOptions, Smoothing};
@@ -132,6 +133,17 @@ pub struct Here {
 /// Times each of which is the median of several.
 const TIMES: usize = 9;
 
+/// The levels alone, set up on this host.
+///
+/// # Errors
+/// As [`measure`].
+pub fn hierarchy(terms: &Terms, options: MultilevelOptions, threads: usize) -> Result<Hierarchy> {
+    let space = Cpu::new(terms.rows(), threads);
+    let p = Multilevel::new(&space, terms, options)?;
+    let a = krylith::operator::PointBlock::new(&space, terms, options.store, false)?;
+    Ok(Hierarchy::of(&p, a.bytes()))
+}
+
 /// Sets the hierarchy up on this host and measures a cycle and a product.
 ///
 /// # Errors
@@ -178,11 +190,10 @@ pub fn text(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Strin
     }
     let [cycle, iteration] = machine.multilevel(h);
     let predicted = h.cycle / here.rate;
-    format!(
-        "{}operator complexity {:.2}, grid complexity {:.2}; a set-up moves {:.1} MB at least, a cycle {:.1} MB in {:.0} launches\n\
+    let text = format!(
+        "operator complexity {:.2}, grid complexity {:.2}; a set-up moves {:.1} MB at least, a cycle {:.1} MB in {:.0} launches\n\
          one GPU of {}: {:.1} µs a cycle, {:.1} µs an iteration of CG\n\
          this host: {:.3} ms a cycle from the {:.1} GB/s of its products, {:.3} ms measured ({:+.0} %); set-up {:.3} s\n",
-        table.text(),
         h.complexity(|level| level.blocks),
         h.complexity(|level| level.nodes),
         h.set_up() / 1e6,
@@ -196,7 +207,8 @@ pub fn text(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Strin
         1e3 * here.cycle,
         100.0 * (predicted / here.cycle - 1.0),
         here.set_up,
-    )
+    );
+    table.text() + &fold(&text)
 }
 
 /// The same as JSON.

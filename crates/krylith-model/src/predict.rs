@@ -109,7 +109,7 @@ impl Machine {
     }
 
     /// An all-reduce of GMRES, and a meeting of the hosts' threads: seconds.
-    fn sums(&self, gpus: usize, hosts: usize) -> Result<(f64, f64)> {
+    pub(super) fn sums(&self, gpus: usize, hosts: usize) -> Result<(f64, f64)> {
         if gpus == 1 {
             return Ok((0.0, 0.0));
         }

@@ -1,7 +1,8 @@
 //! Tables, pictures and JSON of predictions, and how far they were from what was measured.
 
 use super::scaling::Point;
-use super::{Machine, Times};
+use super::words::{columns, fold};
+use super::{Iteration, Machine, Times};
 use krylith::{Error, Result};
 use krylith_plot::html::Table;
 use krylith_plot::svg;
@@ -46,43 +47,148 @@ fn micro(seconds: f64) -> String {
 
 /// What a reader must know of a machine's numbers.
 fn provenance(machine: &Machine) -> String {
-    match machine.estimated.as_slice() {
-        [] => format!("{}: measured\n", machine.name),
-        parts => format!("{}: from data sheets, not measured: {}\n", machine.name, parts.join(", ")),
-    }
+    fold(&format!("{}: {}", machine.name, machine.origin()))
 }
 
-/// The table of a prediction.
+/// What a prediction is of, for its first line.
+fn title(about: &About) -> String {
+    format!("{}: {} nodes, shared out by {}", about.system, about.nodes, about.partition)
+}
+
+/// The tables of a prediction.
 pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
-    let title = format!(
-        "{} ({} nodes), by {}, GMRES({}) on {}: predicted µs an iteration",
-        about.system, about.nodes, about.partition, about.restart, machine.name
-    );
-    let header = [
-        "blocks",
-        "GPUs",
-        "hosts",
-        "T_Kx",
-        "T_c",
-        "T_Gn",
-        "other",
-        "T_all",
-        "product MB",
-        "orthog. MB",
-        "sent KB",
-    ];
-    let mut table = Table::new(title, &header);
-    for row in rows {
-        let t = &row.times;
-        let mut line = vec![blocks(row.dense).to_string(), row.gpus.to_string(), row.hosts.to_string()];
-        line.extend([t.product, t.communication, t.orthogonalization, t.other, t.all()].map(micro));
-        line.extend(
-            [t.product_bytes / 1e6, t.orthogonalization_bytes / 1e6, t.sent_bytes / 1e3]
-                .map(|b| format!("{b:.1}")),
+    let mut out = fold(&title(about)) + &provenance(machine);
+    let method = format!("GMRES({}), no preconditioner", about.restart);
+    for dense in [true, false] {
+        let of: Vec<&Row> = rows.iter().filter(|row| row.dense == dense).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let line = |number: &dyn Fn(&Times) -> f64| -> Vec<String> {
+            of.iter().map(|row| format!("{:.1}", number(&row.times))).collect()
+        };
+        let heads: Vec<String> = of.iter().map(|row| row.gpus.to_string()).collect();
+        let kind = if dense { "dense blocks" } else { "what is zero or equal in all blocks left out" };
+        out += "\n";
+        out += &columns(
+            &format!("{method}, {kind}: predicted µs an iteration"),
+            "GPUs",
+            &heads,
+            &[
+                ("hosts", of.iter().map(|row| row.hosts.to_string()).collect()),
+                ("product (T_Kx)", line(&|t| 1e6 * t.product)),
+                ("exchange, as far as seen (T_c)", line(&|t| 1e6 * t.communication)),
+                ("orthogonalisation (T_Gn)", line(&|t| 1e6 * t.orthogonalization)),
+                ("end of a cycle, its share", line(&|t| 1e6 * t.other)),
+                ("the whole iteration (T_all)", line(&|t| 1e6 * t.all())),
+                ("MB of a product", line(&|t| t.product_bytes / 1e6)),
+                ("MB of an orthogonalisation", line(&|t| t.orthogonalization_bytes / 1e6)),
+                ("KB sent for a product", line(&|t| t.sent_bytes / 1e3)),
+            ],
         );
-        table.rows.push(line);
     }
-    format!("{}{}", provenance(machine), table.text())
+    out
+}
+
+/// An iteration of one method and preconditioner on some GPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// GPUs.
+    pub gpus: usize,
+    /// Hosts.
+    pub hosts: usize,
+    /// What is predicted.
+    pub times: Iteration,
+}
+
+/// What is predicted of a whole solve's attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// Preconditioner and method.
+    pub name: String,
+    /// Attempts that a solve makes before it and are not predicted, with why.
+    pub before: Vec<(String, String)>,
+    /// How many may follow.
+    pub behind: usize,
+    /// Nobody named it: it is what `auto` takes.
+    pub auto: bool,
+    /// The preconditioner's time is the least that it can be.
+    pub least: bool,
+    /// Blocks are multiplied with what is zero or equal in all of them left out.
+    pub structured: bool,
+    /// What a reader should know besides.
+    pub notes: Vec<String>,
+}
+
+/// The attempt in words, and its times.
+pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Line]) -> String {
+    let mut out = fold(&title(about)) + &provenance(machine);
+    if attempt.auto {
+        out += &fold(
+            "What `auto` would run, by the rules of `krylith info` and `krylith solve`, on one such GPU:",
+        );
+    }
+    for (k, (name, why)) in attempt.before.iter().enumerate() {
+        out += &fold(&format!("  {}. {name}: not predicted, {why}", k + 1));
+    }
+    let behind = match attempt.behind {
+        _ if !attempt.auto => String::new(),
+        0 => "; nothing stands behind it".into(),
+        more => format!("; behind it, should it fail, stand {more} more"),
+    };
+    let number = if attempt.auto { format!("{}. ", attempt.before.len() + 1) } else { String::new() };
+    out += &fold(&format!("  {number}{}{behind}", attempt.name));
+    let line = |number: &dyn Fn(&Iteration) -> f64| -> Vec<String> {
+        lines.iter().map(|l| format!("{:.1}", 1e6 * number(&l.times))).collect()
+    };
+    let heads: Vec<String> = lines.iter().map(|l| l.gpus.to_string()).collect();
+    let first = lines.first().map_or(f64::NAN, |l| l.times.all());
+    out += "\n";
+    out += &columns(
+        &format!("{}: predicted µs an iteration", attempt.name),
+        "GPUs",
+        &heads,
+        &[
+            ("hosts", lines.iter().map(|l| l.hosts.to_string()).collect()),
+            ("products", line(&|t| t.product)),
+            ("exchanges, as far as seen", line(&|t| t.exchange)),
+            (
+                if attempt.least { "preconditioner, at least" } else { "preconditioner" },
+                line(&|t| t.preconditioner),
+            ),
+            ("passes over vectors", line(&|t| t.vectors)),
+            ("sums over GPUs", line(&|t| t.sums)),
+            ("the whole iteration", line(&Iteration::all)),
+            ("times faster", lines.iter().map(|l| format!("{:.2}", first / l.times.all())).collect()),
+        ],
+    );
+    for note in &attempt.notes {
+        out += &fold(note);
+    }
+    out
+}
+
+/// The same as JSON.
+pub fn attempt_json(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Line]) -> Value {
+    let rows: Vec<Value> = lines
+        .iter()
+        .map(|l| {
+            let t = &l.times;
+            json!({
+                "gpus": l.gpus, "hosts": l.hosts, "seconds_per_iteration": t.all(), "product": t.product,
+                "exchange": t.exchange, "preconditioner": t.preconditioner, "vectors": t.vectors, "sums": t.sums,
+            })
+        })
+        .collect();
+    let before: Vec<Value> =
+        attempt.before.iter().map(|(name, why)| json!({ "name": name, "not_predicted": why })).collect();
+    json!({
+        "schema": 1, "kind": "attempt", "krylith": env!("CARGO_PKG_VERSION"), "command": about.command,
+        "machine": machine, "system": about.system, "nodes": about.nodes, "partition": about.partition,
+        "attempt": attempt.name, "auto": attempt.auto, "before": before, "behind": attempt.behind,
+        "preconditioner_at_least": attempt.least, "structured": attempt.structured, "notes": attempt.notes,
+        "rows": rows,
+    })
 }
 
 fn values(t: &Times) -> Value {
@@ -139,7 +245,9 @@ impl Compared {
 /// Files that are not what they should be; nothing in common.
 pub fn compare(prediction: &Value, bench: &Value) -> Result<Vec<Compared>> {
     if prediction["kind"] != "prediction" {
-        return Err(Error::invalid("the first file is no prediction of `krylith model`"));
+        return Err(Error::invalid(
+            "the first file is no prediction of `krylith model SYSTEM --method gmres --precond none`",
+        ));
     }
     let experiments = bench["experiments"].as_array().ok_or_else(|| {
         Error::invalid(
@@ -213,35 +321,35 @@ impl Study {
     }
 }
 
-/// Tables of a study, by machine.
+/// Tables of a study, by machine: times and efficiency, and the parts of an iteration.
 pub fn tables(title: &str, studies: &[Study], weak: bool) -> String {
     let mut out = String::new();
     for study in studies {
-        let header = [
-            "GPUs",
-            "hosts",
-            "nodes a GPU",
-            "T_Kx",
-            "T_c",
-            "T_Gn",
-            "other",
-            "T_all",
-            "efficiency",
-            "structured T_all",
-            "efficiency",
-        ];
-        let mut table =
-            Table::new(format!("{title}, {}: predicted µs an iteration", study.machine.name), &header);
+        let percent = |e: f64| format!("{:.1} %", 100.0 * e);
+        let mut whole = Table::new(
+            fold(&format!("{title}: predicted µs an iteration, with dense blocks and with structured ones"))
+                .trim_end(),
+            &["GPUs", "hosts", "dense\nblocks", "of the\nideal", "structured\nblocks", "of the\nideal"],
+        );
+        let mut parts = Table::new(
+            "The parts with dense blocks, µs",
+            &["GPUs", "product\n(T_Kx)", "exchange\n(T_c)", "orthogonali-\nsation (T_Gn)", "end of\na cycle"],
+        );
         for p in &study.points {
             let (t, s) = (&p.dense, &p.structured);
-            let percent = |e: f64| format!("{:.1} %", 100.0 * e);
-            let mut line = vec![p.gpus.to_string(), p.hosts.to_string(), format!("{:.0}", p.nodes)];
-            line.extend([t.product, t.communication, t.orthogonalization, t.other, t.all()].map(micro));
-            line.extend([percent(study.efficiency(p, weak, true)), micro(s.all())]);
-            line.push(percent(study.efficiency(p, weak, false)));
-            table.rows.push(line);
+            whole.rows.push(vec![
+                p.gpus.to_string(),
+                p.hosts.to_string(),
+                micro(t.all()),
+                percent(study.efficiency(p, weak, true)),
+                micro(s.all()),
+                percent(study.efficiency(p, weak, false)),
+            ]);
+            let mut line = vec![p.gpus.to_string()];
+            line.extend([t.product, t.communication, t.orthogonalization, t.other].map(micro));
+            parts.rows.push(line);
         }
-        out += &format!("{}{}\n", provenance(&study.machine), table.text());
+        out += &format!("{}{}\n{}\n", provenance(&study.machine), whole.text(), parts.text());
     }
     out
 }
@@ -348,7 +456,8 @@ mod tests {
         let machine = round();
         let studies = [Study { points: scaling::weak(&machine, 1e5, 64).unwrap(), machine: machine.clone() }];
         let text = tables("weak", &studies, true);
-        assert!(text.contains("100.0 %") && text.contains("not measured: everything"), "{text}");
+        assert!(text.contains("100.0 %") && text.contains("measured, but for everything"), "{text}");
+        assert!(crate::words::widest(&text) <= 60, "{text}");
         for (_, svg) in pictures("weak <&>", &studies, true) {
             svg::assert_well_formed(&svg);
         }

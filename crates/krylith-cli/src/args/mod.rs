@@ -50,7 +50,7 @@ pub enum Command {
     /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
-    /// Predict the time of a GMRES iteration on many GPUs and hosts from a machine file
+    /// Predict the time of an iteration on many GPUs and hosts, of what `auto` would run or of a method that is named
     #[command(after_help = model::EXAMPLES)]
     Model(Box<ModelArgs>),
     /// Show this machine as Krylith sees it; with SYSTEM also what is worth knowing before a solve

@@ -2,22 +2,30 @@
 
 use crate::options;
 use clap::Args;
+use krylith::Options;
 use krylith::partition::Partitioner;
 use krylith::precond::PrecondSpec;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  krylith bench links --device cuda:0,1,2,3 --out machine.toml    measures the machine, without any solve on several GPUs
-  krylith model stokes:53x53x54 --machine machine.toml --gpus 1,2,4 --out predicted
-  krylith bench okp --device cuda:0,1,2,3 --out okp
-  krylith model laplace:128x128x128 --precond amg --machine machine.toml    coarse levels: bytes, time of an iteration
-  krylith model --compare predicted/prediction.json okp/okp.json    exit code 1 beyond 15 %
-  krylith model --spmv spmv/spmv.json --machine machine.toml --out predicted
-  krylith model --weak 151686 --to 8192 --machine machine.toml --machine jupiter --out scaling
-  krylith model --strong 1e9 --to 8192 --machine machine.toml --out scaling
+  krylith model --machines
+  krylith model stokes:53x53x54 --machine h200-nvlink --gpus 1,2,4
+  krylith model A.mtx --machine h200-nvlink --method cg --precond jacobi
+  krylith model laplace:128x128x128 --machine h200-nvlink --precond amg
+  krylith model --weak 151686 --to 8192 --out scaling
+      --machine h200-nvlink --machine jupiter
+  krylith model --strong 1e9 --machine jupiter --out scaling
 
-Times are those of an iteration of GMRES(M) in f64 without a preconditioner, one reduction an iteration.";
+A prediction before its measurement, exit code 1 where one is more than 15 % off:
+  krylith bench links --device cuda:0,1,2,3 --out machine.toml
+  krylith model stokes:53x53x54 --machine machine.toml --out predicted
+      --method gmres --precond none
+  krylith bench okp --device cuda:0,1,2,3 --out okp
+  krylith model --compare predicted/prediction.json okp/okp.json
+  krylith model --spmv spmv/spmv.json --machine machine.toml --out predicted
+
+Times are those of an iteration in f64. --weak and --strong are of GMRES(30) without a preconditioner.";
 
 /// `krylith model`.
 #[derive(Debug, Args)]
@@ -25,9 +33,13 @@ pub struct ModelArgs {
     /// A matrix file, a system.toml or a generated problem, as for `krylith solve`; at most 4 stages
     #[arg(value_name = "SYSTEM")]
     pub system: Option<PathBuf>,
-    /// What kernels and links take: written by `krylith bench links`; several for --weak and --strong
-    #[arg(long, value_name = "FILE.toml")]
+    /// The machine: one that Krylith knows by name (--machines lists them), or a file that `krylith bench links` wrote; several for
+    /// --weak and --strong
+    #[arg(long, value_name = "NAME|FILE.toml")]
     pub machine: Vec<PathBuf>,
+    /// List the machines that are known by name, and where their numbers are from
+    #[arg(long, exclusive = true)]
+    pub machines: bool,
     /// Numbers of GPUs of SYSTEM, --spmv or --poisson [default: 1,2,4; of --spmv 1 to 64; of --poisson what others have measured, else those]
     #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, conflicts_with_all = ["weak", "strong", "compare"])]
     pub gpus: Vec<usize>,
@@ -40,12 +52,16 @@ pub struct ModelArgs {
     /// Unknowns of one node, 1 to 8 [default: what the file says]
     #[arg(long, value_name = "B", value_parser = options::block_size, requires = "system")]
     pub block: Option<usize>,
+    /// Method, as of `krylith solve` [default: auto, what a solve on such a GPU would begin with]
+    #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, requires = "system")]
+    pub method: Option<Options>,
     /// Basis vectors that GMRES keeps before it restarts [default: 30]
     #[arg(long, value_name = "M", value_parser = options::restart, requires = "system")]
     pub restart: Option<usize>,
-    /// Coarse levels instead: what a set-up and a cycle of amg or coarse (with keys as for `krylith solve`) move for SYSTEM, the time of an
-    /// iteration of CG on one GPU, and that of a cycle on this host, predicted and measured
-    #[arg(long, value_name = "amg[:key=value,…]", requires = "system", conflicts_with_all = ["gpus", "hosts", "partition", "restart"])]
+    /// Preconditioner, as of `krylith solve`. With `--method gmres --precond none` times are those of `krylith bench okp`, with dense
+    /// blocks and with structured ones; amg and coarse without --method give the levels, what set-up and cycle move, and the time of a
+    /// cycle on this host, predicted and measured [default: auto]
+    #[arg(long, value_name = "auto|NAME[:key=value,…]", requires = "system")]
     pub precond: Option<PrecondSpec>,
     /// Weak scaling: NODES of the Stokes duct (b = 4, s = 2) on every GPU
     #[arg(long, value_name = "NODES", conflicts_with_all = ["system", "compare"])]

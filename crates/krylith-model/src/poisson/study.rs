@@ -2,6 +2,7 @@
 
 use super::{Iteration, Method, Part, Published, STEPS};
 use crate::Machine;
+use crate::words::fold;
 use krylith::Result;
 use krylith_plot::html::Table;
 use serde_json::{Value, json};
@@ -76,56 +77,51 @@ impl Study {
             "P-CG and P-CBCG (s = {}), {nx}x{ny}x{nz}, {}: predicted ms an iteration",
             self.s, machine.name
         );
-        let header = [
-            "method",
-            "GPUs",
-            "boxes",
-            "product",
-            "precond.",
-            "vectors",
-            "halo",
-            "all-reduce",
-            "no overlap",
-            "overlap",
-            "speed-up",
-        ];
-        let mut table = Table::new(title, &header);
+        let head = ["method", "GPUs", "boxes", "without\noverlap", "with\noverlap", "times\nfaster"];
+        let mut whole = Table::new(fold(&title).trim_end(), &head);
+        let head = ["method,\nGPUs", "product", "precon-\nditioner", "vectors", "halo", "sums"];
+        let mut parts = Table::new("The parts, ms", &head);
         let mut first = (Method::Cg, f64::NAN);
         for (k, (method, gpus, t)) in self.rows.iter().enumerate() {
             if k == 0 || first.0 != *method {
                 first = (*method, t.total(true));
             }
             let [x, y, z] = t.boxes;
-            let mut line = vec![method.name().to_string(), gpus.to_string(), format!("{x}x{y}x{z}")];
-            let parts =
-                [t.product, t.preconditioner, t.vectors, t.halo, t.all_reduce, t.total(false), t.total(true)];
-            line.extend(parts.map(|v| format!("{:.3}", 1e3 * v)));
-            line.push(format!("{:.2}", first.1 / t.total(true)));
-            table.rows.push(line);
+            let milli = |v: f64| format!("{:.3}", 1e3 * v);
+            let [name, count] = [method.name().to_string(), gpus.to_string()];
+            whole.rows.push(vec![
+                name.clone(),
+                count.clone(),
+                format!("{x}x{y}x{z}"),
+                milli(t.total(false)),
+                milli(t.total(true)),
+                format!("{:.2}", first.1 / t.total(true)),
+            ]);
+            let mut line = vec![format!("{name} {count}")];
+            line.extend([t.product, t.preconditioner, t.vectors, t.halo, t.all_reduce].map(milli));
+            parts.rows.push(line);
         }
-        let mut out = table.text();
+        let mut out = format!("{}\n{}", whole.text(), parts.text());
         if self.beside.is_empty() {
             return out;
         }
         let fitted = machine.poisson.iter().flat_map(|p| &p.fitted);
         let fitted: Vec<&str> = fitted.map(String::as_str).collect();
         let mut table = Table::new(
-            "Published measurements beside the model: ms an iteration, shares and speed-ups",
-            &["source", "method", "GPUs", "", "overlap", "published", "model", "error", ""],
+            fold("Published measurements beside the model: ms an iteration, shares and speed-ups; * was fitted")
+                .trim_end(),
+            &["source", "of", "paper", "model", "error"],
         );
         for b in &self.beside {
             let p = &b.published;
             let part = p.over.map_or(p.part.name().to_string(), |over| format!("speed-up over {over}"));
+            let overlap = if p.overlap { "\nwith overlap" } else { "" };
             table.rows.push(vec![
                 p.source.clone(),
-                p.method.name().into(),
-                p.gpus.to_string(),
-                part,
-                if p.overlap { "yes" } else { "no" }.into(),
+                format!("{} on {}\n{part}{overlap}", p.method.name(), p.gpus),
                 p.value.to_string(),
                 format!("{:.3}", b.model),
-                format!("{:+.1} %", 100.0 * b.error()),
-                if p.fitted { "fitted" } else { "predicted" }.into(),
+                format!("{:+.1} %{}", 100.0 * b.error(), if p.fitted { " *" } else { "" }),
             ]);
         }
         let predicted = || self.beside.iter().filter(|b| !b.published.fitted);
@@ -133,13 +129,13 @@ impl Study {
         let totals = || predicted().filter(|b| b.published.part == Part::Total);
         let mean = totals().map(|b| b.error().abs()).sum::<f64>() / totals().count().max(1) as f64;
         out += &table.text();
-        out += &format!(
+        out += &fold(&format!(
             "fitted: {}; everything else follows from one GPU's kernels and data sheets\nwhole iterations are {:.1} % off on \
              average, the worst of all predicted numbers {:.1} %\n",
             fitted.join("; "),
             100.0 * mean,
             100.0 * worst
-        );
+        ));
         out
     }
 

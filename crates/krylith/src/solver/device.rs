@@ -113,6 +113,17 @@ pub(super) fn look(choice: &Choice, order: usize, options: &Options) -> Result<P
     }
 }
 
+/// Shared memory that a block of threads may have since compute capability 9.0, in H100, H200 and GH200.
+#[cfg(feature = "cuda")]
+const SHARED: usize = 227 << 10;
+
+/// A GPU that need not be here.
+#[cfg(feature = "cuda")]
+pub(super) fn suppose(order: usize) -> Place {
+    let most_rows = crate::device::cuda::factors::most_rows(order, SHARED);
+    Place { kind: "cuda", name: "a GPU".into(), free: None, most_rows }
+}
+
 /// Opens the device of one rank on this thread, puts the problem there and sets up the first attempt. Collective; an error is
 /// every rank's. `own` is the GPU of this rank where one process drives several.
 pub(super) fn open(

@@ -58,10 +58,14 @@ pub struct Plan {
 /// assert_eq!(plan.attempts.len(), 1); // all is said
 /// # Ok::<(), krylith::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PlannedAttempt {
     /// Preconditioner and method, such as `ildu:cut=whole with gmres(100)`.
     pub name: String,
+    /// The preconditioner.
+    pub precond: PrecondSpec,
+    /// The method.
+    pub method: MethodSpec,
     /// What it wants beside what others have freed before it; of a level of fill it is a guess.
     pub memory: Memory,
 }
@@ -72,16 +76,48 @@ impl Plan {
     /// # Errors
     /// Options that do not fit each other; a device that was asked for and is not there; a problem that is distributed.
     pub fn of(problem: &Problem, diagnosis: &Diagnosis, options: &Options) -> Result<Self> {
-        if problem.comm.size() > 1 {
-            return Err(Error::Unsupported("a plan is made on one rank".into()));
-        }
-        let (options, local) = (options.settled()?, problem.part_of_one());
+        alone(problem)?;
+        let options = options.settled()?;
         let choice = device::choose(problem, &options)?;
-        let place = device::look(&choice, local.order(), &options)?;
+        let place = device::look(&choice, problem.part_of_one().order(), &options)?;
+        let (device::Choice::Cpu { reason } | device::Choice::Cuda { reason, .. }) = choice;
+        Self::at(problem, diagnosis, &options, place, reason)
+    }
+
+    /// The same on one NVIDIA GPU that need not be here: a GPU like an H100 or an H200, whatever device the options name.
+    ///
+    /// ```
+    /// use krylith::{Options, solver::Plan};
+    /// # use krylith::{Problem, matrix::Csr};
+    /// # let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
+    /// # let problem = Problem::csr(&a)?;
+    /// let plan = Plan::on_gpu(&problem, &problem.diagnosis()?, &"precond=jacobi method=cg".parse()?)?;
+    /// assert_eq!((plan.kind, plan.attempts[0].name.as_str()), ("cuda", "jacobi with cg"));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Options that do not fit each other; a problem that is distributed.
+    #[cfg(feature = "cuda")]
+    pub fn on_gpu(problem: &Problem, diagnosis: &Diagnosis, options: &Options) -> Result<Self> {
+        alone(problem)?;
+        let place = device::suppose(problem.part_of_one().order());
+        Self::at(problem, diagnosis, &options.settled()?, place, "supposed".into())
+    }
+
+    /// The attempts at one place.
+    fn at(
+        problem: &Problem,
+        diagnosis: &Diagnosis,
+        options: &Options,
+        place: device::Place,
+        reason: String,
+    ) -> Result<Self> {
+        let local = problem.part_of_one();
         let open = matches!(options.method, None | Some(MethodName::Auto));
         // A second copy of a matrix that barely fits is not worth an answer.
-        let bare = MethodSpec::of(MethodName::Bicgstab, &options, 1);
-        let copy = Memory::of(local.terms, &bare, &PrecondSpec::None, &options).total();
+        let bare = MethodSpec::of(MethodName::Bicgstab, options, 1);
+        let copy = Memory::of(local.terms, &bare, &PrecondSpec::None, options).total();
         let fits = super::host::memory().is_none_or(|(_, free)| copy <= free);
         let mut tiles = false;
         let symmetric = open && fits && options.precond_or_auto().keeps_symmetry() && {
@@ -93,16 +129,17 @@ impl Plan {
         };
         let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
         tiles &= symmetric;
-        let costs = ladder::costs(&local, &options, symmetric, place.kind != "cpu");
+        let costs = ladder::costs(&local, options, symmetric, place.kind != "cpu");
         let seen = Seen::new(symmetric, tiles, diagnosis, costs);
-        let attempts = ladder::ladder(&local, &options, place.most_rows, seen);
+        let attempts = ladder::ladder(&local, options, place.most_rows, seen);
         let equilibrate = attempts[0].equilibrate;
         let matching = attempts.iter().any(|a| a.matching);
         let planned = attempts.iter().map(|attempt| PlannedAttempt {
             name: attempt.name(),
-            memory: attempt.memory(local.terms, &options),
+            memory: attempt.memory(local.terms, options),
+            precond: attempt.precond.clone(),
+            method: attempt.method,
         });
-        let (device::Choice::Cpu { reason } | device::Choice::Cuda { reason, .. }) = choice;
         Ok(Self {
             kind: place.kind,
             device: place.name,
@@ -113,5 +150,13 @@ impl Plan {
             matching,
             attempts: planned.collect(),
         })
+    }
+}
+
+/// Refuses a problem that ranks share.
+fn alone(problem: &Problem) -> Result<()> {
+    match problem.comm.size() {
+        1 => Ok(()),
+        _ => Err(Error::Unsupported("a plan is made on one rank".into())),
     }
 }

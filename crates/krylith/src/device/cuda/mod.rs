@@ -20,7 +20,7 @@ mod driver;
 mod embedded;
 mod exchange;
 mod fabric;
-mod factors;
+pub(crate) mod factors;
 mod ghosts;
 mod graph;
 mod modules;

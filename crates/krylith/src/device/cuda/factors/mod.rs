@@ -54,13 +54,18 @@ struct Functions {
     solve: CudaFunction,
 }
 
+/// Most block rows of a subdomain where a block of threads may have so many bytes of shared memory.
+pub(crate) fn most_rows(order: usize, shared: usize) -> usize {
+    let shape = IlduShape::choose(order, usize::MAX);
+    (shared.saturating_sub(shape.ring()) / (8 * order)).min(MOST_ROWS)
+}
+
 impl SubdomainFactors for Cuda {
     type Plan = CudaPlan;
     type Factors = CudaFactors;
 
     fn most_rows(&self, order: usize) -> usize {
-        let shape = IlduShape::choose(order, usize::MAX);
-        (self.device().shared_memory().saturating_sub(shape.ring()) / (8 * order)).min(MOST_ROWS)
+        most_rows(order, self.device().shared_memory())
     }
 
     fn cut_graph(&self, terms: &Terms, rows: usize) -> Result<Option<Subdomains>> {
