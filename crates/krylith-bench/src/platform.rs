@@ -8,7 +8,6 @@ use serde_json::Value;
 
 /// A product that is measured; some hold several sets of buffers, so that no cache helps.
 pub(crate) trait Product {
-    /// What a table calls it.
     fn name(&self) -> String;
     /// Settings that were chosen by measurement, for the report.
     fn notes(&self) -> String {
@@ -37,7 +36,6 @@ pub(crate) enum Effort {
 
 /// Ten orthogonalisations of fresh vectors against a basis of fixed size.
 pub(crate) trait Orthogonalizer {
-    /// What a table calls it.
     fn name(&self) -> String;
     /// Fresh vectors, not timed.
     fn refresh(&mut self) -> Result<()>;
@@ -52,11 +50,9 @@ pub(crate) trait Orthogonalizer {
 /// Orthogonalisations in one sample, so that starting a graph or a clock does not count.
 pub(crate) const STEPS: usize = 10;
 
-/// One device.
 pub(crate) trait Platform {
     /// Krylith's vectors there.
     type Space: PointBlockSum;
-    /// Vectors of a length.
     fn space(&self, len: usize) -> Result<Self::Space>;
     /// Switches Krylith's time-keeping by phase.
     fn keep_time(&self, space: &Self::Space, on: bool);
@@ -74,7 +70,6 @@ pub(crate) trait Platform {
     fn orthogonalizers(&self, len: usize, columns: usize) -> Result<Vec<Box<dyn Orthogonalizer + '_>>>;
     /// Baselines of GMRES; the first is what speed-ups are counted from.
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>>;
-    /// Device, libraries and versions.
     fn describe(&self) -> Value;
     /// True where products use structure inside the blocks.
     fn structures(&self) -> bool;

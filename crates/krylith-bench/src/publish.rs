@@ -57,7 +57,6 @@ pub(crate) fn meta(suite: &str, command: &str, device: Value, more: Value) -> Va
     meta
 }
 
-/// One promise.
 pub(crate) struct Target {
     pub name: String,
     pub goal: f64,
@@ -80,7 +79,6 @@ impl Target {
     }
 }
 
-/// A picture, with the name of its file where it has one.
 pub(crate) struct Figure {
     pub file: String,
     pub title: String,
@@ -135,7 +133,6 @@ type Cell<'a, R> = Box<dyn Fn(&R) -> String + 'a>;
 /// Which rows are broken, how many of their cells stand, and what they end in.
 type Broken<'a, R> = (Box<dyn Fn(&R) -> bool + 'a>, usize, &'static str);
 
-/// A table of `rows`.
 pub(crate) fn rows_of<'a, R>(
     title: impl Into<String>,
     rows: impl IntoIterator<Item = &'a R>,

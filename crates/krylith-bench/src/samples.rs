@@ -3,6 +3,17 @@
 use krylith::Result;
 pub use krylith_model::Samples;
 
+/// [`in_turn`] of some of many, by their places.
+pub(crate) fn in_turn_of(
+    which: &[usize],
+    warm: usize,
+    repetitions: usize,
+    mut sample: impl FnMut(usize) -> Result<f64>,
+) -> Result<Vec<(usize, Samples)>> {
+    let all = in_turn(which.len(), warm, repetitions, |i| sample(which[i]))?;
+    Ok(which.iter().copied().zip(all).collect())
+}
+
 /// Takes `repetitions` samples of `candidates` things in turn, after `warm` rounds that are thrown away.
 ///
 /// Taking turns spreads drifts of clocks and neighbours over everything that is compared.

@@ -7,7 +7,6 @@ use krylith_problems::SystemKind;
 /// The mesh of the paper's case, or near: 151,686 nodes where the paper has 151,090.
 pub(crate) const PAPER: [usize; 3] = [53, 53, 54];
 
-/// A system with a right-hand side.
 pub(crate) struct Case {
     pub kronecker: KroneckerSum,
     pub rhs: Vec<f64>,
@@ -82,7 +81,6 @@ pub(crate) fn random(nodes: [usize; 3], b: usize, s: usize, seed: u64) -> Result
     KroneckerSum::new(a, b, 0.125, m, l)
 }
 
-/// Random A and B of order s.
 pub(crate) fn coefficients(s: usize, seed: u64) -> Result<(Dense, Dense)> {
     let mut random = Random(seed ^ 0xABCD);
     Ok((Dense::new(s, s, random.numbers(s * s))?, Dense::new(s, s, random.numbers(s * s))?))
@@ -134,43 +132,59 @@ pub(crate) fn check(name: &str, k: &KroneckerSum, store: Store, x: &[f64], y: &[
     Ok(worst)
 }
 
-/// ‖b − A x‖ by an f64 loop over all rows, on every core: the reference for answers.
-#[cfg(any(test, feature = "cuda"))]
-pub(crate) fn residual(k: &KroneckerSum, rhs: &[f64], x: &[f64]) -> f64 {
-    let (b, s, n) = (k.block(), k.stages(), k.m.block_rows());
-    let bs = b * s;
-    let parts = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
-    let part = |from: usize, to: usize| -> f64 {
-        let (mut sum, mut r, mut mx) = (0.0, vec![0.0; bs], vec![0.0; bs]);
-        for i in from..to {
-            r.copy_from_slice(&rhs[i * bs..(i + 1) * bs]);
-            for (matrix, coefficient, factor) in [(&k.m, &k.a, 1.0), (&k.l, &k.b, k.tau)] {
-                mx.fill(0.0);
-                for p in matrix.row_ptr()[i]..matrix.row_ptr()[i + 1] {
-                    let xj = &x[matrix.col()[p] as usize * bs..][..bs];
-                    for (at, a) in matrix.block_values(p).iter().enumerate() {
-                        let (row, c) = (at / b, at % b);
-                        for t in 0..s {
-                            mx[row * s + t] += a * xj[c * s + t];
-                        }
-                    }
-                }
-                for (at, r) in r.iter_mut().enumerate() {
-                    let (row, q) = (at / s, at % s);
-                    *r -= (0..s).map(|t| factor * coefficient[(q, t)] * mx[row * s + t]).sum::<f64>();
-                }
+/// `part` of every row, summed on all cores.
+pub(crate) fn over_rows(n: usize, part: &(dyn Fn(usize) -> f64 + Sync)) -> f64 {
+    let threads = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
+    std::thread::scope(|scope| {
+        let share = |t: usize| n * t / threads..n * (t + 1) / threads;
+        let all: Vec<_> =
+            (0..threads).map(|t| scope.spawn(move || share(t).map(part).sum::<f64>())).collect();
+        all.into_iter().map(|t| t.join().unwrap_or(f64::NAN)).sum()
+    })
+}
+
+/// ‖b − A x‖/‖b‖ by an f64 loop on all cores: the reference for answers.
+pub(crate) fn relative_residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
+    let b = a.block();
+    let row = |i: usize| -> f64 {
+        let mut sum = 0.0;
+        for r in 0..b {
+            let mut left = rhs[i * b + r];
+            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                let xj = &x[a.col()[p] as usize * b..][..b];
+                let values = &a.block_values(p)[r * b..][..b];
+                left -= values.iter().zip(xj).map(|(a, x)| a * x).sum::<f64>();
             }
-            sum += r.iter().map(|r| r * r).sum::<f64>();
+            sum += left * left;
         }
         sum
     };
-    let sums = std::thread::scope(|scope| {
-        let part = &part;
-        let thread = |p: usize| scope.spawn(move || part(n * p / parts, n * (p + 1) / parts));
-        let threads: Vec<_> = (0..parts).map(thread).collect();
-        threads.into_iter().map(|t| t.join().unwrap_or(f64::NAN)).sum::<f64>()
-    });
-    sums.sqrt()
+    let norm = over_rows(rhs.len(), &|i| rhs[i] * rhs[i]).sqrt();
+    over_rows(a.block_rows(), &row).sqrt() / norm
+}
+
+/// ‖b − A x‖ of a Kronecker sum, likewise.
+#[cfg(any(test, feature = "cuda"))]
+pub(crate) fn residual(k: &KroneckerSum, rhs: &[f64], x: &[f64]) -> f64 {
+    let (b, s) = (k.block(), k.stages());
+    let bs = b * s;
+    let row = |i: usize| -> f64 {
+        let mut r = rhs[i * bs..][..bs].to_vec();
+        for (matrix, coefficient, factor) in [(&k.m, &k.a, 1.0), (&k.l, &k.b, k.tau)] {
+            let mut mx = vec![0.0; bs];
+            for p in matrix.row_ptr()[i]..matrix.row_ptr()[i + 1] {
+                let xj = &x[matrix.col()[p] as usize * bs..][..bs];
+                for (at, a) in matrix.block_values(p).iter().enumerate() {
+                    (0..s).for_each(|t| mx[at / b * s + t] += a * xj[at % b * s + t]);
+                }
+            }
+            for (at, r) in r.iter_mut().enumerate() {
+                *r -= (0..s).map(|t| factor * coefficient[(at % s, t)] * mx[at / s * s + t]).sum::<f64>();
+            }
+        }
+        r.iter().map(|r| r * r).sum()
+    };
+    over_rows(k.m.block_rows(), &row).sqrt()
 }
 
 /// `nodes` scaled by `factor` in number, by its cube root in each direction; at least 4 a side.
@@ -205,6 +219,17 @@ mod tests {
         assert!(check("bent", &k, Store::F64, &x, &y).unwrap_err().to_string().contains("block row 4"));
         y[17] = f64::NAN;
         assert!(check("poisoned", &k, Store::F64, &x, &y).is_err());
+    }
+
+    #[test]
+    fn the_relative_residual_is_that_of_the_matrix() {
+        let (a, rhs) = (crate::ildu0::laplacian([4, 3, 2], 2).unwrap(), Random(7).numbers(48));
+        assert!((relative_residual(&a, &rhs, &vec![0.0; 48]) - 1.0).abs() < 1e-15);
+        let mut x = vec![0.0; 48];
+        x[5] = 1.0;
+        let column: f64 = (0..48).map(|i| (rhs[i] - a.to_csr().get(i, 5)).powi(2)).sum();
+        let norm: f64 = rhs.iter().map(|b| b * b).sum();
+        assert!((relative_residual(&a, &rhs, &x) - (column / norm).sqrt()).abs() < 1e-14);
     }
 
     #[test]

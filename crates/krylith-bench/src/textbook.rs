@@ -5,7 +5,6 @@ use krylith::space::{Phase, Phases};
 
 /// What the host asks for, one call after another; it owns A, b, x and the basis v.
 pub(crate) trait Machine {
-    /// Short name of the solver.
     fn name(&self) -> String;
     /// x = 0.
     fn reset(&mut self) -> Result<()>;

@@ -251,7 +251,7 @@ impl Way {
                     break;
                 }
             };
-            way.residual = system::residual(a, rhs, &answer.x);
+            way.residual = crate::systems::relative_residual(a, rhs, &answer.x);
             // The tolerance is the method's; recurrences of baselines may miss it a little.
             if !(answer.converged && way.residual <= 10.0 * repeats.rtol) {
                 let Answer { iterations, total, .. } = answer;

@@ -117,7 +117,6 @@ pub(crate) fn from_device(
     Ok(answer)
 }
 
-/// The solver and its first solve; the clock has run since `begin`.
 fn solve<'a>(
     system: &'a System,
     made: &'a Made,

@@ -1,6 +1,7 @@
 //! What the suite solves: the systems of its table by name, generated problems by their text, matrix files and folders of them.
 
 use super::graphs;
+use crate::systems::over_rows;
 use krylith::io::parts::suited_block;
 use krylith::io::{Matrix, read_matrix};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
@@ -28,7 +29,6 @@ impl Raw {
         }
     }
 
-    /// Block rows.
     pub fn block_rows(&self) -> usize {
         self.row_ptr.len() - 1
     }
@@ -40,7 +40,6 @@ impl Raw {
     }
 }
 
-/// The arrays of a system.
 #[derive(Clone)]
 pub(crate) enum Arrays {
     Matrix(Raw),
@@ -66,7 +65,6 @@ impl Arrays {
     }
 }
 
-/// A system, and what it took to make it.
 pub(crate) struct System {
     pub name: String,
     pub spec: String,
@@ -135,7 +133,6 @@ impl System {
     }
 }
 
-/// A system of the table.
 #[derive(Debug, Clone, Copy)]
 enum Named {
     /// A generated problem on a grid, with its keys.
@@ -275,17 +272,6 @@ fn file(path: &Path, begin: Instant) -> Result<Option<System>> {
     Ok(Some(System { name, spec, arrays, coordinates: None, grid: None, made, from_file: true }))
 }
 
-/// Threads' shares of 0..n, summed.
-fn over_rows(n: usize, part: &(dyn Fn(usize) -> f64 + Sync)) -> f64 {
-    let threads = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
-    std::thread::scope(|scope| {
-        let share = |t: usize| n * t / threads..n * (t + 1) / threads;
-        let all: Vec<_> =
-            (0..threads).map(|t| scope.spawn(move || share(t).map(part).sum::<f64>())).collect();
-        all.into_iter().map(|t| t.join().unwrap_or(f64::NAN)).sum()
-    })
-}
-
 /// A = Aᵀ, but for rounding: every block against the one that faces it.
 pub(crate) fn symmetric(a: &Bsr) -> bool {
     let b = a.block();
@@ -305,29 +291,10 @@ pub(crate) fn symmetric(a: &Bsr) -> bool {
     over_rows(a.block_rows(), &differs) == 0.0
 }
 
-/// ‖b − A x‖/‖b‖ by an f64 loop on all cores: the reference for answers.
-pub(crate) fn residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
-    let b = a.block();
-    let row = |i: usize| -> f64 {
-        let mut sum = 0.0;
-        for r in 0..b {
-            let mut left = rhs[i * b + r];
-            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-                let xj = &x[a.col()[p] as usize * b..][..b];
-                let values = &a.block_values(p)[r * b..][..b];
-                left -= values.iter().zip(xj).map(|(a, x)| a * x).sum::<f64>();
-            }
-            sum += left * left;
-        }
-        sum
-    };
-    let norm = over_rows(rhs.len(), &|i| rhs[i] * rhs[i]).sqrt();
-    over_rows(a.block_rows(), &row).sqrt() / norm
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::relative_residual as residual;
 
     #[test]
     fn every_name_makes_a_system_and_a_kronecker_sum_is_assembled_for_libraries() {

@@ -5,7 +5,7 @@
 
 use super::{Case, CbcgSuite, blocks, none, solves, tiles};
 use crate::platform::Platform;
-use crate::samples::{Samples, in_turn};
+use crate::samples::{Samples, in_turn_of};
 use crate::systems::Random;
 use krylith::method::cg;
 use krylith::operator::{Dots, LinearOperator, PointBlock, PointBlockSum};
@@ -30,7 +30,6 @@ impl Roof {
     }
 }
 
-/// One kernel.
 pub(super) struct Row {
     pub name: String,
     /// Flops and bytes a cell and product.
@@ -83,7 +82,7 @@ where
         return Err(Error::invalid("the small case has other kernels than the large one"));
     }
     let right: Vec<usize> = (0..kernels.len()).filter(|&k| checks[k].is_ok()).collect();
-    let samples = in_turn(right.len(), 2, options.repetitions, |k| p.time(&mut kernels[right[k]].run))?;
+    let samples = in_turn_of(&right, 2, options.repetitions, |k| p.time(&mut kernels[k].run))?;
     let mut rows: Vec<Row> = kernels
         .into_iter()
         .zip(checks)
@@ -97,7 +96,7 @@ where
             check,
         })
         .collect();
-    for (k, samples) in right.into_iter().zip(samples) {
+    for (k, samples) in samples {
         rows[k].samples = samples;
     }
     Ok(rows)
@@ -118,20 +117,16 @@ fn check(kernel: &mut Kernel) -> Result<f64> {
     Err(Error::invalid(format!("{}: differs from the host's loop by {:e}", kernel.name, worst / size)))
 }
 
-/// A kernel's vectors and scalars.
 pub(super) struct State<S: Space> {
-    vectors: Vec<S::Vector>,
-    scalars: S::Scalars,
+    pub space: Rc<S>,
+    pub vectors: Vec<S::Vector>,
+    pub scalars: S::Scalars,
 }
 
-impl<S: Space> State<S> {
-    pub fn parts(&mut self) -> (&mut [S::Vector], &mut S::Scalars) {
-        (&mut self.vectors, &mut self.scalars)
-    }
-}
+pub(super) type Held<S> = Rc<RefCell<State<S>>>;
 
 /// Vectors of random numbers, and scalars with α and β.
-pub(super) fn state<S: Space>(space: &S, numbers: &[Vec<f64>]) -> Result<Rc<RefCell<State<S>>>> {
+pub(super) fn state<S: Space>(space: &Rc<S>, numbers: &[Vec<f64>]) -> Result<Held<S>> {
     let mut vectors = Vec::new();
     for numbers in numbers {
         let mut vector = space.vector()?;
@@ -142,7 +137,33 @@ pub(super) fn state<S: Space>(space: &S, numbers: &[Vec<f64>]) -> Result<Rc<RefC
     (values[AT.alpha], values[AT.beta]) = (ALPHA, BETA);
     let mut scalars = space.scalars(values.len())?;
     space.write_scalars(&mut scalars, 0, &values, &[0; FLAGS])?;
-    Ok(Rc::new(RefCell::new(State { vectors, scalars })))
+    Ok(Rc::new(RefCell::new(State { space: space.clone(), vectors, scalars })))
+}
+
+impl<'k> Kernel<'k> {
+    /// A kernel of one product that works on its first `N` vectors, whose answer is some of its vectors and scalars.
+    pub fn of<S: Space + 'k, const N: usize>(
+        name: String,
+        (flops, bytes, paper): (f64, f64, Option<[f64; 3]>),
+        held: Held<S>,
+        mut run: impl FnMut(&S, [&mut S::Vector; N], &mut S::Scalars) -> Result<()> + 'k,
+        (vectors, slots): (&'k [usize], &'k [usize]),
+        expected: impl Fn() -> Vec<f64> + 'k,
+    ) -> Self {
+        let at = held.clone();
+        let run = move || {
+            let State { space, vectors, scalars } = &mut *held.borrow_mut();
+            let all: Vec<&mut S::Vector> = vectors.iter_mut().take(N).collect();
+            let all = all.try_into().map_err(|_| Error::invalid("a kernel has too few vectors"))?;
+            run(space, all, scalars)
+        };
+        let answer = move || {
+            let state = at.borrow();
+            read(state.space.as_ref(), &state, vectors, slots)
+        };
+        let (run, answer, expected) = (Box::new(run), Box::new(answer), Box::new(expected));
+        Self { name, flops, bytes, paper, products: 1, run, answer, expected }
+    }
 }
 
 pub(super) fn read<S: Space>(
@@ -186,87 +207,66 @@ fn product<'k, S: PointBlockSum + 'k>(space: &Rc<S>, case: &'k Case) -> Result<K
     let n = case.rows();
     let a = PointBlock::csr(space.as_ref(), &case.a, Store::F64)?;
     let x = Random(41).numbers(n);
-    let held = state(space.as_ref(), &[x.clone(), vec![f64::NAN; n]])?;
+    let held = state(space, &[x.clone(), vec![f64::NAN; n]])?;
     let bytes = a.bytes() as f64 / n as f64;
     let nonzeros = case.a.values().len() as f64 / n as f64;
-    let fused = {
-        let State { vectors, scalars } = &mut *held.borrow_mut();
-        let [x, y] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };
-        a.apply_with_dots(space, x, y, scalars, Dots::Xy(AT.pq))?
+    let run = move |space: &S, [x, y]: [&mut S::Vector; 2], scalars: &mut S::Scalars| -> Result<bool> {
+        let fused = a.apply_with_dots(space, x, y, scalars, Dots::Xy(AT.pq))?;
+        if !fused {
+            space.sweep(cg::curvature, scalars, [], [&*x, &*y], [], [AT.pq])?;
+        }
+        Ok(fused)
     };
-    let (at, there, own) = (held.clone(), space.clone(), space.clone());
-    Ok(Kernel {
-        name: if fused { "SpMV with its dot".into() } else { "SpMV, then its dot".into() },
-        flops: 2.0 * nonzeros - 1.0 + 2.0,
-        bytes: bytes + if fused { 0.0 } else { 16.0 },
-        paper: Some([15.0, 92.0, 0.90]),
-        products: 1,
-        run: Box::new(move || {
-            let State { vectors, scalars } = &mut *held.borrow_mut();
-            let [x, y] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };
-            match a.apply_with_dots(&own, x, y, scalars, Dots::Xy(AT.pq))? {
-                true => Ok(()),
-                false => own.sweep(cg::curvature, scalars, [], [&*x, &*y], [], [AT.pq]),
-            }
-        }),
-        answer: Box::new(move || read(there.as_ref(), &at.borrow(), &[1], &[AT.pq])),
-        expected: Box::new(move || {
-            let mut y: Vec<f64> = (0..n)
-                .map(|i| case.a.row(i).0.iter().zip(case.a.row(i).1).map(|(&j, v)| v * x[j as usize]).sum())
-                .collect();
+    let fused = {
+        let State { vectors, scalars, .. } = &mut *held.borrow_mut();
+        let [x, y] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };
+        run(space, [x, y], scalars)?
+    };
+    let (name, more) = if fused { ("SpMV with its dot", 0.0) } else { ("SpMV, then its dot", 16.0) };
+    Ok(Kernel::of(
+        name.into(),
+        (2.0 * nonzeros - 1.0 + 2.0, bytes + more, Some([15.0, 92.0, 0.90])),
+        held,
+        move |space, vectors, scalars| run(space, vectors, scalars).map(|_| ()),
+        (&[1], &[AT.pq]),
+        move || {
+            let row = |i: usize| case.a.row(i).0.iter().zip(case.a.row(i).1);
+            let mut y: Vec<f64> = (0..n).map(|i| row(i).map(|(&j, v)| v * x[j as usize]).sum()).collect();
             y.push(dot(&x, &y));
             y
-        }),
-    })
+        },
+    ))
 }
 
 /// x += α p, p = z + β p: lines 5 and 9.
 fn directions<'k, S: Space + 'k>(space: &Rc<S>, case: &Case) -> Result<Kernel<'k>> {
-    let n = case.rows();
-    let numbers: Vec<Vec<f64>> = (42..45).map(|seed| Random(seed).numbers(n)).collect();
-    let held = state(space.as_ref(), &numbers)?;
-    let (at, there, own) = (held.clone(), space.clone(), space.clone());
-    Ok(Kernel {
-        name: "AXPYs of x and p".into(),
-        flops: 4.0,
-        bytes: 40.0,
-        paper: Some([3.0, 24.0, 0.85]),
-        products: 1,
-        run: Box::new(move || {
-            let State { vectors, scalars } = &mut *held.borrow_mut();
-            let [z, x, p] = &mut vectors[..] else { return Err(Error::invalid("three vectors")) };
-            own.sweep(cg::advance, scalars, [AT.alpha, AT.beta], [&*z], [x, p], [])
-        }),
-        answer: Box::new(move || read(there.as_ref(), &at.borrow(), &[1, 2], &[])),
-        expected: Box::new(move || {
+    let numbers: Vec<Vec<f64>> = (42..45).map(|seed| Random(seed).numbers(case.rows())).collect();
+    Ok(Kernel::of(
+        "AXPYs of x and p".into(),
+        (4.0, 40.0, Some([3.0, 24.0, 0.85])),
+        state(space, &numbers)?,
+        |space, [z, x, p], scalars| space.sweep(cg::advance, scalars, [AT.alpha, AT.beta], [&*z], [x, p], []),
+        (&[1, 2], &[]),
+        move || {
             let [z, x, p] = &numbers[..] else { return Vec::new() };
             let moved = x.iter().zip(p).map(|(x, p)| x + ALPHA * p);
             moved.chain(z.iter().zip(p).map(|(z, p)| z + BETA * p)).collect()
-        }),
-    })
+        },
+    ))
 }
 
 /// r −= α q: line 6.
 fn residual<'k, S: Space + 'k>(space: &Rc<S>, case: &Case) -> Result<Kernel<'k>> {
-    let n = case.rows();
-    let numbers: Vec<Vec<f64>> = (45..47).map(|seed| Random(seed).numbers(n)).collect();
-    let held = state(space.as_ref(), &numbers)?;
-    let (at, there, own) = (held.clone(), space.clone(), space.clone());
-    Ok(Kernel {
-        name: "AXPY of r".into(),
-        flops: 2.0,
-        bytes: 24.0,
-        paper: None,
-        products: 1,
-        run: Box::new(move || {
-            let State { vectors, scalars } = &mut *held.borrow_mut();
-            let [q, r] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };
-            own.sweep(cg::reduce, scalars, [AT.alpha], [&*q], [r], [])
-        }),
-        answer: Box::new(move || read(there.as_ref(), &at.borrow(), &[1], &[])),
-        expected: Box::new(move || {
+    let numbers: Vec<Vec<f64>> = (45..47).map(|seed| Random(seed).numbers(case.rows())).collect();
+    Ok(Kernel::of(
+        "AXPY of r".into(),
+        (2.0, 24.0, None),
+        state(space, &numbers)?,
+        |space, [q, r], scalars| space.sweep(cg::reduce, scalars, [AT.alpha], [&*q], [r], []),
+        (&[1], &[]),
+        move || {
             let [q, r] = &numbers[..] else { return Vec::new() };
             r.iter().zip(q).map(|(r, q)| r - ALPHA * q).collect()
-        }),
-    })
+        },
+    ))
 }

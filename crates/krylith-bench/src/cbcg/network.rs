@@ -27,14 +27,12 @@ const METHODS: [&str; 6] =
 /// Solves of which the fastest counts, after one that is thrown away.
 const ROUNDS: usize = 2;
 
-/// What was measured.
 pub(super) struct Network {
     pub spec: String,
     pub ranks: usize,
     pub rows: Vec<Row>,
 }
 
-/// One method with every delay.
 pub(super) struct Row {
     pub method: String,
     pub iterations: usize,
@@ -53,7 +51,6 @@ impl Row {
     }
 }
 
-/// One solve on all ranks.
 #[derive(PartialEq)]
 struct One {
     iterations: usize,

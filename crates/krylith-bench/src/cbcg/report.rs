@@ -7,7 +7,6 @@ use crate::publish::{Pages, Report, error, facts, number, outcome, percent, rows
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
-/// All of it.
 pub(super) struct Made {
     pub meta: Value,
     pub roof: kernels::Roof,

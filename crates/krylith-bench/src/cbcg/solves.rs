@@ -7,7 +7,6 @@ use crate::samples::Samples;
 use krylith::{Options, Problem, Result, Solver};
 use std::time::Instant;
 
-/// One way to the answer.
 pub(super) struct Row {
     pub name: String,
     pub ours: bool,

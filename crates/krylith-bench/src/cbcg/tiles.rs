@@ -1,7 +1,7 @@
 //! The preconditioner: incomplete factors of the tiles of the grid, of the paper's shapes as far as the device takes them.
 
 use super::Case;
-use super::kernels::{AT, Kernel, read, state};
+use super::kernels::{AT, Kernel, state};
 use crate::ildu0::reference::Factors;
 use crate::ildu0::system::{SubdomainSystem, boxes};
 use crate::systems::Random;
@@ -37,28 +37,25 @@ fn one<'k, S: TileFactors + 'k>(space: &Rc<S>, case: &'k Case, shape: TileShape)
     let tiles = BlockTiles::new(space.as_ref(), &terms, case.grid, options)?;
     drop(terms);
     let x = Random(47).numbers(n);
-    let held = state(space.as_ref(), &[x.clone(), vec![f64::NAN; n]])?;
+    let held = state(space, &[x.clone(), vec![f64::NAN; n]])?;
     let (bytes, tile) = (tiles.bytes() as f64 / n as f64, tiles.tiling().tile);
-    let [a, b, c] = tile;
-    let (at, there, own) = (held.clone(), space.clone(), space.clone());
-    Ok(Kernel {
-        name: format!("tiles {a}×{b}×{c} with their dots"),
+    Ok(Kernel::of(
+        format!("tiles {} with their dots", crate::publish::sizes(tile)),
         // Three couplings down and three up, D⁻¹, and two sums.
-        flops: 6.0 + 6.0 + 1.0 + 4.0,
-        bytes,
-        paper: Some([20.0, 128.0, 0.84]),
-        products: 1,
-        run: Box::new(move || {
-            let mut held = held.borrow_mut();
-            let (vectors, scalars) = held.parts();
-            let [x, y] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };
-            match tiles.apply_with_dots(&own, x, y, scalars, Dots::XxXy(AT.rr))? {
-                true => Ok(()),
-                false => own.sweep(cg::dots, scalars, [], [&*x, &*y], [], [AT.rr, AT.rho_next]),
-            }
-        }),
-        answer: Box::new(move || read(there.as_ref(), &at.borrow(), &[1], &[AT.rr, AT.rho_next])),
-        expected: Box::new(move || {
+        (6.0 + 6.0 + 1.0 + 4.0, bytes, Some([20.0, 128.0, 0.84])),
+        held,
+        move |space: &S, [x, y], scalars| match tiles.apply_with_dots(
+            space,
+            x,
+            y,
+            scalars,
+            Dots::XxXy(AT.rr),
+        )? {
+            true => Ok(()),
+            false => space.sweep(cg::dots, scalars, [], [&*x, &*y], [], [AT.rr, AT.rho_next]),
+        },
+        (&[1], &[AT.rr, AT.rho_next]),
+        move || {
             let solved = || -> Result<Vec<f64>> {
                 let a = Bsr::from_csr(&case.a, 1)?;
                 let (labels, count) = boxes(case.grid, tile);
@@ -73,6 +70,6 @@ fn one<'k, S: TileFactors + 'k>(space: &Rc<S>, case: &'k Case, shape: TileShape)
             let sums = [dot(&x), dot(&z)];
             z.extend(sums);
             z
-        }),
-    })
+        },
+    ))
 }

@@ -30,7 +30,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use vendor::Vendor;
 
-/// One NVIDIA GPU.
 pub(crate) struct CudaPlatform {
     device: Arc<Device>,
     vendor: Rc<Vendor>,
@@ -41,7 +40,6 @@ pub(crate) struct CudaPlatform {
 }
 
 impl CudaPlatform {
-    /// The GPU.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -83,6 +81,20 @@ impl CudaPlatform {
         let (_, layout) = self.faster(1, |layout, sets| CuSolver::new(&self.vendor, k, layout, sets))?;
         self.layouts.borrow_mut().push((key, layout));
         Ok(layout)
+    }
+
+    /// Reads enough other data that no cache holds what came before: 256 MB, more than twice the largest second-level one.
+    fn empty_caches(&self) -> Result<()> {
+        const NUMBERS: usize = 32 << 20;
+        let mut buffer = self.evicted.borrow_mut();
+        if buffer.is_none() {
+            *buffer = Some(self.vendor.zeros(NUMBERS + 1)?);
+        }
+        if let Some(buffer) = buffer.as_ref() {
+            // Only reads, so that nothing is left to write back.
+            self.vendor.dot_on_device(NUMBERS, buffer.pointer(), buffer.pointer(), buffer.at(NUMBERS))?;
+        }
+        Ok(())
     }
 
     fn attribute(&self, attribute: Attribute) -> Option<f64> {

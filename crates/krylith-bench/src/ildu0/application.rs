@@ -27,39 +27,36 @@ pub(crate) enum Of {
     Decomposed,
 }
 
-/// One implementation with its own buffers for x and y.
-pub(crate) trait Application {
+pub(crate) struct Application<'a> {
     /// What a table calls it; the paper's names where they are the paper's.
-    fn name(&self) -> String;
+    pub name: String,
     /// Settings that were chosen by measurement.
-    fn notes(&self) -> String {
-        String::new()
-    }
-    fn of(&self) -> Of;
-    fn solves(&self) -> Solves;
+    pub notes: String,
+    pub of: Of,
+    pub solves: Solves,
     /// Rows of the given matrix in the order of elimination, and where each subdomain begins, where that is not the order
     /// of the case's systems: incomplete factors depend on it.
-    fn order(&self) -> Option<(&[u32], &[usize])> {
-        None
-    }
+    pub order: Option<(Vec<u32>, Vec<usize>)>,
     /// Krylith's own.
-    fn ours(&self) -> bool {
-        false
-    }
+    pub ours: bool,
     /// Bytes that one application moves, by its own declaration: factors, columns and levels of every subdomain,
     /// vectors.
-    fn bytes(&self) -> u64;
-    /// Largest relative difference from the reference that passes: 1e-10, more only where factors are stored in f32.
-    fn tolerance(&self) -> f64 {
-        1e-10
-    }
-    /// x, in the order of the given matrix.
+    pub bytes: u64,
+    /// Largest relative difference from the reference that passes: more than [`TOLERANCE`] only where factors are stored in f32.
+    pub tolerance: f64,
+    pub vectors: Box<dyn Vectors + 'a>,
+}
+
+pub(crate) const TOLERANCE: f64 = 1e-10;
+
+/// Buffers for x and y, in the order of the given matrix, and what is applied to them.
+pub(crate) trait Vectors {
     fn write(&mut self, x: &[f64]) -> Result<()>;
     /// NaN into y.
     fn poison(&mut self) -> Result<()>;
     /// Once, from x to y.
     fn apply(&mut self) -> Result<()>;
-    /// y, in the order of the given matrix; waits.
+    /// y; waits.
     fn read(&mut self) -> Result<Vec<f64>>;
 }
 
@@ -84,10 +81,9 @@ pub(crate) struct Setup {
     pub samples: Samples,
 }
 
-/// Everything that runs on one case.
 #[derive(Default)]
 pub(crate) struct Candidates<'a> {
-    pub applications: Vec<Box<dyn Application + 'a>>,
+    pub applications: Vec<Application<'a>>,
     pub solvers: Vec<Box<dyn Solver + 'a>>,
     pub setups: Vec<Setup>,
     /// What could not be made, by name, and why.

@@ -2,14 +2,15 @@
 
 use super::reference::Factors;
 use super::system::SubdomainSystem;
-use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, count, ours};
+use super::{
+    Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE, Vectors, count, ours,
+};
 use crate::cpu::CpuPlatform;
 use crate::samples::Samples;
 use krylith::Result;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A factorised system.
 struct Factorised<'a> {
     system: &'a SubdomainSystem,
     factors: Factors,
@@ -36,19 +37,7 @@ struct Loops<'a> {
     y: Vec<f64>,
 }
 
-impl Application for Loops<'_> {
-    fn name(&self) -> String {
-        self.factorised.name().into()
-    }
-    fn of(&self) -> Of {
-        self.factorised.of
-    }
-    fn solves(&self) -> Solves {
-        Solves::All
-    }
-    fn bytes(&self) -> u64 {
-        count::triangles(self.factorised.system)
-    }
+impl Vectors for Loops<'_> {
     fn write(&mut self, x: &[f64]) -> Result<()> {
         self.x = self.factorised.system.sort(x);
         Ok(())
@@ -152,11 +141,18 @@ impl Ground for CpuPlatform {
             made.setups.push(Setup { name, samples: Samples(vec![seconds]) });
             let cut = if of == Of::Decomposed { case.partition.iter().sum() } else { 0.0 };
             let zeros = vec![0.0; system.len()];
-            made.applications.push(Box::new(Loops {
-                factorised: factorised.clone(),
-                x: zeros.clone(),
-                y: zeros.clone(),
-            }));
+            let loops = Loops { factorised: factorised.clone(), x: zeros.clone(), y: zeros.clone() };
+            made.applications.push(Application {
+                name: factorised.name().into(),
+                notes: String::new(),
+                of,
+                solves: Solves::All,
+                order: None,
+                ours: false,
+                bytes: count::triangles(system),
+                tolerance: TOLERANCE,
+                vectors: Box::new(loops),
+            });
             made.solvers.push(Box::new(Plain { case, factorised, setup: seconds + cut, x: zeros }));
         }
         Ok(made)

@@ -3,11 +3,10 @@
 use super::reference::Factors;
 use super::system::SubdomainSystem;
 use super::{Application, Case, Ground, Of, Setup, Solver, Solves, levels};
-use crate::samples::{Samples, in_turn};
-use crate::systems::Random;
+use crate::samples::{Samples, in_turn_of};
+use crate::systems::{Random, relative_residual};
 use krylith::{Error, Result};
 
-/// How much is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub repetitions: usize,
@@ -16,7 +15,6 @@ pub(super) struct Plan {
     pub rtol: f64,
 }
 
-/// One application, checked and timed.
 pub(super) struct Row {
     pub name: String,
     pub notes: String,
@@ -32,7 +30,6 @@ pub(super) struct Row {
     pub check: std::result::Result<f64, String>,
 }
 
-/// One solver.
 pub(super) struct Solve {
     pub name: String,
     pub ours: bool,
@@ -45,7 +42,6 @@ pub(super) struct Solve {
     pub check: std::result::Result<f64, String>,
 }
 
-/// One case.
 pub(super) struct Found {
     pub name: String,
     pub spec: String,
@@ -79,16 +75,16 @@ pub(super) fn case<P: Ground>(
     let right: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].check.is_ok()).collect();
 
     progress(&format!("{}: applications", case.name));
-    let alone = in_turn(right.len(), 3, plan.repetitions, |i| {
-        let application = &mut all.applications[right[i]];
+    let alone = in_turn_of(&right, 3, plan.repetitions, |i| {
+        let application = &mut all.applications[i].vectors;
         application.apply()?;
         p.time(&mut || application.apply())
     })?;
-    let cold = in_turn(right.len(), 1, plan.repetitions, |i| {
+    let cold = in_turn_of(&right, 1, plan.repetitions, |i| {
         p.evict()?;
-        p.time(&mut || all.applications[right[i]].apply())
+        p.time(&mut || all.applications[i].vectors.apply())
     })?;
-    for ((&i, alone), cold) in right.iter().zip(alone).zip(cold) {
+    for ((i, alone), (_, cold)) in alone.into_iter().zip(cold) {
         (rows[i].alone, rows[i].cold) = (alone, cold);
     }
 
@@ -135,85 +131,66 @@ fn difference(y: &[f64], expected: &[f64]) -> f64 {
     worst / size
 }
 
-/// Answers that are known by now.
+/// Answers that are known by now, each with its order of elimination where that is one of its own.
 struct Known<'a> {
     case: &'a Case,
     x: &'a [f64],
     whole: Option<Factors>,
-    answers: Vec<((Of, Solves), Vec<f64>)>,
-    ordered: Vec<Ordered>,
-}
-
-/// The answer after elimination in an order of its own.
-struct Ordered {
-    what: (Of, Solves),
-    rows: Vec<u32>,
-    answer: Vec<f64>,
+    answers: Vec<(Of, Solves, Vec<u32>, Vec<f64>)>,
 }
 
 impl Known<'_> {
-    fn system(&self, of: Of) -> &SubdomainSystem {
-        if of == Of::Whole { &self.case.whole } else { &self.case.decomposed }
-    }
-
     /// In the order of the case's systems.
-    fn answer(&mut self, of: Of, solves: Solves) -> Result<&[f64]> {
-        if of == Of::Whole && self.whole.is_none() {
-            self.whole = Some(Factors::new(&self.case.whole)?);
-        }
-        let at = match self.answers.iter().position(|k| k.0 == (of, solves)) {
+    fn answer(&mut self, of: Of, solves: Solves, order: Option<&(Vec<u32>, Vec<usize>)>) -> Result<&[f64]> {
+        let rows = order.map_or(&[][..], |order| &order.0);
+        let at = match self.answers.iter().position(|k| (k.0, k.1) == (of, solves) && k.2 == rows) {
             Some(at) => at,
             None => {
-                let factors = self.whole.as_ref().filter(|_| of == Of::Whole).unwrap_or(&self.case.factors);
-                let answer = expected(self.system(of), factors, self.x, solves);
-                self.answers.push(((of, solves), answer));
+                let case = self.case;
+                let system = if of == Of::Whole { &case.whole } else { &case.decomposed };
+                let answer = match order {
+                    Some((rows, ptr)) => {
+                        let system = system.regrouped(&case.a, rows, ptr)?;
+                        expected(&system, &Factors::new(&system)?, self.x, solves)
+                    }
+                    None => {
+                        if of == Of::Whole && self.whole.is_none() {
+                            self.whole = Some(Factors::new(system)?);
+                        }
+                        let factors =
+                            self.whole.as_ref().filter(|_| of == Of::Whole).unwrap_or(&case.factors);
+                        expected(system, factors, self.x, solves)
+                    }
+                };
+                self.answers.push((of, solves, rows.to_vec(), answer));
                 self.answers.len() - 1
             }
         };
-        Ok(&self.answers[at].1)
-    }
-
-    /// After elimination in another order.
-    fn ordered(&mut self, of: Of, solves: Solves, rows: &[u32], ptr: &[usize]) -> Result<&[f64]> {
-        let at = match self.ordered.iter().position(|k| k.what == (of, solves) && k.rows == rows) {
-            Some(at) => at,
-            None => {
-                let system = self.system(of).regrouped(&self.case.a, rows, ptr)?;
-                let answer = expected(&system, &Factors::new(&system)?, self.x, solves);
-                self.ordered.push(Ordered { what: (of, solves), rows: rows.to_vec(), answer });
-                self.ordered.len() - 1
-            }
-        };
-        Ok(&self.ordered[at].answer)
+        Ok(&self.answers[at].3)
     }
 }
 
-fn check(case: &Case, x: &[f64], applications: &mut [Box<dyn Application + '_>]) -> Result<Vec<Row>> {
-    let mut known = Known { case, x, whole: None, answers: Vec::new(), ordered: Vec::new() };
+fn check(case: &Case, x: &[f64], applications: &mut [Application]) -> Result<Vec<Row>> {
+    let mut known = Known { case, x, whole: None, answers: Vec::new() };
     let mut rows = Vec::new();
     for application in applications {
-        let (of, solves, mut notes) = (application.of(), application.solves(), application.notes());
-        let order = application.order().map(|(rows, ptr)| (rows.to_vec(), ptr.to_vec()));
-        let found = match &order {
-            Some((rows, ptr)) => {
-                known.ordered(of, solves, rows, ptr).and_then(|answer| one(application.as_mut(), x, answer))
-            }
-            None => known.answer(of, solves).and_then(|answer| one(application.as_mut(), x, answer)),
-        };
+        let (of, solves, mut notes) = (application.of, application.solves, application.notes.clone());
+        let order = application.order.take();
+        let found = known.answer(of, solves, order.as_ref()).and_then(|answer| one(application, x, answer));
         // Other factors than the baselines', and no worse for it; but a reader must know.
         if order.is_some() && found.is_ok() {
-            let natural = difference(&application.read()?, known.answer(of, solves)?);
-            if natural > application.tolerance() {
+            let natural = difference(&application.vectors.read()?, known.answer(of, solves, None)?);
+            if natural > application.tolerance {
                 notes = format!("{notes}eliminated in an order of its own");
             }
         }
         rows.push(Row {
-            name: application.name(),
+            name: application.name.clone(),
             notes,
             of,
             solves,
-            ours: application.ours(),
-            bytes: application.bytes(),
+            ours: application.ours,
+            bytes: application.bytes,
             alone: Samples::default(),
             cold: Samples::default(),
             check: found.map_err(|e| e.to_string()),
@@ -223,22 +200,18 @@ fn check(case: &Case, x: &[f64], applications: &mut [Box<dyn Application + '_>])
 }
 
 /// Twice over a poisoned result, for state that a first run leaves behind.
-fn one(application: &mut dyn Application, x: &[f64], answer: &[f64]) -> Result<f64> {
-    let mut worst = 0.0f64;
-    application.write(x)?;
+fn one(application: &mut Application, x: &[f64], answer: &[f64]) -> Result<f64> {
+    let (Application { name, tolerance, vectors, .. }, mut worst) = (application, 0.0f64);
+    vectors.write(x)?;
     for _ in 0..2 {
-        application.poison()?;
-        application.apply()?;
-        worst = worst.max(difference(&application.read()?, answer));
+        vectors.poison()?;
+        vectors.apply()?;
+        worst = worst.max(difference(&vectors.read()?, answer));
     }
-    if worst <= application.tolerance() {
+    if worst <= *tolerance {
         return Ok(worst);
     }
-    Err(Error::invalid(format!(
-        "{}: differs from the reference by {worst:e}, more than {:e}",
-        application.name(),
-        application.tolerance()
-    )))
+    Err(Error::invalid(format!("{name}: differs from the reference by {worst:e}, more than {tolerance:e}")))
 }
 
 fn solves<P: Ground>(
@@ -252,7 +225,7 @@ fn solves<P: Ground>(
         let name = solver.name();
         let (residuals, check) = match solver.solve(plan.rtol, plan.iterations) {
             Ok(residuals) => {
-                let end = true_residual(case, &solver.solution()?);
+                let end = relative_residual(&case.a, &case.rhs, &solver.solution()?);
                 let last = residuals.last().copied().unwrap_or(f64::NAN);
                 // The recurrence of BiCGSTAB may drift a little from the true residual, and no more.
                 let check = if last <= plan.rtol && end <= 2.0 * plan.rtol {
@@ -279,8 +252,8 @@ fn solves<P: Ground>(
         });
     }
     let right: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].check.is_ok()).collect();
-    let samples = in_turn(right.len(), 0, plan.solves, |i| {
-        let (solver, row) = (&mut solvers[right[i]], &mut rows[right[i]]);
+    let samples = in_turn_of(&right, 0, plan.solves, |i| {
+        let (solver, row) = (&mut solvers[i], &mut rows[i]);
         let mut count = 0;
         let seconds = p.time(&mut || {
             count = solver.solve(plan.rtol, plan.iterations)?.len().saturating_sub(1);
@@ -289,29 +262,8 @@ fn solves<P: Ground>(
         row.iterations = [row.iterations[0].min(count), row.iterations[1].max(count)];
         Ok(seconds)
     })?;
-    for (&i, samples) in right.iter().zip(samples) {
-        rows[i].samples = samples;
-    }
+    samples.into_iter().for_each(|(i, samples)| rows[i].samples = samples);
     Ok(rows)
-}
-
-/// ‖b − A x‖/‖b‖ by a plain loop.
-fn true_residual(case: &Case, x: &[f64]) -> f64 {
-    let (a, b) = (&case.a, case.a.block());
-    let (mut sum, mut norm) = (0.0, 0.0);
-    let mut r = vec![0.0; b];
-    for i in 0..a.block_rows() {
-        r.copy_from_slice(&case.rhs[i * b..][..b]);
-        norm += r.iter().map(|r| r * r).sum::<f64>();
-        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-            let xj = &x[a.col()[p] as usize * b..][..b];
-            for (at, v) in a.block_values(p).iter().enumerate() {
-                r[at / b] -= v * xj[at % b];
-            }
-        }
-        sum += r.iter().map(|r| r * r).sum::<f64>();
-    }
-    (sum / norm).sqrt()
 }
 
 #[cfg(test)]
@@ -324,16 +276,5 @@ mod tests {
         assert_eq!(difference(&[1.0, 2.5], &[1.0, 2.0]), 0.25);
         assert!(!(difference(&[f64::NAN, 2.0], &[1.0, 2.0]) < 1.0));
         assert!(!(difference(&[2.0, f64::NAN, 3.0], &[2.0, 1.0, 3.0]) < 1.0));
-    }
-
-    #[test]
-    fn the_true_residual_is_that_of_the_matrix() {
-        let case = crate::ildu0::case([4, 3, 2], 2).unwrap();
-        assert!((true_residual(&case, &vec![0.0; 48]) - 1.0).abs() < 1e-15);
-        let mut x = vec![0.0; 48];
-        x[5] = 1.0;
-        let column: f64 = (0..48).map(|i| (case.rhs[i] - case.a.to_csr().get(i, 5)).powi(2)).sum();
-        let norm: f64 = case.rhs.iter().map(|b| b * b).sum();
-        assert!((true_residual(&case, &x) - (column / norm).sqrt()).abs() < 1e-14);
     }
 }

@@ -16,7 +16,9 @@ pub(crate) mod reference;
 mod report;
 pub(crate) mod system;
 
-pub(crate) use application::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves};
+pub(crate) use application::{
+    Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE, Vectors,
+};
 
 use crate::options::{self, DeviceChoice};
 use crate::publish::{Report, meta, sizes};

@@ -3,7 +3,7 @@
 //! The one place where the suite meets them; a device that implements `SubdomainFactors` calls [`add`] from its
 //! `Ground::ours`. What is added here is checked, timed and reported like every baseline.
 
-use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves};
+use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE, Vectors};
 use crate::samples::Samples;
 use krylith::method::{Bicgstab, BicgstabOptions};
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
@@ -13,12 +13,9 @@ use krylith::space::Space;
 use krylith::{Error, Result, Stop, Store};
 use std::rc::Rc;
 
-/// One preconditioner.
 struct Preconditioner<S: SubdomainFactors> {
     space: Rc<S>,
     ildu: Ildu<S>,
-    /// The host's plan, which says in what order the device eliminates.
-    order: Plan,
     of: Of,
     store: Store,
 }
@@ -31,38 +28,13 @@ impl<S: SubdomainFactors> Preconditioner<S> {
     }
 }
 
-/// With vectors of its own.
 struct Ours<S: SubdomainFactors> {
     preconditioner: Rc<Preconditioner<S>>,
     x: S::Vector,
     y: S::Vector,
 }
 
-impl<S: SubdomainFactors> Application for Ours<S> {
-    fn name(&self) -> String {
-        self.preconditioner.name()
-    }
-    fn of(&self) -> Of {
-        self.preconditioner.of
-    }
-    fn solves(&self) -> Solves {
-        Solves::All
-    }
-    fn order(&self) -> Option<(&[u32], &[usize])> {
-        // Positions are in the order of levels, in which elimination gives the factors of the order that was chosen.
-        let plan = &self.preconditioner.order;
-        Some((&plan.rows, &plan.ptr))
-    }
-    fn ours(&self) -> bool {
-        true
-    }
-    fn bytes(&self) -> u64 {
-        self.preconditioner.ildu.bytes()
-    }
-    fn tolerance(&self) -> f64 {
-        // Rounding a factor to f32 changes it by up to 6e-8 of itself, along every chain of levels.
-        if self.preconditioner.store == Store::F32 { 1e-5 } else { 1e-10 }
-    }
+impl<S: SubdomainFactors> Vectors for Ours<S> {
     fn write(&mut self, x: &[f64]) -> Result<()> {
         self.preconditioner.space.write(x, &mut self.x)
     }
@@ -186,8 +158,9 @@ where
     let again =
         (0..5).map(|_| p.time(&mut || ildu.update_values(space, &terms))).collect::<Result<Vec<_>>>()?;
 
+    // The host's plan says in what order the device eliminates.
     let order = Plan::new(&terms, &subdomains, 0)?;
-    let preconditioner = Rc::new(Preconditioner { space: shared.clone(), ildu, order, of, store });
+    let preconditioner = Rc::new(Preconditioner { space: shared.clone(), ildu, of, store });
     let name = preconditioner.name();
     let steps = [
         ("partition", vec![cut]),
@@ -199,7 +172,19 @@ where
         made.setups.push(Setup { name: format!("{name}: {step}"), samples: Samples(samples) });
     }
     let (x, y) = (space.vector()?, space.vector()?);
-    made.applications.push(Box::new(Ours { preconditioner: preconditioner.clone(), x, y }));
+    made.applications.push(Application {
+        name,
+        notes: String::new(),
+        of,
+        solves: Solves::All,
+        // Positions are in the order of levels, in which elimination gives the factors of the order that was chosen.
+        order: Some((order.rows, order.ptr)),
+        ours: true,
+        bytes: preconditioner.ildu.bytes(),
+        // Rounding a factor to f32 changes it by up to 6e-8 of itself, along every chain of levels.
+        tolerance: if store == Store::F32 { 1e-5 } else { TOLERANCE },
+        vectors: Box::new(Ours { preconditioner: preconditioner.clone(), x, y }),
+    });
     let mut b = space.vector()?;
     space.write(&case.rhs, &mut b)?;
     made.solvers.push(Box::new(OurSolver {

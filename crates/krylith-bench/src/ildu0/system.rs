@@ -122,19 +122,15 @@ impl SubdomainSystem {
         Ok(made)
     }
 
-    /// Block rows.
     pub fn block_rows(&self) -> usize {
         self.rows.len()
     }
-    /// Length of a vector.
     pub fn len(&self) -> usize {
         self.rows.len() * self.block
     }
-    /// Subdomains.
     pub fn count(&self) -> usize {
         self.ptr.len() - 1
     }
-    /// Stored blocks.
     pub fn blocks(&self) -> usize {
         self.columns.len()
     }

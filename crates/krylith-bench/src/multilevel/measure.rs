@@ -12,7 +12,6 @@ use krylith::precond::Value;
 use krylith::space::Space;
 use krylith::{Options, Result, Store};
 
-/// Where and how often.
 pub(super) struct How<'a> {
     /// The device whose memory arrays may lie in.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
@@ -24,7 +23,6 @@ pub(super) struct How<'a> {
     pub repeats: Repeats,
 }
 
-/// One way on a system.
 pub(super) struct Row {
     /// As in the list of ways.
     pub text: String,
@@ -36,7 +34,6 @@ pub(super) struct Row {
     pub host: Option<Way>,
 }
 
-/// A system and the ways that were taken.
 pub(super) struct Found {
     pub name: String,
     pub spec: String,
@@ -170,7 +167,6 @@ impl Row {
 }
 
 impl Found {
-    /// The row of a way.
     pub fn row(&self, text: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.text == text)
     }

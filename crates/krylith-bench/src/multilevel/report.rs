@@ -32,7 +32,6 @@ pub(super) struct Scaled {
     pub whole: bool,
 }
 
-/// All of it.
 #[derive(Default)]
 pub(super) struct Made {
     pub meta: Value,
@@ -46,7 +45,6 @@ pub(super) struct Made {
     pub scaling: Vec<Scaled>,
 }
 
-/// The report and its files.
 pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     make(made).write("multilevel", folder)
 }
@@ -109,12 +107,10 @@ fn lost(found: &Found) -> Vec<String> {
     failed.filter_map(|row| Some(format!("{}, {}: {}", found.spec, row.text, row.failure()?))).collect()
 }
 
-/// A number that may be missing, or a dash.
 fn count(x: Option<f64>, digits: usize) -> String {
     number(x.unwrap_or(f64::NAN), digits)
 }
 
-/// Every way on one system.
 fn single(found: &Found, gpu: bool) -> Table {
     let Found { name, spec, unknowns, order, stored, symmetric, .. } = found;
     let kind = if *symmetric { "symmetric" } else { "not symmetric" };

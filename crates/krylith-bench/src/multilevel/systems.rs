@@ -28,7 +28,6 @@ pub(super) fn spec(text: &str) -> Result<Option<System>> {
     system::make(&Wanted::Spec(text.into()), 1.0, None)
 }
 
-/// Systems of one kind and any size.
 #[derive(Debug)]
 pub(super) struct Family {
     pub name: &'static str,
@@ -54,7 +53,6 @@ const fn grid(name: &'static str, problem: &'static str, keys: &'static str, mos
     Family { name, kind: Kind::Grid(problem, keys), most, promised: false }
 }
 
-/// Families that grow.
 pub(super) const FAMILIES: &[Family] = &[
     Family { promised: true, ..grid("laplace", "laplace", "", 384) },
     // The same medium everywhere, and cells ten times as high as they are wide: couplings 100 times weaker along z.

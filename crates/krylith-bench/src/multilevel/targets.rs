@@ -22,42 +22,16 @@ pub(super) struct Goal {
 /// AmgX 2.5 at the fastest in all of 16 settings on one H200 (CUDA 13, 2026-11-22), each run three times after a warm-up, upload
 /// apart, to ‖b − A x‖ ≤ 1e-8 ‖b‖ with a right-hand side of ones: times of that day, not of the run that stands beside.
 pub(super) const GOALS: [Goal; 5] = [
-    Goal {
-        name: "laplace128",
-        amgx: [0.0106, 0.0516],
-        setting: "PCG, aggregation of 8, block Jacobi, 62 iterations",
-        most: 30.0,
-        iterations: None,
-    },
-    Goal {
-        name: "laplace256",
-        amgx: [0.177, 0.154],
-        setting: "PCG, classical V, Jacobi, 37 iterations",
-        most: 165.0,
-        iterations: None,
-    },
-    Goal {
-        name: "spe10",
-        amgx: [0.0545, 0.0243],
-        setting: "PCG, PMIS, 22 iterations",
-        most: 40.0,
-        iterations: Some(25.0),
-    },
-    Goal {
-        name: "radiation64",
-        amgx: [0.014, 0.099],
-        setting: "FGMRES, aggregation of 8, DILU, 42 iterations",
-        most: 30.0,
-        iterations: None,
-    },
-    Goal {
-        name: "laplace64b4",
-        amgx: [0.011, 0.056],
-        setting: "PCG, aggregation of 8, DILU, 31 iterations",
-        most: 25.0,
-        iterations: None,
-    },
+    goal("laplace128", [0.0106, 0.0516], "PCG, aggregation of 8, block Jacobi, 62 iterations", 30.0),
+    goal("laplace256", [0.177, 0.154], "PCG, classical V, Jacobi, 37 iterations", 165.0),
+    Goal { iterations: Some(25.0), ..goal("spe10", [0.0545, 0.0243], "PCG, PMIS, 22 iterations", 40.0) },
+    goal("radiation64", [0.014, 0.099], "FGMRES, aggregation of 8, DILU, 42 iterations", 30.0),
+    goal("laplace64b4", [0.011, 0.056], "PCG, aggregation of 8, DILU, 31 iterations", 25.0),
 ];
+
+const fn goal(name: &'static str, amgx: [f64; 2], setting: &'static str, most: f64) -> Goal {
+    Goal { name, amgx, setting, most, iterations: None }
+}
 
 /// What libraries take on one core.
 #[derive(Debug)]
@@ -78,28 +52,14 @@ const PRODUCT: f64 = 0.0067;
 /// AMGCL and hypre 2.26 on one core of one machine. Of the product only laplace 100³ was timed there; the others' is its time
 /// by their numbers of rows, all with 7 points.
 pub(super) const CORES: [Core; 3] = [
-    Core {
-        name: "laplace100",
-        amgcl: [2.13, 17.0],
-        hypre: [2.43, 15.0],
-        product: PRODUCT,
-        faster_than: 2.13,
-    },
-    Core {
-        name: "laplace128",
-        amgcl: [3.99, 11.0],
-        hypre: [5.74, 15.0],
-        product: PRODUCT * 2.097152,
-        faster_than: 3.99,
-    },
-    Core {
-        name: "spe10",
-        amgcl: [9.1, 43.0],
-        hypre: [6.8, 17.0],
-        product: PRODUCT * 1.122,
-        faster_than: 6.8,
-    },
+    core("laplace100", [2.13, 17.0], [2.43, 15.0], PRODUCT, 2.13),
+    core("laplace128", [3.99, 11.0], [5.74, 15.0], PRODUCT * 2.097152, 3.99),
+    core("spe10", [9.1, 43.0], [6.8, 17.0], PRODUCT * 1.122, 6.8),
 ];
+
+const fn core(name: &'static str, amgcl: [f64; 2], hypre: [f64; 2], product: f64, faster_than: f64) -> Core {
+    Core { name, amgcl, hypre, product, faster_than }
+}
 
 /// Iterations at 256³ over those at 64³, at most.
 const GROWTH: f64 = 1.2;

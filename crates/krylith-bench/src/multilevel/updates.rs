@@ -4,7 +4,7 @@ use super::measure::How;
 use super::ways;
 #[cfg(feature = "cuda")]
 use crate::answer::Ground;
-use crate::answer::system::{self, System};
+use crate::answer::system::System;
 use crate::samples::Samples;
 use krylith::matrix::Bsr;
 use krylith::{Options, Problem, Result, Solver};
@@ -99,7 +99,7 @@ fn run(system: &System, how: &How, count: usize, made: &mut Updates) -> Result<(
         made.seconds.push(updated);
         made.iterations.push(solution.history.iterations);
         let converged = solution.converged();
-        let residual = system::residual(other, &rhs, &x);
+        let residual = crate::systems::relative_residual(other, &rhs, &x);
         made.residual = made.residual.max(residual);
         if !(converged && residual <= 10.0 * how.repeats.rtol) {
             made.failure = Some(format!("update {}: relative residual {residual:.1e}", made.together.len()));

@@ -63,7 +63,6 @@ pub(super) struct Experiment {
     pub runs: Vec<Run>,
 }
 
-/// How much is measured.
 struct Plan {
     solves: usize,
     iterations: usize,

@@ -8,7 +8,6 @@ use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
-/// Everything that was measured.
 #[derive(Default)]
 pub(super) struct Findings {
     pub experiments: Vec<Experiment>,

@@ -74,7 +74,6 @@ options::options! {
     }
 }
 
-/// GMRES(m).
 const RESTART: usize = 30;
 
 /// Runs the suite; `progress` hears a line before each part.

@@ -2,13 +2,12 @@
 
 use super::Plan;
 use crate::platform::{Orthogonalizer, Platform, STEPS};
-use crate::samples::{Samples, in_turn};
+use crate::samples::{Samples, in_turn_of};
 use crate::systems::Random;
 use krylith::method::gmres::{Arrays, Scalars, delayed_step, open};
 use krylith::space::{BATCH, COLUMNS, FLAGS, LIMIT, Space};
 use krylith::{Result, Store};
 
-/// One implementation.
 pub(super) struct Row {
     pub columns: usize,
     pub len: usize,
@@ -152,12 +151,12 @@ pub(super) fn measure<P: Platform>(p: &P, len: usize, columns: usize, plan: &Pla
         rows.push(Row { columns, len, name, ours, samples, bytes: bytes[i], check });
     }
     let right: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].check.is_ok()).collect();
-    let samples = in_turn(right.len(), 3, plan.repetitions, |i| {
-        let one = &mut all[right[i]];
+    let samples = in_turn_of(&right, 3, plan.repetitions, |i| {
+        let one = &mut all[i];
         one.refresh()?;
         Ok(p.time(&mut || one.run())? / STEPS as f64)
     })?;
-    for (&i, samples) in right.iter().zip(samples) {
+    for (i, samples) in samples {
         rows[i].samples = samples;
         // Still right after everything.
         match all[i].defect() {

@@ -3,7 +3,7 @@
 use super::Plan;
 use crate::count::{self, Cost};
 use crate::platform::{Effort, Platform, Product};
-use crate::samples::{Samples, in_turn};
+use crate::samples::{Samples, in_turn_of};
 use crate::systems::{self, Random};
 use krylith::matrix::KroneckerSum;
 use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
@@ -21,7 +21,6 @@ pub(super) struct Table {
     pub rows: Vec<Row>,
 }
 
-/// One implementation.
 pub(super) struct Row {
     pub name: String,
     pub notes: String,
@@ -113,18 +112,18 @@ pub(super) fn measure<P: Platform>(
     }
     // Only what is right is timed.
     let right: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].check.is_ok()).collect();
-    let alone = in_turn(right.len(), 3, plan.repetitions, |i| {
-        let product = &mut products[right[i]];
+    let alone = in_turn_of(&right, 3, plan.repetitions, |i| {
+        let product = &mut products[i];
         // Whatever the last candidate left in the caches goes.
         product.run(0)?;
         p.time(&mut || product.run(0))
     })?;
-    let rotating = in_turn(right.len(), 1, plan.repetitions, |i| {
-        let product = &mut products[right[i]];
+    let rotating = in_turn_of(&right, 1, plan.repetitions, |i| {
+        let product = &mut products[i];
         let seconds = p.time(&mut || (0..sets).try_for_each(|set| product.run(set)))?;
         Ok(seconds / sets as f64)
     })?;
-    for ((&i, alone), rotating) in right.iter().zip(alone).zip(rotating) {
+    for ((i, alone), (_, rotating)) in alone.into_iter().zip(rotating) {
         (rows[i].alone, rows[i].rotating) = (alone, rotating);
     }
     Ok(Table {

@@ -7,7 +7,6 @@ use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
-/// Everything that was measured.
 #[derive(Default)]
 pub(super) struct Findings {
     pub bandwidth: (&'static str, f64),
@@ -84,7 +83,6 @@ fn products_json(t: &product::Table, found: &Findings, pages: &mut Pages) -> Val
     })
 }
 
-/// One line a block size and number of stages; the details are in the JSON.
 fn sweep(found: &Findings) -> Table {
     let timed = |row: &product::Row| row.check.as_ref().map_or("WRONG".into(), |_| row.rotating.text(1e3));
     let title = "Products with random dense blocks: every block size and number of stages";

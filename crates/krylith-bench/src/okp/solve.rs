@@ -10,7 +10,6 @@ use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::space::{Clock, Phases, Space};
 use krylith::{Result, Stop, Store};
 
-/// One solver.
 pub(super) struct Row {
     pub name: String,
     pub ours: bool,
@@ -42,7 +41,6 @@ impl Row {
     }
 }
 
-/// Krylith's solver with everything it needs.
 struct Ours<S: PointBlockSum> {
     name: String,
     operator: PointBlock<S>,
@@ -50,7 +48,6 @@ struct Ours<S: PointBlockSum> {
     exact: bool,
 }
 
-/// Times every solver on one system.
 pub(super) fn measure<P: Platform>(
     p: &P,
     case: &Case,

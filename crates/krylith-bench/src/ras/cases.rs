@@ -44,11 +44,8 @@ pub(crate) const CAVITY_1200: Setting = Setting {
     name: "cavity1200",
     shape: Shape { parts: 8, overlap: 1, fill: 2 },
     restart: 100,
-    rtol: 1e-3,
-    newton: 1..4,
-    time_steps: 0,
-    fill_between: 3,
     paper: [13.0, 2.0],
+    ..CAVITY_600
 };
 
 /// The second Newton step of the third time step, FGMRES(100).
@@ -59,8 +56,8 @@ pub(crate) const VENTRICLE: Setting = Setting {
     rtol: 1e-6,
     newton: 2..3,
     time_steps: 2,
-    fill_between: 3,
     paper: [13.9, 0.94],
+    ..CAVITY_600
 };
 
 /// FGMRES(200), overlap 1, ILU(2), relative tolerance 1e-4, from 8 GPUs on.
@@ -145,7 +142,6 @@ impl Case {
         Ok(Self { setting, spec: problem.spec().to_string(), coordinates, steps })
     }
 
-    /// Block rows.
     pub fn rows(&self) -> usize {
         self.steps[0].jacobian.block_rows()
     }

@@ -19,34 +19,7 @@ pub(crate) struct Step {
 impl Step {
     /// ‖b − J s‖/‖b‖ by a plain loop on all cores.
     pub fn residual(&self, s: &[f64]) -> f64 {
-        let (a, b) = (&self.jacobian, self.jacobian.block());
-        let n = a.block_rows();
-        let threads = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
-        let sums = |rows: Range<usize>| -> [f64; 2] {
-            let mut sums = [0.0; 2];
-            for i in rows {
-                for c in 0..b {
-                    let rhs = self.rhs[i * b + c];
-                    let mut r = rhs;
-                    for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-                        let j = a.col()[p] as usize * b;
-                        let row = &a.block_values(p)[c * b..(c + 1) * b];
-                        r -= row.iter().zip(&s[j..j + b]).map(|(a, s)| a * s).sum::<f64>();
-                    }
-                    sums[0] += r * r;
-                    sums[1] += rhs * rhs;
-                }
-            }
-            sums
-        };
-        let all: Vec<[f64; 2]> = std::thread::scope(|scope| {
-            let sums = &sums;
-            let one = |t: usize| scope.spawn(move || sums(n * t / threads..n * (t + 1) / threads));
-            let started: Vec<_> = (0..threads).map(one).collect();
-            started.into_iter().map(|t| t.join().unwrap_or([f64::NAN; 2])).collect()
-        });
-        let [r, b] = all.iter().fold([0.0; 2], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
-        (r / b).sqrt()
+        crate::systems::relative_residual(&self.jacobian, &self.rhs, s)
     }
 }
 

@@ -20,7 +20,6 @@ pub(crate) struct Found {
     pub solves: Vec<Row>,
 }
 
-/// All of it.
 #[derive(Default)]
 pub(super) struct Made {
     pub meta: Value,
@@ -42,7 +41,6 @@ impl Found {
     }
 }
 
-/// The report and its files.
 pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     make(made).write("ras", folder)
 }

@@ -24,9 +24,7 @@ fn a_small_run_on_the_cpu_has_every_part_of_every_system() {
     let report = answer(&options, &mut |text| heard.push(text.to_string())).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
     assert_eq!(heard.len(), 2 * 9);
-    let text = std::fs::read_to_string(folder.path().join("made/answer.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("answer")));
+    let json = crate::written(folder.path(), "answer");
     let all = json["systems"].as_array().unwrap();
     assert_eq!(all.len(), 9);
     for system in all {

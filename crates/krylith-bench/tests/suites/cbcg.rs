@@ -18,9 +18,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
     let mut heard = Vec::new();
     let report = cbcg(&options, &mut |text| heard.push(text.to_string())).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
-    let text = std::fs::read_to_string(folder.path().join("made/cbcg.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("cbcg")));
+    let json = crate::written(folder.path(), "cbcg");
     let system = &json["systems"][0];
     let kernels = system["kernels"].as_array().unwrap();
     assert!(kernels.len() >= 3, "{} kernels", kernels.len());

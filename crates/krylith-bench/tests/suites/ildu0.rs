@@ -18,9 +18,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
     let report = ildu0(&options, &mut |text| heard.push(text.to_string())).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
     assert!(heard.len() > 6);
-    let text = std::fs::read_to_string(folder.path().join("made/ildu0.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("ildu0")));
+    let json = crate::written(folder.path(), "ildu0");
     let cases = json["cases"].as_array().unwrap();
     assert_eq!(cases.iter().map(|c| c["block"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 1, 3]);
     for case in cases {

@@ -8,3 +8,14 @@ mod multilevel;
 mod okp;
 mod ras;
 mod spmv;
+
+use serde_json::Value;
+use std::path::Path;
+
+/// What a suite has written into a folder's `made`, which is its own.
+fn written(folder: &Path, suite: &str) -> Value {
+    let text = std::fs::read_to_string(folder.join(format!("made/{suite}.json"))).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some(suite)));
+    json
+}

@@ -49,8 +49,7 @@ fn a_small_run_on_the_cpu_has_every_part() {
     let report = multilevel(&options, &mut |_| ()).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
     let read = |name: &str| std::fs::read_to_string(folder.path().join("made").join(name)).unwrap();
-    let json: Value = serde_json::from_str(&read("multilevel.json")).unwrap();
-    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("multilevel")));
+    let json = crate::written(folder.path(), "multilevel");
     assert_eq!((systems(&json["table"]).len(), systems(&json["cpu"]).len()), (5, 3));
     assert_eq!(json["growth"].as_array().unwrap().len(), 9);
     for part in ["table", "growth", "cpu"] {

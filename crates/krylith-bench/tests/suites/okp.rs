@@ -20,9 +20,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
     let report = okp(&options, &mut |text| heard.push(text.to_string())).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
     assert!(heard.len() > 6 && report.files.len() == 3);
-    let text = std::fs::read_to_string(folder.path().join("made/okp.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("okp")));
+    let json = crate::written(folder.path(), "okp");
     let rows = json["products"][1]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     for row in rows {

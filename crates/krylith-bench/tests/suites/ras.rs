@@ -28,8 +28,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
     assert_eq!(report.failures, Vec::<String>::new());
     assert!(heard.iter().any(|line| line.contains("Newton step 2")));
     let read = |name: &str| std::fs::read_to_string(folder.path().join("made").join(name)).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&read("ras.json")).unwrap();
-    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("ras")));
+    let json = crate::written(folder.path(), "ras");
     let problem = &json["problems"][0];
     assert_eq!(
         (problem["spec"].as_str(), problem["block_rows"].as_u64()),

@@ -17,9 +17,7 @@ fn a_small_run_on_the_cpu_writes_everything_and_a_second_one_keeps_it() {
     let mut heard = Vec::new();
     let report = spmv(&options, &mut |text| heard.push(text.to_string())).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
-    let text = std::fs::read_to_string(folder.path().join("made/spmv.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some("spmv")));
+    let json = crate::written(folder.path(), "spmv");
     assert_eq!(json["notes"], serde_json::json!([]));
     let matrix = &json["matrices"][0];
     assert_eq!((matrix["shape"]["rows"].as_u64(), matrix["shape"]["max"].as_u64()), (Some(960), Some(7)));

@@ -4,7 +4,7 @@
 use super::bicgstab::{BiCgStab, Matrix, Modules, Operator};
 use super::factors::{Ilu, Solve};
 use super::kernels::{Arg, File, Kernel};
-use super::{Arrays, HostArrays, Map, Of, POLICIES, Policy, Solves, SubdomainSystem, policy_name};
+use super::{Arrays, HostArrays, Map, POLICIES, Policy, SubdomainSystem, policy_name};
 use super::{CudaPlatform, seconds};
 use crate::answer::{Answer, Take};
 use crate::cuda::csr::SpMv;
@@ -155,30 +155,6 @@ impl Operator for Product {
     }
 }
 
-/// A preconditioner as a function of two addresses.
-struct Apply<F>(F);
-
-impl<F: Fn(u64, u64) -> Result<()>> Map for Apply<F> {
-    fn name(&self) -> String {
-        "preconditioner".into()
-    }
-    fn notes(&self) -> String {
-        String::new()
-    }
-    fn of(&self) -> Of {
-        Of::Whole
-    }
-    fn solves(&self) -> Solves {
-        Solves::All
-    }
-    fn bytes(&self) -> u64 {
-        0
-    }
-    fn run(&self, x: u64, y: u64) -> Result<()> {
-        (self.0)(x, y)
-    }
-}
-
 impl Inputs {
     fn host(&self) -> HostArrays<'_> {
         HostArrays {
@@ -222,10 +198,10 @@ impl Inputs {
             Ok(d)
         })?;
         let multiply = self.multiply.clone();
-        let map = Apply(move |x: u64, y: u64| {
+        let map = move |x: u64, y: u64| {
             let vectors = [inverse.pointer(), x, y].map(Arg::Pointer);
             multiply.launch(grid, &[&[Arg::Int(n as i32)][..], &vectors].concat())
-        });
+        };
         if !symmetric {
             return self.bicgstab(parts, product, b, Rc::new(map), x, String::new());
         }
@@ -282,10 +258,10 @@ impl Inputs {
             ilu.check(&self.system.rows)?;
             let [lower, upper] = [false, true].map(|upper| Solve::new(v, &factors, upper, policy));
             let (lower, upper) = (lower?, upper?);
-            Ok(Rc::new(Apply(move |x, y| {
+            Ok(Rc::new(move |x, y| {
                 lower.run(&factors, x, middle.pointer())?;
                 upper.run(&factors, middle.pointer(), y)
-            })) as Rc<dyn Map>)
+            }) as Rc<dyn Map>)
         })?;
         match cg {
             true => self.cg(parts, product, b, map, x, policy_name(policy).into()),
@@ -303,8 +279,9 @@ impl Inputs {
         means: String,
     ) -> Result<Answer> {
         let v = &self.vendor;
-        let mut method = parts
-            .part("method", || BiCgStab::around(v, product, &self.system, b, map, 0.0, &self.modules))?;
+        let mut method = parts.part("method", || {
+            BiCgStab::around(v, product, &self.system, b, (String::new(), map), 0.0, &self.modules)
+        })?;
         let residuals = parts.part("solve", || method.solve(self.rtol, self.most))?;
         parts.part("read back", || v.device.read(method.x(), 0, &mut x))?;
         Ok(parts.end(&residuals, self.rtol, x, means))

@@ -64,7 +64,6 @@ pub(super) trait Operator {
     fn apply(&self, vendor: &Vendor, x: u64, y: u64) -> Result<()>;
 }
 
-/// The kernels of the method, compiled for a block size.
 pub(super) struct Modules {
     single: Loaded,
     many: Loaded,
@@ -97,6 +96,7 @@ const THREADS: usize = 256;
 pub(super) struct BiCgStab<'a> {
     vendor: Rc<Vendor>,
     matrix: Rc<dyn Operator>,
+    name: String,
     map: Rc<dyn Map>,
     system: &'a SubdomainSystem,
     setup: f64,
@@ -121,7 +121,7 @@ impl<'a> BiCgStab<'a> {
         matrix: &Rc<Matrix>,
         system: &'a SubdomainSystem,
         rhs: &[f64],
-        map: Rc<dyn Map>,
+        map: (String, Rc<dyn Map>),
         setup: f64,
     ) -> Result<Self> {
         let b = vendor.device.upload(&system.sort(rhs), "the right-hand side")?;
@@ -134,7 +134,7 @@ impl<'a> BiCgStab<'a> {
         matrix: Rc<dyn Operator>,
         system: &'a SubdomainSystem,
         b: Buffer<f64>,
-        map: Rc<dyn Map>,
+        (name, map): (String, Rc<dyn Map>),
         setup: f64,
         modules: &Modules,
     ) -> Result<Self> {
@@ -144,6 +144,7 @@ impl<'a> BiCgStab<'a> {
         Ok(Self {
             vendor: vendor.clone(),
             matrix,
+            name,
             map,
             system,
             setup,
@@ -194,7 +195,7 @@ impl<'a> BiCgStab<'a> {
 
 impl Solver for BiCgStab<'_> {
     fn name(&self) -> String {
-        self.map.name()
+        self.name.clone()
     }
     fn setup(&self) -> f64 {
         self.setup

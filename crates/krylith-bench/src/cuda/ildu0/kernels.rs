@@ -7,7 +7,6 @@ use std::rc::Rc;
 
 pub(in crate::cuda) use kernels::{Arg, Kernel};
 
-/// One of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cuda) enum File {
     Spin,
@@ -55,7 +54,6 @@ pub fn compile_all(block: usize, threads: usize, arch: (i32, i32)) -> Result<Vec
     File::ALL.iter().map(one).collect()
 }
 
-/// A loaded file.
 pub(in crate::cuda) struct Loaded {
     module: Module,
     threads: usize,

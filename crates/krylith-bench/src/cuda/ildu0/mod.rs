@@ -13,7 +13,9 @@ use super::CudaPlatform;
 use super::products::Layout;
 use super::vendor::Vendor;
 use crate::ildu0::system::SubdomainSystem;
-use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, count, ours};
+use crate::ildu0::{
+    Application, Candidates, Case, Ground, Of, Setup, Solves, TOLERANCE, Vectors, count, ours,
+};
 use crate::samples::Samples;
 use bicgstab::{BiCgStab, Matrix};
 use cudarc::cusparse::sys as sparse;
@@ -124,46 +126,12 @@ impl Arrays {
 
 /// Anything that maps a vector at one address to a vector at another.
 trait Map {
-    fn name(&self) -> String;
-    fn notes(&self) -> String;
-    fn of(&self) -> Of;
-    fn solves(&self) -> Solves;
-    fn bytes(&self) -> u64;
     fn run(&self, x: u64, y: u64) -> Result<()>;
 }
 
-/// The vendor's solves as one application, or the lower one alone.
-struct VendorMap {
-    triangles: Rc<factors::Factors>,
-    of: Of,
-    all: bool,
-    bytes: u64,
-    middle: Rc<Buffer<f64>>,
-}
-
-impl Map for VendorMap {
-    fn name(&self) -> String {
-        let matrix = if self.of == Of::Whole { "whole matrix" } else { "decomposed" };
-        format!("{}, {matrix}", self.triangles.name())
-    }
-    fn notes(&self) -> String {
-        self.triangles.notes()
-    }
-    fn of(&self) -> Of {
-        self.of
-    }
-    fn solves(&self) -> Solves {
-        if self.all { Solves::All } else { Solves::LowerInBlocks }
-    }
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
+impl<F: Fn(u64, u64) -> Result<()>> Map for F {
     fn run(&self, x: u64, y: u64) -> Result<()> {
-        if !self.all {
-            return self.triangles.lower(x, y);
-        }
-        self.triangles.lower(x, self.middle.pointer())?;
-        self.triangles.upper(self.middle.pointer(), y)
+        self(x, y)
     }
 }
 
@@ -177,28 +145,13 @@ struct OnDevice<'a> {
 }
 
 impl<'a> OnDevice<'a> {
-    fn new(vendor: &Rc<Vendor>, system: &'a SubdomainSystem, map: Rc<dyn Map>) -> Result<Self> {
+    fn new(vendor: &Rc<Vendor>, system: &'a SubdomainSystem, map: &Rc<dyn Map>) -> Result<Box<Self>> {
         let (x, y) = (vendor.zeros(system.len())?, vendor.zeros(system.len())?);
-        Ok(Self { vendor: vendor.clone(), system, map, x, y })
+        Ok(Box::new(Self { vendor: vendor.clone(), system, map: map.clone(), x, y }))
     }
 }
 
-impl Application for OnDevice<'_> {
-    fn name(&self) -> String {
-        self.map.name()
-    }
-    fn notes(&self) -> String {
-        self.map.notes()
-    }
-    fn of(&self) -> Of {
-        self.map.of()
-    }
-    fn solves(&self) -> Solves {
-        self.map.solves()
-    }
-    fn bytes(&self) -> u64 {
-        self.map.bytes()
-    }
+impl Vectors for OnDevice<'_> {
     fn write(&mut self, x: &[f64]) -> Result<()> {
         self.vendor.write(&self.system.sort(x), &mut self.x)
     }
@@ -213,16 +166,13 @@ impl Application for OnDevice<'_> {
     }
 }
 
-/// Numbers whose reading takes the place of anything else in the caches: 256 MB, five times the second level.
-const EVICTED: usize = 32 << 20;
-
 impl CudaPlatform {
     /// cuSPARSE on one of the matrices, as a lower solve, an application and a solver.
     fn vendor<'a>(
         &self,
         case: &'a Case,
         of: Of,
-        matrix: &Rc<Matrix>,
+        matrix_of: &Rc<Matrix>,
         made: &mut Candidates<'a>,
     ) -> Result<()> {
         let v = &self.vendor;
@@ -234,16 +184,34 @@ impl CudaPlatform {
         let triangles = Rc::new(factors::Factors::new(v, system, what, &mut made.setups)?);
         let cut: f64 = if of == Of::Decomposed { case.partition.iter().sum() } else { 0.0 };
         let setup = cut + made.setups[from..].iter().map(|s| s.samples.median()).sum::<f64>();
-        let middle = Rc::new(v.zeros(system.len())?);
+        let middle = v.zeros(system.len())?;
         let strict = (system.blocks() - system.block_rows()) / 2;
-        let map = |all| -> Rc<dyn Map> {
-            let bytes = if all { count::triangles(system) } else { count::lower_triangle(system, strict) };
-            Rc::new(VendorMap { triangles: triangles.clone(), of, all, bytes, middle: middle.clone() })
-        };
-        for all in [false, true] {
-            made.applications.push(Box::new(OnDevice::new(v, system, map(all))?));
+        let (solves, notes) = (triangles.clone(), triangles.notes());
+        let lower: Rc<dyn Map> = Rc::new(move |x, y| solves.lower(x, y));
+        let solves = triangles.clone();
+        let whole: Rc<dyn Map> = Rc::new(move |x, y| {
+            solves.lower(x, middle.pointer())?;
+            solves.upper(middle.pointer(), y)
+        });
+        let matrix = if of == Of::Whole { "whole matrix" } else { "decomposed" };
+        let name = format!("{}, {matrix}", triangles.name());
+        let lower_bytes = count::lower_triangle(system, strict);
+        for (solves, bytes, map) in
+            [(Solves::LowerInBlocks, lower_bytes, &lower), (Solves::All, count::triangles(system), &whole)]
+        {
+            made.applications.push(Application {
+                name: name.clone(),
+                notes: notes.clone(),
+                of,
+                solves,
+                order: None,
+                ours: false,
+                bytes,
+                tolerance: TOLERANCE,
+                vectors: OnDevice::new(v, system, map)?,
+            });
         }
-        made.solvers.push(Box::new(BiCgStab::new(v, matrix, system, &case.rhs, map(true), setup)?));
+        made.solvers.push(Box::new(BiCgStab::new(v, matrix_of, system, &case.rhs, (name, whole), setup)?));
         Ok(())
     }
 
@@ -261,16 +229,28 @@ impl CudaPlatform {
             .sum();
         let setup = case.partition.iter().sum::<f64>() + vendors + dag;
         for variant in paper::Variant::ALL {
-            let map: Rc<dyn Map> = match paper::Paper::best(v, &shared, variant) {
-                Ok(map) => Rc::new(map),
+            let map = match paper::Paper::best(v, &shared, variant) {
+                Ok(map) => map,
                 Err(e) => {
                     made.failures.push(format!("{}: {e}", variant.name()));
                     continue;
                 }
             };
-            made.applications.push(Box::new(OnDevice::new(v, &case.decomposed, map.clone())?));
+            let (name, notes, bytes) = (variant.name().to_string(), map.notes(), map.bytes());
+            let map: Rc<dyn Map> = Rc::new(map);
+            made.applications.push(Application {
+                name: name.clone(),
+                notes,
+                of: Of::Decomposed,
+                solves: variant.solves(),
+                order: None,
+                ours: false,
+                bytes,
+                tolerance: TOLERANCE,
+                vectors: OnDevice::new(v, &case.decomposed, &map)?,
+            });
             if variant.fused() {
-                let solver = BiCgStab::new(v, matrix, &case.decomposed, &case.rhs, map, setup)?;
+                let solver = BiCgStab::new(v, matrix, &case.decomposed, &case.rhs, (name, map), setup)?;
                 made.solvers.push(Box::new(solver));
             }
         }
@@ -308,14 +288,6 @@ impl Ground for CudaPlatform {
         ours::add(self, case, false, made)
     }
     fn evict(&self) -> Result<()> {
-        let mut buffer = self.evicted.borrow_mut();
-        if buffer.is_none() {
-            *buffer = Some(self.vendor.zeros(EVICTED + 1)?);
-        }
-        if let Some(buffer) = buffer.as_ref() {
-            // Only reads, so that nothing is left to write back.
-            self.vendor.dot_on_device(EVICTED, buffer.pointer(), buffer.pointer(), buffer.at(EVICTED))?;
-        }
-        Ok(())
+        self.empty_caches()
     }
 }

@@ -5,7 +5,7 @@ use super::{Map, sampled, seconds};
 use crate::cuda::fastest;
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::levels::{Dag, Triangle, levels};
-use crate::ildu0::{Case, Of, Setup, Solves, count, reference};
+use crate::ildu0::{Case, Setup, Solves, count, reference};
 use crate::samples::Samples;
 use krylith::device::cuda::Buffer;
 use krylith::{Error, Result};
@@ -15,7 +15,6 @@ use std::rc::Rc;
 /// Threads a block that are tried; the paper gives no number.
 const THREADS: [usize; 5] = [64, 128, 256, 512, 1024];
 
-/// The paper's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variant {
     SpinLoopLds,
@@ -27,50 +26,43 @@ pub(super) enum Variant {
     DagEcFused,
 }
 
+use Variant::*;
+
 impl Variant {
-    pub const ALL: [Variant; 7] = [
-        Variant::SpinLoopLds,
-        Variant::DagEcNoLds,
-        Variant::DagEcLds,
-        Variant::DagEcLdsUd,
-        Variant::DagEcIldU0,
-        Variant::DagVcFused,
-        Variant::DagEcFused,
-    ];
+    pub const ALL: [Variant; 7] =
+        [SpinLoopLds, DagEcNoLds, DagEcLds, DagEcLdsUd, DagEcIldU0, DagVcFused, DagEcFused];
 
     pub fn name(self) -> &'static str {
         match self {
-            Variant::SpinLoopLds => "spin_loop_lds",
-            Variant::DagEcNoLds => "dag_ec_no_lds",
-            Variant::DagEcLds => "dag_ec_lds",
-            Variant::DagEcLdsUd => "dag_ec_lds_ud",
-            Variant::DagEcIldU0 => "dag_ec_ILD_U0",
-            Variant::DagVcFused => "dag_vc_ILDU0_fused",
-            Variant::DagEcFused => "dag_ec_ILDU0_fused",
+            SpinLoopLds => "spin_loop_lds",
+            DagEcNoLds => "dag_ec_no_lds",
+            DagEcLds => "dag_ec_lds",
+            DagEcLdsUd => "dag_ec_lds_ud",
+            DagEcIldU0 => "dag_ec_ILD_U0",
+            DagVcFused => "dag_vc_ILDU0_fused",
+            DagEcFused => "dag_ec_ILDU0_fused",
         }
     }
     /// The whole application in one kernel.
     pub fn fused(self) -> bool {
-        matches!(self, Variant::DagVcFused | Variant::DagEcFused)
+        matches!(self, DagVcFused | DagEcFused)
     }
-    fn solves(self) -> Solves {
+    pub fn solves(self) -> Solves {
         match self {
-            Variant::SpinLoopLds | Variant::DagEcNoLds | Variant::DagEcLds | Variant::DagEcLdsUd => {
-                Solves::LowerScaled
-            }
+            SpinLoopLds | DagEcNoLds | DagEcLds | DagEcLdsUd => Solves::LowerScaled,
             _ => Solves::All,
         }
     }
     /// Its kernels, in the order of their launches, and whether each has a vector in shared memory.
     fn kernels(self) -> (File, &'static [(&'static str, bool)]) {
         match self {
-            Variant::SpinLoopLds => (File::Spin, &[("spin_loop_lds", true)]),
-            Variant::DagEcNoLds => (File::Dag, &[("dag_ec_no_lds", false)]),
-            Variant::DagEcLds => (File::Dag, &[("dag_ec_lds", true)]),
-            Variant::DagEcLdsUd => (File::Dag, &[("dag_ec_lds_ud", true)]),
-            Variant::DagEcIldU0 => (File::Dag, &[("dag_ec_lds_ud", true), ("dag_ec_U0", true)]),
-            Variant::DagVcFused => (File::Dag, &[("dag_vc_ILDU0_fused", true)]),
-            Variant::DagEcFused => (File::Dag, &[("dag_ec_ILDU0_fused", true)]),
+            SpinLoopLds => (File::Spin, &[("spin_loop_lds", true)]),
+            DagEcNoLds => (File::Dag, &[("dag_ec_no_lds", false)]),
+            DagEcLds => (File::Dag, &[("dag_ec_lds", true)]),
+            DagEcLdsUd => (File::Dag, &[("dag_ec_lds_ud", true)]),
+            DagEcIldU0 => (File::Dag, &[("dag_ec_lds_ud", true), ("dag_ec_U0", true)]),
+            DagVcFused => (File::Dag, &[("dag_vc_ILDU0_fused", true)]),
+            DagEcFused => (File::Dag, &[("dag_ec_ILDU0_fused", true)]),
         }
     }
 }
@@ -286,22 +278,16 @@ impl Paper {
     }
 }
 
-impl Map for Paper {
-    fn name(&self) -> String {
-        self.variant.name().into()
-    }
-    fn notes(&self) -> String {
+impl Paper {
+    pub fn notes(&self) -> String {
         format!("{} threads a block", self.threads)
     }
-    fn of(&self) -> Of {
-        Of::Decomposed
-    }
-    fn solves(&self) -> Solves {
-        self.variant.solves()
-    }
-    fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.arrays.bytes[self.variant as usize]
     }
+}
+
+impl Map for Paper {
     fn run(&self, x: u64, y: u64) -> Result<()> {
         let (a, l, u) = (&self.arrays, &self.arrays.lower, &self.arrays.upper);
         let first = a.first.pointer();
@@ -315,7 +301,7 @@ impl Map for Paper {
             self.kernels[kernel].launch(a.subdomains, &args)
         };
         match self.variant {
-            Variant::SpinLoopLds => {
+            SpinLoopLds => {
                 a.launches.set(a.launches.get().wrapping_add(1));
                 let pointers = [first, a.row_ptr.pointer(), a.columns.pointer(), a.values.pointer()];
                 let more = [inverse, x, y, a.done.pointer()];
@@ -323,22 +309,22 @@ impl Map for Paper {
                 args.push(Arg::Unsigned(a.launches.get()));
                 self.kernels[0].launch(a.subdomains, &args)
             }
-            Variant::DagEcNoLds | Variant::DagEcLds => {
+            DagEcNoLds | DagEcLds => {
                 let (values, rows) = (a.scaled_edges.pointer(), [l.row_ptr.pointer(), l.rows.pointer()]);
                 launch(0, &[first, l_levels, l_edges, l_pairs, values, rows[0], rows[1], inverse, x, y])
             }
-            Variant::DagEcLdsUd => launch(0, &[first, l_levels, l_edges, l_pairs, l_values, inverse, x, y]),
-            Variant::DagEcIldU0 => {
+            DagEcLdsUd => launch(0, &[first, l_levels, l_edges, l_pairs, l_values, inverse, x, y]),
+            DagEcIldU0 => {
                 let middle = self.middle.as_ref().map_or(0, Buffer::pointer);
                 launch(0, &[first, l_levels, l_edges, l_pairs, l_values, inverse, x, middle])?;
                 launch(1, &[first, u_levels, u_edges, u_pairs, u_values, middle, y])
             }
-            Variant::DagEcFused => {
+            DagEcFused => {
                 let lower = [first, l_levels, l_edges, l_pairs, l_values, inverse];
                 let upper = [u_levels, u_edges, u_pairs, u_values, x, y];
                 launch(0, &[lower, upper].concat())
             }
-            Variant::DagVcFused => {
+            DagVcFused => {
                 let rows = |d: &DeviceDag| {
                     let pointers = [d.levels.pointer(), d.row_ptr.pointer(), d.rows.pointer()];
                     [pointers, [d.entry_ptr.pointer(), d.columns.pointer(), d.values.pointer()]].concat()
