@@ -19,7 +19,7 @@ use std::time::Instant;
 
 /// The CPU of this machine.
 pub(crate) struct CpuPlatform {
-    pool: Arc<Pool>,
+    pub pool: Arc<Pool>,
 }
 
 impl CpuPlatform {
@@ -75,7 +75,12 @@ impl Platform for CpuPlatform {
 }
 
 /// Runs `f(rank, range, part)` on every thread, each with its own range of `out` cut at `bounds`.
-fn parts(pool: &Pool, bounds: &[usize], out: &mut [f64], f: impl Fn(Range<usize>, &mut [f64]) + Sync) {
+pub(crate) fn parts(
+    pool: &Pool,
+    bounds: &[usize],
+    out: &mut [f64],
+    f: impl Fn(Range<usize>, &mut [f64]) + Sync,
+) {
     let mut slots = Vec::with_capacity(bounds.len());
     let mut rest = out;
     for pair in bounds.windows(2) {
@@ -90,7 +95,7 @@ fn parts(pool: &Pool, bounds: &[usize], out: &mut [f64], f: impl Fn(Range<usize>
 }
 
 /// Equal parts of `0..n` for each thread.
-fn equal(pool: &Pool, n: usize) -> Vec<usize> {
+pub(crate) fn equal(pool: &Pool, n: usize) -> Vec<usize> {
     (0..=pool.threads()).map(|rank| n * rank / pool.threads()).collect()
 }
 

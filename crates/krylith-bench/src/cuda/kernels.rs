@@ -32,7 +32,6 @@ pub(super) fn compile((name, text): Source, macros: &[(&str, usize)], arch: (i32
     })
 }
 
-/// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Arg {
     Pointer(u64),
@@ -41,7 +40,6 @@ pub(super) enum Arg {
     Long(i64),
 }
 
-/// A loaded file.
 pub(super) struct Module {
     vendor: Rc<Vendor>,
     module: Arc<CudaModule>,
@@ -71,7 +69,6 @@ impl Module {
     }
 }
 
-/// A kernel with its launch shape.
 pub(super) struct Kernel {
     vendor: Rc<Vendor>,
     function: CudaFunction,

@@ -130,7 +130,6 @@ impl Blocks {
     }
 }
 
-/// One set of buffers.
 pub(super) struct Set {
     pub blocks: [Blocks; 2],
     pub x: Buffer<f64>,

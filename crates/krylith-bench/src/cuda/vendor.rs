@@ -273,3 +273,46 @@ impl Drop for Vendor {
         }
     }
 }
+
+/// Page-locked numbers of the host that every thread and every GPU of the process may read.
+pub(super) struct Pinned {
+    at: *mut f64,
+    len: usize,
+}
+
+// SAFETY: plain memory without an owner thread; those who share it say who writes when.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// In the context of the vendor's device.
+    pub fn new(vendor: &Vendor, len: usize) -> Result<Self> {
+        const PORTABLE: u32 = 1;
+        // SAFETY: freed once, in `drop`.
+        let at = unsafe { driver::malloc_host((8 * len).max(8), PORTABLE) };
+        Ok(Self { at: at.map_err(|e| vendor.failure("cuMemHostAlloc", e))?.cast(), len })
+    }
+    /// # Safety
+    /// Nothing writes the range while the slice lives.
+    pub unsafe fn read(&self, from: usize, len: usize) -> &[f64] {
+        assert!(from + len <= self.len);
+        // SAFETY: in bounds; the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.at.add(from), len) }
+    }
+    /// # Safety
+    /// Nothing else reads or writes the range while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn write(&self, from: usize, len: usize) -> &mut [f64] {
+        assert!(from + len <= self.len);
+        // SAFETY: in bounds; the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(from), len) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`.
+        let _ = unsafe { driver::free_host(self.at.cast()) };
+    }
+}

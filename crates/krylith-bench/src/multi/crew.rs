@@ -1,7 +1,8 @@
 //! A session whose ranks are threads of a team: each makes its own solver, then all obey the same commands.
 
-use super::{Session, Solve, Times};
+use super::{Job, Session, Solve, Times};
 use krylith::comm::{Communicator, Team, TeamRank};
+use krylith::partition::Part;
 use krylith::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +14,6 @@ use std::time::Duration;
 pub(crate) trait Member {
     /// As [`Session::solve`], for this rank.
     fn solve(&mut self, timed: bool) -> Result<Solve>;
-    /// This rank's part of x.
     fn solution(&mut self) -> Result<Vec<f64>>;
 }
 
@@ -57,10 +57,8 @@ enum Command {
     Solution,
 }
 
-/// What was solved, and x; each where it was asked for.
 type Answer = (Solve, Vec<f64>);
 
-/// The threads of a baseline.
 pub(crate) struct Crew {
     commands: Vec<Sender<Command>>,
     answers: Receiver<(usize, Result<Answer>)>,
@@ -90,6 +88,26 @@ impl Crew {
         let mut crew = Self { commands, answers, threads };
         crew.collect()?;
         Ok(crew)
+    }
+
+    /// Starts a thread for each GPU of a job; each gets its GPU, every rank's rows, and its share of the right-hand side.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn on<M: Member + 'static>(
+        job: &Job,
+        make: impl Fn(&Place, usize, &Arc<Vec<Part>>, &[f64]) -> Result<M> + Send + Sync + 'static,
+    ) -> Result<Box<dyn Session>> {
+        let of_node = job.kronecker.block() * job.kronecker.stages();
+        let all = Arc::new(make);
+        let makers = job.gpus.iter().zip(job.parts.iter()).map(|(&gpu, part)| {
+            let (make, parts) = (all.clone(), job.parts.clone());
+            let first = part.rows.first().map_or(0, |&row| row as usize);
+            let rhs = job.rhs[first * of_node..(first + part.halo.own) * of_node].to_vec();
+            let one: Make = Box::new(move |place| Ok(Box::new(make(place, gpu, &parts, &rhs)?)));
+            one
+        });
+        Ok(Box::new(Self::start(makers.collect())?))
     }
 
     fn ask(&mut self, command: Command) -> Result<Vec<Answer>> {
@@ -174,7 +192,6 @@ mod tests {
     use crate::textbook::{Machine, gmres};
     use krylith::io::{from_stage_by_stage, to_stage_by_stage};
     use krylith::matrix::{Bsr, KroneckerSum};
-    use krylith::partition::Part;
     use krylith::space::{Phase, Phases};
     use std::sync::Mutex;
 

@@ -14,9 +14,7 @@ use krylith::matrix::KroneckerSum;
 use krylith::partition;
 use std::sync::Arc;
 
-/// What a solver is to solve, and where.
 pub(crate) struct Job<'a> {
-    /// The operator.
     pub kronecker: &'a KroneckerSum,
     /// Right-hand side, in Krylith's order of unknowns.
     pub rhs: &'a [f64],
@@ -38,7 +36,6 @@ pub(crate) trait Session {
     fn solution(&mut self) -> Result<Vec<f64>>;
 }
 
-/// What one solve gave.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Solve {
     /// Seconds, of the slowest rank.
@@ -78,7 +75,6 @@ impl Times {
     pub fn max(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].max(other.0[i])))
     }
-    /// The mean of several runs.
     pub fn mean(runs: &[Self]) -> Self {
         Self(std::array::from_fn(|i| runs.iter().map(|r| r.0[i]).sum::<f64>() / runs.len().max(1) as f64))
     }

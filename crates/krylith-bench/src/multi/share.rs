@@ -69,17 +69,14 @@ pub(crate) fn main_and_off(part: &Part) -> Result<[[Cow<'_, Bsr>; 2]; 2]> {
 /// Nodes that lie side by side here and at their owner: what a host copies to fill ghosts from the owner's vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The owner.
     pub rank: usize,
     /// First of the owner's nodes.
     pub from: usize,
     /// First of our ghosts.
     pub to: usize,
-    /// How many.
     pub nodes: usize,
 }
 
-/// The runs that fill the ghosts of a rank.
 pub(crate) fn runs(parts: &[Part], me: usize) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for n in &parts[me].halo.neighbours {

@@ -4,14 +4,13 @@
 
 use super::SpmvOptions;
 use super::found::Row;
-use super::ground::{Ground, Piece};
+use super::ground::Ground;
 use super::matrix::Case;
 use super::multi::{self, Way, meet};
-use super::shared::{Mode, Shared, rows_of};
+use super::shared::{Mode, rows_of};
 use krylith::comm::{Communicator, Solo, Team, largest};
-use krylith::matrix::Csr;
 use krylith::method::{Cg, CgForm, CgOptions};
-use krylith::operator::{LinearOperator, PointBlock};
+use krylith::operator::{Gathered, LinearOperator, PointBlock};
 use krylith::space::Space;
 use krylith::{Result, Stop, Store};
 use std::sync::Arc;
@@ -37,10 +36,7 @@ pub(super) fn measure<G: Ground>(
     case: &Case,
     options: &SpmvOptions,
     progress: &mut dyn FnMut(&str),
-) -> Vec<Row>
-where
-    G::Space: Shared,
-{
+) -> Vec<Row> {
     let (iterations, ranks) = (options.iterations(), ground.ranks());
     progress(&format!("{}: {iterations} iterations of CG on one device", case.name));
     let mut rows = vec![row(ONE, 1, alone(ground, case, iterations))];
@@ -60,7 +56,12 @@ where
         progress(&format!("{}: {iterations} iterations of {name} on {ranks} ranks", case.name));
         let parts = way.parts(ground, case).map(|made| made.0);
         let a = held.as_ref().unwrap_or(&case.a);
-        let done = parts.and_then(|parts| several(ground, (case, a), &way, &parts, iterations));
+        let done = parts.and_then(|parts| {
+            let all = multi::on_ranks(ground, (case, a), &way, &parts, |space, comm, operator, own, _| {
+                solves(space, comm, operator, &own.of(&case.x), iterations)
+            })?;
+            Ok(all.into_iter().next().unwrap_or_default())
+        });
         rows.push(row(&name, ranks, done));
     }
     rows
@@ -79,46 +80,14 @@ fn alone<G: Ground>(ground: &G, case: &Case, iterations: usize) -> Result<Vec<f6
     solves(&space, &Solo, &operator, &case.x, iterations)
 }
 
-fn comp<G: Ground>(ground: &G, case: &Case, iterations: usize) -> Result<Vec<f64>>
-where
-    G::Space: Shared,
-{
+fn comp<G: Ground>(ground: &G, case: &Case, iterations: usize) -> Result<Vec<f64>> {
     let rows = rows_of(&case.a, ground.ranks())?;
     let all = Team::run(ground.ranks(), |comm| {
         let comm: Arc<dyn Communicator> = comm;
         let own = rows[comm.rank()].clone();
         let space = ground.joined(&comm, own.len())?;
-        let operator = G::Space::gathered(&space, &comm, &case.a)?;
-        solves(&space, &*comm, &*operator, &case.x[own], iterations)
-    })?;
-    Ok(all.into_iter().next().unwrap_or_default())
-}
-
-fn several<G: Ground>(
-    ground: &G,
-    (case, held): (&Case, &Csr),
-    way: &Way,
-    parts: &[Piece],
-    iterations: usize,
-) -> Result<Vec<f64>>
-where
-    G::Space: Shared,
-{
-    let all = Team::run(ground.ranks(), |comm| {
-        let comm: Arc<dyn Communicator> = comm;
-        match way {
-            Way::Replicated(mode) => {
-                let space = ground.alone(comm.rank(), case.rows())?;
-                let (operator, _) = G::Space::replicated(&space, &comm, held, mode)?;
-                solves(&space, &*comm, &*operator, &case.x, iterations)
-            }
-            Way::Halo | Way::Graph => {
-                let part = &parts[comm.rank()];
-                let space = ground.joined(&comm, part.rows.len())?;
-                let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-                solves(&space, &*comm, &operator, &part.rows.of(&case.x), iterations)
-            }
-        }
+        let operator = Gathered::new(&space, &comm, &case.a)?;
+        solves(&space, &*comm, &operator, &case.x[own], iterations)
     })?;
     Ok(all.into_iter().next().unwrap_or_default())
 }

@@ -75,7 +75,6 @@ impl Row {
     }
 }
 
-/// A point of the sweep.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Point {
     pub long: f64,
@@ -83,7 +82,6 @@ pub(super) struct Point {
     pub seconds: f64,
 }
 
-/// Everything of a matrix.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Found {
     /// Build and options by which it was measured.

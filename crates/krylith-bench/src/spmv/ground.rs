@@ -1,18 +1,17 @@
 //! What the suite asks of a device, and the CPU's answers.
 
 use super::matrix::Case;
-use crate::cpu::CpuPlatform;
+use crate::cpu::{self, CpuPlatform};
 use crate::platform::Platform;
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, SharedRows, Terms};
 use krylith::partition::{Partitioner, split};
 use krylith::{Error, Result, Store};
 pub(crate) use krylith_model::spmv::OURS;
-use serde_json::Value;
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The paper's baseline.
@@ -41,15 +40,11 @@ pub(crate) struct Given<'a> {
 }
 
 /// One device and the ways to a product there.
-pub(crate) trait One {
-    fn describe(&self) -> Value;
-    fn bandwidth(&self) -> Result<(&'static str, f64)>;
+pub(crate) trait One: Platform {
     /// Matrices below this many bytes would stay in a cache between two products.
     fn cache(&self) -> u64;
     /// Empties the caches.
     fn evict(&self) -> Result<()>;
-    /// Seconds that `work` takes on the device.
-    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64>;
     /// Ours first.
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>>;
 }
@@ -93,10 +88,11 @@ pub(crate) struct Piece {
 
 /// Devices that work together, one a rank.
 pub(crate) trait Ground: Sync {
-    type Space: PointBlockSum;
+    type Space: PointBlockSum + SharedRows + 'static;
+    type One: One;
     fn ranks(&self) -> usize;
     /// The first device, with the baselines there are.
-    fn one(&self) -> Result<Box<dyn One + '_>>;
+    fn one(&self) -> Result<Self::One>;
     /// Vectors that this rank holds alone.
     fn alone(&self, rank: usize, len: usize) -> Result<Self::Space>;
     /// This rank's share of vectors; collective.
@@ -157,11 +153,12 @@ impl Threads {
 
 impl Ground for Threads {
     type Space = Cpu;
+    type One = CpuPlatform;
     fn ranks(&self) -> usize {
         self.ranks
     }
-    fn one(&self) -> Result<Box<dyn One + '_>> {
-        Ok(Box::new(Host { platform: CpuPlatform::new(self.threads), pool: Arc::new(Pool::new(self.all())) }))
+    fn one(&self) -> Result<CpuPlatform> {
+        Ok(CpuPlatform::new(self.threads))
     }
     fn alone(&self, _: usize, len: usize) -> Result<Cpu> {
         Ok(Cpu::with_pool(len, self.pool()))
@@ -174,30 +171,15 @@ impl Ground for Threads {
     }
 }
 
-/// All threads together.
-struct Host {
-    platform: CpuPlatform,
-    pool: Arc<Pool>,
-}
-
-impl One for Host {
-    fn describe(&self) -> Value {
-        self.platform.describe()
-    }
-    fn bandwidth(&self) -> Result<(&'static str, f64)> {
-        self.platform.bandwidth()
-    }
+impl One for CpuPlatform {
     fn cache(&self) -> u64 {
         0 // larger than any; a CPU's caches are not emptied
     }
     fn evict(&self) -> Result<()> {
         Ok(())
     }
-    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
-        self.platform.time(work)
-    }
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>> {
-        let space = Cpu::with_pool(case.rows(), self.pool.clone());
+        let space = self.space(case.rows())?;
         let begin = Instant::now();
         let product = PointBlock::csr(&space, &case.a, Store::F64);
         let setup = begin.elapsed().as_secs_f64();
@@ -237,20 +219,10 @@ struct Plain<'a> {
 
 impl Candidate for Plain<'_> {
     fn run(&mut self) -> Result<()> {
-        let (threads, n, case) = (self.pool.threads(), self.y.len(), self.case);
-        let mut rest = self.y.as_mut_slice();
-        let mut parts = Vec::with_capacity(threads);
-        for rank in 0..threads {
-            let (first, end) = (n * rank / threads, n * (rank + 1) / threads);
-            let (part, tail) = rest.split_at_mut(end - first);
-            parts.push(Mutex::new((first, part)));
-            rest = tail;
-        }
-        self.pool.run(threads, |rank| {
-            let mut part = parts[rank].lock().unwrap_or_else(|e| e.into_inner());
-            let first = part.0;
-            for (i, y) in part.1.iter_mut().enumerate() {
-                let (columns, values) = case.a.row(first + i);
+        let (case, bounds) = (self.case, cpu::equal(self.pool, self.y.len()));
+        cpu::parts(self.pool, &bounds, &mut self.y, |range, part| {
+            for (i, y) in range.zip(part) {
+                let (columns, values) = case.a.row(i);
                 *y = columns.iter().zip(values).map(|(&j, v)| v * case.x[j as usize]).sum();
             }
         });

@@ -4,12 +4,12 @@ use super::SpmvOptions;
 use super::found::{PCSR, Point, Row};
 use super::ground::{Ground, Own, Piece};
 use super::matrix::Case;
-use super::shared::{Mode, Shared, rows_of};
+use super::shared::{self, Mode, rows_of};
 use super::single::{MOST, TRIAL, products};
 use crate::samples::Samples;
 use krylith::comm::{Communicator, Team, largest};
 use krylith::matrix::Csr;
-use krylith::operator::{LinearOperator, PointBlock};
+use krylith::operator::{LinearOperator, PointBlock, SharedRows};
 use krylith::space::Space;
 use krylith::{Error, Result, Store};
 use std::sync::Arc;
@@ -65,7 +65,6 @@ pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
     all
 }
 
-/// What a rank says.
 struct Measured {
     setup: f64,
     samples: Vec<f64>,
@@ -78,10 +77,7 @@ pub(super) fn measure<G: Ground>(
     case: &Case,
     options: &SpmvOptions,
     progress: &mut dyn FnMut(&str),
-) -> Vec<Row>
-where
-    G::Space: Shared,
-{
+) -> Vec<Row> {
     let mut rows = Vec::new();
     let held = match held(ground, case) {
         Ok(held) => held,
@@ -102,25 +98,19 @@ where
 }
 
 /// The matrix, whose arrays the first device holds: rows are cut, and taken by the others, from there.
-pub(super) fn held<G: Ground>(ground: &G, case: &Case) -> Result<Csr>
-where
-    G::Space: Shared,
-{
-    G::Space::held(&ground.alone(0, case.rows())?, &case.a)
+pub(super) fn held<G: Ground>(ground: &G, case: &Case) -> Result<Csr> {
+    ground.alone(0, case.rows())?.hold(&case.a)
 }
 
-fn row<G: Ground>(ground: &G, case: &Case, held: &Csr, way: &Way, options: &SpmvOptions) -> Row
-where
-    G::Space: Shared,
-{
+fn row<G: Ground>(ground: &G, case: &Case, held: &Csr, way: &Way, options: &SpmvOptions) -> Row {
     let name = way.name();
     let cut = match way.parts(ground, case) {
         Ok(made) => made,
         Err(e) => return Row::failed(&name, e),
     };
-    let done = Team::run(ground.ranks(), |comm| {
-        let comm: Arc<dyn Communicator> = comm;
-        one_rank(ground, &comm, (case, held), way, &cut.0, TRIAL + options.repetitions)
+    let samples = TRIAL + options.repetitions;
+    let done = on_ranks(ground, (case, held), way, &cut.0, |space, comm, operator, own, setup| {
+        timed(space, comm, operator, (case, own), setup, samples)
     });
     let all = match done {
         Ok(all) => all,
@@ -142,37 +132,31 @@ where
     row
 }
 
-fn one_rank<G: Ground>(
+/// What every rank finds with its space, its operator of a way, its rows and the seconds that the operator took.
+pub(super) fn on_ranks<G: Ground, T: Send>(
     ground: &G,
-    comm: &Arc<dyn Communicator>,
     (case, held): (&Case, &Csr),
     way: &Way,
     parts: &[Piece],
-    samples: usize,
-) -> Result<Measured>
-where
-    G::Space: Shared,
-{
-    let rank = comm.rank();
-    match way {
-        Way::Replicated(mode) => {
+    work: impl Fn(&G::Space, &dyn Communicator, &dyn LinearOperator<G::Space>, &Own, f64) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    Team::run(ground.ranks(), |comm| {
+        let (comm, rank): (Arc<dyn Communicator>, usize) = (comm.clone(), comm.rank());
+        if let Way::Replicated(mode) = way {
             let space = ground.alone(rank, case.rows())?;
-            let (operator, setup) = G::Space::replicated(&space, comm, held, mode)?;
-            timed(&space, comm, &*operator, (case, &Own::Run(0..case.rows())), setup, samples)
+            let (operator, setup) = shared::replicated(&space, &comm, held, mode)?;
+            return work(&space, &*comm, &operator, &Own::Run(0..case.rows()), setup);
         }
-        Way::Halo | Way::Graph => {
-            let part = &parts[rank];
-            let space = ground.joined(comm, part.rows.len())?;
-            // The first compiles kernels, which is paid once a machine.
-            drop(PointBlock::new(&space, &part.terms, Store::F64, false)?);
-            meet(&space, &**comm)?;
-            let begin = Instant::now();
-            let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-            space.wait()?;
-            let setup = begin.elapsed().as_secs_f64();
-            timed(&space, comm, &operator, (case, &part.rows), setup, samples)
-        }
-    }
+        let part = &parts[rank];
+        let space = ground.joined(&comm, part.rows.len())?;
+        // The first compiles kernels, which is paid once a machine.
+        drop(PointBlock::new(&space, &part.terms, Store::F64, false)?);
+        meet(&space, &*comm)?;
+        let begin = Instant::now();
+        let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+        space.wait()?;
+        work(&space, &*comm, &operator, &part.rows, begin.elapsed().as_secs_f64())
+    })
 }
 
 /// Nobody goes on before all have come, with nothing left to do on the device.
@@ -183,7 +167,7 @@ pub(super) fn meet<S: Space>(space: &S, comm: &dyn Communicator) -> Result<()> {
 
 fn timed<S: Space>(
     space: &S,
-    comm: &Arc<dyn Communicator>,
+    comm: &dyn Communicator,
     operator: &dyn LinearOperator<S>,
     (case, own): (&Case, &Own),
     setup: f64,
@@ -197,7 +181,7 @@ fn timed<S: Space>(
     space.read(&y, &mut host)?;
     let check = case.check(own, &host);
     drop(host);
-    let mut take = |inner: usize| seconds_of(space, &**comm, operator, &x, &mut y, inner);
+    let mut take = |inner: usize| seconds_of(space, comm, operator, &x, &mut y, inner);
     // Waiting for a device takes as long as a short product, so that counts less in a longer sample.
     let inner = products(take(2)? / 3.0).min(MOST);
     let samples = (0..samples).map(|_| take(inner)).collect::<Result<_>>()?;
@@ -280,10 +264,7 @@ pub(super) fn sweep<G: Ground>(
     case: &Case,
     notes: &mut Vec<String>,
     progress: &mut dyn FnMut(&str),
-) -> Vec<Point>
-where
-    G::Space: Shared,
-{
+) -> Vec<Point> {
     progress(&format!("{}: d_l and d_c", case.name));
     let points = grid();
     let done = held(ground, case).and_then(|held| {
@@ -291,7 +272,7 @@ where
             let comm: Arc<dyn Communicator> = comm;
             let space = ground.alone(comm.rank(), case.rows())?;
             let modes: Vec<Mode> = points.iter().map(|&(long, redundant)| mode(long, redundant)).collect();
-            G::Space::swept(&space, &comm, (case, &held), &modes)
+            shared::swept(&space, &comm, (case, &held), &modes)
         })
     });
     match done {
@@ -311,7 +292,6 @@ fn mode(long: f64, redundant: f64) -> Mode {
     if redundant == 0.0 { Mode::Lra { long } } else { Mode::LraRc { long, redundant } }
 }
 
-/// The sweep's points.
 fn grid() -> Vec<(f64, f64)> {
     let step = |i: usize| f64::from(5 * i as u32) / 100.0;
     (4..=12).flat_map(|l| (0..=6).map(move |c| (step(l), step(c)))).collect()

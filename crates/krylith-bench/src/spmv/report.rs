@@ -129,7 +129,6 @@ fn matches(found: &[&Found]) -> Table {
         .table()
 }
 
-/// Names of the ways on one device, in the order in which they come first.
 fn names<'a>(found: &[&'a Found], rows: fn(&'a Found) -> &'a [Row]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for row in found.iter().flat_map(|f| rows(f)) {

@@ -3,9 +3,9 @@
 use super::found::{self, Found};
 use super::ground::{Ground, Threads};
 use super::matrix::{Case, wanted};
-use super::shared::Shared;
 use super::{Part, SpmvOptions, cg, multi, report, single};
 use crate::options::DeviceChoice;
+use crate::platform::Platform;
 use crate::publish::Report;
 use krylith::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -158,10 +158,7 @@ fn on<G: Ground>(
     name: &str,
     options: &SpmvOptions,
     progress: &mut dyn FnMut(&str),
-) -> Result<Found>
-where
-    G::Space: Shared,
-{
+) -> Result<Found> {
     progress(&format!("{name}: making the matrix"));
     let case = Case::new(name, options)?;
     let (profile, longest) = found::profile(case.a.row_ptr());
@@ -183,7 +180,7 @@ where
         let (of, bandwidth) = one.bandwidth()?;
         (found.device, found.bandwidth) = (one.describe(), (of.into(), bandwidth));
         if options.wants(Part::Single) {
-            found.single = single::measure(&*one, &case, options, progress)?;
+            found.single = single::measure(&one, &case, options, progress)?;
         }
     }
     if ground.ranks() > 1 {

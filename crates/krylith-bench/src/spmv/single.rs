@@ -15,8 +15,8 @@ pub(super) const MOST: usize = 50;
 pub(super) const TRIAL: usize = 3;
 
 /// Every way, checked and then timed in turn.
-pub(super) fn measure(
-    one: &dyn One,
+pub(super) fn measure<O: One>(
+    one: &O,
     case: &Case,
     options: &SpmvOptions,
     progress: &mut dyn FnMut(&str),
@@ -61,8 +61,8 @@ pub(super) fn measure(
 }
 
 /// The first product: is it right? Then how many of them make a sample.
-fn check(
-    one: &dyn One,
+fn check<O: One>(
+    one: &O,
     case: &Case,
     candidate: &mut dyn Candidate,
     row: &mut Row,

@@ -4,6 +4,7 @@
 //! for. As published, all of x̃ goes to the host, where the scatter picks what neighbours need
 //! ([`Staging::Whole`]); [`Staging::Packed`] gathers that on the device first, which the paper does not do.
 
+use super::super::vendor::Pinned;
 use super::parts::Parts;
 use super::rank::Rank;
 use crate::multi::share::{Run, runs};
@@ -25,48 +26,6 @@ pub(super) enum Staging {
     Packed,
 }
 
-/// Page-locked numbers that every thread and every GPU of the process may read.
-pub(super) struct Pinned {
-    at: *mut f64,
-    len: usize,
-}
-
-// SAFETY: plain memory; `Board` says who writes when.
-unsafe impl Send for Pinned {}
-// SAFETY: as above.
-unsafe impl Sync for Pinned {}
-
-impl Pinned {
-    fn new(rank: &Rank, len: usize) -> Result<Self> {
-        const PORTABLE: u32 = 1;
-        // SAFETY: freed once, in `drop`.
-        let at = unsafe { driver::malloc_host((8 * len).max(8), PORTABLE) };
-        Ok(Self { at: at.map_err(|e| rank.vendor.failure("cuMemHostAlloc", e))?.cast(), len })
-    }
-    /// # Safety
-    /// Nothing writes the range while the slice lives.
-    unsafe fn read(&self, from: usize, len: usize) -> &[f64] {
-        assert!(from + len <= self.len);
-        // SAFETY: in bounds; the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.at.add(from), len) }
-    }
-    /// # Safety
-    /// Nothing else reads or writes the range while the slice lives.
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn write(&self, from: usize, len: usize) -> &mut [f64] {
-        assert!(from + len <= self.len);
-        // SAFETY: in bounds; the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.at.add(from), len) }
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new`.
-        let _ = unsafe { driver::free_host(self.at.cast()) };
-    }
-}
-
 /// Each rank's host copy of x̃, seen by all.
 ///
 /// A copy has a slot for each matrix and stage. The device fills a slot, the thread hands it over, and neighbours read
@@ -74,7 +33,6 @@ impl Drop for Pinned {
 /// next slot was waited for. So nobody reads what is being written.
 pub(super) type Board = Arc<Vec<OnceLock<Pinned>>>;
 
-/// The product of one rank.
 pub(super) struct HostProduct {
     rank: Rc<Rank>,
     matrices: Parts,
@@ -116,13 +74,13 @@ impl HostProduct {
             .enumerate()
             .map(|(i, n)| Message { rank: n.rank, send: i..i + 1, receive: i..i + 1 })
             .collect();
-        let filled = board[me].set(Pinned::new(rank, slots * slot[me])?);
+        let filled = board[me].set(Pinned::new(&rank.vendor, slots * slot[me])?);
         debug_assert!(filled.is_ok(), "each rank brings one copy");
         Ok(Self {
             runs: runs(parts, me),
             map: device.upload(&mapping::send_gather(&c, &starts, b, 1, halo.own * b), "a map")?,
             packed: rank.vendor.zeros(slots * c.len() * b)?,
-            received: Pinned::new(rank, slots * ghosts)?,
+            received: Pinned::new(&rank.vendor, slots * ghosts)?,
             ghosts: rank.vendor.zeros(slots * ghosts)?,
             word: RefCell::new(rank.comm.channel(&words)?),
             copied: (0..slots).map(|_| rank.event()).collect::<Result<_>>()?,

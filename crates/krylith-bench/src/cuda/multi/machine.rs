@@ -12,7 +12,6 @@ use krylith::space::{Phase, Phases};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// One rank's solver.
 pub(super) struct RankMachine {
     rank: Rc<Rank>,
     product: Box<dyn Product>,

@@ -10,11 +10,12 @@ mod rank;
 pub use rank::compile_for as compile_exchange_kernels;
 
 use super::machine::How;
-use crate::multi::crew::{Crew, Make};
+use crate::multi::crew::Crew;
 use crate::multi::{Job, Session};
 use direct::{NcclProduct, OkpProduct};
 use host::{Board, HostProduct, Staging};
 use krylith::Result;
+use krylith::comm::Communicator;
 use machine::RankMachine;
 use parts::Parts;
 use rank::Rank;
@@ -56,34 +57,23 @@ impl Baseline {
     /// # Errors
     /// A GPU or library that is missing, no room.
     pub fn open(self, job: &Job) -> Result<Box<dyn Session>> {
-        let (size, s) = (job.gpus.len(), job.kronecker.stages());
-        let of_node = job.kronecker.block() * s;
-        let board: Board = Arc::new((0..size).map(|_| OnceLock::new()).collect());
-        let (restart, iterations) = (job.restart, job.iterations);
-        let makers = (0..size).map(|me| {
-            let (gpu, parts, board) = (job.gpus[me], job.parts.clone(), board.clone());
-            let first = parts[me].rows.first().map_or(0, |&row| row as usize);
-            let rhs = job.rhs[first * of_node..(first + parts[me].halo.own) * of_node].to_vec();
-            let make: Make = Box::new(move |place| {
-                let rank = Rank::open(gpu, place, matches!(self, Self::CuNccl | Self::Okp))?;
-                let part = &parts[me];
-                let host = |staging| -> Result<Box<dyn Product>> {
-                    let matrices = Parts::split(&rank, part)?;
-                    Ok(Box::new(HostProduct::new(&rank, matrices, &parts, staging, board.clone())?))
-                };
-                let product = match self {
-                    Self::CuSolver => host(Staging::Whole)?,
-                    Self::CuSolverPacked => host(Staging::Packed)?,
-                    Self::CuNccl => {
-                        Box::new(NcclProduct::new(&rank, Parts::whole(&rank, part)?, &part.halo)?)
-                    }
-                    Self::Okp => Box::new(OkpProduct::new(&rank, part)?),
-                };
-                let how = if self == Self::CuNccl { How::Cgs2 } else { How::Mgs };
-                Ok(Box::new(RankMachine::new(&rank, product, how, &rhs, s, restart, iterations)?))
-            });
-            make
-        });
-        Ok(Box::new(Crew::start(makers.collect())?))
+        let (s, restart, iterations) = (job.kronecker.stages(), job.restart, job.iterations);
+        let board: Board = Arc::new(job.gpus.iter().map(|_| OnceLock::new()).collect());
+        Crew::on(job, move |place, gpu, parts, rhs| {
+            let rank = Rank::open(gpu, place, matches!(self, Self::CuNccl | Self::Okp))?;
+            let part = &parts[place.comm.rank()];
+            let host = |staging| -> Result<Box<dyn Product>> {
+                let matrices = Parts::split(&rank, part)?;
+                Ok(Box::new(HostProduct::new(&rank, matrices, parts, staging, board.clone())?))
+            };
+            let product = match self {
+                Self::CuSolver => host(Staging::Whole)?,
+                Self::CuSolverPacked => host(Staging::Packed)?,
+                Self::CuNccl => Box::new(NcclProduct::new(&rank, Parts::whole(&rank, part)?, &part.halo)?),
+                Self::Okp => Box::new(OkpProduct::new(&rank, part)?),
+            };
+            let how = if self == Self::CuNccl { How::Cgs2 } else { How::Mgs };
+            RankMachine::new(&rank, product, how, rhs, s, restart, iterations)
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Krylith's own GMRES on the same GPUs, for the same commands as the baselines.
 
-use crate::multi::crew::{Crew, Make, Member};
+use crate::multi::crew::{Crew, Member};
 use crate::multi::{Job, Part, Session, Solve, Times};
 use krylith::comm::{Communicator, TeamRank};
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
@@ -16,38 +16,27 @@ use std::time::Instant;
 /// # Errors
 /// A GPU or library that is missing, no room.
 pub(crate) fn open(job: &Job, dense: bool) -> Result<Box<dyn Session>> {
-    let size = job.gpus.len();
-    let of_node = job.kronecker.block() * job.kronecker.stages();
     let (restart, iterations) = (job.restart, job.iterations);
-    let makers = (0..size).map(|me| {
-        let (gpu, parts) = (job.gpus[me], job.parts.clone());
-        let first = parts[me].rows.first().map_or(0, |&row| row as usize);
-        let rhs = job.rhs[first * of_node..(first + parts[me].halo.own) * of_node].to_vec();
-        let make: Make = Box::new(move |place| {
-            let comm: Arc<dyn Communicator> = place.comm.clone();
-            let space =
-                Cuda::distributed(&Fabric::new(&Device::open(gpu)?, &comm, Transport::Auto)?, rhs.len())?;
-            let options = GmresOptions { restart, ..GmresOptions::default() };
-            let mut b = space.vector()?;
-            space.write(&rhs, &mut b)?;
-            Ok(Box::new(Ours {
-                operator: PointBlock::new(&space, &parts[me].terms, Store::F64, dense)?,
-                gmres: Gmres::new(&space, options)?,
-                zero: space.vector()?,
-                x: space.vector()?,
-                b,
-                space,
-                comm: place.comm.clone(),
-                // Nothing stops before the last iteration.
-                stop: Stop { rtol: 0.0, atol: 0.0, max_iterations: iterations },
-            }))
-        });
-        make
-    });
-    Ok(Box::new(Crew::start(makers.collect())?))
+    Crew::on(job, move |place, gpu, parts, rhs| {
+        let comm: Arc<dyn Communicator> = place.comm.clone();
+        let space = Cuda::distributed(&Fabric::new(&Device::open(gpu)?, &comm, Transport::Auto)?, rhs.len())?;
+        let options = GmresOptions { restart, ..GmresOptions::default() };
+        let mut b = space.vector()?;
+        space.write(rhs, &mut b)?;
+        Ok(Ours {
+            operator: PointBlock::new(&space, &parts[comm.rank()].terms, Store::F64, dense)?,
+            gmres: Gmres::new(&space, options)?,
+            zero: space.vector()?,
+            x: space.vector()?,
+            b,
+            space,
+            comm: place.comm.clone(),
+            // Nothing stops before the last iteration.
+            stop: Stop { rtol: 0.0, atol: 0.0, max_iterations: iterations },
+        })
+    })
 }
 
-/// One rank.
 struct Ours {
     space: Cuda,
     operator: PointBlock<Cuda>,

@@ -25,7 +25,6 @@ pub(super) struct Parts {
     rank: Rc<Rank>,
     pub block: usize,
     pub stages: usize,
-    /// Numbers of a stage.
     pub q: usize,
     /// From one stage of x̃ to the next: room for ghosts where the matrices are whole.
     pub p: usize,

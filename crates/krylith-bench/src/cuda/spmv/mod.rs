@@ -7,9 +7,9 @@ pub use published::compile as compile_products;
 
 use super::CudaPlatform;
 use super::csr::SpMv;
+use super::ildu0::seconds;
 use super::kernels::Arg;
 use super::vendor::Vendor;
-use crate::platform::Platform;
 use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, One, Own, Piece, VECTOR, rows_of};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use krylith::comm::Communicator;
@@ -19,13 +19,10 @@ use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::{Error, Result, Store};
 use krylith_model::spmv::OURS;
 use published::{Adaptive, CsrVector, Merge, Published, threads_a_row};
-use serde_json::Value;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Numbers that are read to empty the caches: more than twice the largest second-level cache.
-const EVICTED: usize = 32 << 20;
 /// Matrices below this many bytes are multiplied with cold caches.
 const CACHE: u64 = 256 << 20;
 
@@ -44,13 +41,12 @@ impl Gpus {
 
 impl Ground for Gpus {
     type Space = Cuda;
+    type One = CudaPlatform;
     fn ranks(&self) -> usize {
         self.devices.len()
     }
-    fn one(&self) -> Result<Box<dyn One + '_>> {
-        let platform = CudaPlatform::open(self.ordinals[0])?;
-        let evicted = platform.vendor.zeros(EVICTED + 1)?;
-        Ok(Box::new(Gpu { platform, evicted }))
+    fn one(&self) -> Result<CudaPlatform> {
+        CudaPlatform::open(self.ordinals[0])
     }
     fn alone(&self, rank: usize, len: usize) -> Result<Cuda> {
         Cuda::new(&self.devices[rank], len)
@@ -105,32 +101,15 @@ impl Shared {
     }
 }
 
-/// One GPU.
-struct Gpu {
-    platform: CudaPlatform,
-    evicted: Buffer<f64>,
-}
-
-impl One for Gpu {
-    fn describe(&self) -> Value {
-        self.platform.describe()
-    }
-    fn bandwidth(&self) -> Result<(&'static str, f64)> {
-        self.platform.bandwidth()
-    }
+impl One for CudaPlatform {
     fn cache(&self) -> u64 {
         CACHE
     }
     fn evict(&self) -> Result<()> {
-        // Only reads, so that nothing is left to write back.
-        let (from, to) = (self.evicted.pointer(), self.evicted.at(EVICTED));
-        self.platform.vendor.dot_on_device(EVICTED, from, from, to)
-    }
-    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
-        self.platform.time(work)
+        self.empty_caches()
     }
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>> {
-        let (vendor, device) = (&self.platform.vendor, &self.platform.device);
+        let (vendor, device) = (&self.vendor, &self.device);
         let row_ptr = case.a.row_ptr();
         let (rows, entries) = (case.a.rows(), case.a.nonzeros());
         let wide: Vec<i64> = row_ptr.iter().map(|&p| p as i64).collect();
@@ -177,25 +156,27 @@ impl One for Gpu {
     }
 }
 
+/// What was made, with the seconds of its set-up, or why it was not.
+fn given(name: impl Into<String>, made: Result<(f64, Box<dyn Candidate>)>) -> Given<'static> {
+    let (setup, candidate) = match made {
+        Ok((setup, candidate)) => (setup, Ok(candidate)),
+        Err(e) => (0.0, Err(e)),
+    };
+    Given { name: name.into(), setup, candidate }
+}
+
 fn ours(shared: &Rc<Shared>) -> Given<'static> {
-    let make = || -> Result<(f64, Ours)> {
-        let (held, device) = (&shared.held, &shared.vendor.device);
+    let make = || -> Result<(f64, Box<dyn Candidate>)> {
+        let (held, vendor) = (&shared.held, &shared.vendor);
         let a = Bsr::from_arrays(1, held.rows, held.rows, &held.ptr, &held.col, &held.values)?;
-        let space = Cuda::new(device, held.rows)?;
+        let space = Cuda::new(&vendor.device, held.rows)?;
         // The first compiles kernels, which is paid once a machine.
         drop(PointBlock::bsr(&space, &a, Store::F64)?);
-        device.wait()?;
-        let begin = Instant::now();
-        let product = PointBlock::bsr(&space, &a, Store::F64)?;
-        device.wait()?;
-        let setup = begin.elapsed().as_secs_f64();
-        let y = device.zeros(held.rows, "y")?;
-        Ok((setup, Ours { shared: shared.clone(), space, product, y }))
+        let (product, setup) = seconds(vendor, || PointBlock::bsr(&space, &a, Store::F64))?;
+        let y = vendor.device.zeros(held.rows, "y")?;
+        Ok((setup, Box::new(Ours { shared: shared.clone(), space, product, y })))
     };
-    match make() {
-        Ok((setup, ours)) => Given { name: OURS.into(), setup, candidate: Ok(Box::new(ours)) },
-        Err(e) => Given { name: OURS.into(), setup: 0.0, candidate: Err(e) },
-    }
+    given(OURS, make())
 }
 
 struct Ours {
@@ -218,14 +199,10 @@ impl Candidate for Ours {
 }
 
 fn published(shared: &Rc<Shared>, name: &str, made: Result<published::Made>) -> Given<'static> {
-    let (setup, candidate) = match made {
-        Ok((product, setup)) => {
-            let candidate: Box<dyn Candidate> = Box::new(Other { shared: shared.clone(), product });
-            (setup, Ok(candidate))
-        }
-        Err(e) => (0.0, Err(e)),
+    let other = |(product, setup)| -> (f64, Box<dyn Candidate>) {
+        (setup, Box::new(Other { shared: shared.clone(), product }))
     };
-    Given { name: name.into(), setup, candidate }
+    given(name, made.map(other))
 }
 
 struct Other {
@@ -249,7 +226,7 @@ impl Candidate for Other {
 fn cusparse(shared: &Rc<Shared>, algorithm: Algorithm, name: &str, preprocess: bool) -> Given<'static> {
     let how = if preprocess { ", preprocessed" } else { "" };
     let name = format!("{CUSPARSE} {name}{how}");
-    let make = || -> Result<(f64, SpMv)> {
+    let make = || -> Result<(f64, Box<dyn Candidate>)> {
         let (held, vendor) = (&shared.held, &shared.vendor);
         let Some(short) = &shared.short else {
             return Err(Error::Unsupported(format!(
@@ -258,18 +235,11 @@ fn cusparse(shared: &Rc<Shared>, algorithm: Algorithm, name: &str, preprocess: b
             )));
         };
         let arrays = [short.pointer(), held.col.pointer(), held.values.pointer(), shared.x.pointer()];
-        vendor.device.wait()?;
-        let begin = Instant::now();
-        let made = SpMv::new(vendor, held.rows, held.entries, arrays, algorithm, preprocess)?;
-        vendor.device.wait()?;
-        Ok((begin.elapsed().as_secs_f64(), made))
+        let new = || SpMv::new(vendor, held.rows, held.entries, arrays, algorithm, preprocess);
+        let (spmv, setup) = seconds(vendor, new)?;
+        Ok((setup, Box::new(Library { shared: shared.clone(), spmv })))
     };
-    match make() {
-        Ok((setup, spmv)) => {
-            Given { name, setup, candidate: Ok(Box::new(Library { shared: shared.clone(), spmv })) }
-        }
-        Err(e) => Given { name, setup: 0.0, candidate: Err(e) },
-    }
+    given(name, make())
 }
 
 struct Library {

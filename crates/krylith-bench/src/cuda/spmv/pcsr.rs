@@ -3,12 +3,12 @@
 
 use super::Held;
 use super::published::{CsrVector, Published, threads_a_row};
-use crate::cuda::vendor::Vendor;
+use crate::cuda::vendor::{Pinned, Vendor};
 use cudarc::driver::result as driver;
+use krylith::Result;
 use krylith::comm::{Communicator, Team, largest};
 use krylith::device::cuda::Device;
 use krylith::matrix::Csr;
-use krylith::{Error, Result};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -36,39 +36,6 @@ fn shares(ends: &[usize], ranks: usize) -> Vec<Share> {
     all
 }
 
-/// Page-locked memory of the host.
-struct Pinned {
-    at: *mut f64,
-    len: usize,
-}
-
-// SAFETY: memory without an owner thread; ranks write disjoint ranges of it, and the first reads when all have met.
-unsafe impl Send for Pinned {}
-// SAFETY: as above.
-unsafe impl Sync for Pinned {}
-
-impl Pinned {
-    fn new(len: usize) -> Result<Self> {
-        // SAFETY: freed once, in `drop`; the caller has bound a context.
-        let at = unsafe { driver::malloc_host(8 * len.max(1), 1) };
-        let at = at.map_err(|e| Error::invalid(format!("{} bytes of page-locked memory: {e}", 8 * len)))?;
-        Ok(Self { at: at.cast(), len })
-    }
-
-    /// Address of number `i`, which is in bounds.
-    fn address(&self, i: usize) -> *mut f64 {
-        assert!(i <= self.len);
-        self.at.wrapping_add(i)
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        // SAFETY: made once in `new`.
-        let _ = unsafe { driver::free_host(self.at.cast()) };
-    }
-}
-
 /// Seconds of the set-up (ranges and pointers, on the host), of every product, and y.
 pub(super) fn measure(
     devices: &[Arc<Device>],
@@ -87,9 +54,8 @@ pub(super) fn measure(
         })
         .collect();
     let setup = begin.elapsed().as_secs_f64();
-    devices[0].stream().context().bind_to_thread().map_err(|e| Error::invalid(e.to_string()))?;
     // y, and behind it each GPU's part of a row that another one begins.
-    let host = Pinned::new(n + ranks)?;
+    let host = Pinned::new(&*Vendor::open(&devices[0])?, n + ranks)?;
     let answer = Mutex::new(Vec::new());
     let all = Team::run(ranks, |comm| {
         let rank = comm.rank();
@@ -111,11 +77,10 @@ pub(super) fn measure(
             if count == 0 {
                 return Ok(());
             }
-            assert!(to + count <= host.len && from + count <= held.rows.max(1));
+            assert!(from + count <= held.rows.max(1));
             // SAFETY: in bounds of both; no other rank writes these numbers, and nobody reads before all have met.
             let done = unsafe {
-                let to = std::slice::from_raw_parts_mut(host.address(to), count);
-                driver::memcpy_dtoh_async(to, y.at(from), device.stream().cu_stream())
+                driver::memcpy_dtoh_async(host.write(to, count), y.at(from), device.stream().cu_stream())
             };
             done.map_err(|e| vendor.failure("cuMemcpyDtoHAsync", e))
         };
@@ -131,7 +96,7 @@ pub(super) fn measure(
             if rank == 0 {
                 for (p, share) in shares.iter().enumerate().filter(|(_, s)| s.broken) {
                     // SAFETY: in bounds; all ranks have met, and none goes on before they meet again.
-                    unsafe { *host.address(share.rows.start) += *host.address(n + p) };
+                    unsafe { host.write(share.rows.start, 1)[0] += host.read(n + p, 1)[0] };
                 }
             }
             comm.sum(&mut [0.0])?;
@@ -141,7 +106,7 @@ pub(super) fn measure(
         let taken = (0..samples).map(|_| product()).collect::<Result<Vec<f64>>>()?;
         if rank == 0 {
             // SAFETY: n numbers, which nobody writes any more.
-            let y = unsafe { std::slice::from_raw_parts(host.address(0), n) }.to_vec();
+            let y = unsafe { host.read(0, n) }.to_vec();
             *answer.lock().unwrap_or_else(|e| e.into_inner()) = y;
         }
         Ok(taken)
