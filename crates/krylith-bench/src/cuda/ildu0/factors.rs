@@ -191,10 +191,16 @@ impl Ilu {
     pub fn check(&self, rows: &[u32]) -> Result<()> {
         let (mut row, handle) = (-1, self.vendor.handle());
         // SAFETY: waits, and writes one integer.
-        let status = unsafe {
+        let (call, status) = unsafe {
             match &self.info {
-                Info::Numbers(i) => sparse::cusparseXcsrilu02_zeroPivot(handle, i.raw(), &mut row),
-                Info::Blocks(i) => sparse::cusparseXbsrilu02_zeroPivot(handle, i.raw(), &mut row),
+                Info::Numbers(i) => (
+                    "cusparseXcsrilu02_zeroPivot",
+                    sparse::cusparseXcsrilu02_zeroPivot(handle, i.raw(), &mut row),
+                ),
+                Info::Blocks(i) => (
+                    "cusparseXbsrilu02_zeroPivot",
+                    sparse::cusparseXbsrilu02_zeroPivot(handle, i.raw(), &mut row),
+                ),
             }
         };
         if status == sparse::cusparseStatus_t::CUSPARSE_STATUS_ZERO_PIVOT {
@@ -204,7 +210,7 @@ impl Ilu {
                 remedy: "ILU(0) without shifts needs a pivot in every row",
             });
         }
-        self.vendor.sparse("cusparseXilu02_zeroPivot", status)
+        self.vendor.sparse(call, status)
     }
 }
 
