@@ -108,6 +108,7 @@ fn shell(f: &Folder, command: &str) -> (String, bool) {
     sh.args(["-c", &format!("{{ {command}\n}} 2>&1")])
         .current_dir(f.0.path())
         .env("PATH", path)
+        .env("CUDA_VISIBLE_DEVICES", "") // what is shown is a CPU's
         .env_remove("COLUMNS");
     let output = sh.output().unwrap();
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success())
