@@ -15,6 +15,7 @@ mod null_space;
 pub mod options;
 pub mod output;
 mod partitions;
+pub mod picture;
 pub mod plot;
 mod portrait;
 mod problem;

@@ -9,7 +9,7 @@ use crate::report::{self, Event, Report};
 use crate::summary;
 use crate::system::{self, System};
 use crate::words::{self, Language};
-use crate::{files, interrupt, null_space, plot, ranks, share};
+use crate::{files, interrupt, null_space, picture, plot, ranks, share};
 use krylith::operator::Format;
 use krylith::solver::{Solution, check_gpus, open_ahead};
 use krylith::{DeviceSpec, History, Options, Outcome, Solver, Store, io};
@@ -140,7 +140,17 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
         keep(path, "report", report_of(&done, args).write(path).map_err(Failure::from));
     }
     if let Some(path) = &args.plot {
-        keep(path, "residuals", draw(&done, path).map_err(Failure::from));
+        let scene = plot::residuals(&done.system.label, &done.solution);
+        keep(path, "residuals", plot::write(&scene, path).map_err(Failure::from));
+    }
+    if let Some(path) = &args.picture {
+        match krylith_problems::picture(&done.system.name, &done.solution.x)? {
+            Some(shown) => {
+                let scene = picture::draw(&shown, &done.system.name);
+                keep(path, "solution", plot::write(&scene, path).map_err(Failure::from));
+            }
+            None => output::note(&format!("{} is not written: the problem has no grid", path.display())),
+        }
     }
     if let Some(path) = &args.out {
         let x = std::mem::take(&mut done.solution.x);
@@ -180,7 +190,16 @@ fn code_of(history: &History) -> u8 {
 }
 
 fn check_targets(args: &SolveArgs) -> Result<()> {
-    let targets = [("--out", &args.out), ("--report", &args.report), ("--plot", &args.plot)];
+    if let Some(path) = args.picture.as_ref().filter(|_| !system::is_problem(&args.system)) {
+        let message = "a file does not say where its unknowns lie; pictures are of generated problems";
+        return Err(Failure::usage(format!("--picture {}: {message}", path.display())));
+    }
+    let targets = [
+        ("--out", &args.out),
+        ("--report", &args.report),
+        ("--plot", &args.plot),
+        ("--picture", &args.picture),
+    ];
     let targets = targets.into_iter().filter_map(|(option, path)| Some((option, path.clone()?)));
     let targets: Vec<files::Named> = targets.collect();
     targets.iter().try_for_each(|(option, path)| check_target(option, path))?;
@@ -290,21 +309,4 @@ fn report_of(done: &Finished, args: &SolveArgs) -> Report {
         bandwidth_fraction: fraction.and_then(report::finite),
         events,
     }
-}
-
-fn draw(done: &Finished, path: &Path) -> krylith::Result<()> {
-    let history = &done.solution.history;
-    let subtitle = format!("{} — {}", words::method(&done.solution), words::outcome(&done.solution));
-    plot::write(
-        path,
-        &plot::Plot {
-            title: &done.system.label,
-            subtitle: &subtitle,
-            residuals: &history.residuals,
-            true_residual: history.true_relative_residual,
-            target: done.solution.target,
-            restarts: &done.solution.restarts().collect::<Vec<_>>(),
-            converged: history.outcome == Outcome::Converged,
-        },
-    )
 }

@@ -148,7 +148,10 @@ pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) 
     let inner = if bars { thick * series.len() as f64 } else { 12.0 };
     let height = |name: &[String]| (LINE * name.len() as f64).max(inner) + if bars { 10.0 } else { 7.0 };
     let whole: f64 = lines.iter().map(|n| height(n)).sum();
-    let mut frame = Frame::new(axis, Axis::names("", &[], 1.0), top - 12.0, whole, 30.0);
+    // Behind the longest bar its number stands.
+    let numbers = series.iter().flat_map(|s| &s.1).filter(|v| bars && shown(v));
+    let room = numbers.map(|v| font::width(&text(*v), SMALL)).fold(16.0, f64::max) + 6.0;
+    let mut frame = Frame::new(axis, Axis::names("", &[], 1.0), top - 12.0, whole, room);
     frame.place[0] = left;
     frame.upright(&mut scene);
     let mut y = frame.place[1];

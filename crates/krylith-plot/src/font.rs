@@ -31,21 +31,21 @@ pub fn fit(text: &str, size: f64, most: f64) -> String {
     format!("{}…", short.trim_end())
 }
 
-/// The text in at most `lines` lines that are no wider than `most`, broken at spaces.
+/// The text in at most `lines` lines that are no wider than `most`, broken at spaces and behind commas.
 pub fn wrap(text: &str, size: f64, most: f64, lines: usize) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        let longer = out.last().map(|line| format!("{line} {word}"));
+    for word in text.split_inclusive([' ', ',']) {
+        let longer = out.last().map(|line| format!("{line}{word}"));
         match (out.last_mut(), longer) {
-            (Some(line), Some(longer)) if width(&longer, size) <= most => *line = longer,
+            (Some(line), Some(longer)) if width(longer.trim_end(), size) <= most => *line = longer,
             _ => out.push(word.into()),
         }
     }
     if out.len() > lines {
-        let rest = out.drain(lines.max(1) - 1..).collect::<Vec<_>>().join(" ");
+        let rest = out.drain(lines.max(1) - 1..).collect::<String>();
         out.push(rest);
     }
-    out.iter().map(|line| fit(line, size, most)).collect()
+    out.iter().map(|line| fit(line.trim(), size, most)).collect()
 }
 
 /// Tells `to` the outlines of a line that begins at (x, y).
@@ -113,6 +113,8 @@ mod tests {
         assert!(lines[0].starts_with("one two") && lines[1].ends_with('…'), "{lines:?}");
         assert!(lines.iter().all(|line| width(line, 10.0) <= 60.0));
         assert!(wrap("", 10.0, 60.0, 2).is_empty());
+        assert_eq!(wrap("stokes:4x4x4,tau=0.25", 10.0, 90.0, 2), ["stokes:4x4x4,", "tau=0.25"]);
+        assert_eq!(wrap("a, b", 10.0, 90.0, 2), ["a, b"]);
     }
 
     #[test]

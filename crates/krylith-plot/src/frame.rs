@@ -27,12 +27,6 @@ impl Axis {
         Self { name: name.into(), ends, logarithmic, ticks: ticks.into_iter().zip(texts).collect() }
     }
 
-    /// From `low` to `high`, with ticks between.
-    pub fn linear(name: &str, low: f64, high: f64) -> Self {
-        let high = if high > low { high } else { low + 1.0 };
-        Self::of(name, [low, high], false, ticks::linear(low, high, 6))
-    }
-
     /// Whole numbers from 0 to `last`.
     pub fn counts(name: &str, last: usize) -> Self {
         let last = last.max(1) as f64;
@@ -44,6 +38,13 @@ impl Axis {
     pub fn from_zero(name: &str, high: f64) -> Self {
         let ticks = ticks::from_zero(high, 6);
         Self::of(name, [0.0, ticks[ticks.len() - 1]], false, ticks)
+    }
+
+    /// The same for whole numbers.
+    pub fn counts_from_zero(name: &str, high: f64) -> Self {
+        let mut axis = Self::from_zero(name, high);
+        axis.ticks.retain(|tick| tick.0.fract() == 0.0);
+        axis
     }
 
     /// From `low` to `high`, both above 0, by powers of ten.
@@ -65,8 +66,11 @@ impl Axis {
     /// Where a value lies, from 0 to 1; held within, so that nothing leaves the picture.
     fn share(&self, v: f64) -> f64 {
         let [low, high] = self.ends;
-        let share =
-            if self.logarithmic { (v / low).ln() / (high / low).ln() } else { (v - low) / (high - low) };
+        let share = if self.logarithmic {
+            (v.ln() - low.ln()) / (high.ln() - low.ln())
+        } else {
+            (v - low) / (high - low)
+        };
         if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
 
@@ -83,7 +87,7 @@ pub fn around(values: impl Iterator<Item = f64>) -> [f64; 2] {
     if low > high {
         return [0.1, 1.0];
     }
-    let (low, high) = (low * 0.93, high * 1.04);
+    let (low, high) = (0.93 * low, high * (1.0 - 1e-9));
     if high / low > 100.0 {
         return [10f64.powf(low.log10().floor()), 10f64.powf(high.log10().ceil()).min(f64::MAX)];
     }
@@ -111,15 +115,29 @@ pub struct Frame {
     pub y: Axis,
     /// Left, top, right and bottom of what they enclose.
     pub place: [f64; 4],
+    /// Free above them.
+    room: f64,
 }
 
 impl Frame {
     /// Below `top`, `height` high, with `right` free for names of curves. What the axis that goes up is called stands above it.
     pub fn new(x: Axis, y: Axis, top: f64, height: f64, right: f64) -> Self {
         let widest = y.ticks.iter().map(|t| font::width(&t.1, SMALL)).fold(0.0, f64::max);
-        let top = top + MIDDLE + 6.0;
+        let top = top + MIDDLE + 9.0;
         let place = [MARGIN + widest + 8.0, top, WIDTH - MARGIN - right, top + height];
-        Self { x, y, place }
+        Self { x, y, place, room: 0.0 }
+    }
+
+    /// Moves it down, and leaves room between it and what the axis that goes up is called.
+    pub fn make_room(&mut self, height: f64) {
+        self.lower(height);
+        self.room = height;
+    }
+
+    /// Moves it down.
+    pub fn lower(&mut self, by: f64) {
+        self.place[1] += by;
+        self.place[3] += by;
     }
 
     /// Where x lies.
@@ -141,13 +159,17 @@ impl Frame {
     pub fn draw(&self, scene: &mut Scene) {
         let [left, top, right, _] = self.place;
         let grid = Stroke(Ink::Grid, 1.0, 0);
+        let mut free = f64::INFINITY;
         for (v, text) in &self.y.ticks {
             let y = self.py(*v);
             scene.line([left, y], [right, y], grid);
-            scene.text([left - 7.0, y + 0.36 * SMALL], Anchor::End, SMALL, Ink::Soft, text);
+            if y + 0.5 * SMALL < free {
+                scene.text([left - 7.0, y + 0.36 * SMALL], Anchor::End, SMALL, Ink::Soft, text);
+                free = y - 0.5 * SMALL;
+            }
         }
         self.ticks_below(scene);
-        scene.text([MARGIN, top - 10.0], Anchor::Start, MIDDLE, Ink::Text, &self.y.name);
+        scene.text([MARGIN, top - 12.0 - self.room], Anchor::Start, MIDDLE, Ink::Text, &self.y.name);
     }
 
     /// Draws the axis across alone, with lines that go up from its ticks.
@@ -233,7 +255,7 @@ mod tests {
 
     #[test]
     fn logarithmic_axes_end_at_round_numbers() {
-        assert_eq!(around([3e-7, 1.0].into_iter()), [1e-7, 10.0]);
+        assert_eq!(around([3e-7, 1.0].into_iter()), [1e-7, 1.0]);
         assert_eq!(around([0.24, 0.9].into_iter()), [0.2, 1.0]);
         assert_eq!(around([].into_iter()), [0.1, 1.0]);
         assert_eq!(around([1e-5, 0.9].into_iter()), [1e-6, 1.0]);

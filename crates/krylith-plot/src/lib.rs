@@ -26,6 +26,7 @@ pub mod html;
 pub mod lines;
 mod png;
 pub mod raster;
+pub mod residuals;
 pub mod scene;
 pub mod svg;
 pub mod theme;

@@ -99,6 +99,7 @@ pub fn draw(picture: &Raster) -> Scene {
     let finite = picture.values.iter().copied().filter(|v| v.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     let (low, high) = if low > high { (0.0, 1.0) } else { (low, high) };
+    let low = if low > 0.0 && low < 0.05 * high { 0.0 } else { low };
     let level = |v: f64| {
         let share = if high > low { (v - low) / (high - low) } else { 0.5 };
         if v.is_finite() { (share * (LEVELS - 1) as f64).round() as u8 } else { LEVELS as u8 }
@@ -114,7 +115,11 @@ pub fn draw(picture: &Raster) -> Scene {
     // Ticks of the scale: the ends always, and round numbers between them.
     let marks = ticks::linear(low, high, 5);
     let texts = ticks::texts(&marks);
-    let room = texts.iter().map(|t| font::width(t, SMALL)).fold(30.0, f64::max);
+    let room = texts
+        .iter()
+        .map(|t| font::width(t, SMALL))
+        .fold(30.0, f64::max)
+        .max(font::width(picture.unit, MIDDLE) - SCALE);
     let right = WIDTH - MARGIN - room - 10.0 - SCALE - 14.0;
     let mut left = MARGIN;
     let axes = picture.axes.map(|axes| {
@@ -149,7 +154,7 @@ pub fn draw(picture: &Raster) -> Scene {
             scene.line([left - 4.0, py(*v)], [left, py(*v)], tick);
             scene.text([left - 7.0, py(*v) + 0.36 * SMALL], Anchor::End, SMALL, Ink::Soft, text);
         }
-        scene.text([left, top - 10.0], Anchor::End, MIDDLE, Ink::Text, up.0);
+        scene.text([MARGIN, top - 10.0], Anchor::Start, MIDDLE, Ink::Text, up.0);
         let y = top + height + SMALL + MIDDLE + 12.0;
         scene.text([left + 0.5 * width, y], Anchor::Middle, MIDDLE, Ink::Text, *name);
     }
@@ -164,7 +169,7 @@ pub fn draw(picture: &Raster) -> Scene {
         scene.line([at + SCALE, y], [at + SCALE + 4.0, y], Stroke(Ink::Axis, 1.0, 0));
         scene.text([at + SCALE + 8.0, y + 0.36 * SMALL], Anchor::Start, SMALL, Ink::Soft, text);
     }
-    scene.text([WIDTH - MARGIN, top - 10.0], Anchor::End, SMALL, Ink::Text, picture.unit);
+    scene.text([at, top - 10.0], Anchor::Start, MIDDLE, Ink::Text, picture.unit);
     scene.finish()
 }
 

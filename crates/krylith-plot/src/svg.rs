@@ -76,6 +76,7 @@ mod tests {
             lines::over_counts("many", "runs", &counts, &long),
             bars::over_names("bars", &["a < b".to_string(), "c".to_string()], &lines),
             bars::over_names("markers", &many, &long),
+            bars::over_names("wide", &many[..2], &[("x".into(), vec![200_000.0, 1.0])]),
             bars::over_names("none", &[], &[]),
         ];
         for scene in scenes {

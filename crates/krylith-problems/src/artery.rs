@@ -230,7 +230,7 @@ impl NonlinearProblem for Artery {
     /// The speed in the section z = 0.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let speed = |i: usize| x[4 * i..4 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
-        Some(slice(self.flow.mesh(), 2, "speed (cm/s) at z = 0", speed))
+        Some(slice(self.flow.mesh(), 2, ("Speed, section z = 0", "cm/s"), ["x, cm", "y, cm"], speed))
     }
 }
 

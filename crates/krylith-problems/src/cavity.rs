@@ -361,6 +361,10 @@ impl NonlinearProblem for Cavity {
             x[node].hypot(x[node + 1])
         };
         let values = (0..rows).flat_map(|j| (0..columns).map(move |i| speed(i, j))).collect();
-        Some(Picture { title: format!("speed, Re {}", self.re), columns, rows, values })
+        // Cells lie around their nodes.
+        let ends = |n: usize| [-0.5 / (n - 1) as f64, 1.0 + 0.5 / (n - 1) as f64];
+        let axes = Some([("x", ends(nx)), ("y", ends(ny))]);
+        let title = format!("Speed over that of the lid, Re {}", self.re);
+        Some(Picture { title, unit: "", axes, columns, rows, values })
     }
 }

@@ -53,6 +53,7 @@ mod mesh;
 pub mod multiphase;
 mod noise;
 pub mod nonlinear;
+mod picture;
 mod radiation;
 mod random;
 pub mod solid;
@@ -75,6 +76,7 @@ pub use data::{DuctData, InletRamp};
 pub(crate) use distributed::kronecker_terms;
 pub use distributed::{GeneratedRows, generate_rows};
 pub use mesh::DuctMesh;
+pub use picture::picture;
 pub use steps::StokesSteps;
 pub use stokes::{StokesDuct, StokesOptions};
 

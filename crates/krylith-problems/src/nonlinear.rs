@@ -137,6 +137,10 @@ pub enum Field {
 pub struct Picture {
     /// What is shown.
     pub title: String,
+    /// Unit of the values; empty where they have none.
+    pub unit: &'static str,
+    /// Names and ends of the axes, across and up.
+    pub axes: Option<[(&'static str, [f64; 2]); 2]>,
     /// Cells from left to right.
     pub columns: usize,
     /// Cells from bottom to top.

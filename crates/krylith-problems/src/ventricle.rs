@@ -257,7 +257,7 @@ impl NonlinearProblem for Ventricle {
     /// How far the section y = 0 moves.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let moved = |i: usize| x[3 * i..3 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
-        Some(slice(self.solid.mesh(), 1, "displacement (mm) at y = 0", moved))
+        Some(slice(self.solid.mesh(), 1, ("Displacement, section y = 0", "mm"), ["x, mm", "z, mm"], moved))
     }
 }
 

@@ -1,11 +1,13 @@
 //! What a solve answers.
 
+use crate::errors::exception;
 use krylith::Options;
-use krylith_cli::plot::{self, Plot};
+use krylith_cli::plot;
 use krylith_cli::words::{self, Language};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How a solve went.
@@ -79,17 +81,11 @@ impl Solution {
     }
     /// The residuals as a picture, in SVG.
     fn svg(&self, title: &str) -> String {
-        let history = &self.solution.history;
-        let subtitle = format!("{} — {}", words::method(&self.solution), words::outcome(&self.solution));
-        plot::draw(&Plot {
-            title,
-            subtitle: &subtitle,
-            residuals: &history.residuals,
-            true_residual: history.true_relative_residual,
-            target: self.solution.target,
-            restarts: &self.solution.restarts().collect::<Vec<_>>(),
-            converged: self.solution.converged(),
-        })
+        plot::residuals(title, &self.solution).svg()
+    }
+    /// The same, written to a file that ends in .png or .svg.
+    fn plot(&self, title: &str, path: PathBuf) -> PyResult<()> {
+        plot::write(&plot::residuals(title, &self.solution), &path).map_err(exception)
     }
     /// The system in a line.
     fn system(&self) -> &str {

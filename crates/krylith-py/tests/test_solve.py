@@ -242,8 +242,10 @@ def test_pictures_and_text(tmp_path):
     assert svg.startswith("<svg") and "a &lt;test&gt;" in svg
     assert (tmp_path / "r.svg").read_text(encoding="utf-8") == svg
     assert s._repr_html_().count("<svg") == 1
+    s.plot(tmp_path / "r.png")
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(krylith.InvalidInput, match=".svg"):
-        s.plot(tmp_path / "r.png")
+        s.plot(tmp_path / "r.pdf")
 
 
 def test_kronecker_sums():

@@ -130,6 +130,9 @@ pub struct SolveArgs {
     /// Draw the residuals as a picture that any browser shows [default: none]
     #[arg(long, value_name = "r.svg", help_heading = "Output")]
     pub plot: Option<PathBuf>,
+    /// Draw the solution of a generated problem in colours, a section through its grid [default: none]
+    #[arg(long, value_name = "u.png", help_heading = "Output")]
+    pub picture: Option<PathBuf>,
     /// Print errors and nothing else [default: off]
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,

@@ -1,6 +1,5 @@
 //! `krylith newton`: a nonlinear problem, its time steps and continuation, a report, pictures and an exit code.
 
-mod picture;
 mod plot;
 mod report;
 mod watch;
@@ -8,7 +7,7 @@ mod watch;
 use crate::args::NewtonArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::output::{self, check_target};
-use crate::{files, interrupt, words};
+use crate::{files, interrupt, picture, words};
 use krylith::DeviceSpec;
 use krylith::io::{self, Array, vtu};
 use krylith::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
@@ -171,12 +170,13 @@ fn conclude(
         keep(path, "report", report::write(&done, path).map_err(Failure::from));
     }
     if let Some(path) = &args.plot {
-        keep(path, "steps", plot::write(&done, path).map_err(Failure::from));
+        keep(path, "steps", crate::plot::write(&plot::draw(&done), path).map_err(Failure::from));
     }
     if let Some(path) = &args.picture {
         match problem.picture(&x) {
             Some(shown) => {
-                keep(path, "picture", picture::write(&shown, &done.spec, path).map_err(Failure::from))
+                let scene = picture::draw(&shown, &done.spec);
+                keep(path, "picture", crate::plot::write(&scene, path).map_err(Failure::from))
             }
             None => output::note(&format!("{} is not written: the problem has no picture", path.display())),
         }

@@ -11,6 +11,7 @@ mod info;
 mod matrices;
 mod model;
 mod newton;
+mod pictures;
 mod process;
 mod solve;
 mod threads;

@@ -14,6 +14,8 @@ fn a_cavity_is_solved_and_everything_is_written() {
         "newton cavity:17x15,re=30 --device cpu --threads 1 --out x.npy --report r.json --plot p.svg --vtu v.vtu --picture s.svg",
     );
     let out = &ran.works().out;
+    let picture = std::fs::read_to_string(f.path("s.svg")).unwrap();
+    assert!(picture.contains("Speed over that of the lid, Re 30"), "{picture}");
     for words in
         ["cavity:17x15,re=30", "765 unknowns", "FGMRES(30)", "converged after", "(steps)", "(solution)"]
     {

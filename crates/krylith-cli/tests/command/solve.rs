@@ -353,6 +353,7 @@ fn bicgstab_is_reported() {
     assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-9);
     let picture = std::fs::read_to_string(f.path("p.svg")).unwrap();
     assert!(picture.contains("BiCGSTAB, point-block Jacobi"), "{picture}");
+    assert!(picture.contains("‖r‖/‖b‖") && picture.contains("prefers-color-scheme:dark"), "{picture}");
 
     // Two products, two preconditioners and 18 vectors move in an iteration, and without the preconditioner 16; GMRES with
     // one vector of basis moves one of each and six.

@@ -6,13 +6,14 @@ use super::{CHUNK, Shape, TetMesh, dot};
 use crate::nonlinear::Picture;
 
 /// Cells of a picture along its longer side.
-const CELLS: usize = 200;
+const CELLS: usize = 360;
 
 /// The values of a piecewise linear function in the plane where coordinate `normal` is 0, on a raster over the mesh's extent.
 pub(crate) fn slice(
     mesh: &TetMesh,
     normal: usize,
-    title: &str,
+    (title, unit): (&str, &'static str),
+    names: [&'static str; 2],
     value: impl Fn(usize) -> f64 + Sync,
 ) -> Picture {
     let [across, up] = [[1, 2], [0, 2], [0, 1]][normal];
@@ -58,5 +59,7 @@ pub(crate) fn slice(
     let found: Vec<Vec<(usize, f64)>> = chunks.map(|c| c.iter().flat_map(in_cell).collect()).collect();
     let mut values = vec![f64::NAN; columns * rows];
     found.iter().flatten().for_each(|&(k, value)| values[k] = value);
-    Picture { title: title.to_string(), columns, rows, values }
+    let end = |(low, _): (f64, f64), cells: usize| [low, low + size * cells as f64];
+    let axes = Some([(names[0], end(x, columns)), (names[1], end(y, rows))]);
+    Picture { title: title.to_string(), unit, axes, columns, rows, values }
 }

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from krylith import _native
-from krylith._errors import InvalidInput
 
 
 class Event(NamedTuple):
@@ -42,19 +41,17 @@ class Seconds(NamedTuple):
 class Plot:
     """A convergence picture, which notebooks show."""
 
-    def __init__(self, svg: str) -> None:
+    def __init__(self, native: _native.Solution, title: str) -> None:
+        self._native, self._title = native, title
         #: The picture as text.
-        self.svg = svg
+        self.svg = native.svg(title)
 
     def _repr_svg_(self) -> str:
         return self.svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file that ends in .svg."""
-        if not str(path).lower().endswith(".svg"):
-            raise InvalidInput(f"{path}: pictures are SVG; give a name that ends in .svg")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.svg)
+        """Write the picture to a file that ends in .png or .svg."""
+        self._native.plot(self._title, path)
 
 
 class Solution:
@@ -136,8 +133,8 @@ class Solution:
         return self._native.verdict()
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> Plot:
-        """The residuals over the iterations; written to `path`, an .svg, where one is given."""
-        plot = Plot(self._native.svg(title or self._native.system()))
+        """The residuals over the iterations; written to `path`, a .png or .svg, where one is given."""
+        plot = Plot(self._native, title or self._native.system())
         if path is not None:
             plot.save(path)
         return plot

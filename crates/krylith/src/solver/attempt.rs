@@ -12,7 +12,7 @@ use super::diagnosis::Diagnosis;
 use super::ladder::{self, Attempt, Seen};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::setup::{self, SetupPart, SetupParts};
-use super::solution::{DeviceUsed, Event, EventKind, Solution, copy_history};
+use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history};
 use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
@@ -217,8 +217,9 @@ impl<S: SolverSpace> Rank<S> {
             let next = rung.map(|next| self.ladder[next].name());
             let attempt = self.ladder[k].clone();
             let goes_on = |why: String| {
-                let next = next.as_ref().map_or("nothing stronger is left".into(), |n| format!("next {n}"));
-                let detail = format!("{}: {why}; {next}", attempt.name());
+                let next =
+                    next.as_ref().map_or("; nothing stronger is left".into(), |n| format!("{NEXT}{n}"));
+                let detail = format!("{}: {why}{next}", attempt.name());
                 Event::new(EventKind::Fallback, Some(done.unwrap_or(0)), detail)
             };
             if k > 0 {
@@ -397,7 +398,7 @@ impl<S: SolverSpace> Rank<S> {
                 Some(_) => format!("no progress at relative residual {residual:.2e}"),
                 None => format!("{outcome} at relative residual {residual:.2e}"),
             };
-            let detail = format!("{name}: {ended}; next {next_name}");
+            let detail = format!("{name}: {ended}{NEXT}{next_name}");
             self.pending.push(Event::new(EventKind::Fallback, Some(iterations), detail));
             self.climb(local, next, Some(iterations))?;
             if self.current.is_none() {

@@ -89,11 +89,31 @@ impl Solution {
         self.outcome() == Outcome::Converged
     }
 
+    /// The iteration at which each attempt of a ladder began, and its name: empty where the first one was the only one.
+    pub fn attempts(&self) -> Vec<(usize, &str)> {
+        let mut begun: Vec<(usize, &str)> = Vec::new();
+        for event in self.events.iter().filter(|e| e.kind == EventKind::Fallback) {
+            let Some((iteration, next)) = event.iteration.zip(event.detail.rsplit_once(NEXT)) else {
+                continue;
+            };
+            if begun.is_empty() {
+                begun.extend(next.0.split_once(": ").map(|(first, _)| (0, first)));
+            }
+            // One that could not be set up did not begin.
+            begun.retain(|attempt| attempt.0 < iteration);
+            begun.push((iteration, next.1));
+        }
+        begun
+    }
+
     /// Iterations at which the method began anew.
     pub fn restarts(&self) -> impl Iterator<Item = usize> + '_ {
         self.events.iter().filter(|e| e.kind == EventKind::Restart).filter_map(|e| e.iteration)
     }
 }
+
+/// What stands before the name of the next attempt in the detail of a [`EventKind::Fallback`].
+pub(super) const NEXT: &str = "; next ";
 
 /// The device that a solve ran on.
 ///
@@ -197,4 +217,26 @@ pub(super) fn copy_history(to: &mut History, from: &History) {
     (to.reductions, to.rhs_norm) = (from.reductions, from.rhs_norm);
     (to.true_relative_residual, to.rounding) = (from.true_relative_residual, from.rounding);
     to.reason = from.reason;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_those_that_iterated() {
+        let a = crate::matrix::Csr::from_triplets(1, 1, &[(0, 0, 2.0)]).unwrap();
+        let mut solution = crate::solve(&a, &[1.0]).unwrap();
+        assert!(solution.attempts().is_empty());
+        let told = |at, text: &'static str| Event::new(EventKind::Fallback, at, text);
+        solution.events = vec![
+            told(None, "the operator was set up anew"),
+            told(Some(7), "jacobi with cg: breakdown at relative residual 1.00e0; next ildu with gmres(30)"),
+            told(Some(7), "ildu with gmres(30): block row 3: singular; next ras with gmres(30)"),
+            told(Some(90), "ras with gmres(30): no progress; next ras:fill=3 with gmres(100)"),
+            told(Some(120), "ras:fill=3 with gmres(100): stagnated; nothing stronger is left"),
+        ];
+        let names = [(0, "jacobi with cg"), (7, "ras with gmres(30)"), (90, "ras:fill=3 with gmres(100)")];
+        assert_eq!(solution.attempts(), names);
+    }
 }

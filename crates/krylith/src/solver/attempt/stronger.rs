@@ -6,7 +6,7 @@ use crate::precond::PrecondSpec;
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use crate::solver::setup::{self, SetupPart};
-use crate::solver::solution::{Event, EventKind};
+use crate::solver::solution::{Event, EventKind, NEXT};
 use crate::{Error, Result};
 
 impl<S: SolverSpace> Rank<S> {
@@ -40,7 +40,7 @@ impl<S: SolverSpace> Rank<S> {
             return Err(error);
         }
         let name = self.ladder[self.rung].name();
-        let detail = format!("{name}: {error}; next {}", self.ladder[from].name());
+        let detail = format!("{name}: {error}{NEXT}{}", self.ladder[from].name());
         self.pending.push(Event::new(EventKind::Fallback, Some(0), detail));
         self.climb(local, from, None)
     }
