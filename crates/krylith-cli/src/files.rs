@@ -1,6 +1,7 @@
 //! Which files a command reads and writes: no output takes the place of an input or of another output.
 
 use crate::failure::{Failure, Result};
+use crate::output::is_stdout;
 use crate::system::is_problem;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,8 @@ pub fn check_apart(inputs: &[Named], outputs: &[Named]) -> Result<()> {
             return Err(Failure::usage(message + "; give it another name"));
         }
         if let Some(other) = outputs[..i].iter().find(|other| same(&other.1, &output.1)) {
-            let message = format!("{} and {} name the same file", shown(other), shown(output));
+            let what = if is_stdout(&output.1) { "both go to standard output" } else { "name the same file" };
+            let message = format!("{} and {} {what}", shown(other), shown(output));
             return Err(Failure::usage(message + "; give each its own"));
         }
     }
@@ -38,6 +40,9 @@ pub fn check_apart(inputs: &[Named], outputs: &[Named]) -> Result<()> {
 
 /// Whether two paths lead to one file, which may not exist yet. Devices and pipes hold nothing that could be lost.
 fn same(a: &Path, b: &Path) -> bool {
+    if is_stdout(a) || is_stdout(b) {
+        return is_stdout(a) && is_stdout(b);
+    }
     let lost = |path: &Path| std::fs::metadata(path).map_or(true, |meta| meta.is_file());
     lost(a) && lost(b) && (one_inode(a, b) || place(a).is_some_and(|p| Some(p) == place(b)))
 }

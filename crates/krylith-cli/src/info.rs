@@ -6,7 +6,7 @@ use crate::blocks::picture;
 use crate::failure::{DONE, Result};
 use crate::output;
 use crate::system::{self, Operator, System};
-use crate::{partitions, portrait, summary, words};
+use crate::{partitions, portrait, summary, term};
 use krylith::device::cuda::specialisations::vector_kernels;
 use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
 use krylith::matrix::Bsr;
@@ -21,7 +21,9 @@ use krylith::text::{bytes, count, plural};
 pub fn info(args: InfoArgs) -> Result<u8> {
     crate::interrupt::watch()?;
     let system = match &args.system {
-        Some(text) => Some(system::load(text, args.block, args.ordering.unwrap_or_default())?),
+        Some(text) => {
+            Some(system::load(text, args.block, system::ordering(text, args.ordering)?.unwrap_or_default())?)
+        }
         None => None,
     };
     if let (Some(system), Some(ranks)) = (&system, args.ranks) {
@@ -36,7 +38,7 @@ pub fn info(args: InfoArgs) -> Result<u8> {
             rows.push(("partition", partitions::table(system, ranks)?));
         }
     }
-    output::print(&words::table(&rows));
+    output::print(&term::table(&rows, term::columns(), |_| term::PLAIN));
     Ok(DONE)
 }
 

@@ -5,7 +5,9 @@
 mod args;
 mod bench;
 mod blocks;
+mod complete;
 pub mod failure;
+mod field;
 pub mod files;
 mod info;
 mod interrupt;
@@ -25,14 +27,18 @@ mod ranks;
 mod report;
 mod share;
 mod solve;
+mod spy;
 mod summary;
 mod system;
+mod term;
 pub mod words;
 
 use std::ffi::OsString;
 
 /// Runs a command line, whose first word is the program, and gives the exit code. To be called once in a process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
+    let words: Vec<OsString> = words.into_iter().collect();
+    report::provenance::begin(&words);
     let code = failure::guard(|| {
         let args = match args::parse(words) {
             Ok(args) => args,
@@ -61,6 +67,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             Some(args::Command::Bench(args)) => bench::bench(&args),
             Some(args::Command::Model(args)) => model::model(*args),
             Some(args::Command::Info(args)) => info::info(args),
+            Some(args::Command::Spy(args)) => {
+                process::start_threads()?;
+                spy::spy(args)
+            }
+            Some(args::Command::Completions(args)) => complete::completions(&args),
+            Some(args::Command::Man(args)) => complete::man(&args),
         }
     });
     output::close(code)

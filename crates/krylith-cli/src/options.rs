@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use krylith::matrix::MAX_BLOCK;
+use krylith::names::{did_you_mean, same};
 use krylith::options::whole_number;
 use krylith::partition::Partitioner;
 use krylith::{Error, Options};
@@ -14,7 +15,8 @@ pub type Parsed<T> = krylith::Result<T>;
 
 /// Refuses a name and lists the known ones.
 fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
-    Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {}", known.join(", "))))
+    let (all, hint) = (known.join(", "), did_you_mean(what, name, known));
+    Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {all}{hint}")))
 }
 
 /// How the user's matrix and vectors are numbered.
@@ -31,8 +33,8 @@ impl FromStr for Ordering {
     type Err = Error;
     fn from_str(text: &str) -> Parsed<Self> {
         match text {
-            "interleaved" => Ok(Ordering::Interleaved),
-            "segregated" => Ok(Ordering::Segregated),
+            _ if same(text, "interleaved") => Ok(Ordering::Interleaved),
+            _ if same(text, "segregated") => Ok(Ordering::Segregated),
             _ => unknown("ordering", text, &["interleaved", "segregated"]),
         }
     }
@@ -43,6 +45,8 @@ impl FromStr for Ordering {
 pub enum Rhs {
     /// Ones.
     Ones,
+    /// Zeros, whose answer is zero.
+    Zeros,
     /// Numbers in (−1, 1) from a seed.
     Random(u64),
     /// A vector's file.
@@ -52,8 +56,10 @@ pub enum Rhs {
 impl FromStr for Rhs {
     type Err = Error;
     fn from_str(text: &str) -> Parsed<Self> {
-        match text.split_once(':').map_or((text, None), |(n, s)| (n, Some(s))) {
+        let (word, seed) = text.split_once(':').map_or((text, None), |(n, s)| (n, Some(s)));
+        match (word.to_ascii_lowercase().as_str(), seed) {
             ("ones", None) => Ok(Rhs::Ones),
+            ("zeros" | "zero" | "0", None) => Ok(Rhs::Zeros),
             ("random", None) => Ok(Rhs::Random(0)),
             ("random", Some(seed)) => {
                 let number = seed.parse().map(Rhs::Random);
@@ -76,7 +82,7 @@ pub enum Null {
 impl FromStr for Null {
     type Err = Error;
     fn from_str(text: &str) -> Parsed<Self> {
-        Ok(if text == "constant" { Null::Constant } else { Null::File(text.into()) })
+        Ok(if same(text, "constant") { Null::Constant } else { Null::File(text.into()) })
     }
 }
 
@@ -92,7 +98,7 @@ pub enum NearNull {
 impl FromStr for NearNull {
     type Err = Error;
     fn from_str(text: &str) -> Parsed<Self> {
-        Ok(if text == "rigid" { NearNull::Rigid } else { NearNull::File(text.into()) })
+        Ok(if same(text, "rigid") { NearNull::Rigid } else { NearNull::File(text.into()) })
     }
 }
 
@@ -143,7 +149,7 @@ pub fn ranks(text: &str) -> Parsed<usize> {
 /// A way to share block rows, by its name.
 pub fn partitioner(text: &str) -> Parsed<Partitioner> {
     let names = Partitioner::ALL.map(Partitioner::name);
-    let known = Partitioner::ALL.into_iter().find(|way| way.name() == text);
+    let known = Partitioner::ALL.into_iter().find(|way| same(way.name(), text));
     known.map_or_else(|| unknown("partition", text, &names), Ok)
 }
 
@@ -201,6 +207,10 @@ mod tests {
         assert_eq!("random:7".parse::<Rhs>().unwrap(), Rhs::Random(7));
         assert_eq!("b.npy".parse::<Rhs>().unwrap(), Rhs::File("b.npy".into()));
         assert!("random:x".parse::<Rhs>().is_err());
+        assert_eq!(
+            ["ZEROS", "Ones", "zero"].map(|w| w.parse::<Rhs>().unwrap()),
+            [Rhs::Zeros, Rhs::Ones, Rhs::Zeros]
+        );
     }
 
     #[test]

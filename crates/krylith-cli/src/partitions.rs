@@ -23,7 +23,16 @@ pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
     let terms = system.operator.terms();
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header(["by", "rows", "blocks", "cut", "sent, most", "sent, all", "neighbours", "boundary"]);
+    // A narrow terminal has room for what matters most.
+    let narrow = crate::term::columns().is_some_and(|columns| columns < 90);
+    let shown = |cells: [String; 8]| {
+        let left_out = |c: usize| narrow && (c == 5 || c == 6);
+        cells.into_iter().enumerate().filter(move |(c, _)| !left_out(*c)).map(|(_, cell)| cell)
+    };
+    let heads = ["by", "rows", "blocks", "cut", "sent, most", "sent, all", "neighbours", "boundary"];
+    table.set_header(shown(
+        heads.map(|head| if narrow { head.replace("sent, most", "sent") } else { head.into() }),
+    ));
     let mut missing = Vec::new();
     for way in Partitioner::ALL {
         let points = system.coordinates.as_deref();
@@ -40,7 +49,7 @@ pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
             }
         };
         let quality = Quality::of(&terms, &partition)?;
-        table.add_row([
+        table.add_row(shown([
             way.name().to_string(),
             format!("{:.3}", quality.rows_over_mean()),
             format!("{:.3}", quality.blocks_over_mean()),
@@ -49,10 +58,10 @@ pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
             bytes(quality.bytes()),
             count(quality.most_neighbours()),
             format!("{:.1} %", 100.0 * quality.boundary_share()),
-        ]);
+        ]));
     }
     for (c, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
+        column.set_padding((0, if narrow { 1 } else { 2 }));
         column.set_cell_alignment(if c == 0 { CellAlignment::Left } else { CellAlignment::Right });
     }
     let mut lines = vec![format!("over {}", plural(ranks, "rank"))];

@@ -3,7 +3,7 @@
 use crate::args::{MatrixFormat, ProblemArgs};
 use crate::failure::{DONE, Failure, Result};
 use crate::output;
-use crate::words;
+use crate::term;
 use krylith::io::system::{KroneckerFile, SystemFile};
 use krylith::io::{Array, matrix_market, numpy, petsc, vtu};
 use krylith::matrix::{Csr, Dense};
@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 /// What to do with a generated system.
 pub const NEXT: &str = "
 Write one and solve it from its files:
-  krylith problem stokes:8x8x8 --out duct && krylith solve duct/system.toml";
+  krylith problem stokes:8x8x8 --out duct
+  krylith solve duct/system.toml";
 
 /// Every problem, key, default and unit, for the help of a command.
 pub fn catalogue(of: &[krylith_problems::Problem]) -> String {
@@ -45,12 +46,28 @@ pub fn catalogue(of: &[krylith_problems::Problem]) -> String {
     out
 }
 
-/// Appends words in lines of at most 98 columns, the first after `head`, the others after `indent`.
+/// Columns that a meaning needs beside the rest of its row, and where it stands without them.
+const ROOM: usize = 28;
+const BELOW: &str = "          ";
+
+/// Columns of the longest line.
+const WIDEST: usize = 98;
+
+/// Appends words in lines of at most [`WIDEST`] columns, or as many as there are, the first after `head`, the others after `indent`.
 fn wrapped(out: &mut String, head: &str, indent: &str, text: &str) {
-    let mut line = head.to_string();
+    let columns = crate::term::columns().unwrap_or(WIDEST).min(WIDEST);
+    // Where a table leaves too little, its last column goes below.
+    let (mut line, indent) = match head.chars().count() {
+        n if n + ROOM > columns && indent.len() == n => {
+            out.push_str(head.trim_end());
+            out.push('\n');
+            (BELOW.to_string(), BELOW)
+        }
+        _ => (head.to_string(), indent),
+    };
     let mut empty = true;
     for word in text.split(' ') {
-        if !empty && line.chars().count() + 1 + word.chars().count() > 98 {
+        if !empty && line.chars().count() + 1 + word.chars().count() > columns {
             out.push_str(line.trim_end());
             out.push('\n');
             (line, empty) = (indent.to_string(), true);
@@ -71,8 +88,16 @@ fn wrapped(out: &mut String, head: &str, indent: &str, text: &str) {
 /// A problem that is not known, a folder that cannot be written.
 pub fn problem(args: ProblemArgs) -> Result<u8> {
     crate::interrupt::watch()?;
-    let generated = krylith_problems::generate(&args.spec)?;
-    let dir = &args.out;
+    let Some(spec) = &args.spec else {
+        output::print(&(catalogue(krylith_problems::catalogue()) + NEXT + "\n"));
+        return Ok(DONE);
+    };
+    let Some(dir) = &args.out else {
+        let message =
+            format!("--out DIR says where the files of {spec} go; `krylith solve {spec}` needs none");
+        return Err(Failure::usage(message));
+    };
+    let generated = krylith_problems::generate(spec)?;
     std::fs::create_dir_all(dir)
         .map_err(|e| Failure::usage(format!("--out {}: the folder cannot be made ({e})", dir.display())))?;
     let wrote = write(&generated, dir, args.format)?;
@@ -83,11 +108,12 @@ pub fn problem(args: ProblemArgs) -> Result<u8> {
         system.block(),
         plural(system.stages(), "stage")
     );
-    output::print(&words::table(&[
+    let rows = [
         ("problem", vec![generated.spec.clone(), size]),
         ("wrote", wrote.iter().map(|p| p.display().to_string()).collect()),
         ("next", vec![format!("krylith solve {}", dir.join("system.toml").display())]),
-    ]));
+    ];
+    output::print(&term::table(&rows, term::columns(), |_| term::PLAIN));
     Ok(DONE)
 }
 

@@ -34,7 +34,9 @@ impl Watch {
             Show::Nothing
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{spinner} [{wide_bar}] {msg}");
+            // A narrow terminal has room for the numbers alone.
+            let template = if narrow() { "{spinner} {msg}" } else { "{spinner} [{wide_bar}] {msg}" };
+            let style = ProgressStyle::with_template(template);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ "));
             Show::Bar(bar)
         } else {
@@ -67,6 +69,15 @@ impl Observer for Watch {
             self.shown = now;
             let rate = p.iteration as f64 / (now - self.start).as_secs_f64().max(1e-9);
             let short = matches!(self.show, Show::Bar(_));
+            let brief = || {
+                format!(
+                    "{}: {:.2e}, to reach {:.1e}, {}/s",
+                    count(p.iteration),
+                    p.relative_residual,
+                    p.target,
+                    rate_text(rate)
+                )
+            };
             let text = format!(
                 "iteration {}: residual {:.2e}, to reach {:.1e}, {}{}/s",
                 count(p.iteration),
@@ -79,6 +90,7 @@ impl Observer for Watch {
                 Show::Nothing => {}
                 Show::Lines => crate::output::note(&text),
                 Show::Bar(bar) => {
+                    let text = if narrow() { brief() } else { text };
                     bar.set_position((1000.0 * travelled(first, p.relative_residual, p.target)) as u64);
                     bar.set_message(text);
                     bar.tick();
@@ -87,6 +99,10 @@ impl Observer for Watch {
         }
         ControlFlow::Continue(())
     }
+}
+
+fn narrow() -> bool {
+    crate::term::columns_of_errors().is_some_and(|columns| columns < 90)
 }
 
 /// How much of the way from `first` to `target` is done, by orders of magnitude.

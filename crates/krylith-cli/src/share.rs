@@ -73,7 +73,7 @@ pub fn load(
     let share = Share { comm: comm.clone(), numbers: Some(rows), reason, subdomains };
     let own_rhs = None;
     let mut system = System { operator: Operator::Share(own), share, own_rhs, ..whole };
-    system.own_rhs = whole.own_rhs.map(|rhs| system.own(rhs));
+    system.own_rhs = whole.own_rhs.map(|rhs| rhs.into_iter().map(|b| system.own(b)).collect());
     Ok(system)
 }
 
@@ -122,7 +122,7 @@ fn by_parts(
         nonzeros: stored,
         operator: Operator::Share(terms),
         order: Order { block: b, nodes, stages, user: Ordering::Interleaved },
-        own_rhs: rhs,
+        own_rhs: rhs.map(|b| vec![b]),
         coordinates,
         grid: None,
         solver,
@@ -186,7 +186,7 @@ fn generated(
         nonzeros: stored[0] as usize,
         operator: Operator::Share(terms),
         order,
-        own_rhs: Some(generated.rhs),
+        own_rhs: Some(vec![generated.rhs]),
         coordinates: generated.coordinates,
         grid: generated.grid,
         solver: Options::default(),
@@ -201,11 +201,11 @@ fn generated(
     }))
 }
 
-/// The parts of x on rank 0, which gets the whole; others get nothing. Collective.
+/// The parts of x, of `run` numbers a node, on rank 0, which gets the whole; others get nothing. Collective.
 ///
 /// # Errors
 /// A rank that is gone or failed.
-pub fn gather(system: &System, own: Vec<f64>) -> Result<Vec<f64>> {
+pub fn gather(system: &System, own: Vec<f64>, run: usize) -> Result<Vec<f64>> {
     let Some(numbers) = &system.share.numbers else { return Ok(own) };
     let comm = system.comm();
     let mut out = vec![Vec::new(); comm.size()];
@@ -215,8 +215,7 @@ pub fn gather(system: &System, own: Vec<f64>) -> Result<Vec<f64>> {
     if comm.rank() > 0 {
         return Ok(Vec::new());
     }
-    let run = system.order.block * system.order.stages;
-    let mut whole = vec![0.0; system.len()];
+    let mut whole = vec![0.0; system.order.nodes * run];
     for letter in &all {
         let words = letter.as_chunks::<8>().0;
         let (numbers, values) = words.split_at(words.len() / (run + 1));

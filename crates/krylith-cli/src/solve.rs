@@ -5,16 +5,23 @@ use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::options::{NearNull, Null, Rhs, settle};
 use crate::output::{self, check_target};
 use crate::progress::Watch;
-use crate::report::{self, Event, Report};
 use crate::summary;
 use crate::system::{self, System};
 use crate::words::{self, Language};
-use crate::{files, interrupt, null_space, picture, plot, ranks, share};
-use krylith::operator::Format;
+use crate::{field, files, interrupt, null_space, picture, plot, ranks, report, share};
+use krylith::io::{self, Defaults};
 use krylith::solver::{Solution, check_gpus, open_ahead};
-use krylith::{DeviceSpec, History, Options, Outcome, Solver, Store, io};
+use krylith::{DeviceSpec, History, Options, Outcome, Solver};
 use std::path::Path;
 use std::time::Instant;
+
+/// One right-hand side's solve.
+pub struct Solved {
+    /// How it went.
+    pub solution: Solution,
+    /// ‖r_c‖/‖b‖.
+    pub fields: Vec<f64>,
+}
 
 /// Everything about a finished solve.
 pub struct Finished {
@@ -22,27 +29,43 @@ pub struct Finished {
     pub system: System,
     /// What the right-hand side was.
     pub rhs: String,
-    /// Options, settled.
+    /// What the first guess was.
+    pub x0: String,
+    /// Where null vectors and near-null vectors came from.
+    pub null_vectors: Vec<String>,
+    /// What was said of the solve, on the command line or in a file.
+    pub given: Options,
+    /// The same, settled.
     pub options: Options,
-    /// How it went; x is the whole one, on the rank that speaks.
-    pub solution: Solution,
-    /// ‖r_c‖/‖b‖.
-    pub fields: Vec<f64>,
+    /// How it went for each right-hand side.
+    pub solved: Vec<Solved>,
+    /// Each x, whole, on the rank that speaks.
+    pub x: Vec<Vec<f64>>,
+    /// Right-hand sides that were given, some of which may not have been solved for.
+    pub wanted: usize,
     /// Seconds of reading or generating the system.
     pub load: f64,
     /// Bytes a second that the devices read, if that was measured.
     pub bandwidth: Option<f64>,
 }
 
+impl Finished {
+    /// The solve that stands for all: the first that did not converge, or else the first.
+    pub fn shown(&self) -> &Solved {
+        self.solved.iter().find(|s| !s.solution.converged()).unwrap_or(&self.solved[0])
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Whatever keeps the solve from starting or its files from being written; non-convergence is an exit code.
-pub fn solve(args: SolveArgs) -> Result<u8> {
+pub fn solve(mut args: SolveArgs) -> Result<u8> {
     let comm = ranks::comm();
-    let (block, ordering, given) = (args.block, args.ordering.unwrap_or_default(), args.options());
-    let start = || -> Result<()> {
+    let given = args.options();
+    let mut start = || -> Result<()> {
         interrupt::watch()?;
+        take_defaults(&mut args)?;
         check_targets(&args)?;
         match &given.device {
             Some(DeviceSpec::Cuda(list)) => {
@@ -52,6 +75,10 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         }
     };
     ranks::together(start())?;
+    let (block, ordering) = (args.block, args.ordering.unwrap_or_default());
+    if [&args.out, &args.report].into_iter().flatten().any(|path| output::is_stdout(path)) {
+        output::leave_stdout();
+    }
     // The driver starts while the system is read; ranks open what is theirs.
     let _opening = match &given.device {
         Some(DeviceSpec::Cuda(list)) if comm.size() == 1 => Some(open_ahead(list)),
@@ -63,24 +90,37 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         _ => share::load(&comm, &args.system, block, ordering, &given)?,
     };
     let mut read = || -> Result<_> {
+        if let Some(path) = &args.vtu {
+            field::check(&system, path)?;
+        }
         let options = settle(&given, &system.solver, &args.system.display().to_string())?;
         let (rhs, name) = system.right_hand_side(args.rhs.as_ref())?;
-        let x = match &args.x0 {
-            Some(path) => system.vector("the first guess", path)?,
-            None => vec![0.0; system.own_len()],
+        let (x, x0) = match &args.x0 {
+            Some(path) => (system.columns("the first guess", path)?, path.display().to_string()),
+            None => (vec![vec![0.0; system.own_len()]], "zeros".to_string()),
         };
-        Ok((options, rhs, name, x))
+        let x = match (x.len(), rhs.len()) {
+            (guesses, k) if guesses == k => x,
+            (1, k) => vec![x[0].clone(); k],
+            (guesses, k) => {
+                let message =
+                    format!("{guesses} first guesses for {k} right-hand sides; give one, or one for each");
+                return Err(Failure::usage(format!("--x0 {x0}: {message}")));
+            }
+        };
+        Ok((options, rhs, name, x, x0))
     };
-    let (options, b, rhs, mut x) = ranks::together(read())?;
+    let (options, b, rhs, mut x, x0) = ranks::together(read())?;
     let load = loading.elapsed().as_secs_f64();
     let alike = Options { threads: None, ..options.clone() };
     ranks::same(
         "options",
-        format!("{alike} {} {}", args.nullspace.is_some(), args.near_nullspace.is_some()).as_bytes(),
+        format!("{alike} {} {} {}", args.nullspace.is_some(), args.near_nullspace.is_some(), b.len())
+            .as_bytes(),
     )?;
 
     let mut watch = Watch::new(args.quiet || !output::speaks());
-    let (mut solution, fields, bandwidth) = {
+    let (solved, bandwidth) = {
         let mut problem = system.problem()?;
         if let Some(wanted) = &args.nullspace {
             let vectors = ranks::together(null_space::vectors(wanted, &system, &problem))?;
@@ -95,17 +135,67 @@ pub fn solve(args: SolveArgs) -> Result<u8> {
         let all = |e: krylith::Error| Failure { agreed: true, ..explained(e, &options) };
         let mut solver = Solver::new(problem, &options).map_err(all)?;
         interrupt::solving();
-        let done = solver.solve_watched(&b, &mut x, &mut watch).cloned();
-        watch.finish();
+        let mut solved: Vec<Solved> = Vec::new();
+        for (b, x) in b.iter().zip(&mut x) {
+            let done = solver.solve_watched(b, &mut *x, &mut watch).cloned();
+            watch.finish();
+            let agreed = !solver.is_broken();
+            let solution = done.map_err(|e| Failure { agreed, ..explained(e, &options) })?;
+            let stopped = solution.outcome() == Outcome::Interrupted;
+            solved.push(Solved { solution, fields: solver.field_residuals(b, &*x)? });
+            if stopped {
+                break;
+            }
+        }
         interrupt::solved();
-        let agreed = !solver.is_broken();
-        let solution = done.map_err(|e| Failure { agreed, ..explained(e, &options) })?;
-        let wanted = args.report.is_some() && worth_measuring(&solution);
+        let longest =
+            solved.iter().map(|s| &s.solution).max_by(|a, b| a.solve_seconds.total_cmp(&b.solve_seconds));
+        let wanted = args.report.is_some() && longest.is_some_and(worth_measuring);
         let bandwidth = if wanted { solver.read_bandwidth() } else { None };
-        (solution, solver.field_residuals(&b, &x)?, bandwidth)
+        (solved, bandwidth)
     };
-    solution.x = share::gather(&system, x)?;
-    conclude(Finished { system, rhs, options, solution, fields, load, bandwidth }, &args)
+    let wanted = b.len();
+    let run = system.order.block * system.order.stages;
+    let x = x.into_iter().map(|x| share::gather(&system, x, run)).collect::<Result<Vec<_>>>()?;
+    let null_vectors = null_sources(&args);
+    let given = given.or(&system.solver);
+    conclude(
+        Finished { system, rhs, x0, null_vectors, given, options, solved, x, wanted, load, bandwidth },
+        &args,
+    )
+}
+
+/// What `[solver]` of a `system.toml` says beside options of a solver, where the command line says nothing.
+fn take_defaults(args: &mut SolveArgs) -> Result<()> {
+    let Defaults { nullspace, near_nullspace, out, report, plot, vtu, .. } = Defaults::read(&args.system)?;
+    args.ordering = system::ordering(&args.system, args.ordering)?;
+    args.nullspace = args.nullspace.take().or(nullspace.map(|path| match path.to_str() {
+        Some("constant") => Null::Constant,
+        _ => Null::File(path),
+    }));
+    args.near_nullspace = args.near_nullspace.take().or(near_nullspace.map(|path| match path.to_str() {
+        Some("rigid") => NearNull::Rigid,
+        _ => NearNull::File(path),
+    }));
+    for (option, default) in
+        [(&mut args.out, out), (&mut args.report, report), (&mut args.plot, plot), (&mut args.vtu, vtu)]
+    {
+        *option = option.take().or(default);
+    }
+    Ok(())
+}
+
+/// Where null vectors and near-null vectors come from.
+fn null_sources(args: &SolveArgs) -> Vec<String> {
+    let null = args.nullspace.as_ref().map(|null| match null {
+        Null::Constant => "constant".into(),
+        Null::File(path) => path.display().to_string(),
+    });
+    let near = args.near_nullspace.as_ref().map(|near| match near {
+        NearNull::Rigid => "rigid".into(),
+        NearNull::File(path) => path.display().to_string(),
+    });
+    null.into_iter().chain(near).collect()
 }
 
 /// Whether the bandwidth is worth measuring for a report: it takes some 0.3 s on a CPU, where a buffer is to be filled that no
@@ -126,25 +216,31 @@ fn explained(error: krylith::Error, options: &Options) -> Failure {
 
 /// Writes what was asked for, says how it went, and picks the exit code.
 fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
+    let code = done.solved.iter().map(|s| code_of(&s.solution.history)).max().unwrap_or(DONE);
     // Reports and pictures first: they are small, and a full disk must not lose the story along with x.
     let mut wrote = Vec::new();
     let mut trouble = Vec::new();
+    let points = if args.vtu.is_some() { field::points(&done.system)? } else { Vec::new() };
     if !output::speaks() {
-        return ranks::together(Ok(())).map(|()| code_of(&done.solution.history));
+        return ranks::together(Ok(())).map(|()| code);
     }
     let mut keep = |path: &Path, what: &str, result: Result<()>| match result {
-        Ok(()) => wrote.push(format!("{} ({what})", path.display())),
+        Ok(()) => wrote.push(format!(
+            "{} ({what})",
+            if output::is_stdout(path) { "stdout".into() } else { path.display().to_string() }
+        )),
         Err(failure) => trouble.push(failure),
     };
     if let Some(path) = &args.report {
-        keep(path, "report", report_of(&done, args).write(path).map_err(Failure::from));
+        let report = report::report(&done, args.rhs.as_ref());
+        keep(path, "report", report.write(path).map_err(Failure::from));
     }
     if let Some(path) = &args.plot {
-        let scene = plot::residuals(&done.system.label, &done.solution);
+        let scene = plot::residuals(&summary::label(&done), &done.shown().solution);
         keep(path, "residuals", plot::write(&scene, path).map_err(Failure::from));
     }
     if let Some(path) = &args.picture {
-        match krylith_problems::picture(&done.system.name, &done.solution.x)? {
+        match krylith_problems::picture(&done.system.name, &done.x[0])? {
             Some(shown) => {
                 let scene = picture::draw(&shown, &done.system.name);
                 keep(path, "solution", plot::write(&scene, path).map_err(Failure::from));
@@ -152,22 +248,30 @@ fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
             None => output::note(&format!("{} is not written: the problem has no grid", path.display())),
         }
     }
-    if let Some(path) = &args.out {
-        let x = std::mem::take(&mut done.solution.x);
-        if x.iter().all(|v| v.is_finite()) {
-            let array = done.system.user_array(x)?;
-            let shape = array.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-            keep(path, &format!("x, shape ({shape})"), io::numpy::write(path, &array).map_err(Failure::from));
-        } else {
-            output::note(&format!("{} is not written: x has entries that are not finite", path.display()));
-        }
+    let finite = done.x.iter().flatten().all(|v| v.is_finite());
+    for path in [&args.vtu, &args.out].into_iter().flatten().filter(|_| !finite) {
+        output::note(&format!("{} is not written: x has entries that are not finite", path.display()));
+    }
+    if let Some(path) = args.vtu.as_ref().filter(|_| finite) {
+        keep(path, "solution", field::write(&done.system, &points, &done.x, path));
+    }
+    if let Some(path) = args.out.as_ref().filter(|_| finite) {
+        let array = done.system.user_array(std::mem::take(&mut done.x))?;
+        let shape = array.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let written = output::write(path, |out| io::numpy::write_to(out, &array));
+        keep(path, &format!("x, shape ({shape})"), written.map_err(Failure::from));
     }
     if !args.quiet {
-        output::print(&summary::text(&done, &wrote));
+        let lost = args.out.is_none() && args.vtu.is_none();
+        output::print(&summary::text(&done, &wrote, args.verbose, lost));
     }
-    let code = code_of(&done.solution.history);
     if code != DONE {
-        output::error(&words::verdict(&done.system.label, &done.solution, &done.options, Language::Flags));
+        output::error(&words::verdict(
+            &summary::label(&done),
+            &done.shown().solution,
+            &done.options,
+            Language::Flags,
+        ));
     }
     for failure in &trouble {
         output::error(&failure.message);
@@ -199,6 +303,7 @@ fn check_targets(args: &SolveArgs) -> Result<()> {
         ("--report", &args.report),
         ("--plot", &args.plot),
         ("--picture", &args.picture),
+        ("--vtu", &args.vtu),
     ];
     let targets = targets.into_iter().filter_map(|(option, path)| Some((option, path.clone()?)));
     let targets: Vec<files::Named> = targets.collect();
@@ -214,99 +319,8 @@ fn check_targets(args: &SolveArgs) -> Result<()> {
     if let Some(NearNull::File(path)) = &args.near_nullspace {
         inputs.push(("--near-nullspace", path.clone()));
     }
-    files::check_apart(&inputs, &targets)
-}
-
-fn report_of(done: &Finished, args: &SolveArgs) -> Report {
-    let Finished { system, options, solution, .. } = done;
-    let (history, device, phases) = (&solution.history, &solution.device, solution.phases);
-    let info = &solution.precond;
-    let mut parameters = report::parameters(&info.parameters);
-    if solution.equilibrated {
-        parameters.insert("equilibrate".into(), true.into());
-    }
-    if solution.matched {
-        parameters.insert("matching".into(), true.into());
-    }
-    if solution.null_vectors > 0 {
-        parameters.insert("nullspace".into(), solution.null_vectors.into());
-    }
-    let fill = (info.numbers > 0.0).then(|| info.numbers / system.nonzeros as f64);
-    let moved = solution.bytes_per_iteration * history.iterations as f64;
-    let fraction =
-        done.bandwidth.filter(|_| history.iterations > 0).map(|b| moved / solution.solve_seconds / b);
-    let (own, stop) = (solution.method.options(), options.stop_of(system.len()));
-    let mut events = Vec::new();
-    if system.share.numbers.is_some() {
-        events.push(Event::choice(&*system.share.reason));
-    }
-    if matches!(options.device, None | Some(DeviceSpec::Auto)) {
-        events.push(Event::choice(format!("device {}, {}", device.kind, device.reason)));
-    }
-    if system.block_detected {
-        events.push(Event::choice(format!("block {}: {}", system.order.block, system.block_reason)));
-    }
-    events.extend(solution.events.iter().map(Event::from));
-    Report {
-        schema: report::SCHEMA,
-        krylith: env!("CARGO_PKG_VERSION").into(),
-        system: report::System {
-            name: system.name.clone(),
-            rows: system.len(),
-            nonzeros: system.nonzeros,
-            block: system.order.block,
-            stages: system.order.stages,
-            format: system.format.into(),
-            ordering: summary::ordering(system.order.user).into(),
-            rhs_norm: report::finite(history.rhs_norm),
-        },
-        run: report::Run {
-            device: device.kind.into(),
-            devices: device.names.clone(),
-            ranks: device.ranks,
-            threads: device.threads,
-            deterministic: args.machine.deterministic,
-            seed: if let Some(Rhs::Random(seed)) = args.rhs { Some(seed) } else { None },
-            store: options.store.unwrap_or(Store::F64).name().into(),
-            format: match solution.format {
-                Format::Auto => "blocks".into(),
-                format => format.name().into(),
-            },
-        },
-        method: solution.method.name().name().into(),
-        parameters: report::Parameters {
-            restart: own.restart,
-            orthogonalization: own.orthogonalization.map(|o| o.name().into()),
-            reductions: own.reductions.map(|r| r.name().into()),
-            form: own.form.map(|f| f.name().into()),
-            s: own.s,
-            basis: own.basis.map(|b| b.name().into()),
-            rtol: stop.rtol,
-            atol: stop.atol,
-            max_iters: stop.max_iterations,
-        },
-        preconditioner: report::Preconditioner { name: solution.precond.name.clone(), parameters, fill },
-        outcome: history.outcome.name().into(),
-        reason: history.reason.map(String::from),
-        iterations: history.iterations,
-        residuals: history.residuals.iter().map(|r| report::finite(*r)).collect(),
-        true_relative_residual: report::finite(history.true_relative_residual),
-        rounding: report::finite(history.rounding),
-        field_residuals: done.fields.iter().map(|r| report::finite(*r)).collect(),
-        seconds: report::Seconds {
-            load: done.load,
-            setup: solution.setup_seconds,
-            setup_parts: report::parts(&solution.setup_parts),
-            total: solution.setup_seconds + solution.solve_seconds,
-            // A GPU's vectors travel while other work goes on: nobody keeps time of it.
-            transfer: (device.kind == "cpu" && device.ranks == 1).then_some(0.0),
-            product: phases.map(|p| p.product),
-            communication: if device.ranks == 1 { Some(0.0) } else { phases.map(|p| p.communication) },
-            orthogonalization: phases.map(|p| p.orthogonalization),
-            preconditioner: phases.map(|p| p.preconditioner),
-        },
-        bytes_per_iteration: solution.bytes_per_iteration.round() as u64,
-        bandwidth_fraction: fraction.and_then(report::finite),
-        events,
-    }
+    files::check_apart(&inputs, &targets)?;
+    args.plot.iter().try_for_each(|path| output::check_picture("--plot", path))?;
+    args.picture.iter().try_for_each(|path| output::check_picture("--picture", path))?;
+    args.vtu.iter().try_for_each(|path| output::check_vtu("--vtu", path))
 }

@@ -1,10 +1,12 @@
 //! What a person reads on stdout when the command has solved a system.
 
 use crate::options::Ordering;
-use crate::solve::Finished;
+use crate::report::Choice;
+use crate::solve::{Finished, Solved};
 use crate::system::{Operator, System};
-use crate::words;
-use krylith::text::{count, plural, seconds};
+use crate::{term, words};
+use krylith::solver::Solution;
+use krylith::text::{bytes, count, plural, seconds};
 
 /// The name on the command line.
 pub fn ordering(ordering: Ordering) -> &'static str {
@@ -49,30 +51,57 @@ pub fn describe(system: &System) -> Vec<String> {
     lines
 }
 
-/// The whole text.
-pub fn text(done: &Finished, wrote: &[String]) -> String {
-    let Finished { system, options, solution, .. } = done;
+/// What a system is called in a picture's title and in errors.
+pub fn label(done: &Finished) -> String {
+    match (done.wanted, done.solved.iter().position(|s| !s.solution.converged())) {
+        (1, _) => done.system.label.clone(),
+        (k, Some(c)) => format!("{}, right-hand side {} of {k}", done.system.label, c + 1),
+        (k, None) => format!("{}, the first of {k} right-hand sides", done.system.label),
+    }
+}
+
+/// Right-hand sides that are told one by one.
+const SHOWN: usize = 12;
+
+/// The whole text; `lost` if x goes nowhere.
+pub fn text(done: &Finished, wrote: &[String], verbose: u8, lost: bool) -> String {
+    let Finished { system, options, .. } = done;
+    let Solved { solution, fields } = done.shown();
     let history = &solution.history;
     let mut lines = describe(system);
     lines.push(format!(
-        "right-hand side: {}{}",
+        "right-hand side: {}{}{}",
         done.rhs,
+        if done.wanted > 1 { format!(", {} of them", count(done.wanted)) } else { String::new() },
         if history.rhs_norm == 0.0 { "; it is zero, and so is x" } else { "" }
     ));
     let mut rows = vec![
         ("system", lines),
         ("device", vec![words::device(solution)]),
         ("method", words::manner(solution, options)),
-        ("outcome", vec![words::outcome(solution)]),
     ];
-    let mut lines = vec![words::residual(solution)];
-    if done.fields.len() > 1 {
-        let fields: Vec<String> =
-            done.fields.iter().enumerate().map(|(c, r)| format!("{c}: {r:.2e}")).collect();
-        lines.push(format!("by field  {}", fields.join("  ")));
+    if verbose > 0 {
+        rows.push(("chosen", chosen(done)));
+        rows.push(("events", events(solution)));
     }
-    rows.push(("residual", lines));
+    if done.wanted > 1 {
+        rows.push(("outcome", each(done)));
+    } else {
+        rows.push(("outcome", vec![words::outcome(solution)]));
+        let mut lines = vec![words::residual(solution)];
+        if fields.len() > 1 {
+            let fields: Vec<String> =
+                fields.iter().enumerate().map(|(c, r)| format!("{c}: {r:.2e}")).collect();
+            lines.push(format!("by field  {}", fields.join("  ")));
+        }
+        rows.push(("residual", lines));
+    }
     let mut lines = words::time(solution, &format!("loaded in {}", seconds(done.load)));
+    if done.wanted > 1 {
+        let all: f64 = done.solved.iter().map(|s| s.solution.setup_seconds + s.solution.solve_seconds).sum();
+        let of = plural(done.solved.len(), "right-hand side");
+        lines.insert(0, format!("{} for {of} with one set-up; of one:", seconds(all)));
+    }
     if let Some(b) = done.bandwidth.filter(|_| history.iterations > 0) {
         let moved = solution.bytes_per_iteration * words::rate(solution);
         lines.push(format!(
@@ -83,8 +112,114 @@ pub fn text(done: &Finished, wrote: &[String]) -> String {
         ));
     }
     rows.push(("time", lines));
+    if verbose > 1 {
+        rows.push(("set-up", set_up(solution)));
+        rows.push(("machine", machine(solution)));
+    }
     if !wrote.is_empty() {
         rows.push(("wrote", wrote.to_vec()));
     }
-    words::table(&rows)
+    let converged = done.solved.len() == done.wanted && done.solved.iter().all(|s| s.solution.converged());
+    let columns = term::columns();
+    let mut text = term::table(&rows, columns, |label| match (label, converged) {
+        ("outcome", true) => term::GOOD,
+        ("outcome", false) => term::BAD,
+        _ => term::PLAIN,
+    });
+    if lost {
+        let hint = "x is not written: --out x.npy keeps it, --vtu x.vtu shows it in ParaView";
+        let hint = if system.coordinates.is_some() { hint } else { "x is not written: --out x.npy keeps it" };
+        for line in term::wrap(hint, columns.unwrap_or(usize::MAX)) {
+            text += &(term::styled(term::DIM, &line) + "\n");
+        }
+    }
+    text
+}
+
+/// A line for each right-hand side, as far as they can be told.
+fn each(done: &Finished) -> Vec<String> {
+    let told = done.solved.iter().enumerate().take(SHOWN).map(|(c, s)| {
+        let residual = s.solution.history.true_relative_residual;
+        format!("{}: {}, residual {residual:.2e}", c + 1, words::outcome(&s.solution))
+    });
+    let mut lines: Vec<String> = told.collect();
+    let rest = done.solved.get(SHOWN..).unwrap_or_default();
+    if !rest.is_empty() {
+        let converged = rest.iter().filter(|s| s.solution.converged()).count();
+        lines.push(format!("… and {} more, {} of them converged", count(rest.len()), count(converged)));
+    }
+    if done.solved.len() < done.wanted {
+        lines.push(format!("{} not begun", plural(done.wanted - done.solved.len(), "right-hand side")));
+    }
+    lines
+}
+
+/// What was left open, and what was taken.
+fn chosen(done: &Finished) -> Vec<String> {
+    let mut all = crate::report::automatic(&done.shown().solution, &done.given);
+    let system = &done.system;
+    if system.block_detected {
+        let reason = Some(system.block_reason.clone());
+        all.insert(0, crate::report::choice("block", system.order.block.to_string(), reason));
+    }
+    choices(&all)
+}
+
+/// Choices in lines.
+pub fn choices(all: &[Choice]) -> Vec<String> {
+    let line = |c: &Choice| {
+        let reason = c.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("{} {}{reason}", c.option, c.taken)
+    };
+    all.iter().map(line).collect()
+}
+
+/// Everything that happened, in order.
+fn events(solution: &Solution) -> Vec<String> {
+    let line = |e: &krylith::solver::Event| match e.iteration {
+        Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
+        None => format!("{}: {}", e.kind.name(), e.detail),
+    };
+    let lines: Vec<String> = solution.events.iter().map(line).collect();
+    if lines.is_empty() { vec!["none".into()] } else { lines }
+}
+
+/// Every part of the set-up.
+pub fn set_up(solution: &Solution) -> Vec<String> {
+    let (parts, whole) = (&solution.setup_parts, solution.setup_parts.total());
+    let part = |(part, t): (krylith::solver::SetupPart, f64)| {
+        let share = if whole > 0.0 { 100.0 * t / whole } else { 0.0 };
+        format!("{:<11} {:>9}  {share:3.0} %", part.name(), seconds(t))
+    };
+    parts.iter().map(part).collect()
+}
+
+/// The devices, what they hold, and what drives them.
+pub fn machine(solution: &Solution) -> Vec<String> {
+    let device = &solution.device;
+    let mut lines = device.names.clone();
+    let cores = krylith::solver::host::cores();
+    lines.push(match device.kind {
+        "cpu" => format!(
+            "{} of {}, {}",
+            plural(device.threads, "thread"),
+            plural(cores, "core"),
+            krylith::solver::host::simd()
+        ),
+        _ => format!("{} beside it", plural(device.threads, "host thread")),
+    });
+    if let Some(held) = solution.device_memory {
+        lines.push(format!("{} held at most", bytes(held)));
+    }
+    if solution.bytes_per_iteration > 0.0 {
+        lines.push(format!("{} an iteration", bytes(solution.bytes_per_iteration as u64)));
+    }
+    let versions = crate::report::provenance::versions(device.kind == "cuda");
+    let named = [("driver", versions.driver), ("CUDA", versions.cuda), ("NVRTC", versions.nvrtc)];
+    let named: Vec<String> =
+        named.into_iter().filter_map(|(name, version)| Some(format!("{name} {}", version?))).collect();
+    if !named.is_empty() {
+        lines.push(named.join(", "));
+    }
+    lines
 }

@@ -4,8 +4,9 @@ use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
 use krylith::comm::{Communicator, Solo};
 use krylith::io::parts::{SuitedBlock, suited_block};
-use krylith::io::{self, Array, Matrix, SystemMatrix};
+use krylith::io::{self, Array, Defaults, Matrix, SystemMatrix};
 use krylith::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
+use krylith::names::{did_you_mean, same};
 use krylith::operator::Terms;
 use krylith::partition::LocalSubdomains;
 use krylith::text::count;
@@ -126,8 +127,8 @@ pub struct System {
     pub operator: Operator,
     /// Order of unknowns.
     pub order: Order,
-    /// The system's own right-hand side, in the solver's order.
-    pub own_rhs: Option<Vec<f64>>,
+    /// The system's own right-hand side, or several, in the solver's order.
+    pub own_rhs: Option<Vec<Vec<f64>>>,
     /// Where each node lies, if that is known.
     pub coordinates: Option<Vec<[f64; 3]>>,
     /// Nodes in x, y and z where they stand on a grid, numbered with x fastest.
@@ -196,7 +197,7 @@ impl System {
     }
 
     /// Nodes that this process holds.
-    fn own_nodes(&self) -> usize {
+    pub fn own_nodes(&self) -> usize {
         self.share.numbers.as_ref().map_or(self.order.nodes, Vec::len)
     }
 
@@ -227,24 +228,43 @@ impl System {
         self.format == "kronecker"
     }
 
-    /// The right-hand side and what to call it.
+    /// The right-hand sides, most often one, and what to call them.
     ///
     /// # Errors
     /// A file that cannot be read or does not fit.
-    pub fn right_hand_side(&mut self, wanted: Option<&Rhs>) -> Result<(Vec<f64>, String)> {
+    pub fn right_hand_side(&mut self, wanted: Option<&Rhs>) -> Result<(Vec<Vec<f64>>, String)> {
         let order = self.order;
-        match (wanted, self.own_rhs.take()) {
-            (None, Some(own)) => Ok((own, "the system's own".into())),
-            (None, None) => Ok((vec![1.0; self.own_len()], "ones (the system has none of its own)".into())),
-            (Some(Rhs::Ones), _) => Ok((vec![1.0; self.own_len()], "ones".into())),
+        let all = |value: f64| vec![vec![value; self.own_len()]];
+        Ok(match (wanted, &self.own_rhs) {
+            (None, Some(_)) => (self.own_rhs.take().unwrap_or_default(), "the system's own".into()),
+            (None, None) => (all(1.0), "ones (the system has none of its own)".into()),
+            (Some(Rhs::Ones), _) => (all(1.0), "ones".into()),
+            (Some(Rhs::Zeros), _) => (all(0.0), "zeros".into()),
             (Some(Rhs::Random(seed)), _) => {
                 let whole = order.into_solver(random(*seed, self.len()));
-                Ok((self.own(whole), format!("random, seed {seed}")))
+                (vec![self.own(whole)], format!("random, seed {seed}"))
             }
             (Some(Rhs::File(path)), _) => {
-                Ok((self.vector("the right-hand side", path)?, path.display().to_string()))
+                let columns = self.columns("the right-hand side", path).map_err(|e| no_word(path, e))?;
+                (columns, path.display().to_string())
             }
+        })
+    }
+
+    /// This process's part of each vector in a file, in the solver's order: of one stage shape (N, k) is k vectors.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not fit.
+    pub fn columns(&self, what: &str, path: &Path) -> Result<Vec<Vec<f64>>> {
+        let alone = self.share.numbers.is_none();
+        if !alone && let Ok(one) = self.vector(what, path) {
+            return Ok(vec![one]);
         }
+        let array = io::read_vector(path)?;
+        let columns = array
+            .into_columns(what, self.order.rows(), self.order.stages)
+            .map_err(|e| Failure::from(e).within(&path.display().to_string()))?;
+        Ok(columns.into_iter().map(|values| self.own(self.order.into_solver(values))).collect())
     }
 
     /// This process's part of a vector's file, in the solver's order.
@@ -287,23 +307,50 @@ impl System {
         Ok(vectors)
     }
 
-    /// A whole solution as files show it: the user's numbering, shape (N,) or (N, s).
+    /// Whole solutions as files show them: the user's numbering, shape (N,), (N, s) of stages, or (N, k) of several.
     ///
     /// # Errors
     /// None that can occur for vectors of this system.
-    pub fn user_array(&self, x: Vec<f64>) -> Result<Array> {
-        let x = self.order.into_user(x);
-        let shape =
-            if self.is_kronecker() { vec![self.order.rows(), self.order.stages] } else { vec![x.len()] };
+    pub fn user_array(&self, x: Vec<Vec<f64>>) -> Result<Array> {
+        let mut x: Vec<Vec<f64>> = x.into_iter().map(|x| self.order.into_user(x)).collect();
+        let (n, k) = (self.order.rows(), x.len());
+        if k > 1 {
+            let values = (0..n).flat_map(|row| x.iter().map(move |x| x[row])).collect();
+            return Ok(Array::new(vec![n, k], values)?);
+        }
+        let x = x.pop().unwrap_or_default();
+        let shape = if self.is_kronecker() { vec![n, self.order.stages] } else { vec![x.len()] };
         Ok(Array::new(shape, x)?)
     }
+}
+
+/// How the unknowns of SYSTEM are numbered: as the command line says, or a `system.toml`.
+///
+/// # Errors
+/// A `system.toml` that cannot be read, or names no ordering.
+pub fn ordering(system: &Path, given: Option<Ordering>) -> Result<Option<Ordering>> {
+    let file = Defaults::read(system).map_err(|e| missing(system, e))?.ordering;
+    let file = file.filter(|_| given.is_none()).map(|name| {
+        name.parse().map_err(|e: krylith::Error| {
+            Failure::from(e).within(&format!("{}: `solver.ordering`", system.display()))
+        })
+    });
+    Ok(given.or(file.transpose()?))
+}
+
+/// A right-hand side's file that is not there may be a word spelt wrong.
+fn no_word(path: &Path, mut failure: Failure) -> Failure {
+    if let Some(text) = path.to_str().filter(|text| !text.contains(['/', '.']) && !path.exists()) {
+        failure.message += &did_you_mean("right-hand side", text, &["ones", "zeros", "random"]);
+    }
+    failure
 }
 
 /// What was read or generated, before blocks are chosen.
 struct Source {
     name: String,
     matrix: SystemMatrix,
-    rhs: Option<Vec<f64>>,
+    rhs: Option<Vec<Vec<f64>>>,
     coordinates: Option<Vec<[f64; 3]>>,
     grid: Option<[usize; 3]>,
     hint: Option<(usize, &'static str)>,
@@ -323,7 +370,7 @@ pub fn spec(system: &Path) -> Option<&str> {
 fn names_problem(text: &str) -> bool {
     let name = text.split([':', ',']).next().unwrap_or_default();
     !Path::new(text).exists()
-        && (krylith_problems::catalogue().iter().any(|p| p.name == name)
+        && (krylith_problems::catalogue().iter().any(|p| same(p.name, name))
             || (text.contains(':') && !text.contains(['/', '\\']) && !name.contains('.')))
 }
 
@@ -337,13 +384,16 @@ fn source(system: &Path) -> Result<Source> {
             SystemKind::Kronecker(k) => SystemMatrix::Kronecker(k),
         };
         let solver = Options::default();
-        return Ok(Source { name: spec, matrix, rhs: Some(rhs), coordinates, grid, hint, solver });
+        return Ok(Source { name: spec, matrix, rhs: Some(vec![rhs]), coordinates, grid, hint, solver });
     }
     let (path, name) = (system, system.display().to_string());
     let mut system = io::read_system(path).map_err(|e| missing(path, e))?;
     let rhs = system.rhs.take();
     let rhs = rhs
-        .map(|array| system.unknowns("the right-hand side", array))
+        .map(|array| {
+            let stages = system.operator.stages();
+            array.into_columns("the right-hand side", system.operator.rows() / stages, stages)
+        })
         .transpose()
         .map_err(|e| Failure::from(e).within(&name))?;
     let hint = system.block_hint.map(|b| (b, "the file says so"));
@@ -363,10 +413,12 @@ pub fn missing(system: &Path, error: krylith::Error) -> Failure {
     let not_there = matches!(&error, krylith::Error::Io { path, source }
         if path == system && source.kind() == std::io::ErrorKind::NotFound);
     let mut failure = Failure::from(error);
-    if not_there && system.to_str().is_some_and(|text| !text.contains(['/', '\\', '.'])) {
+    let word = system.to_str().filter(|text| not_there && !text.contains(['/', '\\', '.']));
+    if let Some(text) = word {
         let names: Vec<_> = krylith_problems::catalogue().iter().map(|p| p.name).collect();
+        let hint = did_you_mean("problem", text, &names);
         failure.message +=
-            &format!("; generated problems are {}, written NAME:SIZE[,key=value…]", names.join(", "));
+            &format!("; generated problems are {}, written NAME:SIZE[,key=value…]{hint}", names.join(", "));
     }
     failure
 }
@@ -415,7 +467,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             let l = order.blocks(Matrix::Bsr(l)).map_err(within)?;
             let operator =
                 Operator::Kronecker(KroneckerSum::new(a, coefficients, tau, m, l).map_err(within)?);
-            let own_rhs = rhs.map(|r| order.into_solver(r));
+            let own_rhs = rhs.map(|all| all.into_iter().map(|b| order.into_solver(b)).collect());
             let block_detected = false;
             let block_reason = hint.map_or("M and L have it", |h| h.1).to_string();
             Ok(System {
@@ -455,7 +507,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             }
             let order = Order { block: b, nodes, stages, user };
             let operator = Operator::Matrix(order.blocks(matrix).map_err(within)?);
-            let own_rhs = rhs.map(|r| order.into_solver(r));
+            let own_rhs = rhs.map(|all| all.into_iter().map(|b| order.into_solver(b)).collect());
             Ok(System {
                 label: text.into(),
                 name,

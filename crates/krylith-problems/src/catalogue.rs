@@ -1,5 +1,6 @@
 //! What `krylith problem --help` lists: every problem, its keys, defaults and units.
 
+use krylith::names::{did_you_mean, same};
 use krylith::{Error, Result};
 
 /// A problem that [`generate`](crate::generate) knows.
@@ -215,8 +216,9 @@ pub(crate) fn find(name: &str) -> Result<&'static Problem> {
 
 /// The problem called `name` in a catalogue.
 pub(crate) fn find_in(catalogue: &'static [Problem], name: &str) -> Result<&'static Problem> {
-    catalogue.iter().find(|p| p.name == name).ok_or_else(|| {
+    catalogue.iter().find(|p| same(p.name, name)).ok_or_else(|| {
         let known: Vec<_> = catalogue.iter().map(|p| p.name).collect();
-        Error::invalid(format!("unknown problem `{name}`; the known ones are {}", known.join(", ")))
+        let hint = did_you_mean("problem", name, &known);
+        Error::invalid(format!("unknown problem `{name}`; the known ones are {}{hint}", known.join(", ")))
     })
 }

@@ -1,5 +1,6 @@
 //! `NAME:SIZE[,key=value…]`: the text that names a generated problem.
 
+use krylith::names::{did_you_mean, same};
 use krylith::{Error, Result};
 
 use crate::catalogue::{Problem, find};
@@ -45,7 +46,7 @@ impl Spec {
         let label = if shape == NAME { size.trim().to_string() } else { String::new() };
         let size: Option<Vec<usize>> = match shape {
             NAME => (!label.is_empty()).then(Vec::new),
-            _ => size.split('x').map(|n| n.trim().parse().ok()).collect(),
+            _ => size.split(['x', 'X']).map(|n| n.trim().parse().ok()).collect(),
         };
         let size = size
             .filter(|size| shape == NAME || size.len() == shape.split('x').count())
@@ -57,16 +58,17 @@ impl Spec {
         let mut values: Vec<_> = problem.keys.iter().map(|key| (key.name, key.default.to_string())).collect();
         let mut given = vec![false; values.len()];
         for part in parts {
-            let switch = |key: &str| problem.keys.iter().any(|k| k.name == key && k.default == "false");
+            let switch = |key: &str| problem.keys.iter().any(|k| same(k.name, key) && k.default == "false");
             let Some((key, value)) =
                 part.split_once('=').or_else(|| switch(part.trim()).then_some((part, "true")))
             else {
                 return Err(wrong(format!("`{part}` is not key=value")));
             };
             let (key, value) = (key.trim(), value.trim());
-            let Some(at) = values.iter().position(|(known, _)| *known == key) else {
+            let Some(at) = values.iter().position(|(known, _)| same(known, key)) else {
                 let known: Vec<_> = problem.keys.iter().map(|key| key.name).collect();
-                return Err(wrong(format!("unknown key `{key}`; {name} knows {}", known.join(", "))));
+                let (all, hint) = (known.join(", "), did_you_mean("key", key, &known));
+                return Err(wrong(format!("unknown key `{key}`; {name} knows {all}{hint}")));
             };
             if std::mem::replace(&mut given[at], true) {
                 return Err(wrong(format!("`{key}` is given twice")));
@@ -136,7 +138,7 @@ impl Spec {
     /// One of `known`, by its place.
     pub fn choice(&self, key: &str, known: &[&str]) -> Result<usize> {
         let text = self.text(key);
-        known.iter().position(|k| *k == text).ok_or_else(|| self.bad(key, &known.join(" or ")))
+        known.iter().position(|k| same(k, text)).ok_or_else(|| self.bad(key, &known.join(" or ")))
     }
 
     /// Replaces a default that depends on the rest, for [`full`](Self::full).

@@ -113,7 +113,7 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// Not enough memory on the host or a device.
-    #[error("{what} needs {needed} bytes and {free} are free on {place}; {remedy}")]
+    #[error("{what} needs {} and {} are free on {place}; {remedy}", crate::text::bytes(*needed), crate::text::bytes(*free))]
     Memory {
         /// What was to be allocated.
         what: String,

@@ -246,6 +246,7 @@ pub mod matching;
 pub mod matrix;
 pub mod memory;
 pub mod method;
+pub mod names;
 pub mod newton;
 pub mod operator;
 pub mod partition;

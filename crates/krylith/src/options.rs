@@ -6,6 +6,7 @@
 use crate::matching::MatchingChoice;
 use crate::method::cbcg::MOST_STEPS;
 use crate::method::{CbcgBasis, CgForm, MethodName, MethodSpec, Orthogonalization, Reductions};
+pub(crate) use crate::names::{named, unknown};
 use crate::operator::Format;
 use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
@@ -131,7 +132,7 @@ impl FromStr for DeviceSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let (name, list) = text.split_once(':').map_or((text, None), |(n, l)| (n, Some(l)));
-        match (name, list) {
+        match (name.to_ascii_lowercase().as_str(), list) {
             ("auto", None) => Ok(DeviceSpec::Auto),
             ("cpu", None) => Ok(DeviceSpec::Cpu),
             ("cuda", None) => Ok(DeviceSpec::Cuda(Vec::new())),
@@ -188,22 +189,6 @@ impl Display for Store {
     }
 }
 
-/// Refuses a name and lists the known ones.
-pub(crate) fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Result<T> {
-    Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {}", known.join(", "))))
-}
-
-/// The one of `all` that has this name.
-pub(crate) fn named<T: Copy>(
-    what: &str,
-    text: &str,
-    all: &[T],
-    name: impl Fn(T) -> &'static str,
-) -> Result<T> {
-    let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
-    names.iter().position(|known| *known == text).map_or_else(|| unknown(what, text, &names), |i| Ok(all[i]))
-}
-
 /// A whole number between bounds.
 ///
 /// # Errors
@@ -251,11 +236,12 @@ fn seconds(text: &str) -> Result<f64> {
 }
 
 fn yes_or_no(text: &str) -> Result<bool> {
-    text.parse().map_err(|_| Error::invalid("expected true or false"))
+    let plain = text.to_ascii_lowercase();
+    plain.parse().map_err(|_| Error::invalid("expected true or false"))
 }
 
 /// The keys of the text form.
-const KEYS: [&str; 21] = [
+pub(crate) const KEYS: [&str; 21] = [
     "method=NAME[:key=value,…]",
     "restart",
     "orthogonalization",
@@ -461,7 +447,8 @@ impl Options {
 
     /// One `key=value` of the text form.
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
+        let plain = key.to_ascii_lowercase().replace('-', "_");
+        match plain.as_str() {
             "method" => {
                 let (name, options) = value.split_once(':').map_or((value, ""), |(n, o)| (n, o));
                 self.method = Some(name.parse()?);
@@ -469,7 +456,7 @@ impl Options {
                     let (key, value) = pair
                         .split_once('=')
                         .ok_or_else(|| Error::invalid(format!("`{pair}` in `{value}` is not key=value")))?;
-                    match key {
+                    match key.to_ascii_lowercase().as_str() {
                         "restart" | "orthogonalization" | "reductions" | "form" | "s" | "basis" => {
                             self.set(key, value)?
                         }
@@ -489,8 +476,8 @@ impl Options {
             "precond" => self.precond = Some(value.parse()?),
             "rtol" => self.rtol = Some(tolerance(value)?),
             "atol" => self.atol = Some(tolerance(value)?),
-            "max_iters" | "max-iters" => self.max_iters = Some(whole_number(value, 0, MOST_ITERATIONS)?),
-            "time_limit" | "time-limit" => self.time_limit = Some(seconds(value)?),
+            "max_iters" => self.max_iters = Some(whole_number(value, 0, MOST_ITERATIONS)?),
+            "time_limit" => self.time_limit = Some(seconds(value)?),
             "store" => self.store = Some(value.parse()?),
             "format" => self.format = Some(value.parse()?),
             "device" => self.device = Some(value.parse()?),
@@ -499,7 +486,7 @@ impl Options {
             "equilibrate" => self.equilibrate = Some(yes_or_no(value)?),
             "matching" => self.matching = Some(value.parse()?),
             "partition" => self.partition = Some(value.parse()?),
-            "memory_limit" | "memory-limit" => self.memory_limit = Some(bytes(value)?),
+            "memory_limit" => self.memory_limit = Some(bytes(value)?),
             _ => unknown("option", key, &KEYS)?,
         }
         Ok(())
@@ -521,7 +508,7 @@ impl FromStr for Options {
         }
         let mut options = Options::default();
         for (i, (key, value)) in pairs.iter().enumerate() {
-            if pairs[..i].iter().any(|other| other.0 == *key) {
+            if pairs[..i].iter().any(|other| crate::names::same(other.0, key)) {
                 return Err(Error::invalid(format!("`{key}` is given twice")));
             }
             options.set(key, value).map_err(|e| Error::invalid(format!("{key}={value}: {e}")))?;

@@ -1,16 +1,19 @@
 //! The command line: names, help texts and defaults.
 
+mod hints;
 mod model;
 mod newton;
 mod solve;
+mod spy;
 
 pub use model::ModelArgs;
 pub use newton::NewtonArgs;
 pub use solve::SolveArgs;
+pub use spy::SpyArgs;
 
 use crate::failure::{DONE, Result};
 use crate::options::{self, Ordering};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use krylith::partition::PartitionSpec;
 use krylith::{DeviceSpec, Options, Store};
 use std::ffi::OsString;
@@ -55,6 +58,14 @@ pub enum Command {
     Model(Box<ModelArgs>),
     /// Show this machine as Krylith sees it; with SYSTEM also what is worth knowing before a solve
     Info(InfoArgs),
+    /// Draw the pattern of a matrix: its blocks, and how ranks would share it
+    #[command(after_help = spy::EXAMPLES)]
+    Spy(SpyArgs),
+    /// Print what completes the words of this command in a shell
+    #[command(after_help = COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Print the manual as a page of man: krylith man | man -l -
+    Man(ManArgs),
 }
 
 /// `krylith bench`: words of another program.
@@ -103,17 +114,42 @@ impl MachineArgs {
     }
 }
 
+const COMPLETIONS: &str = "\
+Where they go:
+  krylith completions bash > ~/.local/share/bash-completion/completions/krylith
+  krylith completions zsh > ~/.zfunc/_krylith          (a folder of $fpath)
+  krylith completions fish > ~/.config/fish/completions/krylith.fish";
+
+/// `krylith completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL", ignore_case = true)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `krylith man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The subcommand that the page is about [default: the whole command]
+    #[arg(value_name = "COMMAND")]
+    pub page: Option<String>,
+    /// Writes the pages of all of them into a folder, which is made if it is missing [default: none]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "page")]
+    pub out: Option<PathBuf>,
+}
+
 /// `krylith problem`.
 #[derive(Debug, Args)]
 pub struct ProblemArgs {
-    /// The problem: NAME:SIZE[,key=value…], see below
+    /// The problem: NAME:SIZE[,key=value…], see below; without one all are listed
     #[arg(value_name = "SPEC")]
-    pub spec: String,
+    pub spec: Option<String>,
     /// Folder to write to; it is made if it is missing, and files of the same names are replaced
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "spec")]
+    pub out: Option<PathBuf>,
     /// Format of the matrices: petsc (binary, compact) or mtx (Matrix Market text, readable everywhere); both are exact
-    #[arg(long, value_name = "petsc|mtx", default_value = "petsc")]
+    #[arg(long, value_name = "petsc|mtx", default_value = "petsc", ignore_case = true)]
     pub format: MatrixFormat,
 }
 
@@ -143,9 +179,16 @@ pub struct InfoArgs {
     pub ranks: Option<usize>,
 }
 
-fn command() -> clap::Command {
+/// Columns below which an option and its meaning do not stand side by side.
+const NARROW: usize = 90;
+
+/// The whole command line, with lists of problems.
+pub fn command() -> clap::Command {
     let problems = |of| crate::problem::catalogue(of);
+    // Two columns want room; the manual has it in its own way.
+    let narrow = crate::term::columns().is_some_and(|columns| columns < NARROW);
     Cli::command()
+        .mut_subcommands(|c| c.next_line_help(narrow))
         .mut_subcommand("problem", |c| {
             c.after_help(problems(krylith_problems::catalogue()) + crate::problem::NEXT)
         })
@@ -155,9 +198,12 @@ fn command() -> clap::Command {
 }
 
 /// Reads the command line; help, version and usage errors are printed here and leave their exit code.
-pub fn parse(words: impl IntoIterator<Item = OsString>) -> std::result::Result<Cli, u8> {
-    let parsed = command().try_get_matches_from(words).and_then(|m| Cli::from_arg_matches(&m));
+pub fn parse(mut words: Vec<OsString>) -> std::result::Result<Cli, u8> {
+    let command = command();
+    hints::any_case(&mut words, &command);
+    let parsed = command.clone().try_get_matches_from(&words).and_then(|found| Cli::from_arg_matches(&found));
     parsed.map_err(|e| {
+        let e = hints::with_hint(e, &words, &command);
         crate::output::printed(e.print());
         e.exit_code() as u8
     })

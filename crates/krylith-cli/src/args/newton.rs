@@ -2,7 +2,7 @@
 
 use super::MachineArgs;
 use crate::options;
-use clap::Args;
+use clap::{Args, ValueHint};
 use krylith::Options;
 use krylith::method::MethodName;
 use krylith::newton::Forcing;
@@ -24,9 +24,9 @@ Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
 /// `krylith newton`.
 #[derive(Debug, Args)]
 pub struct NewtonArgs {
-    /// The problem: NAME:SIZE[,key=value…], see below
+    /// The problem: NAME:SIZE[,key=value…], see below; without one all are listed
     #[arg(value_name = "PROBLEM")]
-    pub problem: String,
+    pub problem: Option<String>,
 
     /// Relative tolerance: stop when ‖F(x)‖ ≤ rtol·‖F(x₀)‖
     #[arg(long, value_name = "TOL", value_parser = tolerance, default_value = "1e-8", allow_negative_numbers = true, help_heading = "Newton")]
@@ -62,21 +62,24 @@ pub struct NewtonArgs {
     #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "Linear solves")]
     pub max_iters: Option<usize>,
 
-    /// Write x as a NumPy array of shape (nodes, components) [default: x is not written]
-    #[arg(long, value_name = "x.npy", help_heading = "Output")]
+    /// Write x as a NumPy array of shape (nodes, components); - is standard output [default: x is not written]
+    #[arg(long, value_name = "x.npy|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Write what was done as JSON: every step, linear iterations, times [default: none]
-    #[arg(long, value_name = "r.json", help_heading = "Output")]
+    /// Write what was done as JSON: every step, linear iterations, times; - is standard output [default: none]
+    #[arg(long, value_name = "r.json|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Draw ‖F‖ and the linear iterations of each step [default: none]
-    #[arg(long, value_name = "r.svg", help_heading = "Output")]
+    /// Draw ‖F‖ and the linear iterations of each step, as SVG or PNG by the name's ending [default: none]
+    #[arg(long, value_name = "r.svg|r.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub plot: Option<PathBuf>,
     /// Write the solution for ParaView; of a problem with time steps one file each, NAME-1.vtu, NAME-2.vtu, … [default: none]
-    #[arg(long, value_name = "x.vtu", help_heading = "Output")]
+    #[arg(long, value_name = "x.vtu", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub vtu: Option<PathBuf>,
-    /// Draw the solution in colours [default: none]
-    #[arg(long, value_name = "x.svg", help_heading = "Output")]
+    /// Draw the solution in colours, as SVG or PNG by the name's ending [default: none]
+    #[arg(long, value_name = "x.svg|x.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub picture: Option<PathBuf>,
+    /// Say more: -v what was chosen, -vv the parts of the last linear set-up and the devices too [default: off]
+    #[arg(long, short, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: u8,
     /// Print errors and nothing else [default: off]
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,

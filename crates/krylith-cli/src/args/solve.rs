@@ -2,7 +2,7 @@
 
 use super::MachineArgs;
 use crate::options::{self, NearNull, Null, Ordering, Rhs};
-use clap::Args;
+use clap::{Args, ValueHint};
 use krylith::Options;
 use krylith::matching::MatchingChoice;
 use krylith::method::{CgForm, Orthogonalization, Reductions};
@@ -20,7 +20,7 @@ Examples:
   krylith solve stokes:16x16x16,scheme=radau-iia-2,tau=0.125
 
 The solve stops when ‖b − A x‖ ≤ max(rtol·‖b‖, atol), in the 2-norm of the system as given.
-A system.toml may hold defaults for these options in its section [solver].
+A system.toml may hold defaults for these options in its section [solver], outputs included.
 
 Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
             2 usage, input or output file · 3 memory, driver or device ·
@@ -35,11 +35,12 @@ pub struct SolveArgs {
     #[arg(value_name = "SYSTEM")]
     pub system: PathBuf,
 
-    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, or random[:SEED] in (−1, 1), seed 0
-    /// where none is given [default: the system's own, else ones]
-    #[arg(long, value_name = "FILE|ones|random[:SEED]", value_parser = options::file_or_word::<Rhs>(), help_heading = "System")]
+    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, zeros, or random[:SEED] in (−1, 1), seed 0
+    /// where none is given; shape (N, k) is k right-hand sides, solved one after the other with one set-up [default: the
+    /// system's own, else ones]
+    #[arg(long, value_name = "FILE|ones|zeros|random[:SEED]", value_parser = options::file_or_word::<Rhs>(), help_heading = "System")]
     pub rhs: Option<Rhs>,
-    /// First guess, of the same shape as b [default: zeros]
+    /// First guess, of the same shape as b, or one for all of several [default: zeros]
     #[arg(long, value_name = "FILE", help_heading = "System")]
     pub x0: Option<PathBuf>,
     /// Unknowns of one node, 1 to 8: rows are taken B at a time [default: what the file says, else the largest that
@@ -120,19 +121,25 @@ pub struct SolveArgs {
     #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "When to stop")]
     pub max_iters: Option<usize>,
 
-    /// Write x as a NumPy array: shape (N,), or (N, stages) for a Kronecker system, column k being stage k [default:
-    /// x is not written]
-    #[arg(long, value_name = "x.npy", help_heading = "Output")]
+    /// Write x as a NumPy array: shape (N,), (N, stages) for a Kronecker system, column k being stage k, or (N, k) for k
+    /// right-hand sides; - is standard output [default: x is not written]
+    #[arg(long, value_name = "x.npy|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Write what was done as JSON: choices, outcome, every residual, times [default: none]
-    #[arg(long, value_name = "r.json", help_heading = "Output")]
+    /// Write what was done as JSON: choices, outcome, every residual, times; - is standard output [default: none]
+    #[arg(long, value_name = "r.json|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Draw the residuals as a picture that any browser shows [default: none]
-    #[arg(long, value_name = "r.svg", help_heading = "Output")]
+    /// Draw the residuals, as SVG or PNG by the name's ending [default: none]
+    #[arg(long, value_name = "r.svg|r.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub plot: Option<PathBuf>,
     /// Draw the solution of a generated problem in colours, a section through its grid [default: none]
-    #[arg(long, value_name = "u.png", help_heading = "Output")]
+    #[arg(long, value_name = "u.svg|u.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub picture: Option<PathBuf>,
+    /// Write x for ParaView, on the mesh of a generated problem or at the `coordinates` of a system.toml [default: none]
+    #[arg(long, value_name = "x.vtu", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    pub vtu: Option<PathBuf>,
+    /// Say more: -v what happened and what was chosen, -vv the parts of the set-up and the devices too [default: off]
+    #[arg(long, short, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: u8,
     /// Print errors and nothing else [default: off]
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,

@@ -1,19 +1,19 @@
 //! `krylith newton`: a nonlinear problem, its time steps and continuation, a report, pictures and an exit code.
 
 mod plot;
-mod report;
+pub(crate) mod report;
 mod watch;
 
 use crate::args::NewtonArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::output::{self, check_target};
-use crate::{files, interrupt, picture, words};
-use krylith::DeviceSpec;
+use crate::{files, interrupt, picture, summary, term};
 use krylith::io::{self, Array, vtu};
 use krylith::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
 use krylith::solver::{Solution, check_gpus, open_ahead};
 use krylith::text::{count, plural, seconds};
-use krylith_problems::nonlinear::{Cells, Field, NonlinearProblem, by_text};
+use krylith::{DeviceSpec, Options};
+use krylith_problems::nonlinear::{Cells, Field, NonlinearProblem, by_text, catalogue};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use watch::Watch;
@@ -40,6 +40,8 @@ pub struct Finished {
     pub sizes: (usize, usize, usize),
     /// Newton's options.
     pub options: NewtonOptions,
+    /// What was said of linear solves.
+    pub given: Options,
     /// Everything that was solved, in order.
     pub runs: Vec<Run>,
     /// How the last run ended.
@@ -59,9 +61,17 @@ pub struct Finished {
 /// # Errors
 /// Whatever keeps the solve from starting or its files from being written; non-convergence is an exit code.
 pub fn newton(args: NewtonArgs) -> Result<u8> {
+    let Some(named) = &args.problem else {
+        output::print(&crate::problem::catalogue(catalogue()));
+        return Ok(DONE);
+    };
     interrupt::watch()?;
     check_targets(&args)?;
-    let linear = crate::options::settle(&args.linear(), &krylith::Options::default(), "")?;
+    if [&args.out, &args.report].into_iter().flatten().any(|path| output::is_stdout(path)) {
+        output::leave_stdout();
+    }
+    let given = args.linear();
+    let linear = crate::options::settle(&given, &Options::default(), "")?;
     let _opening = match &linear.device {
         Some(DeviceSpec::Cuda(list)) => {
             check_gpus(list).map_err(|e| Failure::machine(format!("--device {e}")))?;
@@ -70,7 +80,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
         _ => None,
     };
     let loading = Instant::now();
-    let mut problem = by_text(&args.problem)?;
+    let mut problem = by_text(named)?;
     let parameter = problem.parameter().map(|p| p.0);
     if !args.continuation.is_empty() && parameter.is_none() {
         let message = format!("--continuation: {} has no parameter that it could change", problem.spec());
@@ -120,6 +130,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
         parameter,
         sizes: (pattern.rows(), pattern.block(), pattern.blocks()),
         options,
+        given,
         runs,
         outcome,
         figures: problem.figures(&x),
@@ -163,6 +174,7 @@ fn conclude(
 ) -> Result<u8> {
     let mut trouble: Vec<Failure> = trouble.into_iter().collect();
     let mut keep = |path: &Path, what: &str, result: Result<()>| match result {
+        Ok(()) if output::is_stdout(path) => wrote.push(format!("stdout ({what})")),
         Ok(()) => wrote.push(format!("{} ({what})", path.display())),
         Err(failure) => trouble.push(failure),
     };
@@ -186,11 +198,12 @@ fn conclude(
     }
     if let Some(path) = &args.out {
         let shape = vec![x.len() / done.sizes.1, done.sizes.1];
-        let written = Array::new(shape, x).and_then(|array| io::numpy::write(path, &array));
+        let written = Array::new(shape, x)
+            .and_then(|array| output::write(path, |out| io::numpy::write_to(out, &array)));
         keep(path, "x", written.map_err(Failure::from));
     }
     if !args.quiet {
-        output::print(&text(&done, &wrote));
+        output::print(&text(&done, &wrote, args.verbose));
     }
     let code = match done.outcome {
         NewtonOutcome::Converged => DONE,
@@ -243,7 +256,10 @@ fn check_targets(args: &NewtonArgs) -> Result<()> {
     let targets: Vec<files::Named> =
         targets.into_iter().filter_map(|(option, path)| Some((option, path.clone()?))).collect();
     targets.iter().try_for_each(|(option, path)| check_target(option, path))?;
-    files::check_apart(&[], &targets)
+    files::check_apart(&[], &targets)?;
+    args.plot.iter().try_for_each(|path| output::check_picture("--plot", path))?;
+    args.picture.iter().try_for_each(|path| output::check_picture("--picture", path))?;
+    args.vtu.iter().try_for_each(|path| output::check_vtu("--vtu", path))
 }
 
 /// `Re 400: converged after 5 steps`, of the last run.
@@ -278,10 +294,10 @@ fn verdict(done: &Finished) -> String {
 }
 
 /// What a person reads on stdout.
-fn text(done: &Finished, wrote: &[String]) -> String {
+fn text(done: &Finished, wrote: &[String], verbose: u8) -> String {
     let (unknowns, block, blocks) = done.sizes;
     let mut steps = Vec::new();
-    let head = "step        ‖F‖   damping   linear: tolerance  iterations      time";
+    let head = "step      ‖F‖ damping tolerance iterations    time";
     for run in &done.runs {
         let report = &run.report;
         let name = match (run.time, run.parameter, done.parameter) {
@@ -295,7 +311,7 @@ fn text(done: &Finished, wrote: &[String]) -> String {
         steps.push(head.into());
         for step in &report.steps {
             steps.push(format!(
-                "{:4}   {:.2e}   {:7.3}   {:>17.1e}  {:>10}  {:>8}",
+                "{:4} {:>8.2e} {:7.3} {:>9.1e} {:>10} {:>7}",
                 step.number,
                 step.after,
                 step.damping,
@@ -352,8 +368,20 @@ fn text(done: &Finished, wrote: &[String]) -> String {
             seconds(done.load)
         )],
     ));
+    if let Some(linear) = done.linear.as_ref().filter(|_| verbose > 0) {
+        rows.push(("chosen", summary::choices(&crate::report::automatic(linear, &done.given))));
+        if verbose > 1 {
+            rows.push(("set-up", summary::set_up(linear)));
+            rows.push(("machine", summary::machine(linear)));
+        }
+    }
     if !wrote.is_empty() {
         rows.push(("wrote", wrote.to_vec()));
     }
-    words::table(&rows)
+    let converged = done.outcome == NewtonOutcome::Converged;
+    term::table(&rows, term::columns(), |label| match (label, converged) {
+        ("outcome", true) => term::GOOD,
+        ("outcome", false) => term::BAD,
+        _ => term::PLAIN,
+    })
 }

@@ -78,6 +78,28 @@ impl Array {
         }
     }
 
+    /// The same of several vectors, one a column: of one stage shape (rows, k) is k vectors, each in the solver's order. All other
+    /// shapes are one vector, as [`into_unknowns`](Self::into_unknowns) takes it.
+    ///
+    /// # Errors
+    /// Those of `into_unknowns`.
+    ///
+    /// ```
+    /// use krylith::io::Array;
+    /// let b = Array::new(vec![2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+    /// assert_eq!(b.clone().into_columns("b", 2, 1)?, [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]);
+    /// assert_eq!(b.into_columns("b", 2, 3)?.len(), 1); // three stages of one vector
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn into_columns(self, what: &str, rows: usize, stages: usize) -> Result<Vec<Vec<f64>>> {
+        match self.shape[..] {
+            [n, k] if stages == 1 && n == rows && k > 1 => {
+                Ok((0..k).map(|c| self.values.iter().skip(c).step_by(k).copied().collect()).collect())
+            }
+            _ => Ok(vec![self.into_unknowns(what, rows, stages)?]),
+        }
+    }
+
     /// The solver's unknowns as files show them: shape (rows, stages), column k being stage k; flat for one stage.
     ///
     /// # Errors
@@ -128,7 +150,7 @@ pub(super) fn points_columns(shape: &[usize]) -> Result<usize> {
 /// The error for an array that is none of a system's unknowns.
 pub(super) fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize) -> Error {
     let expected = if stages == 1 {
-        format!("{rows} numbers")
+        format!("{rows} numbers, or shape ({rows}, k) where k vectors are taken")
     } else {
         let total = rows.saturating_mul(stages);
         format!("shape ({rows}, {stages}), or {total} numbers flat, stage after stage")

@@ -21,6 +21,7 @@ mod array;
 pub mod atomic;
 mod columns;
 mod coordinate;
+mod defaults;
 pub mod harwell_boeing;
 pub mod matlab;
 pub mod matrix_market;
@@ -36,6 +37,7 @@ pub mod vtu;
 use std::path::Path;
 
 pub use array::{Array, from_stage_by_stage, to_stage_by_stage};
+pub use defaults::Defaults;
 pub use system::{System, SystemMatrix, read_system};
 
 use crate::matrix::{Bsr, Csr, Dia};

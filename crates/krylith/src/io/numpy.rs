@@ -3,6 +3,7 @@
 //! Read: f4, f8, signed and unsigned integers, booleans; either byte order; C and Fortran order. Written: f8, C
 //! order, little-endian. Integers above 2⁵³ are rounded to the nearest f64.
 
+use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
@@ -43,6 +44,14 @@ pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<Npy<'a>> {
 /// # Errors
 /// [`Error::Io`] with the path.
 pub fn write(path: impl AsRef<Path>, array: &Array) -> Result<()> {
+    super::atomic::write(path, |out| write_to(out, array))
+}
+
+/// Writes an array as [`write()`] does, to a stream such as standard output.
+///
+/// # Errors
+/// Those of the stream.
+pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
     let shape = match *array.shape() {
         [n] => format!("({n},)"),
         [n, m] => format!("({n}, {m})"),
@@ -53,13 +62,11 @@ pub fn write(path: impl AsRef<Path>, array: &Array) -> Result<()> {
     let padding = (64 - (10 + header.len() + 1) % 64) % 64;
     header.extend(std::iter::repeat_n(' ', padding));
     header.push('\n');
-    super::atomic::write(path, |out| {
-        out.write_all(MAGIC)?;
-        out.write_all(&[1, 0])?;
-        out.write_all(&(header.len() as u16).to_le_bytes())?;
-        out.write_all(header.as_bytes())?;
-        array.values().iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))
-    })
+    out.write_all(MAGIC)?;
+    out.write_all(&[1, 0])?;
+    out.write_all(&(header.len() as u16).to_le_bytes())?;
+    out.write_all(header.as_bytes())?;
+    array.values().iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))
 }
 
 /// An array as its file holds it.

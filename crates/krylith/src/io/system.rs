@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::source::{line_of, mark, name_file};
+use super::defaults::Defaults;
+use super::source::{mark, name_file};
 use super::{Array, Matrix, read_matrix, read_vector};
 use crate::matrix::{Butcher, Dense, KroneckerSum};
 use crate::{Error, Options, Result};
@@ -76,7 +77,8 @@ impl SystemMatrix {
 pub struct System {
     /// What is to be solved.
     pub operator: SystemMatrix,
-    /// Right-hand side as the file has it; [`unknowns`](Self::unknowns) brings it into the solver's order.
+    /// Right-hand side as the file has it, or several of them in columns ([`Array::into_columns`]);
+    /// [`unknowns`](Self::unknowns) brings one into the solver's order.
     pub rhs: Option<Array>,
     /// One point a node.
     pub coordinates: Option<Vec<[f64; 3]>>,
@@ -130,6 +132,9 @@ pub struct SystemFile {
     /// Solver defaults.
     #[serde(default)]
     pub solver: Options,
+    /// The rest of the section: what `krylith solve` does where nothing else is said.
+    #[serde(skip)]
+    pub defaults: Defaults,
 }
 
 /// The `[kronecker]` section: `scheme`, or both `A` and `B`.
@@ -195,7 +200,15 @@ pub fn read_system(path: impl AsRef<Path>) -> Result<System> {
 /// [`Error::Io`] with the path.
 pub fn write(path: impl AsRef<Path>, file: &SystemFile) -> Result<()> {
     let path = path.as_ref();
-    let text = toml::to_string(file).map_err(|e| Error::format(path, e.to_string()))?;
+    let text = || {
+        if file.defaults == Defaults::default() {
+            return toml::to_string(file);
+        }
+        let mut table = toml::Table::try_from(file)?;
+        file.defaults.add_to(&mut table)?;
+        toml::to_string(&table)
+    };
+    let text = text().map_err(|e| Error::format(path, e.to_string()))?;
     super::atomic::write(path, |out| out.write_all(text.as_bytes()))
 }
 
@@ -225,11 +238,7 @@ pub(super) fn is_toml(path: &Path) -> bool {
 }
 
 pub(super) fn parse(path: &Path, text: &str) -> Result<SystemFile> {
-    let text = &text[mark(text.as_bytes())..];
-    toml::from_str(text).map_err(|e| {
-        let line = e.span().map_or(1, |span| line_of(text.as_bytes(), span.start));
-        Error::parse(path, line, e.message())
-    })
+    super::defaults::parse(path, &text[mark(text.as_bytes())..])
 }
 
 /// The one of `matrix` and `[kronecker]` that is given.
@@ -294,7 +303,9 @@ fn read_toml(path: &Path) -> Result<System> {
     };
     if let Some(rhs) = &file.rhs {
         let array = read_vector(folder.join(rhs))?;
-        system.unknowns("the right-hand side", array.clone()).map_err(|e| name_file(&folder.join(rhs), e))?;
+        let stages = system.operator.stages();
+        let fits = array.clone().into_columns("the right-hand side", system.operator.rows() / stages, stages);
+        fits.map_err(|e| name_file(&folder.join(rhs), e))?;
         system.rhs = Some(array);
     }
     if let Some(coordinates) = &file.coordinates {

@@ -1,4 +1,4 @@
-//! `.vtu` files for ParaView: tetrahedra or triangles with values at their points.
+//! `.vtu` files for ParaView: tetrahedra, triangles or bare points, with values at the points.
 //!
 //! VTK's XML format for unstructured grids with raw appended data, little-endian, 64-bit lengths: as small as the
 //! numbers, with no base64 and no compression.
@@ -56,13 +56,14 @@ impl Values<'_> {
 /// VTK's number for linear cells of so many points, and what they are called.
 const fn kind(points: usize) -> (u8, &'static str) {
     match points {
+        1 => (1, "point"),
         3 => (5, "triangle"),
         4 => (10, "tetrahedron"),
-        _ => panic!("cells are triangles or tetrahedra"),
+        _ => panic!("cells are points, triangles or tetrahedra"),
     }
 }
 
-/// Writes points, cells (tetrahedra of N = 4 or triangles of N = 3 zero-based points) and named point data; the file appears whole or
+/// Writes points, cells (tetrahedra of N = 4, triangles of N = 3 zero-based points, or N = 1: points that ParaView shows as such) and named point data; the file appears whole or
 /// not at all.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //! place. Hairer & Wanner, *Solving Ordinary Differential Equations II*, sections IV.5 and IV.6.
 
 use super::Dense;
-use crate::{Error, Result};
+use crate::Result;
 
 /// The names that [`Butcher::by_name`] takes.
 const KNOWN: [&str; 12] = [
@@ -53,12 +53,9 @@ impl Butcher {
     /// # Errors
     /// Any other name; the error lists the known ones.
     pub fn by_name(name: &str) -> Result<Self> {
-        if !KNOWN.contains(&name) {
-            return Err(Error::invalid(format!(
-                "unknown time-stepping scheme `{name}`; the known ones are {}",
-                KNOWN.join(", ")
-            )));
-        }
+        let Some(name) = KNOWN.into_iter().find(|known| crate::names::same(known, name)) else {
+            return crate::names::unknown("time-stepping scheme", name, &KNOWN);
+        };
         // Known names end in the number of stages, implicit Euler aside.
         let s = name.bytes().last().filter(u8::is_ascii_digit).map_or(1, |d| (d - b'0') as usize);
         Ok(match name {

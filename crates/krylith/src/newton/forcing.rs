@@ -78,7 +78,7 @@ impl Forcing {
 impl FromStr for Forcing {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        if text == "ew" {
+        if text.eq_ignore_ascii_case("ew") {
             return Ok(Self::default());
         }
         let forcing = text.parse().map(Forcing::Constant).map_err(|_| {

@@ -38,7 +38,7 @@ impl std::str::FromStr for PartitionSpec {
         let all: Vec<_> =
             [PartitionSpec::Auto].into_iter().chain(Partitioner::ALL.map(PartitionSpec::By)).collect();
         let names: Vec<_> = all.iter().map(|p| p.name()).collect();
-        let known = names.iter().position(|name| *name == text);
+        let known = names.iter().position(|name| crate::names::same(name, text));
         known.map_or_else(|| unknown("partition", text, &names), |i| Ok(all[i]))
     }
 }

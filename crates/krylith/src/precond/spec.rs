@@ -117,6 +117,8 @@ const MOST_PARTS: usize = 64;
 impl std::str::FromStr for PrecondSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
+        // Names, keys and numbers are all alike in any case.
+        let text = &*text.to_ascii_lowercase();
         // Each part is read, printed and applied within the one before.
         let parts = 1 + text.matches(['+', '(']).count() + text.matches(" then ").count();
         if parts > MOST_PARTS {
@@ -186,7 +188,7 @@ impl std::str::FromStr for PrecondSpec {
             "amg" => AmgSpec::read(name, parameters).map(PrecondSpec::Amg),
             "coarse" => AmgSpec::read(name, parameters).map(PrecondSpec::Coarse),
             "ilu0" => Err(Error::invalid(
-                "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole",
+                "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole; did you mean `ildu`?",
             )),
             _ => unknown(
                 "preconditioner",

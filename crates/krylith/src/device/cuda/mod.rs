@@ -45,6 +45,7 @@ mod staging;
 mod structure;
 mod tiles;
 mod tiling;
+mod versions;
 mod waiting;
 
 pub use block_tiles::CudaTiles;
@@ -64,6 +65,7 @@ pub use scalars::CudaScalars;
 pub use schedule::CudaRecording;
 pub use schwarz::CudaSchwarz;
 pub use space::{Cuda, CudaBasis};
+pub use versions::Versions;
 
 /// The oldest driver that works, as `cuDriverGetVersion` counts (CUDA 13.0; release 580).
 pub const DRIVER_NEEDED: i32 = 13000;

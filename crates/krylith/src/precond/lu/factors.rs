@@ -328,7 +328,7 @@ impl Columns {
 
 /// Room for an analysis, factors or a solve.
 fn buffer(size: StackReq) -> Result<MemBuffer> {
-    MemBuffer::try_new(size).map_err(|_| no_room(format!("{} bytes", size.size_bytes())))
+    MemBuffer::try_new(size).map_err(|_| no_room(crate::text::bytes(size.size_bytes() as u64)))
 }
 
 fn no_room(why: String) -> Error {

@@ -27,7 +27,10 @@ impl LuSpec {
             match key {
                 "most" => spec.most = Some(whole_number(value, 1, usize::MAX)?),
                 _ => {
-                    return Err(Error::invalid(format!("unknown key of lu `{key}`; the known one is most")));
+                    let hint = crate::names::did_you_mean("key", key, &["most"]);
+                    return Err(Error::invalid(format!(
+                        "unknown key of lu `{key}`; the known one is most{hint}"
+                    )));
                 }
             }
         }

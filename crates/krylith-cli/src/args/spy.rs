@@ -1,0 +1,35 @@
+//! The arguments of `krylith spy`.
+
+use crate::options::{self, Ordering};
+use clap::{Args, ValueHint};
+use krylith::partition::PartitionSpec;
+use std::path::PathBuf;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  krylith spy A.mtx
+  krylith spy A.mtx --ranks 4 --partition multilevel    rows of four ranks, and what is cut
+  krylith spy stokes:16x16x16 --out pattern.svg";
+
+/// `krylith spy`.
+#[derive(Debug, Args)]
+pub struct SpyArgs {
+    /// A matrix file, a system.toml or a generated problem, as for `krylith solve`
+    #[arg(value_name = "SYSTEM", value_hint = ValueHint::FilePath)]
+    pub system: PathBuf,
+    /// Unknowns of one node, 1 to 8; a dot is a block [default: as for `krylith solve`]
+    #[arg(long, value_name = "B", value_parser = options::block_size)]
+    pub block: Option<usize>,
+    /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
+    #[arg(long, value_name = "interleaved|segregated")]
+    pub ordering: Option<Ordering>,
+    /// Draws the rows of P ranks in colours of their own, one rank after the other, and what is cut between them [default: none]
+    #[arg(long, value_name = "P", value_parser = options::ranks)]
+    pub ranks: Option<usize>,
+    /// How the rows are given to ranks [default: auto, as for `krylith solve`]
+    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", requires = "ranks")]
+    pub partition: Option<PartitionSpec>,
+    /// Draws a picture, as SVG or PNG by the name's ending, instead of dots on the terminal [default: none]
+    #[arg(long, value_name = "spy.svg|spy.png", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+}

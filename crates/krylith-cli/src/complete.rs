@@ -1,0 +1,67 @@
+//! `krylith completions` and `krylith man`: made from the same description as the help.
+
+use crate::args::{self, CompletionsArgs, ManArgs};
+use crate::failure::{DONE, Failure, Result};
+use crate::output;
+use clap_mangen::Man;
+use krylith::names::did_you_mean;
+use std::path::Path;
+
+/// Prints the completions of a shell.
+///
+/// # Errors
+/// None.
+pub fn completions(args: &CompletionsArgs) -> Result<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut args::command(), "krylith", &mut text);
+    output::print(&String::from_utf8_lossy(&text));
+    Ok(DONE)
+}
+
+/// Prints a page of the manual, or writes all of them.
+///
+/// # Errors
+/// A subcommand that is none, a folder that cannot be written.
+pub fn man(args: &ManArgs) -> Result<u8> {
+    // Every command knows its whole name then.
+    let mut command = args::command().disable_help_subcommand(true);
+    command.build();
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder).map_err(|e| {
+            Failure::usage(format!("--out {}: the folder cannot be made ({e})", folder.display()))
+        })?;
+        write(folder, "krylith".into(), &command)?;
+        for page in command.get_subcommands() {
+            write(folder, format!("krylith-{}", page.get_name()), page)?;
+        }
+        return Ok(DONE);
+    }
+    let page = match &args.page {
+        None => command.clone(),
+        Some(name) => {
+            let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            let found = command.get_subcommands().find(|page| krylith::names::same(page.get_name(), name));
+            found.cloned().ok_or_else(|| {
+                let hint = did_you_mean("command", name, &known);
+                Failure::usage(format!("no page is called `{name}`; there are {}{hint}", known.join(", ")))
+            })?
+        }
+    };
+    output::print(&String::from_utf8_lossy(&rendered(&page)?));
+    Ok(DONE)
+}
+
+fn rendered(page: &clap::Command) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    Man::new(page.clone())
+        .render(&mut text)
+        .map_err(|e| Failure::machine(format!("the manual cannot be made: {e}")))?;
+    Ok(text)
+}
+
+fn write(folder: &Path, name: String, page: &clap::Command) -> Result<()> {
+    let (path, text) = (folder.join(name + ".1"), rendered(page)?);
+    output::write(&path, |out| out.write_all(&text))?;
+    output::print(&format!("wrote {}\n", path.display()));
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! What was left open, and what was taken.
+
+use super::Choice;
+use krylith::matching::MatchingChoice;
+use krylith::method::MethodName;
+use krylith::operator::Format;
+use krylith::partition::PartitionSpec;
+use krylith::precond::PrecondSpec;
+use krylith::solver::Solution;
+use krylith::{DeviceSpec, Options};
+
+/// One choice.
+pub fn choice(option: &str, taken: impl Into<String>, reason: Option<String>) -> Choice {
+    Choice { option: option.into(), taken: taken.into(), reason: reason.filter(|reason| !reason.is_empty()) }
+}
+
+/// Those of a solve for which `given` was said, on the command line or in a file.
+pub fn automatic(solution: &Solution, given: &Options) -> Vec<Choice> {
+    let (device, info) = (&solution.device, &solution.precond);
+    let mut all = Vec::new();
+    if matches!(given.device, None | Some(DeviceSpec::Auto)) {
+        all.push(choice("device", device.kind, Some(device.reason.clone())));
+    }
+    if given.threads.is_none() && device.kind == "cpu" {
+        all.push(choice("threads", device.threads.to_string(), None));
+    }
+    if matches!(given.partition, None | Some(PartitionSpec::Auto)) && device.ranks > 1 {
+        all.push(choice("partition", "auto", None));
+    }
+    if matches!(given.method, None | Some(MethodName::Auto)) {
+        all.push(choice("method", solution.method.name().name(), None));
+    }
+    if let (None, Some(restart)) = (given.restart, solution.method.options().restart) {
+        all.push(choice("restart", restart.to_string(), None));
+    }
+    if matches!(given.precond, None | Some(PrecondSpec::Auto)) {
+        all.push(choice("precond", info.text.clone(), Some(info.reason.clone())));
+    }
+    if matches!(given.format, None | Some(Format::Auto)) && solution.format != Format::Auto {
+        all.push(choice("format", solution.format.name(), None));
+    }
+    if given.equilibrate.is_none() {
+        all.push(choice("equilibrate", solution.equilibrated.to_string(), None));
+    }
+    if matches!(given.matching, None | Some(MatchingChoice::Auto)) {
+        all.push(choice("matching", if solution.matched { "on" } else { "off" }, None));
+    }
+    all
+}

@@ -1,0 +1,93 @@
+//! When, where and with what something was computed.
+
+use super::Versions;
+use krylith::device::cuda;
+use std::ffi::OsString;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+/// What was asked for and when.
+struct Call {
+    words: Vec<OsString>,
+    at: SystemTime,
+}
+
+static CALL: OnceLock<Call> = OnceLock::new();
+
+/// Remembers a command line, whose first word is the program, and the time.
+pub fn begin(words: &[OsString]) {
+    let _ = CALL.set(Call { words: words.to_vec(), at: SystemTime::now() });
+}
+
+/// The command line as a shell takes it; the program by its name alone.
+pub fn command() -> String {
+    let Some(call) = CALL.get() else { return String::new() };
+    let words = call.words.iter().skip(1).map(|word| quoted(&word.to_string_lossy()));
+    std::iter::once("krylith".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// When the command began, as RFC 3339 has it, in UTC.
+pub fn date() -> String {
+    let at = CALL.get().map_or_else(SystemTime::now, |call| call.at);
+    humantime::format_rfc3339_seconds(at).to_string()
+}
+
+/// The name of this machine.
+pub fn host() -> String {
+    gethostname::gethostname().to_string_lossy().into_owned()
+}
+
+/// What the command and, if it ran on a GPU, that GPU's software are.
+pub fn versions(on_gpu: bool) -> Versions {
+    let known = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
+    let gpu = if on_gpu { cuda::Versions::found() } else { cuda::Versions::default() };
+    Versions {
+        krylith: env!("CARGO_PKG_VERSION").into(),
+        commit: known(env!("KRYLITH_COMMIT")),
+        rustc: known(env!("KRYLITH_RUSTC")),
+        features: [("mpi", cfg!(feature = "mpi"))]
+            .iter()
+            .filter(|(_, on)| *on)
+            .map(|(name, _)| name.to_string())
+            .collect(),
+        driver: gpu.driver,
+        cuda: gpu.cuda,
+        nvrtc: gpu.nvrtc,
+    }
+}
+
+/// A word that a shell takes for one.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=+:,./@%^".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_take_them_apart() {
+        assert_eq!(quoted("--precond=ildu:fill=1,rows=3"), "--precond=ildu:fill=1,rows=3");
+        assert_eq!(quoted("A then B"), "'A then B'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn dates_are_utc_and_versions_known() {
+        let date = date();
+        assert!(
+            date.len() == 20 && date.ends_with('Z') && date[4..5] == *"-" && date[10..11] == *"T",
+            "{date}"
+        );
+        let versions = versions(false);
+        assert!(versions.rustc.is_some_and(|v| v.starts_with(|c: char| c.is_ascii_digit())));
+        assert!(versions.commit.is_none_or(|c| c.chars().all(|c| c.is_ascii_hexdigit())));
+        assert_eq!((versions.driver, versions.nvrtc), (None, None));
+    }
+}

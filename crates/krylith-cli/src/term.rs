@@ -1,0 +1,129 @@
+//! What a terminal is like: how wide, and whether it has colours; and text that fits it.
+//!
+//! Colours are written into the text and taken out again on the way to what has none: `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, pipes
+//! and files, by anstream, as in the help. Without a terminal nothing is wrapped, unless `COLUMNS` says how wide.
+
+use anstyle::{AnsiColor, Style};
+use std::fmt::Write;
+use terminal_size::{Width, terminal_size_of};
+
+/// Narrower than this nothing can be set well.
+const NARROWEST: usize = 40;
+
+/// Labels.
+pub const LABEL: Style = Style::new().bold();
+/// What worked.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// What did not.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// What may be skipped.
+pub const DIM: Style = Style::new().dimmed();
+/// Nothing.
+pub const PLAIN: Style = Style::new();
+
+/// Columns of where results are printed; `None` where lines may be of any length.
+pub fn columns() -> Option<usize> {
+    let seen = if crate::output::on_stderr() {
+        terminal_size_of(std::io::stderr())
+    } else {
+        terminal_size_of(std::io::stdout())
+    };
+    wide(seen.map(|(Width(w), _)| w))
+}
+
+/// Columns of stderr.
+pub fn columns_of_errors() -> Option<usize> {
+    wide(terminal_size_of(std::io::stderr()).map(|(Width(w), _)| w))
+}
+
+/// What was seen, or what the environment says.
+fn wide(seen: Option<u16>) -> Option<usize> {
+    let named = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|w| *w > 0);
+    seen.map(usize::from).or_else(named).map(|w| w.max(NARROWEST))
+}
+
+/// Text in a style.
+pub fn styled(style: Style, text: &str) -> String {
+    if style == PLAIN || text.is_empty() { text.into() } else { format!("{style}{text}{style:#}") }
+}
+
+/// Labels in one column, lines in the other, wrapped at `columns`; `tone` styles the lines of a label.
+pub fn table(rows: &[(&str, Vec<String>)], columns: Option<usize>, tone: impl Fn(&str) -> Style) -> String {
+    let width = rows.iter().map(|r| r.0.chars().count()).max().unwrap_or(0) + 2;
+    let mut out = String::new();
+    for (label, lines) in rows {
+        let wrapped = lines.iter().flat_map(|line| match columns {
+            Some(columns) => wrap(line, columns.saturating_sub(width).max(NARROWEST / 2)),
+            None => vec![line.clone()],
+        });
+        for (i, line) in wrapped.enumerate() {
+            let line = styled(tone(label), line.trim_end());
+            let label = if i == 0 { *label } else { "" };
+            let gap = " ".repeat(width - label.chars().count());
+            let _ = writeln!(out, "{}", format!("{}{gap}{line}", styled(LABEL, label)).trim_end()); // strings never fail
+        }
+    }
+    out
+}
+
+/// A line in pieces of at most `width` columns, cut at blanks; those after the first stand two columns further in.
+pub fn wrap(line: &str, width: usize) -> Vec<String> {
+    let indent = line.chars().take_while(|c| *c == ' ').count();
+    let mut pieces = vec![" ".repeat(indent)];
+    let mut begun = false;
+    for word in line[indent..].split(' ') {
+        let last = pieces.len() - 1;
+        let length = pieces[last].chars().count();
+        if begun && length + 1 + word.chars().count() > width {
+            pieces.push(format!("{}{word}", " ".repeat(indent + 2)));
+            begun = !word.is_empty();
+        } else {
+            if begun {
+                pieces[last].push(' ');
+            }
+            pieces[last].push_str(word);
+            begun = true;
+        }
+    }
+    pieces
+}
+
+/// A text of several lines, each wrapped where there is a width.
+pub fn fit(text: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return text.into() };
+    text.lines().flat_map(|line| wrap(line, columns)).map(|line| line.trim_end().to_string() + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_at_blanks_and_nothing_is_lost() {
+        let line = "  three iterations in a row, and averylongwordthatfitsnowhere at the end";
+        for width in [12, 20, 30, 100] {
+            let pieces = wrap(line, width);
+            let words = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
+            assert_eq!(words(&pieces.join(" ")), words(line), "{width}");
+            assert!(pieces[1..].iter().all(|piece| piece.starts_with("    ")), "{pieces:?}");
+            assert!(
+                pieces.iter().all(|p| p.chars().count() <= width || !p.trim().contains(' ')),
+                "{pieces:?}"
+            );
+        }
+        assert_eq!(wrap(line, 100), [line]);
+        assert_eq!(wrap("", 10), [""]);
+    }
+
+    #[test]
+    fn tables_fit_and_are_plain_without_a_style() {
+        let rows = [("one", vec!["a b c".into(), "d".into()]), ("longer", vec!["e".into()])];
+        let plain = |_: &str| PLAIN;
+        let text = anstream::adapter::strip_str(&table(&rows, None, plain)).to_string();
+        assert_eq!(text, "one     a b c\n        d\nlonger  e\n");
+        assert!(table(&rows, None, |label| if label == "one" { GOOD } else { PLAIN }).contains("\u{1b}[32m"));
+        let long = [("label", vec!["word ".repeat(40)])];
+        let text = anstream::adapter::strip_str(&table(&long, Some(60), plain)).to_string();
+        assert!(text.lines().count() > 3 && text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+}

@@ -1,0 +1,244 @@
+//! Names as people type them: in any case, with `_` for `-`, by the words of other programs, or with a slip of the finger.
+//!
+//! A name is taken in any case. What another program calls a thing is not taken, since it may not mean the same there: the error asks
+//! whether ours was meant.
+
+use crate::{Error, Result};
+
+/// Words of others, and what they come nearest to.
+type Words = &'static [(&'static [&'static str], &'static str)];
+
+/// What PETSc, SciPy, Trilinos and Ginkgo call things, and the nearest thing here; by what is named.
+const ELSEWHERE: [(&str, Words); 5] = [
+    (
+        "method",
+        &[
+            (&["bcgs", "bcgsl", "ibcgs", "fbcgs", "bicg", "bicgs", "cgs", "qmr", "tfqmr", "idr"], "bicgstab"),
+            (
+                &["pcg", "conjugate gradient", "conjugate gradients", "fcg", "pipecg", "groppcg", "gropp"],
+                "cg",
+            ),
+            (&["lgmres", "pgmres", "dgmres", "blockgmres", "gcrodr", "minres", "symmlq"], "gmres"),
+            (&["flexible gmres", "gcr", "gcrotmk", "pipefgmres", "richardson"], "fgmres"),
+            (&["cacg", "scg", "pcbcg", "sstep", "sstepcg"], "cbcg"),
+        ],
+    ),
+    (
+        "preconditioner",
+        &[
+            (
+                &[
+                    "ilu", "iluk", "riluk", "ilut", "ilutp", "spilu", "parilu", "icc", "ic", "ic0", "ichol",
+                    "cholesky", "bjacobi",
+                ],
+                "ildu",
+            ),
+            (&["pbjacobi", "vpbjacobi", "diag", "diagonal", "point jacobi", "blockrelaxation"], "jacobi"),
+            (&["asm", "gasm", "schwarz", "additive schwarz", "dd"], "ras"),
+            (
+                &["gamg", "hypre", "boomeramg", "ml", "muelu", "mg", "multigrid", "pyamg", "amgx", "agmg"],
+                "amg",
+            ),
+            (&["direct", "splu", "superlu", "mumps", "umfpack", "klu", "klu2", "pardiso", "amesos2"], "lu"),
+            (&["identity", "no", "off"], "none"),
+        ],
+    ),
+    (
+        "device",
+        &[
+            (&["gpu", "gpus", "nvidia", "hip", "sycl"], "cuda"),
+            (&["host", "openmp", "omp", "threads", "serial", "reference"], "cpu"),
+        ],
+    ),
+    (
+        "precision",
+        &[
+            (&["double", "float64", "fp64", "real64"], "f64"),
+            (&["single", "float", "float32", "fp32", "mixed", "real32"], "f32"),
+        ],
+    ),
+    (
+        "option",
+        &[
+            (&["tol", "tolerance", "reltol", "relative tolerance", "ksp rtol", "eps", "epsilon"], "rtol"),
+            (&["abstol", "absolute tolerance", "ksp atol"], "atol"),
+            (
+                &[
+                    "maxiter",
+                    "maxit",
+                    "max it",
+                    "max iter",
+                    "max iteration",
+                    "max iterations",
+                    "maximum iterations",
+                    "niter",
+                    "itmax",
+                    "iterations",
+                    "ksp max it",
+                    "max steps",
+                ],
+                "max_iters",
+            ),
+            (&["pc", "pc type", "preconditioner", "prec"], "precond"),
+            (&["ksp", "ksp type", "solver", "krylov", "algorithm"], "method"),
+            (&["gmres restart", "ksp gmres restart", "krylov dim", "num blocks", "inner m", "m"], "restart"),
+            (&["nthreads", "num threads", "numthreads", "jobs", "j", "t", "omp num threads"], "threads"),
+            (&["gpu", "gpus", "cuda", "cpu", "backend", "executor"], "device"),
+            (&["precision", "dtype", "float", "single"], "store"),
+            (&["mat type", "storage"], "format"),
+            (&["timeout", "max time", "time"], "time_limit"),
+            (&["reproducible", "bitwise"], "deterministic"),
+            (&["scale", "scaling", "equilibration", "diagonal scale"], "equilibrate"),
+            (&["ortho", "orthogonalisation", "orthogonalize"], "orthogonalization"),
+        ],
+    ),
+];
+
+/// True for names that differ in case alone, or in `_` for `-`.
+///
+/// ```
+/// assert!(krylith::names::same("Radau_IIA-2", "radau-iia-2"));
+/// assert!(!krylith::names::same("radau-2", "radau-iia-2"));
+/// ```
+pub fn same(a: &str, b: &str) -> bool {
+    let plain = |c: u8| if c == b'_' { b'-' } else { c.to_ascii_lowercase() };
+    a.len() == b.len() && a.bytes().zip(b.bytes()).all(|(a, b)| plain(a) == plain(b))
+}
+
+/// The one of `known` that was probably meant by `text`, the name of a `what`: `method`, `preconditioner`, `option`, or anything else
+/// without a list of other programs' words.
+///
+/// ```
+/// use krylith::names::meant;
+/// assert_eq!(meant("preconditioner", "ILU", &["none", "ildu"]), Some("ildu"));
+/// assert_eq!(meant("scheme", "raddau", &["gauss", "radau"]), Some("radau"));
+/// assert_eq!(meant("scheme", "euler", &["gauss", "radau"]), None);
+/// ```
+pub fn meant<'k>(what: &str, text: &str, known: &[&'k str]) -> Option<&'k str> {
+    let wanted = plain(text);
+    let by_us = || known.iter().copied().find(|name| plain(name) == wanted);
+    let elsewhere = || {
+        let words = ELSEWHERE.iter().find(|(of, _)| *of == what)?.1;
+        let ours = words.iter().find(|(theirs, _)| theirs.iter().any(|name| plain(name) == wanted))?.1;
+        known.iter().copied().find(|name| plain(name) == plain(ours))
+    };
+    let near = || {
+        let distance = |name: &str| strsim::damerau_levenshtein(&wanted, &plain(name));
+        // A slip in every third letter; of two letters none, or everything would be near.
+        let most = wanted.chars().count() / 3;
+        known.iter().copied().map(|name| (distance(name), name)).filter(|d| d.0 <= most).min().map(|d| d.1)
+    };
+    let begun = || {
+        let mut begun =
+            known.iter().copied().filter(|name| wanted.len() > 2 && plain(name).starts_with(&wanted));
+        begun.next().filter(|_| begun.next().is_none())
+    };
+    by_us().or_else(elsewhere).or_else(near).or_else(begun)
+}
+
+/// Letters and digits in lower case.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// `; did you mean `rtol`?`, or nothing.
+pub fn did_you_mean(what: &str, text: &str, known: &[&str]) -> String {
+    meant(what, text, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// Refuses a name: lists the known ones, which may have `[…]` or `=…` behind them, and asks whether one of them was meant.
+pub(crate) fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Result<T> {
+    let bare = known.iter().map(|known| known.split(['[', '=', '`']).next().unwrap_or(known));
+    let bare: Vec<&str> = bare.filter(|name| !name.is_empty()).collect();
+    let hint = did_you_mean(what.strip_prefix("key of ").map_or(what, |_| "key"), name, &bare);
+    // Who is told what was meant needs no values of all the others.
+    let all = if hint.is_empty() { known.join(", ") } else { bare.join(", ") };
+    Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {all}{hint}")))
+}
+
+/// The one of `all` that has this name.
+pub(crate) fn named<T: Copy>(
+    what: &str,
+    text: &str,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> Result<T> {
+    let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+    names
+        .iter()
+        .position(|known| same(known, text))
+        .map_or_else(|| unknown(what, text, &names), |i| Ok(all[i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_other_programs_lead_to_ours() {
+        let methods = ["auto", "gmres", "fgmres", "bicgstab", "cg", "cbcg"];
+        for (text, ours) in [
+            ("BCGS", Some("bicgstab")),
+            ("BiCG-Stab", Some("bicgstab")),
+            ("pcg", Some("cg")),
+            ("gmers", Some("gmres")),
+            ("fgmress", Some("fgmres")),
+            ("bicgst", Some("bicgstab")),
+            ("newton", None),
+            ("x", None),
+        ] {
+            assert_eq!(meant("method", text, &methods), ours, "{text}");
+        }
+        let options = ["rtol", "atol", "max_iters", "precond", "restart"];
+        for (text, ours) in [
+            ("tol", Some("rtol")),
+            ("max-it", Some("max_iters")),
+            ("maxiter", Some("max_iters")),
+            ("max_iter", Some("max_iters")),
+            ("ksp_rtol", Some("rtol")),
+            ("pc_type", Some("precond")),
+            ("restrat", Some("restart")),
+            ("device", None), // not among the known ones here
+        ] {
+            assert_eq!(meant("option", text, &options), ours, "{text}");
+        }
+    }
+
+    /// No word of another program hides a name of ours, and each leads to a name that exists.
+    #[test]
+    fn no_word_of_others_is_one_of_ours() {
+        let precond =
+            "auto none jacobi block-jacobi ildu stage ras amg coarse lu".split(' ').collect::<Vec<_>>();
+        let method: Vec<&str> = crate::method::MethodName::ALL.iter().map(|m| m.name()).collect();
+        for (what, words) in ELSEWHERE {
+            let ours: Vec<&str> = match what {
+                "method" => method.clone(),
+                "preconditioner" => precond.clone(),
+                "device" => vec!["auto", "cpu", "cuda"],
+                "precision" => vec!["f64", "f32"],
+                _ => crate::options::KEYS.iter().map(|key| key.split('=').next().unwrap()).collect(),
+            };
+            let mut seen = Vec::new();
+            for (theirs, to) in words {
+                assert!(ours.contains(to), "{what} {to}");
+                for name in *theirs {
+                    assert!(!ours.iter().any(|ours| plain(ours) == plain(name)), "{what} {name} is ours");
+                    assert!(!seen.contains(&plain(name)), "{what} {name} stands there twice");
+                    seen.push(plain(name));
+                    assert_eq!(meant(what, name, &ours), Some(*to));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_one_that_was_meant() {
+        let refused = |what: &str, name: &str| {
+            unknown::<()>(what, name, &["ildu[:fill=K]", "amg[:cycle=v]"]).unwrap_err().to_string()
+        };
+        let error = refused("preconditioner", "ILU");
+        assert!(error.ends_with("the known ones are ildu, amg; did you mean `ildu`?"), "{error}");
+        assert!(!refused("preconditioner", "xyz").contains("did you mean"));
+        assert!(refused("key of ildu", "cycl").ends_with("[:cycle=v]"));
+    }
+}
