@@ -19,6 +19,23 @@ const DOTS: usize = 41;
 const ROWS: usize = 4;
 
 /// The residuals of a solve.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::residuals::{Residuals, draw};
+/// let plot = Residuals {
+///     title: "A.mtx",
+///     subtitle: "GMRES(2), point Jacobi: converged after 3 iterations",
+///     residuals: &[1.0, 1e-2, 1e-4, 1e-7],
+///     true_residual: 1e-7,
+///     target: 1e-6,
+///     restarts: &[2],
+///     attempts: &[],
+///     converged: true,
+/// };
+/// let svg = draw(&plot).svg();
+/// assert!(svg.contains("A.mtx") && svg.contains("iteration"));
+/// ```
 pub struct Residuals<'a> {
     /// The system.
     pub title: &'a str,
@@ -234,6 +251,14 @@ fn curve(scene: &mut Scene, frame: &Frame, values: &[f64]) {
 }
 
 /// Newton's method in one time step, or at one value of the parameter.
+///
+/// # Examples
+/// ```
+/// use krylith_plot::residuals::{NewtonRun, newton};
+/// let norms = vec![1.0, 1e-1, 1e-3, 1e-7];
+/// let run = NewtonRun { name: "Re = 100".into(), norms, iterations: vec![7, 9, 14], target: 1e-6 };
+/// assert!(newton("cavity:65x65", "3 steps", &[run], true).svg().contains("cavity:65x65"));
+/// ```
 pub struct NewtonRun {
     /// What is solved, where there are several.
     pub name: String,

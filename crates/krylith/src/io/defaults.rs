@@ -11,6 +11,20 @@ use toml::de::{DeTable, DeValue, Deserializer};
 
 /// Defaults of `krylith solve` that are no [`Options`] of a solver. A program that reads the system looks at them itself
 /// ([`Defaults::read`]).
+///
+/// # Examples
+/// ```
+/// use krylith::io::Defaults;
+/// let folder = std::env::temp_dir().join(format!("krylith-defaults-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder).unwrap();
+/// let path = folder.join("system.toml");
+/// std::fs::write(&path, "matrix = \"A.mtx\"\n[solver]\nrtol = 1e-8\nnullspace = \"constant\"\nout = \"x.npy\"\n").unwrap();
+/// let defaults = Defaults::read(&path)?;
+/// assert_eq!(defaults.nullspace, Some("constant".into()));
+/// assert_eq!(defaults.out, Some(folder.join("x.npy")), "beside the file");
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {

@@ -4,6 +4,13 @@ use super::driver::devices;
 use cudarc::{driver, nvrtc};
 
 /// Versions of what stands beneath a solve on a GPU; `None` where it is not there or does not say.
+///
+/// # Examples
+/// ```
+/// use krylith::device::cuda::{Versions, devices};
+/// // A machine with a GPU has a driver of some release, and one without has nothing of it.
+/// assert_eq!(Versions::found().cuda.is_some(), devices().is_ok());
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Versions {
     /// Release of the NVIDIA driver, such as `580.65.06`.
