@@ -62,6 +62,14 @@ fn build(out: &Path) -> Result<(), String> {
     fs::write(out.join("run.sh"), SCRIPT).map_err(io)?;
     fs::set_permissions(out.join("run.sh"), fs::Permissions::from_mode(0o755)).map_err(io)?;
 
+    // Together they compress to a third, and travel as one file.
+    let packed = ["krylith", "krylith-bench", "tests"];
+    shell(Command::new("tar").arg("-C").arg(out).arg("-cJf").arg(out.join("binaries.tar.xz")).args(packed))?;
+    for made in packed {
+        let path = out.join(made);
+        if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }.map_err(io)?;
+    }
+
     let total = size(out).map_err(io)?;
     println!(
         "{}: {:.1} MiB; run gpu-out/run.sh on the GPU machine",

@@ -12,6 +12,10 @@ out=${OUT:-gpu-results}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+tar -xJf "$here/binaries.tar.xz" -C "$bin"
+
 export RUST_BACKTRACE=0
 export NCCL_NVLS_ENABLE=0          # multicast needs a fabric manager that many machines do not run
 export KRYLITH_REQUIRE_GPU=1       # a test that finds no GPU fails instead of passing by
@@ -23,11 +27,11 @@ export KRYLITH_REQUIRE_GPU=1       # a test that finds no GPU fails instead of p
     lscpu | grep -E '^(Model name|CPU\(s\)):' || true
     nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv || true
 } > "$out/machine.txt" 2>&1
-"$here/krylith" info >> "$out/machine.txt" 2>&1 || true
+"$bin/krylith" info >> "$out/machine.txt" 2>&1 || true
 cat "$out/machine.txt"
 
 : > "$out/conformance.log"
-for test in "$here"/tests/*; do
+for test in "$bin"/tests/*; do
     [ -e "$test" ] || continue
     echo "== $(basename "$test")" | tee -a "$out/conformance.log"
     # One test at a time: they share the device and measure its memory. A failure ends this script.
@@ -36,12 +40,12 @@ done
 [ "${1:-all}" = tests ] && exit 0
 
 raw=$(mktemp -d)
-trap 'tar -czf "$out/raw.tar.gz" -C "$raw" . && rm -rf "$raw"' EXIT
+trap 'tar -czf "$out/raw.tar.gz" -C "$raw" . && rm -rf "$raw" "$bin"' EXIT
 : > "$out/bench.log"
 failed=0
 while read -r suite; do
     echo "== krylith bench $suite" | tee -a "$out/bench.log"
-    "$here/krylith" bench "$suite" --device cuda --out "$raw/$suite" < /dev/null 2>&1 | tee -a "$out/bench.log" || failed=1
+    "$bin/krylith" bench "$suite" --device cuda --out "$raw/$suite" < /dev/null 2>&1 | tee -a "$out/bench.log" || failed=1
 done < "$here/suites.txt"
 
 # What several GPUs do together: links, a prediction from them alone, and then the runs that it predicts.
@@ -49,10 +53,10 @@ gpus=$(nvidia-smi -L | wc -l)
 if [ "$gpus" -gt 1 ]; then
     all=cuda:$(seq -s, 0 $((gpus - 1)))
     {
-        "$here/krylith" bench links --device "$all" --out "$raw/links.toml" < /dev/null &&
-        "$here/krylith" model stokes:53x53x54 --machine "$raw/links.toml" --method gmres --precond none --out "$raw/predicted" &&
-        "$here/krylith" bench okp --device "$all" --out "$raw/okp-gpus" < /dev/null &&
-        "$here/krylith" model --compare "$raw/predicted/prediction.json" "$raw/okp-gpus/okp.json"
+        "$bin/krylith" bench links --device "$all" --out "$raw/links.toml" < /dev/null &&
+        "$bin/krylith" model stokes:53x53x54 --machine "$raw/links.toml" --method gmres --precond none --out "$raw/predicted" &&
+        "$bin/krylith" bench okp --device "$all" --out "$raw/okp-gpus" < /dev/null &&
+        "$bin/krylith" model --compare "$raw/predicted/prediction.json" "$raw/okp-gpus/okp.json"
     } 2>&1 | tee -a "$out/bench.log" || failed=1
 fi
 exit $failed

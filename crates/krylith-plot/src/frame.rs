@@ -102,10 +102,10 @@ pub fn around(values: impl Iterator<Item = f64>) -> [f64; 2] {
 /// # Examples
 /// ```
 /// use krylith_plot::{frame::{Axis, Frame}, scene::Scene};
-/// let frame = Frame::new(Axis::linear("x, m", 0.0, 2.0), Axis::linear("T, K", 300.0, 320.0), 0.0, 200.0, 0.0);
+/// let frame = Frame::new(Axis::from_zero("x, m", 2.0), Axis::from_zero("T, K", 20.0), 0.0, 200.0, 0.0);
 /// let mut scene = Scene::new("a profile");
 /// frame.draw(&mut scene);
-/// let ([left, top, right, bottom], middle) = (frame.place, frame.at([1.0, 310.0]));
+/// let ([left, top, right, bottom], middle) = (frame.place, frame.at([1.0, 10.0]));
 /// assert!((middle[0] - 0.5 * (left + right)).abs() < 1e-9 && (middle[1] - 0.5 * (top + bottom)).abs() < 1e-9);
 /// ```
 pub struct Frame {

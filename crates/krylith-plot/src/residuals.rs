@@ -405,7 +405,7 @@ mod tests {
             "true residual, 10⁻¹⁰ at the end",
             ">estimate<",
             "target 10⁻⁶",
-            "1 restart",
+            ">restart<",
             "iteration",
             "‖r‖/‖b‖",
         ] {

@@ -66,8 +66,6 @@ const ELSEWHERE: [(&str, Words); 5] = [
                 &[
                     "maxiter",
                     "maxit",
-                    "max it",
-                    "max iter",
                     "max iteration",
                     "max iterations",
                     "maximum iterations",
@@ -82,7 +80,7 @@ const ELSEWHERE: [(&str, Words); 5] = [
             (&["pc", "pc type", "preconditioner", "prec"], "precond"),
             (&["ksp", "ksp type", "solver", "krylov", "algorithm"], "method"),
             (&["gmres restart", "ksp gmres restart", "krylov dim", "num blocks", "inner m", "m"], "restart"),
-            (&["nthreads", "num threads", "numthreads", "jobs", "j", "t", "omp num threads"], "threads"),
+            (&["nthreads", "num threads", "jobs", "j", "t", "omp num threads"], "threads"),
             (&["gpu", "gpus", "cuda", "cpu", "backend", "executor"], "device"),
             (&["precision", "dtype", "float", "single"], "store"),
             (&["mat type", "storage"], "format"),
