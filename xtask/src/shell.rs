@@ -51,10 +51,12 @@ pub fn shell(command: &mut Command) -> Result<String, String> {
 /// Runs with standard output kept; standard error goes to the terminal.
 pub fn read(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("{}: {e}", shown(command)))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("{}: {}", shown(command), output.status)),
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(said);
     }
+    print!("{said}"); // what went wrong may stand there
+    Err(format!("{}: {}", shown(command), output.status))
 }
 
 /// True when the command can be run and succeeds; it prints nothing.
