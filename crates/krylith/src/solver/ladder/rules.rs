@@ -196,10 +196,9 @@ impl System {
     }
 
     fn is_direct_second(&self) -> bool {
-        let few =
-            self.unknowns <= MOST_DIRECT[0] && !(self.on_gpu && self.is_coarsened()) && !self.is_diffusion();
-        let soon = few || self.direct_iterations(Cg) <= COARSE[0] && !self.is_diffusion();
-        self.has_direct() && !self.is_direct_first() && soon
+        let few = self.unknowns <= MOST_DIRECT[0] && !(self.on_gpu && self.is_coarsened());
+        let soon = few || self.direct_iterations(Cg) <= COARSE[0];
+        self.has_direct() && !self.is_direct_first() && !self.is_diffusion() && soon
     }
 
     fn is_direct_late(&self) -> bool {
