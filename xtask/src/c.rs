@@ -159,7 +159,7 @@ fn cmake_version(version: &str) -> String {
 }
 
 /// Examples, and programs that test every function, compiled as users would: by pkg-config, with warnings as errors.
-fn test(prefix: &Path) -> Result<String, String> {
+pub fn test(prefix: &Path) -> Result<String, String> {
     let (programs, mpi) = (target().join("xtask-c-programs"), calls_mpi(prefix)?);
     fs::create_dir_all(&programs).map_err(|e| format!("{}: {e}", programs.display()))?;
     let package = root().join("crates/krylith-c");

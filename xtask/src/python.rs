@@ -22,16 +22,25 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// A wheel built with these arguments, and these variables of the environment.
-pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathBuf, String> {
+/// The folder of programs of an environment that has what builds wheels, and these packages.
+pub fn tools(more: &[&str]) -> Result<PathBuf, String> {
     let tools = target().join("xtask-python");
     environment(&tools, false)?;
-    pip(&tools, &TOOLS.map(String::from))?;
+    pip(&tools, &[&TOOLS, more].concat().into_iter().map(String::from).collect::<Vec<_>>())?;
+    Ok(tools.join("bin"))
+}
+
+/// A wheel built with these arguments, and these variables of the environment.
+pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathBuf, String> {
+    let tools = tools(&[])?;
     let wheels = target().join("wheels");
     let _ = std::fs::remove_dir_all(&wheels); // none, at the first time
-    // Libraries that MPI needs are the machine's own; nothing is copied into the wheel.
-    let mut maturin = Command::new(tools.join("bin/maturin"));
-    maturin.args(["build", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels).args(arguments);
+    let mut maturin = Command::new(tools.join("maturin"));
+    maturin.args(["build", "--quiet", "--out"]).arg(&wheels).args(arguments);
+    // Libraries that MPI needs are the machine's own; nothing is copied into a wheel that is for no other machine.
+    if !arguments.contains(&"--compatibility") {
+        maturin.args(["--auditwheel", "skip"]);
+    }
     maturin.envs(variables.iter().map(|(name, value)| (name, value)));
     shell(maturin.current_dir(root().join("crates/krylith-py")))?;
     wheel(&wheels)

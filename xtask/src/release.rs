@@ -6,16 +6,21 @@
 //! SHA256SUMS
 //! ```
 
-use crate::shell::{cargo, read, root, shell, target, works};
+use crate::shell::{cargo, read, root, shell, target};
 use crate::{c, kernels, licenses, package, python};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+/// What compiles C and links, for any architecture and any glibc: no cross compiler of the system is needed.
+const TOOLS: [&str; 2] = ["ziglang>=0.13,<1", "cargo-zigbuild>=0.20,<1"];
+/// The oldest C library that is served: that of RHEL 8, Debian 10, Ubuntu 20.04 and what came later.
+const GLIBC: &str = "2.28";
+
 /// What is made.
 struct Release {
-    /// The triple, where it is not this machine's.
-    cross: Option<String>,
+    /// The architecture, as cargo knows it.
+    triple: String,
     /// Cargo's profile, and the folder that has its name.
     profile: [&'static str; 2],
     /// Where files go.
@@ -27,7 +32,7 @@ struct Release {
 /// `cargo xtask release [--target TRIPLE] [--out DIR] [--trial]`.
 pub fn run(words: &[&str]) -> ExitCode {
     let mut release = Release {
-        cross: None,
+        triple: own_triple(),
         profile: ["release", "release"],
         out: target().join("xtask-release"),
         trial: false,
@@ -36,7 +41,7 @@ pub fn run(words: &[&str]) -> ExitCode {
     while let Some(word) = rest.next() {
         match (*word, rest.len() > 0) {
             ("--trial", _) => (release.trial, release.profile) = (true, ["dev", "debug"]),
-            ("--target", true) => release.cross = rest.next().map(|triple| triple.to_string()),
+            ("--target", true) => release.triple = rest.next().unwrap_or(&"").to_string(),
             ("--out", true) => {
                 let folder = rest.next().unwrap_or(&"");
                 release.out = std::env::current_dir().unwrap_or_default().join(folder);
@@ -64,14 +69,11 @@ pub fn run(words: &[&str]) -> ExitCode {
 impl Release {
     fn make(&self) -> Result<Vec<PathBuf>, String> {
         let version = c::version()?;
+        toolchain(&self.triple)?;
+        licenses::check()?;
         if !self.trial {
             ready(&version)?;
         }
-        licenses::check()?;
-        if let Some(triple) = &self.cross {
-            toolchain(triple)?;
-        }
-        let arch = self.arch();
         // Kernels are the GPU's machine code: the same on every architecture.
         let archive = target().join("kernels.bin");
         match kernels::pack(&archive) {
@@ -82,39 +84,37 @@ impl Release {
             }
             Err(why) => return Err(format!("kernels: {why}")),
         }
-        let name = format!("krylith-{version}-{arch}-linux");
+        let variables = self.variables(&archive, &python::tools(&TOOLS)?);
+        let name = format!("krylith-{version}-{}-linux", self.arch());
         let folder = self.out.join(&name);
         let io = |e: std::io::Error| format!("{}: {e}", self.out.display());
         let _ = fs::remove_dir_all(&folder); // none, at the first time
         fs::create_dir_all(folder.join("bin")).map_err(io)?;
 
         // All at once: each set of packages has other features in common, and would build the library again.
-        let mut build = cargo(&["build", "--profile", self.profile[0]]);
+        let mut build = cargo(&["zigbuild", "--profile", self.profile[0]]);
+        build.args(["--target", &format!("{}.{GLIBC}", self.triple)]);
         build.args(["--package", "krylith-cli", "--package", "krylith-bench", "--package", "krylith-c"]);
-        let mut variables = self.variables();
-        variables.push(("KRYLITH_EMBED".into(), archive.display().to_string()));
-        let other: Vec<&String> = self.cross.iter().collect();
-        build.args(other.iter().flat_map(|triple| ["--target", triple.as_str()]));
         shell(build.envs(variables.iter().map(|(name, value)| (name, value))))?;
-        let built = self.built();
+        let built = target().join(&self.triple).join(self.profile[1]);
         for program in ["krylith", "krylith-bench"] {
-            let to = folder.join("bin").join(program);
-            fs::copy(built.join(program), &to)
+            fs::copy(built.join(program), folder.join("bin").join(program))
                 .map_err(|e| format!("{}: {e}", built.join(program).display()))?;
-            self.strip(&to);
         }
         c::place(&built, &folder)?;
-        for file in fs::read_dir(folder.join("lib")).map_err(io)?.flatten() {
-            if file.path().is_file() && !file.path().is_symlink() {
-                self.strip_debug(&file.path());
-            }
-        }
         self.words(&folder, &version)?;
+        if self.is_own() {
+            let first = ["solve", "stokes:6x6x6", "--device", "cpu"];
+            shell(Command::new(folder.join("bin/krylith")).args(first))?;
+            c::test(&folder)?;
+        }
         let packed = self.out.join(format!("{name}.tar.gz"));
         self.pack(&name, &packed)?;
 
-        let mut arguments = vec!["--profile", self.profile[0]];
-        other.iter().for_each(|triple| arguments.extend(["--target", triple]));
+        // Its name says the oldest glibc; maturin refuses a library that asks for more.
+        let policy = format!("manylinux_{}", GLIBC.replace('.', "_"));
+        let arguments =
+            ["--profile", self.profile[0], "--zig", "--target", &self.triple, "--compatibility", &policy];
         let wheel = python::build(&arguments, &variables)?;
         let to = self.out.join(wheel.file_name().unwrap_or_default());
         fs::copy(&wheel, &to).map_err(io)?;
@@ -125,36 +125,27 @@ impl Release {
 
     /// The first word of the triple.
     fn arch(&self) -> &str {
-        self.cross.as_deref().and_then(|triple| triple.split('-').next()).unwrap_or(std::env::consts::ARCH)
+        self.triple.split('-').next().unwrap_or_default()
     }
 
-    /// Where cargo leaves programs.
-    fn built(&self) -> PathBuf {
-        self.cross.iter().fold(target(), |folder, triple| folder.join(triple)).join(self.profile[1])
+    /// True where this machine can run what is made.
+    fn is_own(&self) -> bool {
+        self.triple == own_triple()
     }
 
-    /// The linker and the C compiler of another architecture.
-    fn variables(&self) -> Vec<(String, String)> {
-        let of = |triple: &String| {
-            let (word, compiler) =
-                (triple.replace('-', "_"), format!("{}-gcc", triple.replace("-unknown-", "-")));
-            let linker = format!("CARGO_TARGET_{}_LINKER", word.to_uppercase());
-            [(linker, compiler.clone()), (format!("CC_{word}"), compiler)]
-        };
-        self.cross.iter().flat_map(of).collect()
-    }
-
-    fn stripper(&self) -> String {
-        self.cross.as_ref().map_or("strip".into(), |t| format!("{}-strip", t.replace("-unknown-", "-")))
-    }
-
-    /// Without the symbols, which are most of the bytes; without `strip` they stay.
-    fn strip(&self, file: &Path) {
-        works(Command::new(self.stripper()).arg(file));
-    }
-
-    fn strip_debug(&self, file: &Path) {
-        works(Command::new(self.stripper()).arg("--strip-debug").arg(file));
+    /// Where kernels and tools are, and no line numbers, which would be most of the bytes.
+    fn variables(&self, kernels: &Path, tools: &Path) -> Vec<(String, String)> {
+        let old = std::env::var_os("PATH").unwrap_or_default();
+        let path =
+            std::env::join_paths(std::iter::once(tools.to_path_buf()).chain(std::env::split_paths(&old)));
+        let profile = format!("CARGO_PROFILE_{}", self.profile[0].to_uppercase());
+        [
+            ("KRYLITH_EMBED".into(), kernels.display().to_string()),
+            ("PATH".into(), path.unwrap_or(old).to_string_lossy().into_owned()),
+            (format!("{profile}_DEBUG"), "0".into()),
+            (format!("{profile}_STRIP"), "symbols".into()),
+        ]
+        .to_vec()
     }
 
     /// Licences, what to read first, the manual page and completions.
@@ -171,15 +162,10 @@ impl Release {
              bin/      krylith, and krylith-bench, which `krylith bench` starts\n\
              lib/      libkrylith for C, C++ and Fortran, with files for pkg-config and CMake; headers are in include/\n\
              share/    licences and changelog, the manual page, completions\n\n\
-             It needs {}. A GPU needs a driver of release 580 or later.\n",
+             It needs glibc {GLIBC} or later. A GPU needs a driver of release 580 or later.\n",
             self.arch(),
-            library_of_c()
         );
         fs::write(folder.join("INSTALL.txt"), text).map_err(io)?;
-        // A program of another architecture cannot be asked here.
-        if self.cross.is_some() {
-            return Ok(());
-        }
         for (words, place) in [
             (&["man"][..], "share/man/man1/krylith.1"),
             (&["completions", "bash"], "share/bash-completion/completions/krylith"),
@@ -188,8 +174,12 @@ impl Release {
         ] {
             let to = folder.join(place);
             fs::create_dir_all(to.parent().unwrap_or(folder)).map_err(io)?;
-            let text = read(Command::new(folder.join("bin/krylith")).args(words))?;
-            fs::write(&to, text).map_err(io)?;
+            // A program of another architecture cannot be asked here; this machine's says the same.
+            let mut program = match self.is_own() {
+                true => Command::new(folder.join("bin/krylith")),
+                false => cargo(&["run", "--quiet", "--package", "krylith-cli", "--"]),
+            };
+            fs::write(&to, read(program.args(words))?).map_err(io)?;
         }
         Ok(())
     }
@@ -212,11 +202,10 @@ impl Release {
     }
 }
 
-/// The C library that programs made here need.
-fn library_of_c() -> String {
-    let said = read(Command::new("ldd").arg("--version")).unwrap_or_default();
-    let version = said.lines().next().and_then(|line| line.rsplit(' ').next());
-    version.map_or("the C library of the machine that built it".into(), |v| format!("glibc {v} or later"))
+/// The triple of this machine.
+fn own_triple() -> String {
+    let said = read(Command::new("rustc").arg("-vV")).unwrap_or_default();
+    said.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().into()
 }
 
 /// Refuses a release of what is not committed, not named in the changelog, or cannot be packaged.
@@ -249,14 +238,6 @@ fn toolchain(triple: &str) -> Result<(), String> {
     if !folder.is_ok_and(|folder| Path::new(folder.trim()).is_dir()) {
         return Err(format!("the standard library for {triple} is missing: rustup target add {triple}"));
     }
-    let arch = triple.split('-').next().unwrap_or_default();
-    let compiler = format!("{}-gcc", triple.replace("-unknown-", "-"));
-    if !works(Command::new(&compiler).arg("--version")) {
-        let debian = arch.replace('_', "-");
-        return Err(format!(
-            "{compiler} is missing; on Debian and Ubuntu: apt-get install gcc-{debian}-linux-gnu"
-        ));
-    }
     Ok(())
 }
 
@@ -264,29 +245,24 @@ fn toolchain(triple: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn release(cross: Option<&str>) -> Release {
-        Release {
-            cross: cross.map(String::from),
+    #[test]
+    fn another_architecture_has_its_name_and_is_not_run_here() {
+        let release = |triple: &str| Release {
+            triple: triple.into(),
             profile: ["release", "release"],
             out: PathBuf::new(),
             trial: false,
-        }
-    }
-
-    #[test]
-    fn another_architecture_has_its_folder_its_compiler_and_its_name() {
-        let arm = release(Some("aarch64-unknown-linux-gnu"));
+        };
+        let arm = release("aarch64-unknown-linux-gnu");
         assert_eq!(arm.arch(), "aarch64");
-        assert!(arm.built().ends_with("aarch64-unknown-linux-gnu/release"));
-        assert_eq!(arm.stripper(), "aarch64-linux-gnu-strip");
-        let names = ["CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "CC_aarch64_unknown_linux_gnu"];
-        assert_eq!(
-            arm.variables(),
-            names.map(|name| (name.to_string(), "aarch64-linux-gnu-gcc".to_string()))
-        );
-        assert!(release(None).variables().is_empty());
-        assert_eq!(release(None).arch(), std::env::consts::ARCH);
-        assert!(release(None).built().ends_with("release"));
+        assert_eq!(arm.is_own(), std::env::consts::ARCH == "aarch64");
+        let own = release(&own_triple());
+        assert!(own.is_own() && own.arch() == std::env::consts::ARCH, "{}", own.triple);
+        let variables = arm.variables(Path::new("/k.bin"), Path::new("/tools"));
+        let value = |name: &str| variables.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+        assert_eq!(value("KRYLITH_EMBED"), Some("/k.bin"));
+        assert!(value("PATH").is_some_and(|path| path.starts_with("/tools:")));
+        assert_eq!(value("CARGO_PROFILE_RELEASE_STRIP"), Some("symbols"));
     }
 
     #[test]
