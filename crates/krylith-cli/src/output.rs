@@ -86,6 +86,12 @@ pub fn note(message: &str) {
     }
 }
 
+/// Prints what is wrong with a command line, as clap says it.
+pub fn refuse(text: &str) {
+    let text = term::fit(text, term::columns_of_errors());
+    let _ = AutoStream::auto(std::io::stderr()).write_all(text.as_bytes());
+}
+
 /// A line of stderr, wrapped where that is a terminal.
 fn say(style: anstyle::Style, who: &str, message: &str) {
     let text = term::fit(&format!("{who} {message}\n"), term::columns_of_errors());

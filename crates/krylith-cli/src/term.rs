@@ -66,6 +66,11 @@ pub fn table(rows: &[(&str, Vec<String>)], columns: Option<usize>, tone: impl Fn
     out
 }
 
+/// Columns that text takes, whatever its colours.
+fn seen(text: &str) -> usize {
+    anstream::adapter::strip_str(text).map(|part| part.chars().count()).sum()
+}
+
 /// A line in pieces of at most `width` columns, cut at blanks; those after the first stand two columns further in.
 pub fn wrap(line: &str, width: usize) -> Vec<String> {
     let indent = line.chars().take_while(|c| *c == ' ').count();
@@ -73,8 +78,7 @@ pub fn wrap(line: &str, width: usize) -> Vec<String> {
     let mut begun = false;
     for word in line[indent..].split(' ') {
         let last = pieces.len() - 1;
-        let length = pieces[last].chars().count();
-        if begun && length + 1 + word.chars().count() > width {
+        if begun && seen(&pieces[last]) + 1 + seen(word) > width {
             pieces.push(format!("{}{word}", " ".repeat(indent + 2)));
             begun = !word.is_empty();
         } else {

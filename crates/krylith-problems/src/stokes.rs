@@ -230,7 +230,9 @@ impl Discretisation {
         }
         let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
         let h = mesh.spacing();
-        let sigma = scale.unwrap_or_else(|| 1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt());
+        // Without the last digits, which would only make the name longer.
+        let usual = || (1e12 * (1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt())).round() / 1e12;
+        let sigma = scale.unwrap_or_else(usual);
         let options = StokesOptions { scale: Some(sigma), ..options };
         Ok(Self { mesh, options, stencils: Stencils::new(h, nu, stab / nu, sigma) })
     }

@@ -204,7 +204,11 @@ pub fn parse(mut words: Vec<OsString>) -> std::result::Result<Cli, u8> {
     let parsed = command.clone().try_get_matches_from(&words).and_then(|found| Cli::from_arg_matches(&found));
     parsed.map_err(|e| {
         let e = hints::with_hint(e, &words, &command);
-        crate::output::printed(e.print());
+        // Help and version were set for the terminal by clap; errors were not.
+        match e.use_stderr() {
+            true => crate::output::refuse(&e.render().ansi().to_string()),
+            false => crate::output::printed(e.print()),
+        }
         e.exit_code() as u8
     })
 }

@@ -119,6 +119,12 @@ fn sixty_columns_are_enough() {
         let (all, kept) = (words(&wide), words(&narrow));
         assert!(line.starts_with("spy") || kept + 5 >= all * 9 / 10, "{line}: {kept} of {all} words");
     }
+    for line in ["solve a.mtx --precond ilu", "solve a.mtx --rtol abc", "solve"] {
+        let narrow = with(&f, line, &[("COLUMNS", "60")]);
+        assert_eq!(narrow.code, 2, "{line}");
+        assert!(narrow.err.lines().count() > 1, "{line}: {}", narrow.err);
+        assert!(narrow.err.lines().all(|text| text.chars().count() <= 60), "{line}: {}", narrow.err);
+    }
 }
 
 #[test]
