@@ -48,15 +48,30 @@ while read -r suite; do
     "$bin/krylith" bench "$suite" --device cuda --out "$raw/$suite" < /dev/null 2>&1 | tee -a "$out/bench.log" || failed=1
 done < "$here/suites.txt"
 
-# What several GPUs do together: links, a prediction from them alone, and then the runs that it predicts.
+# What several GPUs do together: links, a prediction from them alone, and then the runs that it predicts; the other suites on 1, 2, 4, …
 gpus=$(nvidia-smi -L | wc -l)
 if [ "$gpus" -gt 1 ]; then
     all=cuda:$(seq -s, 0 $((gpus - 1)))
+    counts=$(for n in 1 2 4 8; do [ "$n" -le "$gpus" ] && echo "$n"; done | paste -sd,)
     {
         "$bin/krylith" bench links --device "$all" --out "$raw/links.toml" < /dev/null &&
-        "$bin/krylith" model stokes:53x53x54 --machine "$raw/links.toml" --method gmres --precond none --out "$raw/predicted" &&
+        "$bin/krylith" model stokes:53x53x54 --machine "$raw/links.toml" --gpus "$counts" --method gmres --precond none \
+            --out "$raw/predicted" &&
         "$bin/krylith" bench okp --device "$all" --out "$raw/okp-gpus" < /dev/null &&
         "$bin/krylith" model --compare "$raw/predicted/prediction.json" "$raw/okp-gpus/okp.json"
     } 2>&1 | tee -a "$out/bench.log" || failed=1
+    while read -r suite parts; do
+        echo "== krylith bench $suite $parts --device $all" | tee -a "$out/bench.log"
+        # shellcheck disable=SC2086  # parts are words
+        "$bin/krylith" bench "$suite" $parts --device "$all" --out "$raw/$suite-gpus" < /dev/null 2>&1 |
+            tee -a "$out/bench.log" || failed=1
+    done << 'SUITES'
+ildu0
+cbcg --parts scaling
+spmv --parts single,multi,cg
+ras --parts scaling
+multilevel --parts scaling
+answer
+SUITES
 fi
 exit $failed

@@ -71,22 +71,25 @@ fn seen(text: &str) -> usize {
     anstream::adapter::strip_str(text).map(|part| part.chars().count()).sum()
 }
 
-/// A line in pieces of at most `width` columns, cut at blanks; those after the first stand two columns further in.
+/// A line in pieces of at most `width` columns, cut at blanks, and a longer word at its commas; those after the first stand two
+/// columns further in.
 pub fn wrap(line: &str, width: usize) -> Vec<String> {
     let indent = line.chars().take_while(|c| *c == ' ').count();
     let mut pieces = vec![" ".repeat(indent)];
     let mut begun = false;
     for word in line[indent..].split(' ') {
-        let last = pieces.len() - 1;
-        if begun && seen(&pieces[last]) + 1 + seen(word) > width {
-            pieces.push(format!("{}{word}", " ".repeat(indent + 2)));
-            begun = !word.is_empty();
-        } else {
-            if begun {
-                pieces[last].push(' ');
+        let cut = if indent + 2 + seen(word) > width { ',' } else { '\0' };
+        for (i, part) in word.split_inclusive(cut).enumerate().chain(word.is_empty().then_some((0, ""))) {
+            let last = pieces.len() - 1;
+            let blank = usize::from(begun && i == 0);
+            if begun && seen(&pieces[last]) + blank + seen(part) > width {
+                pieces.push(format!("{}{part}", " ".repeat(indent + 2)));
+                begun = !part.is_empty();
+            } else {
+                pieces[last].push_str(&" ".repeat(blank));
+                pieces[last].push_str(part);
+                begun = true;
             }
-            pieces[last].push_str(word);
-            begun = true;
         }
     }
     pieces
@@ -116,6 +119,8 @@ mod tests {
             );
         }
         assert_eq!(wrap(line, 100), [line]);
+        let long = "stokes:8x8x8,tau=0.125,nu=0.01,length=1";
+        assert_eq!(wrap(long, 24), ["stokes:8x8x8,tau=0.125,", "  nu=0.01,length=1"]);
         assert_eq!(wrap("", 10), [""]);
     }
 

@@ -231,10 +231,13 @@ pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
 /// The residual at the end, and what it is to be held against.
 pub fn residual(solution: &Solution) -> String {
     let history = &solution.history;
-    format!(
-        "{:.3e} true, ‖b − A x‖/‖b‖; wanted {:.3e}; rounding of x makes up to {:.1e}",
-        history.true_relative_residual, solution.target, history.rounding
-    )
+    let text =
+        format!("{:.3e} true, ‖b − A x‖/‖b‖; wanted {:.3e}", history.true_relative_residual, solution.target);
+    // Without b there is nothing that rounding could be a share of.
+    match history.rounding.is_finite() {
+        true => format!("{text}; rounding of x makes up to {:.1e}", history.rounding),
+        false => text,
+    }
 }
 
 /// Iterations a second.

@@ -30,6 +30,7 @@ fn a_right_hand_side_of_zeros_has_the_answer_zero() {
     let f = Folder::new();
     let ran = f.line("solve laplace:4x4x4 --rhs zeros --out x.npy --report r.json");
     assert!(ran.works().out.contains("right-hand side: zeros; it is zero, and so is x"), "{ran:?}");
+    assert!(!ran.out.contains("NaN"), "{ran:?}");
     assert!(array(f.path("x.npy")).values().iter().all(|x| *x == 0.0));
     assert_eq!(report(&f, "r.json")["sources"]["rhs"], "zeros");
 }
