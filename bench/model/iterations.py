@@ -20,7 +20,7 @@ CASES = [
     ("laplace:64x64x64,block=4", "cg", ["jacobi", "ildu"]),
     ("radiation:50x50x50", "bicgstab", ["jacobi", "ildu"]),
     ("stokes:32x32x32", "bicgstab", ["jacobi", "ildu"]),
-    ("stokes:32x32x32", "gmres", ["none", "jacobi", "ildu", "ras"]),
+    ("stokes:32x32x32", "gmres", ["none", "jacobi", "ildu"]),
     ("stokes:53x53x54", "gmres", ["none", "jacobi", "ildu"]),
 ]
 ITERATIONS = 240
@@ -38,7 +38,8 @@ def predicted(args, system, way, gpus):
     folder = args.out / "prediction"
     read([args.krylith, "model", system, "--machine", args.machine, "--gpus", str(gpus), *way, "--out", str(folder)])
     found = json.loads((folder / "prediction.json").read_text())
-    return found["rows"][0]
+    # Of dense blocks and of structured ones: a solve leaves out what is zero or equal.
+    return next((row for row in found["rows"] if row.get("blocks") == "structured"), found["rows"][0])
 
 
 def measured(args, system, way, gpus):
@@ -51,7 +52,7 @@ def measured(args, system, way, gpus):
         iterations = report["iterations"]
         if iterations < args.iterations // 4:
             raise RuntimeError(f"ended after {iterations} iterations: {report['outcome']}")
-        seconds.append(report["seconds"]["total"] / iterations)
+        seconds.append((report["seconds"]["total"] - report["seconds"]["setup"]) / iterations)
     return seconds, iterations
 
 
