@@ -1,7 +1,9 @@
 //! The command line of the suites: names, help texts and defaults.
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Parser, ValueEnum};
 use krylith::DeviceSpec;
+use krylith_cli::failure::{Failure, Result};
 use krylith_cli::options;
 use std::path::PathBuf;
 
@@ -49,7 +51,7 @@ pub struct BenchArgs {
     /// multi, cg and sweep; ras: of cavity600, cavity1200, ventricle, artery, repeat and scaling (on several GPUs), and on each problem of
     /// ours, sweeps, vendor and one-core [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub parts: Option<Vec<String>>,
+    pub parts: Vec<String>,
     /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the table]
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub only: Vec<String>,
@@ -120,4 +122,48 @@ pub enum Suite {
     Spmv,
     #[allow(missing_docs)]
     Links,
+}
+
+impl Suite {
+    /// The options that it takes beside --device and --out.
+    fn takes(self) -> &'static str {
+        match self {
+            Suite::Okp => "scale threads full solves series",
+            Suite::Ildu0 => "scale threads full solves",
+            Suite::Answer => "scale threads rounds systems ways from-device",
+            Suite::Cbcg => "scale threads full solves parts systems",
+            Suite::Multilevel => "scale threads full rounds parts systems ways",
+            Suite::Ras => "scale threads full solves rounds parts",
+            Suite::Spmv => {
+                "scale threads rounds parts only permuted matrices iterations ranks limit in-process"
+            }
+            Suite::Links => "quick network",
+        }
+    }
+
+    /// True of an option of this suite, by its name.
+    fn has(self, option: &str) -> bool {
+        matches!(option, "suite" | "device" | "out") || self.takes().split(' ').any(|own| own == option)
+    }
+
+    /// Refuses options that were given and are for other suites.
+    ///
+    /// # Errors
+    /// Such an option, with the suites that it is for.
+    pub fn check(self, given: &ArgMatches) -> Result<()> {
+        for id in given.ids().filter(|id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine)) {
+            let option = id.as_str().replace('_', "-");
+            // Groups that clap makes of its own are nobody's.
+            let takers = Suite::value_variants().iter().filter(|suite| suite.has(&option));
+            let takers: Vec<_> = takers.filter_map(|suite| suite.to_possible_value()).collect();
+            if !self.has(&option) && !takers.is_empty() {
+                let names: Vec<&str> = takers.iter().map(|suite| suite.get_name()).collect();
+                return Err(Failure::usage(format!(
+                    "--{option} is for `krylith bench {}`",
+                    names.join("`, `")
+                )));
+            }
+        }
+        Ok(())
+    }
 }

@@ -32,25 +32,23 @@ mod systems;
 mod textbook;
 mod triad;
 
-pub use answer::{AnswerOptions, AnswerReport, answer, answer_systems};
-pub use cbcg::{CbcgSuite, Part as CbcgPart, cbcg};
+pub use answer::{answer, answer_systems};
+pub use cbcg::cbcg;
 #[cfg(feature = "cuda")]
 pub use cuda::ildu0::compile_all as compile_ildu0_kernels;
 #[cfg(feature = "cuda")]
 pub use cuda::spmv::compile_products as compile_spmv_kernels;
 #[cfg(feature = "cuda")]
 pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_paper_kernels};
-pub use ildu0::{Ildu0Options, ildu0};
-pub use links::{LinksOptions, LinksReport, links};
-pub use multilevel::{MultilevelSuite, Part as MultilevelPart, multilevel};
-pub use okp::{OkpOptions, Series, okp};
-pub use options::DeviceChoice;
-pub use publish::{Report, Report as OkpReport};
-pub use ras::{Part as RasPart, RasSuite, ras};
+pub use ildu0::ildu0;
+pub use links::links;
+pub use multilevel::multilevel;
+pub use okp::okp;
+pub use options::{Asked, DeviceChoice};
+pub use publish::Report;
+pub use ras::ras;
 pub use samples::Samples;
-pub use spmv::{Part as SpmvPart, SpmvOptions, spmv};
+pub use spmv::spmv;
 
-/// The command line of this process, for reports; what is not Unicode in it is replaced.
-pub fn command_line() -> String {
-    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-}
+/// A suite: it is asked, tells a line before each part, and reports.
+pub type Suite = fn(&Asked, &mut dyn FnMut(&str)) -> krylith::Result<Report>;

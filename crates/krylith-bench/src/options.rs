@@ -1,12 +1,14 @@
-//! What the options of all suites have: devices, parts by name, checks, defaults.
+//! What is asked of a suite: options of all of them, devices, parts by name, checks.
 
-use krylith::{Error, Result};
-use std::str::FromStr;
+use krylith::{DeviceSpec, Error, Result};
+use krylith_model::Machine;
+use std::path::PathBuf;
 
 /// Where a suite runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
     /// The threads of this process.
+    #[default]
     Cpu,
     /// GPUs by number, at least one; with several a suite measures how solvers scale over them.
     Cuda(Vec<usize>),
@@ -25,20 +27,13 @@ impl DeviceChoice {
         *self != DeviceChoice::Cpu
     }
 
-    /// The factor on the size of the papers' problems, where none is asked for.
-    pub(crate) fn scale(&self, asked: Option<f64>) -> f64 {
-        asked.unwrap_or(if self.is_gpu() { 1.0 } else { 1.0 / 64.0 })
-    }
-
     /// `cpu`, or `cuda:i,j,…` of the first GPUs.
     pub(crate) fn text(&self, count: usize) -> String {
         match self {
-            DeviceChoice::Cpu => "cpu".into(),
-            DeviceChoice::Cuda(gpus) => {
-                let list: Vec<String> = gpus.iter().take(count).map(usize::to_string).collect();
-                format!("cuda:{}", list.join(","))
-            }
+            DeviceChoice::Cpu => DeviceSpec::Cpu,
+            DeviceChoice::Cuda(gpus) => DeviceSpec::Cuda(gpus.iter().take(count).copied().collect()),
         }
+        .to_string()
     }
 
     /// The same as options of a solve.
@@ -49,20 +44,102 @@ impl DeviceChoice {
     }
 }
 
-impl FromStr for DeviceChoice {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        let numbers = |list: &str| list.split(',').map(|n| n.parse().ok()).collect::<Option<Vec<usize>>>();
-        let known = match text {
-            "cpu" => Some(DeviceChoice::Cpu),
-            "cuda" => Some(DeviceChoice::Cuda(vec![0])),
-            other => other.strip_prefix("cuda:").and_then(numbers).map(DeviceChoice::Cuda),
-        };
-        known.ok_or_else(|| {
-            Error::invalid(format!(
-                "unknown device `{text}`; use cpu, cuda, cuda:NUMBER or cuda:NUMBER,NUMBER,…"
-            ))
-        })
+/// What is asked of a suite, which takes what is its own; of what is `None` or empty it has a choice of its own.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// Where. On several GPUs okp and ildu0 measure scaling alone, the others scaling too.
+    pub device: DeviceChoice,
+    /// Factor on the number of nodes, cells or rows; 1 is the paper's size. Default: 1 on a GPU; on a CPU 1/8 for okp, 1/256 for spmv, and
+    /// 1/64 for the others.
+    pub scale: Option<f64>,
+    /// Threads on a CPU; 0 means all cores.
+    pub threads: usize,
+    /// Folder for tables, raw data and a page, or for links the machine file; nothing is written without one.
+    pub out: Option<PathBuf>,
+    /// More block sizes, matrices, tiles, sweeps, ways and sizes.
+    pub full: bool,
+    /// What is measured, by name; of okp its series on several GPUs.
+    pub parts: Vec<String>,
+    /// Samples of a kernel or an application of okp, ildu0 and cbcg; at least 20 for figures that are quoted. Default: 20.
+    pub repetitions: Option<usize>,
+    /// Samples of a whole solve. Default of okp: 20 on GPUs, 3 on a CPU; of ildu0 and cbcg: 5 and 3; of ras, whose means count: 3.
+    pub solves: Option<usize>,
+    /// Times that each way of answer and multilevel is taken after the first (default: 5), samples of spmv (20), independent runs of one
+    /// setting of ras (100).
+    pub rounds: Option<usize>,
+    /// Iterations of okp (default: 300, and 60 on a CPU and for the further sizes on several GPUs) and of spmv (1000, 50 on a CPU); the
+    /// most of ildu0 (5000), cbcg (50,000) and ras (3000).
+    pub iterations: Option<usize>,
+    /// Names of a suite's table, generated problems, and of answer and multilevel matrix files or folders of them; none stands for the
+    /// suite's table.
+    pub systems: Vec<String>,
+    /// Ways of answer and multilevel: preconditioners, or options such as `method=cg precond=jacobi`.
+    pub ways: Vec<String>,
+    /// New values in a row of multilevel. Default: 100.
+    pub updates: Option<usize>,
+    /// Seconds that a matrix of spmv may take in a process of its own (default: 300), or iterating of multilevel (60).
+    pub limit: Option<f64>,
+    /// Ranks on a CPU, which are threads: of spmv (default: 2), and of cbcg those whose messages are delayed (8; on a GPU that part is
+    /// left out).
+    pub ranks: Option<usize>,
+    /// Rows and columns of look-alikes of spmv in a random order: nothing lies near anything.
+    pub permuted: bool,
+    /// Folder of `NAME.mtx`, which spmv takes instead of look-alikes.
+    pub matrices: Option<PathBuf>,
+    /// answer on a GPU: from arrays in its memory too.
+    pub from_device: bool,
+    /// The program that answer starts for a first solve of a process, and spmv for each matrix; without one that is not measured, or
+    /// in this process.
+    pub program: Option<PathBuf>,
+    /// Folder of SPE10's permeabilities.
+    pub rock: Option<PathBuf>,
+    /// Least bytes that the rotating sets of buffers of okp hold together. Default: 1 GB on a GPU, 250 MB on a CPU.
+    pub traffic: Option<u64>,
+    /// A machine file whose `[network]` and GPUs a host links takes over as estimates: they cannot be measured on one host.
+    pub network: Option<Machine>,
+    /// links: few samples and small sizes: does it run at all?
+    pub quick: bool,
+    /// How the program was called, for the record.
+    pub command: String,
+}
+
+impl Asked {
+    /// Checks numbers that must not be 0, and the scale.
+    ///
+    /// # Errors
+    /// Which of them are wrong.
+    pub(crate) fn check(&self) -> Result<()> {
+        let counts = [
+            ("repetitions", self.repetitions),
+            ("solves", self.solves),
+            ("rounds", self.rounds),
+            ("iterations", self.iterations),
+            ("ranks", self.ranks),
+            ("updates", self.updates),
+        ];
+        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
+            return Err(Error::invalid(format!("{name} must be at least 1")));
+        }
+        for (name, number) in [("scale", self.scale), ("limit", self.limit)] {
+            if number.is_some_and(|x| !(x.is_finite() && x > 0.0)) {
+                return Err(Error::invalid(format!("the {name} must be a positive number")));
+            }
+        }
+        Ok(())
+    }
+
+    /// One of two, by the device.
+    pub(crate) fn pick<T>(&self, on_gpu: T, on_cpu: T) -> T {
+        if self.device.is_gpu() { on_gpu } else { on_cpu }
+    }
+
+    /// The factor on sizes, by default `on_cpu` on a CPU and 1 on a GPU.
+    pub(crate) fn scale(&self, on_cpu: f64) -> f64 {
+        self.scale.unwrap_or(self.pick(1.0, on_cpu))
+    }
+
+    pub(crate) fn repetitions(&self) -> usize {
+        self.repetitions.unwrap_or(20)
     }
 }
 
@@ -87,75 +164,40 @@ pub(crate) fn counts(all: usize) -> Vec<usize> {
     counts
 }
 
-/// Checks numbers that must not be 0, and the scale.
-///
-/// # Errors
-/// Which of them are wrong.
-pub(crate) fn check(names: &str, counts: &[usize], scale: Option<f64>) -> Result<()> {
-    if counts.contains(&0) {
-        return Err(Error::invalid(format!("{names} must be at least 1")));
-    }
-    if scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
-        return Err(Error::invalid("the scale must be a positive number"));
-    }
-    Ok(())
-}
-
-/// A struct of options, each with its default.
-macro_rules! options {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr,)* }) => {
-        $(#[$about])*
-        #[derive(Debug, Clone)]
-        pub struct $name {
-            $($(#[$doc])* pub $field: $type,)*
-            /// How the program was called, for the record.
-            pub command: String,
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self { $($field: $default,)* command: crate::command_line() }
-            }
-        }
-    };
-}
-pub(crate) use options;
-
 /// An enum of things that are measured, each with its name.
 macro_rules! parts {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $part:ident = $text:literal,)* }) => {
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $name {
+        pub(crate) enum $name {
             $($(#[$doc])* $part,)*
         }
 
         impl $name {
             /// All of them, with their names.
-            pub const ALL: &[($name, &'static str)] = &[$(($name::$part, $text),)*];
+            const ALL: &[(&'static str, $name)] = &[$(($text, $name::$part),)*];
 
-            /// All of them.
-            pub fn all() -> Vec<$name> {
-                Self::ALL.iter().map(|(part, _)| *part).collect()
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = krylith::Error;
-            fn from_str(text: &str) -> krylith::Result<Self> {
-                crate::options::part_named(Self::ALL, text)
+            /// Those that words of an option name; all where none does.
+            fn named(option: &str, words: &[String]) -> krylith::Result<Vec<$name>> {
+                crate::options::named(Self::ALL, option, words)
             }
         }
     };
 }
 pub(crate) use parts;
 
-/// The part of a suite of that name.
-pub(crate) fn part_named<T: Copy>(all: &[(T, &'static str)], text: &str) -> Result<T> {
-    all.iter().find(|(_, name)| *name == text).map(|(part, _)| *part).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|(_, name)| *name).collect();
-        Error::invalid(format!("unknown part `{text}`; the known ones are {}", names.join(", ")))
-    })
+/// The parts that words of an option name; all where there are none.
+pub(crate) fn named<T: Copy>(all: &[(&str, T)], option: &str, words: &[String]) -> Result<Vec<T>> {
+    if words.is_empty() {
+        return Ok(all.iter().map(|(_, part)| *part).collect());
+    }
+    let one = |word: &String| {
+        all.iter().find(|(name, _)| name == word).map(|(_, part)| *part).ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+            Error::invalid(format!("{option} {word}: there are {}", names.join(", ")))
+        })
+    };
+    words.iter().map(one).collect()
 }
 
 /// Runs something on the platform that the options name: the CPU, the first GPU, or several of them where that is another thing.

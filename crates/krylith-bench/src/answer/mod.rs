@@ -13,56 +13,17 @@ pub(crate) mod system;
 pub(crate) use ours::Answer;
 pub use system::names as answer_systems;
 
-use crate::options::{self, DeviceChoice};
-use crate::publish::{self, meta};
+use crate::options::{Asked, DeviceChoice};
+use crate::publish::{self, Report, meta};
 use crate::samples::Samples;
 use krylith::matrix::Bsr;
 use krylith::{Error, Options, Result};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::time::Instant;
 use system::System;
 
-options::options! {
-    /// What to measure.
-    AnswerOptions {
-        /// One device.
-        device: DeviceChoice = DeviceChoice::Cpu,
-        /// Names of the table, generated problems, matrix files or folders of them; none stands for the table.
-        systems: Vec<String> = Vec::new(),
-        /// Beside what is picked where nothing is named: preconditioners, or options such as `method=cg precond=jacobi`.
-        ways: Vec<String> = Vec::new(),
-        /// Times that each way is taken after the first.
-        rounds: usize = 5,
-        /// Factor on the size of the table's systems. Default: 1 on a GPU, 1/64 on a CPU.
-        scale: Option<f64> = None,
-        /// On a GPU, from arrays in its memory too.
-        from_device: bool = false,
-        /// ‖b − A x‖/‖b‖ that is wanted.
-        rtol: f64 = 1e-8,
-        /// Threads on a CPU; 0 means all cores.
-        threads: usize = 0,
-        /// The command to start for a first solve of a process, `krylith`; without one that is not measured.
-        program: Option<PathBuf> = None,
-        /// Folder of SPE10's permeabilities.
-        rock: Option<PathBuf> = std::env::var_os("KRYLITH_SPE10").map(PathBuf::from),
-        /// Folder for `answer.md` and `answer.json`; nothing is written without one.
-        out: Option<PathBuf> = None,
-    }
-}
-
-/// What the suite found.
-#[derive(Debug, Clone, Default)]
-pub struct AnswerReport {
-    /// Tables in Markdown.
-    pub tables: String,
-    /// Everything, raw samples too.
-    pub json: Value,
-    /// What has no answer, or could not run.
-    pub failures: Vec<String>,
-    /// Files that were written.
-    pub files: Vec<PathBuf>,
-}
+/// ‖b − A x‖/‖b‖ that is wanted.
+pub(crate) const RTOL: f64 = 1e-8;
 
 /// One way to the answer of a system, and every time that it was taken.
 pub(crate) struct Way {
@@ -108,22 +69,19 @@ const MOST: usize = 10_000;
 /// # Errors
 /// A device that is missing, a word that names no system, an output file that cannot be written. A way without an answer is no
 /// error: it is listed under `failures`.
-pub fn answer(options: &AnswerOptions, progress: &mut dyn FnMut(&str)) -> Result<AnswerReport> {
-    options::check("rounds", &[options.rounds], options.scale)?;
-    if !(options.rtol > 0.0) {
-        return Err(Error::invalid("the tolerance must be a positive number"));
-    }
+pub fn answer(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    options.check()?;
     let ground = Ground::open(&options.device, options.threads)?;
-    let scale = options.device.scale(options.scale);
+    let (scale, rounds) = (options.scale(1.0 / 64.0), options.rounds.unwrap_or(5));
     let wanted = system::wanted(&options.systems)?;
-    let more = json!({ "scale": scale, "rounds": options.rounds, "rtol": options.rtol });
+    let more = json!({ "scale": scale, "rounds": rounds, "rtol": RTOL });
     let mut meta = meta("answer", &options.command, ground.describe(), more);
-    meta["process"] = processes(options, &ground, progress);
-    let (mut found, mut made) = (Vec::new(), AnswerReport::default());
+    meta["process"] = processes(options, rounds, &ground, progress);
+    let (mut found, mut made) = (Vec::new(), Report::default());
     for wanted in &wanted {
         let Some(system) = system::make(wanted, scale, options.rock.as_deref())? else { continue };
         progress(&format!("{}: {}", system.name, system.spec));
-        found.push(one(&system, options, &ground, progress)?);
+        found.push(one(&system, options, rounds, &ground, progress)?);
         // The next one may be long: what there is by now stays if it is interrupted.
         made = report::make(&found, meta.clone());
         let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
@@ -134,7 +92,7 @@ pub fn answer(options: &AnswerOptions, progress: &mut dyn FnMut(&str)) -> Result
 }
 
 /// Seconds of whole processes that solve a small system, on the host and on the device.
-fn processes(options: &AnswerOptions, ground: &Ground, progress: &mut dyn FnMut(&str)) -> Value {
+fn processes(options: &Asked, rounds: usize, ground: &Ground, progress: &mut dyn FnMut(&str)) -> Value {
     let Some(program) = &options.program else { return Value::Null };
     let mut devices = vec!["cpu".to_string()];
     devices.extend(ground.text().filter(|_| ground.is_gpu()));
@@ -146,7 +104,7 @@ fn processes(options: &AnswerOptions, ground: &Ground, progress: &mut dyn FnMut(
             let done = command.args(["solve", "laplace:12x12x12", "--quiet", "--device", device]).output();
             done.ok().filter(|d| d.status.success()).map(|_| begin.elapsed().as_secs_f64())
         };
-        let all: Option<Vec<f64>> = (0..=options.rounds.max(5)).map(|_| once()).collect();
+        let all: Option<Vec<f64>> = (0..=rounds.max(5)).map(|_| once()).collect();
         // The first one reads the program from the disk.
         json!({ "device": device, "seconds": all.map(|all| Samples(all[1..].to_vec()).json()) })
     };
@@ -156,7 +114,8 @@ fn processes(options: &AnswerOptions, ground: &Ground, progress: &mut dyn FnMut(
 /// Every way to the answer of one system.
 fn one(
     system: &System,
-    options: &AnswerOptions,
+    options: &Asked,
+    rounds: usize,
     ground: &Ground,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Found> {
@@ -166,7 +125,7 @@ fn one(
     let symmetric = system::symmetric(&a);
     let asked = ground.text().map_or("cpu".into(), |text| text.to_string());
     let threads = if options.threads > 0 { format!(" threads={}", options.threads) } else { String::new() };
-    let asked: Options = format!("device={asked} rtol={:e}{threads}", options.rtol).parse()?;
+    let asked: Options = format!("device={asked} rtol={RTOL:e}{threads}").parse()?;
     let mut ways: Vec<(String, Take)> =
         vec![(OURS.into(), Box::new(|| ours::from_host(system, &asked, rhs)))];
     let mut found = Found {
@@ -189,7 +148,7 @@ fn one(
         let several = options.device.gpus();
         if several.len() > 1 {
             let list = options.device.text(several.len());
-            let asked: Options = format!("device={list} rtol={:e}", options.rtol).parse()?;
+            let asked: Options = format!("device={list} rtol={RTOL:e}").parse()?;
             let (all, name) = (asked.clone(), format!("Krylith on {} GPUs", several.len()));
             let take = move || ours::from_host(system, &asked, rhs);
             ways.push((name.clone(), Box::new(take)));
@@ -198,12 +157,12 @@ fn one(
                 ways.push((format!("{name}, from arrays on the first"), Box::new(take)));
             }
         }
-        match gpu.answers(&a, symmetric, rhs, options.rtol, MOST) {
+        match gpu.answers(&a, symmetric, rhs, RTOL, MOST) {
             Ok(all) => ways.extend(all),
             Err(e) => found.ways.push(Way::failed("vendor libraries", e.to_string())),
         }
     }
-    let repeats = Repeats { rounds: options.rounds, rtol: options.rtol, budget: f64::INFINITY };
+    let repeats = Repeats { rounds, budget: f64::INFINITY };
     for (name, mut take) in ways {
         progress(&format!("{}: {name}", system.name));
         let way = Way::taken(name, &mut take, &a, rhs, &repeats);
@@ -229,8 +188,6 @@ fn one(
 pub(crate) struct Repeats {
     /// Times that count, at most.
     pub rounds: usize,
-    /// ‖b − A x‖/‖b‖ that is wanted.
-    pub rtol: f64,
     /// Seconds after which no further round begins, if one has counted.
     pub budget: f64,
 }
@@ -253,7 +210,7 @@ impl Way {
             };
             way.residual = crate::systems::relative_residual(a, rhs, &answer.x);
             // The tolerance is the method's; recurrences of baselines may miss it a little.
-            if !(answer.converged && way.residual <= 10.0 * repeats.rtol) {
+            if !(answer.converged && way.residual <= 10.0 * RTOL) {
                 let Answer { iterations, total, .. } = answer;
                 let residual = way.residual;
                 way.failure = Some(format!(
@@ -311,7 +268,7 @@ impl Ground {
                 [] => Err(Error::invalid("no GPU is named")),
             },
             #[cfg(not(feature = "cuda"))]
-            DeviceChoice::Cuda(_) => Err(options::no_cuda()),
+            DeviceChoice::Cuda(_) => Err(crate::options::no_cuda()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tables in Markdown and JSON from what was measured.
 
-use super::{AnswerReport, Found, OURS, Way};
+use super::{Found, OURS, Way};
+use crate::publish::Report;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -29,7 +30,7 @@ pub(crate) fn ms(seconds: f64) -> String {
     }
 }
 
-pub(super) fn make(found: &[Found], mut meta: Value) -> AnswerReport {
+pub(super) fn make(found: &[Found], mut meta: Value) -> Report {
     let mut text = String::from("# Time to an answer\n\n");
     let mut failures = Vec::new();
     // Strings never fail.
@@ -58,7 +59,7 @@ pub(super) fn make(found: &[Found], mut meta: Value) -> AnswerReport {
     }
     meta["systems"] = found.iter().map(json_of).collect();
     meta["failures"] = json!(failures);
-    AnswerReport { tables: text, json: meta, failures, files: Vec::new() }
+    Report { tables: text, json: meta, failures, ..Report::default() }
 }
 
 fn table(system: &Found, text: &mut String, failures: &mut Vec<String>) {

@@ -3,7 +3,8 @@
 //! Flops and bytes are counted for a cell, and for one of the s products of a step where a kernel serves all: what must be computed, and what must come from memory or go there once. The roofline is
 //! the paper's, f/F + b/B, with B measured in the same run. On a CPU F is not known, and its part is left out.
 
-use super::{Case, CbcgSuite, blocks, none, solves, tiles};
+use super::{Case, blocks, none, solves, tiles};
+use crate::options::Asked;
 use crate::platform::Platform;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::Random;
@@ -66,7 +67,7 @@ const ALPHA: f64 = 0.375;
 const BETA: f64 = -0.625;
 
 /// Checks the kernels on `small` and times them on `case`.
-pub(super) fn measure<P: Platform>(p: &P, small: &Case, case: &Case, options: &CbcgSuite) -> Result<Vec<Row>>
+pub(super) fn measure<P: Platform>(p: &P, small: &Case, case: &Case, options: &Asked) -> Result<Vec<Row>>
 where
     P::Space: TileFactors,
 {
@@ -82,7 +83,7 @@ where
         return Err(Error::invalid("the small case has other kernels than the large one"));
     }
     let right: Vec<usize> = (0..kernels.len()).filter(|&k| checks[k].is_ok()).collect();
-    let samples = in_turn_of(&right, 2, options.repetitions, |k| p.time(&mut kernels[k].run))?;
+    let samples = in_turn_of(&right, 2, options.repetitions(), |k| p.time(&mut kernels[k].run))?;
     let mut rows: Vec<Row> = kernels
         .into_iter()
         .zip(checks)

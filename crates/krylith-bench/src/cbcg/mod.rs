@@ -12,7 +12,7 @@ mod solves;
 mod tiles;
 
 use crate::cpu::CpuPlatform;
-use crate::options::{self, DeviceChoice};
+use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
 use crate::samples::Samples;
@@ -21,7 +21,6 @@ use krylith::precond::TileFactors;
 use krylith::{Error, Result};
 use krylith_problems::SystemKind;
 use serde_json::json;
-use std::path::PathBuf;
 
 options::parts! {
     /// A part of the suite.
@@ -39,36 +38,11 @@ options::parts! {
     }
 }
 
-options::options! {
-    /// What to measure.
-    CbcgSuite {
-        /// Device. On several GPUs scaling is measured too.
-        device: DeviceChoice = DeviceChoice::Cpu,
-        /// Generated problems on a grid, `NAME:NXxNYxNZ[,…]`; none stands for the paper's case.
-        systems: Vec<String> = Vec::new(),
-        /// Factor on the number of cells of the paper's case, 256×128×512. Default: 1 on a GPU, 1/64 on a CPU.
-        scale: Option<f64> = None,
-        /// Folder for `cbcg.txt`, `cbcg.json` and `cbcg.html`; nothing is written without one.
-        out: Option<PathBuf> = None,
-        /// Samples of a kernel; at least 20 for figures that are quoted.
-        repetitions: usize = 20,
-        /// Samples of a whole solve. Default: 5 on a GPU, 3 on a CPU.
-        solves: Option<usize> = None,
-        /// Most iterations.
-        iterations: usize = 50_000,
-        /// Threads on a CPU; 0 means all cores.
-        threads: usize = 0,
-        /// Ranks that are threads, between which messages are delayed; 0 leaves that part out.
-        ranks: usize = 8,
-        /// What is measured.
-        parts: Vec<Part> = Part::all(),
-        /// Every tile of the paper's Table I and every s from 2 to 16, rather than some.
-        full: bool = false,
-    }
-}
-
 /// ‖b − A x‖ ≤ this·‖b‖ ends a solve, as in the paper.
 const RTOL: f64 = 1e-8;
+
+/// Most iterations.
+const MOST: usize = 50_000;
 
 /// The paper's case for one GPU.
 const CELLS: [usize; 3] = [256, 128, 512];
@@ -127,10 +101,10 @@ fn resized(spec: &str, [x, y, z]: [usize; 3]) -> String {
 /// # Errors
 /// A device or library that is missing (by name), a problem that is no scalar one on a grid, no room, an output file that cannot be
 /// written. A result that fails its check is no error: it is a row without a time, and is listed under `failures`.
-pub fn cbcg(options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let counts = [options.repetitions, options.iterations, options.solves.unwrap_or(1)];
-    options::check("repetitions, solves and iterations", &counts, options.scale)?;
-    options::on_device!(options, |p| run(p, options, progress))
+pub fn cbcg(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    options.check()?;
+    let parts = Part::named("--parts", &options.parts)?;
+    options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
 /// What a device has beside Krylith's own.
@@ -161,11 +135,11 @@ struct Found {
     solves: Vec<solves::Row>,
 }
 
-fn run<P: Ground>(p: &P, options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<Report>
+fn run<P: Ground>(p: &P, options: &Asked, parts: &[Part], progress: &mut dyn FnMut(&str)) -> Result<Report>
 where
     P::Space: TileFactors,
 {
-    let scale = options.device.scale(options.scale);
+    let scale = options.scale(1.0 / 64.0);
     let specs = match options.systems.is_empty() {
         true => vec![resized("poisson-multiphase", crate::systems::scaled(CELLS, scale))],
         false => options.systems.clone(),
@@ -177,14 +151,14 @@ where
             "cbcg",
             &options.command,
             p.describe(),
-            json!({ "scale": scale, "repetitions": options.repetitions, "rtol": RTOL }),
+            json!({ "scale": scale, "repetitions": options.repetitions(), "rtol": RTOL }),
         ),
         roof,
         found: Vec::new(),
         scaling: Vec::new(),
         network: None,
     };
-    let wanted = |part| options.parts.contains(&part);
+    let wanted = |part| parts.contains(&part);
     let systems = wanted(Part::Kernels) || wanted(Part::Solves) || wanted(Part::Vendor);
     for spec in specs.iter().filter(|_| systems) {
         progress(spec);
@@ -195,7 +169,7 @@ where
             progress("kernels: against the host's loops, and their times");
             kernels = kernels::measure(p, &small, &case, options)?;
         }
-        let solves = solves::measure(p, &case, options, progress)?;
+        let solves = solves::measure(p, &case, options, parts, progress)?;
         let Case { spec, grid, .. } = case;
         made.found.push(Found { spec, grid, kernels, solves });
         // The next one may be long: what there is by now stays if it is interrupted.
@@ -205,8 +179,10 @@ where
         made.scaling = solves::scaling(&specs[0], options, progress)?;
         report::make(&made).write(options.out.as_deref(), "cbcg")?;
     }
-    if options.ranks > 0 && wanted(Part::Network) {
-        made.network = Some(network::measure(&specs[0], options, progress)?);
+    // What a slow network makes of the methods is measured on a CPU, and would keep a GPU waiting.
+    let ranks = options.ranks.unwrap_or(options.pick(0, 8));
+    if ranks > 0 && wanted(Part::Network) {
+        made.network = Some(network::measure(&specs[0], ranks, options, progress)?);
     }
     let mut report = report::make(&made);
     report.write(options.out.as_deref(), "cbcg")?;

@@ -3,7 +3,8 @@
 //! Ranks are threads of this process, one core's work each, and every message, halos too, is delayed in the communicator. No bit may
 //! change with the delay. Beside what is measured stands t(0) + m d: m messages an iteration one after the other, d each.
 
-use super::{CbcgSuite, RTOL, resized};
+use super::{MOST, RTOL, resized};
+use crate::options::Asked;
 use krylith::comm::{Communicator, Team, largest};
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::method::{CgForm, CgOptions, MethodSpec};
@@ -60,14 +61,19 @@ struct One {
     residual: f64,
 }
 
-pub(super) fn measure(spec: &str, options: &CbcgSuite, progress: &mut dyn FnMut(&str)) -> Result<Network> {
+pub(super) fn measure(
+    spec: &str,
+    ranks: usize,
+    options: &Asked,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Network> {
     let shrunk = options.scale.map_or(1.0, |scale| (64.0 * scale).min(1.0));
     let mut grid = crate::systems::scaled(CELLS, shrunk);
-    grid[2] = grid[2].next_multiple_of(options.ranks);
+    grid[2] = grid[2].next_multiple_of(ranks);
     let (spec, mut rows) = (resized(spec, grid), Vec::new());
     for text in METHODS {
         let method: MethodSpec = text.parse()?;
-        progress(&format!("{} ranks with delays: {text}", options.ranks));
+        progress(&format!("{ranks} ranks with delays: {text}"));
         let mut row = Row {
             method: text.into(),
             iterations: 0,
@@ -77,8 +83,8 @@ pub(super) fn measure(spec: &str, options: &CbcgSuite, progress: &mut dyn FnMut(
         };
         let mut first: Option<One> = None;
         for delay in DELAYS.map(Duration::from_micros) {
-            let most = options.iterations;
-            let all = Team::run(options.ranks, |comm| rank(comm, &spec, method, delay, most));
+            let most = options.iterations.unwrap_or(MOST);
+            let all = Team::run(ranks, |comm| rank(comm, &spec, method, delay, most));
             let (one, seconds) = match all {
                 Ok(mut all) => all.swap_remove(0),
                 Err(e) => {
@@ -106,7 +112,7 @@ pub(super) fn measure(spec: &str, options: &CbcgSuite, progress: &mut dyn FnMut(
         }
         rows.push(row);
     }
-    Ok(Network { spec, ranks: options.ranks, rows })
+    Ok(Network { spec, ranks, rows })
 }
 
 fn rank(

@@ -1,7 +1,7 @@
 //! Whole solves, from x = 0 to the tolerance: Krylith by its options, and the vendor's libraries.
 
-use super::{Case, CbcgSuite, Ground, Part, RTOL, none, resized};
-use crate::options::DeviceChoice;
+use super::{Case, Ground, MOST, Part, RTOL, none, resized};
+use crate::options::Asked;
 use crate::publish::Check;
 use crate::samples::Samples;
 use krylith::{Options, Problem, Result, Solver};
@@ -38,25 +38,21 @@ const TILES: [[usize; 3]; 9] = [
 const SOME: usize = 2;
 
 /// Tiles beside the device's own.
-pub(super) fn shapes(options: &CbcgSuite) -> Vec<[usize; 3]> {
-    let count = match options.device {
-        DeviceChoice::Cpu => 0, // takes slabs
-        _ if options.full => TILES.len(),
-        _ => SOME,
-    };
-    TILES[..count].to_vec()
+pub(super) fn shapes(options: &Asked) -> Vec<[usize; 3]> {
+    let some = if options.full { TILES.len() } else { SOME };
+    TILES[..options.pick(some, 0)].to_vec() // a CPU takes slabs
 }
 
 /// Steps of P-CBCG.
 const STEPS: [usize; 8] = [2, 3, 4, 6, 8, 10, 12, 16];
 
 /// What is tried, as options.
-fn candidates(options: &CbcgSuite) -> Vec<String> {
+fn candidates(options: &Asked) -> Vec<String> {
     let mut all: Vec<String> =
         ["jacobi", "ildu", "block-jacobi"].map(|p| format!("method=cg precond={p}")).into();
     let tiles = |[x, y, z]: [usize; 3]| format!("method=cg precond=block-jacobi:tile={x}x{y}x{z}");
     all.extend(shapes(options).into_iter().map(tiles));
-    if options.device == DeviceChoice::Cpu {
+    if !options.device.is_gpu() {
         all.push("method=cg precond=block-jacobi:tile=whole".into());
     }
     for form in ["one-reduction", "pipelined"] {
@@ -72,18 +68,20 @@ fn candidates(options: &CbcgSuite) -> Vec<String> {
 pub(super) fn measure<P: Ground>(
     p: &P,
     case: &Case,
-    options: &CbcgSuite,
+    options: &Asked,
+    parts: &[Part],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>> {
-    let rounds = options.solves.unwrap_or(if options.device.is_gpu() { 5 } else { 3 });
+    let most = options.iterations.unwrap_or(MOST);
+    let rounds = options.solves.unwrap_or(options.pick(5, 3));
     let mut rows = Vec::new();
-    let candidates = if options.parts.contains(&Part::Solves) { candidates(options) } else { Vec::new() };
+    let candidates = if parts.contains(&Part::Solves) { candidates(options) } else { Vec::new() };
     for text in candidates {
         progress(&text);
-        rows.push(ours(case, &text, &options.device.options(1, options.threads), options.iterations, rounds));
+        rows.push(ours(case, &text, &options.device.options(1, options.threads), most, rounds));
     }
-    let vendor = match options.parts.contains(&Part::Vendor) {
-        true => p.vendor(case, options.iterations)?,
+    let vendor = match parts.contains(&Part::Vendor) {
+        true => p.vendor(case, most)?,
         false => Vec::new(),
     };
     for (name, mut take) in vendor {
@@ -191,11 +189,7 @@ pub(super) struct Scaled {
 }
 
 /// P-CG and P-CBCG on 1, 2, 4, … GPUs, with the whole system or the same share each.
-pub(super) fn scaling(
-    spec: &str,
-    options: &CbcgSuite,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Scaled>> {
+pub(super) fn scaling(spec: &str, options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
     let (grid, mut rows) = (Case::new(spec)?.grid, Vec::new());
     for (series, weak) in [("strong", false), ("weak", true)] {
         for gpus in crate::options::counts(options.device.gpus().len()) {
@@ -205,7 +199,13 @@ pub(super) fn scaling(
             for text in ["method=cg precond=block-jacobi", "method=cbcg:s=12 precond=block-jacobi"] {
                 progress(&format!("{series} scaling: {text} on {gpus} GPUs, {x}×{y}×{} cells", grid[2]));
                 let device = options.device.options(gpus, options.threads);
-                let row = ours(&case, text, &device, options.iterations, options.solves.unwrap_or(3));
+                let row = ours(
+                    &case,
+                    text,
+                    &device,
+                    options.iterations.unwrap_or(MOST),
+                    options.solves.unwrap_or(3),
+                );
                 rows.push(Scaled { series, gpus, grid, row });
             }
         }

@@ -5,8 +5,9 @@
 //! and a weighted sum of an application, the first five residuals of BiCGSTAB and its true residual must be those of
 //! one GPU.
 
-use super::{BOX, Ildu0Options, RTOL};
+use super::{BOX, MOST, RTOL};
 use crate::cuda::CudaPlatform;
+use crate::options::Asked;
 use crate::platform::Platform;
 use crate::publish::{Pages, Report, meta, number, percent, rows_of, sizes};
 use crate::samples::Samples;
@@ -46,7 +47,7 @@ struct Run {
 ///
 /// # Errors
 /// A GPU or library that is missing, no room, an output file that cannot be written.
-pub(super) fn run(gpus: &[usize], options: &Ildu0Options, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+pub(super) fn run(gpus: &[usize], options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let p = CudaPlatform::open(gpus[0])?;
     let (describe, (_, bandwidth)) = (p.describe(), p.bandwidth()?);
     drop(p);
@@ -75,7 +76,7 @@ pub(super) fn run(gpus: &[usize], options: &Ildu0Options, progress: &mut dyn FnM
     Ok(made)
 }
 
-fn rank(gpu: usize, grid: [usize; 3], options: &Ildu0Options, comm: Arc<dyn Communicator>) -> Result<Run> {
+fn rank(gpu: usize, grid: [usize; 3], options: &Asked, comm: Arc<dyn Communicator>) -> Result<Run> {
     let [x, y, z] = grid;
     let made = krylith_problems::generate_rows(
         &format!("laplace:{x}x{y}x{z},block={BLOCK}"),
@@ -104,10 +105,10 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Ildu0Options, comm: Arc<dyn Comm
         sums[1] += ((first + i) % 7) as f64 * v;
     }
     comm.sum(&mut sums)?;
-    let stop = Stop { rtol: RTOL, atol: 0.0, max_iterations: options.iterations };
+    let stop = Stop { rtol: RTOL, atol: 0.0, max_iterations: options.iterations.unwrap_or(MOST) };
 
     let mut application = Samples::default();
-    for sample in 0..options.repetitions + 2 {
+    for sample in 0..options.repetitions() + 2 {
         space.wait()?;
         comm.sum(&mut [0.0])?;
         let begin = Instant::now();
@@ -165,7 +166,7 @@ fn agree(one: &Run, run: &Run) -> std::result::Result<(), String> {
     }
 }
 
-fn report(runs: &[Run], bandwidth: f64, describe: Value, options: &Ildu0Options, gpus: &[usize]) -> Report {
+fn report(runs: &[Run], bandwidth: f64, describe: Value, options: &Asked, gpus: &[usize]) -> Report {
     let iterations = |r: &Run| r.residuals.len().saturating_sub(1).max(1);
     let one = |r: &Run, of: &dyn Fn(&Run) -> f64| runs.iter().find(|o| o.grid == r.grid).map_or(f64::NAN, of);
     let application = |r: &Run| r.application.median();
@@ -199,7 +200,7 @@ fn report(runs: &[Run], bandwidth: f64, describe: Value, options: &Ildu0Options,
         format!(
             "{} samples of an application, each the mean of {ROW} in a row; of the slowest rank, median \
              (minimum–maximum)",
-            options.repetitions
+            options.repetitions()
         ),
         format!("command: {}", options.command),
     ];

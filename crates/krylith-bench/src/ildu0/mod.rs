@@ -20,40 +20,20 @@ pub(crate) use application::{
     Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE, Vectors,
 };
 
-use crate::options::{self, DeviceChoice};
+use crate::options::{self, Asked};
 use crate::publish::{Report, meta, sizes};
 use krylith::matrix::Bsr;
 use krylith::{Error, Result};
 use krylith_problems::SystemKind;
 use serde_json::json;
-use std::path::PathBuf;
 use std::time::Instant;
 use system::{SubdomainSystem, boxes};
 
-options::options! {
-    /// What to measure.
-    Ildu0Options {
-        /// Device. On several GPUs scaling is measured, without baselines.
-        device: DeviceChoice = DeviceChoice::Cpu,
-        /// Factor on the number of grid points; 1 is the paper's size. Default: 1 on a GPU, 1/64 on a CPU.
-        scale: Option<f64> = None,
-        /// Folder for `ildu0.txt`, `ildu0.json` and `ildu0.html`; nothing is written without one.
-        out: Option<PathBuf> = None,
-        /// Samples of an application; at least 20 for figures that are quoted.
-        repetitions: usize = 20,
-        /// Samples of a whole solve. Default: 5 on a GPU, 3 on a CPU.
-        solves: Option<usize> = None,
-        /// Most iterations of BiCGSTAB.
-        iterations: usize = 5000,
-        /// Threads on a CPU; 0 means all cores.
-        threads: usize = 0,
-        /// The paper's second Laplacian too, 256×128×128 blocks of 3.
-        full: bool = false,
-    }
-}
-
 /// ‖r‖ ≤ this·‖b‖ ends a solve, as in the paper.
 const RTOL: f64 = 1e-8;
+
+/// Most iterations of BiCGSTAB.
+const MOST: usize = 5000;
 
 /// The paper's subdomains, in grid points.
 const BOX: [usize; 3] = [16, 16, 8];
@@ -66,20 +46,19 @@ const GRIDS: [([usize; 3], usize); 4] = [([128; 3], 1), ([256; 3], 1), ([128; 3]
 /// # Errors
 /// A device or library that is missing (by name), no room, an output file that cannot be written. A result that fails
 /// its check is no error: it is a row without a time, and is listed under `failures`.
-pub fn ildu0(options: &Ildu0Options, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let counts = [options.repetitions, options.iterations, options.solves.unwrap_or(1)];
-    options::check("repetitions, solves and iterations", &counts, options.scale)?;
+pub fn ildu0(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    options.check()?;
     options::on_device!(options, |p| run(p, options, progress), |gpus| self::gpus::run(
         gpus, options, progress
     ))
 }
 
-fn run<P: Ground>(p: &P, options: &Ildu0Options, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let scale = options.device.scale(options.scale);
+fn run<P: Ground>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let scale = options.scale(1.0 / 64.0);
     let plan = measure::Plan {
-        repetitions: options.repetitions,
-        solves: options.solves.unwrap_or(if options.device.is_gpu() { 5 } else { 3 }),
-        iterations: options.iterations,
+        repetitions: options.repetitions(),
+        solves: options.solves.unwrap_or(options.pick(5, 3)),
+        iterations: options.iterations.unwrap_or(MOST),
         rtol: RTOL,
     };
     progress("measuring the bandwidth that shares are taken of");

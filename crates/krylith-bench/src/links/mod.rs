@@ -12,30 +12,16 @@ mod one;
 mod ring;
 mod together;
 
+use crate::options::Asked;
+use crate::publish::Report;
 use krylith::comm::Communicator;
 use krylith::operator::PointBlockSum;
 use krylith::space::Space;
 use krylith::{Error, Result};
 use krylith_model::Machine;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What to measure.
-#[derive(Debug, Clone)]
-pub struct LinksOptions {
-    /// GPUs by number; kernels run on the first.
-    pub gpus: Vec<usize>,
-    /// The machine file, written anew after each part.
-    pub out: Option<PathBuf>,
-    /// A machine file whose `[network]` and GPUs a host are taken over as estimates: they cannot be measured on one host.
-    pub network: Option<Machine>,
-    /// Few samples and small sizes: does it run at all?
-    pub quick: bool,
-    /// How the program was called, for the record.
-    pub command: String,
-}
 
 /// Who carries sums and halos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,36 +99,24 @@ impl Plan {
     }
 }
 
-/// What was measured.
-#[derive(Debug, Clone)]
-pub struct LinksReport {
-    /// The machine.
-    pub machine: Machine,
-    /// Lines for a terminal.
-    pub text: String,
-    /// Parts that failed; they stand among the machine's notes too.
-    pub failures: Vec<String>,
-    /// Files that were written.
-    pub files: Vec<PathBuf>,
-}
-
 /// Runs the microbenchmarks; `progress` hears a line before each part.
 ///
 /// # Errors
 /// No usable GPU, by name; an output file that cannot be written. What fails later is a note of the report.
-pub fn links(options: &LinksOptions, progress: &mut dyn FnMut(&str)) -> Result<LinksReport> {
-    if options.gpus.is_empty() {
-        return Err(Error::invalid("no GPU is named; use --device cuda:0,1,…"));
+pub fn links(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let gpus = options.device.gpus();
+    if gpus.is_empty() {
+        return Err(Error::invalid("`krylith bench links` measures GPUs; use --device cuda:0,1,…"));
     }
     #[cfg(feature = "cuda")]
     {
-        let ground = crate::cuda::ground::Gpus::open(&options.gpus)?;
-        measure(&ground, &Plan::new(options.quick), options, progress)
+        let ground = crate::cuda::ground::Gpus::open(gpus)?;
+        measure(&ground, &Plan::new(options.quick), options, progress).map(|(report, _)| report)
     }
     #[cfg(not(feature = "cuda"))]
     {
         let _ = progress;
-        Err(Error::Unsupported("this build has no CUDA".into()))
+        Err(crate::options::no_cuda())
     }
 }
 
@@ -159,9 +133,9 @@ fn counts(all: usize) -> Vec<usize> {
 fn measure<G: Ground>(
     ground: &G,
     plan: &Plan,
-    options: &LinksOptions,
+    options: &Asked,
     progress: &mut dyn FnMut(&str),
-) -> Result<LinksReport> {
+) -> Result<(Report, Machine)> {
     let source = |what: &str| format!("measured by `{}`: {what}", options.command);
     let mut machine = Machine {
         schema: 1,
@@ -219,8 +193,7 @@ fn measure<G: Ground>(
             save(&machine)?;
         }
     }
-    let text = machine.text();
-    Ok(LinksReport { machine, text, failures, files })
+    Ok((Report { tables: machine.text(), failures, files, ..Report::default() }, machine))
 }
 
 /// Seconds of one `work`, recorded `repeats` times in a row: the median, of all ranks together. Collective.
@@ -249,6 +222,7 @@ fn per_step<S: Space>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::DeviceChoice;
     use krylith::comm::Team;
     use krylith::device::cpu::{Cpu, Pool};
 
@@ -300,11 +274,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.toml");
         let (out, network) = (Some(path.clone()), Some(Machine::open("jupiter".as_ref()).unwrap()));
-        let options = LinksOptions { gpus: vec![], out, network, quick: true, command: "test".into() };
+        let options = Asked { out, network, quick: true, command: "test".into(), ..Asked::default() };
         let ground = Threads(4, Arc::new(Pool::new(1)));
         let mut heard = Vec::new();
-        let made = measure(&ground, &small(), &options, &mut |t| heard.push(t.to_string())).unwrap();
-        let machine = made.machine;
+        let (made, machine) =
+            measure(&ground, &small(), &options, &mut |t| heard.push(t.to_string())).unwrap();
         assert_eq!(machine.peers.iter().map(|h| h.gpus).collect::<Vec<_>>(), [2, 4], "{:?}", machine.notes);
         // Times of threads may come out shorter than alone, which is a note but no failure.
         assert!(made.failures.iter().all(|f| machine.notes.contains(f)));
@@ -350,8 +324,7 @@ mod tests {
         if krylith::device::cuda::devices().is_ok() {
             return;
         }
-        let options =
-            LinksOptions { gpus: vec![0], out: None, network: None, quick: true, command: String::new() };
+        let options = Asked { device: DeviceChoice::Cuda(vec![0]), ..Asked::default() };
         let e = links(&options, &mut |_| ()).unwrap_err();
         assert!(e.exit_code() == 3 && e.to_string().contains("libcuda"), "{e}");
     }

@@ -11,14 +11,13 @@ mod targets;
 mod updates;
 pub(crate) mod ways;
 
-use crate::answer::{Ground, Repeats};
-use crate::options::{self, DeviceChoice};
+use crate::answer::{Ground, RTOL, Repeats};
+use crate::options::{self, Asked};
 use crate::publish::{Report, meta};
-use krylith::{Error, Result};
+use krylith::Result;
 use measure::{Found, How};
 use report::{Made, OneCore, Scaled};
 use serde_json::json;
-use std::path::PathBuf;
 
 options::parts! {
     /// A part of the suite.
@@ -36,40 +35,6 @@ options::parts! {
     }
 }
 
-options::options! {
-    /// What to measure.
-    MultilevelSuite {
-        /// Device. On several GPUs scaling is measured too; everything else runs on the first.
-        device: DeviceChoice = DeviceChoice::Cpu,
-        /// Factor on the numbers of nodes. Default: 1 on a GPU, 1/64 on a CPU.
-        scale: Option<f64> = None,
-        /// Systems of the table: names of the suite `answer`, generated problems, matrix files; none stands for the five with
-        /// targets.
-        systems: Vec<String> = Vec::new(),
-        /// Ways, as options; none stands for a list of them.
-        ways: Vec<String> = Vec::new(),
-        /// All combinations of coarsening, smoother, cycle and precision, and the largest sizes.
-        full: bool = false,
-        /// Times that each way is taken after the first; medians count.
-        rounds: usize = 5,
-        /// ‖b − A x‖/‖b‖ that is wanted.
-        rtol: f64 = 1e-8,
-        /// Seconds of iterating after which a solve is given up.
-        limit: f64 = 60.0,
-        /// New values in a row.
-        updates: usize = 100,
-        /// Threads on a CPU; 0 means all cores.
-        threads: usize = 0,
-        /// What is measured.
-        parts: Vec<Part> = Part::all(),
-        /// Folder of SPE10's permeabilities.
-        rock: Option<PathBuf> = std::env::var_os("KRYLITH_SPE10").map(PathBuf::from),
-        /// Folder for `multilevel.txt`, `.md`, `.json`, `.html`, `multilevel-targets.json` and a picture for each figure;
-        /// nothing is written without one.
-        out: Option<PathBuf> = None,
-    }
-}
-
 /// Seconds after which no further round of a way begins.
 const BUDGET: f64 = 60.0;
 
@@ -78,21 +43,18 @@ const BUDGET: f64 = 60.0;
 /// # Errors
 /// A device that is missing, a word that names no system, an output file that cannot be written. A way that is refused or does not
 /// converge is no error: it is a row with the reason. Of `auto` and the default hierarchy that is listed under `failures` too.
-pub fn multilevel(options: &MultilevelSuite, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    options::check("rounds and updates", &[options.rounds, options.updates], options.scale)?;
-    if !(options.rtol > 0.0 && options.limit > 0.0) {
-        return Err(Error::invalid("the tolerance and the time limit must be positive numbers"));
-    }
+pub fn multilevel(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    options.check()?;
+    let parts = Part::named("--parts", &options.parts)?;
     let ground = Ground::open(&options.device, options.threads)?;
-    let scale = options.device.scale(options.scale);
-    let suite = Suite { options, ground: &ground, scale };
-    let more = json!({
-        "scale": scale, "rounds": options.rounds, "rtol": options.rtol, "limit_seconds": options.limit,
-    });
+    let scale = options.scale(1.0 / 64.0);
+    let (rounds, limit) = (options.rounds.unwrap_or(5), options.limit.unwrap_or(60.0));
+    let suite = Suite { options, ground: &ground, scale, rounds, limit };
+    let more = json!({ "scale": scale, "rounds": rounds, "rtol": RTOL, "limit_seconds": limit });
     let meta = meta("multilevel", &options.command, ground.describe(), more);
     let mut made = Made { gpu: ground.is_gpu(), meta, ..Made::default() };
     let folder = options.out.as_deref();
-    let wanted = |part| options.parts.contains(&part);
+    let wanted = |part| parts.contains(&part);
     // Systems may be large: what there is by now stays if a later one is interrupted.
     if wanted(Part::Table) {
         for system in systems::table(&options.systems)? {
@@ -130,9 +92,11 @@ pub fn multilevel(options: &MultilevelSuite, progress: &mut dyn FnMut(&str)) -> 
 
 /// The options with what they mean here.
 struct Suite<'a> {
-    options: &'a MultilevelSuite,
+    options: &'a Asked,
     ground: &'a Ground,
     scale: f64,
+    rounds: usize,
+    limit: f64,
 }
 
 impl Suite<'_> {
@@ -144,13 +108,13 @@ impl Suite<'_> {
 
     /// How solves elsewhere are taken, from host arrays.
     fn on(&self, device: &str, threads: usize) -> How<'_> {
-        let MultilevelSuite { rounds, rtol, limit, .. } = *self.options;
+        let Self { rounds, limit, .. } = *self;
         let threads = if threads > 0 { format!(" threads={threads}") } else { String::new() };
         How {
             ground: None,
-            base: format!("device={device} rtol={rtol:e} time_limit={limit}{threads}"),
+            base: format!("device={device} rtol={RTOL:e} time_limit={limit}{threads}"),
             host: true,
-            repeats: Repeats { rounds, rtol, budget: BUDGET },
+            repeats: Repeats { rounds, budget: BUDGET },
         }
     }
 
@@ -189,12 +153,12 @@ impl Suite<'_> {
 
     fn updates(&self, progress: &mut dyn FnMut(&str)) -> Result<Vec<updates::Updates>> {
         let [name, ..] = systems::NAMES;
-        let mut all = Vec::new();
+        let (mut all, count) = (Vec::new(), self.options.updates.unwrap_or(100));
         for wanted in systems::table(&[name.into()])? {
             let Some(system) = crate::answer::system::make(&wanted, self.scale, None)? else { continue };
             for way in self.ways(ways::updates()) {
-                progress(&format!("{}: {} new values, {way}", system.name, self.options.updates));
-                all.push(updates::repeat(&system, &way, &self.how(), self.options.updates)?);
+                progress(&format!("{}: {count} new values, {way}", system.name));
+                all.push(updates::repeat(&system, &way, &self.how(), count)?);
             }
         }
         Ok(all)
@@ -205,7 +169,7 @@ impl Suite<'_> {
         // Sizes of the comparison, made smaller only where that is asked for.
         let scale = self.options.scale.unwrap_or(1.0);
         let Some(system) = systems::one_core(name, scale, rock)? else { return Ok(None) };
-        let repeats = Repeats { rounds: self.options.rounds.min(3), rtol: self.options.rtol, budget: BUDGET };
+        let repeats = Repeats { rounds: self.rounds.min(3), budget: BUDGET };
         let how = How { repeats, ..self.on("cpu", 1) };
         let product = measure::product_on_one_core(&system.assembled()?)?;
         let found = measure::one(&system, &self.ways(ways::one_core()), &how, progress)?;

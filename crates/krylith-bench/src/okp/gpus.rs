@@ -2,11 +2,11 @@
 //! strong scaling at the paper's size and at eight times it, weak scaling at the paper's size a GPU.
 
 use super::gpus_report::{Findings, make};
-use super::{OkpOptions, RESTART, Series};
+use super::{RESTART, Series};
 use crate::cuda::CudaPlatform;
 use crate::cuda::multi::{Baseline, ours};
 use crate::multi::{Job, Session, Solve, Times, share};
-use crate::options::{apart, counts};
+use crate::options::{Asked, apart, counts};
 use crate::platform::Platform;
 use crate::publish::{Check, Report, meta, sizes};
 use crate::samples::{Samples, in_turn};
@@ -68,7 +68,12 @@ struct Plan {
     iterations: usize,
 }
 
-pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+pub(super) fn run(
+    gpus: &[usize],
+    options: &Asked,
+    series: &[Series],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report> {
     apart(gpus)?;
     let describe = CudaPlatform::open(gpus[0])?.describe();
     let nccl = krylith::device::cuda::nccl_version();
@@ -88,14 +93,14 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
     }
 
     // One GPU is where weak scaling begins too.
-    let own = if options.series.contains(&Series::Strong) { gpus } else { &gpus[..1] };
+    let own = if series.contains(&Series::Strong) { gpus } else { &gpus[..1] };
     let strong = strong(own, nodes, &plan, &mut found.notes, progress)?;
     let first = strong.runs[0].clone();
     found.experiments.push(strong);
     // The rest is long: what there is by now stays if it is interrupted.
     make(&found, meta.clone()).write(options.out.as_deref(), "okp")?;
 
-    if options.series.contains(&Series::Weak) {
+    if series.contains(&Series::Weak) {
         let [x, y, z] = nodes;
         let each = x * y * z;
         let mut weak =
@@ -110,7 +115,7 @@ pub(super) fn run(gpus: &[usize], options: &OkpOptions, progress: &mut dyn FnMut
         make(&found, meta.clone()).write(options.out.as_deref(), "okp")?;
     }
 
-    if options.series.contains(&Series::Large) {
+    if series.contains(&Series::Large) {
         let nodes = nodes.map(|n| 2 * n);
         let strong = self::strong(gpus, nodes, &short, &mut found.notes, progress)?;
         found.experiments.push(strong);

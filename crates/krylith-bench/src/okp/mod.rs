@@ -10,67 +10,22 @@ mod product;
 mod report;
 mod solve;
 
-use crate::options::{self, DeviceChoice};
+use crate::options::{self, Asked};
 use crate::platform::{Effort, Platform};
 use crate::publish::{Report, meta, sizes};
 use crate::systems::{self, PAPER};
-use krylith::{Error, Result, Store};
+use krylith::{Result, Store};
 use serde_json::json;
-use std::path::PathBuf;
-use std::str::FromStr;
 
-/// A series of runs on 1, 2, 4, … GPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Series {
-    /// The paper's size on more and more GPUs.
-    Strong,
-    /// The paper's size on each GPU.
-    Weak,
-    /// Eight times the paper's size on more and more GPUs.
-    Large,
-}
-
-impl Series {
-    /// All of them.
-    pub const ALL: [Series; 3] = [Series::Strong, Series::Weak, Series::Large];
-}
-
-impl FromStr for Series {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "strong" => Ok(Series::Strong),
-            "weak" => Ok(Series::Weak),
-            "large" => Ok(Series::Large),
-            _ => Err(Error::invalid(format!("unknown series `{text}`; use strong, weak or large"))),
-        }
-    }
-}
-
-options::options! {
-    /// What to measure.
-    OkpOptions {
-        /// Device.
-        device: DeviceChoice = DeviceChoice::Cpu,
-        /// Factor on the number of nodes; 1 is the paper's size, 53×53×54. Default: 1 on a GPU, 1/8 on a CPU.
-        scale: Option<f64> = None,
-        /// Folder for `okp.txt`, `okp.json` and `okp.html`; nothing is written without one.
-        out: Option<PathBuf> = None,
-        /// Samples of a product or an orthogonalisation; at least 20 for figures that are quoted.
-        repetitions: usize = 20,
-        /// Samples of a whole solve. Default: 20 on GPUs, 3 on a CPU.
-        solves: Option<usize> = None,
-        /// What is measured on several GPUs.
-        series: Vec<Series> = Series::ALL.to_vec(),
-        /// GMRES iterations of a solve. Default: 300 (10 cycles) on a GPU, 60 on a CPU and for the further sizes on several
-        /// GPUs.
-        iterations: Option<usize> = None,
-        /// Threads on a CPU; 0 means all cores.
-        threads: usize = 0,
-        /// All 32 block sizes and numbers of stages too.
-        full: bool = false,
-        /// Least bytes that the rotating sets of buffers hold together. Default: 1 GB on a GPU, 250 MB on a CPU.
-        traffic: Option<u64> = None,
+options::parts! {
+    /// A series of runs on 1, 2, 4, … GPUs.
+    Series {
+        /// The paper's size on more and more GPUs.
+        Strong = "strong",
+        /// The paper's size on each GPU.
+        Weak = "weak",
+        /// Eight times the paper's size on more and more GPUs.
+        Large = "large",
     }
 }
 
@@ -81,10 +36,12 @@ const RESTART: usize = 30;
 /// # Errors
 /// A device or library that is missing (by name), no room, an output file that cannot be written. A result that
 /// fails its check is no error: it is a row without a time in the tables, and is listed under `failures`.
-pub fn okp(options: &OkpOptions, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let counts = [options.repetitions, options.solves.unwrap_or(1), options.iterations.unwrap_or(1)];
-    options::check("repetitions, solves and iterations", &counts, options.scale)?;
-    options::on_device!(options, |p| run(p, options, progress), |gpus| gpus::run(gpus, options, progress))
+pub fn okp(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    options.check()?;
+    let series = Series::named("--series", &options.parts)?;
+    options::on_device!(options, |p| run(p, options, progress), |gpus| gpus::run(
+        gpus, options, &series, progress
+    ))
 }
 
 /// Options with the device's defaults filled in.
@@ -97,15 +54,13 @@ struct Plan {
     traffic: u64,
 }
 
-fn run<P: Platform>(p: &P, options: &OkpOptions, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let gpu = options.device.is_gpu();
-    let pick = |on_gpu: usize, on_cpu: usize| if gpu { on_gpu } else { on_cpu };
+fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let plan = Plan {
-        nodes: systems::scaled(PAPER, options.scale.unwrap_or(if gpu { 1.0 } else { 0.125 })),
-        repetitions: options.repetitions,
-        solves: options.solves.unwrap_or(pick(20, 3)),
-        iterations: options.iterations.unwrap_or(pick(300, 60)),
-        traffic: options.traffic.unwrap_or(pick(1_000_000_000, 250_000_000) as u64),
+        nodes: systems::scaled(PAPER, options.scale(0.125)),
+        repetitions: options.repetitions(),
+        solves: options.solves.unwrap_or(options.pick(20, 3)),
+        iterations: options.iterations.unwrap_or(options.pick(300, 60)),
+        traffic: options.traffic.unwrap_or(options.pick(1_000_000_000, 250_000_000)),
     };
     let mut found = report::Findings::default();
 

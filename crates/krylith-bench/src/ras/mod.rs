@@ -13,7 +13,7 @@ mod report;
 mod targets;
 
 use crate::cpu::CpuPlatform;
-use crate::options::{self, DeviceChoice};
+use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
 use cases::{ARTERY, CAVITY_600, CAVITY_1200, Case, Kind, Setting, VENTRICLE, Way, ways};
@@ -21,7 +21,6 @@ use krylith::Result;
 use measure::{Effort, Row};
 use report::{Found, Made};
 use serde_json::json;
-use std::path::PathBuf;
 
 options::parts! {
     /// A part of the suite.
@@ -49,31 +48,6 @@ options::parts! {
     }
 }
 
-options::options! {
-    /// What to measure.
-    RasSuite {
-        /// Device. On several GPUs scaling is measured too; everything else runs on the first.
-        device: DeviceChoice = DeviceChoice::Cpu,
-        /// Factor on the numbers of nodes of the paper's problems. Default: 1 on a GPU, 1/64 on a CPU.
-        scale: Option<f64> = None,
-        /// Folder for `ras.txt`, `ras.md`, `ras.json`, `ras.html`, `ras-targets.json` and a picture for each figure; nothing is
-        /// written without one.
-        out: Option<PathBuf> = None,
-        /// Runs of each algorithm; means are of those. Default: 3, as the paper's.
-        solves: Option<usize> = None,
-        /// Independent runs of one setting, for their spread and to count failures.
-        repeats: usize = 100,
-        /// Most iterations.
-        iterations: usize = 3000,
-        /// Threads on a CPU; 0 means all cores.
-        threads: usize = 0,
-        /// What is measured.
-        parts: Vec<Part> = Part::all(),
-        /// Every η and γ of the paper's figures, rather than some.
-        full: bool = false,
-    }
-}
-
 /// η, γ and f_dp of the runs that are repeated: the paper's Fig. 10, and with more sweeps.
 const REPEATED: [[usize; 3]; 2] = [[10, 5, 8], [10, 8, 8]];
 /// Those of runs on several GPUs.
@@ -92,10 +66,10 @@ const PROBLEMS: [(Part, &Setting); 4] = [
 /// # Errors
 /// A device or library that is missing (by name), a problem that cannot be made, an output file that cannot be written. A solve that
 /// does not converge is no error: it is a row without times, and is listed under `failures` where it ought to.
-pub fn ras(options: &RasSuite, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let counts = [options.iterations, options.repeats, options.solves.unwrap_or(1)];
-    options::check("solves, repeats and iterations", &counts, options.scale)?;
-    options::on_device!(options, |p| run(p, options, progress))
+pub fn ras(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    options.check()?;
+    let parts = Part::named("--parts", &options.parts)?;
+    options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
 /// What a device has beside Krylith's own.
@@ -110,16 +84,16 @@ impl Ground for CpuPlatform {
     }
 }
 
-fn run<P: Ground>(p: &P, options: &RasSuite, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let (gpu, scale) = (options.device.is_gpu(), options.device.scale(options.scale));
-    let wanted = |part| options.parts.contains(&part);
+fn run<P: Ground>(p: &P, options: &Asked, parts: &[Part], progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let (gpu, scale) = (options.device.is_gpu(), options.scale(1.0 / 64.0));
+    let wanted = |part| parts.contains(&part);
     let folder = options.out.as_deref();
     let first = options.device.options(1, options.threads);
     let effort = Effort {
         device: &first,
         gpus: usize::from(gpu),
         runs: options.solves.unwrap_or(3),
-        most: options.iterations,
+        most: options.iterations.unwrap_or(3000),
         steps: usize::MAX,
         warm: gpu,
         count_failures: false,
@@ -136,13 +110,13 @@ fn run<P: Ground>(p: &P, options: &RasSuite, progress: &mut dyn FnMut(&str)) -> 
         }
         let case = Case::new(setting, &setting.spec(scale), &first, progress)?;
         if wanted(part) {
-            let found = problem(p, &case, options, &effort, progress)?;
+            let found = problem(p, &case, options.full, parts, &effort, progress)?;
             made.found.push(found);
             // The next one may be long: what there is by now stays if it is interrupted.
             report::write(&made, folder)?;
         }
         if repeats {
-            made.repeated = Some(repeated(&case, options, &effort, progress));
+            made.repeated = Some(repeated(&case, options.rounds.unwrap_or(100), &effort, progress));
             report::write(&made, folder)?;
         }
         if scales {
@@ -170,11 +144,12 @@ const LOST: usize = 10;
 fn problem<P: Ground>(
     p: &P,
     case: &Case,
-    options: &RasSuite,
+    full: bool,
+    parts: &[Part],
     effort: &Effort,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Found> {
-    let wanted = |part| options.parts.contains(&part);
+    let wanted = |part| parts.contains(&part);
     let mut solves = Vec::new();
     let exact = |row: &&Row| matches!(row.way.kind, Kind::Exact | Kind::Vendor) && row.failure.is_none();
     if wanted(Part::Vendor) {
@@ -186,7 +161,7 @@ fn problem<P: Ground>(
     if wanted(Part::Ours) || wanted(Part::Sweeps) {
         let mut kinds = Vec::new();
         let named = |way: &Way| wanted(if way.sweeps.is_some() { Part::Sweeps } else { Part::Ours });
-        for way in ways(case.setting, options.full).into_iter().filter(named) {
+        for way in ways(case.setting, full).into_iter().filter(named) {
             progress(&format!("{}: {}", case.setting.name, way.name));
             // Kernels are compiled once a kind; what else there is differs from row to row.
             let warm =
@@ -217,9 +192,9 @@ fn problem<P: Ground>(
 }
 
 /// Fig. 10: settings again and again, on the system of the first Newton step, and exact RAS beside it.
-fn repeated(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
+fn repeated(case: &Case, repeats: usize, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
     let mut solves = Vec::new();
-    let repeated = REPEATED.map(|sweeps| (Way::random(case.setting, Kind::Random, sweeps), options.repeats));
+    let repeated = REPEATED.map(|sweeps| (Way::random(case.setting, Kind::Random, sweeps), repeats));
     for (way, runs) in std::iter::once((Way::exact(case.setting), effort.runs)).chain(repeated) {
         progress(&format!("{}: {} times {}", case.spec, runs, way.name));
         let effort = Effort { runs, steps: 1, count_failures: true, ..effort.clone() };
@@ -229,7 +204,7 @@ fn repeated(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn
 }
 
 /// The system of the first step that is kept, on 1, 2, … GPUs, with the same parts.
-fn scaling(case: &Case, options: &RasSuite, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
+fn scaling(case: &Case, options: &Asked, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
     let mut solves = Vec::new();
     let all = [Kind::Random, Kind::Exact];
     for kind in all {

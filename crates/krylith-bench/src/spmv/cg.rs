@@ -2,7 +2,7 @@
 //!
 //! Many of the 24 are not symmetric, and none is asked for an answer: what counts is the time of the paper's 1,000 iterations.
 
-use super::SpmvOptions;
+use super::Plan;
 use super::found::Row;
 use super::ground::Ground;
 use super::matrix::Case;
@@ -34,10 +34,10 @@ const WARM: usize = 16;
 pub(super) fn measure<G: Ground>(
     ground: &G,
     case: &Case,
-    options: &SpmvOptions,
+    plan: &Plan,
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Row> {
-    let (iterations, ranks) = (options.iterations(), ground.ranks());
+    let (iterations, ranks) = (plan.iterations, ground.ranks());
     progress(&format!("{}: {iterations} iterations of CG on one device", case.name));
     let mut rows = vec![row(ONE, 1, alone(ground, case, iterations))];
     if ranks == 1 {
@@ -123,6 +123,7 @@ fn solves<S: Space>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Asked;
     use krylith::device::cpu::Cpu;
     use krylith::matrix::Csr;
 
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_fixed_number_of_iterations_is_the_textbook_s_and_ends_for_nothing() {
-        let laplace = Case::new("laplace:6x5x4", &SpmvOptions::default()).unwrap().a;
+        let laplace = Case::new("laplace:6x5x4", &Plan::new(&Asked::default()).unwrap()).unwrap().a;
         assert_eq!(history(&laplace, CgForm::Unchecked, 12), history(&laplace, CgForm::Textbook, 12));
         // (p, A p) changes its sign at once, and nobody may stop for that.
         let n = 50;

@@ -1,8 +1,9 @@
 //! A matrix of the suite, a vector to multiply, and some rows of the product by compensated sums.
 
-use super::SpmvOptions;
+use super::Plan;
 use super::found::Shape;
 use super::ground::Own;
+use crate::options::Asked;
 use crate::systems::Random;
 use krylith::matrix::Csr;
 use krylith::{Error, Result};
@@ -35,35 +36,35 @@ pub(crate) struct Case {
 ///
 /// # Errors
 /// A name that is neither in the table nor a generated problem.
-pub(super) fn wanted(options: &SpmvOptions) -> Result<Vec<String>> {
+pub(super) fn wanted(options: &Asked) -> Result<Vec<String>> {
     let all = || TABLE2.iter().map(|l| l.name.to_string());
-    if options.only.is_empty() {
+    if options.systems.is_empty() {
         return Ok(all().collect());
     }
     let unknown = |name: &&String| !name.contains(':') && lookalike::by_name(name).is_none();
-    if let Some(name) = options.only.iter().find(unknown) {
+    if let Some(name) = options.systems.iter().find(unknown) {
         let names: Vec<String> = all().collect();
         return Err(Error::invalid(format!(
             "no matrix is called `{name}`; there are {}, and generated problems NAME:SIZE",
             names.join(", ")
         )));
     }
-    Ok(options.only.clone())
+    Ok(options.systems.clone())
 }
 
 impl Case {
     /// # Errors
     /// A file that cannot be read, a problem that is not scalar or not square, no room.
-    pub fn new(name: &str, options: &SpmvOptions) -> Result<Self> {
+    pub(super) fn new(name: &str, plan: &Plan) -> Result<Self> {
         let begin = Instant::now();
-        let file = options.matrices.as_ref().map(|folder| folder.join(format!("{name}.mtx")));
+        let file = plan.options.matrices.as_ref().map(|folder| folder.join(format!("{name}.mtx")));
         let known = lookalike::by_name(name);
         let (a, source) = match (file.filter(|f| f.exists()), known) {
             (Some(file), _) => (krylith::io::matrix_market::read(&file)?, file.display().to_string()),
             (None, Some(like)) => {
-                let order = if options.permuted { ", permuted" } else { "" };
-                let a = like.generate(options.scale(), SEED, options.permuted)?;
-                (a, format!("look-alike, scale {}{order}", options.scale()))
+                let order = if plan.options.permuted { ", permuted" } else { "" };
+                let a = like.generate(plan.scale, SEED, plan.options.permuted)?;
+                (a, format!("look-alike, scale {}{order}", plan.scale))
             }
             (None, None) => (generated(name)?, "generated".into()),
         };
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_wrong_row_of_the_sample_is_found() {
-        let case = Case::new("laplace:5x4x3", &SpmvOptions::default()).unwrap();
+        let case = Case::new("laplace:5x4x3", &Plan::new(&Asked::default()).unwrap()).unwrap();
         let mut y: Vec<f64> = (0..case.rows())
             .map(|i| {
                 let (columns, values) = case.a.row(i);
@@ -184,9 +185,9 @@ mod tests {
 
     #[test]
     fn unknown_names_are_refused_with_those_there_are() {
-        let options = SpmvOptions { only: vec!["kmer_U1b".into()], ..SpmvOptions::default() };
+        let options = Asked { systems: vec!["kmer_U1b".into()], ..Asked::default() };
         let error = wanted(&options).unwrap_err().to_string();
         assert!(error.contains("kmer_U1b") && error.contains("FullChip"), "{error}");
-        assert_eq!(wanted(&SpmvOptions::default()).unwrap().len(), 24);
+        assert_eq!(wanted(&Asked::default()).unwrap().len(), 24);
     }
 }

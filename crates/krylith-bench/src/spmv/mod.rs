@@ -17,11 +17,9 @@ mod run;
 mod shared;
 mod single;
 
-use crate::options::{self, DeviceChoice};
+use crate::options::{self, Asked, DeviceChoice};
 use crate::publish::Report;
 use krylith::{Error, Result};
-use std::path::PathBuf;
-use std::time::Duration;
 
 pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, Own, Piece, VECTOR};
 #[cfg(feature = "cuda")]
@@ -43,57 +41,26 @@ options::parts! {
     }
 }
 
-impl Part {
-    fn name(self) -> &'static str {
-        Part::ALL.iter().find(|(part, _)| *part == self).map_or("", |(_, name)| name)
-    }
+/// What is asked, with the suite's own where nothing is.
+struct Plan<'a> {
+    options: &'a Asked,
+    parts: Vec<Part>,
+    scale: f64,
+    repetitions: usize,
+    iterations: usize,
+    ranks: usize,
 }
 
-options::options! {
-    /// What to measure.
-    SpmvOptions {
-        /// Devices. On several GPUs the parts for several are measured on all of them.
-        device: DeviceChoice = DeviceChoice::Cpu,
-        /// Factor on the numbers of rows and nonzeros. Default: 1 on a GPU, 1/256 on a CPU.
-        scale: Option<f64> = None,
-        /// Names of the paper's Table 2, or generated problems `NAME:SIZE`; none stands for the whole table.
-        only: Vec<String> = Vec::new(),
-        /// Rows and columns of look-alikes in a random order: nothing lies near anything.
-        permuted: bool = false,
-        /// What is measured.
-        parts: Vec<Part> = Part::all(),
-        /// Folder of `NAME.mtx`, which are taken instead of look-alikes.
-        matrices: Option<PathBuf> = None,
-        /// Folder for `spmv.txt`, `.json` and `.html`, and `raw/NAME.json` of every matrix; nothing is written without one.
-        out: Option<PathBuf> = None,
-        /// Samples of each time; at least 20 for figures that are quoted.
-        repetitions: usize = 20,
-        /// Iterations of conjugate gradients. Default: the paper's 1,000 on a GPU, 50 on a CPU.
-        iterations: Option<usize> = None,
-        /// Threads on a CPU; 0 means all cores.
-        threads: usize = 0,
-        /// Ranks on a CPU, which are threads; on GPUs there is one a GPU.
-        ranks: usize = 2,
-        /// The command that measures a matrix in a process of its own, `krylith`; without one, or without a folder, all happens in
-        /// this process.
-        program: Option<PathBuf> = None,
-        /// Longest time of a matrix that has its own process.
-        limit: Duration = Duration::from_secs(300),
-    }
-}
-
-impl SpmvOptions {
-    fn gpu(&self) -> bool {
-        self.device.is_gpu()
-    }
-    fn scale(&self) -> f64 {
-        self.scale.unwrap_or(if self.gpu() { 1.0 } else { 1.0 / 256.0 })
-    }
-    fn iterations(&self) -> usize {
-        self.iterations.unwrap_or(if self.gpu() { 1000 } else { 50 })
-    }
-    fn wants(&self, part: Part) -> bool {
-        self.parts.contains(&part)
+impl<'a> Plan<'a> {
+    fn new(options: &'a Asked) -> Result<Self> {
+        Ok(Self {
+            options,
+            parts: Part::named("--parts", &options.parts)?,
+            scale: options.scale(1.0 / 256.0),
+            repetitions: options.rounds.unwrap_or(20),
+            iterations: options.iterations.unwrap_or(options.pick(1000, 50)),
+            ranks: options.ranks.unwrap_or(2),
+        })
     }
 }
 
@@ -103,9 +70,8 @@ impl SpmvOptions {
 /// A device or library that is missing (by name), a name that is not in the table, an output file that cannot be written. A matrix
 /// that does not fit, or takes too long, is no error: it is named among the notes. A result that fails its check has no time, and
 /// is listed under `failures`.
-pub fn spmv(options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let counts = [options.repetitions, options.ranks, options.iterations.unwrap_or(1)];
-    options::check("repetitions, iterations and ranks", &counts, options.scale)?;
+pub fn spmv(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    options.check()?;
     if options.scale.is_some_and(|s| s > 1.0) {
         return Err(Error::invalid("the scale must be a positive number, at most 1"));
     }
@@ -113,5 +79,5 @@ pub fn spmv(options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<Rep
         return Err(Error::invalid("no GPU is named"));
     }
     options::apart(options.device.gpus())?;
-    run::all(options, progress)
+    run::all(&Plan::new(options)?, progress)
 }

@@ -1,6 +1,6 @@
 //! Products on several devices: the paper's modes, ours, and halos.
 
-use super::SpmvOptions;
+use super::Plan;
 use super::found::{PCSR, Point, Row};
 use super::ground::{Ground, Own, Piece};
 use super::matrix::Case;
@@ -75,7 +75,7 @@ struct Measured {
 pub(super) fn measure<G: Ground>(
     ground: &G,
     case: &Case,
-    options: &SpmvOptions,
+    plan: &Plan,
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn measure<G: Ground>(
     };
     for way in ways(case, ground.ranks()) {
         progress(&format!("{}: {} on {} ranks", case.name, way.name(), ground.ranks()));
-        rows.push(row(ground, case, &held, &way, options));
+        rows.push(row(ground, case, &held, &way, plan));
     }
     drop(held);
     let nz = Mode::Nz.to_string();
@@ -93,7 +93,7 @@ pub(super) fn measure<G: Ground>(
         row.kernel = kernels(ground, case).ok();
     }
     progress(&format!("{}: {PCSR}", case.name));
-    rows.extend(pcsr(ground, case, options));
+    rows.extend(pcsr(ground, case, plan));
     rows
 }
 
@@ -102,13 +102,13 @@ pub(super) fn held<G: Ground>(ground: &G, case: &Case) -> Result<Csr> {
     ground.alone(0, case.rows())?.hold(&case.a)
 }
 
-fn row<G: Ground>(ground: &G, case: &Case, held: &Csr, way: &Way, options: &SpmvOptions) -> Row {
+fn row<G: Ground>(ground: &G, case: &Case, held: &Csr, way: &Way, plan: &Plan) -> Row {
     let name = way.name();
     let cut = match way.parts(ground, case) {
         Ok(made) => made,
         Err(e) => return Row::failed(&name, e),
     };
-    let samples = TRIAL + options.repetitions;
+    let samples = TRIAL + plan.repetitions;
     let done = on_ranks(ground, (case, held), way, &cut.0, |space, comm, operator, own, setup| {
         timed(space, comm, operator, (case, own), setup, samples)
     });
@@ -242,8 +242,8 @@ fn kernels<G: Ground>(ground: &G, case: &Case) -> Result<f64> {
 }
 
 /// MSREP's product, where there are GPUs.
-fn pcsr<G: Ground>(ground: &G, case: &Case, options: &SpmvOptions) -> Option<Row> {
-    let (setup, samples, y) = match ground.pcsr(case, options.repetitions) {
+fn pcsr<G: Ground>(ground: &G, case: &Case, plan: &Plan) -> Option<Row> {
+    let (setup, samples, y) = match ground.pcsr(case, plan.repetitions) {
         Ok(done) => done,
         Err(Error::Unsupported(_)) => return None,
         Err(e) => return Some(Row::failed(PCSR, e)),

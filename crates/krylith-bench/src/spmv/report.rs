@@ -3,7 +3,7 @@
 use super::found::{Found, Point, Row, Shape, auto};
 use super::ground::{CUSPARSE, OURS, VECTOR};
 use super::means::{SETS, means};
-use super::{SpmvOptions, cg, figures, multi};
+use super::{Plan, cg, figures, multi};
 use crate::publish::{Lines, Pages, Report, meta, number, percent, rows_of};
 pub(crate) use krylith_model::spmv::kind;
 use krylith_plot::html::Table;
@@ -14,7 +14,7 @@ const PAPER: [(usize, [f64; 4]); 2] = [(2, [1.40, 1.69, 1.83, 1.85]), (4, [2.12,
 /// The paper's Table 4 on 2 and 4 V100: minimum, arithmetic and geometric mean, maximum.
 const TABLE4: [(usize, [f64; 4]); 2] = [(2, [0.01, 0.18, 0.11, 0.57]), (4, [0.01, 0.20, 0.12, 0.87])];
 
-pub(super) fn make(found: &[Found], options: &SpmvOptions) -> Report {
+pub(super) fn make(found: &[Found], plan: &Plan) -> Report {
     let timed: Vec<&Found> = found.iter().filter(|f| f.failure.is_none()).collect();
     let mut pages = Pages { tables: vec![matches(&timed)], ..Pages::default() };
     pages.failures = timed.iter().flat_map(|f| f.failures()).collect();
@@ -36,7 +36,7 @@ pub(super) fn make(found: &[Found], options: &SpmvOptions) -> Report {
     if any(|f| f.cg.len() > 1) {
         tables.push(conjugate(&timed));
     }
-    let (facts, notes) = facts(found, options);
+    let (facts, notes) = facts(found, plan);
     for (title, svg) in figures::all(&timed) {
         pages.picture(title, |_| svg);
     }
@@ -45,15 +45,15 @@ pub(super) fn make(found: &[Found], options: &SpmvOptions) -> Report {
         Some(json!({ "matrix": f.name, "pick": pick, "seconds": seconds, "longer_than_the_best": missed }))
     };
     let more = json!({
-        "scale": options.scale(), "permuted": options.permuted, "repetitions": options.repetitions,
+        "scale": plan.scale, "permuted": plan.options.permuted, "repetitions": plan.repetitions,
         "matrices": found, "notes": notes, "automatic": timed.iter().filter_map(automatic).collect::<Value>(),
     });
     let device = timed.first().map_or(Value::Null, |f| f.device.clone());
     let heading = "sparse products on one device and several";
-    pages.report(heading, facts, meta("spmv", &options.command, device, more))
+    pages.report(heading, facts, meta("spmv", &plan.options.command, device, more))
 }
 
-fn facts(found: &[Found], options: &SpmvOptions) -> (Vec<String>, Vec<String>) {
+fn facts(found: &[Found], plan: &Plan) -> (Vec<String>, Vec<String>) {
     let first = found.iter().find(|f| f.failure.is_none());
     let name = first.and_then(|f| f.device["name"].as_str()).unwrap_or("no device").to_string();
     let (of, bandwidth) = first.map(|f| f.bandwidth.clone()).unwrap_or_default();
@@ -64,9 +64,9 @@ fn facts(found: &[Found], options: &SpmvOptions) -> (Vec<String>, Vec<String>) {
             "f64, 32-bit columns; medians of {} samples, each of products for 2 ms or of one with cold caches where the matrix would \
              stay in one; of several devices the slowest counts. Bytes of a product: 12 a nonzero and 24 a row; shares are of the \
              measured bandwidth. Results are within 1e-13 Σ|a x| of compensated sums",
-            options.repetitions
+            plan.repetitions
         ),
-        format!("command: {}", options.command),
+        format!("command: {}", plan.options.command),
     ];
     let mut notes: Vec<String> = found
         .iter()

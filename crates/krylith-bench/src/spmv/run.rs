@@ -3,7 +3,7 @@
 use super::found::{self, Found};
 use super::ground::{Ground, Threads};
 use super::matrix::{Case, wanted};
-use super::{Part, SpmvOptions, cg, multi, report, single};
+use super::{Part, Plan, cg, multi, report, single};
 use crate::options::DeviceChoice;
 use crate::platform::Platform;
 use crate::publish::Report;
@@ -12,24 +12,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) fn all(options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let names = wanted(options)?;
-    let key = key(options);
+pub(super) fn all(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let names = wanted(plan.options)?;
+    let key = key(plan);
     let mut found = Vec::new();
     for name in &names {
-        found.push(one(name, &key, options, progress)?);
+        found.push(one(name, &key, plan, progress)?);
         // The next one may be long: what there is by now stays if it is interrupted.
-        report::make(&found, options).write(options.out.as_deref(), "spmv")?;
+        report::make(&found, plan).write(plan.options.out.as_deref(), "spmv")?;
     }
-    let mut report = report::make(&found, options);
-    report.write(options.out.as_deref(), "spmv")?;
+    let mut report = report::make(&found, plan);
+    report.write(plan.options.out.as_deref(), "spmv")?;
     Ok(report)
 }
 
 /// Where a matrix's numbers are kept; names of generated problems have letters that files cannot.
-fn raw(folder: &Path, name: &str, options: &SpmvOptions) -> PathBuf {
+fn raw(folder: &Path, name: &str, plan: &Plan) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-    let order = if options.permuted { ".permuted" } else { "" };
+    let order = if plan.options.permuted { ".permuted" } else { "" };
     folder.join("raw").join(format!("{}{order}.json", name.chars().map(plain).collect::<String>()))
 }
 
@@ -45,44 +45,43 @@ fn kept(path: &Path, key: &str) -> Option<Found> {
 }
 
 /// The build, by its bytes, and every option that changes a number.
-fn key(options: &SpmvOptions) -> String {
+fn key(plan: &Plan) -> String {
     let program = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
     // FNV-1a, eight bytes at a time.
     let build = program.chunks(8).fold(0xcbf2_9ce4_8422_2325u64, |hash, bytes| {
         let word = bytes.iter().fold(0u64, |word, &b| word << 8 | u64::from(b));
         (hash ^ word).wrapping_mul(0x0100_0000_01b3)
     });
-    let parts: Vec<&str> = options.parts.iter().map(|p| p.name()).collect();
     format!(
-        "{} {build:016x} {:?} scale={} permuted={} parts={} repetitions={} iterations={} threads={} ranks={} matrices={:?}",
+        "{} {build:016x} {:?} scale={} permuted={} parts={:?} repetitions={} iterations={} threads={} ranks={} matrices={:?}",
         env!("CARGO_PKG_VERSION"),
-        options.device,
-        options.scale(),
-        options.permuted,
-        parts.join(","),
-        options.repetitions,
-        options.iterations(),
-        options.threads,
-        options.ranks,
-        options.matrices,
+        plan.options.device,
+        plan.scale,
+        plan.options.permuted,
+        plan.parts,
+        plan.repetitions,
+        plan.iterations,
+        plan.options.threads,
+        plan.ranks,
+        plan.options.matrices,
     )
 }
 
-fn one(name: &str, key: &str, options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<Found> {
-    let path = options.out.as_ref().map(|folder| raw(folder, name, options));
+fn one(name: &str, key: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Found> {
+    let path = plan.options.out.as_ref().map(|folder| raw(folder, name, plan));
     if let Some(found) = path.as_ref().and_then(|path| kept(path, key)) {
         progress(&format!("{name}: kept from an earlier run"));
         return Ok(found);
     }
-    let found = match (&options.program, &path) {
+    let found = match (&plan.options.program, &path) {
         (Some(program), Some(path)) => {
             let _ = std::fs::remove_file(path); // of another build, or of a failure
-            match child(program, name, options) {
+            match child(program, name, plan) {
                 Ok(end) => left(path, key).ok_or_else(|| format!("its process left no numbers: {end}")),
                 Err(why) => Err(why),
             }
         }
-        _ => here(name, options, progress).map_err(|e| e.to_string()),
+        _ => here(name, plan, progress).map_err(|e| e.to_string()),
     };
     let mut found = found.unwrap_or_else(|why| {
         progress(&format!("{name}: not measured: {why}"));
@@ -99,40 +98,38 @@ fn one(name: &str, key: &str, options: &SpmvOptions, progress: &mut dyn FnMut(&s
 }
 
 /// A process that measures one matrix and leaves its numbers in the folder.
-fn child(
-    program: &Path,
-    name: &str,
-    options: &SpmvOptions,
-) -> std::result::Result<std::process::ExitStatus, String> {
+fn child(program: &Path, name: &str, plan: &Plan) -> std::result::Result<std::process::ExitStatus, String> {
     let mut command = Command::new(program);
     command.args(["spmv", "--in-process", "--only", name]);
-    let device = options.device.text(usize::MAX);
-    let parts: Vec<&str> = options.parts.iter().map(|p| p.name()).collect();
-    command.args(["--device", &device, "--scale", &options.scale().to_string()]);
-    command.args(["--parts", &parts.join(","), "--rounds", &options.repetitions.to_string()]);
-    command.args(["--iterations", &options.iterations().to_string(), "--ranks", &options.ranks.to_string()]);
-    if options.threads > 0 {
-        command.args(["--threads", &options.threads.to_string()]);
+    let device = plan.options.device.text(usize::MAX);
+    command.args(["--device", &device, "--scale", &plan.scale.to_string()]);
+    command.args(["--rounds", &plan.repetitions.to_string(), "--ranks", &plan.ranks.to_string()]);
+    command.args(["--iterations", &plan.iterations.to_string()]);
+    if !plan.options.parts.is_empty() {
+        command.args(["--parts", &plan.options.parts.join(",")]);
     }
-    if options.permuted {
+    if plan.options.threads > 0 {
+        command.args(["--threads", &plan.options.threads.to_string()]);
+    }
+    if plan.options.permuted {
         command.arg("--permuted");
     }
-    for (flag, path) in [("--out", &options.out), ("--matrices", &options.matrices)] {
+    for (flag, path) in [("--out", &plan.options.out), ("--matrices", &plan.options.matrices)] {
         if let Some(path) = path {
             command.arg(flag).arg(path);
         }
     }
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
     let mut process = spawned.map_err(|e| format!("{}: {e}", program.display()))?;
-    let begin = Instant::now();
+    let (begin, limit) = (Instant::now(), plan.options.limit.unwrap_or(300.0));
     loop {
         match process.try_wait() {
             // What failed its check is among the numbers; a process that fails otherwise leaves none.
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if begin.elapsed() > options.limit => {
+            Ok(None) if begin.elapsed().as_secs_f64() > limit => {
                 let _ = process.kill();
                 let _ = process.wait();
-                return Err(format!("it took more than {} s", options.limit.as_secs()));
+                return Err(format!("it took more than {limit} s"));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
             Err(e) => return Err(e.to_string()),
@@ -141,26 +138,21 @@ fn child(
 }
 
 /// In this process.
-fn here(name: &str, options: &SpmvOptions, progress: &mut dyn FnMut(&str)) -> Result<Found> {
-    match &options.device {
+fn here(name: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Found> {
+    match &plan.options.device {
         DeviceChoice::Cpu => {
-            on(&Threads { threads: options.threads, ranks: options.ranks }, name, options, progress)
+            on(&Threads { threads: plan.options.threads, ranks: plan.ranks }, name, plan, progress)
         }
         #[cfg(feature = "cuda")]
-        DeviceChoice::Cuda(gpus) => on(&crate::cuda::spmv::Gpus::open(gpus)?, name, options, progress),
+        DeviceChoice::Cuda(gpus) => on(&crate::cuda::spmv::Gpus::open(gpus)?, name, plan, progress),
         #[cfg(not(feature = "cuda"))]
         DeviceChoice::Cuda(_) => Err(crate::options::no_cuda()),
     }
 }
 
-fn on<G: Ground>(
-    ground: &G,
-    name: &str,
-    options: &SpmvOptions,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Found> {
+fn on<G: Ground>(ground: &G, name: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Found> {
     progress(&format!("{name}: making the matrix"));
-    let case = Case::new(name, options)?;
+    let case = Case::new(name, plan)?;
     let (profile, longest) = found::profile(case.a.row_ptr());
     let mut found = Found {
         profile,
@@ -172,27 +164,27 @@ fn on<G: Ground>(
         table: case.table,
         made: case.made,
         ranks: ground.ranks(),
-        iterations: options.iterations(),
+        iterations: plan.iterations,
         ..Found::default()
     };
     {
         let one = ground.one()?;
         let (of, bandwidth) = one.bandwidth()?;
         (found.device, found.bandwidth) = (one.describe(), (of.into(), bandwidth));
-        if options.wants(Part::Single) {
-            found.single = single::measure(&one, &case, options, progress)?;
+        if plan.parts.contains(&Part::Single) {
+            found.single = single::measure(&one, &case, plan, progress)?;
         }
     }
     if ground.ranks() > 1 {
-        if options.wants(Part::Multi) {
-            found.multi = multi::measure(ground, &case, options, progress);
+        if plan.parts.contains(&Part::Multi) {
+            found.multi = multi::measure(ground, &case, plan, progress);
         }
-        if options.wants(Part::Sweep) {
+        if plan.parts.contains(&Part::Sweep) {
             found.sweep = multi::sweep(ground, &case, &mut found.notes, progress);
         }
     }
-    if options.wants(Part::Cg) {
-        found.cg = cg::measure(ground, &case, options, progress);
+    if plan.parts.contains(&Part::Cg) {
+        found.cg = cg::measure(ground, &case, plan, progress);
     }
     Ok(found)
 }
@@ -200,19 +192,22 @@ fn on<G: Ground>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Asked;
 
     #[test]
     fn what_other_options_measured_is_not_taken() {
         let folder = std::env::temp_dir().join(format!("krylith-spmv-{}", std::process::id()));
-        let options = SpmvOptions::default();
-        let path = raw(&folder, "laplace:4x4x4", &options);
+        let options = Asked::default();
+        let plan = Plan::new(&options).unwrap();
+        let path = raw(&folder, "laplace:4x4x4", &plan);
         assert!(path.ends_with("raw/laplace_4x4x4.json"));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let one = key(&options);
+        let one = key(&plan);
         let write = |found: &Found| std::fs::write(&path, serde_json::to_string(found).unwrap()).unwrap();
         write(&Found { key: one.clone(), name: "n".into(), ..Found::default() });
         assert_eq!(kept(&path, &one).unwrap().name, "n");
-        let other = key(&SpmvOptions { permuted: true, ..options.clone() });
+        let options = Asked { permuted: true, ..options.clone() };
+        let other = key(&Plan::new(&options).unwrap());
         assert!(other != one && kept(&path, &other).is_none());
         // What failed is tried again.
         write(&Found { key: one.clone(), failure: Some("no room".into()), ..Found::default() });

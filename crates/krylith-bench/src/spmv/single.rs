@@ -1,6 +1,6 @@
 //! Products on one device.
 
-use super::SpmvOptions;
+use super::Plan;
 use super::found::Row;
 use super::ground::{Candidate, One, Own};
 use super::matrix::Case;
@@ -18,7 +18,7 @@ pub(super) const TRIAL: usize = 3;
 pub(super) fn measure<O: One>(
     one: &O,
     case: &Case,
-    options: &SpmvOptions,
+    plan: &Plan,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>> {
     let cold = case.shape.bytes() < one.cache();
@@ -40,7 +40,7 @@ pub(super) fn measure<O: One>(
         ready.push(made.filter(|_| row.failure.is_none()));
         rows.push(row);
     }
-    let samples = in_turn(rows.len(), 0, TRIAL + options.repetitions, |i| {
+    let samples = in_turn(rows.len(), 0, TRIAL + plan.repetitions, |i| {
         let Some((candidate, inner)) = &mut ready[i] else { return Ok(f64::NAN) };
         let inner = *inner;
         if cold {

@@ -1,6 +1,6 @@
 //! The suite on the CPU, small.
 
-use krylith_bench::{AnswerOptions, answer, answer_systems};
+use krylith_bench::{Asked, answer, answer_systems};
 
 #[test]
 fn a_small_run_on_the_cpu_has_every_part_of_every_system() {
@@ -10,15 +10,14 @@ fn a_small_run_on_the_cpu_has_every_part_of_every_system() {
         .unwrap();
     let mut systems: Vec<String> = answer_systems().into_iter().map(String::from).collect();
     systems.push(matrix.display().to_string());
-    let options = AnswerOptions {
+    let options = Asked {
         systems,
-        rounds: 2,
+        rounds: Some(2),
         scale: Some(0.0005),
         threads: 2,
         out: Some(folder.path().join("made")),
-        rock: None,
         command: "test".into(),
-        ..AnswerOptions::default()
+        ..Asked::default()
     };
     let mut heard = Vec::new();
     let report = answer(&options, &mut |text| heard.push(text.to_string())).unwrap();
@@ -48,12 +47,13 @@ fn a_small_run_on_the_cpu_has_every_part_of_every_system() {
 
 #[test]
 fn nonsense_is_refused() {
-    for options in [
-        AnswerOptions { rounds: 0, ..AnswerOptions::default() },
-        AnswerOptions { scale: Some(-1.0), ..AnswerOptions::default() },
-        AnswerOptions { systems: vec!["nothing".into()], ..AnswerOptions::default() },
-        AnswerOptions { device: krylith_bench::DeviceChoice::Cuda(vec![0, 1]), ..AnswerOptions::default() },
-    ] {
-        assert!(answer(&options, &mut |_| ()).is_err());
-    }
+    crate::refused(
+        answer,
+        [
+            Asked { rounds: Some(0), ..Asked::default() },
+            Asked { scale: Some(-1.0), ..Asked::default() },
+            Asked { systems: vec!["nothing".into()], ..Asked::default() },
+            Asked { device: krylith_bench::DeviceChoice::Cuda(vec![0, 1]), ..Asked::default() },
+        ],
+    );
 }

@@ -1,19 +1,19 @@
 //! The suite on the CPU, small.
 
-use krylith_bench::{CbcgSuite, DeviceChoice, cbcg};
+use krylith_bench::{Asked, DeviceChoice, cbcg};
 
 #[test]
 fn a_small_run_on_the_cpu_writes_everything() {
     let folder = tempfile::tempdir().unwrap();
-    let options = CbcgSuite {
+    let options = Asked {
         scale: Some(0.0002),
         out: Some(folder.path().join("made")),
-        repetitions: 2,
+        repetitions: Some(2),
         solves: Some(1),
         threads: 2,
-        ranks: 2,
+        ranks: Some(2),
         command: "test <&>".into(),
-        ..CbcgSuite::default()
+        ..Asked::default()
     };
     let mut heard = Vec::new();
     let report = cbcg(&options, &mut |text| heard.push(text.to_string())).unwrap();
@@ -46,12 +46,13 @@ fn a_small_run_on_the_cpu_writes_everything() {
 
 #[test]
 fn nonsense_is_refused() {
-    for options in [
-        CbcgSuite { scale: Some(f64::NAN), ..CbcgSuite::default() },
-        CbcgSuite { repetitions: 0, ..CbcgSuite::default() },
-        CbcgSuite { device: DeviceChoice::Cuda(vec![]), ..CbcgSuite::default() },
-        CbcgSuite { systems: vec!["random:100".into()], ..CbcgSuite::default() },
-    ] {
-        assert!(cbcg(&options, &mut |_| ()).is_err());
-    }
+    crate::refused(
+        cbcg,
+        [
+            Asked { scale: Some(f64::NAN), ..Asked::default() },
+            Asked { repetitions: Some(0), ..Asked::default() },
+            Asked { device: DeviceChoice::Cuda(vec![]), ..Asked::default() },
+            Asked { systems: vec!["random:100".into()], ..Asked::default() },
+        ],
+    );
 }

@@ -43,7 +43,7 @@ fn suites_name_what_they_do_not_take() {
     f.fails("spmv --device cpu --only nosuch", 2, &["nosuch", "FullChip"]);
     f.fails("spmv --device cpu --parts kernels", 2, &["--parts", "single"]);
     f.fails("spmv --device cpu --scale 2", 2, &["scale", "at most 1"]);
-    f.fails("spmv --device cpu --full", 2, &["--only"]);
+    f.fails("spmv --device cpu --full", 2, &["--full", "okp", "ras"]);
     // Usage is told as it was typed.
     f.fails("", 2, &["Usage: krylith bench", "SUITE"]);
 }
@@ -59,7 +59,7 @@ fn links_are_those_of_gpus() {
         2,
         &["--out ./m.toml", "--network m.toml"],
     );
-    f.fails("okp --device cpu --quick", 2, &["--quick"]);
+    f.fails("okp --device cpu --quick", 2, &["--quick", "bench links"]);
     if krylith::device::cuda::devices().is_err() {
         f.fails("links --device cuda:0,1 --out m.toml", 3, &["libcuda"]);
         f.fails("links --device cuda:0 --network h100", 2, &["h200-nvlink"]);

@@ -1,18 +1,18 @@
 //! The suite on the CPU, small.
 
-use krylith_bench::{Ildu0Options, ildu0};
+use krylith_bench::{Asked, ildu0};
 
 #[test]
 fn a_small_run_on_the_cpu_writes_everything() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Ildu0Options {
+    let options = Asked {
         scale: Some(0.0005),
         out: Some(folder.path().join("made")),
-        repetitions: 2,
+        repetitions: Some(2),
         solves: Some(1),
         threads: 2,
         command: "test <&>".into(),
-        ..Ildu0Options::default()
+        ..Asked::default()
     };
     let mut heard = Vec::new();
     let report = ildu0(&options, &mut |text| heard.push(text.to_string())).unwrap();
@@ -45,11 +45,12 @@ fn a_small_run_on_the_cpu_writes_everything() {
 
 #[test]
 fn nonsense_is_refused() {
-    for options in [
-        Ildu0Options { scale: Some(f64::NAN), ..Ildu0Options::default() },
-        Ildu0Options { repetitions: 0, ..Ildu0Options::default() },
-        Ildu0Options { device: krylith_bench::DeviceChoice::Cuda(vec![0, 1]), ..Ildu0Options::default() },
-    ] {
-        assert!(ildu0(&options, &mut |_| ()).is_err());
-    }
+    crate::refused(
+        ildu0,
+        [
+            Asked { scale: Some(f64::NAN), ..Asked::default() },
+            Asked { repetitions: Some(0), ..Asked::default() },
+            Asked { device: krylith_bench::DeviceChoice::Cuda(vec![0, 1]), ..Asked::default() },
+        ],
+    );
 }

@@ -9,6 +9,7 @@ mod okp;
 mod ras;
 mod spmv;
 
+use krylith_bench::{Asked, Suite};
 use serde_json::Value;
 use std::path::Path;
 
@@ -18,4 +19,12 @@ fn written(folder: &Path, suite: &str) -> Value {
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some(suite)));
     json
+}
+
+/// What nobody can ask of a suite.
+#[track_caller]
+fn refused(suite: Suite, all: impl IntoIterator<Item = Asked>) {
+    for options in all {
+        assert!(suite(&options, &mut |_| ()).is_err(), "{options:?}");
+    }
 }

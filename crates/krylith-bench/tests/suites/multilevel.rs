@@ -1,19 +1,18 @@
 //! The suite on the CPU, small.
 
-use krylith_bench::{DeviceChoice, MultilevelPart, MultilevelSuite, multilevel};
+use krylith_bench::{Asked, DeviceChoice, multilevel};
 use serde_json::Value;
 
-fn small() -> MultilevelSuite {
-    MultilevelSuite {
+fn small() -> Asked {
+    Asked {
         ways: ["ildu", "jacobi", "method=cg precond=jacobi", "nothing:like=this"].map(String::from).into(),
         scale: Some(1e-4),
-        rounds: 2,
-        updates: 12,
-        limit: 4.0,
+        rounds: Some(2),
+        updates: Some(12),
+        limit: Some(4.0),
         threads: 2,
-        rock: None,
         command: "test <&>".into(),
-        ..MultilevelSuite::default()
+        ..Asked::default()
     }
 }
 
@@ -45,7 +44,7 @@ fn check(way: &Value) {
 #[test]
 fn a_small_run_on_the_cpu_has_every_part() {
     let folder = tempfile::tempdir().unwrap();
-    let options = MultilevelSuite { out: Some(folder.path().join("made")), ..small() };
+    let options = Asked { out: Some(folder.path().join("made")), ..small() };
     let report = multilevel(&options, &mut |_| ()).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
     let read = |name: &str| std::fs::read_to_string(folder.path().join("made").join(name)).unwrap();
@@ -107,15 +106,16 @@ fn a_small_run_on_the_cpu_has_every_part() {
 
 #[test]
 fn nonsense_is_refused() {
-    for options in [
-        MultilevelSuite { rounds: 0, ..small() },
-        MultilevelSuite { updates: 0, ..small() },
-        MultilevelSuite { scale: Some(f64::NAN), ..small() },
-        MultilevelSuite { limit: 0.0, ..small() },
-        MultilevelSuite { systems: vec!["nothing".into()], ..small() },
-        MultilevelSuite { device: DeviceChoice::Cuda(vec![]), ..small() },
-    ] {
-        assert!(multilevel(&options, &mut |_| ()).is_err());
-    }
-    assert!("scaling".parse::<MultilevelPart>().is_ok() && "none".parse::<MultilevelPart>().is_err());
+    crate::refused(
+        multilevel,
+        [
+            Asked { rounds: Some(0), ..small() },
+            Asked { updates: Some(0), ..small() },
+            Asked { scale: Some(f64::NAN), ..small() },
+            Asked { limit: Some(0.0), ..small() },
+            Asked { systems: vec!["nothing".into()], ..small() },
+            Asked { parts: vec!["none".into()], ..small() },
+            Asked { device: DeviceChoice::Cuda(vec![]), ..small() },
+        ],
+    );
 }

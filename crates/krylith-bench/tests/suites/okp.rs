@@ -1,20 +1,20 @@
 //! The suite on the CPU, small.
 
-use krylith_bench::{DeviceChoice, OkpOptions, okp};
+use krylith_bench::{Asked, okp};
 
 #[test]
 fn a_small_run_on_the_cpu_writes_everything() {
     let folder = tempfile::tempdir().unwrap();
-    let options = OkpOptions {
+    let options = Asked {
         scale: Some(0.001),
         out: Some(folder.path().join("made")),
-        repetitions: 2,
+        repetitions: Some(2),
         solves: Some(1),
         iterations: Some(40),
         threads: 2,
         traffic: Some(1_000_000),
         command: "test <&>".into(),
-        ..OkpOptions::default()
+        ..Asked::default()
     };
     let mut heard = Vec::new();
     let report = okp(&options, &mut |text| heard.push(text.to_string())).unwrap();
@@ -38,20 +38,9 @@ fn a_small_run_on_the_cpu_writes_everything() {
 }
 
 #[test]
-fn devices_are_read_by_name() {
-    assert_eq!("cuda:3".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(vec![3]));
-    assert_eq!("cuda:2,0".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(vec![2, 0]));
-    assert!("cuda:1,".parse::<DeviceChoice>().is_err());
-    assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(vec![0]));
-    assert!("gpu".parse::<DeviceChoice>().unwrap_err().to_string().contains("gpu"));
-}
-
-#[test]
 fn nonsense_is_refused() {
-    for options in [
-        OkpOptions { scale: Some(-1.0), ..OkpOptions::default() },
-        OkpOptions { iterations: Some(0), ..OkpOptions::default() },
-    ] {
-        assert!(okp(&options, &mut |_| ()).is_err());
-    }
+    crate::refused(
+        okp,
+        [Asked { scale: Some(-1.0), ..Asked::default() }, Asked { iterations: Some(0), ..Asked::default() }],
+    );
 }

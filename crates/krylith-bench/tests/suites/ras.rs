@@ -1,27 +1,20 @@
 //! The suite on the CPU, small.
 
-use krylith_bench::{DeviceChoice, RasPart, RasSuite, ras};
+use krylith_bench::{Asked, DeviceChoice, ras};
 
 #[test]
 fn a_small_run_on_the_cpu_writes_everything() {
     let folder = tempfile::tempdir().unwrap();
-    let options = RasSuite {
+    let options = Asked {
         // 16² nodes
         scale: Some(0.00071),
         out: Some(folder.path().join("made")),
         solves: Some(1),
-        repeats: 3,
+        rounds: Some(3),
         threads: 2,
-        parts: vec![
-            RasPart::Cavity600,
-            RasPart::Repeat,
-            RasPart::OneCore,
-            RasPart::Vendor,
-            RasPart::Ours,
-            RasPart::Sweeps,
-        ],
+        parts: ["cavity600", "repeat", "one-core", "vendor", "ours", "sweeps"].map(String::from).into(),
         command: "test <&>".into(),
-        ..RasSuite::default()
+        ..Asked::default()
     };
     let mut heard = Vec::new();
     let report = ras(&options, &mut |text| heard.push(text.to_string())).unwrap();
@@ -79,14 +72,16 @@ fn a_small_run_on_the_cpu_writes_everything() {
 
 #[test]
 fn nonsense_is_refused() {
-    for options in [
-        RasSuite { scale: Some(f64::NAN), ..RasSuite::default() },
-        RasSuite { repeats: 0, ..RasSuite::default() },
-        RasSuite { solves: Some(0), ..RasSuite::default() },
-        RasSuite { device: DeviceChoice::Cuda(vec![]), ..RasSuite::default() },
-    ] {
-        assert!(ras(&options, &mut |_| ()).is_err());
-    }
-    let error = "cavity".parse::<RasPart>().unwrap_err().to_string();
+    crate::refused(
+        ras,
+        [
+            Asked { scale: Some(f64::NAN), ..Asked::default() },
+            Asked { rounds: Some(0), ..Asked::default() },
+            Asked { solves: Some(0), ..Asked::default() },
+            Asked { device: DeviceChoice::Cuda(vec![]), ..Asked::default() },
+        ],
+    );
+    let options = Asked { parts: vec!["cavity".into()], ..Asked::default() };
+    let error = ras(&options, &mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("cavity600") && error.contains("scaling"), "{error}");
 }

@@ -1,18 +1,18 @@
 //! The suite on the CPU, small.
 
-use krylith_bench::{DeviceChoice, SpmvOptions, spmv};
+use krylith_bench::{Asked, DeviceChoice, spmv};
 
 #[test]
 fn a_small_run_on_the_cpu_writes_everything_and_a_second_one_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
-    let options = SpmvOptions {
-        only: vec!["laplace:12x10x8".into()],
+    let options = Asked {
+        systems: vec!["laplace:12x10x8".into()],
         out: Some(folder.path().join("made")),
-        repetitions: 2,
+        rounds: Some(2),
         iterations: Some(5),
         threads: 2,
         command: "test <&>".into(),
-        ..SpmvOptions::default()
+        ..Asked::default()
     };
     let mut heard = Vec::new();
     let report = spmv(&options, &mut |text| heard.push(text.to_string())).unwrap();
@@ -46,27 +46,28 @@ fn a_small_run_on_the_cpu_writes_everything_and_a_second_one_keeps_it() {
 
 #[test]
 fn nonsense_is_refused() {
-    for options in [
-        SpmvOptions { scale: Some(f64::NAN), ..SpmvOptions::default() },
-        SpmvOptions { scale: Some(2.0), ..SpmvOptions::default() },
-        SpmvOptions { repetitions: 0, ..SpmvOptions::default() },
-        SpmvOptions { ranks: 0, ..SpmvOptions::default() },
-        SpmvOptions { device: DeviceChoice::Cuda(vec![]), ..SpmvOptions::default() },
-        SpmvOptions { device: DeviceChoice::Cuda(vec![0, 0]), ..SpmvOptions::default() },
-        SpmvOptions { only: vec!["no such matrix".into()], ..SpmvOptions::default() },
-    ] {
-        assert!(spmv(&options, &mut |_| ()).is_err());
-    }
+    crate::refused(
+        spmv,
+        [
+            Asked { scale: Some(f64::NAN), ..Asked::default() },
+            Asked { scale: Some(2.0), ..Asked::default() },
+            Asked { rounds: Some(0), ..Asked::default() },
+            Asked { ranks: Some(0), ..Asked::default() },
+            Asked { device: DeviceChoice::Cuda(vec![]), ..Asked::default() },
+            Asked { device: DeviceChoice::Cuda(vec![0, 0]), ..Asked::default() },
+            Asked { systems: vec!["no such matrix".into()], ..Asked::default() },
+        ],
+    );
 }
 
 #[test]
 fn a_matrix_that_cannot_be_made_is_a_note() {
-    let options = SpmvOptions {
-        only: vec!["okp:3x3x3".into(), "laplace:4x4x4".into()],
-        parts: vec!["single".parse().unwrap()],
-        repetitions: 1,
+    let options = Asked {
+        systems: vec!["okp:3x3x3".into(), "laplace:4x4x4".into()],
+        parts: vec!["single".into()],
+        rounds: Some(1),
         threads: 1,
-        ..SpmvOptions::default()
+        ..Asked::default()
     };
     let report = spmv(&options, &mut |_| ()).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
