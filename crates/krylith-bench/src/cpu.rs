@@ -1,7 +1,7 @@
 //! CPU baselines: the unfused product (s² axpys, then s BSR products, for each matrix) and GMRES with MGS around it,
 //! on the same team of threads and with the same choice of SIMD as Krylith's own.
 
-use crate::platform::{Effort, Orthogonalizer, Platform, Product, STEPS};
+use crate::platform::{Effort, OnHost, Order, Orthogonalizer, Platform, Product, STEPS};
 use crate::systems::Random;
 use crate::textbook::Machine;
 use crate::triad;
@@ -51,8 +51,19 @@ impl Platform for CpuPlatform {
     fn room(&self) -> Result<u64> {
         Ok(4 << 30)
     }
-    fn products(&self, k: &KroneckerSum, sets: usize, _: Effort) -> Result<Vec<Box<dyn Product + '_>>> {
-        Ok(vec![Box::new(Unfused::new(&self.pool, k, sets))])
+    fn cache(&self) -> u64 {
+        0 // larger than any; products of the suite spmv are timed with warm caches
+    }
+    fn evict(&self) -> Result<()> {
+        // Larger than a last-level cache of a server's socket.
+        std::hint::black_box(vec![1u8; 64 << 20].iter().map(|v| u64::from(*v)).sum::<u64>());
+        Ok(())
+    }
+    fn products(&self, k: &KroneckerSum, sets: usize, _: Effort) -> Result<Vec<Product<'_>>> {
+        let mut all: Vec<_> = (0..sets).map(|_| UnfusedProduct::new(&self.pool, k)).collect();
+        let run = move |set: usize, x: &[f64], y: &mut [f64]| all[set].multiply(x, y);
+        let on = OnHost::new(Order::Stages(k.stages()), k.rows(), sets, run);
+        Ok(vec![Product { name: "unfused (axpy + BSR SpMV)".into(), notes: String::new(), on }])
     }
     fn orthogonalizers(&self, len: usize, columns: usize) -> Result<Vec<Box<dyn Orthogonalizer + '_>>> {
         Ok(vec![Box::new(Mgs::new(&self.pool, len, columns))])
@@ -251,43 +262,6 @@ impl<'a> UnfusedProduct<'a> {
     }
 }
 
-/// Several copies of an unfused product.
-pub(crate) struct Unfused<'a> {
-    sets: Vec<(UnfusedProduct<'a>, Vec<f64>, Vec<f64>)>,
-}
-
-impl<'a> Unfused<'a> {
-    pub fn new(pool: &'a Pool, k: &KroneckerSum, sets: usize) -> Self {
-        let set = || (UnfusedProduct::new(pool, k), vec![0.0; k.rows()], vec![0.0; k.rows()]);
-        Self { sets: (0..sets).map(|_| set()).collect() }
-    }
-}
-
-impl Product for Unfused<'_> {
-    fn name(&self) -> String {
-        "unfused (axpy + BSR SpMV)".into()
-    }
-    fn write(&mut self, x: &[f64]) -> Result<()> {
-        for (product, to, _) in &mut self.sets {
-            *to = to_stage_by_stage(x, product.stages);
-        }
-        Ok(())
-    }
-    fn poison(&mut self, set: usize) -> Result<()> {
-        self.sets[set].2.fill(f64::NAN);
-        Ok(())
-    }
-    fn run(&mut self, set: usize) -> Result<()> {
-        let (product, x, y) = &mut self.sets[set];
-        product.multiply(x, y);
-        Ok(())
-    }
-    fn read(&mut self, set: usize) -> Result<Vec<f64>> {
-        let (product, _, y) = &self.sets[set];
-        Ok(from_stage_by_stage(y, product.stages))
-    }
-}
-
 struct Mgs<'a> {
     pool: &'a Pool,
     v: Vec<Vec<f64>>,
@@ -424,7 +398,7 @@ mod tests {
             let k = systems::random([5, 4, 4], b, s, 7).unwrap();
             let platform = CpuPlatform::new(threads);
             let x = Random(5).numbers(k.rows());
-            let mut baseline = Unfused::new(&platform.pool, &k, 2);
+            let mut baseline = platform.products(&k, 2, Effort::First).unwrap().remove(0).on;
             baseline.write(&x).unwrap();
             baseline.poison(1).unwrap();
             baseline.run(1).unwrap();

@@ -1,6 +1,6 @@
 //! GMRES by the vendor's libraries, vectors stage after stage: Gram–Schmidt modified (CU-Solver) or classical twice.
 
-use super::products::{CuSolver, Layout};
+use super::products::CuSolver;
 use super::vendor::Vendor;
 use crate::platform::{Orthogonalizer, STEPS};
 use crate::systems::Random;
@@ -234,15 +234,8 @@ pub(super) struct VendorMachine {
 }
 
 impl VendorMachine {
-    pub fn new(
-        vendor: &Rc<Vendor>,
-        how: How,
-        k: &KroneckerSum,
-        layout: Layout,
-        rhs: &[f64],
-        restart: usize,
-    ) -> Result<Self> {
-        let product = CuSolver::new(vendor, k, layout, 1)?;
+    pub fn new(vendor: &Rc<Vendor>, how: How, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Self> {
+        let product = CuSolver::new(vendor, k, 1)?;
         let vectors = Vectors::new(vendor, how, rhs, k.stages(), restart)?;
         Ok(Self { product, vectors, marks: Vec::new(), timing: false })
     }

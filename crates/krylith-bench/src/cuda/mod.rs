@@ -13,17 +13,17 @@ mod ras;
 pub(crate) mod spmv;
 mod vendor;
 
-use crate::platform::{Effort, Orthogonalizer, Platform, Product};
+use crate::platform::{Effort, Order, Orthogonalizer, Platform, Product};
 use crate::systems::Random;
 use crate::textbook::Machine;
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUevent_flags};
 use kernels::{Arg, LIBRARY, Module};
 use krylith::device::cuda::{Buffer, Cuda, Device};
-use krylith::matrix::KroneckerSum;
+use krylith::matrix::{Bsr, KroneckerSum};
 use krylith::{Error, Result};
 use machine::{How, VendorMachine, VendorOrthogonalizer};
-use products::{Bsrmm, CuSolver, Layout};
+use products::{CuSolver, Layout, Matrix, OnDevice, Pairs};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,7 +34,6 @@ pub(crate) struct CudaPlatform {
     device: Arc<Device>,
     vendor: Rc<Vendor>,
     events: [CudaEvent; 2],
-    layouts: RefCell<Vec<((usize, usize), Layout)>>,
     /// What is read to empty the caches.
     evicted: RefCell<Option<Buffer<f64>>>,
 }
@@ -54,47 +53,7 @@ impl CudaPlatform {
             made.map_err(|e| vendor.failure("cuEventCreate", e))
         };
         let events = [event()?, event()?];
-        Ok(Self { events, device, vendor, layouts: RefCell::default(), evicted: RefCell::default() })
-    }
-
-    /// The layout of blocks that `make`'s product runs fastest with.
-    fn faster<P: Product>(
-        &self,
-        sets: usize,
-        make: impl Fn(Layout, usize) -> Result<P>,
-    ) -> Result<(P, Layout)> {
-        let time = |layout| -> Result<f64> {
-            let mut product = make(layout, 1)?;
-            quick(&self.vendor, &mut || product.run(0))
-        };
-        let rows = time(Layout::Rows)?;
-        let layout = if time(Layout::Columns)? < rows { Layout::Columns } else { Layout::Rows };
-        Ok((make(layout, sets)?, layout))
-    }
-
-    /// The layout of blocks that bsrmv runs fastest with, timed once a block size and pattern size.
-    fn cu_layout(&self, k: &KroneckerSum) -> Result<Layout> {
-        let key = (k.block(), k.m.blocks());
-        if let Some(&(_, layout)) = self.layouts.borrow().iter().find(|l| l.0 == key) {
-            return Ok(layout);
-        }
-        let (_, layout) = self.faster(1, |layout, sets| CuSolver::new(&self.vendor, k, layout, sets))?;
-        self.layouts.borrow_mut().push((key, layout));
-        Ok(layout)
-    }
-
-    /// Reads enough other data that no cache holds what came before: 256 MB, more than twice the largest second-level one.
-    fn empty_caches(&self) -> Result<()> {
-        const NUMBERS: usize = 32 << 20;
-        let mut buffer = self.evicted.borrow_mut();
-        if buffer.is_none() {
-            *buffer = Some(self.vendor.zeros(NUMBERS + 1)?);
-        }
-        if let Some(buffer) = buffer.as_ref() {
-            // Only reads, so that nothing is left to write back.
-            self.vendor.dot_on_device(NUMBERS, buffer.pointer(), buffer.pointer(), buffer.at(NUMBERS))?;
-        }
-        Ok(())
+        Ok(Self { events, device, vendor, evicted: RefCell::default() })
     }
 
     fn attribute(&self, attribute: Attribute) -> Option<f64> {
@@ -189,32 +148,63 @@ impl Platform for CudaPlatform {
     fn room(&self) -> Result<u64> {
         self.device.free_memory()
     }
-    fn products(&self, k: &KroneckerSum, sets: usize, effort: Effort) -> Result<Vec<Box<dyn Product + '_>>> {
-        let v = &self.vendor;
-        let layout = self.cu_layout(k)?;
-        let mut products: Vec<Box<dyn Product>> = vec![Box::new(CuSolver::new(v, k, layout, sets)?)];
+    fn cache(&self) -> u64 {
+        256 << 20
+    }
+    /// 256 MB, more than twice the largest second-level cache.
+    fn evict(&self) -> Result<()> {
+        const NUMBERS: usize = 32 << 20;
+        let mut buffer = self.evicted.borrow_mut();
+        if buffer.is_none() {
+            *buffer = Some(self.vendor.zeros(NUMBERS + 1)?);
+        }
+        if let Some(buffer) = buffer.as_ref() {
+            // Only reads, so that nothing is left to write back.
+            self.vendor.dot_on_device(NUMBERS, buffer.pointer(), buffer.pointer(), buffer.at(NUMBERS))?;
+        }
+        Ok(())
+    }
+    fn products(&self, k: &KroneckerSum, sets: usize, effort: Effort) -> Result<Vec<Product<'_>>> {
+        let (v, n) = (&self.vendor, k.rows());
+        let vectors = (Order::Stages(k.stages()), n, sets);
+        let cu = CuSolver::new(v, k, sets)?;
+        let (notes, middle) = (cu.notes(), cu.through());
+        let on = OnDevice::new(v, vectors, middle, move |set, x, y| cu.multiply(set, x, y))?;
+        let mut products = vec![Product { name: "CU-Solver (axpy + bsrmv)".into(), notes, on }];
+        let probe = [Rc::new(v.zeros(n)?), Rc::new(v.zeros(n)?)];
+        let [x, y] = [probe[0].pointer(), probe[1].pointer()];
         if k.block() > 1 && effort >= Effort::Vendor {
-            let made = self.faster(sets, |layout, sets| Bsrmm::new(v, k, layout, sets));
+            let new = |layout| Ok((layout, Pairs::new(v, k, layout, 1)?));
             // Some layouts or block sizes are not offered by bsrmm; that is no reason to measure nothing.
-            if let Ok((bsrmm, _)) = made {
-                products.push(Box::new(bsrmm));
+            let faster = fastest(v, Layout::BOTH, new, |(_, pairs)| pairs.bsrmm(0, x, y));
+            if let Ok((_, (layout, one))) = faster {
+                drop(one);
+                let pairs = Pairs::new(v, k, layout, sets)?;
+                let (name, notes) = ("cuSPARSE bsrmm ×2 (gemm before)".into(), layout.notes());
+                let middle = Some(pairs.middle.clone());
+                let on = OnDevice::new(v, vectors, middle, move |set, x, y| pairs.bsrmm(set, x, y))?;
+                products.push(Product { name, notes, on });
             }
         }
         if effort == Effort::All {
             if k.block() <= 5 {
-                let mut best: Option<(f64, usize)> = None;
-                for threads in [64, 128, 256] {
-                    let mut one = paper::Paper::new(v, k, 1, threads)?;
-                    let seconds = quick(v, &mut || Product::run(&mut one, 0))?;
-                    if best.is_none_or(|b| seconds < b.0) {
-                        best = Some((seconds, threads));
-                    }
-                }
-                if let Some((_, threads)) = best {
-                    products.push(Box::new(paper::Paper::new(v, k, sets, threads)?));
-                }
+                let new = |threads| paper::Paper::new(v, k, 1, threads);
+                let threads = fastest(v, [64, 128, 256], new, |paper| paper.multiply(0, x, y))?.1.threads();
+                let paper = paper::Paper::new(v, k, sets, threads)?;
+                let (name, middle) =
+                    ("the paper's kernels (Alg. 2 + 3)".into(), Some(paper.pairs.middle.clone()));
+                let on = OnDevice::new(v, vectors, middle, move |set, x, y| paper.multiply(set, x, y))?;
+                products.push(Product { name, notes: format!("{threads} threads a block"), on });
             }
-            products.push(Box::new(csr::Assembled::new(v, k)?));
+            let nonzeros = k.m.values().len() * k.stages() * k.stages();
+            if nonzeros > i32::MAX as usize || !k.m.same_pattern(&k.l) {
+                return Err(Error::Unsupported(format!("an assembled matrix of {nonzeros} nonzeros")));
+            }
+            // One set of its vectors, for it is s² times larger.
+            let matrix = Matrix::best(v, &Bsr::from_csr(&k.assemble().to_csr(), 1)?)?;
+            let (name, notes) = ("assembled CSR (cusparseSpMV)".into(), matrix.notes());
+            let on = OnDevice::shared(v, probe, move |x, y| matrix.multiply(x, 0.0, y));
+            products.push(Product { name, notes, on });
         }
         Ok(products)
     }
@@ -223,9 +213,7 @@ impl Platform for CudaPlatform {
         Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
     }
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>> {
-        let v = &self.vendor;
-        let layout = self.cu_layout(k)?;
-        let new = |how| VendorMachine::new(v, how, k, layout, rhs, restart);
+        let new = |how| VendorMachine::new(&self.vendor, how, k, rhs, restart);
         Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
     }
     fn describe(&self) -> Value {

@@ -1,10 +1,9 @@
 //! The OKP paper's own kernels, compiled at run time for a block size and a number of stages.
 
 use super::kernels::{self, Arg, Kernel, Module, Source};
-use super::products::{Blocks, Layout, OnSets, Set, Sets, coefficients};
+use super::products::{Blocks, Layout, Pairs};
 use super::vendor::Vendor;
 use cudarc::nvrtc::Ptx;
-use krylith::device::cuda::Buffer;
 use krylith::matrix::KroneckerSum;
 use krylith::{Error, Result};
 use std::rc::Rc;
@@ -55,7 +54,7 @@ impl Kernels {
     /// o = M x̃, or o += M x̃, with p numbers a stage of x̃ (Alg. 3).
     pub fn rows(&self, blocks: &Blocks, middle: u64, p: usize, add: bool, y: u64) -> Result<()> {
         let [n, p, q] = [blocks.rows, p, blocks.rows * blocks.block].map(|size| Arg::Int(size as i32));
-        let ((rows, columns), values) = (blocks.pattern(), blocks.values.pointer());
+        let [rows, columns, values] = blocks.addresses();
         let [rows, columns, values, middle, y] = [rows, columns, values, middle, y].map(Arg::Pointer);
         let add = Arg::Int(add.into());
         self.rows.launch_for(32 * blocks.rows, &[n, rows, columns, values, middle, p, q, add, y])
@@ -65,8 +64,7 @@ impl Kernels {
 /// The product as the paper composes it: Alg. 2, Alg. 3 with M, Alg. 2, Alg. 3 with L added.
 pub(super) struct Paper {
     kernels: Kernels,
-    coefficients: [Buffer<f64>; 2],
-    sets: Sets,
+    pub pairs: Pairs,
 }
 
 impl Paper {
@@ -74,29 +72,19 @@ impl Paper {
     /// As [`Kernels::load`]; no room.
     pub fn new(vendor: &Rc<Vendor>, k: &KroneckerSum, sets: usize, threads: usize) -> Result<Self> {
         let kernels = Kernels::load(vendor, k.block(), k.stages(), threads)?;
-        let (coefficients, sets) = (coefficients(vendor, k)?, Sets::new(vendor, k, Layout::Columns, sets)?);
-        Ok(Self { kernels, coefficients, sets })
+        Ok(Self { kernels, pairs: Pairs::new(vendor, k, Layout::Columns, sets)? })
     }
-}
 
-impl OnSets for Paper {
-    fn name(&self) -> String {
-        "the paper's kernels (Alg. 2 + 3)".into()
+    pub fn threads(&self) -> usize {
+        self.kernels.rows.threads
     }
-    fn notes(&self) -> String {
-        format!("{} threads a block", self.kernels.rows.threads)
-    }
-    fn sets(&self) -> &Sets {
-        &self.sets
-    }
-    fn sets_mut(&mut self) -> &mut Sets {
-        &mut self.sets
-    }
-    fn run(&self, set: &Set) -> Result<()> {
-        let (middle, q) = (self.sets.middle.pointer(), set.blocks[0].rows * set.blocks[0].block);
+
+    pub fn multiply(&self, set: usize, x: u64, y: u64) -> Result<()> {
+        let (blocks, middle) = (&self.pairs.sets[set], self.pairs.middle.pointer());
+        let q = blocks[0].rows * blocks[0].block;
         for t in 0..2 {
-            self.kernels.combine(q, self.coefficients[t].pointer(), set.x.pointer(), middle)?;
-            self.kernels.rows(&set.blocks[t], middle, q, t == 1, set.y.pointer())?;
+            self.kernels.combine(q, self.pairs.coefficients[t].pointer(), x, middle)?;
+            self.kernels.rows(&blocks[t], middle, q, t == 1, y)?;
         }
         Ok(())
     }

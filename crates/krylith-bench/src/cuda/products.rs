@@ -1,15 +1,19 @@
-//! Products by the vendor's libraries: CU-Solver's (Alg. 4 on one GPU), bsrmm, and the assembled matrix.
+//! Point-block matrices on the device and products with them by the vendor's libraries: CU-Solver's (Alg. 4), bsrmm.
 
 use super::calls::{OP, call};
 use super::csr::SpMv;
+use super::fastest;
 use super::vendor::Vendor;
-use crate::platform::Product;
+use crate::platform::{Apply, Order};
 use cudarc::cusparse::sys as sparse;
+use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use krylith::Result;
 use krylith::device::cuda::Buffer;
-use krylith::io::{from_stage_by_stage, to_stage_by_stage};
 use krylith::matrix::{Bsr, KroneckerSum};
+use krylith::operator::Terms;
+use std::borrow::Cow;
 use std::rc::Rc;
+use std::sync::Mutex;
 
 /// How the numbers of a block are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,74 +23,91 @@ pub(super) enum Layout {
 }
 
 impl Layout {
+    pub const BOTH: [Layout; 2] = [Layout::Rows, Layout::Columns];
+
     pub fn direction(self) -> sparse::cusparseDirection_t {
         match self {
             Layout::Rows => sparse::cusparseDirection_t::CUSPARSE_DIRECTION_ROW,
             Layout::Columns => sparse::cusparseDirection_t::CUSPARSE_DIRECTION_COLUMN,
         }
     }
+
+    pub fn notes(self) -> String {
+        format!("blocks by {self:?}").to_lowercase()
+    }
 }
 
-/// y = A x + β y by `cusparseDbsrmv`, of block rows, block columns, blocks and their size, and of the addresses of row pointers,
-/// columns and values.
-pub(super) fn bsrmv(
-    vendor: &Vendor,
-    sizes: [usize; 4],
+/// A point-block matrix on the host as the vendor wants it, with 32-bit indices.
+pub(super) struct HostBlocks<'a> {
+    a: &'a Bsr,
     layout: Layout,
-    [row_ptr, columns, values]: [u64; 3],
-    x: u64,
-    beta: f64,
-    y: u64,
-) -> Result<()> {
-    let [n, m, count, b] = sizes.map(|size| size as i32);
-    let (direction, matrix) = (layout.direction(), vendor.matrix);
-    let (values, row_ptr, columns, x, y) = (values as _, row_ptr as _, columns as _, x as _, y as _);
-    call!(
-        vendor,
-        cusparseDbsrmv(direction, OP, n, m, count, &1.0, matrix, values, row_ptr, columns, b, x, &beta, y)
-    )
+    row_ptr: Vec<i32>,
+    columns: Vec<i32>,
+    values: Cow<'a, [f64]>,
 }
 
-/// A point-block matrix on the device, 32-bit indices as the vendor wants them.
+impl<'a> HostBlocks<'a> {
+    pub fn new(a: &'a Bsr, layout: Layout) -> Self {
+        Self {
+            a,
+            layout,
+            row_ptr: a.row_ptr().iter().map(|&p| p as i32).collect(),
+            columns: a.col().iter().map(|&c| c as i32).collect(),
+            values: turned(a, layout),
+        }
+    }
+
+    pub fn upload(&self, vendor: &Vendor) -> Result<Blocks> {
+        let device = &vendor.device;
+        let rows = device.upload(&self.row_ptr, "row pointers")?;
+        let pattern = Rc::new((rows, device.upload(&self.columns, "columns")?));
+        Blocks::of(vendor, self.a, self.layout, &self.values, pattern)
+    }
+}
+
+/// The values of a matrix in a layout of its blocks.
+fn turned(a: &Bsr, layout: Layout) -> Cow<'_, [f64]> {
+    let b = a.block();
+    if layout == Layout::Rows || b == 1 {
+        return Cow::Borrowed(a.values());
+    }
+    let block = |from: &[f64]| -> Vec<f64> { (0..b * b).map(|k| from[k % b * b + k / b]).collect() };
+    a.values().chunks_exact(b * b).flat_map(block).collect()
+}
+
+/// A point-block matrix on the device.
 pub(super) struct Blocks {
     pub rows: usize,
-    columns: usize,
+    pub columns: usize,
     pub block: usize,
     pub count: usize,
     pub layout: Layout,
     pub values: Buffer<f64>,
-    pattern: Rc<(Buffer<i32>, Buffer<i32>)>,
+    /// Row pointers and columns.
+    pub pattern: Rc<(Buffer<i32>, Buffer<i32>)>,
 }
 
 impl Blocks {
-    /// `pattern` may be that of a matrix with the same one.
-    pub fn new(vendor: &Vendor, a: &Bsr, layout: Layout, pattern: Option<&Blocks>) -> Result<Self> {
-        let device = &vendor.device;
-        let pattern = match pattern {
-            Some(other) => other.pattern.clone(),
-            None => {
-                let rows: Vec<i32> = a.row_ptr().iter().map(|&p| p as i32).collect();
-                let columns: Vec<i32> = a.col().iter().map(|&c| c as i32).collect();
-                Rc::new((device.upload(&rows, "row pointers")?, device.upload(&columns, "columns")?))
-            }
+    /// M and L, sharing their pattern where it is one.
+    pub fn pair(vendor: &Vendor, [m, l]: [&Bsr; 2], layout: Layout) -> Result<[Self; 2]> {
+        let first = HostBlocks::new(m, layout).upload(vendor)?;
+        let second = match m.same_pattern(l) {
+            true => Self::of(vendor, l, layout, &turned(l, layout), first.pattern.clone())?,
+            false => HostBlocks::new(l, layout).upload(vendor)?,
         };
-        let b = a.block();
-        let values = match layout {
-            Layout::Rows => device.upload(a.values(), "values")?,
-            Layout::Columns => {
-                let mut turned = vec![0.0; a.values().len()];
-                for (to, from) in turned.chunks_exact_mut(b * b).zip(a.values().chunks_exact(b * b)) {
-                    for r in 0..b {
-                        for c in 0..b {
-                            to[c * b + r] = from[r * b + c];
-                        }
-                    }
-                }
-                device.upload(&turned, "values")?
-            }
-        };
-        let (rows, columns) = (a.block_rows(), a.block_columns());
-        Ok(Self { rows, columns, block: b, count: a.blocks(), layout, values, pattern })
+        Ok([first, second])
+    }
+
+    fn of(
+        vendor: &Vendor,
+        a: &Bsr,
+        layout: Layout,
+        values: &[f64],
+        pattern: Rc<(Buffer<i32>, Buffer<i32>)>,
+    ) -> Result<Self> {
+        let (rows, columns, block, count) = (a.block_rows(), a.block_columns(), a.block(), a.blocks());
+        let values = vendor.device.upload(values, "values")?;
+        Ok(Self { rows, columns, block, count, layout, values, pattern })
     }
 
     /// Another copy, for a set of buffers of its own.
@@ -97,30 +118,40 @@ impl Blocks {
             device.copy(from, &mut to, from.len())?;
             Ok(to)
         };
-        let mut values = vendor.zeros(self.values.len())?;
-        device.copy(&self.values, &mut values, self.values.len())?;
         let pattern = Rc::new((copy(&self.pattern.0)?, copy(&self.pattern.1)?));
-        Ok(Self { values, pattern, ..*self })
+        Ok(Self { pattern, ..self.refilled(vendor)? })
     }
 
-    /// Addresses of row pointers and columns.
-    pub fn pattern(&self) -> (u64, u64) {
-        (self.pattern.0.pointer(), self.pattern.1.pointer())
+    /// The same pattern with a copy of the values, which a factorisation overwrites.
+    pub fn refilled(&self, vendor: &Vendor) -> Result<Self> {
+        let mut values = vendor.zeros(self.values.len())?;
+        vendor.device.copy(&self.values, &mut values, self.values.len())?;
+        Ok(Self { values, pattern: self.pattern.clone(), ..*self })
+    }
+
+    /// Of row pointers, columns and values.
+    pub fn addresses(&self) -> [u64; 3] {
+        [self.pattern.0.pointer(), self.pattern.1.pointer(), self.values.pointer()]
     }
 
     /// y = A x + β y by `cusparseDbsrmv`.
     pub fn bsrmv(&self, vendor: &Vendor, x: u64, beta: f64, y: u64) -> Result<()> {
-        let (rows, columns) = self.pattern();
-        let sizes = [self.rows, self.columns, self.count, self.block];
-        bsrmv(vendor, sizes, self.layout, [rows, columns, self.values.pointer()], x, beta, y)
+        let [n, m, count, b] = [self.rows, self.columns, self.count, self.block].map(|size| size as i32);
+        let (how, matrix, [rows, columns, values]) =
+            (self.layout.direction(), vendor.matrix, self.addresses());
+        let (values, rows, columns, x, y) = (values as _, rows as _, columns as _, x as _, y as _);
+        call!(
+            vendor,
+            cusparseDbsrmv(how, OP, n, m, count, &1.0, matrix, values, rows, columns, b, x, &beta, y)
+        )
     }
 
     /// Y = A X + β Y for s vectors by `cusparseDbsrmm`.
     fn bsrmm(&self, vendor: &Vendor, s: usize, x: u64, beta: f64, y: u64) -> Result<()> {
         let [n, s, count, b] = [self.rows, s, self.count, self.block].map(|size| size as i32);
-        let ((rows, columns), values, ld) = (self.pattern(), self.values.pointer() as _, n * b);
-        let (how, matrix, rows, columns) = (self.layout.direction(), vendor.matrix, rows as _, columns as _);
-        let (x, y) = (x as _, y as _);
+        let (how, matrix, [rows, columns, values]) =
+            (self.layout.direction(), vendor.matrix, self.addresses());
+        let (values, rows, columns, x, y, ld) = (values as _, rows as _, columns as _, x as _, y as _, n * b);
         call!(
             vendor,
             cusparseDbsrmm(
@@ -130,195 +161,272 @@ impl Blocks {
     }
 }
 
-pub(super) struct Set {
-    pub blocks: [Blocks; 2],
-    pub x: Buffer<f64>,
-    pub y: Buffer<f64>,
+/// The layout that `cusparseDbsrmv` is faster with, timed once a block size and number of blocks in a process.
+pub(super) fn faster_layout(vendor: &Rc<Vendor>, a: &Bsr) -> Result<Layout> {
+    static KNOWN: Mutex<Vec<((usize, usize), Layout)>> = Mutex::new(Vec::new());
+    let known = || KNOWN.lock().unwrap_or_else(|e| e.into_inner());
+    let key = (a.block(), a.blocks());
+    if key.0 == 1 {
+        return Ok(Layout::Rows);
+    }
+    if let Some(layout) = known().iter().find(|l| l.0 == key).map(|l| l.1) {
+        return Ok(layout);
+    }
+    let (x, y) = (vendor.zeros(a.columns())?, vendor.zeros(a.rows())?);
+    let new = |layout| HostBlocks::new(a, layout).upload(vendor);
+    let run = |blocks: &Blocks| blocks.bsrmv(vendor, x.pointer(), 0.0, y.pointer());
+    let layout = fastest(vendor, Layout::BOTH, new, run)?.1.layout;
+    known().push((key, layout));
+    Ok(layout)
 }
 
-/// Several sets of buffers, vectors stage after stage, and the one intermediate vector X̃.
-pub(super) struct Sets {
+/// A matrix with the vendor's product: bsrmv, or SpMV for single numbers, which bsrmv does not take.
+pub(super) struct Matrix {
+    // Before the arrays, so that descriptors go first.
+    spmv: Option<SpMv>,
+    pub blocks: Rc<Blocks>,
     vendor: Rc<Vendor>,
-    stages: usize,
-    pub sets: Vec<Set>,
-    pub middle: Buffer<f64>,
 }
 
-impl Sets {
-    pub fn new(vendor: &Rc<Vendor>, k: &KroneckerSum, layout: Layout, sets: usize) -> Result<Self> {
-        let m = Blocks::new(vendor, &k.m, layout, None)?;
-        let l = Blocks::new(vendor, &k.l, layout, k.m.same_pattern(&k.l).then_some(&m))?;
-        let n = k.rows();
-        let mut all = vec![Set { blocks: [m, l], x: vendor.zeros(n)?, y: vendor.zeros(n)? }];
-        while all.len() < sets {
-            let [m, l] = &all[0].blocks;
-            let blocks = [m.again(vendor)?, l.again(vendor)?];
-            all.push(Set { blocks, x: vendor.zeros(n)?, y: vendor.zeros(n)? });
-        }
-        Ok(Self { vendor: vendor.clone(), stages: k.stages(), sets: all, middle: vendor.zeros(n)? })
+impl Matrix {
+    /// With the faster layout or algorithm.
+    pub fn best(vendor: &Rc<Vendor>, a: &Bsr) -> Result<Self> {
+        Self::of(vendor, HostBlocks::new(a, faster_layout(vendor, a)?).upload(vendor)?)
     }
-    pub fn write(&mut self, x: &[f64]) -> Result<()> {
-        let staged = to_stage_by_stage(x, self.stages);
-        for set in &mut self.sets {
-            self.vendor.device.write(&staged, &mut set.x, 0)?;
-        }
-        self.vendor.device.wait()
+
+    /// Blocks as they are; single numbers with the faster algorithm.
+    fn of(vendor: &Rc<Vendor>, blocks: Blocks) -> Result<Self> {
+        let algorithm = match blocks.block {
+            1 => Some(SpMv::faster(vendor, &blocks)?),
+            _ => None,
+        };
+        Self::with(vendor, Rc::new(blocks), algorithm)
     }
+
+    /// With an algorithm for single numbers.
+    pub fn with(vendor: &Rc<Vendor>, blocks: Rc<Blocks>, algorithm: Option<Algorithm>) -> Result<Self> {
+        let [rows, columns, values] = blocks.addresses();
+        // No vector is read before a product, so any address will do.
+        let arrays = [rows, columns, values, values];
+        let new = |algorithm| SpMv::new(vendor, blocks.rows, blocks.count, arrays, algorithm, true);
+        Ok(Self { spmv: algorithm.map(new).transpose()?, blocks, vendor: vendor.clone() })
+    }
+
+    /// y = A x + β y.
+    pub fn multiply(&self, x: u64, beta: f64, y: u64) -> Result<()> {
+        match &self.spmv {
+            Some(spmv) => spmv.run(x, beta, y),
+            None => self.blocks.bsrmv(&self.vendor, x, beta, y),
+        }
+    }
+
+    /// That of single numbers.
+    pub fn algorithm(&self) -> Option<Algorithm> {
+        self.spmv.as_ref().map(|spmv| spmv.algorithm)
+    }
+
+    pub fn notes(&self) -> String {
+        match self.algorithm() {
+            Some(Algorithm::CUSPARSE_SPMV_CSR_ALG2) => "CSR_ALG2".into(),
+            Some(_) => "CSR_ALG1".into(),
+            None => self.blocks.layout.notes(),
+        }
+    }
+}
+
+/// A map between addresses with vectors of its own, in an order of its own.
+pub(super) struct OnDevice<'a> {
+    vendor: Rc<Vendor>,
+    order: Order<'a>,
+    sets: Vec<[Rc<Buffer<f64>>; 2]>,
+    /// What a product passes through.
+    middle: Option<Rc<Buffer<f64>>>,
+    run: Box<dyn Fn(usize, u64, u64) -> Result<()> + 'a>,
+}
+
+impl<'a> OnDevice<'a> {
+    /// `run` gets the number of a set and the addresses of x and y, of `n` numbers each.
+    pub fn new(
+        vendor: &Rc<Vendor>,
+        (order, n, sets): (Order<'a>, usize, usize),
+        middle: Option<Rc<Buffer<f64>>>,
+        run: impl Fn(usize, u64, u64) -> Result<()> + 'a,
+    ) -> Result<Box<Self>> {
+        let set = |_| Ok([Rc::new(vendor.zeros(n)?), Rc::new(vendor.zeros(n)?)]);
+        let sets = (0..sets).map(set).collect::<Result<_>>()?;
+        Ok(Box::new(Self { vendor: vendor.clone(), order, sets, middle, run: Box::new(run) }))
+    }
+
+    /// On vectors that others use too, in the order of the given matrix.
+    pub fn shared(
+        vendor: &Rc<Vendor>,
+        vectors: [Rc<Buffer<f64>>; 2],
+        run: impl Fn(u64, u64) -> Result<()> + 'a,
+    ) -> Box<Self> {
+        let run = Box::new(move |_: usize, x, y| run(x, y));
+        Box::new(Self { vendor: vendor.clone(), order: Order::Given, sets: vec![vectors], middle: None, run })
+    }
+
     /// One of them; where there are fewer than are wanted, some again.
-    pub fn set(&self, set: usize) -> &Set {
+    fn set(&self, set: usize) -> &[Rc<Buffer<f64>>; 2] {
         &self.sets[set % self.sets.len()]
     }
-    fn layout(&self) -> String {
-        format!("blocks by {:?}", self.sets[0].blocks[0].layout).to_lowercase()
-    }
 }
 
-/// A product on several sets of buffers.
-pub(super) trait OnSets {
-    fn name(&self) -> String;
-    fn notes(&self) -> String;
-    fn sets(&self) -> &Sets;
-    fn sets_mut(&mut self) -> &mut Sets;
-    fn run(&self, set: &Set) -> Result<()>;
-}
-
-impl<P: OnSets> Product for P {
-    fn name(&self) -> String {
-        OnSets::name(self)
-    }
-    fn notes(&self) -> String {
-        OnSets::notes(self)
-    }
+impl Apply for OnDevice<'_> {
     fn write(&mut self, x: &[f64]) -> Result<()> {
-        self.sets_mut().write(x)
+        let sorted = self.order.sort(x);
+        self.sets.iter().try_for_each(|set| self.vendor.write(&sorted, set[0].pointer()))
     }
     fn poison(&mut self, set: usize) -> Result<()> {
-        let sets = self.sets();
-        sets.vendor.poison(&sets.middle)?;
-        sets.vendor.poison(&sets.set(set).y)
+        self.middle.iter().try_for_each(|middle| self.vendor.poison(middle))?;
+        self.vendor.poison(&self.set(set)[1])
     }
     fn run(&mut self, set: usize) -> Result<()> {
-        OnSets::run(self, self.sets().set(set))
+        let [x, y] = self.set(set);
+        (self.run)(set, x.pointer(), y.pointer())
     }
     fn read(&mut self, set: usize) -> Result<Vec<f64>> {
-        let sets = self.sets();
-        Ok(from_stage_by_stage(&sets.vendor.read(&sets.set(set).y)?, sets.stages))
+        Ok(self.order.unsort(&self.vendor.read(&self.set(set)[1])?))
     }
 }
 
-/// CU-Solver's product: memset and s² `cublasDaxpy`, then s `cusparseDbsrmv`, for M and then for L.
+/// CU-Solver's product, vectors stage after stage: memset and s² `cublasDaxpy` (x̃ = X Aᵀ), then s products, for M and then for L.
 pub(super) struct CuSolver {
     vendor: Rc<Vendor>,
+    pub block: usize,
+    pub stages: usize,
+    /// Numbers of a stage of y.
+    pub q: usize,
+    /// From one stage of x̃ to the next: with room for ghosts where the matrices have columns for them.
+    pub p: usize,
+    /// A and τB, row by row.
     coefficients: [Vec<f64>; 2],
-    stages: usize,
-    sets: Sets,
-    /// Block size 1, which bsrmv does not take, goes through the CSR product.
-    scalar: Option<[SpMv; 2]>,
+    /// M and L; copies of them where several sets of buffers are in rotation.
+    sets: Vec<[Matrix; 2]>,
+    /// x̃, for both matrices where they are combined before either is multiplied.
+    middle: Rc<Buffer<f64>>,
+    both: bool,
 }
 
 impl CuSolver {
-    pub fn new(vendor: &Rc<Vendor>, k: &KroneckerSum, layout: Layout, sets: usize) -> Result<Self> {
-        let scaled = k.b.values().iter().map(|v| k.tau * v).collect();
-        let sets = Sets::new(vendor, k, layout, if k.block() == 1 { 1 } else { sets })?;
-        let scalar = match k.block() {
-            1 => {
-                let new = |t: usize| SpMv::best(vendor, &sets.sets[0].blocks[t]);
-                Some([new(0)?, new(1)?])
-            }
-            _ => None,
-        };
-        let coefficients = [k.a.values().to_vec(), scaled];
-        Ok(Self { vendor: vendor.clone(), coefficients, stages: k.stages(), sets, scalar })
+    pub fn new(vendor: &Rc<Vendor>, k: &KroneckerSum, sets: usize) -> Result<Self> {
+        let sets = if k.block() == 1 { 1 } else { sets };
+        Self::of(vendor, &Terms::kronecker(k), [&k.m, &k.l], sets, false)
     }
 
-    /// y = (A⊗M + τB⊗L)x with vectors at device addresses.
-    pub fn multiply(&self, set: usize, x: u64, y: u64) -> Result<()> {
-        self.multiply_by(self.sets.set(set), x, y)
+    /// Of a rank's matrices, whose terms have the coefficients.
+    pub fn of(
+        vendor: &Rc<Vendor>,
+        terms: &Terms,
+        matrices: [&Bsr; 2],
+        sets: usize,
+        both: bool,
+    ) -> Result<Self> {
+        let (block, stages) = (matrices[0].block(), terms.stages());
+        let (q, p) = (matrices[0].rows(), matrices[0].columns());
+        let mut all = vec![Blocks::pair(vendor, matrices, faster_layout(vendor, matrices[0])?)?];
+        while all.len() < sets {
+            all.push([all[0][0].again(vendor)?, all[0][1].again(vendor)?]);
+        }
+        let set = |[m, l]: [Blocks; 2]| Ok([Matrix::of(vendor, m)?, Matrix::of(vendor, l)?]);
+        Ok(Self {
+            coefficients: coefficients(terms),
+            sets: all.into_iter().map(set).collect::<Result<_>>()?,
+            middle: Rc::new(vendor.zeros(if both { 2 } else { 1 } * stages * p)?),
+            vendor: vendor.clone(),
+            block,
+            stages,
+            q,
+            p,
+            both,
+        })
     }
 
-    fn multiply_by(&self, set: &Set, x: u64, y: u64) -> Result<()> {
-        let (v, s) = (&self.vendor, self.stages);
-        let n = self.sets.middle.len() / s;
-        let at = |base: u64, stage: usize| base + 8 * (stage * n) as u64;
-        let middle = self.sets.middle.pointer();
-        for t in 0..2 {
-            v.fill(middle, n * s, 0)?;
-            for i in 0..s {
-                for j in 0..s {
-                    v.axpy(n, self.coefficients[t][i * s + j], at(x, j), at(middle, i))?;
-                }
-            }
-            for i in 0..s {
-                let (x, y, beta) = (at(middle, i), at(y, i), t as f64);
-                match &self.scalar {
-                    Some(scalar) => scalar[t].run(x, beta, y)?,
-                    None => set.blocks[t].bsrmv(v, x, beta, y)?,
-                }
+    /// Address of stage i of x̃ for matrix t.
+    pub fn middle(&self, t: usize, i: usize) -> u64 {
+        self.middle.at((if self.both { t * self.stages } else { 0 } + i) * self.p)
+    }
+    /// x̃ = X Aᵀ for matrix t.
+    pub fn combine(&self, t: usize, x: u64) -> Result<()> {
+        let (v, s, q) = (&self.vendor, self.stages, self.q);
+        v.fill(self.middle(t, 0), s * self.p, 0)?;
+        for i in 0..s {
+            for j in 0..s {
+                v.axpy(q, self.coefficients[t][i * s + j], x + 8 * (j * q) as u64, self.middle(t, i))?;
             }
         }
         Ok(())
     }
-}
-
-impl OnSets for CuSolver {
-    fn name(&self) -> String {
-        "CU-Solver (axpy + bsrmv)".into()
+    /// Stage i of y: matrix t times x̃; the second one adds.
+    pub fn product(&self, set: usize, t: usize, i: usize, y: u64) -> Result<()> {
+        let matrices = &self.sets[set % self.sets.len()];
+        matrices[t].multiply(self.middle(t, i), t as f64, y + 8 * (i * self.q) as u64)
     }
-    fn notes(&self) -> String {
-        self.scalar
-            .as_ref()
-            .map_or_else(|| self.sets.layout(), |scalar| format!("SpMV {}", scalar[0].notes()))
-    }
-    fn sets(&self) -> &Sets {
-        &self.sets
-    }
-    fn sets_mut(&mut self) -> &mut Sets {
-        &mut self.sets
-    }
-    fn run(&self, set: &Set) -> Result<()> {
-        self.multiply_by(set, set.x.pointer(), set.y.pointer())
-    }
-}
-
-/// A and τB on the device.
-pub(super) fn coefficients(vendor: &Vendor, k: &KroneckerSum) -> Result<[Buffer<f64>; 2]> {
-    let scaled: Vec<f64> = k.b.values().iter().map(|v| k.tau * v).collect();
-    Ok([vendor.device.upload(k.a.values(), "A")?, vendor.device.upload(&scaled, "B")?])
-}
-
-/// X̃ = X Aᵀ by one gemm and Y = M X̃ by bsrmm, then the same with L.
-pub(super) struct Bsrmm {
-    vendor: Rc<Vendor>,
-    coefficients: [Buffer<f64>; 2],
-    sets: Sets,
-}
-
-impl Bsrmm {
-    pub fn new(vendor: &Rc<Vendor>, k: &KroneckerSum, layout: Layout, sets: usize) -> Result<Self> {
-        let (coefficients, sets) = (coefficients(vendor, k)?, Sets::new(vendor, k, layout, sets)?);
-        Ok(Self { vendor: vendor.clone(), coefficients, sets })
-    }
-}
-
-impl OnSets for Bsrmm {
-    fn name(&self) -> String {
-        "cuSPARSE bsrmm ×2 (gemm before)".into()
-    }
-    fn notes(&self) -> String {
-        self.sets.layout()
-    }
-    fn sets(&self) -> &Sets {
-        &self.sets
-    }
-    fn sets_mut(&mut self) -> &mut Sets {
-        &mut self.sets
-    }
-    fn run(&self, set: &Set) -> Result<()> {
-        let (middle, s) = (self.sets.middle.pointer(), self.sets.stages);
-        let n = self.sets.middle.len() / s;
+    /// y = (A⊗M + τB⊗L)x with vectors at device addresses.
+    pub fn multiply(&self, set: usize, x: u64, y: u64) -> Result<()> {
         for t in 0..2 {
-            self.vendor.combine_stages(n, s, set.x.pointer(), self.coefficients[t].pointer(), middle)?;
-            set.blocks[t].bsrmm(&self.vendor, s, middle, t as f64, set.y.pointer())?;
+            self.combine(t, x)?;
+            (0..self.stages).try_for_each(|i| self.product(set, t, i, y))?;
+        }
+        Ok(())
+    }
+
+    pub fn layout(&self) -> Layout {
+        self.sets[0][0].blocks.layout
+    }
+    pub fn notes(&self) -> String {
+        let matrix = &self.sets[0][0];
+        format!("{}{}", if self.block == 1 { "SpMV " } else { "" }, matrix.notes())
+    }
+    /// x̃, to be poisoned.
+    pub fn through(&self) -> Option<Rc<Buffer<f64>>> {
+        Some(self.middle.clone())
+    }
+}
+
+/// A and τB, row by row.
+pub(super) fn coefficients(terms: &Terms) -> [Vec<f64>; 2] {
+    std::array::from_fn(|t| terms.terms[t].0.values().to_vec())
+}
+
+/// The same on the device.
+pub(super) fn uploaded(vendor: &Vendor, terms: &Terms) -> Result<[Buffer<f64>; 2]> {
+    let [a, b] = coefficients(terms);
+    Ok([vendor.device.upload(&a, "A")?, vendor.device.upload(&b, "B")?])
+}
+
+/// Sets of matrices in rotation with the coefficients on the device, and the one intermediate vector X̃.
+pub(super) struct Pairs {
+    pub vendor: Rc<Vendor>,
+    pub stages: usize,
+    pub coefficients: [Buffer<f64>; 2],
+    pub sets: Vec<[Blocks; 2]>,
+    pub middle: Rc<Buffer<f64>>,
+}
+
+impl Pairs {
+    pub fn new(vendor: &Rc<Vendor>, k: &KroneckerSum, layout: Layout, sets: usize) -> Result<Self> {
+        let mut all = vec![Blocks::pair(vendor, [&k.m, &k.l], layout)?];
+        while all.len() < sets {
+            all.push([all[0][0].again(vendor)?, all[0][1].again(vendor)?]);
+        }
+        Ok(Self {
+            stages: k.stages(),
+            coefficients: uploaded(vendor, &Terms::kronecker(k))?,
+            sets: all,
+            middle: Rc::new(vendor.zeros(k.rows())?),
+            vendor: vendor.clone(),
+        })
+    }
+
+    /// X̃ = X Aᵀ by one gemm and Y = M X̃ by bsrmm, then the same with L.
+    pub fn bsrmm(&self, set: usize, x: u64, y: u64) -> Result<()> {
+        let (middle, s) = (self.middle.pointer(), self.stages);
+        for t in 0..2 {
+            let coefficients = self.coefficients[t].pointer();
+            self.vendor.combine_stages(self.middle.len() / s, s, x, coefficients, middle)?;
+            self.sets[set][t].bsrmm(&self.vendor, s, middle, t as f64, y)?;
         }
         Ok(())
     }

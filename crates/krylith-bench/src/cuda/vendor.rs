@@ -232,8 +232,10 @@ impl Vendor {
     }
 
     /// Numbers to the device; waits.
-    pub fn write(&self, x: &[f64], to: &mut Buffer<f64>) -> Result<()> {
-        self.device.write(x, to, 0)?;
+    pub fn write(&self, x: &[f64], to: u64) -> Result<()> {
+        // SAFETY: the caller's buffer holds as many; the copy is waited for.
+        let done = unsafe { driver::memcpy_htod_async(to, x, self.device.stream().cu_stream()) };
+        done.map_err(|e| self.failure("cuMemcpyHtoDAsync", e))?;
         self.device.wait()
     }
     /// Numbers from the device; waits.

@@ -2,7 +2,7 @@
 
 use super::reference::Factors;
 use super::system::SubdomainSystem;
-use crate::platform::Platform;
+use crate::platform::{Apply, Platform};
 use crate::samples::Samples;
 use krylith::Result;
 use krylith::matrix::Bsr;
@@ -44,21 +44,10 @@ pub(crate) struct Application<'a> {
     pub bytes: u64,
     /// Largest relative difference from the reference that passes: more than [`TOLERANCE`] only where factors are stored in f32.
     pub tolerance: f64,
-    pub vectors: Box<dyn Vectors + 'a>,
+    pub vectors: Box<dyn Apply + 'a>,
 }
 
 pub(crate) const TOLERANCE: f64 = 1e-10;
-
-/// Buffers for x and y, in the order of the given matrix, and what is applied to them.
-pub(crate) trait Vectors {
-    fn write(&mut self, x: &[f64]) -> Result<()>;
-    /// NaN into y.
-    fn poison(&mut self) -> Result<()>;
-    /// Once, from x to y.
-    fn apply(&mut self) -> Result<()>;
-    /// y; waits.
-    fn read(&mut self) -> Result<Vec<f64>>;
-}
 
 /// A solver for A x = b from x = 0, with everything set up.
 pub(crate) trait Solver {
@@ -114,6 +103,4 @@ pub(crate) trait Ground: Platform {
     fn ours<'a>(&'a self, _: &'a Case, _: &mut Candidates<'a>) -> Result<()> {
         Ok(())
     }
-    /// Reads enough other data that no cache holds what the last application used.
-    fn evict(&self) -> Result<()>;
 }

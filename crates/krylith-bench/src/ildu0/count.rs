@@ -14,21 +14,21 @@ pub(crate) fn vectors(s: &SubdomainSystem) -> u64 {
 /// What a library must read to solve with a lower and an upper triangle in one CSR or BSR array: numbers and 4-byte
 /// columns once (the diagonal in U alone), 4-byte row pointers twice, and a vector between the two solves.
 pub(crate) fn triangles(s: &SubdomainSystem) -> u64 {
-    let (n, bb) = (s.block_rows() as u64, (s.block * s.block) as u64);
+    let (n, bb) = (s.block_rows() as u64, (s.a.block() * s.a.block()) as u64);
     s.blocks() as u64 * (8 * bb + 4) + 2 * 4 * (n + 1) + 2 * vectors(s)
 }
 
 /// The lower one of them alone.
 pub(crate) fn lower_triangle(s: &SubdomainSystem, strict: usize) -> u64 {
-    let (n, bb) = (s.block_rows() as u64, (s.block * s.block) as u64);
+    let (n, bb) = (s.block_rows() as u64, (s.a.block() * s.a.block()) as u64);
     // Blocks of the diagonal hold a lower triangle too where they are larger than 1.
-    let diagonal = if s.block == 1 { 0 } else { n * (8 * bb + 4) };
+    let diagonal = if s.a.block() == 1 { 0 } else { n * (8 * bb + 4) };
     strict as u64 * (8 * bb + 4) + diagonal + 4 * (n + 1) + vectors(s)
 }
 
 /// D⁻¹, a block a row.
 pub(crate) fn diagonal(s: &SubdomainSystem) -> u64 {
-    8 * (s.len() * s.block) as u64
+    8 * (s.len() * s.a.block()) as u64
 }
 
 /// A triangle edge by edge: numbers, 4 bytes for row and column, an edge pointer a level; subdomains' levels.
@@ -67,7 +67,7 @@ mod tests {
         let a = laplacian([4, 2, 2], 1).unwrap();
         let (labels, count) = boxes([4, 2, 2], [2, 2, 2]);
         let s = SubdomainSystem::decompose(&a, &labels, count).unwrap();
-        let dag = Dag::new(&s, Triangle::Lower, &s.values).unwrap();
+        let dag = Dag::new(&s, Triangle::Lower, s.a.values()).unwrap();
         assert_eq!((dag.pairs.len(), dag.row_ptr.len()), (24, 9));
         assert_eq!(level_pointers(&s, &dag), 4 * 9 + 8 * 3);
         assert_eq!(edges(&s, &dag), 8 * 24 + 4 * 24 + 60);

@@ -2,10 +2,9 @@
 
 use super::reference::Factors;
 use super::system::SubdomainSystem;
-use super::{
-    Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE, Vectors, count, ours,
-};
+use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE, count, ours};
 use crate::cpu::CpuPlatform;
+use crate::platform::{OnHost, Order};
 use crate::samples::Samples;
 use krylith::Result;
 use std::rc::Rc;
@@ -27,31 +26,6 @@ impl Factorised<'_> {
     fn apply(&self, x: &[f64]) -> Vec<f64> {
         let (s, f) = (self.system, &self.factors);
         f.upper(s, &f.scale(s, &f.lower(s, x)))
-    }
-}
-
-/// One application, in the system's order.
-struct Loops<'a> {
-    factorised: Rc<Factorised<'a>>,
-    x: Vec<f64>,
-    y: Vec<f64>,
-}
-
-impl Vectors for Loops<'_> {
-    fn write(&mut self, x: &[f64]) -> Result<()> {
-        self.x = self.factorised.system.sort(x);
-        Ok(())
-    }
-    fn poison(&mut self) -> Result<()> {
-        self.y = vec![f64::NAN; self.x.len()];
-        Ok(())
-    }
-    fn apply(&mut self) -> Result<()> {
-        self.y = self.factorised.apply(&self.x);
-        Ok(())
-    }
-    fn read(&mut self) -> Result<Vec<f64>> {
-        Ok(self.factorised.system.unsort(&self.y))
     }
 }
 
@@ -140,8 +114,8 @@ impl Ground for CpuPlatform {
             let name = format!("factorisation, {}", factorised.name());
             made.setups.push(Setup { name, samples: Samples(vec![seconds]) });
             let cut = if of == Of::Decomposed { case.partition.iter().sum() } else { 0.0 };
-            let zeros = vec![0.0; system.len()];
-            let loops = Loops { factorised: factorised.clone(), x: zeros.clone(), y: zeros.clone() };
+            let (loops, n) = (factorised.clone(), system.len());
+            let run = move |_: usize, x: &[f64], y: &mut [f64]| y.copy_from_slice(&loops.apply(x));
             made.applications.push(Application {
                 name: factorised.name().into(),
                 notes: String::new(),
@@ -151,18 +125,13 @@ impl Ground for CpuPlatform {
                 ours: false,
                 bytes: count::triangles(system),
                 tolerance: TOLERANCE,
-                vectors: Box::new(loops),
+                vectors: OnHost::new(Order::Subdomains(system), n, 1, run),
             });
-            made.solvers.push(Box::new(Plain { case, factorised, setup: seconds + cut, x: zeros }));
+            made.solvers.push(Box::new(Plain { case, factorised, setup: seconds + cut, x: Vec::new() }));
         }
         Ok(made)
     }
     fn ours<'a>(&'a self, case: &'a Case, made: &mut Candidates<'a>) -> Result<()> {
         ours::add(self, case, true, made)
-    }
-    fn evict(&self) -> Result<()> {
-        // Larger than a last-level cache of a server's socket.
-        std::hint::black_box(vec![1u8; 64 << 20].iter().map(|v| u64::from(*v)).sum::<u64>());
-        Ok(())
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn levels(s: &SubdomainSystem, triangle: Triangle) -> Vec<u32> {
     let mut level = vec![0u32; n];
     for k in 0..n {
         let i = if triangle == Triangle::Lower { k } else { n - 1 - k };
-        for &j in &s.columns[s.row_ptr[i]..s.row_ptr[i + 1]] {
+        for &j in &s.a.col()[s.a.row_ptr()[i]..s.a.row_ptr()[i + 1]] {
             if triangle.has(i, j as usize) {
                 level[i] = level[i].max(level[j as usize] + 1);
             }
@@ -68,7 +68,7 @@ impl Dag {
                 s.blocks()
             )));
         }
-        let (level, bb) = (levels(s, triangle), s.block * s.block);
+        let (level, bb) = (levels(s, triangle), s.a.block() * s.a.block());
         let mut made = Self {
             levels: vec![0],
             row_ptr: vec![0],
@@ -81,7 +81,7 @@ impl Dag {
             edge_values: Vec::new(),
         };
         let entries = |i: usize| {
-            (s.row_ptr[i]..s.row_ptr[i + 1]).filter(move |&p| triangle.has(i, s.columns[p] as usize))
+            (s.a.row_ptr()[i]..s.a.row_ptr()[i + 1]).filter(move |&p| triangle.has(i, s.a.col()[p] as usize))
         };
         for p in 0..s.count() {
             let (begin, end) = (s.ptr[p], s.ptr[p + 1]);
@@ -92,7 +92,7 @@ impl Dag {
                 for &i in &rows {
                     made.rows.push((i - begin) as u16);
                     for q in entries(i) {
-                        made.columns.push((s.columns[q] as usize - begin) as u16);
+                        made.columns.push((s.a.col()[q] as usize - begin) as u16);
                         made.values.extend_from_slice(&values[q * bb..][..bb]);
                     }
                     made.entry_ptr.push(made.columns.len() as i32);
@@ -101,7 +101,7 @@ impl Dag {
                 for k in 0..widest {
                     for &i in &rows {
                         if let Some(q) = entries(i).nth(k) {
-                            made.pairs.push(((i - begin) << 16 | (s.columns[q] as usize - begin)) as u32);
+                            made.pairs.push(((i - begin) << 16 | (s.a.col()[q] as usize - begin)) as u32);
                             made.edge_values.extend_from_slice(&values[q * bb..][..bb]);
                         }
                     }
@@ -146,10 +146,10 @@ mod tests {
     fn both_orders_hold_every_entry_once_and_after_what_it_needs() {
         let s = small(2);
         for triangle in [Triangle::Lower, Triangle::Upper] {
-            let dag = Dag::new(&s, triangle, &s.values).unwrap();
+            let dag = Dag::new(&s, triangle, s.a.values()).unwrap();
             let strict = (0..s.block_rows())
                 .map(|i| {
-                    let row = &s.columns[s.row_ptr[i]..s.row_ptr[i + 1]];
+                    let row = &s.a.col()[s.a.row_ptr()[i]..s.a.row_ptr()[i + 1]];
                     row.iter().filter(|&&j| triangle.has(i, j as usize)).count()
                 })
                 .sum::<usize>();
@@ -191,6 +191,6 @@ mod tests {
     fn a_subdomain_too_large_for_16_bits_is_refused() {
         let a = laplacian([200, 200, 2], 1).unwrap();
         let s = SubdomainSystem::whole(&a).unwrap();
-        assert!(Dag::new(&s, Triangle::Lower, &s.values).is_err());
+        assert!(Dag::new(&s, Triangle::Lower, s.a.values()).is_err());
     }
 }

@@ -77,12 +77,12 @@ pub(super) fn case<P: Ground>(
     progress(&format!("{}: applications", case.name));
     let alone = in_turn_of(&right, 3, plan.repetitions, |i| {
         let application = &mut all.applications[i].vectors;
-        application.apply()?;
-        p.time(&mut || application.apply())
+        application.run(0)?;
+        p.time(&mut || application.run(0))
     })?;
     let cold = in_turn_of(&right, 1, plan.repetitions, |i| {
         p.evict()?;
-        p.time(&mut || all.applications[i].vectors.apply())
+        p.time(&mut || all.applications[i].vectors.run(0))
     })?;
     for ((i, alone), (_, cold)) in alone.into_iter().zip(cold) {
         (rows[i].alone, rows[i].cold) = (alone, cold);
@@ -179,7 +179,7 @@ fn check(case: &Case, x: &[f64], applications: &mut [Application]) -> Result<Vec
         let found = known.answer(of, solves, order.as_ref()).and_then(|answer| one(application, x, answer));
         // Other factors than the baselines', and no worse for it; but a reader must know.
         if order.is_some() && found.is_ok() {
-            let natural = difference(&application.vectors.read()?, known.answer(of, solves, None)?);
+            let natural = difference(&application.vectors.read(0)?, known.answer(of, solves, None)?);
             if natural > application.tolerance {
                 notes = format!("{notes}eliminated in an order of its own");
             }
@@ -204,9 +204,9 @@ fn one(application: &mut Application, x: &[f64], answer: &[f64]) -> Result<f64> 
     let (Application { name, tolerance, vectors, .. }, mut worst) = (application, 0.0f64);
     vectors.write(x)?;
     for _ in 0..2 {
-        vectors.poison()?;
-        vectors.apply()?;
-        worst = worst.max(difference(&vectors.read()?, answer));
+        vectors.poison(0)?;
+        vectors.run(0)?;
+        worst = worst.max(difference(&vectors.read(0)?, answer));
     }
     if worst <= *tolerance {
         return Ok(worst);

@@ -16,9 +16,7 @@ pub(crate) mod reference;
 mod report;
 pub(crate) mod system;
 
-pub(crate) use application::{
-    Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE, Vectors,
-};
+pub(crate) use application::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE};
 
 use crate::options::{self, Asked};
 use crate::publish::{Report, meta, sizes};

@@ -68,20 +68,20 @@ fn factorize_rows(
     values: &mut [f64],
     pivots: &mut [f64],
 ) -> Result<()> {
-    let (n, bb) = (s.block, s.block * s.block);
-    let (first_row, first) = (rows.start, s.row_ptr[rows.start]);
+    let (n, bb) = (s.a.block(), s.a.block() * s.a.block());
+    let (first_row, first) = (rows.start, s.a.row_ptr()[rows.start]);
     // Where a column stands in the row under way.
     let mut place = vec![usize::MAX; rows.len()];
     for i in rows {
-        let row = s.row_ptr[i]..s.row_ptr[i + 1];
-        row.clone().for_each(|p| place[s.columns[p] as usize - first_row] = p);
+        let row = s.a.row_ptr()[i]..s.a.row_ptr()[i + 1];
+        row.clone().for_each(|p| place[s.a.col()[p] as usize - first_row] = p);
         for p in row.start..diagonal[i] {
-            let k = s.columns[p] as usize;
+            let k = s.a.col()[p] as usize;
             let at = |p: usize| (p - first) * bb..(p - first + 1) * bb;
             // Rows above hold D⁻¹ and unscaled U.
             let l = product(&values[at(p)], &values[at(diagonal[k])], n);
-            for q in diagonal[k] + 1..s.row_ptr[k + 1] {
-                let target = place[s.columns[q] as usize - first_row];
+            for q in diagonal[k] + 1..s.a.row_ptr()[k + 1] {
+                let target = place[s.a.col()[q] as usize - first_row];
                 if target != usize::MAX {
                     let u: Vec<f64> = values[at(q)].to_vec();
                     subtract_product(&mut values[at(target)], &l, &u, n);
@@ -89,7 +89,7 @@ fn factorize_rows(
             }
             values[at(p)].copy_from_slice(&l);
         }
-        row.for_each(|p| place[s.columns[p] as usize - first_row] = usize::MAX);
+        row.for_each(|p| place[s.a.col()[p] as usize - first_row] = usize::MAX);
         let d = &mut values[(diagonal[i] - first) * bb..][..bb];
         pivots[(i - first_row) * bb..][..bb].copy_from_slice(d);
         let inverted = inverse(d, n).ok_or(Error::SingularBlock {
@@ -102,7 +102,7 @@ fn factorize_rows(
     // U is divided by D only now, for elimination needs D U.
     for i in first_row..first_row + pivots.len() / bb {
         let inverted = values[(diagonal[i] - first) * bb..][..bb].to_vec();
-        for p in diagonal[i] + 1..s.row_ptr[i + 1] {
+        for p in diagonal[i] + 1..s.a.row_ptr()[i + 1] {
             let u = &mut values[(p - first) * bb..][..bb];
             let scaled = product(&inverted, u, n);
             u.copy_from_slice(&scaled);
@@ -123,20 +123,21 @@ impl Factors {
     /// # Errors
     /// A pivot that cannot be inverted, with its row in the given matrix.
     pub fn new(s: &SubdomainSystem) -> Result<Self> {
-        let bb = s.block * s.block;
+        let bb = s.a.block() * s.a.block();
         let diagonal: Vec<usize> = (0..s.block_rows())
             .map(|i| {
-                s.row_ptr[i]
-                    + s.columns[s.row_ptr[i]..s.row_ptr[i + 1]].partition_point(|&c| (c as usize) < i)
+                s.a.row_ptr()[i]
+                    + s.a.col()[s.a.row_ptr()[i]..s.a.row_ptr()[i + 1]].partition_point(|&c| (c as usize) < i)
             })
             .collect();
-        let (mut values, mut pivots) = (s.values.clone(), vec![0.0; s.block_rows() * bb]);
+        let (mut values, mut pivots) = (s.a.values().to_vec(), vec![0.0; s.block_rows() * bb]);
         let done: Vec<Result<()>> = std::thread::scope(|scope| {
             let (mut rest, mut rest_pivots) = (values.as_mut_slice(), pivots.as_mut_slice());
             let mut threads = Vec::new();
             for run in runs(s) {
                 let rows = s.ptr[run.start]..s.ptr[run.end];
-                let (mine, others) = rest.split_at_mut((s.row_ptr[rows.end] - s.row_ptr[rows.start]) * bb);
+                let (mine, others) =
+                    rest.split_at_mut((s.a.row_ptr()[rows.end] - s.a.row_ptr()[rows.start]) * bb);
                 let (my_pivots, other_pivots) = rest_pivots.split_at_mut(rows.len() * bb);
                 (rest, rest_pivots) = (others, other_pivots);
                 let diagonal = &diagonal;
@@ -153,13 +154,13 @@ impl Factors {
     pub fn lower(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
         let mut y = x.to_vec();
         for i in 0..s.block_rows() {
-            self.subtract(s, s.row_ptr[i]..self.diagonal[i], i, &mut y);
+            self.subtract(s, s.a.row_ptr()[i]..self.diagonal[i], i, &mut y);
         }
         y
     }
     /// D⁻¹ x.
     pub fn scale(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
-        let (n, mut y) = (s.block, vec![0.0; x.len()]);
+        let (n, mut y) = (s.a.block(), vec![0.0; x.len()]);
         for i in 0..s.block_rows() {
             let d = &self.values[self.diagonal[i] * n * n..][..n * n];
             for r in 0..n {
@@ -172,13 +173,13 @@ impl Factors {
     pub fn upper(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
         let mut y = x.to_vec();
         for i in (0..s.block_rows()).rev() {
-            self.subtract(s, self.diagonal[i] + 1..s.row_ptr[i + 1], i, &mut y);
+            self.subtract(s, self.diagonal[i] + 1..s.a.row_ptr()[i + 1], i, &mut y);
         }
         y
     }
     /// Λ⁻¹ x with the unit lower triangles of D = Λ V, which vendors that factor blocks too keep in L.
     pub fn lower_in_blocks(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
-        let (n, mut y) = (s.block, x.to_vec());
+        let (n, mut y) = (s.a.block(), x.to_vec());
         for i in 0..s.block_rows() {
             let mut d = self.pivots[i * n * n..][..n * n].to_vec();
             for k in 0..n {
@@ -193,9 +194,9 @@ impl Factors {
     }
 
     fn subtract(&self, s: &SubdomainSystem, entries: Range<usize>, i: usize, y: &mut [f64]) {
-        let n = s.block;
+        let n = s.a.block();
         for p in entries {
-            let (j, block) = (s.columns[p] as usize, &self.values[p * n * n..][..n * n]);
+            let (j, block) = (s.a.col()[p] as usize, &self.values[p * n * n..][..n * n]);
             for r in 0..n {
                 y[i * n + r] -= (0..n).map(|c| block[r * n + c] * y[j * n + c]).sum::<f64>();
             }
@@ -212,11 +213,11 @@ mod tests {
 
     /// Dense (I + L) D (I + U) of a system.
     fn multiplied(s: &SubdomainSystem, f: &Factors) -> Vec<f64> {
-        let (n, b) = (s.len(), s.block);
+        let (n, b) = (s.len(), s.a.block());
         let (mut l, mut u, mut d) = (vec![0.0; n * n], vec![0.0; n * n], vec![0.0; n * n]);
         for i in 0..s.block_rows() {
-            for p in s.row_ptr[i]..s.row_ptr[i + 1] {
-                let j = s.columns[p] as usize;
+            for p in s.a.row_ptr()[i]..s.a.row_ptr()[i + 1] {
+                let j = s.a.col()[p] as usize;
                 for (at, v) in f.values[p * b * b..][..b * b].iter().enumerate() {
                     let to = (i * b + at / b) * n + j * b + at % b;
                     match j.cmp(&i) {
@@ -280,11 +281,11 @@ mod tests {
         let f = Factors::new(&s).unwrap();
         let (n, dense) = (s.len(), multiplied(&s, &f));
         for i in 0..s.block_rows() {
-            for p in s.row_ptr[i]..s.row_ptr[i + 1] {
-                let j = s.columns[p] as usize;
+            for p in s.a.row_ptr()[i]..s.a.row_ptr()[i + 1] {
+                let j = s.a.col()[p] as usize;
                 for at in 0..4 {
                     let found = dense[(i * 2 + at / 2) * n + j * 2 + at % 2];
-                    assert!((found - s.values[p * 4 + at]).abs() < 1e-13);
+                    assert!((found - s.a.values()[p * 4 + at]).abs() < 1e-13);
                 }
             }
         }

@@ -6,15 +6,11 @@ use krylith::{Error, Result};
 /// A square point-block matrix in which no entry leaves its subdomain.
 ///
 /// Row i here is row `rows[i]` of the matrix it was made from; subdomain p holds the rows `ptr[p]..ptr[p + 1]`.
-/// Columns count like rows, ascend within a row, and every row has its diagonal. Blocks are row-major.
-#[derive(Debug, Clone, PartialEq)]
+/// Columns count like rows, ascend within a row, and every row has its diagonal.
 pub(crate) struct SubdomainSystem {
-    pub block: usize,
+    pub a: Bsr,
     pub ptr: Vec<usize>,
     pub rows: Vec<u32>,
-    pub row_ptr: Vec<usize>,
-    pub columns: Vec<u32>,
-    pub values: Vec<f64>,
     /// Stored blocks of the given matrix that couple subdomains and are not here.
     pub dropped: usize,
 }
@@ -74,8 +70,7 @@ impl SubdomainSystem {
     /// Another size than the system's.
     pub fn reordered(&self, a: &Bsr) -> Result<Bsr> {
         let n = a.block_rows();
-        let all = Self::gather(a, self.rows.clone(), vec![0, n], None)?;
-        Bsr::new(a.block(), n, n, all.row_ptr, all.columns, all.values)
+        Ok(Self::gather(a, self.rows.clone(), vec![0, n], None)?.a)
     }
 
     fn gather(a: &Bsr, rows: Vec<u32>, ptr: Vec<usize>, labels: Option<&[u32]>) -> Result<Self> {
@@ -87,19 +82,11 @@ impl SubdomainSystem {
         for (i, &row) in rows.iter().enumerate() {
             new[row as usize] = i as u32;
         }
-        let bb = b * b;
-        let mut made = Self {
-            block: b,
-            ptr,
-            row_ptr: Vec::with_capacity(n + 1),
-            columns: Vec::with_capacity(a.blocks()),
-            values: Vec::with_capacity(a.blocks() * bb),
-            rows,
-            dropped: 0,
-        };
-        made.row_ptr.push(0);
+        let (mut row_ptr, mut columns) = (Vec::with_capacity(n + 1), Vec::with_capacity(a.blocks()));
+        let mut values = Vec::with_capacity(a.blocks() * b * b);
+        row_ptr.push(0);
         let mut entries: Vec<(u32, usize)> = Vec::new();
-        for &row in &made.rows {
+        for &row in &rows {
             let row = row as usize;
             entries.clear();
             for p in a.row_ptr()[row]..a.row_ptr()[row + 1] {
@@ -108,31 +95,31 @@ impl SubdomainSystem {
                     entries.push((new[column], p));
                 }
             }
-            made.dropped += a.row_ptr()[row + 1] - a.row_ptr()[row] - entries.len();
             entries.sort_unstable();
             if entries.binary_search_by_key(&new[row], |e| e.0).is_err() {
                 return Err(Error::invalid(format!("block row {row} has no diagonal block")));
             }
             for &(column, p) in &entries {
-                made.columns.push(column);
-                made.values.extend_from_slice(a.block_values(p));
+                columns.push(column);
+                values.extend_from_slice(a.block_values(p));
             }
-            made.row_ptr.push(made.columns.len());
+            row_ptr.push(columns.len());
         }
-        Ok(made)
+        let dropped = a.blocks() - columns.len();
+        Ok(Self { a: Bsr::new(b, n, n, row_ptr, columns, values)?, ptr, rows, dropped })
     }
 
     pub fn block_rows(&self) -> usize {
         self.rows.len()
     }
     pub fn len(&self) -> usize {
-        self.rows.len() * self.block
+        self.a.rows()
     }
     pub fn count(&self) -> usize {
         self.ptr.len() - 1
     }
     pub fn blocks(&self) -> usize {
-        self.columns.len()
+        self.a.blocks()
     }
     /// Block rows of the largest subdomain.
     pub fn largest(&self) -> usize {
@@ -140,12 +127,12 @@ impl SubdomainSystem {
     }
     /// A vector of the given matrix in this system's order.
     pub fn sort(&self, x: &[f64]) -> Vec<f64> {
-        let b = self.block;
+        let b = self.a.block();
         self.rows.iter().flat_map(|&row| x[row as usize * b..][..b].iter().copied()).collect()
     }
     /// A vector of this system in the given matrix's order.
     pub fn unsort(&self, x: &[f64]) -> Vec<f64> {
-        let b = self.block;
+        let b = self.a.block();
         let mut given = vec![0.0; x.len()];
         for (from, &row) in x.chunks_exact(b).zip(&self.rows) {
             given[row as usize * b..][..b].copy_from_slice(from);
@@ -215,15 +202,15 @@ mod tests {
         assert_eq!((s.largest(), s.count(), s.len()), (8, 2, 32));
         for p in 0..2 {
             for i in s.ptr[p]..s.ptr[p + 1] {
-                let row = &s.columns[s.row_ptr[i]..s.row_ptr[i + 1]];
+                let row = &s.a.col()[s.a.row_ptr()[i]..s.a.row_ptr()[i + 1]];
                 assert!(row.windows(2).all(|w| w[0] < w[1]));
                 assert!(row.iter().all(|&c| (s.ptr[p]..s.ptr[p + 1]).contains(&(c as usize))));
-                for q in s.row_ptr[i]..s.row_ptr[i + 1] {
-                    let (row, column) = (s.rows[i], s.rows[s.columns[q] as usize]);
+                for q in s.a.row_ptr()[i]..s.a.row_ptr()[i + 1] {
+                    let (row, column) = (s.rows[i], s.rows[s.a.col()[q] as usize]);
                     let from = (a.row_ptr()[row as usize]..a.row_ptr()[row as usize + 1])
                         .find(|&p| a.col()[p] == column)
                         .unwrap();
-                    assert_eq!(&s.values[q * 4..][..4], a.block_values(from));
+                    assert_eq!(s.a.block_values(q), a.block_values(from));
                 }
             }
         }
@@ -232,7 +219,7 @@ mod tests {
         assert_eq!(s.sort(&x)[4..6], [8.0, 9.0]);
         let whole = SubdomainSystem::whole(&a).unwrap();
         assert_eq!((whole.dropped, whole.count()), (0, 1));
-        assert_eq!(whole.values, a.values());
+        assert_eq!(whole.a.values(), a.values());
         assert_eq!(s.reordered(&a).unwrap().blocks(), a.blocks());
     }
 
@@ -259,7 +246,7 @@ mod tests {
         assert!(SubdomainSystem::decompose(&a, &[0; 7], 1).is_err());
         assert!(SubdomainSystem::decompose(&a, &[0, 0, 0, 0, 0, 0, 0, 1], 1).is_err());
         let hollow = Bsr::new(1, 2, 2, vec![0, 1, 2], vec![1, 1], vec![1.0, 1.0]).unwrap();
-        let error = SubdomainSystem::whole(&hollow).unwrap_err().to_string();
+        let error = SubdomainSystem::whole(&hollow).err().unwrap().to_string();
         assert!(error.contains("block row 0"), "{error}");
     }
 }

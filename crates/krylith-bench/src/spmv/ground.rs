@@ -2,15 +2,16 @@
 
 use super::matrix::Case;
 use crate::cpu::{self, CpuPlatform};
-use crate::platform::Platform;
+use crate::platform::{Apply, OnHost, OnSpace, Order, Platform};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, SharedRows, Terms};
+use krylith::operator::{PointBlock, PointBlockSum, SharedRows, Terms};
 use krylith::partition::{Partitioner, split};
 use krylith::{Error, Result, Store};
 pub(crate) use krylith_model::spmv::OURS;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,32 +20,17 @@ pub(crate) const VECTOR: &str = "CSR-vector (the paper's rule)";
 /// cuSPARSE's algorithms begin so.
 pub(crate) const CUSPARSE: &str = "cuSPARSE";
 
-/// y = A x on one device, set up.
-pub(crate) trait Candidate {
-    /// Settings that were chosen by measurement.
-    fn notes(&self) -> String {
-        String::new()
-    }
-    /// One product; it may still run when this returns.
-    fn run(&mut self) -> Result<()>;
-    /// y of the last one.
-    fn read(&mut self) -> Result<Vec<f64>>;
-}
-
 /// A way to a product on one device.
 pub(crate) struct Given<'a> {
     pub name: String,
     /// Seconds, kernels being compiled.
     pub setup: f64,
-    pub candidate: Result<Box<dyn Candidate + 'a>>,
+    /// With settings that were chosen by measurement.
+    pub product: Result<(Box<dyn Apply + 'a>, String)>,
 }
 
 /// One device and the ways to a product there.
 pub(crate) trait One: Platform {
-    /// Matrices below this many bytes would stay in a cache between two products.
-    fn cache(&self) -> u64;
-    /// Empties the caches.
-    fn evict(&self) -> Result<()>;
     /// Ours first.
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>>;
 }
@@ -172,63 +158,27 @@ impl Ground for Threads {
 }
 
 impl One for CpuPlatform {
-    fn cache(&self) -> u64 {
-        0 // larger than any; a CPU's caches are not emptied
-    }
-    fn evict(&self) -> Result<()> {
-        Ok(())
-    }
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>> {
-        let space = self.space(case.rows())?;
-        let begin = Instant::now();
-        let product = PointBlock::csr(&space, &case.a, Store::F64);
-        let setup = begin.elapsed().as_secs_f64();
-        let (x, y) = (case.x.clone(), vec![f64::NAN; case.rows()]);
-        let ours = product.map(|product| -> Box<dyn Candidate> { Box::new(Ours { space, product, x, y }) });
-        let plain: Box<dyn Candidate> =
-            Box::new(Plain { pool: &self.pool, case, y: vec![f64::NAN; case.rows()] });
-        Ok(vec![
-            Given { name: OURS.into(), setup, candidate: ours },
-            Given { name: "plain loop, rows over threads".into(), setup: 0.0, candidate: Ok(plain) },
-        ])
-    }
-}
-
-struct Ours {
-    space: Cpu,
-    product: PointBlock<Cpu>,
-    x: Vec<f64>,
-    y: Vec<f64>,
-}
-
-impl Candidate for Ours {
-    fn run(&mut self) -> Result<()> {
-        self.product.apply(&self.space, &self.x, &mut self.y)
-    }
-    fn read(&mut self) -> Result<Vec<f64>> {
-        Ok(self.y.clone())
-    }
-}
-
-/// What one would write: as many rows for each thread, a sum a row.
-struct Plain<'a> {
-    pool: &'a Pool,
-    case: &'a Case,
-    y: Vec<f64>,
-}
-
-impl Candidate for Plain<'_> {
-    fn run(&mut self) -> Result<()> {
-        let (case, bounds) = (self.case, cpu::equal(self.pool, self.y.len()));
-        cpu::parts(self.pool, &bounds, &mut self.y, |range, part| {
-            for (i, y) in range.zip(part) {
-                let (columns, values) = case.a.row(i);
-                *y = columns.iter().zip(values).map(|(&j, v)| v * case.x[j as usize]).sum();
-            }
+        let (n, space) = (case.rows(), Rc::new(self.space(case.rows())?));
+        let (ours, setup) = self.timed(|| Ok(PointBlock::csr(space.as_ref(), &case.a, Store::F64)))?;
+        let ours = ours.and_then(|ours| OnSpace::new(&space, vec![Box::new(ours)]));
+        // What one would write: as many rows for each thread, a sum a row.
+        let plain = OnHost::new(Order::Given, n, 1, move |_, x, y| {
+            cpu::parts(&self.pool, &cpu::equal(&self.pool, n), y, |range, part| {
+                for (i, y) in range.zip(part) {
+                    let (columns, values) = case.a.row(i);
+                    *y = columns.iter().zip(values).map(|(&j, v)| v * x[j as usize]).sum();
+                }
+            });
         });
-        Ok(())
-    }
-    fn read(&mut self) -> Result<Vec<f64>> {
-        Ok(self.y.clone())
+        let ours = ours.map(|ours| (ours as Box<dyn Apply>, String::new()));
+        Ok(vec![
+            Given { name: OURS.into(), setup, product: ours },
+            Given {
+                name: "plain loop, rows over threads".into(),
+                setup: 0.0,
+                product: Ok((plain, String::new())),
+            },
+        ])
     }
 }

@@ -21,7 +21,7 @@ use crate::options::{self, Asked, DeviceChoice};
 use crate::publish::Report;
 use krylith::{Error, Result};
 
-pub(crate) use ground::{CUSPARSE, Candidate, Given, Ground, One, Own, Piece, VECTOR};
+pub(crate) use ground::{CUSPARSE, Given, Ground, One, Own, Piece, VECTOR};
 #[cfg(feature = "cuda")]
 pub(crate) use matrix::Case;
 #[cfg(feature = "cuda")]

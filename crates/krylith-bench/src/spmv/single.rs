@@ -2,8 +2,9 @@
 
 use super::Plan;
 use super::found::Row;
-use super::ground::{Candidate, One, Own};
+use super::ground::{One, Own};
 use super::matrix::Case;
+use crate::platform::Apply;
 use crate::samples::{Samples, in_turn};
 use krylith::Result;
 
@@ -26,9 +27,10 @@ pub(super) fn measure<O: One>(
     for given in one.candidates(case)? {
         let mut row = Row { name: given.name, ranks: 1, setup: given.setup, ..Row::default() };
         progress(&format!("{}: {}", case.name, row.name));
-        let made = given.candidate.and_then(|mut candidate| {
-            let inner = check(one, case, &mut *candidate, &mut row, cold)?;
-            Ok((candidate, inner))
+        let made = given.product.and_then(|(mut product, notes)| {
+            row.notes = notes;
+            let inner = check(one, case, &mut *product, &mut row, cold)?;
+            Ok((product, inner))
         });
         let made = match made {
             Ok(made) => Some(made),
@@ -41,12 +43,12 @@ pub(super) fn measure<O: One>(
         rows.push(row);
     }
     let samples = in_turn(rows.len(), 0, TRIAL + plan.repetitions, |i| {
-        let Some((candidate, inner)) = &mut ready[i] else { return Ok(f64::NAN) };
+        let Some((product, inner)) = &mut ready[i] else { return Ok(f64::NAN) };
         let inner = *inner;
         if cold {
             one.evict()?;
         }
-        let done = one.time(&mut || (0..inner).try_for_each(|_| candidate.run()));
+        let done = one.time(&mut || (0..inner).try_for_each(|_| product.run(0)));
         Ok(done.map(|seconds| seconds / inner as f64).unwrap_or_else(|e| {
             rows[i].failure = Some(e.to_string());
             f64::NAN
@@ -61,16 +63,11 @@ pub(super) fn measure<O: One>(
 }
 
 /// The first product: is it right? Then how many of them make a sample.
-fn check<O: One>(
-    one: &O,
-    case: &Case,
-    candidate: &mut dyn Candidate,
-    row: &mut Row,
-    cold: bool,
-) -> Result<usize> {
-    candidate.run()?;
-    let y = candidate.read()?;
-    row.notes = candidate.notes();
+fn check<O: One>(one: &O, case: &Case, product: &mut dyn Apply, row: &mut Row, cold: bool) -> Result<usize> {
+    product.write(&case.x)?;
+    product.poison(0)?;
+    product.run(0)?;
+    let y = product.read(0)?;
     match case.check(&Own::Run(0..y.len()), &y) {
         Ok(error) => row.error = error,
         Err(why) => (row.failure, row.wrong) = (Some(why), true),
@@ -79,8 +76,8 @@ fn check<O: One>(
     if cold || row.failure.is_some() {
         return Ok(1);
     }
-    candidate.run()?;
-    let seconds = one.time(&mut || candidate.run())?;
+    product.run(0)?;
+    let seconds = one.time(&mut || product.run(0))?;
     Ok(products(seconds))
 }
 

@@ -1,14 +1,12 @@
 //! What a user would write with the vendor's libraries, from arrays to x: cuSPARSE's product and cuBLAS with point Jacobi, and
 //! cuSPARSE's ILU(0) with its analysis. Indices are converted, kernels compiled and settings chosen before a clock runs.
 
-use super::bicgstab::{BiCgStab, Matrix, Modules, Operator};
+use super::bicgstab::{BiCgStab, Modules};
 use super::factors::{Ilu, Solve};
 use super::kernels::{Arg, File, Kernel};
-use super::{Arrays, HostArrays, Map, POLICIES, Policy, SubdomainSystem, policy_name};
-use super::{CudaPlatform, seconds};
+use super::{CudaPlatform, Map, POLICIES, Policy, SubdomainSystem, policy_name, seconds};
 use crate::answer::{Answer, Take};
-use crate::cuda::csr::SpMv;
-use crate::cuda::products::{Layout, bsrmv};
+use crate::cuda::products::{HostBlocks, Layout, Matrix};
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Solver;
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
@@ -24,10 +22,8 @@ const THREADS: usize = 256;
 struct Inputs {
     vendor: Rc<Vendor>,
     system: SubdomainSystem,
-    row_ptr: Vec<i32>,
-    columns: Vec<i32>,
-    /// The values with blocks by columns, where the product is faster with them.
-    turned: Option<Vec<f64>>,
+    /// What the product is faster with.
+    layout: Layout,
     rhs: Vec<f64>,
     algorithm: Option<Algorithm>,
     modules: Rc<Modules>,
@@ -51,20 +47,14 @@ impl CudaPlatform {
         most: usize,
     ) -> Result<Vec<(String, Take<'static>)>> {
         let v = &self.vendor;
-        let (algorithm, by_columns) = {
-            let matrix = Matrix::new(v, a)?;
-            (matrix.algorithm(), matrix.layout() == Layout::Columns)
+        let (algorithm, layout) = {
+            let matrix = Matrix::best(v, a)?;
+            (matrix.algorithm(), matrix.blocks.layout)
         };
-        let system = SubdomainSystem::whole(a)?;
-        let host = HostArrays::new(&system, by_columns);
-        let (row_ptr, columns) = (host.row_ptr.to_vec(), host.columns.to_vec());
-        let turned = (by_columns && a.block() > 1).then(|| host.values.to_vec());
         let jacobi = File::Jacobi.load(v, a.block(), THREADS)?;
         let inputs = Rc::new(Inputs {
             vendor: v.clone(),
-            row_ptr,
-            columns,
-            turned,
+            layout,
             rhs: rhs.to_vec(),
             algorithm,
             modules: Rc::new(Modules::load(v, a.block())?),
@@ -72,7 +62,7 @@ impl CudaPlatform {
             multiply: Rc::new(jacobi.kernel("multiply", 0)?),
             rtol,
             most,
-            system,
+            system: SubdomainSystem::whole(a)?,
         });
         let (simple, incomplete) = (inputs.clone(), inputs.clone());
         let method = if symmetric { "CG" } else { "BiCGSTAB" };
@@ -135,64 +125,27 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A product of the vendor's on arrays that are on the device.
-struct Product {
-    spmv: Option<SpMv>,
-    arrays: Rc<Arrays>,
-}
-
-impl Operator for Product {
-    fn apply(&self, vendor: &Vendor, x: u64, y: u64) -> Result<()> {
-        match &self.spmv {
-            Some(spmv) => spmv.run(x, 0.0, y),
-            None => {
-                let a = &*self.arrays;
-                let (values, rows, columns) = a.addresses();
-                let sizes = [a.rows, a.rows, a.blocks, a.block];
-                bsrmv(vendor, sizes, a.layout(), [rows, columns, values], x, 0.0, y)
-            }
-        }
-    }
-}
-
 impl Inputs {
-    fn host(&self) -> HostArrays<'_> {
-        HostArrays {
-            rows: self.system.block_rows(),
-            block: self.system.block,
-            by_columns: self.turned.is_some(),
-            row_ptr: (&self.row_ptr).into(),
-            columns: (&self.columns).into(),
-            values: self.turned.as_ref().unwrap_or(&self.system.values).into(),
-        }
-    }
-
     /// The matrix and b on the device, and the product.
-    fn uploaded(&self, parts: &mut Parts) -> Result<(Rc<Arrays>, Buffer<f64>, Rc<Product>)> {
-        let (v, host) = (&self.vendor, self.host());
+    fn uploaded(&self, host: &HostBlocks, parts: &mut Parts) -> Result<(Buffer<f64>, Rc<Matrix>)> {
+        let v = &self.vendor;
         let (arrays, b) = parts.part("upload", || {
             Ok((Rc::new(host.upload(v)?), v.device.upload(&self.rhs, "the right-hand side")?))
         })?;
-        let product = parts.part("product", || {
-            let (values, rows, columns) = arrays.addresses();
-            let pointers = [rows, columns, values, b.pointer()];
-            let new = |way| SpMv::new(v, arrays.rows, arrays.blocks, pointers, way, true);
-            let spmv = self.algorithm.map(new);
-            Ok(Rc::new(Product { spmv: spmv.transpose()?, arrays: arrays.clone() }))
-        })?;
-        Ok((arrays, b, product))
+        let product = parts.part("product", || Matrix::with(v, arrays, self.algorithm))?;
+        Ok((b, Rc::new(product)))
     }
 
     /// Point Jacobi, with CG where the matrix is symmetric.
     fn jacobi(&self, symmetric: bool) -> Result<Answer> {
         let (v, n) = (&self.vendor, self.rhs.len());
-        let x = self.room();
+        let (x, host) = (self.room(), HostBlocks::new(&self.system.a, self.layout));
         let mut parts = Parts::begin(v)?;
-        let (arrays, b, product) = self.uploaded(&mut parts)?;
+        let (b, product) = self.uploaded(&host, &mut parts)?;
         let grid = n.div_ceil(THREADS).min(8 * v.device.multiprocessors());
         let inverse = parts.part("preconditioner", || {
             let d = v.zeros(n)?;
-            let (values, rows, columns) = arrays.addresses();
+            let [rows, columns, values] = product.blocks.addresses();
             let addresses = [rows, columns, values, d.pointer()].map(Arg::Pointer);
             self.invert.launch(grid, &[&[Arg::Int(n as i32)][..], &addresses].concat())?;
             Ok(d)
@@ -212,9 +165,9 @@ impl Inputs {
     fn cg(
         &self,
         mut parts: Parts,
-        product: Rc<Product>,
+        product: Rc<Matrix>,
         b: Buffer<f64>,
-        map: Rc<dyn Map>,
+        map: Map,
         mut x: Vec<f64>,
         means: String,
     ) -> Result<Answer> {
@@ -225,16 +178,16 @@ impl Inputs {
             // x = 0 and r = b, which is overwritten.
             let (r, norm) = (b.pointer(), v.norm(n, b.pointer())?);
             let mut residuals = vec![1.0];
-            map.run(r, z.pointer())?;
+            map(r, z.pointer())?;
             v.copy(z.pointer(), p.pointer(), n)?;
             let mut rho = v.dot(n, r, z.pointer())?;
             while residuals.last().is_some_and(|r| *r > self.rtol) && residuals.len() <= self.most {
-                product.apply(v, p.pointer(), q.pointer())?;
+                product.multiply(p.pointer(), 0.0, q.pointer())?;
                 let alpha = rho / v.dot(n, p.pointer(), q.pointer())?;
                 v.axpy(n, alpha, p.pointer(), solution.pointer())?;
                 v.axpy(n, -alpha, q.pointer(), r)?;
                 residuals.push(v.norm(n, r)? / norm);
-                map.run(r, z.pointer())?;
+                map(r, z.pointer())?;
                 let before = std::mem::replace(&mut rho, v.dot(n, r, z.pointer())?);
                 v.scale(n, rho / before, p.pointer())?;
                 v.axpy(n, 1.0, z.pointer(), p.pointer())?;
@@ -248,11 +201,11 @@ impl Inputs {
     /// ILU(0) of the whole matrix by the library, with its triangular solves in CG or BiCGSTAB.
     fn factors(&self, policy: Policy, cg: bool) -> Result<Answer> {
         let (v, n) = (&self.vendor, self.rhs.len());
-        let x = self.room();
+        let (x, host) = (self.room(), HostBlocks::new(&self.system.a, self.layout));
         let mut parts = Parts::begin(v)?;
-        let (arrays, b, product) = self.uploaded(&mut parts)?;
-        let map: Rc<dyn Map> = parts.part("preconditioner", || {
-            let (factors, middle) = (Rc::new(arrays.again(v)?), v.zeros(n)?);
+        let (b, product) = self.uploaded(&host, &mut parts)?;
+        let map: Map = parts.part("preconditioner", || {
+            let (factors, middle) = (Rc::new(product.blocks.refilled(v)?), v.zeros(n)?);
             let ilu = Ilu::new(v, &factors, policy)?;
             ilu.factorize(&factors)?;
             ilu.check(&self.system.rows)?;
@@ -261,7 +214,7 @@ impl Inputs {
             Ok(Rc::new(move |x, y| {
                 lower.run(&factors, x, middle.pointer())?;
                 upper.run(&factors, middle.pointer(), y)
-            }) as Rc<dyn Map>)
+            }) as Map)
         })?;
         match cg {
             true => self.cg(parts, product, b, map, x, policy_name(policy).into()),
@@ -272,9 +225,9 @@ impl Inputs {
     fn bicgstab(
         &self,
         mut parts: Parts,
-        product: Rc<Product>,
+        product: Rc<Matrix>,
         b: Buffer<f64>,
-        map: Rc<dyn Map>,
+        map: Map,
         mut x: Vec<f64>,
         means: String,
     ) -> Result<Answer> {

@@ -5,64 +5,13 @@
 
 use super::Map;
 use super::kernels::{Arg, File, Kernel, Loaded};
-use crate::cuda::csr::SpMv;
-use crate::cuda::products::{Blocks, Layout};
+use crate::cuda::products::Matrix;
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Solver;
 use crate::ildu0::system::SubdomainSystem;
-use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use krylith::Result;
 use krylith::device::cuda::Buffer;
-use krylith::matrix::Bsr;
 use std::rc::Rc;
-
-/// A matrix with the vendor's faster product.
-pub(super) struct Matrix {
-    // Before the arrays, so that descriptors go first.
-    spmv: Option<SpMv>,
-    blocks: Blocks,
-}
-
-impl Matrix {
-    /// Both layouts, or algorithms, are timed.
-    pub fn new(vendor: &Rc<Vendor>, a: &Bsr) -> Result<Self> {
-        let blocks = Blocks::new(vendor, a, Layout::Rows, None)?;
-        if a.block() == 1 {
-            return Ok(Self { spmv: Some(SpMv::best(vendor, &blocks)?), blocks });
-        }
-        let (x, y) = (vendor.zeros(a.rows())?, vendor.zeros(a.rows())?);
-        let time = |blocks: &Blocks| {
-            crate::cuda::quick(vendor, &mut || blocks.bsrmv(vendor, x.pointer(), 0.0, y.pointer()))
-        };
-        let other = Blocks::new(vendor, a, Layout::Columns, Some(&blocks))?;
-        let blocks = if time(&other)? < time(&blocks)? { other } else { blocks };
-        Ok(Self { spmv: None, blocks })
-    }
-
-    /// The faster algorithm, for single numbers.
-    pub fn algorithm(&self) -> Option<Algorithm> {
-        self.spmv.as_ref().map(|spmv| spmv.algorithm)
-    }
-
-    /// The faster layout of blocks.
-    pub fn layout(&self) -> Layout {
-        self.blocks.layout
-    }
-}
-
-impl Operator for Matrix {
-    fn apply(&self, vendor: &Vendor, x: u64, y: u64) -> Result<()> {
-        match &self.spmv {
-            Some(spmv) => spmv.run(x, 0.0, y),
-            None => self.blocks.bsrmv(vendor, x, 0.0, y),
-        }
-    }
-}
-
-/// Anything that multiplies a vector at one address into another.
-pub(super) trait Operator {
-    fn apply(&self, vendor: &Vendor, x: u64, y: u64) -> Result<()>;
-}
 
 pub(super) struct Modules {
     single: Loaded,
@@ -95,9 +44,9 @@ const THREADS: usize = 256;
 /// The solver with its vectors, in the order of its system.
 pub(super) struct BiCgStab<'a> {
     vendor: Rc<Vendor>,
-    matrix: Rc<dyn Operator>,
+    matrix: Rc<Matrix>,
     name: String,
-    map: Rc<dyn Map>,
+    map: Map,
     system: &'a SubdomainSystem,
     setup: f64,
     n: usize,
@@ -121,20 +70,20 @@ impl<'a> BiCgStab<'a> {
         matrix: &Rc<Matrix>,
         system: &'a SubdomainSystem,
         rhs: &[f64],
-        map: (String, Rc<dyn Map>),
+        map: (String, Map),
         setup: f64,
     ) -> Result<Self> {
         let b = vendor.device.upload(&system.sort(rhs), "the right-hand side")?;
-        Self::around(vendor, matrix.clone(), system, b, map, setup, &Modules::load(vendor, system.block)?)
+        Self::around(vendor, matrix.clone(), system, b, map, setup, &Modules::load(vendor, system.a.block())?)
     }
 
     /// The same around any product, with b on the device.
     pub fn around(
         vendor: &Rc<Vendor>,
-        matrix: Rc<dyn Operator>,
+        matrix: Rc<Matrix>,
         system: &'a SubdomainSystem,
         b: Buffer<f64>,
-        (name, map): (String, Rc<dyn Map>),
+        (name, map): (String, Map),
         setup: f64,
         modules: &Modules,
     ) -> Result<Self> {
@@ -177,8 +126,8 @@ impl<'a> BiCgStab<'a> {
     }
     /// z = K⁻¹ x, y = A z.
     fn product(&self, x: &Buffer<f64>, z: &Buffer<f64>, y: &Buffer<f64>) -> Result<()> {
-        self.map.run(x.pointer(), z.pointer())?;
-        self.matrix.apply(&self.vendor, z.pointer(), y.pointer())
+        (self.map)(x.pointer(), z.pointer())?;
+        self.matrix.multiply(z.pointer(), 0.0, y.pointer())
     }
     /// Where x is.
     pub fn x(&self) -> &Buffer<f64> {

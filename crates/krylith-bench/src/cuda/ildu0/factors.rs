@@ -1,7 +1,8 @@
 //! ILU(0) and triangular solves of cuSPARSE: csrilu02 and SpSV for block size 1, bsrilu02 and bsrsv2 for larger blocks.
 
-use super::{Arrays, HostArrays, POLICIES, Policy, SETUP_SAMPLES, policy_name, sampled, seconds};
+use super::{POLICIES, Policy, SETUP_SAMPLES, policy_name, sampled, seconds};
 use crate::cuda::calls::{Numbers, OP, Object, TYPE, call, object, scalar, workspace};
+use crate::cuda::products::{Blocks, HostBlocks, Layout};
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Setup;
 use crate::ildu0::system::SubdomainSystem;
@@ -20,8 +21,8 @@ static ONE: f64 = 1.0;
 /// A call on single numbers: `NAME(rows, nonzeros, matrix, values, row pointers, columns, …)`.
 macro_rules! csr {
     ($v:expr, $a:expr, $name:ident, $($more:expr),*) => {{
-        let (values, rows, columns) = $a.addresses();
-        let (n, count) = ($a.rows as i32, $a.blocks as i32);
+        let [rows, columns, values] = $a.addresses();
+        let (n, count) = ($a.rows as i32, $a.count as i32);
         call!($v, $name(n, count, $v.matrix, values as _, rows as _, columns as _, $($more),*))
     }};
 }
@@ -29,10 +30,10 @@ macro_rules! csr {
 /// A call on blocks: `NAME(layout, [op], rows, blocks, [α], matrix, values, row pointers, columns, block, …)`.
 macro_rules! bsr {
     ($v:expr, $a:expr, $name:ident, [$($op:expr)?] [$($alpha:expr)?] $matrix:expr, $($more:expr),*) => {{
-        let (values, rows, columns) = $a.addresses();
-        let (n, count, b) = ($a.rows as i32, $a.blocks as i32, $a.block as i32);
+        let [rows, columns, values] = $a.addresses();
+        let (n, count, b) = ($a.rows as i32, $a.count as i32, $a.block as i32);
         call!($v, $name(
-            $a.layout().direction(), $($op,)? n, count, $($alpha,)? $matrix, values as _, rows as _, columns as _, b,
+            $a.layout.direction(), $($op,)? n, count, $($alpha,)? $matrix, values as _, rows as _, columns as _, b,
             $($more),*
         ))
     }};
@@ -44,7 +45,7 @@ pub(super) struct Factors {
     upper: Solve,
     /// Of the factorisation of single numbers, else of the solves.
     policy: Policy,
-    arrays: Rc<Arrays>,
+    arrays: Rc<Blocks>,
 }
 
 impl Factors {
@@ -60,10 +61,10 @@ impl Factors {
         setups: &mut Vec<Setup>,
     ) -> Result<Self> {
         let (x, y) = (vendor.zeros(s.len())?, vendor.zeros(s.len())?);
-        let numbers = s.block == 1;
+        let numbers = s.a.block() == 1;
         let mut best: Option<(f64, Self, Vec<Setup>)> = None;
-        for &by_columns in if numbers { &[false][..] } else { &[false, true] } {
-            let host = HostArrays::new(s, by_columns);
+        for &layout in if numbers { &[Layout::Rows][..] } else { &Layout::BOTH } {
+            let host = HostBlocks::new(&s.a, layout);
             let (arrays, upload) = seconds(vendor, || host.upload(vendor))?;
             let mut steps = Vec::new();
             let mut step =
@@ -102,11 +103,10 @@ impl Factors {
         if self.arrays.block == 1 { "cusparseSpSV" } else { "cusparseDbsrsv2" }
     }
     pub fn notes(&self) -> String {
-        let (policy, layout) =
-            (policy_name(self.policy), if self.arrays.by_columns { "columns" } else { "rows" });
+        let policy = policy_name(self.policy);
         match self.arrays.block {
             1 => format!("factorised by csrilu02, {policy}"),
-            _ => format!("{policy}, blocks by {layout}"),
+            _ => format!("{policy}, {}", self.arrays.layout.notes()),
         }
     }
     pub fn lower(&self, x: u64, y: u64) -> Result<()> {
@@ -118,7 +118,7 @@ impl Factors {
 }
 
 /// Replaces A by its factors with the faster policy: that policy, the times of its analysis and of the factorisation.
-fn factorize(vendor: &Rc<Vendor>, a: &Arrays, s: &SubdomainSystem) -> Result<(Policy, Samples, Samples)> {
+fn factorize(vendor: &Rc<Vendor>, a: &Blocks, s: &SubdomainSystem) -> Result<(Policy, Samples, Samples)> {
     let given = vendor.zeros(a.values.len())?;
     vendor.copy(a.values.pointer(), given.pointer(), given.len())?;
     let factorize = |ilu: &Ilu| {
@@ -154,7 +154,7 @@ pub(in crate::cuda) struct Ilu {
 }
 
 impl Ilu {
-    pub fn new(vendor: &Rc<Vendor>, a: &Arrays, policy: Policy) -> Result<Self> {
+    pub fn new(vendor: &Rc<Vendor>, a: &Blocks, policy: Policy) -> Result<Self> {
         let mut bytes = 0;
         let info = match a.block {
             1 => Info::Numbers(object!(vendor, cusparseCreateCsrilu02Info(), cusparseDestroyCsrilu02Info)),
@@ -178,7 +178,7 @@ impl Ilu {
     }
 
     /// Replaces the values, of the arrays that were analysed, by those of the factors.
-    pub fn factorize(&self, a: &Arrays) -> Result<()> {
+    pub fn factorize(&self, a: &Blocks) -> Result<()> {
         let (v, policy, at) = (&self.vendor, self.policy, self.buffer.pointer() as _);
         match &self.info {
             Info::Numbers(i) => csr!(v, a, cusparseDcsrilu02, i.raw(), policy, at),
@@ -236,7 +236,7 @@ pub(in crate::cuda) struct Solve {
 
 impl Solve {
     /// SpSV has no use for the policy.
-    pub fn new(vendor: &Rc<Vendor>, a: &Arrays, upper: bool, policy: Policy) -> Result<Self> {
+    pub fn new(vendor: &Rc<Vendor>, a: &Blocks, upper: bool, policy: Policy) -> Result<Self> {
         use sparse::cusparseDiagType_t as Diagonal;
         use sparse::cusparseFillMode_t as Fill;
         let (mut fill, mut diagonal) = match upper {
@@ -263,9 +263,8 @@ impl Solve {
             return Ok(made);
         }
         // The analysis reads no vector, so any address will do.
-        let values = a.values.pointer();
-        let arrays = [a.row_ptr.pointer(), a.columns.pointer(), values, values];
-        let numbers = Numbers::new(vendor, a.rows, a.blocks, arrays)?;
+        let [rows, columns, values] = a.addresses();
+        let numbers = Numbers::new(vendor, a.rows, a.count, [rows, columns, values, values])?;
         let raw = numbers.matrix.raw();
         // SAFETY: attributes are read in the call.
         unsafe {
@@ -288,7 +287,7 @@ impl Solve {
     }
 
     /// With the arrays that were analysed; the caller's vectors hold b numbers a block row.
-    pub fn run(&self, a: &Arrays, x: u64, y: u64) -> Result<()> {
+    pub fn run(&self, a: &Blocks, x: u64, y: u64) -> Result<()> {
         let v = &self.vendor;
         match &self.triangle {
             Triangle::Numbers(solve, numbers) => {

@@ -10,18 +10,15 @@ mod paper;
 pub use kernels::compile_all;
 
 use super::CudaPlatform;
-use super::products::Layout;
+use super::products::{Matrix, OnDevice};
 use super::vendor::Vendor;
 use crate::ildu0::system::SubdomainSystem;
-use crate::ildu0::{
-    Application, Candidates, Case, Ground, Of, Setup, Solves, TOLERANCE, Vectors, count, ours,
-};
+use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, TOLERANCE, count, ours};
+use crate::platform::Order;
 use crate::samples::Samples;
-use bicgstab::{BiCgStab, Matrix};
+use bicgstab::BiCgStab;
 use cudarc::cusparse::sys as sparse;
 use krylith::Result;
-use krylith::device::cuda::Buffer;
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -53,117 +50,13 @@ fn sampled(vendor: &Vendor, mut work: impl FnMut() -> Result<()>) -> Result<Samp
     (0..SETUP_SAMPLES).map(|_| Ok(seconds(vendor, &mut work)?.1)).collect::<Result<_>>().map(Samples)
 }
 
-/// A system on the host, 32-bit indices as the vendor wants them: converted before a clock runs.
-struct HostArrays<'a> {
-    rows: usize,
-    block: usize,
-    by_columns: bool,
-    row_ptr: Cow<'a, [i32]>,
-    columns: Cow<'a, [i32]>,
-    values: Cow<'a, [f64]>,
-}
-
-impl<'a> HostArrays<'a> {
-    fn new(s: &'a SubdomainSystem, by_columns: bool) -> Self {
-        let b = s.block;
-        let turned = || {
-            let block = |from: &[f64]| -> Vec<f64> { (0..b * b).map(|k| from[k % b * b + k / b]).collect() };
-            s.values.chunks_exact(b * b).flat_map(block).collect()
-        };
-        Self {
-            rows: s.block_rows(),
-            block: b,
-            by_columns,
-            row_ptr: s.row_ptr.iter().map(|&p| p as i32).collect(),
-            columns: s.columns.iter().map(|&c| c as i32).collect(),
-            values: if by_columns && b > 1 { Cow::Owned(turned()) } else { Cow::Borrowed(&s.values) },
-        }
-    }
-
-    fn upload(&self, vendor: &Vendor) -> Result<Arrays> {
-        let device = &vendor.device;
-        Ok(Arrays {
-            rows: self.rows,
-            blocks: self.columns.len(),
-            block: self.block,
-            by_columns: self.by_columns,
-            row_ptr: Rc::new(device.upload(&self.row_ptr, "row pointers")?),
-            columns: Rc::new(device.upload(&self.columns, "columns")?),
-            values: device.upload(&self.values, "values")?,
-        })
-    }
-}
-
-/// A system on the device.
-pub(in crate::cuda) struct Arrays {
-    pub rows: usize,
-    pub blocks: usize,
-    pub block: usize,
-    /// Numbers of a block by columns, else by rows.
-    pub by_columns: bool,
-    pub row_ptr: Rc<Buffer<i32>>,
-    pub columns: Rc<Buffer<i32>>,
-    pub values: Buffer<f64>,
-}
-
-impl Arrays {
-    pub fn layout(&self) -> Layout {
-        if self.by_columns { Layout::Columns } else { Layout::Rows }
-    }
-
-    /// Of values, row pointers and columns.
-    pub fn addresses(&self) -> (u64, u64, u64) {
-        (self.values.pointer(), self.row_ptr.pointer(), self.columns.pointer())
-    }
-
-    /// The same pattern with a copy of the values, which a factorisation overwrites.
-    fn again(&self, vendor: &Vendor) -> Result<Self> {
-        let values = vendor.zeros(self.values.len())?;
-        vendor.copy(self.values.pointer(), values.pointer(), values.len())?;
-        Ok(Self { row_ptr: self.row_ptr.clone(), columns: self.columns.clone(), values, ..*self })
-    }
-}
-
 /// Anything that maps a vector at one address to a vector at another.
-trait Map {
-    fn run(&self, x: u64, y: u64) -> Result<()>;
-}
-
-impl<F: Fn(u64, u64) -> Result<()>> Map for F {
-    fn run(&self, x: u64, y: u64) -> Result<()> {
-        self(x, y)
-    }
-}
+type Map = Rc<dyn Fn(u64, u64) -> Result<()>>;
 
 /// A map with its vectors, in the order of its system.
-struct OnDevice<'a> {
-    vendor: Rc<Vendor>,
-    system: &'a SubdomainSystem,
-    map: Rc<dyn Map>,
-    x: Buffer<f64>,
-    y: Buffer<f64>,
-}
-
-impl<'a> OnDevice<'a> {
-    fn new(vendor: &Rc<Vendor>, system: &'a SubdomainSystem, map: &Rc<dyn Map>) -> Result<Box<Self>> {
-        let (x, y) = (vendor.zeros(system.len())?, vendor.zeros(system.len())?);
-        Ok(Box::new(Self { vendor: vendor.clone(), system, map: map.clone(), x, y }))
-    }
-}
-
-impl Vectors for OnDevice<'_> {
-    fn write(&mut self, x: &[f64]) -> Result<()> {
-        self.vendor.write(&self.system.sort(x), &mut self.x)
-    }
-    fn poison(&mut self) -> Result<()> {
-        self.vendor.poison(&self.y)
-    }
-    fn apply(&mut self) -> Result<()> {
-        self.map.run(self.x.pointer(), self.y.pointer())
-    }
-    fn read(&mut self) -> Result<Vec<f64>> {
-        Ok(self.system.unsort(&self.vendor.read(&self.y)?))
-    }
+fn applied<'a>(vendor: &Rc<Vendor>, system: &'a SubdomainSystem, map: &Map) -> Result<Box<OnDevice<'a>>> {
+    let map = map.clone();
+    OnDevice::new(vendor, (Order::Subdomains(system), system.len(), 1), None, move |_, x, y| map(x, y))
 }
 
 impl CudaPlatform {
@@ -187,9 +80,9 @@ impl CudaPlatform {
         let middle = v.zeros(system.len())?;
         let strict = (system.blocks() - system.block_rows()) / 2;
         let (solves, notes) = (triangles.clone(), triangles.notes());
-        let lower: Rc<dyn Map> = Rc::new(move |x, y| solves.lower(x, y));
+        let lower: Map = Rc::new(move |x, y| solves.lower(x, y));
         let solves = triangles.clone();
-        let whole: Rc<dyn Map> = Rc::new(move |x, y| {
+        let whole: Map = Rc::new(move |x, y| {
             solves.lower(x, middle.pointer())?;
             solves.upper(middle.pointer(), y)
         });
@@ -208,7 +101,7 @@ impl CudaPlatform {
                 ours: false,
                 bytes,
                 tolerance: TOLERANCE,
-                vectors: OnDevice::new(v, system, map)?,
+                vectors: applied(v, system, map)?,
             });
         }
         made.solvers.push(Box::new(BiCgStab::new(v, matrix_of, system, &case.rhs, (name, whole), setup)?));
@@ -237,7 +130,7 @@ impl CudaPlatform {
                 }
             };
             let (name, notes, bytes) = (variant.name().to_string(), map.notes(), map.bytes());
-            let map: Rc<dyn Map> = Rc::new(map);
+            let map: Map = Rc::new(move |x, y| map.run(x, y));
             made.applications.push(Application {
                 name: name.clone(),
                 notes,
@@ -247,7 +140,7 @@ impl CudaPlatform {
                 ours: false,
                 bytes,
                 tolerance: TOLERANCE,
-                vectors: OnDevice::new(v, &case.decomposed, &map)?,
+                vectors: applied(v, &case.decomposed, &map)?,
             });
             if variant.fused() {
                 let solver = BiCgStab::new(v, matrix, &case.decomposed, &case.rhs, (name, map), setup)?;
@@ -268,12 +161,12 @@ impl Ground for CudaPlatform {
             made.setups.push(Setup { name: name.into(), samples });
         }
         progress(&format!("{}: cuSPARSE, whole matrix", case.name));
-        let whole = Rc::new(Matrix::new(v, &case.a)?);
+        let whole = Rc::new(Matrix::best(v, &case.a)?);
         if let Err(e) = self.vendor(case, Of::Whole, &whole, &mut made) {
             made.failures.push(format!("cuSPARSE, whole matrix: {e}"));
         }
         progress(&format!("{}: cuSPARSE, decomposed", case.name));
-        let reordered = Rc::new(Matrix::new(v, &case.decomposed.reordered(&case.a)?)?);
+        let reordered = Rc::new(Matrix::best(v, &case.decomposed.reordered(&case.a)?)?);
         if let Err(e) = self.vendor(case, Of::Decomposed, &reordered, &mut made) {
             made.failures.push(format!("cuSPARSE, decomposed: {e}"));
         }
@@ -286,8 +179,5 @@ impl Ground for CudaPlatform {
     fn ours<'a>(&'a self, case: &'a Case, made: &mut Candidates<'a>) -> Result<()> {
         // One subdomain of a whole matrix fits no thread block.
         ours::add(self, case, false, made)
-    }
-    fn evict(&self) -> Result<()> {
-        self.empty_caches()
     }
 }

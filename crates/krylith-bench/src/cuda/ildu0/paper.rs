@@ -1,7 +1,7 @@
 //! The paper's kernels of Tables 5.2 and 5.3, with the number of threads a block that runs fastest here.
 
 use super::kernels::{Arg, File, Kernel, Loaded};
-use super::{Map, sampled, seconds};
+use super::{sampled, seconds};
 use crate::cuda::fastest;
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::levels::{Dag, Triangle, levels};
@@ -10,6 +10,7 @@ use crate::samples::Samples;
 use krylith::device::cuda::Buffer;
 use krylith::{Error, Result};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Threads a block that are tried; the paper gives no number.
@@ -53,47 +54,80 @@ impl Variant {
             _ => Solves::All,
         }
     }
-    /// Its kernels, in the order of their launches, and whether each has a vector in shared memory.
-    fn kernels(self) -> (File, &'static [(&'static str, bool)]) {
+    /// Its kernels, in the order of their launches, with the arrays that each takes; a triangle's DAG is `l` or `u`.
+    fn kernels(self) -> (File, &'static [(&'static str, &'static str)]) {
         match self {
-            SpinLoopLds => (File::Spin, &[("spin_loop_lds", true)]),
-            DagEcNoLds => (File::Dag, &[("dag_ec_no_lds", false)]),
-            DagEcLds => (File::Dag, &[("dag_ec_lds", true)]),
-            DagEcLdsUd => (File::Dag, &[("dag_ec_lds_ud", true)]),
-            DagEcIldU0 => (File::Dag, &[("dag_ec_lds_ud", true), ("dag_ec_U0", true)]),
-            DagVcFused => (File::Dag, &[("dag_vc_ILDU0_fused", true)]),
-            DagEcFused => (File::Dag, &[("dag_ec_ILDU0_fused", true)]),
+            SpinLoopLds => {
+                (File::Spin, &[("spin_loop_lds", "first row_ptr columns values inverse x y done launch")])
+            }
+            DagEcNoLds => (File::Dag, &[("dag_ec_no_lds", BY_LEVELS)]),
+            DagEcLds => (File::Dag, &[("dag_ec_lds", BY_LEVELS)]),
+            DagEcLdsUd => (
+                File::Dag,
+                &[("dag_ec_lds_ud", "first l.levels l.edge_ptr l.pairs l.edge_values inverse x y")],
+            ),
+            DagEcIldU0 => (
+                File::Dag,
+                &[
+                    ("dag_ec_lds_ud", "first l.levels l.edge_ptr l.pairs l.edge_values inverse x middle"),
+                    ("dag_ec_U0", "first u.levels u.edge_ptr u.pairs u.edge_values middle y"),
+                ],
+            ),
+            DagVcFused => (
+                File::Dag,
+                &[(
+                    "dag_vc_ILDU0_fused",
+                    "first l.levels l.row_ptr l.rows l.entry_ptr l.columns l.values inverse \
+                     u.levels u.row_ptr u.rows u.entry_ptr u.columns u.values x y",
+                )],
+            ),
+            DagEcFused => (
+                File::Dag,
+                &[(
+                    "dag_ec_ILDU0_fused",
+                    "first l.levels l.edge_ptr l.pairs l.edge_values inverse \
+                     u.levels u.edge_ptr u.pairs u.edge_values x y",
+                )],
+            ),
         }
     }
 }
 
-/// A triangle's DAG on the device.
-struct DeviceDag {
-    levels: Buffer<i32>,
-    row_ptr: Buffer<i32>,
-    rows: Buffer<u16>,
-    entry_ptr: Buffer<i32>,
-    columns: Buffer<u16>,
-    values: Buffer<f64>,
-    edge_ptr: Buffer<i32>,
-    pairs: Buffer<u32>,
-    edge_values: Buffer<f64>,
+/// Of kernels that scale level by level.
+const BY_LEVELS: &str = "first l.levels l.edge_ptr l.pairs scaled_edges l.row_ptr l.rows inverse x y";
+
+/// Arrays on the device by the names of the kernels' arguments.
+#[derive(Default)]
+struct Named {
+    addresses: HashMap<String, u64>,
+    /// The buffers, whatever is in them.
+    held: Vec<Box<dyn std::any::Any>>,
 }
 
-impl DeviceDag {
-    fn new(vendor: &Vendor, dag: &Dag) -> Result<Self> {
-        let device = &vendor.device;
-        Ok(Self {
-            levels: device.upload(&dag.levels, "levels")?,
-            row_ptr: device.upload(&dag.row_ptr, "rows of levels")?,
-            rows: device.upload(&dag.rows, "rows")?,
-            entry_ptr: device.upload(&dag.entry_ptr, "entries of rows")?,
-            columns: device.upload(&dag.columns, "columns")?,
-            values: device.upload(&dag.values, "values")?,
-            edge_ptr: device.upload(&dag.edge_ptr, "entries of levels")?,
-            pairs: device.upload(&dag.pairs, "rows and columns")?,
-            edge_values: device.upload(&dag.edge_values, "values")?,
-        })
+impl Named {
+    fn put<T: Copy + 'static>(&mut self, vendor: &Vendor, name: &str, array: &[T]) -> Result<()> {
+        let buffer = vendor.device.upload(array, name)?;
+        self.addresses.insert(name.into(), buffer.pointer());
+        self.held.push(Box::new(buffer));
+        Ok(())
+    }
+
+    /// A triangle's DAG.
+    fn dag(&mut self, vendor: &Vendor, triangle: &str, dag: &Dag) -> Result<()> {
+        let name = |array: &str| format!("{triangle}.{array}");
+        for (array, numbers) in [
+            ("levels", &dag.levels),
+            ("row_ptr", &dag.row_ptr),
+            ("entry_ptr", &dag.entry_ptr),
+            ("edge_ptr", &dag.edge_ptr),
+        ] {
+            self.put(vendor, &name(array), numbers)?;
+        }
+        self.put(vendor, &name("rows"), &dag.rows)?;
+        self.put(vendor, &name("columns"), &dag.columns)?;
+        self.put(vendor, &name("pairs"), &dag.pairs)?;
+        self.put(vendor, &name("values"), &dag.values)?;
+        self.put(vendor, &name("edge_values"), &dag.edge_values)
     }
 }
 
@@ -108,17 +142,7 @@ pub(super) struct Arrays {
     shared: usize,
     bytes: [u64; 7],
     length: usize,
-    first: Buffer<i32>,
-    inverse: Buffer<f64>,
-    lower: DeviceDag,
-    /// (I + L) D by edges, in the order of `lower`.
-    scaled_edges: Buffer<f64>,
-    upper: DeviceDag,
-    /// Rows of (I + L) D without its diagonal, in the order of the system.
-    row_ptr: Buffer<i32>,
-    columns: Buffer<u16>,
-    values: Buffer<f64>,
-    done: Buffer<u32>,
+    arrays: Named,
     /// Launches of the spin loop, by which it knows its flags.
     launches: Cell<u32>,
     /// Compiled so far.
@@ -142,8 +166,8 @@ impl Arrays {
     /// # Errors
     /// A subdomain too large for 16-bit columns; no room.
     pub fn new(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<Setup>) -> Result<Self> {
-        let (s, f, device) = (&case.decomposed, &case.factors, &vendor.device);
-        let bb = s.block * s.block;
+        let (s, f) = (&case.decomposed, &case.factors);
+        let bb = s.a.block() * s.a.block();
         let ((lower, upper), packed) = seconds(vendor, || {
             Ok((Dag::new(s, Triangle::Lower, &f.values)?, Dag::new(s, Triangle::Upper, &f.values)?))
         })?;
@@ -155,10 +179,10 @@ impl Arrays {
         let (mut row_ptr, mut columns, mut values) = (vec![0i32], Vec::new(), Vec::new());
         for p in 0..s.count() {
             for i in s.ptr[p]..s.ptr[p + 1] {
-                for q in s.row_ptr[i]..f.diagonal[i] {
-                    let j = s.columns[q] as usize;
+                for q in s.a.row_ptr()[i]..f.diagonal[i] {
+                    let j = s.a.col()[q] as usize;
                     let block =
-                        reference::product(&f.values[q * bb..][..bb], &f.pivots[j * bb..][..bb], s.block);
+                        reference::product(&f.values[q * bb..][..bb], &f.pivots[j * bb..][..bb], s.a.block());
                     scaled[q * bb..][..bb].copy_from_slice(&block);
                     columns.push((j - s.ptr[p]) as u16);
                     values.extend_from_slice(&block);
@@ -187,29 +211,33 @@ impl Arrays {
             count::vertices(s, &lower) + count::vertices(s, &upper) + diagonal + vectors,
             both,
         ];
-        let (made, upload) = seconds(vendor, || {
-            Ok(Self {
-                block: s.block,
-                subdomains: s.count(),
-                shared: 8 * s.block * s.largest(),
-                bytes,
-                length: s.len(),
-                first: device.upload(&first, "subdomains")?,
-                inverse: device.upload(&inverse, "the inverse diagonal")?,
-                lower: DeviceDag::new(vendor, &lower)?,
-                scaled_edges: device.upload(&scaled_edges, "values")?,
-                upper: DeviceDag::new(vendor, &upper)?,
-                row_ptr: device.upload(&row_ptr, "row pointers")?,
-                columns: device.upload(&columns, "columns")?,
-                values: device.upload(&values, "values")?,
-                done: device.zeros(s.block_rows(), "flags")?,
-                launches: Cell::new(0),
-                modules: RefCell::default(),
-            })
+        let (arrays, upload) = seconds(vendor, || {
+            let mut arrays = Named::default();
+            arrays.put(vendor, "first", &first)?;
+            arrays.put(vendor, "inverse", &inverse)?;
+            arrays.dag(vendor, "l", &lower)?;
+            // (I + L) D by edges, in the order of the lower triangle.
+            arrays.put(vendor, "scaled_edges", &scaled_edges)?;
+            arrays.dag(vendor, "u", &upper)?;
+            // Rows of (I + L) D without its diagonal, in the order of the system.
+            arrays.put(vendor, "row_ptr", &row_ptr)?;
+            arrays.put(vendor, "columns", &columns)?;
+            arrays.put(vendor, "values", &values)?;
+            arrays.put(vendor, "done", &vec![0u32; s.block_rows()])?;
+            Ok(arrays)
         })?;
         let name = "the paper's factors in every layout, upload".into();
         setups.push(Setup { name, samples: Samples(vec![upload]) });
-        Ok(made)
+        Ok(Self {
+            block: s.a.block(),
+            subdomains: s.count(),
+            shared: 8 * s.a.block() * s.largest(),
+            bytes,
+            length: s.len(),
+            arrays,
+            launches: Cell::new(0),
+            modules: RefCell::default(),
+        })
     }
 }
 
@@ -221,12 +249,12 @@ pub(super) fn device_levels(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<S
     let (s, device) = (&case.decomposed, &vendor.device);
     let host = |from: &[usize]| from.iter().map(|&p| p as i32).collect::<Vec<i32>>();
     let first = device.upload(&host(&s.ptr), "subdomains")?;
-    let row_ptr = device.upload(&host(&s.row_ptr), "row pointers")?;
-    let columns = device.upload(&s.columns, "columns")?;
+    let row_ptr = device.upload(&host(s.a.row_ptr()), "row pointers")?;
+    let columns = device.upload(s.a.col(), "columns")?;
     let level: Buffer<i32> = device.zeros(s.block_rows(), "levels")?;
     let mut total = 0.0;
     for (file, triangle) in [(File::LowerLevels, Triangle::Lower), (File::UpperLevels, Triangle::Upper)] {
-        let kernel = file.load(vendor, s.block, 512)?.kernel("assign_levels", s.largest())?;
+        let kernel = file.load(vendor, s.a.block(), 512)?.kernel("assign_levels", s.largest())?;
         let args = [&first, &row_ptr].map(|b| Arg::Pointer(b.pointer()));
         let args = [args[0], args[1], Arg::Pointer(columns.pointer()), Arg::Pointer(level.pointer())];
         let samples = sampled(vendor, || kernel.launch(s.count(), &args))?;
@@ -242,13 +270,23 @@ pub(super) fn device_levels(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<S
     Ok(total)
 }
 
+/// An argument of a kernel.
+enum Taken {
+    X,
+    Y,
+    /// The number of the launch, by which the spin loop knows its flags.
+    Launch,
+    At(u64),
+}
+
 /// One of the paper's implementations.
 pub(super) struct Paper {
     variant: Variant,
     threads: usize,
-    kernels: Vec<Kernel>,
+    /// With what each takes.
+    kernels: Vec<(Kernel, Vec<Taken>)>,
     arrays: Rc<Arrays>,
-    middle: Option<Buffer<f64>>,
+    _middle: Buffer<f64>,
 }
 
 impl Paper {
@@ -263,74 +301,42 @@ impl Paper {
     }
 
     fn new(vendor: &Rc<Vendor>, arrays: &Rc<Arrays>, variant: Variant, threads: usize) -> Result<Self> {
-        let (file, names) = variant.kernels();
+        let (file, kernels) = variant.kernels();
         let module = arrays.module(vendor, file, threads)?;
-        let kernel =
-            |&(name, shared): &(&str, bool)| module.kernel(name, if shared { arrays.shared } else { 0 });
-        let middle = if names.len() > 1 { Some(vendor.zeros(arrays.length)?) } else { None };
-        Ok(Self {
-            variant,
-            threads,
-            kernels: names.iter().map(kernel).collect::<Result<_>>()?,
-            arrays: arrays.clone(),
-            middle,
-        })
+        let middle = vendor.zeros(if kernels.len() > 1 { arrays.length } else { 0 })?;
+        let taken = |name: &str| match name {
+            "x" => Taken::X,
+            "y" => Taken::Y,
+            "launch" => Taken::Launch,
+            "middle" => Taken::At(middle.pointer()),
+            _ => Taken::At(arrays.arrays.addresses[name]),
+        };
+        let kernel = |&(name, takes): &(&str, &str)| {
+            let shared = if name == "dag_ec_no_lds" { 0 } else { arrays.shared };
+            Ok((module.kernel(name, shared)?, takes.split_whitespace().map(taken).collect()))
+        };
+        let kernels = kernels.iter().map(kernel).collect::<Result<_>>()?;
+        Ok(Self { variant, threads, kernels, arrays: arrays.clone(), _middle: middle })
     }
-}
 
-impl Paper {
     pub fn notes(&self) -> String {
         format!("{} threads a block", self.threads)
     }
     pub fn bytes(&self) -> u64 {
         self.arrays.bytes[self.variant as usize]
     }
-}
 
-impl Map for Paper {
-    fn run(&self, x: u64, y: u64) -> Result<()> {
-        let (a, l, u) = (&self.arrays, &self.arrays.lower, &self.arrays.upper);
-        let first = a.first.pointer();
-        let edges = |d: &DeviceDag| [d.levels.pointer(), d.edge_ptr.pointer(), d.pairs.pointer()];
-        let [l_levels, l_edges, l_pairs] = edges(l);
-        let [u_levels, u_edges, u_pairs] = edges(u);
-        let (l_values, u_values) = (l.edge_values.pointer(), u.edge_values.pointer());
-        let inverse = a.inverse.pointer();
-        let launch = |kernel: usize, pointers: &[u64]| {
-            let args: Vec<Arg> = pointers.iter().map(|&p| Arg::Pointer(p)).collect();
-            self.kernels[kernel].launch(a.subdomains, &args)
+    pub fn run(&self, x: u64, y: u64) -> Result<()> {
+        let a = &self.arrays;
+        a.launches.set(a.launches.get().wrapping_add(1));
+        let arg = |taken: &Taken| match taken {
+            Taken::X => Arg::Pointer(x),
+            Taken::Y => Arg::Pointer(y),
+            Taken::Launch => Arg::Unsigned(a.launches.get()),
+            Taken::At(address) => Arg::Pointer(*address),
         };
-        match self.variant {
-            SpinLoopLds => {
-                a.launches.set(a.launches.get().wrapping_add(1));
-                let pointers = [first, a.row_ptr.pointer(), a.columns.pointer(), a.values.pointer()];
-                let more = [inverse, x, y, a.done.pointer()];
-                let mut args: Vec<Arg> = pointers.iter().chain(&more).map(|&p| Arg::Pointer(p)).collect();
-                args.push(Arg::Unsigned(a.launches.get()));
-                self.kernels[0].launch(a.subdomains, &args)
-            }
-            DagEcNoLds | DagEcLds => {
-                let (values, rows) = (a.scaled_edges.pointer(), [l.row_ptr.pointer(), l.rows.pointer()]);
-                launch(0, &[first, l_levels, l_edges, l_pairs, values, rows[0], rows[1], inverse, x, y])
-            }
-            DagEcLdsUd => launch(0, &[first, l_levels, l_edges, l_pairs, l_values, inverse, x, y]),
-            DagEcIldU0 => {
-                let middle = self.middle.as_ref().map_or(0, Buffer::pointer);
-                launch(0, &[first, l_levels, l_edges, l_pairs, l_values, inverse, x, middle])?;
-                launch(1, &[first, u_levels, u_edges, u_pairs, u_values, middle, y])
-            }
-            DagEcFused => {
-                let lower = [first, l_levels, l_edges, l_pairs, l_values, inverse];
-                let upper = [u_levels, u_edges, u_pairs, u_values, x, y];
-                launch(0, &[lower, upper].concat())
-            }
-            DagVcFused => {
-                let rows = |d: &DeviceDag| {
-                    let pointers = [d.levels.pointer(), d.row_ptr.pointer(), d.rows.pointer()];
-                    [pointers, [d.entry_ptr.pointer(), d.columns.pointer(), d.values.pointer()]].concat()
-                };
-                launch(0, &[vec![first], rows(l), vec![inverse], rows(u), vec![x, y]].concat())
-            }
-        }
+        self.kernels.iter().try_for_each(|(kernel, takes)| {
+            kernel.launch(a.subdomains, &takes.iter().map(arg).collect::<Vec<Arg>>())
+        })
     }
 }

@@ -2,8 +2,7 @@
 
 use super::super::fastest;
 use super::super::paper::Kernels;
-use super::super::products::{Blocks, Layout};
-use super::parts::{Parts, coefficients, upload};
+use super::super::products::{Blocks, CuSolver, Layout, uploaded};
 use super::rank::Rank;
 use crate::multi::share::main_and_off;
 use crate::multi::{Part, mapping};
@@ -79,7 +78,7 @@ impl Exchange {
 /// Nothing overlaps: `cusparseDbsrmv` on an off-diagonal part, most of whose rows are empty, takes longer than the
 /// exchange that it would hide (measured on two H200s at the paper's size: 80 µs against 30 µs).
 pub(super) struct NcclProduct {
-    matrices: Parts,
+    matrices: CuSolver,
     rank: Rc<Rank>,
     halo: Halo,
     pack: Buffer<i32>,
@@ -89,7 +88,7 @@ pub(super) struct NcclProduct {
 }
 
 impl NcclProduct {
-    pub fn new(rank: &Rc<Rank>, matrices: Parts, halo: &Halo) -> Result<Self> {
+    pub fn new(rank: &Rc<Rank>, matrices: CuSolver, halo: &Halo) -> Result<Self> {
         let (b, segments) = (matrices.block, 2 * matrices.stages);
         let (c, (starts, arriving)) = (mapping::index_array(halo, b), mapping::starts(halo));
         if segments * matrices.p > i32::MAX as usize {
@@ -129,7 +128,7 @@ impl super::Product for NcclProduct {
             rank.mark(Part::Product)?;
         }
         for t in 0..2 {
-            (0..s).try_for_each(|i| matrices.main(t, i, y))?;
+            (0..s).try_for_each(|i| matrices.product(0, t, i, y))?;
         }
         Ok(())
     }
@@ -158,9 +157,9 @@ impl OkpProduct {
     /// A block size over 5; a missing library; no room.
     pub fn new(rank: &Rc<Rank>, part: &partition::Part) -> Result<Self> {
         let (vendor, b, s) = (&rank.vendor, part.terms.block(), part.terms.stages());
-        let (halo, q, [a, tau_b]) = (&part.halo, part.halo.own * b, coefficients(part));
+        let (halo, q) = (&part.halo, part.halo.own * b);
         let [[m, l], [m_off, l_off]] = &main_and_off(part)?;
-        let main = upload(rank, [m, l], Layout::Columns)?;
+        let main = Blocks::pair(vendor, [m, l], Layout::Columns)?;
         let middle = [vendor.zeros(s * q)?, vendor.zeros(s * q)?];
         let (x, y) = (middle[0].pointer(), middle[1].pointer());
         let load = |threads| Kernels::load(vendor, b, s, threads);
@@ -169,8 +168,8 @@ impl OkpProduct {
         let (starts, _) = mapping::starts(halo);
         let new = || Exchange::new(rank, halo, b, s);
         Ok(Self {
-            coefficients: [device.upload(&a, "A")?, device.upload(&tau_b, "B")?],
-            off: upload(rank, [m_off, l_off], Layout::Columns)?,
+            coefficients: uploaded(vendor, &part.terms)?,
+            off: Blocks::pair(vendor, [m_off, l_off], Layout::Columns)?,
             index: device.upload(&mapping::index_array(halo, b), "an index array")?,
             send_map: device.upload(&mapping::send_map(&starts, b, s), "a send map")?,
             buffer: vendor.zeros(halo.send.len() * b * s)?,

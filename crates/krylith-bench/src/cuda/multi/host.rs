@@ -4,10 +4,10 @@
 //! for. As published, all of x̃ goes to the host, where the scatter picks what neighbours need
 //! ([`Staging::Whole`]); [`Staging::Packed`] gathers that on the device first, which the paper does not do.
 
+use super::super::products::{Blocks, CuSolver};
 use super::super::vendor::Pinned;
-use super::parts::Parts;
 use super::rank::Rank;
-use crate::multi::share::{Run, runs};
+use crate::multi::share::{Run, main_and_off, runs};
 use crate::multi::{Part, mapping};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::result as driver;
@@ -35,7 +35,9 @@ pub(super) type Board = Arc<Vec<OnceLock<Pinned>>>;
 
 pub(super) struct HostProduct {
     rank: Rc<Rank>,
-    matrices: Parts,
+    /// Main-diagonal parts, and off-diagonal ones.
+    matrices: CuSolver,
+    off: [Blocks; 2],
     staging: Staging,
     board: Board,
     parts: Arc<Vec<partition::Part>>,
@@ -55,12 +57,15 @@ pub(super) struct HostProduct {
 impl HostProduct {
     pub fn new(
         rank: &Rc<Rank>,
-        matrices: Parts,
         parts: &Arc<Vec<partition::Part>>,
         staging: Staging,
         board: Board,
     ) -> Result<Self> {
-        let (me, b, slots) = (rank.comm.rank(), matrices.block, 2 * matrices.stages);
+        let me = rank.comm.rank();
+        let [[m, l], [m_off, l_off]] = &main_and_off(&parts[me])?;
+        let matrices = CuSolver::of(&rank.vendor, &parts[me].terms, [m, l], 1, true)?;
+        let off = Blocks::pair(&rank.vendor, [m_off, l_off], matrices.layout())?;
+        let (b, slots) = (matrices.block, 2 * matrices.stages);
         let halo = &parts[me].halo;
         let of = |h: &partition::Halo| b * if staging == Staging::Whole { h.own } else { h.send.len() };
         let slot: Vec<usize> = parts.iter().map(|p| of(&p.halo)).collect();
@@ -88,6 +93,7 @@ impl HostProduct {
             parts: parts.clone(),
             slot,
             matrices,
+            off,
             staging,
             board,
         })
@@ -180,7 +186,7 @@ impl super::Product for HostProduct {
                 rank.mark(Part::Product)?;
             }
             for i in 0..s {
-                parts.main(t, i, y)?;
+                parts.product(0, t, i, y)?;
             }
             if alone {
                 continue;
@@ -195,7 +201,7 @@ impl super::Product for HostProduct {
                 rank.mark(Part::Transfer)?;
                 let ghosts = self.send_up(t * s + i)?;
                 rank.mark(Part::Product)?;
-                parts.off(t, i, ghosts, y)?;
+                self.off[t].bsrmv(&rank.vendor, ghosts, 1.0, y + 8 * (i * parts.q) as u64)?;
             }
         }
         Ok(())

@@ -4,20 +4,19 @@ mod direct;
 mod host;
 mod machine;
 pub(crate) mod ours;
-mod parts;
 mod rank;
 
 pub use rank::compile_for as compile_exchange_kernels;
 
 use super::machine::How;
+use super::products::CuSolver;
 use crate::multi::crew::Crew;
 use crate::multi::{Job, Session};
 use direct::{NcclProduct, OkpProduct};
 use host::{Board, HostProduct, Staging};
-use krylith::Result;
 use krylith::comm::Communicator;
+use krylith::{Error, Result};
 use machine::RankMachine;
-use parts::Parts;
 use rank::Rank;
 use std::sync::{Arc, OnceLock};
 
@@ -57,19 +56,25 @@ impl Baseline {
     /// # Errors
     /// A GPU or library that is missing, no room.
     pub fn open(self, job: &Job) -> Result<Box<dyn Session>> {
+        if self != Self::Okp && job.kronecker.block() == 1 {
+            return Err(Error::Unsupported("cusparseDbsrmv needs a block size of at least 2".into()));
+        }
         let (s, restart, iterations) = (job.kronecker.stages(), job.restart, job.iterations);
         let board: Board = Arc::new(job.gpus.iter().map(|_| OnceLock::new()).collect());
         Crew::on(job, move |place, gpu, parts, rhs| {
             let rank = Rank::open(gpu, place, matches!(self, Self::CuNccl | Self::Okp))?;
             let part = &parts[place.comm.rank()];
             let host = |staging| -> Result<Box<dyn Product>> {
-                let matrices = Parts::split(&rank, part)?;
-                Ok(Box::new(HostProduct::new(&rank, matrices, parts, staging, board.clone())?))
+                Ok(Box::new(HostProduct::new(&rank, parts, staging, board.clone())?))
             };
             let product = match self {
                 Self::CuSolver => host(Staging::Whole)?,
                 Self::CuSolverPacked => host(Staging::Packed)?,
-                Self::CuNccl => Box::new(NcclProduct::new(&rank, Parts::whole(&rank, part)?, &part.halo)?),
+                Self::CuNccl => {
+                    let [m, l] = [0, 1].map(|t: usize| &*part.terms.terms[t].1);
+                    let matrices = CuSolver::of(&rank.vendor, &part.terms, [m, l], 1, true)?;
+                    Box::new(NcclProduct::new(&rank, matrices, &part.halo)?)
+                }
                 Self::Okp => Box::new(OkpProduct::new(&rank, part)?),
             };
             let how = if self == Self::CuNccl { How::Cgs2 } else { How::Mgs };

@@ -7,7 +7,8 @@
 use super::CudaPlatform;
 use super::ildu0::factors::{Ilu, Solve};
 use super::ildu0::kernels::{Arg, File, Kernel};
-use super::ildu0::{Arrays, POLICIES, Policy, policy_name, seconds};
+use super::ildu0::{POLICIES, Policy, policy_name, seconds};
+use super::products::{Blocks, Layout};
 use super::vendor::Vendor;
 use crate::ras::Ground;
 use crate::ras::cases::{Case, Kind, Way};
@@ -28,7 +29,7 @@ const MOST_BLOCKS: usize = 1 << 16;
 /// The vendor's factors with the vectors of an application.
 struct Schwarz {
     vendor: Rc<Vendor>,
-    arrays: Arrays,
+    arrays: Blocks,
     ilu: Ilu,
     lower: Solve,
     upper: Solve,
@@ -43,8 +44,7 @@ struct Schwarz {
 /// What does not depend on the layout of blocks.
 struct Pattern {
     node: Vec<u32>,
-    row_ptr: Rc<Buffer<i32>>,
-    columns: Rc<Buffer<i32>>,
+    pattern: Rc<(Buffer<i32>, Buffer<i32>)>,
     source: Buffer<u32>,
     nodes: Buffer<u32>,
     results: Buffer<u32>,
@@ -69,8 +69,7 @@ impl Pattern {
         let module = File::Schwarz.load(vendor, plan.block, THREADS)?;
         Ok(Self {
             node: plan.node.clone(),
-            row_ptr: Rc::new(device.upload(&row_ptr, "row pointers")?),
-            columns: Rc::new(device.upload(&columns, "columns")?),
+            pattern: Rc::new((device.upload(&row_ptr, "row pointers")?, device.upload(&columns, "columns")?)),
             source: device.upload(&plan.source, "places of entries")?,
             nodes: device.upload(&plan.node, "nodes of rows")?,
             results: device.upload(&plan.result, "rows of nodes")?,
@@ -83,13 +82,13 @@ impl Pattern {
     }
 
     /// Values of the matrix into the pattern.
-    fn fill(&self, values: &Buffer<f64>, arrays: &Arrays) -> Result<()> {
+    fn fill(&self, values: &Buffer<f64>, arrays: &Blocks) -> Result<()> {
         let numbers = self.entries * self.block * self.block;
         self.gather_values.launch(
             numbers.div_ceil(THREADS).clamp(1, MOST_BLOCKS),
             &[
                 Arg::Unsigned(self.entries as u32),
-                Arg::Int(arrays.by_columns.into()),
+                Arg::Int((arrays.layout == Layout::Columns).into()),
                 Arg::Pointer(self.source.pointer()),
                 Arg::Pointer(values.pointer()),
                 Arg::Pointer(arrays.values.pointer()),
@@ -114,15 +113,15 @@ impl Schwarz {
     fn new(vendor: &Rc<Vendor>, pattern: &Rc<Pattern>, values: &Buffer<f64>) -> Result<Self> {
         let (rows, block) = (pattern.node.len(), pattern.block);
         let (r, t) = (vendor.zeros(rows * block)?, vendor.zeros(rows * block)?);
-        let mut best: Option<(f64, Arrays, Ilu, [Solve; 2], f64, String)> = None;
-        for by_columns in [false, true] {
-            let arrays = Arrays {
+        let mut best: Option<(f64, Blocks, Ilu, [Solve; 2], f64, String)> = None;
+        for layout in Layout::BOTH {
+            let arrays = Blocks {
                 rows,
-                blocks: pattern.entries,
+                columns: rows,
                 block,
-                by_columns,
-                row_ptr: pattern.row_ptr.clone(),
-                columns: pattern.columns.clone(),
+                count: pattern.entries,
+                layout,
+                pattern: pattern.pattern.clone(),
                 values: vendor.zeros(pattern.entries * block * block)?,
             };
             let mut faster: Option<(f64, Ilu, Policy, f64)> = None;
@@ -155,9 +154,9 @@ impl Schwarz {
             }
             let Some((time, made, policy, analysis)) = solves else { continue };
             if best.as_ref().is_none_or(|b| time < b.0) {
-                let layout = if by_columns { "columns" } else { "rows" };
                 let notes = format!(
-                    "blocks by {layout}; bsrilu02 with {}, bsrsv2 with {}; L and U in {:.3} ms",
+                    "{}; bsrilu02 with {}, bsrsv2 with {}; L and U in {:.3} ms",
+                    layout.notes(),
                     policy_name(factors),
                     policy_name(policy),
                     1e3 * time

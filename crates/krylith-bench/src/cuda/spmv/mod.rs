@@ -9,22 +9,21 @@ use super::CudaPlatform;
 use super::csr::SpMv;
 use super::ildu0::seconds;
 use super::kernels::Arg;
+use super::products::OnDevice;
 use super::vendor::Vendor;
-use crate::spmv::{CUSPARSE, Candidate, Case, Given, Ground, One, Own, Piece, VECTOR, rows_of};
+use crate::platform::{Apply, OnSpace};
+use crate::spmv::{CUSPARSE, Case, Given, Ground, One, Own, Piece, VECTOR, rows_of};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use krylith::comm::Communicator;
 use krylith::device::cuda::{Buffer, Cuda, Device, Fabric, Transport, split_runs};
 use krylith::matrix::Bsr;
-use krylith::operator::{LinearOperator, PointBlock, Terms};
+use krylith::operator::{PointBlock, Terms};
 use krylith::{Error, Result, Store};
 use krylith_model::spmv::OURS;
-use published::{Adaptive, CsrVector, Merge, Published, threads_a_row};
+use published::{Adaptive, CsrVector, Merge, threads_a_row};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Matrices below this many bytes are multiplied with cold caches.
-const CACHE: u64 = 256 << 20;
 
 /// GPUs of this host, one a rank.
 pub(crate) struct Gpus {
@@ -88,26 +87,11 @@ struct Shared {
     held: Held,
     /// Row pointers for cuSPARSE.
     short: Option<Buffer<i32>>,
-    x: Buffer<f64>,
-    y: Buffer<f64>,
-}
-
-impl Shared {
-    fn read(&self) -> Result<Vec<f64>> {
-        let host = self.vendor.read(&self.y)?;
-        // What the next one does not write is no number.
-        self.vendor.poison(&self.y)?;
-        Ok(host)
-    }
+    x: Rc<Buffer<f64>>,
+    y: Rc<Buffer<f64>>,
 }
 
 impl One for CudaPlatform {
-    fn cache(&self) -> u64 {
-        CACHE
-    }
-    fn evict(&self) -> Result<()> {
-        self.empty_caches()
-    }
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>> {
         let (vendor, device) = (&self.vendor, &self.device);
         let row_ptr = case.a.row_ptr();
@@ -127,131 +111,84 @@ impl One for CudaPlatform {
         } else {
             None
         };
-        let (x, y) = (device.upload(&case.x, "x")?, device.zeros(rows, "y")?);
+        let [x, y] = [Rc::new(device.upload(&case.x, "x")?), Rc::new(vendor.zeros(rows)?)];
         let shared = Rc::new(Shared { vendor: vendor.clone(), held, short, x, y });
-        let mut all = vec![ours(&shared)];
-        let vectors = [shared.x.pointer(), shared.y.pointer()];
-        let rule = CsrVector::new(vendor, &shared.held, threads_a_row(rows, entries), vectors);
-        all.push(published(&shared, VECTOR, rule.map(|made| (Box::new(made) as _, 0.0))));
-        let best = CsrVector::best(vendor, &shared.held, vectors);
-        all.push(published(
-            &shared,
-            "CSR-vector, best threads a row",
-            best.map(|made| (Box::new(made) as _, 0.0)),
-        ));
-        let merge = Merge::best(vendor, &shared.held, vectors);
-        all.push(published(&shared, "merge-based (Merrill and Garland)", merge));
-        let adaptive = Adaptive::make(vendor, row_ptr);
-        all.push(published(&shared, "CSR-adaptive (Greathouse and Daga)", adaptive));
+        let (a, vectors) = (&shared.held, [shared.x.pointer(), shared.y.pointer()]);
+        let mut all = vec![given(OURS, self.ours(&shared))];
+        let rule = CsrVector::new(vendor, a, threads_a_row(rows, entries), vectors);
+        let best = CsrVector::best(vendor, a, vectors);
+        for (name, made) in [(VECTOR, rule), ("CSR-vector, best threads a row", best)] {
+            let made = made.map(|kernel| (kernel.notes(), 0.0, boxed(move |a, x, y| kernel.run(a, x, y))));
+            all.push(given(name, made.map(|made| on(&shared, made))));
+        }
+        // The search belongs to every product, as in CUB.
+        let merge = Merge::best(vendor, a, vectors)
+            .map(|merge| (merge.notes(), 0.0, boxed(move |a, x, y| merge.run(a, x, y))));
+        all.push(given("merge-based (Merrill and Garland)", merge.map(|made| on(&shared, made))));
+        let adaptive = Adaptive::make(vendor, row_ptr)
+            .map(|(made, setup)| (made.notes(), setup, boxed(move |a, x, y| made.run(a, x, y))));
+        all.push(given("CSR-adaptive (Greathouse and Daga)", adaptive.map(|made| on(&shared, made))));
         for (algorithm, name) in [
             (Algorithm::CUSPARSE_SPMV_ALG_DEFAULT, "default"),
             (Algorithm::CUSPARSE_SPMV_CSR_ALG1, "ALG1"),
             (Algorithm::CUSPARSE_SPMV_CSR_ALG2, "ALG2"),
         ] {
             for preprocess in [false, true] {
-                all.push(cusparse(&shared, algorithm, name, preprocess));
+                let how = if preprocess { ", preprocessed" } else { "" };
+                let made = cusparse(&shared, algorithm, preprocess);
+                all.push(given(format!("{CUSPARSE} {name}{how}"), made));
             }
         }
         Ok(all)
     }
 }
 
-/// What was made, with the seconds of its set-up, or why it was not.
-fn given(name: impl Into<String>, made: Result<(f64, Box<dyn Candidate>)>) -> Given<'static> {
-    let (setup, candidate) = match made {
-        Ok((setup, candidate)) => (setup, Ok(candidate)),
+/// A product that is ready, with its settings and the seconds of its set-up.
+type Made = (String, f64, Box<dyn Apply>);
+/// The same as a function of the matrix and the addresses of x and y.
+type Run = Box<dyn Fn(&Held, u64, u64) -> Result<()>>;
+
+fn boxed(run: impl Fn(&Held, u64, u64) -> Result<()> + 'static) -> Run {
+    Box::new(run)
+}
+
+/// A published product on the shared vectors.
+fn on(shared: &Rc<Shared>, (notes, setup, run): (String, f64, Run)) -> Made {
+    let (vectors, own) = ([shared.x.clone(), shared.y.clone()], shared.clone());
+    (notes, setup, OnDevice::shared(&shared.vendor, vectors, move |x, y| run(&own.held, x, y)))
+}
+
+/// What was made, or why it was not.
+fn given(name: impl Into<String>, made: Result<Made>) -> Given<'static> {
+    let (setup, product) = match made {
+        Ok((notes, setup, product)) => (setup, Ok((product, notes))),
         Err(e) => (0.0, Err(e)),
     };
-    Given { name: name.into(), setup, candidate }
+    Given { name: name.into(), setup, product }
 }
 
-fn ours(shared: &Rc<Shared>) -> Given<'static> {
-    let make = || -> Result<(f64, Box<dyn Candidate>)> {
-        let (held, vendor) = (&shared.held, &shared.vendor);
+impl CudaPlatform {
+    fn ours(&self, shared: &Rc<Shared>) -> Result<Made> {
+        let held = &shared.held;
         let a = Bsr::from_arrays(1, held.rows, held.rows, &held.ptr, &held.col, &held.values)?;
-        let space = Cuda::new(&vendor.device, held.rows)?;
+        let space = Rc::new(Cuda::new(&self.device, held.rows)?);
         // The first compiles kernels, which is paid once a machine.
-        drop(PointBlock::bsr(&space, &a, Store::F64)?);
-        let (product, setup) = seconds(vendor, || PointBlock::bsr(&space, &a, Store::F64))?;
-        let y = vendor.device.zeros(held.rows, "y")?;
-        Ok((setup, Box::new(Ours { shared: shared.clone(), space, product, y })))
+        drop(PointBlock::bsr(space.as_ref(), &a, Store::F64)?);
+        let (product, setup) = seconds(&self.vendor, || PointBlock::bsr(space.as_ref(), &a, Store::F64))?;
+        Ok((product.format().to_string(), setup, OnSpace::new(&space, vec![Box::new(product)])?))
+    }
+}
+
+fn cusparse(shared: &Rc<Shared>, algorithm: Algorithm, preprocess: bool) -> Result<Made> {
+    let (held, vendor) = (&shared.held, &shared.vendor);
+    let Some(short) = &shared.short else {
+        return Err(Error::Unsupported(format!(
+            "{} nonzeros are more than 32-bit offsets count, and cuSPARSE wants columns as wide as offsets",
+            held.entries
+        )));
     };
-    given(OURS, make())
-}
-
-struct Ours {
-    shared: Rc<Shared>,
-    space: Cuda,
-    product: PointBlock<Cuda>,
-    y: Buffer<f64>,
-}
-
-impl Candidate for Ours {
-    fn notes(&self) -> String {
-        self.product.format().to_string()
-    }
-    fn run(&mut self) -> Result<()> {
-        self.product.apply(&self.space, &self.shared.x, &mut self.y)
-    }
-    fn read(&mut self) -> Result<Vec<f64>> {
-        self.shared.vendor.read(&self.y)
-    }
-}
-
-fn published(shared: &Rc<Shared>, name: &str, made: Result<published::Made>) -> Given<'static> {
-    let other = |(product, setup)| -> (f64, Box<dyn Candidate>) {
-        (setup, Box::new(Other { shared: shared.clone(), product }))
-    };
-    given(name, made.map(other))
-}
-
-struct Other {
-    shared: Rc<Shared>,
-    product: Box<dyn Published>,
-}
-
-impl Candidate for Other {
-    fn notes(&self) -> String {
-        self.product.notes()
-    }
-    fn run(&mut self) -> Result<()> {
-        let s = &self.shared;
-        self.product.run(&s.held, s.x.pointer(), s.y.pointer())
-    }
-    fn read(&mut self) -> Result<Vec<f64>> {
-        self.shared.read()
-    }
-}
-
-fn cusparse(shared: &Rc<Shared>, algorithm: Algorithm, name: &str, preprocess: bool) -> Given<'static> {
-    let how = if preprocess { ", preprocessed" } else { "" };
-    let name = format!("{CUSPARSE} {name}{how}");
-    let make = || -> Result<(f64, Box<dyn Candidate>)> {
-        let (held, vendor) = (&shared.held, &shared.vendor);
-        let Some(short) = &shared.short else {
-            return Err(Error::Unsupported(format!(
-                "{} nonzeros are more than 32-bit offsets count, and cuSPARSE wants columns as wide as offsets",
-                held.entries
-            )));
-        };
-        let arrays = [short.pointer(), held.col.pointer(), held.values.pointer(), shared.x.pointer()];
-        let new = || SpMv::new(vendor, held.rows, held.entries, arrays, algorithm, preprocess);
-        let (spmv, setup) = seconds(vendor, new)?;
-        Ok((setup, Box::new(Library { shared: shared.clone(), spmv })))
-    };
-    given(name, make())
-}
-
-struct Library {
-    shared: Rc<Shared>,
-    spmv: SpMv,
-}
-
-impl Candidate for Library {
-    fn run(&mut self) -> Result<()> {
-        self.spmv.run(self.shared.x.pointer(), 0.0, self.shared.y.pointer())
-    }
-    fn read(&mut self) -> Result<Vec<f64>> {
-        self.shared.read()
-    }
+    let arrays = [short.pointer(), held.col.pointer(), held.values.pointer(), shared.x.pointer()];
+    let new = || SpMv::new(vendor, held.rows, held.entries, arrays, algorithm, preprocess);
+    let (spmv, setup) = seconds(vendor, new)?;
+    Ok(on(shared, (String::new(), setup, boxed(move |_, x, y| spmv.run(x, 0.0, y)))))
 }

@@ -2,7 +2,7 @@
 //! where those of broken rows are added up. Kernel, copy and merge count, as in the paper.
 
 use super::Held;
-use super::published::{CsrVector, Published, threads_a_row};
+use super::published::{CsrVector, threads_a_row};
 use crate::cuda::vendor::{Pinned, Vendor};
 use cudarc::driver::result as driver;
 use krylith::Result;

@@ -30,15 +30,6 @@ fn load(vendor: &Rc<Vendor>, threads: usize, items: usize) -> Result<Module> {
     Module::load(vendor, SOURCE, &[("WIDTH", threads), ("ITEMS", items)])
 }
 
-/// A published product that is ready.
-pub(super) trait Published {
-    fn notes(&self) -> String;
-    fn run(&self, a: &Held, x: u64, y: u64) -> Result<()>;
-}
-
-/// What is made, and the seconds of its set-up.
-pub(super) type Made = (Box<dyn Published>, f64);
-
 /// Threads a row by the mean length of its rows, as CUSP has them.
 pub(super) fn threads_a_row(rows: usize, entries: usize) -> usize {
     let mean = entries as f64 / rows.max(1) as f64;
@@ -67,13 +58,11 @@ impl CsrVector {
         let new = |threads| Self::new(vendor, a, threads, [x, y]);
         Ok(fastest(vendor, [2, 4, 8, 16, 32], new, |made| made.run(a, x, y))?.1)
     }
-}
 
-impl Published for CsrVector {
-    fn notes(&self) -> String {
+    pub fn notes(&self) -> String {
         format!("{} threads a row, {} blocks", self.threads, self.blocks)
     }
-    fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
+    pub fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
         let [ptr, col, val] = a.arrays();
         self.kernel
             .launch(self.blocks, &[ptr, col, val, Arg::Pointer(x), Arg::Pointer(y), Arg::Long(a.rows as i64)])
@@ -92,11 +81,9 @@ pub(super) struct Merge {
 
 impl Merge {
     /// With the number of items that runs fastest.
-    pub fn best(vendor: &Rc<Vendor>, a: &Held, [x, y]: [u64; 2]) -> Result<Made> {
+    pub fn best(vendor: &Rc<Vendor>, a: &Held, [x, y]: [u64; 2]) -> Result<Self> {
         let new = |items| Self::new(vendor, a, items);
-        let (_, made) = fastest(vendor, [5, 7, 9, 11], new, |made| made.run(a, x, y))?;
-        // The search belongs to every product, as in CUB.
-        Ok((Box::new(made), 0.0))
+        Ok(fastest(vendor, [5, 7, 9, 11], new, |made| made.run(a, x, y))?.1)
     }
 
     fn new(vendor: &Rc<Vendor>, a: &Held, items: usize) -> Result<Self> {
@@ -112,13 +99,11 @@ impl Merge {
             carry: vendor.device.zeros(blocks, "sums of blocks")?,
         })
     }
-}
 
-impl Published for Merge {
-    fn notes(&self) -> String {
+    pub fn notes(&self) -> String {
         format!("{} items a thread", self.items)
     }
-    fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
+    pub fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
         let [ptr, col, val] = a.arrays();
         let (first, carry) = (Arg::Pointer(self.first.pointer()), Arg::Pointer(self.carry.pointer()));
         let [rows, entries, blocks] = [a.rows, a.entries, self.blocks].map(|n| Arg::Long(n as i64));
@@ -139,8 +124,8 @@ pub(super) struct Adaptive {
 }
 
 impl Adaptive {
-    /// Row blocks are found on the host, as published.
-    pub fn make(vendor: &Rc<Vendor>, row_ptr: &[usize]) -> Result<Made> {
+    /// Row blocks are found on the host, as published; the seconds of that.
+    pub fn make(vendor: &Rc<Vendor>, row_ptr: &[usize]) -> Result<(Self, f64)> {
         let module = load(vendor, 32, 7)?;
         let (kernel, clear) = (module.kernel("adaptive", 256, 0)?, module.kernel("clear_rows", 256, 0)?);
         let begin = Instant::now();
@@ -155,7 +140,7 @@ impl Adaptive {
             giants: device.upload(if giants.is_empty() { &[0] } else { &giants[..] }, "giant rows")?,
         };
         device.wait()?;
-        Ok((Box::new(made), begin.elapsed().as_secs_f64()))
+        Ok((made, begin.elapsed().as_secs_f64()))
     }
 }
 
@@ -182,11 +167,11 @@ fn pieces(row_ptr: &[usize]) -> (Vec<u32>, Vec<u32>) {
     (pieces, giants)
 }
 
-impl Published for Adaptive {
-    fn notes(&self) -> String {
+impl Adaptive {
+    pub fn notes(&self) -> String {
         format!("{} row blocks", self.blocks)
     }
-    fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
+    pub fn run(&self, a: &Held, x: u64, y: u64) -> Result<()> {
         let [ptr, col, val] = a.arrays();
         let (x, y) = (Arg::Pointer(x), Arg::Pointer(y));
         let list = Arg::Pointer(self.giants.pointer());
