@@ -3,14 +3,14 @@
 
 use crate::platform::{Effort, OnHost, Order, Orthogonalizer, Platform, Product, STEPS};
 use crate::systems::Random;
-use crate::textbook::Machine;
+use crate::textbook::{Machine, Part, Times};
 use crate::triad;
 use krylith::Result;
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::io::{from_stage_by_stage, to_stage_by_stage};
 use krylith::matrix::{Bsr, KroneckerSum};
 use krylith::operator::Terms;
-use krylith::space::{Clock, Phase, Phases};
+use krylith::space::Clock;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -315,8 +315,8 @@ struct CpuMachine<'a> {
     b: Vec<f64>,
     x: Vec<f64>,
     v: Vec<Vec<f64>>,
-    clock: (Phase, Option<Instant>),
-    phases: Phases,
+    clock: (Part, Option<Instant>),
+    times: Times,
     timing: bool,
 }
 
@@ -325,7 +325,7 @@ impl<'a> CpuMachine<'a> {
         let product = UnfusedProduct::new(pool, k);
         let b = to_stage_by_stage(rhs, k.stages());
         let (x, v) = (vec![0.0; b.len()], vec![vec![0.0; b.len()]; restart + 1]);
-        Self { product, b, x, v, clock: (Phase::Other, None), phases: Phases::default(), timing: false }
+        Self { product, b, x, v, clock: (Part::Other, None), times: Times::default(), timing: false }
     }
 }
 
@@ -338,10 +338,10 @@ impl Machine for CpuMachine<'_> {
         Ok(())
     }
     fn start(&mut self) -> Result<f64> {
-        self.mark(Phase::Product);
+        self.mark(Part::Product);
         let v = &mut self.v[0];
         self.product.multiply(&self.x, v);
-        self.mark(Phase::Other);
+        self.mark(Part::Other);
         let (pool, v) = (self.product.pool, &mut self.v[0]);
         scale(pool, -1.0, v);
         axpy(pool, 1.0, &self.b, v);
@@ -350,6 +350,7 @@ impl Machine for CpuMachine<'_> {
         Ok(beta)
     }
     fn product(&mut self, j: usize) -> Result<()> {
+        self.mark(Part::Product);
         let (x, y) = self.v.split_at_mut(j + 1);
         self.product.multiply(&x[j], &mut y[0]);
         Ok(())
@@ -365,19 +366,19 @@ impl Machine for CpuMachine<'_> {
         }
         Ok(())
     }
-    fn mark(&mut self, phase: Phase) {
+    fn mark(&mut self, part: Part) {
         let now = Instant::now();
         if let (true, (before, Some(since))) = (self.timing, self.clock) {
-            self.phases.add(before, (now - since).as_secs_f64());
+            self.times.add(before, (now - since).as_secs_f64());
         }
-        self.clock = (phase, Some(now));
+        self.clock = (part, Some(now));
     }
     fn keep_time(&mut self, on: bool) {
-        (self.timing, self.phases, self.clock) = (on, Phases::default(), (Phase::Other, None));
+        (self.timing, self.times, self.clock) = (on, Times::default(), (Part::Other, None));
     }
-    fn take_phases(&mut self) -> Phases {
-        self.mark(Phase::Other);
-        std::mem::take(&mut self.phases)
+    fn take_times(&mut self) -> Result<Times> {
+        self.mark(Part::Other);
+        Ok(std::mem::take(&mut self.times))
     }
     fn solution(&mut self) -> Result<Vec<f64>> {
         Ok(from_stage_by_stage(&self.x, self.product.stages))

@@ -13,6 +13,13 @@ pub(crate) struct Case {
     pub spec: String,
 }
 
+impl Case {
+    /// ‖b‖.
+    pub fn norm(&self) -> f64 {
+        self.rhs.iter().map(|b| b * b).sum::<f64>().sqrt()
+    }
+}
+
 /// Unsteady Stokes flow, Radau IIA with two stages, τ = 0.125.
 pub(crate) fn stokes([x, y, z]: [usize; 3]) -> Result<Case> {
     let made = krylith_problems::generate(&format!("stokes:{x}x{y}x{z}"))?;
@@ -164,7 +171,6 @@ pub(crate) fn relative_residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
 }
 
 /// ‖b − A x‖ of a Kronecker sum, likewise.
-#[cfg(any(test, feature = "cuda"))]
 pub(crate) fn residual(k: &KroneckerSum, rhs: &[f64], x: &[f64]) -> f64 {
     let (b, s) = (k.block(), k.stages());
     let bs = b * s;

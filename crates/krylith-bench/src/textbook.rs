@@ -1,7 +1,73 @@
-//! Restarted GMRES as a user of vendor libraries writes it: the host holds the Hessenberg matrix and steers.
+//! Restarted GMRES as a user of vendor libraries writes it, where the host holds the Hessenberg matrix and steers; beside Krylith's,
+//! as what is solved and timed.
 
-use krylith::Result;
-use krylith::space::{Phase, Phases};
+use krylith::method::{Gmres, GmresOptions};
+use krylith::operator::{PointBlock, PointBlockSum, Terms};
+use krylith::space::Phases;
+use krylith::{Result, Stop, Store};
+use std::rc::Rc;
+
+/// Where an iteration's time goes: Table 3 of the OKP paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// T_dt: transfer between host and device, buffering and reordering.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    Transfer,
+    /// T_Kx: the product without its communication.
+    Product,
+    /// T_c: communication of the product.
+    Communication,
+    /// T_Gn: orthogonalisation and normalisation, their sums over ranks included.
+    Orthogonalization,
+    /// The rest of T_all.
+    Other,
+}
+
+/// Seconds a [`Part`], in the order of [`Times::NAMES`].
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Times(pub [f64; 5]);
+
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+impl Times {
+    pub const NAMES: [&str; 5] = ["T_dt", "T_Kx", "T_c", "T_Gn", "other"];
+
+    pub fn add(&mut self, part: Part, seconds: f64) {
+        self.0[part as usize] += seconds;
+    }
+    /// The larger of each: the paper takes the maximum over processes of every operation.
+    pub fn max(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i].max(other.0[i])))
+    }
+    pub fn mean(runs: &[Self]) -> Self {
+        Self(std::array::from_fn(|i| runs.iter().map(|r| r.0[i]).sum::<f64>() / runs.len().max(1) as f64))
+    }
+    fn of(phases: Phases) -> Self {
+        Self([0.0, phases.product, phases.communication, phases.orthogonalization, phases.other])
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Solve {
+    /// Seconds, of the slowest rank.
+    pub seconds: f64,
+    /// ‖r‖/‖b‖ before the first iteration and after each.
+    pub residuals: Vec<f64>,
+    /// Seconds of each part, of the slowest rank; zeros unless the solve was timed.
+    pub times: Times,
+    /// How the iterations ended, for Krylith's.
+    pub outcome: &'static str,
+}
+
+/// A solver made ready on a device or several: Krylith's, and each baseline's; or one rank's share of it.
+pub(crate) trait Session {
+    /// A fixed number of iterations from x = 0; `timed` keeps time by part, which costs the overlap of communication and work.
+    fn solve(&mut self, timed: bool) -> Result<Solve>;
+    /// x of the last solve, in Krylith's order of unknowns.
+    fn solution(&mut self) -> Result<Vec<f64>>;
+}
+
+/// Seconds of some work, of all ranks together where there are several.
+pub(crate) type Timer<'a> = Box<dyn Fn(&mut dyn FnMut() -> Result<()>) -> Result<f64> + 'a>;
 
 /// What the host asks for, one call after another; it owns A, b, x and the basis v.
 pub(crate) trait Machine {
@@ -16,12 +82,12 @@ pub(crate) trait Machine {
     fn orthogonalize(&mut self, j: usize, h: &mut [f64]) -> Result<()>;
     /// x += Σ y_i v_i.
     fn correct(&mut self, y: &[f64]) -> Result<()>;
-    /// What follows belongs to `phase`.
-    fn mark(&mut self, phase: Phase);
-    /// Keeps time by phase from now on, or not.
+    /// What follows belongs to `part`, until the product marks its own.
+    fn mark(&mut self, part: Part);
+    /// Keeps time by part from now on, or not.
     fn keep_time(&mut self, on: bool);
-    /// Seconds a phase.
-    fn take_phases(&mut self) -> Phases;
+    /// Seconds a part since then.
+    fn take_times(&mut self) -> Result<Times>;
     /// x, in Krylith's order of unknowns.
     fn solution(&mut self) -> Result<Vec<f64>>;
 }
@@ -43,12 +109,11 @@ pub(crate) fn gmres(m: &mut dyn Machine, restart: usize, iterations: usize) -> R
         gamma[0] = beta;
         let width = restart.min(iterations - done);
         for j in 0..width {
-            m.mark(Phase::Product);
             m.product(j)?;
-            m.mark(Phase::Orthogonalization);
+            m.mark(Part::Orthogonalization);
             let column = &mut h[j * ld..(j + 1) * ld];
             m.orthogonalize(j, &mut column[..j + 2])?;
-            m.mark(Phase::Other);
+            m.mark(Part::Other);
             for i in 0..j {
                 let (a, b) = (column[i], column[i + 1]);
                 (column[i], column[i + 1]) = (cs[i] * a + sn[i] * b, cs[i] * b - sn[i] * a);
@@ -73,4 +138,111 @@ pub(crate) fn gmres(m: &mut dyn Machine, restart: usize, iterations: usize) -> R
         *residuals.last_mut().expect("the first residual was pushed") = beta;
     }
     Ok(residuals)
+}
+
+/// [`gmres`] on a machine.
+pub(crate) struct Textbook<'a> {
+    pub machine: Box<dyn Machine + 'a>,
+    pub restart: usize,
+    pub iterations: usize,
+    /// ‖b‖.
+    pub norm: f64,
+    pub time: Timer<'a>,
+}
+
+impl Session for Textbook<'_> {
+    fn solve(&mut self, timed: bool) -> Result<Solve> {
+        let Self { machine, restart, iterations, norm, time } = self;
+        let mut residuals = Vec::new();
+        machine.keep_time(timed);
+        let seconds = time(&mut || {
+            residuals = gmres(machine.as_mut(), *restart, *iterations)?;
+            Ok(())
+        })?;
+        let times = if timed { machine.take_times()? } else { Times::default() };
+        machine.keep_time(false);
+        residuals.iter_mut().for_each(|r| *r /= *norm);
+        Ok(Solve { seconds, residuals, times, ..Solve::default() })
+    }
+    fn solution(&mut self) -> Result<Vec<f64>> {
+        self.machine.solution()
+    }
+}
+
+/// Switches a space's time-keeping.
+type Switch<'a, S> = Box<dyn Fn(&S, bool) + 'a>;
+
+/// Krylith's GMRES.
+pub(crate) struct Ours<'a, S: PointBlockSum> {
+    space: Rc<S>,
+    operator: PointBlock<S>,
+    gmres: Gmres<S>,
+    b: S::Vector,
+    x: S::Vector,
+    zero: S::Vector,
+    stop: Stop,
+    time: Timer<'a>,
+    keep_time: Switch<'a, S>,
+}
+
+impl<'a, S: PointBlockSum> Ours<'a, S> {
+    /// `dense` uses no structure inside the blocks.
+    pub fn new(
+        space: &Rc<S>,
+        (terms, rhs): (&Terms, &[f64]),
+        dense: bool,
+        (options, max_iterations): (GmresOptions, usize),
+        time: Timer<'a>,
+        keep_time: impl Fn(&S, bool) + 'a,
+    ) -> Result<Self> {
+        let mut b = space.vector()?;
+        space.write(rhs, &mut b)?;
+        Ok(Self {
+            operator: PointBlock::new(space.as_ref(), terms, Store::F64, dense)?,
+            gmres: Gmres::new(space.as_ref(), options)?,
+            x: space.vector()?,
+            zero: space.vector()?,
+            b,
+            // Nothing stops before the last iteration.
+            stop: Stop { rtol: 0.0, atol: 0.0, max_iterations },
+            space: space.clone(),
+            time,
+            keep_time: Box::new(keep_time),
+        })
+    }
+}
+
+impl<S: PointBlockSum> Session for Ours<'_, S> {
+    fn solve(&mut self, timed: bool) -> Result<Solve> {
+        let Self { space, operator, gmres, b, x, zero, stop, time, keep_time } = self;
+        let mut made = Solve::default();
+        keep_time(space, timed);
+        space.copy(zero, x)?;
+        made.seconds = time(&mut || {
+            let history = gmres.solve(space.as_ref(), operator, None, b, x, stop, &mut ())?;
+            (made.residuals, made.outcome) = (history.residuals.clone(), history.outcome.name());
+            Ok(())
+        })?;
+        made.times = space.take_phases().filter(|_| timed).map_or(Times::default(), Times::of);
+        keep_time(space, false);
+        Ok(made)
+    }
+    fn solution(&mut self) -> Result<Vec<f64>> {
+        crate::platform::read(self.space.as_ref(), &self.x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_maxima_over_ranks_and_means_over_runs() {
+        let (mut a, mut b) = (Times::default(), Times::default());
+        a.add(Part::Transfer, 1.0);
+        a.add(Part::Transfer, 1.0);
+        b.add(Part::Other, 4.0);
+        assert_eq!(a.max(b), Times([2.0, 0.0, 0.0, 0.0, 4.0]));
+        assert_eq!(Times::mean(&[a, b]), Times([1.0, 0.0, 0.0, 0.0, 2.0]));
+    }
 }

@@ -4,14 +4,13 @@ use super::products::CuSolver;
 use super::vendor::Vendor;
 use crate::platform::{Orthogonalizer, STEPS};
 use crate::systems::Random;
-use crate::textbook::Machine;
+use crate::textbook::{Machine, Part, Times};
 use cudarc::driver::CudaEvent;
-use cudarc::driver::sys::CUevent_flags;
-use krylith::Result;
 use krylith::device::cuda::Buffer;
 use krylith::io::{from_stage_by_stage, to_stage_by_stage};
 use krylith::matrix::KroneckerSum;
-use krylith::space::{Phase, Phases};
+use krylith::{Error, Result};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// How a vector is made orthogonal to the basis.
@@ -160,9 +159,76 @@ impl Orthogonalizer for VendorOrthogonalizer {
     }
 }
 
-/// What GMRES by the vendor's libraries holds on a device: basis, right-hand side, answer.
-pub(super) struct Vectors {
+/// Keeps time by part on a device's stream: events made once and recorded again in every solve.
+pub(super) struct Clock {
     vendor: Rc<Vendor>,
+    on: Cell<bool>,
+    events: RefCell<Vec<CudaEvent>>,
+    parts: RefCell<Vec<Part>>,
+    /// The first event that could not be recorded; a mark has no other way to say so.
+    failure: RefCell<Option<Error>>,
+}
+
+impl Clock {
+    pub fn new(vendor: &Rc<Vendor>) -> Self {
+        Self {
+            vendor: vendor.clone(),
+            on: Cell::new(false),
+            events: RefCell::default(),
+            parts: RefCell::default(),
+            failure: RefCell::default(),
+        }
+    }
+    pub fn is_on(&self) -> bool {
+        self.on.get()
+    }
+    /// Keeps time from now on, or not.
+    pub fn keep(&self, on: bool) {
+        self.on.set(on);
+        self.parts.borrow_mut().clear();
+    }
+    /// What follows belongs to `part`, where time is kept.
+    pub fn mark(&self, part: Part) {
+        if self.is_on()
+            && let Err(e) = self.record(part)
+        {
+            self.failure.borrow_mut().get_or_insert(e);
+        }
+    }
+    fn record(&self, part: Part) -> Result<()> {
+        let (mut events, mut parts) = (self.events.borrow_mut(), self.parts.borrow_mut());
+        if events.len() == parts.len() {
+            events.push(self.vendor.event(true)?);
+        }
+        let recorded = events[parts.len()].record(self.vendor.device.stream());
+        parts.push(part);
+        recorded.map_err(|e| self.vendor.failure("cuEventRecord", e))
+    }
+    /// Seconds a part since time is kept; waits.
+    pub fn times(&self) -> Result<Times> {
+        self.mark(Part::Other);
+        if let Some(e) = self.failure.take() {
+            return Err(e);
+        }
+        let (mut times, events, parts) = (Times::default(), self.events.borrow(), self.parts.borrow());
+        for (part, pair) in parts.iter().zip(events[..parts.len()].windows(2)) {
+            let milliseconds = pair[0].elapsed_ms(&pair[1]);
+            let milliseconds = milliseconds.map_err(|e| self.vendor.failure("cuEventElapsedTime", e))?;
+            times.add(*part, milliseconds as f64 * 1e-3);
+        }
+        Ok(times)
+    }
+}
+
+/// y = A x between addresses, of this rank's share where there are several; it marks its own parts.
+pub(super) type Product = Box<dyn Fn(u64, u64) -> Result<()>>;
+
+/// GMRES by the vendor's libraries around a product: one GPU's, or one rank's with scalars on the host of every rank alike.
+pub(super) struct VendorMachine {
+    vendor: Rc<Vendor>,
+    product: Product,
+    sums: Rc<dyn Sums>,
+    clock: Rc<Clock>,
     how: How,
     stages: usize,
     n: usize,
@@ -172,123 +238,101 @@ pub(super) struct Vectors {
     scratch: Buffer<f64>,
 }
 
-impl Vectors {
-    pub fn new(vendor: &Rc<Vendor>, how: How, rhs: &[f64], stages: usize, restart: usize) -> Result<Self> {
+impl VendorMachine {
+    /// With CU-Solver's product.
+    pub fn alone(
+        vendor: &Rc<Vendor>,
+        how: How,
+        k: &KroneckerSum,
+        rhs: &[f64],
+        restart: usize,
+    ) -> Result<Self> {
+        let (cu, clock) = (CuSolver::new(vendor, k, 1)?, Rc::new(Clock::new(vendor)));
+        let own = clock.clone();
+        let product = Box::new(move |x, y| {
+            own.mark(Part::Product);
+            cu.multiply(0, x, y)
+        });
+        Self::new(vendor, how, (product, Rc::new(Alone), clock), rhs, k.stages(), restart)
+    }
+
+    pub fn new(
+        vendor: &Rc<Vendor>,
+        how: How,
+        (product, sums, clock): (Product, Rc<dyn Sums>, Rc<Clock>),
+        rhs: &[f64],
+        stages: usize,
+        restart: usize,
+    ) -> Result<Self> {
         let n = rhs.len();
         Ok(Self {
-            vendor: vendor.clone(),
-            how,
-            stages,
-            n,
             v: vendor.zeros(n * (restart + 1))?,
             b: vendor.device.upload(&to_stage_by_stage(rhs, stages), "b")?,
             x: vendor.zeros(n)?,
             scratch: vendor.zeros(2 * (restart + 1))?,
+            vendor: vendor.clone(),
+            product,
+            sums,
+            clock,
+            how,
+            stages,
+            n,
         })
     }
-    pub fn column(&self, j: usize) -> u64 {
+    fn column(&self, j: usize) -> u64 {
         self.v.at(j * self.n)
-    }
-    pub fn x(&self) -> u64 {
-        self.x.pointer()
-    }
-    pub fn reset(&self) -> Result<()> {
-        self.vendor.fill(self.x(), self.n, 0)
-    }
-    /// v₀ = (b − A x)/β, where v₀ holds A x; β.
-    pub fn start(&self, sums: &dyn Sums) -> Result<f64> {
-        let (n, v0, vendor) = (self.n, self.column(0), &self.vendor);
-        vendor.scale(n, -1.0, v0)?;
-        vendor.axpy(n, 1.0, self.b.pointer(), v0)?;
-        let beta = sums.norm(vendor, n, v0)?;
-        vendor.scale(n, 1.0 / beta, v0)?;
-        Ok(beta)
-    }
-    pub fn orthogonalize(&self, sums: &dyn Sums, j: usize, h: &mut [f64]) -> Result<()> {
-        let (v, w, scratch) = (self.v.pointer(), self.column(j + 1), self.scratch.pointer());
-        orthogonalize(&self.vendor, sums, self.how, self.n, j + 1, v, w, scratch, h)
-    }
-    pub fn correct(&mut self, y: &[f64]) -> Result<()> {
-        let vendor = &self.vendor;
-        match self.how {
-            How::Mgs => (0..y.len()).try_for_each(|i| vendor.axpy(self.n, y[i], self.column(i), self.x())),
-            How::Cgs2 => {
-                // The pageable source is read before the copy returns.
-                vendor.device.write(y, &mut self.scratch, 0)?;
-                let (v, c, x) = (self.v.pointer(), self.scratch.pointer(), self.x.pointer());
-                vendor.gemv(false, (self.n, y.len()), 1.0, v, c, 1.0, x)
-            }
-        }
-    }
-    pub fn solution(&self) -> Result<Vec<f64>> {
-        Ok(from_stage_by_stage(&self.vendor.read(&self.x)?, self.stages))
-    }
-}
-
-/// GMRES with CU-Solver's product.
-pub(super) struct VendorMachine {
-    product: CuSolver,
-    vectors: Vectors,
-    marks: Vec<(Phase, CudaEvent)>,
-    timing: bool,
-}
-
-impl VendorMachine {
-    pub fn new(vendor: &Rc<Vendor>, how: How, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Self> {
-        let product = CuSolver::new(vendor, k, 1)?;
-        let vectors = Vectors::new(vendor, how, rhs, k.stages(), restart)?;
-        Ok(Self { product, vectors, marks: Vec::new(), timing: false })
     }
 }
 
 impl Machine for VendorMachine {
     fn name(&self) -> String {
-        match self.vectors.how {
+        match self.how {
             How::Mgs => "CU-Solver (MGS)".into(),
             How::Cgs2 => "CU kernels, CGS2 by gemv".into(),
         }
     }
     fn reset(&mut self) -> Result<()> {
-        self.vectors.reset()
+        self.vendor.fill(self.x.pointer(), self.n, 0)
     }
     fn start(&mut self) -> Result<f64> {
-        self.mark(Phase::Product);
-        self.product.multiply(0, self.vectors.x(), self.vectors.column(0))?;
-        self.mark(Phase::Other);
-        self.vectors.start(&Alone)
+        let (n, v0, vendor) = (self.n, self.column(0), &self.vendor);
+        (self.product)(self.x.pointer(), v0)?;
+        self.clock.mark(Part::Other);
+        vendor.scale(n, -1.0, v0)?;
+        vendor.axpy(n, 1.0, self.b.pointer(), v0)?;
+        let beta = self.sums.norm(vendor, n, v0)?;
+        vendor.scale(n, 1.0 / beta, v0)?;
+        Ok(beta)
     }
     fn product(&mut self, j: usize) -> Result<()> {
-        self.product.multiply(0, self.vectors.column(j), self.vectors.column(j + 1))
+        (self.product)(self.column(j), self.column(j + 1))
     }
     fn orthogonalize(&mut self, j: usize, h: &mut [f64]) -> Result<()> {
-        self.vectors.orthogonalize(&Alone, j, h)
+        let (v, w, scratch) = (self.v.pointer(), self.column(j + 1), self.scratch.pointer());
+        orthogonalize(&self.vendor, &*self.sums, self.how, self.n, j + 1, v, w, scratch, h)
     }
     fn correct(&mut self, y: &[f64]) -> Result<()> {
-        self.vectors.correct(y)
-    }
-    fn mark(&mut self, phase: Phase) {
-        let stream = self.vectors.vendor.device.stream();
-        if self.timing
-            && let Ok(event) = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT))
-        {
-            self.marks.push((phase, event));
+        let (vendor, x) = (&self.vendor, self.x.pointer());
+        match self.how {
+            How::Mgs => (0..y.len()).try_for_each(|i| vendor.axpy(self.n, y[i], self.column(i), x)),
+            How::Cgs2 => {
+                // The pageable source is read before the copy returns.
+                vendor.device.write(y, &mut self.scratch, 0)?;
+                let (v, c) = (self.v.pointer(), self.scratch.pointer());
+                vendor.gemv(false, (self.n, y.len()), 1.0, v, c, 1.0, x)
+            }
         }
+    }
+    fn mark(&mut self, part: Part) {
+        self.clock.mark(part);
     }
     fn keep_time(&mut self, on: bool) {
-        self.timing = on;
-        self.marks.clear();
+        self.clock.keep(on);
     }
-    fn take_phases(&mut self) -> Phases {
-        self.mark(Phase::Other);
-        let mut phases = Phases::default();
-        for pair in self.marks.windows(2) {
-            let milliseconds = pair[0].1.elapsed_ms(&pair[1].1).unwrap_or(0.0);
-            phases.add(pair[0].0, milliseconds as f64 * 1e-3);
-        }
-        self.marks.clear();
-        phases
+    fn take_times(&mut self) -> Result<Times> {
+        self.clock.times()
     }
     fn solution(&mut self) -> Result<Vec<f64>> {
-        self.vectors.solution()
+        Ok(from_stage_by_stage(&self.vendor.read(&self.x)?, self.stages))
     }
 }

@@ -17,7 +17,7 @@ use crate::platform::{Effort, Order, Orthogonalizer, Platform, Product};
 use crate::systems::Random;
 use crate::textbook::Machine;
 use cudarc::driver::CudaEvent;
-use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUevent_flags};
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use kernels::{Arg, LIBRARY, Module};
 use krylith::device::cuda::{Buffer, Cuda, Device};
 use krylith::matrix::{Bsr, KroneckerSum};
@@ -48,11 +48,7 @@ impl CudaPlatform {
     pub fn open(ordinal: usize) -> Result<Self> {
         let device = Device::open(ordinal)?;
         let vendor = Vendor::open(&device)?;
-        let event = || {
-            let made = device.stream().context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-            made.map_err(|e| vendor.failure("cuEventCreate", e))
-        };
-        let events = [event()?, event()?];
+        let events = [vendor.event(true)?, vendor.event(true)?];
         Ok(Self { events, device, vendor, evicted: RefCell::default() })
     }
 
@@ -213,7 +209,7 @@ impl Platform for CudaPlatform {
         Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
     }
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>> {
-        let new = |how| VendorMachine::new(&self.vendor, how, k, rhs, restart);
+        let new = |how| VendorMachine::alone(&self.vendor, how, k, rhs, restart);
         Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
     }
     fn describe(&self) -> Value {

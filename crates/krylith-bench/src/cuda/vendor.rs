@@ -5,7 +5,8 @@
 
 use cudarc::cublas::sys as blas;
 use cudarc::cusparse::sys as sparse;
-use cudarc::driver::result as driver;
+use cudarc::driver::sys::CUevent_flags;
+use cudarc::driver::{CudaEvent, result as driver};
 use krylith::device::cuda::{Buffer, Device};
 use krylith::{Error, Result};
 use std::rc::Rc;
@@ -110,6 +111,15 @@ impl Vendor {
             return Ok(());
         }
         Err(self.error(call, format!("{status:?}")))
+    }
+    /// An event, with a time or without.
+    pub fn event(&self, timed: bool) -> Result<CudaEvent> {
+        let flags = match timed {
+            true => CUevent_flags::CU_EVENT_DEFAULT,
+            false => CUevent_flags::CU_EVENT_DISABLE_TIMING,
+        };
+        let made = self.device.stream().context().new_event(Some(flags));
+        made.map_err(|e| self.failure("cuEventCreate", e))
     }
     pub fn handle(&self) -> sparse::cusparseHandle_t {
         self.sparse

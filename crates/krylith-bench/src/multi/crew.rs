@@ -10,15 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// One rank's solver; lives in its thread.
-pub(crate) trait Member {
-    /// As [`Session::solve`], for this rank.
-    fn solve(&mut self, timed: bool) -> Result<Solve>;
-    fn solution(&mut self) -> Result<Vec<f64>>;
-}
-
 /// Makes a rank's solver in its thread.
-pub(crate) type Make = Box<dyn FnOnce(&Place) -> Result<Box<dyn Member>> + Send>;
+pub(crate) type Make = Box<dyn FnOnce(&Place) -> Result<Box<dyn Session>> + Send>;
 
 /// What ends waits inside a library.
 type Actions = Arc<Mutex<Vec<Box<dyn FnMut() + Send>>>>;
@@ -94,16 +87,16 @@ impl Crew {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn on<M: Member + 'static>(
+    pub fn on<M: Session + 'static>(
         job: &Job,
         make: impl Fn(&Place, usize, &Arc<Vec<Part>>, &[f64]) -> Result<M> + Send + Sync + 'static,
     ) -> Result<Box<dyn Session>> {
-        let of_node = job.kronecker.block() * job.kronecker.stages();
+        let of_node = job.case.kronecker.block() * job.case.kronecker.stages();
         let all = Arc::new(make);
         let makers = job.gpus.iter().zip(job.parts.iter()).map(|(&gpu, part)| {
             let (make, parts) = (all.clone(), job.parts.clone());
             let first = part.rows.first().map_or(0, |&row| row as usize);
-            let rhs = job.rhs[first * of_node..(first + part.halo.own) * of_node].to_vec();
+            let rhs = job.case.rhs[first * of_node..(first + part.halo.own) * of_node].to_vec();
             let one: Make = Box::new(move |place| Ok(Box::new(make(place, gpu, &parts, &rhs)?)));
             one
         });
@@ -165,7 +158,7 @@ impl Session for Crew {
             }
             all.seconds = all.seconds.max(one.seconds);
             all.times = Times::max(all.times, one.times);
-            all.residuals = one.residuals;
+            (all.residuals, all.outcome) = (one.residuals, one.outcome);
         }
         Ok(all)
     }
@@ -189,10 +182,9 @@ mod tests {
     use super::super::share::{self, tests::add};
     use super::*;
     use crate::systems::{self, Random};
-    use crate::textbook::{Machine, gmres};
+    use crate::textbook::{Machine, Textbook};
     use krylith::io::{from_stage_by_stage, to_stage_by_stage};
     use krylith::matrix::{Bsr, KroneckerSum};
-    use krylith::space::{Phase, Phases};
     use std::sync::Mutex;
 
     /// The published scheme on the host: x̃, buffers by Alg. 5 and 6, main-diagonal and off-diagonal parts, MGS.
@@ -291,22 +283,13 @@ mod tests {
             }
             Ok(())
         }
-        fn mark(&mut self, _: Phase) {}
+        fn mark(&mut self, _: crate::textbook::Part) {}
         fn keep_time(&mut self, _: bool) {}
-        fn take_phases(&mut self) -> Phases {
-            Phases::default()
+        fn take_times(&mut self) -> Result<Times> {
+            Ok(Times::default())
         }
         fn solution(&mut self) -> Result<Vec<f64>> {
             Ok(from_stage_by_stage(&self.x, self.s))
-        }
-    }
-
-    impl Member for Host {
-        fn solve(&mut self, _: bool) -> Result<Solve> {
-            Ok(Solve { residuals: gmres(self, 8, 20)?, ..Solve::default() })
-        }
-        fn solution(&mut self) -> Result<Vec<f64>> {
-            Machine::solution(self)
         }
     }
 
@@ -322,7 +305,9 @@ mod tests {
                 let (comm, matrices) = (place.comm.clone(), share::main_and_off(&parts[rank])?);
                 let matrices = matrices.map(|half| half.map(|a| a.into_owned()));
                 let x = vec![0.0; b.len()];
-                Ok(Box::new(Host { comm, parts, matrices, post, s, b, x, v: vec![Vec::new(); 9] }))
+                let machine = Box::new(Host { comm, parts, matrices, post, s, b, x, v: vec![Vec::new(); 9] });
+                let time = Box::new(|work: &mut dyn FnMut() -> Result<()>| work().map(|()| 0.0));
+                Ok(Box::new(Textbook { machine, restart: 8, iterations: 20, norm: 1.0, time }))
             });
             make
         });
@@ -354,7 +339,7 @@ mod tests {
     /// Fails or panics where it is told to.
     struct Faulty(Arc<TeamRank>, &'static str);
 
-    impl Member for Faulty {
+    impl Session for Faulty {
         fn solve(&mut self, _: bool) -> Result<Solve> {
             match (self.0.rank(), self.1) {
                 (1, "error") => return Err(Error::invalid("out of luck")),

@@ -1,8 +1,9 @@
 //! Tables, JSON and the page of the experiments on several GPUs.
 
-use super::gpus::{Experiment, Row, Run};
-use crate::multi::Times;
+use super::gpus::{Experiment, Run};
+use super::solve::Row;
 use crate::publish::{Pages, Report, error, facts, number, outcome, percent};
+use crate::textbook::Times;
 use krylith_plot::bars::{self, Bars};
 use krylith_plot::html::Table;
 use krylith_plot::svg;
@@ -25,6 +26,11 @@ fn of(runs: &[Run], gpus: usize, name: &str) -> f64 {
 fn efficiency(e: &Experiment, run: &Run, row: &Row) -> f64 {
     let ratio = of(&e.runs, 1, &row.name) / row.iteration();
     if e.weak { ratio } else { ratio / run.gpus as f64 }
+}
+
+/// Seconds of each part an iteration.
+fn parts(row: &Row) -> [f64; 5] {
+    row.parts().map(|t| t / row.iterations() as f64)
 }
 
 fn rows(e: &Experiment) -> impl Iterator<Item = (&Run, &Row)> {
@@ -73,7 +79,7 @@ fn times(e: &Experiment) -> Table {
             line.push(row.samples.text(1e6 / row.iterations() as f64));
             line.push(number(run.rows[0].iteration() / row.iteration(), 2));
             line.push(percent(efficiency(e, run, row), 0));
-            line.extend(row.parts().map(|t| number(1e6 * t, 1)));
+            line.extend(parts(row).map(|t| number(1e6 * t, 1)));
             line.extend([error(&row.check, 2), format!("{:.0e}", row.agreement)]);
         }
         out.rows.push(line);
@@ -89,9 +95,9 @@ fn speedups(e: &Experiment) -> Table {
     let mut out = Table::new(format!("{}: times faster than CU-Solver on as many GPUs", e.title), &header);
     for run in &e.runs {
         let Some((base, others)) = run.rows.split_first() else { continue };
-        let b = base.parts();
+        let b = parts(base);
         for row in others.iter().filter(|r| r.check.is_ok()) {
-            let r = row.parts();
+            let r = parts(row);
             let mut line = vec![row.name.clone(), run.gpus.to_string()];
             line.extend((0..4).map(|i| number(b[i] / r[i], 2)));
             line.push(number((b[0] + b[2]) / (r[0] + r[2]), 2));
@@ -104,17 +110,17 @@ fn speedups(e: &Experiment) -> Table {
 
 fn pictures(e: &Experiment, pages: &mut Pages) {
     let bar = |(run, row): (&Run, &Row)| {
-        (format!("{}, {}", row.name, run.gpus), row.parts().map(|t| 1e6 * t).to_vec())
+        (format!("{}, {}", row.name, run.gpus), parts(row).map(|t| 1e6 * t).to_vec())
     };
     let bars: Vec<(String, Vec<f64>)> = rows(e).filter(|(_, row)| row.check.is_ok()).map(bar).collect();
-    let parts = ["transfer (T_dt)", "product (T_Kx)", "communication (T_c)", "orthogonal. (T_Gn)", "other"];
+    let names = ["transfer (T_dt)", "product (T_Kx)", "communication (T_c)", "orthogonal. (T_Gn)", "other"];
     let title = format!("{}: where an iteration's time goes, by number of GPUs", e.title);
     let right = rows(e).filter(|(_, row)| row.check.is_ok());
     let whole: Vec<f64> = right.map(|(_, row)| 1e6 * row.iteration()).collect();
     let subtitle =
         "parts from runs of their own, with clocks between; mark and number: the run without (T_all)";
     pages.picture(title, |title| {
-        let (unit, parts, bars) = ("µs", &parts[..], &bars[..]);
+        let (unit, parts, bars) = ("µs", &names[..], &bars[..]);
         bars::stacked(&Bars { title, subtitle, unit, parts, bars, whole: Some(&whole) }).svg()
     });
 
@@ -145,7 +151,7 @@ fn values(e: &Experiment) -> Value {
             "name": row.name, "check": outcome(&row.check), "iterations": row.iterations(),
             "seconds_per_solve": row.samples.json(), "seconds_per_iteration": row.iteration(),
             "speedup": run.rows[0].iteration() / row.iteration(), "efficiency": efficiency(e, run, row),
-            "parts": Times::NAMES, "seconds_per_iteration_by_part": row.parts(),
+            "parts": Times::NAMES, "seconds_per_iteration_by_part": parts(row),
             "seconds_per_solve_by_part": row.times.iter().map(|t| t.0).collect::<Vec<_>>(),
             "residuals": row.residuals, "first_cycle_difference": row.agreement,
         })
@@ -166,6 +172,8 @@ mod tests {
         let timed = check.is_ok();
         Row {
             name: name.into(),
+            ours: false,
+            outcome: "",
             samples: Samples(if timed { vec![10.0 * seconds; 3] } else { Vec::new() }),
             times: if timed {
                 vec![Times([seconds, 2.0 * seconds, 0.0, seconds, 0.0]); 3]

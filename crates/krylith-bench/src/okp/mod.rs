@@ -89,7 +89,8 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
     }
 
     progress(&format!("GMRES({RESTART}), {} iterations, {grid} nodes", plan.iterations));
-    found.solves = solve::measure(p, &case, &plan, progress)?;
+    let rounds = solve::Rounds { warm: 2, solves: plan.solves, timed: 1 };
+    found.solves = solve::measure(solve::on_one(p, &case, &plan)?, "", &case, rounds, None)?;
     let spec = case.spec.clone();
     drop(case);
 

@@ -145,19 +145,19 @@ fn solves(found: &Findings, pages: &mut Pages) -> Value {
     let mut out = Table { title: title.into(), header, rows: Vec::new() };
     pages.fail("", found.solves.iter().map(|row| &row.check));
     for row in &found.solves {
-        let scale = 1e6 / row.iterations.max(1) as f64;
-        let mut line = vec![row.name.clone(), row.iterations.to_string()];
+        let scale = 1e6 / row.iterations() as f64;
+        let mut line = vec![row.name.clone(), row.iterations().to_string()];
         line.push(if row.check.is_ok() { row.samples.text(scale) } else { "WRONG".into() });
         line.extend(speedups(row).iter().map(|s| number(*s, 2)));
-        line.extend(row.phases().map(|seconds| number(seconds * scale, 1)));
+        line.extend(phases(row).map(|seconds| number(seconds * scale, 1)));
         line.push(format!("{:.0e}", row.agreement));
         out.rows.push(line);
     }
     pages.tables.push(out);
     let one = |row: &solve::Row| {
-        let [product, orthogonalization, other] = row.phases();
+        let [product, orthogonalization, other] = phases(row);
         json!({
-            "name": row.name, "ours": row.ours, "check": outcome(&row.check), "iterations": row.iterations,
+            "name": row.name, "ours": row.ours, "check": outcome(&row.check), "iterations": row.iterations(),
             "outcome": row.outcome, "seconds_per_solve": row.samples.json(),
             "seconds_per_iteration": row.iteration(), "speedups": speedups(row),
             "phases_per_solve": { "product": product, "orthogonalization": orthogonalization, "other": other },
@@ -167,10 +167,16 @@ fn solves(found: &Findings, pages: &mut Pages) -> Value {
     found.solves.iter().map(one).collect()
 }
 
+/// Seconds of product, orthogonalisation and the rest, in a solve.
+fn phases(row: &solve::Row) -> [f64; 3] {
+    let [_, product, _, orthogonalization, other] = row.parts();
+    [product, orthogonalization, other]
+}
+
 fn pictures(found: &Findings, pages: &mut Pages) {
     let bar = |row: &solve::Row| {
-        let scale = 1e6 / row.iterations.max(1) as f64;
-        (row.name.clone(), row.phases().map(|seconds| seconds * scale).to_vec())
+        let scale = 1e6 / row.iterations() as f64;
+        (row.name.clone(), phases(row).map(|seconds| seconds * scale).to_vec())
     };
     let bars: Vec<(String, Vec<f64>)> = found.solves.iter().map(bar).collect();
     let parts = ["product (T_Kx)", "orthogonalisation (T_Gn)", "other"];

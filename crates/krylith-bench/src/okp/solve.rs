@@ -1,191 +1,176 @@
-//! Time of an iteration of unpreconditioned GMRES(30), and where it goes.
+//! Time of an iteration of unpreconditioned GMRES(30), and where it goes: on one device, and on several GPUs.
 
 use super::{Plan, RESTART};
 use crate::platform::Platform;
+use crate::publish::Check;
 use crate::samples::{Samples, in_turn};
-use crate::systems::Case;
-use crate::textbook;
-use krylith::method::{Gmres, GmresOptions};
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
-use krylith::space::{Clock, Phases, Space};
-use krylith::{Result, Stop, Store};
+use crate::systems::{self, Case};
+use crate::textbook::{Ours, Session, Textbook, Timer, Times};
+use krylith::method::GmresOptions;
+use krylith::operator::Terms;
+use krylith::{Error, Result, Store};
+use std::rc::Rc;
 
+/// One solver on one device, or on a number of GPUs.
+#[derive(Debug, Clone)]
 pub(super) struct Row {
+    pub name: String,
+    pub ours: bool,
+    /// Seconds of whole solves without instrumentation, of the slowest rank.
+    pub samples: Samples,
+    /// Seconds of each part in solves of their own, maxima over ranks; per solve.
+    pub times: Vec<Times>,
+    /// ‖r‖/‖b‖.
+    pub residuals: Vec<f64>,
+    /// How the fixed number of iterations ended, for ours.
+    pub outcome: &'static str,
+    /// Largest difference of the residuals over the first cycle from the reference's.
+    pub agreement: f64,
+    /// ‖b − A x‖/‖b‖ by a loop on the host, or what went wrong.
+    pub check: Check,
+}
+
+impl Row {
+    pub fn iterations(&self) -> usize {
+        self.residuals.len().saturating_sub(1).max(1)
+    }
+    /// Seconds an iteration.
+    pub fn iteration(&self) -> f64 {
+        self.samples.median() / self.iterations() as f64
+    }
+    /// Seconds of each part a solve: the mean of the instrumented runs.
+    pub fn parts(&self) -> [f64; 5] {
+        Times::mean(&self.times).0
+    }
+
+    fn failed(entry: &Entry, place: &str, e: &Error) -> Self {
+        Self {
+            name: entry.name.clone(),
+            ours: entry.ours,
+            samples: Samples::default(),
+            times: Vec::new(),
+            residuals: Vec::new(),
+            outcome: "",
+            agreement: f64::NAN,
+            check: Err(format!("{}{place}: {e}", entry.name)),
+        }
+    }
+}
+
+/// A solver to be measured.
+pub(super) struct Entry<'a> {
     pub name: String,
     pub ours: bool,
     /// f64 everywhere: its residuals must agree with the others'.
     pub exact: bool,
-    /// Seconds of whole solves, without instrumentation.
-    pub samples: Samples,
-    pub iterations: usize,
-    /// How the fixed number of iterations ended, for ours.
-    pub outcome: String,
-    /// Seconds of each phase in a run of its own, instrumented; per solve.
-    pub phases: Phases,
-    /// ‖r‖/‖b‖.
-    pub residuals: Vec<f64>,
-    /// Largest difference of the residuals over the first cycle from the first baseline's.
-    pub agreement: f64,
-    /// ‖b − A x‖/‖b‖ at the end, by Krylith's product, or what went wrong.
-    pub check: std::result::Result<f64, String>,
+    pub session: Result<Box<dyn Session + 'a>>,
 }
 
-impl Row {
-    /// Seconds an iteration.
-    pub fn iteration(&self) -> f64 {
-        self.samples.median() / self.iterations.max(1) as f64
-    }
-    /// Seconds of product, orthogonalisation and the rest.
-    pub fn phases(&self) -> [f64; 3] {
-        [self.phases.product, self.phases.orthogonalization, self.phases.other]
-    }
+/// How often solvers are timed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rounds {
+    pub warm: usize,
+    pub solves: usize,
+    /// Instrumented solves, after one that makes the events.
+    pub timed: usize,
 }
 
-struct Ours<S: PointBlockSum> {
-    name: String,
-    operator: PointBlock<S>,
-    gmres: Gmres<S>,
-    exact: bool,
-}
-
-pub(super) fn measure<P: Platform>(
-    p: &P,
-    case: &Case,
-    plan: &Plan,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Row>> {
-    let k = &case.kronecker;
-    let space = p.space(k.rows())?;
-    let mut b = space.vector()?;
-    space.write(&case.rhs, &mut b)?;
-    let (zero, mut x, mut y) = (space.vector()?, space.vector()?, space.vector()?);
-    let norm_b = case.rhs.iter().map(|v| v * v).sum::<f64>().sqrt();
-    // Nothing stops before the last iteration.
-    let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations: plan.iterations };
-
-    let mut machines = p.machines(k, &case.rhs, RESTART)?;
-    let terms = Terms::kronecker(k);
-    let mut ours = Vec::new();
-    for (name, dense, basis) in [
-        ("Krylith, dense blocks", true, Store::F64),
-        ("Krylith, structured blocks", false, Store::F64),
-        ("Krylith, structured blocks, f32 basis", false, Store::F32),
-    ] {
+/// Everything that solves on one device.
+pub(super) fn on_one<'a, P: Platform>(p: &'a P, case: &Case, plan: &Plan) -> Result<Vec<Entry<'a>>>
+where
+    P::Space: 'a,
+{
+    let (k, rhs) = (&case.kronecker, case.rhs.as_slice());
+    let timer = || -> Timer<'a> { Box::new(|work| p.time(work)) };
+    let textbook = |machine: Box<dyn crate::textbook::Machine + 'a>| {
+        let (name, norm) = (machine.name(), case.norm());
+        let time = timer();
+        let session = Textbook { machine, restart: RESTART, iterations: plan.iterations, norm, time };
+        Entry { name, ours: false, exact: true, session: Ok(Box::new(session)) }
+    };
+    let mut all: Vec<Entry> = p.machines(k, rhs, RESTART)?.into_iter().map(textbook).collect();
+    let (space, terms) = (Rc::new(p.space(k.rows())?), Terms::kronecker(k));
+    for (dense, basis) in [(true, Store::F64), (false, Store::F64), (false, Store::F32)] {
         // Where structure is not used, a row that says so would be the dense one again.
-        let (name, dense) = match (dense || p.structures(), basis) {
-            (true, _) => (name, dense),
-            (false, Store::F32) => ("Krylith, dense blocks, f32 basis", true),
+        let dense = match (dense || p.structures(), basis) {
+            (true, _) => dense,
+            (false, Store::F32) => true,
             (false, Store::F64) => continue,
         };
-        ours.push(Ours {
-            name: name.into(),
-            operator: PointBlock::new(&space, &terms, Store::F64, dense)?,
-            gmres: Gmres::new(&space, GmresOptions { restart: RESTART, basis, ..GmresOptions::default() })?,
+        let blocks = if dense { "dense" } else { "structured" };
+        let f32_basis = if basis == Store::F32 { ", f32 basis" } else { "" };
+        let options = GmresOptions { restart: RESTART, basis, ..GmresOptions::default() };
+        let keep = |space: &P::Space, on| p.keep_time(space, on);
+        let session = Ours::new(&space, (&terms, rhs), dense, (options, plan.iterations), timer(), keep)?;
+        all.push(Entry {
+            name: format!("Krylith, {blocks} blocks{f32_basis}"),
+            ours: true,
             exact: basis == Store::F64,
+            session: Ok(Box::new(session)),
         });
     }
-    let reference = PointBlock::new(&space, &terms, Store::F64, true)?;
-    let mut true_residual = |solution: &[f64]| -> Result<f64> {
-        space.write(solution, &mut x)?;
-        reference.apply(&space, &x, &mut y)?;
-        let mut host = vec![0.0; solution.len()];
-        space.read(&y, &mut host)?;
-        let sum: f64 = case.rhs.iter().zip(&host).map(|(b, y)| (b - y) * (b - y)).sum();
-        Ok(sum.sqrt() / norm_b)
-    };
+    Ok(all)
+}
 
-    // One solve of each: curves, and whether the answers are right.
-    let mut rows: Vec<Row> = Vec::new();
-    for machine in &mut machines {
-        let residuals = textbook::gmres(machine.as_mut(), RESTART, plan.iterations)?;
-        let residuals: Vec<f64> = residuals.iter().map(|r| r / norm_b).collect();
-        let end = true_residual(&machine.solution()?)?;
-        rows.push(Row::new(machine.name(), false, true, residuals, String::new(), end));
-    }
-    let mut answer = space.vector()?;
-    let mut host = vec![0.0; k.rows()];
-    for one in &mut ours {
-        space.copy(&zero, &mut answer)?;
-        let history = one.gmres.solve(&space, &one.operator, None, &b, &mut answer, &stop, &mut ())?;
-        let (residuals, outcome) = (history.residuals.clone(), history.outcome.name().to_string());
-        space.read(&answer, &mut host)?;
-        let end = true_residual(&host)?;
-        rows.push(Row::new(one.name.clone(), true, one.exact, residuals, outcome, end));
-    }
-    let first = rows[0].residuals.clone();
-    for row in &mut rows {
-        let cycle = row.residuals.iter().zip(&first).take(RESTART + 1);
-        row.agreement = cycle.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        if row.exact && !(row.agreement <= 1e-8) {
-            row.check = Err(format!(
-                "{}: residuals of the first cycle differ from {}'s by {:e}",
-                row.name, "the first baseline", row.agreement
-            ));
+/// Every solver on the same devices: checked first, then timed in turn. One that fails on the way loses its times; the others go on.
+pub(super) fn measure(
+    mut entries: Vec<Entry>,
+    place: &str,
+    case: &Case,
+    rounds: Rounds,
+    mut reference: Option<Vec<f64>>,
+) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for entry in &mut entries {
+        let row = first(entry, case, &mut reference).unwrap_or_else(|e| Row::failed(entry, place, &e));
+        if row.check.is_err() {
+            entry.session = Err(Error::invalid("it is not timed"));
         }
+        rows.push(row);
     }
-
-    progress("GMRES: time of whole solves, without instrumentation");
-    let count = machines.len();
-    let samples = in_turn(rows.len(), 2, plan.solves, |i| {
-        if i < count {
-            let machine = machines[i].as_mut();
-            return p.time(&mut || textbook::gmres(machine, RESTART, plan.iterations).map(|_| ()));
-        }
-        let one = &mut ours[i - count];
-        space.copy(&zero, &mut answer)?;
-        p.time(&mut || {
-            one.gmres.solve(&space, &one.operator, None, &b, &mut answer, &stop, &mut ()).map(|_| ())
-        })
+    let samples = in_turn(rows.len(), rounds.warm, rounds.solves, |i| {
+        let Ok(session) = &mut entries[i].session else { return Ok(f64::NAN) };
+        Ok(session.solve(false).map(|solve| solve.seconds).unwrap_or_else(|e| {
+            rows[i] = Row::failed(&entries[i], place, &e);
+            entries[i].session = Err(e);
+            f64::NAN
+        }))
     })?;
-    for (row, samples) in rows.iter_mut().zip(samples) {
-        if row.check.is_ok() {
-            row.samples = samples;
-        }
-    }
-
-    progress("GMRES: phases, in a run of their own");
-    for (i, row) in rows.iter_mut().enumerate() {
-        // The first instrumented solve makes the events' memory; the second counts.
-        for _ in 0..2 {
-            if i < count {
-                let machine = machines[i].as_mut();
-                machine.keep_time(true);
-                textbook::gmres(machine, RESTART, plan.iterations)?;
-                row.phases = machine.take_phases();
-                machine.keep_time(false);
-            } else {
-                let one = &mut ours[i - count];
-                p.keep_time(&space, true);
-                space.copy(&zero, &mut answer)?;
-                one.gmres.solve(&space, &one.operator, None, &b, &mut answer, &stop, &mut ())?;
-                row.phases = space.take_phases().unwrap_or_default();
-                p.keep_time(&space, false);
-            }
+    for ((row, samples), entry) in rows.iter_mut().zip(samples).zip(&mut entries) {
+        let Ok(session) = &mut entry.session else { continue };
+        row.samples = samples;
+        let times: Result<Vec<Times>> =
+            (0..=rounds.timed).map(|_| session.solve(true).map(|solve| solve.times)).collect();
+        match times {
+            Ok(times) => row.times = times[1..].to_vec(),
+            Err(e) => *row = Row::failed(entry, place, &e),
         }
     }
     Ok(rows)
 }
 
-impl Row {
-    fn new(name: String, ours: bool, exact: bool, residuals: Vec<f64>, outcome: String, end: f64) -> Self {
-        // Cycles end with the true residual, so the last of the history must be that of the answer.
-        let last = residuals.last().copied().unwrap_or(f64::NAN);
-        let check = if (end - last).abs() <= 1e-9 + 1e-6 * end {
-            Ok(end)
-        } else {
-            Err(format!("{name}: the residual of the answer is {end:e}, its history ends at {last:e}"))
-        };
-        Self {
-            name,
-            ours,
-            exact,
-            samples: Samples::default(),
-            iterations: residuals.len().saturating_sub(1),
-            outcome,
-            phases: Phases::default(),
-            residuals,
-            agreement: 0.0,
-            check,
-        }
-    }
+/// The first solve: is it right? Its residuals become the reference if there is none yet.
+fn first(entry: &mut Entry, case: &Case, reference: &mut Option<Vec<f64>>) -> Result<Row> {
+    let Entry { name, ours, exact, session } = entry;
+    let session = match session {
+        Ok(session) => session,
+        Err(e) => return Err(std::mem::replace(e, Error::invalid("it could not be made"))),
+    };
+    let made = session.solve(false)?;
+    let (residuals, outcome) = (made.residuals, made.outcome);
+    let end = systems::residual(&case.kronecker, &case.rhs, &session.solution()?) / case.norm();
+    // Cycles end with the true residual, so the last of the history must be that of the answer.
+    let last = residuals.last().copied().unwrap_or(f64::NAN);
+    let reference = reference.get_or_insert_with(|| residuals.clone());
+    let cycle = residuals.iter().zip(&*reference).take(RESTART + 1);
+    let agreement = cycle.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let check = if !((end - last).abs() <= 1e-9 + 1e-6 * end) {
+        Err(format!("{name}: the residual of the answer is {end:e}, its history ends at {last:e}"))
+    } else if *exact && !(agreement <= 1e-8) {
+        Err(format!("{name}: residuals of the first cycle differ from the reference's by {agreement:e}"))
+    } else {
+        Ok(end)
+    };
+    let (samples, times) = (Samples::default(), Vec::new());
+    Ok(Row { name: name.clone(), ours: *ours, samples, times, residuals, outcome, agreement, check })
 }

@@ -60,11 +60,11 @@ impl Exchange {
     fn run(&self) -> Result<()> {
         let (rank, of_node) = (&self.rank, self.b * self.segments);
         let Some(nccl) = &rank.nccl else { return Ok(()) };
-        rank.mark(Part::Communication)?;
+        rank.clock.mark(Part::Communication);
         let (send, receive) = messages(&self.halo, of_node, &self.send, &self.raw);
         // SAFETY: the ranges lie in buffers that live as long as this exchange.
         unsafe { nccl.exchange_at(rank.messages(), send, receive)? };
-        rank.mark(Part::Transfer)?;
+        rank.clock.mark(Part::Transfer);
         rank.gather(self.raw.len(), self.map.pointer(), self.raw.pointer(), self.ghosts.pointer())
     }
     /// Address of a segment's ghosts.
@@ -109,23 +109,23 @@ impl NcclProduct {
     }
 }
 
-impl super::Product for NcclProduct {
-    fn multiply(&self, x: u64, y: u64) -> Result<()> {
+impl NcclProduct {
+    pub fn multiply(&self, x: u64, y: u64) -> Result<()> {
         let (rank, matrices, s) = (&self.rank, &self.matrices, self.matrices.stages);
-        rank.mark(Part::Product)?;
+        rank.clock.mark(Part::Product);
         (0..2).try_for_each(|t| matrices.combine(t, x))?;
         if let Some(nccl) = &rank.nccl {
             let (middle, of_node) = (matrices.middle(0, 0), 2 * s * matrices.block);
-            rank.mark(Part::Transfer)?;
+            rank.clock.mark(Part::Transfer);
             rank.gather_in_order(self.pack.len(), self.pack.pointer(), middle, self.send.pointer())?;
-            rank.mark(Part::Communication)?;
+            rank.clock.mark(Part::Communication);
             let stream = rank.vendor.device.stream().cu_stream();
             let (send, receive) = messages(&self.halo, of_node, &self.send, &self.raw);
             // SAFETY: the ranges lie in buffers that live as long as this product.
             unsafe { nccl.exchange_at(stream, send, receive)? };
-            rank.mark(Part::Transfer)?;
+            rank.clock.mark(Part::Transfer);
             rank.scatter_in_order(self.unpack.len(), self.unpack.pointer(), self.raw.pointer(), middle)?;
-            rank.mark(Part::Product)?;
+            rank.clock.mark(Part::Product);
         }
         for t in 0..2 {
             (0..s).try_for_each(|i| matrices.product(0, t, i, y))?;
@@ -185,7 +185,7 @@ impl OkpProduct {
     /// Buffers, reorders, sends and reorders again.
     fn communicate(&self, t: usize) -> Result<()> {
         let (rank, exchange, l) = (&self.rank, &self.exchanges[t], self.buffer.len());
-        rank.mark(Part::Transfer)?;
+        rank.clock.mark(Part::Transfer);
         rank.messages_after_work()?;
         let (x, c, size) = (self.middle[t].pointer(), self.index.pointer(), (exchange.b, exchange.segments));
         rank.buffer(x, self.q, c, l, size, self.buffer.pointer())?;
@@ -194,17 +194,17 @@ impl OkpProduct {
     }
 }
 
-impl super::Product for OkpProduct {
-    fn multiply(&self, x: u64, y: u64) -> Result<()> {
+impl OkpProduct {
+    pub fn multiply(&self, x: u64, y: u64) -> Result<()> {
         let (rank, q) = (&self.rank, self.q);
         let alone = rank.comm.size() == 1;
         for t in 0..2 {
-            rank.mark(Part::Product)?;
+            rank.clock.mark(Part::Product);
             let middle = self.middle[t].pointer();
             self.kernels.combine(q, self.coefficients[t].pointer(), x, middle)?;
             if !alone {
                 self.communicate(t)?;
-                rank.mark(Part::Product)?;
+                rank.clock.mark(Part::Product);
             }
             self.kernels.rows(&self.main[t], middle, q, t == 1, y)?;
             if !alone {

@@ -88,7 +88,7 @@ impl HostProduct {
             received: Pinned::new(&rank.vendor, slots * ghosts)?,
             ghosts: rank.vendor.zeros(slots * ghosts)?,
             word: RefCell::new(rank.comm.channel(&words)?),
-            copied: (0..slots).map(|_| rank.event()).collect::<Result<_>>()?,
+            copied: (0..slots).map(|_| rank.vendor.event(false)).collect::<Result<_>>()?,
             rank: rank.clone(),
             parts: parts.clone(),
             slot,
@@ -170,20 +170,20 @@ impl HostProduct {
     }
 }
 
-impl super::Product for HostProduct {
-    fn multiply(&self, x: u64, y: u64) -> Result<()> {
+impl HostProduct {
+    pub fn multiply(&self, x: u64, y: u64) -> Result<()> {
         let (rank, parts, s) = (&self.rank, &self.matrices, self.matrices.stages);
         let alone = rank.comm.size() == 1;
         for t in 0..2 {
-            rank.mark(Part::Product)?;
+            rank.clock.mark(Part::Product);
             parts.combine(t, x)?;
             if !alone {
-                rank.mark(Part::Transfer)?;
+                rank.clock.mark(Part::Transfer);
                 rank.messages_after_work()?;
                 for i in 0..s {
                     self.bring(t * s + i, parts.middle(t, i))?;
                 }
-                rank.mark(Part::Product)?;
+                rank.clock.mark(Part::Product);
             }
             for i in 0..s {
                 parts.product(0, t, i, y)?;
@@ -191,16 +191,16 @@ impl super::Product for HostProduct {
             if alone {
                 continue;
             }
-            if rank.timed() {
+            if rank.clock.is_on() {
                 // So that communication is seen whole, and not only what the products do not hide.
                 rank.vendor.device.wait()?;
             }
             for i in 0..s {
-                rank.mark(Part::Communication)?;
+                rank.clock.mark(Part::Communication);
                 self.scatter(t * s + i)?;
-                rank.mark(Part::Transfer)?;
+                rank.clock.mark(Part::Transfer);
                 let ghosts = self.send_up(t * s + i)?;
-                rank.mark(Part::Product)?;
+                rank.clock.mark(Part::Product);
                 self.off[t].bsrmv(&rank.vendor, ghosts, 1.0, y + 8 * (i * parts.q) as u64)?;
             }
         }

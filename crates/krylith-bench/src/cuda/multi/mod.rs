@@ -2,28 +2,26 @@
 
 mod direct;
 mod host;
-mod machine;
-pub(crate) mod ours;
 mod rank;
 
 pub use rank::compile_for as compile_exchange_kernels;
 
-use super::machine::How;
+use super::machine::{How, Product, Sums, VendorMachine};
 use super::products::CuSolver;
 use crate::multi::crew::Crew;
 use crate::multi::{Job, Session};
+use crate::textbook::{Ours, Textbook, Timer};
 use direct::{NcclProduct, OkpProduct};
 use host::{Board, HostProduct, Staging};
-use krylith::comm::Communicator;
+use krylith::comm::{Communicator, TeamRank};
+use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
+use krylith::method::GmresOptions;
+use krylith::space::Space;
 use krylith::{Error, Result};
-use machine::RankMachine;
 use rank::Rank;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-
-/// y = A x on one rank's share of device vectors, stage after stage.
-trait Product {
-    fn multiply(&self, x: u64, y: u64) -> Result<()>;
-}
+use std::time::Instant;
 
 /// A solver that is not Krylith's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +54,18 @@ impl Baseline {
     /// # Errors
     /// A GPU or library that is missing, no room.
     pub fn open(self, job: &Job) -> Result<Box<dyn Session>> {
-        if self != Self::Okp && job.kronecker.block() == 1 {
+        if self != Self::Okp && job.case.kronecker.block() == 1 {
             return Err(Error::Unsupported("cusparseDbsrmv needs a block size of at least 2".into()));
         }
-        let (s, restart, iterations) = (job.kronecker.stages(), job.restart, job.iterations);
-        let board: Board = Arc::new(job.gpus.iter().map(|_| OnceLock::new()).collect());
+        let (s, restart, iterations) = (job.case.kronecker.stages(), job.restart, job.iterations);
+        let (norm, board): (f64, Board) =
+            (job.case.norm(), Arc::new(job.gpus.iter().map(|_| OnceLock::new()).collect()));
         Crew::on(job, move |place, gpu, parts, rhs| {
             let rank = Rank::open(gpu, place, matches!(self, Self::CuNccl | Self::Okp))?;
             let part = &parts[place.comm.rank()];
-            let host = |staging| -> Result<Box<dyn Product>> {
-                Ok(Box::new(HostProduct::new(&rank, parts, staging, board.clone())?))
+            let host = |staging| -> Result<Product> {
+                let made = HostProduct::new(&rank, parts, staging, board.clone())?;
+                Ok(Box::new(move |x, y| made.multiply(x, y)))
             };
             let product = match self {
                 Self::CuSolver => host(Staging::Whole)?,
@@ -73,12 +73,48 @@ impl Baseline {
                 Self::CuNccl => {
                     let [m, l] = [0, 1].map(|t: usize| &*part.terms.terms[t].1);
                     let matrices = CuSolver::of(&rank.vendor, &part.terms, [m, l], 1, true)?;
-                    Box::new(NcclProduct::new(&rank, matrices, &part.halo)?)
+                    let made = NcclProduct::new(&rank, matrices, &part.halo)?;
+                    Box::new(move |x, y| made.multiply(x, y))
                 }
-                Self::Okp => Box::new(OkpProduct::new(&rank, part)?),
+                Self::Okp => {
+                    let made = OkpProduct::new(&rank, part)?;
+                    Box::new(move |x, y| made.multiply(x, y))
+                }
             };
             let how = if self == Self::CuNccl { How::Cgs2 } else { How::Mgs };
-            RankMachine::new(&rank, product, how, rhs, s, restart, iterations)
+            let around = (product, rank.clone() as Rc<dyn Sums>, rank.clock.clone());
+            let machine = Box::new(VendorMachine::new(&rank.vendor, how, around, rhs, s, restart)?);
+            let time = together(place.comm.clone(), move || rank.vendor.device.wait());
+            Ok(Textbook { machine, restart, iterations, norm, time })
         })
     }
+}
+
+/// Seconds of work that all ranks begin together: one that waits for another at the start would count that.
+fn together(comm: Arc<TeamRank>, wait: impl Fn() -> Result<()> + 'static) -> Timer<'static> {
+    Box::new(move |work| {
+        wait()?;
+        comm.sum(&mut [])?;
+        let begin = Instant::now();
+        work()?;
+        wait()?;
+        Ok(begin.elapsed().as_secs_f64())
+    })
+}
+
+/// Makes Krylith's own GMRES ready on the job's GPUs; `dense` uses no structure inside the blocks.
+///
+/// # Errors
+/// A GPU or library that is missing, no room.
+pub(crate) fn ours(job: &Job, dense: bool) -> Result<Box<dyn Session>> {
+    let options = (GmresOptions { restart: job.restart, ..GmresOptions::default() }, job.iterations);
+    Crew::on(job, move |place, gpu, parts, rhs| {
+        let (comm, device): (Arc<dyn Communicator>, _) = (place.comm.clone(), Device::open(gpu)?);
+        let fabric = Fabric::new(&device, &comm, Transport::Auto)?;
+        let space = Rc::new(Cuda::distributed(&fabric, rhs.len())?);
+        let own = space.clone();
+        let time = together(place.comm.clone(), move || own.wait());
+        let terms = &parts[comm.rank()].terms;
+        Ours::new(&space, (terms, rhs), dense, options, time, Cuda::keep_time)
+    })
 }

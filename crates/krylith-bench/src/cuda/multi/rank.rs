@@ -1,17 +1,15 @@
 //! One rank of a baseline: its GPU, a second stream for messages, a clock by parts, and the packing kernels.
 
 use super::super::kernels::{self, Arg, Kernel, Module, Source};
-use super::super::machine::Sums;
+use super::super::machine::{Clock, Sums};
 use super::super::vendor::Vendor;
 use crate::multi::crew::Place;
-use crate::multi::{Part, Times};
-use cudarc::driver::sys::{CUevent_flags, CUstream};
+use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaEvent, CudaStream, DriverError};
 use cudarc::nvrtc::Ptx;
 use krylith::comm::{Communicator, TeamRank};
 use krylith::device::cuda::{Device, Nccl};
 use krylith::{Error, Result};
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,13 +26,6 @@ pub fn compile_for(arch: (i32, i32)) -> Result<Ptx> {
     kernels::compile(SOURCE, &[], arch)
 }
 
-/// Events with time, made once and recorded again in every solve.
-#[derive(Default)]
-struct Clock {
-    events: Vec<CudaEvent>,
-    parts: Vec<Part>,
-}
-
 /// What every part of a rank's solver needs.
 pub(super) struct Rank {
     pub vendor: Rc<Vendor>,
@@ -46,8 +37,7 @@ pub(super) struct Rank {
     buffering: Kernel,
     gather: Kernel,
     scatter: Kernel,
-    clock: RefCell<Clock>,
-    timed: Cell<bool>,
+    pub clock: Rc<Clock>,
 }
 
 impl Rank {
@@ -59,15 +49,9 @@ impl Rank {
         let device = Device::open(ordinal)?;
         let vendor = Vendor::open(&device)?;
         let fail = |call: &str, e: DriverError| vendor.failure(call, e);
-        let context = device.stream().context();
         let module = Module::load(&vendor, SOURCE, &[])?;
         let kernel = |name: &str| module.kernel(name, THREADS, 0);
-        let event = || {
-            context
-                .new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))
-                .map_err(|e| fail("cuEventCreate", e))
-        };
-        let second = context.new_stream().map_err(|e| fail("cuStreamCreate", e))?;
+        let second = device.stream().context().new_stream().map_err(|e| fail("cuStreamCreate", e))?;
         let comm = place.comm.clone();
         let nccl = match nccl && comm.size() > 1 {
             true => Some(Arc::new(Nccl::new(&device, &*comm)?)),
@@ -77,16 +61,15 @@ impl Rank {
             place.on_failure(Box::new(move || nccl.abort()));
         }
         Ok(Rc::new(Self {
-            events: [event()?, event()?],
+            events: [vendor.event(false)?, vendor.event(false)?],
             buffering: kernel("parallel_buffering")?,
             gather: kernel("gather")?,
             scatter: kernel("scatter")?,
+            clock: Rc::new(Clock::new(&vendor)),
             vendor,
             comm,
             nccl,
             second,
-            clock: RefCell::default(),
-            timed: Cell::new(false),
         }))
     }
 
@@ -98,18 +81,14 @@ impl Rank {
     }
     /// The stream of messages: the device's own one while time is kept, so that parts do not overlap.
     fn lane(&self) -> &Arc<CudaStream> {
-        if self.timed.get() { self.main() } else { &self.second }
+        if self.clock.is_on() { self.main() } else { &self.second }
     }
     /// The same for driver calls.
     pub fn messages(&self) -> CUstream {
         self.lane().cu_stream()
     }
-    pub fn timed(&self) -> bool {
-        self.timed.get()
-    }
-
     fn order(&self, event: usize, first: &CudaStream, then: &CudaStream) -> Result<()> {
-        if self.timed.get() {
+        if self.clock.is_on() {
             return Ok(());
         }
         self.events[event].record(first).map_err(|e| self.fail("cuEventRecord", e))?;
@@ -123,52 +102,11 @@ impl Rank {
     pub fn work_after_messages(&self) -> Result<()> {
         self.order(1, &self.second, self.main())
     }
-    /// An event of what was asked for of the messages' stream.
-    pub fn event(&self) -> Result<CudaEvent> {
-        let context = self.main().context();
-        context
-            .new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))
-            .map_err(|e| self.fail("cuEventCreate", e))
-    }
     pub fn record(&self, event: &CudaEvent) -> Result<()> {
         event.record(self.lane()).map_err(|e| self.fail("cuEventRecord", e))
     }
     pub fn wait_for(&self, event: &CudaEvent) -> Result<()> {
         event.synchronize().map_err(|e| self.fail("cuEventSynchronize", e))
-    }
-
-    /// What follows belongs to `part`, where time is kept.
-    pub fn mark(&self, part: Part) -> Result<()> {
-        if !self.timed.get() {
-            return Ok(());
-        }
-        let mut clock = self.clock.borrow_mut();
-        let at = clock.parts.len();
-        clock.parts.push(part);
-        if clock.events.len() == at {
-            let event = self.main().context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-            clock.events.push(event.map_err(|e| self.fail("cuEventCreate", e))?);
-        }
-        clock.events[at].record(self.main()).map_err(|e| self.fail("cuEventRecord", e))
-    }
-    /// Keeps time from now on, or not.
-    pub fn keep_time(&self, on: bool) {
-        self.timed.set(on);
-        self.clock.borrow_mut().parts.clear();
-    }
-    /// Seconds a part since time is kept; waits.
-    pub fn times(&self) -> Result<Times> {
-        self.mark(Part::Other)?;
-        let mut times = Times::default();
-        let clock = self.clock.borrow();
-        for (part, pair) in
-            clock.parts.iter().zip(clock.events.windows(2)).take(clock.parts.len().saturating_sub(1))
-        {
-            let milliseconds =
-                pair[0].elapsed_ms(&pair[1]).map_err(|e| self.fail("cuEventElapsedTime", e))?;
-            times.add(*part, milliseconds as f64 * 1e-3);
-        }
-        Ok(times)
     }
 
     /// Alg. 5 on the messages' stream: `l` numbers of s segments of `q` from `x`, by the index array `c`.
