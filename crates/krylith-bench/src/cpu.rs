@@ -71,6 +71,11 @@ impl Platform for CpuPlatform {
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>> {
         Ok(vec![Box::new(CpuMachine::new(&self.pool, k, rhs, restart))])
     }
+    fn used(&self) -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
+    }
     fn describe(&self) -> Value {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let line = text.lines().find(|l| l.starts_with("model name"));

@@ -1,12 +1,16 @@
 //! What a suite asks of a device: Krylith's space, a clock, and the baselines that exist there.
 
+use crate::answer::system::System;
+use crate::answer::{Named, Take};
 use crate::ildu0::system::SubdomainSystem;
+use crate::ras;
+use crate::ras::cases::Case;
 use crate::textbook::Machine;
 use krylith::io::{from_stage_by_stage, to_stage_by_stage};
-use krylith::matrix::KroneckerSum;
+use krylith::matrix::{Bsr, KroneckerSum};
 use krylith::operator::{LinearOperator, PointBlockSum};
 use krylith::space::Space;
-use krylith::{Error, Result};
+use krylith::{Error, Options, Result};
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -200,6 +204,20 @@ pub(crate) trait Platform {
     fn orthogonalizers(&self, len: usize, columns: usize) -> Result<Vec<Box<dyn Orthogonalizer + '_>>>;
     /// Baselines of GMRES; the first is what speed-ups are counted from.
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>>;
+    /// Ways to the answer of A x = b by the vendor's libraries, none where there are none.
+    fn answers(&self, _: &Bsr, _symmetric: bool, _rhs: &[f64], _most: usize) -> Result<Vec<Named<'static>>> {
+        Ok(Vec::new())
+    }
+    /// Krylith's way from arrays in the device's memory, where they can lie there.
+    fn resident<'a>(&'a self, _: &'a System, _: &'a Options, _rhs: &'a [f64]) -> Option<Take<'a>> {
+        None
+    }
+    /// Exact RAS by the vendor's libraries on the system of each Newton step, inside Krylith's FGMRES; nothing where there are none.
+    fn schwarz(&self, _: &Case, _: &ras::measure::Effort) -> Result<Vec<ras::measure::Row>> {
+        Ok(Vec::new())
+    }
+    /// Bytes in use on the device, or by this process where the system says so.
+    fn used(&self) -> Option<u64>;
     fn describe(&self) -> Value;
     /// True where products use structure inside the blocks.
     fn structures(&self) -> bool;

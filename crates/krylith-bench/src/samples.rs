@@ -1,7 +1,10 @@
 //! Repeated measurements.
 
 use krylith::Result;
+use krylith::comm::{Communicator, largest};
+use krylith::space::Space;
 pub use krylith_model::Samples;
+use std::time::Instant;
 
 /// [`in_turn`] of some of many, by their places.
 pub(crate) fn in_turn_of(
@@ -33,6 +36,29 @@ pub(crate) fn in_turn(
         }
     }
     Ok(all)
+}
+
+/// Samples of one thing, after `warm` that are thrown away.
+pub(crate) fn repeated(
+    warm: usize,
+    repetitions: usize,
+    mut sample: impl FnMut() -> Result<f64>,
+) -> Result<Samples> {
+    Ok(in_turn(1, warm, repetitions, |_| sample())?.swap_remove(0))
+}
+
+/// Seconds of work that all ranks begin together, with nothing left to do on their devices: of the slowest.
+pub(crate) fn together<S: Space>(
+    space: &S,
+    comm: &dyn Communicator,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<f64> {
+    space.wait()?;
+    comm.sum(&mut [0.0])?;
+    let begin = Instant::now();
+    work()?;
+    space.wait()?;
+    largest(comm, begin.elapsed().as_secs_f64())
 }
 
 #[cfg(test)]

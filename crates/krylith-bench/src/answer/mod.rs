@@ -13,7 +13,8 @@ pub(crate) mod system;
 pub(crate) use ours::Answer;
 pub use system::names as answer_systems;
 
-use crate::options::{Asked, DeviceChoice};
+use crate::options::{self, Asked};
+use crate::platform::Platform;
 use crate::publish::{self, Report, meta};
 use crate::samples::Samples;
 use krylith::matrix::Bsr;
@@ -51,6 +52,8 @@ pub(crate) struct Found {
 
 /// Takes one way once.
 pub(crate) type Take<'a> = Box<dyn FnMut() -> Result<Answer> + 'a>;
+/// A way by its name.
+pub(crate) type Named<'a> = (String, Take<'a>);
 
 /// The way in which nothing is named.
 const OURS: &str = "Krylith";
@@ -61,7 +64,6 @@ const SHORTEST: f64 = 0.2;
 const LONGEST: f64 = 20.0;
 
 /// Most iterations of a baseline.
-#[cfg(feature = "cuda")]
 const MOST: usize = 10_000;
 
 /// Runs the suite; `progress` hears a line before each part.
@@ -71,17 +73,20 @@ const MOST: usize = 10_000;
 /// error: it is listed under `failures`.
 pub fn answer(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
-    let ground = Ground::open(&options.device, options.threads)?;
+    options::on_device!(options, |p| run(p, options, progress))
+}
+
+fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let (scale, rounds) = (options.scale(1.0 / 64.0), options.rounds.unwrap_or(5));
     let wanted = system::wanted(&options.systems)?;
     let more = json!({ "scale": scale, "rounds": rounds, "rtol": RTOL });
-    let mut meta = meta("answer", &options.command, ground.describe(), more);
-    meta["process"] = processes(options, rounds, &ground, progress);
+    let mut meta = meta("answer", &options.command, p.describe(), more);
+    meta["process"] = processes(options, rounds, progress);
     let (mut found, mut made) = (Vec::new(), Report::default());
     for wanted in &wanted {
         let Some(system) = system::make(wanted, scale, options.rock.as_deref())? else { continue };
         progress(&format!("{}: {}", system.name, system.spec));
-        found.push(one(&system, options, rounds, &ground, progress)?);
+        found.push(one(p, &system, options, rounds, progress)?);
         // The next one may be long: what there is by now stays if it is interrupted.
         made = report::make(&found, meta.clone());
         let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
@@ -92,10 +97,10 @@ pub fn answer(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report>
 }
 
 /// Seconds of whole processes that solve a small system, on the host and on the device.
-fn processes(options: &Asked, rounds: usize, ground: &Ground, progress: &mut dyn FnMut(&str)) -> Value {
+fn processes(options: &Asked, rounds: usize, progress: &mut dyn FnMut(&str)) -> Value {
     let Some(program) = &options.program else { return Value::Null };
     let mut devices = vec!["cpu".to_string()];
-    devices.extend(ground.text().filter(|_| ground.is_gpu()));
+    devices.extend(options.device.is_gpu().then(|| options.device.text(1)));
     let measure = |device: &String| {
         progress(&format!("a fresh process that solves a small system on {device}"));
         let once = || -> Option<f64> {
@@ -112,22 +117,23 @@ fn processes(options: &Asked, rounds: usize, ground: &Ground, progress: &mut dyn
 }
 
 /// Every way to the answer of one system.
-fn one(
+fn one<P: Platform>(
+    p: &P,
     system: &System,
     options: &Asked,
     rounds: usize,
-    ground: &Ground,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Found> {
     let a = system.assembled()?;
     let (block_rows, order) = system.arrays.shape();
     let rhs = &vec![1.0; block_rows * order][..];
     let symmetric = system::symmetric(&a);
-    let asked = ground.text().map_or("cpu".into(), |text| text.to_string());
-    let threads = if options.threads > 0 { format!(" threads={}", options.threads) } else { String::new() };
-    let asked: Options = format!("device={asked} rtol={RTOL:e}{threads}").parse()?;
-    let mut ways: Vec<(String, Take)> =
-        vec![(OURS.into(), Box::new(|| ours::from_host(system, &asked, rhs)))];
+    let asked = |count| -> Result<Options> {
+        format!("{} rtol={RTOL:e}", options.device.options(count, options.threads)).parse()
+    };
+    let several = options.device.gpus().len();
+    let (asked, all) = (asked(1)?, asked(several)?);
+    let mut ways: Vec<Named> = vec![(OURS.into(), Box::new(|| ours::from_host(system, &asked, rhs)))];
     let mut found = Found {
         name: system.name.clone(),
         spec: system.spec.clone(),
@@ -139,28 +145,19 @@ fn one(
         from_file: system.from_file,
         ways: Vec::new(),
     };
-    #[cfg(feature = "cuda")]
-    if let Ground::Gpu(gpu, _) = ground {
-        if options.from_device {
-            let take = || ours::from_device(gpu.device(), system, &asked, rhs);
-            ways.push(("Krylith, from device arrays".into(), Box::new(take)));
-        }
-        let several = options.device.gpus();
-        if several.len() > 1 {
-            let list = options.device.text(several.len());
-            let asked: Options = format!("device={list} rtol={RTOL:e}").parse()?;
-            let (all, name) = (asked.clone(), format!("Krylith on {} GPUs", several.len()));
-            let take = move || ours::from_host(system, &asked, rhs);
-            ways.push((name.clone(), Box::new(take)));
-            if options.from_device {
-                let take = move || ours::from_device(gpu.device(), system, &all, rhs);
-                ways.push((format!("{name}, from arrays on the first"), Box::new(take)));
-            }
-        }
-        match gpu.answers(&a, symmetric, rhs, RTOL, MOST) {
-            Ok(all) => ways.extend(all),
-            Err(e) => found.ways.push(Way::failed("vendor libraries", e.to_string())),
-        }
+    let resident = |name: String, asked| {
+        let take = p.resident(system, asked, rhs).filter(|_| options.from_device);
+        take.map(|take| (name, take))
+    };
+    ways.extend(resident("Krylith, from device arrays".into(), &asked));
+    if several > 1 {
+        let name = format!("Krylith on {several} GPUs");
+        ways.push((name.clone(), Box::new(|| ours::from_host(system, &all, rhs))));
+        ways.extend(resident(format!("{name}, from arrays on the first"), &all));
+    }
+    match p.answers(&a, symmetric, rhs, MOST) {
+        Ok(all) => ways.extend(all),
+        Err(e) => found.ways.push(Way::failed("vendor libraries", e.to_string())),
     }
     let repeats = Repeats { rounds, budget: f64::INFINITY };
     for (name, mut take) in ways {
@@ -245,52 +242,7 @@ impl Way {
     }
 
     /// A way that cannot be taken.
-    #[cfg(feature = "cuda")]
     pub fn failed(name: &str, why: String) -> Self {
         Self { name: name.into(), failure: Some(why), taken: Vec::new(), residual: f64::NAN, named: false }
-    }
-}
-
-/// Where the suite runs.
-pub(crate) enum Ground {
-    Cpu(usize),
-    #[cfg(feature = "cuda")]
-    Gpu(Box<crate::cuda::CudaPlatform>, usize),
-}
-
-impl Ground {
-    pub fn open(device: &DeviceChoice, threads: usize) -> Result<Self> {
-        match device {
-            DeviceChoice::Cpu => Ok(Ground::Cpu(threads)),
-            #[cfg(feature = "cuda")]
-            DeviceChoice::Cuda(gpus) => match gpus[..] {
-                [gpu, ..] => Ok(Ground::Gpu(Box::new(crate::cuda::CudaPlatform::open(gpu)?), gpu)),
-                [] => Err(Error::invalid("no GPU is named")),
-            },
-            #[cfg(not(feature = "cuda"))]
-            DeviceChoice::Cuda(_) => Err(crate::options::no_cuda()),
-        }
-    }
-
-    pub fn is_gpu(&self) -> bool {
-        !matches!(self, Ground::Cpu(_))
-    }
-
-    /// The device as an option; of a CPU none is needed.
-    pub fn text(&self) -> Option<String> {
-        match self {
-            Ground::Cpu(_) => None,
-            #[cfg(feature = "cuda")]
-            Ground::Gpu(_, gpu) => Some(format!("cuda:{gpu}")),
-        }
-    }
-
-    pub fn describe(&self) -> Value {
-        use crate::platform::Platform;
-        match self {
-            Ground::Cpu(threads) => crate::cpu::CpuPlatform::new(*threads).describe(),
-            #[cfg(feature = "cuda")]
-            Ground::Gpu(gpu, _) => gpu.describe(),
-        }
     }
 }

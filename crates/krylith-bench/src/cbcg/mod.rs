@@ -11,7 +11,6 @@ mod report;
 mod solves;
 mod tiles;
 
-use crate::cpu::CpuPlatform;
 use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
@@ -107,26 +106,6 @@ pub fn cbcg(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
-/// What a device has beside Krylith's own.
-trait Ground: Platform {
-    /// Ways to the answer by the vendor's libraries.
-    fn vendor(&self, case: &Case, most: usize) -> Result<Vec<(String, crate::answer::Take<'static>)>>;
-}
-
-impl Ground for CpuPlatform {
-    fn vendor(&self, _: &Case, _: usize) -> Result<Vec<(String, crate::answer::Take<'static>)>> {
-        Ok(Vec::new())
-    }
-}
-
-#[cfg(feature = "cuda")]
-impl Ground for crate::cuda::CudaPlatform {
-    fn vendor(&self, case: &Case, most: usize) -> Result<Vec<(String, crate::answer::Take<'static>)>> {
-        let a = krylith::matrix::Bsr::from_csr(&case.a, 1)?;
-        self.answers(&a, true, &case.rhs, RTOL, most)
-    }
-}
-
 /// Everything that was measured of one system.
 struct Found {
     spec: String,
@@ -135,7 +114,7 @@ struct Found {
     solves: Vec<solves::Row>,
 }
 
-fn run<P: Ground>(p: &P, options: &Asked, parts: &[Part], progress: &mut dyn FnMut(&str)) -> Result<Report>
+fn run<P: Platform>(p: &P, options: &Asked, parts: &[Part], progress: &mut dyn FnMut(&str)) -> Result<Report>
 where
     P::Space: TileFactors,
 {

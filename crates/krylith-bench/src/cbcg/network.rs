@@ -5,7 +5,8 @@
 
 use super::{MOST, RTOL, resized};
 use crate::options::Asked;
-use krylith::comm::{Communicator, Team, largest};
+use crate::samples::together;
+use krylith::comm::{Communicator, Team};
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::method::{CgForm, CgOptions, MethodSpec};
 use krylith::operator::PointBlock;
@@ -13,7 +14,7 @@ use krylith::partition::{Part, distribute};
 use krylith::precond::BlockJacobi;
 use krylith::{Outcome, Result, Stop, Store};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[path = "../../../krylith/tests/ranks/delayed.rs"]
 mod delayed;
@@ -137,20 +138,20 @@ fn rank(
     let stop = Stop { rtol: RTOL, atol: 0.0, max_iterations: most };
     for round in 0..=ROUNDS {
         x.fill(0.0);
-        comm.sum(&mut [0.0])?;
-        let begin = Instant::now();
-        let history = method.solve(&space, &a, Some(&jacobi), &rhs, &mut x, &stop, &mut ())?;
-        let seconds = largest(&*comm, begin.elapsed().as_secs_f64())?;
+        let seconds = together(&space, &*comm, || {
+            let history = method.solve(&space, &a, Some(&jacobi), &rhs, &mut x, &stop, &mut ())?;
+            one = Some(One {
+                iterations: history.iterations,
+                reductions: history.reductions,
+                residuals: history.residuals.clone(),
+                outcome: history.outcome,
+                residual: history.true_relative_residual,
+            });
+            Ok(())
+        })?;
         if round > 0 {
             best = best.min(seconds);
         }
-        one = Some(One {
-            iterations: history.iterations,
-            reductions: history.reductions,
-            residuals: history.residuals.clone(),
-            outcome: history.outcome,
-            residual: history.true_relative_residual,
-        });
     }
     let one = one.ok_or_else(|| krylith::Error::invalid("nothing was solved"))?;
     Ok((one, best))

@@ -1,9 +1,11 @@
 //! Whole solves, from x = 0 to the tolerance: Krylith by its options, and the vendor's libraries.
 
-use super::{Case, Ground, MOST, Part, RTOL, none, resized};
+use super::{Case, MOST, Part, RTOL, none, resized};
 use crate::options::Asked;
+use crate::platform::Platform;
 use crate::publish::Check;
 use crate::samples::Samples;
+use krylith::matrix::Bsr;
 use krylith::{Options, Problem, Result, Solver};
 use std::time::Instant;
 
@@ -65,7 +67,7 @@ fn candidates(options: &Asked) -> Vec<String> {
 }
 
 /// Krylith's and the vendor's ways, each checked and timed.
-pub(super) fn measure<P: Ground>(
+pub(super) fn measure<P: Platform>(
     p: &P,
     case: &Case,
     options: &Asked,
@@ -81,7 +83,7 @@ pub(super) fn measure<P: Ground>(
         rows.push(ours(case, &text, &options.device.options(1, options.threads), most, rounds));
     }
     let vendor = match parts.contains(&Part::Vendor) {
-        true => p.vendor(case, most)?,
+        true => p.answers(&Bsr::from_csr(&case.a, 1)?, true, &case.rhs, most)?,
         false => Vec::new(),
     };
     for (name, mut take) in vendor {

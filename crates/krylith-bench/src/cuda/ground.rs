@@ -1,4 +1,4 @@
-//! The GPUs that `krylith bench links` measures.
+//! GPUs of this host; those that `krylith bench links` measures.
 
 use crate::links::{Ground, Make, Way};
 use krylith::Result;
@@ -7,40 +7,44 @@ use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
 use std::sync::Arc;
 
 /// GPUs of this host, one a rank.
-pub(crate) struct Gpus(Vec<Arc<Device>>);
+pub(crate) struct Gpus {
+    pub ordinals: Vec<usize>,
+    pub devices: Vec<Arc<Device>>,
+}
 
 impl Gpus {
     /// # Errors
     /// A GPU that is not there, or is named twice.
     pub fn open(gpus: &[usize]) -> Result<Self> {
         crate::options::apart(gpus)?;
-        gpus.iter().map(|&gpu| Device::open(gpu)).collect::<Result<_>>().map(Self)
+        let devices = gpus.iter().map(|&gpu| Device::open(gpu)).collect::<Result<_>>()?;
+        Ok(Self { ordinals: gpus.to_vec(), devices })
     }
 }
 
 impl Ground for Gpus {
     type Space = Cuda;
     fn name(&self) -> String {
-        self.0.first().map_or_else(String::new, |d| d.info().name.clone())
+        self.devices.first().map_or_else(String::new, |d| d.info().name.clone())
     }
     fn devices(&self) -> usize {
-        self.0.len()
+        self.devices.len()
     }
     fn memory(&self) -> u64 {
-        self.0.iter().map(|d| d.info().memory).min().unwrap_or(0)
+        self.devices.iter().map(|d| d.info().memory).min().unwrap_or(0)
     }
     fn read(&self) -> Result<f64> {
-        self.0[0].read_bandwidth()
+        self.devices[0].read_bandwidth()
     }
     fn alone(&self, device: usize, len: usize) -> Result<Cuda> {
-        Cuda::new(&self.0[device], len)
+        Cuda::new(&self.devices[device], len)
     }
     fn join(&self, comm: &Arc<dyn Communicator>, way: Way) -> Result<Make<'_, Cuda>> {
         let transport = match way {
             Way::Peers => Transport::Peers,
             Way::Nccl => Transport::Nccl,
         };
-        let fabric = Fabric::new(&self.0[comm.rank()], comm, transport)?;
+        let fabric = Fabric::new(&self.devices[comm.rank()], comm, transport)?;
         Ok(Box::new(move |len| Cuda::distributed(&fabric, len)))
     }
 }

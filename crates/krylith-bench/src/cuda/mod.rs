@@ -13,7 +13,12 @@ mod ras;
 pub(crate) mod spmv;
 mod vendor;
 
-use crate::platform::{Effort, Order, Orthogonalizer, Platform, Product};
+use crate::answer::ours::from_device;
+use crate::answer::system::System;
+use crate::answer::{Named, Take};
+use crate::platform::{self, Order, Orthogonalizer, Platform, Product};
+use crate::ras::cases::Case;
+use crate::ras::measure::{Effort, Row};
 use crate::systems::Random;
 use crate::textbook::Machine;
 use cudarc::driver::CudaEvent;
@@ -21,7 +26,7 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use kernels::{Arg, LIBRARY, Module};
 use krylith::device::cuda::{Buffer, Cuda, Device};
 use krylith::matrix::{Bsr, KroneckerSum};
-use krylith::{Error, Result};
+use krylith::{Error, Options, Result};
 use machine::{How, VendorMachine, VendorOrthogonalizer};
 use products::{CuSolver, Layout, Matrix, OnDevice, Pairs};
 use serde_json::{Value, json};
@@ -39,10 +44,6 @@ pub(crate) struct CudaPlatform {
 }
 
 impl CudaPlatform {
-    pub fn device(&self) -> &Arc<Device> {
-        &self.device
-    }
-
     /// # Errors
     /// No usable GPU, no cuBLAS or no cuSPARSE, each by name.
     pub fn open(ordinal: usize) -> Result<Self> {
@@ -160,7 +161,7 @@ impl Platform for CudaPlatform {
         }
         Ok(())
     }
-    fn products(&self, k: &KroneckerSum, sets: usize, effort: Effort) -> Result<Vec<Product<'_>>> {
+    fn products(&self, k: &KroneckerSum, sets: usize, effort: platform::Effort) -> Result<Vec<Product<'_>>> {
         let (v, n) = (&self.vendor, k.rows());
         let vectors = (Order::Stages(k.stages()), n, sets);
         let cu = CuSolver::new(v, k, sets)?;
@@ -169,7 +170,7 @@ impl Platform for CudaPlatform {
         let mut products = vec![Product { name: "CU-Solver (axpy + bsrmv)".into(), notes, on }];
         let probe = [Rc::new(v.zeros(n)?), Rc::new(v.zeros(n)?)];
         let [x, y] = [probe[0].pointer(), probe[1].pointer()];
-        if k.block() > 1 && effort >= Effort::Vendor {
+        if k.block() > 1 && effort >= platform::Effort::Vendor {
             let new = |layout| Ok((layout, Pairs::new(v, k, layout, 1)?));
             // Some layouts or block sizes are not offered by bsrmm; that is no reason to measure nothing.
             let faster = fastest(v, Layout::BOTH, new, |(_, pairs)| pairs.bsrmm(0, x, y));
@@ -182,7 +183,7 @@ impl Platform for CudaPlatform {
                 products.push(Product { name, notes, on });
             }
         }
-        if effort == Effort::All {
+        if effort == platform::Effort::All {
             if k.block() <= 5 {
                 let new = |threads| paper::Paper::new(v, k, 1, threads);
                 let threads = fastest(v, [64, 128, 256], new, |paper| paper.multiply(0, x, y))?.1.threads();
@@ -211,6 +212,18 @@ impl Platform for CudaPlatform {
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>> {
         let new = |how| VendorMachine::alone(&self.vendor, how, k, rhs, restart);
         Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
+    }
+    fn answers(&self, a: &Bsr, symmetric: bool, rhs: &[f64], most: usize) -> Result<Vec<Named<'static>>> {
+        self.vendor_answers(a, symmetric, rhs, most)
+    }
+    fn resident<'a>(&'a self, system: &'a System, options: &'a Options, rhs: &'a [f64]) -> Option<Take<'a>> {
+        Some(Box::new(move || from_device(&self.device, system, options, rhs)))
+    }
+    fn schwarz(&self, case: &Case, effort: &Effort) -> Result<Vec<Row>> {
+        Ok(self.schwarz_rows(case, effort))
+    }
+    fn used(&self) -> Option<u64> {
+        self.device.free_memory().ok().map(|free| self.device.info().memory.saturating_sub(free))
     }
     fn describe(&self) -> Value {
         let (info, (blas, sparse)) = (self.device.info(), self.vendor.versions());

@@ -9,9 +9,10 @@ use super::{BOX, MOST, RTOL};
 use crate::cuda::CudaPlatform;
 use crate::options::Asked;
 use crate::platform::Platform;
+use crate::platform::read;
 use crate::publish::{Pages, Report, meta, number, percent, rows_of, sizes};
-use crate::samples::Samples;
-use krylith::comm::{Communicator, Team, largest};
+use crate::samples::{Samples, repeated, together};
+use krylith::comm::{Communicator, Team};
 use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
 use krylith::method::{Bicgstab, BicgstabOptions};
 use krylith::operator::{LinearOperator, PointBlock};
@@ -21,7 +22,6 @@ use krylith::space::Space;
 use krylith::{Error, Outcome, Result, Stop, Store};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The paper's first three Laplacians, in blocks of 3.
 const GRIDS: [[usize; 3]; 3] = [[128, 128, 128], [256, 128, 128], [256, 256, 128]];
@@ -96,45 +96,28 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Asked, comm: Arc<dyn Communicato
 
     // What will be checked against one GPU.
     ildu.apply(&space, &b, &mut u)?;
-    let mut host = vec![0.0; rhs.len()];
-    space.read(&u, &mut host)?;
     let first = rows.first().map_or(0, |&r| r as usize * BLOCK);
     let mut sums = [0.0; 2];
-    for (i, v) in host.iter().enumerate() {
+    for (i, v) in read(&space, &u)?.iter().enumerate() {
         sums[0] += v * v;
         sums[1] += ((first + i) % 7) as f64 * v;
     }
     comm.sum(&mut sums)?;
     let stop = Stop { rtol: RTOL, atol: 0.0, max_iterations: options.iterations.unwrap_or(MOST) };
 
-    let mut application = Samples::default();
-    for sample in 0..options.repetitions() + 2 {
-        space.wait()?;
-        comm.sum(&mut [0.0])?;
-        let begin = Instant::now();
-        for _ in 0..ROW {
-            ildu.apply(&space, &b, &mut u)?;
-        }
-        space.wait()?;
-        let seconds = largest(&*comm, begin.elapsed().as_secs_f64() / ROW as f64)?;
-        if sample >= 2 {
-            application.0.push(seconds);
-        }
-    }
-    let mut solve = Samples::default();
+    let application = repeated(2, options.repetitions(), || {
+        let row = || (0..ROW).try_for_each(|_| ildu.apply(&space, &b, &mut u));
+        Ok(together(&space, &*comm, row)? / ROW as f64)
+    })?;
     let mut last = None;
-    for sample in 0..options.solves.unwrap_or(5) + 2 {
+    let solve = repeated(2, options.solves.unwrap_or(5), || {
         space.copy(&zero, &mut u)?;
-        space.wait()?;
-        comm.sum(&mut [0.0])?;
-        let begin = Instant::now();
-        let history = bicgstab.solve(&space, &a, Some(&ildu), &b, &mut u, &stop, &mut ())?;
-        let seconds = largest(&*comm, begin.elapsed().as_secs_f64())?;
-        if sample >= 2 {
-            solve.0.push(seconds);
-        }
-        last = Some((history.outcome, history.residuals.clone(), history.true_relative_residual));
-    }
+        together(&space, &*comm, || {
+            let history = bicgstab.solve(&space, &a, Some(&ildu), &b, &mut u, &stop, &mut ())?;
+            last = Some((history.outcome, history.residuals.clone(), history.true_relative_residual));
+            Ok(())
+        })
+    })?;
     let (outcome, residuals, true_residual) = last.ok_or_else(|| Error::invalid("nothing was solved"))?;
     let mut bytes = [ildu.bytes() as f64];
     comm.sum(&mut bytes)?;

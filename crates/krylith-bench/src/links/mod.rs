@@ -14,6 +14,7 @@ mod together;
 
 use crate::options::Asked;
 use crate::publish::Report;
+use crate::samples::repeated;
 use krylith::comm::Communicator;
 use krylith::operator::PointBlockSum;
 use krylith::space::Space;
@@ -204,19 +205,16 @@ fn per_step<S: Space>(
     mut work: impl FnMut(&S) -> Result<()>,
 ) -> Result<f64> {
     let mut recording = S::Recording::default();
-    let mut samples = Vec::new();
     // The first round launches one by one, the second records, the third warms up.
-    for round in 0..3 + plan.samples {
+    let samples = repeated(3, plan.samples, || {
         space.wait()?;
         space.comm().sum(&mut [0.0])?;
         let begin = Instant::now();
         space.record(&mut recording, Some(1), |s| (0..repeats).try_for_each(|_| work(s)))?;
         space.wait()?;
-        if round >= 3 {
-            samples.push(begin.elapsed().as_secs_f64() / repeats as f64);
-        }
-    }
-    Ok(crate::Samples(samples).median())
+        Ok(begin.elapsed().as_secs_f64() / repeats as f64)
+    })?;
+    Ok(samples.median())
 }
 
 #[cfg(test)]

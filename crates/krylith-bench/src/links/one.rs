@@ -1,7 +1,7 @@
 //! Kernels of one device: what a product and an orthogonalisation take at several sizes, inside GMRES(30).
 
 use super::{Ground, Plan, RESTART, per_step};
-use crate::samples::Samples;
+use crate::samples::repeated;
 use crate::systems::{self, Case};
 use krylith::method::gmres::{Arrays, Scalars, delayed_step};
 use krylith::method::{Gmres, GmresOptions};
@@ -110,19 +110,16 @@ fn iteration<S: krylith::operator::PointBlockSum>(
     let (mut b, mut x, zero) = (space.vector()?, space.vector()?, space.vector()?);
     space.write(&case.rhs, &mut b)?;
     let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations: plan.iterations };
-    let mut samples = Samples::default();
-    for round in 0..2 + plan.samples {
+    let samples = repeated(2, plan.samples, || {
         space.copy(&zero, &mut x)?;
         space.wait()?;
         let begin = Instant::now();
         let taken = gmres.solve(space, &operator, None, &b, &mut x, &stop, &mut ())?.iterations;
         space.wait()?;
-        if taken == 0 {
-            return Err(Error::invalid("GMRES took no iteration"));
+        match taken {
+            0 => Err(Error::invalid("GMRES took no iteration")),
+            _ => Ok(begin.elapsed().as_secs_f64() / taken as f64),
         }
-        if round >= 2 {
-            samples.0.push(begin.elapsed().as_secs_f64() / taken as f64);
-        }
-    }
+    })?;
     Ok((operator.bytes() as f64, samples.median()))
 }

@@ -2,7 +2,7 @@
 
 use super::ways;
 use crate::answer::system::{self, System};
-use crate::answer::{Answer, Ground, Repeats, Take, Way, ours};
+use crate::answer::{Answer, Repeats, Take, Way, ours};
 use crate::cpu::CpuPlatform;
 use crate::platform::Platform;
 use crate::samples::in_turn;
@@ -12,10 +12,9 @@ use krylith::precond::Value;
 use krylith::space::Space;
 use krylith::{Options, Result, Store};
 
-pub(super) struct How<'a> {
-    /// The device whose memory arrays may lie in.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-    pub ground: Option<&'a Ground>,
+pub(super) struct How<'a, P> {
+    /// The device in whose memory arrays may lie.
+    pub platform: Option<&'a P>,
     /// Options of every way: the device, the tolerance, limits.
     pub base: String,
     /// From host arrays, also where those on a device are timed.
@@ -65,10 +64,10 @@ pub(super) struct Levels {
 ///
 /// # Errors
 /// Not enough memory to check an answer. What a way cannot do stands in its row.
-pub(super) fn one(
+pub(super) fn one<P: Platform>(
     system: &System,
     ways: &[String],
-    how: &How,
+    how: &How<P>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Found> {
     let a = system.assembled()?;
@@ -90,9 +89,7 @@ pub(super) fn one(
         match format!("{} {}", how.base, ways::options(text)).parse::<Options>() {
             Err(e) => row.refused = Some(e.to_string()),
             Ok(options) => {
-                #[cfg(feature = "cuda")]
-                if let Some(Ground::Gpu(gpu, _)) = how.ground {
-                    let mut take: Take = Box::new(|| ours::from_device(gpu.device(), system, &options, rhs));
+                if let Some(mut take) = how.platform.and_then(|p| p.resident(system, &options, rhs)) {
                     row.resident =
                         Some(Way::taken("from device arrays".into(), &mut take, &a, rhs, &how.repeats));
                 }

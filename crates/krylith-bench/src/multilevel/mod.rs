@@ -11,8 +11,9 @@ mod targets;
 mod updates;
 pub(crate) mod ways;
 
-use crate::answer::{Ground, RTOL, Repeats};
+use crate::answer::{RTOL, Repeats};
 use crate::options::{self, Asked};
+use crate::platform::Platform;
 use crate::publish::{Report, meta};
 use krylith::Result;
 use measure::{Found, How};
@@ -46,13 +47,21 @@ const BUDGET: f64 = 60.0;
 pub fn multilevel(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let parts = Part::named("--parts", &options.parts)?;
-    let ground = Ground::open(&options.device, options.threads)?;
+    options::on_device!(options, |p| run(p, options, &parts, progress))
+}
+
+fn run<P: Platform>(
+    platform: &P,
+    options: &Asked,
+    parts: &[Part],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report> {
     let scale = options.scale(1.0 / 64.0);
     let (rounds, limit) = (options.rounds.unwrap_or(5), options.limit.unwrap_or(60.0));
-    let suite = Suite { options, ground: &ground, scale, rounds, limit };
+    let suite = Suite { options, platform, scale, rounds, limit };
     let more = json!({ "scale": scale, "rounds": rounds, "rtol": RTOL, "limit_seconds": limit });
-    let meta = meta("multilevel", &options.command, ground.describe(), more);
-    let mut made = Made { gpu: ground.is_gpu(), meta, ..Made::default() };
+    let meta = meta("multilevel", &options.command, platform.describe(), more);
+    let mut made = Made { gpu: options.device.is_gpu(), meta, ..Made::default() };
     let folder = options.out.as_deref();
     let wanted = |part| parts.contains(&part);
     // Systems may be large: what there is by now stays if a later one is interrupted.
@@ -91,28 +100,29 @@ pub fn multilevel(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Rep
 }
 
 /// The options with what they mean here.
-struct Suite<'a> {
+struct Suite<'a, P> {
     options: &'a Asked,
-    ground: &'a Ground,
+    platform: &'a P,
     scale: f64,
     rounds: usize,
     limit: f64,
 }
 
-impl Suite<'_> {
+impl<P: Platform> Suite<'_, P> {
     /// How solves on the suite's device are taken.
-    fn how(&self) -> How<'_> {
-        let device = self.ground.text().unwrap_or_else(|| "cpu".into());
-        How { ground: Some(self.ground), ..self.on(&device, self.options.threads) }
+    fn how(&self) -> How<'_, P> {
+        How {
+            platform: Some(self.platform),
+            ..self.on(&self.options.device.options(1, self.options.threads))
+        }
     }
 
     /// How solves elsewhere are taken, from host arrays.
-    fn on(&self, device: &str, threads: usize) -> How<'_> {
+    fn on(&self, device: &str) -> How<'_, P> {
         let Self { rounds, limit, .. } = *self;
-        let threads = if threads > 0 { format!(" threads={threads}") } else { String::new() };
         How {
-            ground: None,
-            base: format!("device={device} rtol={RTOL:e} time_limit={limit}{threads}"),
+            platform: None,
+            base: format!("{device} rtol={RTOL:e} time_limit={limit}"),
             host: true,
             repeats: Repeats { rounds, budget: BUDGET },
         }
@@ -137,7 +147,7 @@ impl Suite<'_> {
     /// One family at growing sizes. A way that finds no answer is not tried at larger ones.
     fn growth(&self, family: &'static systems::Family, progress: &mut dyn FnMut(&str)) -> Result<Vec<Found>> {
         let (mut all, mut ways) = (Vec::<Found>::new(), self.ways(ways::growth()));
-        let how = How { host: !self.ground.is_gpu(), ..self.how() };
+        let how = How { host: !self.options.device.is_gpu(), ..self.how() };
         for side in family.sides(self.scale, self.options.full) {
             let system = family.make(side, progress)?;
             let mut found = measure::one(&system, &ways, &how, progress)?;
@@ -170,7 +180,7 @@ impl Suite<'_> {
         let scale = self.options.scale.unwrap_or(1.0);
         let Some(system) = systems::one_core(name, scale, rock)? else { return Ok(None) };
         let repeats = Repeats { rounds: self.rounds.min(3), budget: BUDGET };
-        let how = How { repeats, ..self.on("cpu", 1) };
+        let how = How { repeats, ..self.on("device=cpu threads=1") };
         let product = measure::product_on_one_core(&system.assembled()?)?;
         let found = measure::one(&system, &self.ways(ways::one_core()), &how, progress)?;
         Ok(Some(OneCore { found, product, whole: scale == 1.0 }))
@@ -178,7 +188,7 @@ impl Suite<'_> {
 
     /// The same rows on each GPU, and the same rows on all together.
     fn scaling(&self, count: usize, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
-        let how = self.on(&self.options.device.text(count), 0);
+        let how = self.on(&self.options.device.options(count, 0));
         let mut all = Vec::new();
         for (series, [x, y, z]) in systems::scaled_sizes(count, self.scale) {
             let spec = format!("laplace:{x}x{y}x{z}");

@@ -2,10 +2,9 @@
 
 use super::measure::How;
 use super::ways;
-#[cfg(feature = "cuda")]
-use crate::answer::Ground;
 use crate::answer::RTOL;
 use crate::answer::system::System;
+use crate::platform::Platform;
 use crate::samples::Samples;
 use krylith::matrix::Bsr;
 use krylith::{Options, Problem, Result, Solver};
@@ -67,7 +66,7 @@ impl Updates {
 ///
 /// # Errors
 /// Not enough memory for the system. What the way cannot do is told by what is returned.
-pub(super) fn repeat(system: &System, way: &str, how: &How, count: usize) -> Result<Updates> {
+pub(super) fn repeat<P: Platform>(system: &System, way: &str, how: &How<P>, count: usize) -> Result<Updates> {
     let mut made = Updates {
         name: system.name.clone(),
         spec: system.spec.clone(),
@@ -80,7 +79,7 @@ pub(super) fn repeat(system: &System, way: &str, how: &How, count: usize) -> Res
     Ok(made)
 }
 
-fn run(system: &System, how: &How, count: usize, made: &mut Updates) -> Result<()> {
+fn run<P: Platform>(system: &System, how: &How<P>, count: usize, made: &mut Updates) -> Result<()> {
     let options: Options = format!("{} {}", how.base, ways::options(&made.way)).parse()?;
     let a = system.assembled()?;
     let n = a.block_rows() * a.block();
@@ -106,7 +105,7 @@ fn run(system: &System, how: &How, count: usize, made: &mut Updates) -> Result<(
             made.failure = Some(format!("update {}: relative residual {residual:.1e}", made.together.len()));
             break;
         }
-        made.memory.extend(bytes(how));
+        made.memory.extend(how.platform.and_then(P::used));
     }
     Ok(())
 }
@@ -122,20 +121,6 @@ fn heavier(a: &Bsr) -> Result<Bsr> {
         }
     }
     Bsr::new(b, n, n, a.row_ptr().to_vec(), a.col().to_vec(), values)
-}
-
-/// Bytes in use on the GPU, or by this process.
-fn bytes(how: &How) -> Option<u64> {
-    #[cfg(feature = "cuda")]
-    if let Some(Ground::Gpu(gpu, ordinal)) = how.ground {
-        let all = krylith::device::cuda::devices().ok()?;
-        let whole = all.iter().find(|info| info.ordinal == *ordinal)?.memory;
-        return gpu.device().free_memory().ok().map(|free| whole.saturating_sub(free));
-    }
-    let _ = how;
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ pub(crate) mod plan;
 mod report;
 mod targets;
 
-use crate::cpu::CpuPlatform;
 use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
@@ -72,19 +71,12 @@ pub fn ras(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
-/// What a device has beside Krylith's own.
-pub(crate) trait Ground: Platform {
-    /// Exact RAS by the vendor's libraries on the system of each Newton step, inside Krylith's FGMRES; nothing where there are none.
-    fn vendor(&self, case: &Case, effort: &Effort) -> Result<Vec<Row>>;
-}
-
-impl Ground for CpuPlatform {
-    fn vendor(&self, _: &Case, _: &Effort) -> Result<Vec<Row>> {
-        Ok(Vec::new())
-    }
-}
-
-fn run<P: Ground>(p: &P, options: &Asked, parts: &[Part], progress: &mut dyn FnMut(&str)) -> Result<Report> {
+fn run<P: Platform>(
+    p: &P,
+    options: &Asked,
+    parts: &[Part],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report> {
     let (gpu, scale) = (options.device.is_gpu(), options.scale(1.0 / 64.0));
     let wanted = |part| parts.contains(&part);
     let folder = options.out.as_deref();
@@ -141,7 +133,7 @@ fn found(case: &Case, solves: Vec<Row>) -> Found {
 /// Sweeps get as many times the iterations of exact solves.
 const LOST: usize = 10;
 
-fn problem<P: Ground>(
+fn problem<P: Platform>(
     p: &P,
     case: &Case,
     full: bool,
@@ -154,7 +146,7 @@ fn problem<P: Ground>(
     let exact = |row: &&Row| matches!(row.way.kind, Kind::Exact | Kind::Vendor) && row.failure.is_none();
     if wanted(Part::Vendor) {
         progress(&format!("{}: the vendor's", case.setting.name));
-        let rows = p.vendor(case, effort)?;
+        let rows = p.schwarz(case, effort)?;
         rows.iter().for_each(|row| progress(&row.line()));
         solves.extend(rows);
     }

@@ -1,9 +1,9 @@
 //! The linear systems of the first Newton steps, made once and given to every algorithm.
 
 use krylith::matrix::Bsr;
-use krylith::newton::NonlinearSystem;
-use krylith::{Error, Problem, Result, Solver};
-use std::ops::Range;
+use krylith::newton::{Forcing, Newton, NewtonObserver, NewtonOptions, NewtonOutcome, NonlinearSystem};
+use krylith::{Error, Options, Result};
+use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 /// The linear system of one Newton step: J(x) s = −F(x).
@@ -33,8 +33,59 @@ pub(crate) struct Taking<'a> {
     pub end: f64,
 }
 
-/// Steps of Newton's method with backtracking from x, which becomes the last iterate. The system of the last step that is kept is
-/// not solved.
+/// Newton steps of one time step, at most.
+const MOST: usize = 30;
+
+/// A system that keeps the linear systems of some steps.
+struct Keeping<'a> {
+    system: &'a mut dyn NonlinearSystem,
+    keep: Range<usize>,
+    kept: Vec<Step>,
+    progress: &'a mut dyn FnMut(&str),
+    number: usize,
+    /// The last F, and the seconds that it took.
+    f: (Vec<f64>, f64),
+}
+
+impl NonlinearSystem for Keeping<'_> {
+    fn pattern(&self) -> &Bsr {
+        self.system.pattern()
+    }
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
+        let begin = Instant::now();
+        self.system.residual(x, f)?;
+        self.f = (f.to_vec(), begin.elapsed().as_secs_f64());
+        Ok(())
+    }
+    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
+        let begin = Instant::now();
+        self.system.jacobian(x, values)?;
+        let assembly = self.f.1 + begin.elapsed().as_secs_f64();
+        self.number += 1;
+        (self.progress)(&format!("Newton step {}: ‖F‖ = {:.3e}", self.number, norm(&self.f.0)));
+        if self.keep.contains(&self.number) {
+            let mut jacobian = self.pattern().clone();
+            jacobian.values_mut().copy_from_slice(values);
+            let rhs = self.f.0.iter().map(|f| -f).collect();
+            self.kept.push(Step { number: self.number, jacobian, rhs, assembly });
+        }
+        Ok(())
+    }
+    fn coordinates(&self) -> Option<&[[f64; 3]]> {
+        self.system.coordinates()
+    }
+}
+
+/// Ends Newton's method after so many steps.
+struct After(usize);
+
+impl NewtonObserver for After {
+    fn residual(&mut self, steps: usize, _: f64, _: f64) -> ControlFlow<()> {
+        if steps == self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Steps of Newton's method from x, which becomes the last iterate. The system of the last step that is kept is not solved.
 ///
 /// # Errors
 /// What the system cannot evaluate; a linear system whose solution does not bring ‖F‖ down.
@@ -44,69 +95,27 @@ pub(crate) fn steps(
     how: &Taking,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Step>> {
-    let (block, n) = (system.pattern().block(), system.pattern().block_rows());
-    let (row_ptr, col) = (system.pattern().row_ptr().to_vec(), system.pattern().col().to_vec());
-    let mut values = vec![0.0; system.pattern().values().len()];
-    let coordinates = system.coordinates().map(<[_]>::to_vec);
-    let mut f = vec![0.0; x.len()];
-    let (mut kept, mut solver, mut first): (_, Option<Solver>, _) = (Vec::new(), None, None);
-    for number in 1.. {
-        let begin = Instant::now();
-        system.residual(x, &mut f)?;
-        system.jacobian(x, &mut values)?;
-        let assembly = begin.elapsed().as_secs_f64();
-        let size = norm(&f);
-        progress(&format!("Newton step {number}: ‖F‖ = {size:.3e}"));
-        if size <= how.end * *first.get_or_insert(size) || number >= how.keep.end.max(MOST) {
-            break;
+    let keep = how.keep.clone();
+    // All but the last of them, or as many as it takes.
+    let taken = if keep.is_empty() { usize::MAX } else { keep.end - 2 };
+    let mut keeping = Keeping { system, keep, kept: Vec::new(), progress, number: 0, f: Default::default() };
+    let linear: Options = how.linear.parse()?;
+    let forcing = Forcing::Constant(linear.stop().rtol);
+    let options = NewtonOptions { rtol: how.end, max_steps: MOST, forcing, ..NewtonOptions::default() };
+    let mut newton = Newton::new(options, &linear)?;
+    match newton.solve_watched(&mut keeping, x, &mut After(taken))?.outcome {
+        NewtonOutcome::Converged | NewtonOutcome::MaxSteps => {}
+        NewtonOutcome::Interrupted => {
+            let mut values = vec![0.0; keeping.pattern().stored()];
+            keeping.jacobian(x, &mut values)?;
         }
-        let rhs: Vec<f64> = f.iter().map(|f| -f).collect();
-        if how.keep.contains(&number) {
-            let jacobian = Bsr::new(block, n, n, row_ptr.clone(), col.clone(), values.clone())?;
-            kept.push(Step { number, jacobian, rhs: rhs.clone(), assembly });
-            if number + 1 == how.keep.end {
-                break;
-            }
-        }
-        match &mut solver {
-            Some(solver) => solver.update_values(&values[..])?,
-            None => {
-                let a = Bsr::new(block, n, n, row_ptr.clone(), col.clone(), values.clone())?;
-                let mut problem = Problem::bsr(&a)?.into_owned();
-                if let Some(points) = &coordinates {
-                    problem = problem.with_coordinates(points.clone())?;
-                }
-                solver = Some(Solver::new(problem, &how.linear.parse()?)?);
-            }
-        }
-        let mut s = vec![0.0; x.len()];
-        let Some(solver) = &mut solver else { break };
-        solver.solve(&rhs, &mut s)?;
-        let (mut length, mut tries) = (1.0, 0);
-        let begin = x.to_vec();
-        loop {
-            x.iter_mut().zip(&begin).zip(&s).for_each(|((x, from), s)| *x = from + length * s);
-            system.residual(x, &mut f)?;
-            if norm(&f) <= (1.0 - 1e-4 * length) * size {
-                break;
-            }
-            tries += 1;
-            if tries > HALVINGS {
-                return Err(Error::invalid(format!(
-                    "Newton step {number}: ‖F‖ = {size:.3e} goes no further down along the solution of the linear system, whose residual is {:.1e}",
-                    solver.solution().history.true_relative_residual
-                )));
-            }
-            length *= 0.5;
+        outcome => {
+            let step = keeping.number;
+            return Err(Error::invalid(format!("Newton step {step} leads no further: {}", outcome.name())));
         }
     }
-    Ok(kept)
+    Ok(keeping.kept)
 }
-
-/// Newton steps of one time step, at most.
-const MOST: usize = 30;
-/// Halvings of a step.
-const HALVINGS: usize = 12;
 
 fn norm(f: &[f64]) -> f64 {
     f.iter().map(|f| f * f).sum::<f64>().sqrt()
@@ -115,6 +124,7 @@ fn norm(f: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use krylith::Solver;
 
     #[test]
     fn steps_of_the_cavity_are_linear_systems_whose_solutions_lead_on() {

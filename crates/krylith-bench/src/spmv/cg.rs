@@ -6,15 +6,15 @@ use super::Plan;
 use super::found::Row;
 use super::ground::Ground;
 use super::matrix::Case;
-use super::multi::{self, Way, meet};
+use super::multi::{self, Way};
 use super::shared::{Mode, rows_of};
-use krylith::comm::{Communicator, Solo, Team, largest};
+use crate::samples::together;
+use krylith::comm::{Communicator, Solo, Team};
 use krylith::method::{Cg, CgForm, CgOptions};
 use krylith::operator::{Gathered, LinearOperator, PointBlock};
 use krylith::space::Space;
 use krylith::{Result, Stop, Store};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Ours on one device, that speed-ups are counted from.
 pub(super) const ONE: &str = "CG on one device";
@@ -106,13 +106,11 @@ fn solves<S: Space>(
     let mut seconds = Vec::new();
     for solve in 0..=SOLVES {
         space.copy(&zero, &mut x)?;
-        meet(space, comm)?;
         let max_iterations = if solve == 0 { WARM.min(iterations) } else { iterations };
         let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations };
-        let begin = Instant::now();
-        cg.solve(space, operator, None, &b, &mut x, &stop, &mut ())?;
-        space.wait()?;
-        let taken = largest(comm, begin.elapsed().as_secs_f64())?;
+        let taken = together(space, comm, || {
+            cg.solve(space, operator, None, &b, &mut x, &stop, &mut ()).map(|_| ())
+        })?;
         if solve > 0 {
             seconds.push(taken);
         }

@@ -6,8 +6,8 @@ use super::ground::{Ground, Own, Piece};
 use super::matrix::Case;
 use super::shared::{self, Mode, rows_of};
 use super::single::{MOST, TRIAL, products};
-use crate::samples::Samples;
-use krylith::comm::{Communicator, Team, largest};
+use crate::samples::{Samples, repeated, together};
+use krylith::comm::{Communicator, Team};
 use krylith::matrix::Csr;
 use krylith::operator::{LinearOperator, PointBlock, SharedRows};
 use krylith::space::Space;
@@ -173,14 +173,10 @@ fn timed<S: Space>(
     setup: f64,
     samples: usize,
 ) -> Result<Measured> {
-    let n = space.len();
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     space.write(&own.of(&case.x), &mut x)?;
     operator.apply(space, &x, &mut y)?;
-    let mut host = vec![f64::NAN; n];
-    space.read(&y, &mut host)?;
-    let check = case.check(own, &host);
-    drop(host);
+    let check = case.check(own, &crate::platform::read(space, &y)?);
     let mut take = |inner: usize| seconds_of(space, comm, operator, &x, &mut y, inner);
     // Waiting for a device takes as long as a short product, so that counts less in a longer sample.
     let inner = products(take(2)? / 3.0).min(MOST);
@@ -197,13 +193,8 @@ pub(super) fn seconds_of<S: Space>(
     y: &mut S::Vector,
     inner: usize,
 ) -> Result<f64> {
-    meet(space, comm)?;
-    let begin = Instant::now();
-    for _ in 0..inner {
-        operator.apply(space, x, y)?;
-    }
-    space.wait()?;
-    Ok(largest(comm, begin.elapsed().as_secs_f64())? / inner as f64)
+    let products = || (0..inner).try_for_each(|_| operator.apply(space, x, y));
+    Ok(together(space, comm, products)? / inner as f64)
 }
 
 /// Seconds of the longest of the ranks' kernels, of as many nonzeros each, with no exchange.
@@ -226,17 +217,14 @@ fn kernels<G: Ground>(ground: &G, case: &Case) -> Result<f64> {
         let (mut x, mut y) = (whole.vector()?, space.vector()?);
         whole.write(&case.x, &mut x)?;
         whole.wait()?;
-        let mut samples = Vec::new();
-        for _ in 0..8 {
+        let mut take = || {
             meet(&space, &*comm)?;
             let begin = Instant::now();
-            for _ in 0..4 {
-                operator.apply(&space, &x, &mut y)?;
-            }
+            (0..4).try_for_each(|_| operator.apply(&space, &x, &mut y))?;
             space.wait()?;
-            samples.push(begin.elapsed().as_secs_f64() / 4.0);
-        }
-        Ok(Samples(samples[3..].to_vec()).median())
+            Ok(begin.elapsed().as_secs_f64() / 4.0)
+        };
+        Ok(repeated(3, 5, &mut take)?.median())
     })?;
     Ok(all.into_iter().fold(0.0, f64::max))
 }

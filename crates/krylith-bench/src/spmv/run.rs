@@ -144,7 +144,7 @@ fn here(name: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Found
             on(&Threads { threads: plan.options.threads, ranks: plan.ranks }, name, plan, progress)
         }
         #[cfg(feature = "cuda")]
-        DeviceChoice::Cuda(gpus) => on(&crate::cuda::spmv::Gpus::open(gpus)?, name, plan, progress),
+        DeviceChoice::Cuda(gpus) => on(&crate::cuda::ground::Gpus::open(gpus)?, name, plan, progress),
         #[cfg(not(feature = "cuda"))]
         DeviceChoice::Cuda(_) => Err(crate::options::no_cuda()),
     }

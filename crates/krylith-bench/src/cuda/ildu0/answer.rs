@@ -5,7 +5,7 @@ use super::bicgstab::{BiCgStab, Modules};
 use super::factors::{Ilu, Solve};
 use super::kernels::{Arg, File, Kernel};
 use super::{CudaPlatform, Map, POLICIES, Policy, SubdomainSystem, policy_name, seconds};
-use crate::answer::{Answer, Take};
+use crate::answer::{Answer, Named, RTOL, Take};
 use crate::cuda::products::{HostBlocks, Layout, Matrix};
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Solver;
@@ -29,7 +29,6 @@ struct Inputs {
     modules: Rc<Modules>,
     invert: Kernel,
     multiply: Rc<Kernel>,
-    rtol: f64,
     most: usize,
 }
 
@@ -38,14 +37,13 @@ impl CudaPlatform {
     ///
     /// # Errors
     /// A matrix that the libraries cannot take: 2³¹ blocks or more, a row without a diagonal.
-    pub fn answers(
+    pub fn vendor_answers(
         &self,
         a: &Bsr,
         symmetric: bool,
         rhs: &[f64],
-        rtol: f64,
         most: usize,
-    ) -> Result<Vec<(String, Take<'static>)>> {
+    ) -> Result<Vec<Named<'static>>> {
         let v = &self.vendor;
         let (algorithm, layout) = {
             let matrix = Matrix::best(v, a)?;
@@ -60,7 +58,6 @@ impl CudaPlatform {
             modules: Rc::new(Modules::load(v, a.block())?),
             invert: jacobi.kernel("invert_diagonal", 0)?,
             multiply: Rc::new(jacobi.kernel("multiply", 0)?),
-            rtol,
             most,
             system: SubdomainSystem::whole(a)?,
         });
@@ -112,12 +109,12 @@ impl<'a> Parts<'a> {
         Ok(made)
     }
 
-    fn end(self, residuals: &[f64], rtol: f64, x: Vec<f64>, means: String) -> Answer {
+    fn end(self, residuals: &[f64], x: Vec<f64>, means: String) -> Answer {
         Answer {
             total: self.begin.elapsed().as_secs_f64(),
             parts: self.parts,
             iterations: residuals.len() - 1,
-            converged: residuals.last().is_some_and(|r| *r <= rtol),
+            converged: residuals.last().is_some_and(|r| *r <= RTOL),
             x,
             means,
             ..Answer::default()
@@ -181,7 +178,7 @@ impl Inputs {
             map(r, z.pointer())?;
             v.copy(z.pointer(), p.pointer(), n)?;
             let mut rho = v.dot(n, r, z.pointer())?;
-            while residuals.last().is_some_and(|r| *r > self.rtol) && residuals.len() <= self.most {
+            while residuals.last().is_some_and(|r| *r > RTOL) && residuals.len() <= self.most {
                 product.multiply(p.pointer(), 0.0, q.pointer())?;
                 let alpha = rho / v.dot(n, p.pointer(), q.pointer())?;
                 v.axpy(n, alpha, p.pointer(), solution.pointer())?;
@@ -195,7 +192,7 @@ impl Inputs {
             Ok(residuals)
         })?;
         parts.part("read back", || v.device.read(&solution, 0, &mut x))?;
-        Ok(parts.end(&residuals, self.rtol, x, means))
+        Ok(parts.end(&residuals, x, means))
     }
 
     /// ILU(0) of the whole matrix by the library, with its triangular solves in CG or BiCGSTAB.
@@ -235,9 +232,9 @@ impl Inputs {
         let mut method = parts.part("method", || {
             BiCgStab::around(v, product, &self.system, b, (String::new(), map), 0.0, &self.modules)
         })?;
-        let residuals = parts.part("solve", || method.solve(self.rtol, self.most))?;
+        let residuals = parts.part("solve", || method.solve(RTOL, self.most))?;
         parts.part("read back", || v.device.read(method.x(), 0, &mut x))?;
-        Ok(parts.end(&residuals, self.rtol, x, means))
+        Ok(parts.end(&residuals, x, means))
     }
 
     /// Room for x whose pages are there.

@@ -10,7 +10,6 @@ use super::ildu0::kernels::{Arg, File, Kernel};
 use super::ildu0::{POLICIES, Policy, policy_name, seconds};
 use super::products::{Blocks, Layout};
 use super::vendor::Vendor;
-use crate::ras::Ground;
 use crate::ras::cases::{Case, Kind, Way};
 use crate::ras::measure::{Effort, Row, Run};
 use crate::ras::plan::plan;
@@ -203,7 +202,7 @@ impl LinearOperator<Cuda> for Schwarz {
 }
 
 impl CudaPlatform {
-    fn schwarz(&self, case: &Case, effort: &Effort, rows: &mut [Row]) -> Result<()> {
+    fn schwarz_solves(&self, case: &Case, effort: &Effort, rows: &mut [Row]) -> Result<()> {
         let v = &self.vendor;
         let first = &case.steps[0].jacobian;
         let plan = plan(first, case.coordinates.as_deref(), case.setting.shape)?;
@@ -261,8 +260,8 @@ impl CudaPlatform {
     }
 }
 
-impl Ground for CudaPlatform {
-    fn vendor(&self, case: &Case, effort: &Effort) -> Result<Vec<Row>> {
+impl CudaPlatform {
+    pub fn schwarz_rows(&self, case: &Case, effort: &Effort) -> Vec<Row> {
         let way = Way {
             name: "PB-RAS, cuSPARSE".into(),
             kind: Kind::Vendor,
@@ -272,12 +271,12 @@ impl Ground for CudaPlatform {
         let steps = case.steps.len().min(effort.steps);
         let mut rows: Vec<Row> =
             case.steps[..steps].iter().map(|step| Row::new(&way, step.number, 1)).collect();
-        if let Err(e) = self.schwarz(case, effort, &mut rows) {
+        if let Err(e) = self.schwarz_solves(case, effort, &mut rows) {
             // What the vendor cannot do is a finding, and Krylith's rows stand without it.
             for row in rows.iter_mut().filter(|row| row.runs.is_empty()) {
                 row.failure = Some(format!("{}: {e}", way.name));
             }
         }
-        Ok(rows)
+        rows
     }
 }

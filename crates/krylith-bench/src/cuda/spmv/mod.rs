@@ -7,6 +7,7 @@ pub use published::compile as compile_products;
 
 use super::CudaPlatform;
 use super::csr::SpMv;
+use super::ground::Gpus;
 use super::ildu0::seconds;
 use super::kernels::Arg;
 use super::products::OnDevice;
@@ -15,7 +16,7 @@ use crate::platform::{Apply, OnSpace};
 use crate::spmv::{CUSPARSE, Case, Given, Ground, One, Own, Piece, VECTOR, rows_of};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use krylith::comm::Communicator;
-use krylith::device::cuda::{Buffer, Cuda, Device, Fabric, Transport, split_runs};
+use krylith::device::cuda::{Buffer, Cuda, Fabric, Transport, split_runs};
 use krylith::matrix::Bsr;
 use krylith::operator::{PointBlock, Terms};
 use krylith::{Error, Result, Store};
@@ -24,19 +25,6 @@ use published::{Adaptive, CsrVector, Merge, threads_a_row};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// GPUs of this host, one a rank.
-pub(crate) struct Gpus {
-    ordinals: Vec<usize>,
-    devices: Vec<Arc<Device>>,
-}
-
-impl Gpus {
-    pub fn open(gpus: &[usize]) -> Result<Self> {
-        let devices = gpus.iter().map(|&gpu| Device::open(gpu)).collect::<Result<_>>()?;
-        Ok(Self { ordinals: gpus.to_vec(), devices })
-    }
-}
 
 impl Ground for Gpus {
     type Space = Cuda;
