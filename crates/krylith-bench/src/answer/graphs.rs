@@ -1,8 +1,8 @@
 //! Systems on graphs that no grid describes, without coordinates and numbered at random: a tetrahedral mesh with holes, and a
 //! graph whose degrees follow a power law. Both depend on a seed alone, whatever the number of threads.
 
-use super::system::Raw;
 use crate::systems::{OFFSETS, Random};
+use krylith::matrix::Bsr;
 use krylith::{Error, Result};
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ fn shuffled(n: usize, seed: u64) -> Vec<u32> {
 /// Diffusion of `block` coupled components on the nodes of cubes cut into six tetrahedra each, a twentieth of the nodes left out
 /// and the others numbered at random. An edge of weight w couples its ends by −w (I + C) with small random C; the diagonal
 /// block holds the sum of its row's weights and a little more, so that the matrix is definite and not symmetric.
-pub(super) fn tetrahedra(nodes: [usize; 3], block: usize, seed: u64) -> Result<Raw> {
+pub(super) fn tetrahedra(nodes: [usize; 3], block: usize, seed: u64) -> Result<Bsr> {
     let [nx, ny, nz] = nodes;
     let all = nx * ny * nz;
     if all >= u32::MAX as usize {
@@ -104,12 +104,12 @@ pub(super) fn tetrahedra(nodes: [usize; 3], block: usize, seed: u64) -> Result<R
         }
         (lengths, col, values)
     };
-    Ok(join(block, kept.len(), &fill))
+    join(block, kept.len(), &fill)
 }
 
 /// The Laplacian of a graph, and a little more on its diagonal: symmetric and definite. Node i draws eight others, and
 /// low numbers more often: degrees follow a power law with exponent 2.5, the largest is near 8 n^(2/3). Numbered at random.
-pub(super) fn power_law(n: usize, seed: u64) -> Result<Raw> {
+pub(super) fn power_law(n: usize, seed: u64) -> Result<Bsr> {
     if n == 0 || n >= u32::MAX as usize {
         return Err(Error::invalid(format!("a graph of {n} nodes; columns are 32-bit")));
     }
@@ -162,14 +162,14 @@ pub(super) fn power_law(n: usize, seed: u64) -> Result<Raw> {
         }
         (lengths, col, values)
     };
-    Ok(join(1, n, &fill))
+    join(1, n, &fill)
 }
 
 /// Row lengths, columns and values of a run of rows.
 type Rows = (Vec<usize>, Vec<u32>, Vec<f64>);
 
 /// The rows that `fill` makes of each run, on all threads, one after the other.
-fn join(block: usize, n: usize, fill: &(dyn Fn(Range<usize>) -> Rows + Sync)) -> Raw {
+fn join(block: usize, n: usize, fill: &(dyn Fn(Range<usize>) -> Rows + Sync)) -> Result<Bsr> {
     let parts: Vec<Rows> = std::thread::scope(|scope| {
         let threads: Vec<_> = runs(n).into_iter().map(|run| scope.spawn(move || fill(run))).collect();
         threads.into_iter().map(|t| t.join().expect("rows of a graph")).collect()
@@ -187,7 +187,7 @@ fn join(block: usize, n: usize, fill: &(dyn Fn(Range<usize>) -> Rows + Sync)) ->
         col.extend(columns);
         values.extend(numbers);
     }
-    Raw { block, row_ptr, col, values }
+    Bsr::new(block, n, n, row_ptr, col, values)
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn tetrahedra_have_fifteen_blocks_a_row_and_holes() {
-        let a = tetrahedra([12, 11, 10], 4, 5).unwrap().matrix().unwrap();
+        let a = tetrahedra([12, 11, 10], 4, 5).unwrap();
         let n = a.block_rows();
         assert!((0.92..0.98).contains(&(n as f64 / 1320.0)), "{n}");
         let longest = (0..n).map(|i| a.row_ptr()[i + 1] - a.row_ptr()[i]).max();
@@ -214,13 +214,13 @@ mod tests {
 
     #[test]
     fn the_power_law_graph_has_hubs_and_is_symmetric() {
-        let a = power_law(5000, 3).unwrap().matrix().unwrap();
+        let a = power_law(5000, 3).unwrap();
         assert!(symmetric(&a));
         let mut lengths: Vec<usize> = a.row_ptr().windows(2).map(|w| w[1] - w[0]).collect();
         lengths.sort_unstable();
         let (median, largest) = (lengths[2500], lengths[4999]);
         assert!((10..20).contains(&median) && largest > 1000, "{median} {largest}");
-        let again = power_law(5000, 3).unwrap().matrix().unwrap();
+        let again = power_law(5000, 3).unwrap();
         assert_eq!((a.col(), a.values()), (again.col(), again.values()));
     }
 }

@@ -125,7 +125,7 @@ fn one<P: Platform>(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Found> {
     let a = system.assembled()?;
-    let (block_rows, order) = system.arrays.shape();
+    let (block_rows, order) = system.shape();
     let rhs = &vec![1.0; block_rows * order][..];
     let symmetric = system::symmetric(&a);
     let asked = |count| -> Result<Options> {
@@ -139,7 +139,7 @@ fn one<P: Platform>(
         spec: system.spec.clone(),
         rows: rhs.len(),
         order,
-        stored: system.arrays.stored(),
+        stored: system.stored(),
         symmetric,
         made: system.made,
         from_file: system.from_file,

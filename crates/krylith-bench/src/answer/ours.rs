@@ -1,10 +1,11 @@
 //! Krylith's way to an answer, from arrays to x, by part.
 
-use super::system::{Arrays, Raw, System};
-use krylith::matrix::{Bsr, KroneckerSum};
+use super::system::System;
+use krylith::matrix::Bsr;
 use krylith::precond::PrecondInfo;
 use krylith::solver::SetupPart;
 use krylith::{Options, Outcome, Problem, Result, Solver};
+use krylith_problems::SystemKind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,12 +35,6 @@ impl Answer {
     }
 }
 
-/// The matrices of a system, and which terms they are.
-enum Made {
-    Matrix(Bsr),
-    Kronecker(KroneckerSum),
-}
-
 /// Columns of the table, and the parts of a set-up that each has.
 const COLUMNS: [(&str, &[SetupPart]); 8] = [
     ("device", &[SetupPart::Device]),
@@ -54,16 +49,16 @@ const COLUMNS: [(&str, &[SetupPart]); 8] = [
 
 /// From host arrays, which are copied before the clock runs.
 pub(crate) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Result<Answer> {
-    let arrays = system.arrays.clone();
+    let copied = |a: &Bsr| Some((a.row_ptr().to_vec(), a.col().to_vec(), a.values().to_vec()));
+    let mut arrays: Vec<_> = system.matrices().into_iter().map(copied).collect();
     let mut x = touched(rhs.len());
     let begin = Instant::now();
-    let made = match arrays {
-        Arrays::Matrix(raw) => Made::Matrix(raw.matrix()?),
-        Arrays::Kronecker(a, b, tau, terms) => {
-            let [m, l] = *terms;
-            Made::Kronecker(KroneckerSum::new(a, b, tau, m.matrix()?, l.matrix()?)?)
-        }
-    };
+    let made = system.with(|t| {
+        let (b, (row_ptr, col, values)) =
+            (system.matrices()[t].block(), arrays[t].take().unwrap_or_default());
+        let n = row_ptr.len() - 1;
+        Bsr::new(b, n, n, row_ptr, col, values)
+    })?;
     let mut answer = solve(system, &made, options, begin, |solver| {
         solver.solve(rhs, &mut x)?;
         Ok(())
@@ -82,32 +77,20 @@ pub(crate) fn from_device(
 ) -> Result<Answer> {
     use krylith::device::cuda::Buffer;
     type Held = (Buffer<i64>, Buffer<u32>, Buffer<f64>);
-    let put = |raw: &Raw| -> Result<Held> {
-        let row_ptr: Vec<i64> = raw.row_ptr.iter().map(|&p| p as i64).collect();
+    let put = |a: &Bsr| -> Result<Held> {
+        let row_ptr: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();
         let row_ptr = device.upload(&row_ptr, "row pointers")?;
-        Ok((row_ptr, device.upload(&raw.col, "columns")?, device.upload(&raw.values, "values")?))
-    };
-    let take = |raw: &Raw, held: &Held| -> Result<Bsr> {
-        let n = raw.block_rows();
-        Bsr::from_arrays(raw.block, n, n, &held.0, &held.1, &held.2)
+        Ok((row_ptr, device.upload(a.col(), "columns")?, device.upload(a.values(), "values")?))
     };
     let (b, mut x) = (device.upload(rhs, "b")?, device.zeros::<f64>(rhs.len(), "x")?);
-    let held: Vec<Held> = match &system.arrays {
-        Arrays::Matrix(raw) => vec![put(raw)?],
-        Arrays::Kronecker(_, _, _, terms) => terms.iter().map(put).collect::<Result<_>>()?,
-    };
+    let matrices = system.matrices();
+    let held = matrices.iter().map(|a| put(a)).collect::<Result<Vec<Held>>>()?;
     device.wait()?;
     let begin = Instant::now();
-    let made = match &system.arrays {
-        Arrays::Matrix(raw) => Made::Matrix(take(raw, &held[0])?),
-        Arrays::Kronecker(a, b, tau, terms) => Made::Kronecker(KroneckerSum::new(
-            a.clone(),
-            b.clone(),
-            *tau,
-            take(&terms[0], &held[0])?,
-            take(&terms[1], &held[1])?,
-        )?),
-    };
+    let made = system.with(|t| {
+        let (n, (row_ptr, col, values)) = (matrices[t].block_rows(), &held[t]);
+        Bsr::from_arrays(matrices[t].block(), n, n, row_ptr, col, values)
+    })?;
     let mut answer = solve(system, &made, options, begin, |solver| {
         solver.solve(&b, &mut x)?;
         Ok(())
@@ -119,15 +102,16 @@ pub(crate) fn from_device(
 
 fn solve<'a>(
     system: &'a System,
-    made: &'a Made,
+    made: &'a SystemKind,
     options: &Options,
     begin: Instant,
     run: impl FnOnce(&mut Solver<'a>) -> Result<()>,
 ) -> Result<Answer> {
     let check = begin.elapsed().as_secs_f64();
     let problem = match made {
-        Made::Matrix(a) => Problem::bsr(a)?,
-        Made::Kronecker(k) => Problem::kronecker(k)?,
+        SystemKind::Csr(a) => Problem::csr(a)?,
+        SystemKind::Bsr(a) => Problem::bsr(a)?,
+        SystemKind::Kronecker(k) => Problem::kronecker(k)?,
     };
     let problem = system.describe(problem)?;
     let mut solver = Solver::new(problem, options)?;

@@ -4,71 +4,17 @@ use super::graphs;
 use crate::systems::over_rows;
 use krylith::io::parts::suited_block;
 use krylith::io::{Matrix, read_matrix};
-use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use krylith::matrix::{Bsr, KroneckerSum};
 use krylith::{Error, Problem, Result};
 use krylith_problems::{Generated, SystemKind, hard};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The arrays of a point-block matrix as an application has them.
-#[derive(Clone)]
-pub(crate) struct Raw {
-    pub block: usize,
-    pub row_ptr: Vec<usize>,
-    pub col: Vec<u32>,
-    pub values: Vec<f64>,
-}
-
-impl Raw {
-    fn of(a: &Bsr) -> Self {
-        Self {
-            block: a.block(),
-            row_ptr: a.row_ptr().to_vec(),
-            col: a.col().to_vec(),
-            values: a.values().to_vec(),
-        }
-    }
-
-    pub fn block_rows(&self) -> usize {
-        self.row_ptr.len() - 1
-    }
-
-    /// The matrix, checked.
-    pub fn matrix(self) -> Result<Bsr> {
-        let n = self.block_rows();
-        Bsr::new(self.block, n, n, self.row_ptr, self.col, self.values)
-    }
-}
-
-#[derive(Clone)]
-pub(crate) enum Arrays {
-    Matrix(Raw),
-    /// A⊗M + τB⊗L: A, B, τ, M, L.
-    Kronecker(Dense, Dense, f64, Box<[Raw; 2]>),
-}
-
-impl Arrays {
-    /// Block rows, and unknowns of one.
-    pub fn shape(&self) -> (usize, usize) {
-        match self {
-            Arrays::Matrix(a) => (a.block_rows(), a.block),
-            Arrays::Kronecker(a, _, _, terms) => (terms[0].block_rows(), terms[0].block * a.rows()),
-        }
-    }
-
-    /// Numbers that are stored.
-    pub fn stored(&self) -> usize {
-        match self {
-            Arrays::Matrix(a) => a.values.len(),
-            Arrays::Kronecker(_, _, _, terms) => terms.iter().map(|a| a.values.len()).sum(),
-        }
-    }
-}
-
 pub(crate) struct System {
     pub name: String,
     pub spec: String,
-    pub arrays: Arrays,
+    /// A point-block matrix, or a Kronecker sum.
+    pub matrix: SystemKind,
     pub coordinates: Option<Vec<[f64; 3]>>,
     pub grid: Option<[usize; 3]>,
     /// Seconds of generating, or of reading the file.
@@ -77,37 +23,59 @@ pub(crate) struct System {
 }
 
 impl System {
-    fn generated(name: &str, made: Generated, seconds: f64) -> Self {
-        let arrays = match made.system {
-            SystemKind::Csr(a) => {
-                let (row_ptr, col, values) = (a.row_ptr().to_vec(), a.col().to_vec(), a.values().to_vec());
-                Arrays::Matrix(Raw { block: 1, row_ptr, col, values })
-            }
-            SystemKind::Bsr(a) => Arrays::Matrix(Raw::of(&a)),
-            SystemKind::Kronecker(k) => {
-                let terms = Box::new([Raw::of(&k.m), Raw::of(&k.l)]);
-                Arrays::Kronecker(k.a, k.b, k.tau, terms)
-            }
+    fn generated(name: &str, made: Generated, seconds: f64) -> Result<Self> {
+        let matrix = match made.system {
+            SystemKind::Csr(a) => SystemKind::Bsr(Bsr::from_csr(&a, 1)?),
+            other => other,
         };
         let Generated { coordinates, grid, spec, .. } = made;
-        Self { name: name.into(), spec, arrays, coordinates, grid, made: seconds, from_file: false }
+        Ok(Self { name: name.into(), spec, matrix, coordinates, grid, made: seconds, from_file: false })
     }
 
-    fn graph(name: &str, spec: String, arrays: Raw, made: f64) -> Self {
-        let arrays = Arrays::Matrix(arrays);
-        Self { name: name.into(), spec, arrays, coordinates: None, grid: None, made, from_file: false }
-    }
-
-    /// Rows of a matrix that the caller has made.
+    /// A matrix that the caller has made.
     pub(crate) fn of(
         name: &str,
         spec: String,
-        a: &Bsr,
+        a: Bsr,
         coordinates: Option<Vec<[f64; 3]>>,
         made: f64,
     ) -> Self {
-        let arrays = Arrays::Matrix(Raw::of(a));
-        Self { name: name.into(), spec, arrays, coordinates, grid: None, made, from_file: false }
+        let matrix = SystemKind::Bsr(a);
+        Self { name: name.into(), spec, matrix, coordinates, grid: None, made, from_file: false }
+    }
+
+    /// The matrix, or M and L.
+    pub fn matrices(&self) -> Vec<&Bsr> {
+        match &self.matrix {
+            SystemKind::Bsr(a) => vec![a],
+            SystemKind::Kronecker(k) => vec![&k.m, &k.l],
+            SystemKind::Csr(_) => Vec::new(),
+        }
+    }
+
+    /// The same with other matrices in their places.
+    pub fn with(&self, mut matrix: impl FnMut(usize) -> Result<Bsr>) -> Result<SystemKind> {
+        Ok(match &self.matrix {
+            SystemKind::Kronecker(k) => SystemKind::Kronecker(KroneckerSum::new(
+                k.a.clone(),
+                k.b.clone(),
+                k.tau,
+                matrix(0)?,
+                matrix(1)?,
+            )?),
+            _ => SystemKind::Bsr(matrix(0)?),
+        })
+    }
+
+    /// Block rows, and unknowns of one.
+    pub fn shape(&self) -> (usize, usize) {
+        let order = self.matrix.block() * self.matrix.stages();
+        (self.matrix.rows() / order, order)
+    }
+
+    /// Numbers that are stored.
+    pub fn stored(&self) -> usize {
+        self.matrices().iter().map(|a| a.values().len()).sum()
     }
 
     /// The problem with where its nodes lie.
@@ -123,12 +91,10 @@ impl System {
 
     /// The system as one point-block matrix, which is what libraries take.
     pub fn assembled(&self) -> Result<Bsr> {
-        match self.arrays.clone() {
-            Arrays::Matrix(raw) => raw.matrix(),
-            Arrays::Kronecker(a, b, tau, terms) => {
-                let [m, l] = *terms;
-                Ok(KroneckerSum::new(a, b, tau, m.matrix()?, l.matrix()?)?.assemble())
-            }
+        match &self.matrix {
+            SystemKind::Bsr(a) => Ok(a.clone()),
+            SystemKind::Kronecker(k) => Ok(k.assemble()),
+            SystemKind::Csr(a) => Bsr::from_csr(a, 1),
         }
     }
 }
@@ -213,7 +179,7 @@ pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<O
     let begin = Instant::now();
     let generate = |name: &str, spec: &str| {
         let made = krylith_problems::generate(spec)?;
-        Ok(Some(System::generated(name, made, begin.elapsed().as_secs_f64())))
+        System::generated(name, made, begin.elapsed().as_secs_f64()).map(Some)
     };
     match wanted {
         Wanted::Spec(spec) => generate(spec, spec),
@@ -222,7 +188,7 @@ pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<O
             let lost = || Error::invalid(format!("{name}: no hard matrix has this name"));
             let (name, a) = hard::matrices().find(|(other, _)| other == name).ok_or_else(lost)?;
             let (a, made) = (Bsr::from_csr(&a, suited_block(&a).block)?, begin.elapsed().as_secs_f64());
-            Ok(Some(System::of(name, format!("hard matrix {name}"), &a, None, made)))
+            Ok(Some(System::of(name, format!("hard matrix {name}"), a, None, made)))
         }
         Wanted::Named(at) => {
             let (name, named) = NAMED[*at];
@@ -235,16 +201,16 @@ pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<O
                 }
                 Named::Tetrahedra(size, block) => {
                     let size = crate::systems::scaled(size, scale);
-                    let raw = graphs::tetrahedra(size, block, 1)?;
-                    let (n, seconds) = (raw.block_rows(), begin.elapsed().as_secs_f64());
+                    let a = graphs::tetrahedra(size, block, 1)?;
+                    let (n, seconds) = (a.block_rows(), begin.elapsed().as_secs_f64());
                     let spec = format!("{n} nodes of tetrahedra, numbered at random, blocks of {block}");
-                    Ok(Some(System::graph(name, spec, raw, seconds)))
+                    Ok(Some(System::of(name, spec, a, None, seconds)))
                 }
                 Named::PowerLaw(n) => {
                     let n = ((n as f64 * scale) as usize).max(64);
-                    let raw = graphs::power_law(n, 1)?;
+                    let a = graphs::power_law(n, 1)?;
                     let spec = format!("graph of {n} nodes, degrees by a power law");
-                    Ok(Some(System::graph(name, spec, raw, begin.elapsed().as_secs_f64())))
+                    Ok(Some(System::of(name, spec, a, None, begin.elapsed().as_secs_f64())))
                 }
             }
         }
@@ -267,9 +233,8 @@ fn file(path: &Path, begin: Instant) -> Result<Option<System>> {
         Matrix::Bsr(a) => a,
         Matrix::Dia(_) => return Ok(None),
     };
-    let (arrays, made) = (Arrays::Matrix(Raw::of(&a)), begin.elapsed().as_secs_f64());
-    let spec = path.display().to_string();
-    Ok(Some(System { name, spec, arrays, coordinates: None, grid: None, made, from_file: true }))
+    let (spec, made) = (path.display().to_string(), begin.elapsed().as_secs_f64());
+    Ok(Some(System { from_file: true, ..System::of(&name, spec, a, None, made) }))
 }
 
 /// A = Aᵀ, but for rounding: every block against the one that faces it.
@@ -300,7 +265,7 @@ mod tests {
     fn every_name_makes_a_system_and_a_kronecker_sum_is_assembled_for_libraries() {
         for (at, (name, _)) in NAMED.iter().enumerate() {
             let system = make(&Wanted::Named(at), 1e-4, None).unwrap().unwrap();
-            let (a, (n, order)) = (system.assembled().unwrap(), system.arrays.shape());
+            let (a, (n, order)) = (system.assembled().unwrap(), system.shape());
             assert_eq!((system.name.as_str(), a.block_rows() * a.block()), (*name, n * order));
             let expected =
                 matches!(*name, "laplace128" | "laplace256" | "spe10" | "laplace64b4" | "powerlaw");
@@ -319,7 +284,7 @@ mod tests {
         let all = wanted(&words).unwrap();
         assert_eq!(all.len(), 4);
         let made: Vec<_> = all[1..].iter().map(|w| make(w, 1.0, None).unwrap()).collect();
-        let shapes: Vec<_> = made.iter().map(|m| m.as_ref().map(|m| m.arrays.shape())).collect();
+        let shapes: Vec<_> = made.iter().map(|m| m.as_ref().map(|m| m.shape())).collect();
         assert_eq!(shapes, [Some((64, 2)), Some((2, 1)), None]);
         let error = wanted(&["nothing".into()]).unwrap_err().to_string();
         assert!(error.contains("laplace128, laplace256") && error.contains("nothing"), "{error}");

@@ -71,14 +71,14 @@ pub(super) fn one<P: Platform>(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Found> {
     let a = system.assembled()?;
-    let (block_rows, order) = system.arrays.shape();
+    let (block_rows, order) = system.shape();
     let rhs = &vec![1.0; block_rows * order][..];
     let mut found = Found {
         name: system.name.clone(),
         spec: system.spec.clone(),
         unknowns: rhs.len(),
         order,
-        stored: system.arrays.stored(),
+        stored: system.stored(),
         symmetric: system::symmetric(&a),
         side: 0,
         rows: Vec::new(),

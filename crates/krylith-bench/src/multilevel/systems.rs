@@ -120,7 +120,7 @@ fn elasticity(side: usize) -> Result<System> {
     let coordinates = problem.coordinates().map(<[_]>::to_vec);
     let a = Bsr::new(b, n, n, row_ptr, col, values)?;
     let spec = format!("{}, first Newton step", problem.spec());
-    Ok(System::of("elasticity", spec, &a, coordinates, begin.elapsed().as_secs_f64()))
+    Ok(System::of("elasticity", spec, a, coordinates, begin.elapsed().as_secs_f64()))
 }
 
 /// Systems of the figures on one core.
@@ -181,7 +181,7 @@ mod tests {
         let [(_, weak), (_, strong)] = scaled_sizes(2, 1.0);
         assert_eq!((weak, strong), ([252, 252, 504], [256; 3]));
         for name in ONE_CORE {
-            assert!(one_core(name, 1e-4, None).unwrap().unwrap().arrays.shape().0 > 0, "{name}");
+            assert!(one_core(name, 1e-4, None).unwrap().unwrap().shape().0 > 0, "{name}");
         }
     }
 }

@@ -37,9 +37,7 @@ pub(super) fn make(found: &[Found], plan: &Plan) -> Report {
         tables.push(conjugate(&timed));
     }
     let (facts, notes) = facts(found, plan);
-    for (title, svg) in figures::all(&timed) {
-        pages.picture(title, |_| svg);
-    }
+    figures::all(&timed, &mut pages);
     let automatic = |f: &&Found| {
         let (pick, seconds, missed) = auto(f)?;
         Some(json!({ "matrix": f.name, "pick": pick, "seconds": seconds, "longer_than_the_best": missed }))
@@ -194,16 +192,28 @@ fn ratios(title: String, before: Lines<Found>, found: &[&Found], columns: &[(Str
 }
 
 fn several(found: &[&Found], title: &str, base: fn(&Found) -> f64) -> Table {
-    let ranks = found.iter().map(|f| f.ranks).max().unwrap_or(0);
+    let before = rows_of("", found.iter().copied()).column("matrix", |f| f.name.clone());
+    ratios(format!("{} devices: speed-up {title}", ranks(found)), before, found, &speedups(found, base))
+}
+
+/// A number for each matrix under a name.
+pub(super) type Columns = Vec<(String, Vec<f64>)>;
+
+/// Every way on several devices, and the pick among them.
+pub(super) fn speedups(found: &[&Found], base: fn(&Found) -> f64) -> Columns {
     let column = |way: String| {
         let speeds = found.iter().map(|f| base(f) / seconds(&f.multi, &way)).collect();
         (way, speeds)
     };
-    let mut columns: Vec<(String, Vec<f64>)> = names(found, |f| &f.multi).into_iter().map(column).collect();
+    let mut columns: Columns = names(found, |f| &f.multi).into_iter().map(column).collect();
     let picked = |f: &&Found| base(f) / auto(f).map_or(f64::NAN, |a| a.1);
     columns.push(("auto".into(), found.iter().map(picked).collect()));
-    let before = rows_of("", found.iter().copied()).column("matrix", |f| f.name.clone());
-    ratios(format!("{ranks} devices: speed-up {title}"), before, found, &columns)
+    columns
+}
+
+/// Devices of the parts on several.
+fn ranks(found: &[&Found]) -> usize {
+    found.iter().map(|f| f.ranks).max().unwrap_or(0)
 }
 
 /// Median seconds of a way, whatever its parameters.
@@ -220,7 +230,7 @@ fn paper(found: &[&Found]) -> Table {
         line.extend(means.iter().map(|m| number(*m, 2)));
         out.rows.push(line);
     }
-    let ranks = found.iter().map(|f| f.ranks).max().unwrap_or(0);
+    let ranks = ranks(found);
     type Base = (&'static str, fn(&Found) -> f64);
     let bases: [Base; 2] = [("our product on one", Found::ours), ("CSR-vector on one", |f| f.single(VECTOR))];
     for (name, base) in bases {
@@ -387,22 +397,23 @@ fn plub(f: &Found, redundant: bool) -> f64 {
     ours / best.min(ours) - 1.0
 }
 
-fn conjugate(found: &[&Found]) -> Table {
-    let ranks = found.iter().map(|f| f.ranks).max().unwrap_or(0);
-    let iterations = found.first().map_or(0, |f| f.iterations);
-    let one = |f: &Found| seconds(&f.cg, cg::ONE);
+/// CG on several devices over CG on one.
+pub(super) fn conjugate_speedups(found: &[&Found]) -> Columns {
     let column = |way: String| {
-        let speeds = found.iter().map(|f| one(f) / seconds(&f.cg, &way)).collect();
+        let speeds = found.iter().map(|f| seconds(&f.cg, cg::ONE) / seconds(&f.cg, &way)).collect();
         (way, speeds)
     };
-    let ways = names(found, |f| &f.cg).into_iter().filter(|n| n != cg::ONE);
-    let columns: Vec<(String, Vec<f64>)> = ways.map(column).collect();
+    names(found, |f| &f.cg).into_iter().filter(|n| n != cg::ONE).map(column).collect()
+}
+
+fn conjugate(found: &[&Found]) -> Table {
+    let (ranks, iterations) = (ranks(found), found.first().map_or(0, |f| f.iterations));
     let title =
         format!("{iterations} iterations of CG on {ranks} devices: speed-up over one (Figs. 15 to 17)");
     let before = rows_of("", found.iter().copied())
         .column("matrix", |f| f.name.clone())
-        .column("one device, ms", |f| number(1e3 * one(f), 1));
-    ratios(title, before, found, &columns)
+        .column("one device, ms", |f| number(1e3 * seconds(&f.cg, cg::ONE), 1));
+    ratios(title, before, found, &conjugate_speedups(found))
 }
 
 /// Ways on several devices whose figures are drawn.
