@@ -1,23 +1,45 @@
 //! Time of an iteration of any method with most preconditioners, from what each rank computes and sends.
 //!
-//! * Products and exchanges are those of [`Machine::predict`]: BiCGSTAB has two of each in an iteration, and two preconditioners.
+//! * Products and exchanges are those of [`Machine::predict`]: BiCGSTAB has two of each in an iteration, and two preconditioners. GMRES applies
+//!   the preconditioner once more at the end of a cycle, FGMRES does not.
 //! * A preconditioner takes its bytes over the read bandwidth, and a launch for each of its kernels. Incomplete factors have levels that wait for
 //!   each other besides, which bytes do not tell: their time is the least that it can be.
-//! * Passes over vectors take the bytes of the method's own ledger ([`MethodSpec::iteration_bytes`]) and a launch each; GMRES's are measured.
+//! * Passes over vectors take the bytes of the method's own ledger ([`MethodSpec::iteration_bytes`]), and a launch for each pass and each small step
+//!   on scalars between them. Those of GMRES with delayed Gram–Schmidt are measured.
 //! * Sums of several GPUs take an all-reduce each; a batch of iterations ends with a meeting of the hosts.
+//!
+//! Left out: sums that a product makes in its own pass, and matrices that a GPU stores by diagonals, both of which move less; what a batch
+//! launches for a restart that does not come; storage in f32 but for GMRES's basis.
 
 use super::multilevel::{self, Hierarchy};
 use super::predict::{Load, Shape};
-use super::{Machine, cycle_bytes, orthogonalization_bytes};
-use krylith::method::{CgForm, MethodSpec, Reductions};
+use super::{Machine, cycle_bytes};
+use krylith::method::{CgForm, GmresOptions, MethodSpec, Orthogonalization, Reductions};
 use krylith::operator::Terms;
-use krylith::precond::PrecondSpec;
+use krylith::precond::{PrecondSpec, TileFactor};
 use krylith::{Error, Result};
 
-/// Iterations of a method that does not restart, after which the host looks.
+/// Iterations of a method without a cycle of its own, after which the host looks.
 const BATCH: f64 = 8.0;
 
 /// What an application of a preconditioner moves.
+///
+/// # Examples
+/// ```
+/// use krylith::operator::Terms;
+/// use krylith_model::{Applied, Load, Machine, Shape};
+/// # let krylith_problems::SystemKind::Csr(a) = krylith_problems::generate("laplace:12x12x12")?.system else { panic!() };
+/// let terms = Terms::csr(&a)?;
+/// let jacobi = Applied::of(&"jacobi".parse()?, &terms, 1)?;
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let load = Load { rows: 1e7, blocks: 7e7, ..Load::default() };
+/// let t = machine.iteration(&[load], &Shape::of(&terms, true), true, &"cg".parse()?, &jacobi, 1)?;
+/// assert_eq!(t.preconditioner, 24.0 * 1e7 / machine.read + machine.launch); // x, y and the inverse of the diagonal
+/// // Levels of incomplete factors wait for each other, which bytes do not tell.
+/// assert!(jacobi.is_exact() && !Applied::of(&"ildu".parse()?, &terms, 1)?.is_exact());
+/// assert!(Applied::of(&"lu".parse()?, &terms, 1).is_err()); // applied on the host
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applied {
     /// Bytes of a block row, vectors included.
@@ -26,6 +48,10 @@ pub struct Applied {
     block: f64,
     /// Its kernels.
     launches: f64,
+    /// Exchanges of its own products.
+    exchanges: f64,
+    /// It makes the sums of `textbook` CG in its own pass.
+    sums: bool,
     /// Nothing is left out but what hides behind bytes.
     exact: bool,
     /// Coarse levels, on one GPU.
@@ -49,21 +75,33 @@ impl Applied {
             row,
             block,
             launches,
+            exchanges: 0.0,
+            sums: false,
             exact,
             levels: None,
         };
         Ok(match precond {
             PrecondSpec::None => moves(0.0, 0.0, 0.0, true),
-            PrecondSpec::Jacobi { .. } => moves(8.0 * order * order + vectors, 0.0, 1.0, true),
-            // Four numbers a row of IC(0) on seven points, read forwards and backwards.
-            PrecondSpec::BlockJacobi(_) => moves(8.0 * 4.0 + vectors, 0.0, 1.0, true),
+            // Blocks of all stages, and of the components that are asked for.
+            PrecondSpec::Jacobi { block } => {
+                let numbers = order * s * block.map_or(b, |size| size as f64);
+                moves(8.0 * numbers + vectors, 0.0, 1.0, true)
+            }
+            // A row of seven points: IC(0) reads one half for both sweeps.
+            PrecondSpec::BlockJacobi(tiles) => {
+                let numbers = if tiles.factor == Some(TileFactor::Ilu0) { 7.0 } else { 4.0 };
+                Self { sums: true, ..moves(8.0 * numbers + vectors, 0.0, 1.0, true) }
+            }
             PrecondSpec::Ildu(ildu) => {
                 moves(vectors, (1.0 + ildu.fill as f64) * patterns * kept(order), 1.0, false)
             }
-            // Each stage its factors, and the product that couples it with those before.
+            // Each stage its factors; y = 0, and before each stage but the first a product with one of the terms and what it leaves over.
             PrecondSpec::Stage(ildu) => {
                 let factors = (1.0 + ildu.fill as f64) * patterns * s * kept(b);
-                moves(2.0 * vectors, factors + 8.0 * b * b / count, 2.0 * s, false)
+                let (products, clear) = (s - 1.0, if s > 1.0 { 1.0 } else { 0.0 });
+                let row = vectors + clear * 8.0 * order + products * (40.0 * order + 4.0);
+                let block = factors + products * (8.0 * b * b + 4.0) / count;
+                Self { exchanges: products, ..moves(row, block, s + clear + 2.0 * products, false) }
             }
             PrecondSpec::Amg(_) => {
                 let options = multilevel::options(precond, order as usize, terms.rows())?;
@@ -98,6 +136,24 @@ impl Applied {
 }
 
 /// Seconds of an iteration.
+///
+/// # Examples
+/// ```
+/// use krylith::{operator::Terms, precond::PrecondSpec};
+/// use krylith_model::{Applied, Load, Machine, Shape};
+/// # let krylith_problems::SystemKind::Csr(a) = krylith_problems::generate("laplace:12x12x12")?.system else { panic!() };
+/// let terms = Terms::csr(&a)?;
+/// let none = Applied::of(&PrecondSpec::None, &terms, 1)?;
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let load = Load { rows: 1e6, blocks: 7e6, boundary: 2e4, near: 2e4, far: 0.0 };
+/// let of = |method: &str| machine.iteration(&[load; 4], &Shape::of(&terms, true), true, &method.parse()?, &none, 1);
+/// let (cg, pipelined, bicgstab) = (of("cg")?, of("cg:form=pipelined")?, of("bicgstab")?);
+/// assert_eq!(bicgstab.product, 2.0 * cg.product);
+/// assert!(pipelined.sums < cg.sums && pipelined.vectors > cg.vectors); // one sum for two, and more recurrences
+/// let parts = cg.product + cg.exchange + cg.preconditioner + cg.vectors + cg.sums;
+/// assert_eq!(cg.all(), parts);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Iteration {
     /// Products.
@@ -106,34 +162,53 @@ pub struct Iteration {
     pub exchange: f64,
     /// Applications of the preconditioner.
     pub preconditioner: f64,
-    /// Passes over vectors, of GMRES the orthogonalisation and the end of a cycle.
+    /// Passes over vectors and the steps between them; of GMRES the orthogonalisation and the end of a cycle.
     pub vectors: f64,
     /// Sums over several GPUs.
     pub sums: f64,
 }
 
 impl Iteration {
-    /// All of it.
+    /// Seconds of all of it.
     pub fn all(&self) -> f64 {
         self.product + self.exchange + self.preconditioner + self.vectors + self.sums
     }
 }
 
-/// Products and preconditioners of an iteration, passes over vectors beside them, and sums.
-fn ledger(method: &MethodSpec) -> [f64; 3] {
+/// Products and preconditioners of an iteration; kernels beside them, which are passes over vectors and small steps; and sums.
+fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
+    let one_if = |yes: bool| if yes { 1.0 } else { 0.0 };
     match method {
-        MethodSpec::Gmres(_) => [1.0, 2.0, 1.0],
-        MethodSpec::Bicgstab(b) if b.reductions == Reductions::Merged => [2.0, 4.0, 2.0],
-        MethodSpec::Bicgstab(_) => [2.0, 5.0, 3.0],
-        MethodSpec::Cg(cg) if matches!(cg.form, CgForm::OneReduction | CgForm::Pipelined) => [1.0, 2.0, 1.0],
-        MethodSpec::Cg(_) => [1.0, 3.0, 2.0],
-        // Two reductions in s products.
-        MethodSpec::Cbcg(cbcg) => [1.0, 2.0, 2.0 / cbcg.steps as f64],
+        // The mean of a cycle. Twice, or column by column: projections and updates, then a norm, a copy, the step and the new column.
+        MethodSpec::Gmres(gmres) => {
+            let m = gmres.restart as f64;
+            match gmres.orthogonalization {
+                Orthogonalization::Lowsync => [1.0, 2.0, 1.0],
+                Orthogonalization::Cgs2 => [1.0, 8.0, 3.0],
+                Orthogonalization::Mgs => [1.0, m + 5.0, 0.5 * (m + 3.0)],
+            }
+        }
+        MethodSpec::Bicgstab(b) if b.reductions == Reductions::Merged => [2.0, 4.0 + 2.0, 2.0],
+        MethodSpec::Bicgstab(_) => [2.0, 5.0 + 3.0, 3.0],
+        MethodSpec::Cg(cg) => match cg.form {
+            CgForm::OneReduction => [1.0, 2.0 + 2.0, 1.0],
+            CgForm::Pipelined => [1.0, 1.0 + 2.0, 1.0],
+            // Where z is r, (r, z) is summed in the pass that updates r.
+            CgForm::Textbook | CgForm::Flexible | CgForm::Unchecked => {
+                [1.0, 3.0 + one_if(preconditioned) + 2.0, 2.0]
+            }
+        },
+        // Two sums, three passes over blocks of vectors and four steps in s products; z₀ is r where there is a preconditioner.
+        MethodSpec::Cbcg(cbcg) => {
+            let s = cbcg.steps as f64;
+            [1.0, 2.0 + (7.0 - one_if(preconditioned)) / s, 2.0 / s]
+        }
     }
 }
 
 impl Machine {
-    /// Time of an iteration on as many GPUs as there are loads, spread evenly over hosts.
+    /// Time of an iteration on as many GPUs as there are loads, spread evenly over hosts. `dense` takes the kernel of dense blocks; `shape` is to be of
+    /// the same, and `applied` of the same system.
     ///
     /// # Errors
     /// A machine file that says nothing of these kernels, of several GPUs or of several hosts; coarse levels of several GPUs.
@@ -152,27 +227,41 @@ impl Machine {
         }
         let m = method.restart().unwrap_or(1);
         let bare = self.predict(loads, shape, dense, m, hosts)?;
-        let [products, passes, sums] = ledger(method);
         let slowest = loads.iter().map(|load| applied.seconds(self, load)).fold(0.0, f64::max);
+        let preconditioned = slowest > 0.0;
+        let [products, kernels, sums] = ledger(method, preconditioned);
         let (all_reduce, meeting) = self.sums(gpus, hosts)?;
         let unknowns = loads.iter().map(|l| l.rows).fold(0.0, f64::max) * shape.node() / 8.0;
-        let (vectors, sums) = match method.restart() {
-            // As measured, the end of a cycle included.
-            Some(m) => {
-                let kernels = self.kernels.orthogonalization.at(orthogonalization_bytes(unknowns, m));
-                let end = cycle_bytes(unknowns, m) / self.read + bare.product + bare.communication;
-                (kernels + end / m as f64, all_reduce + (all_reduce + meeting) / m as f64)
+        let mut applications = products;
+        let (vectors, sums) = match method {
+            MethodSpec::Gmres(GmresOptions { orthogonalization, flexible, .. }) => {
+                let bytes = method.iteration_bytes(0.0, preconditioned, unknowns, m);
+                let steps = match orthogonalization {
+                    Orthogonalization::Lowsync => self.kernels.orthogonalization.at(bytes),
+                    _ => bytes / self.read + kernels * self.launch,
+                };
+                // Once a cycle: P⁻¹ V y, unless Z y is there, and the true residual.
+                let m = m as f64;
+                applications += if *flexible { 0.0 } else { 1.0 / m };
+                let end = cycle_bytes(unknowns, m as usize) / self.read + bare.product + bare.communication;
+                (steps + end / m, sums * all_reduce + (all_reduce + meeting) / m)
             }
-            None => {
-                let preconditioned = slowest > 0.0;
-                let bytes = method.iteration_bytes(0.0, preconditioned, unknowns, 100);
-                (bytes / self.read + passes * self.launch, sums * all_reduce + meeting / BATCH)
+            _ => {
+                let mut bytes = method.iteration_bytes(0.0, preconditioned, unknowns, 100);
+                let mut kernels = kernels;
+                let textbook = matches!(method, MethodSpec::Cg(cg) if matches!(cg.form, CgForm::Textbook | CgForm::Unchecked));
+                if textbook && applied.sums {
+                    // r and z are not read again for their sums.
+                    (bytes, kernels) = (bytes - 16.0 * unknowns, kernels - 1.0);
+                }
+                let batch = if let MethodSpec::Cbcg(cbcg) = method { cbcg.steps as f64 } else { BATCH };
+                (bytes / self.read + kernels * self.launch, sums * all_reduce + meeting / batch)
             }
         };
         Ok(Iteration {
             product: products * bare.product,
-            exchange: products * bare.communication,
-            preconditioner: products * slowest,
+            exchange: (products + applications * applied.exchanges) * bare.communication,
+            preconditioner: applications * slowest,
             vectors,
             sums,
         })
@@ -206,10 +295,10 @@ mod tests {
         let cg: MethodSpec = "cg".parse().unwrap();
         let one = Load { near: 0.0, ..load() };
         let t = machine.iteration(&[one], &SCALAR, true, &cg, &jacobi, 1).unwrap();
-        // 7e6 entries of 12 bytes, 1e6 rows of 4 and 16: 104 MB; 24 bytes a row of Jacobi; 12 vectors in three passes.
+        // 7e6 entries of 12 bytes, 1e6 rows of 4 and 16: 104 MB; 24 bytes a row of Jacobi; 12 vectors in four passes with two steps between.
         close(t.product, 10e-6 + 104e6 / 1e12);
         close(t.preconditioner, 24e6 / 1e12 + 1e-6);
-        close(t.vectors, 96e6 / 1e12 + 3e-6);
+        close(t.vectors, 96e6 / 1e12 + 6e-6);
         assert_eq!((t.exchange, t.sums), (0.0, 0.0));
         // Two sums of 3 µs on four GPUs, and a meeting of 30 in eight iterations.
         let t = machine.iteration(&[load(); 4], &SCALAR, true, &cg, &jacobi, 1).unwrap();
@@ -229,6 +318,78 @@ mod tests {
             let t = machine.iteration(&loads, &SCALAR, true, &gmres, &none, 1).unwrap();
             close(t.all(), machine.predict(&loads, &SCALAR, true, 30, 1).unwrap().all());
         }
+    }
+
+    /// Kernels are those that `method/*.rs` launches: sweeps, and steps that are no part of one.
+    #[test]
+    fn kernels_and_sums_are_those_of_the_methods() {
+        for (text, with, without, sums) in [
+            ("cg", 6.0, 5.0, 2.0),
+            ("cg:form=flexible", 6.0, 5.0, 2.0),
+            ("cg:form=one-reduction", 4.0, 4.0, 1.0),
+            ("cg:form=pipelined", 3.0, 3.0, 1.0),
+            ("bicgstab", 6.0, 6.0, 2.0),
+            ("bicgstab:reductions=classical", 8.0, 8.0, 3.0),
+            // Six products: 5 passes, 6 steps and 7 kernels; the copy of r besides.
+            ("cbcg:s=6", 18.0 / 6.0, 19.0 / 6.0, 2.0 / 6.0),
+            ("gmres:orthogonalization=cgs2", 8.0, 8.0, 3.0),
+            ("gmres:restart=9,orthogonalization=mgs", 14.0, 14.0, 6.0),
+        ] {
+            let method: MethodSpec = text.parse().unwrap();
+            for (preconditioned, kernels) in [(true, with), (false, without)] {
+                let [_, found, reductions] = ledger(&method, preconditioned);
+                assert!(
+                    (found - kernels).abs() < 1e-12 && (reductions - sums).abs() < 1e-12,
+                    "{text}: {found} {reductions}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn gmres_takes_its_orthogonalisation_and_one_application_more_a_cycle() {
+        let (machine, terms) = (round(), terms());
+        let jacobi = Applied::of(&"jacobi".parse().unwrap(), &terms, 1).unwrap();
+        let of = |text: &str| {
+            machine.iteration(&[load(); 4], &SCALAR, true, &text.parse().unwrap(), &jacobi, 1).unwrap()
+        };
+        let (gmres, once) = (of("gmres:restart=10"), 24e6 / 1e12 + 1e-6);
+        close(gmres.preconditioner, 1.1 * once);
+        close(of("fgmres:restart=10").preconditioner, once);
+        // (4j + 8) N at j = 4.5, eight kernels, three sums of 3 µs; what ends a cycle is the same.
+        let cgs2 = of("gmres:restart=10,orthogonalization=cgs2");
+        close(cgs2.vectors - gmres.vectors, (26.0 - 15.0) * 8e6 / 1e12 + 8e-6 - 20e-6);
+        close(cgs2.sums - gmres.sums, 6e-6);
+        assert!(of("gmres:restart=10,orthogonalization=mgs").sums > cgs2.sums);
+        // P-CBCG meets once a step.
+        close(of("cbcg:s=12").sums, (2.0 * 3e-6 + 30e-6) / 12.0);
+    }
+
+    #[test]
+    fn what_is_asked_of_a_preconditioner_is_what_it_moves() {
+        let (machine, terms) = (round(), terms());
+        let one = Load { near: 0.0, ..load() };
+        let of = |text: &str, terms: &Terms| {
+            let applied = Applied::of(&text.parse().unwrap(), terms, 1).unwrap();
+            machine.iteration(&[one], &SCALAR, true, &"cg".parse().unwrap(), &applied, 1).unwrap()
+        };
+        // 48 bytes a cell, 72 with both halves, and r and z are not read for their sums.
+        let tiles = of("block-jacobi", &terms);
+        close(tiles.preconditioner, 48e6 / 1e12 + 1e-6);
+        close(tiles.vectors, 80e6 / 1e12 + 5e-6);
+        close(of("block-jacobi:factor=ilu0", &terms).preconditioner, 72e6 / 1e12 + 1e-6);
+        // Two stages of four unknowns: 8×8 numbers a node, and 4 of 2×2; vectors of 8.
+        let made = krylith_problems::generate("stokes:4x4x4").unwrap();
+        let krylith_problems::SystemKind::Kronecker(k) = made.system else { panic!("a Kronecker sum") };
+        let stages = Terms::kronecker(&k);
+        assert_eq!((stages.block(), stages.stages(), stages.shared_pattern()), (4, 2, true));
+        close(of("jacobi", &stages).preconditioner, (64.0 + 16.0) * 8e6 / 1e12 + 1e-6);
+        close(of("jacobi:block=1", &stages).preconditioner, (16.0 + 16.0) * 8e6 / 1e12 + 1e-6);
+        // Per node x and y of both stages, y = 0, and a product with x and y, its places and three vectors more; per pair of blocks
+        // factors of two stages, and one block of the product.
+        let row = 128.0 + 64.0 + 128.0 + 4.0 + 192.0;
+        let block = 0.5 * (2.0 * (128.0 + 2.0) + 128.0 + 4.0);
+        close(of("stage", &stages).preconditioner, (row * 1e6 + block * 7e6) / 1e12 + 5e-6);
     }
 
     #[test]

@@ -1,4 +1,93 @@
-//! Predicts the time of a GMRES iteration on many GPUs from a partition's statistics and a machine file.
+//! Predicts how long an iteration of Krylith takes on GPUs that are not at hand, from a machine file and from what each GPU computes and sends.
+//!
+//! Nothing here needs a GPU. Times are in seconds, sizes in bytes and rates in bytes a second; tables for a reader are in microseconds
+//! and say so. This page is a tutorial; [the parts](#the-parts) are at its end. `krylith model` is the same on the command line.
+//!
+//! # A machine
+//!
+//! A [`Machine`] is what kernels of one GPU take, and what sums and exchanges of several take. Some are part of Krylith, by name
+//! ([`machines`]); `krylith bench links` writes the file of another, with no solve on several GPUs.
+//!
+//! ```
+//! use krylith_model::Machine;
+//! let machine = Machine::open("h200-nvlink".as_ref())?;
+//! assert_eq!(machine.gpus_per_host, 4);
+//! assert!(machine.read > 4e12 && machine.read < 4.8e12); // bytes a second, below those of the data sheet
+//! assert_eq!(machine.origin(), "measured, but for network, gpus_per_host"); // what to believe of it
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! # What each GPU has to do
+//!
+//! A [`Load`] for each GPU comes from a matrix and its partition, by [`loads`]; a [`Shape`] says what a row and a block of it cost.
+//!
+//! ```
+//! use krylith::{operator::Terms, partition::Partitioner};
+//! use krylith_model::{Shape, loads};
+//! use krylith_problems::{SystemKind, generate};
+//! // A 7-point Laplacian of 16³ points, cut into four slabs on one host.
+//! let SystemKind::Csr(a) = generate("laplace:16x16x16")?.system else { panic!("a scalar matrix") };
+//! let terms = Terms::csr(&a)?;
+//! let partition = Partitioner::Rows.partition(&terms, None, 4)?;
+//! let loads = loads(&terms, &partition, 1)?;
+//! assert_eq!((loads[1].rows, loads[1].near), (1024.0, 512.0)); // 4 planes, of which 2 go to a neighbour
+//! let shape = Shape::of(&terms, true);
+//! assert_eq!(shape.node(), 8.0); // bytes of a number that travels
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! Where there is no matrix yet, statistics will do: what is known of a mesh, or the boxes of [`scaling`].
+//!
+//! # A prediction
+//!
+//! [`Machine::iteration`] takes any method, and what is [`Applied`] as its preconditioner.
+//!
+//! ```
+//! use krylith::operator::Terms;
+//! use krylith_model::{Applied, Load, Machine, Shape};
+//! # use krylith_problems::{SystemKind, generate};
+//! # let SystemKind::Csr(a) = generate("laplace:16x16x16")?.system else { panic!("a scalar matrix") };
+//! # let terms = Terms::csr(&a)?;
+//! let machine = Machine::open("h200-nvlink".as_ref())?;
+//! let jacobi = Applied::of(&"jacobi".parse()?, &terms, 1)?; // of a small matrix that is like the large one
+//! let shape = Shape::of(&terms, true);
+//! let cg = "cg".parse()?;
+//! // n³ points in all, as slabs: a plane to each side.
+//! let predict = |n: f64, gpus: usize| {
+//!     let plane = if gpus > 1 { 2.0 * n * n } else { 0.0 };
+//!     let rows = n.powi(3) / gpus as f64;
+//!     let load = Load { rows, blocks: 7.0 * rows, boundary: plane, near: plane, far: 0.0 };
+//!     machine.iteration(&vec![load; gpus], &shape, true, &cg, &jacobi, 1)
+//! };
+//! let faster = |n| Ok::<_, krylith::Error>(predict(n, 1)?.all() / predict(n, 4)?.all());
+//! assert!(faster(20.0)? < 1.0); // 8,000 points: four GPUs lose
+//! assert!(faster(400.0)? > 3.5); // 64 million
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! # Reading the result
+//!
+//! An [`Iteration`] has the seconds of its parts, and [`Times`] those of GMRES without a preconditioner, whose kernels were measured:
+//! for that [`Machine::predict`] and `krylith bench okp` can be compared ([`report::compare`]).
+//!
+//! ```
+//! use krylith_model::{Machine, scaling};
+//! let machine = Machine::open("h200-nvlink".as_ref())?;
+//! // The worst placed of eight GPUs on two hosts, each with 100,000 nodes of the Stokes duct.
+//! let load = scaling::load(1e5, 8, 4);
+//! let t = machine.predict(&[load; 8], &scaling::DENSE, true, 30, 2)?;
+//! println!("{:.0} µs: product {:.0}, exchange {:.0}", 1e6 * t.all(), 1e6 * t.product, 1e6 * t.communication);
+//! assert!(t.communication < 0.2 * t.product); // most of it is hidden behind rows that need nothing of other GPUs
+//! let alone = machine.predict(&[scaling::load(1e5, 1, 4)], &scaling::DENSE, true, 30, 1)?;
+//! let efficiency = alone.all() / t.all(); // of weak scaling
+//! assert!(efficiency > 0.7 && efficiency < 1.0);
+//! # Ok::<(), krylith::Error>(())
+//! ```
+//!
+//! What a model leaves out stands at the head of its file: GPUs that run at different speeds, messages that wait for each other, and levels of
+//! incomplete factors are among it.
+//!
+//! # The parts
 //!
 //! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets; [`machines`]: those that are part of Krylith;
 //! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both; [`Machine::iteration`]: any method with most preconditioners;
@@ -24,12 +113,11 @@ pub use iteration::{Applied, Iteration};
 pub use machine::{Curve, Host, Kernels, Machine, Network};
 pub use predict::{Load, Shape, Times, loads};
 pub use samples::{Samples, means};
-pub use words::fold;
 
 #[cfg(test)]
 pub(crate) use machine::tests;
 
-/// Mean bytes of an orthogonalisation of GMRES(m), vectors of `unknowns` f64: (2j + 6) N numbers at step j.
+/// Mean bytes of an orthogonalisation of GMRES(m) with delayed Gram–Schmidt, vectors of `unknowns` f64: (2j + 6) N numbers at step j.
 pub fn orthogonalization_bytes(unknowns: f64, m: usize) -> f64 {
     8.0 * unknowns * (m as f64 + 5.0)
 }

@@ -10,13 +10,24 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Seconds over bytes: straight lines between points of ascending bytes.
+/// Seconds over bytes: straight lines between points `[bytes, seconds]` of ascending bytes.
+///
+/// # Examples
+/// ```
+/// use krylith_model::Curve;
+/// let link = Curve::line(5e-6, 100e9); // 5 µs, then 100 GB/s
+/// assert!((link.at(1e6) - 15e-6).abs() < 1e-12);
+/// let measured = Curve(vec![[1e3, 4e-6], [1e6, 14e-6], [1e7, 104e-6]]);
+/// assert!((measured.at(2e7) - 204e-6).abs() < 1e-12); // 10 µs a megabyte goes on behind the last point
+/// let steep = Curve(vec![[1e3, 4e-6], [2e3, 40e-6]]);
+/// assert_eq!(steep.at(0.0), 2e-6); // half of the first point's seconds are the least
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Curve(pub Vec<[f64; 2]>);
 
 impl Curve {
-    /// The line fixed + bytes/rate.
+    /// The line `fixed` + bytes/`rate`: seconds, and bytes a second.
     pub fn line(fixed: f64, rate: f64) -> Self {
         Self(vec![[0.0, fixed], [1e9, fixed + 1e9 / rate]])
     }
@@ -51,30 +62,52 @@ impl Curve {
     }
 }
 
-/// Kernels of one GPU.
+/// Kernels of one GPU: seconds over the bytes that they must move.
+///
+/// # Examples
+/// ```
+/// use krylith_model::Machine;
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// // Bytes a second of a product that moves `bytes`.
+/// let rate = |bytes: f64| bytes / machine.kernels.dense.at(bytes);
+/// assert!(rate(1e9) > 0.8 * machine.read && rate(1e9) < machine.read);
+/// assert!(rate(4e7) < 0.6 * machine.read); // start and tail of a grid count for more where there is little to do
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernels {
-    /// One product of GMRES with dense blocks, over the bytes that it must move.
+    /// One product of GMRES with dense blocks, over the bytes of [`Shape::product_bytes`](crate::Shape::product_bytes).
     #[serde(default)]
     pub dense: Curve,
     /// The same with structure inside the blocks.
     #[serde(default)]
     pub structured: Curve,
-    /// Projection and update, the mean of a cycle of GMRES(30), over its mean bytes.
+    /// Projection and update, the mean of a cycle of GMRES(30), over [`orthogonalization_bytes`](crate::orthogonalization_bytes).
     #[serde(default)]
     pub orthogonalization: Curve,
 }
 
-/// What GPUs of one host do together, for one number of them.
+/// What GPUs of one host do together, for one number of them; times are in seconds.
+///
+/// # Examples
+/// ```
+/// use krylith_model::Machine;
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let (stores, nccl) = (&machine.peers[1], &machine.nccl[1]); // stores into each other's memory, and NCCL
+/// assert_eq!((stores.gpus, nccl.gpus), (4, 4));
+/// assert!(stores.all_reduce < 2e-6 && nccl.all_reduce > 4.0 * stores.all_reduce);
+/// assert!(stores.exchange.at(1e6) < nccl.exchange.at(1e6)); // 1 MB sent by each GPU
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// How many GPUs.
     pub gpus: usize,
-    /// An all-reduce of 33 numbers in a graph, beyond the kernel that computes them.
+    /// Seconds of an all-reduce of 33 numbers in a graph, beyond the kernel that computes them.
     pub all_reduce: f64,
-    /// A sum over the ranks' host threads or processes, once a cycle.
+    /// Seconds of a sum over the ranks' host threads or processes, once a cycle.
     pub meeting: f64,
     /// An exchange with nothing to hide behind, over the bytes that one GPU sends.
     pub exchange: Curve,
@@ -83,6 +116,15 @@ pub struct Host {
 }
 
 /// Links between hosts.
+///
+/// # Examples
+/// ```
+/// use krylith_model::Machine;
+/// let network = Machine::open("jupiter".as_ref())?.network.expect("its hosts have links");
+/// let message = |bytes: f64| network.latency + bytes / network.bandwidth;
+/// assert!((message(1e6) - 45e-6).abs() < 1e-12); // 1 MB: 5 µs, and 40 at the 25 GB/s of NDR200
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
@@ -90,15 +132,36 @@ pub struct Network {
     pub latency: f64,
     /// Bytes a second and GPU, each way, while all GPUs of a host send.
     pub bandwidth: f64,
-    /// One level of a tree over hosts, one way; an all-reduce goes up and down.
+    /// Seconds of one level of a tree over hosts, one way; an all-reduce goes up and down.
     pub hop: f64,
 }
 
-/// A machine.
+/// A machine, as its file describes it: TOML, in seconds, bytes and bytes a second.
+///
+/// # Examples
+/// ```
+/// use krylith_model::Machine;
+/// let file = r#"
+///     schema = 1
+///     name = "one GPU"
+///     gpus_per_host = 1
+///     read = 2.0e12   # bytes a second
+///     launch = 2.0e-6 # seconds
+///
+///     [kernels]
+///     dense = [[0, 1.0e-5], [1000000000, 5.1e-4]]
+/// "#;
+/// let machine = Machine::parse(file)?;
+/// assert!((machine.kernels.dense.at(1e8) - 60e-6).abs() < 1e-12); // 10 µs and 100 MB at 2 TB/s
+/// assert_eq!(Machine::parse(&machine.text())?, machine);
+/// let slip = Machine::parse(&file.replace("launch", "lunch")).unwrap_err();
+/// assert!(slip.to_string().contains("lunch"));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// 1.
+    /// The version of the format: 1.
     pub schema: u32,
     /// Its name in tables and pictures.
     pub name: String,
@@ -199,7 +262,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The file's text.
+    /// The file's text, which [`parse`](Self::parse) reads again; numbers have five digits.
     pub fn text(&self) -> String {
         let mut out = String::from(
             "# A machine as `krylith model` reads it: seconds, bytes, bytes a second. A curve is a list of [bytes, seconds].\n",

@@ -1,10 +1,22 @@
 //! Machine files that are part of Krylith, by name.
 
 use crate::Machine;
+use crate::words::fold;
 use krylith::{Error, Result};
 use std::path::Path;
 
 /// A machine file that is part of Krylith.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, machines};
+/// for shipped in machines::ALL {
+///     assert_eq!(Machine::open(shipped.name.as_ref())?, shipped.machine()?);
+/// }
+/// let measured = machines::ALL[0].machine()?;
+/// assert!(measured.sources["kernels"].starts_with("measured by `krylith bench links"));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shipped {
     /// Its name on the command line.
@@ -31,16 +43,16 @@ pub fn list() -> Result<String> {
     for shipped in ALL {
         let machine = shipped.machine()?;
         out += &format!("{}\n", shipped.name);
-        out += &crate::fold(&format!("  {}", machine.name));
-        out += &crate::fold(&format!("  {}", machine.origin()));
+        out += &fold(&format!("  {}", machine.name));
+        out += &fold(&format!("  {}", machine.origin()));
         let kinds = [
             ("products and GMRES", !machine.kernels.dense.0.is_empty()),
             ("--poisson", machine.poisson.is_some()),
         ];
         let kinds: Vec<&str> = kinds.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
-        out += &crate::fold(&format!("  predicts {}", kinds.join(", ")));
+        out += &fold(&format!("  predicts {}", kinds.join(", ")));
         for (what, source) in &machine.sources {
-            out += &crate::fold(&format!("    {what}: {source}"));
+            out += &fold(&format!("    {what}: {source}"));
         }
     }
     Ok(out)

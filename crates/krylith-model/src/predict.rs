@@ -16,13 +16,24 @@ use krylith::{Error, Result};
 use std::collections::HashSet;
 
 /// What a block row and a block cost.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms};
+/// use krylith_model::Shape;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let shape = Shape::of(&Terms::csr(&a)?, true);
+/// // Three numbers with their columns; for each of two rows its place, and a number of x and y.
+/// assert_eq!(shape.product_bytes(2.0, 3.0), 3.0 * (8.0 + 4.0) + 2.0 * (4.0 + 8.0 + 8.0));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
-    /// b.
+    /// b: unknowns of a node in one stage.
     pub block: usize,
-    /// s.
+    /// s: stages of the Runge–Kutta scheme, 1 where there is none.
     pub stages: usize,
-    /// One or two matrices.
+    /// Matrices of the sum, one or two.
     pub terms: usize,
     /// Both have one pattern.
     pub shared: bool,
@@ -43,7 +54,7 @@ impl Shape {
         (8 * self.block * self.stages) as f64
     }
 
-    /// Bytes that a product must move; `blocks` of all terms together.
+    /// Bytes that a product of block rows must move; `blocks` of all terms together.
     pub fn product_bytes(&self, rows: f64, blocks: f64) -> f64 {
         let terms = self.terms as f64;
         let numbers = 8.0 * self.slots as f64 * blocks / terms;
@@ -53,6 +64,22 @@ impl Shape {
 }
 
 /// What one rank computes and sends for a product.
+///
+/// # Examples
+/// One of many GPUs has a cube of n³ points of a 7-point stencil, and a neighbour at each of its six faces.
+/// ```
+/// use krylith_model::{Load, Machine, Shape};
+/// let cube = |n: f64| Load { rows: n.powi(3), blocks: 7.0 * n.powi(3), boundary: 6.0 * n * n, near: 6.0 * n * n, far: 0.0 };
+/// let shape = Shape { block: 1, stages: 1, terms: 1, shared: false, slots: 1 };
+/// assert_eq!(cube(100.0).near * shape.node(), 480e3); // bytes that it sends
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let share = |n: f64| {
+///     let t = machine.predict(&[cube(n); 4], &shape, true, 30, 1)?;
+///     Ok::<_, krylith::Error>(t.communication / t.all())
+/// };
+/// assert!(share(200.0)? < share(100.0)?); // the surface grows more slowly than what is inside
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Load {
     /// Block rows.
@@ -67,10 +94,23 @@ pub struct Load {
     pub far: f64,
 }
 
-/// Seconds of an iteration, and bytes of the rank with most to do.
+/// Seconds of an iteration, and bytes of the rank with most to do; T with an index as in the OKP paper.
+///
+/// # Examples
+/// GMRES(30) on the paper's 151,686 nodes, b = 4 and s = 2, with dense blocks, for which an H200 took 242 µs (`bench/runs/2026-11-25-h200-suites`).
+/// ```
+/// use krylith_model::{Machine, scaling};
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let all = scaling::load(151_686.0, 1, 4); // all of it on one GPU
+/// let t = machine.predict(&[all], &scaling::DENSE, true, 30, 1)?;
+/// assert!((t.all() / 242e-6 - 1.0).abs() < 0.05);
+/// assert_eq!(t.all(), t.product + t.communication + t.orthogonalization + t.other);
+/// assert!(t.product_bytes / t.product < machine.read); // bytes a second
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Times {
-    /// T_Kx.
+    /// T_Kx: the product.
     pub product: f64,
     /// T_c: what of the exchange is seen.
     pub communication: f64,
@@ -87,7 +127,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// T_all.
+    /// T_all: seconds of the whole iteration.
     pub fn all(&self) -> f64 {
         self.product + self.communication + self.orthogonalization + self.other
     }
@@ -147,7 +187,8 @@ impl Machine {
         Ok(host.hidden.at(near + far).min(arrival) + (arrival - interior).max(0.0))
     }
 
-    /// Time of an iteration of GMRES(m) on as many GPUs as there are loads, spread evenly over hosts.
+    /// Time of an iteration of GMRES(m) on as many GPUs as there are loads, spread evenly over hosts. `dense` takes the kernel of dense
+    /// blocks; `shape` is to be of the same.
     ///
     /// # Errors
     /// A machine file that says nothing of these kernels, of several GPUs or of several hosts; no load.

@@ -9,6 +9,18 @@ use krylith_plot::svg;
 use serde_json::{Value, json};
 
 /// One line of a prediction.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, Times, report::{About, Row, table}};
+/// # let about = About { system: "stokes:53x53x54".into(), nodes: 151_686, partition: "rows".into(), restart: 30, command: String::new() };
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let times = Times { product: 150e-6, orthogonalization: 84e-6, ..Times::default() };
+/// let text = table(&about, &machine, &[Row { gpus: 1, hosts: 1, dense: true, times }]);
+/// let whole = text.lines().find(|line| line.contains("T_all")).unwrap_or_default();
+/// assert!(whole.ends_with("234.0")); // µs
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// GPUs.
@@ -22,6 +34,24 @@ pub struct Row {
 }
 
 /// What a prediction is of.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, Times, report::{About, Row, prediction}};
+/// let about = About {
+///     system: "stokes:53x53x54".into(),
+///     nodes: 53 * 53 * 54,
+///     partition: "rows".into(),
+///     restart: 30,
+///     command: "krylith model stokes:53x53x54 …".into(),
+/// };
+/// let times = Times { product: 150e-6, orthogonalization: 84e-6, ..Times::default() };
+/// let rows = [Row { gpus: 1, hosts: 1, dense: true, times }];
+/// let json = prediction(&about, &Machine::open("h200-nvlink".as_ref())?, &rows); // what is kept until it is measured
+/// assert_eq!(json["nodes"], 151_686);
+/// assert_eq!(json["rows"][0]["seconds_per_iteration"], times.all());
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct About {
     /// The system's text.
@@ -30,7 +60,7 @@ pub struct About {
     pub nodes: usize,
     /// The name of the partition.
     pub partition: String,
-    /// GMRES(m).
+    /// m of GMRES(m).
     pub restart: usize,
     /// How the program was called.
     pub command: String,
@@ -55,7 +85,7 @@ fn title(about: &About) -> String {
     format!("{}: {} nodes, shared out by {}", about.system, about.nodes, about.partition)
 }
 
-/// The tables of a prediction.
+/// The tables of a prediction, in microseconds.
 pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
     let mut out = fold(&title(about)) + &provenance(machine);
     let method = format!("GMRES({}), no preconditioner", about.restart);
@@ -91,6 +121,18 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
 }
 
 /// An iteration of one method and preconditioner on some GPUs.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Iteration, Machine, report::{About, Attempt, Line, attempt_json}};
+/// # let about = About { system: "stokes:53x53x54".into(), nodes: 151_686, partition: "rows".into(), restart: 30, command: String::new() };
+/// # let attempt = Attempt { name: "CG with jacobi".into(), before: vec![], behind: 0, auto: false, least: false, structured: false, notes: vec![] };
+/// let times = Iteration { product: 30e-6, vectors: 20e-6, sums: 3e-6, ..Iteration::default() };
+/// let line = Line { gpus: 4, hosts: 1, times };
+/// let json = attempt_json(&about, &Machine::open("h200-nvlink".as_ref())?, &attempt, &[line]);
+/// assert_eq!((&json["rows"][0]["gpus"], &json["rows"][0]["sums"]), (&4.into(), &3e-6.into())); // seconds
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     /// GPUs.
@@ -102,6 +144,26 @@ pub struct Line {
 }
 
 /// What is predicted of a whole solve's attempt.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Iteration, Machine, report::{About, Attempt, Line, attempt}};
+/// # let about = About { system: "stokes:53x53x54".into(), nodes: 151_686, partition: "rows".into(), restart: 30, command: String::new() };
+/// let made = Attempt {
+///     name: "ildu with bicgstab".into(),
+///     before: vec![("lu".into(), "direct factors are applied on the host".into())],
+///     behind: 0,
+///     auto: true,
+///     least: true, // levels of incomplete factors wait for each other
+///     structured: false,
+///     notes: Vec::new(),
+/// };
+/// let line = |gpus, product| Line { gpus, hosts: 1, times: Iteration { product, ..Iteration::default() } };
+/// let text = attempt(&about, &Machine::open("h200-nvlink".as_ref())?, &made, &[line(1, 90e-6), line(2, 50e-6)]);
+/// assert!(text.contains("1. lu: not predicted") && text.contains("preconditioner, at least"));
+/// assert!(text.contains("times faster") && text.contains("1.80"));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
     /// Preconditioner and method.
@@ -120,7 +182,7 @@ pub struct Attempt {
     pub notes: Vec<String>,
 }
 
-/// The attempt in words, and its times.
+/// The attempt in words, and its times in microseconds.
 pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Line]) -> String {
     let mut out = fold(&title(about)) + &provenance(machine);
     if attempt.auto {
@@ -168,7 +230,7 @@ pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Lin
     out
 }
 
-/// The same as JSON.
+/// The same as JSON, in seconds.
 pub fn attempt_json(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Line]) -> Value {
     let rows: Vec<Value> = lines
         .iter()
@@ -220,15 +282,24 @@ pub fn prediction(about: &About, machine: &Machine, rows: &[Row]) -> Value {
 }
 
 /// One prediction beside its measurement.
+///
+/// # Examples
+/// ```
+/// use krylith_model::report::{Compared, comparison};
+/// let one = Compared { gpus: 4, blocks: "dense".into(), predicted: 66e-6, measured: 60e-6 };
+/// assert!((one.error() - 0.1).abs() < 1e-12);
+/// assert!(comparison(&[one.clone()], 0.15).contains("+10.0 %"));
+/// assert!(comparison(&[one], 0.05).contains("BEYOND"));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
     /// GPUs.
     pub gpus: usize,
     /// Dense or structured.
     pub blocks: String,
-    /// Seconds an iteration.
+    /// Seconds an iteration, predicted.
     pub predicted: f64,
-    /// Seconds an iteration.
+    /// Seconds an iteration, measured.
     pub measured: f64,
 }
 
@@ -287,7 +358,7 @@ pub fn compare(prediction: &Value, bench: &Value) -> Result<Vec<Compared>> {
     Ok(found)
 }
 
-/// The table of a comparison.
+/// The table of a comparison; errors up to the share `within` are good.
 pub fn comparison(compared: &[Compared], within: f64) -> String {
     let mut table = Table::new("µs an iteration", &["blocks", "GPUs", "predicted", "measured", "error", ""]);
     for c in compared {
@@ -304,6 +375,19 @@ pub fn comparison(compared: &[Compared], within: f64) -> String {
 }
 
 /// A scaling study on one machine.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, report, scaling};
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let points = scaling::strong(&machine, 1e9, 64)?; // a billion unknowns on 8, 16, 32 and 64 GPUs
+/// assert_eq!(points.iter().map(|p| p.gpus).collect::<Vec<_>>(), [8, 16, 32, 64]);
+/// let json = report::study("strong", &[report::Study { machine, points }], false, "");
+/// let efficiency = |k: usize| json["machines"][0]["points"][k]["efficiency"]["dense"].as_f64();
+/// assert_eq!(efficiency(0), Some(1.0)); // of the first number of GPUs
+/// assert!(efficiency(3) < efficiency(2) && efficiency(3) > Some(0.5));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Study {
     /// The machine.
     pub machine: Machine,
@@ -354,7 +438,7 @@ pub fn tables(title: &str, studies: &[Study], weak: bool) -> String {
     out
 }
 
-/// A study as JSON.
+/// A study as JSON, in seconds and bytes.
 pub fn study(title: &str, studies: &[Study], weak: bool, command: &str) -> Value {
     let machines: Vec<Value> = studies
         .iter()

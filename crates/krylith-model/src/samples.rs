@@ -3,11 +3,19 @@
 use serde_json::{Value, json};
 
 /// Seconds of each repetition, in the order they were taken.
+///
+/// # Examples
+/// ```
+/// use krylith_model::Samples;
+/// let solve = Samples(vec![1.7e-3, 1.6e-3, 4.1e-3]); // the last one was disturbed
+/// assert_eq!(solve.median(), 1.7e-3);
+/// assert_eq!(solve.text(1e3), "1.700 (1.600–4.100)"); // in ms
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Samples(pub Vec<f64>);
 
 impl Samples {
-    /// The middle one, or the mean of the middle two.
+    /// The middle one, or the mean of the middle two; NaN of none.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

@@ -20,6 +20,19 @@ pub const RESTART: usize = 30;
 const VECTORS: f64 = 36.0;
 
 /// One number of GPUs.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, scaling};
+/// let machine = Machine::open("jupiter".as_ref())?;
+/// let weak = scaling::weak(&machine, 1e6, 1024)?; // a million nodes on each GPU
+/// let (first, last) = (&weak[0], &weak[10]);
+/// assert_eq!((last.gpus, last.hosts, last.nodes), (1024, 256, 1e6));
+/// let efficiency = first.dense.all() / last.dense.all();
+/// assert!(efficiency > 0.8 && efficiency < 1.0);
+/// assert!(last.structured.all() < last.dense.all()); // 9 numbers of 32 are moved
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// GPUs.
@@ -28,9 +41,9 @@ pub struct Point {
     pub hosts: usize,
     /// Nodes of each GPU.
     pub nodes: f64,
-    /// Time with dense blocks.
+    /// Time of an iteration of GMRES(30) with dense blocks.
     pub dense: Times,
-    /// Time with structured blocks.
+    /// The same with structured blocks.
     pub structured: Times,
 }
 

@@ -35,6 +35,27 @@ const MODES: [&str; 6] = ["nz", "2nz", "lra", "lra+rc", "nz:8", "fused"];
 const SHORT: f64 = 8.0;
 
 /// A matrix as the model sees it.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, spmv::Profile};
+/// // 10⁸ rows of three entries each.
+/// let even = Profile {
+///     name: "even".into(),
+///     rows: 1e8,
+///     entries: 3e8,
+///     before: vec![0.0, 0.5, 1.0], // half of the entries in the first half of the rows
+///     longest: 0.0,
+///     seconds: None,
+///     measured: Vec::new(),
+/// };
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let (mode, seconds) = machine.product(&even, 1)[0];
+/// assert_eq!((mode, seconds), ("nz", (12.0 * 3e8 + 24.0 * 1e8) / machine.read)); // bytes at the bandwidth
+/// let of = |mode: &str| machine.product(&even, 4).into_iter().find(|(name, _)| *name == mode).map(|(_, seconds)| seconds);
+/// assert!(of("fused") < of("nz")); // what travels while the product runs is hidden behind it
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Profile {
     /// Its name.
@@ -49,7 +70,7 @@ pub struct Profile {
     pub longest: f64,
     /// Seconds of the product on one GPU, measured; without, the bytes at the machine's bandwidth.
     pub seconds: Option<f64>,
-    /// GPUs, mode and seconds, where measured.
+    /// Numbers of GPUs, modes and seconds, where measured.
     pub measured: Vec<(usize, String, f64)>,
 }
 
@@ -141,7 +162,7 @@ impl Machine {
         inside + outside
     }
 
-    /// Seconds of a product on some GPUs by each of the modes.
+    /// Seconds of a product on some GPUs by each of the modes `nz`, `2nz`, `lra`, `lra+rc`, `nz:8` and `fused`.
     pub fn product(&self, p: &Profile, gpus: usize) -> Vec<(&'static str, f64)> {
         let x = 8.0 * p.rows;
         let bytes = p.bytes([p.rows, p.entries]) + x;
@@ -240,6 +261,27 @@ pub fn profiles(json: &Value) -> Result<Vec<Profile>> {
 }
 
 /// A study of several matrices on one machine.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, spmv};
+/// use serde_json::json;
+/// // As `krylith bench spmv` writes it: a product took 1 ms on one GPU, and 0.7 on two.
+/// let suite = json!({ "suite": "spmv", "matrices": [{
+///     "name": "a", "shape": { "rows": 1e7, "nonzeros": 3e8 }, "profile": [0.0, 0.5, 1.0], "longest": 0.0,
+///     "device": { "kind": "cuda" }, "single": [{ "name": "Krylith", "samples": [1e-3] }],
+///     "multi": [{ "name": "nz", "ranks": 2, "samples": [0.7e-3] }],
+/// }]});
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let study = spmv::study(&machine, &spmv::profiles(&suite)?, &[1, 2]);
+/// let rows = study.json["predictions"].as_array().unwrap();
+/// assert_eq!(rows[0]["seconds"], 1e-3); // what was measured on one GPU
+/// let two = rows.iter().find(|row| row["gpus"] == 2 && row["mode"] == "nz").unwrap();
+/// let speedup = two["speedup"].as_f64().unwrap();
+/// assert!(speedup > 1.0 && speedup < 2.0);
+/// assert_eq!(study.json["errors"].as_array().unwrap().len(), 1); // beside the one measurement on two
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Study {
     /// Tables for a terminal.

@@ -17,9 +17,21 @@ use super::predict::levels;
 use krylith::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-pub use study::{Beside, Study, beside};
+pub use study::Study;
 
 /// What the model needs besides a machine's memory bandwidth and network.
+///
+/// # Examples
+/// A kernel of the paper's Table III by hand: the product with its dot product, 17 operations and 92 bytes a point.
+/// ```
+/// use krylith_model::{Machine, poisson::Method};
+/// let machine = Machine::open("summit".as_ref())?;
+/// let of = machine.poisson.as_ref().expect("the paper's machine");
+/// let seconds = 1e6 * (17.0 / of.peak + 92.0 / machine.read) / of.product;
+/// let t = machine.poisson([100, 100, 100], Method::Cg, 12, 1)?;
+/// assert!((t.product / seconds - 1.0).abs() < 1e-12);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Poisson {
@@ -46,6 +58,18 @@ pub struct Poisson {
 }
 
 /// One published number.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, poisson::{Part, STEPS}};
+/// let machine = Machine::open("abci".as_ref())?;
+/// let published = &machine.poisson.as_ref().expect("the paper's machine").published;
+/// for p in published.iter().filter(|p| p.part == Part::Total && !p.fitted) {
+///     let seconds = machine.poisson(p.grid, p.method, STEPS, p.gpus)?.total(p.overlap);
+///     assert!((1e3 * seconds / p.value - 1.0).abs() < 0.21, "{p:?}"); // milliseconds
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -72,13 +96,24 @@ pub struct Published {
     pub fitted: bool,
 }
 
-/// A solver.
+/// A solver of the paper.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, poisson::Method};
+/// let machine = Machine::open("summit".as_ref())?;
+/// let of = |method| machine.poisson([1280, 1280, 4608], method, 12, 7680);
+/// let (cg, cbcg) = (of(Method::Cg)?, of(Method::Cbcg)?);
+/// assert!(cbcg.all_reduce < cg.all_reduce); // two in twelve iterations, and two in each
+/// assert!(cbcg.vectors > cg.vectors); // which is paid for in memory traffic
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// P-CG.
+    /// P-CG: conjugate gradients with block-Jacobi.
     Cg,
-    /// P-CBCG.
+    /// P-CBCG: its communication-avoiding form with a Chebyshev basis.
     Cbcg,
 }
 
@@ -92,6 +127,24 @@ impl Method {
 }
 
 /// A part of an iteration, or what is derived from it.
+///
+/// # Examples
+/// In a machine file:
+/// ```
+/// use krylith_model::poisson::{Method, Part, Published};
+/// let published: Published = toml::from_str(
+///     r#"
+///     source = "Table V"
+///     grid = [1280, 1280, 4608]
+///     method = "cg"
+///     gpus = 1024
+///     part = "all-reduce"
+///     value = 0.14
+///     "#,
+/// )?;
+/// assert_eq!((published.method, published.part), (Method::Cg, Part::AllReduce));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -151,6 +204,17 @@ const CG_VECTORS: Work = Work { f: 4.0, b: 40.0 };
 pub const STEPS: usize = 12;
 
 /// Seconds of an iteration.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, poisson::Method};
+/// let machine = Machine::open("summit".as_ref())?;
+/// let t = machine.poisson([1280, 1280, 4608], Method::Cg, 12, 1024)?;
+/// assert_eq!(t.boxes, [8, 8, 16]); // those with the least surface
+/// assert!(t.total(true) < t.total(false)); // with overlap, and without
+/// assert!((t.total(false) - t.total(true) - (t.halo - t.exposed)).abs() < 1e-15); // by what of the halo is hidden
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Iteration {
     /// Boxes along x, y, z.
@@ -170,7 +234,7 @@ pub struct Iteration {
 }
 
 impl Iteration {
-    /// The whole iteration, with or without overlap.
+    /// Seconds of the whole iteration, with or without overlap.
     pub fn total(&self, overlap: bool) -> f64 {
         let halo = if overlap { self.exposed } else { self.halo };
         self.product + self.preconditioner + self.vectors + halo + self.all_reduce
@@ -344,6 +408,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::super::machine::tests::round;
+    use super::study::beside;
     use super::*;
 
     fn machine() -> Machine {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// One published number beside what the model says.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Beside {
+pub(super) struct Beside {
     /// What was published.
     pub published: Published,
     /// The same from the model, in the same unit.
@@ -18,7 +18,7 @@ pub struct Beside {
 
 impl Beside {
     /// Model over published, less 1.
-    pub fn error(&self) -> f64 {
+    pub(super) fn error(&self) -> f64 {
         self.model / self.published.value - 1.0
     }
 }
@@ -27,7 +27,7 @@ impl Beside {
 ///
 /// # Errors
 /// As [`Machine::poisson`].
-pub fn beside(machine: &Machine, grid: [usize; 3]) -> Result<Vec<Beside>> {
+pub(super) fn beside(machine: &Machine, grid: [usize; 3]) -> Result<Vec<Beside>> {
     let published = machine.poisson.iter().flat_map(|p| &p.published).filter(|p| p.grid == grid);
     published
         .map(|p| {
@@ -43,7 +43,20 @@ pub fn beside(machine: &Machine, grid: [usize; 3]) -> Result<Vec<Beside>> {
         .collect()
 }
 
-/// A prediction of both solvers.
+/// A prediction of both solvers, beside what has been published of this grid on this machine.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Machine, poisson::{STEPS, Study}};
+/// let machine = Machine::open("summit".as_ref())?;
+/// let study = Study::new(&machine, [1280, 1280, 4608], STEPS, &[1920, 3840])?;
+/// let (_, gpus, first) = &study.rows[0];
+/// assert_eq!(*gpus, 1920);
+/// let json = study.json(&machine, "krylith model …");
+/// assert_eq!(json["rows"][0]["seconds_per_iteration"], first.total(true));
+/// assert!(json["published"].as_array().is_some_and(|all| all.len() >= 20)); // with the errors of the model
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Study {
     /// Points in x, y, z.
     pub grid: [usize; 3],
@@ -52,7 +65,7 @@ pub struct Study {
     /// By method, then GPUs.
     pub rows: Vec<(Method, usize, Iteration)>,
     /// What others have measured.
-    pub beside: Vec<Beside>,
+    beside: Vec<Beside>,
 }
 
 impl Study {
@@ -70,7 +83,7 @@ impl Study {
         Ok(Self { grid, s, rows, beside: beside(machine, grid)? })
     }
 
-    /// The tables, with what was fitted.
+    /// The tables in milliseconds, with what was fitted.
     pub fn text(&self, machine: &Machine) -> String {
         let [nx, ny, nz] = self.grid;
         let title = format!(
@@ -139,7 +152,7 @@ impl Study {
         out
     }
 
-    /// The same as JSON.
+    /// The same as JSON, in seconds; `command` is how the program was called.
     pub fn json(&self, machine: &Machine, command: &str) -> Value {
         let rows: Vec<Value> = self
             .rows
