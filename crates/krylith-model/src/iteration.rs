@@ -8,8 +8,7 @@
 //!   on scalars between them. Those of GMRES with delayed Gram–Schmidt are measured.
 //! * Sums of several GPUs take an all-reduce each; a batch of iterations ends with a meeting of the hosts.
 //!
-//! Left out: sums that a product makes in its own pass, and matrices that a GPU stores by diagonals, both of which move less; what a batch
-//! launches for a restart that does not come; storage in f32 but for GMRES's basis.
+//! Left out: what a batch launches for a restart that does not come; storage in f32 but for GMRES's basis.
 
 use super::multilevel::{self, Hierarchy};
 use super::predict::{Load, Shape};
@@ -250,9 +249,11 @@ impl Machine {
                 let mut bytes = method.iteration_bytes(0.0, preconditioned, unknowns, 100);
                 let mut kernels = kernels;
                 let textbook = matches!(method, MethodSpec::Cg(cg) if matches!(cg.form, CgForm::Textbook | CgForm::Unchecked));
-                if textbook && applied.sums {
-                    // r and z are not read again for their sums.
-                    (bytes, kernels) = (bytes - 16.0 * unknowns, kernels - 1.0);
+                // Neither r and z are read again for their sums, nor p and q where the product goes by diagonals.
+                let sums_elsewhere =
+                    [applied.sums, shape.diagonals > 0].into_iter().filter(|yes| *yes).count() as f64;
+                if textbook {
+                    (bytes, kernels) = (bytes - 16.0 * unknowns * sums_elsewhere, kernels - sums_elsewhere);
                 }
                 let batch = if let MethodSpec::Cbcg(cbcg) = method { cbcg.steps as f64 } else { BATCH };
                 (bytes / self.read + kernels * self.launch, sums * all_reduce + meeting / batch)
@@ -273,7 +274,7 @@ mod tests {
     use super::super::machine::tests::round;
     use super::*;
 
-    const SCALAR: Shape = Shape { block: 1, stages: 1, terms: 1, shared: true, slots: 1 };
+    const SCALAR: Shape = Shape { block: 1, stages: 1, terms: 1, shared: true, slots: 1, diagonals: 0 };
 
     fn load() -> Load {
         Load { rows: 1e6, blocks: 7e6, boundary: 1e4, near: 1e4, far: 0.0 }

@@ -23,8 +23,10 @@ use std::collections::HashSet;
 /// use krylith_model::Shape;
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
 /// let shape = Shape::of(&Terms::csr(&a)?, true);
-/// // Three numbers with their columns; for each of two rows its place, and a number of x and y.
-/// assert_eq!(shape.product_bytes(2.0, 3.0), 3.0 * (8.0 + 4.0) + 2.0 * (4.0 + 8.0 + 8.0));
+/// // Two diagonals, and a number of x and of y a row; by rows three numbers with their columns, and each row's place.
+/// assert_eq!(shape.product_bytes(2.0, 3.0), 2.0 * (2.0 * 8.0 + 8.0 + 8.0));
+/// let by_rows = Shape { diagonals: 0, ..shape };
+/// assert_eq!(by_rows.product_bytes(2.0, 3.0), 3.0 * (8.0 + 4.0) + 2.0 * (4.0 + 8.0 + 8.0));
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +41,8 @@ pub struct Shape {
     pub shared: bool,
     /// Numbers stored for a block, of all terms together: b² a term where blocks are dense.
     pub slots: usize,
+    /// Numbers a row of a matrix of scalars that is stored by diagonals; 0 of what is stored by rows.
+    pub diagonals: usize,
 }
 
 impl Shape {
@@ -46,7 +50,8 @@ impl Shape {
     pub fn of(terms: &Terms, dense: bool) -> Self {
         let (block, count) = (terms.block(), terms.terms.len());
         let slots = if dense { count * block * block } else { Structure::find(terms).slots };
-        Self { block, stages: terms.stages(), terms: count, shared: terms.shared_pattern(), slots }
+        let diagonals = terms.kept_diagonals().unwrap_or(0);
+        Self { block, stages: terms.stages(), terms: count, shared: terms.shared_pattern(), slots, diagonals }
     }
 
     /// Bytes of a node in a vector.
@@ -56,6 +61,9 @@ impl Shape {
 
     /// Bytes that a product of block rows must move; `blocks` of all terms together.
     pub fn product_bytes(&self, rows: f64, blocks: f64) -> f64 {
+        if self.diagonals > 0 {
+            return (8.0 * self.diagonals as f64 + 2.0 * self.node()) * rows;
+        }
         let terms = self.terms as f64;
         let numbers = 8.0 * self.slots as f64 * blocks / terms;
         let patterns = if self.shared { 1.0 } else { terms };
@@ -70,7 +78,7 @@ impl Shape {
 /// ```
 /// use krylith_model::{Load, Machine, Shape};
 /// let cube = |n: f64| Load { rows: n.powi(3), blocks: 7.0 * n.powi(3), boundary: 6.0 * n * n, near: 6.0 * n * n, far: 0.0 };
-/// let shape = Shape { block: 1, stages: 1, terms: 1, shared: false, slots: 1 };
+/// let shape = Shape { block: 1, stages: 1, terms: 1, shared: false, slots: 1, diagonals: 0 };
 /// assert_eq!(cube(100.0).near * shape.node(), 480e3); // bytes that it sends
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
 /// let share = |n: f64| {
@@ -299,7 +307,7 @@ mod tests {
     use super::*;
     use krylith::partition::Partitioner;
 
-    const SHAPE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32 };
+    const SHAPE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32, diagonals: 0 };
 
     fn close(a: f64, b: f64) {
         assert!((a - b).abs() <= 1e-12 * b.abs(), "{a:e} {b:e}");

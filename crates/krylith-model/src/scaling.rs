@@ -9,7 +9,7 @@ use super::predict::{Load, Shape, Times};
 use krylith::{Error, Result};
 
 /// The paper's case: b = 4, s = 2, M and L of one 15-point pattern.
-pub const DENSE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32 };
+pub const DENSE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32, diagonals: 0 };
 /// The same with what is found inside the blocks of the Stokes problem: 9 numbers of 32.
 pub const STRUCTURED: Shape = Shape { slots: 9, ..DENSE };
 /// Blocks of a row, both matrices together.

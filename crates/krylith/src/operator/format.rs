@@ -72,6 +72,24 @@ pub(crate) fn mirrored(offsets: &[i32]) -> bool {
     n % 2 == 1 && (0..n).all(|k| offsets[k] == -offsets[n - 1 - k])
 }
 
+/// Numbers a row that `format=auto` stores of a matrix of scalars by diagonals, of a symmetric one half of them; `None` where it is stored by rows.
+pub(crate) fn kept_diagonals(a: &Bsr) -> Option<usize> {
+    let count = diagonals_of(a, a.block_rows()).map(|offsets| (offsets.len(), mirrored(&offsets))).ok();
+    let (count, may_be_half) = count.filter(|_| a.block() == 1)?;
+    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let opposite = |i: usize, j: usize| {
+        let row = row_ptr[j]..row_ptr[j + 1];
+        let at = col[row.clone()].binary_search(&(i as u32)).ok()?;
+        Some(values[row.start + at])
+    };
+    let is_symmetric = |i: usize| {
+        (row_ptr[i]..row_ptr[i + 1])
+            .all(|k| col[k] as usize <= i || opposite(i, col[k] as usize).unwrap_or(0.0) == values[k])
+    };
+    let half = may_be_half && (0..a.block_rows()).into_par_iter().all(is_symmetric);
+    Some(if half { count.div_ceil(2) } else { count })
+}
+
 /// Why a matrix is not stored by diagonals, for one who asked for them.
 pub(crate) fn not_by_diagonals(why: impl Display) -> Error {
     Error::Unsupported(format!("format=dia: {why}; format=auto stores such a matrix by rows"))
@@ -138,4 +156,29 @@ pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>,
         ));
     }
     Ok(offsets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Csr;
+
+    #[test]
+    fn a_stencil_is_kept_by_half_its_diagonals_where_it_is_symmetric() {
+        let n = 50;
+        let line = |upper: f64| -> Vec<(usize, usize, f64)> {
+            let of_row = |i: usize| {
+                let own = [(i, i, 2.0), (i, i + 1, upper)];
+                own.into_iter().chain((i > 0).then(|| (i, i - 1, -1.0))).filter(|e| e.1 < n)
+            };
+            (0..n).flat_map(of_row).collect()
+        };
+        let kept = |entries: &[(usize, usize, f64)]| {
+            kept_diagonals(&Bsr::from_csr(&Csr::from_triplets(n, n, entries).unwrap(), 1).unwrap())
+        };
+        assert_eq!((kept(&line(-1.0)), kept(&line(-0.5))), (Some(2), Some(3)));
+        // An arrow has an entry on each diagonal from the main one on.
+        let arrow: Vec<_> = (0..n).flat_map(|i| [(i, i, 2.0), (0, i, 1.0)]).skip(1).collect();
+        assert_eq!(kept(&arrow), None);
+    }
 }

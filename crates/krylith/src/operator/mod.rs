@@ -15,7 +15,7 @@ mod term_values;
 pub use format::Format;
 #[cfg(feature = "cuda")]
 pub(crate) use format::{MOST_DIAGONALS, worth_diagonals};
-pub(crate) use format::{diagonals_of, mirrored, not_by_diagonals};
+pub(crate) use format::{diagonals_of, kept_diagonals, mirrored, not_by_diagonals};
 pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima};
 pub use mixed::Mixed;
 pub use point_block::{PointBlock, PointBlockSum, Terms};

@@ -97,6 +97,15 @@ impl<'a> Terms<'a> {
     pub fn shared_pattern(&self) -> bool {
         self.terms.len() == 2 && self.terms[0].1.same_pattern(&self.terms[1].1)
     }
+
+    /// Numbers a row that [`Format::Auto`] stores by diagonals: of a symmetric matrix the main diagonal and those above it. `None` of what it
+    /// stores by rows, and of blocks and sums, which have formats of their own.
+    pub fn kept_diagonals(&self) -> Option<usize> {
+        match &self.terms[..] {
+            [(_, a)] if self.stages() == 1 => super::kept_diagonals(a),
+            _ => None,
+        }
+    }
 }
 
 fn scaled(b: &Dense, tau: f64) -> Dense {
