@@ -119,7 +119,7 @@ impl Release {
         let to = self.out.join(wheel.file_name().unwrap_or_default());
         fs::copy(&wheel, &to).map_err(io)?;
         let files = vec![packed, to];
-        self.sums(&files)?;
+        self.sums(&version)?;
         Ok(files)
     }
 
@@ -194,12 +194,21 @@ impl Release {
         shell(tar.env("GZIP", "-n")).map(drop)
     }
 
-    fn sums(&self, files: &[PathBuf]) -> Result<(), String> {
-        let names = files.iter().filter_map(|file| file.file_name());
-        let text = read(Command::new("sha256sum").args(names).current_dir(&self.out))?;
+    /// Of every archive and wheel of this version in the folder: each architecture adds its own.
+    fn sums(&self, version: &str) -> Result<(), String> {
+        let entries = fs::read_dir(&self.out).map_err(|e| format!("{}: {e}", self.out.display()))?;
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| is_released(name, version)).collect();
+        names.sort();
+        let text = read(Command::new("sha256sum").args(&names).current_dir(&self.out))?;
         let to = self.out.join("SHA256SUMS");
         fs::write(&to, text).map_err(|e| format!("{}: {e}", to.display()))
     }
+}
+
+/// An archive or a wheel.
+fn is_released(name: &str, version: &str) -> bool {
+    name.starts_with(&format!("krylith-{version}-")) && (name.ends_with(".tar.gz") || name.ends_with(".whl"))
 }
 
 /// The triple of this machine.
@@ -263,6 +272,16 @@ mod tests {
         assert_eq!(value("KRYLITH_EMBED"), Some("/k.bin"));
         assert!(value("PATH").is_some_and(|path| path.starts_with("/tools:")));
         assert_eq!(value("CARGO_PROFILE_RELEASE_STRIP"), Some("symbols"));
+    }
+
+    #[test]
+    fn sums_are_of_archives_and_wheels_of_the_version() {
+        for name in
+            ["krylith-0.1.0-aarch64-linux.tar.gz", "krylith-0.1.0-cp310-abi3-manylinux_2_28_x86_64.whl"]
+        {
+            assert!(is_released(name, "0.1.0") && !is_released(name, "0.2.0"));
+        }
+        assert!(!is_released("krylith-0.1.0-x86_64-linux", "0.1.0") && !is_released("SHA256SUMS", "0.1.0"));
     }
 
     #[test]
