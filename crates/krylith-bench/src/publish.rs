@@ -2,6 +2,7 @@
 //! targets for programs.
 
 use krylith::{Error, Result};
+use krylith_plot::bars::{self, Bars};
 use krylith_plot::html::{Table, page};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -190,6 +191,24 @@ impl Pages {
     pub fn fail<'c>(&mut self, before: &str, checks: impl IntoIterator<Item = &'c Check>) {
         let failed = checks.into_iter().filter_map(|check| check.as_ref().err());
         self.failures.extend(failed.map(|message| format!("{before}{message}")));
+    }
+
+    /// Adds a table, whose rows have failed where their check says so.
+    pub fn show<R>(&mut self, before: &str, lines: Lines<R>, check: impl Fn(&R) -> &Check) {
+        self.fail(before, lines.rows.iter().map(|row| check(row)));
+        self.tables.push(lines.table());
+    }
+
+    /// Adds bars of an iteration's parts in µs, each with the whole of a run without clocks.
+    pub fn parts(&mut self, title: String, runs: &str, parts: &[&str], rows: Vec<(String, Vec<f64>, f64)>) {
+        let subtitle =
+            &format!("parts from {runs}, with clocks between; mark and number: the run without")[..];
+        let (bars, whole): (Vec<_>, Vec<f64>) =
+            rows.into_iter().map(|(name, parts, whole)| ((name, parts), whole)).unzip();
+        self.picture(title, |title| {
+            let (unit, bars) = ("µs", &bars[..]);
+            bars::stacked(&Bars { title, subtitle, unit, parts, bars, whole: Some(&whole) }).svg()
+        });
     }
 
     /// Adds a picture that has no file.

@@ -16,8 +16,13 @@ pub(crate) struct Case {
 impl Case {
     /// ‖b‖.
     pub fn norm(&self) -> f64 {
-        self.rhs.iter().map(|b| b * b).sum::<f64>().sqrt()
+        dot(&self.rhs, &self.rhs).sqrt()
     }
+}
+
+/// xᵀy by a plain loop.
+pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
+    x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
 /// Unsteady Stokes flow, Radau IIA with two stages, τ = 0.125.

@@ -1,8 +1,8 @@
 //! The kernels of a step of P-CBCG on blocks of s vectors, counted a cell and product: what s products share.
 
 use super::Case;
-use super::kernels::Kernel;
-use crate::systems::Random;
+use super::kernels::{Held, Kernel, State, read};
+use crate::systems::{Random, dot};
 use krylith::Result;
 use krylith::space::{FLAGS, Space, block_sums};
 use std::cell::RefCell;
@@ -10,15 +10,6 @@ use std::rc::Rc;
 
 /// Vectors of a block: the paper's s.
 const S: usize = 12;
-
-/// Blocks, single vectors, and scalars.
-struct State<V, T> {
-    blocks: Vec<Vec<V>>,
-    single: Vec<V>,
-    scalars: T,
-}
-
-type Held<S> = Rc<RefCell<State<<S as Space>::Vector, <S as krylith::space::Schedule>::Scalars>>>;
 
 /// The numbers of vector k of a kernel, in every run the same.
 fn numbers(kernel: u64, k: usize, n: usize) -> Vec<f64> {
@@ -32,20 +23,21 @@ fn coefficients(count: usize) -> Vec<f64> {
 
 /// Blocks and vectors of a kernel: those of the host where its answer is checked, else the device's random numbers.
 fn state<T: Space>(
-    space: &T,
+    space: &Rc<T>,
     kernel: u64,
     (blocks, single): (usize, usize),
     values: &[f64],
     check: bool,
 ) -> Result<Held<T>> {
-    let mut made = State { blocks: Vec::new(), single: Vec::new(), scalars: space.scalars(values.len())? };
+    let (vectors, scalars) = (Vec::new(), space.scalars(values.len())?);
+    let mut made = State { space: space.clone(), vectors, blocks: Vec::new(), scalars };
     for _ in 0..blocks {
         made.blocks.push(space.block(S)?);
     }
     for _ in 0..single {
-        made.single.push(space.vector()?);
+        made.vectors.push(space.vector()?);
     }
-    for (k, vector) in made.blocks.iter_mut().flatten().chain(&mut made.single).enumerate() {
+    for (k, vector) in made.blocks.iter_mut().flatten().chain(&mut made.vectors).enumerate() {
         match check {
             true => space.write(&numbers(kernel, k, space.len()), vector)?,
             false => space.fill_random(1000 * kernel + k as u64, vector)?,
@@ -53,28 +45,6 @@ fn state<T: Space>(
     }
     space.write_scalars(&mut made.scalars, 0, values, &[0; FLAGS])?;
     Ok(Rc::new(RefCell::new(made)))
-}
-
-/// Vectors, then numbers of the scalars.
-fn read<T: Space>(
-    space: &T,
-    vectors: &[&T::Vector],
-    scalars: &T::Scalars,
-    at: usize,
-    count: usize,
-) -> Result<Vec<f64>> {
-    let mut all = vec![0.0; vectors.len() * space.len() + count];
-    for (vector, host) in vectors.iter().zip(all.chunks_mut(space.len().max(1))) {
-        space.read(vector, host)?;
-    }
-    let from = vectors.len() * space.len();
-    let mut flags = [0; FLAGS];
-    space.read_scalars(scalars, at, &mut all[from..], &mut flags)?;
-    Ok(all)
-}
-
-fn dot(x: &[f64], y: &[f64]) -> f64 {
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
 /// All of them; `check` where their answers will be read.
@@ -88,8 +58,8 @@ pub(super) fn all<'k, T: Space + 'k>(space: &Rc<T>, case: &Case, check: bool) ->
 
 /// (AQ)ᵀS: line 11 of Alg. 2. The paper's batched products have line 5 in it too.
 fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
-    let held = state(space.as_ref(), 51, (2, 0), &[0.0; S * S], check)?;
-    let (at, there, own) = (held.clone(), space.clone(), space.clone());
+    let held = state(space, 51, (2, 0), &[0.0; S * S], check)?;
+    let at = held.clone();
     Ok(Kernel {
         name: format!("(AQ)ᵀS, s = {S}"),
         flops: (2 * S) as f64,
@@ -97,10 +67,10 @@ fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<K
         paper: Some([48.0, 35.0, 0.95]),
         products: S,
         run: Box::new(move || {
-            let State { blocks, scalars, .. } = &mut *held.borrow_mut();
-            own.block_products(&blocks[0], &blocks[1], scalars, 0)
+            let State { space, blocks, scalars, .. } = &mut *held.borrow_mut();
+            space.block_products(&blocks[0], &blocks[1], scalars, 0)
         }),
-        answer: Box::new(move || read(there.as_ref(), &[], &at.borrow().scalars, 0, S * S)),
+        answer: Box::new(move || read(&at.borrow(), [], 0..S * S)),
         expected: Box::new(move || {
             let all: Vec<Vec<f64>> = (0..2 * S).map(|k| numbers(51, k, n)).collect();
             (0..S * S).map(|k| dot(&all[k / S], &all[S + k % S])).collect()
@@ -112,8 +82,8 @@ fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<K
 fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
     let (b, sums) = (coefficients(S * S), block_sums(S));
     let values = [b.clone(), vec![0.0; sums]].concat();
-    let held = state(space.as_ref(), 52, (4, 1), &values, check)?;
-    let (at, there, own) = (held.clone(), space.clone(), space.clone());
+    let held = state(space, 52, (4, 1), &values, check)?;
+    let at = held.clone();
     let s = S as f64;
     Ok(Kernel {
         name: format!("S − Q B, AS − AQ B and their sums, s = {S}"),
@@ -122,14 +92,13 @@ fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Ker
         paper: Some([54.0, 59.0, 0.81]),
         products: S,
         run: Box::new(move || {
-            let State { blocks, single, scalars } = &mut *held.borrow_mut();
+            let State { space, blocks, vectors: single, scalars } = &mut *held.borrow_mut();
             let [basis, products, q, aq] = &mut blocks[..] else { return Ok(()) };
-            own.block_update(basis, products, &single[0], q, aq, scalars, 0, S * S)
+            space.block_update(basis, products, &single[0], q, aq, scalars, 0, S * S)
         }),
         answer: Box::new(move || {
             let state = at.borrow();
-            let vectors: Vec<&T::Vector> = state.blocks[2].iter().chain(&state.blocks[3]).collect();
-            read(there.as_ref(), &vectors, &state.scalars, S * S, sums)
+            read(&state, state.blocks[2].iter().chain(&state.blocks[3]), S * S..S * S + sums)
         }),
         expected: Box::new(move || {
             let all: Vec<Vec<f64>> = (0..4 * S + 1).map(|k| numbers(52, k, n)).collect();
@@ -155,8 +124,8 @@ fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Ker
 /// x += Q a, r −= AQ a: lines 8, 9.
 fn advance<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
     let a = coefficients(S);
-    let held = state(space.as_ref(), 53, (2, 2), &a, check)?;
-    let (at, there, own) = (held.clone(), space.clone(), space.clone());
+    let held = state(space, 53, (2, 2), &a, check)?;
+    let at = held.clone();
     Ok(Kernel {
         name: format!("x + Q a, r − AQ a, s = {S}"),
         flops: 4.0,
@@ -164,13 +133,13 @@ fn advance<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Ke
         paper: None,
         products: S,
         run: Box::new(move || {
-            let State { blocks, single, scalars } = &mut *held.borrow_mut();
+            let State { space, blocks, vectors: single, scalars } = &mut *held.borrow_mut();
             let [x, r] = &mut single[..] else { return Ok(()) };
-            own.block_advance(&blocks[0], &blocks[1], x, r, scalars, 0)
+            space.block_advance(&blocks[0], &blocks[1], x, r, scalars, 0)
         }),
         answer: Box::new(move || {
             let state = at.borrow();
-            read(there.as_ref(), &state.single.iter().collect::<Vec<_>>(), &state.scalars, 0, 0)
+            read(&state, &state.vectors, [])
         }),
         expected: Box::new(move || {
             let all: Vec<Vec<f64>> = (0..2 * S + 2).map(|k| numbers(53, k, n)).collect();

@@ -7,7 +7,7 @@ use super::{Case, blocks, none, solves, tiles};
 use crate::options::Asked;
 use crate::platform::Platform;
 use crate::samples::{Samples, in_turn_of};
-use crate::systems::Random;
+use crate::systems::{Random, dot};
 use krylith::method::cg;
 use krylith::operator::{Dots, LinearOperator, PointBlock, PointBlockSum};
 use krylith::precond::TileFactors;
@@ -121,6 +121,8 @@ fn check(kernel: &mut Kernel) -> Result<f64> {
 pub(super) struct State<S: Space> {
     pub space: Rc<S>,
     pub vectors: Vec<S::Vector>,
+    /// Vectors that lie together.
+    pub blocks: Vec<Vec<S::Vector>>,
     pub scalars: S::Scalars,
 }
 
@@ -138,7 +140,7 @@ pub(super) fn state<S: Space>(space: &Rc<S>, numbers: &[Vec<f64>]) -> Result<Hel
     (values[AT.alpha], values[AT.beta]) = (ALPHA, BETA);
     let mut scalars = space.scalars(values.len())?;
     space.write_scalars(&mut scalars, 0, &values, &[0; FLAGS])?;
-    Ok(Rc::new(RefCell::new(State { space: space.clone(), vectors, scalars })))
+    Ok(Rc::new(RefCell::new(State { space: space.clone(), vectors, blocks: Vec::new(), scalars })))
 }
 
 impl<'k> Kernel<'k> {
@@ -153,42 +155,40 @@ impl<'k> Kernel<'k> {
     ) -> Self {
         let at = held.clone();
         let run = move || {
-            let State { space, vectors, scalars } = &mut *held.borrow_mut();
+            let State { space, vectors, scalars, .. } = &mut *held.borrow_mut();
             let all: Vec<&mut S::Vector> = vectors.iter_mut().take(N).collect();
             let all = all.try_into().map_err(|_| Error::invalid("a kernel has too few vectors"))?;
             run(space, all, scalars)
         };
         let answer = move || {
             let state = at.borrow();
-            read(state.space.as_ref(), &state, vectors, slots)
+            let vectors = vectors.iter().map(|&v| &state.vectors[v]);
+            read(&state, vectors, slots.iter().copied())
         };
         let (run, answer, expected) = (Box::new(run), Box::new(answer), Box::new(expected));
         Self { name, flops, bytes, paper, products: 1, run, answer, expected }
     }
 }
 
-pub(super) fn read<S: Space>(
-    space: &S,
+/// Some vectors, then some scalars.
+pub(super) fn read<'v, S: Space>(
     state: &State<S>,
-    vectors: &[usize],
-    slots: &[usize],
-) -> Result<Vec<f64>> {
+    vectors: impl IntoIterator<Item = &'v S::Vector>,
+    slots: impl IntoIterator<Item = usize>,
+) -> Result<Vec<f64>>
+where
+    S::Vector: 'v,
+{
     let mut all = Vec::new();
-    for &v in vectors {
-        let mut host = vec![0.0; space.len()];
-        space.read(&state.vectors[v], &mut host)?;
-        all.extend(host);
+    for vector in vectors {
+        all.extend(crate::platform::read(state.space.as_ref(), vector)?);
     }
-    for &slot in slots {
+    for slot in slots {
         let (mut value, mut flags) = ([0.0], [0; FLAGS]);
-        space.read_scalars(&state.scalars, slot, &mut value, &mut flags)?;
+        state.space.read_scalars(&state.scalars, slot, &mut value, &mut flags)?;
         all.extend(value);
     }
     Ok(all)
-}
-
-fn dot(x: &[f64], y: &[f64]) -> f64 {
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
 fn all<'k, S: PointBlockSum + TileFactors + 'k>(

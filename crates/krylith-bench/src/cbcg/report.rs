@@ -46,8 +46,8 @@ fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
     type Row = kernels::Row;
     let seconds = |row: &Row| row.samples.median() / row.cells as f64;
     let paper = |row: &Row| row.paper.map_or("–".into(), |[f, b, share]| format!("{f}, {b}, {share:.2}"));
-    pages.fail(&format!("{}: ", found.spec), found.kernels.iter().map(|row| &row.check));
-    pages.tables.push(
+    pages.show(
+        &format!("{}: ", found.spec),
         rows_of(format!("{}: kernels", found.spec), &found.kernels)
             .checked(|row| &row.check, 1)
             .column("kernel", |row| row.name.clone())
@@ -58,8 +58,8 @@ fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
             .column("ns/cell", |row| row.samples.text(1e9 / row.cells as f64))
             .column("Gflop/s", |row| number(1e-9 * row.flops / seconds(row), 0))
             .column("share of roofline", |row| number(roof.seconds(row) / seconds(row), 3))
-            .column("paper: flop, byte, share", paper)
-            .table(),
+            .column("paper: flop, byte, share", paper),
+        |row| &row.check,
     );
     let one = |row: &Row| {
         json!({

@@ -4,7 +4,7 @@ use super::Case;
 use super::kernels::{AT, Kernel, state};
 use crate::ildu0::reference::Factors;
 use crate::ildu0::system::{SubdomainSystem, boxes};
-use crate::systems::Random;
+use crate::systems::{Random, dot};
 use krylith::matrix::Bsr;
 use krylith::method::cg;
 use krylith::operator::{Dots, LinearOperator, Terms};
@@ -66,8 +66,7 @@ fn one<'k, S: TileFactors + 'k>(space: &Rc<S>, case: &'k Case, shape: TileShape)
             };
             // Without an answer of its own the reference agrees with nothing.
             let mut z = solved().unwrap_or_default();
-            let dot = |y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-            let sums = [dot(&x), dot(&z)];
+            let sums = [dot(&x, &x), dot(&x, &z)];
             z.extend(sums);
             z
         },

@@ -21,7 +21,8 @@ pub(crate) struct Vendor {
     blas: blas::cublasHandle_t,
     sparse: sparse::cusparseHandle_t,
     pub matrix: sparse::cusparseMatDescr_t,
-    pinned: *mut f64,
+    /// Scalars that come back.
+    pinned: Pinned,
 }
 
 /// A library that is missing, with the way to get it.
@@ -64,7 +65,7 @@ impl Vendor {
             blas: std::ptr::null_mut(),
             sparse: std::ptr::null_mut(),
             matrix: std::ptr::null_mut(),
-            pinned: std::ptr::null_mut(),
+            pinned: Pinned { at: std::ptr::null_mut(), len: 0 },
         };
         device.stream().context().bind_to_thread().map_err(|e| vendor.failure("cuCtxSetCurrent", e))?;
         let stream = device.stream().cu_stream();
@@ -88,9 +89,7 @@ impl Vendor {
             vendor.sparse("cusparseSetStream", set)?;
             vendor.sparse("cusparseCreateMatDescr", matrix)
         })?;
-        // SAFETY: freed once, in `drop`.
-        let pinned = unsafe { driver::malloc_host(8 * PINNED, 0) };
-        vendor.pinned = pinned.map_err(|e| vendor.failure("cuMemHostAlloc", e))?.cast();
+        vendor.pinned = Pinned::new(&vendor, PINNED)?;
         Ok(Rc::new(vendor))
     }
 
@@ -152,19 +151,16 @@ impl Vendor {
     }
     /// Starts bringing f64 to pinned memory, to place `at`; [`pinned`](Self::pinned) is valid after a wait.
     pub fn fetch(&self, from: u64, at: usize, numbers: usize) -> Result<()> {
-        assert!(at + numbers <= PINNED);
         let stream = self.device.stream().cu_stream();
-        // SAFETY: in bounds by the check above; nobody reads the memory before the stream was waited for.
-        let to = unsafe { std::slice::from_raw_parts_mut(self.pinned.add(at), numbers) };
-        // SAFETY: as above; pinned memory outlives the copy.
-        let done = unsafe { driver::memcpy_dtoh_async(to, from, stream) };
+        // SAFETY: nobody reads the memory before the stream was waited for; it outlives the copy.
+        let done = unsafe { driver::memcpy_dtoh_async(self.pinned.write(at, numbers), from, stream) };
         done.map_err(|e| self.failure("cuMemcpyDtoHAsync", e))
     }
     /// A number that was fetched.
     pub fn pinned(&self, at: usize) -> f64 {
         assert!(at < PINNED);
         // SAFETY: in bounds; written by the device before the wait that callers make.
-        unsafe { self.pinned.add(at).read_volatile() }
+        unsafe { self.pinned.at.add(at).read_volatile() }
     }
 
     /// y += a x.
@@ -176,7 +172,7 @@ impl Vendor {
     /// xᵀy on the host; waits. The result arrives in pinned memory.
     pub fn dot(&self, n: usize, x: u64, y: u64) -> Result<f64> {
         // SAFETY: the caller's buffers hold n f64; in host pointer mode the call waits for the result.
-        let done = unsafe { blas::cublasDdot_v2(self.blas, n as i32, x as _, 1, y as _, 1, self.pinned) };
+        let done = unsafe { blas::cublasDdot_v2(self.blas, n as i32, x as _, 1, y as _, 1, self.pinned.at) };
         self.blas("cublasDdot", done)?;
         Ok(self.pinned(0))
     }
@@ -198,7 +194,7 @@ impl Vendor {
     /// ‖x‖ on the host; waits.
     pub fn norm(&self, n: usize, x: u64) -> Result<f64> {
         // SAFETY: as for `dot`.
-        let done = unsafe { blas::cublasDnrm2_v2(self.blas, n as i32, x as _, 1, self.pinned) };
+        let done = unsafe { blas::cublasDnrm2_v2(self.blas, n as i32, x as _, 1, self.pinned.at) };
         self.blas("cublasDnrm2", done)?;
         Ok(self.pinned(0))
     }
@@ -279,9 +275,6 @@ impl Drop for Vendor {
             if !self.sparse.is_null() {
                 let _ = sparse::cusparseDestroy(self.sparse);
             }
-            if !self.pinned.is_null() {
-                let _ = driver::free_host(self.pinned.cast());
-            }
         }
     }
 }
@@ -324,7 +317,9 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new`.
-        let _ = unsafe { driver::free_host(self.at.cast()) };
+        if !self.at.is_null() {
+            // SAFETY: allocated in `new`.
+            let _ = unsafe { driver::free_host(self.at.cast()) };
+        }
     }
 }

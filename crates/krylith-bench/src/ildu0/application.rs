@@ -47,6 +47,19 @@ pub(crate) struct Application<'a> {
     pub vectors: Box<dyn Apply + 'a>,
 }
 
+impl<'a> Application<'a> {
+    /// A baseline, in the order of the case's systems.
+    pub fn baseline(
+        (name, notes): (&str, String),
+        (of, solves): (Of, Solves),
+        bytes: u64,
+        vectors: Box<dyn Apply + 'a>,
+    ) -> Self {
+        let (order, ours, tolerance) = (None, false, TOLERANCE);
+        Self { name: name.into(), notes, of, solves, order, ours, bytes, tolerance, vectors }
+    }
+}
+
 pub(crate) const TOLERANCE: f64 = 1e-10;
 
 /// A solver for A x = b from x = 0, with everything set up.

@@ -2,10 +2,11 @@
 
 use super::reference::Factors;
 use super::system::SubdomainSystem;
-use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE, count, ours};
+use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, count, ours};
 use crate::cpu::CpuPlatform;
 use crate::platform::{OnHost, Order};
 use crate::samples::Samples;
+use crate::systems::dot;
 use krylith::Result;
 use std::rc::Rc;
 use std::time::Instant;
@@ -35,10 +36,6 @@ struct Plain<'a> {
     factorised: Rc<Factorised<'a>>,
     setup: f64,
     x: Vec<f64>,
-}
-
-fn dot(x: &[f64], y: &[f64]) -> f64 {
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
 impl Plain<'_> {
@@ -116,17 +113,9 @@ impl Ground for CpuPlatform {
             let cut = if of == Of::Decomposed { case.partition.iter().sum() } else { 0.0 };
             let (loops, n) = (factorised.clone(), system.len());
             let run = move |_: usize, x: &[f64], y: &mut [f64]| y.copy_from_slice(&loops.apply(x));
-            made.applications.push(Application {
-                name: factorised.name().into(),
-                notes: String::new(),
-                of,
-                solves: Solves::All,
-                order: None,
-                ours: false,
-                bytes: count::triangles(system),
-                tolerance: TOLERANCE,
-                vectors: OnHost::new(Order::Subdomains(system), n, 1, run),
-            });
+            let vectors = OnHost::new(Order::Subdomains(system), n, 1, run);
+            let (named, bytes) = ((factorised.name(), String::new()), count::triangles(system));
+            made.applications.push(Application::baseline(named, (of, Solves::All), bytes, vectors));
             made.solvers.push(Box::new(Plain { case, factorised, setup: seconds + cut, x: Vec::new() }));
         }
         Ok(made)

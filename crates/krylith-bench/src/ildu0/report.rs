@@ -129,8 +129,8 @@ fn table(
 ) -> Vec<Value> {
     let share = |row: &Row| row.bytes as f64 / row.alone.median() / bandwidth;
     let speedup = |row: &Row, of: Of| over(rows.iter().copied(), of, row.alone.median());
-    pages.fail(&format!("{}: ", case.name), rows.iter().map(|row| &row.check));
-    pages.tables.push(
+    pages.show(
+        &format!("{}: ", case.name),
         rows_of(format!("{}: {what}", case.name), rows.iter().copied())
             .checked(|row| &row.check, 1)
             .column("", |row| label(&row.name, &row.notes))
@@ -140,8 +140,8 @@ fn table(
             .column(format!("share of {kind}"), |row| percent(share(row), 1))
             .column("× baseline, whole", |row| number(speedup(row, Of::Whole), 2))
             .column("× baseline, decomposed", |row| number(speedup(row, Of::Decomposed), 2))
-            .column("error", |row| error(&row.check, 0))
-            .table(),
+            .column("error", |row| error(&row.check, 0)),
+        |row| &row.check,
     );
     let one = |row: &&Row| {
         json!({
@@ -171,8 +171,8 @@ fn solves(case: &Found, pages: &mut Pages) -> Value {
     };
     let speedup = |solve: &Solve| base.samples.median() / solve.samples.median();
     let pays = |solve: &Solve| break_even(solve, base).filter(|_| !std::ptr::eq(solve, base));
-    pages.fail(&format!("{}: ", case.name), case.solves.iter().map(|solve| &solve.check));
-    pages.tables.push(
+    pages.show(
+        &format!("{}: ", case.name),
         rows_of(format!("{}: BiCGSTAB", case.name), &case.solves)
             .checked(|solve| &solve.check, 2)
             .column("", |solve| solve.name.clone())
@@ -181,8 +181,8 @@ fn solves(case: &Found, pages: &mut Pages) -> Value {
             .column("set-up, s", |solve| number(solve.setup, 3))
             .column("× first", |solve| number(speedup(solve), 2))
             .column("pays after", |solve| pays(solve).map_or("–".into(), |n| format!("{n} solves")))
-            .column("true residual", |solve| error(&solve.check, 1))
-            .table(),
+            .column("true residual", |solve| error(&solve.check, 1)),
+        |solve| &solve.check,
     );
     let one = |solve: &Solve| {
         json!({

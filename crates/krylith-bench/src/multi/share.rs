@@ -94,12 +94,13 @@ pub(crate) fn runs(parts: &[Part], me: usize) -> Vec<Run> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
+    use super::super::mapping::{index_array, receive_map, send_gather, starts};
     use super::*;
     use crate::systems::{self, Random};
 
     /// y += A X of one stage, by the definition.
-    pub fn add(a: &Bsr, x: &[f64], y: &mut [f64]) {
+    fn add(a: &Bsr, x: &[f64], y: &mut [f64]) {
         let b = a.block();
         for i in 0..a.block_rows() {
             for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
@@ -139,6 +140,47 @@ pub(crate) mod tests {
                     add(&off[t], &ghosts, &mut y);
                     for (got, want) in y.iter().zip(&wanted[first * b..]) {
                         assert!((got - want).abs() < 1e-13, "ranks={ranks} rank={rank}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn messages_by_the_published_maps_bring_the_ghosts_of_every_stage() {
+        let (b, s) = (2, 3);
+        let k = systems::random([4, 3, 7], b, s, 5).unwrap();
+        let n = k.m.block_rows();
+        let x = Random(8).numbers(n * b * s);
+        for ranks in [1, 3, 5] {
+            let parts = cut(&k, ranks).unwrap();
+            // What each rank sends, neighbour after neighbour, from its share of x stage after stage.
+            let sent = |part: &Part| -> Vec<f64> {
+                let (halo, first) = (&part.halo, part.rows[0] as usize);
+                let q = halo.own * b;
+                let own: Vec<f64> = (0..s).flat_map(|t| x[(t * n + first) * b..][..q].to_vec()).collect();
+                let places = send_gather(&index_array(halo, b), &starts(halo).0, b, s, q);
+                places.iter().map(|&i| own[i as usize]).collect()
+            };
+            let messages: Vec<Vec<f64>> = parts.iter().map(sent).collect();
+            for (me, part) in parts.iter().enumerate() {
+                let mut raw = Vec::new();
+                for neighbour in &part.halo.neighbours {
+                    let back = parts[neighbour.rank].halo.neighbours.iter().find(|m| m.rank == me).unwrap();
+                    raw.extend_from_slice(
+                        &messages[neighbour.rank][back.send.start * b * s..back.send.end * b * s],
+                    );
+                }
+                let ghosts = receive_map(&starts(&part.halo).1, b, s);
+                let ghosts: Vec<f64> = ghosts.iter().map(|&i| raw[i as usize]).collect();
+                for (stage, ghosts) in ghosts.chunks(part.halo.ghosts.max(1) * b).enumerate() {
+                    for r in runs(&parts, me) {
+                        let from = (stage * n + parts[r.rank].rows[0] as usize + r.from) * b;
+                        assert_eq!(
+                            ghosts[r.to * b..][..r.nodes * b],
+                            x[from..][..r.nodes * b],
+                            "{ranks} ranks"
+                        );
                     }
                 }
             }

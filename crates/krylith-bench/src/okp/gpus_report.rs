@@ -4,7 +4,6 @@ use super::gpus::{Experiment, Run};
 use super::solve::Row;
 use crate::publish::{Pages, Report, error, facts, number, outcome, percent};
 use crate::textbook::Times;
-use krylith_plot::bars::{self, Bars};
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
@@ -110,19 +109,13 @@ fn speedups(e: &Experiment) -> Table {
 
 fn pictures(e: &Experiment, pages: &mut Pages) {
     let bar = |(run, row): (&Run, &Row)| {
-        (format!("{}, {}", row.name, run.gpus), parts(row).map(|t| 1e6 * t).to_vec())
+        let parts = parts(row).map(|t| 1e6 * t).to_vec();
+        (format!("{}, {}", row.name, run.gpus), parts, 1e6 * row.iteration())
     };
-    let bars: Vec<(String, Vec<f64>)> = rows(e).filter(|(_, row)| row.check.is_ok()).map(bar).collect();
     let names = ["transfer (T_dt)", "product (T_Kx)", "communication (T_c)", "orthogonal. (T_Gn)", "other"];
+    let bars = rows(e).filter(|(_, row)| row.check.is_ok()).map(bar).collect();
     let title = format!("{}: where an iteration's time goes, by number of GPUs", e.title);
-    let right = rows(e).filter(|(_, row)| row.check.is_ok());
-    let whole: Vec<f64> = right.map(|(_, row)| 1e6 * row.iteration()).collect();
-    let subtitle =
-        "parts from runs of their own, with clocks between; mark and number: the run without (T_all)";
-    pages.picture(title, |title| {
-        let (unit, parts, bars) = ("µs", &names[..], &bars[..]);
-        bars::stacked(&Bars { title, subtitle, unit, parts, bars, whole: Some(&whole) }).svg()
-    });
+    pages.parts(title, "runs of their own", &names, bars);
 
     let gpus: Vec<usize> = e.runs.iter().map(|r| r.gpus).collect();
     let mut names: Vec<String> = Vec::new();

@@ -2,7 +2,6 @@
 
 use super::{orthogonalization, product, solve};
 use crate::publish::{Pages, Report, error, facts, label, number, outcome, percent, rows_of};
-use krylith_plot::bars::{self, Bars};
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
@@ -111,8 +110,8 @@ fn orthogonalizations(found: &Findings, pages: &mut Pages) -> Value {
         let base = rows.iter().find(|r| r.columns == row.columns && !r.ours);
         base.map_or(f64::NAN, |r| r.samples.median()) / row.samples.median()
     };
-    pages.fail("", rows.iter().map(|row| &row.check));
-    pages.tables.push(
+    pages.show(
+        "",
         rows_of(title, rows)
             .checked(|row| &row.check, 2)
             .column("", |row| row.name.clone())
@@ -120,8 +119,8 @@ fn orthogonalizations(found: &Findings, pages: &mut Pages) -> Value {
             .column("ms", |row| row.samples.text(1e3))
             .column(format!("share of {}", found.bandwidth.0), |row| percent(share(row), 1))
             .column("× first baseline", |row| number(speedup(row), 2))
-            .column("‖I − QᵀQ‖", |row| error(&row.check, 0))
-            .table(),
+            .column("‖I − QᵀQ‖", |row| error(&row.check, 0)),
+        |row| &row.check,
     );
     let one = |row: &Row| {
         json!({
@@ -176,16 +175,11 @@ fn phases(row: &solve::Row) -> [f64; 3] {
 fn pictures(found: &Findings, pages: &mut Pages) {
     let bar = |row: &solve::Row| {
         let scale = 1e6 / row.iterations() as f64;
-        (row.name.clone(), phases(row).map(|seconds| seconds * scale).to_vec())
+        (row.name.clone(), phases(row).map(|seconds| seconds * scale).to_vec(), 1e6 * row.iteration())
     };
-    let bars: Vec<(String, Vec<f64>)> = found.solves.iter().map(bar).collect();
     let parts = ["product (T_Kx)", "orthogonalisation (T_Gn)", "other"];
-    let whole: Vec<f64> = found.solves.iter().map(|row| 1e6 * row.iteration()).collect();
-    let subtitle = "parts from a run of their own, with clocks between; mark and number: the run without";
-    pages.picture("Where an iteration's time goes", |title| {
-        let (unit, parts, bars) = ("µs", &parts[..], &bars[..]);
-        bars::stacked(&Bars { title, subtitle, unit, parts, bars, whole: Some(&whole) }).svg()
-    });
+    let bars = found.solves.iter().map(bar).collect();
+    pages.parts("Where an iteration's time goes".into(), "a run of their own", &parts, bars);
     for table in found.products.iter().take(2) {
         let point = |r: &product::Row| {
             let (flops, bytes) = (r.cost.flops as f64, r.cost.bytes as f64);

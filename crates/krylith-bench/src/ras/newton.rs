@@ -118,7 +118,7 @@ pub(crate) fn steps(
 }
 
 fn norm(f: &[f64]) -> f64 {
-    f.iter().map(|f| f * f).sum::<f64>().sqrt()
+    crate::systems::dot(f, f).sqrt()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::CudaPlatform;
 use super::products::{Matrix, OnDevice};
 use super::vendor::Vendor;
 use crate::ildu0::system::SubdomainSystem;
-use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, TOLERANCE, count, ours};
+use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, count, ours};
 use crate::platform::Order;
 use crate::samples::Samples;
 use bicgstab::BiCgStab;
@@ -92,17 +92,9 @@ impl CudaPlatform {
         for (solves, bytes, map) in
             [(Solves::LowerInBlocks, lower_bytes, &lower), (Solves::All, count::triangles(system), &whole)]
         {
-            made.applications.push(Application {
-                name: name.clone(),
-                notes: notes.clone(),
-                of,
-                solves,
-                order: None,
-                ours: false,
-                bytes,
-                tolerance: TOLERANCE,
-                vectors: applied(v, system, map)?,
-            });
+            let vectors = applied(v, system, map)?;
+            let named = (name.as_str(), notes.clone());
+            made.applications.push(Application::baseline(named, (of, solves), bytes, vectors));
         }
         made.solvers.push(Box::new(BiCgStab::new(v, matrix_of, system, &case.rhs, (name, whole), setup)?));
         Ok(())
@@ -131,17 +123,8 @@ impl CudaPlatform {
             };
             let (name, notes, bytes) = (variant.name().to_string(), map.notes(), map.bytes());
             let map: Map = Rc::new(move |x, y| map.run(x, y));
-            made.applications.push(Application {
-                name: name.clone(),
-                notes,
-                of: Of::Decomposed,
-                solves: variant.solves(),
-                order: None,
-                ours: false,
-                bytes,
-                tolerance: TOLERANCE,
-                vectors: applied(v, &case.decomposed, &map)?,
-            });
+            let (vectors, what) = (applied(v, &case.decomposed, &map)?, (Of::Decomposed, variant.solves()));
+            made.applications.push(Application::baseline((&name, notes), what, bytes, vectors));
             if variant.fused() {
                 let solver = BiCgStab::new(v, matrix, &case.decomposed, &case.rhs, (name, map), setup)?;
                 made.solvers.push(Box::new(solver));
