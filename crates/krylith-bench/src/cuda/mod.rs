@@ -81,12 +81,22 @@ fn fastest<C, T>(
     mut make: impl FnMut(C) -> Result<T>,
     run: impl Fn(&T) -> Result<()>,
 ) -> Result<(f64, T)> {
+    least(candidates, |candidate| {
+        let made = make(candidate)?;
+        Ok((quick(vendor, &mut || run(&made))?, made))
+    })
+}
+
+/// What takes the least time of what candidates become, each with its time.
+fn least<C, T>(
+    candidates: impl IntoIterator<Item = C>,
+    mut timed: impl FnMut(C) -> Result<(f64, T)>,
+) -> Result<(f64, T)> {
     let mut best: Option<(f64, T)> = None;
     for candidate in candidates {
-        let made = make(candidate)?;
-        let time = quick(vendor, &mut || run(&made))?;
-        if best.as_ref().is_none_or(|b| time < b.0) {
-            best = Some((time, made));
+        let made = timed(candidate)?;
+        if best.as_ref().is_none_or(|b| made.0 < b.0) {
+            best = Some(made);
         }
     }
     best.ok_or_else(|| Error::invalid("nothing was tried"))

@@ -17,12 +17,12 @@ const PINNED: usize = 256;
 
 /// Handles of both libraries, and pinned memory for scalars that come back.
 pub(crate) struct Vendor {
+    /// Scalars that come back; before the device, whose context it needs to the end.
+    pinned: Pinned,
     pub device: Arc<Device>,
     blas: blas::cublasHandle_t,
     sparse: sparse::cusparseHandle_t,
     pub matrix: sparse::cusparseMatDescr_t,
-    /// Scalars that come back.
-    pinned: Pinned,
 }
 
 /// A library that is missing, with the way to get it.

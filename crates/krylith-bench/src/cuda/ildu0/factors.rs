@@ -2,6 +2,7 @@
 
 use super::{POLICIES, Policy, SETUP_SAMPLES, policy_name, sampled, seconds};
 use crate::cuda::calls::{Numbers, OP, Object, TYPE, call, object, scalar, workspace};
+use crate::cuda::least;
 use crate::cuda::products::{Blocks, HostBlocks, Layout};
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Setup;
@@ -62,8 +63,8 @@ impl Factors {
     ) -> Result<Self> {
         let (x, y) = (vendor.zeros(s.len())?, vendor.zeros(s.len())?);
         let numbers = s.a.block() == 1;
-        let mut best: Option<(f64, Self, Vec<Setup>)> = None;
-        for &layout in if numbers { &[Layout::Rows][..] } else { &Layout::BOTH } {
+        let layouts = if numbers { &[Layout::Rows][..] } else { &Layout::BOTH };
+        let (_, (made, steps)) = least(layouts, |&layout| {
             let host = HostBlocks::new(&s.a, layout);
             let (arrays, upload) = seconds(vendor, || host.upload(vendor))?;
             let mut steps = Vec::new();
@@ -79,22 +80,21 @@ impl Factors {
             step(format!("{ilu} factorisation{note}"), factorisation);
             let arrays = Rc::new(arrays);
             // SpSV has no policies.
-            for &policy in if numbers { std::slice::from_ref(&chosen) } else { &POLICIES } {
-                let new = |upper| Solve::new(vendor, &arrays, upper, policy);
-                let made = Self { lower: new(false)?, upper: new(true)?, policy, arrays: arrays.clone() };
+            let policies = if numbers { std::slice::from_ref(&chosen) } else { &POLICIES };
+            let new = |upper, policy| Solve::new(vendor, &arrays, upper, policy);
+            let (time, made) = least(policies, |&policy| {
+                let (lower, upper) = (new(false, policy)?, new(true, policy)?);
+                let made = Self { lower, upper, policy, arrays: arrays.clone() };
                 let time = crate::cuda::quick(vendor, &mut || {
                     made.lower(x.pointer(), y.pointer())?;
                     made.upper(y.pointer(), x.pointer())
                 })?;
-                if best.as_ref().is_none_or(|b| time < b.0) {
-                    let samples = sampled(vendor, || new(false).and(new(true)).map(|_| ()))?;
-                    let mut steps = steps.clone();
-                    steps.push(Setup { name: format!("{what}: {solve} analysis of L and U"), samples });
-                    best = Some((time, made, steps));
-                }
-            }
-        }
-        let (_, made, steps) = best.ok_or_else(|| Error::invalid("no setting of bsrsv2 works"))?;
+                Ok((time, made))
+            })?;
+            let both = || new(false, made.policy).and(new(true, made.policy)).map(|_| ());
+            step(format!("{solve} analysis of L and U"), sampled(vendor, both)?);
+            Ok((time, (made, steps)))
+        })?;
         setups.extend(steps);
         Ok(made)
     }
@@ -125,13 +125,11 @@ fn factorize(vendor: &Rc<Vendor>, a: &Blocks, s: &SubdomainSystem) -> Result<(Po
         vendor.copy(given.pointer(), a.values.pointer(), given.len())?;
         Ok(seconds(vendor, || ilu.factorize(a))?.1)
     };
-    let time = |policy| {
+    let (_, policy) = least(POLICIES, |policy| {
         let ilu = Ilu::new(vendor, a, policy)?;
         factorize(&ilu)?;
-        factorize(&ilu)
-    };
-    let [first, second] = POLICIES;
-    let policy = if time(first)? <= time(second)? { first } else { second };
+        Ok((factorize(&ilu)?, policy))
+    })?;
     vendor.copy(given.pointer(), a.values.pointer(), given.len())?;
     let analysis = sampled(vendor, || Ilu::new(vendor, a, policy).map(|_| ()))?;
     let ilu = Ilu::new(vendor, a, policy)?;

@@ -7,7 +7,8 @@
 use super::CudaPlatform;
 use super::ildu0::factors::{Ilu, Solve};
 use super::ildu0::kernels::{Arg, File, Kernel};
-use super::ildu0::{POLICIES, Policy, policy_name, seconds};
+use super::ildu0::{POLICIES, policy_name, seconds};
+use super::least;
 use super::products::{Blocks, Layout};
 use super::vendor::Vendor;
 use crate::ras::cases::{Case, Kind, Way};
@@ -112,8 +113,7 @@ impl Schwarz {
     fn new(vendor: &Rc<Vendor>, pattern: &Rc<Pattern>, values: &Buffer<f64>) -> Result<Self> {
         let (rows, block) = (pattern.node.len(), pattern.block);
         let (r, t) = (vendor.zeros(rows * block)?, vendor.zeros(rows * block)?);
-        let mut best: Option<(f64, Blocks, Ilu, [Solve; 2], f64, String)> = None;
-        for layout in Layout::BOTH {
+        let (_, (arrays, ilu, [lower, upper], analysis, notes)) = least(Layout::BOTH, |layout| {
             let arrays = Blocks {
                 rows,
                 columns: rows,
@@ -123,48 +123,36 @@ impl Schwarz {
                 pattern: pattern.pattern.clone(),
                 values: vendor.zeros(pattern.entries * block * block)?,
             };
-            let mut faster: Option<(f64, Ilu, Policy, f64)> = None;
-            for policy in POLICIES {
+            let (_, (ilu, factors, of_ilu)) = least(POLICIES, |policy| {
                 let (ilu, analysis) = seconds(vendor, || Ilu::new(vendor, &arrays, policy))?;
                 let mut last = 0.0;
                 for _ in 0..2 {
                     pattern.fill(values, &arrays)?;
                     last = seconds(vendor, || ilu.factorize(&arrays))?.1;
                 }
-                if faster.as_ref().is_none_or(|f| last < f.0) {
-                    faster = Some((last, ilu, policy, analysis));
-                }
-            }
-            let Some((_, ilu, factors, analysis_of_ilu)) = faster else { continue };
+                Ok((last, (ilu, policy, analysis)))
+            })?;
             pattern.fill(values, &arrays)?;
             ilu.factorize(&arrays)?;
             ilu.check(&pattern.node)?;
-            let mut solves: Option<(f64, [Solve; 2], Policy, f64)> = None;
-            for policy in POLICIES {
+            let (time, (made, policy, of_solves)) = least(POLICIES, |policy| {
                 let new = |upper| Solve::new(vendor, &arrays, upper, policy);
                 let (made, analysis) = seconds(vendor, || Ok([new(false)?, new(true)?]))?;
                 let time = super::quick(vendor, &mut || {
                     made[0].run(&arrays, r.pointer(), t.pointer())?;
                     made[1].run(&arrays, t.pointer(), r.pointer())
                 })?;
-                if solves.as_ref().is_none_or(|s| time < s.0) {
-                    solves = Some((time, made, policy, analysis));
-                }
-            }
-            let Some((time, made, policy, analysis)) = solves else { continue };
-            if best.as_ref().is_none_or(|b| time < b.0) {
-                let notes = format!(
-                    "{}; bsrilu02 with {}, bsrsv2 with {}; L and U in {:.3} ms",
-                    layout.notes(),
-                    policy_name(factors),
-                    policy_name(policy),
-                    1e3 * time
-                );
-                best = Some((time, arrays, ilu, made, analysis_of_ilu + analysis, notes));
-            }
-        }
-        let (_, arrays, ilu, [lower, upper], analysis, notes) =
-            best.ok_or_else(|| Error::invalid("no setting of bsrsv2 works"))?;
+                Ok((time, (made, policy, analysis)))
+            })?;
+            let notes = format!(
+                "{}; bsrilu02 with {}, bsrsv2 with {}; L and U in {:.3} ms",
+                layout.notes(),
+                policy_name(factors),
+                policy_name(policy),
+                1e3 * time
+            );
+            Ok((time, (arrays, ilu, made, of_ilu + of_solves, notes)))
+        })?;
         let (vendor, pattern) = (vendor.clone(), pattern.clone());
         Ok(Self { vendor, arrays, ilu, lower, upper, pattern, r, t, analysis, notes })
     }
