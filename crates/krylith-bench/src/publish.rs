@@ -27,19 +27,19 @@ impl Report {
     pub(crate) fn write(&mut self, folder: Option<&Path>, name: &str) -> Result<()> {
         let json = serde_json::to_string_pretty(&self.json).unwrap_or_default();
         let texts = [("txt", &self.tables), ("json", &json), ("html", &self.html)];
-        let texts = texts.map(|(kind, text)| (format!("{name}.{kind}"), text.as_str()));
+        let texts = texts.map(|(kind, text)| (format!("{name}.{kind}"), text));
         self.files.extend(write(folder, &texts)?);
         Ok(())
     }
 }
 
 /// Writes texts into a folder, if one is wanted: their paths.
-pub(crate) fn write(folder: Option<&Path>, texts: &[(String, &str)]) -> Result<Vec<PathBuf>> {
+pub(crate) fn write<T: AsRef<[u8]>>(folder: Option<&Path>, texts: &[(String, T)]) -> Result<Vec<PathBuf>> {
     let Some(folder) = folder else { return Ok(Vec::new()) };
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let one = |(name, text): &(String, &str)| {
+    let one = |(name, text): &(String, T)| {
         let path = folder.join(name);
-        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
+        krylith::io::atomic::write(&path, |file| file.write_all(text.as_ref()))?;
         Ok(path)
     };
     texts.iter().map(one).collect()
@@ -217,14 +217,46 @@ impl Pages {
         self.figures.push(Figure { file: String::new(), svg: draw(&title), title });
     }
 
-    /// The report, with the device and the command among its facts.
+    /// The report, with what failed among its facts.
     pub fn report(self, heading: &str, facts: Vec<String>, mut json: Value) -> Report {
+        let facts = self.with_failures(facts);
         let Self { tables, figures, failures } = self;
-        let mut all = facts;
-        all.extend(failures.iter().map(|f| format!("FAILED, not timed: {f}")));
         json["failures"] = json!(failures);
-        let html = page(&format!("Krylith: {heading}"), &all, &pictures(&figures), &tables);
-        Report { tables: text(&all, &tables), json, html, failures, files: Vec::new() }
+        let pictures: Vec<_> = figures.into_iter().map(|figure| (figure.title, figure.svg)).collect();
+        let html = page(&format!("Krylith: {heading}"), &facts, &pictures, &tables);
+        Report { tables: text(&facts, &tables), json, html, failures, files: Vec::new() }
+    }
+
+    fn with_failures(&self, facts: Vec<String>) -> Vec<String> {
+        let failed = self.failures.iter().map(|f| format!("FAILED, not timed: {f}"));
+        facts.into_iter().chain(failed).collect()
+    }
+
+    /// The report of a suite with targets, which stand in the data; with a folder `NAME.txt`, `.md`, `.json`, `.html`,
+    /// `NAME-targets.json` and the pictures too.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn publish(
+        self,
+        (title, name): (&str, &str),
+        facts: Vec<String>,
+        json: Value,
+        folder: Option<&Path>,
+    ) -> Result<Report> {
+        let paragraphs = self.with_failures(facts.clone()).into_iter().map(|fact| format!("{fact}\n\n"));
+        let mut markdown = format!("# {title}\n\n{}", paragraphs.collect::<String>());
+        markdown.extend(self.tables.iter().map(Table::markdown));
+        markdown.extend(self.figures.iter().map(|figure| format!("![{}]({})\n", figure.title, figure.file)));
+        let mut files = vec![(format!("{name}.md"), markdown)];
+        let targets = serde_json::to_string_pretty(&json["targets"]).unwrap_or_default();
+        files.push((format!("{name}-targets.json"), targets));
+        files.extend(self.figures.iter().map(|figure| (figure.file.clone(), figure.svg.clone())));
+        let heading = format!("{}{}", title[..1].to_lowercase(), &title[1..]);
+        let mut report = self.report(&heading, facts, json);
+        report.write(folder, name)?;
+        report.files.extend(write(folder, &files)?);
+        Ok(report)
     }
 }
 
@@ -243,10 +275,6 @@ fn text(facts: &[String], tables: &[Table]) -> String {
     facts.chain(tables.iter().map(|table| format!("\n{}", table.text()))).collect()
 }
 
-fn pictures(figures: &[Figure]) -> Vec<(String, String)> {
-    figures.iter().map(|figure| (figure.title.clone(), figure.svg.clone())).collect()
-}
-
 /// What was promised, and whether it is kept.
 pub(crate) fn summary(goals: &[Target]) -> Table {
     let met = |goal: &Target| match goal.met() {
@@ -261,40 +289,4 @@ pub(crate) fn summary(goals: &[Target]) -> Table {
         .column("met", met)
         .column("how", |goal| goal.how.clone())
         .table()
-}
-
-/// Everything that a suite with targets has found, ready to be written.
-pub(crate) struct Published {
-    pub title: &'static str,
-    pub facts: Vec<String>,
-    pub pages: Pages,
-    /// Raw data; its `targets` are a file of their own too.
-    pub json: Value,
-}
-
-impl Published {
-    /// The report; with a folder `NAME.txt`, `.md`, `.json`, `.html`, `NAME-targets.json` and the pictures too.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    pub fn write(self, name: &str, folder: Option<&Path>) -> Result<Report> {
-        let Self { title, mut facts, pages: Pages { tables, figures, failures }, json } = self;
-        facts.extend(failures.iter().map(|f| format!("FAILED: {f}")));
-        let paragraphs: String = facts.iter().map(|fact| format!("{fact}\n\n")).collect();
-        let mut markdown = format!("# {title}\n\n{paragraphs}");
-        markdown.extend(tables.iter().map(Table::markdown));
-        markdown.extend(figures.iter().map(|figure| format!("![{}]({})\n", figure.title, figure.file)));
-        let heading: String =
-            title.chars().take(1).flat_map(char::to_lowercase).chain(title.chars().skip(1)).collect();
-        let html = page(&format!("Krylith: {heading}"), &facts, &pictures(&figures), &tables);
-        let mut report = Report { tables: text(&facts, &tables), json, html, failures, files: Vec::new() };
-        report.json["failures"] = json!(report.failures);
-        report.write(folder, name)?;
-        let targets = serde_json::to_string_pretty(&report.json["targets"]).unwrap_or_default();
-        let mut files =
-            vec![(format!("{name}.md"), markdown.as_str()), (format!("{name}-targets.json"), &targets)];
-        files.extend(figures.iter().map(|figure| (figure.file.clone(), figure.svg.as_str())));
-        report.files.extend(write(folder, &files)?);
-        Ok(report)
-    }
 }

@@ -5,7 +5,7 @@ use super::targets::{CORES, GOALS, efficiency, targets};
 use super::updates::Updates;
 use super::{systems, ways};
 use crate::answer::report::{ms, way_json};
-use crate::publish::{Figure, Pages, Published, Report, Target, number, rows_of, summary};
+use crate::publish::{Figure, Pages, Report, Target, number, rows_of, summary};
 use crate::samples::Samples;
 use krylith::Result;
 use krylith_plot::html::Table;
@@ -46,10 +46,6 @@ pub(super) struct Made {
 }
 
 pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
-    make(made).write("multilevel", folder)
-}
-
-fn make(made: &Made) -> Published {
     let goals = targets(made);
     let mut pages = Pages { tables: vec![summary(&goals)], ..Pages::default() };
     for found in &made.table {
@@ -93,7 +89,7 @@ fn make(made: &Made) -> Published {
         ),
         format!("command: {}", json["command"].as_str().unwrap_or("")),
     ];
-    Published { title: "Coarse levels", facts, pages, json }
+    pages.publish(("Coarse levels", "multilevel"), facts, json, folder)
 }
 
 /// True of ways that must find an answer: what is picked, and what a user gets who asks for a hierarchy.

@@ -3,7 +3,7 @@
 use super::cases::{Kind, Setting};
 use super::measure::{Mean, Row, Run};
 use super::targets::targets;
-use crate::publish::{Figure, Pages, Published, Report, Target, number, rows_of, summary};
+use crate::publish::{Figure, Pages, Report, Target, number, rows_of, summary};
 use krylith::Result;
 use krylith_plot::svg;
 use serde_json::{Value, json};
@@ -42,10 +42,6 @@ impl Found {
 }
 
 pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
-    make(made).write("ras", folder)
-}
-
-fn make(made: &Made) -> Published {
     let (mut json, mut pages) = (made.meta.clone(), Pages::default());
     json["problems"] = made.found.iter().map(|found| problem(found, &mut pages)).collect();
     json["repeated"] = made.repeated.as_ref().map_or(Value::Null, |found| repeated(found, &mut pages));
@@ -63,7 +59,7 @@ fn make(made: &Made) -> Published {
             .into(),
         format!("command: {}", json["command"].as_str().unwrap_or("")),
     ];
-    Published { title: "Randomized Schwarz", facts, pages, json }
+    pages.publish(("Randomized Schwarz", "ras"), facts, json, folder)
 }
 
 /// One table a Newton step.

@@ -14,7 +14,6 @@ mod means;
 mod multi;
 mod report;
 mod run;
-mod shared;
 mod single;
 
 use crate::options::{self, Asked, DeviceChoice};
@@ -25,7 +24,7 @@ pub(crate) use ground::{CUSPARSE, Given, Ground, One, Own, Piece, VECTOR};
 #[cfg(feature = "cuda")]
 pub(crate) use matrix::Case;
 #[cfg(feature = "cuda")]
-pub(crate) use shared::rows_of;
+pub(crate) use multi::rows_of;
 
 options::parts! {
     /// A part of the suite.

@@ -4,14 +4,15 @@ use super::Plan;
 use super::found::{PCSR, Point, Row};
 use super::ground::{Ground, Own, Piece};
 use super::matrix::Case;
-use super::shared::{self, Mode, rows_of};
 use super::single::{MOST, TRIAL, products};
 use crate::samples::{Samples, repeated, together};
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::Csr;
-use krylith::operator::{LinearOperator, PointBlock, SharedRows};
+use krylith::operator::{Gathered, LinearOperator, PointBlock, Replicated, SharedRows};
+pub(super) use krylith::partition::replicated::Mode;
 use krylith::space::Space;
 use krylith::{Error, Result, Store};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,6 +64,11 @@ pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
     all.push(Way::Halo);
     all.extend(has_thin_cuts(case).then_some(Way::Graph));
     all
+}
+
+/// The rows of each rank's part of vectors that are gathered before a product.
+pub(crate) fn rows_of(a: &Csr, ranks: usize) -> Result<Vec<Range<usize>>> {
+    Gathered::<krylith::device::cpu::Cpu>::rows(a, ranks)
 }
 
 struct Measured {
@@ -144,7 +150,9 @@ pub(super) fn on_ranks<G: Ground, T: Send>(
         let (comm, rank): (Arc<dyn Communicator>, usize) = (comm.clone(), comm.rank());
         if let Way::Replicated(mode) = way {
             let space = ground.alone(rank, case.rows())?;
-            let (operator, setup) = shared::replicated(&space, &comm, held, mode)?;
+            let operator = Replicated::new(&space, &comm, held, *mode)?;
+            // Joining the GPUs and placing the rows is for the product as such; the cuts are what the mode adds (Table 4).
+            let setup = operator.times().cut;
             return work(&space, &*comm, &operator, &Own::Run(0..case.rows()), setup);
         }
         let part = &parts[rank];
@@ -260,7 +268,7 @@ pub(super) fn sweep<G: Ground>(
             let comm: Arc<dyn Communicator> = comm;
             let space = ground.alone(comm.rank(), case.rows())?;
             let modes: Vec<Mode> = points.iter().map(|&(long, redundant)| mode(long, redundant)).collect();
-            shared::swept(&space, &comm, (case, &held), &modes)
+            swept(&space, &comm, (case, &held), &modes)
         })
     });
     match done {
@@ -274,6 +282,29 @@ pub(super) fn sweep<G: Ground>(
             Vec::new()
         }
     }
+}
+
+/// Median seconds of a product by each mode, of the slowest rank.
+fn swept<S: SharedRows>(
+    space: &S,
+    comm: &Arc<dyn Communicator>,
+    (case, a): (&Case, &Csr),
+    modes: &[Mode],
+) -> Result<Vec<f64>> {
+    let Some(&first) = modes.first() else { return Ok(Vec::new()) };
+    let mut operator = Replicated::new(space, comm, a, first)?;
+    let (mut x, mut y) = (space.vector()?, space.vector()?);
+    space.write(&case.x, &mut x)?;
+    let mut all = Vec::new();
+    for &mode in modes {
+        operator = operator.recut(space, a, mode)?;
+        let mut take = |inner: usize| seconds_of(space, &**comm, &operator, &x, &mut y, inner);
+        take(1)?;
+        let inner = products(take(2)? / 2.0);
+        let samples = (0..5).map(|_| take(inner)).collect::<Result<_>>()?;
+        all.push(Samples(samples).median());
+    }
+    Ok(all)
 }
 
 fn mode(long: f64, redundant: f64) -> Mode {

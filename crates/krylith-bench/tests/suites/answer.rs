@@ -10,20 +10,9 @@ fn a_small_run_on_the_cpu_has_every_part_of_every_system() {
         .unwrap();
     let mut systems: Vec<String> = answer_systems().into_iter().map(String::from).collect();
     systems.push(matrix.display().to_string());
-    let options = Asked {
-        systems,
-        rounds: Some(2),
-        scale: Some(0.0005),
-        threads: 2,
-        out: Some(folder.path().join("made")),
-        command: "test".into(),
-        ..Asked::default()
-    };
-    let mut heard = Vec::new();
-    let report = answer(&options, &mut |text| heard.push(text.to_string())).unwrap();
-    assert_eq!(report.failures, Vec::<String>::new());
+    let options = Asked { systems, rounds: Some(2), scale: Some(0.0005), ..Asked::default() };
+    let (_, report, json, heard) = crate::run(answer, "answer", options);
     assert_eq!(heard.len(), 2 * 9);
-    let json = crate::written(folder.path(), "answer");
     let all = json["systems"].as_array().unwrap();
     assert_eq!(all.len(), 9);
     for system in all {

@@ -9,16 +9,24 @@ mod okp;
 mod ras;
 mod spmv;
 
-use krylith_bench::{Asked, Suite};
+use krylith_bench::{Asked, Report, Suite};
 use serde_json::Value;
-use std::path::Path;
+use tempfile::TempDir;
 
-/// What a suite has written into a folder's `made`, which is its own.
-fn written(folder: &Path, suite: &str) -> Value {
-    let text = std::fs::read_to_string(folder.join(format!("made/{suite}.json"))).unwrap();
+/// What a suite has made of its options: the folder with its files in `made`, the report, its data and the lines that were told.
+#[track_caller]
+fn run(suite: Suite, name: &str, options: Asked) -> (TempDir, Report, Value, Vec<String>) {
+    let (folder, mut heard) = (tempfile::tempdir().unwrap(), Vec::new());
+    let (out, command) = (Some(folder.path().join("made")), "test <&>".into());
+    let options = Asked { out, threads: 2, command, ..options };
+    let report = suite(&options, &mut |text| heard.push(text.to_string())).unwrap();
+    assert_eq!(report.failures, Vec::<String>::new());
+    // The page of each suite that has one.
+    assert!(name == "answer" || (report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;")));
+    let text = std::fs::read_to_string(folder.path().join(format!("made/{name}.json"))).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some(suite)));
-    json
+    assert_eq!((json["schema"].as_u64(), json["suite"].as_str()), (Some(1), Some(name)));
+    (folder, report, json, heard)
 }
 
 /// What nobody can ask of a suite.

@@ -10,8 +10,6 @@ fn small() -> Asked {
         rounds: Some(2),
         updates: Some(12),
         limit: Some(4.0),
-        threads: 2,
-        command: "test <&>".into(),
         ..Asked::default()
     }
 }
@@ -43,12 +41,8 @@ fn check(way: &Value) {
 
 #[test]
 fn a_small_run_on_the_cpu_has_every_part() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = Asked { out: Some(folder.path().join("made")), ..small() };
-    let report = multilevel(&options, &mut |_| ()).unwrap();
-    assert_eq!(report.failures, Vec::<String>::new());
+    let (folder, report, json, _) = crate::run(multilevel, "multilevel", small());
     let read = |name: &str| std::fs::read_to_string(folder.path().join("made").join(name)).unwrap();
-    let json = crate::written(folder.path(), "multilevel");
     assert_eq!((systems(&json["table"]).len(), systems(&json["cpu"]).len()), (5, 3));
     assert_eq!(json["growth"].as_array().unwrap().len(), 9);
     for part in ["table", "growth", "cpu"] {
@@ -97,7 +91,6 @@ fn a_small_run_on_the_cpu_has_every_part() {
         assert!(measured || target["how"] == "not measured", "{target}");
     }
     assert!(report.tables.contains("not measured") && report.tables.contains("no answer, "));
-    assert!(report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;"));
     let markdown = read("multilevel.md");
     for name in ["multilevel-laplace128-parts.svg", "multilevel-contrast-iterations.svg"] {
         assert!(markdown.contains(name) && read(name).contains("<svg"), "{name}");
