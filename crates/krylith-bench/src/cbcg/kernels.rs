@@ -3,9 +3,10 @@
 //! Flops and bytes are counted for a cell, and for one of the s products of a step where a kernel serves all: what must be computed, and what must come from memory or go there once. The roofline is
 //! the paper's, f/F + b/B, with B measured in the same run. On a CPU F is not known, and its part is left out.
 
-use super::{Case, blocks, none, solves, tiles};
+use super::{Case, blocks, solves, tiles};
 use crate::options::Asked;
 use crate::platform::Platform;
+use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::{Random, dot};
 use krylith::method::cg;
@@ -42,7 +43,7 @@ pub(super) struct Row {
     pub cells: usize,
     pub samples: Samples,
     /// Largest relative difference from the host's loop, or what went wrong.
-    pub check: std::result::Result<f64, String>,
+    pub check: Check,
 }
 
 /// A kernel on its own vectors.
@@ -93,7 +94,7 @@ where
             bytes: k.bytes,
             paper: k.paper,
             cells: case.rows() * k.products,
-            samples: none(),
+            samples: Samples::default(),
             check,
         })
         .collect();

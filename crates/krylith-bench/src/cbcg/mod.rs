@@ -14,7 +14,6 @@ mod tiles;
 use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
-use crate::samples::Samples;
 use krylith::matrix::Csr;
 use krylith::precond::TileFactors;
 use krylith::{Error, Result};
@@ -166,11 +165,6 @@ where
     let mut report = report::make(&made);
     report.write(options.out.as_deref(), "cbcg")?;
     Ok(report)
-}
-
-/// Samples that were never taken.
-fn none() -> Samples {
-    Samples::default()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use super::{MOST, RTOL, resized};
 use crate::options::Asked;
+use crate::publish::Check;
 use crate::samples::together;
 use krylith::comm::{Communicator, Team};
 use krylith::device::cpu::{Cpu, Pool};
@@ -42,7 +43,7 @@ pub(super) struct Row {
     pub messages: f64,
     /// Seconds of a solve, by delay.
     pub seconds: Vec<f64>,
-    pub check: std::result::Result<f64, String>,
+    pub check: Check,
 }
 
 impl Row {

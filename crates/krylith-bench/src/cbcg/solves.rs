@@ -1,6 +1,6 @@
 //! Whole solves, from x = 0 to the tolerance: Krylith by its options, and the vendor's libraries.
 
-use super::{Case, MOST, Part, RTOL, none, resized};
+use super::{Case, MOST, Part, RTOL, resized};
 use crate::options::Asked;
 use crate::platform::Platform;
 use crate::publish::Check;
@@ -119,7 +119,7 @@ impl Row {
             name: name.into(),
             ours,
             setup: f64::NAN,
-            samples: none(),
+            samples: Samples::default(),
             iterations: 0,
             reductions: 0,
             residuals: Vec::new(),
@@ -139,7 +139,7 @@ impl Row {
             )),
         };
         if self.check.is_err() {
-            self.samples = none();
+            self.samples = Samples::default();
         }
     }
 }
@@ -149,7 +149,7 @@ fn ours(case: &Case, text: &str, device: &str, most: usize, rounds: usize) -> Ro
     let mut row = Row::empty(&name, true);
     if let Err(e) = solve(case, &format!("{text} {device} rtol={RTOL:e} max_iters={most}"), rounds, &mut row)
     {
-        (row.check, row.samples) = (Err(format!("{name}: {e}")), none());
+        (row.check, row.samples) = (Err(format!("{name}: {e}")), Samples::default());
     }
     row
 }

@@ -3,6 +3,7 @@
 use super::reference::Factors;
 use super::system::SubdomainSystem;
 use super::{Application, Case, Ground, Of, Setup, Solver, Solves, levels};
+use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::{Random, relative_residual};
 use krylith::{Error, Result};
@@ -27,7 +28,7 @@ pub(super) struct Row {
     /// After other data went through the caches.
     pub cold: Samples,
     /// Largest relative difference from the reference, or what went wrong.
-    pub check: std::result::Result<f64, String>,
+    pub check: Check,
 }
 
 pub(super) struct Solve {
@@ -39,7 +40,7 @@ pub(super) struct Solve {
     pub iterations: [usize; 2],
     pub residuals: Vec<f64>,
     /// ‖b − A x‖/‖b‖ at the end, recomputed on the host, or what went wrong.
-    pub check: std::result::Result<f64, String>,
+    pub check: Check,
 }
 
 pub(super) struct Found {

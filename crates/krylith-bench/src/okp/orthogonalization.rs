@@ -2,6 +2,7 @@
 
 use super::Plan;
 use crate::platform::{Orthogonalizer, Platform, STEPS};
+use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::Random;
 use krylith::method::gmres::{Arrays, Scalars, delayed_step, open};
@@ -18,7 +19,7 @@ pub(super) struct Row {
     /// Bytes that must move: the basis once, the new vector read and written.
     pub bytes: u64,
     /// ‖I − QᵀQ‖_F, or what went wrong.
-    pub check: std::result::Result<f64, String>,
+    pub check: Check,
 }
 
 /// Krylith's delayed Gram–Schmidt: the columns are finished, w is tentative, and each step takes another z.

@@ -230,19 +230,13 @@ pub(crate) fn one_core(case: &Case, exact: &[usize], steps: usize) -> Vec<Row> {
     for (row, &iterations) in rows.iter_mut().zip(exact) {
         for run in row.runs.iter_mut().filter(|run| !run.converged) {
             run.solve *= iterations as f64 / run.iterations.max(1) as f64;
-            run.note_of_one_cycle(iterations);
+            // It stands for a whole solve from now on.
+            (run.iterations, run.converged, run.residual) = (iterations, true, f64::NAN);
         }
         let note = format!("T_g of {restart} iterations, as many times as exact RAS takes");
         row.note(&note);
     }
     rows
-}
-
-impl Run {
-    /// Stands for a whole solve from now on.
-    fn note_of_one_cycle(&mut self, iterations: usize) {
-        (self.iterations, self.converged, self.residual) = (iterations, true, f64::NAN);
-    }
 }
 
 #[cfg(test)]
