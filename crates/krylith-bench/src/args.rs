@@ -105,22 +105,15 @@ pub struct BenchArgs {
 
 /// The suites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[allow(missing_docs)] // a comment would become a second help text
 pub enum Suite {
-    #[allow(missing_docs)] // a comment would become a second help text
     Okp,
-    #[allow(missing_docs)]
     Ildu0,
-    #[allow(missing_docs)]
     Answer,
-    #[allow(missing_docs)]
     Cbcg,
-    #[allow(missing_docs)]
     Multilevel,
-    #[allow(missing_docs)]
     Ras,
-    #[allow(missing_docs)]
     Spmv,
-    #[allow(missing_docs)]
     Links,
 }
 
