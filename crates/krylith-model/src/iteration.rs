@@ -2,8 +2,8 @@
 //!
 //! * Products and exchanges are those of [`Machine::predict`]: BiCGSTAB has two of each in an iteration, and two preconditioners. GMRES applies
 //!   the preconditioner once more at the end of a cycle, FGMRES does not.
-//! * A preconditioner takes its bytes over the read bandwidth, and a launch for each of its kernels. Incomplete factors have levels that wait for
-//!   each other besides, which bytes do not tell: their time is the least that it can be.
+//! * A preconditioner takes its bytes over the bandwidth of passes over vectors ([`Machine::passes`]), and a launch for each of its kernels.
+//!   Incomplete factors have levels that wait for each other besides, which bytes do not tell: their time is the least that it can be.
 //! * Passes over vectors take the bytes of the method's own ledger ([`MethodSpec::iteration_bytes`]), and a launch for each pass and each small step
 //!   on scalars between them. Those of GMRES with delayed Gram–Schmidt are measured.
 //! * Sums of several GPUs take an all-reduce each; a batch of iterations ends with a meeting of the hosts.
@@ -33,7 +33,7 @@ const BATCH: f64 = 8.0;
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
 /// let load = Load { rows: 1e7, blocks: 7e7, ..Load::default() };
 /// let t = machine.iteration(&[load], &Shape::of(&terms, true), true, &"cg".parse()?, &jacobi, 1)?;
-/// assert_eq!(t.preconditioner, 24.0 * 1e7 / machine.read + machine.launch); // x, y and the inverse of the diagonal
+/// assert_eq!(t.preconditioner, machine.passes(24.0 * 1e7, 1.0)); // x, y and the inverse of the diagonal, in one kernel
 /// // Levels of incomplete factors wait for each other, which bytes do not tell.
 /// assert!(jacobi.is_exact() && !Applied::of(&"ildu".parse()?, &terms, 1)?.is_exact());
 /// assert!(Applied::of(&"lu".parse()?, &terms, 1).is_err()); // applied on the host
@@ -130,7 +130,7 @@ impl Applied {
         if let Some(levels) = &self.levels {
             return machine.multilevel(levels)[0];
         }
-        (self.row * load.rows + self.block * load.blocks) / machine.read + self.launches * machine.launch
+        machine.passes(self.row * load.rows + self.block * load.blocks, self.launches)
     }
 }
 
@@ -206,6 +206,16 @@ fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
 }
 
 impl Machine {
+    /// Seconds of kernels that together move so many bytes of vectors: at the rate of large orthogonalisations, which read and write as they do,
+    /// and a launch each.
+    pub fn passes(&self, bytes: f64, kernels: f64) -> f64 {
+        let measured = match self.kernels.orthogonalization.0.as_slice() {
+            [.., [x0, t0], [x1, t1]] if t1 > t0 => (x1 - x0) / (t1 - t0),
+            _ => self.read,
+        };
+        bytes / measured.min(self.read) + kernels * self.launch
+    }
+
     /// Time of an iteration on as many GPUs as there are loads, spread evenly over hosts. `dense` takes the kernel of dense blocks; `shape` is to be of
     /// the same, and `applied` of the same system.
     ///
@@ -237,7 +247,7 @@ impl Machine {
                 let bytes = method.iteration_bytes(0.0, preconditioned, unknowns, m);
                 let steps = match orthogonalization {
                     Orthogonalization::Lowsync => self.kernels.orthogonalization.at(bytes),
-                    _ => bytes / self.read + kernels * self.launch,
+                    _ => self.passes(bytes, kernels),
                 };
                 // Once a cycle: P⁻¹ V y, unless Z y is there, and the true residual.
                 let m = m as f64;
@@ -256,7 +266,7 @@ impl Machine {
                     (bytes, kernels) = (bytes - 16.0 * unknowns * sums_elsewhere, kernels - sums_elsewhere);
                 }
                 let batch = if let MethodSpec::Cbcg(cbcg) = method { cbcg.steps as f64 } else { BATCH };
-                (bytes / self.read + kernels * self.launch, sums * all_reduce + meeting / batch)
+                (self.passes(bytes, kernels), sums * all_reduce + meeting / batch)
             }
         };
         Ok(Iteration {
