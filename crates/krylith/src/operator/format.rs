@@ -165,16 +165,16 @@ mod tests {
 
     #[test]
     fn a_stencil_is_kept_by_half_its_diagonals_where_it_is_symmetric() {
-        let n = 50;
-        let line = |upper: f64| -> Vec<(usize, usize, f64)> {
-            let of_row = |i: usize| {
+        let n = 50_u32;
+        let line = |upper: f64| -> Vec<(u32, u32, f64)> {
+            let of_row = |i: u32| {
                 let own = [(i, i, 2.0), (i, i + 1, upper)];
                 own.into_iter().chain((i > 0).then(|| (i, i - 1, -1.0))).filter(|e| e.1 < n)
             };
             (0..n).flat_map(of_row).collect()
         };
-        let kept = |entries: &[(usize, usize, f64)]| {
-            kept_diagonals(&Bsr::from_csr(&Csr::from_triplets(n, n, entries).unwrap(), 1).unwrap())
+        let kept = |entries: &[(u32, u32, f64)]| {
+            kept_diagonals(&Bsr::from_csr(&Csr::from_triplets(50, 50, entries).unwrap(), 1).unwrap())
         };
         assert_eq!((kept(&line(-1.0)), kept(&line(-0.5))), (Some(2), Some(3)));
         // An arrow has an entry on each diagonal from the main one on.

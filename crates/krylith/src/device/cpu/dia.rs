@@ -14,15 +14,18 @@ use crate::matrix::Bsr;
 use crate::matrix::storage::SharedPattern;
 use crate::operator::{Dots, Format, diagonals_of, mirrored, not_by_diagonals};
 use crate::space::Store;
-use crate::twofold::Twofold;
+use crate::twofold::{Twofold, add_products};
 use crate::{Error, Result};
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Rows that a pass sums side by side.
 const WIDTH: usize = 16;
 /// Diagonals of one pass.
 const PASS: usize = 9;
+/// Rows whose residuals are summed side by side.
+const LANES: usize = 8;
 /// Numbers between diagonals beyond the rows: those of a power of two would all meet in the same sets of a cache.
 const SKEW: usize = 72;
 
@@ -305,34 +308,86 @@ impl Diagonals {
             // SAFETY: pieces do not overlap.
             let (r, m) = unsafe { (r.range(rows.clone()), m.range(rows.clone())) };
             // SAFETY: as above.
-            let mut low = low.as_ref().map(|low| unsafe { low.range(rows.clone()) });
-            for run in &self.runs {
-                for i in run.rows.start.max(rows.start)..run.rows.end.min(rows.end) {
-                    let (mut sum, mut size, at) = (Twofold::default(), 0.0, i - rows.start);
-                    for t in &run.terms {
-                        let (v, x) =
-                            (self.value((i as isize + t.base) as usize), x[(i as isize + t.offset) as usize]);
-                        sum.add_product(v, x);
-                        size += (v * x).abs();
-                    }
-                    let mut all = Twofold::from(b[i]);
-                    all.add_multiple(-self.coefficient, sum);
-                    r[at] = all.value();
-                    m[at] = b[i].abs() + self.coefficient.abs() * size;
-                    if let Some(low) = &mut low {
-                        low[at] = (all.hi - all.value()) + all.lo;
-                    }
-                }
-            }
+            let low = low.as_ref().map(|low| unsafe { low.range(rows.clone()) });
+            let to = Cell::new(Some((r, m, low)));
+            pulp::Arch::new().dispatch(Wide(
+                #[inline(always)]
+                || {
+                    let Some((r, m, low)) = to.take() else { return };
+                    self.residual_rows(rows.clone(), b, x, r, m, low);
+                },
+            ));
         });
     }
 
+    /// The same of a range of rows, which r, m and `low` begin with; [`LANES`] rows at once, where a run has as many.
     #[inline(always)]
-    fn value(&self, at: usize) -> f64 {
-        match &self.values {
-            Values::F64(v) => v[at],
-            Values::F32(v) => v[at] as f64,
+    fn residual_rows(
+        &self,
+        rows: Range<usize>,
+        b: &[f64],
+        x: &[f64],
+        r: &mut [f64],
+        m: &mut [f64],
+        mut low: Option<&mut [f64]>,
+    ) {
+        for run in &self.runs {
+            let (mut i, end) = (run.rows.start.max(rows.start), run.rows.end.min(rows.end));
+            while i < end {
+                let at = i - rows.start;
+                if i + LANES > end {
+                    let (sum, size) = self.twofold::<1>(run, i, b, x);
+                    (r[at], m[at]) = (sum[0].value(), size[0]);
+                    if let Some(low) = &mut low {
+                        low[at] = sum[0].rest();
+                    }
+                    i += 1;
+                    continue;
+                }
+                let (sum, size) = self.twofold::<LANES>(run, i, b, x);
+                for l in 0..LANES {
+                    (r[at + l], m[at + l]) = (sum[l].value(), size[l]);
+                }
+                if let Some(low) = &mut low {
+                    for l in 0..LANES {
+                        low[at + l] = sum[l].rest();
+                    }
+                }
+                i += LANES;
+            }
         }
+    }
+
+    /// b − c A x of `L` rows of a run from `i` on, and |b| + |c A| |x|.
+    #[inline(always)]
+    fn twofold<const L: usize>(&self, run: &Run, i: usize, b: &[f64], x: &[f64]) -> ([Twofold; L], [f64; L]) {
+        // Plain loops: a closure would be compiled without the instructions that the caller has.
+        let (mut hi, mut lo, mut sizes) = ([0.0; L], [0.0; L], [0.0; L]);
+        let (mut v, mut near) = ([0.0; L], [0.0; L]);
+        for t in &run.terms {
+            let first = (i as isize + t.base) as usize;
+            near.copy_from_slice(&x[(i as isize + t.offset) as usize..][..L]);
+            match &self.values {
+                Values::F64(all) => v.copy_from_slice(&all[first..][..L]),
+                Values::F32(all) => {
+                    let all = &all[first..][..L];
+                    for l in 0..L {
+                        v[l] = f64::from(all[l]);
+                    }
+                }
+            }
+            add_products(&mut hi, &mut lo, &v, &near);
+            for l in 0..L {
+                sizes[l] += (v[l] * near[l]).abs();
+            }
+        }
+        let (c, b, mut sums) = (self.coefficient, &b[i..][..L], [Twofold::default(); L]);
+        for l in 0..L {
+            sums[l] = Twofold::from(b[l]);
+            sums[l].add_multiple(-c, Twofold { hi: hi[l], lo: lo[l] });
+            sizes[l] = b[l].abs() + c.abs() * sizes[l];
+        }
+        (sums, sizes)
     }
 
     /// Bytes that one product must move at least.

@@ -139,7 +139,7 @@ fn subtract(p: &Rows, rows: Range<usize>, x: &[f64], to: Target) {
                 for (e, (sum, size)) in sums.get().iter().enumerate() {
                     (r[first + e], m[first + e]) = (sum.value(), *size);
                     if let Some(low) = &mut low {
-                        low[first + e] = (sum.hi - sum.value()) + sum.lo;
+                        low[first + e] = sum.rest();
                     }
                 }
             }

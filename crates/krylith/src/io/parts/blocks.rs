@@ -80,8 +80,13 @@ pub(super) fn suited(
     let (mut alike, scalar) = (None, SuitedBlock { block: 1, added: 0.0, alike: 1 });
     for block in (2..=MAX_BLOCK).rev() {
         if common.is_multiple_of(block) && a.columns().is_multiple_of(block) {
-            let [blocks, _] = sums(touched(a, block, |_| true))?;
             let added = |blocks: usize| (blocks * block * block) as f64 / stored as f64 - 1.0;
+            // One row of a node tells of most sizes that they add too much.
+            let [least, _] = sums([touched_by_one_row(a, block), 0])?;
+            if added(least) > TOLD {
+                continue;
+            }
+            let [blocks, _] = sums(touched(a, block, |_| true))?;
             if added(blocks) <= FILL[0] {
                 return Ok(SuitedBlock { block, added: added(blocks), ..scalar });
             }
@@ -175,6 +180,16 @@ fn touched(a: &Csr, b: usize, counts: impl Fn(f64) -> bool + Sync) -> [usize; 2]
     };
     let add = |a: [usize; 2], b: [usize; 2]| [a[0] + b[0], a[1] + b[1]];
     (0..a.rows() / b).into_par_iter().with_min_len(ROWS / b).map_init(Vec::new, count).reduce(|| [0; 2], add)
+}
+
+/// Blocks that the first row of each block row has an entry in: no more than the block rows have.
+fn touched_by_one_row(a: &Csr, b: usize) -> usize {
+    let of_node = |node: usize| {
+        let (col, _) = a.row(node * b);
+        let next = col.windows(2).filter(|pair| pair[0] / b as u32 != pair[1] / b as u32).count();
+        next + usize::from(!col.is_empty())
+    };
+    (0..a.rows() / b).into_par_iter().with_min_len(ROWS / b).map(of_node).sum()
 }
 
 /// The block columns of block row `i` where a value `counts`, ascending; and the sum over its rows of scalars of how many each has.
