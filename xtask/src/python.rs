@@ -37,10 +37,6 @@ pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathB
     let _ = std::fs::remove_dir_all(&wheels); // none, at the first time
     let mut maturin = Command::new(tools.join("maturin"));
     maturin.args(["build", "--quiet", "--out"]).arg(&wheels).args(arguments);
-    // Libraries that MPI needs are the machine's own; nothing is copied into a wheel that is for no other machine.
-    if !arguments.contains(&"--compatibility") {
-        maturin.args(["--auditwheel", "skip"]);
-    }
     maturin.envs(variables.iter().map(|(name, value)| (name, value)));
     shell(maturin.current_dir(root().join("crates/krylith-py")))?;
     wheel(&wheels)
@@ -48,7 +44,8 @@ pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathB
 
 /// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build.
 pub fn test(arguments: &[&str]) -> Result<String, String> {
-    let wheel = build(arguments, &[])?;
+    // It is for no other machine: libraries that MPI needs stay where they are, and nothing is copied into it.
+    let wheel = build(&[&["--auditwheel", "skip"], arguments].concat(), &[])?;
     let (tools, package) = (target().join("xtask-python"), root().join("crates/krylith-py"));
     let empty = target().join("xtask-wheel");
     environment(&empty, true)?;

@@ -166,6 +166,7 @@ impl Release {
             self.arch(),
         );
         fs::write(folder.join("INSTALL.txt"), text).map_err(io)?;
+        let own = self.is_own();
         for (words, place) in [
             (&["man"][..], "share/man/man1/krylith.1"),
             (&["completions", "bash"], "share/bash-completion/completions/krylith"),
@@ -175,7 +176,7 @@ impl Release {
             let to = folder.join(place);
             fs::create_dir_all(to.parent().unwrap_or(folder)).map_err(io)?;
             // A program of another architecture cannot be asked here; this machine's says the same.
-            let mut program = match self.is_own() {
+            let mut program = match own {
                 true => Command::new(folder.join("bin/krylith")),
                 false => cargo(&["run", "--quiet", "--package", "krylith-cli", "--"]),
             };

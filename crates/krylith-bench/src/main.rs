@@ -29,10 +29,7 @@ fn main() -> ExitCode {
                 args.suite.check(&given)?;
                 bench(args)
             }
-            Err(e) => {
-                output::printed(e.print());
-                Ok(e.exit_code() as u8)
-            }
+            Err(e) => Ok(output::of_clap(&e)),
         }
     });
     ExitCode::from(output::close(code))

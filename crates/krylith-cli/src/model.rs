@@ -173,13 +173,13 @@ fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
     let named = args.method.as_ref().and_then(|method| method.restart);
     let restart = args.restart.or(named).unwrap_or(30);
     let mut rows = Vec::new();
-    for (gpus, hosts, loads) in &shared.shares {
-        for dense in [true, false] {
-            let times = machine.predict(loads, &Shape::of(&terms, dense), dense, restart, *hosts)?;
+    for dense in [true, false] {
+        let shape = Shape::of(&terms, dense);
+        for (gpus, hosts, loads) in &shared.shares {
+            let times = machine.predict(loads, &shape, dense, restart, *hosts)?;
             rows.push(Row { gpus: *gpus, hosts: *hosts, dense, times });
         }
     }
-    rows.sort_by_key(|row| !row.dense); // stable: by number of GPUs within each kind
     let about = shared.about(restart);
     output::print(&report::table(&about, machine, &rows));
     files.write("prediction.json", &pretty(&report::prediction(&about, machine, &rows)))
@@ -213,8 +213,8 @@ fn attempt(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
         let (name, why) = before.into_iter().next().unwrap_or_default();
         return Err(Failure::usage(format!("{name} is not predicted: {why}")));
     };
-    let structured = Shape::of(&terms, false) != Shape::of(&terms, true);
-    let shape = Shape::of(&terms, !structured);
+    let shape = Shape::of(&terms, false);
+    let structured = shape.is_structured();
     let mut notes = Vec::new();
     let mut lines = Vec::new();
     for (gpus, hosts, loads) in &shared.shares {

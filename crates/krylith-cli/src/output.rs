@@ -86,10 +86,17 @@ pub fn note(message: &str) {
     }
 }
 
-/// Prints what is wrong with a command line, as clap says it.
-pub fn refuse(text: &str) {
-    let text = term::fit(text, term::columns_of_errors());
-    let _ = AutoStream::auto(std::io::stderr()).write_all(text.as_bytes());
+/// Prints what clap has to say of a command line: help, the version, or what is wrong. The exit code.
+pub fn of_clap(e: &clap::Error) -> u8 {
+    match e.use_stderr() {
+        // Help and version were set for the terminal by clap; errors were not.
+        true => {
+            let text = term::fit(&e.render().ansi().to_string(), term::columns_of_errors());
+            let _ = AutoStream::auto(std::io::stderr()).write_all(text.as_bytes());
+        }
+        false => printed(e.print()),
+    }
+    e.exit_code() as u8
 }
 
 /// A line of stderr, wrapped where that is a terminal.

@@ -97,7 +97,7 @@ impl Applied {
             // Each stage its factors; y = 0, and before each stage but the first a product with one of the terms and what it leaves over.
             PrecondSpec::Stage(ildu) => {
                 let factors = (1.0 + ildu.fill as f64) * patterns * s * kept(b);
-                let (products, clear) = (s - 1.0, if s > 1.0 { 1.0 } else { 0.0 });
+                let (products, clear) = (s - 1.0, f64::from(s > 1.0));
                 let row = vectors + clear * 8.0 * order + products * (40.0 * order + 4.0);
                 let block = factors + products * (8.0 * b * b + 4.0) / count;
                 Self { exchanges: products, ..moves(row, block, s + clear + 2.0 * products, false) }
@@ -176,7 +176,6 @@ impl Iteration {
 
 /// Products and preconditioners of an iteration; kernels beside them, which are passes over vectors and small steps; and sums.
 fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
-    let one_if = |yes: bool| if yes { 1.0 } else { 0.0 };
     match method {
         // The mean of a cycle. Twice, or column by column: projections and updates, then a norm, a copy, the step and the new column.
         MethodSpec::Gmres(gmres) => {
@@ -194,13 +193,13 @@ fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
             CgForm::Pipelined => [1.0, 1.0 + 2.0, 1.0],
             // Where z is r, (r, z) is summed in the pass that updates r.
             CgForm::Textbook | CgForm::Flexible | CgForm::Unchecked => {
-                [1.0, 3.0 + one_if(preconditioned) + 2.0, 2.0]
+                [1.0, 3.0 + f64::from(preconditioned) + 2.0, 2.0]
             }
         },
         // Two sums, three passes over blocks of vectors and four steps in s products; z₀ is r where there is a preconditioner.
         MethodSpec::Cbcg(cbcg) => {
             let s = cbcg.steps as f64;
-            [1.0, 2.0 + (7.0 - one_if(preconditioned)) / s, 2.0 / s]
+            [1.0, 2.0 + (7.0 - f64::from(preconditioned)) / s, 2.0 / s]
         }
     }
 }
@@ -260,8 +259,7 @@ impl Machine {
                 let mut kernels = kernels;
                 let textbook = matches!(method, MethodSpec::Cg(cg) if matches!(cg.form, CgForm::Textbook | CgForm::Unchecked));
                 // Neither r and z are read again for their sums, nor p and q where the product goes by diagonals.
-                let sums_elsewhere =
-                    [applied.sums, shape.diagonals > 0].into_iter().filter(|yes| *yes).count() as f64;
+                let sums_elsewhere = f64::from(applied.sums) + f64::from(shape.diagonals > 0);
                 if textbook {
                     (bytes, kernels) = (bytes - 16.0 * unknowns * sums_elsewhere, kernels - sums_elsewhere);
                 }

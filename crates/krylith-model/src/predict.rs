@@ -54,6 +54,11 @@ impl Shape {
         Self { block, stages: terms.stages(), terms: count, shared: terms.shared_pattern(), slots, diagonals }
     }
 
+    /// True where blocks are stored with fewer numbers than they have.
+    pub fn is_structured(&self) -> bool {
+        self.slots < self.terms * self.block * self.block
+    }
+
     /// Bytes of a node in a vector.
     pub fn node(&self) -> f64 {
         (8 * self.block * self.stages) as f64

@@ -52,34 +52,9 @@ impl Twofold {
     }
 }
 
-/// [`Twofold::add_product`] of `L` sums side by side, in the widest instructions that the caller has.
-#[inline(always)]
-pub(crate) fn add_products<const L: usize>(hi: &mut [f64; L], lo: &mut [f64; L], a: &[f64; L], b: &[f64; L]) {
-    for l in 0..L {
-        let product = a[l] * b[l];
-        lo[l] += a[l].mul_add(b[l], -product);
-        let sum = hi[l] + product;
-        let z = sum - hi[l];
-        lo[l] += (hi[l] - (sum - z)) + (product - z);
-        hi[l] = sum;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sums_side_by_side_are_those_of_one_after_the_other() {
-        let (mut hi, mut lo, mut one) = ([1e16, 0.0, -3.0], [0.0; 3], [1e16, 0.0, -3.0].map(Twofold::from));
-        for (a, b) in
-            [([1.0 / 3.0, 1e8, 0.1], [3.0, 1e-9, 30.0]), ([-1e16, 7.0, 1e-20], [1.0, 1.0 / 7.0, 1.0])]
-        {
-            add_products(&mut hi, &mut lo, &a, &b);
-            one.iter_mut().zip(a.iter().zip(&b)).for_each(|(sum, (a, b))| sum.add_product(*a, *b));
-        }
-        assert_eq!((hi, lo), (one.map(|s| s.hi), one.map(|s| s.lo)));
-    }
 
     #[test]
     fn what_cancels_is_kept() {

@@ -202,15 +202,7 @@ pub fn parse(mut words: Vec<OsString>) -> std::result::Result<Cli, u8> {
     let command = command();
     hints::any_case(&mut words, &command);
     let parsed = command.clone().try_get_matches_from(&words).and_then(|found| Cli::from_arg_matches(&found));
-    parsed.map_err(|e| {
-        let e = hints::with_hint(e, &words, &command);
-        // Help and version were set for the terminal by clap; errors were not.
-        match e.use_stderr() {
-            true => crate::output::refuse(&e.render().ansi().to_string()),
-            false => crate::output::printed(e.print()),
-        }
-        e.exit_code() as u8
-    })
+    parsed.map_err(|e| crate::output::of_clap(&hints::with_hint(e, &words, &command)))
 }
 
 /// A bare `krylith`.

@@ -1,6 +1,6 @@
 //! How a product of scalar rows is stored, and which matrices can be stored by diagonals.
 
-use crate::matrix::Bsr;
+use crate::matrix::{Bsr, Shape};
 use crate::options::named;
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -74,20 +74,9 @@ pub(crate) fn mirrored(offsets: &[i32]) -> bool {
 
 /// Numbers a row that `format=auto` stores of a matrix of scalars by diagonals, of a symmetric one half of them; `None` where it is stored by rows.
 pub(crate) fn kept_diagonals(a: &Bsr) -> Option<usize> {
-    let count = diagonals_of(a, a.block_rows()).map(|offsets| (offsets.len(), mirrored(&offsets))).ok();
-    let (count, may_be_half) = count.filter(|_| a.block() == 1)?;
-    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
-    let opposite = |i: usize, j: usize| {
-        let row = row_ptr[j]..row_ptr[j + 1];
-        let at = col[row.clone()].binary_search(&(i as u32)).ok()?;
-        Some(values[row.start + at])
-    };
-    let is_symmetric = |i: usize| {
-        (row_ptr[i]..row_ptr[i + 1])
-            .all(|k| col[k] as usize <= i || opposite(i, col[k] as usize).unwrap_or(0.0) == values[k])
-    };
-    let half = may_be_half && (0..a.block_rows()).into_par_iter().all(is_symmetric);
-    Some(if half { count.div_ceil(2) } else { count })
+    let offsets = diagonals_of(a, a.block_rows()).ok().filter(|_| a.block() == 1)?;
+    let half = mirrored(&offsets) && Shape::of(a).is_symmetric();
+    Some(if half { offsets.len().div_ceil(2) } else { offsets.len() })
 }
 
 /// Why a matrix is not stored by diagonals, for one who asked for them.

@@ -14,7 +14,7 @@ use crate::matrix::Bsr;
 use crate::matrix::storage::SharedPattern;
 use crate::operator::{Dots, Format, diagonals_of, mirrored, not_by_diagonals};
 use crate::space::Store;
-use crate::twofold::{Twofold, add_products};
+use crate::twofold::Twofold;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::cell::Cell;
@@ -335,38 +335,32 @@ impl Diagonals {
             let (mut i, end) = (run.rows.start.max(rows.start), run.rows.end.min(rows.end));
             while i < end {
                 let at = i - rows.start;
-                if i + LANES > end {
-                    let (sum, size) = self.twofold::<1>(run, i, b, x);
-                    (r[at], m[at]) = (sum[0].value(), size[0]);
-                    if let Some(low) = &mut low {
-                        low[at] = sum[0].rest();
-                    }
-                    i += 1;
-                    continue;
-                }
-                let (sum, size) = self.twofold::<LANES>(run, i, b, x);
-                for l in 0..LANES {
-                    (r[at + l], m[at + l]) = (sum[l].value(), size[l]);
-                }
-                if let Some(low) = &mut low {
-                    for l in 0..LANES {
-                        low[at + l] = sum[l].rest();
-                    }
-                }
-                i += LANES;
+                let low = low.as_mut().map(|low| &mut low[at..]);
+                i += match i + LANES <= end {
+                    true => self.residual_of::<LANES>(run, i, b, x, &mut r[at..], &mut m[at..], low),
+                    false => self.residual_of::<1>(run, i, b, x, &mut r[at..], &mut m[at..], low),
+                };
             }
         }
     }
 
-    /// b − c A x of `L` rows of a run from `i` on, and |b| + |c A| |x|.
+    /// The same of `L` rows of a run from `i` on, with which r, m and `low` begin; L.
     #[inline(always)]
-    fn twofold<const L: usize>(&self, run: &Run, i: usize, b: &[f64], x: &[f64]) -> ([Twofold; L], [f64; L]) {
+    #[allow(clippy::too_many_arguments)]
+    fn residual_of<const L: usize>(
+        &self,
+        run: &Run,
+        i: usize,
+        b: &[f64],
+        x: &[f64],
+        r: &mut [f64],
+        m: &mut [f64],
+        mut low: Option<&mut [f64]>,
+    ) -> usize {
         // Plain loops: a closure would be compiled without the instructions that the caller has.
-        let (mut hi, mut lo, mut sizes) = ([0.0; L], [0.0; L], [0.0; L]);
-        let (mut v, mut near) = ([0.0; L], [0.0; L]);
+        let (mut sums, mut sizes, mut v) = ([Twofold::default(); L], [0.0; L], [0.0; L]);
         for t in &run.terms {
-            let first = (i as isize + t.base) as usize;
-            near.copy_from_slice(&x[(i as isize + t.offset) as usize..][..L]);
+            let (first, x) = ((i as isize + t.base) as usize, &x[(i as isize + t.offset) as usize..][..L]);
             match &self.values {
                 Values::F64(all) => v.copy_from_slice(&all[first..][..L]),
                 Values::F32(all) => {
@@ -376,18 +370,21 @@ impl Diagonals {
                     }
                 }
             }
-            add_products(&mut hi, &mut lo, &v, &near);
             for l in 0..L {
-                sizes[l] += (v[l] * near[l]).abs();
+                sums[l].add_product(v[l], x[l]);
+                sizes[l] += (v[l] * x[l]).abs();
             }
         }
-        let (c, b, mut sums) = (self.coefficient, &b[i..][..L], [Twofold::default(); L]);
+        let (c, b) = (self.coefficient, &b[i..][..L]);
         for l in 0..L {
-            sums[l] = Twofold::from(b[l]);
-            sums[l].add_multiple(-c, Twofold { hi: hi[l], lo: lo[l] });
-            sizes[l] = b[l].abs() + c.abs() * sizes[l];
+            let mut all = Twofold::from(b[l]);
+            all.add_multiple(-c, sums[l]);
+            (r[l], m[l]) = (all.value(), b[l].abs() + c.abs() * sizes[l]);
+            if let Some(low) = &mut low {
+                low[l] = all.rest();
+            }
         }
-        (sums, sizes)
+        L
     }
 
     /// Bytes that one product must move at least.

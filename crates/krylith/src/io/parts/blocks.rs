@@ -184,12 +184,23 @@ fn touched(a: &Csr, b: usize, counts: impl Fn(f64) -> bool + Sync) -> [usize; 2]
 
 /// Blocks that the first row of each block row has an entry in: no more than the block rows have.
 fn touched_by_one_row(a: &Csr, b: usize) -> usize {
-    let of_node = |node: usize| {
-        let (col, _) = a.row(node * b);
-        let next = col.windows(2).filter(|pair| pair[0] / b as u32 != pair[1] / b as u32).count();
-        next + usize::from(!col.is_empty())
-    };
+    let of_node = |node: usize| block_columns_of_row(a, b, node * b, |_| true).count();
     (0..a.rows() / b).into_par_iter().with_min_len(ROWS / b).map(of_node).sum()
+}
+
+/// The block columns in which a row of scalars has a value that `counts`, ascending.
+fn block_columns_of_row(
+    a: &Csr,
+    b: usize,
+    row: usize,
+    counts: impl Fn(f64) -> bool,
+) -> impl Iterator<Item = u32> {
+    let (col, values) = a.row(row);
+    let mut last = u32::MAX;
+    col.iter().zip(values).filter(move |(_, v)| counts(**v)).filter_map(move |(&j, _)| {
+        let j = j / b as u32;
+        (j != std::mem::replace(&mut last, j)).then_some(j)
+    })
 }
 
 /// The block columns of block row `i` where a value `counts`, ascending; and the sum over its rows of scalars of how many each has.
@@ -197,15 +208,9 @@ fn block_columns(a: &Csr, b: usize, i: usize, columns: &mut Vec<u32>, counts: im
     columns.clear();
     let mut by_row = 0;
     for row in i * b..(i + 1) * b {
-        let (col, values) = a.row(row);
-        let mut last = u32::MAX;
-        for (&j, _) in col.iter().zip(values).filter(|(_, v)| counts(**v)) {
-            let j = j / b as u32;
-            if j != last {
-                columns.push(j);
-                (last, by_row) = (j, by_row + 1);
-            }
-        }
+        let before = columns.len();
+        columns.extend(block_columns_of_row(a, b, row, &counts));
+        by_row += columns.len() - before;
     }
     columns.sort_unstable();
     columns.dedup();
