@@ -230,9 +230,9 @@ impl Discretisation {
         }
         let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
         let h = mesh.spacing();
-        // Without the last digits, which would only make the name longer.
-        let usual = || (1e12 * (1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt())).round() / 1e12;
-        let sigma = scale.unwrap_or_else(usual);
+        let usual = 1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt();
+        // To thirteen digits, by way of text, which knows no overflow: the last ones would only make the name longer.
+        let sigma = scale.unwrap_or_else(|| format!("{usual:.12e}").parse().unwrap_or(usual));
         let options = StokesOptions { scale: Some(sigma), ..options };
         Ok(Self { mesh, options, stencils: Stencils::new(h, nu, stab / nu, sigma) })
     }
