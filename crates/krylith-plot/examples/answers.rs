@@ -14,6 +14,11 @@ fn main() -> Result<(), String> {
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
     let Some((header, rows)) = rows.split_first() else { return Err(format!("{table}: no table")) };
+    // Systems of a kind stand together, as in the table of the page.
+    let kind = |row: &[&str]| row[0].split(' ').next().map(String::from);
+    let mut rows = rows.to_vec();
+    let kinds: Vec<_> = rows.iter().map(|row| kind(row)).collect();
+    rows.sort_by_key(|row| kinds.iter().position(|k| *k == kind(row)));
     // Ways that begin with the matrix on the host.
     let own = header.iter().position(|name| *name == "krylith").ok_or("no column `krylith`")?;
     let is_other = |name: &str| name.starts_with("PyAMG") || name.ends_with("from the host");

@@ -3,7 +3,7 @@
 use crate::font;
 use crate::frame::{Axis, Frame, legend};
 use crate::scene::{Anchor, MARGIN, SMALL, Scene, Stroke, WIDTH};
-use crate::theme::Ink;
+use crate::theme::{Ink, PARTS};
 use crate::ticks::number;
 
 /// Widest name before a bar.
@@ -123,16 +123,17 @@ fn text(v: f64) -> String {
     match v.abs() {
         size if size >= 9.995 => format!("{v:.1}"),
         size if size >= 0.995 => format!("{v:.2}"),
+        size if size >= 1e-3 => format!("{v:.*}", (2.0 - size.log10().floor()) as usize),
         _ => number(v, 3),
     }
 }
 
-/// Values of named things, upwards from 0, several series beside one another: bars with their numbers where these are few, and else a
-/// marker for each.
+/// Values of named things, upwards from 0, several series beside one another: bars with their numbers where these are few and each series
+/// has a colour of its own, and else a marker for each.
 pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) -> Scene {
     let mut scene = Scene::new(title);
     let mut top = scene.head("");
-    let bars = names.len() * series.len() <= BARS;
+    let bars = names.len() * series.len() <= BARS && series.len() <= PARTS.len();
     let shown = |v: &f64| v.is_finite() && *v >= 0.0;
     let series_names: Vec<String> = series.iter().map(|s| s.0.clone()).collect();
     if series.len() > 1 {
@@ -145,7 +146,10 @@ pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) 
     let most = series.iter().flat_map(|s| s.1.iter().copied()).filter(shown).fold(0.0, f64::max);
     let axis = Axis::from_zero("", most);
     let thick = if series.len() > 1 { 15.0 } else { BAR };
-    let inner = if bars { thick * series.len() as f64 } else { 12.0 };
+    // Few names have room for markers below one another.
+    let step = if names.len() * series.len() <= BARS { 5.0 } else { 0.0 };
+    let inner =
+        if bars { thick * series.len() as f64 } else { 12.0 + step * (series.len().max(1) - 1) as f64 };
     let height = |name: &[String]| (LINE * name.len() as f64).max(inner) + if bars { 10.0 } else { 7.0 };
     let whole: f64 = lines.iter().map(|n| height(n)).sum();
     // Behind the longest bar its number stands.
@@ -171,7 +175,8 @@ pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) 
                 let place = [x + 5.0, at + 0.5 * thick + 0.34 * SMALL];
                 scene.over(place, Anchor::Start, Ink::Text, text(value));
             } else {
-                scene.mark(k, [x, middle], Some(hint));
+                let at = middle + step * (k as f64 - 0.5 * (series.len() - 1) as f64);
+                scene.mark(k, [x, at], Some(hint));
             }
         }
         y += height(name);

@@ -155,7 +155,7 @@ impl Scene {
     /// Draws the title and lines of a subtitle; returns where the rest may begin.
     pub fn head(&mut self, subtitle: &str) -> f64 {
         let (most, mut y) = (self.width - 2.0 * MARGIN, MARGIN);
-        for line in font::wrap(&self.title.clone(), LARGE, most, 2) {
+        for line in font::wrap(&self.title.clone(), LARGE, most, 4) {
             y += LARGE + 3.0;
             self.text([MARGIN, y - 3.0], Anchor::Start, LARGE, Ink::Text, line);
         }
@@ -192,13 +192,13 @@ impl Scene {
         self.things.push(Thing::Shape { shape, fill, stroke, hint });
     }
 
-    /// The marker of series `k`: four forms, full and hollow.
+    /// The marker of series `k`: four forms, full and hollow; beyond eight, when colours come again, they have other forms.
     pub fn mark(&mut self, k: usize, [x, y]: [f64; 2], hint: Option<String>) {
         let r = 3.6;
         let polygon = |points: &[[f64; 2]]| {
             Shape::Line(points.iter().map(|p| [x + r * p[0], y + r * p[1]]).collect(), true)
         };
-        let shape = match k % 4 {
+        let shape = match (k + k / 8) % 4 {
             0 => Shape::Circle([x, y, r]),
             1 => Shape::Rect([x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r]),
             2 => polygon(&[[0.0, -1.25], [1.15, 0.85], [-1.15, 0.85]]),

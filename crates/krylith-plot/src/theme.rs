@@ -61,7 +61,7 @@ const SERIES: [Entry; 8] = [
     ("s6", 0x3a4754, 0xc8d1da),
     ("s7", 0x9b1c31, 0xf58a9a),
 ];
-const PARTS: [Entry; 6] = [
+pub(crate) const PARTS: [Entry; 6] = [
     ("p0", 0x1f5a96, 0x3f82c9),
     ("p1", 0xf3ac4c, 0xf0b565),
     ("p2", 0x2a7f62, 0x2f8f70),
