@@ -30,7 +30,7 @@ mod solve;
 mod spy;
 mod summary;
 mod system;
-mod term;
+pub mod term;
 pub mod words;
 
 use std::ffi::OsString;

@@ -40,8 +40,8 @@ pub fn catalogue(of: &[krylith_problems::Problem]) -> String {
             row(key.name, key.default, key.unit, key.help);
         }
         let nonlinear = krylith_problems::nonlinear::catalogue().iter().any(|p| p.name == problem.name);
-        let _ =
-            writeln!(out, "    krylith {} {}", if nonlinear { "newton" } else { "solve" }, problem.example);
+        let example = format!("krylith {} {}", if nonlinear { "newton" } else { "solve" }, problem.example);
+        wrapped(&mut out, "    ", "      ", &example);
     }
     out
 }

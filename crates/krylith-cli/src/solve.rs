@@ -69,7 +69,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         check_targets(&args)?;
         match &given.device {
             Some(DeviceSpec::Cuda(list)) => {
-                check_gpus(list).map_err(|e| Failure::machine(format!("--device {e}")))
+                check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))
             }
             _ => Ok(()),
         }

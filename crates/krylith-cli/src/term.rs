@@ -71,14 +71,35 @@ fn seen(text: &str) -> usize {
     anstream::adapter::strip_str(text).map(|part| part.chars().count()).sum()
 }
 
+/// Units that stay with their number.
+const UNITS: [&str; 12] = ["%", "s", "ms", "µs", "ns", "B", "KiB", "MiB", "GiB", "GB/s", "MB", "GB"];
+
+/// The words of a line, where a number stands with its unit, `3:` with what it is of, and `τ =` with what it is.
+fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        let bare = word.trim_end_matches([',', ';', '.', ')', ':']);
+        let glued = words.last().is_some_and(|before| {
+            let number = before.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit());
+            let key = before.chars().count() == 2 && before.ends_with(':') && !word.is_empty();
+            number && UNITS.contains(&bare) || key || before == "τ =" || word == "=" && before == "τ"
+        });
+        match words.last_mut().filter(|_| glued) {
+            Some(before) => *before += &format!(" {word}"),
+            None => words.push(word.into()),
+        }
+    }
+    words
+}
+
 /// A line in pieces of at most `width` columns, cut at blanks, and a longer word at its commas; those after the first stand two
 /// columns further in.
 pub fn wrap(line: &str, width: usize) -> Vec<String> {
     let indent = line.chars().take_while(|c| *c == ' ').count();
     let mut pieces = vec![" ".repeat(indent)];
     let mut begun = false;
-    for word in line[indent..].split(' ') {
-        let cut = if indent + 2 + seen(word) > width { ',' } else { '\0' };
+    for word in words(&line[indent..]) {
+        let cut = if indent + 2 + seen(&word) > width { ',' } else { '\0' };
         for (i, part) in word.split_inclusive(cut).enumerate().chain(word.is_empty().then_some((0, ""))) {
             let last = pieces.len() - 1;
             let blank = usize::from(begun && i == 0);
@@ -93,6 +114,49 @@ pub fn wrap(line: &str, width: usize) -> Vec<String> {
         }
     }
     pieces
+}
+
+/// Columns that clap fills at most, with what stands behind the options of a command set for them.
+const HELP: usize = 104;
+
+/// The same command; what stands behind its options fits the terminal.
+pub fn fit_help(command: clap::Command) -> clap::Command {
+    let Some(columns) = columns() else { return command };
+    match command.get_after_help().map(ToString::to_string) {
+        Some(text) => command.after_help(help(&text, columns.min(HELP))),
+        None => command,
+    }
+}
+
+/// Examples and notes in lines of at most `columns`: where an example and what it is for do not stand side by side, that goes below it.
+pub fn help(text: &str, columns: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        match lines.last_mut() {
+            // What goes on below its heading, such as exit codes.
+            Some(before) if indent >= 8 && text.lines().any(|line| line.chars().count() > columns) => {
+                *before += &format!(" {}", line.trim());
+            }
+            _ => lines.push(line.into()),
+        }
+    }
+    let mut out = Vec::new();
+    for line in lines {
+        let split = line.trim_start().split_once("  ").filter(|_| line.chars().count() > columns);
+        match split {
+            Some((example, what)) => {
+                out.extend(wrap(&format!("  {example}"), columns));
+                out.extend(wrap(&format!("      {}", what.trim()), columns));
+            }
+            // Sentences go on at the margin.
+            None if !line.starts_with(' ') => {
+                out.extend(wrap(&line, columns).iter().map(|piece| piece.trim_start().to_string()));
+            }
+            None => out.extend(wrap(&line, columns)),
+        }
+    }
+    out.join("\n")
 }
 
 /// A text of several lines, each wrapped where there is a width.
@@ -122,6 +186,19 @@ mod tests {
         let long = "stokes:8x8x8,tau=0.125,nu=0.01,length=1";
         assert_eq!(wrap(long, 24), ["stokes:8x8x8,tau=0.125,", "  nu=0.01,length=1"]);
         assert_eq!(wrap("", 10), [""]);
+        assert_eq!(
+            wrap("set up in 12.3 ms, and 20 % of it twice", 16),
+            ["set up in", "  12.3 ms, and", "  20 % of it", "  twice"]
+        );
+        assert_eq!(wrap("by field  2: 8.6e-8  3: 8.3e-7", 24), ["by field  2: 8.6e-8 ", "  3: 8.3e-7"]);
+    }
+
+    #[test]
+    fn examples_stand_above_what_they_are_for_where_there_is_no_room() {
+        let text = "Examples:\n  krylith solve A.mtx      all defaults\n\nExit codes: 0 converged ·\n            1 not converged";
+        assert_eq!(help(text, 80), text);
+        let narrow = "Examples:\n  krylith solve A.mtx\n      all defaults\n\nExit codes: 0 converged · 1\nnot converged";
+        assert_eq!(help(text, 30), narrow);
     }
 
     #[test]

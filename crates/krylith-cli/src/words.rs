@@ -247,11 +247,14 @@ pub fn rate(solution: &Solution) -> f64 {
 
 /// Where the time went: the whole, the parts of the set-up after `first`, the shares of an iteration.
 pub fn time(solution: &Solution, first: &str) -> Vec<String> {
+    let pace = match solution.history.iterations {
+        0 => String::new(),
+        _ => format!("; {} iterations/s", rate_text(rate(solution))),
+    };
     let mut lines = vec![format!(
-        "{} set-up, {} solve; {} iterations/s",
+        "{} set-up, {} solve{pace}",
         seconds(solution.setup_seconds),
         seconds(solution.solve_seconds),
-        rate_text(rate(solution))
     )];
     lines.push(set_up(first, &solution.setup_parts));
     if let Some(p) = solution.phases.filter(|_| solution.history.iterations > 0) {

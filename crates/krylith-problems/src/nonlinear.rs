@@ -161,7 +161,7 @@ static CATALOGUE: [Problem; 3] = [
         name: "ventricle",
         size: "N",
         help: "elastodynamics of a left ventricle under pressure, fibre-reinforced, P1 tetrahedra, Newmark steps: 3 \
-               unknowns a node; N tetrahedra, about",
+               unknowns a node; about N tetrahedra",
         example: "ventricle:6000,dt=0.001,steps=3",
         keys: &[
             key("dt", "0.001", "s", "step length"),
@@ -179,7 +179,7 @@ static CATALOGUE: [Problem; 3] = [
         name: "artery",
         size: "NAME",
         help: "blood in a bent artery with a stenosis, stabilised P1-P1 tetrahedra, BDF2 steps, pulsatile inflow: 4 unknowns a \
-               node; NAME is a number of nodes, met about, or a file of Gmsh (.msh as text, in cm, with physical \
+               node; NAME is a number of nodes, met to within a few per cent, or a Gmsh file (.msh as text, in cm, with the physical \
                surfaces inlet, wall and outlet)",
         example: "artery:5000,re=300,steps=3",
         keys: &[

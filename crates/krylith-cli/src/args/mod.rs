@@ -86,7 +86,7 @@ pub struct MachineArgs {
     /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
     /// multilevel (parts of the graph), graph (the same by METIS)
     /// [default: auto, runs of rows unless the graph leaves much less to exchange]
-    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", help_heading = "Machine")]
+    #[arg(long, value_name = "auto|NAME", help_heading = "Machine")]
     pub partition: Option<PartitionSpec>,
     /// Threads on the CPU [default: one a core]
     #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
@@ -187,13 +187,16 @@ pub fn command() -> clap::Command {
     let problems = |of| crate::problem::catalogue(of);
     // Two columns want room; the manual has it in its own way.
     let narrow = crate::term::columns().is_some_and(|columns| columns < NARROW);
-    Cli::command()
-        .mut_subcommands(|c| c.next_line_help(narrow))
+    crate::term::fit_help(Cli::command())
+        .mut_subcommands(|c| crate::term::fit_help(c.next_line_help(narrow)))
         .mut_subcommand("problem", |c| {
             c.after_help(problems(krylith_problems::catalogue()) + crate::problem::NEXT)
         })
         .mut_subcommand("newton", |c| {
-            c.after_help(problems(krylith_problems::nonlinear::catalogue()) + "\n" + newton::EXAMPLES)
+            let examples = clap::Command::new("examples").after_help(newton::EXAMPLES);
+            let examples = crate::term::fit_help(examples).get_after_help().map(ToString::to_string);
+            let problems = problems(krylith_problems::nonlinear::catalogue());
+            c.after_help(problems + "\n" + &examples.unwrap_or_default())
         })
 }
 

@@ -13,14 +13,12 @@ Examples:
   krylith model stokes:53x53x54 --machine h200-nvlink --gpus 1,2,4
   krylith model A.mtx --machine h200-nvlink --method cg --precond jacobi
   krylith model laplace:128x128x128 --machine h200-nvlink --precond amg
-  krylith model --weak 151686 --to 8192 --out scaling
-      --machine h200-nvlink --machine jupiter
+  krylith model --weak 151686 --to 8192 --machine h200-nvlink --machine jupiter --out scaling
   krylith model --strong 1e9 --machine jupiter --out scaling
 
 A prediction before its measurement, exit code 1 where one is more than 15 % off:
   krylith bench links --device cuda:0,1,2,3 --out machine.toml
-  krylith model stokes:53x53x54 --machine machine.toml --out predicted
-      --method gmres --precond none
+  krylith model stokes:53x53x54 --machine machine.toml --method gmres --precond none --out predicted
   krylith bench okp --device cuda:0,1,2,3 --out okp
   krylith model --compare predicted/prediction.json okp/okp.json
   krylith model --spmv spmv/spmv.json --machine machine.toml --out predicted
@@ -83,7 +81,7 @@ pub struct ModelArgs {
     /// Largest number of GPUs of --weak and --strong [default: 8192]
     #[arg(long, value_name = "P", value_parser = options::ranks)]
     pub to: Option<usize>,
-    /// Compares a stored prediction with what `krylith bench okp --device cuda:0,1,…` measured
+    /// Compare a stored prediction with what `krylith bench okp --device cuda:0,1,…` measured
     #[arg(long, num_args = 2, value_names = ["PREDICTION.json", "BENCH.json"], conflicts_with = "system")]
     pub compare: Option<Vec<PathBuf>>,
     /// Largest error of a good prediction, in percent [default: 15]

@@ -58,7 +58,7 @@ pub struct NewtonArgs {
     /// Preconditioner, as of `krylith solve` [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Linear solves")]
     pub precond: Option<PrecondSpec>,
-    /// Most iterations of a linear solve [default: 10000]
+    /// Most iterations of a linear solve [default: 10000, and 20 √n for n unknowns where that is more]
     #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "Linear solves")]
     pub max_iters: Option<usize>,
 

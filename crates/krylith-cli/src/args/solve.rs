@@ -75,8 +75,8 @@ pub struct SolveArgs {
     #[arg(long, value_name = "auto|csr|dia|dia-full", help_heading = "Machine")]
     pub format: Option<Format>,
 
-    /// Krylov method: auto, gmres, fgmres (for preconditioners that vary: a second basis), bicgstab (short recurrences: ten vectors, two products an iteration, a residual that
-    /// may rise and fall), cg (for symmetric definite systems: seven vectors, one product), or cbcg (cg with two reductions in
+    /// Krylov method: auto, gmres, fgmres (for preconditioners that vary: a second basis), bicgstab (short recurrences: eleven vectors, two products an iteration, a residual that
+    /// may rise and fall), cg (for symmetric definite systems: eight vectors, one product), or cbcg (cg with two reductions in
     /// s products, for many ranks: 4s + 7 vectors; cbcg:s=12,basis=chebyshev|monomial). Options of a method may follow its
     /// name, as gmres:restart=50 [default: auto, which is cg where the system is symmetric, then bicgstab, then gmres with
     /// longer restarts; the method whose options are named]
@@ -101,7 +101,7 @@ pub struct SolveArgs {
     /// Preconditioner, NAME[:key=value,…]: auto (ildu, then stronger ones if it fails), none, jacobi (inverts each
     /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), block-jacobi (IC(0) or ILU(0) of the tiles of a
     /// structured grid with a 7-point stencil; keys tile=XxYxZ|whole|slab, factor=ic0|ilu0), ildu (incomplete factors of subdomains; keys
-    /// fill=K, rows=N, cut=auto|whole|runs|geometric|curve|multilevel|graph|two-level, shift=S), stage (the same for
+    /// fill=K, rows=N, cut=NAME of auto, whole, runs, geometric, curve, multilevel, graph and two-level, shift=S), stage (the same for
     /// each stage of a Kronecker system, one after the other), ras (restricted additive Schwarz: ILU(K) of subdomains that overlap,
     /// randomized; keys overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N,
     /// fdp=N, deterministic); amg (algebraic multigrid; keys cycle=v|w|k,
@@ -117,7 +117,7 @@ pub struct SolveArgs {
     /// Absolute tolerance: stop when ‖r‖ ≤ atol, if that comes before --rtol [default: 0]
     #[arg(long, value_name = "TOL", value_parser = tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
     pub atol: Option<f64>,
-    /// Most iterations [default: 10000]
+    /// Most iterations [default: 10000, and 20 √n for n unknowns where that is more]
     #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "When to stop")]
     pub max_iters: Option<usize>,
 

@@ -23,13 +23,13 @@ pub struct SpyArgs {
     /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated")]
     pub ordering: Option<Ordering>,
-    /// Draws the rows of P ranks in colours of their own, one rank after the other, and what is cut between them [default: none]
+    /// Draw the rows of P ranks in colours of their own, one rank after the other, and what is cut between them [default: none]
     #[arg(long, value_name = "P", value_parser = options::ranks)]
     pub ranks: Option<usize>,
-    /// How the rows are given to ranks [default: auto, as for `krylith solve`]
-    #[arg(long, value_name = "auto|rows|nonzeros|geometric|multilevel|graph", requires = "ranks")]
+    /// How the rows are given to ranks: rows, nonzeros, geometric, multilevel or graph, as for `krylith solve` [default: auto]
+    #[arg(long, value_name = "auto|NAME", requires = "ranks")]
     pub partition: Option<PartitionSpec>,
-    /// Draws a picture, as SVG or PNG by the name's ending, instead of dots on the terminal [default: none]
+    /// Draw a picture, as SVG or PNG by the name's ending, instead of dots on the terminal [default: none]
     #[arg(long, value_name = "spy.svg|spy.png", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
 }

@@ -74,7 +74,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
     let linear = crate::options::settle(&given, &Options::default(), "")?;
     let _opening = match &linear.device {
         Some(DeviceSpec::Cuda(list)) => {
-            check_gpus(list).map_err(|e| Failure::machine(format!("--device {e}")))?;
+            check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))?;
             Some(open_ahead(list))
         }
         _ => None,
@@ -262,12 +262,17 @@ fn check_targets(args: &NewtonArgs) -> Result<()> {
     args.vtu.iter().try_for_each(|path| output::check_vtu("--vtu", path))
 }
 
+/// A time or a parameter, to six digits: `0.002`, and not what sums of steps make of it.
+fn short(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
 /// `Re 400: converged after 5 steps`, of the last run.
 fn ending(done: &Finished) -> String {
     let Some(run) = done.runs.last() else { return String::new() };
     let place = match (run.time, run.parameter, done.parameter) {
-        (Some(time), _, _) => format!("time step {} (t = {time:.4}): ", run.step),
-        (None, Some(value), Some(name)) => format!("{name} {value}: "),
+        (Some(time), _, _) => format!("time step {} (t = {}): ", run.step, short(time)),
+        (None, Some(value), Some(name)) => format!("{name} {}: ", short(value)),
         _ => String::new(),
     };
     format!("{place}{} after {}", done.outcome, plural(run.report.steps.len(), "step"))
@@ -301,13 +306,11 @@ fn text(done: &Finished, wrote: &[String], verbose: u8) -> String {
     for run in &done.runs {
         let report = &run.report;
         let name = match (run.time, run.parameter, done.parameter) {
-            (Some(time), _, _) => format!("t = {time:.4}"),
-            (None, Some(value), Some(name)) => format!("{name} = {value:.5}"),
+            (Some(time), _, _) => format!("t = {}: ", short(time)),
+            (None, Some(value), Some(name)) => format!("{name} = {}: ", short(value)),
             _ => String::new(),
         };
-        steps.push(
-            format!("{name:24} ‖F‖ {:.2e} to reach {:.2e}", report.first, report.target).trim().to_string(),
-        );
+        steps.push(format!("{name}‖F‖ {:.2e} to reach {:.2e}", report.first, report.target));
         steps.push(head.into());
         for step in &report.steps {
             steps.push(format!(

@@ -63,6 +63,6 @@ impl NewtonObserver for Watch {
     }
 
     fn parameter(&mut self, value: f64) {
-        self.say(&format!("continuation: {value:.6}"));
+        self.say(&format!("continuation: {}", super::short(value)));
     }
 }
