@@ -8,7 +8,7 @@ use krylith::DeviceSpec;
 use krylith_bench::{Asked, DeviceChoice, Report};
 use krylith_cli::failure::{self, DONE, Failure, Result};
 use krylith_cli::process::Memory;
-use krylith_cli::{files, output};
+use krylith_cli::{files, output, term};
 use krylith_model::Machine;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         return ExitCode::from(krylith_cli::run(std::env::args_os()));
     }
     let code = failure::guard(|| {
-        let given = BenchArgs::command().try_get_matches();
+        let given = term::fit_help(BenchArgs::command()).try_get_matches();
         match given.and_then(|given| Ok((BenchArgs::from_arg_matches(&given)?, given))) {
             Ok((args, given)) => {
                 krylith::comm::check_launch()?;
@@ -50,7 +50,8 @@ fn bench(args: BenchArgs) -> Result<u8> {
     };
     let (asked, begin) = (asked(args)?, Instant::now());
     let report = run(&asked, &mut |line| {
-        eprintln!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
+        let line = format!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
+        eprint!("{}", term::fit(&(line + "\n"), term::columns_of_errors()));
     })?;
     finish(suite, &report)
 }
@@ -111,7 +112,17 @@ fn device(suite: Suite, asked: Option<DeviceSpec>) -> Result<DeviceChoice> {
 
 /// Prints a suite's tables and files; what failed makes the command fail.
 fn finish(suite: Suite, report: &Report) -> Result<u8> {
-    output::print(&report.tables);
+    match term::columns() {
+        // Markdown, of answer, and a machine file, of links, are as they are.
+        Some(columns) if !report.parts.is_empty() => {
+            let fit = |line: &str| term::fit(&format!("{line}\n"), Some(columns));
+            report.facts.iter().for_each(|fact| output::print(&fit(fact)));
+            for table in &report.parts {
+                output::print(&format!("\n{}{}", fit(&table.title), table.fitted(columns)));
+            }
+        }
+        _ => output::print(&report.tables),
+    }
     // Of a machine file, which is what links prints, this is a comment.
     let before = if suite == Suite::Links { "# " } else { "" };
     for file in &report.files {

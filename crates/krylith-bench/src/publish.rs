@@ -10,8 +10,12 @@ use std::path::{Path, PathBuf};
 /// What was measured.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Tables for a terminal.
+    /// Facts and tables as text, for a file.
     pub tables: String,
+    /// The facts alone.
+    pub facts: Vec<String>,
+    /// The tables alone, for a terminal of some width.
+    pub parts: Vec<Table>,
     /// Everything, raw samples too.
     pub json: Value,
     /// One self-contained page.
@@ -93,7 +97,7 @@ pub(crate) fn number(x: f64, digits: usize) -> String {
 
 /// A share in percent, or a dash.
 pub(crate) fn percent(share: f64, digits: usize) -> String {
-    format!("{} %", number(100.0 * share, digits))
+    if share.is_finite() { format!("{:.digits$} %", 100.0 * share) } else { "–".into() }
 }
 
 /// `a×b×c`.
@@ -224,7 +228,15 @@ impl Pages {
         json["failures"] = json!(failures);
         let pictures: Vec<_> = figures.into_iter().map(|figure| (figure.title, figure.svg)).collect();
         let html = page(&format!("Krylith: {heading}"), &facts, &pictures, &tables);
-        Report { tables: text(&facts, &tables), json, html, failures, files: Vec::new() }
+        Report {
+            tables: text(&facts, &tables),
+            facts,
+            parts: tables,
+            json,
+            html,
+            failures,
+            files: Vec::new(),
+        }
     }
 
     fn with_failures(&self, facts: Vec<String>) -> Vec<String> {
@@ -266,8 +278,19 @@ pub(crate) fn facts(meta: &Value, first: &str, more: Vec<String>) -> Vec<String>
     let command = meta["command"].as_str().unwrap_or("");
     let mut all = vec![format!("{name}{first}")];
     all.extend(more);
-    all.extend([meta["device"].to_string(), format!("command: {command}")]);
+    all.extend(machine(meta));
+    all.push(format!("command: {command}"));
     all
+}
+
+/// What is known of the device beside its name: `kind cpu, threads 2`.
+pub(crate) fn machine(meta: &Value) -> Option<String> {
+    let known = meta["device"].as_object()?.iter().filter(|(key, value)| *key != "name" && !value.is_null());
+    let known = known.map(|(key, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), String::from);
+        format!("{} {value}", key.replace('_', " "))
+    });
+    Some(known.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
 fn text(facts: &[String], tables: &[Table]) -> String {

@@ -2,6 +2,7 @@
 
 use super::{Found, OURS, Way};
 use crate::publish::Report;
+use krylith::text::plural;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -36,10 +37,10 @@ pub(super) fn make(found: &[Found], mut meta: Value) -> Report {
     // Strings never fail.
     let _ = writeln!(
         text,
-        "{}; right-hand side of ones, relative residual {}; milliseconds, medians of {} rounds.\n\n`{}`\n",
+        "{}; right-hand side of ones, relative residual {}; milliseconds, medians of {}.\n\n`{}`\n",
         meta["device"]["name"].as_str().unwrap_or("unknown"),
         meta["rtol"],
-        meta["rounds"],
+        plural(meta["rounds"].as_u64().unwrap_or(0) as usize, "round"),
         meta["command"].as_str().unwrap_or("")
     );
     for process in meta["process"].as_array().into_iter().flatten() {

@@ -24,7 +24,7 @@ pub(super) fn make(made: &Made) -> Report {
         let right = found.solves.iter().filter(|row| row.ours && row.check.is_ok());
         let curves: Vec<_> = right.map(|row| (row.name.clone(), row.residuals.as_slice())).collect();
         if !curves.is_empty() {
-            let title = format!("{}: relative residual", found.spec);
+            let title = format!("Relative residual, {}", found.spec);
             pages.picture(title, |title| svg::curves(title, &curves));
         }
         systems

@@ -3,6 +3,7 @@
 use super::measure::{Found, Row, Solve};
 use super::{Of, Solves};
 use crate::publish::{Pages, Report, error, facts, label, number, outcome, percent, rows_of};
+use krylith::text::plural;
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
@@ -180,7 +181,7 @@ fn solves(case: &Found, pages: &mut Pages) -> Value {
             .column("solve, s", |solve| solve.samples.text(1.0))
             .column("set-up, s", |solve| number(solve.setup, 3))
             .column("× first", |solve| number(speedup(solve), 2))
-            .column("pays after", |solve| pays(solve).map_or("–".into(), |n| format!("{n} solves")))
+            .column("pays after", |solve| pays(solve).map_or("–".into(), |n| plural(n as usize, "solve")))
             .column("true residual", |solve| error(&solve.check, 1)),
         |solve| &solve.check,
     );

@@ -8,6 +8,7 @@ use crate::answer::report::{ms, way_json};
 use crate::publish::{Figure, Pages, Report, Target, number, rows_of, summary};
 use crate::samples::Samples;
 use krylith::Result;
+use krylith::text::plural;
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
@@ -83,9 +84,10 @@ pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     let facts = vec![
         json["device"]["name"].as_str().unwrap_or("unknown device").to_string(),
         format!(
-            "Right-hand side of ones, relative residual {}, recomputed on the host; milliseconds, medians of up to {} rounds. \
+            "Right-hand side of ones, relative residual {}, recomputed on the host; milliseconds, medians of up to {}. \
              Set-up is everything from arrays to the first iteration; in all has x brought back, too.",
-            json["rtol"], json["rounds"]
+            json["rtol"],
+            plural(json["rounds"].as_u64().unwrap_or(0) as usize, "round")
         ),
         format!("command: {}", json["command"].as_str().unwrap_or("")),
     ];

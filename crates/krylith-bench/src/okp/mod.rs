@@ -14,6 +14,7 @@ use crate::options::{self, Asked};
 use crate::platform::{Effort, Platform};
 use crate::publish::{Report, meta, sizes};
 use crate::systems::{self, PAPER};
+use krylith::text::plural;
 use krylith::{Result, Store};
 use serde_json::json;
 
@@ -83,7 +84,7 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
     found.products.push(product::measure(p, &name, &case.kronecker, &ours, &plan, Effort::Vendor)?);
 
     for columns in [1, 5, 15, 30] {
-        progress(&format!("orthogonalisation against {columns} columns"));
+        progress(&format!("orthogonalisation against {}", plural(columns, "column")));
         let len = case.kronecker.rows();
         found.orthogonalizations.extend(orthogonalization::measure(p, len, columns, &plan)?);
     }

@@ -33,7 +33,11 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
     meta["peak_flops"] = json!(found.peak);
     pictures(found, &mut pages);
     let first = format!("; {ceiling} bandwidth {:.0} GB/s, of which every share is taken", bandwidth / 1e9);
-    let more = format!("{}; {} samples each, median (minimum–maximum)", meta["system"], meta["repetitions"]);
+    let more = format!(
+        "{}; {} samples each, median (minimum–maximum)",
+        meta["system"].as_str().unwrap_or(""),
+        meta["repetitions"]
+    );
     pages.report("Kronecker products and GMRES(30)", facts(&meta, &first, vec![more]), meta)
 }
 

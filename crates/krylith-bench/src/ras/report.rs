@@ -3,7 +3,7 @@
 use super::cases::{Kind, Setting};
 use super::measure::{Mean, Row, Run};
 use super::targets::targets;
-use crate::publish::{Figure, Pages, Report, Target, number, rows_of, summary};
+use crate::publish::{Figure, Pages, Report, Target, machine, number, rows_of, summary};
 use krylith::Result;
 use krylith_plot::svg;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     json["targets"] = goals.iter().map(Target::json).collect();
     pages.tables.insert(0, summary(&goals));
     let facts = vec![
-        format!("{}", json["device"]),
+        format!("{}: {}", json["device"]["name"].as_str().unwrap_or("unknown"), machine(&json).unwrap_or_default()),
         "T_f: factors; T_g: FGMRES; both in ms, means (least–largest) of converged runs. \
          Values lie on the device before a clock runs, but for Krylith's from the second Newton step on, whose T_f has their upload."
             .into(),

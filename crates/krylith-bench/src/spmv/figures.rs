@@ -10,7 +10,10 @@ use krylith_plot::svg;
 pub(super) fn all(found: &[&Found], pages: &mut Pages) {
     let names: Vec<String> = found.iter().map(|f| f.name.clone()).collect();
     let mut draw = |title: &str, labels: &[String], lines: Columns| {
-        pages.picture(title, |title| svg::over_names(title, labels, &lines));
+        // A set that none of the matrices is of has nothing to show.
+        if lines.iter().any(|line| line.1.iter().any(|v| v.is_finite())) {
+            pages.picture(title, |title| svg::over_names(title, labels, &lines));
+        }
     };
     if found.iter().any(|f| f.ours().is_finite()) {
         draw("One device: share of the measured bandwidth, %", &names, one_device(found));
@@ -40,7 +43,7 @@ pub(super) fn all(found: &[&Found], pages: &mut Pages) {
                 let values = redundants.iter().map(|&c| report::swept(found, *inside, long, c)).collect();
                 (format!("d_l {long:.2}"), values)
             };
-            let title = format!("Average speed-up over d_c, a line for each d_l, {name} (Figs. 7 to 9)");
+            let title = format!("Average speed-up over d_c, a mark for each d_l, {name} (Figs. 7 to 9)");
             draw(&title, &labels, longs.iter().map(line).collect());
         }
     }

@@ -378,8 +378,8 @@ fn sweeps(found: &[&Found]) -> Vec<Table> {
             number(top[0].0, 2),
             format!("{:.2} / {:.2}", top[1].1, top[1].2),
             number(top[1].0, 2),
-            format!("{} %", number(100.0 * lost(false), 1)),
-            format!("{} %", number(100.0 * lost(true), 1)),
+            percent(lost(false), 1),
+            percent(lost(true), 1),
         ]);
         all.push(table);
     }
