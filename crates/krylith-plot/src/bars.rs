@@ -175,7 +175,7 @@ pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) 
                 let place = [x + 5.0, at + 0.5 * thick + 0.34 * SMALL];
                 scene.over(place, Anchor::Start, Ink::Text, text(value));
             } else {
-                let at = middle + step * (k as f64 - 0.5 * (series.len() - 1) as f64);
+                let at = middle - 0.5 * (inner - 12.0) + step * k as f64;
                 scene.mark(k, [x, at], Some(hint));
             }
         }

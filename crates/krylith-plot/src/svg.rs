@@ -45,6 +45,34 @@ pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) 
 mod tests {
     use super::*;
     use crate::check::assert_legible;
+    use crate::scene::{Shape, Stroke, Thing};
+    use crate::theme::Ink;
+
+    #[test]
+    fn markers_of_more_series_than_colours_stay_within_their_rows() {
+        let names = ["a", "b", "c"].map(String::from);
+        let series: Vec<(String, Vec<f64>)> =
+            (0..11).map(|k| (format!("way {k} of a product"), vec![1.0 + f64::from(k); 3])).collect();
+        let scene = bars::over_names("markers", &names, &series);
+        // Hints are what markers of rows have, and those of the legend do not.
+        let rows: Vec<f64> = scene
+            .things
+            .iter()
+            .filter_map(|thing| match thing {
+                Thing::Shape { shape: Shape::Circle([_, y, _]), hint: Some(_), .. } => Some(*y),
+                Thing::Shape { shape: Shape::Rect([_, y, _, h]), hint: Some(_), .. } => Some(y + 0.5 * h),
+                _ => None,
+            })
+            .collect();
+        let axis = scene.things.iter().find_map(|thing| match thing {
+            Thing::Shape { shape: Shape::Line(at, false), stroke: Some(Stroke(Ink::Axis, ..)), .. } => {
+                Some(at[0][1])
+            }
+            _ => None,
+        });
+        let lowest = rows.iter().copied().fold(0.0, f64::max);
+        assert!(rows.len() > 6 && lowest < axis.unwrap(), "{lowest} {axis:?}");
+    }
 
     #[test]
     fn pictures_are_well_formed_and_legible() {
