@@ -283,13 +283,14 @@ fn converted<I: Number, T: Number>(
 ) -> std::result::Result<Vec<T>, usize> {
     let mut to = vec![T::default(); from.len()];
     let convert = |(run, (to, from)): (usize, (&mut [T], &[I]))| {
-        to.iter_mut().zip(from).enumerate().find_map(|(i, (to, from))| match other(*from) {
-            Some(value) => {
-                *to = value;
-                None
-            }
-            None => Some(run * RUN + i),
-        })
+        // A flag and no early end, so that the compiler takes several at once.
+        let wrong = to.iter_mut().zip(from).fold(false, |wrong, (to, from)| {
+            let number = other(*from);
+            *to = number.unwrap_or_default();
+            wrong | number.is_none()
+        });
+        let first = || from.iter().position(|from| other(*from).is_none()).map(|i| run * RUN + i);
+        if wrong { first() } else { None }
     };
     let wrong = match from.len() <= RUN {
         true => convert((0, (&mut to, from))), // other threads are not woken for so little

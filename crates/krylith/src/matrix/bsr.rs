@@ -246,6 +246,43 @@ impl Bsr {
     }
 }
 
+/// The arrays of a matrix on the host, which a loop looks up once: each look asks whether they are there.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrays<'a> {
+    /// Where each row begins, and where the last ends.
+    pub row_ptr: &'a [usize],
+    /// Block columns.
+    pub col: &'a [u32],
+    /// b² numbers a block.
+    pub values: &'a [f64],
+}
+
+impl<'a> Arrays<'a> {
+    /// Those of `a`.
+    pub fn of(a: &'a Bsr) -> Self {
+        Self { row_ptr: a.row_ptr(), col: a.col(), values: a.values() }
+    }
+
+    /// Those of a matrix of scalars.
+    pub fn of_csr(a: &'a Csr) -> Self {
+        Self { row_ptr: a.row_ptr(), col: a.col(), values: a.values() }
+    }
+
+    /// The blocks of row `i`.
+    #[inline]
+    pub fn row(&self, i: usize) -> Range<usize> {
+        self.row_ptr[i]..self.row_ptr[i + 1]
+    }
+
+    /// −1 where the diagonal entry of row `i` of a matrix of scalars is negative, else 1.
+    #[inline]
+    pub fn sign(&self, i: usize) -> f64 {
+        let (col, values) = (&self.col[self.row(i)], &self.values[self.row(i)]);
+        let negative = |(&j, &v): (&u32, &f64)| (j as usize == i) & (v < 0.0);
+        if col.iter().zip(values).fold(false, |is, entry| is | negative(entry)) { -1.0 } else { 1.0 }
+    }
+}
+
 /// Calls `each` for the block columns of block row `i` of a scalar matrix, from left to right, with where each of its scalar rows
 /// has entries in it. `parts` is room.
 fn for_block_columns(

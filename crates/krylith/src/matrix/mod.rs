@@ -27,6 +27,7 @@ mod matching;
 mod shape;
 pub(crate) mod storage;
 
+pub(crate) use bsr::Arrays;
 pub use bsr::Bsr;
 pub use butcher::Butcher;
 pub use csr::Csr;

@@ -4,8 +4,9 @@
 //! which are ordered as the numbers are. Most entries are smaller than what stands there already and only read it. A maximum
 //! does not depend on the order in which it is found, so results are the same for any number of threads.
 
-use crate::matrix::Bsr;
+use crate::matrix::{Arrays, Bsr};
 use rayon::prelude::*;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Block rows below which a second thread costs more than it brings.
@@ -21,8 +22,14 @@ impl ColumnMaxima {
     }
 
     /// Takes note of a magnitude in column `j`.
+    #[inline(always)]
     pub fn raise(&self, j: usize, magnitude: f64) {
-        let bits = magnitude.to_bits();
+        self.raise_bits(j, magnitude.to_bits());
+    }
+
+    /// The same by the magnitude's bits.
+    #[inline(always)]
+    pub fn raise_bits(&self, j: usize, bits: u64) {
         if self.0[j].load(Relaxed) < bits {
             self.0[j].fetch_max(bits, Relaxed);
         }
@@ -30,51 +37,94 @@ impl ColumnMaxima {
 
     /// All maxima; zeros stand in their place.
     pub fn take(&self) -> Vec<f64> {
-        let all = self.0.par_iter().with_min_len(ROWS);
-        all.map(|bits| f64::from_bits(bits.swap(0, Relaxed))).collect()
+        let take = |bits: &AtomicU64| {
+            let all = bits.load(Relaxed);
+            bits.store(0, Relaxed); // nobody raises now, and a swap would take five times as long
+            f64::from_bits(all)
+        };
+        match is_little(self.0.len()) {
+            true => self.0.iter().map(take).collect(),
+            false => self.0.par_iter().with_min_len(ROWS).map(take).collect(),
+        }
     }
 }
 
-/// What `rows` numbers tell, taken up one by one by `add` and put together by `join`, in the order of the rows.
+/// What `rows` rows tell, taken up one by one by `add` and put together by `join`, in the order of the rows.
 pub(crate) fn fold_rows<T: Send>(
     rows: usize,
     none: impl Fn() -> T + Sync + Send,
-    add: impl Fn(T, usize) -> T + Sync + Send,
+    add: impl Fn(&mut T, usize) + Sync + Send,
     join: impl Fn(T, T) -> T + Sync + Send,
 ) -> T {
-    (0..rows).into_par_iter().with_min_len(ROWS).fold(&none, add).reduce(&none, join)
+    let told_by = |rows: Range<usize>| {
+        let mut told = none();
+        rows.for_each(|i| add(&mut told, i));
+        told
+    };
+    if is_little(rows) {
+        return told_by(0..rows);
+    }
+    let pieces = (0..rows.div_ceil(ROWS)).into_par_iter();
+    pieces.map(|k| told_by(k * ROWS..rows.min((k + 1) * ROWS))).reduce(&none, join)
+}
+
+/// True where waking other threads costs more than they bring, or there are none.
+fn is_little(rows: usize) -> bool {
+    rows <= ROWS || rayon::current_num_threads() == 1
 }
 
 /// The largest magnitude of every scalar row, `magnitude(i, numbers)` being that of the b rows of block row i.
 pub(crate) fn row_maxima(maxima: &mut [f64], block: usize, magnitude: impl Fn(usize, &mut [f64]) + Sync) {
-    let rows = maxima.par_chunks_mut(block).with_min_len(ROWS).enumerate();
-    rows.for_each(|(i, maxima)| {
+    let of_row = |(i, maxima): (usize, &mut [f64])| {
         maxima.fill(0.0);
         magnitude(i, maxima);
-    });
+    };
+    match is_little(maxima.len() / block) {
+        true => maxima.chunks_mut(block).enumerate().for_each(of_row),
+        false => maxima.par_chunks_mut(block).with_min_len(ROWS).enumerate().for_each(of_row),
+    }
 }
+
+/// `$f(b, …)` with block sizes up to [`MAX_BLOCK`](crate::matrix::MAX_BLOCK) as constants: loops over blocks are then unrolled, and divide by nothing.
+macro_rules! with_block {
+    ($b:expr, $f:expr $(, $x:expr)*) => {
+        match $b {
+            1 => $f(1 $(, $x)*),
+            2 => $f(2 $(, $x)*),
+            3 => $f(3 $(, $x)*),
+            4 => $f(4 $(, $x)*),
+            5 => $f(5 $(, $x)*),
+            6 => $f(6 $(, $x)*),
+            other => $f(other $(, $x)*),
+        }
+    };
+}
+pub(crate) use with_block;
 
 /// Calls `f(row, block column, block)` for every block of `values`, which are stored as those of `a` are.
 pub(crate) fn for_blocks_mut(a: &Bsr, values: &mut [f64], f: &(impl Fn(usize, usize, &mut [f64]) + Sync)) {
-    halves(a, 0..a.block_rows(), values, f);
+    halves(Arrays::of(a), a.block() * a.block(), 0..a.block_rows(), values, f);
 }
 
 fn halves(
-    a: &Bsr,
-    rows: std::ops::Range<usize>,
+    a: Arrays,
+    square: usize,
+    rows: Range<usize>,
     values: &mut [f64],
     f: &(impl Fn(usize, usize, &mut [f64]) + Sync),
 ) {
-    let (square, begin) = (a.block() * a.block(), a.row_ptr()[rows.start]);
-    if rows.len() <= ROWS {
+    let begin = a.row_ptr[rows.start];
+    if is_little(rows.len()) {
         let mut blocks = values.chunks_exact_mut(square);
         for i in rows {
-            let columns = &a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]];
-            columns.iter().zip(&mut blocks).for_each(|(&j, block)| f(i, j as usize, block));
+            a.col[a.row(i)].iter().zip(&mut blocks).for_each(|(&j, block)| f(i, j as usize, block));
         }
         return;
     }
     let middle = rows.start + rows.len() / 2;
-    let (low, high) = values.split_at_mut((a.row_ptr()[middle] - begin) * square);
-    rayon::join(|| halves(a, rows.start..middle, low, f), || halves(a, middle..rows.end, high, f));
+    let (low, high) = values.split_at_mut((a.row_ptr[middle] - begin) * square);
+    rayon::join(
+        || halves(a, square, rows.start..middle, low, f),
+        || halves(a, square, middle..rows.end, high, f),
+    );
 }

@@ -16,7 +16,7 @@ pub use format::Format;
 #[cfg(feature = "cuda")]
 pub(crate) use format::{MOST_DIAGONALS, worth_diagonals};
 pub(crate) use format::{diagonals_of, kept_diagonals, mirrored, not_by_diagonals};
-pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima};
+pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima, with_block};
 pub use mixed::Mixed;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use replicated::{Gathered, Replicated, SetupTimes, SharedRows};

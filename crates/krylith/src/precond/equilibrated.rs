@@ -12,8 +12,10 @@
 //! A⊗(R M C) + τB⊗(R L C). Ledger of one application, N numbers: P̂ and 6 N.
 
 use crate::comm::{Communicator, agree};
-use crate::matrix::Bsr;
-use crate::operator::{ColumnMaxima, LinearOperator, Terms, for_blocks_mut, fresh_key, row_maxima};
+use crate::matrix::{Arrays, Bsr};
+use crate::operator::{
+    ColumnMaxima, LinearOperator, Terms, for_blocks_mut, fresh_key, row_maxima, with_block,
+};
 use crate::partition::{to_owners, with_ghosts};
 use crate::space::Space;
 use crate::{Error, Result, sweeps};
@@ -67,20 +69,12 @@ impl Scaling {
         let columns = terms.terms[0].1.columns();
         let (mut r, mut c) = (vec![1.0; own], vec![1.0; columns]);
         let (mut row_max, column_max) = (vec![0.0f64; own], ColumnMaxima::new(columns));
+        let parts: Vec<_> = terms.terms.iter().map(|(c, a)| (c.largest(), Arrays::of(a))).collect();
         for _ in 0..Self::PASSES {
+            let (r_now, c_now) = (&r[..], &c[..]);
             row_maxima(&mut row_max, b, |i, row_max| {
-                for (coefficient, a) in &terms.terms {
-                    let weight = coefficient.largest();
-                    for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-                        let j = a.col()[p] as usize * b;
-                        for (row, values) in a.block_values(p).chunks_exact(b).enumerate() {
-                            for (column, v) in values.iter().enumerate() {
-                                let v = weight * v.abs() * r[i * b + row] * c[j + column];
-                                row_max[row] = row_max[row].max(v);
-                                column_max.raise(j + column, v);
-                            }
-                        }
-                    }
+                for &(weight, a) in &parts {
+                    with_block!(b, raise_row, a, i, weight, [r_now, c_now], row_max, &column_max);
                 }
             });
             // Owners hear what other ranks have in a column, and tell the factor.
@@ -110,15 +104,46 @@ impl Scaling {
             // The pattern is shared.
             let mut scaled = a.clone();
             for_blocks_mut(a, scaled.values_mut(), &|i, j, block| {
-                for (e, v) in block.iter_mut().enumerate() {
-                    *v = self.rows[i * b + e / b] * *v * self.columns[j * b + e % b];
-                }
+                with_block!(b, scale_block, block, &self.rows[i * b..], &self.columns[j * b..]);
             });
             scaled.check_finite().map(|()| scaled)
         };
         let halo = terms.halo.clone();
         let terms = terms.terms.iter().map(|(c, a)| Ok((c.clone(), Cow::Owned(scaled(a)?))));
         Ok(Terms { terms: terms.collect::<Result<_>>()?, halo })
+    }
+}
+
+/// Raises the maxima of block row `i` and its columns to those of weight·|A|, scaled by these factors of rows and columns.
+#[inline(always)]
+fn raise_row(
+    b: usize,
+    a: Arrays,
+    i: usize,
+    weight: f64,
+    [r, c]: [&[f64]; 2],
+    row_max: &mut [f64],
+    column_max: &ColumnMaxima,
+) {
+    let row = a.row(i);
+    let blocks = a.values[row.start * b * b..row.end * b * b].chunks_exact(b * b);
+    for (&j, block) in a.col[row].iter().zip(blocks) {
+        let j = j as usize * b;
+        for ((values, max), r) in block.chunks_exact(b).zip(&mut *row_max).zip(&r[i * b..]) {
+            for (column, v) in values.iter().enumerate() {
+                let v = weight * v.abs() * r * c[j + column];
+                *max = if v > *max { v } else { *max };
+                column_max.raise(j + column, v);
+            }
+        }
+    }
+}
+
+/// R A C of a block.
+#[inline(always)]
+fn scale_block(b: usize, block: &mut [f64], r: &[f64], c: &[f64]) {
+    for (values, r) in block.chunks_exact_mut(b).zip(r) {
+        values.iter_mut().zip(c).for_each(|(v, c)| *v = r * *v * c);
     }
 }
 

@@ -56,6 +56,7 @@ use apply::on_parts;
 use attempt::Update;
 use crew::Crew;
 use device::Choice;
+use rayon::prelude::*;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
@@ -131,10 +132,12 @@ pub trait SolverSpace:
         order: usize,
         to: &mut Self::Vector,
     ) -> Result<()> {
-        let index = |i: usize| {
-            numbers.map_or((i / order) as u64, |n| n.at(i / order)) * order as u64 + (i % order) as u64
+        let index = |i: usize| match numbers {
+            Some(numbers) => numbers.at(i / order) * order as u64 + (i % order) as u64,
+            None => i as u64,
         };
-        let host: Vec<f64> = (0..self.len()).map(|i| symmetric::random(seed, index(i))).collect();
+        let all = (0..self.len()).into_par_iter().with_min_len(1 << 14);
+        let host: Vec<f64> = all.map(|i| symmetric::random(seed, index(i))).collect();
         self.write(&host, to)
     }
 }

@@ -6,8 +6,8 @@
 
 use crate::Result;
 use crate::comm::Communicator;
-use crate::matrix::{Bsr, Dense};
-use crate::operator::{ColumnMaxima, Terms, fold_rows};
+use crate::matrix::{Arrays, Bsr, Dense};
+use crate::operator::{ColumnMaxima, Terms, fold_rows, with_block};
 use crate::partition::to_owners;
 use std::ops::Range;
 
@@ -104,8 +104,13 @@ const LONG: usize = 256;
 pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
     let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
     let parts: Vec<Part> = terms.terms.iter().map(|(c, a)| Part::new(c, a)).collect();
-    let none = || Found { largest: vec![0.0; parts.len() * b], ..Found::default() };
-    let rows = fold_rows(n, none, |found, i| found.with_row(&parts, b, i), Found::and);
+    let none = || Found {
+        largest: vec![0; parts.len() * b],
+        diagonals: vec![None; parts.len()],
+        ..Found::default()
+    };
+    let add = |found: &mut Found, i: usize| with_block!(b, Found::add_row, found, &parts, i);
+    let rows = fold_rows(n, none, add, Found::and);
 
     let mut maxima = Vec::with_capacity(parts.len());
     for mut part in parts.iter().map(|part| part.columns.take()) {
@@ -114,7 +119,7 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
         }
         maxima.push(part);
     }
-    let column = |mut found: Found, j: usize| {
+    let column = |found: &mut Found, j: usize| {
         let both = || parts.iter().zip(&maxima).map(|(part, maxima)| (part, maxima[j]));
         found.extent.add(both().map(|(part, max)| part.weight * max).fold(0.0, f64::max));
         for k in 0..s {
@@ -122,7 +127,6 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
                 found.push_empty(j * s + k);
             }
         }
-        found
     };
     let columns = fold_rows(n * b, Found::default, column, Found::and);
     Ok(Survey {
@@ -179,7 +183,7 @@ impl Survey {
 /// One term, and what its coefficient does to it.
 struct Part<'a> {
     c: &'a Dense,
-    a: &'a Bsr,
+    a: Arrays<'a>,
     /// max|C|.
     weight: f64,
     /// Stages k with an entry in row k of C.
@@ -199,7 +203,7 @@ impl<'a> Part<'a> {
             has_column: (0..s).map(|k| (0..s).any(|l| c[(l, k)] != 0.0)).collect(),
             columns: ColumnMaxima::new(a.columns()),
             c,
-            a,
+            a: Arrays::of(a),
         }
     }
 }
@@ -215,54 +219,72 @@ struct Found {
     weak: usize,
     first_missing: Vec<usize>,
     longest_row: usize,
-    /// Of the block row at hand: the largest entry of each scalar row, term by term.
-    largest: Vec<f64>,
+    /// Of the block row at hand: the bits of the largest magnitude of each scalar row, term by term.
+    largest: Vec<u64>,
+    /// And where the terms store its diagonal block.
+    diagonals: Vec<Option<usize>>,
 }
 
 impl Found {
-    /// The same and block row `i`, of blocks of order `b`.
-    fn with_row(mut self, parts: &[Part], b: usize, i: usize) -> Self {
+    /// Takes up block row `i`, of blocks of order `b`. Magnitudes are compared by their bits, which are ordered as they are.
+    #[inline(always)]
+    fn add_row(b: usize, found: &mut Self, parts: &[Part], i: usize) {
         let s = parts[0].c.rows();
-        let mut maxima = std::mem::take(&mut self.largest);
-        for (part, largest) in parts.iter().zip(maxima.chunks_exact_mut(b)) {
-            largest.fill(0.0);
-            let range = part.a.row_ptr()[i]..part.a.row_ptr()[i + 1];
-            if range.len() > LONG {
-                self.longest_row = self.longest_row.max(range.len());
+        let rows = found.largest.chunks_exact_mut(b).zip(&mut found.diagonals);
+        for (part, (largest, diagonal)) in parts.iter().zip(rows) {
+            largest.fill(0);
+            *diagonal = None;
+            let mut smallest = u64::MAX; // one less than the bits, of which those of 0 are then the largest
+            let row = part.a.row(i);
+            if row.len() > LONG {
+                found.longest_row = found.longest_row.max(row.len());
             }
-            let blocks = part.a.values()[range.start * b * b..range.end * b * b].chunks_exact(b * b);
-            for (&j, block) in part.a.col()[range].iter().zip(blocks) {
-                let j = j as usize * b;
+            let blocks = part.a.values[row.start * b * b..row.end * b * b].chunks_exact(b * b);
+            for (p, (&j, block)) in row.clone().zip(part.a.col[row].iter().zip(blocks)) {
+                if j as usize == i {
+                    *diagonal = Some(p);
+                }
                 for (values, largest) in block.chunks_exact(b).zip(&mut *largest) {
-                    for (c, v) in values.iter().enumerate().filter(|(_, v)| **v != 0.0) {
-                        *largest = largest.max(v.abs());
-                        part.columns.raise(j + c, v.abs());
-                        self.entries.add(part.weight * v.abs());
+                    for (c, v) in values.iter().enumerate() {
+                        let bits = v.abs().to_bits();
+                        *largest = bits.max(*largest);
+                        smallest = bits.wrapping_sub(1).min(smallest);
+                        part.columns.raise_bits(j as usize * b + c, bits);
                     }
+                }
+            }
+            if smallest < u64::MAX {
+                let largest = largest.iter().copied().max().unwrap_or(0);
+                for bits in [smallest + 1, largest] {
+                    found.entries.add(part.weight * f64::from_bits(bits));
                 }
             }
         }
         for r in 0..b {
-            let both = || parts.iter().zip(maxima.chunks_exact(b)).map(|(part, max)| (part, max[r]));
-            self.extent.add(both().map(|(part, max)| part.weight * max).fold(0.0, f64::max));
+            let both = || parts.iter().zip(found.largest.chunks_exact(b).map(|max| f64::from_bits(max[r])));
+            let largest = both().map(|(part, max)| part.weight * max).fold(0.0, f64::max);
+            let empty = |k: usize| !both().any(|(part, max)| part.has_row[k] && max > 0.0);
+            let first = both().next().map_or(0.0, |(part, max)| part.weight * max);
+            found.extent.add(largest);
             let place = (i * b + r) * s;
             for k in 0..s {
-                let entry =
-                    |part: &Part| part.a.diagonal_block(i).map_or(0.0, |d| part.c[(k, k)] * d[r * b + r]);
-                if parts.iter().map(entry).sum::<f64>() == 0.0 {
-                    self.missing += 1;
-                    if self.first_missing.len() < NAMED {
-                        self.first_missing.push(place + k);
+                let diagonal = |(part, at): (&Part, &Option<usize>)| {
+                    at.map_or(0.0, |p| part.c[(k, k)] * part.a.values[p * b * b + r * b + r])
+                };
+                let mut entries = parts.iter().zip(&found.diagonals).map(diagonal);
+                let (of_first, others) = (entries.next().unwrap_or(0.0), entries.sum::<f64>());
+                if of_first + others == 0.0 {
+                    found.missing += 1;
+                    if found.first_missing.len() < NAMED {
+                        found.first_missing.push(place + k);
                     }
                 }
-                self.weak += usize::from(is_weak(entry(&parts[0]), parts[0].weight * maxima[r]));
-                if !both().any(|(part, max)| part.has_row[k] && max > 0.0) {
-                    self.push_empty(place + k);
+                found.weak += usize::from(is_weak(of_first, first));
+                if empty(k) {
+                    push(&mut found.empty, place + k..place + k + 1);
                 }
             }
         }
-        self.largest = maxima;
-        self
     }
 
     fn push_empty(&mut self, index: usize) {

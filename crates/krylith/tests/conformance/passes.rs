@@ -9,7 +9,7 @@ use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::operator::Terms;
 use krylith::partition::{RowNumbers, split};
 use krylith::precond::Factors;
-use krylith::solver::SolverSpace;
+use krylith::solver::{Extent, SolverSpace};
 use krylith::space::Space;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -85,6 +85,86 @@ pub fn passes_find_what_the_host_finds<S: SolverSpace>(make: Make<S>) {
         for ((c, a), (expected_c, expected)) in scaled.terms.iter().zip(&by.terms) {
             assert!(c == expected_c && a.same_pattern(expected), "{what}: another pattern");
             assert!(a.values() == expected.values(), "{what}: other scaled values");
+        }
+    }
+}
+
+/// What the host finds is what plain loops over all entries find.
+pub fn the_host_finds_what_is_there() {
+    for (what, terms) in systems() {
+        let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
+        let rows = n * b;
+        let weight = |c: &Dense| c.values().iter().fold(0.0, |most: f64, v| most.max(v.abs()));
+        // (row, column, number) of each term.
+        let entries = |a: &Bsr| -> Vec<(usize, usize, f64)> {
+            let blocks = (0..n).flat_map(|i| (a.row_ptr()[i]..a.row_ptr()[i + 1]).map(move |p| (i, p)));
+            let of_block = |(i, p): (usize, usize)| {
+                let number =
+                    move |e: usize| (i * b + e / b, a.col()[p] as usize * b + e % b, a.block_values(p)[e]);
+                (0..b * b).map(number)
+            };
+            blocks.flat_map(of_block).collect()
+        };
+        let all: Vec<_> = terms.terms.iter().map(|(c, a)| (c, weight(c), entries(a))).collect();
+        let extent = |of: &mut dyn Iterator<Item = f64>| {
+            of.filter(|v| *v > 0.0).fold(Extent::default(), |e, v| Extent {
+                smallest: e.smallest.min(v),
+                largest: e.largest.max(v),
+            })
+        };
+        let maxima = |of: fn(&(usize, usize, f64)) -> usize, scale: &dyn Fn(&(usize, usize, f64)) -> f64| {
+            let mut most = vec![0.0f64; rows];
+            for (_, weight, entries) in &all {
+                entries.iter().for_each(|e| most[of(e)] = most[of(e)].max(weight * e.2.abs() * scale(e)));
+            }
+            most
+        };
+        let (row, column) = (|e: &(usize, usize, f64)| e.0, |e: &(usize, usize, f64)| e.1);
+        let survey = Cpu::new(terms.rows(), 1).survey(&terms).unwrap();
+        let mut sizes = all.iter().flat_map(|(_, weight, e)| e.iter().map(move |e| weight * e.2.abs()));
+        assert_eq!(survey.entries, extent(&mut sizes), "{what}");
+        assert_eq!(survey.rows, extent(&mut maxima(row, &|_| 1.0).into_iter()), "{what}");
+        assert_eq!(survey.columns, extent(&mut maxima(column, &|_| 1.0).into_iter()), "{what}");
+        // Numbers of the Kronecker sum, stage by stage.
+        let mut has = [vec![false; rows * s], vec![false; rows * s]];
+        let mut diagonal = vec![0.0; rows * s];
+        for (c, _, entries) in &all {
+            for (&(i, j, v), k) in entries.iter().flat_map(|e| (0..s * s).map(move |k| (e, k))) {
+                let (k, l) = (k / s, k % s);
+                if v != 0.0 && c[(k, l)] != 0.0 {
+                    (has[0][i * s + k], has[1][j * s + l]) = (true, true);
+                }
+                diagonal[i * s + k] += if i == j && k == l { c[(k, k)] * v } else { 0.0 };
+            }
+        }
+        for (has, found) in has.iter().zip([&survey.empty_rows, &survey.empty_columns]) {
+            let found: Vec<usize> = found.iter().flat_map(|run| run.clone()).collect();
+            assert!(
+                found.into_iter().eq((0..rows * s).filter(|i| !has[*i])),
+                "{what}: empty rows or columns"
+            );
+        }
+        let missing: Vec<usize> = (0..rows * s).filter(|i| diagonal[*i] == 0.0).collect();
+        assert_eq!(survey.missing_diagonal, missing.len(), "{what}");
+        assert_eq!(survey.first_missing, missing[..missing.len().min(5)], "{what}");
+        let most = maxima(row, &|_| 1.0);
+        let weak = (0..rows).filter(|&i| diagonal[i] == 0.0 || diagonal[i].abs() < 1e-3 * most[i]).count();
+        assert_eq!(survey.weak_diagonal, if s * b * all.len() == 1 { weak } else { 0 }, "{what}");
+
+        let mut factors = [vec![1.0f64; rows], vec![1.0f64; rows]];
+        for _ in 0..8 {
+            let scale = |e: &(usize, usize, f64)| factors[0][e.0] * factors[1][e.1];
+            let most = [maxima(row, &scale), maxima(column, &scale)];
+            for (factors, most) in factors.iter_mut().zip(most) {
+                let both = factors.iter_mut().zip(most).filter(|(_, most)| *most > 0.0);
+                both.for_each(|(factor, most)| *factor /= most.sqrt());
+            }
+        }
+        let factors = factors.map(|f| -> Vec<f64> { f.iter().map(|f| f.log2().round().exp2()).collect() });
+        let (_, scaled) = Cpu::new(terms.rows(), 1).equilibrate(&terms).unwrap();
+        for ((_, _, entries), (_, a)) in all.iter().zip(&scaled.terms) {
+            let expected = entries.iter().map(|&(i, j, v)| factors[0][i] * v * factors[1][j]);
+            assert!(expected.eq(a.values().iter().copied()), "{what}: other scaled values");
         }
     }
 }

@@ -102,6 +102,7 @@ fn residuals_and_updates_by_diagonals() {
 #[test]
 fn passes_do_not_depend_on_threads() {
     each(|space| conformance::passes::passes_find_what_the_host_finds(space));
+    conformance::passes::the_host_finds_what_is_there();
     each(|space| conformance::passes::random_numbers_are_those_of_the_host(space));
 }
 

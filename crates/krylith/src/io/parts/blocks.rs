@@ -2,10 +2,12 @@
 
 use super::{ScalarRows, whole_numbers};
 use crate::comm::{Communicator, Solo, agree, gather};
-use crate::matrix::{Bsr, Csr, Grouping, MAX_BLOCK};
+use crate::matrix::{Arrays, Bsr, Csr, Grouping, MAX_BLOCK};
+use crate::operator::with_block;
 use crate::partition::{RowBlocks, Rows};
 use crate::{Error, Result};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Stored zeros that a block size may add, as a share of the entries there are: without further reason, and where the rows of a
 /// node have the same neighbours, so that a block is what couples two nodes. A block
@@ -174,47 +176,74 @@ const ROWS: usize = 1 << 12;
 
 /// Blocks of a b×b grid that have an entry whose value `counts`; and for every row of scalars how many it has one in.
 fn touched(a: &Csr, b: usize, counts: impl Fn(f64) -> bool + Sync) -> [usize; 2] {
-    let count = |columns: &mut Vec<u32>, node: usize| {
-        let by_row = block_columns(a, b, node, columns, &counts);
-        [columns.len(), by_row]
+    let (a, nodes, columns) = (Arrays::of_csr(a), a.rows() / b, a.columns() / b);
+    // A piece for each thread: every one has a number for each block column, the last node that has a block in it, from 1 on.
+    let pieces = (nodes * b).div_ceil(ROWS).clamp(1, rayon::current_num_threads());
+    let of_piece = |piece: usize| {
+        let mut seen = vec![0u32; columns];
+        let of = nodes * piece / pieces..nodes * (piece + 1) / pieces;
+        with_block!(b, touched_by_nodes, a, of, &mut seen, &counts)
     };
     let add = |a: [usize; 2], b: [usize; 2]| [a[0] + b[0], a[1] + b[1]];
-    (0..a.rows() / b).into_par_iter().with_min_len(ROWS / b).map_init(Vec::new, count).reduce(|| [0; 2], add)
+    match pieces {
+        1 => of_piece(0),
+        _ => (0..pieces).into_par_iter().map(of_piece).reduce(|| [0; 2], add),
+    }
 }
 
 /// Blocks that the first row of each block row has an entry in: no more than the block rows have.
 fn touched_by_one_row(a: &Csr, b: usize) -> usize {
-    let of_node = |node: usize| block_columns_of_row(a, b, node * b, |_| true).count();
-    (0..a.rows() / b).into_par_iter().with_min_len(ROWS / b).map(of_node).sum()
+    let (a, nodes) = (Arrays::of_csr(a), a.rows() / b);
+    let of_node = |node: usize| with_block!(b, touched_by_row, a, node * b);
+    match nodes * b <= ROWS || rayon::current_num_threads() == 1 {
+        true => (0..nodes).map(of_node).sum(),
+        false => (0..nodes).into_par_iter().with_min_len(ROWS / b).map(of_node).sum(),
+    }
 }
 
-/// The block columns in which a row of scalars has a value that `counts`, ascending.
-fn block_columns_of_row(
-    a: &Csr,
+/// See [`touched`]; of these nodes.
+#[inline(always)]
+fn touched_by_nodes(
     b: usize,
-    row: usize,
-    counts: impl Fn(f64) -> bool,
-) -> impl Iterator<Item = u32> {
-    let (col, values) = a.row(row);
-    let mut last = u32::MAX;
-    col.iter().zip(values).filter(move |(_, v)| counts(**v)).filter_map(move |(&j, _)| {
-        let j = j / b as u32;
-        (j != std::mem::replace(&mut last, j)).then_some(j)
-    })
+    a: Arrays,
+    nodes: Range<usize>,
+    seen: &mut [u32],
+    counts: &impl Fn(f64) -> bool,
+) -> [usize; 2] {
+    let (mut blocks, mut by_row) = (0, 0);
+    for node in nodes {
+        let this = node as u32 + 1;
+        for row in node * b..(node + 1) * b {
+            let mut last = u32::MAX;
+            for (&j, &v) in a.col[a.row(row)].iter().zip(&a.values[a.row(row)]) {
+                let j = if counts(v) { j / b as u32 } else { last };
+                if j != last {
+                    by_row += 1;
+                    blocks += usize::from(std::mem::replace(&mut seen[j as usize], this) != this);
+                }
+                last = j;
+            }
+        }
+    }
+    [blocks, by_row]
 }
 
-/// The block columns of block row `i` where a value `counts`, ascending; and the sum over its rows of scalars of how many each has.
-fn block_columns(a: &Csr, b: usize, i: usize, columns: &mut Vec<u32>, counts: impl Fn(f64) -> bool) -> usize {
+/// Block columns in which a row of scalars has an entry.
+#[inline(always)]
+fn touched_by_row(b: usize, a: Arrays, row: usize) -> usize {
+    let columns = a.col[a.row(row)].iter().map(|j| j / b as u32);
+    let new = |last: &mut u32, j: u32| Some(usize::from(std::mem::replace(last, j) != j));
+    columns.scan(u32::MAX, new).sum()
+}
+
+/// The block columns of block row `i`, ascending.
+fn block_columns(a: &Csr, b: usize, i: usize, columns: &mut Vec<u32>) {
     columns.clear();
-    let mut by_row = 0;
     for row in i * b..(i + 1) * b {
-        let before = columns.len();
-        columns.extend(block_columns_of_row(a, b, row, &counts));
-        by_row += columns.len() - before;
+        columns.extend(a.row(row).0.iter().map(|&j| j / b as u32));
     }
     columns.sort_unstable();
     columns.dedup();
-    by_row
 }
 
 /// Groups own rows into b×b blocks; entries that are absent become stored zeros.
@@ -223,7 +252,7 @@ pub(super) fn blocks(own: ScalarRows, b: usize) -> RowBlocks {
     let mut out = RowBlocks { row_ptr: vec![0], ..Default::default() };
     let mut columns = Vec::new();
     for i in 0..a.rows() / b {
-        block_columns(&a, b, i, &mut columns, |_| true);
+        block_columns(&a, b, i, &mut columns);
         let begin = out.values.len();
         out.values.resize(begin + columns.len() * b * b, 0.0);
         for r in 0..b {
@@ -245,6 +274,7 @@ pub(super) fn blocks(own: ScalarRows, b: usize) -> RowBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn block_sizes_are_found() {
@@ -261,6 +291,30 @@ mod tests {
         let diagonal: Vec<_> = (0..12).map(|i| (i, i, 1.0)).collect();
         let scalar = SuitedBlock { block: 1, added: 0.0, alike: 1 };
         assert_eq!(suited_block(&Csr::from_triplets(12, 12, &diagonal).unwrap()), scalar);
+    }
+
+    #[test]
+    fn blocks_are_counted() {
+        let number = |i: u64| crate::space::splitmix64(5, i);
+        for (n, b) in [(24, 2), (24, 3), (24, 8), (9000, 6), (9002, 7), (2 * ROWS + 2, 2)] {
+            let entry = |k: u64| ((number(3 * k) % n as u64) as u32, (number(3 * k + 1) % n as u64) as u32);
+            let value = |k: u64| if number(3 * k + 2).is_multiple_of(3) { 0.0 } else { 1.0 };
+            let entries: Vec<_> = (0..4 * n as u64).map(|k| (entry(k).0, entry(k).1, value(k))).collect();
+            let a = Csr::from_triplets(n, n, &entries).unwrap();
+            for zeros in [true, false] {
+                let (mut blocks, mut of_rows) = (HashSet::new(), HashSet::new());
+                for i in 0..n {
+                    for (&j, _) in a.row(i).0.iter().zip(a.row(i).1).filter(|(_, v)| zeros || **v != 0.0) {
+                        blocks.insert((i / b, j as usize / b));
+                        of_rows.insert((i, j as usize / b));
+                    }
+                }
+                let found = touched(&a, b, |v| zeros || v != 0.0);
+                assert_eq!(found, [blocks.len(), of_rows.len()], "{n} {b} {zeros}");
+                let first = of_rows.iter().filter(|(i, _)| i % b == 0).count();
+                assert!(!zeros || touched_by_one_row(&a, b) == first, "{n} {b}");
+            }
+        }
     }
 
     /// Velocities that couple with themselves and the pressure, and a pressure that couples with all, on a grid.

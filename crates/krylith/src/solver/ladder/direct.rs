@@ -1,5 +1,6 @@
 //! What sparse direct factors will cost, before anything is ordered: breadth-first levels of the graph bound its separators.
 
+use crate::matrix::Arrays;
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
@@ -92,16 +93,18 @@ fn others(terms: &Terms) -> f64 {
     if terms.block() * terms.stages() > 1 {
         return f64::INFINITY;
     }
-    let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
+    let (n, a) = (a.block_rows(), Arrays::of(a));
     let row = |i: usize| {
         let (mut diagonal, mut sum) = (0.0, 0.0);
-        for p in row_ptr[i]..row_ptr[i + 1] {
-            let part = if col[p] as usize == i { &mut diagonal } else { &mut sum };
-            *part += values[p].abs();
+        for (&j, v) in a.col[a.row(i)].iter().zip(&a.values[a.row(i)]) {
+            // Not a branch, and not a place in memory: each entry would wait for the one before.
+            let is_diagonal = j as usize == i;
+            diagonal += if is_diagonal { v.abs() } else { 0.0 };
+            sum += if is_diagonal { 0.0 } else { v.abs() };
         }
         if diagonal > 0.0 { sum / diagonal } else { f64::INFINITY }
     };
-    (0..a.block_rows()).into_par_iter().with_min_len(4096).map(row).reduce(|| 0.0, f64::max)
+    (0..n).into_par_iter().with_min_len(4096).map(row).reduce(|| 0.0, f64::max)
 }
 
 /// Breadth-first levels of the columns, two of which are neighbours if a row has both: that is the graph whose separators bound

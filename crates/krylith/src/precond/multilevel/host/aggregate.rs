@@ -12,12 +12,12 @@
 use super::super::Transfer;
 use super::FINE;
 use super::galerkin::{Row, galerkin, transpose};
-use super::parallel::{Arrays, Rows, Scratch, assemble, bounds, each, fill, map};
+use super::parallel::{Rows, Scratch, assemble, bounds, each, fill, map};
 use super::split::{SEED, numbers, pieces_of, runs};
 use crate::Result;
 use crate::device::cpu::Pool;
-use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
+use crate::matrix::{Arrays, Bsr};
 use crate::space::splitmix64;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};

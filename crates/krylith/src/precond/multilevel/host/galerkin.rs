@@ -7,11 +7,11 @@
 mod scalar;
 
 use super::super::Transfer;
-use super::parallel::{Arrays, Rows, Scratch, assemble, fill, lengths, map, runs};
+use super::parallel::{Rows, Scratch, assemble, fill, lengths, map, runs};
 use super::sums::Sums;
 use crate::device::cpu::Pool;
 use crate::matrix::storage::{Pattern, Storage};
-use crate::matrix::{Bsr, Dense};
+use crate::matrix::{Arrays, Bsr, Dense};
 use crate::operator::Terms;
 use crate::precond::invert_block;
 use crate::precond::jacobi::{BAD_BLOCKS, bad_block};

@@ -5,11 +5,11 @@
 //! the proportions of row k; weak couplings are added to the diagonal.
 
 use super::FINE;
-use super::parallel::{Arrays, Rows, Scratch, assemble, fill, join, map};
+use super::parallel::{Rows, Scratch, assemble, fill, join, map};
 use super::split::{pieces_of, runs};
 use super::sums::Sums;
 use crate::device::cpu::Pool;
-use crate::matrix::Bsr;
+use crate::matrix::{Arrays, Bsr};
 
 /// The entry's row depends strongly on its column.
 const STRONG: u8 = 1;

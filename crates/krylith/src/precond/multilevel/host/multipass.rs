@@ -6,10 +6,10 @@
 
 use super::FINE;
 use super::interpolate::{Search, columns};
-use super::parallel::{Arrays, Rows, Scratch, assemble, fill, map};
+use super::parallel::{Rows, Scratch, assemble, fill, map};
 use super::split::{pieces_of, runs};
 use crate::device::cpu::Pool;
-use crate::matrix::Bsr;
+use crate::matrix::{Arrays, Bsr};
 
 /// Multipass interpolation and a step of Jacobi's method, both truncated to the `most` largest weights of a row (0: all), which keep the row's sum.
 ///

@@ -99,38 +99,6 @@ impl<T> Scratch<T> {
     }
 }
 
-/// The arrays of a matrix of scalars, which a loop looks up once.
-#[derive(Clone, Copy)]
-pub struct Arrays<'a> {
-    /// Where each row begins, and where the last ends.
-    pub row_ptr: &'a [usize],
-    /// Columns.
-    pub col: &'a [u32],
-    /// A number an entry.
-    pub values: &'a [f64],
-}
-
-impl<'a> Arrays<'a> {
-    /// Those of `a`.
-    pub fn of(a: &'a Bsr) -> Self {
-        Self { row_ptr: a.row_ptr(), col: a.col(), values: a.values() }
-    }
-
-    /// The entries of row `i`.
-    #[inline]
-    pub fn row(&self, i: usize) -> Range<usize> {
-        self.row_ptr[i]..self.row_ptr[i + 1]
-    }
-
-    /// −1 where the diagonal entry of row `i` is negative, else 1.
-    #[inline]
-    pub fn sign(&self, i: usize) -> f64 {
-        let (col, values) = (&self.col[self.row(i)], &self.values[self.row(i)]);
-        let negative = |(&j, &v): (&u32, &f64)| (j as usize == i) & (v < 0.0);
-        if col.iter().zip(values).fold(false, |is, entry| is | negative(entry)) { -1.0 } else { 1.0 }
-    }
-}
-
 /// Some rows of a sparse matrix, in the order in which they are made.
 #[derive(Debug)]
 pub struct Rows {

@@ -5,9 +5,9 @@
 //! Aggressive coarsening does the same once more with the nodes that stayed, joined by paths of two strong couplings.
 
 use super::FINE;
-use super::parallel::{Arrays, Rows, Scratch, bounds, fill, join, map};
+use super::parallel::{Rows, Scratch, bounds, fill, join, map};
 use crate::device::cpu::Pool;
-use crate::matrix::Bsr;
+use crate::matrix::{Arrays, Bsr};
 use crate::space::splitmix64;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 

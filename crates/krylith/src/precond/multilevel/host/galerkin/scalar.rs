@@ -3,11 +3,11 @@
 //! Rows of P and of A P are as good as anywhere, and no cache of a core holds a window of A P: what waits for them takes half of the time, so they are
 //! asked for in advance, first where they begin and then what they are.
 
-use super::super::parallel::{Arrays, Rows};
+use super::super::parallel::Rows;
 use super::super::sums::Sums;
 use super::{CHUNK, Window};
 use crate::device::cpu::prefetch;
-use crate::matrix::Bsr;
+use crate::matrix::{Arrays, Bsr};
 use std::ops::Range;
 
 /// Entries of A or R that rows are asked for in advance.
