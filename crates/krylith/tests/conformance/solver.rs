@@ -413,7 +413,7 @@ fn climbs(device: &str, a: &Csr, mut between: impl FnMut(&mut Solver)) -> Option
     None
 }
 
-/// By direct factors on a CPU, by coarse levels on a GPU. Each counts iterations of what comes first there.
+/// By coarse levels. Each device counts iterations of what comes first there.
 pub fn many_solves_repay_a_stronger_preconditioner(device: &str) {
     // A GPU begins with Jacobi, whose iterations cost less: more of them make up for a set-up.
     let a = rock(if device.starts_with("cpu") { 24 } else { 32 }, 1e3);

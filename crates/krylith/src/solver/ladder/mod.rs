@@ -166,10 +166,9 @@ impl Stronger {
 /// What many solves repay, where the preconditioner is open: direct factors or coarse levels, whichever are set up sooner.
 pub(crate) fn stronger(local: &LocalProblem, seen: Seen, ladder: &[Attempt]) -> Option<Stronger> {
     let (system, first) = (System::new(local, seen), ladder.first()?);
-    let name = if first.method.is_cg() { MethodName::Cg } else { MethodName::Bicgstab };
     let known = ladder.iter().enumerate().skip(1).filter(|(_, a)| a.precond != first.precond);
     let all = known.filter_map(|(rung, a)| {
-        let [iterations, each] = system.iterations_of(&a.precond, name)?;
+        let [iterations, each] = system.iterations_of(&a.precond, first)?;
         Some(Stronger { rung, iterations, each })
     });
     all.min_by(|a, b| a.iterations.total_cmp(&b.iterations))

@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask bench auto` measures them again, beside each way that can be named.
 
+use super::Attempt;
 use super::direct::Costs;
 use crate::method::MethodName::{self, Bicgstab, Cg, Gmres};
 use crate::precond::PrecondSpec;
@@ -145,6 +146,11 @@ const COARSE: [f64; 2] = [250.0, 120.0];
 /// Of set-up and solve together, what one more solve surely takes no more than, with direct factors and with coarse levels: measured, a tenth to a fifth on
 /// one core, and a third on an H200.
 const AGAIN: [f64; 2] = [0.25, 0.5];
+/// An iteration with Jacobi takes so many times less than what is estimated for incomplete factors: 6.5 and 7 on one core, laplace 20³ and 60³.
+const JACOBI: f64 = 6.0;
+/// Such iterations in whose time coarse levels are set up and have solved the system, and solve it once more: 190 to 500, and 50 to 120, over nine grids of
+/// 8,000 to 64,000 unknowns on one core.
+const COARSE_BY_JACOBI: [f64; 2] = [350.0, 100.0];
 /// Those of direct factors, where these were not estimated, and of an attempt on trial.
 const UNKNOWN: f64 = 100.0;
 
@@ -205,17 +211,24 @@ impl System {
         self.has_direct() && !self.is_direct_first() && !self.is_direct_second()
     }
 
-    /// Iterations of the first attempt's method in whose time this preconditioner is set up and has solved the system, and in whose time it surely solves
+    /// Iterations of the first attempt in whose time this preconditioner is set up and has solved the system, and in whose time it surely solves
     /// it once more; `None` where that is not known.
-    pub(super) fn iterations_of(&self, precond: &PrecondSpec, first: MethodName) -> Option<[f64; 2]> {
-        let (all, share) = match precond {
+    pub(super) fn iterations_of(&self, precond: &PrecondSpec, first: &Attempt) -> Option<[f64; 2]> {
+        let method = if first.method.is_cg() { Cg } else { Bicgstab };
+        let by_jacobi = !self.on_gpu && matches!(first.precond, PrecondSpec::Jacobi { .. });
+        let [all, again] = match precond {
             PrecondSpec::Lu(_) if !self.on_gpu && self.has_direct() => {
-                (self.direct_iterations(first), AGAIN[0])
+                let all = if by_jacobi { JACOBI } else { 1.0 } * self.direct_iterations(method);
+                [all, AGAIN[0] * all]
             }
-            PrecondSpec::Amg(_) => (COARSE[usize::from(first != Cg && !self.stages)], AGAIN[1]),
+            PrecondSpec::Amg(_) if by_jacobi && method == Cg => COARSE_BY_JACOBI,
+            PrecondSpec::Amg(_) => {
+                let all = COARSE[usize::from(method != Cg && !self.stages)];
+                [all, AGAIN[1] * all]
+            }
             _ => return None,
         };
-        all.is_finite().then_some([all, share * all])
+        all.is_finite().then_some([all, again])
     }
 
     /// Seconds of an iteration with incomplete factors.
