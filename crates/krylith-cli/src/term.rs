@@ -130,12 +130,13 @@ pub fn fit_help(command: clap::Command) -> clap::Command {
 
 /// Examples and notes in lines of at most `columns`: where an example and what it is for do not stand side by side, that goes below it.
 pub fn help(text: &str, columns: usize) -> String {
+    let is_narrow = text.lines().any(|line| line.chars().count() > columns);
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         match lines.last_mut() {
             // What goes on below its heading, such as exit codes.
-            Some(before) if indent >= 8 && text.lines().any(|line| line.chars().count() > columns) => {
+            Some(before) if indent >= 8 && is_narrow => {
                 *before += &format!(" {}", line.trim());
             }
             _ => lines.push(line.into()),

@@ -71,10 +71,9 @@ impl Scaling {
         let (mut row_max, column_max) = (vec![0.0f64; own], ColumnMaxima::new(columns));
         let parts: Vec<_> = terms.terms.iter().map(|(c, a)| (c.largest(), Arrays::of(a))).collect();
         for _ in 0..Self::PASSES {
-            let (r_now, c_now) = (&r[..], &c[..]);
             row_maxima(&mut row_max, b, |i, row_max| {
                 for &(weight, a) in &parts {
-                    with_block!(b, raise_row, a, i, weight, [r_now, c_now], row_max, &column_max);
+                    with_block!(b, raise_row, a, i, weight, [&r[..], &c[..]], row_max, &column_max);
                 }
             });
             // Owners hear what other ranks have in a column, and tell the factor.

@@ -132,10 +132,8 @@ pub trait SolverSpace:
         order: usize,
         to: &mut Self::Vector,
     ) -> Result<()> {
-        let index = |i: usize| match numbers {
-            Some(numbers) => numbers.at(i / order) * order as u64 + (i % order) as u64,
-            None => i as u64,
-        };
+        let Some(numbers) = numbers else { return self.fill_random(seed, to) };
+        let index = |i: usize| numbers.at(i / order) * order as u64 + (i % order) as u64;
         let all = (0..self.len()).into_par_iter().with_min_len(1 << 14);
         let host: Vec<f64> = all.map(|i| symmetric::random(seed, index(i))).collect();
         self.write(&host, to)

@@ -3,7 +3,7 @@
 use super::{ScalarRows, whole_numbers};
 use crate::comm::{Communicator, Solo, agree, gather};
 use crate::matrix::{Arrays, Bsr, Csr, Grouping, MAX_BLOCK};
-use crate::operator::with_block;
+use crate::operator::{fold_rows, with_block};
 use crate::partition::{RowBlocks, Rows};
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -195,10 +195,7 @@ fn touched(a: &Csr, b: usize, counts: impl Fn(f64) -> bool + Sync) -> [usize; 2]
 fn touched_by_one_row(a: &Csr, b: usize) -> usize {
     let (a, nodes) = (Arrays::of_csr(a), a.rows() / b);
     let of_node = |node: usize| with_block!(b, touched_by_row, a, node * b);
-    match nodes * b <= ROWS || rayon::current_num_threads() == 1 {
-        true => (0..nodes).map(of_node).sum(),
-        false => (0..nodes).into_par_iter().with_min_len(ROWS / b).map(of_node).sum(),
-    }
+    fold_rows(nodes, || 0, |sum, node| *sum += of_node(node), |a, b| a + b)
 }
 
 /// See [`touched`]; of these nodes.

@@ -12,7 +12,7 @@ use super::sums::Sums;
 use crate::device::cpu::Pool;
 use crate::matrix::storage::{Pattern, Storage};
 use crate::matrix::{Arrays, Bsr, Dense};
-use crate::operator::Terms;
+use crate::operator::{Terms, with_block};
 use crate::precond::invert_block;
 use crate::precond::jacobi::{BAD_BLOCKS, bad_block};
 use crate::{Error, Result};
@@ -201,26 +201,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Runs `f(bb, …)` with the squares of 1 to 8 as constants.
-macro_rules! specialised {
-    ($bb:expr, $f:ident ( $($x:expr),* )) => {
-        match $bb {
-            1 => $f(1, $($x),*),
-            4 => $f(4, $($x),*),
-            9 => $f(9, $($x),*),
-            16 => $f(16, $($x),*),
-            25 => $f(25, $($x),*),
-            36 => $f(36, $($x),*),
-            49 => $f(49, $($x),*),
-            64 => $f(64, $($x),*),
-            other => $f(other, $($x),*),
-        }
-    };
-}
-
 /// Rows of A P behind those of `to`, their columns in no order.
 #[inline(always)]
-fn rows_of_ap(bb: usize, a: &Bsr, p: &Bsr, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
+fn rows_of_ap(b: usize, a: &Bsr, p: &Bsr, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
+    let bb = b * b;
     let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
     let (to_coarse, coarse, weights) = (p.row_ptr(), p.col(), p.values());
     for i in rows {
@@ -239,7 +223,8 @@ fn rows_of_ap(bb: usize, a: &Bsr, p: &Bsr, rows: Range<usize>, slot: &mut [u32],
 
 /// Rows of R (A P) behind those of `to`, their columns ascending.
 #[inline(always)]
-fn rows_of_rap(bb: usize, r: &Bsr, ap: &Window, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
+fn rows_of_rap(b: usize, r: &Bsr, ap: &Window, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
+    let bb = b * b;
     let mut work = (Vec::new(), Vec::new());
     let zero = vec![0.0; bb];
     for i in rows {
@@ -260,7 +245,7 @@ fn rows_of_rap(bb: usize, r: &Bsr, ap: &Window, rows: Range<usize>, slot: &mut [
 /// The same for a pattern that is there; false where an entry is not in it.
 #[inline(always)]
 fn values_of_rap(
-    bb: usize,
+    b: usize,
     r: &Bsr,
     ap: &Window,
     rows: Range<usize>,
@@ -268,6 +253,7 @@ fn values_of_rap(
     coarse: &Pattern,
     to: &mut [f64],
 ) -> bool {
+    let bb = b * b;
     to.fill(0.0);
     let first = coarse.row_ptr[rows.start];
     let mut known = true;
@@ -367,7 +353,7 @@ fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usi
             let own = rows_of(missing[k]);
             match bb {
                 1 => spare.with_sums(|sums| scalar::rows_of_ap(a, p, own, sums, &mut rows)),
-                _ => spare.with_slot(|slot| specialised!(bb, rows_of_ap(a, p, own, slot, &mut rows))),
+                _ => spare.with_slot(|slot| with_block!(a.block(), rows_of_ap, a, p, own, slot, &mut rows)),
             }
             rows
         });
@@ -392,7 +378,7 @@ pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
             let run = run.clone();
             match bb {
                 1 => spare.with_sums(|sums| scalar::rows_of_rap(r, window, run, sums, rows)),
-                _ => spare.with_slot(|slot| specialised!(bb, rows_of_rap(r, window, run, slot, rows))),
+                _ => spare.with_slot(|slot| with_block!(a.block(), rows_of_rap, r, window, run, slot, rows)),
             }
         };
         match (runs, parts.last_mut()) {
@@ -424,8 +410,9 @@ pub fn galerkin_values(pool: &Pool, a: &Bsr, transfer: &Transfer, coarse: &mut B
             rest = after;
             fill(pool, runs.iter().map(length), own, |k, to| {
                 let run = runs[k].clone();
-                let known = spare
-                    .with_slot(|slot| specialised!(bb, values_of_rap(r, window, run, slot, pattern, to)));
+                let known = spare.with_slot(|slot| {
+                    with_block!(a.block(), values_of_rap, r, window, run, slot, pattern, to)
+                });
                 differs.fetch_or(!known, Relaxed);
             });
         });
