@@ -155,6 +155,8 @@ pub enum Error {
         message: String,
         /// The exit code of its error; 3 if it is gone.
         exit_code: u8,
+        /// It had not enough memory, and goes on.
+        memory: bool,
     },
     /// Ranks did not answer within the time limit, and it cannot be told which.
     #[error("{0}")]
@@ -225,6 +227,25 @@ impl Error {
     /// An [`Error::Format`] on `path`.
     pub fn format(path: impl AsRef<Path>, message: impl Into<String>) -> Self {
         Error::Format { path: path.as_ref().to_path_buf(), message: message.into() }
+    }
+
+    /// True where this rank or another had not enough memory: what needs less may still work.
+    ///
+    /// ```
+    /// use krylith::{Options, Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
+    /// let options: Options = "method=gmres:restart=30 device=cpu memory_limit=1".parse()?;
+    /// let error = Solver::new(&a, &options).err().unwrap();
+    /// assert!(error.is_memory() && error.exit_code() == 3);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn is_memory(&self) -> bool {
+        matches!(self, Error::Memory { .. } | Error::Rank { memory: true, .. })
+    }
+
+    /// True where the machine failed in a way that no other choice mends: a device, a library, a rank that is gone.
+    pub(crate) fn is_fatal(&self) -> bool {
+        self.exit_code() == 3 && !self.is_memory()
     }
 
     /// What may help, for a program that has its own names for it.

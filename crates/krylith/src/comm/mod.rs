@@ -233,25 +233,35 @@ pub fn agree<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
         return mine;
     }
     let others = failure_of_others(comm, mine.as_ref().err());
-    // An error of this rank says more than that of another; one of the exchange itself comes first.
+    // An error of this rank says more than that of another, unless only that one ends the work; one of the exchange itself comes first.
     match (others, mine) {
         (Err(lost), _) => Err(lost),
+        (Ok(Some(other)), Err(own)) if other.is_fatal() && !own.is_fatal() => Err(other),
         (Ok(_), Err(own)) => Err(own),
         (Ok(Some(other)), Ok(_)) => Err(other),
         (Ok(None), Ok(value)) => Ok(value),
     }
 }
 
-/// The failure of the first rank that has one, after each has said `own`.
+/// The first failure of a rank that ends the work, else the first of any, after each has said `own`.
 fn failure_of_others(comm: &dyn Communicator, own: Option<&Error>) -> Result<Option<Error>> {
-    let text = own.map_or(Vec::new(), |e| [vec![e.exit_code()], e.to_string().into_bytes()].concat());
+    let code = |e: &Error| vec![e.exit_code(), u8::from(e.is_memory())];
+    let text = own.map_or(Vec::new(), |e| [code(e), e.to_string().into_bytes()].concat());
     let all = gather(comm, &text)?;
-    let first = all.iter().enumerate().find(|(_, text)| !text.is_empty());
-    Ok(first.map(|(rank, text)| Error::Rank {
+    let failures = all.iter().enumerate().filter(|(_, text)| text.len() >= 2).map(|(rank, text)| Error::Rank {
         rank,
-        message: String::from_utf8_lossy(&text[1..]).into_owned(),
+        message: String::from_utf8_lossy(&text[2..]).into_owned(),
         exit_code: text[0],
-    }))
+        memory: text[1] != 0,
+    });
+    let mut first = None;
+    for failure in failures {
+        if failure.is_fatal() {
+            return Ok(Some(failure));
+        }
+        first = first.or(Some(failure));
+    }
+    Ok(first)
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(super) struct Rank<S: SolverSpace> {
     ladder: Vec<Attempt>,
     /// Attempts that cannot be built from these values.
     impossible: Vec<usize>,
+    /// How many attempts did not fit the memory, and what the last of them wanted.
+    too_large: (usize, Option<Error>),
     /// Attempts of this solve that ended by themselves: the same ones would end so again.
     ended: Vec<usize>,
     diagnosis: Arc<Diagnosis>,
@@ -147,6 +149,7 @@ impl<S: SolverSpace> Rank<S> {
             options: options.clone(),
             room,
             impossible: Vec::with_capacity(ladder.len()),
+            too_large: (0, None),
             ended: Vec::with_capacity(ladder.len()),
             ladder,
             diagnosis,
@@ -169,8 +172,13 @@ impl<S: SolverSpace> Rank<S> {
         }
     }
 
-    /// Why no attempt could be set up: what is wrong with the matrix, and each reason once.
-    fn nothing_to_try(&self) -> Error {
+    /// Why no attempt could be set up: no memory for any, or what is wrong with the matrix, and each reason once.
+    fn nothing_to_try(&mut self) -> Error {
+        if let (count, Some(error)) = std::mem::take(&mut self.too_large)
+            && count >= self.pending.len()
+        {
+            return error;
+        }
         let mut reasons: Vec<(&str, usize)> = Vec::new();
         for event in &self.pending {
             let (_, why) = event.detail.split_once(": ").unwrap_or(("", &event.detail));
@@ -206,9 +214,10 @@ impl<S: SolverSpace> Rank<S> {
         // The method's memory goes first, and the preconditioner's unless the next attempt has the same.
         let mut kept = self.current.take().map(|current| (current.p, current.info));
         let open = *self.options.precond_or_auto() == PrecondSpec::Auto;
-        // Beyond the first attempt a device without room is no reason to stop, where nobody else is concerned.
+        // What does not fit the memory, or a limit of `auto`'s own, leaves room for what needs less.
         let alone = self.space.comm().size() == 1;
-        let recoverable = |e: &Error, k: usize| (open && e.exit_code() == 2) || (k > 0 && alone);
+        let recoverable =
+            |e: &Error, k: usize| (open && !e.is_fatal()) || (k > 0 && (alone || e.is_memory()));
         let mut rung = Some(from).filter(|&from| from < self.ladder.len());
         while let Some(k) = rung {
             self.impossible.retain(|&known| known != k);
@@ -224,8 +233,9 @@ impl<S: SolverSpace> Rank<S> {
             };
             if k > 0 {
                 let large = ladder::too_large(local.terms, &attempt, &self.options, self.room);
-                if self.space.any(large)? {
+                if self.space.any(large.is_some())? {
                     self.pending.push(goes_on("it may not fit the memory".into()));
+                    self.too_large = (self.too_large.0 + 1, large.or(self.too_large.1.take()));
                     continue;
                 }
             }
@@ -242,6 +252,9 @@ impl<S: SolverSpace> Rank<S> {
                 // Another preconditioner may be built; a device or a rank that failed has failed for all.
                 Err(e) if recoverable(&e, k) && (next.is_some() || done.is_some()) => {
                     self.pending.push(goes_on(e.to_string()));
+                    if e.is_memory() {
+                        self.too_large = (self.too_large.0 + 1, Some(e));
+                    }
                 }
                 Err(e) => return Err(e),
             }
@@ -512,7 +525,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
                 let events = events.into_iter().map(|event| Event::new(EventKind::Fallback, None, event));
                 self.pending.extend(events);
                 match agree(comm, p) {
-                    Err(e) if e.exit_code() == 2 => {
+                    Err(e) if !e.is_fatal() => {
                         let from = (self.rung + 1).min(self.ladder.len() - 1);
                         self.rung_after(local, e, from)
                     }

@@ -113,7 +113,7 @@ fn a_rank_that_fails_ends_all_waits_and_later_calls() {
             comm.fail("a second reason does not count");
         };
         others_get(size, bad, fail, |name, e| match e {
-            Error::Rank { rank, message, exit_code } => {
+            Error::Rank { rank, message, exit_code, .. } => {
                 assert_eq!((rank, message.as_str(), exit_code), (bad, "disk full", 3), "{name}");
             }
             other => panic!("{name}: {other:?}"),
@@ -135,7 +135,7 @@ fn a_rank_that_fails_ends_all_waits_and_later_calls() {
 fn a_rank_that_leaves_early_is_named() {
     for (size, bad) in [(2, 1), (4, 0)] {
         others_get(size, bad, drop, |name, e| match e {
-            Error::Rank { rank, message, exit_code: 3 } => {
+            Error::Rank { rank, message, exit_code: 3, .. } => {
                 assert_eq!(rank, bad, "{name}");
                 assert!(message.contains("ended while others"), "{name}: {message}");
             }
@@ -169,7 +169,7 @@ fn a_rank_that_panics_is_the_cause() {
         Ok(())
     });
     match result.unwrap_err() {
-        Error::Rank { rank: 2, message, exit_code: 3 } => {
+        Error::Rank { rank: 2, message, exit_code: 3, .. } => {
             assert!(message.contains("panicked: index out of bounds"), "{message}");
         }
         other => panic!("{other:?}"),
@@ -215,7 +215,7 @@ fn the_time_limit_ends_a_wait_and_names_who_is_missing() {
         Err::<(), _>(e)
     });
     match result.unwrap_err() {
-        Error::Rank { rank: 1, message, exit_code: 3 } => {
+        Error::Rank { rank: 1, message, exit_code: 3, .. } => {
             assert!(message.contains("0.2 s") && message.contains("KRYLITH_TIMEOUT"), "{message}");
         }
         other => panic!("{other:?}"),

@@ -239,7 +239,7 @@ fn agreement(comm: &dyn Communicator) {
         };
         match agree(comm, mine).unwrap_err() {
             Error::Memory { .. } if rank == bad => {}
-            Error::Rank { rank: named, message, exit_code: 3 } if rank != bad => {
+            Error::Rank { rank: named, message, exit_code: 3, .. } if rank != bad => {
                 assert_eq!(named, bad);
                 assert!(message.contains("a basis needs 8 B and"), "{message}");
             }

@@ -459,7 +459,7 @@ fn enough_threads(provided: c_int) -> Result<()> {
 
 fn fault(rank: Option<usize>, message: &str) -> Error {
     match rank {
-        Some(rank) => Error::Rank { rank, message: message.into(), exit_code: 3 },
+        Some(rank) => Error::Rank { rank, message: message.into(), exit_code: 3, memory: false },
         None => Error::NoAnswer(message.into()),
     }
 }

@@ -162,14 +162,14 @@ impl Shared {
     fn check(&self) -> Result<()> {
         match self.failure.get() {
             None => Ok(()),
-            Some((rank, message)) => Err(Error::Rank { rank: *rank, message: message.clone(), exit_code: 3 }),
+            Some((rank, message)) => Err(Error::Rank { rank: *rank, message: message.clone(), exit_code: 3, memory: false }),
         }
     }
 
     /// The error of waiting for a rank that makes no more calls.
     fn gone(&self, rank: usize) -> Error {
         let message = "ended while others still waited for it".into();
-        self.check().err().unwrap_or(Error::Rank { rank, message, exit_code: 3 })
+        self.check().err().unwrap_or(Error::Rank { rank, message, exit_code: 3, memory: false })
     }
 
     /// The error of having waited for a rank until the time limit.
@@ -178,7 +178,7 @@ impl Shared {
             "no answer within {} s; it hangs, or is much slower than the others: KRYLITH_TIMEOUT sets the limit in seconds",
             self.limit.as_secs_f64()
         );
-        Error::Rank { rank, message, exit_code: 3 }
+        Error::Rank { rank, message, exit_code: 3, memory: false }
     }
 
     /// Shows call `n` of `rank` and waits until all show it.

@@ -35,7 +35,7 @@ impl Team {
                     let what = panic.downcast_ref::<&str>().map(|s| s.to_string());
                     let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
                     let message = format!("panicked: {}", what.unwrap_or_default());
-                    Err(Error::Rank { rank, message, exit_code: 3 })
+                    Err(Error::Rank { rank, message, exit_code: 3, memory: false })
                 });
                 if let Err(e) = &result {
                     shared.fail(rank, &e.to_string());
@@ -51,7 +51,7 @@ impl Team {
                     thread.spawn_scoped(scope, move || one(comm)).map_err(|e| {
                         let message = format!("the system refused a thread: {e}");
                         shared.fail(rank, &message);
-                        Error::Rank { rank, message, exit_code: 3 }
+                        Error::Rank { rank, message, exit_code: 3, memory: false }
                     })
                 })
                 .collect();

@@ -133,6 +133,7 @@ pub(super) fn missed(comm: &dyn Communicator, failed: u32, seconds: f64) -> Erro
             rank,
             message: format!("its GPU did not answer that of rank {} within {seconds:.0} s", comm.rank()),
             exit_code: 3,
+            memory: false,
         },
     }
 }

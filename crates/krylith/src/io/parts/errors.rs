@@ -108,7 +108,7 @@ impl Letter {
             Kind::NotFinite => {
                 Error::NotFinite { what: subject, row: row as usize, column: column as usize, value }
             }
-            Kind::Other => Error::Rank { rank, message, exit_code },
+            Kind::Other => Error::Rank { rank, message, exit_code, memory: false },
         }
     }
 }

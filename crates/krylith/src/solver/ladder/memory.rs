@@ -1,21 +1,34 @@
 //! Bytes that attempts want.
 
 use super::Attempt;
+use crate::Error;
 use crate::method::MethodSpec;
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
 
-/// True if an attempt that is not the first would not fit `room` bytes, which were there before the first.
+/// An error if an attempt that is not the first would not fit `room` bytes, which were free before the first.
 ///
 /// Fill is only known when it has been found, and finding it takes the memory: the guess is on the large side.
-pub(crate) fn too_large(terms: &Terms, attempt: &Attempt, options: &Options, room: Option<u64>) -> bool {
+pub(crate) fn too_large(
+    terms: &Terms,
+    attempt: &Attempt,
+    options: &Options,
+    room: Option<u64>,
+) -> Option<Error> {
     let fill = match &attempt.precond {
         PrecondSpec::Ildu(ildu) => 1 + ildu.fill as u64,
         _ => 1,
     };
     let memory = attempt.memory(terms, options);
-    room.is_some_and(|room| memory.total() + (fill - 1) * memory.preconditioner > room)
+    let needed = memory.total() + (fill - 1) * memory.preconditioner;
+    room.filter(|room| needed > *room).map(|free| Error::Memory {
+        what: attempt.name(),
+        needed,
+        free,
+        place: "the device".into(),
+        remedy: "take store=f32, a smaller restart, or precond=jacobi",
+    })
 }
 
 /// Bytes that a solve wants on its device, by purpose: for refusals before hours of waiting.
