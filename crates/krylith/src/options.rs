@@ -4,6 +4,7 @@
 //! the `[solver]` section of a file, and both before the defaults ([`Options::or`]).
 
 use crate::matching::MatchingChoice;
+use crate::matrix::ZerosChoice;
 use crate::method::cbcg::MOST_STEPS;
 use crate::method::{CbcgBasis, CgForm, MethodName, MethodSpec, Orthogonalization, Reductions};
 pub(crate) use crate::names::{named, unknown};
@@ -101,6 +102,10 @@ pub struct Options {
     /// Permute and scale rows before the preconditioner is built, so that its diagonal is large. The default is `auto`.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub matching: Option<MatchingChoice>,
+    /// What becomes of zeros that matrices store: `auto` drops those off the diagonal where they are more than a tenth of a term's
+    /// entries, of blocks where whole blocks are zero. The default is `auto`.
+    #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub zeros: Option<ZerosChoice>,
     /// How block rows are given to several GPUs of this process. The default is `auto`.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub partition: Option<PartitionSpec>,
@@ -241,7 +246,7 @@ fn yes_or_no(text: &str) -> Result<bool> {
 }
 
 /// The keys of the text form.
-pub(crate) const KEYS: [&str; 21] = [
+pub(crate) const KEYS: [&str; 22] = [
     "method=NAME[:key=value,…]",
     "restart",
     "orthogonalization",
@@ -261,6 +266,7 @@ pub(crate) const KEYS: [&str; 21] = [
     "deterministic",
     "equilibrate",
     "matching",
+    "zeros",
     "partition",
     "memory_limit",
 ];
@@ -363,6 +369,7 @@ impl Options {
             deterministic: self.deterministic.or(other.deterministic),
             equilibrate: self.equilibrate.or(other.equilibrate),
             matching: self.matching.or(other.matching),
+            zeros: self.zeros.or(other.zeros),
             partition: self.partition.or(other.partition),
             memory_limit: self.memory_limit.or(other.memory_limit),
         }
@@ -485,6 +492,7 @@ impl Options {
             "deterministic" => self.deterministic = Some(yes_or_no(value)?),
             "equilibrate" => self.equilibrate = Some(yes_or_no(value)?),
             "matching" => self.matching = Some(value.parse()?),
+            "zeros" => self.zeros = Some(value.parse()?),
             "partition" => self.partition = Some(value.parse()?),
             "memory_limit" => self.memory_limit = Some(bytes(value)?),
             _ => unknown("option", key, &KEYS)?,
@@ -548,6 +556,7 @@ impl Display for Options {
         add(&mut words, "deterministic", &self.deterministic);
         add(&mut words, "equilibrate", &self.equilibrate);
         add(&mut words, "matching", &self.matching);
+        add(&mut words, "zeros", &self.zeros);
         add(&mut words, "partition", &self.partition);
         add(&mut words, "memory_limit", &self.memory_limit);
         f.write_str(&words.join(" "))

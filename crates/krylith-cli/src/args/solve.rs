@@ -5,6 +5,7 @@ use crate::options::{self, NearNull, Null, Ordering, Rhs};
 use clap::{Args, ValueHint};
 use krylith::Options;
 use krylith::matching::MatchingChoice;
+use krylith::matrix::ZerosChoice;
 use krylith::method::{CgForm, Orthogonalization, Reductions};
 use krylith::operator::Format;
 use krylith::options::tolerance;
@@ -67,6 +68,10 @@ pub struct SolveArgs {
     /// the system as given [default: auto, which is on where the preconditioner is auto and diagonal entries are zero or small]
     #[arg(long, value_name = "auto|on|off", help_heading = "System")]
     pub matching: Option<MatchingChoice>,
+    /// Zeros that the matrix stores: auto drops those off the diagonal where they are more than a tenth of its entries (of blocks where
+    /// whole blocks are zero), keep keeps them, drop drops them [default: auto]
+    #[arg(long, value_name = "auto|keep|drop", help_heading = "System")]
+    pub zeros: Option<ZerosChoice>,
 
     #[command(flatten)]
     pub machine: MachineArgs,
@@ -164,6 +169,7 @@ impl SolveArgs {
             format: self.format,
             equilibrate: self.equilibrate.then_some(true),
             matching: self.matching,
+            zeros: self.zeros,
             ..self.machine.options()
         }
     }

@@ -26,6 +26,7 @@ mod kronecker;
 mod matching;
 mod shape;
 pub(crate) mod storage;
+pub(crate) mod zeros;
 
 pub(crate) use bsr::Arrays;
 pub use bsr::Bsr;
@@ -37,6 +38,7 @@ pub use grouping::Grouping;
 pub use kronecker::KroneckerSum;
 pub use matching::StructuralRank;
 pub use shape::Shape;
+pub use zeros::ZerosChoice;
 
 use crate::{Error, Result};
 use rayon::prelude::*;

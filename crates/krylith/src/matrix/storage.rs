@@ -160,6 +160,11 @@ impl Storage {
             .unwrap_or_else(|| same(self.row_ptr(), other.row_ptr()) && same(self.col(), other.col()))
     }
 
+    /// The same pattern, shared, with other values on the host.
+    pub fn with_host_values(&self, values: Vec<f64>) -> Self {
+        Self { values: Arc::new(OnceLock::from(values)), device: None, ..self.clone() }
+    }
+
     /// The same values with the pattern of `other`, which is the same.
     #[cfg(any(test, feature = "cuda"))]
     pub fn sharing_pattern(&self, other: &Self) -> Self {

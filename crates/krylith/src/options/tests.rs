@@ -16,7 +16,7 @@ fn options_survive_the_way_through_text() {
         "method=gmres:restart=50,orthogonalization=cgs2 precond=ildu:fill=1 rtol=1e-8 device=cuda:0,1",
         "method=bicgstab:reductions=classical precond=jacobi then ildu+stage:shift=1e-3 max_iters=7",
         "restart=7 atol=1e-300 time_limit=1.5e0 store=f32 format=dia-full device=cpu threads=3 deterministic=true",
-        "equilibrate=false matching=on partition=graph memory_limit=8589934592",
+        "equilibrate=false matching=on zeros=drop partition=graph memory_limit=8589934592",
         "method=auto precond=none",
         "method=cg:form=one-reduction",
         "method=cbcg:s=8,basis=monomial",

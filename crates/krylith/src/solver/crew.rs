@@ -89,6 +89,11 @@ impl Crew {
         self.workers.waiting = call;
     }
 
+    /// Takes that away.
+    pub fn take_waiting(&mut self) -> Option<Waiting> {
+        self.workers.waiting.take()
+    }
+
     /// Runs a command on every thread. A thread that fails ends the waits of the others; the error is that of the thread
     /// that failed by itself. Allocates nothing where none fails.
     pub fn command(&mut self, command: &Command<'_>) -> Result<()> {

@@ -29,6 +29,7 @@ mod solution;
 mod survey;
 mod symmetric;
 mod watch;
+mod zeros;
 
 pub use device::{Opening, check as check_gpus, open_ahead};
 pub use diagnosis::{Diagnosis, Floor, Indices};
@@ -62,6 +63,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use watch::Run;
+use zeros::Dropped;
 
 /// A device on which every method and preconditioner runs.
 ///
@@ -226,7 +228,12 @@ impl FromStr for Refresh {
 /// ```
 pub struct Solver<'a> {
     problem: Problem<'a>,
+    /// Its stored zeros, where they were dropped.
+    dropped: Option<Dropped<'a>>,
     crew: Crew,
+    options: Arc<Options>,
+    /// What the next solve tells of an update.
+    pending: Option<Event>,
     stop: Stop,
     time_limit: Option<Duration>,
     cancel: Cancel,
@@ -255,31 +262,18 @@ impl<'a> Solver<'a> {
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
         let _ = setup::take(); // what an error has left
-        let choice = device::choose(&problem, &options)?;
+        let (problem, dropped) = zeros::without(problem, &options)?;
         let trial = device::trial(&problem, &options);
-        let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
-        let mut crew = match (&choice, Crew::new(&problem, &options, &choice)) {
-            (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {
-                let reason = format!("auto: the GPU failed, {e}");
-                Crew::new(&problem, &options, &Choice::Cpu { reason })?
-            }
-            (_, crew) => crew?,
-        };
-        let told = Mutex::new(None);
-        crew.command(&|number, seat| {
-            if let (0, Some(seat)) = (number, seat) {
-                *told.lock().unwrap_or_else(|e| e.into_inner()) = Some(seat.engine.solution().clone());
-            }
-            Ok(())
-        })?;
-        let solution = told.into_inner().unwrap_or_else(|e| e.into_inner());
-        let solution = solution.ok_or_else(|| Error::Internal("a solver without a thread".into()))?;
+        let (crew, solution) = engines(&problem, &options)?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
             setup: setup::take(),
             blocks: Vec::new(),
             problem,
+            dropped,
             crew,
+            options: options.clone(),
+            pending: None,
             stop,
             time_limit: options.time_limit.map(Duration::from_secs_f64),
             cancel: Cancel::default(),
@@ -356,6 +350,8 @@ impl<'a> Solver<'a> {
         let solution = &mut self.solution;
         solution.setup_parts.add(std::mem::take(&mut self.setup));
         solution.setup_seconds = solution.setup_parts.total();
+        let dropped = self.dropped.as_ref().map(|d| Event::new(EventKind::Choice, None, d.note.clone()));
+        solution.events.splice(0..0, dropped.into_iter().chain(self.pending.take()));
         if let Some(trial) = self.trial.take().filter(|_| solution.converged()) {
             experience::note(&trial, solution.setup_seconds + solution.solve_seconds);
         }
@@ -395,7 +391,8 @@ impl<'a> Solver<'a> {
         let values = values.into();
         self.check_whole()?;
         let mut blocks = std::mem::take(&mut self.blocks);
-        let done = match self.problem.gather(term, values, &mut blocks) {
+        let whole = self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole);
+        let done = match whole.gather(term, values, &mut blocks) {
             Ok(true) => self.update_stored(term, Numbers::from(&blocks)),
             Ok(false) => self.update_stored(term, values),
             Err(e) => Err(e),
@@ -406,7 +403,8 @@ impl<'a> Solver<'a> {
 
     /// New values in the order in which the term is stored.
     fn update_stored(&mut self, term: usize, values: Numbers) -> Result<()> {
-        let terms = &mut self.problem.terms.terms;
+        let whole = self.dropped.as_mut().map_or(&mut self.problem, |dropped| &mut dropped.whole);
+        let terms = &mut whole.terms.terms;
         let count = terms.len();
         let Some((_, matrix)) = terms.get_mut(term) else {
             return Err(Error::invalid(format!("there is no term {term}; the problem has {count}")));
@@ -420,11 +418,36 @@ impl<'a> Solver<'a> {
         }
         values.as_host().map_or(Ok(()), finite)?;
         matrix.to_mut().update_values(values)?;
+        if let Some(dropped) = &self.dropped
+            && !dropped.update(term, &mut self.problem.terms)?
+        {
+            return self.take_whole();
+        }
         if let Some(parts) = &mut self.crew.parts {
             parts.update_values(&self.problem.terms, term)?;
         }
-        let lent = values.gpu().filter(|_| self.crew.parts.is_none()).map(|_| values);
+        let lent = values.gpu().filter(|_| self.crew.parts.is_none() && self.dropped.is_none());
+        let lent = lent.map(|_| values);
         self.update(Update::Values(term, lent))
+    }
+
+    /// Sets everything up anew with all places of the problem, since new values stand where zeros were dropped.
+    fn take_whole(&mut self) -> Result<()> {
+        let Some(Dropped { whole, .. }) = self.dropped.take() else { return Ok(()) };
+        self.problem = whole;
+        let (mut crew, solution) = match engines(&self.problem, &self.options) {
+            Ok(made) => made,
+            Err(e) => {
+                self.broken = Some(e.to_string()); // what there is belongs to the pattern before
+                return Err(e);
+            }
+        };
+        crew.while_waiting(self.crew.take_waiting());
+        (self.crew, self.solution) = (crew, solution);
+        self.setup = setup::take();
+        let why = "the system was set up anew: values are no longer zero where zeros were dropped; from here on they are kept";
+        self.pending = Some(Event::new(EventKind::Choice, None, why));
+        Ok(())
     }
 
     /// A new τ of A⊗M + τB⊗L.
@@ -460,6 +483,9 @@ impl<'a> Solver<'a> {
             }
         };
         scale(&mut self.problem.terms.terms[1].0);
+        if let Some(dropped) = &mut self.dropped {
+            scale(&mut dropped.whole.terms.terms[1].0);
+        }
         if let Some(parts) = &mut self.crew.parts {
             parts.for_coefficients(1, scale);
         }
@@ -576,6 +602,28 @@ impl<'a> Solver<'a> {
         let size = self.problem.comm.size() as f64;
         done.ok().and_then(|()| sum.into_inner().ok().flatten()).map(|sum: f64| sum * size)
     }
+}
+
+/// The threads of a solver with the problem on their devices, and how solutions begin. Collective.
+fn engines(problem: &Problem, options: &Arc<Options>) -> Result<(Crew, Solution)> {
+    let choice = device::choose(problem, options)?;
+    let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
+    let mut crew = match (&choice, Crew::new(problem, options, &choice)) {
+        (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {
+            let reason = format!("auto: the GPU failed, {e}");
+            Crew::new(problem, options, &Choice::Cpu { reason })?
+        }
+        (_, crew) => crew?,
+    };
+    let told = Mutex::new(None);
+    crew.command(&|number, seat| {
+        if let (0, Some(seat)) = (number, seat) {
+            *lock(&told) = Some(seat.engine.solution().clone());
+        }
+        Ok(())
+    })?;
+    let solution = told.into_inner().unwrap_or_else(|e| e.into_inner());
+    Ok((crew, solution.ok_or_else(|| Error::Internal("a solver without a thread".into()))?))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -40,6 +40,8 @@ pub struct Plan {
     pub equilibrate: bool,
     /// Rows are matched with columns for some attempt's preconditioner.
     pub matching: bool,
+    /// What is said of stored zeros, where they are dropped.
+    pub dropped: Option<String>,
     /// One after the other, as long as none has converged.
     pub attempts: Vec<PlannedAttempt>,
 }
@@ -113,7 +115,11 @@ impl Plan {
         place: device::Place,
         reason: String,
     ) -> Result<Self> {
-        let local = problem.part_of_one();
+        // Of a pattern without stored zeros, which the solver drops.
+        let (less, dropped) = super::zeros::without(Problem::from(problem), options)?;
+        let own = dropped.is_some().then(|| less.diagnosis()).transpose()?;
+        let diagnosis = own.as_ref().unwrap_or(diagnosis);
+        let local = less.part_of_one();
         let open = matches!(options.method, None | Some(MethodName::Auto));
         // A second copy of a matrix that barely fits is not worth an answer.
         let bare = MethodSpec::of(MethodName::Bicgstab, options, 1);
@@ -148,6 +154,7 @@ impl Plan {
             symmetric,
             equilibrate,
             matching,
+            dropped: dropped.map(|dropped| dropped.note),
             attempts: planned.collect(),
         })
     }

@@ -29,3 +29,4 @@ mod solver;
 mod subdomains;
 mod weak_diagonals;
 mod wrappers;
+mod zeros;

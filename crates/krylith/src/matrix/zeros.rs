@@ -1,0 +1,213 @@
+//! Stored zeros: which blocks of a pattern hold nothing but zeros, and the matrix without them.
+//!
+//! Assembly of mixed forms stores many: of Taylor–Hood elements a third to two thirds of all entries. Every method that looks at the
+//! pattern (orders, fill, levels, strength of couplings) pays for them, and products move them.
+
+use super::storage::Storage;
+use super::{Arrays, Bsr};
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// What becomes of zeros that a matrix stores.
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::ZerosChoice;
+/// assert_eq!("drop".parse::<ZerosChoice>()?, ZerosChoice::Drop);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ZerosChoice {
+    /// They are dropped where they are more than a tenth of what is stored.
+    #[default]
+    Auto,
+    /// They are kept.
+    Keep,
+    /// They are dropped.
+    Drop,
+}
+
+impl ZerosChoice {
+    /// `auto`, `keep` or `drop`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Keep => "keep",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+impl FromStr for ZerosChoice {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        crate::options::named("zeros", text, &[Self::Auto, Self::Keep, Self::Drop], |z| z.name())
+    }
+}
+
+impl Display for ZerosChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Numbers of a run that a thread takes at once.
+const RUN: usize = 1 << 14;
+
+/// How many blocks are zero in all of these matrices, which have one pattern.
+pub(crate) fn zeros(matrices: &[&Bsr]) -> usize {
+    let Some((first, others)) = matrices.split_first() else { return 0 };
+    let unit = first.block() * first.block();
+    let chunk = |(chunk, values): (usize, &[f64])| {
+        let from = chunk * RUN * unit;
+        let is_zero = |k: usize| {
+            let place = from + k * unit..from + (k + 1) * unit;
+            others.iter().all(|a| a.values()[place.clone()].iter().all(|v| *v == 0.0))
+        };
+        if unit == 1 && others.is_empty() {
+            return values.iter().map(|v| usize::from(*v == 0.0)).sum();
+        }
+        let blocks = values.chunks_exact(unit).enumerate();
+        blocks.filter(|(k, block)| block.iter().all(|v| *v == 0.0) && is_zero(*k)).count()
+    };
+    first.values().par_chunks(RUN * unit).enumerate().map(chunk).sum()
+}
+
+/// For each block, whether it is zero in all of these matrices, which have one pattern. Off the diagonal alone: a zero diagonal block stays.
+pub(crate) fn zero_blocks(matrices: &[&Bsr]) -> Vec<bool> {
+    let Some((first, others)) = matrices.split_first() else { return Vec::new() };
+    let mut zero = vec![false; first.blocks()];
+    let unit = first.block() * first.block();
+    let is_zero = |values: &[f64]| values.iter().all(|v| *v == 0.0);
+    let values = first.values();
+    zero.par_chunks_mut(RUN).enumerate().for_each(|(chunk, zero)| {
+        let from = chunk * RUN * unit;
+        for (zero, block) in zero.iter_mut().zip(values[from..].chunks_exact(unit)) {
+            *zero = is_zero(block);
+        }
+        for other in others {
+            let blocks = other.values()[from..].chunks_exact(unit);
+            zero.iter_mut().zip(blocks).filter(|(zero, _)| **zero).for_each(|(zero, b)| *zero = is_zero(b));
+        }
+    });
+    zero
+}
+
+/// Keeps zero blocks where the mirrored block is stored and is not zero, so that a symmetric pattern stays one, and those of the diagonal.
+/// Blocks of ghost columns, whose mirrored block another rank has, are left as they are.
+pub(crate) fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
+    let (rows, arrays) = (a.block_rows(), Arrays { values: &[], ..Arrays::of(a) });
+    let stays: Vec<usize> = (0..rows)
+        .into_par_iter()
+        .with_min_len(256)
+        .flat_map_iter(|i| {
+            let zero = &zero[..];
+            arrays.row(i).filter(move |&p| zero[p]).filter(move |&p| {
+                let j = arrays.col[p] as usize;
+                let mirrored = || {
+                    let row = arrays.row(j);
+                    let at = arrays.col[row.clone()].binary_search(&(i as u32));
+                    at.is_ok_and(|at| !zero[row.start + at])
+                };
+                j == i || (j < rows && mirrored())
+            })
+        })
+        .collect();
+    stays.into_iter().for_each(|p| zero[p] = false);
+}
+
+/// The blocks that stay where others are dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    /// Their places among all blocks, ascending.
+    places: Vec<usize>,
+    all: usize,
+}
+
+impl Kept {
+    /// All but those that are marked.
+    pub fn all_but(dropped: &[bool]) -> Self {
+        let places = (0..dropped.len()).filter(|&p| !dropped[p]).collect();
+        Self { places, all: dropped.len() }
+    }
+
+    /// The matrices, which have one pattern, with the blocks that stay; they share their pattern again.
+    pub fn of(&self, matrices: &[&Bsr]) -> Vec<Bsr> {
+        let Some(first) = matrices.first() else { return Vec::new() };
+        let (b, n, all) = (first.block(), first.block_rows(), Arrays::of(first));
+        let row_ptr: Vec<usize> =
+            all.row_ptr.par_iter().map(|&end| self.places.partition_point(|&p| p < end)).collect();
+        let col: Vec<u32> = self.places.par_iter().map(|&p| all.col[p]).collect();
+        let mut out: Vec<Bsr> = Vec::with_capacity(matrices.len());
+        for a in matrices {
+            let mut values = vec![0.0; self.places.len() * b * b];
+            self.gather(b * b, a.values(), &mut values);
+            let storage = match out.first() {
+                None => Storage::host(n, a.block_columns(), row_ptr.clone(), col.clone(), values),
+                Some(first) => first.storage().with_host_values(values),
+            };
+            out.push(Bsr::from_storage(b, storage));
+        }
+        out
+    }
+
+    /// Of `unit` numbers a block those of blocks that stay.
+    pub fn gather(&self, unit: usize, from: &[f64], to: &mut [f64]) {
+        to.par_chunks_mut(RUN * unit).zip(self.places.par_chunks(RUN)).for_each(|(to, places)| {
+            for (to, &p) in to.chunks_exact_mut(unit).zip(places) {
+                to.copy_from_slice(&from[p * unit..(p + 1) * unit]);
+            }
+        });
+    }
+
+    /// True where a block that is dropped is zero no longer.
+    pub fn misses(&self, unit: usize, values: &[f64]) -> bool {
+        // Between two that stay lie those that do not.
+        let ends = self.places.par_iter().copied().chain([self.all]);
+        let begins = rayon::iter::once(0).chain(self.places.par_iter().map(|p| p + 1));
+        begins.zip(ends).with_min_len(RUN).any(|(from, to)| values[from * unit..to * unit].iter().any(|v| *v != 0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Csr;
+
+    fn bsr(n: usize, entries: &[(u32, u32, f64)]) -> Bsr {
+        Bsr::from_csr(&Csr::from_triplets(n, n, entries).unwrap(), 1).unwrap()
+    }
+
+    #[test]
+    fn zeros_go_but_on_the_diagonal_and_opposite_to_others() {
+        let a = bsr(3, &[(0, 0, 1.0), (0, 1, 0.0), (0, 2, 0.0), (1, 0, 2.0), (1, 1, 0.0), (2, 0, 0.0), (2, 2, 3.0)]);
+        let mut zero = zero_blocks(&[&a]);
+        assert_eq!(zero, [false, true, true, false, true, true, false]);
+        keep_mirrored(&a, &mut zero);
+        assert_eq!(zero, [false, false, true, false, false, true, false]);
+        let kept = Kept::all_but(&zero);
+        let out = kept.of(&[&a, &a]);
+        assert_eq!((out[0].row_ptr(), out[0].col()), (&[0, 2, 4, 5][..], &[0, 1, 0, 1, 2][..]));
+        assert_eq!(out[0].values(), [1.0, 0.0, 2.0, 0.0, 3.0]);
+        assert!(out[0].storage().shares_pattern(out[1].storage()));
+        assert!(!kept.misses(1, a.values()));
+        for (place, missed) in [(1, false), (2, true), (5, true), (6, false)] {
+            let mut values = a.values().to_vec();
+            values[place] = 0.5;
+            assert_eq!(kept.misses(1, &values), missed, "place {place}");
+        }
+    }
+
+    #[test]
+    fn whole_blocks_go_and_zeros_inside_others_stay() {
+        let one = [1.0, 0.0, 0.0, 1.0];
+        let a = Bsr::from_block_triplets(2, 2, 2, &[(0, 0, one), (0, 1, [0.0; 4]), (1, 1, one)]).unwrap();
+        let other = Bsr::from_block_triplets(2, 2, 2, &[(0, 0, one), (0, 1, one), (1, 1, one)]).unwrap();
+        assert_eq!(zero_blocks(&[&a]), [false, true, false]);
+        assert_eq!(zero_blocks(&[&a, &other]), [false; 3]);
+        let kept = Kept::all_but(&zero_blocks(&[&a]));
+        assert_eq!(kept.of(&[&a])[0].values(), [one, one].concat());
+    }
+}

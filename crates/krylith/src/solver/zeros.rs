@@ -1,0 +1,166 @@
+//! Stored zeros of a problem, dropped before anything looks at its pattern; new values still come at all of its places.
+
+use crate::comm::Communicator;
+use crate::matrix::zeros::{Kept, keep_mirrored, zero_blocks, zeros};
+use crate::matrix::{Bsr, ZerosChoice};
+use crate::operator::Terms;
+use crate::options::Options;
+use crate::partition::Halo;
+use crate::problem::Problem;
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Zeros are dropped where they are more than this share of the blocks that a term stores.
+const MANY: f64 = 0.1;
+
+/// What was dropped.
+pub(super) struct Dropped<'a> {
+    /// The problem as given, with the values of the last update.
+    pub whole: Problem<'a>,
+    /// By term, what stays; `None` where all of it does.
+    kept: Vec<Option<Arc<Kept>>>,
+    /// What there is to say of it.
+    pub note: String,
+}
+
+/// The problem without its stored zeros, where the options drop them, and what was dropped. Collective.
+///
+/// # Errors
+/// A rank that is gone or failed.
+pub(super) fn without<'a>(problem: Problem<'a>, options: &Options) -> Result<(Problem<'a>, Option<Dropped<'a>>)> {
+    let choice = options.zeros.unwrap_or_default();
+    let terms = &problem.terms;
+    // Terms of one pattern keep one: they are multiplied together.
+    let groups: &[&[usize]] = match terms.terms.len() {
+        2 if terms.shared_pattern() => &[&[0, 1]],
+        1 => &[&[0]],
+        _ => &[&[0], &[1]],
+    };
+    let (mut kept, mut counts) = (vec![None; terms.terms.len()], [0.0; 2]);
+    for group in groups.iter().filter(|_| choice != ZerosChoice::Keep) {
+        let matrices: Vec<&Bsr> = group.iter().map(|&t| &*terms.terms[t].1).collect();
+        let Some((found, [dropped, stored])) = kept_of(&matrices, terms, &*problem.comm, choice)? else { continue };
+        group.iter().for_each(|&t| kept[t] = Some(found.clone()));
+        counts = [counts[0] + dropped, counts[1] + stored];
+    }
+    if kept.iter().all(Option::is_none) {
+        return Ok((problem, None));
+    }
+    let mut less = problem.clone();
+    for group in groups {
+        let Some(kept) = &kept[group[0]] else { continue };
+        let matrices: Vec<&Bsr> = group.iter().map(|&t| &*terms.terms[t].1).collect();
+        for (&t, a) in group.iter().zip(kept.of(&matrices)) {
+            less.terms.terms[t].1 = Cow::Owned(a);
+        }
+    }
+    less.given = None;
+    let blocks = if less.block() > 1 { "blocks" } else { "entries" };
+    let [dropped, stored] = counts;
+    let note = format!(
+        "stored zeros dropped: {} of {} {blocks} ({:.0} %); zeros=keep keeps them",
+        crate::text::count(dropped as usize),
+        crate::text::count(stored as usize),
+        100.0 * dropped / stored
+    );
+    Ok((less, Some(Dropped { whole: problem, kept, note })))
+}
+
+/// What stays of matrices of one pattern, and how many of how many blocks of all ranks go; `None` where zeros are kept. Collective.
+fn kept_of(
+    matrices: &[&Bsr],
+    terms: &Terms,
+    comm: &dyn Communicator,
+    choice: ZerosChoice,
+) -> Result<Option<(Arc<Kept>, [f64; 2])>> {
+    // Arrays on a GPU alone come to the host only where that is asked for.
+    let away = choice == ZerosChoice::Auto && matrices.iter().any(|a| a.storage().is_on_device_alone());
+    let all = matrices[0].blocks() as f64;
+    let enough = |zeros: f64, all: f64| zeros > 0.0 && (choice == ZerosChoice::Drop || zeros > MANY * all);
+    let mut counts = [if away { 0.0 } else { zeros(matrices) as f64 }, all];
+    comm.sum(&mut counts)?;
+    if !enough(counts[0], counts[1]) {
+        return Ok(None);
+    }
+    let mut zero = if away { vec![false; matrices[0].blocks()] } else { zero_blocks(matrices) };
+    // Both before either is changed: a pair of zeros goes on both ranks.
+    let far = match &terms.halo {
+        Some(halo) => mirrored_elsewhere(matrices[0], halo, comm, &zero)?,
+        None => Vec::new(),
+    };
+    keep_mirrored(matrices[0], &mut zero);
+    far.into_iter().for_each(|p| zero[p] = false);
+    let mut counts = [zero.iter().filter(|zero| **zero).count() as f64, all];
+    comm.sum(&mut counts)?;
+    Ok(enough(counts[0], counts[1]).then(|| (Arc::new(Kept::all_but(&zero)), counts)))
+}
+
+/// Zero blocks of ghost columns whose mirrored block, on the rank that owns the ghost, is not zero. Collective.
+fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[bool]) -> Result<Vec<usize>> {
+    // Where a node stands in what is sent to a neighbour is where it stands among the ghosts there.
+    let mut asked: Vec<Vec<usize>> = vec![Vec::new(); comm.size()];
+    let mut questions: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
+    let mut sent = vec![u32::MAX; halo.own];
+    for n in &halo.neighbours {
+        let own = &halo.send[n.send.clone()];
+        own.iter().enumerate().for_each(|(k, &i)| sent[i as usize] = k as u32);
+        let ghosts = halo.own + n.receive.start..halo.own + n.receive.end;
+        for &i in own {
+            for p in a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1] {
+                let j = a.col()[p] as usize;
+                if zero[p] && ghosts.contains(&j) {
+                    asked[n.rank].push(p);
+                    for word in [(j - ghosts.start) as u32, sent[i as usize]] {
+                        questions[n.rank].extend(word.to_le_bytes());
+                    }
+                }
+            }
+        }
+    }
+    let received = comm.all_to_all(questions)?;
+    let mut answers: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
+    for n in &halo.neighbours {
+        let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default()) as usize;
+        answers[n.rank] = received[n.rank]
+            .chunks_exact(8)
+            .map(|pair| {
+                let (row, ghost) = (halo.send[n.send.clone()].get(word(&pair[..4])), word(&pair[4..]));
+                let Some(&row) = row else { return 0 };
+                let columns = a.row_ptr()[row as usize]..a.row_ptr()[row as usize + 1];
+                let column = (halo.own + n.receive.start + ghost) as u32;
+                let at = a.col()[columns.clone()].iter().position(|&j| j == column);
+                u8::from(at.is_some_and(|at| !zero[columns.start + at]))
+            })
+            .collect();
+    }
+    let answers = comm.all_to_all(answers)?;
+    let nonzero = |(places, answers): (Vec<usize>, Vec<u8>)| {
+        places.into_iter().zip(answers).filter(|(_, answer)| *answer != 0).map(|(place, _)| place)
+    };
+    Ok(asked.into_iter().zip(answers).flat_map(nonzero).collect())
+}
+
+impl Dropped<'_> {
+    /// Takes new values of a term of the whole, which has them already, to what stays of it; false where one that was dropped is zero no
+    /// longer. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn update(&self, term: usize, less: &mut Terms) -> Result<bool> {
+        let (kept, whole) = (&self.kept[term], &self.whole.terms.terms[term].1);
+        let unit = whole.block() * whole.block();
+        let mut missed = [f64::from(u8::from(kept.as_ref().is_some_and(|k| k.misses(unit, whole.values()))))];
+        self.whole.comm.sum(&mut missed)?;
+        if missed[0] > 0.0 {
+            return Ok(false);
+        }
+        let to = less.terms.get_mut(term).ok_or_else(|| Error::Internal("a term without its zeros".into()))?;
+        let to = to.1.to_mut().values_mut();
+        match kept {
+            Some(kept) => kept.gather(unit, whole.values(), to),
+            None => to.copy_from_slice(whole.values()),
+        }
+        Ok(true)
+    }
+}
