@@ -161,6 +161,9 @@ pub enum Error {
     /// Ranks did not answer within the time limit, and it cannot be told which.
     #[error("{0}")]
     NoAnswer(String),
+    /// A set-up ended before it was done, for this reason. A solve that is interrupted has an [`Outcome`](crate::Outcome).
+    #[error("interrupted before there was anything to solve with: {0}")]
+    Interrupted(&'static str),
 }
 
 /// What may help where an error can be mended by other [`Options`](crate::Options).
@@ -194,6 +197,9 @@ pub enum Remedy {
     /// Another device.
     OtherDevice,
 }
+
+/// Exit code of what was interrupted, as shells know it of Ctrl-C; ranks know each other's interrupts by it.
+const INTERRUPTED: u8 = 130;
 
 impl Error {
     /// A column of a basis in f32, asked for as a vector.
@@ -267,12 +273,28 @@ impl Error {
         }
     }
 
-    /// The command line's exit code: 2 for what the caller can mend, 3 for the machine.
+    /// True where a cancel token or a time limit ended a set-up, here or on another rank: nothing is wrong with the system.
+    ///
+    /// ```
+    /// use krylith::{Options, Solver, matrix::Csr, solver::Cancel};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
+    /// let cancel = Cancel::default();
+    /// cancel.cancel(); // from another thread, as a rule
+    /// let error = Solver::new_watched(&a, &"device=cpu".parse()?, &cancel, None).err().unwrap();
+    /// assert!(error.is_interrupt());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn is_interrupt(&self) -> bool {
+        self.exit_code() == INTERRUPTED
+    }
+
+    /// The command line's exit code: 2 for what the caller can mend, 3 for the machine, 130 for what was interrupted.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Memory { .. } | Error::Library { .. } | Error::Device { .. } | Error::NoAnswer(_) => 3,
             Error::NoDevice { .. } | Error::Internal(_) => 3,
             Error::Rank { exit_code, .. } => *exit_code,
+            Error::Interrupted(_) => INTERRUPTED,
             _ => 2,
         }
     }

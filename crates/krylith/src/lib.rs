@@ -256,6 +256,7 @@ pub mod space;
 pub mod text;
 
 mod error;
+pub(crate) mod interrupt;
 pub mod options;
 mod problem;
 mod twofold;

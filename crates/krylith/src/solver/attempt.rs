@@ -16,6 +16,7 @@ use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history
 use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
+use crate::interrupt;
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
@@ -220,6 +221,7 @@ impl<S: SolverSpace> Rank<S> {
             |e: &Error, k: usize| (open && !e.is_fatal()) || (k > 0 && (alone || e.is_memory()));
         let mut rung = Some(from).filter(|&from| from < self.ladder.len());
         while let Some(k) = rung {
+            interrupt::check_together(self.space.comm())?;
             self.impossible.retain(|&known| known != k);
             self.impossible.push(k); // unless it is set up
             rung = self.after(k);
@@ -248,6 +250,10 @@ impl<S: SolverSpace> Rank<S> {
                     self.pending.extend(self.matching.clone().filter(|_| attempt.matching));
                     self.impossible.pop();
                     return Ok(());
+                }
+                Err(e) if e.is_interrupt() => {
+                    self.impossible.pop(); // the next solve sets it up
+                    return Err(e);
                 }
                 // Another preconditioner may be built; a device or a rank that failed has failed for all.
                 Err(e) if recoverable(&e, k) && (next.is_some() || done.is_some()) => {
@@ -413,7 +419,13 @@ impl<S: SolverSpace> Rank<S> {
             };
             let detail = format!("{name}: {ended}{NEXT}{next_name}");
             self.pending.push(Event::new(EventKind::Fallback, Some(iterations), detail));
-            self.climb(local, next, Some(iterations))?;
+            match self.climb(local, next, Some(iterations)) {
+                Err(e) if e.is_interrupt() => {
+                    halted = Some(run.limits.reached().unwrap_or("cancelled")); // or another rank was
+                    self.solution.history.outcome = Outcome::Interrupted;
+                }
+                done => done?,
+            }
             if self.current.is_none() {
                 break;
             }
@@ -439,6 +451,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         mut x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        let _entered = run.limits.enter();
         let solution = &mut self.solution;
         (solution.solve_seconds, solution.setup_seconds) = (0.0, 0.0);
         solution.events.clear();
@@ -525,6 +538,10 @@ impl<S: SolverSpace> Engine for Rank<S> {
                 let events = events.into_iter().map(|event| Event::new(EventKind::Fallback, None, event));
                 self.pending.extend(events);
                 match agree(comm, p) {
+                    Err(e) if e.is_interrupt() => {
+                        self.current = None; // half new; the next solve sets it up
+                        Err(e)
+                    }
                     Err(e) if !e.is_fatal() => {
                         let from = (self.rung + 1).min(self.ladder.len() - 1);
                         self.rung_after(local, e, from)

@@ -7,6 +7,7 @@ use super::queue::{self, Hold, Queue};
 use super::setup::{self, SetupPart};
 use crate::comm::Communicator;
 use crate::device::workers::{Waiting, Workers};
+use crate::interrupt::{self, Limits};
 use crate::options::Options;
 use crate::problem::Problem;
 use crate::{Error, Result};
@@ -40,8 +41,13 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Starts the threads, and opens the device of each.
-    pub fn new(problem: &Problem, options: &Arc<Options>, choice: &Choice) -> Result<Self> {
+    /// Starts the threads, and opens the device of each. What is done `meanwhile` stays with the caller if that fails.
+    pub fn new(
+        problem: &Problem,
+        options: &Arc<Options>,
+        choice: &Choice,
+        meanwhile: &mut Option<Waiting>,
+    ) -> Result<Self> {
         let ordinals = choice.together(problem.comm.size());
         let parts = match ordinals {
             [] => None,
@@ -69,7 +75,10 @@ impl Crew {
         let team = parts.as_ref().map_or_else(own, |parts| parts.team());
         let errors = (0..count).map(|_| Mutex::new(None)).collect();
         let mut crew = Self { parts: None, workers, queues: queue::of(ordinals), team, errors, lost: false };
-        crew.command(&|number, seat| {
+        crew.workers.waiting = meanwhile.take();
+        let limits = interrupt::limits();
+        let done = crew.command(&|number, seat| {
+            let _entered = limits.as_ref().map(Limits::enter);
             let open = |own, local: &_, comm: &_| device::open(&choice, own, local, comm, options);
             let engine = match &parts {
                 None => open(None, &problem.part_of_one(), &problem.comm)?,
@@ -79,7 +88,11 @@ impl Crew {
             };
             *seat = Some(Seat { engine, own: [Vec::new(), Vec::new()] });
             Ok(())
-        })?;
+        });
+        if done.is_err() {
+            *meanwhile = crew.workers.waiting.take();
+        }
+        done?;
         crew.parts = parts;
         Ok(crew)
     }

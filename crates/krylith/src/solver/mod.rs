@@ -28,6 +28,7 @@ pub(crate) mod setup;
 mod solution;
 mod survey;
 mod symmetric;
+mod update;
 mod watch;
 mod zeros;
 
@@ -42,9 +43,11 @@ pub use solution::{DeviceUsed, Event, EventKind, Solution};
 #[cfg(feature = "cuda")]
 pub(crate) use survey::WEAK;
 pub use survey::{Extent, Survey};
+pub use update::Refresh;
 pub use watch::Cancel;
 
-use crate::matrix::Dense;
+use crate::device::workers::Waiting;
+use crate::interrupt::Limits;
 use crate::memory::{Numbers, NumbersMut, Transfer};
 use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
@@ -54,11 +57,9 @@ use crate::problem::Problem;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
 use apply::on_parts;
-use attempt::Update;
 use crew::Crew;
 use device::Choice;
 use rayon::prelude::*;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -165,44 +166,6 @@ pub fn solve<'a>(a: impl TryInto<Problem<'a>, Error: Into<Error>>, b: &[f64]) ->
     Ok(Solution { x, ..solver.solution.clone() })
 }
 
-/// What becomes of the preconditioner when values change.
-///
-/// # Examples
-/// ```
-/// use krylith::{Solver, matrix::Csr, solver::Refresh};
-/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
-/// let mut solver = Solver::new(&a, &"precond=jacobi device=cpu".parse()?)?;
-/// solver.set_refresh(Refresh::Keep); // the values change little: the old inverses will do
-/// solver.update_values(&[2.1, 1.0, 2.9])?;
-/// assert!(solver.solve(&[3.1, 2.9], &mut [0.0; 2])?.converged());
-/// # Ok::<(), krylith::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Refresh {
-    /// It stays that of the old values: cheapest, and good where values change little.
-    Keep,
-    /// It is computed for the new values, on what was found out about the pattern.
-    #[default]
-    Refresh,
-    /// It is built anew.
-    Rebuild,
-}
-
-impl FromStr for Refresh {
-    type Err = Error;
-    /// `keep`, `refresh` or `rebuild`.
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "keep" => Ok(Refresh::Keep),
-            "refresh" => Ok(Refresh::Refresh),
-            "rebuild" => Ok(Refresh::Rebuild),
-            other => Err(Error::invalid(format!(
-                "unknown refresh `{other}`; the known ones are keep, refresh, rebuild"
-            ))),
-        }
-    }
-}
-
 /// A problem on its device, ready to be solved many times.
 ///
 /// Everything that the pattern, the device and the options determine is found out once, in [`new`](Self::new). Solves and new
@@ -258,13 +221,41 @@ impl<'a> Solver<'a> {
     /// Options that do not fit each other or the problem; a preconditioner that is asked for by name and cannot be built; a
     /// device that is missing, has no room or fails.
     pub fn new(problem: impl TryInto<Problem<'a>, Error: Into<Error>>, options: &Options) -> Result<Self> {
+        Self::new_watched(problem, options, &Cancel::default(), None)
+    }
+
+    /// As [`new`](Self::new), with a token that can end the set-up too, and something that the caller's thread does
+    /// [meanwhile](Self::while_waiting). Both are the solver's from then on.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`Error::Interrupted`] once the token is cancelled, on every rank alike.
+    ///
+    /// ```
+    /// use krylith::{Options, Solver, matrix::Csr, solver::Cancel};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
+    /// let cancel = Cancel::default();
+    /// let stop = cancel.clone();
+    /// let is_closed = || false; // whether the user has closed the window
+    /// let waiting = Box::new(move || if is_closed() { stop.cancel() });
+    /// let mut solver = Solver::new_watched(&a, &"device=cpu".parse()?, &cancel, Some(waiting))?;
+    /// assert!(solver.solve(&[2.0, 3.0], &mut [0.0; 2])?.converged());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn new_watched(
+        problem: impl TryInto<Problem<'a>, Error: Into<Error>>,
+        options: &Options,
+        cancel: &Cancel,
+        mut waiting: Option<Box<dyn FnMut() + Send>>,
+    ) -> Result<Self> {
         let problem = problem.try_into().map_err(Into::into)?;
+        let limits = Limits { cancel: cancel.clone(), deadline: None };
+        let _entered = limits.enter();
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
         let _ = setup::take(); // what an error has left
         let (problem, dropped) = zeros::without(problem, &options)?;
         let trial = device::trial(&problem, &options);
-        let (crew, solution) = engines(&problem, &options)?;
+        let (crew, solution) = engines(&problem, &options, &mut waiting)?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
             setup: setup::take(),
@@ -276,7 +267,7 @@ impl<'a> Solver<'a> {
             pending: None,
             stop,
             time_limit: options.time_limit.map(Duration::from_secs_f64),
-            cancel: Cancel::default(),
+            cancel: cancel.clone(),
             refresh: Refresh::default(),
             trial: trial.map(|trial| experience::Trial { on_gpu: solution.device.kind == "cuda", ..trial }),
             solution,
@@ -327,11 +318,8 @@ impl<'a> Solver<'a> {
         let (b, x) = (b.into(), x.into());
         self.check_whole()?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
-        let run = Run {
-            stop: self.stop,
-            deadline: self.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
-            cancel: self.cancel.clone(),
-        };
+        let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+        let run = Run { stop: self.stop, limits: Limits { cancel: self.cancel.clone(), deadline } };
         let (observer, answer) = (Mutex::new(Some(observer)), Mutex::new(&mut self.solution));
         let done = on_parts(&mut self.crew, &self.problem, b, x, &|number, engine, local, b, x| {
             // One thread watches; the others hear of an interrupt from it.
@@ -365,146 +353,6 @@ impl<'a> Solver<'a> {
             "solved"
         );
         Ok(solution)
-    }
-
-    /// New values of a matrix under the same pattern, in the order of the matrix that the problem was made of. [`set_refresh`](Self::set_refresh)
-    /// decides what happens to the preconditioner. Collective where the problem is distributed.
-    ///
-    /// # Errors
-    /// A problem of two terms, another number of values, or one that is not finite; a preconditioner that is asked for by name
-    /// and cannot be built of them.
-    pub fn update_values<'v>(&mut self, values: impl Into<Numbers<'v>>) -> Result<()> {
-        match self.problem.terms.terms.len() {
-            1 => self.update_term(0, values),
-            n => Err(Error::invalid(format!("the problem has {n} terms; say of which the values are"))),
-        }
-    }
-
-    /// New values of one term of a sum: of A⊗M + τB⊗L, M is term 0 and L term 1.
-    ///
-    /// Values in the memory of the GPU that solves are read there, and a copy stays there; they come to the host only where
-    /// something works there: several GPUs, refinement of rounded matrices, residuals by field.
-    ///
-    /// # Errors
-    /// As [`update_values`](Self::update_values).
-    pub fn update_term<'v>(&mut self, term: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
-        let values = values.into();
-        self.check_whole()?;
-        let mut blocks = std::mem::take(&mut self.blocks);
-        let whole = self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole);
-        let done = match whole.gather(term, values, &mut blocks) {
-            Ok(true) => self.update_stored(term, Numbers::from(&blocks)),
-            Ok(false) => self.update_stored(term, values),
-            Err(e) => Err(e),
-        };
-        self.blocks = blocks;
-        done
-    }
-
-    /// New values in the order in which the term is stored.
-    fn update_stored(&mut self, term: usize, values: Numbers) -> Result<()> {
-        let whole = self.dropped.as_mut().map_or(&mut self.problem, |dropped| &mut dropped.whole);
-        let terms = &mut whole.terms.terms;
-        let count = terms.len();
-        let Some((_, matrix)) = terms.get_mut(term) else {
-            return Err(Error::invalid(format!("there is no term {term}; the problem has {count}")));
-        };
-        if values.len() != matrix.stored() {
-            return Err(Error::invalid(format!(
-                "{} new values for a matrix that stores {}",
-                values.len(),
-                matrix.stored()
-            )));
-        }
-        values.as_host().map_or(Ok(()), finite)?;
-        matrix.to_mut().update_values(values)?;
-        if let Some(dropped) = &self.dropped
-            && !dropped.update(term, &mut self.problem.terms)?
-        {
-            return self.take_whole();
-        }
-        if let Some(parts) = &mut self.crew.parts {
-            parts.update_values(&self.problem.terms, term)?;
-        }
-        let lent = values.gpu().filter(|_| self.crew.parts.is_none() && self.dropped.is_none());
-        let lent = lent.map(|_| values);
-        self.update(Update::Values(term, lent))
-    }
-
-    /// Sets everything up anew with all places of the problem, since new values stand where zeros were dropped.
-    fn take_whole(&mut self) -> Result<()> {
-        let Some(Dropped { whole, .. }) = self.dropped.take() else { return Ok(()) };
-        self.problem = whole;
-        let (mut crew, solution) = match engines(&self.problem, &self.options) {
-            Ok(made) => made,
-            Err(e) => {
-                self.broken = Some(e.to_string()); // what there is belongs to the pattern before
-                return Err(e);
-            }
-        };
-        crew.while_waiting(self.crew.take_waiting());
-        (self.crew, self.solution) = (crew, solution);
-        self.setup = setup::take();
-        let why = "the system was set up anew: values are no longer zero where zeros were dropped; from here on they are kept";
-        self.pending = Some(Event::new(EventKind::Choice, None, why));
-        Ok(())
-    }
-
-    /// A new τ of A⊗M + τB⊗L.
-    ///
-    /// # Errors
-    /// Another kind of problem; a τ whose multiples of B are not finite; a preconditioner that is asked for by name and cannot
-    /// be built for it.
-    ///
-    /// ```
-    /// use krylith::{Options, Solver, matrix::{Bsr, Dense, KroneckerSum}};
-    /// let one = |v: f64| Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![v]);
-    /// let system = KroneckerSum::new(Dense::identity(1), Dense::identity(1), 0.5, one(2.0)?, one(4.0)?)?;
-    /// let mut solver = Solver::new(&system, &"device=cpu".parse()?)?;
-    /// let mut x = [0.0];
-    /// solver.solve(&[8.0], &mut x)?;
-    /// assert!((x[0] - 2.0).abs() < 1e-5); // (2 + 0.5·4) x = 8
-    /// solver.set_tau(1.5)?;
-    /// solver.solve(&[8.0], &mut x)?;
-    /// assert!((x[0] - 1.0).abs() < 1e-5);
-    /// # Ok::<(), krylith::Error>(())
-    /// ```
-    pub fn set_tau(&mut self, tau: f64) -> Result<()> {
-        self.check_whole()?;
-        let Some((_, b)) = &self.problem.stages else {
-            return Err(Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L"));
-        };
-        if !b.values().iter().all(|v| (tau * v).is_finite()) {
-            return Err(Error::invalid(format!("tau is {tau}; tau times B must be finite")));
-        }
-        let scale = |to: &mut Dense| {
-            for i in 0..b.rows() {
-                (0..b.columns()).for_each(|j| to[(i, j)] = tau * b[(i, j)]);
-            }
-        };
-        scale(&mut self.problem.terms.terms[1].0);
-        if let Some(dropped) = &mut self.dropped {
-            scale(&mut dropped.whole.terms.terms[1].0);
-        }
-        if let Some(parts) = &mut self.crew.parts {
-            parts.for_coefficients(1, scale);
-        }
-        self.update(Update::Tau(tau))
-    }
-
-    fn update(&mut self, what: Update<'_>) -> Result<()> {
-        let Self { problem, crew, refresh, .. } = self;
-        let parts = crew.parts.take();
-        let done = crew.command(&|number, seat| {
-            let engine = &mut seat.as_mut().ok_or_else(lost_thread)?.engine;
-            let local = match &parts {
-                None => problem.part_of_one(),
-                Some(parts) => parts.local(number, problem),
-            };
-            engine.update(&local, what, *refresh)
-        });
-        crew.parts = parts;
-        self.after(done)
     }
 
     /// Notes a failure after which ranks are out of step.
@@ -605,13 +453,17 @@ impl<'a> Solver<'a> {
 }
 
 /// The threads of a solver with the problem on their devices, and how solutions begin. Collective.
-fn engines(problem: &Problem, options: &Arc<Options>) -> Result<(Crew, Solution)> {
+fn engines(
+    problem: &Problem,
+    options: &Arc<Options>,
+    waiting: &mut Option<Waiting>,
+) -> Result<(Crew, Solution)> {
     let choice = device::choose(problem, options)?;
     let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
-    let mut crew = match (&choice, Crew::new(problem, options, &choice)) {
+    let mut crew = match (&choice, Crew::new(problem, options, &choice, waiting)) {
         (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {
             let reason = format!("auto: the GPU failed, {e}");
-            Crew::new(problem, options, &Choice::Cpu { reason })?
+            Crew::new(problem, options, &Choice::Cpu { reason }, waiting)?
         }
         (_, crew) => crew?,
     };
@@ -628,14 +480,6 @@ fn engines(problem: &Problem, options: &Arc<Options>) -> Result<(Crew, Solution)
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-/// Refuses values that are not finite.
-fn finite(values: &[f64]) -> Result<()> {
-    match crate::matrix::first_not_finite(values) {
-        Some(e) => Err(Error::invalid(format!("new value {e} is {}; every value must be finite", values[e]))),
-        None => Ok(()),
-    }
 }
 
 fn lost_thread() -> Error {

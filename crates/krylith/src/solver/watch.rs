@@ -1,13 +1,14 @@
 //! What ends a solve beside its outcome, and who watches it.
 
+use crate::interrupt::Limits;
 use crate::space::{Observer, Progress, Stop};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 /// Stops a solve from another thread: the best x so far is kept, and the outcome is
-/// [`Interrupted`](crate::Outcome::Interrupted).
+/// [`Interrupted`](crate::Outcome::Interrupted). New values and a set-up that [has it](super::Solver::new_watched) end with
+/// [`Error::Interrupted`](crate::Error::Interrupted).
 ///
 /// # Examples
 /// ```
@@ -46,10 +47,8 @@ impl Cancel {
 pub(super) struct Run {
     /// Tolerances and iterations.
     pub stop: Stop,
-    /// When its seconds are over.
-    pub deadline: Option<Instant>,
-    /// Stops it from outside.
-    pub cancel: Cancel,
+    /// What stops it from outside, and when its seconds are over.
+    pub limits: Limits,
 }
 
 /// Whether an attempt is too slow to be waited for: how many iterations are left to the tolerance if the residual goes on
@@ -174,10 +173,8 @@ impl Observer for Watch<'_> {
         let told = self.done > 0 && p.iteration == 0;
         if !told && self.observer.progress(Progress { iteration, ..p }).is_break() {
             self.halted = Some("by who watched it");
-        } else if self.run.cancel.is_cancelled() {
-            self.halted = Some("cancelled");
-        } else if self.run.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            self.halted = Some("the time limit is over");
+        } else if let Some(why) = self.run.limits.reached() {
+            self.halted = Some(why);
         }
         let too_slow = self.pace.as_mut().is_some_and(|pace| {
             pace.tell(p);

@@ -1,6 +1,9 @@
 //! Stored zeros of a problem, dropped before anything looks at its pattern; new values still come at all of its places.
 
+use super::solution::{Event, EventKind};
+use super::{Solver, engines, setup};
 use crate::comm::Communicator;
+use crate::interrupt::Limits;
 use crate::matrix::zeros::{Kept, keep_mirrored, zero_blocks, zeros};
 use crate::matrix::{Bsr, ZerosChoice};
 use crate::operator::Terms;
@@ -139,6 +142,32 @@ fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[boo
         places.into_iter().zip(answers).filter(|(_, answer)| *answer != 0).map(|(place, _)| place)
     };
     Ok(asked.into_iter().zip(answers).flat_map(nonzero).collect())
+}
+
+impl Solver<'_> {
+    /// Sets everything up anew with all places of the problem, since new values stand where zeros were dropped.
+    pub(super) fn take_whole(&mut self) -> Result<()> {
+        let Some(Dropped { whole, .. }) = self.dropped.take() else { return Ok(()) };
+        self.problem = whole;
+        let limits = Limits { cancel: self.cancel.clone(), deadline: None };
+        let mut waiting = self.crew.take_waiting();
+        let made = {
+            let _entered = limits.enter();
+            engines(&self.problem, &self.options, &mut waiting)
+        };
+        match made {
+            Ok((crew, solution)) => (self.crew, self.solution) = (crew, solution),
+            Err(e) => {
+                self.broken = Some(e.to_string()); // what there is belongs to the pattern before
+                return Err(e);
+            }
+        }
+        self.crew.while_waiting(waiting);
+        self.setup = setup::take();
+        let why = "the system was set up anew: values are no longer zero where zeros were dropped; from here on they are kept";
+        self.pending = Some(Event::new(EventKind::Choice, None, why));
+        Ok(())
+    }
 }
 
 impl Dropped<'_> {

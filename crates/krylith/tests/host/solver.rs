@@ -5,7 +5,7 @@ use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::operator::Terms;
 use krylith::partition::{Partition, split};
-use krylith::solver::{EventKind, Refresh, Solution};
+use krylith::solver::{Cancel, EventKind, Refresh, Solution};
 use krylith::{Error, Options, Outcome, Problem, Progress, Solver, Stop};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -173,6 +173,28 @@ fn limits_and_watchers_stop_a_solve() {
     assert_eq!(solver.solve(&b, &mut x).unwrap().outcome(), Outcome::MaxIterations);
     solver.set_stop(Stop::default());
     assert!(solver.solve(&b, &mut x).unwrap().converged());
+}
+
+#[test]
+fn a_set_up_that_is_interrupted_is_made_by_the_next_solve() {
+    let a = laplace(6);
+    let (b, mut x) = (vec![1.0; 216], vec![0.0; 216]);
+    let cancel = Cancel::default();
+    let mut solver = Solver::new_watched(&a, &options("method=gmres precond=jacobi"), &cancel, None).unwrap();
+    cancel.cancel();
+    assert_eq!(solver.solve(&b, &mut x).unwrap().outcome(), Outcome::Interrupted);
+    solver.set_refresh(Refresh::Rebuild);
+    let doubled: Vec<f64> = a.values().iter().map(|v| 2.0 * v).collect();
+    assert!(solver.update_values(&doubled).unwrap_err().is_interrupt());
+    let e = solver.solve(&b, &mut x).err().unwrap();
+    assert!(e.is_interrupt() && e.to_string().contains("cancelled"), "{e}");
+    cancel.reset();
+    assert!(solver.solve(&b, &mut x).unwrap().converged());
+    let mut r = vec![0.0; 216];
+    solver.multiply(&x, &mut r).unwrap();
+    assert!(r.iter().all(|r| (r - 1.0).abs() < 1e-4));
+    cancel.cancel();
+    assert!(Solver::new_watched(&a, &options(""), &cancel, None).err().unwrap().is_interrupt());
 }
 
 #[test]
