@@ -11,8 +11,11 @@
 use crate::comm::{Communicator, agree};
 use crate::solver::Cancel;
 use crate::{Error, Result};
-use std::cell::RefCell;
-use std::time::Instant;
+use std::cell::{Cell, RefCell};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 /// When work ends though it is not done.
 #[derive(Debug, Clone)]
@@ -74,6 +77,142 @@ pub(crate) fn check() -> Result<()> {
     CURRENT.with_borrow(|limits| limits.as_ref().map_or(Ok(()), Limits::check))
 }
 
+/// This thread's limits for loops of threads that work for it: they leave off once one has seen the end, and the caller hears of it.
+pub(crate) struct Lookout {
+    limits: Option<Limits>,
+    ended: OnceLock<&'static str>,
+}
+
+impl Lookout {
+    /// Of this thread.
+    pub fn here() -> Self {
+        Self { limits: limits(), ended: OnceLock::new() }
+    }
+
+    /// True once the work shall end.
+    pub fn ends(&self) -> bool {
+        let Some(limits) = &self.limits else { return false };
+        if let Some(why) = limits.reached() {
+            _ = self.ended.set(why); // or another thread has
+        }
+        self.ended.get().is_some()
+    }
+
+    /// # Errors
+    /// [`Error::Interrupted`] if a loop left off.
+    pub fn finish(self) -> Result<()> {
+        self.ended.into_inner().map_or(Ok(()), |why| Err(Error::Interrupted(why)))
+    }
+}
+
+/// What a part of a set-up may take before it is given up for something else: not an interrupt, but an error of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Bounds {
+    /// Operations on the pattern alone, such as finding fill: a count, so that ranks and runs decide alike.
+    pub operations: Option<u64>,
+    /// Seconds that a prediction of another library's work may not exceed.
+    pub seconds: Option<f64>,
+}
+
+thread_local! {
+    static BOUNDS: Cell<Bounds> = const { Cell::new(Bounds { operations: None, seconds: None }) };
+}
+
+/// Bounds that hold on this thread; those before hold again when this is dropped.
+#[must_use = "the bounds end when this is dropped"]
+pub(crate) struct Bounded(Bounds);
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        BOUNDS.set(self.0);
+    }
+}
+
+impl Bounds {
+    /// Makes these the bounds of this thread, until what is returned is dropped.
+    pub fn enter(self) -> Bounded {
+        Bounded(BOUNDS.replace(self))
+    }
+
+    /// Those of this thread; no more seconds than its deadline leaves.
+    pub fn here() -> Self {
+        let deadline = limits().and_then(|limits| limits.deadline);
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).as_secs_f64());
+        let own = BOUNDS.get();
+        let seconds = [own.seconds, left].into_iter().flatten().reduce(f64::min);
+        Self { seconds, ..own }
+    }
+}
+
+/// This thread's limits and bounds for threads that work for it, which count what they do together.
+pub(crate) struct Allowance {
+    limits: Option<Limits>,
+    operations: Option<u64>,
+    spent: AtomicU64,
+}
+
+impl Allowance {
+    /// Of this thread.
+    pub fn here() -> Self {
+        Self { limits: limits(), operations: Bounds::here().operations, spent: AtomicU64::new(0) }
+    }
+
+    /// Takes so many operations. Whether all together are too many does not depend on who takes them when.
+    ///
+    /// # Errors
+    /// The limits; [`Error::Invalid`] where the bound is passed.
+    pub fn spend(&self, operations: u64) -> Result<()> {
+        let spent = self.spent.fetch_add(operations, Relaxed) + operations;
+        match self.operations.filter(|most| spent > *most) {
+            Some(most) => Err(Error::invalid(format!(
+                "finding its fill takes more than {:.0e} operations; take less fill or direct factors",
+                most as f64
+            ))),
+            None => self.limits.as_ref().map_or(Ok(()), Limits::check),
+        }
+    }
+}
+
+/// Runs a call of another library, which nothing stops, on a thread of its own. Where this thread's work ends first, that thread is left to
+/// run to its end, and what it holds is freed then. Where nothing limits this thread the call is its own.
+///
+/// # Errors
+/// [`Error::Interrupted`]; no thread can be started, or it panicked.
+pub(crate) fn apart<T: Send + 'static>(
+    name: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    let Some(limits) = limits() else { return Ok(work()) };
+    let (bounds, (send, receive)) = (Bounds::here(), mpsc::sync_channel(1));
+    let own = limits.clone();
+    let run = move || {
+        let (_limits, _bounds) = (own.enter(), bounds.enter());
+        let _ = send.send(work()); // or nobody waits any more
+    };
+    let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+    let thread = thread.map_err(|e| Error::Device {
+        device: "the host".into(),
+        call: format!("a thread for {name}"),
+        message: format!("{e}; raise the limit of processes (ulimit -u)"),
+    })?;
+    loop {
+        match receive.recv_timeout(LOOK) {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Timeout) => limits.check()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                let panic = thread.join().err();
+                return Err(panic.map_or_else(
+                    || Error::Internal(format!("{name} ended without an answer")),
+                    |panic| Error::of_panic(&*panic),
+                ));
+            }
+        }
+    }
+}
+
+/// How often a waiting thread looks.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// As [`check`], of all ranks: none goes on unless all do. Collective.
 ///
 /// # Errors
@@ -86,7 +225,6 @@ pub(crate) fn check_together(comm: &dyn Communicator) -> Result<()> {
 mod tests {
     use super::*;
     use crate::comm::Team;
-    use std::time::Duration;
 
     fn of(deadline: Option<Instant>) -> Limits {
         Limits { cancel: Cancel::default(), deadline }
@@ -111,6 +249,43 @@ mod tests {
         let e = std::thread::spawn(move || helper.check()).join().unwrap().unwrap_err();
         assert!(e.to_string().contains("cancelled") && e.exit_code() == 130, "{e}");
         drop(entered);
+    }
+
+    #[test]
+    fn calls_of_others_are_left_behind() {
+        assert_eq!(apart("unlimited", std::thread::current).unwrap().id(), std::thread::current().id());
+        let own = of(Some(Instant::now() + Duration::from_millis(50)));
+        let _entered = own.enter();
+        assert_eq!(apart("quick", || 7).unwrap(), 7);
+        let (begun, (send, receive)) = (Instant::now(), mpsc::channel::<()>());
+        let e = apart("slow", move || receive.recv()).unwrap_err();
+        assert!(e.is_interrupt() && begun.elapsed() < Duration::from_secs(20), "{e}");
+        drop(send); // and it ends
+        let later = of(Some(Instant::now() + Duration::from_secs(60)));
+        let _entered = later.enter();
+        let e = apart("failing", || panic!("words")).map(|()| ()).unwrap_err();
+        assert!(e.to_string().contains("words"), "{e}");
+    }
+
+    #[test]
+    fn operations_are_counted_together_and_bounds_end_with_their_scope() {
+        let _outer = Bounds { operations: Some(100), seconds: Some(3.0) }.enter();
+        {
+            let _inner = Bounds { operations: Some(5), ..Bounds::here() }.enter();
+            assert_eq!(Bounds::here(), Bounds { operations: Some(5), seconds: Some(3.0) });
+        }
+        let all = Allowance::here();
+        let failed: Vec<bool> = std::thread::scope(|scope| {
+            let one = || scope.spawn(|| (0..30).map(|_| all.spend(1).is_err()).any(|failed| failed));
+            let threads = [one(), one(), one(), one()];
+            threads.map(|thread| thread.join().unwrap()).to_vec()
+        });
+        assert!(failed.iter().any(|failed| *failed), "120 of 100");
+        let _deadline = of(Some(Instant::now())).enter();
+        assert_eq!(Bounds::here().seconds, Some(0.0));
+        assert!(Allowance::here().spend(1).unwrap_err().is_interrupt());
+        let lookout = Lookout::here();
+        assert!(lookout.ends() && lookout.finish().unwrap_err().is_interrupt());
     }
 
     #[test]

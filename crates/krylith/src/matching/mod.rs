@@ -111,7 +111,7 @@ impl Matching {
         }
         a.check_finite()?;
         let (costs, maxima) = costs(a);
-        let found = paths::least_cost(a.row_ptr(), a.col(), &costs, n);
+        let found = paths::least_cost(a.row_ptr(), a.col(), &costs, n)?;
         let unmatched: Vec<u32> = (0..n as u32).filter(|&i| found.column_of[i as usize] == NONE).collect();
         let mut rows = found.row_of;
         let mut left = unmatched.iter();

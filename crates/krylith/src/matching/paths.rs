@@ -1,6 +1,7 @@
 //! The matching of least cost: a cheap beginning, then a shortest augmenting path for every row that is left.
 
 use super::NONE;
+use crate::{Result, interrupt};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -34,12 +35,16 @@ impl Graph<'_> {
 }
 
 /// The largest matching of least cost of a square matrix of order n.
-pub(super) fn least_cost(row_ptr: &[usize], col: &[u32], costs: &[f64], n: usize) -> Found {
+///
+/// # Errors
+/// This thread's limits.
+pub(super) fn least_cost(row_ptr: &[usize], col: &[u32], costs: &[f64], n: usize) -> Result<Found> {
     let graph = Graph { row_ptr, col, costs };
     let mut found = cheap(graph, n);
     let mut search = Search::new(n);
     for i in 0..n {
         if found.column_of[i] == NONE {
+            interrupt::check()?; // one search may look at the whole graph
             search.augment(graph, &mut found, i);
         }
     }
@@ -47,7 +52,7 @@ pub(super) fn least_cost(row_ptr: &[usize], col: &[u32], costs: &[f64], n: usize
     for i in (0..n).filter(|&i| found.column_of[i] == NONE) {
         found.u[i] = least(graph, &found.v, i);
     }
-    found
+    Ok(found)
 }
 
 /// min_j (c_ij − vⱼ), 0 of an empty row.

@@ -3,6 +3,7 @@
 use super::Partition;
 use super::adjacency::Adjacency;
 use super::partitioner::weights;
+use crate::interrupt;
 use crate::operator::Terms;
 use crate::{Error, Result};
 use metis::option::Seed;
@@ -32,16 +33,18 @@ pub(super) fn k_way(graph: Adjacency, weights: &[u64], parts: usize) -> Result<V
     let weights: Vec<Idx> = weights.iter().map(|&w| w as Idx).collect();
     let row_ptr: Vec<Idx> = graph.row_ptr.iter().map(|&p| p as Idx).collect();
     let col: Vec<Idx> = graph.col.into_iter().map(|j| j as Idx).collect();
-    let mut owner = vec![0; n];
-    let failed = |why: String| Error::invalid(format!("METIS: {why}; take another partition"));
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
-    Graph::new(1, parts as Idx, &row_ptr, &col)
-        .map_err(|e| failed(e.to_string()))?
-        .set_vwgt(&weights)
-        .set_option(Seed(SEED))
-        .part_kway(&mut owner)
-        .map_err(|e| failed(e.to_string()))?;
-    Ok(owner.into_iter().map(|r| r as u32).collect())
+    interrupt::apart("METIS", move || {
+        let mut owner = vec![0; n];
+        let failed = |why: String| Error::invalid(format!("METIS: {why}; take another partition"));
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+        Graph::new(1, parts as Idx, &row_ptr, &col)
+            .map_err(|e| failed(e.to_string()))?
+            .set_vwgt(&weights)
+            .set_option(Seed(SEED))
+            .part_kway(&mut owner)
+            .map_err(|e| failed(e.to_string()))?;
+        Ok(owner.into_iter().map(|r| r as u32).collect())
+    })?
 }
 
 impl Partition {

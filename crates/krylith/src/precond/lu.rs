@@ -4,16 +4,21 @@
 //! Columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), symmetric systems by AMD (Amestoy, Davis and Duff 1996), the
 //! factors are those of the crate `faer`, on one thread, so that they are the same on any number of threads. Fill is bounded before
 //! anything is factored: of L Lᵀ it is known, of L U it is at most that of a QR factorisation (George and Ng 1987), which may be
-//! several times what comes. Iterations around it refine what rounding leaves. An application moves L and U once, on the host.
+//! several times what comes. Rows and columns with many entries are a border around the factors of the rest. Iterations around it refine what rounding leaves. An application moves L and U once, on the host.
 
+mod border;
 mod factors;
 
+use crate::interrupt;
 use crate::matrix::Dense;
 use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count, fresh_key};
 use crate::space::Space;
 use crate::{Error, Result};
 use factors::{Columns, Factors, Work};
 use std::cell::RefCell;
+
+/// Factors of so few blocks are made sooner than anybody would interrupt them.
+const AT_ONCE: usize = 1 << 13;
 
 /// A⁻¹ by sparse direct factors of Σ Cₜ ⊗ Aₜ.
 ///
@@ -90,29 +95,31 @@ impl SparseLu {
         filled?;
         let old = std::mem::replace(&mut self.factors, Factors::None);
         if self.matrix.order() > 0 {
-            let work = self.work.get_mut();
-            self.factors = self.matrix.factors(old, self.room, work)?;
+            // Nothing stops the other library's code; where this thread's work ends before, there are no factors.
+            let (matrix, mut work) = (std::mem::take(&mut self.matrix), self.work.take());
+            let room = self.room;
+            let make = move || {
+                let made = matrix.factors(old, room, &mut work);
+                (matrix, work, made)
+            };
+            let small = self.assembly.places.iter().map(Vec::len).sum::<usize>() < AT_ONCE;
+            let (matrix, work, made) = if small { make() } else { interrupt::apart("lu", make)? };
+            (self.matrix, self.work) = (matrix, RefCell::new(work));
+            self.factors = made?;
         }
         Ok(())
     }
 
-    /// What the factors are: `Cholesky`, `LBLᵀ` or `LU`; `none` after values that had none.
+    /// What the factors are: `Cholesky`, `LBLᵀ` or `LU`, `bordered` where dense rows and columns surround them; `none` after values that had
+    /// none.
     pub fn kind(&self) -> &'static str {
-        match &self.factors {
-            Factors::None => "none",
-            Factors::Cholesky { .. } => "Cholesky",
-            Factors::Symmetric { .. } => "LBLᵀ",
-            Factors::Lu { .. } => "LU",
-        }
+        self.factors.kind()
     }
 
-    /// Numbers of the factors: of L where the matrix is symmetric, else the most that pivoting can make of L and U.
+    /// Numbers of the factors: of L where the matrix is symmetric, else the most that pivoting can make of L and U; with those of a border
+    /// of dense rows and columns.
     pub fn numbers(&self) -> usize {
-        match &self.factors {
-            Factors::None => 0,
-            Factors::Cholesky { values, .. } | Factors::Symmetric { values, .. } => values.len(),
-            Factors::Lu { most, .. } => *most,
-        }
+        self.factors.numbers()
     }
 
     /// Bytes of so many numbers of factors.
@@ -137,8 +144,7 @@ impl<S: Space> LinearOperator<S> for SparseLu {
         self.key
     }
     fn bytes(&self) -> u64 {
-        let times = if matches!(self.factors, Factors::Lu { .. }) { 1 } else { 2 };
-        (16 * times * self.numbers() + 16 * self.matrix.order()) as u64
+        (16 * self.factors.moved() + 16 * self.matrix.order()) as u64
     }
     /// It works on the host.
     fn recordable(&self) -> bool {

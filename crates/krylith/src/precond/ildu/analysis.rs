@@ -8,6 +8,7 @@ use super::fill::{NONE, Pattern};
 use super::order;
 use crate::Result;
 use crate::device::cpu::room;
+use crate::interrupt::Allowance;
 use crate::matrix::Bsr;
 use crate::partition::Subdomains;
 use rayon::prelude::*;
@@ -21,6 +22,7 @@ pub(super) struct Analysis<'a> {
     /// Of each own row its subdomain, above 32 bits, and its place there.
     home: Vec<AtomicU64>,
     fill: usize,
+    allowance: Allowance,
 }
 
 /// What the union of a subdomain's patterns has, without fill.
@@ -109,7 +111,7 @@ impl<'a> Analysis<'a> {
                 home[i as usize].store((p as u64) << 32 | k as u64, Relaxed);
             }
         });
-        Ok(Self { matrices, subdomains, home, fill })
+        Ok(Self { matrices, subdomains, home, fill, allowance: Allowance::here() })
     }
 
     /// The place of column `j` in subdomain `p`, if it is inside.
@@ -140,7 +142,10 @@ impl<'a> Analysis<'a> {
     }
 
     /// Analyses subdomain `p` and leaves the result in `scratch.found`.
-    pub fn find(&self, p: usize, scratch: &mut Scratch) {
+    ///
+    /// # Errors
+    /// The limits and bounds of the thread that made this.
+    pub fn find(&self, p: usize, scratch: &mut Scratch) -> Result<()> {
         let n = self.subdomains.rows(p).len();
         match self.matrices[..] {
             [a] => self.inside(a, p, scratch),
@@ -154,7 +159,7 @@ impl<'a> Analysis<'a> {
             found.order = order;
         }
         if self.fill > 0 {
-            found.pattern = found.pattern.filled(self.fill);
+            found.pattern = found.pattern.filled(self.fill, &self.allowance)?;
         }
         if self.fill > 0 || !found.order.is_empty() {
             diagonal.clear();
@@ -162,6 +167,7 @@ impl<'a> Analysis<'a> {
             found.pattern.levels_into(diagonal, level);
         }
         order::by_level(level, &mut found.by_level, &mut found.levels);
+        Ok(())
     }
 
     /// The entries of one matrix inside subdomain `p`, diagonal ones added.

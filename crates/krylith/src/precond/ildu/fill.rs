@@ -1,5 +1,11 @@
 //! Patterns of one subdomain: union of the terms, permutation, and the fill of ILU(k).
 
+use crate::Result;
+use crate::interrupt::Allowance;
+
+/// Operations between two looks at limits: about a millisecond.
+const LOOK: u64 = 1 << 18;
+
 /// "No entry of the matrix": fill.
 pub(in crate::precond) const NONE: u32 = u32::MAX;
 
@@ -69,7 +75,10 @@ impl Pattern {
 
     /// The pattern of ILU(k) in this order: entry (i, j) is kept if its level of fill is at most `k`, where entries of
     /// the matrix have level 0 and lev(i, j) = min over pivots p of lev(i, p) + lev(p, j) + 1 (Saad 2003, Alg. 10.5).
-    pub fn filled(&self, k: usize) -> Self {
+    ///
+    /// # Errors
+    /// This thread's limits, and more operations than its bounds allow.
+    pub fn filled(&self, k: usize, allowance: &Allowance) -> Result<Self> {
         let n = self.len();
         let mut out = Self { row_ptr: vec![0], col: Vec::new(), from: Vec::new() };
         let mut levels: Vec<u32> = Vec::new();
@@ -77,7 +86,12 @@ impl Pattern {
         // Row i as a linked list of ascending columns, with each one's level and origin.
         const END: u32 = u32::MAX;
         let (mut next, mut level, mut from) = (vec![END; n + 1], vec![u32::MAX; n], vec![NONE; n]);
+        let mut operations = 0;
         for i in 0..n {
+            if operations > LOOK {
+                allowance.spend(operations)?;
+                operations = 0;
+            }
             let head = n;
             let mut last = head;
             for e in self.row_ptr[i]..self.row_ptr[i + 1] {
@@ -92,6 +106,7 @@ impl Pattern {
                 // Columns of row p behind its diagonal ascend, so one walk along the list places them all.
                 let mut at = p as usize;
                 let pivot = p as usize;
+                operations += 1 + (out.row_ptr[pivot + 1] - diagonal[pivot]) as u64;
                 for e in diagonal[pivot] + 1..out.row_ptr[pivot + 1] {
                     let j = out.col[e] as usize;
                     let new = level[pivot].saturating_add(levels[e]).saturating_add(1);
@@ -100,6 +115,7 @@ impl Pattern {
                     }
                     while next[at] != END && (next[at] as usize) < j {
                         at = next[at] as usize;
+                        operations += 1;
                     }
                     if next[at] as usize == j {
                         level[j] = level[j].min(new);
@@ -124,7 +140,8 @@ impl Pattern {
             }
             out.row_ptr.push(out.col.len());
         }
-        out
+        allowance.spend(operations)?;
+        Ok(out)
     }
 
     /// Diagonal entry of row `i`.

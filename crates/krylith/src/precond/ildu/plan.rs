@@ -76,7 +76,7 @@ impl Plan {
     ///
     /// # Errors
     /// A matrix that is not square, blocks of order above 32, more than 2³² − 2 stored blocks, or subdomains of
-    /// another number of block rows.
+    /// another number of block rows; an interrupt while fill is found.
     pub fn new(terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Self> {
         Self::check(terms, subdomains)?;
         let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
@@ -87,7 +87,7 @@ impl Plan {
         let tasks: Vec<Task> = tasks(subdomains)
             .into_par_iter()
             .map_init(Scratch::default, |scratch, subdomains| count(&analysis, subdomains, scratch))
-            .collect();
+            .collect::<Result<_>>()?;
 
         let all = || tasks.iter().flat_map(|task| &task.counts);
         let entries = all().map(|count| count.entries).sum();
@@ -108,7 +108,7 @@ impl Plan {
             blocks,
             patterns: matrices.iter().map(|(_, a)| a.storage().shared_pattern()).collect(),
         };
-        plan.write(&analysis, tasks);
+        plan.write(&analysis, tasks)?;
         Ok(plan)
     }
 
@@ -141,7 +141,7 @@ impl Plan {
     }
 
     /// Finds what was only counted, and writes everything to its place.
-    fn write(&mut self, analysis: &Analysis, tasks: Vec<Task>) {
+    fn write(&mut self, analysis: &Analysis, tasks: Vec<Task>) -> Result<()> {
         let mut rest = Places {
             rows: &mut self.rows,
             row_ptr: &mut self.row_ptr[1..],
@@ -166,7 +166,7 @@ impl Plan {
                 for (p, count) in task.subdomains.zip(&task.counts) {
                     match kept.next() {
                         Some(found) => scratch.found = found,
-                        None => analysis.find(p, scratch),
+                        None => analysis.find(p, scratch)?,
                     }
                     let to = places.split_off(ptr[p + 1] - ptr[p], count.entries);
                     analysis.write(p, &scratch.found, first, to, &mut scratch.place);
@@ -174,9 +174,9 @@ impl Plan {
                     levels.extend_from_slice(&scratch.found.levels);
                     counts.push(scratch.found.levels.len() as u32);
                 }
-                (levels, counts)
+                Ok((levels, counts))
             })
-            .collect();
+            .collect::<Result<_>>()?;
         self.level_ptr.push(0);
         self.levels.reserve_exact(levels.iter().map(|(levels, _)| levels.len()).sum());
         for (levels, counts) in levels {
@@ -185,6 +185,7 @@ impl Plan {
             }
             self.levels.extend_from_slice(&levels);
         }
+        Ok(())
     }
 
     /// The pattern of term `t`.
@@ -226,17 +227,17 @@ fn tasks(subdomains: &Subdomains) -> Vec<Range<usize>> {
 }
 
 /// How many entries each subdomain has.
-fn count(analysis: &Analysis, subdomains: Range<usize>, scratch: &mut Scratch) -> Task {
+fn count(analysis: &Analysis, subdomains: Range<usize>, scratch: &mut Scratch) -> Result<Task> {
     let mut counts: Vec<Count> = subdomains.clone().map(|p| analysis.count(p, scratch)).collect();
     let mut found = Vec::new();
     if analysis.fills() {
         for (p, count) in subdomains.clone().zip(&mut counts) {
-            analysis.find(p, scratch);
+            analysis.find(p, scratch)?;
             count.entries = scratch.found.entries();
             found.push(std::mem::take(&mut scratch.found));
         }
     }
-    Task { subdomains, counts, found }
+    Ok(Task { subdomains, counts, found })
 }
 
 #[cfg(test)]

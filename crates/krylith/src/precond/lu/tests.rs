@@ -49,7 +49,7 @@ fn solve(n: usize, mut a: Vec<f64>, mut b: Vec<f64>) -> Vec<f64> {
 }
 
 /// Factors solve as elimination does.
-fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
+pub(super) fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
     let n = terms.rows();
     let b: Vec<f64> = (0..n).map(|i| random(9, i as u64)).collect();
     let space = Cpu::new(n, 1);
@@ -65,7 +65,7 @@ fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
 }
 
 /// Some blocks a row, at random places, and one that a permutation gives, so that diagonals are mostly zero; `shift` turns it.
-fn random_blocks(seed: u64, block: usize, nodes: usize, shift: usize) -> Bsr {
+pub(super) fn random_blocks(seed: u64, block: usize, nodes: usize, shift: usize) -> Bsr {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     for i in 0..nodes {
         let at = |k: usize| ((random(seed, (i * 8 + k) as u64) + 1.0) / 2.0 * nodes as f64) as usize;

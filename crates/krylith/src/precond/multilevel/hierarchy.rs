@@ -14,6 +14,7 @@ use super::smoother::{Fused, Room, Smoother};
 use super::transfers::Transfers;
 use super::{Coarsen, MultilevelOptions, NearNull, Transfer};
 use crate::comm::agree;
+use crate::interrupt;
 use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::{self, OwnRows, Subdomains};
@@ -167,6 +168,7 @@ impl<S: Coarsen> Multilevel<S> {
         };
         let mut finest = Some(finest);
         while let Some(terms) = next.take() {
+            interrupt::check()?;
             let depth = levels.len();
             let taken = finest.take().unwrap_or_default();
             let taken = Finest { near: near.take(), ..taken };
@@ -206,7 +208,8 @@ impl<S: Coarsen> Multilevel<S> {
             let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
             let made = ranks::level(space, terms, options, depth, taken, numbers.borrowed());
             // A rank with a diagonal block that is singular must not leave the others waiting at the next level.
-            let made = agree(space.comm(), made.map_err(|e| on_level(depth, e)));
+            let made = made.map_err(|e| on_level(depth, e));
+            let made = agree(space.comm(), interrupt::check().and(made));
             let (level, coarse) = made?;
             levels.push(level);
             next = coarse;

@@ -7,8 +7,11 @@
 
 use super::super::ildu::fill::{NONE, Pattern};
 use super::overlap::Overlap;
+use crate::Result;
+use crate::interrupt::Allowance;
 use crate::matrix::Bsr;
 use rayon::prelude::*;
+use std::sync::OnceLock;
 
 /// Rows that one task takes.
 const ROWS: usize = 1024;
@@ -54,12 +57,28 @@ pub(super) fn inside(a: &Bsr, found: &Overlap, rows: &[u32], place: &mut [u32]) 
 }
 
 /// The pattern of ILU(`k`) of a pattern in its order; entries that it does not have come from [`NONE`].
-pub(super) fn filled(a: Pattern, k: usize) -> Pattern {
+///
+/// # Errors
+/// This thread's limits, and more operations than its bounds allow.
+pub(super) fn filled(a: Pattern, k: usize, allowance: &Allowance) -> Result<Pattern> {
     if k == 0 {
-        return a;
+        return Ok(a);
     }
-    let n = a.len();
-    by_rows(n, || Search::new(n), |search, i, row| search.row(&a, i, k, row))
+    let (n, ended) = (a.len(), OnceLock::new());
+    let found = by_rows(
+        n,
+        || Search::new(n),
+        |search, i, row| {
+            if ended.get().is_some() {
+                return; // what was found is of no use
+            }
+            let operations = search.row(&a, i, k, row);
+            if let Err(e) = allowance.spend(operations) {
+                _ = ended.set(e);
+            }
+        },
+    );
+    ended.into_inner().map_or(Ok(found), Err)
 }
 
 /// A pattern from what `write` appends for each of `n` rows, by ascending column; `init` makes a thread's memory.
@@ -124,8 +143,8 @@ impl Search {
         }
     }
 
-    /// Row `i` of ILU(`k`).
-    fn row(&mut self, a: &Pattern, i: usize, k: usize, row: &mut Vec<(u32, u32)>) {
+    /// Row `i` of ILU(`k`); says how many entries were looked at.
+    fn row(&mut self, a: &Pattern, i: usize, k: usize, row: &mut Vec<(u32, u32)>) -> u64 {
         let Self { limit, queued, reached, front, next } = self;
         let own = i as u32;
         reached.clear();
@@ -137,12 +156,14 @@ impl Search {
                 front.push((j, 0));
             }
         }
+        let mut looked = 1 + reached.len() as u64;
         for _ in 0..k {
             if front.is_empty() {
                 break;
             }
             for &(inner, before) in front.iter() {
                 let new = before.max(inner + 1);
+                looked += a.row(inner as usize).len() as u64;
                 for &j in a.row(inner as usize).iter().filter(|&&j| j != own) {
                     let limit = &mut limit[j as usize];
                     if new >= *limit {
@@ -175,6 +196,7 @@ impl Search {
             }
             row[at].1 = a.from[e];
         }
+        looked
     }
 }
 
@@ -223,8 +245,8 @@ mod tests {
             for k in [0, 1, 2, 3, 5, 1000] {
                 let a = Pattern { row_ptr: row_ptr.clone(), col: col.clone(), from: from.clone() };
                 let expected = textbook(&a, k);
-                let sums = a.filled(k);
-                let found = filled(Pattern { row_ptr: row_ptr.clone(), ..a }, k);
+                let sums = a.filled(k, &Allowance::here()).unwrap();
+                let found = filled(Pattern { row_ptr: row_ptr.clone(), ..a }, k, &Allowance::here()).unwrap();
                 let rows: Vec<Vec<u32>> = (0..n).map(|i| found.row(i).to_vec()).collect();
                 assert!(rows == expected, "seed {seed}, k = {k}");
                 assert!(found.from == sums.from, "seed {seed}, k = {k}: sources");

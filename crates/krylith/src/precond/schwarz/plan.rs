@@ -4,6 +4,7 @@ use super::super::ildu::order::reverse_cuthill_mckee;
 use super::overlap::{self, Overlap};
 use super::pattern;
 use crate::comm::{Communicator, agree};
+use crate::interrupt::Allowance;
 use crate::operator::Terms;
 use crate::partition::{Halo, RowNumbers, Subdomains};
 use crate::text::plural;
@@ -152,6 +153,7 @@ impl SchwarzPlan {
     ) -> Result<Self> {
         let (a, n) = (&*terms.terms[0].1, terms.block_rows());
         let nodes = found.global.len();
+        let allowance = Allowance::here();
         let parts: Vec<(Vec<u32>, super::super::ildu::fill::Pattern)> = found
             .rows
             .par_iter()
@@ -165,10 +167,10 @@ impl SchwarzPlan {
                         own = own.permuted(&by);
                         order = by.iter().map(|&k| rows[k as usize]).collect();
                     }
-                    (order, pattern::filled(own, pattern.fill))
+                    Ok((order, pattern::filled(own, pattern.fill, &allowance)?))
                 },
             )
-            .collect();
+            .collect::<Result<_>>()?;
         let rows: usize = parts.iter().map(|(rows, _)| rows.len()).sum();
         let entries: usize = parts.iter().map(|(_, pattern)| pattern.col.len()).sum();
         if rows >= u32::MAX as usize {

@@ -3,6 +3,7 @@
 use super::pivot::invert;
 use crate::Result;
 use crate::device::cpu::{Wide, zeros};
+use crate::interrupt::Lookout;
 use crate::operator::HostTerms;
 use crate::precond::{MAX_ORDER, PivotKind, Pivots, Plan};
 
@@ -29,6 +30,15 @@ impl Scratch {
     }
 }
 
+/// Rows between two looks at limits.
+const LOOK: usize = 256;
+
+/// True at some rows, once the work shall end: whoever began it looks too, and uses nothing of it.
+#[inline(always)]
+fn ends(lookout: &Lookout, i: usize) -> bool {
+    i % LOOK == 0 && lookout.ends()
+}
+
 /// Factorises subdomain `p` into `scratch.values`: L, D⁻¹ and U of (I + L) D (I + U).
 pub(super) fn subdomain(
     plan: &Plan,
@@ -36,6 +46,7 @@ pub(super) fn subdomain(
     p: usize,
     shift: Option<f64>,
     scratch: &mut Scratch,
+    lookout: &Lookout,
 ) -> Pivots {
     let one = numbers(plan, terms);
     if one.is_none() {
@@ -47,15 +58,15 @@ pub(super) fn subdomain(
         || {
             let (scratch, pivots) = &mut *cell.borrow_mut();
             *pivots = match plan.order {
-                1 => eliminate_scalar(plan, terms, one, p, shift, scratch),
-                2 => eliminate(2, plan, terms, p, shift, scratch),
-                3 => eliminate(3, plan, terms, p, shift, scratch),
-                4 => eliminate(4, plan, terms, p, shift, scratch),
-                5 => eliminate(5, plan, terms, p, shift, scratch),
-                6 => eliminate(6, plan, terms, p, shift, scratch),
-                7 => eliminate(7, plan, terms, p, shift, scratch),
-                8 => eliminate(8, plan, terms, p, shift, scratch),
-                m => eliminate(m, plan, terms, p, shift, scratch),
+                1 => eliminate_scalar(plan, terms, one, p, shift, scratch, lookout),
+                2 => eliminate(2, plan, terms, p, shift, scratch, lookout),
+                3 => eliminate(3, plan, terms, p, shift, scratch, lookout),
+                4 => eliminate(4, plan, terms, p, shift, scratch, lookout),
+                5 => eliminate(5, plan, terms, p, shift, scratch, lookout),
+                6 => eliminate(6, plan, terms, p, shift, scratch, lookout),
+                7 => eliminate(7, plan, terms, p, shift, scratch, lookout),
+                8 => eliminate(8, plan, terms, p, shift, scratch, lookout),
+                m => eliminate(m, plan, terms, p, shift, scratch, lookout),
             };
         },
     ));
@@ -126,6 +137,7 @@ fn eliminate(
     p: usize,
     shift: Option<f64>,
     scratch: &mut Scratch,
+    lookout: &Lookout,
 ) -> Pivots {
     let mm = m * m;
     let rows = plan.ptr[p]..plan.ptr[p + 1];
@@ -136,6 +148,9 @@ fn eliminate(
     let (work, inverse) = (&mut work[..mm], &mut inverse[..mm]);
     entry[..rows.len()].fill(0);
     for i in rows.clone() {
+        if ends(lookout, i) {
+            break;
+        }
         let (begin, diagonal, end) =
             (plan.row_ptr[i] - first, plan.diagonal[i] - first, plan.row_ptr[i + 1] - first);
         let columns = &plan.columns[first + begin..first + end];
@@ -197,6 +212,7 @@ fn eliminate_scalar(
     p: usize,
     shift: Option<f64>,
     scratch: &mut Scratch,
+    lookout: &Lookout,
 ) -> Pivots {
     let rows = plan.ptr[p]..plan.ptr[p + 1];
     let (first, last) = (plan.row_ptr[rows.start], plan.row_ptr[rows.end]);
@@ -208,6 +224,9 @@ fn eliminate_scalar(
     let (mut work, mut inverse) = ([0.0], [0.0]);
     entry.fill(0);
     for i in 0..rows.len() {
+        if ends(lookout, i) {
+            break;
+        }
         let (begin, diagonal, end) = (row_ptr[i] - first, diagonals[i] - first, row_ptr[i + 1] - first);
         let (done, row) = values[..end].split_at_mut(begin);
         for (e, &j) in columns[begin..end].iter().enumerate() {

@@ -15,6 +15,7 @@ mod solve;
 use super::Cpu;
 use super::pool::Disjoint;
 use crate::Result;
+use crate::interrupt::Lookout;
 use crate::operator::{TermValues, Terms, check_lengths};
 use crate::partition::Subdomains;
 use crate::precond::{Outline, Pivots, Plan, Stride, SubdomainFactors};
@@ -118,12 +119,13 @@ impl SubdomainFactors for Cpu {
         let CpuFactors { plan, layout, values, pieces, work, scratch, .. } = factors;
         let terms = &new.on_host(scratch)?;
         let (pool, found) = (self.pool(), Mutex::new(Pivots::default()));
+        let lookout = Lookout::here();
         let run = |store: &(dyn Fn(usize, &[f64]) + Sync)| {
             pool.run(pieces.len(), |piece| {
                 let mut pivots = Pivots::default();
                 let scratch = &mut free(work, piece).scratch;
                 for p in pieces[piece].clone() {
-                    pivots = pivots.with(factorize::subdomain(plan, terms, p, shift, scratch));
+                    pivots = pivots.with(factorize::subdomain(plan, terms, p, shift, scratch, &lookout));
                     store(p, &scratch.values);
                 }
                 let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
@@ -141,6 +143,7 @@ impl SubdomainFactors for Cpu {
                 run(&|p, from| layout.store(plan, p, from, unsafe { values.range(layout.range(p)) }));
             }
         }
+        lookout.finish()?;
         Ok(found.into_inner().unwrap_or_else(|e| e.into_inner()))
     }
 

@@ -1,0 +1,289 @@
+//! Rows and columns with many entries, such as that of a mean value, as a border around factors of what is left.
+//!
+//! A dense row couples all columns: COLAMD and the bounds of George and Ng (1987) then take the factors for dense, and partial pivoting
+//! may make them so. Without it
+//!
+//! ```text
+//! A = [A₁₁ A₁₂; A₂₁ A₂₂],   S = A₂₂ − A₂₁ A₁₁⁻¹ A₁₂,   x₂ = S⁻¹ (b₂ − A₂₁ A₁₁⁻¹ b₁),   x₁ = A₁₁⁻¹ b₁ − A₁₁⁻¹ A₁₂ x₂,
+//! ```
+//!
+//! with A₂₂ as small as there are dense rows. A₁₁ alone may be singular where A is not: a Laplacian without boundary values is, which the row of its
+//! mean makes regular. So A₁₁ gets δ added to one diagonal entry of each of its connected parts, and the border an unknown y for each of those,
+//! y = x_p, which takes it away again: the whole system is the given one.
+
+use super::factors::{Columns, Factors, Work};
+use crate::Result;
+use crate::precond::invert::eliminate;
+
+/// Rows and columns of more entries than this many times √n are dense, as COLAMD takes them.
+const DENSE: f64 = 10.0;
+/// Fewer are dense in nothing.
+const FEW: usize = 200;
+/// Most unknowns of a border.
+const MOST: usize = 64;
+
+/// What surrounds the factors of A₁₁ + δ.
+pub(super) struct Border {
+    /// Unknowns of the border, and of the rest.
+    outer: Vec<usize>,
+    inner: Vec<usize>,
+    /// A₂₁ and the rows of y, by rows: place among the inner unknowns, and value.
+    rows: Vec<Vec<(usize, f64)>>,
+    /// (A₁₁ + δ)⁻¹ [A₁₂, −δ], column by column.
+    columns: Vec<f64>,
+    /// S⁻¹, by rows.
+    inverse: Vec<f64>,
+}
+
+/// Which unknowns are dense, where that is some and not many.
+pub(super) fn dense(a: &Columns) -> Option<Vec<usize>> {
+    let n = a.order();
+    let many = ((DENSE * (n as f64).sqrt()) as usize).max(FEW);
+    let mut rows = vec![0usize; n];
+    a.rows.iter().for_each(|&i| rows[i] += 1);
+    let outer: Vec<usize> =
+        (0..n).filter(|&i| rows[i] > many || a.col_ptr[i + 1] - a.col_ptr[i] > many).collect();
+    (!outer.is_empty() && outer.len() <= MOST && outer.len() < n).then_some(outer)
+}
+
+/// A₁₁ with δ added, and what then stands in the border: its unknowns and the pinned places among the inner ones.
+pub(super) struct Split {
+    pub inner: Columns,
+    outer: Vec<usize>,
+    places: Vec<usize>,
+    pins: Vec<(usize, f64)>,
+}
+
+impl Split {
+    /// Takes the dense unknowns out; `None` where what is left falls into too many parts.
+    pub fn new(a: &Columns, outer: Vec<usize>) -> Option<Self> {
+        let n = a.order();
+        let mut place = vec![0usize; n];
+        outer.iter().for_each(|&u| place[u] = usize::MAX);
+        let places: Vec<usize> = (0..n).filter(|&u| place[u] == 0).collect();
+        places.iter().enumerate().for_each(|(k, &u)| place[u] = k);
+        let mut inner = Columns { col_ptr: vec![0], rows: Vec::new(), values: Vec::new() };
+        for &j in &places {
+            let mut has_diagonal = false;
+            for (i, v) in a.column(j).filter(|(i, _)| place[*i] != usize::MAX) {
+                // A place on the diagonal of every column: one of each part is pinned.
+                if !has_diagonal && i >= j {
+                    has_diagonal = true;
+                    if i > j {
+                        inner.rows.push(place[j]);
+                        inner.values.push(0.0);
+                    }
+                }
+                inner.rows.push(place[i]);
+                inner.values.push(v);
+            }
+            if !has_diagonal {
+                inner.rows.push(place[j]);
+                inner.values.push(0.0);
+            }
+            inner.col_ptr.push(inner.rows.len());
+        }
+        let pins = pins(&inner)?;
+        for &(k, delta) in &pins {
+            let entry = (inner.col_ptr[k]..inner.col_ptr[k + 1]).find(|&e| inner.rows[e] == k)?;
+            inner.values[entry] += delta;
+        }
+        (outer.len() + pins.len() <= MOST).then_some(Self { inner, outer, places, pins })
+    }
+
+    /// The border around factors of the inner part; `None` where the border is singular.
+    ///
+    /// # Errors
+    /// Factors that cannot be applied.
+    pub fn border(self, a: &Columns, factors: &Factors, work: &mut Work) -> Result<Option<Border>> {
+        let Self { inner, outer, places, pins } = self;
+        let (n, known) = (places.len(), outer.len());
+        let all = known + pins.len();
+        let mut place = vec![usize::MAX; a.order()];
+        places.iter().enumerate().for_each(|(k, &u)| place[u] = k);
+        let mut at_border = vec![usize::MAX; a.order()];
+        outer.iter().enumerate().for_each(|(k, &u)| at_border[u] = k);
+        let mut rows: Vec<Vec<(usize, f64)>> = vec![Vec::new(); all];
+        for (k, &j) in places.iter().enumerate() {
+            for (i, v) in a.column(j).filter(|(i, _)| at_border[*i] != usize::MAX) {
+                rows[at_border[i]].push((k, v));
+            }
+        }
+        let mut corner = vec![0.0; all * all];
+        for (c, &j) in outer.iter().enumerate() {
+            for (i, v) in a.column(j).filter(|(i, _)| at_border[*i] != usize::MAX) {
+                corner[at_border[i] * all + c] += v;
+            }
+        }
+        for (k, &(p, _)) in pins.iter().enumerate() {
+            rows[known + k].push((p, 1.0));
+            corner[(known + k) * all + known + k] = -1.0;
+        }
+        let mut columns = vec![0.0; n * all];
+        for (c, column) in columns.chunks_exact_mut(n.max(1)).enumerate() {
+            match outer.get(c) {
+                Some(&j) => a
+                    .column(j)
+                    .filter(|(i, _)| place[*i] != usize::MAX)
+                    .for_each(|(i, v)| column[place[i]] = v),
+                None => column[pins[c - known].0] = -pins[c - known].1,
+            }
+            work.x.clear();
+            work.x.extend_from_slice(column);
+            factors.solve(work)?;
+            column.copy_from_slice(&work.x);
+            for (r, row) in rows.iter().enumerate() {
+                corner[r * all + c] -= row.iter().map(|(k, v)| v * column[*k]).sum::<f64>();
+            }
+        }
+        drop(inner);
+        Ok(inverse(all, corner).map(|inverse| Border { outer, inner: places, rows, columns, inverse }))
+    }
+}
+
+/// The inverse of a small matrix by rows, where it has one.
+fn inverse(m: usize, mut a: Vec<f64>) -> Option<Vec<f64>> {
+    let mut inverse = vec![0.0; m * m];
+    for (i, row) in a.chunks_exact_mut(m).enumerate() {
+        let scale = 1.0 / row.iter().fold(0.0f64, |most, v| most.max(v.abs()));
+        row.iter_mut().for_each(|v| *v *= scale);
+        inverse[i * m + i] = scale;
+    }
+    eliminate(m, &mut a, &mut inverse).is_ok().then_some(inverse)
+}
+
+/// One place of each connected part, where its diagonal is largest, and what is added there; `None` of too many parts.
+fn pins(a: &Columns) -> Option<Vec<(usize, f64)>> {
+    let n = a.order();
+    let mut part: Vec<usize> = (0..n).collect();
+    fn root(part: &mut [usize], mut i: usize) -> usize {
+        while part[i] != i {
+            part[i] = part[part[i]];
+            i = part[i];
+        }
+        i
+    }
+    for j in 0..n {
+        for (i, _) in a.column(j) {
+            let (one, other) = (root(&mut part, i), root(&mut part, j));
+            part[one.max(other)] = one.min(other);
+        }
+    }
+    let mut best: std::collections::BTreeMap<usize, (usize, f64)> = Default::default();
+    for j in 0..n {
+        let of = root(&mut part, j);
+        let diagonal = a.column(j).find(|(i, _)| *i == j).map_or(0.0, |(_, v)| v);
+        let entry = best.entry(of).or_insert((j, diagonal));
+        if diagonal.abs() > entry.1.abs() {
+            *entry = (j, diagonal);
+        }
+        if best.len() > MOST {
+            return None;
+        }
+    }
+    Some(best.into_values().map(|(j, d)| (j, if d == 0.0 { 1.0 } else { d })).collect())
+}
+
+impl Border {
+    /// Numbers that it holds beside the factors.
+    pub fn numbers(&self) -> usize {
+        self.columns.len() + self.rows.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// x ← A⁻¹ x.
+    ///
+    /// # Errors
+    /// Factors that cannot be applied.
+    pub fn solve(&self, factors: &Factors, work: &mut Work) -> Result<()> {
+        let (n, m) = (self.inner.len(), self.rows.len());
+        let mut whole = std::mem::take(&mut work.whole);
+        std::mem::swap(&mut work.x, &mut whole);
+        work.x.clear();
+        work.x.extend(self.inner.iter().map(|&u| whole[u]));
+        let done = factors.solve(work);
+        let [right, z] = &mut work.border;
+        right.clear();
+        right.extend(self.outer.iter().map(|&u| whole[u]));
+        right.resize(m, 0.0);
+        for (right, row) in right.iter_mut().zip(&self.rows) {
+            *right -= row.iter().map(|(k, v)| v * work.x[*k]).sum::<f64>();
+        }
+        z.clear();
+        z.extend(
+            self.inverse.chunks_exact(m).map(|row| row.iter().zip(&*right).map(|(s, r)| s * r).sum::<f64>()),
+        );
+        for (z, column) in z.iter().zip(self.columns.chunks_exact(n)) {
+            work.x.iter_mut().zip(column).for_each(|(x, c)| *x -= z * c);
+        }
+        self.inner.iter().zip(&work.x).for_each(|(&u, x)| whole[u] = *x);
+        self.outer.iter().zip(&*z).for_each(|(&u, z)| whole[u] = *z);
+        std::mem::swap(&mut work.x, &mut whole);
+        work.whole = whole;
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::matrix::Csr;
+    use crate::operator::Terms;
+    use crate::precond::SparseLu;
+    use crate::precond::lu::tests::{hold, random_blocks};
+
+    /// A Laplacian without boundary values on a square, and `dense` rows and columns that make it regular.
+    fn with_means(side: usize, dense: usize, mirrored: bool) -> Csr {
+        let n = side * side;
+        let mut entries: Vec<(u32, u32, f64)> = Vec::new();
+        let mut couple = |i: usize, j: usize| {
+            for (r, c, v) in [(i, j, -1.0), (j, i, -1.0), (i, i, 1.0), (j, j, 1.0)] {
+                entries.push((r as u32, c as u32, v));
+            }
+        };
+        for i in 0..n {
+            if i % side + 1 < side {
+                couple(i, i + 1);
+            }
+            if i + side < n {
+                couple(i, i + side);
+            }
+        }
+        for k in 0..dense {
+            for i in 0..n {
+                let v = if k == 0 { 1.0 } else { ((i * (k + 7)) % 11) as f64 - 4.5 };
+                entries.push(((n + k) as u32, i as u32, v));
+                if mirrored {
+                    entries.push((i as u32, (n + k) as u32, v));
+                }
+            }
+            if !mirrored {
+                entries.push((k as u32, (n + k) as u32, 1.0));
+            }
+        }
+        Csr::from_triplets(n + dense, n + dense, &entries).unwrap()
+    }
+
+    #[test]
+    fn dense_rows_are_a_border_of_sparse_factors() {
+        for (side, dense, mirrored) in [(20, 1, true), (20, 3, true), (21, 1, false), (22, 2, false)] {
+            let a = with_means(side, dense, mirrored);
+            let terms = Terms::csr(&a).unwrap();
+            let mut lu = SparseLu::new(&terms, None).unwrap();
+            let n = a.rows();
+            assert!(lu.kind().starts_with("bordered"), "{}", lu.kind());
+            assert!(lu.numbers() < n * 60, "{} numbers of {n} unknowns", lu.numbers());
+            hold(&lu, &terms, &format!("{side}², {dense} dense"));
+            // The same pattern with other values.
+            let mut b = a.clone();
+            b.values_mut().iter_mut().for_each(|v| *v *= 1.5);
+            lu.update_values(crate::operator::TermValues::matrix(b.values())).unwrap();
+            hold(&lu, &Terms::csr(&b).unwrap(), "new values");
+        }
+    }
+
+    #[test]
+    fn what_has_no_dense_rows_has_no_border() {
+        let a = random_blocks(3, 2, 60, 0);
+        let lu = SparseLu::new(&Terms::bsr(&a), None).unwrap();
+        assert!(!lu.kind().starts_with("bordered"));
+    }
+}
