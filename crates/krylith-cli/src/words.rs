@@ -213,12 +213,14 @@ pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
     lines.push(format!("{}{reason}", preconditioner(solution)));
     lines.extend(info.details.iter().cloned());
     let of = |kinds: &'static [EventKind]| solution.events.iter().filter(|e| kinds.contains(&e.kind));
-    lines.extend(of(&[EventKind::Fallback, EventKind::Refinement, EventKind::Inconsistent]).map(|e| {
-        match e.iteration {
-            Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
-            None => format!("{}: {}", e.kind.name(), e.detail),
-        }
-    }));
+    lines.extend(
+        of(&[EventKind::Fallback, EventKind::Refinement, EventKind::Inconsistent, EventKind::Warning]).map(
+            |e| match e.iteration {
+                Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
+                None => format!("{}: {}", e.kind.name(), e.detail),
+            },
+        ),
+    );
     // Methods that restart by design do so too often to be told.
     if method.restart().is_none() {
         lines.extend(of(&[EventKind::Restart]).take(SHOWN).map(|e| {
@@ -231,8 +233,13 @@ pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
 /// The residual at the end, and what it is to be held against.
 pub fn residual(solution: &Solution) -> String {
     let history = &solution.history;
-    let text =
-        format!("{:.3e} true, ‖b − A x‖/‖b‖; wanted {:.3e}", history.true_relative_residual, solution.target);
+    let by_rows = solution.row_scaled_residual.map(|r| format!(", {r:.1e} with rows scaled to norm 1"));
+    let text = format!(
+        "{:.3e} true, ‖b − A x‖/‖b‖{}; wanted {:.3e}",
+        history.true_relative_residual,
+        by_rows.unwrap_or_default(),
+        solution.target
+    );
     // Without b there is nothing that rounding could be a share of.
     match history.rounding.is_finite() {
         true => format!("{text}; rounding of x makes up to {:.1e}", history.rounding),

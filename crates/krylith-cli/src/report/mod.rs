@@ -65,6 +65,9 @@ pub struct Report {
     pub residuals: Vec<Option<f64>>,
     /// ‖b − A x‖/‖b‖, recomputed at the end in twice the working precision.
     pub true_relative_residual: Option<f64>,
+    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, D the 1-norms of the rows; of a converged solve whose rows differ in scale by more than 10⁶, absent elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_scaled_residual: Option<f64>,
     /// u ‖\|b\| + \|A\|\|x\|‖/‖b‖, u = 2⁻⁵³: what rounding x to double precision may make of the residual.
     #[serde(default)]
     pub rounding: Option<f64>,

@@ -105,6 +105,7 @@ pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {
         iterations: history.iterations,
         residuals: history.residuals.iter().map(|r| finite(*r)).collect(),
         true_relative_residual: finite(history.true_relative_residual),
+        row_scaled_residual: solution.row_scaled_residual.and_then(finite),
         rounding: finite(history.rounding),
         field_residuals: fields.iter().map(|r| finite(*r)).collect(),
         columns: if done.solved.len() > 1 { done.solved.iter().map(column).collect() } else { Vec::new() },

@@ -248,12 +248,13 @@ fn failure_of_others(comm: &dyn Communicator, own: Option<&Error>) -> Result<Opt
     let code = |e: &Error| vec![e.exit_code(), u8::from(e.is_memory())];
     let text = own.map_or(Vec::new(), |e| [code(e), e.to_string().into_bytes()].concat());
     let all = gather(comm, &text)?;
-    let failures = all.iter().enumerate().filter(|(_, text)| text.len() >= 2).map(|(rank, text)| Error::Rank {
-        rank,
-        message: String::from_utf8_lossy(&text[2..]).into_owned(),
-        exit_code: text[0],
-        memory: text[1] != 0,
-    });
+    let failures =
+        all.iter().enumerate().filter(|(_, text)| text.len() >= 2).map(|(rank, text)| Error::Rank {
+            rank,
+            message: String::from_utf8_lossy(&text[2..]).into_owned(),
+            exit_code: text[0],
+            memory: text[1] != 0,
+        });
     let mut first = None;
     for failure in failures {
         if failure.is_fatal() {

@@ -167,7 +167,10 @@ impl Kept {
         // Between two that stay lie those that do not.
         let ends = self.places.par_iter().copied().chain([self.all]);
         let begins = rayon::iter::once(0).chain(self.places.par_iter().map(|p| p + 1));
-        begins.zip(ends).with_min_len(RUN).any(|(from, to)| values[from * unit..to * unit].iter().any(|v| *v != 0.0))
+        begins
+            .zip(ends)
+            .with_min_len(RUN)
+            .any(|(from, to)| values[from * unit..to * unit].iter().any(|v| *v != 0.0))
     }
 }
 
@@ -182,7 +185,10 @@ mod tests {
 
     #[test]
     fn zeros_go_but_on_the_diagonal_and_opposite_to_others() {
-        let a = bsr(3, &[(0, 0, 1.0), (0, 1, 0.0), (0, 2, 0.0), (1, 0, 2.0), (1, 1, 0.0), (2, 0, 0.0), (2, 2, 3.0)]);
+        let a = bsr(
+            3,
+            &[(0, 0, 1.0), (0, 1, 0.0), (0, 2, 0.0), (1, 0, 2.0), (1, 1, 0.0), (2, 0, 0.0), (2, 2, 3.0)],
+        );
         let mut zero = zero_blocks(&[&a]);
         assert_eq!(zero, [false, true, true, false, true, true, false]);
         keep_mirrored(&a, &mut zero);

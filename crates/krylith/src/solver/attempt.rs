@@ -16,7 +16,7 @@ use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history
 use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace, symmetric};
 use crate::comm::agree;
-use crate::interrupt;
+use crate::interrupt::{self, Bounds};
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
@@ -29,6 +29,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Operations in which `auto` lets fill be found, some seconds: in all, and for each unknown.
+const FILL: [u64; 2] = [1 << 30, 20_000];
 
 /// The attempt that is set up.
 struct Current<S: SolverSpace> {
@@ -133,6 +136,7 @@ impl<S: SolverSpace> Rank<S> {
             diagnosis: diagnosis.clone(),
             device,
             target: 0.0,
+            row_scaled_residual: None,
             events: Vec::with_capacity(256),
             setup_seconds: 0.0,
             setup_parts: SetupParts::default(),
@@ -244,6 +248,9 @@ impl<S: SolverSpace> Rank<S> {
             let of = |a: &Attempt| (a.precond.clone(), a.equilibrate, a.matching);
             let same = of(&attempt) == of(&before);
             let kept = kept.take().filter(|_| same && done.is_some());
+            // What `auto` tries is given up for what follows before it takes longer than direct factors.
+            let operations = open.then(|| FILL[0] + FILL[1] * local.unknowns as u64);
+            let _bounds = Bounds { operations, seconds: self.options.time_limit }.enter();
             match self.set_up(local, &attempt, kept) {
                 Ok(current) => {
                     (self.current, self.rung) = (Some(current), k);

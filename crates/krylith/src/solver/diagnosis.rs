@@ -244,8 +244,7 @@ impl Diagnosis {
             Some(place) => format!("b has a component along null vector {place}, which no A x has"),
             None => {
                 let own: Vec<usize> = empty().filter(|&u| b[u] != 0.0).collect();
-                let first = own.iter().take(NAMED).map(|&u| global(local, u)).collect();
-                let rows = Indices::gather(local.comm, (own.len(), first))?;
+                let rows = Indices::of_own(local, &own)?;
                 let (row, have) = if rows.count == 1 { ("row", "has") } else { ("rows", "have") };
                 format!("{row} {} {have} no nonzero entry, and b is not zero there", rows.named(local.terms))
             }
@@ -280,6 +279,15 @@ impl Indices {
             0 => named,
             more => format!("{named} and {} more", count(more)),
         }
+    }
+
+    /// Those of own unknowns on all ranks, by their global numbers. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub(super) fn of_own(local: &LocalProblem, own: &[usize]) -> Result<Self> {
+        let first = own.iter().take(NAMED).map(|&u| global(local, u)).collect();
+        Self::gather(local.comm, (own.len(), first))
     }
 
     /// Those of all ranks, from this rank's count and first ones. Collective.

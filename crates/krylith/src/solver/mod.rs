@@ -24,6 +24,7 @@ mod plan;
 mod queue;
 mod refine;
 mod residual;
+mod rows;
 pub(crate) mod setup;
 mod solution;
 mod survey;
@@ -60,6 +61,7 @@ use apply::on_parts;
 use crew::Crew;
 use device::Choice;
 use rayon::prelude::*;
+use rows::Rows;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -197,6 +199,10 @@ pub struct Solver<'a> {
     options: Arc<Options>,
     /// What the next solve tells of an update.
     pending: Option<Event>,
+    /// Of these values, once it was asked for.
+    rows: Option<Rows>,
+    /// Its rows were scaled to norm 1 already.
+    is_scaled: bool,
     stop: Stop,
     time_limit: Option<Duration>,
     cancel: Cancel,
@@ -265,6 +271,8 @@ impl<'a> Solver<'a> {
             crew,
             options: options.clone(),
             pending: None,
+            rows: None,
+            is_scaled: false,
             stop,
             time_limit: options.time_limit.map(Duration::from_secs_f64),
             cancel: cancel.clone(),
@@ -315,31 +323,35 @@ impl<'a> Solver<'a> {
         x: impl Into<NumbersMut<'v>>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<&Solution> {
-        let (b, x) = (b.into(), x.into());
+        let (b, mut x) = (b.into(), x.into());
         self.check_whole()?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let run = Run { stop: self.stop, limits: Limits { cancel: self.cancel.clone(), deadline } };
-        let (observer, answer) = (Mutex::new(Some(observer)), Mutex::new(&mut self.solution));
-        let done = on_parts(&mut self.crew, &self.problem, b, x, &|number, engine, local, b, x| {
-            // One thread watches; the others hear of an interrupt from it.
-            let mut first = if number == 0 { lock(&observer).take() } else { None };
-            let observer: &mut dyn Observer = match &mut first {
-                Some(observer) => *observer,
-                None => &mut (),
-            };
-            engine.solve(local, &run, b, x, observer)?;
-            if number == 0 {
-                lock(&answer).copy_from(engine.solution());
-            }
-            Ok(())
-        });
+        let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
+        let done =
+            on_parts(&mut self.crew, &self.problem, b, x.reborrow(), &|number, engine, local, b, x| {
+                // One thread watches; the others hear of an interrupt from it.
+                let mut first = if number == 0 { lock(&watcher).take() } else { None };
+                let observer: &mut dyn Observer = match &mut first {
+                    Some(observer) => *observer,
+                    None => &mut (),
+                };
+                engine.solve(local, &run, b, x, observer)?;
+                if number == 0 {
+                    lock(&answer).copy_from(engine.solution());
+                }
+                Ok(())
+            });
         self.after(done)?;
         let solution = &mut self.solution;
         solution.setup_parts.add(std::mem::take(&mut self.setup));
         solution.setup_seconds = solution.setup_parts.total();
         let dropped = self.dropped.as_ref().map(|d| Event::new(EventKind::Choice, None, d.note.clone()));
         solution.events.splice(0..0, dropped.into_iter().chain(self.pending.take()));
+        let judged = self.judge_by_rows(b, &mut x, deadline, observer);
+        self.after(judged)?;
+        let solution = &mut self.solution;
         if let Some(trial) = self.trial.take().filter(|_| solution.converged()) {
             experience::note(&trial, solution.setup_seconds + solution.solve_seconds);
         }

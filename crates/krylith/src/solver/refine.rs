@@ -2,7 +2,7 @@
 //!
 //! A matrix rounded to f32 has another solution: a method on it converges to a residual that the given system does not
 //! have. So each pass solves A₃₂ d = r for the residual r = b − A x of the given system, computed on the host in
-//! f64, and adds d to x, until r itself is small enough: iterative refinement.
+//! f64, and adds d to x, until r itself is small enough or no longer falls: iterative refinement. The x of the smallest r is the answer.
 
 use super::OriginalSystem;
 use super::solution::copy_history;
@@ -31,16 +31,17 @@ pub(super) struct Vectors<S: Space> {
     pub x: S::Vector,
 }
 
-/// x so far, and what a pass solves for, on the host.
+/// x so far, what a pass solves for, and the x of the smallest residual, on the host.
 pub(super) struct Passes {
     pub x: Vec<f64>,
     correction: Vec<f64>,
+    best: Vec<f64>,
 }
 
 impl Passes {
     /// Room for vectors of `n` numbers.
     pub fn new(n: usize) -> Self {
-        Self { x: vec![0.0; n], correction: vec![0.0; n] }
+        Self { x: vec![0.0; n], correction: vec![0.0; n], best: vec![0.0; n] }
     }
 }
 
@@ -107,6 +108,7 @@ pub(super) fn refined<S: Transfer>(
     history.clear();
     history.rhs_norm = norm_b;
     let (mut before, mut count, mut last) = (f64::INFINITY, 0, Outcome::Converged);
+    let (mut best, mut rounding) = (f64::INFINITY, 0.0);
     history.outcome = loop {
         let r = original.residual(rhs, &passes.x)?;
         let beta = original.norm(&r)?;
@@ -116,6 +118,10 @@ pub(super) fn refined<S: Transfer>(
             Some(last) => *last = beta / norm_b, // the true one replaces the rounded system's
         }
         history.rounding = original.rounding(rhs, &passes.x)? / norm_b;
+        if beta < best {
+            (best, rounding) = (beta, history.rounding);
+            passes.best.copy_from_slice(&passes.x);
+        }
         if beta <= target {
             history.reason = None;
             break Outcome::Converged;
@@ -123,14 +129,17 @@ pub(super) fn refined<S: Transfer>(
         if !beta.is_finite() {
             break Outcome::NotFinite;
         }
-        if last != Outcome::Converged {
+        if matches!(last, Outcome::MaxIterations | Outcome::Interrupted) {
             break last;
         }
-        if beta >= 0.5 * before && beta <= LIMIT * history.rounding * norm_b {
-            break Outcome::RoundingLimit;
-        }
+        // However the rounded system's solve ended, another pass follows one that reduced the residual of the given system. What rounding
+        // allows is said of that system alone.
         if beta >= 0.5 * before {
-            break Outcome::Stagnated;
+            break match last {
+                _ if best <= LIMIT * rounding * norm_b => Outcome::RoundingLimit,
+                Outcome::Converged | Outcome::RoundingLimit => Outcome::Stagnated,
+                other => other,
+            };
         }
         before = beta;
         // The first pass may well be enough; the next ones leave room for the rounding of A.
@@ -156,5 +165,13 @@ pub(super) fn refined<S: Transfer>(
         parts.space.read(&on.x, &mut passes.correction)?;
         passes.x.iter_mut().zip(&passes.correction).for_each(|(x, d)| *x += d);
     };
+    if history.true_relative_residual * norm_b != best && best.is_finite() {
+        passes.x.copy_from_slice(&passes.best);
+        history.true_relative_residual = best / norm_b;
+        history.rounding = rounding;
+        if let Some(last) = history.residuals.last_mut() {
+            *last = best / norm_b;
+        }
+    }
     Ok(count)
 }

@@ -45,6 +45,8 @@ pub struct Solution {
     pub device: Arc<DeviceUsed>,
     /// ‖r‖/‖b‖ that was to be reached.
     pub target: f64,
+    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, D the 1-norms of the rows, of a converged solve whose rows differ in scale by more than 1e6.
+    pub row_scaled_residual: Option<f64>,
     /// Choices, fallbacks, refinements and restarts, in that order.
     pub events: Vec<Event>,
     /// Seconds of set-up since the solve before: the device, the operator, preconditioners, workspaces.
@@ -71,6 +73,7 @@ impl Solution {
         self.matched = other.matched;
         (self.device, self.target) = (other.device.clone(), other.target);
         self.diagnosis = other.diagnosis.clone();
+        self.row_scaled_residual = other.row_scaled_residual;
         self.events.clear();
         self.events.extend(other.events.iter().cloned());
         (self.setup_seconds, self.solve_seconds) = (other.setup_seconds, other.solve_seconds);
@@ -189,6 +192,8 @@ pub enum EventKind {
     Restart,
     /// The system has no solution within the tolerance, and why.
     Inconsistent,
+    /// What was asked for holds, and may not be what was meant.
+    Warning,
     /// The solve was stopped.
     Interrupted,
 }
@@ -202,6 +207,7 @@ impl EventKind {
             EventKind::Refinement => "refinement",
             EventKind::Restart => "restart",
             EventKind::Inconsistent => "inconsistent",
+            EventKind::Warning => "warning",
             EventKind::Interrupted => "interrupted",
         }
     }

@@ -154,6 +154,7 @@ impl Solver<'_> {
     }
 
     fn update(&mut self, what: Update<'_>) -> Result<()> {
+        self.rows = None;
         let Self { problem, crew, refresh, cancel, .. } = self;
         let parts = crew.parts.take();
         let limits = Limits { cancel: cancel.clone(), deadline: None };

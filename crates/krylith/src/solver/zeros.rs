@@ -31,7 +31,10 @@ pub(super) struct Dropped<'a> {
 ///
 /// # Errors
 /// A rank that is gone or failed.
-pub(super) fn without<'a>(problem: Problem<'a>, options: &Options) -> Result<(Problem<'a>, Option<Dropped<'a>>)> {
+pub(super) fn without<'a>(
+    problem: Problem<'a>,
+    options: &Options,
+) -> Result<(Problem<'a>, Option<Dropped<'a>>)> {
     let choice = options.zeros.unwrap_or_default();
     let terms = &problem.terms;
     // Terms of one pattern keep one: they are multiplied together.
@@ -43,7 +46,9 @@ pub(super) fn without<'a>(problem: Problem<'a>, options: &Options) -> Result<(Pr
     let (mut kept, mut counts) = (vec![None; terms.terms.len()], [0.0; 2]);
     for group in groups.iter().filter(|_| choice != ZerosChoice::Keep) {
         let matrices: Vec<&Bsr> = group.iter().map(|&t| &*terms.terms[t].1).collect();
-        let Some((found, [dropped, stored])) = kept_of(&matrices, terms, &*problem.comm, choice)? else { continue };
+        let Some((found, [dropped, stored])) = kept_of(&matrices, terms, &*problem.comm, choice)? else {
+            continue;
+        };
         group.iter().for_each(|&t| kept[t] = Some(found.clone()));
         counts = [counts[0] + dropped, counts[1] + stored];
     }
@@ -149,6 +154,7 @@ impl Solver<'_> {
     pub(super) fn take_whole(&mut self) -> Result<()> {
         let Some(Dropped { whole, .. }) = self.dropped.take() else { return Ok(()) };
         self.problem = whole;
+        self.rows = None;
         let limits = Limits { cancel: self.cancel.clone(), deadline: None };
         let mut waiting = self.crew.take_waiting();
         let made = {
@@ -184,7 +190,8 @@ impl Dropped<'_> {
         if missed[0] > 0.0 {
             return Ok(false);
         }
-        let to = less.terms.get_mut(term).ok_or_else(|| Error::Internal("a term without its zeros".into()))?;
+        let to =
+            less.terms.get_mut(term).ok_or_else(|| Error::Internal("a term without its zeros".into()))?;
         let to = to.1.to_mut().values_mut();
         match kept {
             Some(kept) => kept.gather(unit, whole.values(), to),

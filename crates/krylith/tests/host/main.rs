@@ -24,6 +24,7 @@ mod newton;
 mod partition;
 mod partitioner;
 mod random_systems;
+mod rows;
 mod schwarz;
 mod solver;
 mod subdomains;

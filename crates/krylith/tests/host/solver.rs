@@ -242,3 +242,67 @@ fn a_kronecker_sum_whose_structure_breaks_gets_another_operator() {
     assert!(solver.solve(&b, &mut x).unwrap().converged());
     assert!(residual(solver.problem(), &b, &x) <= 1e-10);
 }
+
+/// 1-D convection, and rows of sizes over sixteen orders: matrices that f32 rounds. A pass against the given system follows as long as one
+/// helps, no x is worse than the first guess, and what rounding allows is said of the given system.
+#[test]
+fn storage_in_f32_reaches_what_the_given_system_allows() {
+    let n = 500;
+    let e = 1e-6;
+    let mut entries = Vec::new();
+    for i in 0..n {
+        entries.push((i as u32, i as u32, 2.0 + e));
+        if i > 0 {
+            entries.push((i as u32, i as u32 - 1, -1.0));
+        }
+        if i + 1 < n {
+            entries.push((i as u32, i as u32 + 1, -1.0 + e));
+        }
+    }
+    let a = Csr::from_triplets(n, n, &entries).unwrap();
+    let b: Vec<f64> = (0..n).map(|i| ((i * 7919) % 11) as f64 - 5.0).collect();
+    for rtol in ["1e-6", "1e-10", "1e-14", "1e-16"] {
+        for what in ["", "method=gmres", "method=bicgstab", "method=gmres precond=lu"] {
+            let options = format!("device=cpu store=f32 rtol={rtol} {what}").parse().unwrap();
+            let (mut solver, mut x) = (Solver::new(&a, &options).unwrap(), vec![0.0; n]);
+            let history = &solver.solve(&b, &mut x).unwrap().history;
+            let limit = 4.0 * history.rounding;
+            let close = history.true_relative_residual <= limit.max(1e-6);
+            assert!(close, "{what} {rtol}: {} at {:e}", history.outcome, history.true_relative_residual);
+            if history.outcome == krylith::Outcome::RoundingLimit {
+                assert!(history.true_relative_residual <= limit, "{what} {rtol}: {limit:e}");
+            }
+        }
+    }
+    let mut worse = 0;
+    for seed in 0..60 {
+        let random = |i: usize| krylith_random(seed, i);
+        let n = 40;
+        let mut entries = Vec::new();
+        for i in 0..n {
+            let scale = 10f64.powf(8.0 * random(i));
+            entries.push((i as u32, i as u32, 4.0 * scale));
+            for k in 0..4 {
+                let j = ((random(1000 + 4 * i + k) + 1.0) / 2.0 * n as f64) as u32;
+                if j != i as u32 {
+                    entries.push((i as u32, j, scale * random(5000 + 4 * i + k)));
+                }
+            }
+        }
+        let a = Csr::from_triplets(n, n, &entries).unwrap();
+        let b: Vec<f64> = (1..=n).map(|i| i as f64).collect();
+        let options = "device=cpu store=f32 rtol=1e-9 method=bicgstab precond=lu".parse().unwrap();
+        let Ok(mut solver) = Solver::new(&a, &options) else { continue };
+        let mut x = vec![0.0; n];
+        let history = &solver.solve(&b, &mut x).unwrap().history;
+        let (residual, limit) = (history.true_relative_residual, 4.0 * history.rounding);
+        worse += usize::from(residual > 1.0);
+        let said = history.outcome != krylith::Outcome::RoundingLimit || residual <= limit;
+        assert!(said, "{seed}: {residual:e} is called the limit of rounding, {limit:e}");
+    }
+    assert_eq!(worse, 0, "worse than x = 0");
+}
+
+fn krylith_random(seed: u64, i: usize) -> f64 {
+    crate::common::Random(seed.wrapping_mul(1 << 32).wrapping_add(i as u64)).number()
+}

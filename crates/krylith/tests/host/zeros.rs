@@ -1,14 +1,14 @@
 //! Stored zeros are dropped, and new values come at every place all the same.
 
-use crate::common::{self, Mat};
-use krylith::comm::Team;
+use crate::common::{self, Mat, Random};
+use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::solver::EventKind;
 use krylith::{Options, Problem, Solver};
 
 /// Numbers in (−1, 1) from a seed.
 fn random(seed: u64, i: usize) -> f64 {
-    krylith::space::random(seed, i as u64)
+    Random(seed.wrapping_mul(1 << 32).wrapping_add(i as u64)).number()
 }
 
 /// Diagonally dominant, with some twelve entries a row, of which about `share` off the diagonal are zero.

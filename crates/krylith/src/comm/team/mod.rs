@@ -162,7 +162,9 @@ impl Shared {
     fn check(&self) -> Result<()> {
         match self.failure.get() {
             None => Ok(()),
-            Some((rank, message)) => Err(Error::Rank { rank: *rank, message: message.clone(), exit_code: 3, memory: false }),
+            Some((rank, message)) => {
+                Err(Error::Rank { rank: *rank, message: message.clone(), exit_code: 3, memory: false })
+            }
         }
     }
 

@@ -1,0 +1,352 @@
+//! Systems whose rows differ in scale, such as those with penalty rows: ‖b − A x‖/‖b‖ can be small where x is wrong, since few rows carry ‖b‖.
+//!
+//! There an answer counts only if ‖D⁻¹(b − A x)‖ ≤ rtol ‖D⁻¹b‖ too, with D the 1-norms of the rows: a bound on the backward error row by row. Where it does not
+//! hold, `auto` goes on with rows scaled to norm 1, by powers of two, so that the scaled system is exactly the given one: D⁻¹A x = D⁻¹b, and
+//! of a symmetric A the system D^−½ A D^−½ y = D^−½ b, x = D^−½ y. A method that was named keeps the criterion that it was given, and the solution says so.
+
+use super::diagnosis::Indices;
+use super::ladder;
+use super::solution::{Event, EventKind, NEXT};
+use super::{OriginalSystem, Solver};
+use crate::comm::largest;
+use crate::memory::{Numbers, NumbersMut};
+use crate::method::MethodName;
+use crate::operator::Terms;
+use crate::options::Options;
+use crate::partition::with_ghosts;
+use crate::problem::Problem;
+use crate::space::{Observer, Outcome, Progress, Stop};
+use crate::{Result, matrix::ZerosChoice};
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Rows whose largest entries differ by more are of different scale.
+const UNEVEN: f64 = 1e6;
+/// Solves of the scaled system, each with a tolerance that the last one has shown to be needed.
+const ROUNDS: usize = 4;
+/// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the scaled operator counts as symmetric.
+const ROUNDING: f64 = 1e-12;
+/// Entries of b of at least this share of the largest carry ‖b‖.
+const CARRY: f64 = 1e-2;
+
+/// What is known of the rows of these values.
+pub(super) struct Rows {
+    /// 1/‖aᵢ‖₁ of each own unknown; 1 of empty rows.
+    inverses: Vec<f64>,
+    scaled: Option<Scaled>,
+}
+
+/// The scaled system.
+struct Scaled {
+    solver: Box<Solver<'static>>,
+    /// Of rows, and where it is symmetric of columns too.
+    left: Vec<f64>,
+    right: Option<Vec<f64>>,
+}
+
+/// ‖b − A x‖/‖b‖, and the same with rows scaled to norm 1.
+#[derive(Clone, Copy)]
+struct Residuals {
+    plain: f64,
+    by_rows: f64,
+}
+
+impl Residuals {
+    /// By how much the worse of both misses the tolerance.
+    fn missed(self, plain: f64, by_rows: f64) -> f64 {
+        (self.plain / plain).max(self.by_rows / by_rows)
+    }
+}
+
+/// Tells who watches of a solve that follows another.
+struct Behind<'a> {
+    observer: &'a mut (dyn Observer + Send),
+    done: usize,
+}
+
+impl Observer for Behind<'_> {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        self.observer.progress(Progress { iteration: self.done + p.iteration, ..p })
+    }
+    fn restarted(&mut self, iteration: usize, why: &'static str) {
+        self.observer.restarted(self.done + iteration, why);
+    }
+}
+
+impl Solver<'_> {
+    /// Looks at rows scaled to norm 1 where rows differ in scale and the solve has converged; `auto` goes on if these have not. Collective.
+    ///
+    /// # Errors
+    /// A device or a rank that fails.
+    pub(super) fn judge_by_rows(
+        &mut self,
+        b: Numbers,
+        x: &mut NumbersMut,
+        deadline: Option<Instant>,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<()> {
+        let Stop { rtol, atol, .. } = self.stop;
+        let history = &self.solution.history;
+        let (norm, plain) = (history.rhs_norm, history.true_relative_residual);
+        let uneven = self.solution.diagnosis.rows.ratio() > UNEVEN;
+        // An absolute tolerance is in the unit of b.
+        let absolute = plain * norm > rtol * norm && plain * norm <= atol;
+        if self.is_scaled || !self.solution.converged() || !uneven || norm == 0.0 || absolute {
+            return Ok(());
+        }
+        let mut rows = self.rows.take().unwrap_or_else(|| Rows {
+            inverses: norms(&self.problem.terms)
+                .into_iter()
+                .map(|n| if n > 0.0 { 1.0 / n } else { 1.0 })
+                .collect(),
+            scaled: None,
+        });
+        let (b, mut own) = (b.to_vec()?, x.as_array().to_vec()?);
+        let before = rows.residuals(self.problem.original(), &b, &own)?;
+        self.solution.row_scaled_residual = Some(before.by_rows);
+        let open = matches!(self.options.method, None | Some(MethodName::Auto));
+        if before.by_rows > rtol && !open {
+            let (who, count) = self.carriers(&b)?;
+            let detail = format!(
+                "{who} {} ‖b‖: with every row scaled to norm 1 the residual is {:.1e} of b; leave the method open, which then solves for that too, or lower rtol",
+                if count == 1 { "carries" } else { "carry" },
+                before.by_rows
+            );
+            self.solution.events.push(Event::new(EventKind::Warning, None, detail));
+        } else if before.by_rows > rtol {
+            let went_on = self.go_on(&mut rows, before, &b, &mut own, deadline, observer);
+            self.rows = Some(rows);
+            if went_on? {
+                x.write(&own)?;
+            }
+            return Ok(());
+        }
+        self.rows = Some(rows);
+        Ok(())
+    }
+
+    /// Solves with scaled rows from `x`; true where that gave a better one. Collective.
+    fn go_on(
+        &mut self,
+        rows: &mut Rows,
+        before: Residuals,
+        b: &[f64],
+        x: &mut [f64],
+        deadline: Option<Instant>,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<bool> {
+        let Stop { rtol, max_iterations, .. } = self.stop;
+        let plain_target = self.solution.target.max(rtol);
+        let (who, _) = self.carriers(b)?;
+        if rows.scaled.is_none() {
+            rows.scaled = Some(Scaled::of(self)?);
+        }
+        let Some(Scaled { solver, left, right }) = &mut rows.scaled else { return Ok(false) };
+        let rhs: Vec<f64> = b.iter().zip(&*left).map(|(b, l)| b * l).collect();
+        let (mut best, mut tolerance, mut improved) = (before, rtol, false);
+        let mut y: Vec<f64> = match &*right {
+            Some(right) => x.iter().zip(right).map(|(x, r)| x / r).collect(),
+            None => x.to_vec(),
+        };
+        let mut first = true;
+        for _ in 0..ROUNDS {
+            let done = self.solution.history.iterations;
+            solver.stop =
+                Stop { rtol: tolerance, atol: 0.0, max_iterations: max_iterations.saturating_sub(done) };
+            solver.time_limit = deadline
+                .map(|end| end.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)));
+            let mut behind = Behind { observer: &mut *observer, done };
+            solver.solve_watched(&rhs[..], &mut y[..], &mut behind)?;
+            let inner = &solver.solution;
+            if first {
+                let name = format!("{} with {} on scaled rows", inner.precond.name, inner.method.short());
+                let detail = format!(
+                    "{who} carry ‖b‖: {:.1e} of it is left, and {:.1e} with every row scaled to norm 1{NEXT}{name}",
+                    before.plain, before.by_rows
+                );
+                self.solution.events.push(Event::new(EventKind::Fallback, Some(done), detail));
+                first = false;
+            }
+            self.solution.follow(inner);
+            let answer: Vec<f64> = match &*right {
+                Some(right) => y.iter().zip(right).map(|(y, r)| y * r).collect(),
+                None => y.clone(),
+            };
+            let inverses = &rows.inverses;
+            let found = residuals(inverses, self.problem.original(), b, &answer)?;
+            if found.missed(plain_target, rtol) < best.missed(plain_target, rtol) {
+                (best, improved) = (found, true);
+                x.copy_from_slice(&answer);
+            }
+            let missed = found.missed(plain_target, rtol);
+            if missed <= 1.0 || inner.outcome() != Outcome::Converged {
+                break;
+            }
+            tolerance *= 0.5 / missed;
+        }
+        let history = &mut self.solution.history;
+        // Where rounding allows no more by rows, the tolerance as given may hold all the same.
+        let met =
+            best.plain <= plain_target && (best.by_rows <= rtol || history.outcome == Outcome::RoundingLimit);
+        if met {
+            history.outcome = Outcome::Converged;
+            history.reason = None;
+        } else if history.outcome == Outcome::Converged {
+            history.outcome = Outcome::Stagnated;
+        }
+        history.true_relative_residual = best.plain;
+        if let Some(last) = history.residuals.last_mut() {
+            *last = best.plain;
+        }
+        self.solution.row_scaled_residual = Some(best.by_rows);
+        self.solution.events.sort_by_key(|event| event.kind);
+        Ok(improved)
+    }
+
+    /// The rows that carry ‖b‖, in words, and how many. Collective.
+    fn carriers(&self, b: &[f64]) -> Result<(String, usize)> {
+        let local = self.problem.part_of_one();
+        let most = largest(local.comm, b.iter().fold(0.0, |m, v| m.max(v.abs())))?;
+        let own: Vec<usize> = (0..b.len()).filter(|&u| b[u].abs() >= CARRY * most).collect();
+        let rows = Indices::of_own(&local, &own)?;
+        let row = if rows.count == 1 { "row" } else { "rows" };
+        Ok((format!("{row} {}", rows.named(local.terms)), rows.count))
+    }
+}
+
+impl Rows {
+    fn residuals(&self, system: OriginalSystem, b: &[f64], x: &[f64]) -> Result<Residuals> {
+        residuals(&self.inverses, system, b, x)
+    }
+}
+
+/// Both residuals of x. Collective.
+fn residuals(inverses: &[f64], system: OriginalSystem, b: &[f64], x: &[f64]) -> Result<Residuals> {
+    let r = system.residual(b, x)?;
+    let scaled = |v: &[f64]| -> Result<f64> {
+        system.norm(&v.iter().zip(inverses).map(|(v, d)| v * d).collect::<Vec<f64>>())
+    };
+    let share = |r: f64, b: f64| if b > 0.0 { r / b } else { r };
+    Ok(Residuals { plain: share(system.norm(&r)?, system.norm(b)?), by_rows: share(scaled(&r)?, scaled(b)?) })
+}
+
+/// ‖aᵢ‖₁ of each own unknown, of Σ Cₜ ⊗ Aₜ.
+fn norms(terms: &Terms) -> Vec<f64> {
+    let (b, s) = (terms.block(), terms.stages());
+    let mut norms = vec![0.0; terms.rows()];
+    for (c, a) in &terms.terms {
+        let weights: Vec<f64> = (0..s).map(|k| (0..s).map(|l| c[(k, l)].abs()).sum()).collect();
+        norms.par_chunks_mut(b * s).with_min_len(512).enumerate().for_each(|(i, norms)| {
+            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                for (row, norms) in a.block_values(p).chunks_exact(b).zip(norms.chunks_exact_mut(s)) {
+                    let sum: f64 = row.iter().map(|v| v.abs()).sum();
+                    norms.iter_mut().zip(&weights).for_each(|(n, w)| *n += w * sum);
+                }
+            }
+        });
+    }
+    norms
+}
+
+/// For each own row of a stage, over which scales are the same, a power of two near ‖aᵢ‖^−power.
+fn scales(terms: &Terms, power: f64) -> Vec<f64> {
+    let of = |norms: &[f64]| {
+        let norm = norms.iter().copied().fold(0.0, f64::max);
+        if norm > 0.0 && norm.is_finite() { (-(norm.log2() * power).round()).exp2() } else { 1.0 }
+    };
+    norms(terms).chunks_exact(terms.stages()).map(of).collect()
+}
+
+/// The terms with rows, and columns if there are such, scaled. Collective.
+fn scaled(problem: &Problem, left: &[f64], right: Option<&[f64]>) -> Result<Terms<'static>> {
+    let terms = &problem.terms;
+    let b = terms.block();
+    let right = match (&terms.halo, right) {
+        (Some(halo), Some(right)) => Some(Cow::Owned(with_ghosts(&*problem.comm, halo, b, right)?)),
+        (_, right) => right.map(Cow::Borrowed),
+    };
+    let of = |a: &crate::matrix::Bsr| {
+        let mut out = a.clone();
+        let (row_ptr, col) = (a.row_ptr(), a.col());
+        let values = out.values_mut();
+        for i in 0..row_ptr.len() - 1 {
+            for p in row_ptr[i]..row_ptr[i + 1] {
+                for (e, v) in values[p * b * b..(p + 1) * b * b].iter_mut().enumerate() {
+                    *v *= left[i * b + e / b];
+                    if let Some(right) = &right {
+                        *v *= right[col[p] as usize * b + e % b];
+                    }
+                }
+            }
+        }
+        out
+    };
+    let all = terms.terms.iter().map(|(c, a)| (c.clone(), Cow::Owned(of(a)))).collect();
+    Ok(Terms { terms: all, halo: terms.halo.clone() })
+}
+
+/// True where uᵀAv = vᵀAu for random u and v. Collective.
+fn is_symmetric(system: OriginalSystem, n: usize) -> Result<bool> {
+    let random = |seed: u64| -> Vec<f64> {
+        let seed = seed + 2 * system.comm.rank() as u64;
+        (0..n).map(|i| crate::space::random(seed, i as u64)).collect()
+    };
+    let (u, v, zero) = (random(11), random(12), vec![0.0; n]);
+    let (au, av) = (system.residual(&zero, &u)?, system.residual(&zero, &v)?);
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+    let mut sums = [dot(&u, &av), dot(&v, &au), dot(&av, &av), dot(&u, &u)];
+    system.comm.sum(&mut sums)?;
+    Ok((sums[0] - sums[1]).abs() <= ROUNDING * (sums[2] * sums[3]).sqrt())
+}
+
+impl Scaled {
+    /// The system of a solver with its rows scaled to norm 1. Collective.
+    fn of(solver: &Solver) -> Result<Self> {
+        let problem = &solver.problem;
+        let (n, s) = (problem.own_len(), problem.stages());
+        let half = scales(&problem.terms, 0.5);
+        let mut terms = scaled(problem, &half, Some(&half))?;
+        let symmetric = is_symmetric(OriginalSystem { terms: &terms, comm: &*problem.comm }, n)?;
+        let (left, right) = match symmetric {
+            true => (half.clone(), Some(half)),
+            false => {
+                let left = scales(&problem.terms, 1.0);
+                terms = scaled(problem, &left, None)?;
+                (left, None)
+            }
+        };
+        let by_stage = |scales: Vec<f64>| -> Vec<f64> {
+            scales.into_iter().flat_map(|v| std::iter::repeat_n(v, s)).collect()
+        };
+        let (left, right) = (by_stage(left), right.map(by_stage));
+        let mut less = problem.clone().into_owned();
+        less.terms = terms;
+        less.given = None;
+        if let Some(right) = &right {
+            for vectors in [&mut less.null, &mut less.near] {
+                vectors.to_mut().iter_mut().for_each(|v| v.iter_mut().zip(right).for_each(|(v, r)| *v /= r));
+            }
+        }
+        let options =
+            Options { zeros: Some(ZerosChoice::Keep), time_limit: None, ..(*solver.options).clone() };
+        let mut solver = Solver::new_watched(less, &options, &solver.cancel, None)?;
+        solver.is_scaled = true;
+        Ok(Self { solver: Box::new(solver), left, right })
+    }
+}
+
+impl super::Solution {
+    /// Takes up how a solve went that followed this one.
+    fn follow(&mut self, inner: &Self) {
+        ladder::join(&mut self.history, &inner.history);
+        (self.method, self.precond) = (inner.method, inner.precond.clone());
+        (self.equilibrated, self.matched) = (inner.equilibrated, inner.matched);
+        self.setup_parts.add(inner.setup_parts);
+        self.setup_seconds += inner.setup_seconds;
+        self.solve_seconds += inner.solve_seconds;
+        let own = inner.events.iter().filter(|e| e.kind > EventKind::Choice);
+        self.events.extend(own.cloned());
+    }
+}
