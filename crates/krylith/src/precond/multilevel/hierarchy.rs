@@ -12,7 +12,7 @@ use super::parts::{operator, own_part, owned};
 use super::ranks::{self, Next};
 use super::smoother::{Fused, Room, Smoother};
 use super::transfers::Transfers;
-use super::{Coarsen, MultilevelOptions, NearNull, Transfer};
+use super::{Coarsen, MultilevelOptions, NearNull, STALLED, Transfer};
 use crate::comm::agree;
 use crate::interrupt;
 use crate::matrix::Dense;
@@ -36,8 +36,6 @@ sweeps! {
     }
 }
 
-/// A level that keeps more of its nodes than this is the last.
-const STALLED: f64 = 0.8;
 /// Times that the last level is smoothed where it is too large to be solved directly.
 const SMOOTHED: usize = 10;
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which A counts as symmetric.

@@ -42,6 +42,9 @@ use std::sync::Arc;
 /// The vector passes of hierarchies and cycles.
 pub const MULTILEVEL_SWEEPS: [&[SweepSource]; 3] = [smoother::SWEEPS, cycle::SWEEPS, hierarchy::SWEEPS];
 
+/// A level that keeps more of its nodes than this is the last, on one rank and on several.
+const STALLED: f64 = 0.8;
+
 /// How nodes of a coarser level are chosen, and what the others take from them.
 ///
 /// # Examples

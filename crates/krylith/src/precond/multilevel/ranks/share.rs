@@ -7,7 +7,7 @@
 //! of own rows and of the rows of ghosts.
 
 use super::super::host::parallel::Rows;
-use super::super::{Border, Coarsen, CoarsenKind, Coarsening, Transfer};
+use super::super::{Border, Coarsen, CoarsenKind, Coarsening, STALLED, Transfer};
 use super::distinct::Distinct;
 use super::neighbourhood::{Neighbourhood, all_to_all};
 use super::rows::{append_ascending, fill_ascending};
@@ -24,9 +24,6 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A level that keeps more of its nodes than this is the last.
-const STALLED: f64 = 0.8;
 
 /// Ghosts of a rank above which rows of layers around its nodes are too many to send, as long as
 const LONG_BORDER: usize = 1_000;
