@@ -219,6 +219,10 @@ pub struct Device {
     /// Address of the flag that ends guarded launches early, or 0. It belongs to the queue: every space on it heeds it.
     guard: AtomicU64,
     pub(super) watch: Mutex<Option<Arc<Watch>>>,
+    /// Threads of the host for what kernels do not take, once somebody asks for them.
+    pub(super) host: OnceLock<Arc<crate::device::cpu::Pool>>,
+    /// Ranks that share the host.
+    pub(super) ranks_here: AtomicUsize,
 }
 
 impl Device {
@@ -257,6 +261,8 @@ impl Device {
             compiled: AtomicUsize::new(0),
             guard: AtomicU64::new(0),
             watch: Mutex::default(),
+            host: OnceLock::new(),
+            ranks_here: AtomicUsize::new(1),
         }))
     }
 

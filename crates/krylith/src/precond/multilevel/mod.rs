@@ -179,10 +179,9 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// # Errors
     /// A device without room.
     fn beside(&self, len: usize) -> Result<Self>;
-    /// The threads of the host, for steps that this device leaves to them.
-    fn host_threads(&self) -> Arc<Pool> {
-        Arc::new(Pool::new(std::thread::available_parallelism().map_or(1, usize::from)))
-    }
+    /// The threads of the host, for steps that this device leaves to them: the same team at every call, because to start one
+    /// takes longer than many a step.
+    fn host_threads(&self) -> Arc<Pool>;
     /// The scalar matrix by which nodes are coarsened. Of one scalar term that matrix itself, times its coefficient; else on the union of the
     /// patterns, with every diagonal entry stored, a_ij = −Σ_t ‖C_t‖_F ‖A_t,ij‖_F and a_ii = −Σ_{j≠i} a_ij.
     fn couplings(&self, terms: &Terms) -> Result<Bsr>;

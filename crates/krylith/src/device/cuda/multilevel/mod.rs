@@ -14,7 +14,7 @@ mod transpose;
 
 use super::Cuda;
 use super::compiler::Kernel;
-use super::driver::Buffer;
+use super::driver::{Buffer, Device};
 use super::product::CudaProduct;
 use super::resident::Resident;
 use crate::Result;
@@ -29,6 +29,7 @@ use crate::space::Store;
 use boundary::Boundary;
 use galerkin::MOST_BLOCK;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The kernels of coarse levels, for blocks of these sizes.
 pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Kernel> {
@@ -82,6 +83,17 @@ enum Made {
     Nothing,
     /// Nothing of the kernels takes it.
     ForHost,
+}
+
+impl Device {
+    /// The threads of the host: this rank's share of its cores, the same team as long as the device is open.
+    fn host_threads(&self) -> Arc<Pool> {
+        let start = || {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            Arc::new(Pool::new(cores / self.ranks_here.load(Relaxed)))
+        };
+        self.host.get_or_init(start).clone()
+    }
 }
 
 impl Cuda {
@@ -164,6 +176,9 @@ impl Coarsen for Cuda {
     fn among(&self, len: usize) -> Result<Self> {
         Self::distributed(self.fabric(), len)
     }
+    fn host_threads(&self) -> Arc<Pool> {
+        self.device().host_threads()
+    }
     fn transfer_near(
         &self,
         couplings: &Bsr,
@@ -210,7 +225,7 @@ impl Coarsen for Cuda {
             ([(c, a)], 1, 1) if c[(0, 0)] == 1.0 => Ok(Bsr::clone(a)),
             ([(c, a)], 1, 1) => self.scaled_term(a, c[(0, 0)]),
             _ if fits(terms) => self.block_couplings(terms),
-            _ => host::galerkin::couplings(&Pool::new(0), terms),
+            _ => host::galerkin::couplings(&self.host_threads(), terms),
         }
     }
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
@@ -218,7 +233,7 @@ impl Coarsen for Cuda {
             Made::There(prolongation, _) => prolongation,
             Made::Nothing => return Ok(None),
             Made::ForHost => {
-                let made = host::transfer(&Pool::new(0), couplings, how, level)?;
+                let made = host::transfer(&self.host_threads(), couplings, how, level)?;
                 return made.map(|transfer| self.uploaded(transfer)).transpose();
             }
         };
@@ -228,7 +243,7 @@ impl Coarsen for Cuda {
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
         match fits(terms) {
             true => self.galerkin_terms(terms, transfer),
-            false => host::galerkin::terms(&Pool::new(0), terms, transfer),
+            false => host::galerkin::terms(&self.host_threads(), terms, transfer),
         }
     }
     fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
@@ -237,7 +252,7 @@ impl Coarsen for Cuda {
             && coarse.block_rows() == transfer.restriction.block_rows();
         match fits(terms) && alike {
             true => self.galerkin_values(terms, transfer, coarse),
-            false => host::galerkin::terms_again(&Pool::new(0), terms, transfer, coarse),
+            false => host::galerkin::terms_again(&self.host_threads(), terms, transfer, coarse),
         }
     }
     fn interpolates(&self, _order: usize) -> bool {
@@ -274,7 +289,7 @@ impl Coarsen for Cuda {
         {
             return Ok(blocks);
         }
-        let blocks = host::galerkin::inverse_l1_blocks(&Pool::new(0), terms)?;
+        let blocks = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
         self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), store)
     }
     fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
@@ -284,7 +299,7 @@ impl Coarsen for Cuda {
                 return Ok(());
             }
         }
-        let new = host::galerkin::inverse_l1_blocks(&Pool::new(0), terms)?;
+        let new = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
         self.update_blocks(blocks, (&new[..]).into())
     }
 }
