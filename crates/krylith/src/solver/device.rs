@@ -324,7 +324,8 @@ mod cuda {
                 None => ordinal(&**comm, ordinals)?,
             };
             let gpu = Gpu::open(own)?;
-            gpu.fetch_ahead(ahead::key(local, options), || ahead::kernels(local, options));
+            let first = ahead::first_attempts(local, options, gpu.most_rows(local.order()));
+            gpu.fetch_ahead(ahead::key(local, options, &first), || ahead::kernels(local, options, &first));
             let room = room(Some(gpu.free_memory()?), options);
             fits(local, options, room, &gpu.info().name)?;
             Ok((gpu, room, transport()?))

@@ -7,7 +7,7 @@ use super::factors::IlduShape;
 use super::modules::Wanted;
 use super::schwarz;
 use super::specialisations as special;
-use crate::method::{KERNELS, MethodName};
+use crate::method::{KERNELS, MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::{
@@ -15,22 +15,42 @@ use crate::precond::{
     STAGE_SWEEPS, Smoothing, TileFactor,
 };
 use crate::problem::LocalProblem;
-use crate::space::{Store, SweepSource};
+use crate::solver::ladder::{Attempt, Costs, Seen, ladder};
+use crate::space::{StepSource, Store, SweepSource};
+use std::collections::HashSet;
 
-/// What decides about [`kernels`].
-pub(crate) fn key(local: &LocalProblem, options: &Options) -> String {
-    let (terms, ranks) = (local.terms, local.comm.size());
-    let (b, s, count) = (terms.block(), terms.stages(), terms.terms.len());
-    let (method, precond, store) = (options.method, options.precond_or_auto(), options.store);
-    let rows = terms.block_rows().max(1).ilog2(); // how large subdomains are
-    let scaled = options.equilibrate.unwrap_or(false);
-    let graph = by_graph(local);
-    format!("{b} {s} {count} {method:?} {precond} {store:?} {rows} {scaled} {graph} {}", ranks > 1)
+/// The attempts that a solve may begin with, as far as its options and sizes tell, on a GPU whose subdomains have at most `most_rows` block
+/// rows: whether the matrix is symmetric and fits its grid is found on the device, later.
+pub(crate) fn first_attempts(local: &LocalProblem, options: &Options, most_rows: usize) -> Vec<Attempt> {
+    let seen = |symmetric, tiles| Seen {
+        symmetric,
+        tiles,
+        costs: Costs { on_gpu: true, ..Costs::default() },
+        ..Seen::default()
+    };
+    let mut all: Vec<Attempt> = Vec::new();
+    for (symmetric, tiles) in [(true, local.grid.is_some()), (true, false), (false, false)] {
+        let first = ladder(local, options, most_rows, seen(symmetric, tiles)).swap_remove(0);
+        if !all.iter().any(|known| known.is_same(&first)) {
+            all.push(first);
+        }
+    }
+    all
 }
 
-/// Those of the first attempt at a problem. Where kernels of several GPUs wait for each other they
+/// What decides about [`kernels`].
+pub(crate) fn key(local: &LocalProblem, options: &Options, first: &[Attempt]) -> String {
+    let (terms, ranks) = (local.terms, local.comm.size());
+    let (b, s, count, store) = (terms.block(), terms.stages(), terms.terms.len(), options.store);
+    let first: Vec<String> = first.iter().map(|a| format!("{} {}", a.name(), a.equilibrate)).collect();
+    let rows = terms.block_rows().max(1).ilog2(); // how large subdomains are
+    let graph = by_graph(local);
+    format!("{b} {s} {count} {store:?} {rows} {graph} {} {}", ranks > 1, first.join(" "))
+}
+
+/// Those of the first attempt at a problem, whichever of `first` that is. Where kernels of several GPUs wait for each other they
 /// are only compiled: to load one may wait for what runs.
-pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
+pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]) -> Wanted {
     let (terms, ranks) = (local.terms, local.comm.size());
     let (b, s, store) = (terms.block(), terms.stages(), options.store.unwrap_or_default());
     let mut wanted = Wanted::default();
@@ -49,40 +69,49 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options) -> Wanted {
         all.extend([special::structure(), special::tiling("tiling_cut")]);
     }
     all.extend([special::passes("entry_maxima", b, false), special::passes("survey", 1, false)]);
-    let precond = options.precond_or_auto();
-    let method = options.method.unwrap_or_default();
-    let open = method == MethodName::Auto;
-    // The test for symmetry, and GMRES.
-    if open || method.is_gmres() {
+    // The test for symmetry.
+    if options.method.is_none_or(|method| method == MethodName::Auto) {
         all.push(special::random());
-        all.extend(special::bases(if open { Store::F64 } else { store }));
     }
-    add_preconditioner(precond, terms, store, all);
-    if by_graph(local)
-        && !matches!(precond, PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_))
-    {
-        all.extend(super::cut::kernels());
-    }
-    if options.equilibrate.unwrap_or(false) {
+    if first.iter().any(|attempt| attempt.equilibrate) {
         all.extend(sweeps(EQUILIBRATED_SWEEPS));
     }
     let [common, bicgstab, cbcg, cg, gmres] = KERNELS;
-    let (steps, passes) = match method {
-        MethodName::Gmres | MethodName::Fgmres => gmres,
-        MethodName::Cg => cg,
-        MethodName::Cbcg => cbcg,
-        MethodName::Auto | MethodName::Bicgstab => bicgstab,
-    };
-    let first = open && precond.keeps_symmetry();
-    let families = [Some(common), Some(cg).filter(|_| first), Some((steps, passes))];
-    for (steps, passes) in families.into_iter().flatten() {
-        all.extend(steps.iter().map(special::step));
-        all.extend(sweeps(passes));
+    add_family(common, all);
+    for attempt in first {
+        add_preconditioner(&attempt.precond, terms, store, all);
+        let cuts = !matches!(
+            attempt.precond,
+            PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_) | PrecondSpec::Lu(_)
+        );
+        if cuts && by_graph(local) {
+            all.extend(super::cut::kernels());
+        }
+        add_family(
+            match attempt.method {
+                MethodSpec::Gmres(_) => gmres,
+                MethodSpec::Cg(_) => cg,
+                MethodSpec::Cbcg(_) => cbcg,
+                MethodSpec::Bicgstab(_) => bicgstab,
+            },
+            all,
+        );
+        if matches!(attempt.method, MethodSpec::Gmres(_)) {
+            all.extend(special::bases(store));
+        }
     }
+    let mut known = HashSet::new();
+    all.retain(|kernel| known.insert(kernel.clone()));
     if ranks > 1 {
         wanted.private.append(&mut wanted.shared);
     }
     wanted
+}
+
+/// The steps and passes of a method.
+fn add_family((steps, passes): (&[StepSource], &[SweepSource]), all: &mut Vec<super::Kernel>) {
+    all.extend(steps.iter().map(special::step));
+    all.extend(sweeps(passes));
 }
 
 /// Subdomains of the whole are cut by its graph.
@@ -111,8 +140,8 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
         ]);
     };
     match precond {
-        // Those of ras are compiled when it is built.
-        PrecondSpec::None | PrecondSpec::Lu(_) => {}
+        // No attempt has `auto`: a ladder says what it is. Direct factors are the host's.
+        PrecondSpec::None | PrecondSpec::Lu(_) | PrecondSpec::Auto => {}
         PrecondSpec::Ras(_) if (1..=8).contains(&b) => {
             all.extend(schwarz::kernels([b], store));
             all.extend(sweeps(SCHWARZ_SWEEPS));
@@ -159,11 +188,6 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
                 block_tiles::tile_solve([32, 8, 4], factor, store, 0),
             ]);
         }
-        // The first rung of the ladder.
-        PrecondSpec::Auto => {
-            let ildu = crate::precond::IlduSpec::default();
-            factors(all, b * s, ildu.most_rows(b * s));
-        }
         PrecondSpec::Ildu(ildu) => factors(all, b * s, ildu.most_rows(b * s)),
         PrecondSpec::Stage(ildu) => {
             factors(all, b, ildu.most_rows(b));
@@ -182,17 +206,28 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
 mod tests {
     use super::*;
     use crate::Problem;
+    use crate::device::cuda::Kernel;
     use crate::matrix::Bsr;
+
+    fn diagonal(b: usize, n: usize) -> Problem<'static> {
+        let (row_ptr, col) = ((0..=n).collect(), (0..n as u32).collect());
+        let a = Bsr::new(b, n, n, row_ptr, col, vec![1.0; n * b * b]).unwrap();
+        Problem::bsr(&a).unwrap().into_owned()
+    }
+
+    fn wanted(problem: &Problem, text: &str) -> (Vec<Attempt>, HashSet<Kernel>) {
+        let (local, options) = (problem.part_of_one(), text.parse().unwrap());
+        let first = first_attempts(&local, &options, 10_000);
+        let Wanted { shared, private } = kernels(&local, &options, &first);
+        (first, shared.into_iter().chain(private).collect())
+    }
 
     /// Every kernel is one of those that CI compiles, so that nothing is fetched that cannot be.
     #[test]
     fn what_is_fetched_ahead_is_compiled_in_ci() {
-        let known: std::collections::HashSet<_> =
+        let known: HashSet<_> =
             special::vector_kernels().into_iter().map(|kernel| (kernel.file, kernel.defines)).collect();
         for b in [1, 3, 4] {
-            let n = 5;
-            let (row_ptr, col) = ((0..=n).collect(), (0..n as u32).collect());
-            let a = Bsr::new(b, n, n, row_ptr, col, vec![1.0; n * b * b]).unwrap();
             for text in [
                 "",
                 "method=gmres precond=jacobi store=f32",
@@ -204,15 +239,36 @@ mod tests {
                 "precond=amg",
                 "precond=amg:coarsen=smoothed,smoother=ildu,store=f32",
             ] {
-                let problem = Problem::bsr(&a).unwrap();
-                let wanted = kernels(&problem.part_of_one(), &text.parse().unwrap());
-                let all: Vec<_> = wanted.shared.iter().chain(&wanted.private).collect();
-                assert!(all.len() >= 3, "{b} {text}");
-                for kernel in all {
-                    let source = (kernel.file, kernel.defines.clone());
-                    assert!(known.contains(&source), "{b} {text}: {} {}", kernel.file, kernel.entry);
+                for n in [5, 3000] {
+                    let (_, all) = wanted(&diagonal(b, n), text);
+                    assert!(all.len() >= 3, "{b} {n} {text}");
+                    for kernel in all {
+                        let source = (kernel.file, kernel.defines.clone());
+                        assert!(known.contains(&source), "{b} {n} {text}: {} {}", kernel.file, kernel.entry);
+                    }
                 }
             }
+        }
+    }
+
+    /// A bare solve fetches what it would if its first attempt were named, and no incomplete factors where that has none.
+    #[test]
+    fn a_bare_solve_fetches_what_its_first_attempt_needs() {
+        for (b, n) in [(1, 5), (1, 3000), (3, 3000), (1, 600_000), (1, 1 << 20), (3, 1 << 18)] {
+            let problem = diagonal(b, n);
+            let (first, all) = wanted(&problem, "");
+            assert!((1..=2).contains(&first.len()), "{b} {n}");
+            for attempt in &first {
+                let named = format!("precond={} method={}", attempt.precond, attempt.method.name());
+                let (one, needed) = wanted(&problem, &named);
+                assert_eq!((&one[0].precond, one.len()), (&attempt.precond, 1), "{b} {n} {named}");
+                let missing: Vec<_> = needed.difference(&all).map(|k| (k.file, k.entry)).collect();
+                assert!(missing.is_empty(), "{b} {n} {named}: {missing:?}");
+            }
+            let factors = first.iter().any(|a| matches!(a.precond, PrecondSpec::Ildu(_)));
+            assert_eq!(all.iter().any(|k| k.file == "ildu_factor.cu"), factors, "{b} {n}");
+            // On a GPU middling systems begin with Jacobi.
+            assert_eq!(factors, !(1000..=1 << 19).contains(&(n * b)), "{b} {n}");
         }
     }
 }

@@ -60,12 +60,19 @@ pub(crate) fn most_rows(order: usize, shared: usize) -> usize {
     (shared.saturating_sub(shape.ring()) / (8 * order)).min(MOST_ROWS)
 }
 
+impl Device {
+    /// Most block rows of a subdomain on this GPU.
+    pub(crate) fn most_rows(&self, order: usize) -> usize {
+        most_rows(order, self.shared_memory())
+    }
+}
+
 impl SubdomainFactors for Cuda {
     type Plan = CudaPlan;
     type Factors = CudaFactors;
 
     fn most_rows(&self, order: usize) -> usize {
-        most_rows(order, self.device().shared_memory())
+        self.device().most_rows(order)
     }
 
     fn cut_graph(&self, terms: &Terms, rows: usize) -> Result<Option<Subdomains>> {
