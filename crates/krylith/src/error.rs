@@ -158,7 +158,8 @@ pub enum Error {
         /// It had not enough memory, and goes on.
         memory: bool,
     },
-    /// Ranks did not answer within the time limit, and it cannot be told which.
+    /// What was waited for did not come within the time limit: ranks of which it cannot be told which, a GPU, a kernel that another
+    /// thread compiles.
     #[error("{0}")]
     NoAnswer(String),
     /// A set-up ended before it was done, for this reason. A solve that is interrupted has an [`Outcome`](crate::Outcome).

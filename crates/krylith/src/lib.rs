@@ -260,6 +260,7 @@ pub(crate) mod interrupt;
 pub mod options;
 mod problem;
 mod twofold;
+pub mod waiting;
 
 pub use error::{Error, Remedy, Result};
 pub use options::{DeviceSpec, Options};

@@ -5,6 +5,7 @@
 //! nothing is allocated.
 
 use super::standby;
+use crate::waiting::{gpus_are_given_up, join};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -171,7 +172,9 @@ impl<T: 'static> Workers<T> {
         self.shared.begin.notify_all();
         for thread in self.threads.drain(..) {
             match thread {
-                Thread::Own(thread) => drop(thread.join()), // a state that panics when it is dropped has said so
+                // A state that panics when it is dropped has said so; one whose GPU does not answer may wait for it.
+                Thread::Own(thread) if gpus_are_given_up() => join(thread, "the threads of a solver"),
+                Thread::Own(thread) => drop(thread.join()),
                 Thread::Lent(end) => drop(end.recv()),
             }
         }

@@ -251,6 +251,7 @@ mod cuda {
     use crate::solver::survey::{Survey, survey};
     use crate::space::Space;
     use crate::text::plural;
+    use crate::waiting::join;
 
     /// Why no GPU can be used by each of `ranks` ranks of this host, in a few words.
     pub fn missing(ranks: usize) -> Option<String> {
@@ -298,7 +299,7 @@ mod cuda {
     impl Drop for Opening {
         fn drop(&mut self) {
             if let Some(thread) = self.0.take() {
-                let _ = thread.join(); // what goes wrong is told where the GPU is used
+                join(thread, "the start of the CUDA driver"); // what goes wrong is told where the GPU is used
             }
         }
     }

@@ -2,10 +2,13 @@
 //!
 //! The kernels of several GPUs wait for each other. Were those of two solvers mixed, each GPU could run one that waits for a
 //! kernel that stands behind the other's, for ever. So a solver holds all of its GPUs while it works on several, and takes
-//! them in the order of their numbers, that no two wait for each other.
+//! them in the order of their numbers, that no two wait for each other. A turn has no bound of its own: it lasts as long as the
+//! command of the other solver, whose waits have theirs.
 
+use crate::waiting::list;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 /// One GPU's turn.
 #[derive(Default)]
@@ -32,7 +35,11 @@ impl<'a> Hold<'a> {
     pub fn take(queues: &'a [Arc<Queue>]) -> Self {
         for queue in queues {
             let mut taken = queue.taken.lock().unwrap_or_else(|e| e.into_inner());
+            let mut listed = None;
             while *taken {
+                listed.get_or_insert_with(|| {
+                    list("its turn on a GPU that another solver uses".into(), Instant::now())
+                });
                 taken = queue.free.wait(taken).unwrap_or_else(|e| e.into_inner());
             }
             *taken = true;

@@ -3,6 +3,7 @@
 
 use super::driver::{Device, failure};
 use super::pinned::Pinned;
+use crate::waiting::gpus_are_given_up;
 use crate::{Error, Result};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::{CudaContext, sys};
@@ -294,6 +295,9 @@ impl<T> Drop for Buffer<T> {
             return;
         }
         self.device.bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+        if gpus_are_given_up() && !self.pooled {
+            return; // to free it would be to wait
+        }
         if self.device.context.bind_to_thread().is_ok() {
             // SAFETY: allocated by `allocate` and freed once: memory of the pool after the work that is in the stream now, other
             // memory when the driver has waited for what uses it.

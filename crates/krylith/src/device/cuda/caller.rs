@@ -7,6 +7,7 @@
 use super::Cuda;
 use super::bounce::{At, Event};
 use super::driver::{Buffer, Device, devices, failure};
+use super::waiting::wait_for_caller;
 use crate::memory::{Array, ArrayMut, Number, Numbers, NumbersMut, Place, Remote, Transfer, check_len};
 use crate::space::Space;
 use crate::{Error, Result};
@@ -257,7 +258,7 @@ pub(crate) fn read<T: Number>(from: &Remote, to: &mut [T]) -> Result<()> {
             Some(stream) => {
                 let code = sys::cuMemcpyDtoHAsync_v2(host, from.pointer, bytes, stream);
                 caller.driver("cuMemcpyDtoHAsync", code)?;
-                caller.driver("cuStreamSynchronize", sys::cuStreamSynchronize(stream))
+                caller.driver("cuStreamQuery", wait_for_caller(stream)?)
             }
         }
     })
@@ -278,7 +279,7 @@ pub(crate) fn write<T: Number>(from: &[T], to: &Remote) -> Result<()> {
             Some(stream) => {
                 let code = sys::cuMemcpyHtoDAsync_v2(to.pointer, host, bytes, stream);
                 caller.driver("cuMemcpyHtoDAsync", code)?;
-                caller.driver("cuStreamSynchronize", sys::cuStreamSynchronize(stream))
+                caller.driver("cuStreamQuery", wait_for_caller(stream)?)
             }
         }
     })

@@ -5,6 +5,7 @@
 //! is corrupt or not ours is compiled again. The folder is private to the user; one rank a host compiles under a
 //! lock; a folder that is missing or read-only only means that nothing is kept.
 
+use crate::waiting::Once;
 use crate::{Error, Result};
 use cudarc::nvrtc::{result as nvrtc, sys};
 use sha2::{Digest, Sha256};
@@ -162,8 +163,8 @@ fn hash(kernel: &Kernel, source: &str, target: Target) -> [u8; 32] {
     ])
 }
 
-/// An image, once it is there; whoever looks for it or compiles it holds the lock.
-type Place = Arc<Mutex<Option<Arc<[u8]>>>>;
+/// An image, once it was found or compiled.
+type Place = Arc<Once<Arc<[u8]>>>;
 /// Images by file, constants and architecture.
 type Images = HashMap<(&'static str, Vec<(String, String)>, (i32, i32)), Place>;
 
@@ -178,13 +179,8 @@ pub(super) fn image(kernel: &Kernel, arch: (i32, i32)) -> Result<Arc<[u8]>> {
         let mut images = IMAGES.lock().unwrap_or_else(|e| e.into_inner());
         images.get_or_insert_default().entry(key).or_default().clone()
     };
-    let mut image = place.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(image) = &*image {
-        return Ok(image.clone());
-    }
-    let made: Arc<[u8]> = module(kernel, arch)?.image.into();
-    *image = Some(made.clone());
-    Ok(made)
+    let what = || format!("the compilation of {}", kernel.file);
+    place.get_or_make(&what, || Ok(module(kernel, arch)?.image.into()))
 }
 
 /// The compiled kernel: embedded, else from the cache, else compiled and kept, else embedded PTX.

@@ -209,7 +209,7 @@ pub struct Device {
     modules: Arc<Modules>,
     /// Kernels that are fetched before they are asked for.
     ahead: Mutex<Option<Ahead>>,
-    kernels: Mutex<HashMap<Kernel, CudaFunction>>,
+    pub(super) kernels: Mutex<HashMap<Kernel, CudaFunction>>,
     /// The same for kernels made from a method's text, by where that text stands: the text itself is long to put together.
     by_text: Mutex<HashMap<TextKey, CudaFunction>>,
     pub(super) pool: Pool,
@@ -221,6 +221,8 @@ pub struct Device {
     pub(super) watch: Mutex<Option<Arc<Watch>>>,
     /// Threads of the host for what kernels do not take, once somebody asks for them.
     pub(super) host: OnceLock<Arc<crate::device::cpu::Pool>>,
+    /// The address of the function that was launched last, for errors.
+    pub(super) last: AtomicUsize,
     /// Ranks that share the host.
     pub(super) ranks_here: AtomicUsize,
 }
@@ -262,6 +264,7 @@ impl Device {
             guard: AtomicU64::new(0),
             watch: Mutex::default(),
             host: OnceLock::new(),
+            last: AtomicUsize::new(0),
             ranks_here: AtomicUsize::new(1),
         }))
     }
@@ -322,18 +325,19 @@ impl Device {
     pub(crate) fn fetch_ahead(&self, key: String, wanted: impl FnOnce() -> Wanted) {
         if self.modules.is_new(key) {
             let ahead = Ahead::fetch(&self.modules, wanted());
-            *self.ahead.lock().unwrap_or_else(|e| e.into_inner()) = Some(ahead);
+            let before = self.ahead.lock().unwrap_or_else(|e| e.into_inner()).replace(ahead);
+            drop(before); // waits for its threads, without the lock
         }
     }
 
     /// The function of a kernel that is made from static text, put together at its first use.
     pub(super) fn function_of(&self, key: TextKey, kernel: &dyn Fn() -> Kernel) -> Result<CudaFunction> {
-        let mut known = self.by_text.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(function) = known.get(&key) {
+        let known = || self.by_text.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(function) = known().get(&key) {
             return Ok(function.clone());
         }
-        let function = self.function(&kernel())?;
-        known.insert(key, function.clone());
+        let function = self.function(&kernel())?; // may take seconds, without the lock
+        known().insert(key, function.clone());
         Ok(function)
     }
 
@@ -419,6 +423,7 @@ impl Device {
                 launch!(self, &function, grid, 512, 0, data.pointer(), out.pointer(), pairs as i64)?;
             }
             let end = self.check("cuEventRecord", self.stream.record_event(Some(TIMED)))?;
+            self.wait()?;
             let milliseconds = self.check("cuEventElapsedTime", start.elapsed_ms(&end))?;
             best = best.min(milliseconds as f64 * 1e-3);
         }
@@ -512,6 +517,7 @@ impl Device {
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
         let (grid, block) = ((grid as u32, 1, 1), (block as u32, 1, 1));
+        self.last.store(function.cu_function() as usize, Ordering::Relaxed);
         // SAFETY: the caller's promise.
         let done = unsafe {
             result::launch_kernel(

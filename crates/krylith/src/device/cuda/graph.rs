@@ -1,8 +1,10 @@
 //! Launches captured as a graph, and graphs made ready to be replayed.
 
 use super::driver::Device;
+use super::waiting::GRAPH;
 use crate::Result;
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Launches in their order, not yet executable.
 pub(super) struct Captured(sys::CUgraph);
@@ -41,6 +43,7 @@ impl Device {
     /// Launches a graph into the stream.
     pub(super) fn replay(&self, graph: &Executable) -> Result<()> {
         self.bind()?;
+        self.last.store(GRAPH, Relaxed);
         // SAFETY: graph and stream live.
         let code = unsafe { sys::cuGraphLaunch(graph.0, self.stream().cu_stream()) };
         self.driver("cuGraphLaunch", code)

@@ -4,6 +4,7 @@
 use super::compiler::{self, Kernel};
 use super::driver::failure;
 use crate::Result;
+use crate::waiting::{Once, join};
 use cudarc::driver::{CudaContext, CudaModule};
 use cudarc::nvrtc::Ptx;
 use std::collections::{HashMap, HashSet};
@@ -21,8 +22,8 @@ fn source(kernel: &Kernel) -> Source {
     (kernel.file, kernel.defines.clone())
 }
 
-/// A module, once it is loaded; whoever loads it holds the lock.
-type Place = Arc<Mutex<Option<Arc<CudaModule>>>>;
+/// A module, once it is loaded.
+type Place = Arc<Once<Arc<CudaModule>>>;
 
 /// A module whose constant memory belongs to those who hold this: all want the same numbers there.
 pub(super) struct Held {
@@ -71,13 +72,7 @@ impl Modules {
     /// The module of a kernel, loaded if it is not.
     pub(super) fn load(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
         let place = lock(&self.loaded).entry(source(kernel)).or_default().clone();
-        let mut module = lock(&place);
-        if let Some(module) = &*module {
-            return Ok(module.clone());
-        }
-        let made = self.load_another(kernel)?;
-        *module = Some(made.clone());
-        Ok(made)
+        place.get_or_make(&|| format!("the kernels of {}", kernel.file), || self.load_another(kernel))
     }
 
     /// A module for all who want these numbers in its constant memory. `write` puts them there, and waits until they are.
@@ -87,14 +82,19 @@ impl Modules {
         numbers: &[f64],
         write: impl FnOnce(&Arc<CudaModule>) -> Result<()>,
     ) -> Result<Arc<Held>> {
+        let key = (source(kernel), numbers.iter().map(|v| v.to_bits()).collect());
+        if let Some(held) = lock(&self.held).get(&key).and_then(Weak::upgrade) {
+            return Ok(held);
+        }
+        // Without the lock: this may take seconds.
+        let held = Arc::new(Held { module: self.load_another(kernel)? });
+        write(&held.module)?;
         let mut all = lock(&self.held);
         all.retain(|_, held| held.strong_count() > 0);
-        let key = (source(kernel), numbers.iter().map(|v| v.to_bits()).collect());
+        // Another thread may have made one meanwhile.
         if let Some(held) = all.get(&key).and_then(Weak::upgrade) {
             return Ok(held);
         }
-        let held = Arc::new(Held { module: self.load_another(kernel)? });
-        write(&held.module)?;
         all.insert(key, Arc::downgrade(&held));
         Ok(held)
     }
@@ -165,7 +165,7 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // a panic of the loading layer is turned into an error before
+            join(thread, "threads that compile kernels ahead"); // a panic of theirs is turned into an error before
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::driver::Device;
 use crate::Result;
+use crate::waiting::gpus_are_given_up;
 use cudarc::driver::sys;
 
 /// Numbers in host memory that the driver copies to without a detour.
@@ -33,6 +34,9 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
+        if gpus_are_given_up() {
+            return; // to free it would be to wait
+        }
         // SAFETY: allocated once, freed once; every copy to it was waited for.
         let _ = unsafe { sys::cuMemFreeHost(self.host.cast()) };
     }
@@ -75,6 +79,9 @@ impl Word {
 
 impl Drop for Word {
     fn drop(&mut self) {
+        if gpus_are_given_up() {
+            return; // kernels may still read it
+        }
         // SAFETY: allocated once, freed once.
         unsafe { sys::cuMemFreeHost(self.host.cast()) };
     }

@@ -197,8 +197,7 @@ struct Lane<'a> {
 impl Lane<'_> {
     /// Waits until the last copy of this piece is done.
     fn finish(&self) -> Result<()> {
-        // SAFETY: a live event.
-        self.device.driver("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.event) })
+        self.device.wait_for_event(self.event)
     }
 
     fn record(&self) -> Result<()> {

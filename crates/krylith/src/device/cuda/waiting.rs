@@ -1,11 +1,15 @@
 //! Waits for a GPU that end: also where the GPU waits for those of other ranks, and one of them is gone.
+//!
+//! The driver's own waits have no bound, so a stream or an event is asked again and again; see [`waiting`] for how often.
 
 use super::driver::Device;
 use super::fabric::Watch;
+use crate::waiting;
 use crate::{Error, Result};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// How often a wait looks whether the other ranks are alive.
@@ -21,10 +25,47 @@ impl Device {
     pub fn wait(&self) -> Result<()> {
         let watch = self.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
         match watch {
-            None => self.check("cuStreamSynchronize", self.stream().synchronize()),
+            None => self.wait_for_stream(self.stream().cu_stream(), "its stream"),
             // SAFETY: a stream of this device.
             Some(watch) => {
                 self.wait_for_ranks(&watch, &|| unsafe { sys::cuStreamQuery(self.stream().cu_stream()) })
+            }
+        }
+    }
+
+    /// Waits for a live stream in the memory of this GPU, by its name.
+    fn wait_for_stream(&self, stream: sys::CUstream, name: &str) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller's promise that the stream is alive.
+        self.wait_until_done("cuStreamQuery", name, &|| unsafe { sys::cuStreamQuery(stream) })
+    }
+
+    /// Waits for a live event.
+    pub(super) fn wait_for_event(&self, event: sys::CUevent) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller's promise that the event is alive.
+        self.wait_until_done("cuEventQuery", "a point of its stream", &|| unsafe { sys::cuEventQuery(event) })
+    }
+
+    fn wait_until_done(&self, call: &str, name: &str, query: &dyn Fn() -> sys::CUresult) -> Result<()> {
+        let what = || format!("{}, {name}: {}", self.info().name, self.last_launch());
+        match until_done(&what, query) {
+            Some(code) => self.driver(call, code),
+            None => Err(waiting::late(&what(), waiting::limit())),
+        }
+    }
+
+    /// What was launched last, in words.
+    fn last_launch(&self) -> String {
+        let kernels = self.kernels.lock().unwrap_or_else(|e| e.into_inner());
+        match self.last.load(Relaxed) {
+            NOTHING => "nothing was launched".into(),
+            GRAPH => "the last launch was a recorded batch".into(),
+            last => {
+                let known = kernels.iter().find(|(_, function)| function.cu_function() as usize == last);
+                known.map_or("the last launch was a product's kernel".into(), |(kernel, _)| {
+                    format!("the last launch was {} of {}", kernel.entry, kernel.file)
+                })
             }
         }
     }
@@ -59,7 +100,10 @@ impl Device {
                     }
                     why
                 }
-                Some(why) if now - given_up > DRAIN => return Err(why),
+                Some(why) if now - given_up > DRAIN => {
+                    waiting::give_up_gpus();
+                    return Err(why);
+                }
                 why => why,
             };
         }
@@ -79,6 +123,30 @@ impl Device {
     }
 }
 
+/// What a query says in the end; `None` where the GPU is not done in time.
+fn until_done(what: &dyn Fn() -> String, query: &dyn Fn() -> sys::CUresult) -> Option<sys::CUresult> {
+    let done = waiting::poll(waiting::limit(), what, || {
+        Some(query()).filter(|code| *code != sys::CUresult::CUDA_ERROR_NOT_READY)
+    });
+    if done.is_none() {
+        waiting::give_up_gpus();
+    }
+    done
+}
+
+/// Waits for a live stream of the caller's, whose context is current.
+pub(super) fn wait_for_caller(stream: sys::CUstream) -> Result<sys::CUresult> {
+    let what = || "the stream of the caller's array".to_string();
+    // SAFETY: the caller's promise that the stream is alive.
+    let done = until_done(&what, &|| unsafe { sys::cuStreamQuery(stream) });
+    done.ok_or_else(|| waiting::late(&what(), waiting::limit()))
+}
+
+/// [`Device::last`] before the first launch.
+const NOTHING: usize = 0;
+/// [`Device::last`] after that of a graph.
+pub(super) const GRAPH: usize = 1;
+
 /// A point in the stream that can be waited for.
 pub(super) struct Event(CudaEvent);
 
@@ -96,7 +164,7 @@ impl Event {
     pub(super) fn wait(&self, device: &Device) -> Result<()> {
         let watch = device.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
         match watch {
-            None => device.check("cuEventSynchronize", self.0.synchronize()),
+            None => device.wait_for_event(self.0.cu_event()),
             // SAFETY: a live event.
             Some(watch) => device.wait_for_ranks(&watch, &|| unsafe { sys::cuEventQuery(self.0.cu_event()) }),
         }

@@ -1,0 +1,304 @@
+//! Waits within a process that end, and say what they wait for.
+//!
+//! A wait for a GPU, for a kernel that another thread compiles, or for a thread that is to end has a bound:
+//! [`time_limit`](crate::comm::time_limit), which `KRYLITH_TIMEOUT` sets. Two kinds have none, because they wait for work whose own
+//! waits end: the caller's for the threads of its solver, and a solver's for its turn on GPUs that another one uses.
+//!
+//! What takes longer than a second is on a list, and [`report`] reads it: a watch can say where a program stands.
+
+use crate::comm::time_limit;
+use crate::{Error, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The longest wait where `KRYLITH_TIMEOUT` says nothing that can be understood; ranks refuse that by themselves.
+const USUAL: Duration = Duration::from_secs(600);
+/// Between two looks passes so small a share of the time since the wait began: it ends that much late.
+const SHARE: u32 = 128;
+/// And no longer than this.
+const NAP: Duration = Duration::from_millis(1);
+/// Shorter pauses are spent awake: to fall asleep and wake takes as long.
+const AWAKE: Duration = Duration::from_micros(100);
+/// After so long a wait is listed.
+const LONG: Duration = Duration::from_secs(1);
+/// How long threads of a solver whose GPU does not answer may take to end.
+const GIVEN_UP: Duration = Duration::from_secs(5);
+
+/// A GPU did not answer in time.
+static HANGS: AtomicBool = AtomicBool::new(false);
+
+/// How long this process waits for what it does itself.
+pub(crate) fn limit() -> Duration {
+    static LIMIT: OnceLock<Duration> = OnceLock::new();
+    *LIMIT.get_or_init(|| time_limit().unwrap_or(USUAL))
+}
+
+/// The error of having waited in vain for `what`.
+pub(crate) fn late(what: &str, waited: Duration) -> Error {
+    Error::NoAnswer(format!(
+        "waited {} s for {what}; KRYLITH_TIMEOUT sets the limit in seconds",
+        waited.as_secs_f64()
+    ))
+}
+
+/// Notes that a GPU does not answer: from here on nothing is freed there, because to free may be to wait.
+pub(crate) fn give_up_gpus() {
+    HANGS.store(true, Relaxed);
+}
+
+/// True where a GPU did not answer in time.
+pub(crate) fn gpus_are_given_up() -> bool {
+    HANGS.load(Relaxed)
+}
+
+/// Looks until `look` finds something; `None` after `limit`. Awake at first, then asleep between looks.
+pub(crate) fn poll<T>(
+    limit: Duration,
+    what: &dyn Fn() -> String,
+    mut look: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    let begin = Instant::now();
+    let mut listed = None;
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        let passed = begin.elapsed();
+        if passed > limit {
+            return None;
+        }
+        if passed > LONG && listed.is_none() {
+            listed = Some(list(what(), begin));
+        }
+        let pause = (passed / SHARE).min(NAP);
+        if pause > AWAKE {
+            std::thread::sleep(pause);
+            continue;
+        }
+        while begin.elapsed() < passed + pause {
+            match passed < AWAKE {
+                true => std::hint::spin_loop(),
+                false => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// Waits until a thread has ended, which has told what went wrong; one that does not end in time is left alone.
+pub(crate) fn join(thread: JoinHandle<()>, what: &str) {
+    let limit = if gpus_are_given_up() { GIVEN_UP } else { limit() };
+    if poll(limit, &|| what.into(), || thread.is_finished().then_some(())).is_some() {
+        let _ = thread.join();
+    }
+}
+
+/// A value that whoever asks first makes, while others who ask wait.
+pub(crate) struct Once<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    value: Option<T>,
+    /// The thread that makes it now.
+    maker: Option<String>,
+}
+
+impl<T> Default for Once<T> {
+    fn default() -> Self {
+        Self { state: Mutex::new(State { value: None, maker: None }), changed: Condvar::new() }
+    }
+}
+
+impl<T> Once<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl<T: Clone> Once<T> {
+    /// The value, made by `make` where nobody has made it. After an error the next one who asks tries again.
+    ///
+    /// # Errors
+    /// What `make` says; a thread that makes it and is not done in time.
+    pub(crate) fn get_or_make(
+        &self,
+        what: &dyn Fn() -> String,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.within(limit(), what, make)
+    }
+
+    fn within(
+        &self,
+        limit: Duration,
+        what: &dyn Fn() -> String,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let (begin, mut listed) = (Instant::now(), None);
+        let mut state = self.state();
+        loop {
+            if let Some(value) = &state.value {
+                return Ok(value.clone());
+            }
+            let Some(maker) = &state.maker else { break };
+            let Some(left) = limit.checked_sub(begin.elapsed()) else {
+                return Err(late(&format!("{}, which thread `{maker}` has begun", what()), limit));
+            };
+            listed.get_or_insert_with(|| list(what(), begin));
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+        state.maker = Some(own_name());
+        drop(state);
+        drop(listed);
+        let _making = Making(self);
+        let _listed = list(what(), Instant::now());
+        let made = make()?;
+        self.state().value = Some(made.clone());
+        Ok(made)
+    }
+}
+
+/// A thread makes the value; when this is dropped it does not any more.
+struct Making<'a, T>(&'a Once<T>);
+
+impl<T> Drop for Making<'_, T> {
+    fn drop(&mut self) {
+        self.0.state().maker = None;
+        self.0.changed.notify_all();
+    }
+}
+
+/// What somebody waits for, or is at.
+struct Entry {
+    number: u64,
+    thread: String,
+    what: String,
+    since: Instant,
+}
+
+static LIST: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+fn entries() -> MutexGuard<'static, Vec<Entry>> {
+    LIST.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A line of the list, as long as this lives.
+pub(crate) struct Listed(u64);
+
+/// Puts on the list what this thread waits for or is at.
+pub(crate) fn list(what: String, since: Instant) -> Listed {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Relaxed);
+    entries().push(Entry { number, thread: own_name(), what, since });
+    Listed(number)
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        entries().retain(|entry| entry.number != self.0);
+    }
+}
+
+fn own_name() -> String {
+    std::thread::current().name().unwrap_or("without a name").into()
+}
+
+/// What threads of this process have waited for, or been at, for longer than a second, a line each.
+///
+/// # Examples
+/// ```
+/// for line in krylith::waiting::report() {
+///     println!("{line}"); // krylith-0: stream work of GPU 0, 12 s; the last launch was sweep of sweep.cu
+/// }
+/// ```
+pub fn report() -> Vec<String> {
+    let line = |e: &Entry| format!("{}: {:.0} s: {}", e.thread, e.since.elapsed().as_secs_f64(), e.what);
+    entries().iter().filter(|e| e.since.elapsed() > LONG).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn a_wait_ends_when_it_is_over_or_its_time_is() {
+        let mut looks = 0;
+        let third = poll(USUAL, &String::new, || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!(third, Some(3));
+        let begin = Instant::now();
+        assert_eq!(poll(SHORT, &String::new, || None::<()>), None);
+        assert!(begin.elapsed() >= SHORT);
+    }
+
+    #[test]
+    fn one_thread_makes_what_all_want() {
+        let (once, made) = (Once::default(), AtomicUsize::new(0));
+        let make = || {
+            std::thread::sleep(SHORT);
+            Ok(made.fetch_add(1, Relaxed))
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(once.get_or_make(&String::new, make).unwrap(), 0));
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+    }
+
+    #[test]
+    fn after_an_error_or_a_panic_the_next_one_tries() {
+        let once = Once::default();
+        assert!(once.get_or_make(&String::new, || Err(Error::invalid("a test of ours"))).is_err());
+        let panics =
+            std::panic::AssertUnwindSafe(|| once.get_or_make(&String::new, || panic!("a test of ours")));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(once.get_or_make(&String::new, || Ok(7)).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_wait_in_vain_says_for_what_and_for_whom() {
+        let (once, met, over) = (Once::<()>::default(), Barrier::new(2), Barrier::new(2));
+        let what = || "the compilation of a.cu".to_string();
+        let make = || {
+            met.wait();
+            over.wait();
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let maker = std::thread::Builder::new().name("maker".into());
+            maker.spawn_scoped(scope, || once.get_or_make(&what, make)).unwrap();
+            met.wait();
+            let late = once.within(SHORT, &what, || unreachable!("another thread makes it")).unwrap_err();
+            assert_eq!(
+                late.to_string(),
+                "waited 0.02 s for the compilation of a.cu, which thread `maker` has begun; \
+                 KRYLITH_TIMEOUT sets the limit in seconds"
+            );
+            assert_eq!(late.exit_code(), 3);
+            over.wait();
+        });
+        assert!(once.get_or_make(&what, || unreachable!("it was made")).is_ok());
+    }
+
+    #[test]
+    fn what_takes_long_is_reported_while_it_lasts() {
+        let what = "something that a test waits for";
+        let listed = |what: &str| report().iter().any(|line| line.contains(what));
+        let Some(since) = Instant::now().checked_sub(2 * LONG) else { return };
+        let entry = list(what.into(), since);
+        let fresh = list("something else".into(), Instant::now());
+        assert!(listed(what) && !listed("something else"));
+        drop((entry, fresh));
+        assert!(!listed(what));
+    }
+}
