@@ -5,7 +5,7 @@
 //! is corrupt or not ours is compiled again. The folder is private to the user; one rank a host compiles under a
 //! lock; a folder that is missing or read-only only means that nothing is kept.
 
-use crate::waiting::Once;
+use crate::waiting::{self, Once};
 use crate::{Error, Result};
 use cudarc::nvrtc::{result as nvrtc, sys};
 use sha2::{Digest, Sha256};
@@ -15,7 +15,9 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A kernel file, the constants it is specialised on, and the function in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -252,10 +254,13 @@ fn missing(message: impl Into<String>) -> Error {
 }
 
 fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
+    /// It was found once: to look again would open and close it, under the lock of the system's loader.
+    static FOUND: AtomicBool = AtomicBool::new(false);
     // SAFETY: only looks for the library.
-    if !unsafe { sys::is_culib_present() } {
+    if !FOUND.load(Relaxed) && !unsafe { sys::is_culib_present() } {
         return Err(missing("the CUDA runtime compiler was not found"));
     }
+    FOUND.store(true, Relaxed);
     let work = || -> Result<Module> {
         let text = CString::new(source).map_err(|_| Error::invalid("a kernel source with a zero byte"))?;
         let name = CString::new(kernel.file).expect("a file name");
@@ -382,7 +387,7 @@ fn store(path: &PathBuf, image: &[u8]) -> std::io::Result<()> {
         file.write_all(MAGIC)?;
         file.write_all(&digest(&[image]))?;
         file.write_all(image)?;
-        file.sync_all()?;
+        // Nothing waits for the disk: what a crash leaves of the file fails its check, and is compiled again.
         std::fs::rename(&temporary, path)
     };
     write().inspect_err(|_| {
@@ -391,19 +396,25 @@ fn store(path: &PathBuf, image: &[u8]) -> std::io::Result<()> {
 }
 
 /// An exclusive lock of this process on the cache folder, for as many of its threads as compile at a time; none where the file
-/// system has no locks.
+/// system has no locks, or another process holds it for too long.
 struct FolderLock(Mutex<(usize, Option<std::fs::File>)>);
 
 static LOCK: FolderLock = FolderLock(Mutex::new((0, None)));
+
+/// The longest wait for another process that compiles; then both do.
+const LOCKED: Duration = Duration::from_secs(60);
 
 /// The lock, held while this lives.
 struct Held<'a>(&'a FolderLock);
 
 impl FolderLock {
     fn take(&self, folder: &std::path::Path) -> Held<'_> {
+        /// Another process did not let go once: nobody waits for it again.
+        static IN_VAIN: AtomicBool = AtomicBool::new(false);
         let mut held = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        if held.0 == 0 {
-            held.1 = wait_for(folder);
+        if held.0 == 0 && !IN_VAIN.load(Relaxed) {
+            held.1 = wait_for(folder, LOCKED);
+            IN_VAIN.store(held.1.is_none(), Relaxed);
         }
         held.0 += 1;
         Held(self)
@@ -414,26 +425,34 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         let mut held = self.0.0.lock().unwrap_or_else(|e| e.into_inner());
         held.0 -= 1;
-        if held.0 == 0 {
-            held.1 = None;
+        if held.0 == 0
+            && let Some(file) = held.1.take()
+        {
+            // Not by closing it alone: a child that was forked meanwhile has the file open too, and would keep the lock.
+            // SAFETY: a valid descriptor.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
         }
     }
 }
 
-/// The lock file of a folder, locked.
-fn wait_for(folder: &std::path::Path) -> Option<std::fs::File> {
+/// The lock file of a folder, locked; `None` where it cannot be, within `limit`.
+fn wait_for(folder: &std::path::Path, limit: Duration) -> Option<std::fs::File> {
     let path = folder.join("lock");
     let file =
         std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
+    let what = || "another process that compiles kernels".to_string();
     // Bounded: a process that died holding it released it; one that hangs must not hang us.
-    for _ in 0..600 {
+    let locked = waiting::poll(limit, &what, || {
         // SAFETY: a valid descriptor.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-            break;
+        let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
+        let error = std::io::Error::last_os_error().raw_os_error();
+        match locked {
+            true => Some(true),
+            false if error == Some(libc::EWOULDBLOCK) || error == Some(libc::EINTR) => None,
+            false => Some(false), // the file system has no locks
         }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    Some(file)
+    });
+    locked.filter(|locked| *locked).map(|_| file)
 }
 
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
@@ -484,8 +503,21 @@ mod tests {
         assert!(!free(), "both hold it");
         drop(first);
         assert!(!free(), "one holds it");
+        // What a child has that was forked meanwhile: the same open file.
+        let forked = lock.0.lock().unwrap().1.as_ref().unwrap().try_clone().unwrap();
         drop(second);
         assert!(free(), "nobody holds it");
+        drop(forked);
+    }
+
+    #[test]
+    fn a_lock_that_another_process_keeps_is_waited_for_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = wait_for(folder.path(), LOCKED).unwrap(); // another open file, as another process has
+        let limit = Duration::from_millis(20);
+        assert!(wait_for(folder.path(), limit).is_none());
+        drop(other);
+        assert!(wait_for(folder.path(), limit).is_some());
     }
 
     #[test]
