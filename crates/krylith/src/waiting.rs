@@ -171,6 +171,45 @@ impl<T> Drop for Making<'_, T> {
     }
 }
 
+/// Something that one thread does at a time.
+#[derive(Default)]
+pub(crate) struct Turn {
+    taken: Mutex<bool>,
+    free: Condvar,
+}
+
+/// A turn, until it is dropped.
+pub(crate) struct Taken<'a>(&'a Turn);
+
+impl Turn {
+    /// Waits for a turn.
+    ///
+    /// # Errors
+    /// Another thread that does not end its own in time.
+    pub(crate) fn take(&self, what: &str) -> Result<Taken<'_>> {
+        self.take_within(limit(), what)
+    }
+
+    fn take_within(&self, limit: Duration, what: &str) -> Result<Taken<'_>> {
+        let (begin, mut listed) = (Instant::now(), None);
+        let mut taken = self.taken.lock().unwrap_or_else(|e| e.into_inner());
+        while *taken {
+            let left = limit.checked_sub(begin.elapsed()).ok_or_else(|| late(what, limit))?;
+            listed.get_or_insert_with(|| list(what.into(), begin));
+            taken = self.free.wait_timeout(taken, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+        *taken = true;
+        Ok(Taken(self))
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(|e| e.into_inner()) = false;
+        self.0.free.notify_one();
+    }
+}
+
 /// What somebody waits for, or is at.
 struct Entry {
     number: u64,
@@ -288,6 +327,20 @@ mod tests {
             over.wait();
         });
         assert!(once.get_or_make(&what, || unreachable!("it was made")).is_ok());
+    }
+
+    #[test]
+    fn a_turn_is_one_threads_and_is_not_waited_for_for_ever() {
+        let turn = Turn::default();
+        let first = turn.take("a turn").unwrap();
+        let late = turn.take_within(SHORT, "a turn").err().unwrap().to_string();
+        assert!(late.starts_with("waited 0.02 s for a turn; "), "{late}");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| turn.take("a turn").map(drop));
+            std::thread::sleep(SHORT);
+            drop(first);
+            waits.join().unwrap().unwrap();
+        });
     }
 
     #[test]

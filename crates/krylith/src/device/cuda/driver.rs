@@ -7,6 +7,7 @@ use super::compiler::Kernel;
 use super::fabric::Watch;
 use super::modules::{Ahead, Held, Modules, Wanted};
 use crate::solver::setup::{self, SetupPart};
+use crate::waiting::Taken;
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -328,6 +329,11 @@ impl Device {
             let before = self.ahead.lock().unwrap_or_else(|e| e.into_inner()).replace(ahead);
             drop(before); // waits for its threads, without the lock
         }
+    }
+
+    /// Nothing is loaded ahead as long as the answer lives; see [`Modules::quiet`].
+    pub(super) fn quiet(&self) -> Result<Taken<'_>> {
+        self.modules.quiet()
     }
 
     /// The function of a kernel that is made from static text, put together at its first use.

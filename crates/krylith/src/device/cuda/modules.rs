@@ -4,7 +4,7 @@
 use super::compiler::{self, Kernel};
 use super::driver::failure;
 use crate::Result;
-use crate::waiting::{Once, join};
+use crate::waiting::{Once, Taken, Turn, join};
 use cudarc::driver::{CudaContext, CudaModule};
 use cudarc::nvrtc::Ptx;
 use std::collections::{HashMap, HashSet};
@@ -41,6 +41,7 @@ pub(super) struct Modules {
     arch: (i32, i32),
     loaded: Mutex<HashMap<Source, Place>>,
     held: Mutex<WithNumbers>,
+    quiet: Turn,
     /// What was fetched ahead.
     fetched: Mutex<HashSet<String>>,
 }
@@ -59,7 +60,8 @@ impl Modules {
         }
         let (context, name) = (context.clone(), name.into());
         let (loaded, held, fetched) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let modules = Arc::new(Self { context, ordinal, name, arch, loaded, held, fetched });
+        let quiet = Turn::default();
+        let modules = Arc::new(Self { context, ordinal, name, arch, loaded, held, quiet, fetched });
         kept.push(modules.clone());
         modules
     }
@@ -69,10 +71,27 @@ impl Modules {
         lock(&self.fetched).insert(key)
     }
 
+    /// Keeps other threads from loading ahead as long as the answer lives: the driver loads under the lock of the context, after what
+    /// runs there, and nothing is to come between the launches of a recording.
+    ///
+    /// # Errors
+    /// A thread that loads and is not done in time.
+    pub(super) fn quiet(&self) -> Result<Taken<'_>> {
+        self.quiet.take("kernels that another thread loads or records")
+    }
+
     /// The module of a kernel, loaded if it is not.
     pub(super) fn load(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
         let place = lock(&self.loaded).entry(source(kernel)).or_default().clone();
         place.get_or_make(&|| format!("the kernels of {}", kernel.file), || self.load_another(kernel))
+    }
+
+    /// The same for later, with its function: the driver may put loading off until that is named. Compiled first, because whoever
+    /// waits for a turn must not be waited for.
+    fn load_ahead(&self, kernel: &Kernel) -> Result<()> {
+        compiler::image(kernel, self.arch)?;
+        let _turn = self.quiet()?;
+        self.load(kernel).map(|module| drop(module.load_function(kernel.entry)))
     }
 
     /// A module for all who want these numbers in its constant memory. `write` puts them there, and waits until they are.
@@ -150,8 +169,7 @@ impl Ahead {
                     // An error is the asker's to hear.
                     let _ = match private {
                         true => compiler::image(kernel, modules.arch).map(|_| ()),
-                        // The function too: the driver may put loading off until it is named.
-                        false => modules.load(kernel).map(|module| drop(module.load_function(kernel.entry))),
+                        false => modules.load_ahead(kernel),
                     };
                 }
             };

@@ -85,6 +85,7 @@ impl Schedule for Cuda {
         };
         if recording.key != Some(key) || recording.graph.is_none() {
             *recording = CudaRecording { key: Some(key), graph: None };
+            let _quiet = self.device.quiet()?;
             recording.graph = Some(self.device.instantiate(&self.capture(work)?)?);
         }
         match &recording.graph {
@@ -93,7 +94,11 @@ impl Schedule for Cuda {
         }
     }
     fn launches(&self, work: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>> {
-        if self.timing.get() { Ok(None) } else { self.capture(work)?.nodes(&self.device).map(Some) }
+        if self.timing.get() {
+            return Ok(None);
+        }
+        let _quiet = self.device.quiet()?;
+        self.capture(work)?.nodes(&self.device).map(Some)
     }
     fn peek(&self, _: &CudaScalars, _: usize) -> Option<f64> {
         None
