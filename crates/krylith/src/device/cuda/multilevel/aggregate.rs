@@ -6,6 +6,7 @@ use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::super::scan;
 use super::boundary::{Boundary, States};
+use super::check_rounds;
 use super::interpolate::{Shape, prolongation};
 use super::split::{grid, shift};
 use crate::Result;
@@ -162,6 +163,7 @@ pub(super) fn by_independent_set(
     let mut round = 0u32;
     match boundary {
         None => loop {
+            check_rounds(round as usize, "the choice of roots")?;
             let undecided = device.zeros::<u32>(ROUNDS as usize, WHAT)?;
             for k in 0..ROUNDS as usize {
                 round += 1;
@@ -184,6 +186,7 @@ pub(super) fn by_independent_set(
                 left,
             };
             loop {
+                check_rounds(round as usize, "the choice of roots")?;
                 let undecided = device.zeros::<u32>(1, WHAT)?;
                 let left = undecided.pointer();
                 // New roots first, then what they exclude: a rank does not know all rows that do so.
@@ -309,7 +312,8 @@ impl Joins<'_> {
 
     fn alone(&self, member: u64, wish: u64) -> Result<()> {
         let mut stay = false;
-        loop {
+        for round in 0.. {
+            check_rounds(round, "the aggregation of nodes")?;
             // How many found an aggregate, and how many none, each time.
             let found = self.device.zeros::<u32>(2 * JOINS, WHAT)?;
             for k in 0..JOINS {
@@ -321,16 +325,18 @@ impl Joins<'_> {
             let mut left = [0];
             self.device.read(&found, 2 * JOINS - 1, &mut left)?;
             if left == [0] {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// The same among ranks: nobody stays by himself before no node of any rank finds an aggregate.
     fn together(&self, boundary: &Boundary, member_of: &Buffer<u32>, wish: u64) -> Result<()> {
         let (device, member) = (self.device, member_of.pointer());
         let mut stay = false;
-        loop {
+        for round in 0.. {
+            check_rounds(round, "the aggregation of nodes")?;
             let found = device.zeros::<u32>(2, WHAT)?;
             let (chosen, left) = (found.at(0), found.at(1));
             let asked = self.ask(member, wish, chosen).and_then(|()| {
@@ -348,8 +354,9 @@ impl Joins<'_> {
             let (left, ()) = boundary.sum(taken)?;
             boundary.take_members(member_of)?;
             if left == 0 {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 }

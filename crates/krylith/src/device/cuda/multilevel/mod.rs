@@ -17,7 +17,6 @@ use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
 use super::product::CudaProduct;
 use super::resident::Resident;
-use crate::Result;
 use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
@@ -26,6 +25,7 @@ use crate::precond::multilevel::ranks::{self, transfer_by_ranks};
 use crate::precond::multilevel::{NearTransfer, Neighbourhood, RowsOfMatrix, host};
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Store;
+use crate::{Error, Result};
 use boundary::Boundary;
 use galerkin::MOST_BLOCK;
 use std::sync::Arc;
@@ -68,6 +68,17 @@ pub(super) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kerne
 fn stored(block: usize, rows: usize, columns: usize, arrays: Resident) -> Bsr {
     let entries = arrays.col.len();
     Bsr::from_storage(block, Storage::device(rows, columns, entries, Arc::new(arrays)))
+}
+
+/// More rounds than any graph needs: each decides the heaviest node at least, and as weights are random some twenty decide all.
+const MOST_ROUNDS: usize = 1 << 16;
+
+/// Refuses to go on after so many rounds, in which a GPU that works decides everything.
+fn check_rounds(rounds: usize, what: &str) -> Result<()> {
+    match rounds > MOST_ROUNDS {
+        true => Err(Error::Internal(format!("{what} is not done after {rounds} rounds on the GPU"))),
+        false => Ok(()),
+    }
 }
 
 /// True where the kernels take terms like these.

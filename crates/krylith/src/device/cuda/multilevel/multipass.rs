@@ -4,6 +4,7 @@
 use super::super::Cuda;
 use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
+use super::check_rounds;
 use super::interpolate::{STRIDE, Shape, close_up, prolongation};
 use super::split::{Split, grid, shift};
 use crate::Result;
@@ -83,6 +84,7 @@ fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> 
     let (shift, blocks) = (shift(rows, a.blocks()), shape.blocks(device, rows));
     let mut last = 0u32;
     loop {
+        check_rounds(last as usize, "multipass interpolation")?;
         let found = device.zeros::<u32>(AT_ONCE, WHAT)?;
         for k in 0..AT_ONCE {
             let count = found.at(k);

@@ -7,6 +7,7 @@ use super::super::driver::{Buffer, Device, launch};
 use super::super::resident::Resident;
 use super::super::scan;
 use super::boundary::{Boundary, States};
+use super::check_rounds;
 use super::interpolate::{LongRows, Shape, Tables};
 use crate::Result;
 use crate::matrix::Bsr;
@@ -328,6 +329,7 @@ impl Rounds<'_> {
     fn alone(self) -> Result<Buffer<u8>> {
         let mut round = 0;
         loop {
+            check_rounds(round as usize, "the choice of coarse nodes")?;
             for _ in 0..if round == 0 { FIRST_ROUNDS } else { MORE_ROUNDS } {
                 round += 1;
                 self.lose(round)?;
@@ -346,6 +348,7 @@ impl Rounds<'_> {
     fn together(self, Among { boundary, number }: Among) -> Result<Buffer<u8>> {
         let mut done = Ok(());
         for round in 1.. {
+            check_rounds(round as usize, "the choice of coarse nodes")?;
             let own = States {
                 number,
                 state: &self.state,
