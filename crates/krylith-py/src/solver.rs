@@ -154,8 +154,15 @@ impl Drop for Solver {
     fn drop(&mut self) {
         if !is_forked() {
             let solver = self.solver.get_mut().unwrap_or_else(|e| e.into_inner());
-            // SAFETY: it is not used after this.
-            unsafe { ManuallyDrop::drop(solver) };
+            // Without the interpreter's lock: threads end, and on several GPUs a solve of another thread is waited for, which may want it.
+            let dropped = Python::try_attach(|py| {
+                // SAFETY: it is not used after this.
+                py.detach(|| unsafe { ManuallyDrop::drop(&mut *solver) });
+            });
+            if dropped.is_none() {
+                // SAFETY: as above, where the interpreter ends.
+                unsafe { ManuallyDrop::drop(solver) };
+            }
         }
     }
 }
