@@ -252,6 +252,9 @@ fn main() {
         test("csr_speed_of_scalar_rows", csr::gpu::csr_speed, true),
         test("csr_halo_speed", |_| csr::gpu::csr_halo_speed(all_gpus().len(), &share(Transport::Auto)), true),
         test("dia_speed", conformance::dia::gpu::dia_speed, true),
+        // Started by bench/stress.
+        test("stress::start", stress::start, true),
+        test("stress::solves", stress::solves, true),
     ];
     let arguments = Arguments::from_args();
     if device.is_none() && (arguments.ignored || arguments.include_ignored) {

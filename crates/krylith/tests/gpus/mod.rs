@@ -1,5 +1,7 @@
 //! The conformance tests among the GPUs of one machine; `cuda.rs` runs them.
 
+pub mod stress;
+
 use crate::conformance::lender::Application;
 use crate::conformance::memory::Lender;
 use crate::{common, conformance};
