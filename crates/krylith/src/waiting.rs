@@ -78,7 +78,7 @@ pub(crate) fn poll<T>(
             continue;
         }
         while begin.elapsed() < passed + pause {
-            match passed < AWAKE {
+            match passed < NAP {
                 true => std::hint::spin_loop(),
                 false => std::thread::yield_now(),
             }
