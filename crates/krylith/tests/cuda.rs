@@ -79,6 +79,11 @@ fn main() {
         test("values_are_updated_from_device_memory", values_are_updated_from_device_memory, false),
         test("lent_memory_gives_what_slices_give", lent_memory_gives_what_slices_give, false),
         test("memory_of_another_gpu_gives_the_same", |_| memory_of_another_gpu_gives_the_same(), false),
+        test(
+            "a_wait_for_a_gpu_ends",
+            |_| conformance::lender::a_wait_for_a_gpu_ends("a_wait_for_a_gpu_ends"),
+            false,
+        ),
         test("a_second_solve_allocates_nothing", a_second_solve_allocates_nothing, false),
         test("graphs_change_nothing", graphs_change_nothing, false),
         each!(gmres_matches_a_direct_solve),

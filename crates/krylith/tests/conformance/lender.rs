@@ -1,12 +1,13 @@
 //! An application that keeps its numbers on a GPU and works in a stream of its own.
 
 use super::memory::Lender;
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, sys};
 use krylith::matrix::{Bsr, Csr};
 use krylith::memory::{Array, Numbers, NumbersMut};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Numbers that keep the stream busy for some milliseconds before it comes to what counts.
 const BALLAST: usize = 1 << 26;
@@ -114,6 +115,35 @@ pub fn matrices_come_from_device_memory(ordinal: usize) {
         assert!(placed && a == want, "{a:?}");
         assert_eq!(Bsr::from_arrays(1, 3, 3, p, c, values.lend()).unwrap().to_csr(), want);
     }
+}
+
+/// A stream that does not end is given up at the time limit, with an error that names it; in a process of its own, whose limit is a second.
+pub fn a_wait_for_a_gpu_ends(name: &str) {
+    const ALONE: &str = "KRYLITH_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+        own.args([name, "--exact", "--nocapture"]).env(ALONE, "1").env("KRYLITH_TIMEOUT", "1");
+        let done = own.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    unsafe extern "C" fn sleep(_: *mut std::ffi::c_void) {
+        std::thread::sleep(Duration::from_secs(4));
+    }
+    let application = Application::new(0, false);
+    let lender = application.lender(8, true);
+    // SAFETY: a live stream; the function is given nothing.
+    let code =
+        unsafe { sys::cuLaunchHostFunc(application.stream.cu_stream(), Some(sleep), std::ptr::null_mut()) };
+    code.result().unwrap();
+    let begin = Instant::now();
+    let late = lender.lend().to_vec().unwrap_err();
+    assert!((1.0..3.0).contains(&begin.elapsed().as_secs_f64()), "after {:?}: {late}", begin.elapsed());
+    assert_eq!(late.exit_code(), 3);
+    let expected =
+        "waited 1 s for the stream of the caller's array; KRYLITH_TIMEOUT sets the limit in seconds";
+    assert_eq!(late.to_string(), expected);
 }
 
 /// What is not as it was said to be is refused before anything touches it.

@@ -256,6 +256,8 @@ pub(crate) fn read<T: Number>(from: &Remote, to: &mut [T]) -> Result<()> {
         match caller.stream {
             None => caller.driver("cuMemcpyDtoH", sys::cuMemcpyDtoH_v2(host, from.pointer, bytes)),
             Some(stream) => {
+                // A copy to ordinary memory waits in the driver, without a bound.
+                caller.driver("cuStreamQuery", wait_for_caller(stream)?)?;
                 let code = sys::cuMemcpyDtoHAsync_v2(host, from.pointer, bytes, stream);
                 caller.driver("cuMemcpyDtoHAsync", code)?;
                 caller.driver("cuStreamQuery", wait_for_caller(stream)?)

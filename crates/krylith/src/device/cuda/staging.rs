@@ -4,6 +4,7 @@
 //! take 8 ms to make, once a process, when the first large array travels.
 
 use super::driver::Device;
+use super::pinned::Pinned;
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::{CudaContext, sys};
@@ -17,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const PIECE: usize = 1 << 20;
 /// Shorter copies are left to the driver.
 const SHORT: usize = 2 << 20;
+/// So short ones land in pinned memory on their way to the host, so that nobody waits for them in the driver.
+const LANDING: usize = 64 << 10;
 /// Most threads: more gain nothing.
 const THREADS: usize = 8;
 /// Pieces of a thread: one is filled while the other travels.
@@ -149,7 +152,19 @@ impl Device {
             };
             self.driver("cuMemcpyDtoHAsync", code)
         };
+        if bytes <= LANDING
+            && let Ok(mut landing) = self.landing()?.try_lock()
+        {
+            let at = landing.numbers().as_mut_ptr().cast::<u8>();
+            copy(at, from, bytes)?;
+            self.wait()?;
+            // SAFETY: as many bytes of both, and the copy is done.
+            unsafe { std::ptr::copy_nonoverlapping(at, to.0, bytes) };
+            return Ok(());
+        }
         if bytes <= SHORT || is_pinned(to.0) {
+            // A copy to ordinary memory waits in the driver, without a bound: what it would wait for is waited for before.
+            self.wait()?;
             copy(to.0, from, bytes)?;
             return self.wait();
         }
@@ -162,6 +177,18 @@ impl Device {
             unsafe { std::ptr::copy_nonoverlapping(lane.piece, to.at(at), bytes) };
             Ok(())
         })
+    }
+
+    /// Pinned memory where short copies of this GPU land, one at a time; made once a process.
+    fn landing(&self) -> Result<Arc<Mutex<Pinned>>> {
+        static KEPT: Mutex<Vec<(usize, Arc<Mutex<Pinned>>)>> = Mutex::new(Vec::new());
+        let (mut kept, ordinal) = (KEPT.lock().unwrap_or_else(|e| e.into_inner()), self.info.ordinal);
+        if let Some((_, landing)) = kept.iter().find(|(kept, _)| *kept == ordinal) {
+            return Ok(landing.clone());
+        }
+        let landing = Arc::new(Mutex::new(Pinned::new(self, LANDING / size_of::<f64>())?));
+        kept.push((ordinal, landing.clone()));
+        Ok(landing)
     }
 
     /// Calls `work` for every piece of `bytes`, on several threads.
