@@ -57,7 +57,7 @@ class Stress:
         self.file = asked.state / "state.json"
         self.state = json.loads(self.file.read_text()) if self.file.exists() else {"next": 0}
         for part in WANTED:
-            self.state.setdefault(part, {"done": 0, "failed": [], "seconds": []})
+            self.state.setdefault(part, {"done": 0, "failed": [], "seconds": []})["under way"] = 0
         # A cache belongs to its user alone.
         self.cache = asked.state / "cache"
         self.cache.mkdir(mode=0o700, exist_ok=True)
@@ -83,8 +83,7 @@ class Stress:
         of = self.state[part]
         while True:
             with self.lock:
-                under_way = of.setdefault("under way", 0)
-                if of["done"] + len(of["failed"]) + under_way >= WANTED[part] or self.left() < 5:
+                if of["done"] + len(of["failed"]) + of["under way"] >= WANTED[part] or self.left() < 5:
                     return
                 of["under way"] += 1
                 number = self.state["next"]
@@ -137,6 +136,8 @@ class Stress:
                 summary[part]["skipped"] = of["skipped"]
         out = pathlib.Path(os.environ.get("OUT", self.asked.state))
         (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        if out.resolve() != self.asked.state.resolve():
+            shutil.copy(self.file, out)  # to go on elsewhere: the folder for --state
         failures = sum(len(self.state[part]["failed"]) for part in WANTED)
         for part in WANTED:
             print(f"{part}: {self.state[part]['done']} of {WANTED[part]}, {len(self.state[part]['failed'])} failed")
