@@ -260,6 +260,7 @@ pub(crate) mod interrupt;
 pub mod options;
 mod problem;
 mod twofold;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // only GPUs and their compiler are waited for so
 pub mod waiting;
 
 pub use error::{Error, Remedy, Result};
