@@ -3,7 +3,7 @@
 use crate::arrays::{Memory, array, length, slice};
 use crate::distributed;
 use crate::status::{Result, Status, given, guard};
-use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use krylith::matrix::{Bsr, Csr, Dense};
 use krylith::memory::{Array, Number};
 use krylith::{Error, Problem as System};
 use krylith_cli::words;
@@ -167,7 +167,8 @@ pub extern "C" fn krylith_problem_bsr64(
 }
 
 /// A⊗M + τB⊗L, as space-time methods make it: A and B are dense, stages × stages, row by row on the host; M and
-/// L are problems of one matrix each, with the same blocks. Component c at node i of stage k is number (i·block
+/// L are problems of one matrix each, with the same blocks; new values of either come in the order in which its
+/// own problem was given. Component c at node i of stage k is number (i·block
 /// + c)·stages + k of a vector.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_kronecker(
@@ -181,15 +182,9 @@ pub extern "C" fn krylith_problem_kronecker(
 ) -> Status {
     guard(|| {
         let s = length(stages.into(), "stages")?;
-        let dense = |from, what| Dense::new(s, s, slice(from, s * s, what)?.to_vec());
-        let term = |of: &Problem| match &of.system.terms().terms[..] {
-            [(_, matrix)] if of.system.stages() == 1 => Ok(matrix.clone().into_owned()),
-            _ => Err(Error::invalid("M and L of a Kronecker sum are problems of one matrix each")),
-        };
-        let (m, l) = (term(given(m, "m")?)?, term(given(l, "l")?)?);
-        let entries = m.stored() + l.stored();
-        let sum = KroneckerSum::new(dense(a, "a")?, dense(b, "b")?, tau, m, l)?;
-        let system = System::kronecker(&sum)?.into_owned();
+        let (m, l) = (given(m, "m")?, given(l, "l")?);
+        let system = System::kronecker_of(dense(s, a, "a")?, dense(s, b, "b")?, tau, &m.system, &l.system)?;
+        let entries = system.terms().terms.iter().map(|(_, matrix)| matrix.stored()).sum();
         hand_over(problem, Problem::of(system, entries, "A⊗M + τB⊗L"))
     })
 }
@@ -270,7 +265,7 @@ pub extern "C" fn krylith_problem_set_grid(
 ) -> Status {
     guard(|| {
         let grid = [length(nx, "nx")?, length(ny, "ny")?, length(nz, "nz")?];
-        change(problem, |system| Ok(system.with_grid(grid)))
+        change(problem, |system| system.with_grid(grid))
     })
 }
 
@@ -330,6 +325,12 @@ pub extern "C" fn krylith_problem_block(problem: Option<&Problem>) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_free(problem: *mut Problem) {
     free(problem);
+}
+
+/// A dense matrix of the caller's, s × s.
+pub fn dense(s: usize, from: *const f64, what: &str) -> krylith::Result<Dense> {
+    let count = s.checked_mul(s).ok_or_else(|| Error::invalid(format!("{s} stages")))?;
+    Dense::new(s, s, slice(from, count, what)?.to_vec())
 }
 
 /// Puts a changed system in the place of the one there was; after an error that one is still there.

@@ -190,10 +190,10 @@ impl System {
             }
             _ => problem,
         };
-        Ok(match self.grid {
-            Some(grid) => problem.with_grid(grid),
-            None => problem,
-        })
+        match self.grid {
+            Some(grid) => Ok(problem.with_grid(grid)?),
+            None => Ok(problem),
+        }
     }
 
     /// Nodes that this process holds.

@@ -62,7 +62,7 @@ pub fn run(cells: [usize; 3], steps: usize, folder: &Path, options: &Options) ->
     let mut density = flow.density();
     let a = flow.projection.matrix(&density)?;
     let mut values = a.values().to_vec();
-    let problem = Problem::csr(&a)?.with_grid(cells);
+    let problem = Problem::csr(&a)?.with_grid(cells)?;
     let mut solver = Solver::new(&problem, options)?;
     let (mut rhs, mut pressure) = (vec![0.0; count(cells)], vec![0.0; count(cells)]);
     let mut reports = Vec::with_capacity(steps);

@@ -215,6 +215,15 @@ impl Error {
         Error::Invalid(message.into())
     }
 
+    /// The same where it is about one of several right-hand sides, from 0.
+    #[doc(hidden)]
+    pub fn in_column(self, k: usize) -> Self {
+        match self {
+            Error::Invalid(message) => Error::Invalid(format!("column {k}: {message}")),
+            other => other,
+        }
+    }
+
     /// An [`Error::Internal`] with the words of a panic that was caught.
     pub fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|text| text.to_string());

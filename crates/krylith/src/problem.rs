@@ -8,6 +8,7 @@ use crate::operator::Terms;
 use crate::partition::{LocalSubdomains, Part, RowNumbers, Rows, distribute};
 use crate::precond::{NearNull, rigid};
 use crate::solver::OriginalSystem;
+use crate::text::plural;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -41,15 +42,16 @@ pub struct Problem<'a> {
     pub(crate) near: Cow<'a, [Vec<f64>]>,
     pub(crate) subdomains: Option<LocalSubdomains>,
     pub(crate) stages: Option<(Dense, Dense)>,
-    pub(crate) given: Option<Arc<Given>>,
+    /// By term, in which order new values come; a term that is not there, or `None`, has that in which it is stored.
+    pub(crate) given: Vec<Option<Arc<Given>>>,
 }
 
-/// In which order new values come, where it is not that in which a term is stored.
+/// In which order new values of a term come, where it is not that in which it is stored.
 pub(crate) enum Given {
     /// The entries of a scalar matrix; where they stand in the blocks is found out by the first update.
     Scalars(Csr, OnceLock<Grouping>),
-    /// By term, where what a rank has brought stands.
-    Rows(Vec<Option<Grouping>>),
+    /// Where what a rank has brought stands.
+    Rows(Grouping),
 }
 
 /// What one thread of a solver works on: a problem of one process, or one GPU's part of it.
@@ -110,7 +112,7 @@ impl<'a> Problem<'a> {
             near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
-            given: None,
+            given: Vec::new(),
         };
         problem.square()
     }
@@ -150,7 +152,7 @@ impl<'a> Problem<'a> {
         }
         let blocks = Bsr::from_csr(a, block)?;
         let given = Given::Scalars(a.clone(), OnceLock::new());
-        Ok(Problem { given: Some(Arc::new(given)), ..Problem::bsr(&blocks)?.into_owned() })
+        Ok(Problem { given: vec![Some(Arc::new(given))], ..Problem::bsr(&blocks)?.into_owned() })
     }
 
     /// Where new values of a term, in the order in which the matrix was given, stand among those that are stored: for scalar matrices in
@@ -159,13 +161,13 @@ impl<'a> Problem<'a> {
     /// # Errors
     /// A fault of Krylith's own.
     pub fn grouping(&self, term: usize) -> Result<Option<&Grouping>> {
-        match self.given.as_deref() {
+        match self.given.get(term).and_then(Option::as_deref) {
             None => Ok(None),
-            Some(Given::Rows(terms)) => Ok(terms.get(term).and_then(Option::as_ref)),
+            Some(Given::Rows(grouping)) => Ok(Some(grouping)),
             Some(Given::Scalars(matrix, known)) => match known.get() {
                 Some(grouping) => Ok(Some(grouping)),
                 None => {
-                    let grouping = Grouping::new(matrix, &self.terms.terms[0].1)?;
+                    let grouping = Grouping::new(matrix, &self.terms.terms[term].1)?;
                     Ok(Some(known.get_or_init(|| grouping)))
                 }
             },
@@ -197,6 +199,37 @@ impl<'a> Problem<'a> {
     /// M and L that are not square.
     pub fn kronecker(k: &'a KroneckerSum) -> Result<Self> {
         Ok(Self { stages: Some((k.a.clone(), k.b.clone())), ..Self::new(Terms::kronecker(k))? })
+    }
+
+    /// A⊗M + τB⊗L of two problems of one matrix each, with the same blocks. New values of either come in the order in which its own problem
+    /// was made: of a scalar matrix [in blocks](Self::csr_in_blocks) in the order of the scalar matrix.
+    ///
+    /// # Errors
+    /// As [`KroneckerSum::new`]; problems of several terms, or of rows that ranks hold.
+    ///
+    /// ```
+    /// use krylith::{Problem, Solver, matrix::{Csr, Dense}};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (1, 0, 1.0), (1, 1, 4.0)])?;
+    /// let of = |a| Problem::csr_in_blocks(a, Some(2));
+    /// let sum = Problem::kronecker_of(Dense::identity(1), Dense::identity(1), 0.5, &of(&a)?, &of(&a)?)?;
+    /// let mut solver = Solver::new(&sum, &"device=cpu".parse()?)?;
+    /// solver.update_term(0, &[2.0, 1.0, 2.0])?; // the three entries of M
+    /// let mut x = [0.0; 2];
+    /// solver.solve(&[4.0, 5.5], &mut x)?; // 2 + 0.5·4, and 1 + 0.5·1 below
+    /// assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn kronecker_of(a: Dense, b: Dense, tau: f64, m: &Problem, l: &Problem) -> Result<Problem<'static>> {
+        let term = |of: &Problem, name| match &of.terms.terms[..] {
+            [_] if of.numbers.is_some() => {
+                Err(Error::invalid(format!("{name} is held by ranks; a Kronecker sum is solved by one")))
+            }
+            [(_, matrix)] if of.stages() == 1 => Ok(matrix.clone().into_owned()),
+            _ => Err(Error::invalid(format!("{name} of a Kronecker sum is a problem of one matrix"))),
+        };
+        let sum = KroneckerSum::new(a, b, tau, term(m, "M")?, term(l, "L")?)?;
+        let given = [m, l].map(|of| of.given.first().cloned().flatten()).to_vec();
+        Ok(Problem { given, ..Problem::kronecker(&sum)?.into_owned() })
     }
 
     /// The rows that this rank of a parallel program holds, of a system whose rows all ranks bring. Collective.
@@ -248,7 +281,7 @@ impl<'a> Problem<'a> {
     /// A rank that is gone or failed.
     pub fn part(comm: Arc<dyn Communicator>, part: Part) -> Result<Problem<'static>> {
         let Part { rows, terms, given, .. } = part;
-        let given = given.iter().any(Option::is_some).then(|| Arc::new(Given::Rows(given)));
+        let given = given.into_iter().map(|term| term.map(|order| Arc::new(Given::Rows(order)))).collect();
         Ok(Problem { given, ..Problem::local(comm, Cow::Owned(rows), terms)? })
     }
 
@@ -282,7 +315,7 @@ impl<'a> Problem<'a> {
             near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
-            given: None,
+            given: Vec::new(),
         }
         .square()
     }
@@ -303,19 +336,37 @@ impl<'a> Problem<'a> {
     /// space.
     ///
     /// # Errors
-    /// Another number of points.
+    /// Another number of points; one that is not finite.
     pub fn with_coordinates(self, points: impl Into<Cow<'a, [[f64; 3]]>>) -> Result<Self> {
         let points = points.into();
         let (own, all) = (self.terms.block_rows(), self.unknowns / (self.block() * self.stages()));
         if points.len() != own && points.len() != all {
             return Err(Error::invalid(format!("{} points for {own} nodes; each has one", points.len())));
         }
+        if let Some(i) = points.iter().position(|p| p.iter().any(|v| !v.is_finite())) {
+            let [x, y, z] = points[i];
+            return Err(Error::invalid(format!(
+                "coordinates: point {i} is ({x}, {y}, {z}); every number must be finite"
+            )));
+        }
         Ok(Self { coordinates: Some(points), ..self })
     }
 
-    /// The same with nodes that stand on a grid of this many in x, y and z, numbered with x fastest.
-    pub fn with_grid(self, grid: [usize; 3]) -> Self {
-        Self { grid: Some(grid), ..self }
+    /// The same with nodes of the whole system that stand on a grid of this many in x, y and z, numbered with x fastest.
+    ///
+    /// # Errors
+    /// A grid of another number of nodes.
+    pub fn with_grid(self, grid: [usize; 3]) -> Result<Self> {
+        let order = self.block() * self.stages();
+        let nodes = self.unknowns / order;
+        let [x, y, z] = grid;
+        match x.checked_mul(y).and_then(|plane| plane.checked_mul(z)) {
+            Some(count) if count == nodes => Ok(Self { grid: Some(grid), ..self }),
+            _ => Err(Error::invalid(format!(
+                "a grid of {x}×{y}×{z} nodes; the system has {nodes} nodes with {} each",
+                plural(order, "unknown")
+            ))),
+        }
     }
 
     /// The same with vectors that the operator maps to zero, of a singular consistent system: no answer has a component
@@ -335,7 +386,7 @@ impl<'a> Problem<'a> {
     /// (`amg`, `coarse`) then have an unknown for each at every node. Each is as long as x; one to eight of them.
     ///
     /// # Errors
-    /// A vector of another length or with a number that is not finite; too many.
+    /// A vector of another length, of zeros alone, or with a number that is not finite; too many.
     ///
     /// ```
     /// use krylith::{Problem, Solver, matrix::Bsr};
@@ -357,7 +408,11 @@ impl<'a> Problem<'a> {
             Some(i) => {
                 Err(Error::invalid(format!("near-null vector {i} has {} numbers, not {n}", near[i].len())))
             }
-            None => Ok(Self { near, ..self }),
+            // One rank's part of a vector may be zero.
+            None => match near.iter().position(|v| self.numbers.is_none() && v.iter().all(|v| *v == 0.0)) {
+                Some(i) => Err(Error::invalid(format!("near-null vector {i} is zero; leave it out"))),
+                None => Ok(Self { near, ..self }),
+            },
         }
     }
 

@@ -179,6 +179,11 @@ fn main() {
             false,
         ),
         test(
+            "new_values_of_a_sum_come_as_it_was_given",
+            |_| on_gpus(solver::new_values_of_a_sum_come_as_it_was_given),
+            false,
+        ),
+        test(
             "a_thousand_solves_of_two_solvers",
             |_| on_gpus(solver::a_thousand_solves_of_two_solvers_at_once),
             false,

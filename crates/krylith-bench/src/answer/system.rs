@@ -84,7 +84,7 @@ impl System {
             problem = problem.with_coordinates(points.as_slice())?;
         }
         if let Some(grid) = self.grid {
-            problem = problem.with_grid(grid);
+            problem = problem.with_grid(grid)?;
         }
         Ok(problem)
     }

@@ -156,7 +156,7 @@ fn ours(case: &Case, text: &str, device: &str, most: usize, rounds: usize) -> Ro
 
 fn solve(case: &Case, text: &str, rounds: usize, row: &mut Row) -> Result<()> {
     let options: Options = text.parse()?;
-    let solver = || -> Result<Solver> { Solver::new(Problem::csr(&case.a)?.with_grid(case.grid), &options) };
+    let solver = || -> Result<Solver> { Solver::new(Problem::csr(&case.a)?.with_grid(case.grid)?, &options) };
     let mut x = vec![0.0; case.rows()];
     // The first compiles and loads kernels, which is paid once a machine and not once a matrix.
     solver()?.solve(&case.rhs, &mut x)?;

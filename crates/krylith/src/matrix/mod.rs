@@ -102,6 +102,16 @@ pub(crate) fn first_not_finite(values: &[f64]) -> Option<usize> {
     }
 }
 
+/// Refuses a vector with a number that is not finite.
+pub(crate) fn check_finite(name: &str, vector: &[f64]) -> Result<()> {
+    match first_not_finite(vector) {
+        Some(i) => {
+            Err(Error::invalid(format!("{name}: entry {i} is {}; every value must be finite", vector[i])))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses dimensions that do not fit 32-bit columns.
 fn check_columns(what: &str, columns: usize) -> Result<()> {
     if columns > u32::MAX as usize {

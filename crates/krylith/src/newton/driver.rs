@@ -180,7 +180,10 @@ impl Newton {
         system.jacobian(x, &mut self.values)?;
         seconds.jacobian = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
-        self.set_up(system)?;
+        match self.set_up(system) {
+            Err(e) if e.is_interrupt() => return Ok(Err(NewtonOutcome::Interrupted)),
+            done => done?,
+        }
         seconds.setup = clock.elapsed().as_secs_f64();
 
         let clock = Instant::now();
@@ -258,7 +261,7 @@ impl Newton {
         if let Some(points) = system.coordinates() {
             problem = problem.with_coordinates(points)?;
         }
-        let mut solver = Solver::new(problem.into_owned(), &self.linear)?;
+        let mut solver = Solver::new_watched(problem.into_owned(), &self.linear, &self.cancel, None)?;
         solver.set_refresh(self.options.refresh);
         self.solver = Some(solver);
         Ok(())

@@ -3,9 +3,11 @@
 use super::attempt::{Engine, Operand};
 use super::crew::{Crew, Seat};
 use super::{Solution, Solver, lock, lost_thread};
+use crate::comm::agree;
+use crate::matrix::check_finite;
 use crate::memory::{Numbers, NumbersMut};
 use crate::problem::{LocalProblem, Problem};
-use crate::space::{Observer, Progress};
+use crate::space::{Observer, Outcome, Progress};
 use crate::{Error, Result};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -107,7 +109,10 @@ impl Solver<'_> {
             return Err(Error::invalid(message));
         }
         (0..b.len() / n)
-            .map(|k| self.solve(b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n)).cloned())
+            .map(|k| {
+                let solution = self.solve(b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n));
+                solution.cloned().map_err(|e| e.in_column(k))
+            })
             .collect()
     }
 
@@ -194,6 +199,31 @@ impl Solver<'_> {
         let work: &Work<'_> = &|_, engine, local, from, to| engine.apply(local, what, from, to);
         let done = on_parts(&mut self.crew, &self.problem, x, y, work);
         self.after(done)
+    }
+
+    /// Refuses numbers on the host that are not finite, on every rank where one has some. Collective.
+    pub(super) fn check_finite(&self, vectors: [(&str, Numbers); 2]) -> Result<()> {
+        let host = |(name, v): &(&str, Numbers)| v.as_host().map_or(Ok(()), |v| check_finite(name, v));
+        let (own, comm) = (vectors.iter().try_for_each(host), &*self.problem.comm);
+        if comm.size() == 1 {
+            return own;
+        }
+        let mut wrong = [f64::from(u8::from(own.is_err()))];
+        comm.sum(&mut wrong)?;
+        if wrong[0] > 0.0 { agree(comm, own) } else { Ok(()) }
+    }
+
+    /// Names the number of b for which a solve did not begin, where b is in device memory: its norm was not finite. Collective.
+    pub(super) fn check_begun(&self, b: Numbers) -> Result<()> {
+        let history = &self.solution.history;
+        if history.outcome != Outcome::NotFinite || history.iterations > 0 || history.rhs_norm.is_finite() {
+            return Ok(());
+        }
+        let own = match b.gpu() {
+            Some(_) => b.to_vec().and_then(|b| check_finite("b", &b)),
+            None => Ok(()), // it was looked at before; the norm itself overflows
+        };
+        agree(&*self.problem.comm, own)
     }
 
     /// Refuses vectors of another length than the own rows.

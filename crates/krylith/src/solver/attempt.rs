@@ -4,8 +4,10 @@
 mod engine;
 mod inconsistent;
 mod stronger;
+mod update;
 
-pub(super) use engine::{Engine, Operand, Update};
+pub(super) use engine::{Engine, Operand};
+pub(super) use update::{Coefficients, Update};
 
 use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
@@ -19,7 +21,7 @@ use crate::comm::agree;
 use crate::interrupt::{self, Bounds};
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
-use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
+use crate::operator::{Format, LinearOperator, PointBlock, Terms};
 use crate::options::Options;
 use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
@@ -497,66 +499,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
     }
 
     fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
-        let _setup = setup::begin(SetupPart::Other);
-        let (space, comm) = (&self.space, self.space.comm());
-        let mut values = TermValues::from(local.terms);
-        let product = setup::begin(SetupPart::Product);
-        let updated = match (what, local.stages) {
-            (Update::Values(t, lent), _) => {
-                if let Some(lent) = lent {
-                    values = values.with_values(t, lent);
-                }
-                let host = || Numbers::from(local.terms.terms[t].1.values());
-                self.a.borrow_mut().update_values(space, t, lent.unwrap_or_else(host))
-            }
-            (Update::Tau(tau), Some((a, _))) => self.a.borrow_mut().set_tau(space, a, tau),
-            (Update::Tau(_), None) => Err(Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L")),
-        };
-        drop(product);
-        // Values that break what was found inside the blocks want an operator of their own.
-        if space.any(updated.is_err())? {
-            let made = operator(space, local, self.options.store.unwrap_or_default(), &self.options);
-            *self.a.borrow_mut() = agree(comm, made)?;
-            let why = updated.err().map_or("those of another rank".into(), |e| e.to_string());
-            self.pending.push(Event::new(
-                EventKind::Fallback,
-                None,
-                format!("the operator was set up anew: {why}"),
-            ));
-        }
-        self.crowded = None;
-        // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
-        if !self.diagnosis.is_clean() {
-            let survey = self.space.survey(local.terms)?;
-            self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
-            self.solution.diagnosis = self.diagnosis.clone();
-        }
-        self.impossible.clear();
-        if refresh != Refresh::Keep {
-            self.spent = [0; 2];
-        }
-        match (refresh, &mut self.current) {
-            (Refresh::Keep, _) | (_, None) => Ok(()),
-            (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
-            (Refresh::Refresh, Some(current)) => {
-                let _factors = setup::begin(SetupPart::Factors);
-                let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms, values));
-                let events = current.p.as_mut().map_or_else(Vec::new, |p| p.take_events());
-                let events = events.into_iter().map(|event| Event::new(EventKind::Fallback, None, event));
-                self.pending.extend(events);
-                match agree(comm, p) {
-                    Err(e) if e.is_interrupt() => {
-                        self.current = None; // half new; the next solve sets it up
-                        Err(e)
-                    }
-                    Err(e) if !e.is_fatal() => {
-                        let from = (self.rung + 1).min(self.ladder.len() - 1);
-                        self.rung_after(local, e, from)
-                    }
-                    done => done,
-                }
-            }
-        }
+        self.updated(local, what, refresh)
     }
 
     fn apply(&mut self, local: &LocalProblem, what: Operand, from: Numbers, to: NumbersMut) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Solves with operators that a program gives as functions, on the host: for matrices that are nowhere stored.
 
 use crate::device::cpu::{ALONE, Cpu};
+use crate::matrix::check_finite;
 use crate::method::{GmresOptions, MethodName, MethodSpec};
 use crate::operator::{LinearOperator, fresh_key};
 use crate::options::{DeviceSpec, Options};
@@ -86,6 +87,8 @@ pub fn solve_functions<'f>(
     if b.len() != x.len() || b.is_empty() {
         return Err(Error::invalid(format!("b has {} numbers and x has {}", b.len(), x.len())));
     }
+    check_finite("b", b)?;
+    check_finite("x0", x)?;
     let small = size_of_val(b) < ALONE;
     let threads = options.threads.unwrap_or_else(|| if small { 1 } else { super::host::cores() });
     let space = Cpu::new(b.len(), threads);

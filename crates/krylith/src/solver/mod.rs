@@ -210,8 +210,8 @@ pub struct Solver<'a> {
     solution: Solution,
     /// Of the set-up, what the caller's thread did.
     setup: SetupParts,
-    /// New values in blocks, where they come in the order of a scalar matrix; made by the first.
-    blocks: Vec<f64>,
+    /// New values of terms in blocks, where they come in the order of scalar matrices; made by the first.
+    blocks: [Vec<f64>; 2],
     /// What the first solve will tell of its device, where that was left open.
     trial: Option<experience::Trial>,
     /// Why nothing can be solved any more.
@@ -265,7 +265,7 @@ impl<'a> Solver<'a> {
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
             setup: setup::take(),
-            blocks: Vec::new(),
+            blocks: Default::default(),
             problem,
             dropped,
             crew,
@@ -289,8 +289,8 @@ impl<'a> Solver<'a> {
     /// solves never cross to the host, unless matrices are stored in f32 or several GPUs solve.
     ///
     /// # Errors
-    /// Vectors of another length than [`Problem::own_len`]; a device or a rank that fails. Non-convergence is an
-    /// [`Outcome`](crate::Outcome).
+    /// Vectors of another length than [`Problem::own_len`], or with a number that is not finite, which is named; a device or a rank that
+    /// fails. Non-convergence is an [`Outcome`](crate::Outcome).
     pub fn solve<'v>(
         &mut self,
         b: impl Into<Numbers<'v>>,
@@ -326,6 +326,7 @@ impl<'a> Solver<'a> {
         let (b, mut x) = (b.into(), x.into());
         self.check_whole()?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
+        self.check_finite([("b", b), ("x0", x.as_array())])?;
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let run = Run { stop: self.stop, limits: Limits { cancel: self.cancel.clone(), deadline } };
         let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
@@ -344,6 +345,7 @@ impl<'a> Solver<'a> {
                 Ok(())
             });
         self.after(done)?;
+        self.check_begun(b)?;
         let solution = &mut self.solution;
         solution.setup_parts.add(std::mem::take(&mut self.setup));
         solution.setup_seconds = solution.setup_parts.total();

@@ -1,6 +1,6 @@
 //! New values and new coefficients of a system that is set up.
 
-use super::attempt::Update;
+use super::attempt::{Coefficients, Update};
 use super::{Solver, lost_thread};
 use crate::interrupt::Limits;
 use crate::matrix::Dense;
@@ -60,7 +60,8 @@ impl Solver<'_> {
         }
     }
 
-    /// New values of one term of a sum: of A⊗M + τB⊗L, M is term 0 and L term 1.
+    /// New values of one term of a sum: of A⊗M + τB⊗L, M is term 0 and L term 1. They come in the order of the matrix that the term was
+    /// made of.
     ///
     /// Values in the memory of the GPU that solves are read there, and a copy stays there; they come to the host only where
     /// something works there: several GPUs, refinement of rounded matrices, residuals by field.
@@ -70,45 +71,138 @@ impl Solver<'_> {
     pub fn update_term<'v>(&mut self, term: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
         let values = values.into();
         self.check_whole()?;
-        let mut blocks = std::mem::take(&mut self.blocks);
-        let whole = self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole);
-        let done = match whole.gather(term, values, &mut blocks) {
-            Ok(true) => self.update_stored(term, Numbers::from(&blocks)),
-            Ok(false) => self.update_stored(term, values),
-            Err(e) => Err(e),
+        self.check_values(term, values)?;
+        self.take(&[(term, values)], None)
+    }
+
+    /// A new A⊗M + τB⊗L of as many stages, M and L of the patterns that there are: all of it at once, and nothing of it where a part is refused. Values
+    /// come as to [`update_term`](Self::update_term).
+    ///
+    /// # Errors
+    /// Another kind of problem; A or B of another order; τ, A or B that are not finite; those of [`update_term`](Self::update_term).
+    ///
+    /// ```
+    /// use krylith::{Options, Solver, matrix::{Bsr, Dense, KroneckerSum}};
+    /// let one = |v: f64| Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![v]);
+    /// let unit = Dense::identity(1);
+    /// let system = KroneckerSum::new(unit.clone(), unit.clone(), 0.5, one(2.0)?, one(4.0)?)?;
+    /// let mut solver = Solver::new(&system, &"device=cpu".parse()?)?;
+    /// let three = Dense::new(1, 1, vec![3.0])?;
+    /// solver.update_kronecker(&three, &unit, 0.25, &[1.0], &[8.0])?;
+    /// let mut x = [0.0];
+    /// solver.solve(&[5.0], &mut x)?;
+    /// assert!((x[0] - 1.0).abs() < 1e-5); // (3·1 + 0.25·8) x = 5
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn update_kronecker<'v>(
+        &mut self,
+        a: &Dense,
+        b: &Dense,
+        tau: f64,
+        m: impl Into<Numbers<'v>>,
+        l: impl Into<Numbers<'v>>,
+    ) -> Result<()> {
+        let (m, l) = (m.into(), l.into());
+        self.check_whole()?;
+        let Some((old_a, old_b)) = &self.problem.stages else { return Err(no_sum()) };
+        let s = old_a.rows();
+        if [a, b].iter().any(|c| c.rows() != s || c.columns() != s) {
+            return Err(Error::invalid(format!(
+                "A is {}×{} and B is {}×{}; this solver's have order {s}: make another for other stages",
+                a.rows(),
+                a.columns(),
+                b.rows(),
+                b.columns()
+            )));
+        }
+        if let Some(p) = a.values().iter().position(|v| !v.is_finite()) {
+            let (i, j) = (p / s, p % s);
+            return Err(Error::invalid(format!("A({i}, {j}) is {}; it must be finite", a[(i, j)])));
+        }
+        check_tau(b, tau)?;
+        self.check_values(0, m)?;
+        self.check_values(1, l)?;
+        let new = (a != old_a || b != old_b).then(|| (a.clone(), b.clone()));
+        let coefficients = match new {
+            None => Coefficients::Tau(tau),
+            Some(stages) => {
+                self.problem.stages = Some(stages);
+                Coefficients::Stages(tau)
+            }
         };
+        self.take(&[(0, m), (1, l)], Some(coefficients))
+    }
+
+    /// Refuses what cannot be the values of a term, before anything is changed.
+    fn check_values(&self, term: usize, values: Numbers) -> Result<()> {
+        let whole = self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole);
+        let terms = &whole.terms.terms;
+        let Some((_, matrix)) = terms.get(term) else {
+            return Err(Error::invalid(format!("there is no term {term}; the problem has {}", terms.len())));
+        };
+        let count = whole.grouping(term)?.map_or(matrix.stored(), |grouping| grouping.entries());
+        if values.len() != count {
+            return Err(Error::invalid(format!(
+                "{} new values for a matrix that stores {count}",
+                values.len()
+            )));
+        }
+        values.as_host().map_or(Ok(()), finite)
+    }
+
+    /// New values of one or two terms, which were checked, and new coefficients.
+    fn take(&mut self, new: &[(usize, Numbers)], coefficients: Option<Coefficients>) -> Result<()> {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        let done = self.take_by(new, &mut blocks, coefficients);
         self.blocks = blocks;
         done
     }
 
-    /// New values in the order in which the term is stored.
-    fn update_stored(&mut self, term: usize, values: Numbers) -> Result<()> {
-        let whole = self.dropped.as_mut().map_or(&mut self.problem, |dropped| &mut dropped.whole);
-        let terms = &mut whole.terms.terms;
-        let count = terms.len();
-        let Some((_, matrix)) = terms.get_mut(term) else {
-            return Err(Error::invalid(format!("there is no term {term}; the problem has {count}")));
-        };
-        if values.len() != matrix.stored() {
-            return Err(Error::invalid(format!(
-                "{} new values for a matrix that stores {}",
-                values.len(),
-                matrix.stored()
-            )));
+    fn take_by(
+        &mut self,
+        new: &[(usize, Numbers)],
+        blocks: &mut [Vec<f64>; 2],
+        coefficients: Option<Coefficients>,
+    ) -> Result<()> {
+        let (mut values, mut anew) = ([(0, None); 2], false);
+        for ((&(term, given), blocks), to) in new.iter().zip(blocks).zip(&mut values) {
+            let whole = self.dropped.as_mut().map_or(&mut self.problem, |dropped| &mut dropped.whole);
+            let stored = match whole.gather(term, given, blocks)? {
+                true => Numbers::from(&*blocks),
+                false => given,
+            };
+            whole.terms.terms[term].1.to_mut().update_values(stored)?;
+            if let Some(dropped) = &self.dropped {
+                anew |= !dropped.update(term, &mut self.problem.terms)?;
+            }
+            if let Some(parts) = &mut self.crew.parts {
+                parts.update_values(&self.problem.terms, term)?;
+            }
+            let lent = self.crew.parts.is_none() && self.dropped.is_none();
+            *to = (term, stored.gpu().filter(|_| lent).map(|_| stored));
         }
-        values.as_host().map_or(Ok(()), finite)?;
-        matrix.to_mut().update_values(values)?;
-        if let Some(dropped) = &self.dropped
-            && !dropped.update(term, &mut self.problem.terms)?
-        {
+        self.scale(coefficients);
+        if anew {
             return self.take_whole();
         }
-        if let Some(parts) = &mut self.crew.parts {
-            parts.update_values(&self.problem.terms, term)?;
+        self.update(Update { values: &values[..new.len()], coefficients })
+    }
+
+    /// Coefficients of the terms from A, B and τ.
+    fn scale(&mut self, coefficients: Option<Coefficients>) {
+        let (Some((a, b)), Some(coefficients)) = (&self.problem.stages, coefficients) else { return };
+        let tau = coefficients.tau();
+        for (term, from, factor) in [(0, a, 1.0), (1, b, tau)] {
+            let scale = |to: &mut Dense| {
+                for i in 0..from.rows() {
+                    (0..from.columns()).for_each(|j| to[(i, j)] = factor * from[(i, j)]);
+                }
+            };
+            scale(&mut self.problem.terms.terms[term].0);
+            if let Some(parts) = &mut self.crew.parts {
+                parts.for_coefficients(term, scale);
+            }
         }
-        let lent = values.gpu().filter(|_| self.crew.parts.is_none() && self.dropped.is_none());
-        let lent = lent.map(|_| values);
-        self.update(Update::Values(term, lent))
     }
 
     /// A new τ of A⊗M + τB⊗L.
@@ -132,25 +226,9 @@ impl Solver<'_> {
     /// ```
     pub fn set_tau(&mut self, tau: f64) -> Result<()> {
         self.check_whole()?;
-        let Some((_, b)) = &self.problem.stages else {
-            return Err(Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L"));
-        };
-        if !b.values().iter().all(|v| (tau * v).is_finite()) {
-            return Err(Error::invalid(format!("tau is {tau}; tau times B must be finite")));
-        }
-        let scale = |to: &mut Dense| {
-            for i in 0..b.rows() {
-                (0..b.columns()).for_each(|j| to[(i, j)] = tau * b[(i, j)]);
-            }
-        };
-        scale(&mut self.problem.terms.terms[1].0);
-        if let Some(dropped) = &mut self.dropped {
-            scale(&mut dropped.whole.terms.terms[1].0);
-        }
-        if let Some(parts) = &mut self.crew.parts {
-            parts.for_coefficients(1, scale);
-        }
-        self.update(Update::Tau(tau))
+        let Some((_, b)) = &self.problem.stages else { return Err(no_sum()) };
+        check_tau(b, tau)?;
+        self.take(&[], Some(Coefficients::Tau(tau)))
     }
 
     fn update(&mut self, what: Update<'_>) -> Result<()> {
@@ -169,6 +247,18 @@ impl Solver<'_> {
         });
         crew.parts = parts;
         self.after(done)
+    }
+}
+
+fn no_sum() -> Error {
+    Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L")
+}
+
+/// Refuses a τ whose multiples of B are not finite.
+fn check_tau(b: &Dense, tau: f64) -> Result<()> {
+    match b.values().iter().all(|v| (tau * v).is_finite()) && tau.is_finite() {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("tau is {tau}; tau times B must be finite"))),
     }
 }
 

@@ -152,7 +152,12 @@ fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[boo
 impl Solver<'_> {
     /// Sets everything up anew with all places of the problem, since new values stand where zeros were dropped.
     pub(super) fn take_whole(&mut self) -> Result<()> {
-        let Some(Dropped { whole, .. }) = self.dropped.take() else { return Ok(()) };
+        let Some(Dropped { mut whole, .. }) = self.dropped.take() else { return Ok(()) };
+        // Values were taken by the whole all along, coefficients were not.
+        for (to, from) in whole.terms.terms.iter_mut().zip(&self.problem.terms.terms) {
+            to.0 = from.0.clone();
+        }
+        whole.stages = self.problem.stages.clone();
         self.problem = whole;
         self.rows = None;
         let limits = Limits { cancel: self.cancel.clone(), deadline: None };

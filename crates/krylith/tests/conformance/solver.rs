@@ -100,9 +100,16 @@ pub fn new_values_are_those_of_a_new_solver(device: &str) {
                 k.m.values_mut().iter_mut().for_each(|v| *v *= 1.1);
                 k.l.values_mut().iter_mut().for_each(|v| *v *= 0.9);
                 k.tau *= 0.8;
-                solver.update_term(0, k.m.values()).unwrap();
-                solver.update_term(1, k.l.values()).unwrap();
-                solver.set_tau(k.tau).unwrap();
+                if step < 2 {
+                    solver.update_term(0, k.m.values()).unwrap();
+                    solver.update_term(1, k.l.values()).unwrap();
+                    solver.set_tau(k.tau).unwrap();
+                } else {
+                    // Another scheme, and all of it at once.
+                    k.b[(0, 1)] *= 0.5;
+                    k.b[(2, 2)] *= 1.25;
+                    solver.update_kronecker(&k.a, &k.b, k.tau, k.m.values(), k.l.values()).unwrap();
+                }
                 let (mut x, mut y) = (vec![0.0; k.rows()], vec![0.0; k.rows()]);
                 let iterations = solver.solve(&b, &mut x).unwrap().history.iterations;
                 let mut fresh = Solver::new(&k, &options(device, &text)).unwrap();
@@ -111,6 +118,70 @@ pub fn new_values_are_those_of_a_new_solver(device: &str) {
                 assert!(distance(&x, &y) < 1e-12, "{text} {step}: {:e}", distance(&x, &y));
             }
         }
+    }
+}
+
+/// Scalar matrices in blocks keep the order of their entries in a sum, each its own; what is refused changes nothing.
+pub fn new_values_of_a_sum_come_as_it_was_given(device: &str) {
+    let mut rng = Random(14);
+    let blocks = random_kronecker(&mut rng, 2, 2, 20, 3, false, true);
+    // Without their zeros: fewer entries than the blocks have numbers.
+    let sparse =
+        |a: &Csr| {
+            let mut triplets = Vec::new();
+            for i in 0..a.rows() {
+                let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
+                triplets.extend(row.filter(|p| (p + i) % 3 > 0 || a.col()[*p] as usize == i).map(|p| {
+                    (i as u32, a.col()[p], if a.col()[p] as usize == i { 9.0 } else { a.values()[p] })
+                }));
+            }
+            Csr::from_triplets(a.rows(), a.columns(), &triplets).unwrap()
+        };
+    let (m, l) = (sparse(&blocks.m.to_csr()), sparse(&blocks.l.to_csr()));
+    let scaled = |a: &Csr, by: f64| a.values().iter().map(|v| by * v).collect::<Vec<f64>>();
+    let of = |a: &Csr| Problem::csr_in_blocks(a, Some(2)).unwrap();
+    let sum = |a: &Dense, b: &Dense, tau, m: &Csr, l: &Csr| {
+        Problem::kronecker_of(a.clone(), b.clone(), tau, &of(m), &of(l)).unwrap()
+    };
+    let (a, b) = (Dense::identity(2), blocks.b.clone());
+    let mut solver = Solver::new(sum(&a, &b, 0.1, &m, &l), &options(device, "rtol=1e-10")).unwrap();
+    let rhs = rng.numbers(m.rows() * 2);
+    let mut answer = |solver: &mut Solver, expected: &Problem| {
+        let mut x = vec![0.0; rhs.len()];
+        assert!(solver.solve(&rhs, &mut x).unwrap().converged());
+        let r = residual(expected, &rhs, &x);
+        assert!(r <= 1e-9, "{r:e}");
+    };
+    let with = |a: &Csr, values: &[f64]| {
+        Csr::new(a.rows(), a.columns(), a.row_ptr().to_vec(), a.col().to_vec(), values.to_vec()).unwrap()
+    };
+    answer(&mut solver, &sum(&a, &b, 0.1, &m, &l));
+    // The same values, then others, term by term.
+    solver.update_term(0, m.values()).unwrap();
+    solver.update_term(1, l.values()).unwrap();
+    answer(&mut solver, &sum(&a, &b, 0.1, &m, &l));
+    let (m3, l2) = (scaled(&m, 3.0), scaled(&l, 2.0));
+    solver.update_term(0, &m3).unwrap();
+    solver.update_term(1, &l2).unwrap();
+    answer(&mut solver, &sum(&a, &b, 0.1, &with(&m, &m3), &with(&l, &l2)));
+    // All of it.
+    let new_a = Dense::new(2, 2, vec![1.0, 0.2, 0.0, 1.5]).unwrap();
+    let new_b = Dense::new(2, 2, vec![0.5, 0.0, 0.25, 0.75]).unwrap();
+    solver.update_kronecker(&new_a, &new_b, 0.2, m.values(), &l2).unwrap();
+    let now = sum(&new_a, &new_b, 0.2, &m, &with(&l, &l2));
+    answer(&mut solver, &now);
+    // Refused as a whole, whichever part is wrong.
+    let nan = scaled(&l, f64::NAN);
+    let three = Dense::identity(3);
+    for (a, b, tau, m, l, text) in [
+        (&a, &b, 0.1, &m3[..], &nan[..], "new value 0 is NaN"),
+        (&a, &b, 0.1, &m3[..], &l2[1..], "new values for a matrix that stores"),
+        (&three, &three, 0.1, &m3[..], &l2[..], "make another for other stages"),
+        (&a, &b, f64::INFINITY, &m3[..], &l2[..], "tau is inf"),
+    ] {
+        let e = solver.update_kronecker(a, b, tau, m, l).unwrap_err().to_string();
+        assert!(e.contains(text), "{e}");
+        answer(&mut solver, &now);
     }
 }
 

@@ -182,7 +182,7 @@ pub fn runs_are_cut_on_the_gpus() {
         let solve = |a: &Bsr, new: &[Numbers], device: &str| {
             let options =
                 format!("device={device} precond={precond} method=bicgstab rtol=1e-10 equilibrate=true");
-            let problem = Problem::bsr(a).unwrap().with_grid(grid);
+            let problem = Problem::bsr(a).unwrap().with_grid(grid).unwrap();
             let mut solver = Solver::new(&problem, &options.parse().unwrap()).unwrap();
             let mut all = Vec::new();
             for update in 0..=new.len() {

@@ -44,7 +44,7 @@ fn solved(problem: &Problem, b: &[f64], options: &str) -> Result<(usize, Vec<f64
 fn one_tile_for_the_whole_takes_the_iterations_of_ildu() {
     let a = layers(CELLS);
     let b = right_hand_side(a.rows());
-    let problem = Problem::bsr(&a).unwrap().with_grid(CELLS);
+    let problem = Problem::bsr(&a).unwrap().with_grid(CELLS).unwrap();
     let (ildu, ..) = solved(&problem, &b, "precond=ildu:cut=whole").unwrap();
     let (whole, x, info) = solved(&problem, &b, "precond=block-jacobi:tile=whole").unwrap();
     assert!(whole.abs_diff(ildu) <= 1, "{whole} iterations, {ildu} with ildu");
@@ -61,7 +61,7 @@ fn one_tile_for_the_whole_takes_the_iterations_of_ildu() {
 fn tiles_are_the_same_on_any_number_of_ranks_and_threads() {
     let a = layers(CELLS);
     let (b, options) = (right_hand_side(a.rows()), "precond=block-jacobi:tile=8x4x4");
-    let whole = Problem::bsr(&a).unwrap().with_grid(CELLS);
+    let whole = Problem::bsr(&a).unwrap().with_grid(CELLS).unwrap();
     let (alone, x, _) = solved(&whole, &b, &format!("{options} threads=1")).unwrap();
     let two = solved(&whole, &b, &format!("{options} threads=2")).unwrap();
     assert!(two.0 == alone && two.1 == x, "other numbers on two threads");
@@ -71,7 +71,7 @@ fn tiles_are_the_same_on_any_number_of_ranks_and_threads() {
         let parts = split(&terms, &partition).unwrap();
         let work = |comm: Arc<dyn Communicator>| {
             let part = &parts[comm.rank()];
-            let problem = Problem::local(comm, part.rows.clone(), part.terms.clone())?.with_grid(CELLS);
+            let problem = Problem::local(comm, part.rows.clone(), part.terms.clone())?.with_grid(CELLS)?;
             let of = |v: &[f64]| part.rows.iter().map(|&i| v[i as usize]).collect::<Vec<_>>();
             let (iterations, own, _) = solved(&problem, &of(&b), &format!("{options} threads=1"))?;
             assert!(
@@ -89,17 +89,18 @@ fn tiles_are_the_same_on_any_number_of_ranks_and_threads() {
 #[test]
 fn rows_that_are_no_box_are_refused() {
     let a = layers(CELLS);
-    let b = right_hand_side(a.rows());
-    let wrong = Problem::bsr(&a).unwrap().with_grid([23, 12, 33]);
-    let e = solved(&wrong, &b, "precond=block-jacobi").unwrap_err().to_string();
-    assert!(e.contains("8832 rows on a grid of 23×12×33 cells"), "{e}");
+    for (grid, named) in [([23, 12, 33], "23×12×33"), ([usize::MAX, 2, 2], "×2×2"), ([0, 1, 1], "0×1×1")]
+    {
+        let e = Problem::bsr(&a).unwrap().with_grid(grid).err().unwrap().to_string();
+        assert!(e.contains(named) && e.contains("the system has 8832 nodes with 1 unknown each"), "{e}");
+    }
     // Half of a plane more for the first rank.
     let terms = Terms::bsr(&a);
     let owner = (0..a.rows()).map(|i| u32::from(i >= a.rows() / 2 + 100)).collect();
     let parts = split(&terms, &krylith::partition::Partition::new(owner, 2).unwrap()).unwrap();
     let work = |comm: Arc<dyn Communicator>| {
         let part = &parts[comm.rank()];
-        let problem = Problem::local(comm, part.rows.clone(), part.terms.clone())?.with_grid(CELLS);
+        let problem = Problem::local(comm, part.rows.clone(), part.terms.clone())?.with_grid(CELLS)?;
         let own = vec![1.0; part.rows.len()];
         let e = solved(&problem, &own, "precond=block-jacobi").unwrap_err().to_string();
         assert!(e.contains("are a box of the grid") && e.contains("take ildu"), "{e}");

@@ -25,6 +25,11 @@ fn a_thousand_solves_of_two_solvers_at_once() {
 }
 
 #[test]
+fn new_values_of_a_sum_come_as_it_was_given() {
+    solver::new_values_of_a_sum_come_as_it_was_given(DEVICE);
+}
+
+#[test]
 fn new_values_are_those_of_a_new_solver() {
     solver::new_values_are_those_of_a_new_solver(DEVICE);
 }
@@ -195,6 +200,45 @@ fn a_set_up_that_is_interrupted_is_made_by_the_next_solve() {
     assert!(r.iter().all(|r| (r - 1.0).abs() < 1e-4));
     cancel.cancel();
     assert!(Solver::new_watched(&a, &options(""), &cancel, None).err().unwrap().is_interrupt());
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_named_on_every_rank() {
+    let a = laplace(4);
+    let (good, mut bad) = (vec![1.0; 64], vec![1.0; 64]);
+    bad[5] = f64::NAN;
+    let mut solver = Solver::new(&a, &options("")).unwrap();
+    let text = |e: Error| e.to_string();
+    let mut x = vec![0.0; 64];
+    assert_eq!(
+        text(solver.solve(&bad, &mut x).err().unwrap()),
+        "b: entry 5 is NaN; every value must be finite"
+    );
+    assert_eq!(x, [0.0; 64]);
+    let mut start = bad.clone();
+    assert!(text(solver.solve(&good, &mut start).err().unwrap()).starts_with("x0: entry 5 is NaN"));
+    let columns = [good.clone(), bad.clone()].concat();
+    let e = solver.solve_columns(&columns, &mut vec![0.0; 128]).err().unwrap();
+    assert!(text(e).starts_with("column 1: b: entry 5 is NaN"));
+    // Large ones are numbers, though the sum of their squares is none.
+    assert!(solver.solve(&vec![1e200; 64], &mut x).unwrap().converged());
+    x.fill(0.0);
+    assert!(solver.solve(&good, &mut x).unwrap().converged());
+    let partition = Partition::new((0..64).map(|i| u32::from(i >= 32)).collect(), 2).unwrap();
+    let parts = split(&Terms::csr(&a).unwrap(), &partition).unwrap();
+    Team::run(2, |comm| {
+        let part = &parts[comm.rank()];
+        let problem = Problem::local(comm.clone(), part.rows.clone(), part.terms.clone())?;
+        let mut solver = Solver::new(&problem, &options("")).unwrap();
+        let (mut own, mut x) = (vec![1.0; 32], vec![0.0; 32]);
+        own[5] = if comm.rank() == 1 { f64::INFINITY } else { 1.0 };
+        let e = text(solver.solve(&own, &mut x).err().unwrap());
+        assert!(e.contains("b: entry 5 is inf"), "{e}");
+        own[5] = 1.0;
+        assert!(solver.solve(&own, &mut x)?.converged());
+        Ok(())
+    })
+    .unwrap();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a solver asks of a rank, and single applications of what a rank has.
 
-use super::Rank;
+use super::{Rank, Update};
 use crate::Result;
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::LinearOperator;
@@ -31,15 +31,6 @@ pub(in crate::solver) trait Engine {
     fn is_lost(&self) -> bool;
     /// Bytes a second that the device reads, measured now.
     fn read_bandwidth(&self) -> Option<f64>;
-}
-
-/// What is new.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::solver) enum Update<'a> {
-    /// The values of one term; where they are in device memory, there too.
-    Values(usize, Option<Numbers<'a>>),
-    /// τ.
-    Tau(f64),
 }
 
 /// What can be applied by itself.

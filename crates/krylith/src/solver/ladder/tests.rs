@@ -206,7 +206,7 @@ fn an_indefinite_matrix_is_no_more_for_cg() {
 #[test]
 fn tiles_want_the_stencil_of_the_grid_that_is_there() {
     let (n, fits) = (12, |grid: [usize; 3], a: &Bsr| {
-        let problem = Problem::bsr(a).unwrap().with_grid(grid);
+        let problem = Problem { grid: Some(grid), ..Problem::bsr(a).unwrap() };
         tiles_fit(&crate::device::cpu::Cpu::new(12, 1), &problem.part_of_one()).unwrap()
     });
     let diagonal = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();

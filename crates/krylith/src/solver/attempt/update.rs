@@ -1,0 +1,115 @@
+//! New values and coefficients on a rank's device: its operator and its preconditioner follow them.
+
+use super::{Rank, operator};
+use crate::Result;
+use crate::comm::agree;
+use crate::memory::Numbers;
+use crate::operator::TermValues;
+use crate::problem::LocalProblem;
+use crate::solver::diagnosis::Diagnosis;
+use crate::solver::setup::{self, SetupPart};
+use crate::solver::solution::{Event, EventKind};
+use crate::solver::{Refresh, SolverSpace};
+use std::sync::Arc;
+
+/// What is new.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::solver) struct Update<'a> {
+    /// Terms of new values; where these are in device memory, there too.
+    pub values: &'a [(usize, Option<Numbers<'a>>)],
+    pub coefficients: Option<Coefficients>,
+}
+
+/// Which coefficients of A⊗M + τB⊗L are new.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::solver) enum Coefficients {
+    /// τ alone.
+    Tau(f64),
+    /// A and B too, which are those of the problem by now.
+    Stages(f64),
+}
+
+impl Coefficients {
+    /// τ.
+    pub fn tau(self) -> f64 {
+        match self {
+            Self::Tau(tau) | Self::Stages(tau) => tau,
+        }
+    }
+}
+
+impl<S: SolverSpace> Rank<S> {
+    /// Follows new values of the terms, or new coefficients. Collective.
+    pub(super) fn updated(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
+        let _setup = setup::begin(SetupPart::Other);
+        let (space, comm) = (&self.space, self.space.comm());
+        let mut values = TermValues::from(local.terms);
+        let product = setup::begin(SetupPart::Product);
+        let mut updated = Ok(());
+        for &(t, lent) in what.values {
+            if let Some(lent) = lent {
+                values = values.with_values(t, lent);
+            }
+            let host = || Numbers::from(local.terms.terms[t].1.values());
+            let mut a = self.a.borrow_mut();
+            updated = updated.and_then(|()| a.update_values(space, t, lent.unwrap_or_else(host)));
+        }
+        if let (Some(new), Some((a, b))) = (what.coefficients, local.stages) {
+            let mut operator = self.a.borrow_mut();
+            updated = updated.and_then(|()| match new {
+                Coefficients::Tau(tau) => operator.set_tau(space, a, tau),
+                Coefficients::Stages(tau) => operator.set_stages(space, a, b, tau),
+            });
+        }
+        // What was found out about A and B holds no more.
+        let refresh = match what.coefficients {
+            Some(Coefficients::Stages(_)) if refresh == Refresh::Refresh => Refresh::Rebuild,
+            _ => refresh,
+        };
+        drop(product);
+        // Values that break what was found inside the blocks want an operator of their own.
+        if space.any(updated.is_err())? {
+            let made = operator(space, local, self.options.store.unwrap_or_default(), &self.options);
+            *self.a.borrow_mut() = agree(comm, made)?;
+            let why = updated.err().map_or("those of another rank".into(), |e| e.to_string());
+            self.pending.push(Event::new(
+                EventKind::Fallback,
+                None,
+                format!("the operator was set up anew: {why}"),
+            ));
+        }
+        self.crowded = None;
+        // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
+        if !self.diagnosis.is_clean() {
+            let survey = self.space.survey(local.terms)?;
+            self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
+            self.solution.diagnosis = self.diagnosis.clone();
+        }
+        self.impossible.clear();
+        if refresh != Refresh::Keep {
+            self.spent = [0; 2];
+        }
+        match (refresh, &mut self.current) {
+            (Refresh::Keep, _) | (_, None) => Ok(()),
+            (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
+            (Refresh::Refresh, Some(current)) => {
+                let _factors = setup::begin(SetupPart::Factors);
+                let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms, values));
+                let events = current.p.as_mut().map_or_else(Vec::new, |p| p.take_events());
+                let events = events.into_iter().map(|event| Event::new(EventKind::Fallback, None, event));
+                self.pending.extend(events);
+                match agree(comm, p) {
+                    Err(e) if e.is_interrupt() => {
+                        self.current = None; // half new; the next solve sets it up
+                        Err(e)
+                    }
+                    Err(e) if !e.is_fatal() => {
+                        let from = (self.rung + 1).min(self.ladder.len() - 1);
+                        self.rung_after(local, e, from)
+                    }
+                    done => done,
+                }
+            }
+        }
+    }
+}
