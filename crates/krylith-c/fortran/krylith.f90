@@ -22,6 +22,7 @@ module krylith
     public :: krylith_function, krylith_monitor, krylith_solve_functions
     public :: krylith_version, krylith_outcome_name
     public :: krylith_ok, krylith_invalid, krylith_device, krylith_memory_full, krylith_callback, krylith_internal
+    public :: krylith_cancelled
     public :: krylith_converged, krylith_max_iterations, krylith_breakdown, krylith_stagnated, krylith_rounding_limit
     public :: krylith_inconsistent, krylith_diverged, krylith_not_finite, krylith_interrupted
 
@@ -101,6 +102,8 @@ module krylith
         generic :: solve => solve_one, solve_columns
         !> (values [, term, memory, stat, errmsg]): in the order in which the matrix was given; term 2 is L of a Kronecker sum.
         procedure :: update_values
+        !> (a, b, tau, m, l [, stat, errmsg]): a whole new Kronecker sum of as many stages, with values m and l; or nothing of it.
+        procedure :: update_kronecker
         !> (tau [, stat, errmsg])
         procedure :: set_tau
         !> (refresh [, stat, errmsg]): "keep", "refresh" or "rebuild" the preconditioner when values change.
@@ -415,6 +418,20 @@ contains
         which = 0
         if (present(term)) which = int(term - 1, c_int32_t)
         call finish(c_update_values(self%handle, which, size(values, kind=c_int64_t), c_loc(values), place(memory)), stat, errmsg)
+    end subroutine
+
+    subroutine update_kronecker(self, a, b, tau, m, l, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in) :: a(:, :), b(:, :), tau
+        real(c_double), intent(in), contiguous :: m(:), l(:)
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        if (any(shape(a) /= size(a, 1)) .or. any(shape(b) /= size(a, 1))) then
+            call refuse("A and B of a Kronecker sum are square, of the same order", stat, errmsg)
+            return
+        end if
+        call finish(c_update_kronecker(self%handle, int(size(a, 1), c_int32_t), pack(transpose(a), .true.), &
+            pack(transpose(b), .true.), tau, size(m, kind=c_int64_t), m, size(l, kind=c_int64_t), l, c_null_ptr), stat, errmsg)
     end subroutine
 
     subroutine set_tau(self, tau, stat, errmsg)

@@ -7,7 +7,7 @@ module krylith_c
     !> How a call ended: the values of `stat`.
     enum, bind(c)
         enumerator :: krylith_ok = 0, krylith_invalid = 1, krylith_device = 2, krylith_memory_full = 3, krylith_callback = 4, &
-            krylith_internal = 5
+            krylith_internal = 5, krylith_cancelled = 6
     end enum
 
     !> How a solve went, as C has it.
@@ -142,6 +142,15 @@ module krylith_c
             type(c_ptr), value :: solver, values, memory
             integer(c_int32_t), value :: term
             integer(c_int64_t), value :: count
+        end function
+        integer(c_int) function c_update_kronecker(solver, stages, a, b, tau, m_count, m, l_count, l, memory) &
+            bind(c, name="krylith_solver_update_kronecker")
+            import :: c_int, c_int32_t, c_int64_t, c_double, c_ptr
+            type(c_ptr), value :: solver, memory
+            integer(c_int32_t), value :: stages
+            real(c_double), intent(in) :: a(*), b(*), m(*), l(*)
+            real(c_double), value :: tau
+            integer(c_int64_t), value :: m_count, l_count
         end function
         integer(c_int) function c_set_tau(solver, tau) bind(c, name="krylith_solver_set_tau")
             import :: c_int, c_double, c_ptr

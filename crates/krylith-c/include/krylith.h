@@ -41,6 +41,8 @@ typedef enum {
     KRYLITH_CALLBACK = 4,
     /// A fault of Krylith's own; please report it.
     KRYLITH_INTERNAL = 5,
+    /// krylith_solver_cancel ended new values, or a set-up before the first iteration.
+    KRYLITH_CANCELLED = 6,
 } krylith_status;
 
 /// How a solve ended.
@@ -178,7 +180,8 @@ krylith_status krylith_problem_bsr64(int32_t block,
                                      krylith_problem **problem);
 
 /// A⊗M + τB⊗L, as space-time methods make it: A and B are dense, stages × stages, row by row on the host; M and
-/// L are problems of one matrix each, with the same blocks. Component c at node i of stage k is number (i·block
+/// L are problems of one matrix each, with the same blocks; new values of either come in the order in which its
+/// own problem was given. Component c at node i of stage k is number (i·block
 /// + c)·stages + k of a vector.
 krylith_status krylith_problem_kronecker(int32_t stages,
                                          const double *a,
@@ -288,6 +291,20 @@ krylith_status krylith_solver_update_values(krylith_solver *solver,
 
 /// A new τ of A⊗M + τB⊗L.
 krylith_status krylith_solver_set_tau(krylith_solver *solver, double tau);
+
+/// A new A⊗M + τB⊗L of as many stages, M and L of the patterns that there are: all of it, or nothing where a part is
+/// refused. A and B are dense, stages × stages, row by row on the host; `m` and `l` have values as for
+/// krylith_solver_update_values.
+krylith_status krylith_solver_update_kronecker(krylith_solver *solver,
+                                               int32_t stages,
+                                               const double *a,
+                                               const double *b,
+                                               double tau,
+                                               int64_t m_count,
+                                               const double *m,
+                                               int64_t l_count,
+                                               const double *l,
+                                               const krylith_memory *memory);
 
 /// What becomes of the preconditioner when values change: "keep", "refresh" (as it is at first) or "rebuild".
 krylith_status krylith_solver_set_refresh(krylith_solver *solver, const char *refresh);

@@ -129,6 +129,15 @@ inline void same(std::int64_t is, std::int64_t wanted, const char *what) {
 
 template <class C> std::int64_t size(const C &c) { return static_cast<std::int64_t>(std::size(c)); }
 
+/// Stages of coefficients that are stages × stages.
+inline int stages(const std::vector<double> &a, const std::vector<double> &b) {
+    std::int64_t s = 0;
+    while (s * s < detail::size(a)) s++;
+    same(detail::size(a), s * s, "A");
+    same(detail::size(b), s * s, "B");
+    return static_cast<int>(s);
+}
+
 /// A function of the program, and what it threw: exceptions do not cross the library.
 template <class Signature> struct Called {
     std::function<Signature> call;
@@ -176,12 +185,9 @@ public:
 
     /// A⊗M + τB⊗L; A and B are stages × stages, row by row.
     static Problem kronecker(const std::vector<double> &a, const std::vector<double> &b, double tau, const Problem &m, const Problem &l) {
-        std::int64_t stages = 0;
-        while (stages * stages < detail::size(a)) stages++;
-        detail::same(detail::size(a), stages * stages, "A");
-        detail::same(detail::size(b), stages * stages, "B");
+        const int stages = detail::stages(a, b);
         krylith_problem *made = nullptr;
-        check(krylith_problem_kronecker(static_cast<int>(stages), a.data(), b.data(), tau, m.get(), l.get(), &made));
+        check(krylith_problem_kronecker(stages, a.data(), b.data(), tau, m.get(), l.get(), &made));
         return Problem(made);
     }
 
@@ -286,6 +292,13 @@ public:
     }
     void update_values(std::int64_t count, const double *values, int term = 0, const Memory *memory = nullptr) {
         check(krylith_solver_update_values(get(), term, count, values, memory));
+    }
+    /// A new A⊗M + τB⊗L of as many stages, all of it or nothing; A and B are stages × stages, row by row, values as for `update_values`.
+    void update_kronecker(const std::vector<double> &a, const std::vector<double> &b, double tau, const std::vector<double> &m,
+                          const std::vector<double> &l) {
+        const int stages = detail::stages(a, b);
+        check(krylith_solver_update_kronecker(get(), stages, a.data(), b.data(), tau, detail::size(m), m.data(), detail::size(l),
+                                              l.data(), nullptr));
     }
     /// A new τ of A⊗M + τB⊗L.
     void set_tau(double tau) { check(krylith_solver_set_tau(get(), tau)); }

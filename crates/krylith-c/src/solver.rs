@@ -2,14 +2,14 @@
 
 use crate::arrays::{Memory, array, array_mut, length, slice_mut};
 use crate::functions::{Monitor, Watch};
-use crate::problem::{Problem, free, hand_over};
+use crate::problem::{Problem, dense, free, hand_over};
 use crate::solution::Solution;
 use crate::status::{Result, Status, given, guard, say, text};
 use krylith::memory::{Numbers, NumbersMut};
 use krylith::solver::{Cancel, Refresh, host};
 use krylith::{Error, Observer, Options, Progress};
+use krylith_cli::callers::{Callers, SolverId};
 use krylith_cli::words::{self, Language};
-use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
@@ -20,6 +20,7 @@ pub struct Solver {
     state: Mutex<ManuallyDrop<State>>,
     cancel: Cancel,
     unknowns: usize,
+    id: SolverId,
 }
 
 struct State {
@@ -29,11 +30,6 @@ struct State {
     watch: Watch,
 }
 
-thread_local! {
-    /// The solver whose monitor this thread runs.
-    static CALLED_BY: Cell<usize> = const { Cell::new(0) };
-}
-
 impl Solver {
     fn new(problem: &Problem, options: *const c_char) -> Result<Self> {
         let options: Options = text(options, "options")?.parse()?;
@@ -41,14 +37,12 @@ impl Solver {
         let (cancel, unknowns) = (solver.cancel_token(), problem.system.own_len());
         let watch = Watch { monitor: None, user: std::ptr::null_mut() };
         let state = State { solver, options, lines: problem.lines.clone(), watch };
-        Ok(Self { state: Mutex::new(ManuallyDrop::new(state)), cancel, unknowns })
+        Ok(Self { state: Mutex::new(ManuallyDrop::new(state)), cancel, unknowns, id: SolverId::new() })
     }
 
     /// The solver for this thread alone; a monitor that uses its own solver would wait for itself.
     fn lock(&self) -> Result<MutexGuard<'_, ManuallyDrop<State>>> {
-        if CALLED_BY.get() == std::ptr::from_ref(self).addr() {
-            return Err(Error::invalid("a monitor cannot use the solver that calls it").into());
-        }
+        self.id.check("monitor")?;
         Ok(self.state.lock().unwrap_or_else(|e| e.into_inner()))
     }
 
@@ -68,12 +62,13 @@ impl Solver {
         for k in 0..columns {
             let (b, x) = (b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n));
             let solution = match state.watch.monitor {
-                None => state.solver.solve(b, x)?,
+                None => state.solver.solve(b, x),
                 Some(_) => {
-                    let solver = std::ptr::from_ref(self).addr();
-                    state.solver.solve_told(b, x, &mut Told { watch: state.watch, solver })?
+                    let mut told = Told { watch: state.watch, callers: Callers::and(self.id) };
+                    state.solver.solve_told(b, x, &mut told)
                 }
             };
+            let solution = solution.map_err(|e| if columns > 1 { e.in_column(k) } else { e })?;
             each(k, Solution::from(solution));
             if solution.outcome() == krylith::Outcome::Interrupted {
                 // The columns that are left keep their guesses, and are told so.
@@ -83,6 +78,13 @@ impl Solver {
             }
         }
         Ok(())
+    }
+
+    /// New values or coefficients; what was cancelled before is over.
+    fn update(&self, how: impl FnOnce(&mut krylith::Solver<'static>) -> krylith::Result<()>) -> Result<()> {
+        let state = &mut **self.lock()?;
+        self.cancel.reset();
+        Ok(how(&mut state.solver)?)
     }
 
     /// y ← what is applied to x.
@@ -110,18 +112,16 @@ impl Drop for Solver {
     }
 }
 
-/// A monitor that is told, and whose solver is noted meanwhile.
+/// A monitor that is told, and who waits for it.
 struct Told {
     watch: Watch,
-    solver: usize,
+    callers: Callers,
 }
 
 impl Observer for Told {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
-        CALLED_BY.set(self.solver);
-        let answer = self.watch.progress(p);
-        CALLED_BY.set(0);
-        answer
+        let _called = self.callers.enter();
+        self.watch.progress(p)
     }
 }
 
@@ -198,14 +198,39 @@ pub extern "C" fn krylith_solver_update_values(
     guard(|| {
         let values = array(values, length(count, "count")?, memory, "values")?;
         let term = length(term.into(), "term")?;
-        Ok(handle(solver)?.lock()?.solver.update_term(term, values)?)
+        handle(solver)?.update(|solver| solver.update_term(term, values))
     })
 }
 
 /// A new τ of A⊗M + τB⊗L.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_set_tau(solver: *mut Solver, tau: f64) -> Status {
-    guard(|| Ok(handle(solver)?.lock()?.solver.set_tau(tau)?))
+    guard(|| handle(solver)?.update(|solver| solver.set_tau(tau)))
+}
+
+/// A new A⊗M + τB⊗L of as many stages, M and L of the patterns that there are: all of it, or nothing where a part is
+/// refused. A and B are dense, stages × stages, row by row on the host; `m` and `l` have values as for
+/// krylith_solver_update_values.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_update_kronecker(
+    solver: *mut Solver,
+    stages: i32,
+    a: *const f64,
+    b: *const f64,
+    tau: f64,
+    m_count: i64,
+    m: *const f64,
+    l_count: i64,
+    l: *const f64,
+    memory: Option<&Memory>,
+) -> Status {
+    guard(|| {
+        let s = length(stages.into(), "stages")?;
+        let (a, b) = (dense(s, a, "a")?, dense(s, b, "b")?);
+        let m = array(m, length(m_count, "m_count")?, memory, "m")?;
+        let l = array(l, length(l_count, "l_count")?, memory, "l")?;
+        handle(solver)?.update(|solver| solver.update_kronecker(&a, &b, tau, m, l))
+    })
 }
 
 /// What becomes of the preconditioner when values change: "keep", "refresh" (as it is at first) or "rebuild".

@@ -22,6 +22,8 @@ pub enum Status {
     KrylithCallback = 4,
     /// A fault of Krylith's own; please report it.
     KrylithInternal = 5,
+    /// krylith_solver_cancel ended new values, or a set-up before the first iteration.
+    KrylithCancelled = 6,
 }
 
 /// What a call can fail by.
@@ -77,6 +79,7 @@ pub fn guard(work: impl FnOnce() -> Result<()>) -> Status {
     match &error {
         Error::Memory { .. } => Status::KrylithMemory,
         Error::Internal(_) => Status::KrylithInternal,
+        error if error.is_interrupt() => Status::KrylithCancelled,
         error if error.exit_code() == 3 => Status::KrylithDevice,
         _ => Status::KrylithInvalid,
     }

@@ -5,6 +5,7 @@
 mod args;
 mod bench;
 mod blocks;
+pub mod callers;
 mod complete;
 pub mod failure;
 mod field;

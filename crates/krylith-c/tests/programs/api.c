@@ -135,6 +135,12 @@ static void solvers(void) {
     REFUSED(krylith_solver_update_values(solver, 0, 3, values, NULL), KRYLITH_INVALID, "3 new values");
     REFUSED(krylith_solver_update_values(solver, 2, entries, values, NULL), KRYLITH_INVALID, "no term 2");
     REFUSED(krylith_solver_solve(solver, NULL, x, NULL, NULL), KRYLITH_INVALID, "b is a null pointer");
+    b[N + 3] = NAN;
+    REFUSED(krylith_solver_solve(solver, b + N, x, NULL, NULL), KRYLITH_INVALID, "b: entry 3 is NaN");
+    REFUSED(krylith_solver_solve_columns(solver, 2, b, x, NULL, NULL), KRYLITH_INVALID, "column 1: b: entry 3 is NaN");
+    b[N + 3] = 2.0, x[1] = INFINITY;
+    REFUSED(krylith_solver_solve(solver, b, x, NULL, NULL), KRYLITH_INVALID, "x0: entry 1 is inf");
+    x[1] = 0.0;
     REFUSED(krylith_solver_solve_columns(solver, -1, b, x, NULL, NULL), KRYLITH_INVALID, "columns is -1");
     krylith_solver_free(solver);
 }
@@ -165,8 +171,46 @@ static void kronecker(void) {
             }
         }
     }
-    REFUSED(krylith_problem_kronecker(2, a, b, 0.5, m, sum, &sum), KRYLITH_INVALID, "one matrix each");
+    REFUSED(krylith_problem_kronecker(2, a, b, 0.5, m, sum, &sum), KRYLITH_INVALID, "a problem of one matrix");
     REFUSED(krylith_problem_kronecker(2, a, b, 0.5, NULL, l, &sum), KRYLITH_INVALID, "m is a null pointer");
+    krylith_solver_free(solver);
+    krylith_problem_free(sum), krylith_problem_free(l), krylith_problem_free(m);
+}
+
+/* M and L scalar, in blocks of two: new values come as they were given, and all of a sum at once or not at all. */
+static void sums_in_blocks(void) {
+    double a[1] = {1}, b[1] = {1}, two[1] = {2}, nine[9] = {0}, f[N], x[N], m3[3 * N], wrong[3 * N];
+    ones(f, N);
+    krylith_problem *m = NULL, *l = NULL, *sum = NULL;
+    krylith_solver *solver = NULL;
+    EXPECT(krylith_problem_csr(N, entries, row_ptr, col, values, 2, NULL, &m) == KRYLITH_OK);
+    EXPECT(krylith_problem_csr(N, entries, row_ptr, col, values, 2, NULL, &l) == KRYLITH_OK);
+    EXPECT(krylith_problem_kronecker(1, a, b, 0.5, m, l, &sum) == KRYLITH_OK && krylith_problem_block(sum) == 2);
+    EXPECT(krylith_solver_new(sum, OPTIONS, &solver) == KRYLITH_OK);
+    for (int e = 0; e < entries; e++) m3[e] = 3.0 * values[e], wrong[e] = e == 4 ? NAN : values[e];
+    for (int step = 0; step < 4; step++) {
+        double factor = 0;
+        if (step == 0) factor = 1.0 + 0.5; /* as it was made */
+        if (step == 1) { /* the same values */
+            factor = 1.0 + 0.5;
+            EXPECT(krylith_solver_update_values(solver, 0, entries, values, NULL) == KRYLITH_OK);
+            EXPECT(krylith_solver_update_values(solver, 1, entries, values, NULL) == KRYLITH_OK);
+        }
+        if (step == 2) {
+            factor = 3.0 + 0.5;
+            EXPECT(krylith_solver_update_values(solver, 0, entries, m3, NULL) == KRYLITH_OK);
+        }
+        if (step == 3) { /* A, B and τ too */
+            factor = 2.0 * 1.0 + 0.25 * 3.0;
+            EXPECT(krylith_solver_update_kronecker(solver, 1, two, b, 0.25, entries, values, entries, m3, NULL) == KRYLITH_OK);
+            REFUSED(krylith_solver_update_kronecker(solver, 1, a, b, 9.0, entries, m3, entries, wrong, NULL), KRYLITH_INVALID,
+                    "new value 4 is NaN");
+            REFUSED(krylith_solver_update_kronecker(solver, 3, nine, nine, 9.0, entries, m3, entries, m3, NULL), KRYLITH_INVALID,
+                    "other stages");
+        }
+        memset(x, 0, sizeof x);
+        EXPECT(krylith_solver_solve(solver, f, x, NULL, NULL) == KRYLITH_OK && near(x, 1.0 / factor));
+    }
     krylith_solver_free(solver);
     krylith_problem_free(sum), krylith_problem_free(l), krylith_problem_free(m);
 }
@@ -206,6 +250,11 @@ static void what_is_known_beside_the_numbers(void) {
     REFUSED(krylith_problem_set_near_null_vectors(problem, 0, NULL), KRYLITH_INVALID, "rigid modes");
     REFUSED(krylith_problem_set_coordinates(problem, 4, N, plane), KRYLITH_INVALID, "points of 4 numbers");
     REFUSED(krylith_problem_set_coordinates(problem, 2, 2, plane), KRYLITH_INVALID, "2 points");
+    REFUSED(krylith_problem_set_grid(problem, 2, 2, 1), KRYLITH_INVALID, "a grid of 2×2×1 nodes; the system has 6 nodes");
+    plane[3] = NAN;
+    REFUSED(krylith_problem_set_coordinates(problem, 2, N, plane), KRYLITH_INVALID, "coordinates: point 1");
+    memset(x, 0, sizeof x);
+    REFUSED(krylith_problem_set_near_null_vectors(problem, 1, x), KRYLITH_INVALID, "near-null vector 0 is zero");
     krylith_problem_free(problem);
 }
 
@@ -270,12 +319,25 @@ static void functions(void) {
     REFUSED(krylith_solve_functions(N, product, &calls, NULL, NULL, b, x, "precond=ildu", NULL, NULL, NULL), KRYLITH_INVALID, "matrix");
 }
 
-static krylith_solver *shared;
+static krylith_solver *shared, *other;
 
 static int32_t uses_its_solver(void *user, int64_t iteration, double residual) {
     double x[N] = {0}, y[N];
     (void)iteration, (void)residual;
     *(krylith_status *)user = krylith_solver_multiply(shared, x, y, NULL);
+    return 0;
+}
+
+/* Through another solver, whose monitor is called on another thread, and after it. */
+static int32_t uses_another(void *user, int64_t iteration, double residual) {
+    krylith_status *seen = user;
+    double b[N], x[N] = {0}, y[N];
+    (void)iteration, (void)residual;
+    ones(b, N);
+    if (seen[0] != KRYLITH_OK) return 0;
+    EXPECT(krylith_solver_set_monitor(other, uses_its_solver, &seen[0]) == KRYLITH_OK);
+    EXPECT(krylith_solver_solve(other, b, x, NULL, NULL) == KRYLITH_OK);
+    seen[1] = krylith_solver_multiply(shared, x, y, NULL);
     return 0;
 }
 
@@ -303,6 +365,16 @@ static void threads_and_forks(void) {
 
     EXPECT(krylith_solver_set_monitor(shared, uses_its_solver, &inner) == KRYLITH_OK);
     EXPECT(krylith_solver_solve(shared, b, x, NULL, NULL) == KRYLITH_OK && inner == KRYLITH_INVALID);
+
+    krylith_status seen[2] = {KRYLITH_OK, KRYLITH_OK};
+    EXPECT(krylith_solver_new(problem, "method=cg precond=jacobi rtol=1e-12 device=cpu", &other) == KRYLITH_OK);
+    EXPECT(krylith_solver_set_monitor(shared, uses_another, seen) == KRYLITH_OK);
+    memset(x, 0, sizeof x);
+    alarm(60); /* they would wait for ever */
+    EXPECT(krylith_solver_solve(shared, b, x, NULL, NULL) == KRYLITH_OK && near(x, 1.0));
+    alarm(0);
+    EXPECT(seen[0] == KRYLITH_INVALID && seen[1] == KRYLITH_INVALID);
+    krylith_solver_free(other);
     EXPECT(krylith_solver_set_monitor(shared, NULL, NULL) == KRYLITH_OK);
 
     fflush(NULL);
@@ -351,6 +423,7 @@ int main(void) {
     matrices_of_all_widths();
     solvers();
     kronecker();
+    sums_in_blocks();
     what_is_known_beside_the_numbers();
     wrong_matrices();
     functions();

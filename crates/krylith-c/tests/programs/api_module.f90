@@ -167,8 +167,11 @@ contains
         call both%kronecker(a, reshape([1d0, 0d0, 0d0, 1d0], [2, 2]), 2d0, m, l)
         call expect(both%unknowns() == 2 * n, "unknowns of a sum")
         call solver%create(both, "rtol=1e-12 device=cpu")
-        call solver%set_tau(0.5d0)
-        call solver%update_values(values(:e), term=2)
+        call solver%set_tau(0.25d0)
+        call solver%update_values(2 * values(:e), term=2)
+        call solver%update_kronecker(a, reshape([1d0, 0d0, 0d0, 1d0], [2, 2]), 0.5d0, b, values(:e))
+        call solver%update_kronecker(a, a, 0.5d0, b, values(:e - 1), stat=stat, errmsg=text)
+        call expect(stat == krylith_invalid .and. index(text, "new values") > 0, "too few values of L")
         f = 1
         u = 0
         block

@@ -108,6 +108,9 @@ int main() {
     const auto identity = krylith::Problem::csr(ptr, std::vector<int>(ptr.begin(), ptr.end() - 1), b, 1);
     const auto laplacian = krylith::Problem::csr(a.row_ptr, a.col, a.values, 1);
     krylith::Solver stages(krylith::Problem::kronecker({3.0}, {1.0}, 2.0, identity, laplacian), "rtol=1e-12 device=cpu");
+    stages.update_kronecker({4.0}, {1.0}, 1.0, std::vector<double>(n, 1.0), a.values);
+    stages.update_kronecker({3.0}, {1.0}, 2.0, std::vector<double>(n, 1.0), a.values);
+    expect_throw<krylith::InvalidInput>([&] { stages.update_kronecker({3.0}, {1.0}, 1.0, {1.0}, a.values); }, "1 new values");
     stages.set_tau(0.5);
     EXPECT(stages.solve(b, x).converged());
     for (int i = 0; i < n; i++) {
