@@ -10,13 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub fn exception(error: Error) -> PyErr {
     let class = match &error {
         Error::Memory { .. } => "OutOfMemory",
+        _ if error.is_interrupt() => "Error",
         _ if error.exit_code() == 3 => "DeviceError",
         _ => "InvalidInput",
     };
-    let text = match &error {
-        Error::Option { key: "max_iters", message } => format!("`maxiter` {message}"),
-        error => error.to_string(),
-    };
+    // Python's name of it.
+    let text = error.to_string().replace("max_iters", "maxiter");
     named(class, text + &Language::Keywords.remedies(&error))
 }
 

@@ -7,6 +7,7 @@ mod arrays;
 mod callbacks;
 mod errors;
 mod ranks;
+mod set_up;
 mod solution;
 mod solver;
 mod system;
@@ -25,12 +26,20 @@ fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
     py.detach(|| krylith_cli::run(words))
 }
 
+/// The one of `known` that `text`, the name of a `what`, probably means.
+#[pyfunction]
+fn meant(what: &str, text: &str, known: Vec<String>) -> Option<String> {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    krylith::names::meant(what, text, &known).map(String::from)
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("HAS_MPI", ranks::HAS_MPI)?;
     module.add("MAX_BLOCK", krylith::matrix::MAX_BLOCK)?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(meant, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::solve_operators, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::newton, module)?)?;

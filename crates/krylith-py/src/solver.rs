@@ -1,15 +1,17 @@
 //! A system on its device, solved as often as wanted.
 
 use crate::arrays::{Lent, LentMut};
-use crate::errors::{detached, exception, named, refuse_forked};
+use crate::errors::{detached, exception, refuse_forked};
+use crate::set_up::set_up;
 use crate::solution::Solution;
-use crate::system::System;
+use crate::system::{System, dense};
 use crate::told::{Raised, Told};
 use krylith::solver::host::is_forked;
 use krylith::solver::{Cancel, Refresh};
 use krylith::{Observer, Options, Progress};
+use krylith_cli::callers::{Callers, SolverId};
+use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
-use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,13 +23,9 @@ pub struct Solver {
     options: Arc<Options>,
     lines: Arc<Vec<String>>,
     cancel: Cancel,
-    /// What Python's signals or callback raised while a solve was under way.
+    /// What Python's signals or callback raised while something was under way.
     raised: Arc<Raised>,
-}
-
-thread_local! {
-    /// The solver whose callback this thread runs.
-    static CALLED_BY: Cell<usize> = const { Cell::new(0) };
+    id: SolverId,
 }
 
 #[pymethods]
@@ -36,23 +34,23 @@ impl Solver {
     fn new(py: Python<'_>, system: &System, options: &str) -> PyResult<Self> {
         refuse_forked()?;
         let options: Options = options.parse().map_err(exception)?;
-        let problem = system.problem.clone();
-        let mut solver = detached(py, || krylith::Solver::new(problem, &options))?;
-        py.check_signals()?;
-        let (cancel, raised) = (solver.cancel_token(), Arc::new(Raised::default()));
+        let (cancel, raised, id) = (Cancel::default(), Arc::new(Raised::default()), SolverId::new());
         let (stop, told) = (cancel.clone(), raised.clone());
-        solver.while_waiting(Some(Box::new(move || {
+        let signals = move || {
+            let _called = Callers::and(id).enter();
             if let Err(e) = Python::attach(|py| py.check_signals()) {
                 told.keep(e);
                 stop.cancel();
             }
-        })));
+        };
+        let solver = set_up(py, system.problem.clone(), &options, &cancel, &raised, Box::new(signals))?;
         Ok(Self {
             solver: Mutex::new(ManuallyDrop::new(solver)),
             options: Arc::new(options),
             lines: Arc::new(system.lines.clone()),
             cancel,
             raised,
+            id,
         })
     }
 
@@ -78,7 +76,8 @@ impl Solver {
             changed.max_iters = maxiter.or(changed.max_iters);
             changed.settled().map_err(exception)?;
         }
-        let mut watch = Watch { told: Told { callback, raised: &self.raised }, solver: self.address() };
+        let mut watch =
+            Watch { told: Told { callback, raised: &self.raised }, callers: Callers::and(self.id) };
         let (solution, raised) = detached(py, || {
             let mut solver = lock(&self.solver);
             let unknowns = solver.problem().unknowns();
@@ -97,33 +96,44 @@ impl Solver {
 
     /// y ← A x, or y ← P⁻¹ x.
     fn apply(&self, py: Python<'_>, preconditioner: bool, x: Lent<'_>, mut y: LentMut<'_>) -> PyResult<()> {
-        self.check()?;
         let (x, y) = (x.array()?, y.array()?);
-        detached(py, || {
-            let mut solver = lock(&self.solver);
-            if preconditioner { solver.precondition(x, y) } else { solver.multiply(x, y) }
-        })
+        self.alone(
+            py,
+            |solver| if preconditioner { solver.precondition(x, y) } else { solver.multiply(x, y) },
+        )
     }
 
-    /// New values of a term, in the order of the matrix that was given.
-    fn update(&self, py: Python<'_>, term: usize, values: Lent<'_>) -> PyResult<()> {
-        self.check()?;
+    /// New values of a matrix, in the order in which it was given.
+    fn update(&self, py: Python<'_>, values: Lent<'_>) -> PyResult<()> {
         let values = values.array()?;
-        detached(py, || lock(&self.solver).update_term(term, values))
+        self.alone(py, |solver| solver.update_values(values))
+    }
+
+    /// A new A⊗M + τB⊗L, all of it or nothing; values of M and L in the order in which each was given.
+    fn update_kronecker(
+        &self,
+        py: Python<'_>,
+        a: PyReadonlyArray2<'_, f64>,
+        b: PyReadonlyArray2<'_, f64>,
+        tau: f64,
+        m: Lent<'_>,
+        l: Lent<'_>,
+    ) -> PyResult<()> {
+        let (a, b) = (dense(&a).map_err(exception)?, dense(&b).map_err(exception)?);
+        let (m, l) = (m.array()?, l.array()?);
+        self.alone(py, |solver| solver.update_kronecker(&a, &b, tau, m, l))
     }
 
     /// A new τ.
     fn set_tau(&self, py: Python<'_>, tau: f64) -> PyResult<()> {
-        self.check()?;
-        detached(py, || lock(&self.solver).set_tau(tau))
+        self.alone(py, |solver| solver.set_tau(tau))
     }
 
     /// What becomes of the preconditioner when values change: `keep`, `refresh` or `rebuild`.
     fn set_refresh(&self, py: Python<'_>, refresh: &str) -> PyResult<()> {
-        self.check()?;
         let refresh: Refresh = refresh.parse().map_err(exception)?;
-        detached(py, || {
-            lock(&self.solver).set_refresh(refresh);
+        self.alone(py, |solver| {
+            solver.set_refresh(refresh);
             Ok(())
         })
     }
@@ -138,14 +148,26 @@ impl Solver {
     /// Refuses what would wait for ever: threads that a fork has left behind, and a callback that uses its own solver.
     fn check(&self) -> PyResult<()> {
         refuse_forked()?;
-        match CALLED_BY.get() == self.address() {
-            true => Err(named("InvalidInput", "a callback cannot use the solver that calls it".into())),
-            false => Ok(()),
-        }
+        self.id.check("callback").map_err(exception)
     }
 
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+    /// Does something with the solver while no other thread does; what a signal raised meanwhile is raised after it.
+    fn alone(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut krylith::Solver<'static>) -> krylith::Result<()> + Send,
+    ) -> PyResult<()> {
+        self.check()?;
+        let mut signal = None;
+        let done = detached(py, || {
+            let mut solver = lock(&self.solver);
+            self.cancel.reset();
+            self.raised.take();
+            let done = work(&mut solver);
+            signal = self.raised.take();
+            done
+        });
+        signal.map_or(done, Err)
     }
 }
 
@@ -167,18 +189,16 @@ impl Drop for Solver {
     }
 }
 
-/// Tells a Python function of the progress, and notes whose it is.
+/// Tells a Python function of the progress, and notes who waits for it.
 struct Watch<'a> {
     told: Told<'a>,
-    solver: usize,
+    callers: Callers,
 }
 
 impl Observer for Watch<'_> {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
-        CALLED_BY.set(self.solver);
-        let answer = self.told.tell(p.iteration, p.relative_residual);
-        CALLED_BY.set(0);
-        answer
+        let _called = self.callers.enter();
+        self.told.tell(p.iteration, p.relative_residual)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
 use crate::errors::{detached, exception, refuse_forked};
 use crate::ranks;
-use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use krylith::matrix::{Bsr, Csr, Dense};
 use krylith::memory::Numbers;
 use krylith::{Error, Problem};
 use krylith_cli::words;
@@ -91,17 +91,10 @@ impl System {
         m: &System,
         l: &System,
     ) -> PyResult<Self> {
-        let dense = |of: &PyReadonlyArray2<'_, f64>| {
-            let (rows, columns) = (of.shape()[0], of.shape()[1]);
-            let view = of.as_array();
-            let places = (0..rows).flat_map(|i| (0..columns).map(move |j| [i, j]));
-            Dense::new(rows, columns, places.map(|place| view[place]).collect())
-        };
-        let term = |of: &System| of.problem.terms().terms[0].1.clone().into_owned();
         let entries = m.entries() + l.entries();
         let build = || {
-            let sum = KroneckerSum::new(dense(&a)?, dense(&b)?, tau, term(m), term(l))?;
-            Ok(Self::of(Problem::kronecker(&sum)?.into_owned(), entries, "A⊗M + τB⊗L"))
+            let sum = Problem::kronecker_of(dense(&a)?, dense(&b)?, tau, &m.problem, &l.problem)?;
+            Ok(Self::of(sum, entries, "A⊗M + τB⊗L"))
         };
         build().map_err(exception)
     }
@@ -119,7 +112,7 @@ impl System {
 
     /// The same on a grid of nodes.
     fn with_grid(&self, grid: [usize; 3]) -> PyResult<Self> {
-        self.with(|problem| Ok(problem.with_grid(grid)))
+        self.with(|problem| problem.with_grid(grid))
     }
 
     /// The same with null vectors; none means the constants that the system maps to zero.
@@ -186,6 +179,14 @@ impl System {
         let problem = change(self.problem.clone()).map_err(exception)?;
         Ok(Self { problem, lines: self.lines.clone() })
     }
+}
+
+/// A small dense matrix.
+pub fn dense(of: &PyReadonlyArray2<'_, f64>) -> krylith::Result<Dense> {
+    let (rows, columns) = (of.shape()[0], of.shape()[1]);
+    let view = of.as_array();
+    let places = (0..rows).flat_map(|i| (0..columns).map(move |j| [i, j]));
+    Dense::new(rows, columns, places.map(|place| view[place]).collect())
 }
 
 fn bsr_of(

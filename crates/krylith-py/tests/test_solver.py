@@ -136,6 +136,105 @@ def test_a_callback_cannot_use_its_own_solver():
     assert solver.solve(b).converged
 
 
+def test_a_callback_of_a_callback_cannot_either():
+    done = run(
+        """
+        import numpy as np, scipy.sparse as sp, krylith
+        A = sp.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(50, 50)).tocsr()
+        b = np.ones(50)
+        first, second = (krylith.Solver(A, method="gmres", precond="none", rtol=1e-12) for _ in range(2))
+
+        def uses_first(*_):
+            try:
+                first.solve(b)
+            except krylith.InvalidInput as e:
+                print("the solver that calls it" in str(e))
+            return True
+
+        def after_another(*_):
+            second.solve(b, callback=lambda i, r: None)
+            return uses_first()
+
+        def inside_another(*_):
+            second.solve(b, callback=uses_first)
+            return True
+
+        import warnings
+        warnings.simplefilter("ignore")
+        for callback in (after_another, inside_another):
+            print(first.solve(b, callback=callback).outcome)
+        print(first.solve(b).outcome, second.solve(b, callback=lambda i, r: first.multiply(b) is None).outcome)
+        """
+    )
+    assert done.stdout.split() == ["True", "interrupted", "True", "interrupted", "converged", "converged"], done.stdout + done.stderr
+
+
+def test_ctrl_c_ends_a_set_up_and_new_values():
+    done = run(
+        """
+        import os, signal, threading, time
+        import numpy as np, scipy.sparse as sp, krylith
+        n = 30
+        T = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+        E = sp.eye_array(n)
+        A = (sp.kron(sp.kron(T, E), E) + sp.kron(sp.kron(E, T), E) + sp.kron(sp.kron(E, E), T) + 0.01 * sp.eye_array(n**3, k=1)).tocsr()
+
+        def timed(call):
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            begin = time.perf_counter()
+            try:
+                call()
+                print("not interrupted")
+            except krylith.Interrupted as e:
+                print(e.solution is None, time.perf_counter() - begin < 2.0)
+
+        timed(lambda: krylith.Solver(A, precond="lu"))
+        timed(lambda: krylith.solve(A, np.ones(n**3), precond="lu"))
+        """
+    )
+    assert done.stdout.split() == ["True"] * 4, done.stdout + done.stderr
+
+
+def test_ctrl_c_while_new_values_are_taken_is_raised_after_them():
+    done = run(
+        """
+        import _thread, threading, time
+        import numpy as np, scipy.sparse as sp, krylith
+        n = 150
+        T = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+        A = (sp.kron(T, sp.eye_array(n)) + sp.kron(sp.eye_array(n), T)).tocsr()
+        solver = krylith.Solver(A, precond="lu")
+        stop = False
+        def press():
+            while not stop:
+                _thread.interrupt_main()
+                time.sleep(0.05)
+        thread, seen = threading.Thread(target=press), 0
+        try:
+            thread.start()
+            while True:
+                solver.update_values(2 * A)
+        except KeyboardInterrupt as e:
+            seen = 1
+        while True:
+            try:
+                stop = True
+                thread.join()
+                break
+            except KeyboardInterrupt:
+                pass
+        try:
+            time.sleep(0.2)
+        except KeyboardInterrupt:
+            pass
+        solver.update_values(A)
+        s = solver.solve(np.ones(n * n), rtol=1e-10)
+        print(seen, s.converged, bool(np.linalg.norm(A @ s.x - 1) < 1e-8 * n))
+        """
+    )
+    assert done.stdout.split() == ["1", "True", "True"], done.stdout + done.stderr
+
+
 def test_ctrl_c_gives_the_best_x():
     done = run(
         """

@@ -27,6 +27,7 @@ def float64(array: Any) -> Any:
     if is_torch(array):
         if array.is_complex():
             raise InvalidInput(_COMPLEX)
+        _check_gradients(array)
         array = array.detach().double().contiguous()
         return array if array.is_cuda else array.numpy()
     if on_device(array):
@@ -38,7 +39,19 @@ def float64(array: Any) -> Any:
         raise InvalidInput(_COMPLEX)
     if array.dtype.kind not in "fiub":
         raise InvalidInput(f"numbers of type {array.dtype} are none that a solve knows; convert them to float64")
-    return np.ascontiguousarray(array, dtype=np.float64)
+    return aligned(np.ascontiguousarray(array, dtype=np.float64))
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """The same numbers at addresses that they can be read from, as those of a packed file are not."""
+    return array if array.flags.aligned else array.copy()
+
+
+def _check_gradients(array: Any) -> None:
+    import torch
+
+    if array.requires_grad and torch.is_grad_enabled():
+        raise InvalidInput("a tensor requires gradients, and a solve gives none: pass tensor.detach(), or solve under torch.no_grad()")
 
 
 _COMPLEX = "complex numbers are not supported; solve for real and imaginary parts as 2×2 blocks"
@@ -84,9 +97,8 @@ def lend_indices(array: Any) -> Any:
         array = array.numpy()
     elif on_device(array):
         return remote(array), array.dtype.itemsize
-    if array.dtype == np.int32 or array.dtype == np.int64:
-        return np.ascontiguousarray(array)
-    return np.ascontiguousarray(array, dtype=np.int64)
+    dtype = array.dtype if array.dtype in (np.int32, np.int64) else np.int64
+    return aligned(np.ascontiguousarray(array, dtype=dtype))
 
 
 def empty_like(array: Any) -> Any:

@@ -25,10 +25,12 @@ class OutOfMemory(Error, MemoryError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C ended a solve; `solution` has the best x so far."""
+    """Ctrl-C ended a solve, whose best x so far is in `solution`; or a set-up, and `solution` is None."""
 
-    def __init__(self, solution: Solution) -> None:
-        super().__init__(f"after {solution.iterations} iterations; the best x so far is in the exception's `solution`")
+    def __init__(self, solution: Solution | None) -> None:
+        before = "before there was anything to solve with; there is no x"
+        after = f"after {solution.iterations} iterations; the best x so far is in the exception's `solution`" if solution else before
+        super().__init__(after)
         self.solution = solution
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from krylith import _native
 from krylith._arrays import float64, is_torch, lend, lend_indices, on_device
 from krylith._errors import InvalidInput
+from krylith._order import Order, copied
 
 #: What the library says of rows that SciPy allows and it does not.
 _UNSORTED = "are not sorted or repeat"
@@ -65,7 +66,7 @@ class Pattern(NamedTuple):
     col: Any
 
     def is_that_of(self, other: Pattern) -> bool:
-        return all(a is b or _same(a, b) for a, b in zip(self, other))
+        return all(_same(a, b) for a, b in zip(self, other))
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -84,6 +85,15 @@ class Parts(NamedTuple):
     block: int
     pattern: Pattern
     values: Any
+    #: What an array of new values means.
+    order: Order
+    #: True where the caller has the index arrays too, and may change them.
+    shared: bool
+
+    def kept(self) -> Parts:
+        """What new values are held against, whatever becomes of the caller's arrays."""
+        pattern = Pattern(*(copied(a) for a in self.pattern)) if self.shared else self.pattern
+        return self._replace(pattern=pattern, order=self.order.kept(), shared=False)
 
     @property
     def gpu(self) -> int | None:
@@ -106,31 +116,52 @@ def take_apart(A: Any, block: int | None) -> Parts:
     """Three arrays of any sparse or dense matrix."""
     if is_torch(A):
         return _torch_parts(A, block)
+    if hasattr(A, "to_scipy_sparse"):
+        A = A.to_scipy_sparse()
+    order = Order.of(A)
     if not hasattr(A, "tocsr"):
-        if hasattr(A, "matvec"):
-            raise InvalidInput("an operator has no entries; krylith.gmres and its like take operators")
         A = _dense(A)
-    if A.ndim != 2:
-        raise InvalidInput(f"a matrix has 2 dimensions; this has {A.ndim}")
+    _check_dimensions(A)
     if A.format == "bsr":
         b, c = A.blocksize
         if b == c <= _native.MAX_BLOCK and block in (None, b):
-            return Parts(A.shape, b, Pattern(A.indptr, A.indices), float64(A.data).reshape(-1))
-    A = A.tocsr()
-    return Parts(A.shape, 0, Pattern(A.indptr, A.indices), float64(A.data))
+            order.same = True
+            return _of_rows(A, b, order, shared=True)
+    rows = A.tocsr()
+    order.same = A.format == "csr"
+    return _of_rows(rows, 0, order, shared=rows is A)
+
+
+def _of_rows(A: Any, block: int, order: Order, *, shared: bool) -> Parts:
+    """The arrays of CSR or BSR, without spare room behind the last row."""
+    indices, data = A.indices, A.data
+    if not on_device(data) and len(A.indptr) > 0 and 0 <= A.indptr[-1] < len(indices):
+        indices, data = indices[: A.indptr[-1]], data[: A.indptr[-1]]
+    return Parts(A.shape, block, Pattern(A.indptr, indices), float64(data).reshape(-1), order, shared)
 
 
 def _dense(A: Any) -> Any:
+    """A dense matrix by rows; what is none is refused before anything walks through it."""
     if on_device(A):
         from cupyx.scipy.sparse import csr_matrix
 
         return csr_matrix(A)
+    if hasattr(A, "matvec") or callable(A):
+        raise InvalidInput("an operator has no entries; krylith.gmres and its like take operators and functions")
+    if type(A).__module__.startswith("jax.experimental.sparse") or not isinstance(A, (list, tuple)) and not hasattr(A, "__array__"):
+        raise InvalidInput(f"no matrix: {type(A).__name__}; give a sparse one of SciPy, CuPy or PyTorch, or a dense array")
     from scipy.sparse import csr_array
 
     A = np.asarray(A)
     if A.dtype.kind not in "fiubc":
         raise InvalidInput(f"no matrix: {type(A).__name__} of {A.dtype}")
-    return csr_array(A)
+    _check_dimensions(A)
+    return csr_array(float64(A))
+
+
+def _check_dimensions(A: Any) -> None:
+    if A.ndim != 2:
+        raise InvalidInput(f"a matrix has 2 dimensions; this has {A.ndim}: solve(A, b) takes the matrix first")
 
 
 def _torch_parts(A: Any, block: int | None) -> Parts:
@@ -139,14 +170,16 @@ def _torch_parts(A: Any, block: int | None) -> Parts:
     def flat(a: Any) -> Any:
         return a if a.is_cuda else a.numpy()
 
+    order = Order.of(A)
     if A.layout == torch.sparse_bsr:
         b, c = A.values().shape[1:]
         if b == c <= _native.MAX_BLOCK and block in (None, b):
-            values = float64(A.values().contiguous().reshape(-1))
-            return Parts(tuple(A.shape), b, Pattern(flat(A.crow_indices()), flat(A.col_indices())), values)
-    if A.layout != torch.sparse_csr:
-        A = A.to_sparse_csr()
-    return Parts(tuple(A.shape), 0, Pattern(flat(A.crow_indices()), flat(A.col_indices())), float64(A.values()))
+            order.same = True
+            pattern = Pattern(flat(A.crow_indices()), flat(A.col_indices()))
+            return Parts(tuple(A.shape), b, pattern, float64(A.values().contiguous().reshape(-1)), order, True)
+    order.same = A.layout == torch.sparse_csr
+    rows = A if order.same else A.to_sparse_csr()
+    return Parts(tuple(A.shape), 0, Pattern(flat(rows.crow_indices()), flat(rows.col_indices())), float64(rows.values()), order, order.same)
 
 
 def _canonical(A: Any) -> Any:
@@ -183,19 +216,21 @@ def system_of(A: Any, block: int | None, comm: Any = None) -> tuple[_native.Syst
     except InvalidInput as e:
         if _UNSORTED not in str(e):
             raise
-    parts = take_apart(_canonical(A), apart)
+    # The caller's order is another one than that of sorted rows.
+    parts = take_apart(_canonical(A), apart)._replace(order=Order.of(A))
     return parts.system(block, handle), [parts]
 
 
 def new_values(A: Any, known: Parts) -> Any:
-    """Values of a matrix that must have a pattern which is known, or an array of values in its order."""
-    if not hasattr(A, "tocsr") and not is_torch(A) and np.ndim(A) == 1 or is_torch(A) and A.ndim == 1:
-        return float64(A)
+    """Values of a matrix that must have a pattern which is known, or an array of values in the order of the first matrix."""
     block = known.block or 1
+    if known.order.means(A, known.shape):
+        return known.order.values(A, known.pattern, known.shape, block)
     parts = take_apart(A, block)
     if parts.shape == known.shape and len(parts.values) == len(known.values) and known.pattern.is_that_of(parts.pattern):
         return parts.values
-    parts = take_apart(_canonical(A), block)
+    if hasattr(A, "tocsr") or is_torch(A):
+        parts = take_apart(_canonical(A), block)
     if parts.shape != known.shape or not known.pattern.is_that_of(parts.pattern):
         raise InvalidInput("new values of another pattern; make another Solver, which analyses it")
     return parts.values

@@ -12,7 +12,8 @@ from krylith import _native
 from krylith._arrays import float64, is_torch, on_device
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._precond import Preconditioner
-from krylith._solver import Callback, Solver, options_text
+from krylith._options import options_text
+from krylith._solver import Callback, _Once
 
 #: What SciPy takes for GMRES where nothing is said.
 _RESTART = 20
@@ -27,7 +28,7 @@ def _function(operator: Any, n: int, name: str) -> Any:
     if isinstance(operator, Preconditioner):
         return operator.matvec
     if _is_matrix(operator):
-        return Solver(operator, method="bicgstab", precond="none", device="cpu").multiply
+        return _Once(operator, method="bicgstab", precond="none", device="cpu").multiply
     shape = getattr(operator, "shape", (n, n))
     if tuple(shape) != (n, n):
         raise InvalidInput(f"{name} is {shape[0]}×{shape[1]}; b has {n} numbers")
@@ -68,7 +69,7 @@ def _krylov(
                 told(np.float64(residual))
 
     if _is_matrix(A) and (M is None or isinstance(M, str)):
-        solver = Solver(A, method=method, precond=M or "none", rtol=_finite(rtol), atol=_finite(atol), maxiter=maxiter, **options)
+        solver = _Once(A, method=method, precond=M or "none", rtol=_finite(rtol), atol=_finite(atol), maxiter=maxiter, **options)
         if solver.shape[0] != n:
             raise InvalidInput(f"A is {solver.shape[0]}×{solver.shape[1]}; b has {n} numbers")
         with warnings.catch_warnings():
@@ -83,7 +84,7 @@ def _krylov(
     x = np.zeros(n) if x0 is None else np.array(x0, dtype=np.float64).reshape(-1)
     if x.shape != b.shape:
         raise InvalidInput(f"x0 has {x.size} numbers; b has {n}")
-    named = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
+    named = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "maxiter": maxiter}
     outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), tell)
     return x, _info(outcome, iterations)
 

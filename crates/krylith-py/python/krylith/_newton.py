@@ -12,7 +12,8 @@ from krylith import _native
 from krylith._arrays import float64
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._matrix import new_values, system_of
-from krylith._solver import options_text
+from krylith._options import count, options_text
+from krylith._solver import check_callback
 
 
 class NewtonStep(NamedTuple):
@@ -118,7 +119,9 @@ def newton(
     x = np.array(x0, dtype=np.float64)
     if x.ndim != 1:
         raise InvalidInput(f"x0 has shape {x.shape}; expected (n,)")
+    check_callback(callback)
     system, parts = system_of(jacobian(x.copy()), block)
+    parts = [one.kept() for one in parts]
     if len(parts) != 1:
         raise InvalidInput("the Jacobian is a Kronecker sum; give a matrix")
     if parts[0].gpu is not None:
@@ -131,7 +134,7 @@ def newton(
         return np.ascontiguousarray(float64(residual(v)).reshape(-1))
 
     linear = options_text({"method": method, "precond": precond, "device": device}, options)
-    report = _native.newton(system, f, values, x, rtol, atol, maxiter, str(forcing), linear, callback)
+    report = _native.newton(system, f, values, x, rtol, atol, count(maxiter) or 0, str(forcing), linear, callback)
     solution = NewtonSolution(x, report)
     if not solution.converged:
         warnings.warn(f"krylith: Newton's method ended as {solution.outcome} at ‖F‖ = {solution.norm:.2e}, wanted {solution.target:.2e}", ConvergenceWarning, stacklevel=2)

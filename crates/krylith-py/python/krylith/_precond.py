@@ -50,10 +50,12 @@ class Preconditioner:
         return Y
 
     def __matmul__(self, v: Any) -> Any:
+        v = v if hasattr(v, "shape") else np.asarray(v)
         return self.matvec(v) if v.ndim == 1 or v.shape[1] == 1 else self.matmat(v)
 
     def __call__(self, v: Any) -> Any:
-        return self.matvec(v)
+        """P⁻¹ v for a vector, or for the columns of v."""
+        return self @ v
 
     def update_values(self, A: Any) -> None:
         """Take new values of the same pattern; nothing is analysed again."""

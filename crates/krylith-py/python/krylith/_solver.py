@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from krylith import _native
 from krylith._arrays import empty_like, float64, is_torch, lend, on_device
 from krylith._errors import ConvergenceWarning, Interrupted, InvalidInput
 from krylith._matrix import KroneckerSum, new_values, system_of
+from krylith._options import Options, count, options_text
 from krylith._solution import Solution
 
 if TYPE_CHECKING:
@@ -26,54 +28,8 @@ if TYPE_CHECKING:
         from typing_extensions import Unpack
 
 
-class Options(TypedDict, total=False):
-    """Options beyond those that `solve` names."""
-
-    restart: int
-    orthogonalization: str
-    reductions: str
-    form: str
-    s: int
-    basis: str
-    time_limit: float
-    store: str
-    format: str
-    threads: int
-    deterministic: bool
-    equilibrate: bool
-    matching: str
-    partition: str
-    memory_limit: int | str
-
-
-#: Their names.
-_OPTIONS = tuple(Options.__annotations__)
-
 #: Calls a function with iteration and ‖r‖/‖b‖; an answer that is true ends the solve.
 Callback = Callable[[int, float], Any]
-
-
-def options_text(named: dict[str, Any], more: dict[str, Any]) -> str:
-    """Options as the library reads them."""
-    for name in more:
-        if name not in _OPTIONS:
-            near = difflib.get_close_matches(name, [*_OPTIONS, *named, "maxiter", "tol"], 1, 0.5)
-            meant = {"tol": "rtol"}.get(near[0], near[0]) if near else None
-            hint = f"did you mean `{meant}`?" if meant else f"the known ones are {', '.join(_OPTIONS)}"
-            raise InvalidInput(f"unknown option `{name}`; {hint}")
-    words = []
-    for name, value in {**named, **more}.items():
-        if value is None:
-            continue
-        if isinstance(value, bool):
-            value = str(value).lower()
-        elif isinstance(value, (float, np.floating)):
-            value = repr(float(value))
-        text = f"{name}={value}"
-        if len(text.split()) != 1:
-            raise InvalidInput(f"`{name}` is {value!r}; options have no spaces")
-        words.append(text)
-    return " ".join(words)
 
 
 class Solver:
@@ -100,6 +56,9 @@ class Solver:
     True
     """
 
+    #: Whether new values may come, for which the pattern is kept.
+    _keeps = True
+
     def __init__(
         self,
         A: Any,
@@ -118,7 +77,9 @@ class Solver:
         comm: Any = None,
         **options: Unpack[Options],
     ) -> None:
-        system, self._parts = system_of(A, block, comm)
+        with interrupts():
+            system, parts = system_of(A, block, comm)
+        self._parts = [one.kept() for one in parts] if self._keeps else parts
         self._kronecker = isinstance(A, KroneckerSum)
         self._stages = system.stages
         #: Rows that this process has, and columns.
@@ -126,8 +87,9 @@ class Solver:
         if coordinates is not None:
             system = system.with_coordinates(np.ascontiguousarray(coordinates, dtype=np.float64))
         if grid is not None:
-            sizes = [int(n) for n in grid]
-            system = system.with_grid(sizes + [1] * (3 - len(sizes)))
+            if not 1 <= len(grid) <= 3 or not all(isinstance(n, (int, np.integer)) and n > 0 for n in grid):
+                raise InvalidInput(f"`grid` is {tuple(grid)}; expected one to three whole numbers of nodes")
+            system = system.with_grid([int(n) for n in grid] + [1] * (3 - len(grid)))
         if nullspace is not None:
             system = system.with_null_vectors(self._vectors("nullspace", nullspace, "constant"))
         if near_nullspace is not None:
@@ -135,15 +97,16 @@ class Solver:
         gpu = self._parts[0].gpu
         if device == "auto" and gpu is not None:
             device = f"cuda:{gpu}"
-        named = {"method": method, "precond": precond, "rtol": rtol, "atol": atol, "max_iters": maxiter, "device": device}
-        self._native = _native.Solver(system, options_text(named, dict(options)))
+        named = {"method": method, "precond": precond, "rtol": rtol, "atol": atol, "maxiter": count(maxiter), "device": device}
+        with interrupts():
+            self._native = _native.Solver(system, options_text(named, dict(options)))
 
     def _vectors(self, name: str, given: Any, word: str) -> list[np.ndarray] | None:
         if isinstance(given, str):
             if given != word:
                 raise InvalidInput(f"`{name}` is {given!r}; expected {word!r} or vectors")
             return None
-        if not isinstance(given, (list, tuple)):
+        if not isinstance(given, (list, tuple)) or len(given) > 0 and np.ndim(given[0]) == 0:
             array = np.asarray(given, dtype=np.float64)
             given = [array] if array.ndim == 1 or self._kronecker and array.ndim == 2 else list(array.T)
         return [self._flat(np.asarray(v), name).ravel() for v in given]
@@ -182,6 +145,10 @@ class Solver:
         callback : callable, optional
             As for `krylith.solve`.
         """
+        if hasattr(b, "tocsr"):
+            raise InvalidInput("b is a sparse matrix; give a dense array, such as b.toarray()")
+        check_callback(callback)
+        maxiter = count(maxiter)
         b = b if hasattr(b, "shape") else np.asarray(b)
         if b.ndim == (3 if self._kronecker else 2) and b.shape[-1] != 1:
             return self._columns(b, x0, rtol, atol, maxiter, callback)
@@ -227,7 +194,10 @@ class Solver:
         solutions = []
         for k in range(b.shape[-1]):
             guess = None if x0 is None else x0[..., k]
-            solutions.append(self._one(b[..., k], guess, rtol, atol, maxiter, callback))
+            try:
+                solutions.append(self._one(b[..., k], guess, rtol, atol, maxiter, callback))
+            except InvalidInput as e:
+                raise InvalidInput(f"column {k}: {e}") from None
             x[..., k] = solutions[-1].x
         worst = max(solutions, key=lambda s: (not s.converged, s.true_residual))
         solution = Solution(x, worst._native, tuple(solutions))
@@ -247,7 +217,8 @@ class Solver:
         x = x if hasattr(x, "shape") else np.asarray(x)
         flat = self._flat(x, "x")
         y = empty_like(flat)
-        self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)))
+        with interrupts():
+            self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)))
         return self._shaped(y, x.shape)
 
     def update_values(self, A: Any, *, refresh: str = "refresh") -> None:
@@ -255,7 +226,9 @@ class Solver:
 
         Parameters
         ----------
-        A : sparse matrix or KroneckerSum of the same pattern, or an array of values in the order of the first one
+        A : sparse matrix or KroneckerSum of the same pattern, or an array
+            An array has the numbers in the order in which the first matrix had them: its `data`. Of a Kronecker sum A, B and τ may be new too,
+            and M and L arrays; the number of stages stays. What is refused changes nothing.
         refresh : {"refresh", "keep", "rebuild"}
             Whether the preconditioner is computed for the new values, stays as it is, or is built anew.
         """
@@ -263,19 +236,55 @@ class Solver:
         if self._kronecker:
             if not isinstance(A, KroneckerSum):
                 raise InvalidInput("new values of a Kronecker sum come as a KroneckerSum")
-            for term, (matrix, parts) in enumerate(zip((A.M, A.L), self._parts)):
-                self._native.update(term, lend(new_values(matrix, parts)))
-            self._native.set_tau(A.tau)
+            m, l = (new_values(matrix, parts) for matrix, parts in zip((A.M, A.L), self._parts))
+            with interrupts():
+                self._native.update_kronecker(A.A, A.B, A.tau, lend(m), lend(l))
             return
-        self._native.update(0, lend(new_values(A, self._parts[0])))
+        values = new_values(A, self._parts[0])
+        with interrupts():
+            self._native.update(lend(values))
 
     def set_tau(self, tau: float) -> None:
         """Take a new τ of a Kronecker sum."""
-        self._native.set_tau(tau)
+        with interrupts():
+            self._native.set_tau(tau)
 
     def cancel(self) -> None:
         """End the solve that another thread has under way: its outcome is `interrupted`."""
         self._native.cancel()
+
+
+class _Once(Solver):
+    """A system to be solved by one call."""
+
+    _keeps = False
+
+
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Ctrl-C before there is a solution to go with it."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except KeyboardInterrupt:
+        raise Interrupted(None) from None
+
+
+def check_callback(callback: Any) -> None:
+    """Refuse a callback of other arguments before anything is solved."""
+    if callback is None:
+        return
+    if not callable(callback):
+        raise InvalidInput(f"`callback` is a {type(callback).__name__}; expected a function")
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):  # one that does not say
+        return
+    try:
+        signature.bind(0, 1.0)
+    except TypeError:
+        raise InvalidInput(f"`callback` is called with two numbers, the iteration and ‖r‖/‖b‖; this one takes {signature}") from None
 
 
 def warn(solution: Solution) -> None:
@@ -362,7 +371,7 @@ def solve(
     >>> bool(np.linalg.norm(A @ solution.x - 1) <= 1e-6 * 10)
     True
     """
-    solver = Solver(
+    solver = _Once(
         A, method=method, precond=precond, rtol=rtol, atol=atol, maxiter=maxiter, device=device, block=block,
         nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid, comm=comm, **options,
     )  # fmt: skip

@@ -1,0 +1,197 @@
+"""In which order a matrix of the caller stores its numbers, so that new ones may come as a bare array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from krylith._arrays import float64, is_torch, on_device
+from krylith._errors import InvalidInput
+
+#: Index arrays of a format, by SciPy's and CuPy's names.
+_INDICES = {
+    "csr": ("indptr", "indices"),
+    "csc": ("indptr", "indices"),
+    "bsr": ("indptr", "indices"),
+    "coo": ("row", "col"),
+    "dia": ("offsets",),
+}
+
+
+@dataclass
+class Order:
+    """What an array of new values means: the places of the numbers that the first matrix stored."""
+
+    #: The format, or the name of a kind that has no array of numbers.
+    kind: str
+    #: Shape of the array of numbers; `None` where there is none.
+    shape: tuple[int, ...] | None = None
+    #: Index arrays, until they are not needed any more.
+    arrays: tuple[Any, ...] = ()
+    #: Rows and columns of a block.
+    block: tuple[int, int] = (1, 1)
+    #: True where the solver has the same order.
+    same: bool = False
+    _index: Any = field(default=None, repr=False)
+
+    @staticmethod
+    def of(A: Any) -> Order:
+        """That of SciPy's, CuPy's or PyTorch's matrix, whose index arrays are shared."""
+        if is_torch(A):
+            return _of_torch(A)
+        names = _INDICES.get(getattr(A, "format", "dense"))
+        if names is None:
+            return Order(getattr(A, "format", "dense"))
+        block = tuple(A.blocksize) if A.format == "bsr" else (1, 1)
+        return Order(A.format, tuple(A.data.shape), tuple(getattr(A, name) for name in names), block)
+
+    def kept(self) -> Order:
+        """The same with index arrays that nobody else changes."""
+        self.arrays = () if self.same else tuple(copied(a) for a in self.arrays)
+        return self
+
+    def means(self, given: Any, shape: tuple[int, int]) -> bool:
+        """True for an array of numbers, which a matrix of this shape is not."""
+        if hasattr(given, "tocsr") or is_torch(given) and str(given.layout) != "torch.strided":
+            return False
+        given_shape = tuple(given.shape) if hasattr(given, "shape") else np.shape(given) if isinstance(given, (list, tuple)) else ()
+        return len(given_shape) == 1 or given_shape == self.shape != shape
+
+    def values(self, given: Any, pattern: tuple[Any, Any], shape: tuple[int, int], block: int) -> Any:
+        """Numbers of the pattern that the solver has, from an array in the order of the first matrix."""
+        if self.shape is None:
+            raise InvalidInput(f"a {self.kind} matrix stores its numbers in no order of its own; give new values as a matrix")
+        numbers = float64(given).reshape(-1)
+        stored, count = int(np.prod(self.shape)), block * block * len(pattern[1])
+        # Room behind the last row may be left out.
+        if len(numbers) != stored and not (self.same and len(numbers) == count):
+            raise InvalidInput(f"{len(numbers)} new values for a matrix that stores {stored}")
+        if self.same:
+            return numbers[:count]
+        if self._index is None:
+            self._index = self._find(*(on_host(a) for a in pattern), shape, block)
+            self.arrays = ()
+        if on_device(numbers):
+            return self._on_device(numbers, count)
+        index = self._index
+        if (numbers[index == _OTHER] != 0).any():
+            raise InvalidInput("new values of another pattern: some are not zero where the first matrix had no entry; make another Solver, which analyses it")
+        inside = index >= 0
+        # Entries that stand twice are summed, as everywhere.
+        return np.bincount(index[inside], weights=numbers[inside], minlength=count)
+
+    def _on_device(self, numbers: Any, count: int) -> Any:
+        index = self._index
+        if len(index) != count or len(np.unique(index)) != count or index.min(initial=0) < 0:
+            raise InvalidInput(f"an array of values on a GPU for a {self.kind} matrix with entries twice or outside; give new values as a matrix")
+        order = np.argsort(index)
+        if is_torch(numbers):
+            import torch
+
+            return numbers[torch.as_tensor(order, device=numbers.device)]
+        import cupy
+
+        return numbers[cupy.asarray(order)]
+
+    def _find(self, row_ptr: np.ndarray, col: np.ndarray, shape: tuple[int, int], b: int) -> np.ndarray:
+        """Where among the solver's numbers each of the caller's stands."""
+        rows, cols = _PLACES[self.kind](self)
+        inside = (rows >= 0) & (rows < shape[0]) & (cols >= 0) & (cols < shape[1])
+        across = shape[1] // b
+        known = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr)) * across + col
+        wanted = np.where(inside, rows // b * across + cols // b, -1)
+        at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+        found = inside & (known[at] == wanted) if len(known) else np.zeros(len(rows), dtype=bool)
+        return np.where(found, (at * b + rows % b) * b + cols % b, np.where(inside, _OTHER, _NOWHERE))
+
+
+#: Of a place in the matrix that the pattern does not have, and of one beside the matrix, as diagonals have.
+_OTHER, _NOWHERE = -1, -2
+
+
+def _of_torch(A: Any) -> Order:
+    import torch
+
+    if A.layout in (torch.sparse_csr, torch.sparse_bsr):
+        kind, arrays, values = ("csr" if A.layout == torch.sparse_csr else "bsr"), (A.crow_indices(), A.col_indices()), A.values()
+    elif A.layout in (torch.sparse_csc, torch.sparse_bsc):
+        kind, arrays, values = ("csc" if A.layout == torch.sparse_csc else "bsc"), (A.ccol_indices(), A.row_indices()), A.values()
+    elif A.layout == torch.sparse_coo:
+        kind, arrays, values = "coo", tuple(A._indices()), A._values()
+    else:
+        return Order("dense")
+    return Order(kind, tuple(values.shape), arrays, tuple(values.shape[1:]) or (1, 1))
+
+
+def _by_rows(order: Order) -> tuple[np.ndarray, np.ndarray]:
+    pointers, minor = (on_host(a) for a in order.arrays)
+    major = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    # Of spare room nothing is known.
+    return _beyond(order, major, minor[: len(major)])
+
+
+def _by_columns(order: Order) -> tuple[np.ndarray, np.ndarray]:
+    cols, rows = _by_rows(order)
+    return rows, cols
+
+
+def _block_columns(order: Order) -> tuple[np.ndarray, np.ndarray]:
+    pointers, rows = (on_host(a) for a in order.arrays)
+    return _in_blocks(order, rows, np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)))
+
+
+def _block_rows(order: Order) -> tuple[np.ndarray, np.ndarray]:
+    pointers, cols = (on_host(a) for a in order.arrays)
+    rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    return _in_blocks(order, rows, cols[: len(rows)])
+
+
+def _in_blocks(order: Order, rows: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r, c = order.block
+    i = (rows[:, None, None] * r + np.arange(r)[:, None]) + np.zeros((1, c), dtype=np.int64)
+    j = (cols[:, None, None] * c + np.arange(c)) + np.zeros((r, 1), dtype=np.int64)
+    return _beyond(order, i.reshape(-1), j.reshape(-1))
+
+
+def _beyond(order: Order, rows: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same with spare room behind, which is nowhere."""
+    spare = np.full(int(np.prod(order.shape or (0,))) - len(rows), _NOWHERE)
+    return np.concatenate([rows, spare]), np.concatenate([cols, spare])
+
+
+def _coordinates(order: Order) -> tuple[np.ndarray, np.ndarray]:
+    rows, cols = (on_host(a) for a in order.arrays)
+    return rows, cols
+
+
+def _diagonals(order: Order) -> tuple[np.ndarray, np.ndarray]:
+    offsets, shape = on_host(order.arrays[0]), order.shape or (0, 0)
+    cols = np.broadcast_to(np.arange(shape[1]), shape)
+    return (cols - offsets[:, None]).reshape(-1), cols.reshape(-1)
+
+
+_PLACES: dict[str, Callable[[Order], tuple[np.ndarray, np.ndarray]]] = {
+    "csr": _by_rows,
+    "csc": _by_columns,
+    "bsr": _block_rows,
+    "bsc": _block_columns,
+    "coo": _coordinates,
+    "dia": _diagonals,
+}
+
+
+def on_host(indices: Any) -> np.ndarray:
+    """Indices as NumPy has them, of 64 bits."""
+    if is_torch(indices):
+        indices = indices.cpu().numpy()
+    elif on_device(indices):
+        indices = indices.get()
+    return np.asarray(indices, dtype=np.int64)
+
+
+def copied(indices: Any) -> Any:
+    """Indices that nobody else changes, where they are."""
+    return indices.clone() if is_torch(indices) else indices.copy()
