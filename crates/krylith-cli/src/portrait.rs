@@ -32,7 +32,9 @@ pub fn rows(system: &System) -> Result<Vec<Row>> {
     if !empty.is_empty() {
         rows.push(("empty", empty));
     }
-    rows.push(("rank", rank(system, &terms, &diagnosis)));
+    let mut rank = rank(system, &terms, &diagnosis);
+    rank.extend(singular(&diagnosis));
+    rows.push(("rank", rank));
     rows.push(("symmetry", symmetry(system, &shapes)));
     let plan = Plan::of(&problem, &diagnosis, &system.solver)
         .map_err(|e| Failure::from(e).within(&format!("{}: [solver]", system.label)))?;
@@ -142,6 +144,11 @@ fn rank(system: &System, terms: &Terms, d: &Diagnosis) -> Vec<String> {
         });
     }
     lines
+}
+
+fn singular(d: &Diagnosis) -> Option<String> {
+    let given = if d.constants.named { "--nullspace constant projects them out" } else { "null vectors" };
+    (!d.constants.is_none()).then(|| format!("singular: A maps {} to zero ({given})", d.constants))
 }
 
 fn symmetry(system: &System, shapes: &[Shape]) -> Vec<String> {

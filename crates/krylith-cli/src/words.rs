@@ -118,10 +118,7 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
     match history.outcome {
         Outcome::Converged => String::new(),
         Outcome::Interrupted => "; x is the best so far".into(),
-        Outcome::Inconsistent => {
-            let why = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent);
-            why.map(|e| format!("; {}", e.detail)).unwrap_or_default()
-        }
+        Outcome::Inconsistent => inconsistent(solution, language),
         Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
         Outcome::RoundingLimit => format!(
             "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct solve's: loosen {rtol}",
@@ -131,7 +128,13 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::NotFinite if options.store == Some(Store::F32) => {
             "; numbers overflow, or vanish in f32: store them in f64, or scale the system".into()
         }
+        _ if is_cg_astray(solution) => {
+            let others = ["bicgstab", "gmres"].map(|method| language.option("method", method));
+            let method = solution.method.name();
+            format!("; the matrix is not symmetric, and {method} needs that: {} or {}", others[0], others[1])
+        }
         Outcome::NotFinite => format!("; numbers overflow: scale the system, or try {none}"),
+        _ if solution.diagnosis.is_singular() => singular(solution, language),
         Outcome::Stagnated | Outcome::Breakdown if !restarts => {
             format!("; try {gmres}{}", structure.unwrap_or_default())
         }
@@ -143,6 +146,41 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         }
         Outcome::Stagnated => format!("; raise {restart}, or try a {precond} with more fill"),
         Outcome::Diverged => format!("; try another {precond}, or none"),
+    }
+}
+
+/// CG or its kind on a matrix that is not symmetric.
+fn is_cg_astray(solution: &Solution) -> bool {
+    let is_cg = matches!(solution.method.name(), MethodName::Cg | MethodName::Cbcg);
+    is_cg && solution.symmetric == Some(false)
+}
+
+/// What no A x has, and what would have told the solver so.
+fn inconsistent(solution: &Solution, language: Language) -> String {
+    let why = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent);
+    let mut text = why.map(|e| format!("; {}", e.detail)).unwrap_or_default();
+    if solution.null_vectors == 0 && solution.diagnosis.constants.named {
+        text += &format!("; {} names them beforehand", language.option("nullspace", "constant"));
+    }
+    text
+}
+
+/// What is known of a singular matrix with which a solve has failed.
+fn singular(solution: &Solution, language: Language) -> String {
+    let found = &solution.diagnosis.constants;
+    let part = "b may have a part that no A x has";
+    match (solution.null_vectors, found.named) {
+        (0, true) => format!(
+            "; A maps {found} to zero: the matrix is singular, and {part}; {} projects them out",
+            language.option("nullspace", "constant")
+        ),
+        (0, false) => format!(
+            "; A maps {found} to zero: the matrix is singular, and {part}; give them as {}",
+            language.option("nullspace", "")
+        ),
+        _ => {
+            format!("; the matrix is singular and not symmetric, and {part}: a null vector of its transpose")
+        }
     }
 }
 

@@ -9,7 +9,7 @@ mod gpus;
 use conformance::lender::Application;
 use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{csr, solver};
+use conformance::{csr, singular, solver};
 use gpus::*;
 use krylith::device::cpu::Cpu;
 use krylith::device::cuda::{Cuda, Device, Transport, devices};
@@ -191,6 +191,31 @@ fn main() {
         test(
             "systems_without_a_solution_are_named_first",
             |_| on_gpus(solver::systems_without_a_solution_are_named_first),
+            false,
+        ),
+        test(
+            "null_vectors_leave_the_least_squares_answer",
+            |_| on_gpus(singular::null_vectors_leave_the_least_squares_answer),
+            false,
+        ),
+        test(
+            "unknowns_of_empty_columns_keep_their_value",
+            |_| on_gpus(singular::unknowns_of_empty_columns_keep_their_value),
+            false,
+        ),
+        test(
+            "converged_is_said_of_the_x_that_comes_back",
+            |_| on_gpus(singular::converged_is_said_of_the_x_that_comes_back),
+            false,
+        ),
+        test(
+            "any_first_guess_gives_a_finite_x",
+            |_| on_gpus(singular::any_first_guess_gives_a_finite_x),
+            false,
+        ),
+        test(
+            "null_vectors_do_not_hide_the_limit_of_rounding",
+            |_| on_gpus(singular::null_vectors_do_not_hide_the_limit_of_rounding),
             false,
         ),
         test(

@@ -22,6 +22,7 @@
 //! finished the solve, `begin` detects that on the device, and the later batch does nothing.
 
 mod convergence;
+mod ending;
 mod recurrence;
 mod unit;
 
@@ -94,10 +95,16 @@ sweeps! {
     pub const SWEEPS for Header;
     /// ‖v‖².
     norm_squared: () [v] [] -> [rr] { rr += v * v; }
+    /// ‖b − A x‖², which is no number where x has one that is none, whether a row reads it or not.
+    norm_of_residual: () [r, x] [] -> [rr] { rr += r * r + 0.0 * x; }
+    /// Zero, or no number where v has one that is none.
+    finite: () [v] [] -> [rr] { rr += 0.0 * v; }
     /// The same in another unit.
     norm_squared_in_unit: (unit) [v] [] -> [rr] { let scaled = unit * v; rr += scaled * scaled; }
     /// A vector in another unit.
     scale: (unit) [v] [to] -> [] { to = unit * v; }
+    /// The same in place.
+    rescale: (unit) [] [v] -> [] { v *= unit; }
     /// d = 0.
     clear: () [] [d] -> [] { d = 0.0; }
     /// x += d, d = 0.
@@ -129,9 +136,6 @@ const ROUNDING: f64 = 2.5e-14;
 const DIGITS: f64 = 1e-3;
 /// So many times what rounding makes of ‖r‖ is as good as it gets; below, only half of it is progress.
 pub(crate) const LIMIT: f64 = 4.0;
-/// Why x is not what the iterations found, where b is far from 1.
-const OVERFLOW: &str = "x overflows double precision";
-const UNDERFLOW: &str = "x is below the smallest normal number";
 /// Batches in a row that do nothing: no solve takes as many, and none may wait for ever.
 const EMPTY: usize = 8;
 /// So many times what rounding makes of ‖r‖ a plain residual may be wrong by.
@@ -232,6 +236,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             return Ok(&self.history);
         }
         if !norm_b.is_finite() {
+            self.make_finite(s, x)?;
             self.history.residuals.push(f64::NAN);
             self.history.outcome = Outcome::NotFinite;
             return Ok(&self.history);
@@ -251,7 +256,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.open(s, on)?;
 
         let (mut flags, mut under_way, mut interrupted) = ([0; FLAGS], 1, false);
-        let mut outcome = loop {
+        let outcome = loop {
             while under_way <= s.pipeline_depth() && !interrupted {
                 interrupted = self.batch(s, on, &mut convergence, observer)?;
                 under_way += 1;
@@ -259,6 +264,9 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             self.collect_history(s, &mut flags, &convergence)?;
             under_way -= 1;
             let verified = flags[VERIFIED] != 0;
+            if convergence.first.is_nan() {
+                self.begin_from(s, on, x, &mut under_way, &mut convergence, observer)?;
+            }
             if verified {
                 let left = self.is_left();
                 if left {
@@ -298,34 +306,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             // Iterations after the last true residual, of a solve that was broken off.
             self.certify(s, on, &mut flags, &mut convergence)?;
         }
-        let (norm, best) = (self.host[Header::AT.norm], self.host[Header::AT.best]);
-        // Residuals need not be monotone: a solve that fails gives back the best x that it knows.
-        let another = best < norm || (!norm.is_finite() && best.is_finite());
-        if another {
-            s.copy(&self.x_best, &mut self.x)?;
-        }
-        if another || !convergence.certified {
-            self.reopen(s, on, &mut flags)?;
-        }
-        let mut norm = self.host[Header::AT.norm];
-        if norm <= convergence.target {
-            (outcome, self.history.reason) = (Outcome::Converged, None);
-        }
-        self.history.rounding = self.host[Header::AT.rounding] / norm_b;
-        if unit == 1.0 {
-            s.copy(&self.x, x)?;
-        } else {
-            norm = self.give_back(s, on, x, unit)?;
-            if !norm.is_finite() {
-                (outcome, self.history.reason) = (Outcome::NotFinite, Some(OVERFLOW));
-            } else if outcome == Outcome::Converged && norm > convergence.target {
-                (outcome, self.history.reason) = (Outcome::RoundingLimit, Some(UNDERFLOW));
-            }
-        }
-        self.recurrence.read_scalars(&self.host);
-        self.history.outcome = outcome;
-        s.wait()?;
-        self.history.true_relative_residual = norm / norm_b;
+        self.end(s, on, x, unit, outcome, &convergence)?;
         Ok(&self.history)
     }
 
@@ -492,7 +473,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             true => work.certified_residual(b, x, recurrence.residual(), correction)?,
             false => work.residual(b, x, recurrence.residual())?,
         }
-        work.sweep(norm_squared, [recurrence.residual()], [])?;
+        work.sweep(norm_of_residual, [recurrence.residual(), x], [])?;
         work.step(measure, 0)?;
         work.step(begin_nothing, 0)?;
         s.guard(Some(scalars));
@@ -540,7 +521,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if c.first.is_nan() {
             c.first = beta;
         }
-        let progress = beta < c.best * if beta <= self.limit(c) { 0.5 } else { 1.0 - PROGRESS };
+        let at_limit = self.known().is_at_limit(c.norm_b);
+        let progress = beta < c.best * if at_limit { 0.5 } else { 1.0 - PROGRESS };
         c.idle = if progress { 0 } else { c.idle + 1 };
         c.best = beta.min(c.best);
         let ended = self.outcome(flags, c);
@@ -566,11 +548,6 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.outcome(flags, c)
     }
 
-    /// ‖r‖ below which rounding is why it is no smaller.
-    fn limit(&self, c: &Convergence) -> f64 {
-        (LIMIT * self.host[Header::AT.rounding]).min(DIGITS * c.norm_b)
-    }
-
     /// How the solve ends by the last true residual, if it does.
     fn outcome(&mut self, flags: &[i32; FLAGS], c: &Convergence) -> Option<Outcome> {
         let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
@@ -582,7 +559,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             () if !beta.is_finite() || reason == Reason::NotFinite => Some(Outcome::NotFinite),
             () if beta > DIVERGED * c.first && !reason.is_final() => Some(Outcome::Diverged),
             // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
-            () if stuck && beta <= self.limit(c) => Some(Outcome::RoundingLimit),
+            () if stuck && self.known().is_at_limit(c.norm_b) => Some(Outcome::RoundingLimit),
             () if stuck && reason.is_breakdown() => {
                 self.history.reason = Some(reason.text());
                 Some(Outcome::Breakdown)

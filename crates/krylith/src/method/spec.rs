@@ -36,6 +36,11 @@ pub enum MethodName {
 }
 
 impl MethodName {
+    /// Made for symmetric systems alone.
+    pub(crate) fn needs_symmetry(self) -> bool {
+        matches!(self, MethodName::Cg | MethodName::Cbcg)
+    }
+
     /// All of them.
     pub const ALL: [MethodName; 6] = [
         MethodName::Auto,

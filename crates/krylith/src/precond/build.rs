@@ -11,6 +11,7 @@ mod multilevel;
 mod schwarz;
 mod tiles;
 
+use super::untouched::{Known, Untouched};
 use super::{
     BlockJacobi, BlockTiles, Equilibrated, Ildu, IlduOptions, IlduSpec, NullSpace, Outline, PrecondSpec,
     Stage, StageOptions,
@@ -147,10 +148,13 @@ pub(crate) fn build<S: SolverSpace>(
     attempt: &Attempt,
     store: Store,
     a: &SharedOperator<S>,
+    known: Known,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let wanted = &attempt.precond;
     let (mut p, info);
+    let given = local.null;
+    let local = &LocalProblem { null: if given.is_empty() { known.null } else { given }, ..*local };
     if attempt.matching {
         (p, info) = matched::build(space, local, wanted, store, a, notes)?;
     } else if attempt.equilibrate {
@@ -177,8 +181,11 @@ pub(crate) fn build<S: SolverSpace>(
     } else {
         (p, info) = by_name(space, local.terms, local, wanted, store, a, notes)?;
     }
-    if !local.null.is_empty() {
-        p = Some(Box::new(agree(space.comm(), NullSpace::new(space, local.null, p))?));
+    if let Some(unknowns) = known.untouched {
+        p = Some(Box::new(agree(space.comm(), Untouched::new(space, unknowns, p))?));
+    }
+    if !given.is_empty() {
+        p = Some(Box::new(agree(space.comm(), NullSpace::new(space, given, p))?));
     }
     Ok((p, info))
 }

@@ -8,6 +8,7 @@
 
 mod border;
 mod factors;
+mod pins;
 
 use crate::interrupt;
 use crate::matrix::Dense;
@@ -15,6 +16,7 @@ use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count,
 use crate::space::Space;
 use crate::{Error, Result};
 use factors::{Columns, Factors, Work};
+use pins::pins;
 use std::cell::RefCell;
 
 /// Factors of so few blocks are made sooner than anybody would interrupt them.
@@ -42,6 +44,8 @@ const AT_ONCE: usize = 1 << 13;
 pub struct SparseLu {
     assembly: Assembly,
     matrix: Columns,
+    /// One unknown for each null vector, whose row and column are left out.
+    pinned: Vec<usize>,
     factors: Factors,
     /// Bytes that factors may take, where that is known.
     room: Option<u64>,
@@ -66,16 +70,39 @@ impl SparseLu {
     /// # Errors
     /// A matrix that is not square, or has columns of other ranks; one that is singular; factors that may need more than `room`.
     pub fn new(terms: &Terms, room: Option<u64>) -> Result<Self> {
+        Self::with_null_vectors(terms, &[], room)
+    }
+
+    /// The same of a singular system, whose null vectors these are: y = 0 at one unknown for each of them, where the vectors are large and
+    /// independent, and A y = x in all rows but theirs. That is A⁻¹ x up to a null vector where x is one that A reaches, if vectors n with
+    /// nᵀA = 0 are independent in those rows too, as those of a symmetric matrix are.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); vectors of another length, or that depend on each other.
+    ///
+    /// ```
+    /// use krylith::device::cpu::Cpu;
+    /// use krylith::{matrix::Csr, operator::{LinearOperator, Terms}, precond::SparseLu, space::Space};
+    /// // Two cells in a closed box: the pressure is known up to a constant.
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)])?;
+    /// let lu = SparseLu::with_null_vectors(&Terms::csr(&a)?, &[vec![1.0; 2]], None)?;
+    /// let (space, mut y) = (Cpu::new(2, 1), vec![0.0; 2]);
+    /// lu.apply(&space, &vec![3.0, -3.0], &mut y)?;
+    /// assert_eq!((y[0] - y[1]).abs(), 3.0);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn with_null_vectors(terms: &Terms, null: &[Vec<f64>], room: Option<u64>) -> Result<Self> {
         check_count(terms.terms.len())?;
         if !terms.is_square() {
             return Err(Error::invalid(
                 "lu: a direct factorisation needs a square matrix, whole on one rank",
             ));
         }
-        let (assembly, matrix) = Assembly::new(terms);
+        let pinned = pins(terms, null)?;
+        let (assembly, matrix) = Assembly::new(terms, &pinned);
         let work = RefCell::new(Work::default());
         let (scratch, key) = (Default::default(), fresh_key());
-        let mut lu = Self { assembly, matrix, factors: Factors::None, room, work, scratch, key };
+        let mut lu = Self { assembly, matrix, pinned, factors: Factors::None, room, work, scratch, key };
         lu.update_values(TermValues::from(terms))?;
         Ok(lu)
     }
@@ -93,6 +120,7 @@ impl SparseLu {
             values.on_host(&mut scratch).map(|host| self.assembly.fill(&host, &mut self.matrix.values));
         self.scratch = scratch;
         filled?;
+        self.matrix.pin(&self.pinned);
         let old = std::mem::replace(&mut self.factors, Factors::None);
         if self.matrix.order() > 0 {
             // Nothing stops the other library's code; where this thread's work ends before, there are no factors.
@@ -137,6 +165,7 @@ impl<S: Space> LinearOperator<S> for SparseLu {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let work = &mut *self.work.borrow_mut();
         space.read(x, &mut work.x)?;
+        self.pinned.iter().for_each(|&u| work.x[u] = 0.0);
         self.factors.solve(work)?;
         space.write(&work.x, y)
     }
@@ -153,12 +182,14 @@ impl<S: Space> LinearOperator<S> for SparseLu {
 }
 
 impl Assembly {
-    /// The pattern of the sum, blocks by columns, and its numbers, all 0.
-    fn new(terms: &Terms) -> (Self, Columns) {
+    /// The pattern of the sum, blocks by columns, and its numbers, all 0. Pinned unknowns have a diagonal block.
+    fn new(terms: &Terms, pinned: &[usize]) -> (Self, Columns) {
         let (block, stages, nodes) = (terms.block(), terms.stages(), terms.block_rows());
         let order = block * stages;
+        let mut added = vec![false; if pinned.is_empty() { 0 } else { nodes }];
+        pinned.iter().for_each(|u| added[u / order] = true);
         // A block that two terms have is counted once: both meet it in the same block row.
-        let sweep = |visit: &mut dyn FnMut(usize, usize, usize, usize, bool)| {
+        let sweep = |visit: &mut dyn FnMut(Option<(usize, usize)>, usize, usize, bool)| {
             let mut last = vec![usize::MAX; nodes];
             for i in 0..nodes {
                 for (t, (_, a)) in terms.terms.iter().enumerate() {
@@ -166,22 +197,28 @@ impl Assembly {
                         let j = a.col()[p] as usize;
                         let new = last[j] != i;
                         last[j] = i;
-                        visit(t, i, j, p, new);
+                        visit(Some((t, p)), i, j, new);
                     }
+                }
+                if added.get(i) == Some(&true) && last[i] != i {
+                    last[i] = i;
+                    visit(None, i, i, true);
                 }
             }
         };
         let mut col_ptr = vec![0; nodes + 1];
-        sweep(&mut |_, _, j, _, new| col_ptr[j + 1] += usize::from(new));
+        sweep(&mut |_, _, j, new| col_ptr[j + 1] += usize::from(new));
         (0..nodes).for_each(|j| col_ptr[j + 1] += col_ptr[j]);
         let mut next = col_ptr.clone();
         let mut block_rows = vec![0; col_ptr[nodes]];
         let mut places: Vec<Vec<(u32, usize)>> =
             terms.terms.iter().map(|(_, a)| vec![(0, 0); a.blocks()]).collect();
-        sweep(&mut |t, i, j, p, new| {
+        sweep(&mut |of, i, j, new| {
             next[j] += usize::from(new);
             block_rows[next[j] - 1] = i;
-            places[t][p] = (j as u32, next[j] - 1);
+            if let Some((t, p)) = of {
+                places[t][p] = (j as u32, next[j] - 1);
+            }
         });
         let mut matrix = Columns {
             col_ptr: Vec::with_capacity(nodes * order + 1),

@@ -28,6 +28,7 @@ mod null_space;
 mod schwarz;
 mod spec;
 mod stage;
+mod untouched;
 
 use crate::space::SweepSource;
 
@@ -60,9 +61,12 @@ pub use schwarz::{
 };
 pub use spec::{AmgSpec, IlduSpec, LuSpec, PrecondSpec, RasSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
+pub(crate) use untouched::Known;
 
 /// The vector passes of every preconditioner: what a device compiles.
-pub const ALL_SWEEPS: [&[SweepSource]; 7] = {
+pub const ALL_SWEEPS: [&[SweepSource]; 8] = {
     let [smoothers, cycles, set_ups] = MULTILEVEL_SWEEPS;
-    [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS, smoothers, cycles, set_ups]
+    let [equilibrated, compose, stage, schwarz] =
+        [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS];
+    [equilibrated, compose, stage, schwarz, untouched::SWEEPS, smoothers, cycles, set_ups]
 };

@@ -3,6 +3,7 @@
 
 mod engine;
 mod inconsistent;
+mod singular;
 mod stronger;
 mod update;
 
@@ -16,7 +17,7 @@ use super::refine::{self, Parts, Passes, Vectors};
 use super::setup::{self, SetupPart, SetupParts};
 use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history};
 use super::watch::{Pace, Run, Watch};
-use super::{Refresh, SolverSpace, symmetric};
+use super::{Refresh, SolverSpace};
 use crate::comm::agree;
 use crate::interrupt::{self, Bounds};
 use crate::memory::{Numbers, NumbersMut};
@@ -42,6 +43,9 @@ struct Current<S: SolverSpace> {
     method: Box<dyn Method<S>>,
 }
 
+/// An attempt that leaves more than this share of the residual has brought nothing.
+const STUCK: f64 = 0.9;
+
 /// One rank with its device.
 pub(super) struct Rank<S: SolverSpace> {
     current: Option<Current<S>>,
@@ -62,6 +66,8 @@ pub(super) struct Rank<S: SolverSpace> {
     diagnosis: Arc<Diagnosis>,
     /// Rows with too few columns, once they were looked for.
     crowded: Option<Option<Crowded>>,
+    /// Whether a second look has found singular parts, once there was one.
+    found_deeper: Option<bool>,
     /// What many solves of these values repay, and how many there were with how many iterations.
     stronger: Option<ladder::Stronger>,
     spent: [usize; 2],
@@ -102,12 +108,11 @@ impl<S: SolverSpace> Rank<S> {
         let survey_part = setup::begin(SetupPart::Survey);
         let _ = space.take_phases();
         let open = matches!(options.method, None | Some(MethodName::Auto));
-        let symmetric = open && options.precond_or_auto().keeps_symmetry() && {
-            let found = symmetric::symmetry(&space, &a, local.numbers, local.order())?;
-            found.symmetric && found.one_sign
-        };
+        let symmetry = singular::symmetry(&space, &a, local, options)?;
+        let symmetric = open && symmetry.is_some_and(|found| found.symmetric && found.one_sign);
         let survey = space.survey(local.terms)?;
-        let diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
+        let depth = singular::depth(&space, local)?;
+        let diagnosis = Arc::new(Diagnosis::of_survey(local, survey, depth)?);
         let most_rows = space.most_rows(local.order());
         let tiles = symmetric && ladder::tiles_fit(&space, local)?;
         // A definite matrix has no zero diagonal entry.
@@ -123,6 +128,7 @@ impl<S: SolverSpace> Rank<S> {
             let why = "rows and columns scaled: their largest entries differ too much";
             choices.push(Event::new(EventKind::Choice, None, why));
         }
+        choices.extend(singular::not_symmetric(options, symmetry));
         let [matching, unmatched] = ladder::matching_choice(local, options, &diagnosis, &ladder)?;
         choices.extend(unmatched);
         choices.extend(ladder::first_choice(&ladder[0], open));
@@ -135,6 +141,7 @@ impl<S: SolverSpace> Rank<S> {
             equilibrated: first.equilibrate,
             matched: first.matching,
             null_vectors: local.null.len(),
+            symmetric: symmetry.map(|found| found.symmetric),
             diagnosis: diagnosis.clone(),
             device,
             target: 0.0,
@@ -161,6 +168,7 @@ impl<S: SolverSpace> Rank<S> {
             ladder,
             diagnosis,
             crowded: None,
+            found_deeper: None,
             stronger,
             spent: [0; 2],
             rung: 0,
@@ -295,7 +303,8 @@ impl<S: SolverSpace> Rank<S> {
                 let placed = agree(space.comm(), space.place(local.terms))?;
                 drop(upload);
                 let local = &LocalProblem { terms: &placed, ..*local };
-                let (p, info) = precond::build(space, local, attempt, store, &self.a, &mut notes)?;
+                let known = self.diagnosis.known();
+                let (p, info) = precond::build(space, local, attempt, store, &self.a, known, &mut notes)?;
                 (p, Arc::new(info))
             }
         };
@@ -389,11 +398,12 @@ impl<S: SolverSpace> Rank<S> {
             (self.solution.method, self.solution.equilibrated) = (method, equilibrate);
             self.solution.matched = matching;
             let residual = self.history.true_relative_residual;
+            let before = best;
             if first {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
             }
-            // The only attempt gives what it has.
-            if residual <= best || self.ladder.len() == 1 {
+            // The first attempt gives what it has: its first guess may have been no number.
+            if residual <= best || first && self.passes.is_none() || self.ladder.len() == 1 {
                 best = residual;
                 match &self.passes {
                     None => self.space.read_into(&self.on.x, x.reborrow())?,
@@ -416,6 +426,10 @@ impl<S: SolverSpace> Rank<S> {
                 Some(next) if again && !self.is_crowded(local, stop, rhs, best)? => next,
                 _ => break,
             };
+            if self.is_singular_after_all(local, stop, rhs)? {
+                break;
+            }
+            let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
             let (name, next_name) = (self.ladder[k].name(), self.ladder[next].name());
             let iterations = self.solution.history.iterations;
             let outcome = self.history.outcome;
@@ -478,8 +492,13 @@ impl<S: SolverSpace> Engine for Rank<S> {
         }
         self.lost = true; // what fails from here on may have failed here alone
         if !self.without_solution(local, run, rhs, x.reborrow(), observer)? {
-            self.on_its_side(local, run, run.stop, rhs, x, observer)?;
+            self.on_its_side(local, run, run.stop, rhs, x.reborrow(), observer)?;
+            let failed = ladder::worth_another(&self.solution.history);
+            if failed && self.look_deeper(local)? {
+                self.without_solution(local, run, rhs, x, observer)?;
+            }
         }
+        self.tell_symmetry(local)?;
         self.lost = false;
         let solution = &mut self.solution;
         self.spent = [self.spent[0] + 1, self.spent[1] + solution.history.iterations];

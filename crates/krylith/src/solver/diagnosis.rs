@@ -1,21 +1,17 @@
 //! What is wrong with a system that can be told before it is solved, and what no solve can then mend.
 
+mod range;
+
+use super::null_space::{Constants, Depth};
 use super::survey::{Extent, NAMED, Survey, survey};
-use super::symmetric::random;
 use crate::comm::{self, Communicator, gather};
 use crate::operator::Terms;
-use crate::partition::with_ghosts;
+use crate::precond::Known;
 use crate::problem::{LocalProblem, Problem};
 use crate::text::count;
 use crate::{Error, Result};
-use rayon::prelude::*;
+pub(super) use range::OutOfRange;
 use std::ops::Range;
-
-/// nᵀA is zero if it is no larger than this beside what the entries of A could make of it.
-const ROUNDING: f64 = 64.0 * f64::EPSILON;
-
-/// Block rows whose sums are added one after the other.
-const STRIP: usize = 4096;
 
 /// What one pass over the entries tells of a system: how large they are, which rows, columns and diagonal entries are zero.
 ///
@@ -58,10 +54,12 @@ pub struct Diagnosis {
     pub columns: Extent,
     /// Blocks of the longest block row where that has more than 256; else 0.
     pub longest_row: usize,
-    /// Own unknowns whose row is empty.
-    own_empty: Vec<Range<usize>>,
-    /// The null vectors n with nᵀA = 0, by their place in the problem.
-    left_null: Vec<usize>,
+    /// Constants that A maps to zero, where no null vectors were given.
+    pub constants: Constants,
+    /// Own unknowns whose column is empty.
+    pub(super) own_empty_columns: Vec<Range<usize>>,
+    /// What no A x has.
+    range: OutOfRange,
 }
 
 /// How many indices there are, and the first of them.
@@ -117,14 +115,14 @@ impl Diagnosis {
     /// # Errors
     /// A rank that is gone or failed.
     pub(crate) fn of(local: &LocalProblem) -> Result<Self> {
-        Self::of_survey(local, survey(local.terms, local.comm)?)
+        Self::of_survey(local, survey(local.terms, local.comm)?, Depth::Parts)
     }
 
     /// The same from what a device has found in this rank's rows. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
-    pub(super) fn of_survey(local: &LocalProblem, own: Survey) -> Result<Self> {
+    pub(super) fn of_survey(local: &LocalProblem, own: Survey, depth: Depth) -> Result<Self> {
         let unknown = |&u: &usize| global(local, u);
         let few = |runs: &[Range<usize>]| -> Vec<u64> {
             runs.iter().cloned().flatten().take(NAMED).map(|u| unknown(&u)).collect()
@@ -137,17 +135,24 @@ impl Diagnosis {
         let mut weak = [own.weak_diagonal as f64];
         local.comm.sum(&mut weak)?;
         let longest_row = comm::largest(local.comm, own.longest_row as f64)? as usize;
+        let empty_rows = Indices::gather(local.comm, empty_rows)?;
+        let constants = match local.null {
+            [] => Constants::find(local, depth)?,
+            _ => Constants::default(),
+        };
+        let range = OutOfRange::new(local, &constants, own.empty_rows, empty_rows.count)?;
         Ok(Self {
             longest_row,
             weak_diagonal: weak[0] as usize,
-            empty_rows: Indices::gather(local.comm, empty_rows)?,
+            empty_rows,
             empty_columns: Indices::gather(local.comm, empty_columns)?,
             missing_diagonal: Indices::gather(local.comm, missing)?,
             entries,
             rows,
             columns,
-            own_empty: own.empty_rows,
-            left_null: left_null(local)?,
+            constants,
+            own_empty_columns: own.empty_columns,
+            range,
         })
     }
 
@@ -156,9 +161,27 @@ impl Diagnosis {
         self.rows.ratio().max(self.columns.ratio())
     }
 
-    /// Nothing bounds a residual from below.
+    /// A is singular, by the null vectors that were given or [`constants`](Self::constants) that were found, and what no A x has is not known: Aᵀ
+    /// does not map all of them to zero.
+    pub fn is_singular(&self) -> bool {
+        self.range.is_partly_unknown()
+    }
+
+    /// Nothing bounds a residual from below, or is left alone by a solve.
     pub(crate) fn is_clean(&self) -> bool {
-        self.empty_rows.count == 0 && self.left_null.is_empty()
+        self.range.is_whole() && self.constants.is_none() && self.empty_columns.count == 0
+    }
+
+    /// What preconditioners are told.
+    pub(super) fn known(&self) -> Known<'_> {
+        let untouched = (self.empty_columns.count > 0).then_some(&self.own_empty_columns[..]);
+        let both = !self.constants.is_none() && !self.range.is_partly_unknown();
+        Known { untouched, null: if both { &self.constants.vectors } else { &[] } }
+    }
+
+    /// What no A x has.
+    pub(super) fn out_of_range(&self) -> &OutOfRange {
+        &self.range
     }
 
     /// What no x can better for this right-hand side: b where rows are empty, or its component along a vector n with
@@ -172,85 +195,7 @@ impl Diagnosis {
         if b.len() != n {
             return Err(Error::invalid(format!("b has {} numbers; the system has {n}", b.len())));
         }
-        self.floor_of(&problem.part_of_one(), b)
-    }
-
-    /// Takes b off empty rows; false where there are none anywhere.
-    pub(crate) fn zero_empty_rows(&self, b: &mut [f64]) -> bool {
-        self.own_empty.iter().for_each(|run| b[run.clone()].fill(0.0));
-        self.empty_rows.count > 0
-    }
-
-    /// Takes the components along vectors n with nᵀA = 0 off b; false where there are none, or rows are empty: then the rest of
-    /// the system is no smaller system. Collective.
-    ///
-    /// # Errors
-    /// A rank that is gone or failed.
-    pub(crate) fn project(&self, local: &LocalProblem, b: &mut [f64]) -> Result<bool> {
-        if self.empty_rows.count > 0 || self.left_null.is_empty() {
-            return Ok(false);
-        }
-        // Given vectors need not be orthogonal to each other; a second pass takes off what the first left.
-        for _ in 0..2 {
-            for &place in &self.left_null {
-                let n = &local.null[place];
-                let mut sums = [n.iter().zip(&*b).map(|(n, b)| n * b).sum(), n.iter().map(|n| n * n).sum()];
-                local.comm.sum(&mut sums)?;
-                let share = sums[0] / sums[1];
-                b.iter_mut().zip(n).for_each(|(b, n)| *b -= share * n);
-            }
-        }
-        Ok(true)
-    }
-
-    /// As [`floor`](Self::floor), for one rank's rows. Allocates nothing where no row is empty and no null vector is given.
-    ///
-    /// # Errors
-    /// A rank that is gone or failed.
-    pub(crate) fn floor_of(&self, local: &LocalProblem, b: &[f64]) -> Result<Option<Floor>> {
-        if self.is_clean() {
-            return Ok(None);
-        }
-        // Squares of numbers far from 1 overflow or vanish.
-        let largest = comm::largest(local.comm, b.iter().fold(0.0, |m, v| m.max(v.abs())))?;
-        if largest == 0.0 || !largest.is_finite() {
-            return Ok(None);
-        }
-        let unit = largest.log2().floor().clamp(-1000.0, 1000.0).exp2();
-        let square = |v: &f64| (v / unit) * (v / unit);
-        let empty = || self.own_empty.iter().cloned().flatten();
-        let mut sums = vec![b.iter().map(square).sum(), empty().map(|u| square(&b[u])).sum()];
-        for &place in &self.left_null {
-            let products = || local.null[place].iter().zip(b).map(|(n, b)| n * (b / unit));
-            let squares: f64 = local.null[place].iter().map(|n| n * n).sum();
-            sums.extend([products().sum(), products().map(f64::abs).sum(), squares]);
-        }
-        local.comm.sum(&mut sums)?;
-        let norm = unit * sums[0].sqrt();
-        let (mut residual, mut along) = (unit * sums[1].sqrt(), None);
-        for (&place, sums) in self.left_null.iter().zip(sums[2..].chunks_exact(3)) {
-            let [product, magnitude, square] = [sums[0], sums[1], sums[2]];
-            // Less what rounding may have made of the sum.
-            let component = unit * (product.abs() - ROUNDING * magnitude) / square.sqrt();
-            if component.is_finite() && component > residual {
-                (residual, along) = (component, Some(place));
-            }
-        }
-        if residual <= 0.0 {
-            return Ok(None);
-        }
-        let relative = residual / norm;
-        let why = match along {
-            Some(place) => format!("b has a component along null vector {place}, which no A x has"),
-            None => {
-                let own: Vec<usize> = empty().filter(|&u| b[u] != 0.0).collect();
-                let rows = Indices::of_own(local, &own)?;
-                let (row, have) = if rows.count == 1 { ("row", "has") } else { ("rows", "have") };
-                format!("{row} {} {have} no nonzero entry, and b is not zero there", rows.named(local.terms))
-            }
-        };
-        let reason = format!("{why}: no x brings ‖b − A x‖/‖b‖ below {relative:.1e}");
-        Ok(Some(Floor { residual, relative, reason }))
+        self.range.floor(&problem.part_of_one(), b)
     }
 }
 
@@ -291,7 +236,7 @@ impl Indices {
     }
 
     /// Those of all ranks, from this rank's count and first ones. Collective.
-    fn gather(comm: &dyn Communicator, (count, first): (usize, Vec<u64>)) -> Result<Self> {
+    pub(super) fn gather(comm: &dyn Communicator, (count, first): (usize, Vec<u64>)) -> Result<Self> {
         let words = std::iter::once(count as u64).chain(first);
         let all = gather(comm, &words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())?;
         let mut found = Self::default();
@@ -325,67 +270,6 @@ fn gather_extents<const N: usize>(comm: &dyn Communicator, own: [Extent; N]) -> 
         }
     }
     Ok(all)
-}
-
-/// The given null vectors n with nᵀA = 0 too: all of a symmetric A, some of others. A random u tells: nᵀ(A u) is zero up to
-/// rounding if nᵀA is, and for no other n but by a chance of measure zero. Collective.
-fn left_null(local: &LocalProblem) -> Result<Vec<usize>> {
-    let (terms, null) = (local.terms, local.null);
-    if null.is_empty() {
-        return Ok(Vec::new());
-    }
-    let order = local.order();
-    let mut u: Vec<f64> = (0..terms.rows()).map(|i| random(0, global(local, i))).collect();
-    if let Some(halo) = &terms.halo {
-        u = with_ghosts(local.comm, halo, order, &u)?;
-    }
-    // Strips do not depend on the number of threads.
-    let rows = terms.block_rows();
-    let strip = |first: usize| {
-        let mut sums = vec![[0.0; 2]; null.len()];
-        let (mut product, mut magnitude) = (vec![0.0; order], vec![0.0; order]);
-        for i in first..rows.min(first + STRIP) {
-            multiply_row(terms, i, &u, &mut product, &mut magnitude);
-            for (n, [sum, squares]) in null.iter().zip(&mut sums) {
-                for ((n, p), m) in n[i * order..].iter().zip(&product).zip(&magnitude) {
-                    *sum += n * p;
-                    // Errors of rows are independent: their squares add up.
-                    *squares += (n * m) * (n * m);
-                }
-            }
-        }
-        sums
-    };
-    let strips: Vec<_> = (0..rows.div_ceil(STRIP)).into_par_iter().map(|k| strip(k * STRIP)).collect();
-    let mut sums = vec![0.0; 2 * null.len()];
-    for strip in &strips {
-        sums.iter_mut().zip(strip.as_flattened()).for_each(|(sum, v)| *sum += v);
-    }
-    local.comm.sum(&mut sums)?;
-    let is_zero = |j: &usize| {
-        let [sum, squares] = [sums[2 * j], sums[2 * j + 1]];
-        squares.is_finite() && sum.abs() <= ROUNDING * squares.sqrt()
-    };
-    Ok((0..null.len()).filter(is_zero).collect())
-}
-
-/// Block row `i` of Σ (Cₜ ⊗ Aₜ) u and of Σ |Cₜ ⊗ Aₜ| |u|.
-fn multiply_row(terms: &Terms, i: usize, u: &[f64], product: &mut [f64], magnitude: &mut [f64]) {
-    let (b, s) = (terms.block(), terms.stages());
-    product.fill(0.0);
-    magnitude.fill(0.0);
-    for (c, a) in &terms.terms {
-        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-            let u = &u[a.col()[p] as usize * b * s..][..b * s];
-            for (e, v) in a.block_values(p).iter().enumerate() {
-                for (k, l) in (0..s).flat_map(|k| (0..s).map(move |l| (k, l))) {
-                    let term = c[(k, l)] * v * u[e % b * s + l];
-                    product[e / b * s + k] += term;
-                    magnitude[e / b * s + k] += term.abs();
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

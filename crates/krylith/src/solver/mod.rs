@@ -37,6 +37,7 @@ pub use device::{Opening, check as check_gpus, open_ahead};
 pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use functions::{Function, solve_functions};
 pub use ladder::Memory;
+pub use null_space::Constants;
 pub use plan::{Plan, PlannedAttempt};
 pub use residual::OriginalSystem;
 pub use setup::{SetupPart, SetupParts};

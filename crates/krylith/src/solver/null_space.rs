@@ -1,14 +1,19 @@
 //! Null vectors of a system, found and checked on the host before they are projected out of every answer.
 
+mod constants;
+
 use super::OriginalSystem;
 use crate::{Error, Problem, Result};
+pub use constants::Constants;
+pub(super) use constants::Depth;
 
 /// ‖A n‖ over ‖|A| |n|‖ up to which n counts as a null vector.
 const NULL: f64 = 1e-8;
 
 impl Problem<'_> {
-    /// Constants that A maps to zero: of every field and stage, and where none is, of all fields of a stage at once.
-    /// Collective.
+    /// Constants that A maps to zero: of every field and stage, and where none is, of all fields of a stage at once. Of a matrix of scalar
+    /// rows that stands whole in one process also those of the unknowns without a diagonal entry, such as pressures, and of each part that
+    /// nothing connects with the others. Collective.
     ///
     /// Projecting out a constant that A does not map to zero would make the system unsolvable, hence the look.
     ///
@@ -35,6 +40,11 @@ impl Problem<'_> {
         let mut found = nulls(original, single)?;
         if found.is_empty() {
             found = nulls(original, (0..stages).map(|k| ones(&|p| p % stages == k)))?;
+        }
+        // Parts that nothing connects have constants of their own, and fields may be no components.
+        let parts = Constants::find(&self.part_of_one(), Depth::Parts)?;
+        if parts.named && parts.vectors.len() > found.len() {
+            found = parts.vectors;
         }
         if found.is_empty() {
             return Err(Error::invalid("the system maps no constant to zero, of one field or of all"));

@@ -39,6 +39,8 @@ pub struct Solution {
     pub matched: bool,
     /// Null vectors projected out.
     pub null_vectors: usize,
+    /// Whether A = Aᵀ, by two products, where that counts: before CG, and where CG has failed.
+    pub symmetric: Option<bool>,
     /// What the entries tell, such as empty rows and diagonal entries that are zero.
     pub diagnosis: Arc<Diagnosis>,
     /// Where it ran.
@@ -70,7 +72,7 @@ impl Solution {
         (self.method, self.precond) = (other.method, other.precond.clone());
         self.format = other.format;
         (self.equilibrated, self.null_vectors) = (other.equilibrated, other.null_vectors);
-        self.matched = other.matched;
+        (self.matched, self.symmetric) = (other.matched, other.symmetric);
         (self.device, self.target) = (other.device.clone(), other.target);
         self.diagnosis = other.diagnosis.clone();
         self.row_scaled_residual = other.row_scaled_residual;

@@ -29,8 +29,8 @@ pub enum Outcome {
     /// that, within a factor of four: x is as good as a backward stable direct solve's.
     RoundingLimit,
     /// No x satisfies the tolerance: b has a part that no A x has, in empty rows, along a null vector of Aᵀ, or in rows that together
-    /// have too few columns. The first two are found before the first iteration, the last after an attempt that failed. x is
-    /// then the least-squares answer, but for a large part of b in empty rows: there it is as it was given.
+    /// have too few columns. The first two are found before the first iteration, the last after an attempt that failed. Of the first two x is
+    /// the least-squares answer, to the tolerance, or the solve's event says that it is not.
     Inconsistent,
     /// The true residual grew far past its start.
     Diverged,

@@ -1,6 +1,6 @@
 //! Fused elementwise passes from one body: a Rust loop on a CPU, a CUDA kernel on a GPU.
 //!
-//! The body uses the common subset of both languages (`let`, `=`, `+=`, `-=`, arithmetic, `sqrt`), so the solver's
+//! The body uses the common subset of both languages (`let`, `=`, `+=`, `-=`, arithmetic, `sqrt`, `if (…) {…}`), so the solver's
 //! formula is written once. Each method lists its sweeps in one [`sweeps!`](crate::sweeps) block, whose constant
 //! enumerates their sources: the kernels compiled in CI and shipped with a release are exactly those.
 
@@ -127,7 +127,7 @@ macro_rules! sweeps {
                     body: stringify!($($body)*),
                 };
                 #[inline(always)]
-                #[allow(unused_mut, unused_assignments)]
+                #[allow(unused_mut, unused_assignments, unused_parens)]
                 fn at(
                     [$($a),*]: [f64; $crate::sweeps!(@n $($a)*)],
                     [$($x),*]: [f64; $crate::sweeps!(@n $($x)*)],

@@ -117,6 +117,15 @@ pub struct Exact {
 }
 
 impl Exact {
+    /// Of a matrix of scalars.
+    pub fn of(a: &Csr) -> Self {
+        let row = |i: usize| {
+            let (col, values) = a.row(i);
+            col.iter().zip(values).map(|(&j, &v)| (j as usize, (v, 0.0))).collect()
+        };
+        Self { rows: (0..a.rows()).map(row).collect() }
+    }
+
     /// b − A x, each entry rounded once at the end.
     pub fn residual(&self, b: &[f64], x: &[f64]) -> Vec<f64> {
         let row = |(row, b): (&Vec<(usize, Double)>, &f64)| {

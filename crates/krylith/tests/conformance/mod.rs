@@ -31,6 +31,7 @@ pub mod residual;
 pub mod schwarz;
 #[cfg(feature = "cuda")]
 pub mod schwarz_gpu;
+pub mod singular;
 pub mod solver;
 #[cfg(feature = "cuda")]
 pub mod sweeps;

@@ -243,13 +243,13 @@ pub fn systems_without_a_solution_are_named_first(device: &str) {
     let mut solver = Solver::new(&a, &options(device, "rtol=1e-8")).unwrap();
     let mut x = vec![0.25; 216];
     let solution = solver.solve(&[1.0; 216], &mut x).unwrap();
-    assert_eq!((solution.outcome(), solution.history.iterations), (Outcome::Inconsistent, 0));
-    assert_eq!(x, [0.25; 216]);
+    assert_eq!(solution.outcome(), Outcome::Inconsistent);
     let event = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent).unwrap();
     assert!(event.detail.starts_with("rows 17, 40 have no nonzero entry"), "{}", event.detail);
-    assert!(
-        (solution.history.true_relative_residual - residual(solver.problem(), &[1.0; 216], &x)).abs() < 1e-12
-    );
+    let found = solution.history.true_relative_residual;
+    assert!((found - residual(solver.problem(), &[1.0; 216], &x)).abs() < 1e-12);
+    // The other rows are met.
+    assert!((found / (2.0f64 / 216.0).sqrt() - 1.0).abs() < 1e-6, "{found:e}");
 
     // Looked for by one rank alone.
     if !device.contains(',') {

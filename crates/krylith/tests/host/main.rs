@@ -26,6 +26,7 @@ mod partitioner;
 mod random_systems;
 mod rows;
 mod schwarz;
+mod singular;
 mod solver;
 mod subdomains;
 mod weak_diagonals;

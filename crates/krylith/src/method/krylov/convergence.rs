@@ -1,14 +1,19 @@
 //! What the host knows of a solve under way.
 
+use super::ending::Known;
 use crate::space::{History, Observer, Progress, Stop};
 
 /// What the host knows of a solve under way.
 pub(super) struct Convergence {
     pub norm_b: f64,
     pub target: f64,
+    /// The same over ‖b‖.
+    pub relative_target: f64,
     pub max_iterations: usize,
     /// ‖r‖ at the start.
     pub first: f64,
+    /// What is known of the first guess.
+    pub start: Known,
     /// Smallest true residual so far.
     pub best: f64,
     /// Restarts in a row without progress.
@@ -31,7 +36,9 @@ impl Convergence {
             norm_b,
             target: stop.target(norm_b),
             max_iterations: stop.max_iterations,
+            relative_target: stop.rtol.max(stop.atol / norm_b),
             first: f64::NAN,
+            start: Known { norm: f64::NAN, rounding: f64::NAN },
             best: f64::INFINITY,
             idle: 0,
             verified: 0,

@@ -3,7 +3,7 @@
 //! Norms are sums of squares: of numbers far from 1 they overflow, or vanish and make any x look right. A power of two costs
 //! no digit.
 
-use super::{Header, Krylov, Operators, Recurrence, clear, norm_squared, norm_squared_in_unit, scale};
+use super::{Header, Krylov, Recurrence, clear, norm_squared, norm_squared_in_unit, scale};
 use crate::Result;
 use crate::space::{FLAGS, Space};
 
@@ -36,13 +36,13 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     }
 
     /// √ of the sum in `rr`.
-    fn read_sum(&mut self, s: &S) -> Result<f64> {
+    pub(super) fn read_sum(&mut self, s: &S) -> Result<f64> {
         let (mut square, mut flags) = ([0.0], [0; FLAGS]);
         s.read_scalars(&self.scalars, Header::AT.rr, &mut square, &mut flags)?;
         Ok(square[0].sqrt())
     }
 
-    fn write_unit(&mut self, s: &S, unit: f64) -> Result<()> {
+    pub(super) fn write_unit(&mut self, s: &S, unit: f64) -> Result<()> {
         s.write_scalars(&mut self.scalars, Header::AT.unit, &[unit], &[0; FLAGS])
     }
 
@@ -56,22 +56,5 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.write_unit(s, unit)?;
         s.sweep(scale, &mut self.scalars, [Header::AT.unit], [b], [&mut self.b], [])?;
         s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])
-    }
-
-    /// The caller's x from that in a unit, and ‖b − A x‖ of the x that came of it: its numbers may overflow, or be too small for
-    /// all their digits.
-    pub(super) fn give_back(
-        &mut self,
-        s: &S,
-        on: &Operators<S>,
-        x: &mut S::Vector,
-        unit: f64,
-    ) -> Result<f64> {
-        self.write_unit(s, 1.0 / unit)?;
-        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [&self.x], [x], [])?;
-        self.write_unit(s, unit)?;
-        s.sweep(scale, &mut self.scalars, [Header::AT.unit], [x], [&mut self.x], [])?;
-        self.reopen(s, on, &mut [0; FLAGS])?;
-        Ok(self.host[Header::AT.norm])
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn build<S: SolverSpace>(
         1 => {
             let named = spec.most.map(SparseLu::bytes_of);
             let free = host::memory().map(|(_, free)| free / 2);
-            SparseLu::new(terms, named.into_iter().chain(free).min())
+            SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min())
         }
         ranks => Err(Error::Unsupported(format!(
             "lu: the system is spread over {ranks} ranks, and direct factors need it whole; start one rank, or take ras or amg"

@@ -26,7 +26,7 @@ const LEFT_SYMMETRIC: f64 = 1e-6;
 /// supernodes take a thousand times as long.
 const SUPERNODES: SupernodalThreshold = SupernodalThreshold(0.12);
 /// What to do about a system without an inverse.
-const SINGULAR: &str = "try an incomplete one, such as ildu:cut=whole,shift=1e-6, or name the null vectors";
+const SINGULAR: &str = "try an incomplete one, such as ildu:cut=whole,shift=1e-6, or name all null vectors";
 
 /// One right-hand side, and what a solve needs beside it.
 pub(super) struct Work {

@@ -1,5 +1,5 @@
 //! Systems without a solution within the tolerance: found before the first iteration where rows are empty or null vectors are
-//! known, and after an attempt that failed where rows together have too few columns.
+//! known, and after an attempt that failed where rows together have too few columns, or parts of the system are singular.
 
 use super::Rank;
 use crate::Result;
@@ -14,53 +14,57 @@ use crate::solver::watch::Run;
 use crate::space::{Observer, Outcome, Stop};
 use crate::text::plural;
 
-/// Share of b in empty rows up to which the other rows are solved.
-const SMALL: f64 = 1e-2;
-
 impl<S: SolverSpace> Rank<S> {
-    /// True where no x satisfies the tolerance. Then x is the least-squares answer if null vectors are why, or a small part of b
-    /// in empty rows; it stays as it is if that part is large.
+    /// True where no x satisfies the tolerance. Then x is the least-squares answer: that of b without the part that no A x has.
     pub(super) fn without_solution(
         &mut self,
         local: &LocalProblem,
         run: &Run,
         rhs: Numbers,
-        x: NumbersMut,
+        mut x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<bool> {
         let diagnosis = self.diagnosis.clone();
-        if diagnosis.is_clean() {
+        let range = diagnosis.out_of_range();
+        if range.is_whole() {
             return Ok(false);
         }
-        let mut b = rhs.to_vec()?;
-        let Some(floor) = diagnosis.floor_of(local, &b)? else { return Ok(false) };
+        let b = rhs.to_vec()?;
+        let Some(floor) = range.floor(local, &b)? else { return Ok(false) };
         let norm = floor.residual / floor.relative;
         let target = run.stop.target(norm);
         // Below rounding of b itself the floor is in nobody's way.
         if floor.residual <= target.max(LIMIT * f64::EPSILON * norm) {
             return Ok(false);
         }
-        if floor.relative <= SMALL && diagnosis.zero_empty_rows(&mut b) || diagnosis.project(local, &mut b)? {
-            let stop = Stop { rtol: 0.0, atol: target, ..run.stop };
-            self.on_its_side(local, run, stop, Numbers::from(&b), x, observer)?;
-        } else {
-            let stop = Stop { max_iterations: 0, ..run.stop };
-            self.on_its_side(local, run, stop, rhs, x, observer)?;
-        }
-        // Residuals are those of b, whose part that no A x has is orthogonal to the rest.
-        let history = &mut self.solution.history;
-        if history.rhs_norm != norm {
-            let share = history.rhs_norm / norm;
-            let whole = |r: f64| (r * share).hypot(floor.relative);
-            history.residuals.iter_mut().for_each(|r| *r = whole(*r));
-            history.true_relative_residual = whole(history.true_relative_residual);
-            (history.rhs_norm, history.rounding) = (norm, history.rounding * share);
-        }
-        if matches!(history.outcome, Outcome::Converged | Outcome::RoundingLimit | Outcome::MaxIterations) {
-            history.outcome = Outcome::Inconsistent;
-        }
-        self.solution.events.push(Event::new(EventKind::Inconsistent, None, floor.reason));
+        let mut reached = b.clone();
+        range.project(local, &mut reached)?;
+        let stop = Stop { rtol: 0.0, atol: target, ..run.stop };
+        self.on_its_side(local, run, stop, Numbers::from(&reached), x.reborrow(), observer)?;
+        let answer = x.as_array().to_vec()?;
+        let residual = local.original().norm(&local.original().residual(&b, &answer)?)? / norm;
+        let unsolved = self.make_whole(norm, floor.relative, residual);
+        let reason = floor.reason + &unsolved.unwrap_or_default();
+        self.solution.events.push(Event::new(EventKind::Inconsistent, None, reason));
         Ok(true)
+    }
+
+    /// Makes the history of what could be reached that of the whole b, whose other part is orthogonal to it. Where it was not reached, says so.
+    fn make_whole(&mut self, norm: f64, floor: f64, residual: f64) -> Option<String> {
+        let history = &mut self.solution.history;
+        let share = history.rhs_norm / norm;
+        history.residuals.iter_mut().for_each(|r| *r = (*r * share).hypot(floor));
+        (history.rhs_norm, history.rounding) = (norm, history.rounding * share);
+        history.true_relative_residual = residual;
+        let unsolved = match history.outcome {
+            Outcome::Interrupted | Outcome::NotFinite => return None,
+            Outcome::Converged | Outcome::RoundingLimit => None,
+            other => Some(other),
+        };
+        (history.outcome, history.reason) = (Outcome::Inconsistent, None);
+        unsolved.map(|outcome| {
+            format!("; x is not the least-squares answer: the solve for what is left of b ended as {outcome}")
+        })
     }
 
     /// True where an attempt has failed because rows that together have too few columns do not fit b: no other can do better. Looked

@@ -1,6 +1,6 @@
 //! New values and coefficients on a rank's device: its operator and its preconditioner follow them.
 
-use super::{Rank, operator};
+use super::{Rank, operator, singular};
 use crate::Result;
 use crate::comm::agree;
 use crate::memory::Numbers;
@@ -78,13 +78,17 @@ impl<S: SolverSpace> Rank<S> {
                 format!("the operator was set up anew: {why}"),
             ));
         }
-        self.crowded = None;
+        (self.crowded, self.found_deeper, self.solution.symmetric) = (None, None, None);
+        let untouched = self.diagnosis.known().untouched.map(<[_]>::to_vec);
         // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
         if !self.diagnosis.is_clean() {
             let survey = self.space.survey(local.terms)?;
-            self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey)?);
+            let depth = singular::depth(space, local)?;
+            self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey, depth)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
+        let others = space.any(self.diagnosis.known().untouched.map(<[_]>::to_vec) != untouched)?;
+        let refresh = if others { Refresh::Rebuild } else { refresh };
         self.impossible.clear();
         if refresh != Refresh::Keep {
             self.spent = [0; 2];

@@ -1,0 +1,79 @@
+//! Unknowns that no row reads keep their first value.
+//!
+//! Column j of A is empty: any x_j will do, and A P⁻¹ does not change with what P⁻¹ makes of it. Left alone, iterations add up
+//! there whatever a preconditioner, or a residual that does not fall, brings, until it is no number. So P⁻¹ is followed by a
+//! mask, and x_j stays the first guess. Ledger of one application, N numbers: P, and 3 N.
+
+use super::Preconditioner;
+use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
+use crate::space::{FLAGS, Space};
+use crate::{Result, sweeps};
+use std::cell::RefCell;
+use std::ops::Range;
+
+sweeps! {
+    /// The vector pass of this preconditioner.
+    pub const SWEEPS;
+    /// y = 0 where the mask is: whatever y is, numbers that are none too.
+    zero_where_masked: () [mask] [y] -> [] { if (mask == 0.0) { y = 0.0; } }
+}
+
+/// What is known of a system beside its entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// Own unknowns whose column is empty; `None` where no rank has some.
+    pub untouched: Option<&'a [Range<usize>]>,
+    /// Own rows of all vectors that A and its transpose map to zero, where they were not given.
+    pub null: &'a [Vec<f64>],
+}
+
+/// A preconditioner, or none, that leaves some unknowns alone.
+pub(crate) struct Untouched<S: Space, P: LinearOperator<S>> {
+    /// 0 at those unknowns, 1 elsewhere.
+    mask: S::Vector,
+    scalars: RefCell<S::Scalars>,
+    inner: Option<P>,
+    bytes: u64,
+    key: u64,
+}
+
+impl<S: Space, P: LinearOperator<S>> Untouched<S, P> {
+    /// Around `inner`, with the unknowns as runs.
+    pub fn new(space: &S, unknowns: &[Range<usize>], inner: Option<P>) -> Result<Self> {
+        let (mut mask, mut host) = (space.vector()?, vec![1.0; space.len()]);
+        unknowns.iter().for_each(|run| host[run.clone()].fill(0.0));
+        space.write(&host, &mut mask)?;
+        let mut scalars = space.scalars(1)?;
+        space.write_scalars(&mut scalars, 0, &[0.0], &[0; FLAGS])?;
+        let bytes = 24 * space.len() as u64;
+        Ok(Self { mask, scalars: RefCell::new(scalars), inner, bytes, key: fresh_key() })
+    }
+}
+
+impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Untouched<S, P> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        match &self.inner {
+            None => space.copy(x, y)?,
+            Some(p) => p.apply(space, x, y)?,
+        }
+        space.sweep(zero_where_masked, &mut self.scalars.borrow_mut(), [], [&self.mask], [y], [])
+    }
+    fn key(&self) -> u64 {
+        self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))
+    }
+    fn bytes(&self) -> u64 {
+        self.bytes + self.inner.as_ref().map_or(0, |p| p.bytes())
+    }
+    fn recordable(&self) -> bool {
+        self.inner.as_ref().is_none_or(|p| p.recordable())
+    }
+}
+
+impl<S: Space> Preconditioner<S> for Untouched<S, Box<dyn Preconditioner<S>>> {
+    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
+        self.inner.as_mut().map_or(Ok(()), |p| p.update_values(space, terms, values))
+    }
+    fn take_events(&mut self) -> Vec<String> {
+        self.inner.as_mut().map_or_else(Vec::new, |p| p.take_events())
+    }
+}

@@ -1,0 +1,241 @@
+//! What no A x has: b where rows are empty, and its component in the span of vectors n with nᵀA = 0.
+//!
+//! Those are the null vectors that were given, or constants that were found, of an A that is symmetric; of others some. They are made
+//! orthonormal, and zero where rows are empty, so that all parts together are one orthogonal projection: what is left of b is what a solve
+//! can reach, and its answer is the least-squares answer for b.
+
+use super::{Floor, Indices, NAMED, global};
+use crate::Result;
+use crate::comm;
+use crate::operator::Terms;
+use crate::partition::with_ghosts;
+use crate::problem::LocalProblem;
+use crate::solver::null_space::Constants;
+use crate::solver::symmetric::random;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// nᵀA is zero if it is no larger than this beside what the entries of A could make of it.
+const ROUNDING: f64 = 64.0 * f64::EPSILON;
+/// Block rows whose sums are added one after the other.
+const STRIP: usize = 4096;
+/// A vector of which orthogonalisation leaves less depends on those before it.
+const DEPENDENT: f64 = 1e-10;
+
+/// The orthogonal complement of the range of A, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in crate::solver) struct OutOfRange {
+    /// Own unknowns whose row is empty.
+    own_empty: Vec<Range<usize>>,
+    /// Rows of all ranks that are empty.
+    empty: usize,
+    /// Own rows of orthonormal vectors.
+    basis: Vec<Vec<f64>>,
+    /// What the vectors are.
+    words: String,
+    /// As many vectors with A n = 0 are known, whether nᵀA = 0 or not.
+    null: usize,
+}
+
+impl OutOfRange {
+    /// Of these rows, and of the null vectors that were given, or else found. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn new(
+        local: &LocalProblem,
+        found: &Constants,
+        own_empty: Vec<Range<usize>>,
+        empty: usize,
+    ) -> Result<Self> {
+        let given = !local.null.is_empty();
+        let mut null: Vec<Vec<f64>> = if given { local.null } else { &found.vectors }.to_vec();
+        let mut range = Self { own_empty, empty, null: null.len(), ..Self::default() };
+        null.iter_mut().for_each(|n| range.zero_empty(n));
+        let left = left_null(local, &null)?;
+        range.words = match left.iter().filter(|left| **left).count() {
+            0 => String::new(),
+            _ if !given => found.to_string(),
+            1 => format!("null vector {}", left.iter().position(|left| *left).unwrap_or(0)),
+            _ => "the null vectors".into(),
+        };
+        if !given && !range.words.is_empty() {
+            range.words += ", which A maps to zero";
+        }
+        for (n, _) in null.into_iter().zip(left).filter(|(_, left)| *left) {
+            range.append(local, n)?;
+        }
+        Ok(range)
+    }
+
+    /// Every b is reached, as far as is known.
+    pub fn is_whole(&self) -> bool {
+        self.empty == 0 && self.basis.is_empty()
+    }
+
+    /// A is known to be singular, and of some of its null vectors no vector with nᵀA = 0.
+    pub fn is_partly_unknown(&self) -> bool {
+        self.basis.len() < self.null
+    }
+
+    fn zero_empty(&self, v: &mut [f64]) {
+        self.own_empty.iter().for_each(|run| v[run.clone()].fill(0.0));
+    }
+
+    /// Adds a vector to the basis, if it does not depend on those before it.
+    fn append(&mut self, local: &LocalProblem, mut n: Vec<f64>) -> Result<()> {
+        let largest = comm::largest(local.comm, n.iter().fold(0.0, |m, v| m.max(v.abs())))?;
+        if !(largest > 0.0 && largest.is_finite()) {
+            return Ok(());
+        }
+        n.iter_mut().for_each(|v| *v /= largest);
+        let norm = |n: &[f64]| -> Result<f64> {
+            let mut square = [n.iter().map(|v| v * v).sum()];
+            local.comm.sum(&mut square)?;
+            Ok(f64::sqrt(square[0]))
+        };
+        let whole = norm(&n)?;
+        self.take_basis_off(local, &mut n)?;
+        let left = norm(&n)?;
+        if left > DEPENDENT * whole {
+            n.iter_mut().for_each(|v| *v /= left);
+            self.basis.push(n);
+        }
+        Ok(())
+    }
+
+    /// Twice, which takes off what the first pass has left.
+    fn take_basis_off(&self, local: &LocalProblem, v: &mut [f64]) -> Result<()> {
+        for n in self.basis.iter().chain(&self.basis) {
+            let mut share = [n.iter().zip(&*v).map(|(n, v)| n * v).sum()];
+            local.comm.sum(&mut share)?;
+            v.iter_mut().zip(n).for_each(|(v, n)| *v -= share[0] * n);
+        }
+        Ok(())
+    }
+
+    /// Takes off b what no A x has. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn project(&self, local: &LocalProblem, b: &mut [f64]) -> Result<()> {
+        self.zero_empty(b);
+        let unit = unit(local, b)?.unwrap_or(1.0);
+        b.iter_mut().for_each(|b| *b /= unit);
+        self.take_basis_off(local, b)?;
+        b.iter_mut().for_each(|b| *b *= unit);
+        Ok(())
+    }
+
+    /// What no x can better for this right-hand side. Allocates nothing where every b is reached. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn floor(&self, local: &LocalProblem, b: &[f64]) -> Result<Option<Floor>> {
+        if self.is_whole() {
+            return Ok(None);
+        }
+        let Some(unit) = unit(local, b)? else { return Ok(None) };
+        let square = |v: &f64| (v / unit) * (v / unit);
+        let empty = || self.own_empty.iter().cloned().flatten();
+        let mut sums = vec![b.iter().map(square).sum(), empty().map(|u| square(&b[u])).sum()];
+        for n in &self.basis {
+            let products = || n.iter().zip(b).map(|(n, b)| n * (b / unit));
+            sums.extend([products().sum::<f64>(), products().map(f64::abs).sum()]);
+        }
+        local.comm.sum(&mut sums)?;
+        // Less what rounding may have made of the sums.
+        let along = |pair: &[f64]| (pair[0].abs() - ROUNDING * pair[1]).max(0.0).powi(2);
+        let (norm, in_empty) = (sums[0].sqrt(), sums[1]);
+        let along: f64 = sums[2..].chunks_exact(2).map(along).sum();
+        let residual = (in_empty + along).sqrt();
+        if !(residual > 0.0 && residual.is_finite()) {
+            return Ok(None);
+        }
+        let relative = residual / norm;
+        let mut why = Vec::new();
+        if in_empty > 0.0 {
+            why.push(self.empty_rows(local, b)?);
+        }
+        if along > 0.0 && (in_empty == 0.0 || along > 1e-24 * in_empty) {
+            why.push(format!("b has a component along {}, which no A x has", self.words));
+        }
+        let why = why.join("; ");
+        let reason = format!("{why}: no x brings ‖b − A x‖/‖b‖ below {relative:.1e}");
+        Ok(Some(Floor { residual: residual * unit, relative, reason }))
+    }
+
+    /// The empty rows where b is not zero, in words.
+    fn empty_rows(&self, local: &LocalProblem, b: &[f64]) -> Result<String> {
+        let own: Vec<usize> = self.own_empty.iter().cloned().flatten().filter(|&u| b[u] != 0.0).collect();
+        let first = own.iter().take(NAMED).map(|&u| global(local, u)).collect();
+        let rows = Indices::gather(local.comm, (own.len(), first))?;
+        let (row, have) = if rows.count == 1 { ("row", "has") } else { ("rows", "have") };
+        Ok(format!("{row} {} {have} no nonzero entry, and b is not zero there", rows.named(local.terms)))
+    }
+}
+
+/// A power of two near the largest number, so that squares neither overflow nor vanish; none where all are zero or one is no number.
+fn unit(local: &LocalProblem, b: &[f64]) -> Result<Option<f64>> {
+    let largest = comm::largest(local.comm, b.iter().fold(0.0, |m, v| m.max(v.abs())))?;
+    let known = largest > 0.0 && largest.is_finite();
+    Ok(known.then(|| largest.log2().floor().clamp(-1000.0, 1000.0).exp2()))
+}
+
+/// Which of these vectors n have nᵀA = 0: all null vectors of a symmetric A, some of others. A random u tells: nᵀ(A u) is zero up to
+/// rounding if nᵀA is, and for no other n but by a chance of measure zero. Collective.
+fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
+    let terms = local.terms;
+    if null.is_empty() {
+        return Ok(Vec::new());
+    }
+    let order = local.order();
+    let mut u: Vec<f64> = (0..terms.rows()).map(|i| random(0, global(local, i))).collect();
+    if let Some(halo) = &terms.halo {
+        u = with_ghosts(local.comm, halo, order, &u)?;
+    }
+    // Strips do not depend on the number of threads.
+    let rows = terms.block_rows();
+    let strip = |first: usize| {
+        let mut sums = vec![[0.0; 2]; null.len()];
+        let (mut product, mut magnitude) = (vec![0.0; order], vec![0.0; order]);
+        for i in first..rows.min(first + STRIP) {
+            multiply_row(terms, i, &u, &mut product, &mut magnitude);
+            for (n, [sum, squares]) in null.iter().zip(&mut sums) {
+                for ((n, p), m) in n[i * order..].iter().zip(&product).zip(&magnitude) {
+                    *sum += n * p;
+                    // Errors of rows are independent: their squares add up.
+                    *squares += (n * m) * (n * m);
+                }
+            }
+        }
+        sums
+    };
+    let strips: Vec<_> = (0..rows.div_ceil(STRIP)).into_par_iter().map(|k| strip(k * STRIP)).collect();
+    let mut sums = vec![0.0; 2 * null.len()];
+    for strip in &strips {
+        sums.iter_mut().zip(strip.as_flattened()).for_each(|(sum, v)| *sum += v);
+    }
+    local.comm.sum(&mut sums)?;
+    let is_zero = |pair: &[f64]| pair[1].is_finite() && pair[0].abs() <= ROUNDING * pair[1].sqrt();
+    Ok(sums.chunks_exact(2).map(is_zero).collect())
+}
+
+/// Block row `i` of Σ (Cₜ ⊗ Aₜ) u and of Σ |Cₜ ⊗ Aₜ| |u|.
+fn multiply_row(terms: &Terms, i: usize, u: &[f64], product: &mut [f64], magnitude: &mut [f64]) {
+    let (b, s) = (terms.block(), terms.stages());
+    product.fill(0.0);
+    magnitude.fill(0.0);
+    for (c, a) in &terms.terms {
+        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let u = &u[a.col()[p] as usize * b * s..][..b * s];
+            for (e, v) in a.block_values(p).iter().enumerate() {
+                for (k, l) in (0..s).flat_map(|k| (0..s).map(move |l| (k, l))) {
+                    let term = c[(k, l)] * v * u[e % b * s + l];
+                    product[e / b * s + k] += term;
+                    magnitude[e / b * s + k] += term.abs();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Constants that A maps to zero, found in the entries: no boundary condition fixes them, as in pure Neumann problems, enclosed flow
+//! and free bodies.
+//!
+//! The row sums of A are zero up to rounding: of all columns, of those of one field, of those whose unknowns have no diagonal entry,
+//! such as the pressures of a saddle point. Almost every other system shows that it has no such constant in its first rows, and
+//! the look ends there.
+
+use crate::matrix::{Arrays, Dense};
+use crate::operator::Terms;
+use crate::problem::LocalProblem;
+use crate::text::{count, plural};
+use crate::{Result, precond};
+use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A row sum is zero if it is no larger than this beside the sum of magnitudes: entries are sums of elements' entries, each rounded.
+const ROUNDING: f64 = 1e-12;
+/// Rows that are looked at before other threads are woken.
+const FIRST: usize = 64;
+/// Rows that a thread takes at once.
+const ROWS: usize = 1024;
+/// More pieces of a graph than these are no bodies.
+const MOST: usize = 16;
+/// ‖A n‖ over ‖|A| |n|‖ up to which a rotation counts as null: coordinates are rounded.
+const ROTATION: f64 = 1e-11;
+
+/// Vectors that A maps to zero, of those that it costs little to try.
+///
+/// # Examples
+/// ```
+/// use krylith::{Problem, matrix::Csr};
+/// // Two bodies that nothing holds, and nothing connects.
+/// let spring = |i| [(i, i, 1.0), (i, i + 1, -1.0), (i + 1, i, -1.0), (i + 1, i + 1, 1.0)];
+/// let a = Csr::from_triplets(4, 4, &[spring(0), spring(2)].concat())?;
+/// let found = Problem::csr(&a)?.diagnosis()?.constants;
+/// assert_eq!(found.to_string(), "constants in each of 2 parts that nothing connects");
+/// assert_eq!(found.vectors, [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Constants {
+    /// This rank's rows of each.
+    pub vectors: Vec<Vec<f64>>,
+    /// They are what [`Problem::constant_null_vectors`](crate::Problem::constant_null_vectors) finds; rigid motions are not.
+    pub named: bool,
+    words: String,
+}
+
+impl std::fmt::Display for Constants {
+    /// Such as `constants of field 2`.
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+/// How far to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::solver) enum Depth {
+    /// Not at all.
+    Nothing,
+    /// As far as almost nothing is paid for systems that have none.
+    First,
+    /// Also for parts of the system that nothing connects with the rest.
+    Parts,
+}
+
+impl Constants {
+    /// None was found.
+    pub fn is_none(&self) -> bool {
+        self.vectors.is_empty()
+    }
+
+    /// Those of the entries on the host; none is a result too. The same on every rank. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub(in crate::solver) fn find(local: &LocalProblem, depth: Depth) -> Result<Self> {
+        if depth == Depth::Nothing {
+            return Ok(Self::default());
+        }
+        let places = Places::find(local)?;
+        let alone = local.comm.size() == 1 && local.numbers.is_none();
+        if let Some(vectors) = places.vectors(local) {
+            let parts = if alone { scalar(local.terms).and_then(|a| pieces(a, |_| true)) } else { None };
+            return match parts {
+                Some(parts) if parts.len() > 1 => Ok(Self::of_parts(parts, "constants")),
+                _ => Self { vectors, words: places.words(), named: true }.with_rotations(local),
+            };
+        }
+        let Some(a) = scalar(local.terms).filter(|_| alone) else { return Ok(Self::default()) };
+        if depth == Depth::Parts
+            && let Some(parts) = pieces(a, |_| true)
+        {
+            return Ok(Self::of_parts(parts, "constants"));
+        }
+        let holes = holes(a);
+        let some = holes.iter().filter(|hole| **hole).count();
+        let found = (some > 0 && some < holes.len()).then(|| pieces(a, |j| holes[j])).flatten();
+        let words = format!("constants of the {} unknowns without a diagonal entry", count(some));
+        Ok(found.map_or_else(Self::default, |parts| Self::of_parts(parts, &words)))
+    }
+
+    fn of_parts(vectors: Vec<Vec<f64>>, of: &str) -> Self {
+        let n = vectors.first().map_or(0, Vec::len);
+        let whole = vectors.len() == 1 && vectors[0].iter().all(|v| *v != 0.0);
+        let words = match vectors.len() {
+            1 if whole || of != "constants" => of.into(),
+            1 => {
+                let size = vectors[0].iter().filter(|v| **v != 0.0).count();
+                format!("{of} of {} of {} unknowns", count(size), count(n))
+            }
+            parts => format!("{of} in each of {} that nothing connects", plural(parts, "part")),
+        };
+        Self { vectors, words, named: true }
+    }
+
+    /// With rotations where the fields are displacements of a body that nothing holds.
+    fn with_rotations(mut self, local: &LocalProblem) -> Result<Self> {
+        let b = local.order();
+        let known =
+            if local.terms.stages() == 1 && self.vectors.len() == b { own_points(local) } else { None };
+        let Some(modes) = known.and_then(|points| precond::rigid(b, &points)) else { return Ok(self) };
+        for mode in modes.into_iter().skip(b) {
+            if super::share(local.original(), &mode)? <= ROTATION {
+                self.vectors.push(mode);
+                (self.words, self.named) = ("rigid motions".into(), false);
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Where the nodes of own rows lie, if that is the same on all ranks.
+fn own_points(local: &LocalProblem) -> Option<Vec<[f64; 3]>> {
+    local.coordinates.filter(|_| local.comm.size() == 1 && local.numbers.is_none()).map(<[_]>::to_vec)
+}
+
+/// The one matrix of scalar rows.
+fn scalar<'a>(terms: &'a Terms) -> Option<Arrays<'a>> {
+    match &terms.terms[..] {
+        [(c, a)] if terms.block() * terms.stages() == 1 && c[(0, 0)] != 0.0 => Some(Arrays::of(a)),
+        _ => None,
+    }
+}
+
+/// Unknowns without a diagonal entry.
+fn holes(a: Arrays) -> Vec<bool> {
+    let has = |i: usize| a.row(i).any(|p| a.col[p] as usize == i && a.values[p] != 0.0);
+    (0..a.row_ptr.len() - 1).into_par_iter().with_min_len(ROWS).map(|i| !has(i)).collect()
+}
+
+/// Constants of the pieces into which rows join these columns, where all rows that have some of a piece add up to zero; `None` where
+/// there is none, or so many that they are no bodies.
+fn pieces(a: Arrays, belongs: impl Fn(usize) -> bool) -> Option<Vec<Vec<f64>>> {
+    let n = a.row_ptr.len() - 1;
+    let (mut joined, mut broken) = (Joined::new(n), Vec::new());
+    let mut met = vec![false; n];
+    for i in 0..n {
+        let (mut sum, mut size, mut first) = (0.0, 0.0, None);
+        for p in a.row(i).filter(|&p| a.values[p] != 0.0 && belongs(a.col[p] as usize)) {
+            let j = a.col[p] as usize;
+            (sum, size, met[j]) = (sum + a.values[p], size + a.values[p].abs(), true);
+            joined.join(*first.get_or_insert(j), j);
+        }
+        broken.extend(first.filter(|_| !(f64::abs(sum) <= ROUNDING * size)));
+    }
+    let mut alive = met;
+    for j in broken {
+        alive[joined.root(j)] = false;
+    }
+    let mut number = vec![usize::MAX; n];
+    let mut vectors: Vec<Vec<f64>> = Vec::new();
+    for j in (0..n).filter(|&j| belongs(j)) {
+        let root = joined.root(j);
+        if !alive[root] {
+            continue;
+        }
+        if number[root] == usize::MAX {
+            if vectors.len() == MOST {
+                return None;
+            }
+            number[root] = vectors.len();
+            vectors.push(vec![0.0; n]);
+        }
+        vectors[number[root]][j] = 1.0;
+    }
+    (!vectors.is_empty()).then_some(vectors)
+}
+
+/// Which belong together.
+struct Joined(Vec<u32>);
+
+impl Joined {
+    fn new(n: usize) -> Self {
+        Self((0..n as u32).collect())
+    }
+
+    fn root(&mut self, mut i: usize) -> usize {
+        while self.0[i] as usize != i {
+            self.0[i] = self.0[self.0[i] as usize];
+            i = self.0[i] as usize;
+        }
+        i
+    }
+
+    fn join(&mut self, i: usize, j: usize) {
+        let (i, j) = (self.root(i), self.root(j));
+        self.0[i.max(j)] = i.min(j) as u32;
+    }
+}
+
+/// A constant of one component in one stage, or of all components in one.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    component: Option<usize>,
+    stage: usize,
+}
+
+/// Those that A maps to zero.
+struct Places {
+    found: Vec<Place>,
+    block: usize,
+    stages: usize,
+}
+
+impl Places {
+    fn find(local: &LocalProblem) -> Result<Self> {
+        let (block, stages) = (local.terms.block(), local.terms.stages());
+        let single = (0..block * stages).map(|p| Place { component: Some(p / stages), stage: p % stages });
+        let of_stages = (0..stages).map(|stage| Place { component: None, stage });
+        let all: Vec<Place> = single.chain(of_stages.filter(|_| block > 1)).collect();
+        let rows = Rows::new(local.terms, &all);
+        rows.look();
+        let told =
+            |flags: &[AtomicBool]| flags.iter().map(|f| f64::from(u8::from(f.load(Relaxed)))).collect();
+        let mut dead: Vec<f64> = told(&rows.dead);
+        dead.extend::<Vec<f64>>(told(&rows.met));
+        local.comm.sum(&mut dead)?;
+        let met = dead.split_off(all.len());
+        let mut found: Vec<Place> =
+            (0..all.len()).filter(|&p| dead[p] == 0.0 && met[p] > 0.0).map(|p| all[p]).collect();
+        if found.iter().any(|place| place.component.is_some()) {
+            found.retain(|place| place.component.is_some());
+        }
+        Ok(Self { found, block, stages })
+    }
+
+    fn vectors(&self, local: &LocalProblem) -> Option<Vec<Vec<f64>>> {
+        let width = self.block * self.stages;
+        let has = |place: &Place, p: usize| {
+            place.stage == p % self.stages && place.component.is_none_or(|c| c == p / self.stages)
+        };
+        let vector = |place: &Place| {
+            (0..local.terms.rows()).map(|i| f64::from(u8::from(has(place, i % width)))).collect()
+        };
+        (!self.found.is_empty()).then(|| self.found.iter().map(vector).collect())
+    }
+
+    fn words(&self) -> String {
+        let mut fields: Vec<String> =
+            self.found.iter().filter_map(|place| place.component).map(|c| c.to_string()).collect();
+        fields.dedup();
+        match fields.len() {
+            0 => "constants".into(),
+            _ if self.block == 1 => "constants".into(),
+            all if all == self.block => "constants of every field".into(),
+            1 => format!("constants of field {}", fields[0]),
+            _ => format!("constants of fields {}", fields.join(", ")),
+        }
+    }
+}
+
+/// The look at all rows.
+struct Rows<'a> {
+    parts: Vec<(&'a Dense, Arrays<'a>)>,
+    block: usize,
+    stages: usize,
+    rows: usize,
+    places: &'a [Place],
+    /// Those with a row whose sum is not zero.
+    dead: Vec<AtomicBool>,
+    /// Those that some row has entries of.
+    met: Vec<AtomicBool>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(terms: &'a Terms, places: &'a [Place]) -> Self {
+        let flags = || places.iter().map(|_| AtomicBool::new(false)).collect();
+        Self {
+            parts: terms.terms.iter().map(|(c, a)| (c, Arrays::of(a))).collect(),
+            block: terms.block(),
+            stages: terms.stages(),
+            rows: terms.block_rows(),
+            places,
+            dead: flags(),
+            met: flags(),
+        }
+    }
+
+    fn are_all_dead(&self) -> bool {
+        self.dead.iter().all(|dead| dead.load(Relaxed))
+    }
+
+    fn look(&self) {
+        self.look_at(0..self.rows.min(FIRST));
+        if self.rows > FIRST && !self.are_all_dead() {
+            let chunks = (self.rows - FIRST).div_ceil(ROWS);
+            (0..chunks).into_par_iter().for_each(|k| {
+                let first = FIRST + k * ROWS;
+                self.look_at(first..(first + ROWS).min(self.rows));
+            });
+        }
+    }
+
+    fn look_at(&self, rows: Range<usize>) {
+        let square = self.block * self.block;
+        let mut sums = vec![[0.0; 2]; self.parts.len() * square];
+        for i in rows {
+            if self.are_all_dead() {
+                return;
+            }
+            sums.fill([0.0; 2]);
+            for ((_, a), sums) in self.parts.iter().zip(sums.chunks_exact_mut(square)) {
+                let row = a.row(i);
+                for block in a.values[row.start * square..row.end * square].chunks_exact(square) {
+                    sums.iter_mut().zip(block).for_each(|(sum, v)| *sum = [sum[0] + v, sum[1] + v.abs()]);
+                }
+            }
+            self.judge(&sums);
+        }
+    }
+
+    /// By the sums of one block row: of each term those of the entries of a block over all columns.
+    fn judge(&self, sums: &[[f64; 2]]) {
+        let square = self.block * self.block;
+        for (p, place) in self.places.iter().enumerate().filter(|(p, _)| !self.dead[*p].load(Relaxed)) {
+            let components = place.component.map_or(0..self.block, |c| c..c + 1);
+            for (r, l) in (0..self.block).flat_map(|r| (0..self.stages).map(move |l| (r, l))) {
+                let (mut sum, mut size) = (0.0, 0.0);
+                for ((c, _), sums) in self.parts.iter().zip(sums.chunks_exact(square)) {
+                    let weight = c[(l, place.stage)];
+                    for [v, magnitude] in &sums[r * self.block..][components.clone()] {
+                        (sum, size) = (sum + weight * v, size + weight.abs() * magnitude);
+                    }
+                }
+                if !(f64::abs(sum) <= ROUNDING * size) {
+                    self.dead[p].store(true, Relaxed);
+                    break;
+                }
+                if size > 0.0 && !self.met[p].load(Relaxed) {
+                    self.met[p].store(true, Relaxed);
+                }
+            }
+        }
+    }
+}
